@@ -1,0 +1,84 @@
+// A typed client made from a route table: the path is filled in, the reply is the declared one.
+import { type Input, prefix, type Reply, type Route, type Routes } from './route.ts'
+
+type Given<T> = { [K in keyof T as T[K] extends undefined ? never : K]: T[K] }
+type Call<R extends Route> = keyof Given<Input<R>> extends never
+  ? (input?: Record<string, never>) => Promise<Reply<R>>
+  : (input: Given<Input<R>>) => Promise<Reply<R>>
+export type Client<T extends Routes> = { [K in keyof T]: Call<T[K]> }
+
+export interface ClientOptions {
+  baseUrl: string
+  /** Sent as `Authorization: Bearer`; left out when absent. */
+  token?: string | undefined
+  headers?: Record<string, string>
+  /** Sees every answer before it is read (the CLI compares versions there). */
+  onReply?: (reply: Response) => void
+}
+
+/** A non-2xx answer, with the body as the server sent it. */
+export class ReplyError extends Error {
+  readonly status: number
+  readonly code: string
+  readonly body: unknown
+  readonly requestId: string | null
+  constructor(status: number, body: unknown, requestId: string | null) {
+    const { message, code } = wording(body)
+    super(message ?? `the server answered ${status}`)
+    this.name = 'ReplyError'
+    this.status = status
+    this.code = code ?? 'unknown'
+    this.body = body
+    this.requestId = requestId
+  }
+}
+
+export function client<T extends Routes>(routes: T, options: ClientOptions): Client<T> {
+  const calls = Object.entries(routes).map(([name, route]) => [
+    name,
+    (input: LooseInput = {}) => call(route, input, options),
+  ])
+  return Object.fromEntries(calls)
+}
+
+interface LooseInput {
+  params?: Record<string, unknown>
+  query?: Record<string, unknown>
+  body?: unknown
+}
+
+async function call(route: Route, input: LooseInput, options: ClientOptions): Promise<unknown> {
+  const headers: Record<string, string> = { ...options.headers }
+  if (options.token) headers['authorization'] = `Bearer ${options.token}`
+  const init: RequestInit = { method: route.method, headers }
+  if (input.body !== undefined) {
+    headers['content-type'] = 'application/json'
+    init.body = JSON.stringify(input.body)
+  }
+  const reply = await fetch(url(route, input, options.baseUrl), init)
+  options.onReply?.(reply)
+  const text = await reply.text()
+  const isJson = reply.headers.get('content-type')?.includes('json') ?? false
+  const body = isJson && text !== '' ? JSON.parse(text) : text === '' ? undefined : text
+  if (!reply.ok) throw new ReplyError(reply.status, body, reply.headers.get('x-request-id'))
+  return body
+}
+
+function url(route: Route, input: LooseInput, baseUrl: string): string {
+  const path = route.path.replace(/\{(\w+)\}/g, (_, key: string) =>
+    encodeURIComponent(String(input.params?.[key])),
+  )
+  const query = new URLSearchParams()
+  for (const [key, value] of Object.entries(input.query ?? {}))
+    if (value !== undefined && value !== null) query.set(key, String(value))
+  return `${baseUrl.replace(/\/$/, '')}${prefix(route)}${path}${query.size > 0 ? `?${query}` : ''}`
+}
+
+function wording(body: unknown): { message?: string; code?: string } {
+  if (typeof body !== 'object' || body === null) return {}
+  const error = 'error' in body && typeof body.error === 'object' && body.error !== null ? body.error : body
+  return {
+    ...('message' in error && typeof error.message === 'string' && { message: error.message }),
+    ...('code' in error && typeof error.code === 'string' && { code: error.code }),
+  }
+}

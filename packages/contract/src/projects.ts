@@ -1,0 +1,182 @@
+import Type, { type Static } from 'typebox'
+import type { Routes } from './route.ts'
+import { Empty, Id, Nullable, page, pageQuery, Timestamp } from './shapes.ts'
+
+const Name = Type.String({ minLength: 1, maxLength: 100, pattern: '\\S' })
+const Description = Type.String({ maxLength: 2000 })
+const Slug = Type.String({
+  pattern: '^[a-z0-9](?:[a-z0-9-]{1,48})[a-z0-9]$',
+  description: '3 to 50 characters: lowercase letters, digits and inner hyphens.',
+})
+
+const quota = (meaning: string) =>
+  Type.Optional(
+    Nullable(Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER, description: meaning })),
+  )
+
+/** Limits an operator may set per project; a key left out, or set to null, takes the platform's default. */
+export const Quotas = Type.Object(
+  {
+    max_storage_size_mb: quota('Bytes of files the project may hold, in megabytes (default 1024).'),
+    rate_limit_anon: quota('Requests per 60 seconds with the anon key; 0 lifts the limit.'),
+    rate_limit_authenticated: quota('Requests per 60 seconds of signed-in users; 0 lifts the limit.'),
+    rate_limit_service_role: quota('Requests per 60 seconds with the service_role key; 0 lifts the limit.'),
+    realtime_max_clients: quota('Open realtime sockets (default 10000).'),
+    realtime_max_events_per_second: quota('Realtime messages a second (default 10000).'),
+  },
+  { additionalProperties: false },
+)
+export type Quotas = Static<typeof Quotas>
+
+const Settings = Type.Record(Type.String(), Type.Unknown())
+
+export const ProjectStatus = Type.Union([Type.Literal('active'), Type.Literal('suspended')])
+
+const project = {
+  id: Id,
+  name: Name,
+  slug: Type.String(),
+  description: Type.String(),
+  status: ProjectStatus,
+  settings: Settings,
+  quotas: Type.Record(Type.String(), Type.Unknown()),
+  anon_key: Type.String(),
+  api_url: Type.String({ description: 'The URL to give to a client library.' }),
+  created_at: Timestamp,
+  updated_at: Timestamp,
+}
+export const Project = Type.Object(project)
+export type Project = Static<typeof Project>
+
+/** The one answer that shows the secrets of a project. */
+export const CreatedProject = Type.Object({
+  ...project,
+  service_role_key: Type.String(),
+  jwt_secret: Type.String(),
+})
+export type CreatedProject = Static<typeof CreatedProject>
+
+const ById = Type.Object({ id: Id })
+
+export const projectsApi = {
+  create: {
+    plane: 'management',
+    method: 'POST',
+    path: '/projects',
+    scope: 'admin',
+    audit: 'project.created',
+    summary: 'Create a project with its own database, keys and JWT secret',
+    body: Type.Object(
+      {
+        name: Name,
+        slug: Type.Optional(Slug),
+        description: Type.Optional(Description),
+        settings: Type.Optional(Settings),
+        quotas: Type.Optional(Quotas),
+      },
+      { additionalProperties: false },
+    ),
+    reply: CreatedProject,
+    status: 201,
+  },
+  list: {
+    plane: 'management',
+    method: 'GET',
+    path: '/projects',
+    scope: 'read',
+    showsOwn: true,
+    summary: 'List projects, newest first',
+    query: Type.Object({ ...pageQuery, status: Type.Optional(ProjectStatus) }),
+    reply: page('projects', Project),
+  },
+  read: {
+    plane: 'management',
+    method: 'GET',
+    path: '/projects/{id}',
+    scope: 'read',
+    summary: 'Read one project',
+    params: ById,
+    reply: Project,
+  },
+  update: {
+    plane: 'management',
+    method: 'PATCH',
+    path: '/projects/{id}',
+    scope: 'admin',
+    audit: 'project.updated',
+    summary:
+      'Change name, description, settings or quotas; settings and quotas merge by key, null removes one',
+    params: ById,
+    body: Type.Object(
+      {
+        name: Type.Optional(Name),
+        description: Type.Optional(Description),
+        settings: Type.Optional(Settings),
+        quotas: Type.Optional(Quotas),
+      },
+      { additionalProperties: false, minProperties: 1 },
+    ),
+    reply: Project,
+  },
+  remove: {
+    plane: 'management',
+    method: 'DELETE',
+    path: '/projects/{id}',
+    scope: 'admin',
+    audit: 'project.deleted',
+    summary: 'Delete a project: its database, roles and files are dropped',
+    params: ById,
+    reply: Empty,
+    status: 204,
+  },
+  suspend: {
+    plane: 'management',
+    method: 'POST',
+    path: '/projects/{id}/suspend',
+    scope: 'admin',
+    audit: 'project.suspended',
+    summary: 'Refuse all data-plane traffic of a project with 403',
+    params: ById,
+    reply: Project,
+  },
+  resume: {
+    plane: 'management',
+    method: 'POST',
+    path: '/projects/{id}/resume',
+    scope: 'admin',
+    audit: 'project.resumed',
+    summary: 'Serve a suspended project again',
+    params: ById,
+    reply: Project,
+  },
+  revealServiceRoleKey: {
+    plane: 'management',
+    method: 'GET',
+    path: '/projects/{id}/keys/service-role',
+    scope: 'admin',
+    audit: 'project.service_role_key_revealed',
+    summary: 'Reveal the service_role key',
+    params: ById,
+    reply: Type.Object({ service_role_key: Type.String() }),
+  },
+  rotateJwtSecret: {
+    plane: 'management',
+    method: 'POST',
+    path: '/projects/{id}/rotate/jwt',
+    scope: 'admin',
+    audit: 'project.jwt_secret_rotated',
+    summary: 'Replace the JWT secret; every JWT of the project stops working',
+    params: ById,
+    reply: Type.Object({ jwt_secret: Type.String() }),
+  },
+  rotateApiKeys: {
+    plane: 'management',
+    method: 'POST',
+    path: '/projects/{id}/rotate/api-keys',
+    scope: 'admin',
+    audit: 'project.api_keys_rotated',
+    summary: 'Replace the anon and service_role keys',
+    params: ById,
+    reply: Type.Object({ anon_key: Type.String(), service_role_key: Type.String() }),
+  },
+} as const satisfies Routes

@@ -1,0 +1,24 @@
+// Shapes that several route tables share.
+import Type, { type Static, type TArray, type TInteger, type TSchema } from 'typebox'
+
+export const Id = Type.String({ format: 'uuid' })
+export const Timestamp = Type.String({ format: 'date-time' })
+export const Nullable = <T extends TSchema>(schema: T) => Type.Union([schema, Type.Null()])
+
+/** `limit` above the cap is clamped by the server, not refused. */
+export const pageQuery = {
+  limit: Type.Optional(Type.Integer({ minimum: 0, description: 'Rows to return; clamped to 100.' })),
+  offset: Type.Optional(Type.Integer({ minimum: 0, description: 'Rows to skip.' })),
+}
+export const PageQuery = Type.Object(pageQuery)
+export type PageQuery = Static<typeof PageQuery>
+
+const Count = Type.Integer()
+
+/** The answer of every list: `{<plural>, total, limit, offset}`. */
+export const page = <K extends string, T extends TSchema>(plural: K, item: T) =>
+  Type.Object({ [plural]: Type.Array(item), total: Count, limit: Count, offset: Count } as {
+    [P in K | 'total' | 'limit' | 'offset']: P extends K ? TArray<T> : TInteger
+  })
+
+export const Empty = Type.Null()

@@ -1,0 +1,15 @@
+import Type from 'typebox'
+import type { Routes } from './route.ts'
+import { Id, Nullable } from './shapes.ts'
+
+export const whoamiApi = {
+  read: {
+    plane: 'data',
+    method: 'GET',
+    path: '/whoami/{project}',
+    allow: ['anon', 'authenticated', 'service_role'],
+    summary: 'Which project, role and user the credentials sent stand for',
+    params: Type.Object({ project: Id }),
+    reply: Type.Object({ project_id: Id, role: Type.String(), user_id: Nullable(Type.String()) }),
+  },
+} as const satisfies Routes
