@@ -1,0 +1,39 @@
+// What the command tree is made of; types only.
+import type { Run } from './context.ts'
+
+export interface Flag {
+  name: string
+  short?: string
+  /** What the value is called in the help; a flag without one is a switch. */
+  value?: string
+  choices?: readonly string[]
+  isRequired?: true
+  summary: string
+}
+
+export interface Operand {
+  name: string
+  summary: string
+  choices?: readonly string[]
+  isOptional?: true
+  /** Takes all words that are left, one per line. */
+  isRest?: true
+}
+
+export interface Command {
+  path: string
+  summary: string
+  operands?: readonly Operand[]
+  flags?: readonly Flag[]
+  examples?: readonly string[]
+  isHidden?: true
+  /** Has an answer for `--output env`. */
+  printsEnv?: true
+  load: () => Promise<Run>
+}
+
+export interface Tree {
+  commands: readonly Command[]
+  flags: readonly Flag[]
+  aliases: Readonly<Record<string, string>>
+}

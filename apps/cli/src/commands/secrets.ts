@@ -1,0 +1,30 @@
+import type { Answer, Context } from '../context.ts'
+import { connect } from '../platform.ts'
+import { fields } from '../print.ts'
+import { projectId } from '../project.ts'
+
+export async function rotateJwt(context: Context): Promise<Answer> {
+  const platform = connect(context)
+  const id = await projectId(context, platform)
+  const { jwt_secret } = await platform.projects.rotateJwtSecret({ params: { id } })
+  context.screen.hint('Every JWT issued so far is void. The new secret is shown only now.')
+  return {
+    data: { project_id: id, jwt_secret },
+    text: paint => fields(paint, [['JWT secret', jwt_secret]]),
+  }
+}
+
+export async function rotateApiKeys(context: Context): Promise<Answer> {
+  const platform = connect(context)
+  const id = await projectId(context, platform)
+  const { anon_key, service_role_key } = await platform.projects.rotateApiKeys({ params: { id } })
+  context.screen.hint('The old keys are void: give the new ones to every application.')
+  return {
+    data: { project_id: id, anon_key, service_role_key },
+    text: paint =>
+      fields(paint, [
+        ['anon key', anon_key],
+        ['service_role key', service_role_key],
+      ]),
+  }
+}

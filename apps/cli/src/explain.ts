@@ -1,0 +1,66 @@
+// Turns whatever went wrong into a sentence with a remedy.
+import type { ReplyError } from '@plinth/contract/client.ts'
+import type { Context } from './context.ts'
+import { Failure } from './failure.ts'
+
+export function explain(error: unknown, context: Pick<Context, 'connection'>): Failure {
+  if (error instanceof Failure) return error
+  if (isReplyError(error)) return refused(error)
+  const url = context.connection?.url
+  if (url && error instanceof TypeError && error.message === 'fetch failed') return unreachable(url, error)
+  const message = error instanceof Error ? error.message : String(error)
+  return new Failure('internal_error', message, 'Run it again with --debug and report what it shows.', error)
+}
+
+// By name, so that a command that never talks to a server does not load the client to find out.
+const isReplyError = (error: unknown): error is ReplyError =>
+  error instanceof Error && error.name === 'ReplyError'
+
+const remedies: Readonly<Record<string, string>> = {
+  unauthorized: 'Set PLATFORM_TOKEN to a token that is neither revoked nor expired.',
+  insufficient_scope: 'Use a token with a larger scope: plinth token mint --name … --scope admin.',
+  project_not_found: 'plinth projects list shows the projects there are.',
+  token_not_found: 'plinth token list shows the tokens there are.',
+  slug_taken: 'Choose another with --slug.',
+  over_request_rate_limit: 'Wait a minute and run it again.',
+  project_busy: 'Wait a moment and run it again.',
+  internal_error: 'The log of the platform has the cause under the request id.',
+  database_unavailable: 'Wait a moment and run it again; plinth health shows the state.',
+  shutting_down: 'Wait a moment and run it again.',
+  route_not_found:
+    'The platform may be of another version, or the URL may be wrong: plinth config show --origin.',
+}
+
+function refused(error: ReplyError): Failure {
+  const request = error.requestId ? ` (request id ${error.requestId})` : ''
+  const code = error.code === 'unknown' ? `http_${error.status}` : error.code
+  const sentence = error.message.replace(/\.$/, '')
+  return new Failure(code, `${sentence}${request}.`, remedies[code] ?? null, error)
+}
+
+function unreachable(url: string, error: TypeError): Failure {
+  const cause = error.cause as { code?: string; message?: string; errors?: { code?: string }[] } | undefined
+  const code = cause?.code ?? cause?.errors?.[0]?.code ?? ''
+  const [why, fix] = networkReasons[code] ?? [cause?.message || 'the connection failed', 'Check the URL.']
+  return new Failure('connection_failed', `${url} cannot be reached: ${why}.`, fix, error)
+}
+
+const networkReasons: Readonly<Record<string, readonly [why: string, fix: string]>> = {
+  ECONNREFUSED: ['nothing listens there', 'Run plinth start, or name another platform with --url.'],
+  ENOTFOUND: [
+    'the host name is not known',
+    'Check the URL: plinth config show --origin says where it is from.',
+  ],
+  EAI_AGAIN: ['the host name cannot be looked up now', 'Check the network and run it again.'],
+  ECONNRESET: ['the connection was cut', 'Run it again; if it stays so, check that the URL is a platform’s.'],
+  UND_ERR_SOCKET: [
+    'the connection was cut',
+    'Run it again; if it stays so, check that the URL is a platform’s.',
+  ],
+  ETIMEDOUT: ['it did not answer in time', 'Check the URL and the network.'],
+  UND_ERR_CONNECT_TIMEOUT: ['it did not answer in time', 'Check the URL and the network.'],
+  UND_ERR_HEADERS_TIMEOUT: ['it did not answer in time', 'See its log: plinth status --local says where.'],
+  DEPTH_ZERO_SELF_SIGNED_CERT: ['its certificate is self-signed', 'Name the CA in NODE_EXTRA_CA_CERTS.'],
+  SELF_SIGNED_CERT_IN_CHAIN: ['its certificate is self-signed', 'Name the CA in NODE_EXTRA_CA_CERTS.'],
+  CERT_HAS_EXPIRED: ['its certificate has expired', 'Renew the certificate of the platform.'],
+}

@@ -1,0 +1,97 @@
+import type { Command, Flag, Operand } from './command.ts'
+import { childrenOf, tree } from './commands.ts'
+
+/** What the first words of the tree are about, in the order of the help. */
+const sections: readonly [title: string, names: readonly string[]][] = [
+  ['Platform on this machine', ['start', 'ps', 'restart', 'stop', 'down', 'bootstrap']],
+  ['Any platform', ['status', 'health', 'projects', 'secrets', 'token', 'audit']],
+  ['This directory', ['config', 'link', 'completion']],
+]
+const groups: Readonly<Record<string, string>> = {
+  projects: 'Create, list, suspend, delete projects; show their keys',
+  secrets: 'Rotate the JWT secret or the keys of a project',
+  token: 'Mint, list and revoke platform tokens',
+  audit: 'Keep the audit log short',
+  config: 'Read and write what this directory is linked to',
+  completion: 'Print completion for bash, zsh or fish',
+}
+
+/** About a command, about a group, or about everything; null when the words name none of them. */
+export function help(argv: readonly string[], version: string): string | null {
+  const words = wordsOf(argv)
+  if (words.length === 0) return everything(version)
+  const path = [tree.aliases[words[0]!] ?? words[0]!, ...words.slice(1)]
+  if (childrenOf(path).length > 0) return aboutGroup(path)
+  for (let length = path.length; length > 0; length--) {
+    const command = tree.commands.find(each => each.path === path.slice(0, length).join(' '))
+    if (command) return aboutCommand(command)
+  }
+  return null
+}
+
+function wordsOf(argv: readonly string[]): string[] {
+  const takesValue = (argument: string | undefined) =>
+    tree.flags.some(flag => flag.value && (argument === `--${flag.name}` || argument === `-${flag.short}`))
+  const words = argv.filter((argument, i) => !argument.startsWith('-') && !takesValue(argv[i - 1]))
+  return words[0] === 'help' ? words.slice(1) : words
+}
+
+function everything(version: string): string {
+  const known = childrenOf([])
+  const parts = sections.map(([title, names]) => {
+    const rows = names.filter(name => known.includes(name)).map(name => [name, about(name)] as const)
+    return `${title}\n${columns(rows)}`
+  })
+  return [
+    `plinth ${version}: the command line of a Plinth platform`,
+    'Usage: plinth <command> [flags]',
+    ...parts,
+    `Flags\n${flagLines(tree.flags)}`,
+    'plinth <command> --help describes one command. Results go to stdout, everything else to stderr.',
+  ].join('\n\n')
+}
+
+const about = (name: string): string =>
+  groups[name] ?? tree.commands.find(command => command.path === name)?.summary ?? ''
+
+function aboutGroup(group: readonly string[]): string {
+  const begin = `${group.join(' ')} `
+  const rows = tree.commands
+    .filter(command => command.path.startsWith(begin) && !command.isHidden)
+    .map(command => [usage(command).slice('plinth '.length), command.summary] as const)
+  return [`Usage: plinth ${group.join(' ')} <command> [flags]`, columns(rows)].join('\n\n')
+}
+
+function aboutCommand(command: Command): string {
+  const operands = (command.operands ?? []).map(each => [operandName(each), each.summary] as const)
+  return [
+    command.summary,
+    `Usage: ${usage(command)} [flags]`,
+    ...(operands.length > 0 ? [`Arguments\n${columns(operands)}`] : []),
+    ...(command.flags?.length ? [`Flags\n${flagLines(command.flags)}`] : []),
+    `Flags of every command\n${flagLines(tree.flags)}`,
+    ...(command.examples ? [`Example\n${command.examples.map(line => `  ${line}`).join('\n')}`] : []),
+  ].join('\n\n')
+}
+
+const operandName = (operand: Operand) => (operand.isOptional ? `[${operand.name}]` : `<${operand.name}>`)
+
+const usage = (command: Command): string =>
+  ['plinth', command.path, ...(command.operands ?? []).map(operandName), ...required(command)].join(' ')
+
+const required = (command: Command) =>
+  (command.flags ?? []).filter(flag => flag.isRequired).map(flag => `--${flag.name} <${flag.value}>`)
+
+function flagLines(flags: readonly Flag[]): string {
+  const rows = flags.map(flag => {
+    const short = flag.short ? `-${flag.short}, ` : ''
+    const value = flag.value ? ` <${flag.value}>` : ''
+    return [`${short}--${flag.name}${value}`, flag.summary] as const
+  })
+  return columns(rows)
+}
+
+function columns(rows: readonly (readonly [string, string])[]): string {
+  const width = Math.max(0, ...rows.map(([left]) => left.length))
+  return rows.map(([left, right]) => `  ${left.padEnd(width)}  ${right}`).join('\n')
+}

@@ -1,0 +1,125 @@
+// The platform of a data directory on this machine: what its files say, and which processes are really its own.
+import { execFileSync } from 'node:child_process'
+import { existsSync, readFileSync } from 'node:fs'
+import { join, resolve } from 'node:path'
+import { type Environment, setting } from './environment.ts'
+
+/** `platform.json`, written by the server once it listens. */
+export interface PlatformRecord {
+  pid: number
+  url: string
+  version: string
+  started_at: string
+}
+
+export interface LocalPlatform {
+  dataDir: string
+  state: 'running' | 'starting' | 'stopped'
+  /** Verified to be a platform process; null when stopped. */
+  pid: number | null
+  record: PlatformRecord | null
+}
+
+export function dataDirectory({ environment, cwd }: { environment: Environment; cwd: string }): string {
+  return resolve(cwd, setting(environment, 'PLATFORM_DATA_DIR') ?? '.plinth/data')
+}
+
+export function inspect(dataDir: string): LocalPlatform {
+  const record = readRecord(dataDir)
+  if (record && isPlatform(record)) return { dataDir, state: 'running', pid: record.pid, record }
+  const starting = readStarting(dataDir)
+  if (starting && isPlatform(starting)) return { dataDir, state: 'starting', pid: starting.pid, record: null }
+  return { dataDir, state: 'stopped', pid: null, record: null }
+}
+
+/** Null also for a file that is half written or not ours to read: then there is nothing to rely on. */
+export function readRecord(dataDir: string): PlatformRecord | null {
+  const { pid, url, version, started_at } = readObject(join(dataDir, 'platform.json'))
+  if (typeof pid !== 'number' || typeof url !== 'string') return null
+  return { pid, url, version: String(version ?? ''), started_at: String(started_at ?? '') }
+}
+
+export function readSecrets(dataDir: string): Record<string, string> {
+  const entries = Object.entries(readObject(join(dataDir, 'secrets.json')))
+  return Object.fromEntries(
+    entries.filter((entry): entry is [string, string] => typeof entry[1] === 'string'),
+  )
+}
+
+/** Noted by `plinth start`, since the server's own record appears only once it listens. */
+export const startingPath = (dataDir: string): string => join(dataDir, 'starting.json')
+
+function readStarting(dataDir: string): Trace | null {
+  const { pid, started_at } = readObject(startingPath(dataDir))
+  return typeof pid === 'number' && typeof started_at === 'string' ? { pid, started_at } : null
+}
+
+/** As root the cluster may live elsewhere; the server leaves a note saying where. */
+export function clusterDirectory(dataDir: string): string {
+  return join(readText(join(dataDir, 'postgres.home'))?.trim() || dataDir, 'postgres')
+}
+
+export function postmasterPid(dataDir: string): number | null {
+  const pid = Number(readText(join(clusterDirectory(dataDir), 'postmaster.pid'))?.split('\n')[0])
+  return Number.isInteger(pid) && pid > 0 && commandLine(pid)?.includes('postgres') ? pid : null
+}
+
+interface Trace {
+  pid: number
+  /** When the process was already alive. */
+  started_at: string
+}
+
+/**
+ * A pid in an old file may belong to anything by now, another data directory's platform included. Whoever took it
+ * over was born after the file was written; the minute of grace is for clocks that were set in between.
+ */
+export function isPlatform({ pid, started_at }: Trace): boolean {
+  if (pid <= 1 || !commandLine(pid)?.includes('server/src/main.ts')) return false
+  const born = bornAt(pid)
+  return born === null || Number.isNaN(Date.parse(started_at)) || born <= Date.parse(started_at) + 60_000
+}
+
+/** When a process began, in milliseconds; null where the system does not say. */
+export function bornAt(pid: number): number | null {
+  const bootSeconds = Number(/^btime (\d+)/m.exec(readText('/proc/stat') ?? '')?.[1])
+  // Fields are counted after the name, which may itself hold spaces and brackets.
+  const stat = readText(`/proc/${pid}/stat`)
+  const ticks = Number(stat?.slice(stat.lastIndexOf(')') + 2).split(' ')[19])
+  return bootSeconds > 0 && ticks >= 0 ? (bootSeconds + ticks / 100) * 1000 : null
+}
+
+export const childrenOf = (pid: number): number[] =>
+  (readText(`/proc/${pid}/task/${pid}/children`) ?? '').split(' ').filter(Boolean).map(Number)
+
+export function commandLine(pid: number): string | undefined {
+  if (existsSync('/proc/self')) return readText(`/proc/${pid}/cmdline`)?.replaceAll('\0', ' ')
+  try {
+    return execFileSync('ps', ['-p', String(pid), '-o', 'args='], { encoding: 'utf8', stdio: 'pipe' })
+  } catch {
+    return undefined
+  }
+}
+
+/** Resident memory; null where the system does not say. */
+export function memoryBytes(pid: number): number | null {
+  const kilobytes = /^VmRSS:\s+(\d+) kB/m.exec(readText(`/proc/${pid}/status`) ?? '')?.[1]
+  return kilobytes ? Number(kilobytes) * 1024 : null
+}
+
+function readObject(path: string): Record<string, unknown> {
+  try {
+    const parsed: unknown = JSON.parse(readFileSync(path, 'utf8'))
+    return typeof parsed === 'object' && parsed !== null ? { ...parsed } : {}
+  } catch {
+    return {}
+  }
+}
+
+function readText(path: string): string | undefined {
+  try {
+    return readFileSync(path, 'utf8')
+  } catch {
+    return undefined
+  }
+}

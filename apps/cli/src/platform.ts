@@ -1,0 +1,102 @@
+// Talking to a platform. The addresses repeat the contract's and the compiler holds them to it: loading the route
+// tables themselves would load TypeBox, 230 ms of CPU on every command.
+import type { adminApi } from '@plinth/contract/admin.ts'
+import { type Client, type ClientOptions, client } from '@plinth/contract/client.ts'
+import type { platformApi } from '@plinth/contract/platform.ts'
+import type { projectsApi } from '@plinth/contract/projects.ts'
+import type { ManagementRoute } from '@plinth/contract/route.ts'
+import { requireToken, resolveTarget, type Target } from './connection.ts'
+import type { Context } from './context.ts'
+import { Failure } from './failure.ts'
+
+// The client reads nothing else of a route at run time.
+const route = <R extends ManagementRoute>(method: R['method'], path: R['path']): R =>
+  ({ plane: 'management', method, path }) as R
+
+const projects = {
+  create: route<typeof projectsApi.create>('POST', '/projects'),
+  list: route<typeof projectsApi.list>('GET', '/projects'),
+  read: route<typeof projectsApi.read>('GET', '/projects/{id}'),
+  remove: route<typeof projectsApi.remove>('DELETE', '/projects/{id}'),
+  suspend: route<typeof projectsApi.suspend>('POST', '/projects/{id}/suspend'),
+  resume: route<typeof projectsApi.resume>('POST', '/projects/{id}/resume'),
+  revealServiceRoleKey: route<typeof projectsApi.revealServiceRoleKey>(
+    'GET',
+    '/projects/{id}/keys/service-role',
+  ),
+  rotateJwtSecret: route<typeof projectsApi.rotateJwtSecret>('POST', '/projects/{id}/rotate/jwt'),
+  rotateApiKeys: route<typeof projectsApi.rotateApiKeys>('POST', '/projects/{id}/rotate/api-keys'),
+}
+const tokens = {
+  mint: route<typeof platformApi.mintToken>('POST', '/platform/tokens'),
+  list: route<typeof platformApi.listTokens>('GET', '/platform/tokens'),
+  revoke: route<typeof platformApi.revokeToken>('DELETE', '/platform/tokens/{token_id}'),
+}
+const admin = {
+  pruneAudit: route<typeof adminApi.pruneAudit>('POST', '/admin/audit/prune'),
+  createUser: route<typeof adminApi.createUser>('POST', '/admin/users'),
+}
+
+export interface Platform {
+  target: Target
+  projects: Client<typeof projects>
+  tokens: Client<typeof tokens>
+  admin: Client<typeof admin>
+}
+
+/** Asks for the version beside the first request, so that a mismatch can be told without waiting for it. */
+export function connect(context: Context, target = resolveTarget(context)): Platform {
+  warnOfIgnoredEnv(context, target)
+  const token = requireToken(context, target)
+  const abort = new AbortController()
+  context.connection ??= {
+    url: target.url,
+    serverVersion: serverVersion(target, abort.signal),
+    abandon: () => abort.abort(),
+  }
+  const options: ClientOptions = {
+    baseUrl: target.dial,
+    token,
+    onReply: reply => inspectReply(reply, context),
+  }
+  return {
+    target,
+    projects: client(projects, options),
+    tokens: client(tokens, options),
+    admin: client(admin, options),
+  }
+}
+
+/** PLATFORM_URL comes before --env; whoever typed --env should know. */
+export function warnOfIgnoredEnv({ given, screen }: Context, target: Target): void {
+  const name = given.values['env']
+  if (name && target.origin === 'PLATFORM_URL')
+    screen.warn(`PLATFORM_URL is set, so --env ${name} is not used.`)
+}
+
+function inspectReply(reply: Response, { screen }: Context): void {
+  screen.debug(`${reply.status} ${reply.url} request id ${reply.headers.get('x-request-id') ?? '-'}`)
+  const isJson = reply.headers.get('content-type')?.includes('json') ?? false
+  if (reply.ok && reply.status !== 204 && !isJson) {
+    throw new Failure(
+      'not_a_platform',
+      `${reply.url} answered, but not as a Plinth platform does.`,
+      'Check the URL: plinth config show --origin says where it comes from.',
+    )
+  }
+}
+
+async function serverVersion(target: Target, signal: AbortSignal): Promise<string | null> {
+  try {
+    const reply = await fetch(`${target.dial}/health`, { signal })
+    const body: unknown = await reply.json()
+    return versionIn(body)
+  } catch {
+    return null
+  }
+}
+
+export function versionIn(body: unknown): string | null {
+  const isObject = typeof body === 'object' && body !== null && 'version' in body
+  return isObject && typeof body.version === 'string' ? body.version : null
+}

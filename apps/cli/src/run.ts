@@ -1,0 +1,81 @@
+import { asks, findCommand, givenTo, type Token, tokenise, wordsOf } from './arguments.ts'
+import type { Context } from './context.ts'
+import { type Environment, readEnvironment } from './environment.ts'
+import { explain } from './explain.ts'
+import { Failure, Interrupted } from './failure.ts'
+import { type Format, openScreen, type Screen } from './print.ts'
+
+/** Sets the exit code: 0, 1, or 130 after Ctrl-C. */
+export async function run(argv: readonly string[], ownVersion: string): Promise<void> {
+  process.once('SIGINT', () => process.exit(130))
+  process.stdout.on('error', endOfPipe)
+  const tokens = tokenise(argv)
+  let screen = openScreenFor(tokens, {})
+  let context: Context | null = null
+  try {
+    const cwd = process.cwd()
+    const environment = readEnvironment(cwd)
+    screen = openScreenFor(tokens, environment)
+    const { command, rest } = findCommand(wordsOf(tokens))
+    const given = givenTo(command, rest, tokens)
+    if (screen.format === 'env' && !command.printsEnv) throw noEnv(command.path)
+    context = { command: command.path, given, cwd, environment, screen, connection: null }
+    const execute = await command.load()
+    screen.answer(await execute(context))
+  } catch (error) {
+    fail(error, screen, context?.command ?? wordsOf(tokens).join(' '), context)
+  }
+  if (context) await compareVersions(context, ownVersion)
+}
+
+function fail(error: unknown, screen: Screen, command: string, context: Context | null): void {
+  if (error instanceof Interrupted) {
+    process.exitCode = 130
+    return
+  }
+  const failure = explain(error, context ?? { connection: null })
+  screen.failure(command, failure)
+  screen.debug(String(failure.stack))
+  if (failure.cause instanceof Error) screen.debug(`caused by ${failure.cause.stack}`)
+  process.exitCode = 1
+}
+
+function noEnv(path: string): Failure {
+  const fix = 'Use --output text or --output json.'
+  return new Failure('usage_invalid_value', `plinth ${path} cannot answer with --output env.`, fix)
+}
+
+/** §9: one line on stderr when the server is of another version; the answer is out by now and nobody waits. */
+async function compareVersions({ connection, screen }: Context, ours: string): Promise<void> {
+  if (!connection) return
+  const { serverVersion, abandon, url } = connection
+  const patience = setTimeout(abandon, 500)
+  const theirs = await serverVersion
+  clearTimeout(patience)
+  if (theirs && theirs !== ours)
+    screen.warn(`plinth is version ${ours}, the platform at ${url} is ${theirs}.`)
+}
+
+/** Reads only the flags that say how to write, so that even a wrong command line is answered in the right format. */
+function openScreenFor(tokens: readonly Token[], environment: Environment): Screen {
+  return openScreen({
+    format: formatAsked(tokens, environment),
+    hasColor: !asks(tokens, 'no-color') && !environment['NO_COLOR'],
+    isDebug: asks(tokens, 'debug'),
+  })
+}
+
+function formatAsked(tokens: readonly Token[], environment: Environment): Format {
+  const asked = tokens.findLast(token => token.kind === 'flag' && token.flag?.name === 'output')
+  const flag = asked?.kind === 'flag' ? asked.value : undefined
+  if (flag === 'text' || flag === 'json' || flag === 'env') return flag
+  const variable = environment['PLATFORM_OUTPUT']
+  if (variable === 'text' || variable === 'json') return variable
+  return process.stdout.isTTY ? 'text' : 'json'
+}
+
+/** `plinth projects list | head -1` closes the pipe early, which is no failure. */
+function endOfPipe(error: NodeJS.ErrnoException): void {
+  if (error.code === 'EPIPE') process.exit(0)
+  throw error
+}

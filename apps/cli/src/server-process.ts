@@ -1,0 +1,43 @@
+// The server as a program: `apps/server/src/main.ts`, run by the Node that runs us.
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { existsSync } from 'node:fs'
+import { text } from 'node:stream/consumers'
+import { fileURLToPath } from 'node:url'
+import type { Context } from './context.ts'
+import { Failure } from './failure.ts'
+
+export const repository = fileURLToPath(new URL('../../..', import.meta.url))
+
+export function serverEntry(): string {
+  const entry = fileURLToPath(new URL('../../server/src/main.ts', import.meta.url))
+  if (existsSync(entry)) return entry
+  throw new Failure(
+    'server_missing',
+    `The server is not here: ${entry} does not exist.`,
+    'Run plinth in the repository.',
+  )
+}
+
+export interface Finished {
+  code: number | null
+  stdout: string
+  stderr: string
+}
+
+/** Runs one of the server's own tasks to its end. */
+export async function runServer(context: Context, args: string[], input = ''): Promise<Finished> {
+  const child = spawn(process.execPath, [serverEntry(), ...args], {
+    cwd: context.cwd,
+    env: context.environment,
+    stdio: 'pipe',
+  })
+  child.stdin.on('error', () => {}) // it ended without reading; its exit says why
+  child.stdin.end(input)
+  const [stdout, stderr, [code]] = await Promise.all([
+    text(child.stdout),
+    text(child.stderr),
+    once(child, 'close') as Promise<[number | null]>,
+  ])
+  return { code, stdout, stderr }
+}

@@ -1,0 +1,103 @@
+-- Whatever way a table comes into schema public, row-level security is on and the three roles may try.
+-- The event functions run with the rights of whoever ran the DDL, so there is nothing to escalate to; only
+-- the two marker functions are SECURITY DEFINER, and only a project's owner may call them.
+
+create or replace function platform.first_time(rel oid) returns boolean
+language sql security definer volatile set search_path = pg_catalog, pg_temp
+as $$
+  with marked as (insert into platform.seen values (rel) on conflict do nothing returning 1)
+  select exists (select from marked)
+$$;
+
+create or replace function platform.forget(rel oid) returns void
+language sql security definer volatile set search_path = pg_catalog, pg_temp
+as $$ delete from platform.seen where relid = rel $$;
+
+create or replace function platform.on_ddl() returns event_trigger
+language plpgsql set search_path = pg_catalog, pg_temp
+as $$
+declare
+  r record;
+begin
+  -- DROP SCHEMA public CASCADE; CREATE SCHEMA public (resets by ORMs) loses grants and default privileges.
+  if tg_tag in ('CREATE SCHEMA', 'ALTER SCHEMA') and exists (
+    select from pg_event_trigger_ddl_commands() e
+     where e.classid = 'pg_namespace'::regclass and e.objid = to_regnamespace('public')
+  ) then
+    grant usage on schema public to anon, authenticated, service_role;
+    alter default privileges in schema public grant select, insert, update, delete on tables to anon, authenticated, service_role;
+    alter default privileges in schema public grant usage, select on sequences to anon, authenticated, service_role;
+    alter default privileges in schema public grant execute on functions to anon, authenticated, service_role;
+  end if;
+
+  for r in
+    select c.oid, c.relkind, n.nspname, c.relname, c.relacl as acl
+      from (
+        select distinct e.objid as relid
+          from pg_event_trigger_ddl_commands() e
+         where e.classid = 'pg_class'::regclass and e.schema_name = 'public'
+        union
+        -- CREATE SCHEMA public CREATE TABLE … and ALTER SCHEMA x RENAME TO public raise no event per table.
+        select k.oid from pg_class k
+         where tg_tag in ('CREATE SCHEMA', 'ALTER SCHEMA') and k.relnamespace = to_regnamespace('public')
+      ) s
+      join pg_class c on c.oid = s.relid
+      join pg_namespace n on n.oid = c.relnamespace
+     -- What an extension's script creates belongs to the superuser and carries no grants of ours.
+     where c.relkind in ('r', 'p', 'f', 'v', 'm') and n.nspname = 'public' and pg_has_role(c.relowner, 'USAGE')
+  loop
+    if r.relkind in ('r', 'p') then
+      if platform.first_time(r.oid) then
+        execute format('alter table %I.%I enable row level security', r.nspname, r.relname);
+        -- It arrived by SET SCHEMA or with its schema: default privileges did not apply.
+        if r.acl is null then
+          execute format('grant select, insert, update, delete on %I.%I to anon, authenticated, service_role', r.nspname, r.relname);
+        end if;
+      end if;
+    elsif r.relkind in ('m', 'f') then
+      -- Row-level security is impossible on these: closed until granted on purpose.
+      if tg_tag not in ('ALTER TABLE', 'ALTER SCHEMA') or platform.first_time(r.oid) then
+        execute format('revoke all on %I.%I from anon, authenticated', r.nspname, r.relname);
+      end if;
+    elsif tg_tag in ('CREATE VIEW', 'CREATE SCHEMA', 'ALTER SCHEMA') or platform.first_time(r.oid) then
+      -- A view runs as its owner unless told otherwise, and its owner bypasses the policies.
+      if not exists (
+        select from pg_class v, unnest(v.reloptions) o where v.oid = r.oid and o like 'security_invoker=%'
+      ) then
+        execute format('alter view %I.%I set (security_invoker = true)', r.nspname, r.relname);
+      end if;
+    end if;
+  end loop;
+end
+$$;
+
+create or replace function platform.on_drop() returns event_trigger
+language plpgsql set search_path = pg_catalog, pg_temp
+as $$
+declare
+  r record;
+begin
+  for r in
+    select objid from pg_event_trigger_dropped_objects()
+     where classid = 'pg_class'::regclass and object_type in ('table', 'view', 'materialized view', 'foreign table')
+  loop
+    perform platform.forget(r.objid);
+  end loop;
+end
+$$;
+
+revoke execute on function platform.first_time(oid), platform.forget(oid), platform.on_ddl(), platform.on_drop() from public;
+
+drop event trigger if exists platform_ddl;
+create event trigger platform_ddl on ddl_command_end
+  when tag in ('CREATE TABLE', 'CREATE TABLE AS', 'SELECT INTO', 'ALTER TABLE', 'CREATE SCHEMA', 'ALTER SCHEMA',
+    'IMPORT FOREIGN SCHEMA', 'CREATE FOREIGN TABLE', 'ALTER FOREIGN TABLE', 'CREATE EXTENSION', 'ALTER EXTENSION',
+    'CREATE VIEW', 'ALTER VIEW', 'CREATE MATERIALIZED VIEW', 'ALTER MATERIALIZED VIEW')
+  execute function platform.on_ddl();
+alter event trigger platform_ddl enable always;
+
+drop event trigger if exists platform_drop;
+create event trigger platform_drop on sql_drop
+  when tag in ('DROP TABLE', 'DROP VIEW', 'DROP MATERIALIZED VIEW', 'DROP FOREIGN TABLE', 'DROP SCHEMA', 'DROP OWNED', 'DROP EXTENSION')
+  execute function platform.on_drop();
+alter event trigger platform_drop enable always;

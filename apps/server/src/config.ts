@@ -1,0 +1,236 @@
+// The environment, read once into a frozen object. Nothing else in the server looks at it.
+import { readFileSync } from 'node:fs'
+import { BlockList, isIP } from 'node:net'
+import { resolve } from 'node:path'
+import { parseEnv } from 'node:util'
+import { parseDatabaseUrl, type ServerAddress } from '#src/kernel/postgres/server-address.ts'
+
+export interface Config {
+  host: string
+  port: number
+  /** As configured; the address listened on when absent. */
+  baseUrl: string | undefined
+  dataDir: string
+  adminToken: string | undefined
+  controlPlaneSecret: string | undefined
+  external: { address: ServerAddress; database: string } | undefined
+  trustedProxies: readonly string[]
+  rateLimits: { anon: number; authenticated: number; service_role: number }
+  statementTimeoutMs: { anon: number; others: number }
+  poolSize: number
+  maxConnections: number
+  auditRetentionDays: number
+  logLevel: string
+  shutdownGraceMs: number
+}
+
+interface Setting {
+  name: string
+  /** As shown in docs/configuration.md. */
+  default: string
+  meaning: string
+}
+
+/** Every setting with its default and one sentence; docs/configuration.md is written from this table. */
+export const settings = [
+  { name: 'PLATFORM_HOST', default: '127.0.0.1', meaning: 'Address to listen on.' },
+  { name: 'PLATFORM_PORT', default: '39001', meaning: 'Port to listen on; 0 takes a free one.' },
+  {
+    name: 'PLATFORM_BASE_URL',
+    default: 'http://<host>:<port>',
+    meaning: 'The URL clients reach the platform by, when a proxy stands in front of it.',
+  },
+  {
+    name: 'PLATFORM_DATA_DIR',
+    default: '.plinth/data',
+    meaning:
+      'Where the embedded database and the generated secrets live, relative to the working directory. Run as root below a directory the database user cannot enter, the database itself is kept in /var/lib/plinth.',
+  },
+  {
+    name: 'PLATFORM_ADMIN_TOKEN',
+    default: 'generated with the embedded database, else unset',
+    meaning: 'Root token of the management API, at least 32 characters; unset disables it.',
+  },
+  {
+    name: 'CONTROL_PLANE_SECRET',
+    default: 'generated with the embedded database, else required',
+    meaning:
+      'Keys every stored secret, platform token and session, at least 32 characters. It must never change: what it sealed cannot be opened with another.',
+  },
+  {
+    name: 'DATABASE_URL',
+    default: 'unset: the embedded Postgres',
+    meaning:
+      'A Postgres server (15 or newer) to use instead, as a superuser: postgres://user:password@host:port/database?sslmode=verify-full. The database named is the control database (`plinth` when none or `postgres` is named) and is created if absent.',
+  },
+  {
+    name: 'PLATFORM_TRUSTED_PROXIES',
+    default: 'none',
+    meaning:
+      'Comma-separated addresses or CIDRs of proxies whose X-Forwarded-For and X-Request-Id are believed.',
+  },
+  {
+    name: 'PLATFORM_RATE_LIMIT_ANON',
+    default: '100',
+    meaning: 'Requests per project and 60 seconds with the anon key; 0 lifts the limit.',
+  },
+  {
+    name: 'PLATFORM_RATE_LIMIT_AUTHENTICATED',
+    default: '1000',
+    meaning: 'Requests per project and 60 seconds of signed-in users; 0 lifts the limit.',
+  },
+  {
+    name: 'PLATFORM_RATE_LIMIT_SERVICE_ROLE',
+    default: '5000',
+    meaning: 'Requests per project and 60 seconds with the service_role key; 0 lifts the limit.',
+  },
+  {
+    name: 'PLATFORM_STATEMENT_TIMEOUT_MS',
+    default: '8000',
+    meaning: 'How long a statement of a data-plane caller may run.',
+  },
+  { name: 'PLATFORM_STATEMENT_TIMEOUT_ANON_MS', default: '3000', meaning: 'The same for anonymous callers.' },
+  {
+    name: 'PLATFORM_POOL_SIZE',
+    default: '10',
+    meaning:
+      'Statements of one project and login that may run at once, each on a connection of its own; quick ones share two further connections.',
+  },
+  {
+    name: 'PLATFORM_MAX_DB_CONNECTIONS',
+    default: '200',
+    meaning: 'Data-plane database connections of all projects together.',
+  },
+  {
+    name: 'PLATFORM_AUDIT_RETENTION_DAYS',
+    default: '90',
+    meaning: 'Age in days past which `audit prune` deletes entries.',
+  },
+  { name: 'PLATFORM_LOG_LEVEL', default: 'info', meaning: 'fatal, error, warn, info, debug or silent.' },
+  {
+    name: 'PLATFORM_SHUTDOWN_GRACE_MS',
+    default: '10000',
+    meaning: 'How long requests in flight may take to finish once the platform is told to stop.',
+  },
+] as const satisfies readonly Setting[]
+
+type Name = (typeof settings)[number]['name']
+type Environment = Readonly<Record<string, string | undefined>>
+
+/** A setting that cannot be used; its message is the one sentence the operator sees. */
+export class ConfigError extends Error {}
+
+/** The process's environment over the `.env` file of the working directory. */
+export function readEnvironment(directory = process.cwd()): Environment {
+  let file: Environment = {}
+  try {
+    file = parseEnv(readFileSync(resolve(directory, '.env'), 'utf8'))
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
+  }
+  // biome-ignore lint/style/noProcessEnv: the one place where the environment is read
+  return { ...file, ...process.env }
+}
+
+export function readConfig(environment: Environment): Config {
+  const text = (name: Name) => environment[name]?.trim() || undefined
+  const integer = (name: Name, fallback: number, low: number, high = Number.MAX_SAFE_INTEGER) => {
+    const given = text(name)
+    if (given === undefined) return fallback
+    if (!/^\d+$/.test(given) || Number(given) < low || Number(given) > high)
+      throw new ConfigError(
+        `${name} must be a whole number from ${low}${high < 2 ** 40 ? ` to ${high}` : ''}, not "${given}".`,
+      )
+    return Number(given)
+  }
+  const external = readDatabaseUrl(text('DATABASE_URL'))
+  const controlPlaneSecret = readSecret('CONTROL_PLANE_SECRET', text('CONTROL_PLANE_SECRET'))
+  if (external && !controlPlaneSecret)
+    throw new ConfigError(
+      'CONTROL_PLANE_SECRET must be set when DATABASE_URL is: what it seals has to outlive this machine.',
+    )
+  return Object.freeze({
+    host: text('PLATFORM_HOST') ?? '127.0.0.1',
+    port: integer('PLATFORM_PORT', 39001, 0, 65535),
+    baseUrl: readBaseUrl(text('PLATFORM_BASE_URL')),
+    dataDir: resolve(text('PLATFORM_DATA_DIR') ?? '.plinth/data'),
+    adminToken: readSecret('PLATFORM_ADMIN_TOKEN', text('PLATFORM_ADMIN_TOKEN')),
+    controlPlaneSecret,
+    external,
+    trustedProxies: readProxies(text('PLATFORM_TRUSTED_PROXIES')),
+    rateLimits: Object.freeze({
+      anon: integer('PLATFORM_RATE_LIMIT_ANON', 100, 0),
+      authenticated: integer('PLATFORM_RATE_LIMIT_AUTHENTICATED', 1000, 0),
+      service_role: integer('PLATFORM_RATE_LIMIT_SERVICE_ROLE', 5000, 0),
+    }),
+    statementTimeoutMs: Object.freeze({
+      anon: integer('PLATFORM_STATEMENT_TIMEOUT_ANON_MS', 3000, 1, 2 ** 31 - 1),
+      others: integer('PLATFORM_STATEMENT_TIMEOUT_MS', 8000, 1, 2 ** 31 - 1),
+    }),
+    poolSize: integer('PLATFORM_POOL_SIZE', 10, 1, 1000),
+    maxConnections: integer('PLATFORM_MAX_DB_CONNECTIONS', 200, 4, 10_000),
+    auditRetentionDays: integer('PLATFORM_AUDIT_RETENTION_DAYS', 90, 1, 36_500),
+    logLevel: readLevel(text('PLATFORM_LOG_LEVEL')),
+    shutdownGraceMs: integer('PLATFORM_SHUTDOWN_GRACE_MS', 10_000, 0, 600_000),
+  })
+}
+
+const knownSecrets =
+  /change.?me|your.?super.?secret|super-secret-jwt-token|password|example|placeholder|default|insecure/i
+
+function readSecret(name: Name, secret: string | undefined): string | undefined {
+  if (secret === undefined) return
+  if (secret.length < 32)
+    throw new ConfigError(`${name} must have at least 32 characters; make one with: openssl rand -hex 32`)
+  if (knownSecrets.test(secret) || new Set(secret).size < 8)
+    throw new ConfigError(`${name} is one that others know or can guess; make one with: openssl rand -hex 32`)
+  return secret
+}
+
+function readDatabaseUrl(url: string | undefined): Config['external'] {
+  if (!url) return
+  try {
+    const { address, database } = parseDatabaseUrl(url)
+    return { address, database: database === undefined || database === 'postgres' ? 'plinth' : database }
+  } catch (error) {
+    throw new ConfigError(`DATABASE_URL is not usable: ${(error as Error).message}.`)
+  }
+}
+
+function readBaseUrl(url: string | undefined): string | undefined {
+  if (!url) return
+  if (!URL.canParse(url) || !/^https?:$/.test(new URL(url).protocol))
+    throw new ConfigError(`PLATFORM_BASE_URL must be an http or https URL, not "${url}".`)
+  return url.replace(/\/+$/, '')
+}
+
+function readProxies(list: string | undefined): string[] {
+  const proxies = (list ?? '')
+    .split(',')
+    .map(each => each.trim())
+    .filter(Boolean)
+  const wrong = proxies.find(each => !isAddressOrRange(each))
+  if (wrong) throw new ConfigError(`PLATFORM_TRUSTED_PROXIES must list addresses or CIDRs, not "${wrong}".`)
+  return proxies
+}
+
+function isAddressOrRange(text: string): boolean {
+  const [address = '', bits, ...rest] = text.split('/')
+  const family = isIP(address)
+  if (family === 0 || rest.length > 0) return false
+  if (bits === undefined) return true
+  try {
+    new BlockList().addSubnet(address, Number(bits), family === 4 ? 'ipv4' : 'ipv6')
+    return /^\d+$/.test(bits)
+  } catch {
+    return false
+  }
+}
+
+function readLevel(level: string | undefined): string {
+  if (level === undefined) return 'info'
+  const levels = ['fatal', 'error', 'warn', 'info', 'debug', 'silent']
+  if (!levels.includes(level))
+    throw new ConfigError(`PLATFORM_LOG_LEVEL must be one of ${levels.join(', ')}, not "${level}".`)
+  return level
+}

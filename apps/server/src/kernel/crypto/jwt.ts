@@ -1,0 +1,58 @@
+// HS256 and nothing else: the header's `alg` is compared, never followed.
+import { createHmac, timingSafeEqual } from 'node:crypto'
+
+export type Claims = Readonly<Record<string, unknown>>
+export interface VerifiedJwt {
+  claims: Claims
+  /** The payload as the issuer wrote it. */
+  json: string
+}
+
+const maxBytes = 16_384
+const encode = (value: unknown) => Buffer.from(JSON.stringify(value)).toString('base64url')
+const header = encode({ alg: 'HS256', typ: 'JWT' })
+const sign = (input: string, secret: string | Buffer) => createHmac('sha256', secret).update(input).digest()
+
+export function signJwt(claims: Claims, secret: string | Buffer): string {
+  const input = `${header}.${encode(claims)}`
+  return `${input}.${sign(input, secret).toString('base64url')}`
+}
+
+export const looksLikeJwt = (token: string) => token.startsWith('ey') && token.split('.', 4).length === 3
+
+/** The claims of a token signed with this secret, or undefined for any reason to refuse it. */
+export function verifyJwt(
+  token: string,
+  secret: string | Buffer,
+  nowMs = Date.now(),
+): VerifiedJwt | undefined {
+  if (token.length > maxBytes) return
+  const [head, payload, signature, ...rest] = token.split('.')
+  if (!head || !payload || !signature || rest.length > 0) return
+  const given = Buffer.from(signature, 'base64url')
+  const expected = sign(`${head}.${payload}`, secret)
+  if (given.length !== expected.length || !timingSafeEqual(given, expected)) return
+  if (parseObject(decode(head))?.['alg'] !== 'HS256') return
+  const json = decode(payload)
+  const claims = parseObject(json)
+  if (!claims || !isTimely(claims, nowMs / 1000)) return
+  return { claims, json }
+}
+
+const decode = (part: string) => Buffer.from(part, 'base64url').toString('utf8')
+
+function parseObject(json: string): Claims | undefined {
+  try {
+    const value: unknown = JSON.parse(json)
+    return typeof value === 'object' && value !== null && !Array.isArray(value)
+      ? (value as Claims)
+      : undefined
+  } catch {
+    return
+  }
+}
+
+function isTimely({ exp, nbf }: Claims, now: number): boolean {
+  if (exp !== undefined && !(typeof exp === 'number' && exp > now)) return false
+  return nbf === undefined || (typeof nbf === 'number' && nbf <= now)
+}

@@ -1,0 +1,62 @@
+import type { FastifyRequest } from 'fastify'
+import type { RawRequest } from './request.ts'
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** Of this folder only: what the rest of the server is given of the request. */
+    exchange: Exchange | null
+  }
+}
+
+/** A request as planes and handlers see it. Parts that cost something are worked out when asked for. */
+export class Exchange implements RawRequest {
+  readonly request: FastifyRequest
+  /** Whoever the plane admitted. */
+  who: unknown
+  #controller: AbortController | undefined
+
+  constructor(request: FastifyRequest) {
+    this.request = request
+  }
+  get id() {
+    return this.request.id
+  }
+  get method() {
+    return this.request.method
+  }
+  get path() {
+    const { url } = this.request
+    const end = url.indexOf('?')
+    return end < 0 ? url : url.slice(0, end)
+  }
+  get search() {
+    const { url } = this.request
+    const end = url.indexOf('?')
+    return end < 0 ? '' : url.slice(end + 1)
+  }
+  get params() {
+    return this.request.params as Record<string, string>
+  }
+  get headers() {
+    return this.request.headers
+  }
+  get ip() {
+    return this.request.ip
+  }
+  get body() {
+    return this.request.raw
+  }
+  get signal() {
+    if (!this.#controller) {
+      const controller = new AbortController()
+      this.request.raw.socket.once('close', () => controller.abort())
+      this.#controller = controller
+    }
+    return this.#controller.signal
+  }
+}
+
+export function exchangeOf(request: FastifyRequest): Exchange {
+  request.exchange ??= new Exchange(request)
+  return request.exchange
+}

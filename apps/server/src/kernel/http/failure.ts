@@ -1,0 +1,57 @@
+// From anything thrown to what may be told of it. What was not thrown on purpose is logged and told as a 500.
+import type { ErrorCode } from '@plinth/contract/errors.ts'
+import { errorCodes } from '@plinth/contract/errors.ts'
+import { Refusal } from '#src/kernel/errors.ts'
+import type { Log } from '#src/kernel/log.ts'
+import type { Failure } from './plane.ts'
+import { validationSentence } from './validation.ts'
+
+interface FrameworkError extends Error {
+  code?: string
+  statusCode?: number
+  validation?: Parameters<typeof validationSentence>[0]
+  validationContext?: string
+}
+
+export function failureFrom(error: unknown, log: Log, requestId: string): Failure {
+  const refusal =
+    error instanceof Refusal ? error : (fromFramework(error as FrameworkError) ?? unforeseen(error))
+  if (refusal.status >= 500) log.error({ id: requestId, err: refusal.cause ?? refusal }, 'request failed')
+  const { status, code, message, hint, details, headers } = refusal
+  return { status, code, message, hint, details, headers }
+}
+
+const unforeseen = (cause: unknown) =>
+  new Refusal(
+    'internal_error',
+    'Something went wrong on our side; the request id leads to its trace in the log',
+    { cause },
+  )
+
+const frameworkCodes: Record<string, ErrorCode> = {
+  FST_ERR_CTP_BODY_TOO_LARGE: 'body_too_large',
+  FST_ERR_CTP_INVALID_MEDIA_TYPE: 'unsupported_media_type',
+  FST_ERR_CTP_INVALID_JSON_BODY: 'invalid_json',
+  FST_ERR_CTP_EMPTY_JSON_BODY: 'invalid_json',
+  FST_ERR_BAD_URL: 'invalid_request',
+  FST_ERR_MAX_PARAM_LENGTH: 'invalid_request',
+}
+
+function fromFramework(error: FrameworkError): Refusal | undefined {
+  if (error.validation)
+    return new Refusal(
+      'invalid_request',
+      validationSentence(error.validation, error.validationContext ?? 'request'),
+    )
+  const code = frameworkCodes[error.code ?? '']
+  if (code)
+    return new Refusal(
+      code,
+      code === 'invalid_request' ? 'The address is not valid' : errorCodes[code].meaning,
+    )
+  if (error instanceof SyntaxError || (error.statusCode === 400 && error.name === 'SyntaxError'))
+    return new Refusal('invalid_json', errorCodes.invalid_json.meaning)
+  if (error.statusCode !== undefined && error.statusCode < 500)
+    return new Refusal('invalid_request', 'The request is not valid HTTP')
+  return
+}

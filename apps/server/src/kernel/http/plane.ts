@@ -1,0 +1,35 @@
+// How a plane's policy meets the HTTP server: it admits before the body is read, words every refusal, and is
+// told of what was done.
+import type { Input, Reply, Route, Routes } from '@plinth/contract/route.ts'
+import type { RawReply, RawRequest, RequestHead } from './request.ts'
+
+export interface Plane<Who> {
+  /** Throws a Refusal, or says who is calling. `setHeader` puts a header on whatever answer follows. */
+  admit(route: Route, request: RequestHead, setHeader: SetHeader): Who | Promise<Who>
+  /** Called after a handler has succeeded, before its answer is sent. */
+  done?(route: Route, who: Who, request: RequestHead, reply: unknown): Promise<void>
+  /** The body of a refusal; anything not thrown on purpose arrives as `internal_error`. */
+  refuse(failure: Failure, request: RequestHead): { body: unknown; headers: Record<string, string> }
+  /** Bytes of a JSON body when the route does not say. */
+  bodyLimit: number
+  /** Headers of every answer, and the answer to a CORS preflight. */
+  cors?: { headers: Readonly<Record<string, string>>; preflight: Readonly<Record<string, string>> }
+}
+export type SetHeader = (name: string, value: string) => void
+
+/** An error made ready to be told: nothing in it but what the caller may know. */
+export interface Failure {
+  status: number
+  code: string
+  message: string
+  hint: string
+  details: string
+  headers: Record<string, string>
+}
+
+/** One handler per declared route: a missing one, or a wrong reply, does not compile. */
+export type Handlers<T extends Routes, Who> = {
+  [K in keyof T]: T[K] extends { raw: true }
+    ? (input: Input<T[K]>, who: Who, request: RawRequest) => Promise<RawReply>
+    : (input: Input<T[K]>, who: Who, request: RequestHead) => Reply<T[K]> | Promise<Reply<T[K]>>
+}

@@ -1,0 +1,37 @@
+// Ajv for the schemas of the contract. Text from paths and queries becomes numbers and booleans where these
+// are declared; bodies are taken as they are.
+import { Ajv, type ErrorObject } from 'ajv'
+import formats from 'ajv-formats'
+import type { FastifySchemaCompiler } from 'fastify'
+
+function ajv(coerceTypes: boolean) {
+  const instance = new Ajv({ coerceTypes, removeAdditional: false, useDefaults: true, allErrors: false })
+  ;(formats as unknown as (ajv: Ajv) => void)(instance)
+  return instance
+}
+
+export function validatorCompiler(): FastifySchemaCompiler<object> {
+  const text = ajv(true)
+  const body = ajv(false)
+  return ({ schema, httpPart }) => (httpPart === 'body' ? body : text).compile(schema)
+}
+
+/** One sentence naming the field and what is wrong with it. */
+export function validationSentence(errors: readonly Partial<ErrorObject>[], part: string): string {
+  const [error] = errors
+  if (!error) return `The ${part} is not valid`
+  const place = (error.instancePath ?? '').slice(1).replaceAll('/', '.')
+  const where = place
+    ? `${partName(part)} "${place}"`
+    : part === 'body'
+      ? 'The body'
+      : `The ${partName(part)}`
+  const { additionalProperty, missingProperty } = (error.params ?? {}) as Record<string, string>
+  if (additionalProperty !== undefined) return `${where} has an unknown field "${additionalProperty}"`
+  if (missingProperty !== undefined) return `${where} must have the field "${missingProperty}"`
+  const allowed = (error.params as { allowedValues?: unknown[] } | undefined)?.allowedValues
+  return `${where} ${error.message ?? 'is not valid'}${allowed ? `: ${allowed.join(', ')}` : ''}`
+}
+
+const partName = (part: string) =>
+  ({ body: 'Field', querystring: 'Query parameter', params: 'Path parameter' })[part] ?? part

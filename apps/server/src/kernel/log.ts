@@ -1,0 +1,51 @@
+// Structured logs. What could hold a secret is never handed to the logger: no bodies, headers, URLs or
+// parameters, and of a database error only its code and place, because its text quotes values.
+import { type DestinationStream, type Logger, pino } from 'pino'
+
+export type Log = Pick<Logger, 'debug' | 'info' | 'warn' | 'error' | 'fatal'>
+
+export function createLog(level: string, destination?: DestinationStream): Log {
+  const options = {
+    level,
+    base: null,
+    timestamp: pino.stdTimeFunctions.isoTime,
+    formatters: { level: (label: string) => ({ level: label }) },
+    serializers: { err: describeError },
+  }
+  return destination ? pino(options, destination) : pino(options)
+}
+
+/** One readable line per entry, for a person at a terminal. */
+export const terminalLines = (write: (line: string) => void): DestinationStream => ({
+  write(entry) {
+    const { time, level, msg, err, ...rest } = JSON.parse(entry) as Record<string, unknown>
+    const facts = Object.entries(rest).map(([key, value]) => `${key}=${show(value)}`)
+    const failure = err ? [`error=${show((err as { message?: unknown }).message ?? err)}`] : []
+    write(
+      `${String(time).slice(11, 19)} ${String(level).padEnd(5)} ${[msg, ...facts, ...failure].join(' ')}\n`,
+    )
+  },
+})
+
+const show = (value: unknown) => (typeof value === 'string' ? value : JSON.stringify(value))
+
+function describeError(error: unknown): unknown {
+  if (!(error instanceof Error)) return { type: typeof error }
+  const { code, routine, table, constraint } = error as Error & Record<string, unknown>
+  const isFromDatabase = typeof code === 'string' && /^[0-9A-Z]{5}$/.test(code)
+  return {
+    type: error.name,
+    message: isFromDatabase ? `SQLSTATE ${code}` : error.message,
+    ...(code !== undefined && { code }),
+    ...(isFromDatabase && { routine, table, constraint }),
+    stack: frames(error),
+    ...(error.cause !== undefined && { cause: describeError(error.cause) }),
+  }
+}
+
+/** The stack without its first lines, which repeat the message. */
+const frames = (error: Error) =>
+  error.stack
+    ?.split('\n')
+    .filter(line => /^\s+at /.test(line))
+    .map(line => line.trim())

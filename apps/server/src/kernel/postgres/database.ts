@@ -1,0 +1,136 @@
+// `pg` for everything off the hot path: the control database, provisioning, migrations, owners' sessions.
+import { Client, type ClientConfig, Pool, type PoolClient, types } from 'pg'
+import type { ServerAddress } from './server-address.ts'
+import { compile, type SqlFragment } from './sql.ts'
+
+export interface Session {
+  rows<T>(statement: SqlFragment): Promise<T[]>
+  /** The only row, or undefined. */
+  row<T>(statement: SqlFragment): Promise<T | undefined>
+  /** How many rows it touched. */
+  run(statement: SqlFragment): Promise<number>
+  /** Several statements without parameters, as one implicit transaction. */
+  script(text: string): Promise<void>
+}
+
+export interface Database extends Session {
+  transaction<T>(work: (session: Session) => Promise<T>): Promise<T>
+  close(): Promise<void>
+}
+
+/** What every session of the platform's superuser starts with: a tenant's objects can never be picked up by name. */
+export const guardedSettings: Record<string, string> = {
+  search_path: 'pg_catalog',
+  role: 'none',
+  local_preload_libraries: '',
+}
+
+const timestamptz = 1184
+const parsers: NonNullable<ClientConfig['types']> = {
+  getTypeParser: ((oid: number, format?: 'text' | 'binary') =>
+    oid === timestamptz
+      ? (text: string) => new Date(text).toISOString()
+      : types.getTypeParser(oid, format as 'text')) as typeof types.getTypeParser,
+}
+
+function clientConfig(
+  { host, port, user, password, tls }: ServerAddress,
+  database: string,
+  settings: Record<string, string>,
+): ClientConfig {
+  const options = Object.entries(settings).map(
+    ([name, value]) => `-c ${name}=${value.replace(/([\\ ])/g, '\\$1')}`,
+  )
+  return {
+    host,
+    port,
+    user,
+    password,
+    database,
+    application_name: 'plinth',
+    types: parsers,
+    connectionTimeoutMillis: 10_000,
+    ...(options.length > 0 && { options: options.join(' ') }),
+    ...(tls && { ssl: tls }),
+  }
+}
+
+export function openDatabase(
+  address: ServerAddress,
+  database: string,
+  settings: Record<string, string>,
+  onError: (error: Error) => void,
+  max = 10,
+): Database {
+  const pool = new Pool({ ...clientConfig(address, database, settings), max, idleTimeoutMillis: 30_000 })
+  // An idle connection that breaks is replaced on next use; without a listener it would end the process.
+  pool.on('error', onError)
+  return {
+    ...session(pool),
+    async transaction(work) {
+      const client = await pool.connect()
+      try {
+        await client.query('begin')
+        const result = await work(session(client))
+        await client.query('commit')
+        client.release()
+        return result
+      } catch (error) {
+        const isBroken = await client.query('rollback').then(
+          () => false,
+          () => true,
+        )
+        client.release(isBroken)
+        throw error
+      }
+    },
+    close: () => pool.end(),
+  }
+}
+
+/** One connection for one piece of work, closed whatever happens. */
+export async function withClient<T>(
+  address: ServerAddress,
+  database: string,
+  settings: Record<string, string>,
+  work: (session: Session) => Promise<T>,
+): Promise<T> {
+  const client = new Client(clientConfig(address, database, settings))
+  client.on('error', () => {}) // the query in flight rejects; there is nothing to add
+  await client.connect()
+  try {
+    return await work(session(client))
+  } finally {
+    await client.end().catch(() => {})
+  }
+}
+
+/** A connection that listens on one channel; `onEnd` is called once when it breaks. */
+export async function listenOn(
+  address: ServerAddress,
+  database: string,
+  channel: string,
+  onNotification: (payload: string) => void,
+  onEnd: () => void,
+): Promise<{ close(): Promise<void> }> {
+  const client = new Client({ ...clientConfig(address, database, guardedSettings), keepAlive: true })
+  client.on('error', () => {})
+  client.on('notification', ({ payload }) => onNotification(payload ?? ''))
+  client.once('end', onEnd)
+  await client.connect()
+  await client.query(`listen ${channel}`)
+  return { close: () => client.end() }
+}
+
+function session(client: Pool | PoolClient | Client): Session {
+  const query = async (statement: SqlFragment) => {
+    const { text, values } = compile(statement)
+    return client.query(text, values as unknown[])
+  }
+  return {
+    rows: async <T>(statement: SqlFragment) => (await query(statement)).rows as T[],
+    row: async <T>(statement: SqlFragment) => (await query(statement)).rows[0] as T | undefined,
+    run: async statement => (await query(statement)).rowCount ?? 0,
+    script: async text => void (await client.query(text)),
+  }
+}

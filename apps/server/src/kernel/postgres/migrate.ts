@@ -1,0 +1,59 @@
+// Forward-only migrations from a folder of numbered .sql files, and functions that are replaced whenever
+// their text changes. Each file is one transaction together with the row that records it.
+import { createHash } from 'node:crypto'
+import { readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import type { Session } from './database.ts'
+import { literal, raw } from './sql.ts'
+
+export interface Migration {
+  name: string
+  text: string
+  /** Applied again when its text changes (CREATE OR REPLACE), after all numbered ones. */
+  isRepeatable: boolean
+  hash: string
+}
+
+export function readMigrations(folder: string): Migration[] {
+  const read = (directory: string, isRepeatable: boolean) =>
+    readdirSync(directory, { withFileTypes: true })
+      .filter(entry => entry.isFile() && entry.name.endsWith('.sql'))
+      .map(entry => entry.name)
+      .sort()
+      .map(file => {
+        const text = readFileSync(join(directory, file), 'utf8')
+        return { name: file.replace(/\.sql$/, ''), text, isRepeatable, hash: sha256(text) }
+      })
+  const hasFunctions = readdirSync(folder).includes('functions')
+  return [...read(folder, false), ...(hasFunctions ? read(join(folder, 'functions'), true) : [])]
+}
+
+const sha256 = (text: string) => createHash('sha256').update(text).digest('hex')
+
+/** Names the state a database is in once all of these are applied. */
+export const versionOf = (migrations: readonly Migration[]): string =>
+  sha256(
+    migrations.map(({ name, hash, isRepeatable }) => (isRepeatable ? name + hash : name)).join('\n'),
+  ).slice(0, 16)
+
+/** Applies what is missing; the table lies in a schema that exists already. Returns how many were applied. */
+export async function migrate(
+  session: Session,
+  table: string,
+  migrations: readonly Migration[],
+): Promise<number> {
+  await session.script(
+    `create table if not exists ${table} (name text primary key, hash text not null, applied_at timestamptz not null default now())`,
+  )
+  const known = await session.rows<{ name: string; hash: string }>(raw(`select name, hash from ${table}`))
+  const applied = new Map(known.map(({ name, hash }) => [name, hash]))
+  const missing = migrations.filter(({ name, hash, isRepeatable }) =>
+    isRepeatable ? applied.get(name) !== hash : !applied.has(name),
+  )
+  // One simple query is one implicit transaction: the change and the record of it, or neither.
+  for (const { name, text, hash } of missing)
+    await session.script(`${text}
+      ;insert into ${table} (name, hash) values (${literal(name)}, ${literal(hash)})
+      on conflict (name) do update set hash = excluded.hash, applied_at = now()`)
+  return missing.length
+}

@@ -1,0 +1,283 @@
+// The connections of one login to one database, in two lanes. Statement shapes that have proven quick share
+// a few pipelined connections (the fast lane); everything else has a connection to itself while it runs (the
+// slow lane), so that a slow statement holds up nobody. Nothing is open, and no timer runs, while idle.
+import { Refusal, retryLater } from '#src/kernel/errors.ts'
+import type { ServerAddress } from './server-address.ts'
+import { type Answer, Connection, type Step, type Unit } from './wire/connection.ts'
+import { ConnectionLost, DatabaseError } from './wire/database-error.ts'
+
+export interface PoolOptions {
+  address: ServerAddress
+  database: string
+  /** Startup settings: they beat what a tenant stored for its roles, and RESET ALL returns to them. */
+  settings: Record<string, string>
+  maxConnections: number
+  maxWaiting: number
+  maxWaitMs: number
+  /** Shared by all pools of a server. */
+  budget: ConnectionBudget
+  /** Puts a login right that a tenant has broken (changed password, poisoned role settings). */
+  heal(): Promise<void>
+}
+
+/** How many connections all pools together may hold. */
+export interface ConnectionBudget {
+  /** Makes room by closing an idle connection of another pool if it must. */
+  take(): boolean
+  give(): void
+}
+
+export interface RunOptions {
+  /** Names the statement's shape for the measurement of what is quick. */
+  shape: string
+  /** May share a connection with others once it has proven quick. */
+  mayPipeline: boolean
+  signal?: AbortSignal | undefined
+}
+
+interface Waiting {
+  unit: Unit
+  since: number
+}
+
+const fastLane = { connections: 2, depth: 16 }
+const quickMs = 5
+const stuckMs = 20
+const runsToProve = 3
+const maxShapes = 2000
+
+export class Pool {
+  readonly #options: PoolOptions
+  readonly #fast = new Set<Connection>()
+  readonly #slow = new Set<Connection>()
+  /** Slow-lane connections that run nothing and wait for nothing, not even the end of a cancel. */
+  readonly #free: Connection[] = []
+  readonly #waiting: Waiting[] = []
+  readonly #quickRuns = new Map<string, number>()
+  #opening = { fast: 0, slow: 0 }
+  #deadline: NodeJS.Timeout | undefined
+  #isClosed = false
+
+  constructor(options: PoolOptions) {
+    this.#options = options
+  }
+
+  get connections(): number {
+    return this.#fast.size + this.#slow.size + this.#opening.fast + this.#opening.slow
+  }
+
+  run(steps: readonly Step[], options: RunOptions): Promise<Answer> {
+    return new Promise((resolve, reject) => {
+      if (options.signal?.aborted) return reject(hungUp())
+      const unit: Unit = {
+        steps,
+        resolve: answer => {
+          if (options.mayPipeline) this.#learn(options.shape, answer.ms)
+          resolve(answer)
+        },
+        reject,
+      }
+      if (options.mayPipeline && this.#sendPipelined(unit, options.shape)) return
+      this.#sendAlone(unit, options.signal)
+    })
+  }
+
+  /** Closes what has been idle since before the given moment; true when nothing is left. */
+  closeIdle(before: number): boolean {
+    for (const connection of [...this.#fast, ...this.#free])
+      if (connection.inFlight === 0 && connection.lastUsedAt < before) this.#retire(connection)
+    if (this.connections > 0 || this.#waiting.length > 0) return false
+    this.#quickRuns.clear()
+    return true
+  }
+
+  /** Closes the one connection idle for longest, to make room for another pool. */
+  closeOneIdle(): boolean {
+    const idle = [...this.#fast, ...this.#free].filter(connection => connection.inFlight === 0)
+    const oldest = idle.toSorted((a, b) => a.lastUsedAt - b.lastUsedAt)[0]
+    if (oldest) this.#retire(oldest)
+    return oldest !== undefined
+  }
+
+  /** Refuses what waits and drops every connection, running or not. */
+  close(): void {
+    this.#isClosed = true
+    for (const { unit } of this.#waiting.splice(0)) unit.reject(unavailable())
+    for (const connection of [...this.#fast, ...this.#slow]) this.#retire(connection)
+    clearTimeout(this.#deadline)
+  }
+
+  #sendPipelined(unit: Unit, shape: string): boolean {
+    if ((this.#quickRuns.get(shape) ?? 0) < runsToProve) return false
+    const now = performance.now()
+    let best: Connection | undefined
+    for (const connection of this.#fast) {
+      if (connection.inFlight >= fastLane.depth || connection.headAgeMs(now) > stuckMs) continue
+      if (!best || connection.inFlight < best.inFlight) best = connection
+    }
+    const wanted = !best || best.inFlight >= fastLane.depth / 2
+    if (wanted && this.#fast.size + this.#opening.fast < fastLane.connections) void this.#open('fast')
+    best?.send(unit)
+    return best !== undefined
+  }
+
+  #sendAlone(unit: Unit, signal: AbortSignal | undefined): void {
+    if (signal) this.#dropWhenAborted(unit, signal)
+    const connection = this.#free.pop()
+    if (connection) return connection.send(unit)
+    if (this.#waiting.length >= this.#options.maxWaiting) return unit.reject(exhausted())
+    this.#waiting.push({ unit, since: performance.now() })
+    this.#watchDeadline()
+    if (
+      this.#waiting.length > this.#opening.slow &&
+      this.#slow.size + this.#opening.slow < this.#options.maxConnections
+    )
+      void this.#open('slow')
+  }
+
+  #dropWhenAborted(unit: Unit, signal: AbortSignal): void {
+    const onAbort = () => {
+      const at = this.#waiting.findIndex(waiting => waiting.unit === unit)
+      if (at >= 0) {
+        this.#waiting.splice(at, 1)
+        return unit.reject(hungUp())
+      }
+      for (const connection of this.#slow) void this.#cancelOn(connection, unit)
+    }
+    signal.addEventListener('abort', onAbort, { once: true })
+    const { resolve, reject } = unit
+    unit.resolve = answer => {
+      signal.removeEventListener('abort', onAbort)
+      resolve(answer)
+    }
+    unit.reject = error => {
+      signal.removeEventListener('abort', onAbort)
+      reject(signal.aborted ? hungUp() : error)
+    }
+  }
+
+  /** The connection is not handed on before the cancel itself has ended: it would hit the next unit. */
+  readonly #cancelling = new Set<Connection>()
+  async #cancelOn(connection: Connection, unit: Unit): Promise<void> {
+    this.#cancelling.add(connection)
+    await connection.cancelLone(unit)
+    this.#cancelling.delete(connection)
+    if (connection.inFlight === 0 && this.#slow.has(connection) && !this.#free.includes(connection))
+      this.#feed(connection)
+  }
+
+  async #open(lane: 'fast' | 'slow'): Promise<void> {
+    if (!this.#options.budget.take()) {
+      if (lane === 'slow' && this.#slow.size + this.#opening.slow === 0) this.#refuseAll(exhausted())
+      return
+    }
+    this.#opening[lane]++
+    try {
+      const connection = await this.#connect()
+      this.#opening[lane]--
+      if (this.#isClosed) {
+        this.#options.budget.give()
+        return connection.close()
+      }
+      if (lane === 'fast') this.#fast.add(connection)
+      else {
+        this.#slow.add(connection)
+        this.#feed(connection)
+      }
+    } catch (error) {
+      this.#opening[lane]--
+      this.#options.budget.give()
+      // Whoever waits may still be served by a connection that is already there.
+      if (this.#slow.size + this.#opening.slow === 0) this.#refuseAll(connectRefusal(error))
+    }
+  }
+
+  async #connect(): Promise<Connection> {
+    const { address, database, settings, heal } = this.#options
+    const hooks = {
+      onIdle: (connection: Connection) => this.#feed(connection),
+      onLost: (connection: Connection) => this.#remove(connection),
+    }
+    try {
+      return await Connection.open(address, database, settings, hooks)
+    } catch (error) {
+      if (!(error instanceof DatabaseError) || !isLoginFailure(error.code)) throw error
+      await heal()
+      return Connection.open(address, database, settings, hooks)
+    }
+  }
+
+  #feed(connection: Connection): void {
+    if (connection.isLost) return this.#remove(connection)
+    if (connection.isWorn && connection.inFlight === 0) return this.#retire(connection)
+    if (this.#fast.has(connection) || connection.inFlight > 0 || this.#cancelling.has(connection)) return
+    const next = this.#waiting.shift()
+    if (next) connection.send(next.unit)
+    else this.#free.push(connection)
+  }
+
+  #retire(connection: Connection): void {
+    this.#remove(connection)
+    connection.close()
+  }
+
+  #remove(connection: Connection): void {
+    const wasHere = this.#fast.delete(connection) || this.#slow.delete(connection)
+    if (!wasHere) return
+    const at = this.#free.indexOf(connection)
+    if (at >= 0) this.#free.splice(at, 1)
+    this.#options.budget.give()
+    if (this.#waiting.length > 0 && !this.#isClosed && this.#slow.size + this.#opening.slow === 0)
+      void this.#open('slow')
+  }
+
+  /** One run over the limit undoes the proof: the shape goes back to the slow lane until it is quick again. */
+  #learn(shape: string, ms: number): void {
+    if (ms > quickMs) {
+      this.#quickRuns.delete(shape)
+      return
+    }
+    const runs = this.#quickRuns.get(shape) ?? 0
+    if (runs >= runsToProve) return
+    if (this.#quickRuns.size >= maxShapes) this.#quickRuns.clear()
+    this.#quickRuns.set(shape, runs + 1)
+  }
+
+  #watchDeadline(): void {
+    if (this.#deadline) return
+    this.#deadline = setTimeout(() => {
+      this.#deadline = undefined
+      const now = performance.now()
+      while (this.#waiting[0] && now - this.#waiting[0].since >= this.#options.maxWaitMs)
+        this.#waiting.shift()!.unit.reject(exhausted())
+      if (this.#waiting.length > 0) this.#watchDeadline()
+    }, this.#options.maxWaitMs / 4).unref()
+  }
+
+  #refuseAll(error: Error): void {
+    for (const { unit } of this.#waiting.splice(0)) unit.reject(error)
+  }
+}
+
+const isLoginFailure = (code: string) =>
+  code === '28P01' || code === '28000' || code === '58P01' || code === '22023'
+
+const exhausted = () =>
+  retryLater('pool_exhausted', 'All database connections of this project are busy; try again in a second', 1)
+const hungUp = () => new Refusal('client_closed_request', 'The client closed the connection')
+const unavailable = (cause?: unknown) =>
+  new Refusal('database_unavailable', 'The database cannot be reached right now; try again shortly', {
+    headers: { 'retry-after': '1' },
+    cause,
+  })
+
+/** What a failure to connect, or of the connection itself, means to the caller. */
+export function connectRefusal(error: unknown): Error {
+  if (error instanceof Refusal) return error
+  if (error instanceof DatabaseError && error.code === '53300') return exhausted()
+  return unavailable(error)
+}
+
+export const isConnectionFailure = (error: unknown): boolean =>
+  error instanceof ConnectionLost ||
+  (error instanceof DatabaseError && (error.severity === 'FATAL' || error.code === '57P01'))

@@ -1,0 +1,48 @@
+// Where a Postgres server is and how to speak to it, written once for both clients: `pg` and the wire.
+import { readFileSync } from 'node:fs'
+
+export interface ServerAddress {
+  /** A host name or address, or the directory of a unix socket. */
+  host: string
+  port: number
+  user: string
+  password: string
+  tls: Tls | undefined
+}
+export interface Tls {
+  rejectUnauthorized: boolean
+  servername?: string
+  ca?: string
+}
+
+/** Reads `postgres://user:password@host:port/database?sslmode=…`; the database is returned apart. */
+export function parseDatabaseUrl(text: string): { address: ServerAddress; database: string | undefined } {
+  const url = new URL(text)
+  if (!/^postgres(ql)?:$/.test(url.protocol))
+    throw new Error('it must start with postgres:// or postgresql://')
+  const host = decodeURIComponent(url.hostname) || (url.searchParams.get('host') ?? '')
+  if (!host) throw new Error('it must name a host')
+  return {
+    address: {
+      host,
+      port: Number(url.port || 5432),
+      user: decodeURIComponent(url.username) || 'postgres',
+      password: decodeURIComponent(url.password),
+      tls: tls(url, host),
+    },
+    database: decodeURIComponent(url.pathname.slice(1)) || undefined,
+  }
+}
+
+function tls(url: URL, host: string): Tls | undefined {
+  const mode = url.searchParams.get('sslmode') ?? 'disable'
+  const rootCertificate = url.searchParams.get('sslrootcert')
+  if (mode === 'disable') return
+  if (!['require', 'verify-ca', 'verify-full'].includes(mode))
+    throw new Error('its sslmode must be disable, require, verify-ca or verify-full')
+  return {
+    rejectUnauthorized: mode !== 'require',
+    ...(mode === 'verify-full' && { servername: host }),
+    ...(rootCertificate && { ca: readFileSync(rootCertificate, 'utf8') }),
+  }
+}

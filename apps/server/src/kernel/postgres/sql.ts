@@ -1,0 +1,41 @@
+// The one way to write a statement: values become parameters, fragments nest, and text is only ever ours.
+
+export interface Sql {
+  readonly text: string
+  readonly values: readonly unknown[]
+}
+
+class Fragment {
+  readonly parts: readonly string[]
+  readonly holes: readonly unknown[]
+  constructor(parts: readonly string[], holes: readonly unknown[]) {
+    this.parts = parts
+    this.holes = holes
+  }
+}
+export type SqlFragment = Fragment
+
+export const sql = (parts: TemplateStringsArray, ...holes: unknown[]): SqlFragment =>
+  new Fragment(parts, holes)
+
+/** Text of our own that cannot be written in a template, such as the name of a table. */
+export const raw = (text: string): SqlFragment => new Fragment([text], [])
+
+/** Joins conditions; without any, everything matches. */
+export const allOf = (conditions: readonly SqlFragment[]): SqlFragment =>
+  conditions.reduce((left, right) => sql`${left} and ${right}`, sql`true`)
+
+export function compile(fragment: SqlFragment): Sql {
+  const values: unknown[] = []
+  const write = ({ parts, holes }: Fragment): string =>
+    parts.reduce((text, part, index) => {
+      const hole = holes[index - 1]
+      return text + (hole instanceof Fragment ? write(hole) : `$${values.push(hole)}`) + part
+    })
+  return { text: write(fragment), values }
+}
+
+/** An identifier inside a statement that takes no parameters (DDL). */
+export const identifier = (name: string): string => `"${name.replaceAll('"', '""')}"`
+/** A literal inside a statement that takes no parameters (DDL). */
+export const literal = (text: string): string => `'${text.replaceAll("'", "''")}'`

@@ -1,0 +1,46 @@
+/** An ErrorResponse of the server. Its text may quote tenants' values: for the caller, never for the log. */
+export class DatabaseError extends Error {
+  readonly code: string
+  readonly severity: string
+  readonly detail: string | undefined
+  readonly hint: string | undefined
+  readonly routine: string | undefined
+  readonly schema: string | undefined
+  readonly table: string | undefined
+  readonly column: string | undefined
+  readonly constraint: string | undefined
+  constructor(fields: Record<string, string>) {
+    super(fields['M'] ?? 'database error')
+    this.name = 'DatabaseError'
+    this.code = fields['C'] ?? 'XX000'
+    this.severity = fields['V'] ?? 'ERROR'
+    this.detail = fields['D']
+    this.hint = fields['H']
+    this.routine = fields['R']
+    this.schema = fields['s']
+    this.table = fields['t']
+    this.column = fields['c']
+    this.constraint = fields['n']
+  }
+}
+
+export function errorFrom(bytes: Buffer, start: number, end: number): DatabaseError {
+  const fields: Record<string, string> = {}
+  let at = start
+  while (at < end && bytes[at] !== 0) {
+    const stop = bytes.indexOf(0, at + 1)
+    fields[String.fromCharCode(bytes[at]!)] = bytes.toString('utf8', at + 1, stop)
+    at = stop + 1
+  }
+  return new DatabaseError(fields)
+}
+
+/** The connection went away. `unsent` units had not reached the server and may be sent elsewhere. */
+export class ConnectionLost extends Error {
+  readonly unsent: boolean
+  constructor(unsent: boolean, cause?: unknown) {
+    super('the database connection was lost', { cause })
+    this.name = 'ConnectionLost'
+    this.unsent = unsent
+  }
+}

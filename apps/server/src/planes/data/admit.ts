@@ -1,0 +1,124 @@
+// Who is calling a project: key or user token to a Caller. One and the same 401 for an unknown project, an
+// unknown key and another project's key.
+import type { DataRoute, Role } from '@plinth/contract/route.ts'
+import { looksLikeJwt, type VerifiedJwt, verifyJwt } from '#src/kernel/crypto/jwt.ts'
+import { isSame } from '#src/kernel/crypto/keys.ts'
+import { Refusal, unauthorized } from '#src/kernel/errors.ts'
+import type { RequestHead } from '#src/kernel/http/request.ts'
+import type { Caller } from '#src/tenancy/databases.ts'
+import type { Tenant } from '#src/tenancy/directory.ts'
+
+const isUuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/
+const rememberedTokens = 1000
+
+/** The project a data-plane path names, in either shape, or undefined. */
+export function projectIn({ params, path }: RequestHead): string | undefined {
+  const named = params['project'] ?? path.split('/', 4).find(segment => isUuid.test(segment.toLowerCase()))
+  const id = named?.toLowerCase()
+  return id !== undefined && isUuid.test(id) ? id : undefined
+}
+
+export function callerFrom(
+  tenant: Tenant | undefined,
+  route: DataRoute,
+  headers: RequestHead['headers'],
+): Caller {
+  if (route.allow === 'open') {
+    if (!tenant) throw unauthorized()
+    return served({ tenant, role: 'anon', claims: anonClaims, userId: '' })
+  }
+  const key = headers['apikey']
+  const bearer = bearerOf(headers.authorization)
+  const caller = identify(tenant ?? nobody, typeof key === 'string' ? key : undefined, bearer)
+  if (!tenant || !caller) throw unauthorized()
+  if (!route.allow.includes(caller.role))
+    throw new Refusal(
+      'role_not_allowed',
+      `This route is for ${route.allow.join(' or ')}, not for ${caller.role}`,
+    )
+  return served(caller)
+}
+
+function served(caller: Caller): Caller {
+  if (caller.tenant.status === 'suspended')
+    throw new Refusal('project_suspended', 'This project is suspended', {
+      hint: 'An administrator can resume it.',
+    })
+  return caller
+}
+
+/** A stranger's credentials go through the same work as a member's. */
+const nobody: Tenant = Object.freeze({
+  id: '',
+  ref: '',
+  status: 'active',
+  anonKey: 'platform_anon_nobody_0000000000000000000000000000000000000000000',
+  serviceRoleKey: 'platform_service_role_nobody_0000000000000000000000000000000000000000000',
+  jwtSecret: crypto.randomUUID() + crypto.randomUUID(),
+  quotas: {},
+  verified: new Map(),
+})
+
+function bearerOf(header: string | undefined): string | undefined {
+  if (header === undefined) return
+  const [scheme = '', token = '', ...rest] = header.trim().split(/\s+/)
+  // Anything else in the header is a credential too, and not a valid one.
+  return scheme.toLowerCase() === 'bearer' && rest.length === 0 ? token : ''
+}
+
+/** A Bearer decides the role; a user's token counts only beside a valid key. */
+function identify(
+  tenant: Tenant,
+  apikey: string | undefined,
+  bearer: string | undefined,
+): Caller | undefined {
+  const byKey = apikey === undefined ? undefined : callerOfKey(tenant, apikey)
+  if (apikey !== undefined && !byKey) return
+  if (bearer === undefined) return byKey
+  return callerOfProjectKey(tenant, bearer) ?? (byKey && callerOfToken(tenant, bearer))
+}
+
+/** `apikey` holds a project key, or a JWT standing for one, as older client set-ups have it. */
+function callerOfKey(tenant: Tenant, key: string): Caller | undefined {
+  const caller = callerOfProjectKey(tenant, key)
+  if (caller || !looksLikeJwt(key)) return caller
+  const byToken = callerOfToken(tenant, key)
+  return byToken?.role === 'authenticated' ? undefined : byToken
+}
+
+const anonClaims = '{"role":"anon"}'
+const serviceClaims = '{"role":"service_role"}'
+
+function callerOfProjectKey(tenant: Tenant, key: string): Caller | undefined {
+  if (isSame(key, tenant.anonKey)) return { tenant, role: 'anon', claims: anonClaims, userId: '' }
+  if (isSame(key, tenant.serviceRoleKey))
+    return { tenant, role: 'service_role', claims: serviceClaims, userId: '' }
+  return
+}
+
+function callerOfToken(tenant: Tenant, token: string): Caller | undefined {
+  const verified = verifiedOnce(tenant, token)
+  if (!verified) return
+  const { role, sub } = verified.claims
+  if (!isRole(role)) return
+  return { tenant, role, claims: verified.json, userId: typeof sub === 'string' ? sub : '' }
+}
+
+const isRole = (role: unknown): role is Role =>
+  role === 'anon' || role === 'authenticated' || role === 'service_role'
+
+/** The signature is checked once per token; the time at every request. */
+function verifiedOnce(tenant: Tenant, token: string): VerifiedJwt | undefined {
+  const known = tenant.verified.get(token)
+  if (known) {
+    const { exp } = known.claims
+    if (typeof exp !== 'number' || exp * 1000 > Date.now()) return known
+    tenant.verified.delete(token)
+    return
+  }
+  const verified = verifyJwt(token, tenant.jwtSecret)
+  if (!verified || tenant === nobody) return
+  if (tenant.verified.size >= rememberedTokens) tenant.verified.delete(tenant.verified.keys().next().value!)
+  tenant.verified.set(token, verified)
+  return verified
+}

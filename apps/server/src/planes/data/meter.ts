@@ -1,0 +1,41 @@
+// Requests per project and role, or per address on open routes, in windows of 60 seconds.
+import type { Role } from '@plinth/contract/route.ts'
+import { retryLater } from '#src/kernel/errors.ts'
+import type { SetHeader } from '#src/kernel/http/plane.ts'
+import type { RateWindows } from '#src/kernel/http/rate-windows.ts'
+import type { Tenant } from '#src/tenancy/directory.ts'
+
+export type RateLimits = Readonly<Record<Role, number>>
+
+const windowMs = 60_000
+const windowKeys: Record<Role, string> = { anon: ':anon', authenticated: ':user', service_role: ':service' }
+const quotaNames = {
+  anon: 'rate_limit_anon',
+  authenticated: 'rate_limit_authenticated',
+  service_role: 'rate_limit_service_role',
+} as const
+
+export interface Meter {
+  countCaller(tenant: Tenant, role: Role, setHeader: SetHeader): void
+  countAddress(ip: string, setHeader: SetHeader): void
+}
+
+export function createMeter(windows: RateWindows, limits: RateLimits): Meter {
+  function count(key: string, limit: number, setHeader: SetHeader): void {
+    if (limit === 0) return
+    const { remaining, retryAfterSeconds } = windows.take(key, limit, windowMs)
+    setHeader('x-ratelimit-limit', String(limit))
+    setHeader('x-ratelimit-remaining', String(Math.max(0, remaining)))
+    if (remaining < 0)
+      throw retryLater(
+        'over_request_rate_limit',
+        `More than ${limit} requests in 60 seconds; try again in ${retryAfterSeconds} seconds`,
+        retryAfterSeconds,
+      )
+  }
+  return {
+    countCaller: (tenant, role, setHeader) =>
+      count(tenant.id + windowKeys[role], tenant.quotas[quotaNames[role]] ?? limits[role], setHeader),
+    countAddress: (ip, setHeader) => count(`address:${ip}`, limits.anon, setHeader),
+  }
+}

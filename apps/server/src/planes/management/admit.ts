@@ -1,0 +1,91 @@
+// From `Authorization: Bearer` to an Actor: the admin token, a platform token, or a session.
+import type { PlatformRole } from '@plinth/contract/platform.ts'
+import type { Scope } from '@plinth/contract/route.ts'
+import { looksLikeJwt, signJwt, verifyJwt } from '#src/kernel/crypto/jwt.ts'
+import { type DeriveKey, hmac, isSame } from '#src/kernel/crypto/keys.ts'
+import { unauthorized } from '#src/kernel/errors.ts'
+import type { Database } from '#src/kernel/postgres/database.ts'
+import { sql } from '#src/kernel/postgres/sql.ts'
+import type { Actor, MemberRole } from './actor.ts'
+
+export const tokenPrefix = 'platform_pat_'
+const sessionSeconds = 12 * 60 * 60
+const issuer = 'plinth'
+
+export interface Credentials {
+  identify(authorization: string | undefined): Promise<Actor>
+  /** What is stored of a platform token. */
+  hashOf(token: string): Buffer
+  issueSession(
+    user: { id: string; sessionVersion: number },
+    nowMs?: number,
+  ): { token: string; expiresAt: string }
+}
+
+export function createCredentials(
+  control: Database,
+  deriveKey: DeriveKey,
+  adminToken: string | undefined,
+): Credentials {
+  const tokenKey = deriveKey('platform token')
+  const sessionKey = deriveKey('platform session')
+  const hashOf = (token: string) => hmac(tokenKey, token)
+
+  async function actorOfToken(token: string): Promise<Actor | undefined> {
+    const row = await findActiveToken(control, hashOf(token))
+    if (!row) return
+    if (row.is_stale) await noteTokenUse(control, row.id)
+    return { kind: 'token', id: row.id, name: row.name, scope: row.scope }
+  }
+
+  async function actorOfSession(token: string): Promise<Actor | undefined> {
+    const claims = verifyJwt(token, sessionKey)?.claims
+    if (claims?.['iss'] !== issuer || typeof claims['sub'] !== 'string' || typeof claims['ver'] !== 'number')
+      return
+    const row = await findSessionUser(control, claims['sub'], claims['ver'])
+    if (!row) return
+    const memberships = new Map(Object.entries(row.memberships))
+    return { kind: 'user', id: row.id, email: row.email, role: row.role, memberships }
+  }
+
+  return {
+    hashOf,
+    async identify(authorization) {
+      const token = /^bearer\s+(\S+)$/i.exec(authorization ?? '')?.[1]
+      if (token === undefined) throw unauthorized()
+      if (adminToken !== undefined && isSame(token, adminToken)) return { kind: 'admin_token' }
+      const actor = token.startsWith(tokenPrefix)
+        ? await actorOfToken(token)
+        : looksLikeJwt(token)
+          ? await actorOfSession(token)
+          : undefined
+      if (!actor) throw unauthorized()
+      return actor
+    },
+    issueSession({ id, sessionVersion }, nowMs = Date.now()) {
+      const iat = Math.floor(nowMs / 1000)
+      const exp = iat + sessionSeconds
+      return {
+        token: signJwt({ iss: issuer, sub: id, ver: sessionVersion, iat, exp }, sessionKey),
+        expiresAt: new Date(exp * 1000).toISOString(),
+      }
+    },
+  }
+}
+
+const findActiveToken = (control: Database, hash: Buffer) =>
+  control.row<{ id: string; name: string; scope: Scope; is_stale: boolean }>(sql`
+    select id, name, scope, coalesce(last_used_at < now() - interval '1 minute', true) as is_stale
+      from tokens
+     where hash = ${hash} and revoked_at is null and (expires_at is null or expires_at > now())`)
+
+const noteTokenUse = (control: Database, id: string) =>
+  control.run(sql`update tokens set last_used_at = now() where id = ${id}`)
+
+const findSessionUser = (control: Database, id: string, version: number) =>
+  control.row<{ id: string; email: string; role: PlatformRole; memberships: Record<string, MemberRole> }>(sql`
+    select u.id, u.email, u.role,
+           coalesce(jsonb_object_agg(m.project_id, m.role) filter (where m.project_id is not null), '{}') as memberships
+      from users u left join members m on m.user_id = u.id
+     where u.id = ${id} and u.is_active and u.session_version = ${version}
+     group by u.id`)

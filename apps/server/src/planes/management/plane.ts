@@ -1,0 +1,57 @@
+// Policy of /api/v1: the credential's scope, one audit entry for every write, and how a refusal reads.
+import type { PlatformRole } from '@plinth/contract/platform.ts'
+import type { ManagementRoute } from '@plinth/contract/route.ts'
+import { Refusal } from '#src/kernel/errors.ts'
+import type { Plane } from '#src/kernel/http/plane.ts'
+import type { RequestHead } from '#src/kernel/http/request.ts'
+import { type Actor, mayCall } from './actor.ts'
+import type { Credentials } from './admit.ts'
+import type { Audit } from './audit.ts'
+
+export function managementPlane(credentials: Credentials, audit: Audit): Plane<Actor> {
+  return {
+    bodyLimit: 1024 * 1024,
+    async admit(route, { headers, params }) {
+      const wanted = route as ManagementRoute
+      if (wanted.scope === 'none') return { kind: 'anonymous' }
+      const actor = await credentials.identify(headers.authorization)
+      const projectId = isOfProject(wanted) ? params['id']?.toLowerCase() : undefined
+      if (!mayCall(actor, wanted, projectId)) throw needs(wanted, projectId)
+      return actor
+    },
+    async done(route, actor, request, reply) {
+      const action = 'audit' in route ? route.audit : undefined
+      if (action)
+        await audit({
+          actor: actor.kind === 'anonymous' ? (signedIn(reply) ?? actor) : actor,
+          action,
+          ...aim(route as ManagementRoute, request, reply),
+          ip: request.ip,
+          requestId: request.id,
+        })
+    },
+    refuse: ({ message, code }) => ({ body: { error: { message, code } }, headers: {} }),
+  }
+}
+
+const isOfProject = ({ path }: ManagementRoute) => path.startsWith('/projects/{id}')
+
+const needs = ({ scope }: ManagementRoute, projectId: string | undefined) =>
+  new Refusal(
+    'insufficient_scope',
+    `This needs ${scope} scope${projectId ? ' on this project' : ' on the platform'}`,
+  )
+
+/** Whoever logs in is nobody until the answer says who. */
+function signedIn(reply: unknown): Actor | undefined {
+  const user = (reply as { user?: { id: string; email: string; role: PlatformRole } } | undefined)?.user
+  return user && { kind: 'user', ...user, memberships: new Map() }
+}
+
+/** What was acted upon: the last thing the path names, or what was just made. */
+function aim(route: ManagementRoute, { params }: RequestHead, reply: unknown) {
+  const made = typeof reply === 'object' && reply !== null && 'id' in reply ? String(reply.id) : null
+  const named = Object.values(params).at(-1) ?? null
+  const projectId = isOfProject(route) ? (params['id'] ?? null) : route.path === '/projects' ? made : null
+  return { target: named ?? made, projectId }
+}

@@ -1,0 +1,43 @@
+// Seals what an older version stored in plain text: project credentials and secrets inside settings.
+import { isSealed, type Sealer } from '#src/kernel/crypto/sealed.ts'
+import type { Database, Session } from '#src/kernel/postgres/database.ts'
+import { sql } from '#src/kernel/postgres/sql.ts'
+import { credentialColumns, credentialContext } from '#src/tenancy/credentials.ts'
+import { sealSettings } from '#src/tenancy/settings-secrets.ts'
+
+export async function encryptSettingsSecrets(control: Database, sealer: Sealer) {
+  const ids = await control.rows<{ id: string }>(
+    sql`select id from projects where status in ('creating', 'active', 'suspended')`,
+  )
+  let sealed = 0
+  for (const { id } of ids) sealed += await control.transaction(session => sealProject(session, sealer, id))
+  return { projects_scanned: ids.length, values_encrypted: sealed }
+}
+
+interface SecretsRow {
+  settings: Record<string, unknown>
+  anon_key: string
+  service_role_key: string
+  jwt_secret: string
+}
+
+async function sealProject(session: Session, sealer: Sealer, id: string): Promise<number> {
+  const row = await session.row<SecretsRow>(
+    sql`select settings, anon_key, service_role_key, jwt_secret from projects where id = ${id} for update`,
+  )
+  if (!row) return 0
+  const { settings, sealed } = sealSettings(row.settings, id, sealer)
+  const plain = credentialColumns.filter(column => row[column] !== '' && !isSealed(row[column]))
+  if (sealed + plain.length === 0) return 0
+  const stored = Object.fromEntries(
+    credentialColumns.map(column => [
+      column,
+      plain.includes(column) ? sealer.seal(row[column], credentialContext(id, column)) : row[column],
+    ]),
+  )
+  await session.run(sql`
+    update projects set settings = ${JSON.stringify(settings)}, anon_key = ${stored['anon_key']},
+           service_role_key = ${stored['service_role_key']}, jwt_secret = ${stored['jwt_secret']}
+     where id = ${id}`)
+  return sealed + plain.length
+}

@@ -1,0 +1,184 @@
+// Projects: made, read, changed, suspended, resumed, deleted, and their keys.
+import type { CreatedProject, Project, Quotas } from '@plinth/contract/projects.ts'
+import { randomToken } from '#src/kernel/crypto/keys.ts'
+import type { Sealer } from '#src/kernel/crypto/sealed.ts'
+import { Refusal } from '#src/kernel/errors.ts'
+import type { Database } from '#src/kernel/postgres/database.ts'
+import { type Actor, visibleProjects } from '#src/planes/management/actor.ts'
+import type { Paging } from '#src/planes/management/paging.ts'
+import {
+  type CredentialColumn,
+  credentialContext,
+  newAnonKey,
+  newJwtSecret,
+  newRef,
+  newServiceRoleKey,
+} from '#src/tenancy/credentials.ts'
+import type { Directory } from '#src/tenancy/directory.ts'
+import type { Lifecycle } from '#src/tenancy/lifecycle.ts'
+import { mergeSettings, redact, sealSettings } from '#src/tenancy/settings-secrets.ts'
+import * as store from './store.ts'
+
+interface ProjectsDeps {
+  control: Database
+  directory: Directory
+  lifecycle: Lifecycle
+  sealer: Sealer
+  baseUrl(): string
+}
+
+export interface ProjectChange {
+  name?: string
+  description?: string
+  settings?: Record<string, unknown>
+  quotas?: Quotas
+}
+
+export type ProjectsService = ReturnType<typeof projectsService>
+
+export function projectsService({ control, directory, lifecycle, sealer, baseUrl }: ProjectsDeps) {
+  const seal = (id: string, column: CredentialColumn, plain: string) =>
+    sealer.seal(plain, credentialContext(id, column))
+
+  const shown = (row: store.ProjectRow): Project => ({
+    ...row,
+    settings: redact(row.settings),
+    anon_key: sealer.open(row.anon_key, credentialContext(row.id, 'anon_key')),
+    api_url: `${baseUrl()}/v1/${row.id}`,
+  })
+
+  const found = (row: store.ProjectRow | undefined): Project => shown(row ?? absent())
+
+  async function moved(id: string, status: 'active' | 'suspended'): Promise<Project> {
+    const row = await store.setStatus(control, id, status)
+    directory.forget(id)
+    return found(row)
+  }
+
+  return {
+    async create(
+      actor: Actor,
+      wish: ProjectChange & { name: string; slug?: string },
+    ): Promise<CreatedProject> {
+      const id = crypto.randomUUID()
+      const slug = wish.slug ?? slugFrom(wish.name)
+      const { settings } = sealSettings(mergeSettings({}, wish.settings ?? {}), id, sealer)
+      const project = (slug: string) => {
+        const keys = {
+          anon_key: newAnonKey(slug),
+          service_role_key: newServiceRoleKey(slug),
+          jwt_secret: newJwtSecret(),
+        }
+        return {
+          keys,
+          row: {
+            id,
+            ref: newRef(),
+            name: wish.name.trim(),
+            slug,
+            description: wish.description ?? '',
+            settings,
+            quotas: mergeQuotas({}, wish.quotas ?? {}),
+            anon_key: seal(id, 'anon_key', keys.anon_key),
+            service_role_key: seal(id, 'service_role_key', keys.service_role_key),
+            jwt_secret: seal(id, 'jwt_secret', keys.jwt_secret),
+            ownerId: actor.kind === 'user' ? actor.id : undefined,
+          },
+        }
+      }
+      let attempt = project(slug)
+      let isCreated = await lifecycle.create(attempt.row)
+      if (!isCreated && wish.slug === undefined) {
+        // The slug was our own idea: find one that is free.
+        attempt = project(
+          `${slug.slice(0, 43)}-${randomToken(4)
+            .toLowerCase()
+            .replace(/[^a-z0-9]/g, '0')}`,
+        )
+        isCreated = await lifecycle.create(attempt.row)
+      }
+      if (!isCreated) throw new Refusal('slug_taken', `Another project has the slug "${attempt.row.slug}"`)
+      directory.forget(id)
+      return { ...found(await store.findProject(control, id)), ...attempt.keys }
+    },
+
+    async list(actor: Actor, status: string | undefined, page: Paging) {
+      const { rows, total } = await store.listProjects(control, { status, ids: visibleProjects(actor) }, page)
+      return { projects: rows.map(shown), total, ...page }
+    },
+
+    read: async (id: string): Promise<Project> => found(await store.findProject(control, id)),
+
+    async update(id: string, change: ProjectChange): Promise<Project> {
+      const saved = await control.transaction(async session => {
+        const row = await store.lockProject(session, id)
+        if (!row) return
+        const merged = mergeSettings(row.settings, change.settings ?? {})
+        return store.saveProject(session, {
+          id,
+          name: change.name?.trim() ?? row.name,
+          description: change.description ?? row.description,
+          settings: sealSettings(merged, id, sealer).settings,
+          quotas: mergeQuotas(row.quotas, change.quotas ?? {}),
+        })
+      })
+      directory.forget(id)
+      return found(saved)
+    },
+
+    async remove(id: string): Promise<void> {
+      await lifecycle.remove(id)
+      directory.forget(id)
+    },
+
+    suspend: (id: string) => moved(id, 'suspended'),
+    resume: (id: string) => moved(id, 'active'),
+
+    async revealServiceRoleKey(id: string) {
+      const { value } = (await store.findCredential(control, id, 'service_role_key')) ?? absent()
+      return { service_role_key: sealer.open(value, credentialContext(id, 'service_role_key')) }
+    },
+
+    async rotateJwtSecret(id: string) {
+      const secret = newJwtSecret()
+      const changed = await store.replaceJwtSecret(control, id, seal(id, 'jwt_secret', secret))
+      if (changed === 0) absent()
+      directory.forget(id)
+      return { jwt_secret: secret }
+    },
+
+    async rotateApiKeys(id: string) {
+      const { slug } = (await store.findProject(control, id)) ?? absent()
+      const keys = { anon_key: newAnonKey(slug), service_role_key: newServiceRoleKey(slug) }
+      const changed = await store.replaceKeys(
+        control,
+        id,
+        seal(id, 'anon_key', keys.anon_key),
+        seal(id, 'service_role_key', keys.service_role_key),
+      )
+      if (changed === 0) absent()
+      directory.forget(id)
+      return keys
+    },
+  }
+}
+
+function absent(): never {
+  throw new Refusal('project_not_found', 'No project has this id')
+}
+
+function mergeQuotas(stored: Record<string, unknown>, change: Quotas): Record<string, unknown> {
+  const merged = { ...stored, ...change }
+  return Object.fromEntries(Object.entries(merged).filter(([, value]) => value !== null))
+}
+
+/** 3 to 50 characters of lowercase letters, digits and inner hyphens, out of any name. */
+export function slugFrom(name: string): string {
+  const plain = name
+    .normalize('NFKD')
+    .toLowerCase()
+    .replace(/[^a-z0-9]+/g, '-')
+    .slice(0, 50)
+    .replace(/^-+|-+$/g, '')
+  return plain.length >= 3 ? plain : `project${plain && `-${plain}`}`
+}

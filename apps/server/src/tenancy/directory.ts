@@ -1,0 +1,165 @@
+// What the data plane needs to know of a project, kept in memory. A change of the project's row reaches every
+// node by notification; while that channel is down, what is remembered is good for a second only.
+
+import type { Quotas } from '@plinth/contract/projects.ts'
+import { LRUCache } from 'lru-cache'
+import type { VerifiedJwt } from '#src/kernel/crypto/jwt.ts'
+import type { Sealer } from '#src/kernel/crypto/sealed.ts'
+import type { Log } from '#src/kernel/log.ts'
+import { type Database, listenOn } from '#src/kernel/postgres/database.ts'
+import type { ServerAddress } from '#src/kernel/postgres/server-address.ts'
+import { sql } from '#src/kernel/postgres/sql.ts'
+import { credentialContext } from './credentials.ts'
+
+export interface Tenant {
+  readonly id: string
+  readonly ref: string
+  readonly status: 'active' | 'suspended'
+  readonly anonKey: string
+  readonly serviceRoleKey: string
+  readonly jwtSecret: string
+  readonly quotas: Quotas
+  /** Tokens already verified against this secret; a new secret makes a new tenant, and an empty cache. */
+  readonly verified: Map<string, VerifiedJwt>
+}
+
+export interface Directory {
+  /** Answers at once when the project is remembered. */
+  find(id: string): Tenant | undefined | Promise<Tenant | undefined>
+  forget(id: string): void
+  /** Called whenever a project may have changed or gone. */
+  onChange(listener: (id: string) => void): void
+  close(): Promise<void>
+}
+
+const remembered = 10_000
+const rememberedStrangers = 10_000
+const blindTrustMs = 1000
+const strangerTrustMs = 1000
+
+interface Known {
+  tenant: Tenant | undefined
+  readAt: number
+}
+
+export async function openDirectory(
+  control: Database,
+  server: { address: ServerAddress; control: string },
+  sealer: Sealer,
+  log: Log,
+): Promise<Directory> {
+  const known = new LRUCache<string, Known>({ max: remembered })
+  // Ids nobody has: an attacker can make up any number of them, so they do not push out real projects.
+  const strangers = new LRUCache<string, Known>({ max: rememberedStrangers })
+  const loading = new Map<string, Promise<Tenant | undefined>>()
+  const listeners: ((id: string) => void)[] = []
+  let isListening = false
+  let isClosed = false
+  let channel: { close(): Promise<void> } | undefined
+  let reconnecting: NodeJS.Timeout | undefined
+
+  async function load(id: string): Promise<Tenant | undefined> {
+    const row = await findServedProject(control, id)
+    return row && tenantFrom(row, sealer)
+  }
+
+  function loadOnce(id: string): Promise<Tenant | undefined> {
+    const running = loading.get(id)
+    if (running) return running
+    const started: Promise<Tenant | undefined> = load(id)
+      .then(tenant => {
+        // A change announced while the row was being read leaves nothing to remember.
+        if (loading.get(id) === started)
+          (tenant ? known : strangers).set(id, { tenant, readAt: performance.now() })
+        return tenant
+      })
+      .finally(() => {
+        if (loading.get(id) === started) loading.delete(id)
+      })
+    loading.set(id, started)
+    return started
+  }
+
+  function forget(id: string): void {
+    known.delete(id)
+    strangers.delete(id)
+    loading.delete(id)
+    for (const listener of listeners) listener(id)
+  }
+
+  async function listen(): Promise<void> {
+    try {
+      channel = await listenOn(server.address, server.control, 'project_changed', forget, () => {
+        isListening = false
+        if (!isClosed) listenAgain()
+      })
+      // Whatever changed while nobody listened was missed.
+      const stale = [...known.keys()]
+      known.clear()
+      strangers.clear()
+      for (const id of stale) for (const listener of listeners) listener(id)
+      isListening = true
+    } catch (error) {
+      log.warn({ err: error }, 'cannot listen for project changes; trying again')
+      listenAgain()
+    }
+  }
+
+  function listenAgain(): void {
+    clearTimeout(reconnecting)
+    reconnecting = setTimeout(listen, 500).unref()
+  }
+
+  await listen()
+  return {
+    find(id) {
+      const found = known.get(id) ?? strangers.get(id)
+      if (found) {
+        const trustMs = found.tenant
+          ? isListening
+            ? Number.POSITIVE_INFINITY
+            : blindTrustMs
+          : strangerTrustMs
+        if (performance.now() - found.readAt <= trustMs) return found.tenant
+      }
+      return loadOnce(id)
+    },
+    forget,
+    onChange: listener => void listeners.push(listener),
+    async close() {
+      isClosed = true
+      clearTimeout(reconnecting)
+      await channel?.close().catch(() => {})
+    },
+  }
+}
+
+interface ProjectRow {
+  id: string
+  ref: string
+  status: Tenant['status']
+  anon_key: string
+  service_role_key: string
+  jwt_secret: string
+  quotas: Quotas
+}
+
+const findServedProject = (control: Database, id: string) =>
+  control.row<ProjectRow>(sql`
+    select id, ref, status, anon_key, service_role_key, jwt_secret, quotas
+      from projects where id = ${id} and status in ('active', 'suspended')`)
+
+function tenantFrom(row: ProjectRow, sealer: Sealer): Tenant {
+  const open = (column: 'anon_key' | 'service_role_key' | 'jwt_secret') =>
+    sealer.open(row[column], credentialContext(row.id, column))
+  return Object.freeze({
+    id: row.id,
+    ref: row.ref,
+    status: row.status,
+    anonKey: open('anon_key'),
+    serviceRoleKey: open('service_role_key'),
+    jwtSecret: open('jwt_secret'),
+    quotas: row.quotas,
+    verified: new Map(),
+  })
+}

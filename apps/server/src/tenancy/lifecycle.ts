@@ -1,0 +1,185 @@
+// A project comes into being, or goes, as one operation that completes or leaves nothing. The row is written
+// first and finished last, and an advisory lock says that somebody is at work on it: a row still 'creating'
+// or 'deleting' whose lock is free belongs to a platform that died, and is removed at the next start.
+import { Refusal } from '#src/kernel/errors.ts'
+import type { Log } from '#src/kernel/log.ts'
+import type { Database, Session } from '#src/kernel/postgres/database.ts'
+import { guardedSettings, withClient } from '#src/kernel/postgres/database.ts'
+import { sql } from '#src/kernel/postgres/sql.ts'
+import { type Cluster, migrateProject } from './cluster.ts'
+import type { Provisioner } from './provision.ts'
+
+export interface NewProject {
+  id: string
+  ref: string
+  name: string
+  slug: string
+  description: string
+  settings: object
+  quotas: object
+  /** Sealed. */
+  anon_key: string
+  service_role_key: string
+  jwt_secret: string
+  /** The platform user who becomes its owner. */
+  ownerId: string | undefined
+}
+
+export interface Lifecycle {
+  /** False when the slug is taken. */
+  create(project: NewProject): Promise<boolean>
+  remove(id: string): Promise<void>
+  /** Removes what a platform that died left half-made or half-removed. */
+  recover(): Promise<number>
+  /** Brings project databases made by an older version up to date. */
+  upgrade(): Promise<void>
+}
+
+/** Each operation holds one connection for its lock and needs another: fewer at once than connections. */
+const atOnce = 3
+
+export function createLifecycle(
+  control: Database,
+  cluster: Cluster,
+  provisioner: Provisioner,
+  log: Log,
+): Lifecycle {
+  const turn = createTurns(atOnce)
+
+  /** Runs the work while holding the project's lock; undefined when somebody else holds it. */
+  const whileLocked = <T>(id: string, work: () => Promise<T>): Promise<T | undefined> =>
+    turn(() =>
+      control.transaction(async session => {
+        const lock = await session.row<{ taken: boolean }>(
+          sql`select pg_try_advisory_xact_lock(hashtextextended(${id}, 0)) as taken`,
+        )
+        return lock?.taken ? work() : undefined
+      }),
+    )
+
+  async function takeDown(id: string, ref: string): Promise<void> {
+    await provisioner.drop(ref)
+    await markDeleted(control, id)
+  }
+
+  return {
+    async create(project) {
+      const created = await whileLocked(project.id, async () => {
+        if (!(await insertCreating(control, project, cluster.projectVersion))) return false
+        try {
+          await provisioner.create(project.ref)
+          await control.transaction(session => markActive(session, project))
+          return true
+        } catch (error) {
+          await provisioner.drop(project.ref)
+          await deleteRow(control, project.id)
+          throw error
+        }
+      })
+      return created === true
+    },
+
+    async remove(id) {
+      const ref = await markDeleting(control, id)
+      if (ref === undefined) throw new Refusal('project_not_found', 'No project has this id')
+      const removed = await whileLocked(id, async () => {
+        await takeDown(id, ref)
+        return true
+      })
+      if (!removed) throw new Refusal('project_busy', 'This project is being deleted already')
+    },
+
+    async recover() {
+      const unfinished = await listUnfinished(control)
+      for (const { id, ref, status } of unfinished)
+        await whileLocked(id, async () => {
+          if (status === 'creating') {
+            await provisioner.drop(ref)
+            await deleteRow(control, id)
+          } else await takeDown(id, ref)
+          log.warn({ project: id, status }, 'removed a project that was left unfinished')
+        })
+      return unfinished.length
+    },
+
+    async upgrade() {
+      const behind = await listBehind(control, cluster.projectVersion)
+      for (const { id, ref } of behind)
+        try {
+          await withClient(cluster.address, ref, guardedSettings, session =>
+            migrateProject(session, cluster.projectMigrations),
+          )
+          await noteVersion(control, id, cluster.projectVersion)
+        } catch (error) {
+          // One project's trouble must not keep the others from being served.
+          log.error({ err: error, project: id }, 'a project database could not be brought up to date')
+        }
+      if (behind.length > 0) log.info({ projects: behind.length }, 'brought project databases up to date')
+    },
+  }
+}
+
+/** Lets a few in at a time; the rest wait in line. */
+function createTurns(places: number) {
+  let free = places
+  const line: (() => void)[] = []
+  return async <T>(work: () => Promise<T>): Promise<T> => {
+    if (free > 0) free--
+    else await new Promise<void>(resolve => line.push(resolve))
+    try {
+      return await work()
+    } finally {
+      const next = line.shift()
+      if (next) next()
+      else free++
+    }
+  }
+}
+
+async function insertCreating(control: Database, project: NewProject, version: string): Promise<boolean> {
+  const { id, ref, name, slug, description, settings, quotas, anon_key, service_role_key, jwt_secret } =
+    project
+  const inserted = await control.run(sql`
+    insert into projects (id, ref, name, slug, description, status, settings, quotas, anon_key, service_role_key, jwt_secret, schema_version)
+    values (${id}, ${ref}, ${name}, ${slug}, ${description}, 'creating', ${JSON.stringify(settings)}, ${JSON.stringify(quotas)},
+            ${anon_key}, ${service_role_key}, ${jwt_secret}, ${version})
+    on conflict (slug) where status <> 'deleted' do nothing`)
+  return inserted === 1
+}
+
+async function markActive(session: Session, { id, ownerId }: NewProject): Promise<void> {
+  await session.run(sql`update projects set status = 'active', updated_at = now() where id = ${id}`)
+  if (ownerId)
+    await session.run(sql`
+      insert into members (project_id, user_id, role) select ${id}, id, 'owner' from users where id = ${ownerId}`)
+}
+
+/** The project's ref; undefined when there is none to delete. A second caller gets it too, and finds it locked. */
+async function markDeleting(control: Database, id: string): Promise<string | undefined> {
+  const row = await control.row<{ ref: string }>(sql`
+    update projects set status = 'deleting', updated_at = now()
+     where id = ${id} and status in ('active', 'suspended', 'deleting') returning ref`)
+  return row?.ref
+}
+
+/** The row stays as a record; the credentials in it go. */
+const markDeleted = (control: Database, id: string) =>
+  control.run(sql`
+    update projects set status = 'deleted', deleted_at = now(), updated_at = now(), settings = '{}',
+           anon_key = '', service_role_key = '', jwt_secret = ''
+     where id = ${id}`)
+
+const deleteRow = (control: Database, id: string) => control.run(sql`delete from projects where id = ${id}`)
+
+const listUnfinished = (control: Database) =>
+  control.rows<{ id: string; ref: string; status: 'creating' | 'deleting' }>(
+    sql`select id, ref, status from projects where status in ('creating', 'deleting')`,
+  )
+
+const listBehind = (control: Database, version: string) =>
+  control.rows<{ id: string; ref: string }>(
+    sql`select id, ref from projects where status in ('active', 'suspended') and schema_version <> ${version}`,
+  )
+
+const noteVersion = (control: Database, id: string, version: string) =>
+  control.run(sql`update projects set schema_version = ${version} where id = ${id}`)

@@ -1,0 +1,92 @@
+// Some harm a tenant can do is only stopped from outside: filling the shared lock table, holding a
+// transaction open so that the notification queue cannot shrink, outliving its own timeouts. One warm
+// connection looks four times a second; it must exist already, because a full lock table refuses new ones.
+import type { Log } from '#src/kernel/log.ts'
+import { withClient } from '#src/kernel/postgres/database.ts'
+import type { ServerAddress } from '#src/kernel/postgres/server-address.ts'
+import { sql } from '#src/kernel/postgres/sql.ts'
+import { controlSettings } from './cluster.ts'
+
+export interface Watchdog {
+  /** What an operator should know, as sentences. */
+  warnings(): readonly string[]
+  close(): Promise<void>
+}
+
+const lookMs = 250
+const agesEvery = 4
+const queueEvery = 20
+const maxLocks = 20_000
+const maxIdleInTransaction = '5 minutes'
+
+const hoarders = sql`
+  select pg_terminate_backend(l.pid)
+    from (select pid from pg_locks where pid <> pg_backend_pid() group by pid having count(*) > ${maxLocks}) l
+    join pg_stat_activity a on a.pid = l.pid where a.usename like 'p\_%'`
+
+/** Callers are bound by statement_timeout; what is still there well past it has found a way around. */
+const overdue = (callerMs: number) => sql`
+  select pg_terminate_backend(pid) from pg_stat_activity
+   where backend_type = 'client backend' and pid <> pg_backend_pid() and (
+     (usename ~ '^p_[a-z2-7]{20}_(api|svc)$' and xact_start < now() - make_interval(secs => ${callerMs / 1000}))
+     or (usename ~ '^p_[a-z2-7]{20}_(owner|api|svc)$' and state like 'idle in transaction%'
+         and state_change < now() - ${maxIdleInTransaction}::interval))`
+
+// Calling it also lets the queue shrink after whoever held it up has gone.
+const queueUsage = sql`select pg_notification_queue_usage() as used`
+
+export function startWatchdog(
+  address: ServerAddress,
+  control: string,
+  callerTimeoutMs: number,
+  log: Log,
+): Watchdog {
+  const late = overdue(callerTimeoutMs * 2 + 5000)
+  let warnings: string[] = []
+  let isClosed = false
+  let wake: (() => void) | undefined
+  const rest = (ms: number) =>
+    new Promise<void>(resolve => {
+      wake = resolve
+      setTimeout(resolve, ms).unref()
+    })
+
+  const watching = (async () => {
+    while (!isClosed) {
+      try {
+        await withClient(address, control, controlSettings, async session => {
+          for (let look = 0; !isClosed; look++) {
+            report('too many locks', await session.run(hoarders))
+            if (look % agesEvery === 0) report('transaction too old', await session.run(late))
+            if (look % queueEvery === 0)
+              warnings = queueWarning(await session.row<{ used: number }>(queueUsage))
+            await rest(lookMs)
+          }
+        })
+      } catch (error) {
+        if (!isClosed) log.warn({ err: error }, 'the watchdog lost its connection; trying again')
+        await rest(lookMs)
+      }
+    }
+  })()
+
+  function report(reason: string, ended: number): void {
+    if (ended > 0) log.warn({ reason, ended }, 'the watchdog ended database sessions')
+  }
+
+  return {
+    warnings: () => warnings,
+    async close() {
+      isClosed = true
+      wake?.()
+      await watching
+    },
+  }
+}
+
+const queueWarning = (queue: { used: number } | undefined): string[] =>
+  queue && queue.used >= 0.5
+    ? [
+        `The notification queue of Postgres is ${Math.round(queue.used * 100)} % full; a session is holding it up.`,
+      ]
+    : []
