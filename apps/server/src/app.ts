@@ -1,0 +1,171 @@
+// Composition root: every part of the server is named once, here, and given what it needs.
+import { openapi } from '@plinth/contract/openapi.ts'
+import type { DataRoute, ManagementRoute } from '@plinth/contract/route.ts'
+import { routeTables } from '@plinth/contract/routes.ts'
+import { Type } from 'typebox'
+import type { Config } from '#src/config.ts'
+import { keyring } from '#src/kernel/crypto/keys.ts'
+import { createPasswords } from '#src/kernel/crypto/password.ts'
+import { sealer as createSealer } from '#src/kernel/crypto/sealed.ts'
+import { Refusal } from '#src/kernel/errors.ts'
+import { createRateWindows } from '#src/kernel/http/rate-windows.ts'
+import { createHttpServer, type HttpServer } from '#src/kernel/http/server.ts'
+import type { Log } from '#src/kernel/log.ts'
+import { type Database, openDatabase } from '#src/kernel/postgres/database.ts'
+import type { ServerAddress } from '#src/kernel/postgres/server-address.ts'
+import { version } from '#src/kernel/version.ts'
+import { createMeter } from '#src/planes/data/meter.ts'
+import { dataPlane } from '#src/planes/data/plane.ts'
+import { createCredentials } from '#src/planes/management/admit.ts'
+import { createAudit } from '#src/planes/management/audit.ts'
+import { managementPlane } from '#src/planes/management/plane.ts'
+import { adminRoutes } from '#src/services/admin/management-routes.ts'
+import { adminService } from '#src/services/admin/service.ts'
+import { healthRoutes } from '#src/services/health/management-routes.ts'
+import { healthService } from '#src/services/health/service.ts'
+import { platformRoutes } from '#src/services/platform/management-routes.ts'
+import { platformService } from '#src/services/platform/service.ts'
+import { projectsRoutes } from '#src/services/projects/management-routes.ts'
+import { projectsService } from '#src/services/projects/service.ts'
+import { whoamiRoutes } from '#src/services/whoami/data-routes.ts'
+import { type Cluster, controlSettings, prepareCluster } from '#src/tenancy/cluster.ts'
+import { type Databases, openDatabases } from '#src/tenancy/databases.ts'
+import { type Directory, openDirectory } from '#src/tenancy/directory.ts'
+import { createLifecycle } from '#src/tenancy/lifecycle.ts'
+import { createLogins } from '#src/tenancy/logins.ts'
+import { createProvisioner } from '#src/tenancy/provision.ts'
+import { checkSecret } from '#src/tenancy/secret-proof.ts'
+import { startWatchdog } from '#src/tenancy/watchdog.ts'
+
+export interface AppOptions {
+  config: Config
+  server: { address: ServerAddress; control: string }
+  controlPlaneSecret: string
+  adminToken: string | undefined
+  log: Log
+}
+
+export interface App {
+  http: HttpServer
+  control: Database
+  cluster: Cluster
+  directory: Directory
+  databases: Databases
+  /** The planes, for whoever mounts routes of its own. */
+  planes: { data: ReturnType<typeof dataPlane>; management: ReturnType<typeof managementPlane> }
+  listen(): Promise<string>
+  close(): Promise<void>
+}
+
+export async function createApp({
+  config,
+  server,
+  controlPlaneSecret,
+  adminToken,
+  log,
+}: AppOptions): Promise<App> {
+  const deriveKey = keyring(controlPlaneSecret)
+  const sealer = createSealer(deriveKey('sealed'))
+  const passwords = createPasswords()
+  const windows = createRateWindows()
+  let baseUrl = config.baseUrl ?? ''
+
+  const cluster = await prepareCluster(server.address, server.control)
+  const control = openDatabase(server.address, server.control, controlSettings, error =>
+    log.warn({ err: error }, 'a connection to the control database broke'),
+  )
+  await checkSecret(control, deriveKey)
+
+  const logins = createLogins(server.address, deriveKey)
+  const lifecycle = createLifecycle(control, cluster, createProvisioner(control, cluster, logins), log)
+  await lifecycle.recover()
+  await lifecycle.upgrade()
+
+  const directory = await openDirectory(control, server, sealer, log)
+  const databases = openDatabases({
+    control,
+    logins,
+    poolSize: config.poolSize,
+    maxConnections: config.maxConnections,
+    statementTimeoutMs: config.statementTimeoutMs,
+  })
+  directory.onChange(id => void disconnectUnserved(id))
+  const watchdog = startWatchdog(server.address, server.control, config.statementTimeoutMs.others, log)
+
+  const credentials = createCredentials(control, deriveKey, adminToken)
+  const planes = {
+    data: dataPlane(directory, createMeter(windows, config.rateLimits)),
+    management: managementPlane(credentials, createAudit(control, log)),
+  }
+  const projects = projectsService({ control, directory, lifecycle, sealer, baseUrl: () => baseUrl })
+  const platform = platformService({ control, credentials, passwords, windows, deriveKey })
+  const admin = adminService({ control, passwords, sealer, auditRetentionDays: config.auditRetentionDays })
+  const health = healthService({ control, version, warnings: () => watchdog.warnings() })
+
+  const http = createHttpServer({ log, trustedProxies: config.trustedProxies })
+  http.mount(
+    planes.management,
+    routeTables.health,
+    healthRoutes(health, JSON.stringify(openapi(version, routeTables))),
+  )
+  http.mount(planes.management, routeTables.platform, platformRoutes(platform))
+  http.mount(planes.management, routeTables.projects, projectsRoutes(projects))
+  http.mount(planes.management, routeTables.admin, adminRoutes(admin))
+  http.mount(planes.data, routeTables.whoami, whoamiRoutes())
+  http.mountUnknown(planes.management, unknownManagementRoute, notFound)
+  http.mountUnknown(planes.data, unknownDataRoute, notFound)
+
+  await admin
+    .encryptSettingsSecrets()
+    .catch(error => log.error({ err: error }, 'stored secrets could not be encrypted'))
+
+  async function disconnectUnserved(id: string): Promise<void> {
+    const tenant = await Promise.resolve(directory.find(id)).catch(() => undefined)
+    if (tenant?.status !== 'active') databases.disconnect(id)
+  }
+
+  return {
+    http,
+    control,
+    cluster,
+    directory,
+    databases,
+    planes,
+    async listen() {
+      const url = await http.listen(config.host, config.port)
+      baseUrl ||= url
+      return url
+    },
+    async close() {
+      await http.close(config.shutdownGraceMs)
+      databases.close()
+      await Promise.all([directory.close(), watchdog.close()])
+      await control.close()
+    },
+  }
+}
+
+function notFound(): never {
+  throw new Refusal(
+    'route_not_found',
+    'No route has this method and path; /api/v1/openapi.json lists them all',
+  )
+}
+
+/** Whatever no route takes: under /api/v1 only an administrator learns that it does not exist. */
+const unknownManagementRoute: ManagementRoute = {
+  plane: 'management',
+  method: 'GET',
+  path: '/*',
+  scope: 'admin',
+  summary: 'Unknown route',
+  reply: Type.Null(),
+}
+const unknownDataRoute: DataRoute = {
+  plane: 'data',
+  method: 'GET',
+  path: '/*',
+  allow: ['anon', 'authenticated', 'service_role'],
+  summary: 'Unknown route',
+  reply: Type.Null(),
+}

@@ -1,0 +1,89 @@
+// What the process does: run the platform, or one of the two things done beside it.
+import { rmSync } from 'node:fs'
+import { ConfigError, readConfig, readEnvironment } from '#src/config.ts'
+import { isTaken } from '#src/kernel/data-directory.ts'
+import { createLog, type Log, terminalLines } from '#src/kernel/log.ts'
+import { engineFiles } from '#src/kernel/postgres/engine/place.ts'
+import { type Platform, startPlatform } from '#src/start.ts'
+
+export async function run(args: string[]): Promise<void> {
+  const [command, ...rest] = args
+  try {
+    const environment = readEnvironment()
+    const config = readConfig(environment)
+    if (command === undefined) {
+      const output = process.stdout.isTTY ? terminalLines(line => process.stdout.write(line)) : undefined
+      const log = createLog(config.logLevel, output)
+      const platform = await startPlatform(config, log)
+      greet(platform)
+      stopOnSignal(platform, log)
+    } else if (command === 'bootstrap') {
+      const { bootstrap } = await import('#src/bootstrap.ts')
+      print(await bootstrap(config, rest, environment['PLATFORM_BOOTSTRAP_PASSWORD']))
+    } else if (command === 'remove-data') print(removeData(config.dataDir))
+    else throw new ConfigError(`There is no command "${command}"; run without one to start the platform.`)
+  } catch (error) {
+    process.stderr.write(`${sentence(error)}\n`)
+    process.exitCode = 1
+  }
+}
+
+const print = (line: string) => void process.stdout.write(`${line}\n`)
+
+function greet({ url, newAdminToken, secretsFile }: Platform): void {
+  const token = !newAdminToken
+    ? []
+    : process.stdout.isTTY
+      ? ['', 'Admin token, shown this once:', `  ${newAdminToken}`, `It is kept in ${secretsFile}.`]
+      : [`The admin token is in ${secretsFile}.`]
+  const lines = [`Plinth is running at ${url}`, ...token, 'Next: npx plinth projects create my-app']
+  // Beside a log of JSON lines these would be in the way.
+  const stream = process.stdout.isTTY ? process.stdout : process.stderr
+  stream.write(`${lines.join('\n')}\n`)
+}
+
+function stopOnSignal(platform: Platform, log: Log): void {
+  let isStopping = false
+  const stop = (signal: string) => {
+    if (isStopping) return
+    isStopping = true
+    log.info({ signal }, 'stopping')
+    platform.stop().then(
+      () => log.info({}, 'stopped'),
+      error => {
+        log.fatal({ err: error }, 'could not stop cleanly')
+        process.exitCode = 1
+      },
+    )
+  }
+  process.on('SIGTERM', stop)
+  process.on('SIGINT', stop)
+  const fall = (error: unknown) => {
+    log.fatal({ err: error }, 'stopping after an error nobody handled')
+    process.exitCode = 1
+    stop('error')
+  }
+  process.on('uncaughtException', fall)
+  process.on('unhandledRejection', fall)
+}
+
+function removeData(dataDir: string): string {
+  if (isTaken(dataDir)) throw new ConfigError(`The platform still runs on ${dataDir}; stop it first.`)
+  const { remove } = engineFiles(dataDir)
+  for (const path of remove) rmSync(path, { recursive: true, force: true })
+  return JSON.stringify({ removed: remove })
+}
+
+/** Operators' mistakes read as one sentence; anything else shows where it came from. */
+function sentence(error: unknown): string {
+  if (!(error instanceof Error)) return String(error)
+  const { code, address, port } = error as NodeJS.ErrnoException & { address?: string; port?: number }
+  if (code === 'EADDRINUSE')
+    return `Port ${port} on ${address} is taken; stop what listens there or set PLATFORM_PORT to another.`
+  if (code === 'EACCES' && port !== undefined)
+    return `Port ${port} needs more rights than this user has; set PLATFORM_PORT.`
+  if (code === 'EADDRNOTAVAIL') return `PLATFORM_HOST ${address} is not an address of this machine.`
+  return error instanceof ConfigError || error.name === 'Error'
+    ? error.message
+    : (error.stack ?? error.message)
+}

@@ -1,0 +1,143 @@
+// A real platform for a test file: real HTTP on a free port, a control database and template of its own on
+// the Postgres of this run.
+import { randomBytes } from 'node:crypto'
+import { adminApi } from '@plinth/contract/admin.ts'
+import { type Client, client } from '@plinth/contract/client.ts'
+import { platformApi } from '@plinth/contract/platform.ts'
+import { type CreatedProject, projectsApi } from '@plinth/contract/projects.ts'
+import { type App, createApp } from '#src/app.ts'
+import { type Config, readConfig } from '#src/config.ts'
+import { createLog } from '#src/kernel/log.ts'
+import { guardedSettings, type Session, withClient } from '#src/kernel/postgres/database.ts'
+import { parseDatabaseUrl, type ServerAddress } from '#src/kernel/postgres/server-address.ts'
+import { sql } from '#src/kernel/postgres/sql.ts'
+
+export interface TestPlatform {
+  url: string
+  adminToken: string
+  controlPlaneSecret: string
+  config: Config
+  app: App
+  /** The server's superuser, for looking behind the scenes. */
+  address: ServerAddress
+  control: string
+  /** Every line logged so far. */
+  logged: string[]
+  projects: Client<typeof projectsApi>
+  platform: Client<typeof platformApi>
+  admin: Client<typeof adminApi>
+  createProject(name?: string): Promise<CreatedProject>
+  /** Calls any path; JSON bodies are encoded, JSON answers parsed. */
+  call(method: string, path: string, options?: CallOptions): Promise<Reply>
+  asSuperuser<T>(database: string, work: (session: Session) => Promise<T>): Promise<T>
+  /** The opaque database name of a project. */
+  refOf(projectId: string): Promise<string>
+  stop(): Promise<void>
+}
+
+export interface CallOptions {
+  token?: string
+  apikey?: string
+  body?: unknown
+  headers?: Record<string, string>
+}
+export interface Reply {
+  status: number
+  headers: Headers
+  body: any
+}
+
+export interface PlatformOptions {
+  /** Settings as environment variables. */
+  settings?: Record<string, string>
+  /** Mounts routes of the test's own before the platform listens. */
+  mount?(app: App): void
+  /** Joins a platform that runs already, as a second node. */
+  beside?: TestPlatform
+}
+
+export function testServer(): ServerAddress {
+  const url = process.env['TEST_DATABASE_URL']
+  if (!url) throw new Error('These tests need the Postgres of the test run: npm test -- <file>')
+  return parseDatabaseUrl(url).address
+}
+
+export async function startPlatform({
+  settings = {},
+  mount,
+  beside,
+}: PlatformOptions = {}): Promise<TestPlatform> {
+  const address = testServer()
+  const control = beside?.control ?? `t_${randomBytes(6).toString('hex')}`
+  const adminToken = beside?.adminToken ?? randomBytes(24).toString('hex')
+  const controlPlaneSecret = beside?.controlPlaneSecret ?? randomBytes(24).toString('hex')
+  const logged: string[] = []
+  const config = readConfig({ PLATFORM_PORT: '0', PLATFORM_LOG_LEVEL: 'debug', ...settings })
+  const app = await createApp({
+    config,
+    server: { address, control },
+    controlPlaneSecret,
+    adminToken: config.adminToken ?? adminToken,
+    log: createLog(config.logLevel, { write: line => void logged.push(line) }),
+  })
+  mount?.(app)
+  const url = await app.listen()
+  const options = { baseUrl: url, token: adminToken }
+  const asSuperuser = <T>(database: string, work: (session: Session) => Promise<T>) =>
+    withClient(address, database, guardedSettings, work)
+  const projects = client(projectsApi, options)
+
+  return {
+    url,
+    adminToken,
+    controlPlaneSecret,
+    config,
+    app,
+    address,
+    control,
+    logged,
+    projects,
+    platform: client(platformApi, options),
+    admin: client(adminApi, options),
+    createProject: (name = `test ${randomBytes(4).toString('hex')}`) => projects.create({ body: { name } }),
+    call: (method, path, callOptions = {}) => call(url + path, method, callOptions),
+    asSuperuser,
+    refOf: async id =>
+      (await app.control.row<{ ref: string }>(sql`select ref from projects where id = ${id}`))!.ref,
+    async stop() {
+      const refs = await app.control.rows<{ ref: string }>(
+        sql`select ref from projects where status <> 'deleted'`,
+      )
+      await app.close()
+      if (beside) return
+      await asSuperuser('postgres', async session => {
+        await session.script(`alter database ${control}_template is_template false`)
+        for (const database of [...refs.map(({ ref }) => ref), `${control}_template`, control])
+          await session.script(`drop database if exists ${database} with (force)`)
+        for (const { ref } of refs) await session.script(`drop role ${ref}_owner, ${ref}_api, ${ref}_svc`)
+      })
+    },
+  }
+}
+
+export async function call(
+  url: string,
+  method: string,
+  { token, apikey, body, headers }: CallOptions,
+): Promise<Reply> {
+  const isText = typeof body === 'string'
+  const reply = await fetch(url, {
+    method,
+    headers: {
+      ...(body !== undefined && { 'content-type': 'application/json' }),
+      ...(token !== undefined && { authorization: `Bearer ${token}` }),
+      ...(apikey !== undefined && { apikey }),
+      ...headers,
+    },
+    ...(body !== undefined && { body: isText ? body : JSON.stringify(body) }),
+    redirect: 'manual',
+  })
+  const text = await reply.text()
+  const isJson = reply.headers.get('content-type')?.startsWith('application/json') && text !== ''
+  return { status: reply.status, headers: reply.headers, body: isJson ? JSON.parse(text) : text }
+}

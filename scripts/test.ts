@@ -1,0 +1,51 @@
+// The whole test run: one real Postgres for all of it, a platform of its own for every file that asks.
+// `npm test -- <files>` runs some of them.
+import { spawn } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
+import { globSync, mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { engineFiles } from '../apps/server/src/kernel/postgres/engine/place.ts'
+import { startEngine } from '../apps/server/src/kernel/postgres/engine/start.ts'
+
+const everything = [
+  'packages/*/{src,test}/**/*.test.ts',
+  'apps/*/{src,test}/**/*.test.ts',
+  'conformance/**/*.test.ts',
+  'scripts/**/*.test.ts',
+]
+const given = process.argv.slice(2)
+const files = globSync(given.length > 0 ? given : everything).sort()
+if (files.length === 0) {
+  console.error(`No test file matches ${given.join(' ')}`)
+  process.exit(1)
+}
+
+const dataDir = mkdtempSync(join(tmpdir(), 'plinth-test-'))
+const password = randomBytes(16).toString('hex')
+const quiet = {
+  info() {},
+  warn() {},
+  error: (facts: object, message: string) => console.error(message, facts),
+}
+const engine = await startEngine({
+  dataDir,
+  superuserPassword: password,
+  // The machine will not lose power for the sake of a test; processes killed -9 lose nothing either way.
+  settings: { fsync: 'off', synchronous_commit: 'off', full_page_writes: 'off' },
+  log: quiet,
+})
+
+const status = await new Promise<number>(resolve => {
+  const url = `postgres://${engine.user}:${password}@${encodeURIComponent(engine.socketDir)}:${engine.port}`
+  const child = spawn(process.execPath, ['--test', '--test-concurrency=2', ...files], {
+    stdio: 'inherit',
+    env: { ...process.env, TEST_DATABASE_URL: url, NODE_NO_WARNINGS: '1' },
+  })
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => child.kill(signal))
+  child.on('exit', code => resolve(code ?? 1))
+})
+
+await engine.stop()
+for (const path of [...engineFiles(dataDir).remove, dataDir]) rmSync(path, { recursive: true, force: true })
+process.exit(status)
