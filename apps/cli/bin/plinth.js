@@ -2,6 +2,7 @@
 // Plain JavaScript that any Node understands: it only finds the Node that runs the TypeScript in ../src.
 import { existsSync, realpathSync } from 'node:fs'
 import { enableCompileCache } from 'node:module'
+import { homedir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
@@ -9,12 +10,17 @@ const wanted = 24
 const modules = nodeModules(dirname(realpathSync(fileURLToPath(import.meta.url))))
 
 if (Number(process.versions.node.split('.')[0]) >= wanted) {
-  // Stripped and compiled once. Not in the shared /tmp, Node's default: others could plant code there.
-  if (modules) enableCompileCache(join(modules, '.cache', 'plinth'))
+  keepCompiled()
   const { main } = await import('../src/main.ts')
   await main(process.argv.slice(2))
 } else {
   await handOver(modules && join(modules, '.bin', 'node'))
+}
+
+/** Types are stripped and code is compiled once. Not in the shared /tmp, Node's default: others could plant code there. */
+function keepCompiled() {
+  const isKept = modules && enableCompileCache(join(modules, '.cache', 'plinth')).status > 0
+  if (!isKept) enableCompileCache(join(homedir(), '.cache', 'plinth'))
 }
 
 /** The nearest node_modules upwards that holds a Node, else the nearest one at all. */

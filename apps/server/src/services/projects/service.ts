@@ -176,6 +176,7 @@ function mergeQuotas(stored: Record<string, unknown>, change: Quotas): Record<st
 export function slugFrom(name: string): string {
   const plain = name
     .normalize('NFKD')
+    .replace(/\p{M}/gu, '')
     .toLowerCase()
     .replace(/[^a-z0-9]+/g, '-')
     .slice(0, 50)

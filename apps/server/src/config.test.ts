@@ -1,0 +1,72 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { ConfigError, readConfig, settings } from './config.ts'
+
+const secret = 'f3b1c09d7e5a42468f7c0a9be1d25d3b'
+const external = { DATABASE_URL: 'postgres://u:p@db:5433/app', CONTROL_PLANE_SECRET: secret }
+
+test('without settings the embedded defaults hold', () => {
+  const config = readConfig({})
+  assert.equal(config.host, '127.0.0.1')
+  assert.equal(config.port, 39001)
+  assert.equal(config.external, undefined)
+  assert.deepEqual(config.rateLimits, { anon: 100, authenticated: 1000, service_role: 5000 })
+  assert.deepEqual(config.statementTimeoutMs, { anon: 3000, others: 8000 })
+  assert.ok(config.dataDir.endsWith('/.plinth/data'))
+  assert.ok(Object.isFrozen(config))
+})
+
+test('DATABASE_URL names server and control database', () => {
+  const { external: server } = readConfig(external)
+  assert.deepEqual([server?.address.host, server?.address.port, server?.database], ['db', 5433, 'app'])
+  assert.equal(
+    readConfig({ ...external, DATABASE_URL: 'postgres://u:p@db/postgres' }).external?.database,
+    'plinth',
+  )
+})
+
+const bad: [string, Record<string, string>, RegExp][] = [
+  ['a port that is no number', { PLATFORM_PORT: 'web' }, /^PLATFORM_PORT .*"web"/],
+  ['a port out of range', { PLATFORM_PORT: '70000' }, /^PLATFORM_PORT .*65535/],
+  ['a base URL that is none', { PLATFORM_BASE_URL: 'plinth.example' }, /^PLATFORM_BASE_URL /],
+  ['a short admin token', { PLATFORM_ADMIN_TOKEN: 'short' }, /^PLATFORM_ADMIN_TOKEN .*32 characters/],
+  [
+    'a known secret',
+    { CONTROL_PLANE_SECRET: 'your-super-secret-jwt-token-with-at-least-32-characters-long' },
+    /^CONTROL_PLANE_SECRET .*guess/,
+  ],
+  ['a secret of one letter', { CONTROL_PLANE_SECRET: 'a'.repeat(40) }, /^CONTROL_PLANE_SECRET .*guess/],
+  [
+    'DATABASE_URL without the secret',
+    { DATABASE_URL: external.DATABASE_URL },
+    /^CONTROL_PLANE_SECRET .*DATABASE_URL/,
+  ],
+  ['a database URL of another kind', { ...external, DATABASE_URL: 'mysql://x' }, /^DATABASE_URL /],
+  ['a database URL that is none', { ...external, DATABASE_URL: '???' }, /^DATABASE_URL /],
+  [
+    'an unknown sslmode',
+    { ...external, DATABASE_URL: 'postgres://h/db?sslmode=maybe' },
+    /^DATABASE_URL .*sslmode/,
+  ],
+  [
+    'a proxy that is no address',
+    { PLATFORM_TRUSTED_PROXIES: '10.0.0.0/8, proxy' },
+    /^PLATFORM_TRUSTED_PROXIES .*"proxy"/,
+  ],
+  ['a range too wide', { PLATFORM_TRUSTED_PROXIES: '10.0.0.0/99' }, /^PLATFORM_TRUSTED_PROXIES /],
+  ['a negative limit', { PLATFORM_RATE_LIMIT_ANON: '-1' }, /^PLATFORM_RATE_LIMIT_ANON /],
+  ['an unknown log level', { PLATFORM_LOG_LEVEL: 'loud' }, /^PLATFORM_LOG_LEVEL /],
+]
+for (const [what, environment, message] of bad)
+  test(`${what} stops the start with a sentence naming the setting`, () => {
+    assert.throws(
+      () => readConfig(environment),
+      (error: Error) =>
+        error instanceof ConfigError && message.test(error.message) && !error.message.includes('\n'),
+    )
+  })
+
+test('every setting has a meaning and stands once', () => {
+  assert.equal(new Set(settings.map(({ name }) => name)).size, settings.length)
+  for (const { meaning } of settings) assert.match(meaning, /\.$/)
+})

@@ -1,0 +1,49 @@
+import assert from 'node:assert/strict'
+import { createHmac } from 'node:crypto'
+import { test } from 'node:test'
+import { looksLikeJwt, signJwt, verifyJwt } from './jwt.ts'
+
+const secret = 'a secret of the project'
+const now = 1_800_000_000_000
+const seconds = now / 1000
+const part = (value: unknown) => Buffer.from(JSON.stringify(value)).toString('base64url')
+const signed = (header: object, payload: unknown, key = secret) => {
+  const input = `${part(header)}.${part(payload)}`
+  return `${input}.${createHmac('sha256', key).update(input).digest('base64url')}`
+}
+
+test('a token signed with the secret gives back its claims and its payload as written', () => {
+  const verified = verifyJwt(signJwt({ role: 'anon', exp: seconds + 60 }, secret), secret, now)
+  assert.deepEqual(verified?.claims, { role: 'anon', exp: seconds + 60 })
+  assert.equal(verified?.json, `{"role":"anon","exp":${seconds + 60}}`)
+})
+
+const refused: Record<string, string> = {
+  'another secret': signJwt({ role: 'anon' }, 'another secret'),
+  'alg none, unsigned': `${part({ alg: 'none' })}.${part({ role: 'service_role' })}.`,
+  'alg none, signed': signed({ alg: 'none' }, { role: 'service_role' }),
+  'alg RS256 signed as HS256': signed({ alg: 'RS256' }, { role: 'service_role' }),
+  expired: signJwt({ exp: seconds - 1 }, secret),
+  'expiring now': signJwt({ exp: seconds }, secret),
+  'exp that is text': signJwt({ exp: 'tomorrow' }, secret),
+  'not valid yet': signJwt({ nbf: seconds + 5 }, secret),
+  'a payload that is a list': signed({ alg: 'HS256' }, [1]),
+  'a payload that is null': signed({ alg: 'HS256' }, null),
+  'four parts': `${signJwt({}, secret)}.x`,
+  'two parts': signJwt({}, secret).split('.').slice(0, 2).join('.'),
+  nothing: '',
+  'a megabyte': signJwt({ pad: 'x'.repeat(1_000_000) }, secret),
+  'a signature cut short': signJwt({}, secret).slice(0, -4),
+}
+for (const [what, token] of Object.entries(refused))
+  test(`refused: ${what}`, () => assert.equal(verifyJwt(token, secret, now), undefined))
+
+test('a changed payload no longer matches its signature', () => {
+  const [head, , signature] = signJwt({ role: 'anon' }, secret).split('.')
+  assert.equal(verifyJwt(`${head}.${part({ role: 'service_role' })}.${signature}`, secret, now), undefined)
+})
+
+test('project keys do not look like tokens', () => {
+  assert.equal(looksLikeJwt('platform_anon_app_ey.a.b'), false)
+  assert.equal(looksLikeJwt(signJwt({}, secret)), true)
+})

@@ -1,0 +1,40 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { keyring } from './keys.ts'
+import { isSealed, sealer } from './sealed.ts'
+
+const { seal, open } = sealer(keyring('one secret')('sealed'))
+
+test('what is sealed opens again in its own place', () => {
+  const stored = seal('hunter2 — ü', 'project:1:jwt_secret')
+  assert.ok(isSealed(stored))
+  assert.ok(!stored.includes('hunter2'))
+  assert.equal(open(stored, 'project:1:jwt_secret'), 'hunter2 — ü')
+})
+
+test('the same text is sealed differently every time', () => {
+  assert.notEqual(seal('x', 'c'), seal('x', 'c'))
+})
+
+test('a value moved to another column or project does not open', () => {
+  const stored = seal('x', 'project:1:jwt_secret')
+  assert.throws(() => open(stored, 'project:1:anon_key'))
+  assert.throws(() => open(stored, 'project:2:jwt_secret'))
+})
+
+test('a flipped bit or another key does not open', () => {
+  const stored = seal('x', 'c')
+  const flipped = stored.slice(0, -1) + (stored.endsWith('A') ? 'B' : 'A')
+  assert.throws(() => open(flipped, 'c'))
+  assert.throws(() => sealer(keyring('another')('sealed')).open(stored, 'c'))
+})
+
+test('what was stored before sealing existed is returned as it is', () => {
+  assert.equal(open('plain text of an older version', 'c'), 'plain text of an older version')
+})
+
+test('each purpose has a key of its own', () => {
+  const derive = keyring('one secret')
+  assert.notDeepEqual(derive('sealed'), derive('platform token'))
+  assert.deepEqual(derive('sealed'), keyring('one secret')('sealed'))
+})

@@ -1,0 +1,123 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { DataRoute } from '@plinth/contract/route.ts'
+import { whoamiApi } from '@plinth/contract/whoami.ts'
+import { signJwt } from '#src/kernel/crypto/jwt.ts'
+import type { RequestHead } from '#src/kernel/http/request.ts'
+import type { Tenant } from '#src/tenancy/directory.ts'
+import { callerFrom, projectIn } from './admit.ts'
+
+const tenant: Tenant = {
+  id: '4f0e6ad2-6a3e-4d3b-9a53-1f2f0f1e9b11',
+  ref: 'p_x',
+  status: 'active',
+  anonKey: 'platform_anon_app_aaaaaaaa',
+  serviceRoleKey: 'platform_service_role_app_bbbbbbbb',
+  jwtSecret: 'the project’s secret',
+  quotas: {},
+  verified: new Map(),
+}
+const token = (claims: object) => signJwt(claims as Record<string, unknown>, tenant.jwtSecret)
+const user = token({ role: 'authenticated', sub: 'u1' })
+const roleOf = (
+  headers: Record<string, string>,
+  of: Tenant | null = tenant,
+  route: DataRoute = whoamiApi.read,
+) => {
+  try {
+    return callerFrom(of ?? undefined, route, headers).role
+  } catch (error) {
+    return (error as { status: number }).status
+  }
+}
+
+const cases: [string, Record<string, string>, string | number][] = [
+  ['the anon key', { apikey: tenant.anonKey }, 'anon'],
+  ['the service_role key', { apikey: tenant.serviceRoleKey }, 'service_role'],
+  ['a project key as Bearer alone', { authorization: `Bearer ${tenant.serviceRoleKey}` }, 'service_role'],
+  [
+    'a user beside the anon key',
+    { apikey: tenant.anonKey, authorization: `Bearer ${user}` },
+    'authenticated',
+  ],
+  [
+    'the Bearer decides',
+    { apikey: tenant.serviceRoleKey, authorization: `Bearer ${tenant.anonKey}` },
+    'anon',
+  ],
+  [
+    'a JWT with the role anon',
+    { apikey: tenant.anonKey, authorization: `Bearer ${token({ role: 'anon' })}` },
+    'anon',
+  ],
+  ['a JWT-shaped key', { apikey: token({ role: 'anon' }) }, 'anon'],
+  ['nothing', {}, 401],
+  ['a user without a key', { authorization: `Bearer ${user}` }, 401],
+  ['a user token as key', { apikey: user }, 401],
+  ['an invalid Bearer beside a valid key', { apikey: tenant.anonKey, authorization: 'Bearer nonsense' }, 401],
+  ['another scheme beside a valid key', { apikey: tenant.anonKey, authorization: `Basic ${user}` }, 401],
+  [
+    'an invalid key beside a valid Bearer',
+    { apikey: 'wrong', authorization: `Bearer ${tenant.anonKey}` },
+    401,
+  ],
+  [
+    'an unknown role',
+    { apikey: tenant.anonKey, authorization: `Bearer ${token({ role: 'postgres' })}` },
+    401,
+  ],
+  ['no role', { apikey: tenant.anonKey, authorization: `Bearer ${token({ sub: 'u1' })}` }, 401],
+  [
+    'an expired user',
+    { apikey: tenant.anonKey, authorization: `Bearer ${token({ role: 'authenticated', exp: 1 })}` },
+    401,
+  ],
+]
+for (const [what, headers, expected] of cases)
+  test(`${what}: ${expected}`, () => assert.equal(roleOf(headers), expected))
+
+test('an unknown project is refused like an unknown key', () => {
+  assert.equal(roleOf({ apikey: tenant.anonKey }, null), 401)
+})
+
+test('a suspended project says so only to those who hold a key', () => {
+  const suspended: Tenant = { ...tenant, status: 'suspended' }
+  assert.equal(roleOf({ apikey: tenant.anonKey }, suspended), 403)
+  assert.equal(roleOf({ apikey: 'wrong' }, suspended), 401)
+})
+
+test('a route for service_role alone refuses the others with 403', () => {
+  const route: DataRoute = { ...whoamiApi.read, allow: ['service_role'] }
+  assert.equal(roleOf({ apikey: tenant.anonKey }, tenant, route), 403)
+  assert.equal(roleOf({ apikey: tenant.serviceRoleKey }, tenant, route), 'service_role')
+})
+
+test('a token seen before is refused once it has expired', t => {
+  t.mock.timers.enable({ apis: ['Date'], now: 1_000_000 })
+  const headers = {
+    apikey: tenant.anonKey,
+    authorization: `Bearer ${token({ role: 'authenticated', exp: 1010 })}`,
+  }
+  assert.equal(roleOf(headers), 'authenticated')
+  t.mock.timers.setTime(1_011_000)
+  assert.equal(roleOf(headers), 401)
+})
+
+test('the number of remembered tokens is bounded', () => {
+  for (let index = 0; index < 1100; index++)
+    roleOf({
+      apikey: tenant.anonKey,
+      authorization: `Bearer ${token({ role: 'authenticated', sub: String(index) })}`,
+    })
+  assert.equal(tenant.verified.size, 1000)
+})
+
+test('the project is found in both URL shapes and nowhere else', () => {
+  const head = (path: string, params: Record<string, string> = {}) =>
+    ({ path, params }) as unknown as RequestHead
+  assert.equal(projectIn(head(`/v1/cache/${tenant.id}/get/x`)), tenant.id)
+  assert.equal(projectIn(head(`/v1/${tenant.id.toUpperCase()}/cache/v1`)), tenant.id)
+  assert.equal(projectIn(head('/v1/x', { project: tenant.id })), tenant.id)
+  assert.equal(projectIn(head(`/v1/a/b/${tenant.id}`)), undefined)
+  assert.equal(projectIn(head('/v1/x', { project: "' or 1=1" })), undefined)
+})

@@ -1,0 +1,14 @@
+import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
+import { join } from 'node:path'
+import { test } from 'node:test'
+
+const repository = join(import.meta.dirname, '../../..')
+
+test('the types hold, and what test/types.ts expects to be refused is refused', () => {
+  const { status, stdout } = spawnSync(join(repository, 'node_modules/.bin/tsc'), ['-p', repository], {
+    encoding: 'utf8',
+  })
+  assert.equal(stdout, '')
+  assert.equal(status, 0)
+})

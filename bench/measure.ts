@@ -1,0 +1,143 @@
+// Numbers: CPU of processes out of /proc, interleaved rounds, medians, and the line that reports a result.
+import { readdirSync, readFileSync } from 'node:fs'
+import { loadavg } from 'node:os'
+
+const microsPerTick = 10_000 // USER_HZ is 100 wherever Linux shows clock ticks to users
+
+interface Ticks {
+  parent: number
+  own: number
+  /** Of children that have ended and been waited for. */
+  reaped: number
+}
+
+function ticksOf(pid: number | 'self'): Ticks | undefined {
+  try {
+    const text = readFileSync(`/proc/${pid}/stat`, 'utf8')
+    // The fields after the name, which may itself hold spaces: state is the first of them.
+    const fields = text
+      .slice(text.lastIndexOf(')') + 2)
+      .split(' ')
+      .map(Number)
+    const [parent, user, system, reapedUser, reapedSystem] = [1, 11, 12, 13, 14].map(index => fields[index]!)
+    return { parent: parent!, own: user! + system!, reaped: reapedUser! + reapedSystem! }
+  } catch {
+    return undefined
+  }
+}
+
+/** CPU a process has used so far, all its threads together. */
+export const cpuMicros = (pid: number): number => (ticksOf(pid)?.own ?? 0) * microsPerTick
+
+/** CPU of a process with all its children, ended or not: Postgres by the pid of its postmaster. */
+export function familyCpuMicros(pid: number): number {
+  const first = ticksOf(pid)
+  if (!first) return 0
+  const living = childrenOf(pid).map(child => ticksOf(child))
+  const ticks = living.reduce((sum, child) => sum + (child ? child.own + child.reaped : 0), 0)
+  return (first.own + first.reaped + ticks) * microsPerTick
+}
+
+/** CPU of all children of this process that have ended: what `spawnSync` of something cost. */
+export const endedChildrenCpuMicros = (): number => ticksOf('self')!.reaped * microsPerTick
+
+export function childrenOf(pid: number): number[] {
+  return readdirSync('/proc')
+    .filter(name => /^\d+$/.test(name))
+    .map(Number)
+    .filter(child => ticksOf(child)?.parent === pid)
+}
+
+export function residentMegabytes(pid: number): number {
+  const kilobytes = /^VmRSS:\s+(\d+) kB/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]
+  return Number(kilobytes) / 1024
+}
+
+/** Memory with what is shared divided among those who share it; of a process and its children. */
+export function familyProportionalMegabytes(pid: number): number {
+  const kilobytes = [pid, ...childrenOf(pid)].map(each => {
+    try {
+      return Number(/^Pss:\s+(\d+) kB/m.exec(readFileSync(`/proc/${each}/smaps_rollup`, 'utf8'))?.[1])
+    } catch {
+      return 0
+    }
+  })
+  return kilobytes.reduce((sum, each) => sum + each, 0) / 1024
+}
+
+export function median(numbers: readonly number[]): number {
+  const sorted = numbers.toSorted((a, b) => a - b)
+  const middle = sorted.length >> 1
+  return sorted.length % 2 === 1 ? sorted[middle]! : (sorted[middle - 1]! + sorted[middle]!) / 2
+}
+
+export type Sample = Record<string, number>
+
+/** Every contender once per round, forwards and backwards in turn, so that no one has the better place. */
+export async function interleave<Name extends string>(
+  rounds: number,
+  contenders: Record<Name, () => Promise<Sample>>,
+): Promise<Record<Name, Sample[]>> {
+  const names = Object.keys(contenders) as Name[]
+  const samples = Object.fromEntries(names.map(name => [name, []])) as unknown as Record<Name, Sample[]>
+  for (let round = 0; round < rounds; round++)
+    for (const name of round % 2 === 0 ? names : names.toReversed())
+      samples[name].push(await contenders[name]())
+  return samples
+}
+
+/** Field by field. */
+export const medians = (samples: readonly Sample[]): Sample =>
+  Object.fromEntries(
+    Object.keys(samples[0] ?? {}).map(field => [field, rounded(median(samples.map(each => each[field]!)))]),
+  )
+
+export interface Ratio {
+  median: number
+  lowest: number
+  highest: number
+}
+
+/** Of one field, round by round: what disturbs a round disturbs both sides of it. */
+export function ratio(
+  measured: readonly Sample[],
+  reference: readonly Sample[],
+  of: (sample: Sample) => number,
+): Ratio {
+  const each = measured.map((sample, round) => of(sample) / of(reference[round]!))
+  return {
+    median: rounded(median(each)),
+    lowest: rounded(Math.min(...each)),
+    highest: rounded(Math.max(...each)),
+  }
+}
+
+export interface Result {
+  bench: string
+  subject: string
+  /** Bounds `measured` from above or from below; absent for a figure that is only told. */
+  target?: { atMost: number } | { atLeast: number }
+  measured: number
+  unit: string
+  [detail: string]: unknown
+}
+
+/** One JSON line to stdout, one sentence to stderr. */
+export function report({ bench, subject, target, measured, unit, ...details }: Result): void {
+  const value = rounded(measured)
+  const isMet =
+    target === undefined ? undefined : 'atMost' in target ? value <= target.atMost : value >= target.atLeast
+  const verdict = isMet === undefined ? 'told' : isMet ? 'met' : 'missed'
+  const load = rounded(loadavg()[0]!)
+  const line = { bench, subject, target, measured: value, unit, verdict, ...details, load }
+  process.stdout.write(`${JSON.stringify(line)}\n`)
+  const bound =
+    target === undefined
+      ? ''
+      : 'atMost' in target
+        ? ` (target: at most ${target.atMost})`
+        : ` (target: at least ${target.atLeast})`
+  process.stderr.write(`${bench}: ${subject}: ${value} ${unit}${bound} ${verdict}\n`)
+}
+
+export const rounded = (number: number): number => Number(number.toPrecision(4))

@@ -1,0 +1,202 @@
+// What a benchmark stands on: an engine, platforms in processes of their own, and the removal of all of it.
+import { type ChildProcess, spawn } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
+import { once } from 'node:events'
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import { client } from '@plinth/contract/client.ts'
+import { projectsApi } from '@plinth/contract/projects.ts'
+import { guardedSettings, withClient } from '../apps/server/src/kernel/postgres/database.ts'
+import { engineFiles, locate } from '../apps/server/src/kernel/postgres/engine/place.ts'
+import { rememberedPort } from '../apps/server/src/kernel/postgres/engine/port.ts'
+import { startEngine } from '../apps/server/src/kernel/postgres/engine/start.ts'
+import type { ServerAddress } from '../apps/server/src/kernel/postgres/server-address.ts'
+import { type SqlFragment, sql } from '../apps/server/src/kernel/postgres/sql.ts'
+
+export const repository = fileURLToPath(new URL('..', import.meta.url))
+const mainFile = join(repository, 'apps/server/src/main.ts')
+const startTimeoutMs = 60_000
+
+export interface Stage {
+  /** A directory that goes when the stage does, with the database a platform keeps for it. */
+  dataDir(name: string): string
+  /** A Postgres with its production settings: fsync is on. */
+  engine(): Promise<StagedEngine>
+  /** A Node of its own; resolves with the URL it says it is running at. */
+  server(script: string, env: Record<string, string>, nodeOptions?: string[]): Promise<StagedServer>
+}
+
+export interface StagedEngine {
+  address: ServerAddress
+  postmaster: number
+  /** Settings of a platform on this engine. */
+  env: Record<string, string>
+  adminToken: string
+  controlPlaneSecret: string
+}
+
+export interface StagedServer {
+  pid: number
+  url: string
+  stop(): Promise<void>
+}
+
+export async function onStage(work: (stage: Stage) => Promise<void>): Promise<void> {
+  const root = mkdtempSync(join(tmpdir(), 'plinth-bench-'))
+  const undo: (() => Promise<void> | void)[] = [() => rmSync(root, { recursive: true, force: true })]
+  const strike = async () => {
+    for (const step of undo.splice(0).reverse()) await step()
+  }
+  const onSignal = () => void strike().finally(() => process.exit(130))
+  process.once('SIGINT', onSignal)
+  process.once('SIGTERM', onSignal)
+
+  const stage: Stage = {
+    dataDir(name) {
+      const dataDir = join(root, name)
+      mkdirSync(dataDir)
+      undo.push(async () => {
+        await endOrphan(dataDir)
+        for (const path of engineFiles(dataDir).remove) rmSync(path, { recursive: true, force: true })
+      })
+      return dataDir
+    },
+
+    async engine() {
+      const dataDir = stage.dataDir('engine')
+      const password = randomBytes(16).toString('hex')
+      const quiet = { info() {}, warn() {}, error: complain }
+      const engine = await startEngine({ dataDir, superuserPassword: password, log: quiet })
+      undo.push(() => engine.stop())
+      const { socketDir, port, user } = engine
+      const adminToken = randomBytes(24).toString('hex')
+      const controlPlaneSecret = randomBytes(24).toString('hex')
+      return {
+        address: { host: socketDir, port, user, password, tls: undefined },
+        postmaster: postmasterOf(engine.clusterDir),
+        adminToken,
+        controlPlaneSecret,
+        env: {
+          DATABASE_URL: `postgres://${user}:${password}@${encodeURIComponent(socketDir)}:${port}/plinth`,
+          CONTROL_PLANE_SECRET: controlPlaneSecret,
+          PLATFORM_ADMIN_TOKEN: adminToken,
+        },
+      }
+    },
+
+    async server(script, env, nodeOptions = []) {
+      const { PATH = '', HOME = '' } = process.env
+      const child = spawn(process.execPath, [...nodeOptions, script], {
+        cwd: root,
+        env: { PATH, HOME, NODE_COMPILE_CACHE: join(root, 'compiled'), PLATFORM_PORT: '0', ...env },
+        // Its log goes to /dev/null.
+        stdio: ['ignore', 'ignore', 'pipe'],
+      })
+      const stop = () => end(child)
+      undo.push(stop)
+      return { pid: child.pid!, url: await runningAt(child), stop }
+    },
+  }
+
+  try {
+    await work(stage)
+  } finally {
+    await strike()
+    process.off('SIGINT', onSignal)
+    process.off('SIGTERM', onSignal)
+  }
+}
+
+let platforms = 0
+
+/** The platform as it is started in production, on an engine of the stage or on its own in `dataDir`. */
+export function startMain(
+  stage: Stage,
+  env: Record<string, string>,
+  dataDir = stage.dataDir(`platform-${platforms++}`),
+): Promise<StagedServer> {
+  return stage.server(mainFile, { PLATFORM_DATA_DIR: dataDir, ...env })
+}
+
+/** The engine a platform keeps in its data directory, as its superuser sees it. */
+export function engineIn(dataDir: string): {
+  address: ServerAddress
+  postmaster: number
+  adminToken: string
+} {
+  const { clusterDir, socketDir } = locate(dataDir)
+  const secrets = JSON.parse(readFileSync(join(dataDir, 'secrets.json'), 'utf8')) as Record<string, string>
+  return {
+    address: {
+      host: socketDir,
+      port: rememberedPort(dataDir)!,
+      user: 'postgres',
+      password: secrets['POSTGRES_PASSWORD']!,
+      tls: undefined,
+    },
+    postmaster: postmasterOf(clusterDir),
+    adminToken: secrets['PLATFORM_ADMIN_TOKEN']!,
+  }
+}
+
+const postmasterOf = (clusterDir: string) =>
+  Number.parseInt(readFileSync(join(clusterDir, 'postmaster.pid'), 'utf8'), 10)
+
+export const projectsAt = (baseUrl: string, token: string) => client(projectsApi, { baseUrl, token })
+
+/** The opaque database name of a project. */
+export async function refOf(address: ServerAddress, projectId: string): Promise<string> {
+  const row = await withClient(address, 'plinth', guardedSettings, session =>
+    session.row<{ ref: string }>(sql`select ref from public.projects where id = ${projectId}`),
+  )
+  return row!.ref
+}
+
+/** One superuser connection for the length of the work, for DDL and for looking at the server. */
+export const asSuperuser = <T>(
+  address: ServerAddress,
+  work: (session: {
+    script(text: string): Promise<void>
+    rows<R>(statement: SqlFragment): Promise<R[]>
+  }) => Promise<T>,
+): Promise<T> => withClient(address, 'postgres', guardedSettings, work)
+
+async function runningAt(child: ChildProcess): Promise<string> {
+  let said = ''
+  child.stderr!.setEncoding('utf8')
+  const found = new Promise<string>((resolve, reject) => {
+    child.stderr!.on('data', (text: string) => {
+      said = (said + text).slice(-10_000)
+      const url = /running at (http:\/\/\S+)/.exec(said)?.[1]
+      if (url) resolve(url)
+    })
+    child.once('exit', code => reject(new Error(`a server ended with ${code} while starting:\n${said}`)))
+    setTimeout(() => reject(new Error(`a server did not start:\n${said}`)), startTimeoutMs).unref()
+  })
+  return found
+}
+
+async function end(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return
+  const exited = once(child, 'exit')
+  child.kill('SIGTERM')
+  const kill = setTimeout(() => child.kill('SIGKILL'), 15_000)
+  await exited
+  clearTimeout(kill)
+}
+
+/** A platform that had to be killed leaves its Postgres behind. */
+async function endOrphan(dataDir: string): Promise<void> {
+  const { clusterDir } = engineFiles(dataDir)
+  if (!existsSync(join(clusterDir, 'postmaster.pid'))) return
+  const pid = postmasterOf(clusterDir)
+  if (!existsSync(`/proc/${pid}`)) return
+  process.kill(pid, 'SIGQUIT')
+  for (let tries = 0; tries < 100 && existsSync(`/proc/${pid}`); tries++) await sleep(50)
+}
+
+const complain = (facts: object, message: string) =>
+  void process.stderr.write(`${message} ${JSON.stringify(facts)}\n`)
