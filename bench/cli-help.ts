@@ -16,6 +16,15 @@ function run(command: string, args: string[]): void {
   if (status !== 0) throw new Error(`${command} ${args.join(' ')} ended with ${status}: ${stderr || stdout}`)
 }
 
+function failure(command: string, args: string[]): string | undefined {
+  try {
+    run(command, args)
+    return undefined
+  } catch (error) {
+    return (error as Error).message.slice(0, 300)
+  }
+}
+
 /** Several runs together, because the clock of /proc ticks every 10 ms. */
 async function cost(command: string, args: string[]): Promise<Sample> {
   const before = endedChildrenCpuMicros()
@@ -32,14 +41,15 @@ try {
   if (!existsSync(plinth)) throw new Error(`${plinth} does not exist yet`)
   const systemNode = spawnSync('node', ['--version'], { encoding: 'utf8' }).stdout.trim()
   run(process.execPath, [plinth, '--help']) // fills the compile cache
+  const shellFailure = failure(plinth, ['--help'])
   const samples = await interleave(rounds, {
     help: () => cost(process.execPath, [plinth, '--help']),
     helpOfCommand: () => cost(process.execPath, [plinth, 'projects', '--help']),
-    handedOver: () => cost(plinth, ['--help']),
+    byShell: async () => (shellFailure ? { cpu_ms: 0, wall_ms: 0 } : cost(plinth, ['--help'])),
     bareNode: () => cost(process.execPath, ['-e', '0']),
   })
   const bare_node_cpu_ms = medians(samples.bareNode)['cpu_ms']
-  const tell = (subject: string, sample: Sample[], target?: { atMost: number }) =>
+  const tell = (subject: string, sample: Sample[], target?: { atMost: number }, failure?: string) =>
     report({
       bench: 'cli-help',
       subject,
@@ -48,12 +58,18 @@ try {
       unit: 'ms of CPU',
       wall_ms: medians(sample)['wall_ms'],
       bare_node_cpu_ms,
+      ...(failure && { failure }),
       rounds,
       runs_per_round: runsPerRound,
     })
   tell('plinth --help', samples.help, { atMost: 150 })
   tell('plinth projects --help', samples.helpOfCommand)
-  tell(`plinth --help by the shell, node on the PATH being ${systemNode || 'absent'}`, samples.handedOver)
+  tell(
+    `plinth --help by the shell, node on the PATH being ${systemNode || 'absent'}`,
+    samples.byShell,
+    undefined,
+    shellFailure,
+  )
 } finally {
   rmSync(home, { recursive: true, force: true })
 }

@@ -29,6 +29,8 @@ export interface Command {
   isHidden?: true
   /** Has an answer for `--output env`. */
   printsEnv?: true
+  /** What it prints is meant for another program as it is: text also when piped. */
+  printsText?: true
   load: () => Promise<Run>
 }
 

@@ -226,6 +226,22 @@ const rest: readonly Command[] = [
     examples: ['plinth link https://plinth.example.com --project shop'],
     load: () => import('./commands/config.ts').then(module => module.link),
   },
+  {
+    path: 'completion',
+    summary: 'Print completion for a shell',
+    operands: [{ name: 'shell', summary: 'bash, zsh or fish', choices: ['bash', 'zsh', 'fish'] }],
+    examples: ['source <(plinth completion bash)'],
+    printsText: true,
+    load: () => import('./commands/completion.ts').then(module => module.completion),
+  },
+  {
+    path: 'completion words',
+    summary: 'What may be typed next; the shells call it',
+    operands: [{ name: 'words', summary: 'the words so far', isOptional: true, isRest: true }],
+    isHidden: true,
+    printsText: true,
+    load: () => import('./commands/completion.ts').then(module => module.words),
+  },
 ]
 
 export const tree: Tree = {

@@ -83,7 +83,9 @@ export function resolveToken(sources: Sources, target: Target): Found<string> | 
   if (!record || !isSameLoopback(target.dial, record.url)) return null
   const admin = setting(environment, 'PLATFORM_ADMIN_TOKEN')
   if (admin) return { value: admin, origin: 'PLATFORM_ADMIN_TOKEN' }
-  const secret = readSecrets(dataDir)['PLATFORM_ADMIN_TOKEN']
+  // Beside a database of its own the platform knows no generated token, whatever an earlier start left here.
+  const isEmbedded = !setting(environment, 'DATABASE_URL')
+  const secret = isEmbedded && readSecrets(dataDir)['PLATFORM_ADMIN_TOKEN']
   return secret ? { value: secret, origin: `${dataDir}/secrets.json` } : null
 }
 
@@ -109,7 +111,7 @@ export function resolveProject(sources: Sources, target: Target): Found<string> 
   return link.project_id && belongs ? { value: link.project_id, origin: '.plinth/link.json' } : null
 }
 
-function isSameLoopback(a: string, b: string): boolean {
+export function isSameLoopback(a: string, b: string): boolean {
   const [left, right] = [URL.parse(a), URL.parse(b)]
   if (!left || !right || left.protocol !== right.protocol) return false
   return left.port === right.port && isLoopback(left.hostname) && isLoopback(right.hostname)

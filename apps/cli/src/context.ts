@@ -8,6 +8,8 @@ export interface Answer {
   data: unknown
   /** The same for people. */
   text: (paint: Paint) => string
+  /** What to do next, said on stderr after the text. */
+  hints?: readonly string[]
   /** For `--output env`. */
   env?: Record<string, string>
 }

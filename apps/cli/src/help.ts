@@ -13,7 +13,6 @@ const groups: Readonly<Record<string, string>> = {
   token: 'Mint, list and revoke platform tokens',
   audit: 'Keep the audit log short',
   config: 'Read and write what this directory is linked to',
-  completion: 'Print completion for bash, zsh or fish',
 }
 
 /** About a command, about a group, or about everything; null when the words name none of them. */

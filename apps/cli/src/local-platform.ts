@@ -12,11 +12,18 @@ export interface PlatformRecord {
   started_at: string
 }
 
+/** `platform.lock`, held by the server from start to end. */
+export interface Lock {
+  pid: number
+  /** When the process began, in clock ticks since boot; null where the system does not say. */
+  birth: string | null
+}
+
 export interface LocalPlatform {
   dataDir: string
   state: 'running' | 'starting' | 'stopped'
-  /** Verified to be a platform process; null when stopped. */
-  pid: number | null
+  /** Of a process verified to be the platform; null when stopped. */
+  lock: Lock | null
   record: PlatformRecord | null
 }
 
@@ -24,12 +31,14 @@ export function dataDirectory({ environment, cwd }: { environment: Environment; 
   return resolve(cwd, setting(environment, 'PLATFORM_DATA_DIR') ?? '.plinth/data')
 }
 
+/** The lock is there from the first moment to the last; `platform.json` only while it listens. */
 export function inspect(dataDir: string): LocalPlatform {
+  const lock = readLock(dataDir)
+  if (!lock || !isAlive(lock)) return { dataDir, state: 'stopped', lock: null, record: null }
   const record = readRecord(dataDir)
-  if (record && isPlatform(record)) return { dataDir, state: 'running', pid: record.pid, record }
-  const starting = readStarting(dataDir)
-  if (starting && isPlatform(starting)) return { dataDir, state: 'starting', pid: starting.pid, record: null }
-  return { dataDir, state: 'stopped', pid: null, record: null }
+  return record?.pid === lock.pid
+    ? { dataDir, state: 'running', lock, record }
+    : { dataDir, state: 'starting', lock, record: null }
 }
 
 /** Null also for a file that is half written or not ours to read: then there is nothing to rely on. */
@@ -46,12 +55,9 @@ export function readSecrets(dataDir: string): Record<string, string> {
   )
 }
 
-/** Noted by `plinth start`, since the server's own record appears only once it listens. */
-export const startingPath = (dataDir: string): string => join(dataDir, 'starting.json')
-
-function readStarting(dataDir: string): Trace | null {
-  const { pid, started_at } = readObject(startingPath(dataDir))
-  return typeof pid === 'number' && typeof started_at === 'string' ? { pid, started_at } : null
+function readLock(dataDir: string): Lock | null {
+  const { pid, birth } = readObject(join(dataDir, 'platform.lock'))
+  return typeof pid === 'number' ? { pid, birth: typeof birth === 'string' ? birth : null } : null
 }
 
 /** As root the cluster may live elsewhere; the server leaves a note saying where. */
@@ -64,28 +70,22 @@ export function postmasterPid(dataDir: string): number | null {
   return Number.isInteger(pid) && pid > 0 && commandLine(pid)?.includes('postgres') ? pid : null
 }
 
-interface Trace {
-  pid: number
-  /** When the process was already alive. */
-  started_at: string
+/** A pid in an old file may belong to anything by now, another directory's platform included. */
+export function isAlive({ pid, birth }: Lock): boolean {
+  if (pid <= 1 || !commandLine(pid)?.includes('server/src/main.ts')) return false
+  return birth === null || birthOf(pid) === birth
 }
 
-/**
- * A pid in an old file may belong to anything by now, another data directory's platform included. Whoever took it
- * over was born after the file was written; the minute of grace is for clocks that were set in between.
- */
-export function isPlatform({ pid, started_at }: Trace): boolean {
-  if (pid <= 1 || !commandLine(pid)?.includes('server/src/main.ts')) return false
-  const born = bornAt(pid)
-  return born === null || Number.isNaN(Date.parse(started_at)) || born <= Date.parse(started_at) + 60_000
+function birthOf(pid: number): string | undefined {
+  // Fields are counted after the name, which may itself hold spaces and brackets.
+  const stat = readText(`/proc/${pid}/stat`)
+  return stat?.slice(stat.lastIndexOf(')') + 2).split(' ')[19]
 }
 
 /** When a process began, in milliseconds; null where the system does not say. */
 export function bornAt(pid: number): number | null {
   const bootSeconds = Number(/^btime (\d+)/m.exec(readText('/proc/stat') ?? '')?.[1])
-  // Fields are counted after the name, which may itself hold spaces and brackets.
-  const stat = readText(`/proc/${pid}/stat`)
-  const ticks = Number(stat?.slice(stat.lastIndexOf(')') + 2).split(' ')[19])
+  const ticks = Number(birthOf(pid))
   return bootSeconds > 0 && ticks >= 0 ? (bootSeconds + ticks / 100) * 1000 : null
 }
 

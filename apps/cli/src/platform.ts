@@ -5,9 +5,10 @@ import { type Client, type ClientOptions, client } from '@plinth/contract/client
 import type { platformApi } from '@plinth/contract/platform.ts'
 import type { projectsApi } from '@plinth/contract/projects.ts'
 import type { ManagementRoute } from '@plinth/contract/route.ts'
-import { requireToken, resolveTarget, type Target } from './connection.ts'
+import { isSameLoopback, requireToken, resolveTarget, type Target } from './connection.ts'
 import type { Context } from './context.ts'
 import { Failure } from './failure.ts'
+import { dataDirectory, inspect } from './local-platform.ts'
 
 // The client reads nothing else of a route at run time.
 const route = <R extends ManagementRoute>(method: R['method'], path: R['path']): R =>
@@ -46,7 +47,7 @@ export interface Platform {
 
 /** Asks for the version beside the first request, so that a mismatch can be told without waiting for it. */
 export function connect(context: Context, target = resolveTarget(context)): Platform {
-  warnOfIgnoredEnv(context, target)
+  remarkOn(target, context)
   const token = requireToken(context, target)
   const abort = new AbortController()
   context.connection ??= {
@@ -67,11 +68,16 @@ export function connect(context: Context, target = resolveTarget(context)): Plat
   }
 }
 
-/** PLATFORM_URL comes before --env; whoever typed --env should know. */
-export function warnOfIgnoredEnv({ given, screen }: Context, target: Target): void {
+/** Two ways of talking to another platform than the one meant. */
+export function remarkOn(target: Target, context: Context): void {
+  const { given, screen, connection } = context
+  if (connection) return // said already
   const name = given.values['env']
   if (name && target.origin === 'PLATFORM_URL')
     screen.warn(`PLATFORM_URL is set, so --env ${name} is not used.`)
+  const local = target.isDefault ? inspect(dataDirectory(context)).record : null
+  if (local && !isSameLoopback(local.url, target.dial))
+    screen.warn(`This directory's platform is at ${local.url}: plinth link ${local.url} makes plinth use it.`)
 }
 
 function inspectReply(reply: Response, { screen }: Context): void {

@@ -21,7 +21,7 @@ export interface Screen {
   readonly isDebug: boolean
   answer(answer: Answer): void
   failure(command: string, failure: Failure): void
-  /** What to do next; only people read it. */
+  /** Said before a question; only people read it. */
   hint(line: string): void
   /** Something the user must know whatever the format. */
   warn(line: string): void
@@ -55,6 +55,7 @@ export function openScreen({ format, hasColor, isDebug }: ScreenOptions): Screen
       else {
         const text = answer.text(out)
         if (text !== '') stdout.write(`${text}\n`)
+        for (const hint of answer.hints ?? []) say(hint)
       }
     },
     failure(command, { code, message, suggestion }) {

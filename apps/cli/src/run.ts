@@ -17,6 +17,7 @@ export async function run(argv: readonly string[], ownVersion: string): Promise<
     const environment = readEnvironment(cwd)
     screen = openScreenFor(tokens, environment)
     const { command, rest } = findCommand(wordsOf(tokens))
+    if (command.printsText) screen = openScreenFor(tokens, environment, 'text')
     const given = givenTo(command, rest, tokens)
     if (screen.format === 'env' && !command.printsEnv) throw noEnv(command.path)
     context = { command: command.path, given, cwd, environment, screen, connection: null }
@@ -57,21 +58,20 @@ async function compareVersions({ connection, screen }: Context, ours: string): P
 }
 
 /** Reads only the flags that say how to write, so that even a wrong command line is answered in the right format. */
-function openScreenFor(tokens: readonly Token[], environment: Environment): Screen {
+function openScreenFor(tokens: readonly Token[], environment: Environment, fallback?: Format): Screen {
   return openScreen({
-    format: formatAsked(tokens, environment),
+    format: formatAsked(tokens, environment) ?? fallback ?? (process.stdout.isTTY ? 'text' : 'json'),
     hasColor: !asks(tokens, 'no-color') && !environment['NO_COLOR'],
     isDebug: asks(tokens, 'debug'),
   })
 }
 
-function formatAsked(tokens: readonly Token[], environment: Environment): Format {
+function formatAsked(tokens: readonly Token[], environment: Environment): Format | undefined {
   const asked = tokens.findLast(token => token.kind === 'flag' && token.flag?.name === 'output')
   const flag = asked?.kind === 'flag' ? asked.value : undefined
   if (flag === 'text' || flag === 'json' || flag === 'env') return flag
   const variable = environment['PLATFORM_OUTPUT']
-  if (variable === 'text' || variable === 'json') return variable
-  return process.stdout.isTTY ? 'text' : 'json'
+  return variable === 'text' || variable === 'json' ? variable : undefined
 }
 
 /** `plinth projects list | head -1` closes the pipe early, which is no failure. */

@@ -14,9 +14,9 @@ export async function run(args: string[]): Promise<void> {
     if (command === undefined) {
       const output = process.stdout.isTTY ? terminalLines(line => process.stdout.write(line)) : undefined
       const log = createLog(config.logLevel, output)
-      const platform = await startPlatform(config, log)
-      greet(platform)
-      stopOnSignal(platform, log)
+      const starting = startPlatform(config, log)
+      stopOnSignal(starting, log)
+      greet(await starting)
     } else if (command === 'bootstrap') {
       const { bootstrap } = await import('#src/bootstrap.ts')
       print(await bootstrap(config, rest, environment['PLATFORM_BOOTSTRAP_PASSWORD']))
@@ -42,19 +42,23 @@ function greet({ url, newAdminToken, secretsFile }: Platform): void {
   stream.write(`${lines.join('\n')}\n`)
 }
 
-function stopOnSignal(platform: Platform, log: Log): void {
+/** Told to stop while it starts, the platform finishes starting first: nothing is left half-made or running. */
+function stopOnSignal(starting: Promise<Platform>, log: Log): void {
   let isStopping = false
   const stop = (signal: string) => {
     if (isStopping) return
     isStopping = true
     log.info({ signal }, 'stopping')
-    platform.stop().then(
-      () => log.info({}, 'stopped'),
-      error => {
-        log.fatal({ err: error }, 'could not stop cleanly')
-        process.exitCode = 1
-      },
-    )
+    starting
+      .catch(() => undefined) // it said why, and has undone what it did
+      .then(platform => platform?.stop())
+      .then(
+        () => log.info({}, 'stopped'),
+        error => {
+          log.fatal({ err: error }, 'could not stop cleanly')
+          process.exitCode = 1
+        },
+      )
   }
   process.on('SIGTERM', stop)
   process.on('SIGINT', stop)

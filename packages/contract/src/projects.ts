@@ -2,11 +2,16 @@ import Type, { type Static } from 'typebox'
 import type { Routes } from './route.ts'
 import { Empty, Id, Nullable, page, pageQuery, Timestamp } from './shapes.ts'
 
-const Name = Type.String({ minLength: 1, maxLength: 100, pattern: '\\S' })
+const Name = Type.String({
+  minLength: 1,
+  maxLength: 100,
+  pattern: '\\S',
+  description: 'a text that is not blank',
+})
 const Description = Type.String({ maxLength: 2000 })
 const Slug = Type.String({
   pattern: '^[a-z0-9](?:[a-z0-9-]{1,48})[a-z0-9]$',
-  description: '3 to 50 characters: lowercase letters, digits and inner hyphens.',
+  description: '3 to 50 characters of lowercase letters, digits and inner hyphens',
 })
 
 const quota = (meaning: string) =>

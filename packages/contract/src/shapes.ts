@@ -1,7 +1,12 @@
 // Shapes that several route tables share.
 import Type, { type Static, type TArray, type TInteger, type TSchema } from 'typebox'
 
-export const Id = Type.String({ format: 'uuid' })
+export const Id = Type.String({
+  format: 'uuid',
+  description: 'a UUID',
+  // The format alone would also take `urn:uuid:…`.
+  pattern: '^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$',
+})
 export const Timestamp = Type.String({ format: 'date-time' })
 export const Nullable = <T extends TSchema>(schema: T) => Type.Union([schema, Type.Null()])
 

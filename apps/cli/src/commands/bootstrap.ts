@@ -23,16 +23,19 @@ export async function bootstrap(context: Context): Promise<Answer> {
   }
 }
 
+const chosenPassword = ({ environment, screen }: Context): Promise<string> | string =>
+  environment['PLATFORM_BOOTSTRAP_PASSWORD'] || newPassword(screen.isInteractive)
+
 async function throughTheApi(context: Context, email: string, name: string | undefined): Promise<Person> {
   const { connect } = await import('../platform.ts')
   const { admin } = connect(context)
-  const password = await newPassword(context.screen.isInteractive)
+  const password = await chosenPassword(context)
   return admin.createUser({ body: { email, password, role: 'super_admin', ...(name && { name }) } })
 }
 
 async function onThisMachine(context: Context, email: string, name: string | undefined): Promise<Person> {
   const { runServer } = await import('../server-process.ts')
-  const password = await newPassword(context.screen.isInteractive)
+  const password = await chosenPassword(context)
   const args = ['bootstrap', '--email', email, ...(name ? ['--name', name] : [])]
   const { code, stdout, stderr } = await runServer(context, args, `${password}\n`)
   const lastLine = stdout.trim().split('\n').at(-1) ?? ''

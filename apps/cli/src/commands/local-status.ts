@@ -7,13 +7,13 @@ import { bytes, duration, panel } from '../print.ts'
 
 /** What the files and processes of the data directory say, and whether the platform answers. */
 export async function localStatus(context: Context): Promise<Answer> {
-  const { dataDir, state, pid, record } = inspect(dataDirectory(context))
+  const { dataDir, state, lock, record } = inspect(dataDirectory(context))
   const [health, size] = await Promise.all([record ? askHealth(record.url) : null, sizeOfData(dataDir)])
   const postgres = postmasterPid(dataDir)
   if (record) {
     const version = Promise.resolve(record.version || health?.version || null)
     context.connection = { url: record.url, serverVersion: version, abandon: () => {} }
-  } else context.screen.hint(`No platform runs for ${dataDir}: plinth start starts one.`)
+  }
   const uptime = record ? Math.max(0, Math.round((Date.now() - Date.parse(record.started_at)) / 1000)) : null
   const logFile = join(dataDir, 'platform.log')
   return {
@@ -21,7 +21,7 @@ export async function localStatus(context: Context): Promise<Answer> {
       data_dir: dataDir,
       state,
       running: state === 'running',
-      pid,
+      pid: lock?.pid ?? null,
       url: record?.url ?? null,
       version: record?.version ?? null,
       started_at: record?.started_at ?? null,
@@ -38,7 +38,7 @@ export async function localStatus(context: Context): Promise<Answer> {
           ['Health', health?.status ?? null],
           ['URL', record?.url ?? null],
           ['Version', record?.version ?? null],
-          ['PID', pid],
+          ['PID', lock?.pid ?? null],
           ['Up', uptime === null ? null : duration(uptime)],
           ['Log', logFile],
         ]),
@@ -48,6 +48,7 @@ export async function localStatus(context: Context): Promise<Answer> {
           ['Size', bytes(size)],
         ]),
       ].join('\n'),
+    hints: lock ? [] : [`No platform runs for ${dataDir}: plinth start starts one.`],
   }
 }
 

@@ -8,9 +8,9 @@ import { everyProject, idOf, projectId } from '../project.ts'
 export async function list(context: Context): Promise<Answer> {
   const status = context.given.values['status'] as Project['status'] | undefined
   const projects = await everyProject(connect(context), status)
-  if (projects.length === 0) context.screen.hint('No projects yet: plinth projects create <name> makes one.')
   return {
     data: { projects, total: projects.length },
+    hints: projects.length === 0 ? ['No projects yet: plinth projects create <name> makes one.'] : [],
     text: paint =>
       projects.length === 0
         ? ''
@@ -26,8 +26,11 @@ export async function create(context: Context): Promise<Answer> {
   const { operands, values } = context.given
   const body = { name: operands['name']!, ...(values['slug'] && { slug: values['slug'] }) }
   const project = await connect(context).projects.create({ body })
-  context.screen.hint('The service_role key and the JWT secret are shown only now: keep them somewhere safe.')
-  return { data: project, text: paint => createdText(paint, project) }
+  return {
+    data: project,
+    text: paint => createdText(paint, project),
+    hints: ['The service_role key and the JWT secret are shown only now: keep them somewhere safe.'],
+  }
 }
 
 function createdText(paint: Paint, project: CreatedProject): string {
@@ -130,7 +133,6 @@ export async function keys(context: Context): Promise<Answer> {
     platform.projects.read({ params: { id } }),
     isRevealing ? revealed(platform, id) : null,
   ])
-  if (!isRevealing) context.screen.hint('--show-service-role reveals the service_role key; that is audited.')
   return {
     data: { project_id: id, anon_key: project.anon_key, service_role_key: serviceRoleKey },
     text: paint =>
@@ -138,6 +140,7 @@ export async function keys(context: Context): Promise<Answer> {
         ['anon key', project.anon_key],
         ['service_role key', serviceRoleKey ?? '••••••••'],
       ]),
+    hints: isRevealing ? [] : ['--show-service-role reveals the service_role key; that is audited.'],
   }
 }
 

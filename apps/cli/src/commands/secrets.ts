@@ -7,10 +7,10 @@ export async function rotateJwt(context: Context): Promise<Answer> {
   const platform = connect(context)
   const id = await projectId(context, platform)
   const { jwt_secret } = await platform.projects.rotateJwtSecret({ params: { id } })
-  context.screen.hint('Every JWT issued so far is void. The new secret is shown only now.')
   return {
     data: { project_id: id, jwt_secret },
     text: paint => fields(paint, [['JWT secret', jwt_secret]]),
+    hints: ['Every JWT issued so far is void. The new secret is shown only now.'],
   }
 }
 
@@ -18,7 +18,6 @@ export async function rotateApiKeys(context: Context): Promise<Answer> {
   const platform = connect(context)
   const id = await projectId(context, platform)
   const { anon_key, service_role_key } = await platform.projects.rotateApiKeys({ params: { id } })
-  context.screen.hint('The old keys are void: give the new ones to every application.')
   return {
     data: { project_id: id, anon_key, service_role_key },
     text: paint =>
@@ -26,5 +25,6 @@ export async function rotateApiKeys(context: Context): Promise<Answer> {
         ['anon key', anon_key],
         ['service_role key', service_role_key],
       ]),
+    hints: ['The old keys are void: give the new ones to every application.'],
   }
 }

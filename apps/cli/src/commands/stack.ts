@@ -8,8 +8,9 @@ import {
   commandLine,
   dataDirectory,
   inspect,
-  isPlatform,
+  isAlive,
   type LocalPlatform,
+  type Lock,
   memoryBytes,
   postmasterPid,
 } from '../local-platform.ts'
@@ -22,10 +23,9 @@ const forceWaitMs = 5_000
 export async function ps(context: Context): Promise<Answer> {
   const platform = inspect(dataDirectory(context))
   const processes = processesOf(platform)
-  if (processes.length === 0)
-    context.screen.hint(`Nothing runs for ${platform.dataDir}: plinth start starts it.`)
   return {
     data: { data_dir: platform.dataDir, processes },
+    hints: processes.length === 0 ? [`Nothing runs for ${platform.dataDir}: plinth start starts it.`] : [],
     text: paint =>
       processes.length === 0
         ? ''
@@ -51,7 +51,7 @@ interface Process {
   memory_bytes: number | null
 }
 
-function processesOf({ dataDir, pid, state }: LocalPlatform): Process[] {
+function processesOf({ dataDir, lock, state }: LocalPlatform): Process[] {
   const describe = (each: number, name: string, itsState = 'running'): Process => {
     const born = bornAt(each)
     const uptime = born === null ? null : Math.max(0, Math.round((Date.now() - born) / 1000))
@@ -60,7 +60,7 @@ function processesOf({ dataDir, pid, state }: LocalPlatform): Process[] {
   const postmaster = postmasterPid(dataDir)
   const workers = postmaster === null ? [] : childrenOf(postmaster)
   return [
-    ...(pid === null ? [] : [describe(pid, 'platform', state)]),
+    ...(lock ? [describe(lock.pid, 'platform', state)] : []),
     ...(postmaster === null ? [] : [describe(postmaster, 'postgres')]),
     ...workers.flatMap(each => {
       const name = commandLine(each)?.trim()
@@ -72,7 +72,8 @@ function processesOf({ dataDir, pid, state }: LocalPlatform): Process[] {
 export async function stop(context: Context): Promise<Answer> {
   const platform = inspect(dataDirectory(context))
   await stopPlatform(context, platform)
-  const { dataDir, pid } = platform
+  const { dataDir } = platform
+  const pid = platform.lock?.pid ?? null
   return {
     data: { data_dir: dataDir, stopped: pid !== null, pid },
     text: () =>
@@ -82,14 +83,14 @@ export async function stop(context: Context): Promise<Answer> {
 
 /** SIGTERM lets it finish its requests. Only a process proven to be this platform is ever signalled. */
 export async function stopPlatform({ given, screen }: Context, platform: LocalPlatform): Promise<void> {
-  const { pid, record } = platform
-  if (pid === null) return
-  const trace = { pid, started_at: record?.started_at ?? new Date().toISOString() }
+  const { lock } = platform
+  if (!lock) return
+  const { pid } = lock
   screen.progress(`Stopping the platform (pid ${pid})`)
   signal(pid, 'SIGTERM')
   const isForced = given.switches.has('force')
   const patience = isForced ? forceWaitMs : stopWaitMs
-  if (await isGone(trace, patience)) return screen.step('Stopped')
+  if (await isGone(lock, patience)) return screen.step('Stopped')
   if (!isForced) {
     throw new Failure(
       'stop_timeout',
@@ -98,7 +99,7 @@ export async function stopPlatform({ given, screen }: Context, platform: LocalPl
     )
   }
   signal(pid, 'SIGKILL')
-  if (!(await isGone(trace, forceWaitMs)))
+  if (!(await isGone(lock, forceWaitMs)))
     throw new Failure('stop_timeout', `The platform (pid ${pid}) does not end, not even when killed.`)
   screen.step('Killed; its database is tidied up by the next start')
 }
@@ -118,9 +119,9 @@ function signal(pid: number, name: NodeJS.Signals): void {
   }
 }
 
-async function isGone(trace: { pid: number; started_at: string }, waitMs: number): Promise<boolean> {
+async function isGone(lock: Lock, waitMs: number): Promise<boolean> {
   const deadline = performance.now() + waitMs
-  while (isPlatform(trace)) {
+  while (isAlive(lock)) {
     if (performance.now() > deadline) return false
     await sleep(50)
   }
@@ -134,9 +135,9 @@ export async function down(context: Context): Promise<Answer> {
   if (removes) await confirmRemoval(context, platform.dataDir)
   await stopPlatform(context, platform)
   const removed = removes ? await removeData(context) : []
-  const stopped = platform.pid === null ? 'No platform was running' : 'The platform is stopped'
+  const stopped = platform.lock ? 'The platform is stopped' : 'No platform was running'
   return {
-    data: { data_dir: platform.dataDir, stopped: platform.pid !== null, removed },
+    data: { data_dir: platform.dataDir, stopped: platform.lock !== null, removed },
     text: () =>
       removes
         ? [`${stopped}. Removed:`, ...removed.map(path => `  ${path}`)].join('\n')

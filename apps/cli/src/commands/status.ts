@@ -3,14 +3,14 @@ import type { Project } from '@plinth/contract/projects.ts'
 import { resolveProject, resolveTarget, resolveToken, type Target } from '../connection.ts'
 import type { Answer, Context } from '../context.ts'
 import { Failure } from '../failure.ts'
-import { connect, versionIn, warnOfIgnoredEnv } from '../platform.ts'
+import { connect, remarkOn, versionIn } from '../platform.ts'
 import { type Cell, fields, type Paint, panel, table } from '../print.ts'
 import { projectId } from '../project.ts'
 import { revealed } from './projects.ts'
 
 export async function health(context: Context): Promise<Answer> {
   const target = resolveTarget(context)
-  warnOfIgnoredEnv(context, target)
+  remarkOn(target, context)
   const found = await servicesHealth(context, target)
   for (const warning of found.warnings) context.screen.warn(warning)
   return {
@@ -77,7 +77,7 @@ export async function status(context: Context): Promise<Answer> {
     return localStatus(context)
   }
   const target = resolveTarget(context)
-  warnOfIgnoredEnv(context, target)
+  remarkOn(target, context)
   const found = await servicesHealth(context, target)
   for (const warning of found.warnings) context.screen.warn(warning)
   const linked = await linkedProject(context, target)

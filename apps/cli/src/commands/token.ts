@@ -9,7 +9,6 @@ export async function mint(context: Context): Promise<Answer> {
   const expires_at = expires === undefined ? null : expiryTime(expires, Date.now())
   const body = { name: name!, scope: scope as PlatformToken['scope'], expires_at }
   const minted = await connect(context).tokens.mint({ body })
-  context.screen.hint('The token is shown only now. Use it as PLATFORM_TOKEN.')
   return {
     data: minted,
     text: paint =>
@@ -20,14 +19,15 @@ export async function mint(context: Context): Promise<Answer> {
         ['expires', minted.expires_at === null ? 'never' : minute(minted.expires_at)],
         ['token', minted.token],
       ]),
+    hints: ['The token is shown only now. Use it as PLATFORM_TOKEN.'],
   }
 }
 
 export async function list(context: Context): Promise<Answer> {
   const tokens = await everyToken(connect(context))
-  if (tokens.length === 0) context.screen.hint('No tokens yet: plinth token mint makes one.')
   return {
     data: { tokens, total: tokens.length },
+    hints: tokens.length === 0 ? ['No tokens yet: plinth token mint makes one.'] : [],
     text: paint =>
       tokens.length === 0
         ? ''

@@ -1,6 +1,7 @@
 // What a Postgres server needs before it can hold projects: the shared roles, the control database, and the
 // template every project database is cloned from.
 import { fileURLToPath } from 'node:url'
+import { Refusal } from '#src/kernel/errors.ts'
 import { guardedSettings, type Session, withClient } from '#src/kernel/postgres/database.ts'
 import { type Migration, migrate, readMigrations, versionOf } from '#src/kernel/postgres/migrate.ts'
 import type { ServerAddress } from '#src/kernel/postgres/server-address.ts'
@@ -30,8 +31,8 @@ export async function prepareCluster(address: ServerAddress, control: string): P
     projectMigrations,
     projectVersion: versionOf(projectMigrations),
   }
+  await withClient(address, 'postgres', guardedSettings, checkServer).catch(explainUnreachable)
   await withClient(address, 'postgres', guardedSettings, async session => {
-    await checkServer(session)
     // Advisory locks are per database: this one serialises all nodes that start on this cluster.
     await session.run(sql`select pg_advisory_lock(hashtext('plinth: prepare cluster'))`)
     await createSharedRoles(session)
@@ -42,6 +43,14 @@ export async function prepareCluster(address: ServerAddress, control: string): P
     await prepareTemplate(session, cluster)
   })
   return cluster
+}
+
+function explainUnreachable(error: Error & { code?: string }): never {
+  const cause = (error.cause ?? error) as Error & { code?: string }
+  const why = cause.message || cause.code || 'no answer'
+  throw error instanceof Refusal || /^28/.test(error.code ?? '')
+    ? new Error(`DATABASE_URL: the database server cannot be used: ${why}.`, { cause })
+    : error
 }
 
 async function checkServer(session: Session): Promise<void> {

@@ -49,6 +49,11 @@ function fromFramework(error: FrameworkError): Refusal | undefined {
       code,
       code === 'invalid_request' ? 'The address is not valid' : errorCodes[code].meaning,
     )
+  // A value Postgres cannot take: out of range, or a NUL in a text.
+  if (/^22[0-9A-Z]{3}$/.test(error.code ?? ''))
+    return new Refusal('invalid_request', 'A value in the request is out of range or malformed', {
+      cause: error,
+    })
   if (error instanceof SyntaxError || (error.statusCode === 400 && error.name === 'SyntaxError'))
     return new Refusal('invalid_json', errorCodes.invalid_json.meaning)
   if (error.statusCode !== undefined && error.statusCode < 500)

@@ -1,5 +1,6 @@
 // The web framework lives in this folder alone.
 import { randomUUID } from 'node:crypto'
+import type { Socket } from 'node:net'
 import { addresses } from '@plinth/contract/openapi.ts'
 import { type Input, prefix, type Route, type Routes } from '@plinth/contract/route.ts'
 import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
@@ -38,8 +39,8 @@ export function createHttpServer({
       return trusts && typeof given === 'string' && requestIdFromProxy.test(given) ? given : randomUUID()
     },
     requestIdHeader: false,
-    // The socket, not Fastify, says when a client is too slow; bodies have no deadline of their own here.
-    requestTimeout: 120_000,
+    requestTimeout: 300_000,
+    clientErrorHandler: refuseMalformed,
     routerOptions: { maxParamLength: 2048, ignoreTrailingSlash: true, caseSensitive: true },
     forceCloseConnections: 'idle',
     return503OnClosing: false,
@@ -120,7 +121,10 @@ export function createHttpServer({
     mount(plane, routes, handlers) {
       for (const [name, route] of Object.entries(routes))
         for (const address of addresses(route))
-          addRoute(app, plane, route, address, handlers[name] as AnyHandler, frame(plane, route))
+          addRoute(app, plane, route, address, handlers[name] as AnyHandler, {
+            ...frame(plane, route),
+            exposeHeadRoute: route.method === 'GET' && !declaresHead(routes, route.path),
+          })
     },
 
     mountUnknown(plane, route, answer) {
@@ -150,6 +154,25 @@ export function createHttpServer({
   }
 }
 
+const declaresHead = (routes: Routes, path: string) =>
+  Object.values(routes).some(route => route.method === 'HEAD' && route.path === path)
+
+/** What is not even HTTP never becomes a request; it is answered on the socket. */
+function refuseMalformed(error: Error & { code?: string }, socket: Socket): void {
+  if (error.code === 'ECONNRESET' || !socket.writable) return void socket.destroy()
+  const [status, message] =
+    error.code === 'HPE_HEADER_OVERFLOW'
+      ? ['431 Request Header Fields Too Large', 'The headers are larger than 16 kB']
+      : error.code === 'ERR_HTTP_REQUEST_TIMEOUT'
+        ? ['408 Request Timeout', 'The request took too long to arrive']
+        : ['400 Bad Request', 'This is not a valid HTTP request']
+  const body = JSON.stringify({ error: { message, code: 'invalid_request' } })
+  socket.end(
+    `HTTP/1.1 ${status}\r\nX-Request-Id: ${randomUUID()}\r\nContent-Type: application/json; charset=utf-8\r\n` +
+      `Content-Length: ${Buffer.byteLength(body)}\r\nConnection: close\r\n\r\n${body}`,
+  )
+}
+
 type AnyHandler = (input: Input<Route>, who: unknown, request: RequestHead | RawRequest) => unknown
 
 function addRoute<Who>(
@@ -165,7 +188,6 @@ function addRoute<Who>(
     ...common,
     method: route.method,
     url: address.replace(/\{(\w+)\}/g, ':$1').replace(/:path$/, '*'),
-    exposeHeadRoute: route.method === 'GET' && !route.raw,
     schema: {
       ...(route.params && { params: route.params }),
       ...(route.query && { querystring: route.query }),

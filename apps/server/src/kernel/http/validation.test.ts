@@ -18,14 +18,17 @@ test('a sentence names the field and what is wrong with it', () => {
   assert.equal(sentence('body', body, { name: 'x', nmae: 1 }), 'The body has an unknown field "nmae"')
   assert.equal(sentence('body', body, {}), 'The body must have the field "name"')
   assert.match(sentence('body', body, { name: 5 })!, /^Field "name" must be string/)
-  assert.match(sentence('body', body, { name: 'x', slug: 'A B' })!, /^Field "slug" must match pattern/)
+  assert.match(
+    sentence('body', body, { name: 'x', slug: 'A B' })!,
+    /^Field "slug" must be 3 to 50 characters/,
+  )
   assert.match(
     sentence('querystring', projectsApi.list.query, { limit: '-1' })!,
     /^Query parameter "limit" must be >= 0/,
   )
   assert.match(
     sentence('params', projectsApi.read.params, { id: 'x' })!,
-    /^Path parameter "id" must match format "uuid"/,
+    /^Path parameter "id" must be a UUID$/,
   )
 })
 

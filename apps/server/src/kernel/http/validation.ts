@@ -5,7 +5,13 @@ import formats from 'ajv-formats'
 import type { FastifySchemaCompiler } from 'fastify'
 
 function ajv(coerceTypes: boolean) {
-  const instance = new Ajv({ coerceTypes, removeAdditional: false, useDefaults: true, allErrors: false })
+  const instance = new Ajv({
+    coerceTypes,
+    removeAdditional: false,
+    useDefaults: true,
+    allErrors: false,
+    verbose: true,
+  })
   ;(formats as unknown as (ajv: Ajv) => void)(instance)
   return instance
 }
@@ -29,6 +35,9 @@ export function validationSentence(errors: readonly Partial<ErrorObject>[], part
   const { additionalProperty, missingProperty } = (error.params ?? {}) as Record<string, string>
   if (additionalProperty !== undefined) return `${where} has an unknown field "${additionalProperty}"`
   if (missingProperty !== undefined) return `${where} must have the field "${missingProperty}"`
+  const { description } = (error.parentSchema ?? {}) as { description?: string }
+  // A pattern says nothing to a person; the schema's description does.
+  if (error.keyword === 'pattern' && description) return `${where} must be ${description}`
   const allowed = (error.params as { allowedValues?: unknown[] } | undefined)?.allowedValues
   return `${where} ${error.message ?? 'is not valid'}${allowed ? `: ${allowed.join(', ')}` : ''}`
 }

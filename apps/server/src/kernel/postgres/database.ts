@@ -2,6 +2,7 @@
 import { Client, type ClientConfig, Pool, type PoolClient, types } from 'pg'
 import type { ServerAddress } from './server-address.ts'
 import { compile, type SqlFragment } from './sql.ts'
+import { isUnavailable, unavailable } from './unavailable.ts'
 
 export interface Session {
   rows<T>(statement: SqlFragment): Promise<T[]>
@@ -68,7 +69,7 @@ export function openDatabase(
   return {
     ...session(pool),
     async transaction(work) {
-      const client = await pool.connect()
+      const client = await pool.connect().catch(told)
       try {
         await client.query('begin')
         const result = await work(session(client))
@@ -81,7 +82,7 @@ export function openDatabase(
           () => true,
         )
         client.release(isBroken)
-        throw error
+        return told(error)
       }
     },
     close: () => pool.end(),
@@ -97,7 +98,7 @@ export async function withClient<T>(
 ): Promise<T> {
   const client = new Client(clientConfig(address, database, settings))
   client.on('error', () => {}) // the query in flight rejects; there is nothing to add
-  await client.connect()
+  await client.connect().catch(told)
   try {
     return await work(session(client))
   } finally {
@@ -125,12 +126,17 @@ export async function listenOn(
 function session(client: Pool | PoolClient | Client): Session {
   const query = async (statement: SqlFragment) => {
     const { text, values } = compile(statement)
-    return client.query(text, values as unknown[])
+    return client.query(text, values as unknown[]).catch(told)
   }
   return {
     rows: async <T>(statement: SqlFragment) => (await query(statement)).rows as T[],
     row: async <T>(statement: SqlFragment) => (await query(statement)).rows[0] as T | undefined,
     run: async statement => (await query(statement)).rowCount ?? 0,
-    script: async text => void (await client.query(text)),
+    script: async text => void (await client.query(text).catch(told)),
   }
+}
+
+/** A server that cannot be reached is a refusal anybody may be told; other errors go up as they are. */
+function told(error: unknown): never {
+  throw isUnavailable(error) ? unavailable(error) : error
 }

@@ -3,8 +3,9 @@
 // slow lane), so that a slow statement holds up nobody. Nothing is open, and no timer runs, while idle.
 import { Refusal, retryLater } from '#src/kernel/errors.ts'
 import type { ServerAddress } from './server-address.ts'
+import { isUnavailable, unavailable } from './unavailable.ts'
 import { type Answer, Connection, type Step, type Unit } from './wire/connection.ts'
-import { ConnectionLost, DatabaseError } from './wire/database-error.ts'
+import { DatabaseError } from './wire/database-error.ts'
 
 export interface PoolOptions {
   address: ServerAddress
@@ -265,11 +266,6 @@ const isLoginFailure = (code: string) =>
 const exhausted = () =>
   retryLater('pool_exhausted', 'All database connections of this project are busy; try again in a second', 1)
 const hungUp = () => new Refusal('client_closed_request', 'The client closed the connection')
-const unavailable = (cause?: unknown) =>
-  new Refusal('database_unavailable', 'The database cannot be reached right now; try again shortly', {
-    headers: { 'retry-after': '1' },
-    cause,
-  })
 
 /** What a failure to connect, or of the connection itself, means to the caller. */
 export function connectRefusal(error: unknown): Error {
@@ -279,5 +275,4 @@ export function connectRefusal(error: unknown): Error {
 }
 
 export const isConnectionFailure = (error: unknown): boolean =>
-  error instanceof ConnectionLost ||
-  (error instanceof DatabaseError && (error.severity === 'FATAL' || error.code === '57P01'))
+  isUnavailable(error) || (error instanceof DatabaseError && error.severity === 'FATAL')

@@ -7,12 +7,15 @@ import type { ProjectsService } from './service.ts'
 export const projectsRoutes = (projects: ProjectsService): Handlers<typeof projectsApi, Actor> => ({
   create: ({ body }, actor) => projects.create(actor, body),
   list: ({ query }, actor) => projects.list(actor, query.status, paging(query)),
-  read: ({ params }) => projects.read(params.id),
-  update: ({ params, body }) => projects.update(params.id, body),
-  remove: async ({ params }) => void (await projects.remove(params.id)),
-  suspend: ({ params }) => projects.suspend(params.id),
-  resume: ({ params }) => projects.resume(params.id),
-  revealServiceRoleKey: ({ params }) => projects.revealServiceRoleKey(params.id),
-  rotateJwtSecret: ({ params }) => projects.rotateJwtSecret(params.id),
-  rotateApiKeys: ({ params }) => projects.rotateApiKeys(params.id),
+  read: ({ params }) => projects.read(canonical(params.id)),
+  update: ({ params, body }) => projects.update(canonical(params.id), body),
+  remove: async ({ params }) => void (await projects.remove(canonical(params.id))),
+  suspend: ({ params }) => projects.suspend(canonical(params.id)),
+  resume: ({ params }) => projects.resume(canonical(params.id)),
+  revealServiceRoleKey: ({ params }) => projects.revealServiceRoleKey(canonical(params.id)),
+  rotateJwtSecret: ({ params }) => projects.rotateJwtSecret(canonical(params.id)),
+  rotateApiKeys: ({ params }) => projects.rotateApiKeys(canonical(params.id)),
 })
+
+/** Ids are compared, remembered and sealed with as text: one spelling of each. */
+const canonical = (id: string) => id.toLowerCase()

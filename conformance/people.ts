@@ -1,0 +1,117 @@
+// Projects, platform users and tokens for a test to work with, made through the management API.
+import assert from 'node:assert/strict'
+import { createHmac, randomBytes } from 'node:crypto'
+import type { Target } from './target.ts'
+import type { Reply } from './wire.ts'
+
+export const unique = (prefix: string) => `${prefix}-${randomBytes(5).toString('hex')}`
+export const nowSeconds = () => Math.floor(Date.now() / 1000)
+export const sleep = (ms: number) => new Promise(resolve => setTimeout(resolve, ms))
+export const someId = '00000000-0000-4000-8000-000000000000'
+export const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
+
+export interface CreatedProject {
+  id: string
+  name: string
+  slug: string
+  anon_key: string
+  service_role_key: string
+  jwt_secret: string
+  api_url: string
+  [field: string]: any
+}
+
+export async function createProject(
+  target: Target,
+  fields: Record<string, unknown> = {},
+  token = target.adminToken,
+): Promise<CreatedProject> {
+  const reply = await target.call('POST', '/api/v1/projects', {
+    token,
+    body: { name: unique('project'), ...fields },
+  })
+  assert.equal(reply.status, 201, reply.text)
+  return reply.body
+}
+
+export interface User {
+  id: string
+  email: string
+  password: string
+}
+
+export async function createUser(
+  target: Target,
+  role = 'super_admin',
+  fields: Record<string, unknown> = {},
+): Promise<User> {
+  const email = `${unique(role)}@example.test`
+  const password = unique('correct horse')
+  const reply = await target.manage('POST', '/admin/users', { email, password, role, ...fields })
+  assert.equal(reply.status, 201, reply.text)
+  return { id: reply.body.id, email, password }
+}
+
+export const login = (
+  target: Target,
+  { email, password }: Pick<User, 'email' | 'password'>,
+  headers: Record<string, string> = {},
+): Promise<Reply> =>
+  target.call('POST', '/api/v1/platform/login', { body: { email, password }, headers })
+
+/** The session token of a user who can log in. */
+export async function sessionOf(target: Target, user: User): Promise<string> {
+  const reply = await login(target, user)
+  assert.equal(reply.status, 200, reply.text)
+  return reply.body.token
+}
+
+export interface Pat {
+  id: string
+  name: string
+  token: string
+}
+
+export async function mintToken(
+  target: Target,
+  scope: string,
+  fields: Record<string, unknown> = {},
+): Promise<Pat> {
+  const reply = await target.manage('POST', '/platform/tokens', { name: unique(scope), scope, ...fields })
+  assert.equal(reply.status, 201, reply.text)
+  return reply.body
+}
+
+/** The audit entry of the request that got this answer; entries may trail the answer a little. */
+export async function auditOf(target: Target, action: string, reply: Reply): Promise<any> {
+  const requestId = reply.headers.get('x-request-id')
+  for (const deadline = Date.now() + 2000; Date.now() < deadline; await sleep(25)) {
+    const { body } = await target.manage('GET', `/admin/audit?action=${action}&limit=100`)
+    const found = body.entries.find((entry: { request_id: string }) => entry.request_id === requestId)
+    if (found) return found
+  }
+  assert.fail(`no audit entry ${action} for request ${requestId}`)
+}
+
+const base64url = (text: string) => Buffer.from(text).toString('base64url')
+
+/** A compact JWS; `header` and `sign` let a test forge one. */
+export function jwt(
+  claims: unknown,
+  secret: string,
+  header: Record<string, unknown> = { alg: 'HS256', typ: 'JWT' },
+  hash = 'sha256',
+): string {
+  const signed = `${base64url(JSON.stringify(header))}.${base64url(JSON.stringify(claims))}`
+  return `${signed}.${createHmac(hash, secret).update(signed).digest('base64url')}`
+}
+
+/** The JWT of an application's user, as the project's sign-in would issue it. */
+export const userJwt = (
+  project: Pick<CreatedProject, 'jwt_secret'>,
+  claims: Record<string, unknown> = {},
+): string =>
+  jwt(
+    { sub: someId, role: 'authenticated', iat: nowSeconds(), exp: nowSeconds() + 3600, ...claims },
+    project.jwt_secret,
+  )
