@@ -1,7 +1,6 @@
 // Takes the command line apart against the command tree; every mistake is named together with its remedy.
 import { closest } from './closest.ts'
-import type { Command, Flag } from './command.ts'
-import { childrenOf, tree } from './commands.ts'
+import { type Command, childrenOf, type Flag, type Tree } from './command.ts'
 import { Failure } from './failure.ts'
 
 export interface Given {
@@ -17,7 +16,7 @@ export type Token =
   | { kind: 'flag'; typed: string; flag: Flag | undefined; value: string | undefined }
 
 /** Words and flags; which flags take a value is known from the whole tree, so they may stand anywhere. */
-export function tokenise(argv: readonly string[]): Token[] {
+export function tokenise(argv: readonly string[], tree: Tree): Token[] {
   const flags = [...tree.flags, ...tree.commands.flatMap(command => command.flags ?? [])]
   const tokens: Token[] = []
   for (let i = 0; i < argv.length; i++) {
@@ -58,16 +57,16 @@ export const wordsOf = (tokens: readonly Token[]): string[] =>
   tokens.flatMap(token => (token.kind === 'word' ? [token.text] : []))
 
 /** The command whose path is the longest beginning of the words, and the words after it. */
-export function findCommand(words: readonly string[]): { command: Command; rest: string[] } {
-  const named = [tree.aliases[words[0] ?? ''] ?? words[0], ...words.slice(1)]
+export function findCommand(words: readonly string[], tree: Tree): { command: Command; rest: string[] } {
+  const named = [tree.aliases.get(words[0] ?? '') ?? words[0], ...words.slice(1)]
   for (let length = named.length; length > 0; length--) {
     const command = tree.commands.find(each => each.path === named.slice(0, length).join(' '))
     if (command) return { command, rest: words.slice(length) }
   }
-  throw unknownCommand(words, named as string[])
+  throw unknownCommand(words, named as string[], tree)
 }
 
-function unknownCommand(words: readonly string[], named: readonly string[]): Failure {
+function unknownCommand(words: readonly string[], named: readonly string[], tree: Tree): Failure {
   const isGroup = (length: number) => {
     const begin = `${named.slice(0, length).join(' ')} `
     return length === 0 || tree.commands.some(command => command.path.startsWith(begin))
@@ -75,7 +74,7 @@ function unknownCommand(words: readonly string[], named: readonly string[]): Fai
   let depth = 0
   while (depth < named.length && isGroup(depth + 1)) depth++
   const group = named.slice(0, depth)
-  const options = childrenOf(group)
+  const options = childrenOf(group, tree)
   const wrong = words[depth]
   if (wrong === undefined) {
     return new Failure(
@@ -84,8 +83,8 @@ function unknownCommand(words: readonly string[], named: readonly string[]): Fai
       `plinth ${group.join(' ')} --help describes them.`,
     )
   }
-  const near = closest(wrong, depth === 0 ? [...options, ...Object.keys(tree.aliases)] : options)
-  const meant = depth === 0 && near ? (tree.aliases[near] ?? near) : near
+  const near = closest(wrong, depth === 0 ? [...options, ...tree.aliases.keys()] : options)
+  const meant = depth === 0 && near ? (tree.aliases.get(near) ?? near) : near
   const within = depth === 0 ? '' : ` of plinth ${group.join(' ')}`
   return new Failure(
     'usage_unknown_command',
@@ -96,7 +95,12 @@ function unknownCommand(words: readonly string[], named: readonly string[]): Fai
   )
 }
 
-export function givenTo(command: Command, rest: readonly string[], tokens: readonly Token[]): Given {
+export function givenTo(
+  command: Command,
+  rest: readonly string[],
+  tokens: readonly Token[],
+  tree: Tree,
+): Given {
   const allowed = [...(command.flags ?? []), ...tree.flags]
   const values: Record<string, string> = {}
   const switches = new Set<string>()

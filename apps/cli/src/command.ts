@@ -1,4 +1,4 @@
-// What the command tree is made of; types only.
+// What the command tree is made of.
 import type { Run } from './context.ts'
 
 export interface Flag {
@@ -37,5 +37,12 @@ export interface Command {
 export interface Tree {
   commands: readonly Command[]
   flags: readonly Flag[]
-  aliases: Readonly<Record<string, string>>
+  aliases: ReadonlyMap<string, string>
+}
+
+/** The words that may follow these, in the order of the tree. */
+export function childrenOf(group: readonly string[], tree: Tree): string[] {
+  const paths = tree.commands.filter(command => !command.isHidden).map(command => command.path.split(' '))
+  const below = paths.filter(path => path.length > group.length && group.every((word, i) => path[i] === word))
+  return [...new Set(below.map(path => path[group.length]!))]
 }

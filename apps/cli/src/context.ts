@@ -1,4 +1,5 @@
 import type { Given } from './arguments.ts'
+import type { Tree } from './command.ts'
 import type { Environment } from './environment.ts'
 import type { Paint, Screen } from './print.ts'
 
@@ -25,6 +26,7 @@ export interface Connection {
 }
 
 export interface Context {
+  tree: Tree
   /** `projects create` */
   command: string
   given: Given

@@ -16,7 +16,7 @@ export function explain(error: unknown, context: Pick<Context, 'connection'>): F
 const isReplyError = (error: unknown): error is ReplyError =>
   error instanceof Error && error.name === 'ReplyError'
 
-const remedies: Readonly<Record<string, string>> = {
+const remedies = new Map<string, string>(Object.entries({
   unauthorized: 'Set PLATFORM_TOKEN to a token that is neither revoked nor expired.',
   insufficient_scope: 'Use a token with a larger scope: plinth token mint --name … --scope admin.',
   project_not_found: 'plinth projects list shows the projects there are.',
@@ -29,19 +29,19 @@ const remedies: Readonly<Record<string, string>> = {
   shutting_down: 'Wait a moment and run it again.',
   route_not_found:
     'The platform may be of another version, or the URL may be wrong: plinth config show --origin.',
-}
+}))
 
 function refused(error: ReplyError): Failure {
   const request = error.requestId ? ` (request id ${error.requestId})` : ''
   const code = error.code === 'unknown' ? `http_${error.status}` : error.code
   const sentence = error.message.replace(/\.$/, '')
-  return new Failure(code, `${sentence}${request}.`, remedies[code] ?? null, error)
+  return new Failure(code, `${sentence}${request}.`, remedies.get(code) ?? null, error)
 }
 
 function unreachable(url: string, error: TypeError): Failure {
   const cause = error.cause as { code?: string; message?: string; errors?: { code?: string }[] } | undefined
   const code = cause?.code ?? cause?.errors?.[0]?.code ?? ''
-  const [why, fix] = networkReasons[code] ?? [cause?.message || 'the connection failed', 'Check the URL.']
+  const [why, fix] = (Object.hasOwn(networkReasons, code) && networkReasons[code]) || [cause?.message || 'the connection failed', 'Check the URL.']
   return new Failure('connection_failed', `${url} cannot be reached: ${why}.`, fix, error)
 }
 

@@ -1,26 +1,12 @@
-import type { Command, Flag, Operand } from './command.ts'
-import { childrenOf, tree } from './commands.ts'
-
-/** What the first words of the tree are about, in the order of the help. */
-const sections: readonly [title: string, names: readonly string[]][] = [
-  ['Platform on this machine', ['start', 'ps', 'restart', 'stop', 'down', 'bootstrap']],
-  ['Any platform', ['status', 'health', 'projects', 'secrets', 'token', 'audit']],
-  ['This directory', ['config', 'link', 'completion']],
-]
-const groups: Readonly<Record<string, string>> = {
-  projects: 'Create, list, suspend, delete projects; show their keys',
-  secrets: 'Rotate the JWT secret or the keys of a project',
-  token: 'Mint, list and revoke platform tokens',
-  audit: 'Keep the audit log short',
-  config: 'Read and write what this directory is linked to',
-}
+import { type Command, childrenOf, type Flag, type Operand } from './command.ts'
+import { groups, sections, tree } from './commands.ts'
 
 /** About a command, about a group, or about everything; null when the words name none of them. */
 export function help(argv: readonly string[], version: string): string | null {
   const words = wordsOf(argv)
   if (words.length === 0) return everything(version)
-  const path = [tree.aliases[words[0]!] ?? words[0]!, ...words.slice(1)]
-  if (childrenOf(path).length > 0) return aboutGroup(path)
+  const path = [tree.aliases.get(words[0]!) ?? words[0]!, ...words.slice(1)]
+  if (childrenOf(path, tree).length > 0) return aboutGroup(path)
   for (let length = path.length; length > 0; length--) {
     const command = tree.commands.find(each => each.path === path.slice(0, length).join(' '))
     if (command) return aboutCommand(command)
@@ -36,7 +22,7 @@ function wordsOf(argv: readonly string[]): string[] {
 }
 
 function everything(version: string): string {
-  const known = childrenOf([])
+  const known = childrenOf([], tree)
   const parts = sections.map(([title, names]) => {
     const rows = names.filter(name => known.includes(name)).map(name => [name, about(name)] as const)
     return `${title}\n${columns(rows)}`

@@ -1,4 +1,5 @@
 import { asks, findCommand, givenTo, type Token, tokenise, wordsOf } from './arguments.ts'
+import { tree } from './commands.ts'
 import type { Context } from './context.ts'
 import { type Environment, readEnvironment } from './environment.ts'
 import { explain } from './explain.ts'
@@ -9,18 +10,18 @@ import { type Format, openScreen, type Screen } from './print.ts'
 export async function run(argv: readonly string[], ownVersion: string): Promise<void> {
   process.once('SIGINT', () => process.exit(130))
   process.stdout.on('error', endOfPipe)
-  const tokens = tokenise(argv)
+  const tokens = tokenise(argv, tree)
   let screen = openScreenFor(tokens, {})
   let context: Context | null = null
   try {
     const cwd = process.cwd()
     const environment = readEnvironment(cwd)
     screen = openScreenFor(tokens, environment)
-    const { command, rest } = findCommand(wordsOf(tokens))
+    const { command, rest } = findCommand(wordsOf(tokens), tree)
     if (command.printsText) screen = openScreenFor(tokens, environment, 'text')
-    const given = givenTo(command, rest, tokens)
+    const given = givenTo(command, rest, tokens, tree)
     if (screen.format === 'env' && !command.printsEnv) throw noEnv(command.path)
-    context = { command: command.path, given, cwd, environment, screen, connection: null }
+    context = { tree, command: command.path, given, cwd, environment, screen, connection: null }
     const execute = await command.load()
     screen.answer(await execute(context))
   } catch (error) {

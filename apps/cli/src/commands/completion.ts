@@ -1,6 +1,5 @@
 import { findCommand, tokenise, wordsOf } from '../arguments.ts'
-import type { Command } from '../command.ts'
-import { childrenOf, tree } from '../commands.ts'
+import { type Command, childrenOf, type Tree } from '../command.ts'
 import type { Answer, Context } from '../context.ts'
 
 // The shells ask plinth itself for the words, so that they can never be older than the commands.
@@ -29,20 +28,20 @@ export async function completion(context: Context): Promise<Answer> {
 
 export async function words(context: Context): Promise<Answer> {
   const typed = (context.given.operands['words'] ?? '').split('\n')
-  const found = candidates(typed.slice(0, -1), typed.at(-1)!)
+  const found = candidates(typed.slice(0, -1), typed.at(-1)!, context.tree)
   return { data: found, text: () => found.join('\n') }
 }
 
 /** What may stand at the end of a command line that begins with these words. */
-export function candidates(before: readonly string[], last: string): string[] {
-  const tokens = tokenise(before)
+export function candidates(before: readonly string[], last: string, tree: Tree): string[] {
+  const tokens = tokenise(before, tree)
   const open = tokens.at(-1)
   const isValue = open?.kind === 'flag' && open.flag?.value && open.value === undefined
   if (isValue) return beginning(last, open.flag?.choices ?? [])
   const path = wordsOf(tokens)
-  const named = [tree.aliases[path[0] ?? ''] ?? path[0], ...path.slice(1)].filter(word => word !== undefined)
-  const children = childrenOf(named)
-  const command = children.length > 0 ? undefined : commandAt(named)
+  const named = [tree.aliases.get(path[0] ?? '') ?? path[0], ...path.slice(1)].filter(word => word !== undefined)
+  const children = childrenOf(named, tree)
+  const command = children.length > 0 ? undefined : commandAt(named, tree)
   if (last.startsWith('-')) {
     const flags = [...(command?.command.flags ?? []), ...tree.flags]
     return beginning(
@@ -57,9 +56,9 @@ export function candidates(before: readonly string[], last: string): string[] {
 const beginning = (start: string, options: readonly string[]) =>
   options.filter(option => option.startsWith(start))
 
-function commandAt(path: readonly string[]): { command: Command; rest: string[] } | undefined {
+function commandAt(path: readonly string[], tree: Tree): { command: Command; rest: string[] } | undefined {
   try {
-    return findCommand(path)
+    return findCommand(path, tree)
   } catch {
     return undefined
   }

@@ -1,0 +1,145 @@
+// Commands that talk to any platform.
+import type { Command } from '../command.ts'
+
+const showServiceRole = { name: 'show-service-role', summary: 'Reveal the service_role key' } as const
+const project = {
+  name: 'id',
+  summary: 'id or slug; the project of --project or of the link when left out',
+  isOptional: true,
+} as const
+
+const overview: readonly Command[] = [
+  {
+    path: 'status',
+    summary: 'Show the addresses, the state and the keys to use',
+    flags: [{ name: 'local', summary: 'Show the platform of this data directory' }, showServiceRole],
+    examples: ['eval $(plinth status -o env)'],
+    printsEnv: true,
+    load: () => import('../commands/status.ts').then(module => module.status),
+  },
+  {
+    path: 'health',
+    summary: 'Ask every part of the platform whether it works',
+    load: () => import('../commands/status.ts').then(module => module.health),
+  },
+]
+
+const projects: readonly Command[] = [
+  {
+    path: 'projects list',
+    summary: 'List projects, newest first',
+    flags: [
+      {
+        name: 'status',
+        value: 'status',
+        choices: ['active', 'suspended'],
+        summary: 'Only those in this state',
+      },
+    ],
+    load: () => import('../commands/projects.ts').then(module => module.list),
+  },
+  {
+    path: 'projects create',
+    summary: 'Create a project with its own database and keys',
+    operands: [{ name: 'name', summary: 'the name of the project' }],
+    flags: [{ name: 'slug', value: 'slug', summary: 'The short name; made from the name when left out' }],
+    examples: ['plinth projects create demo'],
+    load: () => import('../commands/projects.ts').then(module => module.create),
+  },
+  {
+    path: 'projects info',
+    summary: 'Show one project',
+    operands: [project],
+    load: () => import('../commands/projects.ts').then(module => module.info),
+  },
+  {
+    path: 'projects suspend',
+    summary: 'Refuse all application traffic of a project',
+    operands: [project],
+    load: () => import('../commands/projects.ts').then(module => module.suspend),
+  },
+  {
+    path: 'projects resume',
+    summary: 'Serve a suspended project again',
+    operands: [project],
+    load: () => import('../commands/projects.ts').then(module => module.resume),
+  },
+  {
+    path: 'projects delete',
+    summary: 'Delete a project with its database and files',
+    operands: [{ name: 'id', summary: 'id or slug of the project' }],
+    flags: [{ name: 'confirm', value: 'name', summary: 'Its slug or name, instead of typing it when asked' }],
+    examples: ['plinth projects delete demo --confirm demo'],
+    load: () => import('../commands/projects.ts').then(module => module.remove),
+  },
+  {
+    path: 'projects keys',
+    summary: 'Show the keys of a project, service_role masked',
+    operands: [project],
+    flags: [showServiceRole],
+    load: () => import('../commands/projects.ts').then(module => module.keys),
+  },
+]
+
+const secrets: readonly Command[] = [
+  {
+    path: 'secrets rotate jwt',
+    summary: 'Replace the JWT secret; every JWT of the project stops working',
+    operands: [project],
+    load: () => import('../commands/secrets.ts').then(module => module.rotateJwt),
+  },
+  {
+    path: 'secrets rotate api-keys',
+    summary: 'Replace the anon and service_role keys',
+    operands: [project],
+    load: () => import('../commands/secrets.ts').then(module => module.rotateApiKeys),
+  },
+]
+
+const tokens: readonly Command[] = [
+  {
+    path: 'token mint',
+    summary: 'Mint a platform token; its text is shown once',
+    flags: [
+      { name: 'name', value: 'name', summary: 'what the token is for', isRequired: true },
+      {
+        name: 'scope',
+        value: 'scope',
+        choices: ['admin', 'deploy', 'read'],
+        summary: 'admin, deploy or read',
+        isRequired: true,
+      },
+      { name: 'expires', value: 'when', summary: '12h, 90d, 4w, 6m, 1y or an RFC 3339 time; default never' },
+    ],
+    examples: ['plinth token mint --name ci --scope deploy --expires 90d'],
+    load: () => import('../commands/token.ts').then(module => module.mint),
+  },
+  {
+    path: 'token list',
+    summary: 'List platform tokens, never their text',
+    load: () => import('../commands/token.ts').then(module => module.list),
+  },
+  {
+    path: 'token revoke',
+    summary: 'Revoke a platform token at once',
+    operands: [{ name: 'id', summary: 'the id shown by plinth token list' }],
+    load: () => import('../commands/token.ts').then(module => module.revoke),
+  },
+]
+
+const audit: readonly Command[] = [
+  {
+    path: 'audit prune',
+    summary: 'Delete old audit entries',
+    flags: [{ name: 'days', value: 'days', summary: 'Keep this many days; default as the platform is set' }],
+    load: () => import('../commands/audit.ts').then(module => module.prune),
+  },
+]
+
+export const platformCommands: readonly Command[] = [
+  ...overview,
+  ...projects,
+  ...secrets,
+  ...tokens,
+  ...audit,
+]
