@@ -4,8 +4,8 @@ import { identifier } from '../apps/server/src/kernel/postgres/sql.ts'
 import { cpuMicros, familyCpuMicros, interleave, medians, ratio, report, type Sample } from './measure.ts'
 import { asSuperuser, onStage, projectsAt, type StagedEngine, startMain } from './stage.ts'
 
-const rounds = 5
-const perRound = 20
+const rounds = 12
+const perRound = 8
 const template = 'plinth_template'
 
 await onStage(async stage => {

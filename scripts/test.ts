@@ -2,7 +2,7 @@
 // `npm test -- <files>` runs some of them.
 import { spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import { globSync, mkdtempSync, rmSync } from 'node:fs'
+import { chmodSync, globSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { engineFiles } from '../apps/server/src/kernel/postgres/engine/place.ts'
@@ -22,6 +22,8 @@ if (files.length === 0) {
 }
 
 const dataDir = mkdtempSync(join(tmpdir(), 'plinth-test-'))
+// As root the database runs as another user, who must be able to pass through.
+chmodSync(dataDir, 0o711)
 const password = randomBytes(16).toString('hex')
 const quiet = {
   info() {},

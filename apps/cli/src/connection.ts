@@ -2,7 +2,7 @@
 import type { Given } from './arguments.ts'
 import { type Environment, setting } from './environment.ts'
 import { Failure } from './failure.ts'
-import { dataDirectory, readRecord, readSecrets } from './local-platform.ts'
+import { dataDirectory, inspect, readSecrets } from './local-platform.ts'
 import { readLink, readTopology, topologyPath } from './workplace.ts'
 
 export interface Sources {
@@ -78,8 +78,9 @@ export function resolveToken(sources: Sources, target: Target): Found<string> | 
   const token = setting(environment, 'PLATFORM_TOKEN')
   if (token) return { value: token, origin: 'PLATFORM_TOKEN' }
 
+  // Proven to run: on the port of one that crashed anybody may be listening for its token.
   const dataDir = dataDirectory(sources)
-  const record = readRecord(dataDir)
+  const { record } = inspect(dataDir)
   if (!record || !isSameLoopback(target.dial, record.url)) return null
   const admin = setting(environment, 'PLATFORM_ADMIN_TOKEN')
   if (admin) return { value: admin, origin: 'PLATFORM_ADMIN_TOKEN' }

@@ -16,20 +16,22 @@ export function explain(error: unknown, context: Pick<Context, 'connection'>): F
 const isReplyError = (error: unknown): error is ReplyError =>
   error instanceof Error && error.name === 'ReplyError'
 
-const remedies = new Map<string, string>(Object.entries({
-  unauthorized: 'Set PLATFORM_TOKEN to a token that is neither revoked nor expired.',
-  insufficient_scope: 'Use a token with a larger scope: plinth token mint --name … --scope admin.',
-  project_not_found: 'plinth projects list shows the projects there are.',
-  token_not_found: 'plinth token list shows the tokens there are.',
-  slug_taken: 'Choose another with --slug.',
-  over_request_rate_limit: 'Wait a minute and run it again.',
-  project_busy: 'Wait a moment and run it again.',
-  internal_error: 'The log of the platform has the cause under the request id.',
-  database_unavailable: 'Wait a moment and run it again; plinth health shows the state.',
-  shutting_down: 'Wait a moment and run it again.',
-  route_not_found:
-    'The platform may be of another version, or the URL may be wrong: plinth config show --origin.',
-}))
+const remedies = new Map<string, string>(
+  Object.entries({
+    unauthorized: 'Set PLATFORM_TOKEN to a token that is neither revoked nor expired.',
+    insufficient_scope: 'Use a token with a larger scope: plinth token mint --name … --scope admin.',
+    project_not_found: 'plinth projects list shows the projects there are.',
+    token_not_found: 'plinth token list shows the tokens there are.',
+    slug_taken: 'Choose another with --slug.',
+    over_request_rate_limit: 'Wait a minute and run it again.',
+    project_busy: 'Wait a moment and run it again.',
+    internal_error: 'The log of the platform has the cause under the request id.',
+    database_unavailable: 'Wait a moment and run it again; plinth health shows the state.',
+    shutting_down: 'Wait a moment and run it again.',
+    route_not_found:
+      'The platform may be of another version, or the URL may be wrong: plinth config show --origin.',
+  }),
+)
 
 function refused(error: ReplyError): Failure {
   const request = error.requestId ? ` (request id ${error.requestId})` : ''
@@ -41,7 +43,7 @@ function refused(error: ReplyError): Failure {
 function unreachable(url: string, error: TypeError): Failure {
   const cause = error.cause as { code?: string; message?: string; errors?: { code?: string }[] } | undefined
   const code = cause?.code ?? cause?.errors?.[0]?.code ?? ''
-  const [why, fix] = (Object.hasOwn(networkReasons, code) && networkReasons[code]) || [cause?.message || 'the connection failed', 'Check the URL.']
+  const [why, fix] = networkReasons[code] ?? [cause?.message || 'the connection failed', 'Check the URL.']
   return new Failure('connection_failed', `${url} cannot be reached: ${why}.`, fix, error)
 }
 

@@ -72,11 +72,11 @@ export function postmasterPid(dataDir: string): number | null {
 
 /** A pid in an old file may belong to anything by now, another directory's platform included. */
 export function isAlive({ pid, birth }: Lock): boolean {
-  if (pid <= 1 || !commandLine(pid)?.includes('server/src/main.ts')) return false
-  return birth === null || birthOf(pid) === birth
+  if (birth !== null) return birthOf(pid) === birth && commandLine(pid) !== ''
+  return commandLine(pid)?.includes('main.ts') ?? false
 }
 
-function birthOf(pid: number): string | undefined {
+export function birthOf(pid: number): string | undefined {
   // Fields are counted after the name, which may itself hold spaces and brackets.
   const stat = readText(`/proc/${pid}/stat`)
   return stat?.slice(stat.lastIndexOf(')') + 2).split(' ')[19]

@@ -148,7 +148,7 @@ export const mask = (secret: string): string =>
   secret.length < 16 ? '••••••••' : `${secret.slice(0, 4)}••••••••`
 
 /** Read by shells and by `.env` parsers alike: double quotes, unless the value means something in them. */
-function envLines(values: Record<string, string>): string {
+export function envLines(values: Record<string, string>): string {
   const quoted = (value: string) =>
     /["$`\\!\n]/.test(value) ? `'${value.replaceAll("'", `'\\''`)}'` : `"${value}"`
   return Object.entries(values)

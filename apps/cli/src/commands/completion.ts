@@ -39,7 +39,9 @@ export function candidates(before: readonly string[], last: string, tree: Tree):
   const isValue = open?.kind === 'flag' && open.flag?.value && open.value === undefined
   if (isValue) return beginning(last, open.flag?.choices ?? [])
   const path = wordsOf(tokens)
-  const named = [tree.aliases.get(path[0] ?? '') ?? path[0], ...path.slice(1)].filter(word => word !== undefined)
+  const named = [tree.aliases.get(path[0] ?? '') ?? path[0], ...path.slice(1)].filter(
+    word => word !== undefined,
+  )
   const children = childrenOf(named, tree)
   const command = children.length > 0 ? undefined : commandAt(named, tree)
   if (last.startsWith('-')) {

@@ -1,0 +1,950 @@
+// The platform as an operator meets it: main.ts as a process, started, stopped, killed and started again.
+import assert from 'node:assert/strict'
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
+import { once } from 'node:events'
+import fs from 'node:fs'
+import http from 'node:http'
+import { connect, createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { after, afterEach, before, test } from 'node:test'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import type { CreatedProject } from '@plinth/contract/projects.ts'
+import pg from 'pg'
+import { settings } from '#src/config.ts'
+import { canReach } from '#src/kernel/postgres/engine/os-user.ts'
+import { engineFiles } from '#src/kernel/postgres/engine/place.ts'
+import { version } from '#src/kernel/version.ts'
+import { call, testServer } from './harness.ts'
+
+const isRoot = process.getuid?.() === 0
+const repository = fileURLToPath(new URL('../../..', import.meta.url))
+const root = fs.realpathSync(fs.mkdtempSync(join(tmpdir(), 'plinth-start-')))
+const template = join(root, 'template')
+const goodSecret = () => randomBytes(24).toString('hex')
+
+interface Launch {
+  dataDir: string
+  env?: Record<string, string>
+  args?: string[]
+  /** The working directory; by default one without a .env file. */
+  cwd?: string
+  /** Behind a pseudo-terminal. */
+  terminal?: boolean
+  user?: { uid: number; gid: number }
+  repository?: string
+}
+
+interface Run {
+  child: ChildProcess
+  dataDir: string
+  stdout: string
+  stderr: string
+  /** How it ended: `0`, `1`, `SIGKILL`. */
+  ended: Promise<string>
+  hasEnded: boolean
+}
+
+interface Running extends Run {
+  url: string
+}
+
+const runs: Run[] = []
+/** The project made in the template, and so in every used data directory. */
+let kept: CreatedProject
+
+before(async () => {
+  fs.chmodSync(root, 0o755)
+  fs.mkdirSync(join(root, 'cwd'))
+  const platform = await start({ dataDir: template })
+  kept = await createProject(platform, 'kept')
+  await stop(platform)
+})
+
+afterEach(async () => {
+  const mine = runs.splice(0)
+  for (const run of mine) {
+    if (!run.hasEnded) killHard(notice(run.dataDir)?.pid ?? run.child.pid!, run.child)
+    await run.ended
+  }
+  for (const dataDir of new Set(mine.map(run => run.dataDir))) {
+    if (dataDir === template) continue
+    for (const pid of postgresOf(dataDir)) killHard(pid)
+    await eventually(() => postgresOf(dataDir).length === 0, 'no Postgres')
+    for (const path of engineFiles(dataDir).remove) fs.rmSync(path, { recursive: true, force: true })
+  }
+})
+
+after(() => fs.rmSync(root, { recursive: true, force: true }))
+
+function launch({
+  dataDir,
+  env = {},
+  args = [],
+  cwd = join(root, 'cwd'),
+  terminal,
+  user,
+  ...rest
+}: Launch): Run {
+  const command = [process.execPath, join(rest.repository ?? repository, 'apps/server/src/main.ts'), ...args]
+  const [program = '', ...given] = terminal ? behindTerminal(command) : command
+  const child = spawn(program, given, {
+    cwd,
+    // Nothing of the test run's own environment, in which settings of the platform may be.
+    env: {
+      PATH: process.env['PATH'],
+      TMPDIR: tmpdir(),
+      PLATFORM_PORT: '0',
+      PLATFORM_DATA_DIR: dataDir,
+      ...env,
+    },
+    stdio: 'pipe',
+    ...user,
+  })
+  const run: Run = { child, dataDir, stdout: '', stderr: '', hasEnded: false, ended: Promise.resolve('') }
+  child.stdout!.setEncoding('utf8').on('data', text => (run.stdout += text))
+  child.stderr!.setEncoding('utf8').on('data', text => (run.stderr += text))
+  child.stdin!.on('error', () => {})
+  run.ended = once(child, 'close').then(([code, signal]) => {
+    run.hasEnded = true
+    return String(signal ?? code)
+  })
+  runs.push(run)
+  return run
+}
+
+function behindTerminal(command: string[]): string[] {
+  if (process.platform === 'darwin') return ['script', '-q', '/dev/null', ...command]
+  return ['script', '-qec', command.map(word => `'${word}'`).join(' '), '/dev/null']
+}
+
+async function start(options: Launch): Promise<Running> {
+  const run = launch(options)
+  const url = () => /Plinth is running at (\S+)/.exec(run.stderr + run.stdout)?.[1]
+  await eventually(() => url() !== undefined || run.hasEnded, 'a start', 30_000)
+  assert.ok(!run.hasEnded, `it should have started: ${run.stderr}${run.stdout}`)
+  return Object.assign(run, { url: url()! })
+}
+
+/** Resolves with the one line on standard error of a command that does not do what it was asked. */
+async function refusal(options: Launch, withinMs = 15_000): Promise<string> {
+  const run = launch(options)
+  const how = await endOf(run, withinMs)
+  assert.equal(how, '1', run.stderr)
+  assert.match(run.stderr, /^[^\n]+\n$/, 'one line, and no stack')
+  return run.stderr.trim()
+}
+
+async function endOf(run: Run, withinMs = 15_000): Promise<string> {
+  await eventually(() => run.hasEnded, 'an end', withinMs)
+  return run.ended
+}
+
+async function stop(run: Run, signal: NodeJS.Signals = 'SIGTERM'): Promise<void> {
+  process.kill(notice(run.dataDir)!.pid, signal)
+  assert.equal(await endOf(run), '0', run.stderr)
+}
+
+/** Ends the process itself with -9, and nothing else. */
+async function crash(run: Run): Promise<void> {
+  run.child.kill('SIGKILL')
+  assert.equal(await run.ended, 'SIGKILL')
+}
+
+function killHard(pid: number, child?: ChildProcess): void {
+  try {
+    process.kill(pid, 'SIGKILL')
+  } catch {
+    child?.kill('SIGKILL')
+  }
+}
+
+async function eventually(holds: () => unknown, what: string, withinMs = 8000): Promise<void> {
+  for (const end = Date.now() + withinMs; !(await holds()); await sleep(15))
+    assert.ok(Date.now() < end, `${what} within ${withinMs} ms`)
+}
+
+/** A data directory with a cluster and a project in it: a copy takes less time than a first start. */
+function used(name: string): string {
+  const dataDir = join(root, name)
+  assert.equal(spawnSync('cp', ['-a', template, dataDir]).status, 0)
+  return dataDir
+}
+const unused = (name: string) => join(root, name)
+
+const readJson = (file: string) => JSON.parse(fs.readFileSync(file, 'utf8'))
+const secretsOf = (dataDir: string): Record<string, string> => readJson(join(dataDir, 'secrets.json'))
+const adminToken = (dataDir: string) => secretsOf(dataDir)['PLATFORM_ADMIN_TOKEN']!
+const modeOf = (path: string) => fs.statSync(path).mode & 0o777
+
+function notice(dataDir: string): { pid: number; url: string; version: string } | undefined {
+  const file = join(dataDir, 'platform.json')
+  return fs.existsSync(file) ? readJson(file) : undefined
+}
+
+/** The postmasters that run on this data directory. */
+function postgresOf(dataDir: string): number[] {
+  const { clusterDir } = engineFiles(dataDir)
+  const { stdout } = spawnSync('ps', ['-A', '-ww', '-o', 'pid=,args='], { encoding: 'utf8' })
+  return stdout
+    .split('\n')
+    .filter(line => line.includes(`-D ${clusterDir} `))
+    .map(line => Number.parseInt(line, 10))
+}
+
+const postmasterPid = (dataDir: string) =>
+  Number.parseInt(fs.readFileSync(join(engineFiles(dataDir).clusterDir, 'postmaster.pid'), 'utf8'), 10)
+
+function assertNothingLeft(dataDir: string): void {
+  assert.deepEqual(postgresOf(dataDir), [], 'no Postgres')
+  assert.ok(!fs.existsSync(join(engineFiles(dataDir).clusterDir, 'postmaster.pid')), 'it ended cleanly')
+  for (const name of ['platform.json', 'platform.lock'])
+    assert.ok(!fs.existsSync(join(dataDir, name)), `no ${name}`)
+}
+
+const manage = ({ url, dataDir }: Running, method: string, path: string, body?: unknown) =>
+  call(`${url}/api/v1${path}`, method, { token: adminToken(dataDir), body })
+
+async function createProject(platform: Running, name: string): Promise<CreatedProject> {
+  const reply = await manage(platform, 'POST', '/projects', { name })
+  assert.equal(reply.status, 201, JSON.stringify(reply.body))
+  return reply.body
+}
+
+const whoami = ({ url }: Running, project: CreatedProject) =>
+  call(`${url}/v1/whoami/${project.id}`, 'GET', { apikey: project.anon_key })
+
+async function assertServes(platform: Running): Promise<void> {
+  assert.equal((await call(`${platform.url}/health`, 'GET', {})).status, 200)
+  const reply = await whoami(platform, kept)
+  assert.deepEqual([reply.status, reply.body.role], [200, 'anon'])
+  assert.equal((await manage(platform, 'GET', `/projects/${kept.id}`)).body.slug, 'kept')
+}
+
+/** A session of the embedded server's superuser. */
+async function superuser(dataDir: string, database = 'plinth'): Promise<pg.Client> {
+  const client = new pg.Client({
+    host: join(dirname(engineFiles(dataDir).clusterDir), 'run'),
+    port: Number(fs.readFileSync(join(dataDir, 'postgres.port'), 'utf8')),
+    user: 'postgres',
+    password: secretsOf(dataDir)['POSTGRES_PASSWORD']!,
+    database,
+  })
+  client.on('error', () => {})
+  await client.connect()
+  return client
+}
+
+async function takePort(): Promise<{ port: number; close(): void }> {
+  const server = createServer().listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  return { port: (server.address() as { port: number }).port, close: () => server.close() }
+}
+
+/** A request whose head and half its body are sent; `finish` sends the rest and resolves with the answer. */
+async function halfSentCreate({ url, dataDir }: Running, name: string) {
+  const { hostname, port } = new URL(url)
+  const body = JSON.stringify({ name })
+  const socket = connect(Number(port), hostname).setEncoding('utf8')
+  let answer = ''
+  socket.on('data', text => (answer += text))
+  socket.on('error', () => {})
+  await once(socket, 'connect')
+  const head = [
+    'POST /api/v1/projects HTTP/1.1',
+    `Host: ${hostname}`,
+    `Authorization: Bearer ${adminToken(dataDir)}`,
+    'Content-Type: application/json',
+    `Content-Length: ${body.length}`,
+  ]
+  socket.write(`${head.join('\r\n')}\r\n\r\n${body.slice(0, 5)}`)
+  await sleep(50)
+  return {
+    async finish(): Promise<string> {
+      socket.write(body.slice(5))
+      if (!socket.closed) await once(socket, 'close')
+      return answer
+    },
+  }
+}
+
+// Starting
+
+test('the first start makes directory, cluster and secrets, and answers', async () => {
+  const dataDir = unused('made/by the/first start')
+  const platform = await start({ dataDir })
+  const health = await call(`${platform.url}/health`, 'GET', {})
+  assert.deepEqual([health.status, health.body], [200, { status: 'ok', database: 'ok', version }])
+  assert.ok(fs.existsSync(join(engineFiles(dataDir).clusterDir, 'PG_VERSION')))
+  for (const file of ['secrets.json', 'platform.json', 'platform.lock', 'postgres.log'])
+    assert.equal(modeOf(join(dataDir, file)), 0o600, file)
+  assert.equal(modeOf(dataDir), isRoot ? 0o711 : 0o700)
+  const { pid, url, version: noted } = notice(dataDir)!
+  assert.deepEqual([pid, url, noted], [platform.child.pid, platform.url, version])
+  for (const secret of Object.values(secretsOf(dataDir))) assert.match(secret, /^[\w-]{43}$/)
+  assert.match(platform.stderr, /^Next: .+$/m)
+})
+
+test('no secret is in the output or in the list of processes when there is no terminal', async () => {
+  const dataDir = unused('quiet')
+  const platform = await start({ dataDir, env: { PLATFORM_LOG_LEVEL: 'debug' } })
+  await createProject(platform, 'quiet')
+  assert.ok(platform.stderr.includes(`The admin token is in ${join(dataDir, 'secrets.json')}.`))
+  const { stdout: processes } = spawnSync('ps', ['-A', '-ww', '-o', 'args='], { encoding: 'utf8' })
+  const [postgres] = postgresOf(dataDir)
+  const environment = `/proc/${postgres}/environ`
+  const visible = fs.existsSync(environment) ? fs.readFileSync(environment, 'utf8') : ''
+  await stop(platform)
+  for (const [name, secret] of Object.entries(secretsOf(dataDir)))
+    for (const text of [platform.stdout, platform.stderr, processes, visible])
+      assert.ok(!text.includes(secret), name)
+  for (const line of platform.stdout.trim().split('\n'))
+    assert.ok(JSON.parse(line).msg, 'logs are JSON lines')
+})
+
+test('a terminal is shown the admin token by the first start only, and Ctrl-C stops cleanly', async () => {
+  const dataDir = unused('terminal')
+  const first = await start({ dataDir, terminal: true })
+  await eventually(() => first.stdout.includes('Next: '), 'the whole greeting')
+  assert.equal(first.stdout.split(adminToken(dataDir)).length, 2, 'once')
+  assert.ok(first.stdout.includes(join(dataDir, 'secrets.json')))
+  first.child.stdin!.write('\x03')
+  assert.equal(await endOf(first), '0')
+  assertNothingLeft(dataDir)
+
+  const second = await start({ dataDir, terminal: true })
+  await eventually(() => second.stdout.includes('Next: '), 'the whole greeting')
+  await stop(second)
+  assert.ok(!second.stdout.includes(adminToken(dataDir)))
+})
+
+test('a first start that fails keeps the token for the one that succeeds', async () => {
+  const dataDir = unused('second attempt')
+  const taken = await takePort()
+  assert.match(await refusal({ dataDir, env: { PLATFORM_PORT: String(taken.port) } }), /PLATFORM_PORT/)
+  taken.close()
+  const platform = await start({ dataDir })
+  assert.ok(
+    platform.stderr.includes(join(dataDir, 'secrets.json')),
+    'the operator is told where the token is',
+  )
+})
+
+test('a second start finds the projects and secrets of the first', async () => {
+  const dataDir = used('second')
+  const secrets = secretsOf(dataDir)
+  const platform = await start({ dataDir })
+  await assertServes(platform)
+  assert.deepEqual(secretsOf(dataDir), secrets)
+  assert.ok(!platform.stderr.includes('token'))
+})
+
+test('a first start killed again and again is completed by the next', async () => {
+  const dataDir = unused('killed')
+  for (const delayMs of [250, 500, 800, 1200, 1700, 2300]) {
+    const run = launch({ dataDir })
+    await Promise.race([sleep(delayMs), run.ended])
+    await crash(run)
+  }
+  const platform = await start({ dataDir })
+  const project = await createProject(platform, 'after all')
+  assert.equal((await whoami(platform, project)).status, 200)
+  await stop(platform)
+  assertNothingLeft(dataDir)
+})
+
+test('two platforms run side by side in two data directories', async () => {
+  const both = await Promise.all([start({ dataDir: used('left') }), start({ dataDir: used('right') })])
+  const left = await createProject(both[0], 'left')
+  for (const platform of both) await assertServes(platform)
+  assert.equal((await manage(both[1], 'GET', `/projects/${left.id}`)).status, 404)
+  await stop(both[0])
+  await assertServes(both[1])
+})
+
+test('a second platform on the same data directory is refused and leaves the first alone', async () => {
+  const dataDir = used('shared')
+  const first = await start({ dataDir })
+  const before = notice(dataDir)
+  const sentence = await refusal({ dataDir })
+  assert.ok(sentence.includes(`process ${first.child.pid}`) && sentence.includes(dataDir), sentence)
+  assert.deepEqual(notice(dataDir), before)
+  await assertServes(first)
+  await stop(first)
+  assertNothingLeft(dataDir)
+})
+
+test('a taken port is one sentence and leaves no database running', async () => {
+  const dataDir = used('port')
+  const taken = await takePort()
+  const sentence = await refusal({ dataDir, env: { PLATFORM_PORT: String(taken.port) } })
+  taken.close()
+  assert.ok(sentence.includes(String(taken.port)) && sentence.includes('PLATFORM_PORT'), sentence)
+  assertNothingLeft(dataDir)
+})
+
+test('lock files of dead and of unrelated processes do not block the start', async () => {
+  const dataDir = used('stale')
+  const { clusterDir } = engineFiles(dataDir)
+  const dead = spawnSync(process.execPath, ['-e', '']).pid
+  const pidFile = `${process.pid}\n${clusterDir}\n1700000000\n5432\n${dataDir}\n127.0.0.1\n1 1\nready\n`
+  fs.writeFileSync(join(clusterDir, 'postmaster.pid'), pidFile)
+  for (const lock of [
+    { pid: dead, birth: '1' },
+    { pid: process.pid, birth: '1' },
+  ]) {
+    fs.writeFileSync(join(dataDir, 'platform.lock'), JSON.stringify(lock))
+    const platform = await start({ dataDir })
+    await assertServes(platform)
+    await stop(platform)
+  }
+})
+
+test('a lock file that a crash left empty does not block the start', async () => {
+  const dataDir = used('empty lock')
+  fs.writeFileSync(join(dataDir, 'platform.lock'), '')
+  await assertServes(await start({ dataDir }))
+})
+
+test('of many starts at once after a crash, one wins', async () => {
+  const dataDir = used('race')
+  fs.writeFileSync(join(dataDir, 'platform.lock'), JSON.stringify({ pid: 4_000_000, birth: '1' }))
+  const module = new URL('../src/kernel/data-directory.ts', import.meta.url).href
+  // Only the taking of the directory: whole platforms would not get there at the same moment.
+  const script = `
+    import { takeDataDirectory } from ${JSON.stringify(module)}
+    process.stdin.once('data', () => {
+      try { takeDataDirectory(${JSON.stringify(dataDir)}); console.log('won') } catch { console.log('lost') }
+      process.stdin.once('data', () => process.exit())
+    })
+    console.log('here')`
+  const rivals = Array.from({ length: 6 }, () => {
+    const child = spawn(process.execPath, ['--input-type=module', '-e', script], { stdio: 'pipe' })
+    const rival = { child, said: '' }
+    child.stdout.on('data', text => (rival.said += text))
+    return rival
+  })
+  await eventually(() => rivals.every(({ said }) => said.includes('here')), 'rivals', 20_000)
+  for (const { child } of rivals) child.stdin.write('go\n')
+  await eventually(() => rivals.every(({ said }) => /won|lost/.test(said)), 'a decision')
+  for (const { child } of rivals) child.stdin.write('end\n')
+  await Promise.all(rivals.map(({ child }) => once(child, 'close')))
+  assert.equal(rivals.filter(({ said }) => said.includes('won')).length, 1)
+})
+
+// As whom
+
+test('an ordinary user starts it, and Postgres runs as that user', async () => {
+  const nobody = { name: 'nobody', uid: 65_534, gid: 65_534 }
+  const home = join(root, 'home')
+  fs.mkdirSync(home, { mode: 0o700 })
+  let code = repository
+  if (isRoot) {
+    fs.chownSync(home, nobody.uid, nobody.gid)
+    if (!canReach(nobody, dirname(process.execPath), 0o5) || !canReach(nobody, repository, 0o5)) {
+      code = join(root, 'code')
+      fs.mkdirSync(code)
+      for (const part of ['apps', 'packages', 'node_modules', 'package.json'])
+        assert.equal(spawnSync('cp', ['-a', join(repository, part), code]).status, 0)
+    }
+  }
+  const dataDir = join(home, '.plinth/data')
+  const user = isRoot ? { user: { uid: nobody.uid, gid: nobody.gid } } : {}
+  const platform = await start({ dataDir, cwd: home, repository: code, env: { HOME: home }, ...user })
+  const project = await createProject(platform, 'mine')
+  assert.equal((await whoami(platform, project)).status, 200)
+  const uid = isRoot ? nobody.uid : process.getuid!()
+  assert.equal(fs.statSync(dataDir).uid, uid)
+  assert.equal(modeOf(dataDir), 0o700)
+  const { stdout } = spawnSync('ps', ['-o', 'uid=', '-p', String(postmasterPid(dataDir))], {
+    encoding: 'utf8',
+  })
+  assert.equal(Number(stdout), uid)
+  await stop(platform)
+  assertNothingLeft(dataDir)
+})
+
+test('under a closed home it starts twice, and remove-data removes every trace', async () => {
+  const home = join(root, 'closed')
+  fs.mkdirSync(home, { mode: 0o700 })
+  const dataDir = join(home, '.plinth/data')
+  const first = await start({ dataDir, cwd: home })
+  const project = await createProject(first, 'closed')
+  await stop(first)
+  const second = await start({ dataDir, cwd: home })
+  assert.equal((await whoami(second, project)).status, 200)
+  const { clusterDir, remove } = engineFiles(dataDir)
+  if (isRoot) assert.match(clusterDir, /^\/var\/lib\/plinth\/[0-9a-f]{16}\/postgres$/)
+
+  const refused = await refusal({ dataDir, args: ['remove-data'] })
+  assert.ok(refused.includes(dataDir), refused)
+  assert.equal((await whoami(second, project)).status, 200, 'a refusal removes nothing')
+  await stop(second)
+
+  const removal = launch({ dataDir, args: ['remove-data'] })
+  assert.equal(await endOf(removal), '0', removal.stderr)
+  assert.deepEqual(JSON.parse(removal.stdout), { removed: remove })
+  for (const path of [clusterDir, ...remove]) assert.ok(!fs.existsSync(path), path)
+})
+
+test('remove-data also ends the Postgres that a killed platform left running', async () => {
+  const dataDir = used('orphaned data')
+  const platform = await start({ dataDir })
+  await crash(platform)
+  assert.equal(postgresOf(dataDir).length, 1)
+  const removal = launch({ dataDir, args: ['remove-data'] })
+  assert.equal(await endOf(removal), '0', removal.stderr)
+  assert.deepEqual(postgresOf(dataDir), [])
+  assert.ok(!fs.existsSync(dataDir))
+})
+
+test('remove-data does not remove a directory that is not a data directory', async () => {
+  const dataDir = join(root, 'somebody')
+  fs.mkdirSync(dataDir)
+  fs.writeFileSync(join(dataDir, 'thesis.txt'), 'years of work')
+  assert.ok((await refusal({ dataDir, args: ['remove-data'] })).includes(dataDir))
+  assert.ok(fs.existsSync(join(dataDir, 'thesis.txt')))
+})
+
+test('a command that does not exist is refused in one sentence', async () => {
+  const dataDir = unused('command')
+  assert.match(await refusal({ dataDir, args: ['frobnicate'] }), /frobnicate/)
+  assert.ok(!fs.existsSync(dataDir))
+})
+
+// Stopping
+
+test('SIGTERM lets a request whose body is still arriving finish', async () => {
+  const dataDir = used('drained')
+  const platform = await start({ dataDir })
+  const slow = await halfSentCreate(platform, 'slow')
+  process.kill(platform.child.pid!, 'SIGTERM')
+  await eventually(
+    () =>
+      fetch(`${platform.url}/health`).then(
+        () => false,
+        () => true,
+      ),
+    'no new connections',
+  )
+  assert.ok(!platform.hasEnded)
+  assert.match(await slow.finish(), /^HTTP\/1\.1 201 /)
+  assert.equal(await endOf(platform), '0')
+  assertNothingLeft(dataDir)
+})
+
+test('SIGINT lets creations in flight finish, and they are there afterwards', async () => {
+  const dataDir = used('interrupted')
+  const platform = await start({ dataDir })
+  const creations = Array.from({ length: 6 }, (_, index) => createProject(platform, `flight ${index}`))
+  await Promise.race(creations)
+  process.kill(platform.child.pid!, 'SIGINT')
+  const created = await Promise.all(creations)
+  assert.equal(await endOf(platform), '0')
+  assertNothingLeft(dataDir)
+  const again = await start({ dataDir })
+  for (const project of created) assert.equal((await whoami(again, project)).status, 200)
+})
+
+test('a client that never finishes holds up the end no longer than the grace', async () => {
+  const dataDir = used('grace')
+  const platform = await start({ dataDir, env: { PLATFORM_SHUTDOWN_GRACE_MS: '300' } })
+  await halfSentCreate(platform, 'never')
+  const idle = new http.Agent({ keepAlive: true })
+  await once(http.get(`${platform.url}/health`, { agent: idle }), 'response')
+  const since = Date.now()
+  process.kill(platform.child.pid!, 'SIGTERM')
+  assert.equal(await endOf(platform, 5000), '0')
+  assert.ok(Date.now() - since >= 300, 'the grace is given')
+  idle.destroy()
+  assertNothingLeft(dataDir)
+})
+
+test('a statement that never ends holds up the end no longer than the grace', async () => {
+  const dataDir = used('stuck')
+  const platform = await start({ dataDir, env: { PLATFORM_SHUTDOWN_GRACE_MS: '300' } })
+  const blocker = await superuser(dataDir)
+  await blocker.query('begin; lock table projects in access exclusive mode')
+  const stuck = manage(platform, 'GET', '/projects').catch(() => 'cut off')
+  await sleep(100)
+  process.kill(platform.child.pid!, 'SIGTERM')
+  try {
+    assert.equal(await endOf(platform, 6000), '0')
+    await stuck
+    assertNothingLeft(dataDir)
+  } finally {
+    await blocker.end()
+  }
+})
+
+test('SIGTERM while it is still starting leaves nothing running', async () => {
+  const dataDir = used('hasty')
+  const run = launch({ dataDir })
+  await eventually(() => postgresOf(dataDir).length === 1, 'a Postgres')
+  run.child.kill('SIGTERM')
+  await endOf(run)
+  assert.ok(!run.stderr.includes('running at'), 'it had not started')
+  await eventually(() => postgresOf(dataDir).length === 0, 'the end of Postgres', 3000)
+  assertNothingLeft(dataDir)
+})
+
+test('SIGTERM while Postgres is down still ends with 0', async () => {
+  const dataDir = used('down')
+  const platform = await start({ dataDir })
+  process.kill(postmasterPid(dataDir), 'SIGKILL')
+  await sleep(50)
+  process.kill(platform.child.pid!, 'SIGTERM')
+  assert.equal(await endOf(platform, 8000), '0', platform.stderr)
+  assert.deepEqual(postgresOf(dataDir), [])
+  await assertServes(await start({ dataDir }))
+})
+
+// Crashing
+
+test('after kill -9 of Node the next start takes the database over', async () => {
+  const dataDir = used('node killed')
+  const killed = await start({ dataDir })
+  const project = await createProject(killed, 'survivor')
+  await crash(killed)
+  const [orphan] = postgresOf(dataDir)
+  assert.ok(orphan, 'Postgres survives')
+  const platform = await start({ dataDir })
+  assert.match(platform.stdout, /killed process left running/)
+  assert.ok(!postgresOf(dataDir).includes(orphan))
+  assert.equal(postgresOf(dataDir).length, 1)
+  await assertServes(platform)
+  assert.equal((await whoami(platform, project)).status, 200)
+  assert.equal(notice(dataDir)!.pid, platform.child.pid)
+})
+
+test('after kill -9 of Node and Postgres the next start has everything', async () => {
+  const dataDir = used('both killed')
+  const killed = await start({ dataDir })
+  const project = await createProject(killed, 'survivor')
+  const postmaster = postmasterPid(dataDir)
+  killed.child.kill('SIGKILL')
+  process.kill(postmaster, 'SIGKILL')
+  await killed.ended
+  const platform = await start({ dataDir })
+  await assertServes(platform)
+  assert.equal((await whoami(platform, project)).status, 200)
+})
+
+test('after kill -9 of Postgres everything answers again within 5 seconds, with 503 in between', async () => {
+  const dataDir = used('postgres killed')
+  const platform = await start({ dataDir })
+  const { token } = (await manage(platform, 'POST', '/platform/tokens', { name: 'pat', scope: 'read' })).body
+  const project = await createProject(platform, 'cold')
+  const calls = {
+    health: () => call(`${platform.url}/health`, 'GET', {}),
+    list: () => manage(platform, 'GET', '/projects'),
+    token: () => call(`${platform.url}/api/v1/projects`, 'GET', { token }),
+    known: () => whoami(platform, kept),
+    unknown: () => whoami(platform, project),
+  }
+  assert.equal((await calls.known()).status, 200)
+  process.kill(postmasterPid(dataDir), 'SIGKILL')
+  const seen = new Set<string>()
+  const since = Date.now()
+  const recover = async ([name, ask]: [string, () => ReturnType<typeof call>]) => {
+    for (let quiet = 0; quiet < 5; await sleep(20)) {
+      assert.ok(Date.now() - since < 5000, `${name} within 5 seconds`)
+      const { status, headers } = await ask()
+      quiet = status === 200 ? quiet + (Date.now() - since > 500 ? 1 : 0) : 0
+      if (status !== 200) seen.add(`${name} ${status}`)
+      if (status === 503 && name !== 'health')
+        assert.ok(headers.get('retry-after'), `${name} says when to retry`)
+    }
+  }
+  await Promise.all(Object.entries(calls).map(recover))
+  assert.deepEqual(
+    [...seen].filter(one => !one.endsWith(' 503')),
+    [],
+    'nothing but 503',
+  )
+  assert.ok(seen.size > 0, 'somebody noticed')
+  assert.equal((await whoami(platform, await createProject(platform, 'afterwards'))).status, 200)
+})
+
+test('kill -9 of Postgres in the middle of creations neither ends the platform nor takes their slugs', async () => {
+  const dataDir = used('creations cut off')
+  const platform = await start({ dataDir })
+  const control = await superuser(dataDir)
+  const creations = Array.from({ length: 3 }, (_, index) =>
+    manage(platform, 'POST', '/projects', { name: 'cut', slug: `cut-${index}` }).catch(error => error),
+  )
+  const isCreating = async () =>
+    (await control.query("select from projects where status = 'creating'")).rowCount! > 0
+  await eventually(isCreating, 'a creation')
+  process.kill(postmasterPid(dataDir), 'SIGKILL')
+  const statuses = (await Promise.all(creations)).map(reply => reply.status ?? String(reply))
+  assert.ok(!platform.hasEnded, platform.stdout)
+  for (const status of statuses) assert.ok([201, 503].includes(status), `503, not ${status}`)
+  await eventually(
+    async () => (await call(`${platform.url}/health`, 'GET', {})).status === 200,
+    'health',
+    5000,
+  )
+  for (const [index, status] of statuses.entries()) {
+    if (status === 201) continue
+    const again = async () =>
+      (await manage(platform, 'POST', '/projects', { name: 'again', slug: `cut-${index}` })).status === 201
+    await eventually(again, `slug cut-${index} to be free`, 5000)
+  }
+})
+
+// Settings
+
+test('a bad value of any setting stops the start with one sentence that names it', async () => {
+  const file = join(root, 'a file')
+  fs.writeFileSync(file, '')
+  const bad: Record<(typeof settings)[number]['name'], string[]> = {
+    PLATFORM_HOST: ['no such host', '203.0.113.7'],
+    PLATFORM_PORT: ['http', '-1', '65536', '80.5', '0x50'],
+    PLATFORM_BASE_URL: ['example.com', 'ftp://example.com'],
+    PLATFORM_DATA_DIR: [file, join(file, 'below')],
+    PLATFORM_ADMIN_TOKEN: ['short', 'x'.repeat(64), 'change-me-change-me-change-me-change-me'],
+    CONTROL_PLANE_SECRET: [
+      '0123456789abcdef0123456789abcde',
+      'your-super-secret-jwt-token-with-at-least-32-characters-long',
+      'ab'.repeat(32),
+    ],
+    DATABASE_URL: [
+      'localhost',
+      'mysql://root@localhost/plinth',
+      'postgres://h/d?sslmode=perhaps',
+      'postgres:///d',
+    ],
+    PLATFORM_TRUSTED_PROXIES: ['loopback', '10.0.0.0/33', '10.0.0.1, ::1/x'],
+    PLATFORM_RATE_LIMIT_ANON: ['-1', 'many'],
+    PLATFORM_RATE_LIMIT_AUTHENTICATED: ['1e3'],
+    PLATFORM_RATE_LIMIT_SERVICE_ROLE: ['1.5'],
+    PLATFORM_STATEMENT_TIMEOUT_MS: ['0', '8s'],
+    PLATFORM_STATEMENT_TIMEOUT_ANON_MS: ['2147483648'],
+    PLATFORM_POOL_SIZE: ['0', 'ten'],
+    PLATFORM_MAX_DB_CONNECTIONS: ['3'],
+    PLATFORM_AUDIT_RETENTION_DAYS: ['0'],
+    PLATFORM_LOG_LEVEL: ['verbose'],
+    PLATFORM_SHUTDOWN_GRACE_MS: ['-5', '600001'],
+  }
+  assert.deepEqual(Object.keys(bad).sort(), settings.map(({ name }) => name).sort())
+  const dataDir = used('bad settings')
+  const wrong: string[] = []
+  // Those that are only found out by listening come after the rest, because they take the directory.
+  const cases = Object.entries(bad).flatMap(([name, values]) => values.map(value => ({ name, value })))
+  const attempt = async ({ name, value }: { name: string; value: string }) => {
+    const shown = `${name}=${value}`
+    const sentence = await refusal({ dataDir, env: { [name]: value } }).catch(error => error as Error)
+    if (sentence instanceof Error) wrong.push(`${shown}: ${sentence.message}`)
+    else if (!sentence.includes(name)) wrong.push(`${shown}: ${sentence}`)
+    else if (/TOKEN|SECRET/.test(name) && sentence.includes(value)) wrong.push(`${shown} is repeated`)
+  }
+  for (const each of cases.filter(({ name }) => name === 'PLATFORM_HOST')) await attempt(each)
+  const queue = cases.filter(({ name }) => name !== 'PLATFORM_HOST')
+  await Promise.all(
+    [1, 2, 3].map(async () => {
+      for (let next = queue.shift(); next; next = queue.shift()) await attempt(next)
+    }),
+  )
+  assert.deepEqual(wrong, [])
+  assertNothingLeft(dataDir)
+})
+
+test('.env of the working directory is read, and the real environment wins over it', async () => {
+  const cwd = join(root, 'with env')
+  fs.mkdirSync(cwd)
+  fs.writeFileSync(join(cwd, '.env'), '# comment\nPLATFORM_LOG_LEVEL="chatty"\n')
+  const dataDir = unused('env')
+  assert.match(await refusal({ dataDir, cwd }), /PLATFORM_LOG_LEVEL.*chatty/)
+  assert.match(
+    await refusal({ dataDir, cwd, env: { PLATFORM_LOG_LEVEL: 'loud' } }),
+    /PLATFORM_LOG_LEVEL.*loud/,
+  )
+})
+
+// A database server of the operator's own
+
+interface External {
+  env: Record<string, string>
+  dataDir: string
+  database: string
+}
+
+async function withExternal(name: string, work: (external: External) => Promise<void>): Promise<void> {
+  const database = `t_start_${randomBytes(5).toString('hex')}`
+  const env = { DATABASE_URL: databaseUrl({ database }), CONTROL_PLANE_SECRET: goodSecret() }
+  const dataDir = unused(name)
+  try {
+    await work({ env, dataDir, database })
+  } finally {
+    for (const run of runs) {
+      if (!run.hasEnded) run.child.kill('SIGKILL')
+      await run.ended
+    }
+    await onServer(async client => {
+      const control = await inDatabase(database, inside => inside.query('select ref from projects')).catch(
+        () => undefined,
+      )
+      const exists = await client.query('select from pg_database where datname = $1', [
+        `${database}_template`,
+      ])
+      if (exists.rowCount) await client.query(`alter database ${database}_template is_template false`)
+      const refs: string[] = control?.rows.map(({ ref }) => ref) ?? []
+      for (const each of [...refs, `${database}_template`, database])
+        await client.query(`drop database if exists ${each} with (force)`)
+      for (const ref of refs) await client.query(`drop role if exists ${ref}_owner, ${ref}_api, ${ref}_svc`)
+    })
+  }
+}
+
+function databaseUrl(over: {
+  user?: string
+  password?: string
+  host?: string
+  port?: number
+  database?: string
+}) {
+  const { host, port, user, password, database = '' } = { ...testServer(), ...over }
+  return `postgres://${user}:${encodeURIComponent(password)}@${encodeURIComponent(host)}:${port}/${database}`
+}
+
+async function inDatabase<T>(database: string, work: (client: pg.Client) => Promise<T>): Promise<T> {
+  const { host, port, user, password } = testServer()
+  const client = new pg.Client({ host, port, user, password, database })
+  await client.connect()
+  try {
+    return await work(client)
+  } finally {
+    await client.end()
+  }
+}
+const onServer = <T>(work: (client: pg.Client) => Promise<T>) => inDatabase('postgres', work)
+
+test('DATABASE_URL without CONTROL_PLANE_SECRET is refused', async () => {
+  const sentence = await refusal({ dataDir: unused('no secret'), env: { DATABASE_URL: databaseUrl({}) } })
+  assert.match(sentence, /CONTROL_PLANE_SECRET.*DATABASE_URL/)
+})
+
+test('with DATABASE_URL no Postgres is embedded, and only a bootstrapped super_admin gets in', () =>
+  withExternal('external', async ({ env, dataDir }) => {
+    const cwd = join(root, 'external cwd')
+    fs.mkdirSync(cwd)
+    fs.writeFileSync(
+      join(cwd, '.env'),
+      Object.entries(env)
+        .map(([name, value]) => `${name}=${value}\n`)
+        .join(''),
+    )
+    const platform = await start({ dataDir, cwd })
+    assert.equal((await call(`${platform.url}/health`, 'GET', {})).status, 200)
+    assert.deepEqual(fs.readdirSync(dataDir).sort(), ['platform.json', 'platform.lock'])
+    for (const token of ['undefined', 'null', env['CONTROL_PLANE_SECRET']!])
+      assert.equal((await call(`${platform.url}/api/v1/projects`, 'GET', { token })).status, 401)
+
+    const login = { email: 'a@b.co', password: 'correct horse battery' }
+    const bootstrap = ['bootstrap', '--email', login.email]
+    const given = { ...env, PLATFORM_BOOTSTRAP_PASSWORD: login.password }
+    const made = launch({ dataDir, args: bootstrap, env: given })
+    assert.equal(await endOf(made), '0', made.stderr)
+    const { email, role } = JSON.parse(made.stdout)
+    assert.deepEqual([email, role], [login.email, 'super_admin'])
+    assert.ok(!(made.stdout + made.stderr).includes(login.password))
+    assert.match(
+      await refusal({ dataDir, args: ['bootstrap', '--email', 'c@d.eu'], env: given }),
+      /super_admin/,
+    )
+    assert.match(await refusal({ dataDir, args: ['bootstrap'], env: given }), /--email/)
+    assert.match(await refusal({ dataDir, args: ['bootstrap', '--mail', 'x'], env: given }), /--mail/)
+
+    const session = await call(`${platform.url}/api/v1/platform/login`, 'POST', { body: login })
+    assert.equal(session.status, 200)
+    const project = await call(`${platform.url}/api/v1/projects`, 'POST', {
+      token: session.body.token,
+      body: { name: 'external' },
+    })
+    assert.equal(project.status, 201)
+    await stop(platform)
+    const again = await start({ dataDir, env })
+    assert.equal((await whoami(again, project.body)).status, 200)
+  }))
+
+test('bootstrap takes the password from standard input as well', () =>
+  withExternal('piped', async ({ env, dataDir }) => {
+    const made = launch({ dataDir, args: ['bootstrap', '--email', 'a@b.co'], env })
+    made.child.stdin!.end('correct horse battery\n')
+    assert.equal(await endOf(made), '0', made.stderr)
+    const short = launch({ dataDir, args: ['bootstrap', '--email', 'a@b.co'], env })
+    short.child.stdin!.end('short\n')
+    assert.equal(await endOf(short), '1')
+    assert.match(short.stderr, /^[^\n]*12 characters[^\n]*\n$/)
+  }))
+
+test('another CONTROL_PLANE_SECRET than the first is refused, at once and in one sentence', () =>
+  withExternal('secret', async ({ env, dataDir }) => {
+    await stop(await start({ dataDir, env }))
+    const other = { ...env, CONTROL_PLANE_SECRET: goodSecret() }
+    assert.match(await refusal({ dataDir, env: other }, 8000), /CONTROL_PLANE_SECRET/)
+    assert.match(
+      await refusal(
+        {
+          dataDir,
+          env: { ...other, PLATFORM_BOOTSTRAP_PASSWORD: 'correct horse battery' },
+          args: ['bootstrap', '--email', 'a@b.co'],
+        },
+        8000,
+      ),
+      /CONTROL_PLANE_SECRET/,
+    )
+    await start({ dataDir, env })
+  }))
+
+test('a control database made by the operator beforehand is closed to tenants all the same', () =>
+  withExternal('beforehand', async ({ env, dataDir, database }) => {
+    await onServer(client => client.query(`create database ${database}`))
+    await start({ dataDir, env })
+    const open = await onServer(client =>
+      client.query(
+        `select datname from pg_database
+          where datname in ($1, $2) and has_database_privilege('anon', oid, 'connect')`,
+        [database, `${database}_template`],
+      ),
+    )
+    assert.deepEqual(open.rows, [])
+  }))
+
+test('a database server that cannot be used is one sentence that names DATABASE_URL', async () => {
+  const role = `t_start_${randomBytes(5).toString('hex')}`
+  const taken = await takePort()
+  taken.close()
+  await onServer(client => client.query(`create role ${role} login password 'a-password-of-its-own'`))
+  const limited = databaseUrl({ user: role, password: 'a-password-of-its-own' })
+  const cases: [string, string, RegExp?][] = [
+    ['nothing listens', databaseUrl({ host: '127.0.0.1', port: taken.port })],
+    ['nothing listens on a name with two addresses', databaseUrl({ host: 'localhost', port: taken.port })],
+    ['no such host', databaseUrl({ host: 'nowhere.invalid' })],
+    ['no such socket', databaseUrl({ host: join(root, 'no socket') })],
+    ['wrong password', databaseUrl({ password: 'a-wrong-password' })],
+    ['may not connect', limited],
+    ['not a superuser', limited, /superuser/],
+  ]
+  const wrong: string[] = []
+  try {
+    for (const [what, url, wording] of cases) {
+      if (wording) await onServer(client => client.query(`grant connect on database postgres to ${role}`))
+      const env = { DATABASE_URL: url, CONTROL_PLANE_SECRET: goodSecret() }
+      const sentence = await refusal({ dataDir: unused('unusable'), env }).catch(error => error as Error)
+      if (sentence instanceof Error) wrong.push(`${what}: ${sentence.message}`)
+      else if (!sentence.includes('DATABASE_URL')) wrong.push(`${what}: ${sentence}`)
+      else if (wording && !wording.test(sentence)) wrong.push(`${what}: ${sentence}`)
+      else if (/a-(wrong-)?password/.test(sentence)) wrong.push(`${what}: the password is shown`)
+    }
+  } finally {
+    await onServer(async client => {
+      await client.query(`drop owned by ${role}`)
+      await client.query(`drop role ${role}`)
+    })
+  }
+  assert.deepEqual(wrong, [])
+})

@@ -1,0 +1,82 @@
+// The process that bench/as-caller.ts measures: callers at the same time, each asking again when answered.
+import { keyring } from '../apps/server/src/kernel/crypto/keys.ts'
+import { openDatabase } from '../apps/server/src/kernel/postgres/database.ts'
+import type { ServerAddress } from '../apps/server/src/kernel/postgres/server-address.ts'
+import { controlSettings } from '../apps/server/src/tenancy/cluster.ts'
+import {
+  type Caller,
+  openDatabases,
+  type RequestFacts,
+  statement,
+} from '../apps/server/src/tenancy/databases.ts'
+import { createLogins } from '../apps/server/src/tenancy/logins.ts'
+
+export interface Assignment {
+  address: ServerAddress
+  controlPlaneSecret: string
+  projectId: string
+  ref: string
+  facts: RequestFacts
+  claims: string
+  userId: string
+  sql: string
+  callers: number
+}
+export interface Round {
+  calls: number
+  ms: number
+  cpuMicros: number
+  /** Two when all of it went through the fast lane. */
+  connections: number
+}
+
+process.once('message', (assignment: Assignment) => {
+  const { address, controlPlaneSecret, projectId, ref, facts, claims, userId, sql, callers } = assignment
+  const databases = openDatabases({
+    control: openDatabase(address, 'plinth', controlSettings, () => {}),
+    logins: createLogins(address, keyring(controlPlaneSecret)),
+    poolSize: 10,
+    maxConnections: 200,
+    statementTimeoutMs: { anon: 3000, others: 8000 },
+  })
+  const caller: Caller = {
+    tenant: {
+      id: projectId,
+      ref,
+      status: 'active',
+      anonKey: '',
+      serviceRoleKey: '',
+      jwtSecret: '',
+      quotas: {},
+      verified: new Map(),
+    },
+    role: 'anon',
+    claims,
+    userId,
+  }
+  const question = statement(sql, true)
+
+  async function ask(until: number): Promise<number> {
+    let calls = 0
+    for (; performance.now() < until; calls++) {
+      const { rows } = await databases.asCaller(caller, facts, question, [])
+      if (rows.length !== 1) throw new Error('not the one row expected')
+    }
+    return calls
+  }
+
+  process.on('message', async (ms: number) => {
+    const cpu = process.cpuUsage()
+    const since = performance.now()
+    const calls = await Promise.all(Array.from({ length: callers }, () => ask(since + ms)))
+    const { user, system } = process.cpuUsage(cpu)
+    const round: Round = {
+      calls: calls.reduce((sum, each) => sum + each, 0),
+      ms: performance.now() - since,
+      cpuMicros: user + system,
+      connections: databases.connections(),
+    }
+    process.send!(round)
+  })
+  process.send!('ready')
+})

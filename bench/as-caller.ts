@@ -1,0 +1,181 @@
+// `asCaller` of `select 1` against pgbench in pipeline mode sending the same statements with the same values,
+// as the same login, over the same socket.
+import { type ChildProcess, fork, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
+import { globSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { keyring } from '../apps/server/src/kernel/crypto/keys.ts'
+import { createLogins } from '../apps/server/src/tenancy/logins.ts'
+import type { Assignment, Round } from './as-caller-worker.ts'
+import {
+  endedChildrenCpuMicros,
+  familyCpuMicros,
+  interleave,
+  medians,
+  ratio,
+  report,
+  type Sample,
+} from './measure.ts'
+import { onStage, projectsAt, refOf, type StagedEngine, startMain } from './stage.ts'
+
+const rounds = 7
+const roundSeconds = 3
+// As the fast lane of kernel/postgres/pool.ts has it.
+const connections = 2
+const depth = 16
+
+const claims = '{"role":"anon"}'
+const userId = '00000000-0000-4000-8000-000000000001' // pgbench takes no empty value
+const sql = 'select 1'
+const facts = {
+  method: 'GET',
+  path: '/v1/rest/00000000-0000-4000-8000-000000000000/notes',
+  headers: '{"accept":"*/*","host":"127.0.0.1:39001","user-agent":"bench"}',
+}
+// As in tenancy/databases.ts, with pgbench's names for the parameters.
+const become = `select set_config('role', :role, true), set_config('request.jwt.claims', :claims, true), set_config('request.user_id', :user, true), set_config('request.method', :method, true), set_config('request.path', :path, true), set_config('request.headers', :headers, true), set_config('statement_timeout', :timeout, true)`
+const values = { role: 'anon', claims, user: userId, timeout: '3000', ...facts }
+const sessionSettings = {
+  search_path: 'public,extensions,pg_temp',
+  role: 'none',
+  local_preload_libraries: '',
+  DateStyle: 'ISO,MDY',
+  TimeZone: 'UTC',
+  idle_in_transaction_session_timeout: '10s',
+}
+const cpuOf = (sample: Sample) => sample['client_cpu_us']! + sample['postgres_cpu_us']!
+
+await onStage(async stage => {
+  const engine = await stage.engine()
+  // Makes the project and goes: its watchdog would be counted with Postgres.
+  const platform = await startMain(stage, engine.env)
+  const { id } = await projectsAt(platform.url, engine.adminToken).create({ body: { name: 'bench' } })
+  await platform.stop()
+  const ref = await refOf(engine.address, id)
+  const assignment: Assignment = {
+    address: engine.address,
+    controlPlaneSecret: engine.controlPlaneSecret,
+    projectId: id,
+    ref,
+    facts,
+    claims,
+    userId,
+    sql,
+    callers: connections * depth,
+  }
+  const scripts = stage.dataDir('scripts')
+  const reference = (name: string, unit: string[], units = depth, clients = connections) => {
+    const file = join(scripts, `${name}.sql`)
+    const lines = Array.from({ length: units }, () => unit.map(each => `${each};`)).flat()
+    writeFileSync(file, ['\\startpipeline', ...lines, '\\endpipeline', ''].join('\n'))
+    return () => pgbench(engine, ref, file, units, clients)
+  }
+
+  const worker = await startWorker(assignment)
+  try {
+    const contenders = {
+      ours: () => ours(worker, engine),
+      pipelined: reference('pipelined', [become, sql]),
+      pipelinedWithReset: reference('pipelined-reset', ['reset all', become, sql]),
+      // Every unit with a Sync, and so a transaction, of its own, as ours have.
+      unitByUnit: reference('unit', ['reset all', become, sql], 1, connections * depth),
+    }
+    for (const contender of Object.values(contenders)) await contender()
+    const samples = await interleave(rounds, contenders)
+    const tell = (subject: string, against: Sample[], target?: { atLeast: number }) => {
+      const throughput = ratio(samples.ours, against, each => each['per_second']!)
+      const cpu = ratio(samples.ours, against, cpuOf)
+      report({
+        bench: 'as-caller',
+        subject,
+        ...(target && { target }),
+        measured: throughput.median,
+        unit: 'of its throughput',
+        range: [throughput.lowest, throughput.highest],
+        cpu_ratio: cpu.median,
+        cpu_ratio_range: [cpu.lowest, cpu.highest],
+        ours: medians(samples.ours),
+        reference: medians(against),
+        rounds,
+        round_seconds: roundSeconds,
+      })
+    }
+    tell(`asCaller of ${sql} against pgbench, ${connections} x ${depth} in a pipeline`, samples.pipelined, {
+      atLeast: 0.55,
+    })
+    tell('the same when pgbench sends reset all as we do', samples.pipelinedWithReset)
+    tell(
+      `the same when pgbench ends every unit with a Sync, ${connections * depth} connections`,
+      samples.unitByUnit,
+    )
+  } finally {
+    worker.kill()
+    await once(worker, 'exit')
+  }
+})
+
+async function startWorker(assignment: Assignment): Promise<ChildProcess> {
+  const worker = fork(fileURLToPath(new URL('as-caller-worker.ts', import.meta.url)), {
+    execArgv: process.argv.slice(2), // such as --cpu-prof
+  })
+  worker.send(assignment)
+  await once(worker, 'message')
+  return worker
+}
+
+async function ours(worker: ChildProcess, { postmaster }: StagedEngine): Promise<Sample> {
+  const before = familyCpuMicros(postmaster)
+  worker.send(roundSeconds * 1000)
+  const [round] = (await once(worker, 'message')) as [Round]
+  return {
+    per_second: (round.calls / round.ms) * 1000,
+    client_cpu_us: round.cpuMicros / round.calls,
+    postgres_cpu_us: (familyCpuMicros(postmaster) - before) / round.calls,
+    connections: round.connections,
+  }
+}
+
+async function pgbench(
+  { address, postmaster, controlPlaneSecret }: StagedEngine,
+  ref: string,
+  file: string,
+  units: number,
+  clients: number,
+): Promise<Sample> {
+  const { user, password, host, port } = createLogins(address, keyring(controlPlaneSecret)).address(
+    ref,
+    'api',
+  )
+  const defined = Object.entries(values).map(([name, value]) => `--define=${name}=${value}`)
+  const options = Object.entries(sessionSettings).map(
+    ([name, value]) => `-c ${name}=${value.replace(/ /g, '\\ ')}`,
+  )
+  const before = { postgres: familyCpuMicros(postmaster), client: endedChildrenCpuMicros() }
+  const run = spawnSync(
+    globSync('/usr/lib/postgresql/*/bin/pgbench').at(-1) ?? 'pgbench',
+    [
+      ...[
+        '--no-vacuum',
+        '--protocol=prepared',
+        `--file=${file}`,
+        `--time=${roundSeconds}`,
+        '--random-seed=1',
+      ],
+      ...[`--client=${clients}`, '--jobs=1', `--host=${host}`, `--port=${port}`, `--username=${user}`],
+      ...defined,
+      ref,
+    ],
+    { encoding: 'utf8', env: { PGPASSWORD: password, PGOPTIONS: options.join(' '), LC_ALL: 'C' } },
+  )
+  const transactions = Number(/transactions actually processed: (\d+)/.exec(run.stdout)?.[1])
+  const rate = Number(/tps = ([\d.]+)/.exec(run.stdout)?.[1])
+  if (run.status !== 0 || !(transactions > 0)) throw new Error(`pgbench failed: ${run.stderr}${run.stdout}`)
+  const calls = transactions * units
+  return {
+    per_second: rate * units,
+    client_cpu_us: (endedChildrenCpuMicros() - before.client) / calls,
+    postgres_cpu_us: (familyCpuMicros(postmaster) - before.postgres) / calls,
+    connections: clients,
+  }
+}
