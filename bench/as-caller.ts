@@ -4,6 +4,7 @@ import { type ChildProcess, fork, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { globSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { keyring } from '../apps/server/src/kernel/crypto/keys.ts'
 import { createLogins } from '../apps/server/src/tenancy/logins.ts'
@@ -172,6 +173,7 @@ async function pgbench(
   const rate = Number(/tps = ([\d.]+)/.exec(run.stdout)?.[1])
   if (run.status !== 0 || !(transactions > 0)) throw new Error(`pgbench failed: ${run.stderr}${run.stdout}`)
   const calls = transactions * units
+  await sleep(100) // its backends are still ending
   return {
     per_second: rate * units,
     client_cpu_us: (endedChildrenCpuMicros() - before.client) / calls,

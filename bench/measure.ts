@@ -31,11 +31,16 @@ export const cpuMicros = (pid: number): number => (ticksOf(pid)?.own ?? 0) * mic
 
 /** CPU of a process with all its children, ended or not: Postgres by the pid of its postmaster. */
 export function familyCpuMicros(pid: number): number {
-  const first = ticksOf(pid)
-  if (!first) return 0
-  const living = childrenOf(pid).map(child => ticksOf(child))
-  const ticks = living.reduce((sum, child) => sum + (child ? child.own + child.reaped : 0), 0)
-  return (first.own + first.reaped + ticks) * microsPerTick
+  for (;;) {
+    const before = ticksOf(pid)
+    const living = childrenOf(pid).map(child => ticksOf(child))
+    const after = ticksOf(pid)
+    if (!before || !after) return 0
+    // A child reaped while we looked is counted twice or not at all: look again.
+    if (before.reaped !== after.reaped || living.includes(undefined)) continue
+    const ofLiving = living.reduce((sum, child) => sum + child!.own + child!.reaped, 0)
+    return (after.own + after.reaped + ofLiving) * microsPerTick
+  }
 }
 
 /** CPU of all children of this process that have ended: what `spawnSync` of something cost. */

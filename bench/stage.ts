@@ -18,7 +18,8 @@ import { type SqlFragment, sql } from '../apps/server/src/kernel/postgres/sql.ts
 
 export const repository = fileURLToPath(new URL('..', import.meta.url))
 const mainFile = join(repository, 'apps/server/src/main.ts')
-const startTimeoutMs = 60_000
+const startTimeoutMs = 240_000
+const stopTimeoutMs = 60_000
 
 export interface Stage {
   /** A directory that goes when the stage does, with the database a platform keeps for it. */
@@ -183,7 +184,7 @@ async function end(child: ChildProcess): Promise<void> {
   if (child.exitCode !== null || child.signalCode !== null) return
   const exited = once(child, 'exit')
   child.kill('SIGTERM')
-  const kill = setTimeout(() => child.kill('SIGKILL'), 15_000)
+  const kill = setTimeout(() => child.kill('SIGKILL'), stopTimeoutMs)
   await exited
   clearTimeout(kill)
 }

@@ -10,6 +10,9 @@ export const sleep = (ms: number) => new Promise(resolve => setTimeout(resolve, 
 export const someId = '00000000-0000-4000-8000-000000000000'
 export const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
+/** Quotas of a project that is called more often than the limits of the platform may allow. */
+export const unlimited = { rate_limit_anon: 0, rate_limit_authenticated: 0, rate_limit_service_role: 0 }
+
 export interface CreatedProject {
   id: string
   name: string
@@ -52,12 +55,19 @@ export async function createUser(
   return { id: reply.body.id, email, password }
 }
 
-export const login = (
+export const tryLogin = (
   target: Target,
   { email, password }: Pick<User, 'email' | 'password'>,
   headers: Record<string, string> = {},
-): Promise<Reply> =>
-  target.call('POST', '/api/v1/platform/login', { body: { email, password }, headers })
+): Promise<Reply> => target.call('POST', '/api/v1/platform/login', { body: { email, password }, headers })
+
+/** Waits where too many logins came from here already, which only a server shared by several files sees. */
+export async function login(target: Target, user: Pick<User, 'email' | 'password'>): Promise<Reply> {
+  const reply = await tryLogin(target, user)
+  if (reply.body?.error?.code !== 'over_request_rate_limit') return reply
+  await sleep(1000 * Number(reply.headers.get('retry-after')))
+  return login(target, user)
+}
 
 /** The session token of a user who can log in. */
 export async function sessionOf(target: Target, user: User): Promise<string> {
@@ -82,12 +92,25 @@ export async function mintToken(
   return reply.body
 }
 
+/** Every row of a list, page by page. */
+export async function listAll(target: Target, path: string, plural: string): Promise<any[]> {
+  const rows: any[] = []
+  for (let total = 1; rows.length < total; ) {
+    const { status, text, body } = await target.manage('GET', `${path}limit=100&offset=${rows.length}`)
+    assert.equal(status, 200, text)
+    if (body[plural].length === 0) break
+    rows.push(...body[plural])
+    total = body.total
+  }
+  return rows
+}
+
 /** The audit entry of the request that got this answer; entries may trail the answer a little. */
 export async function auditOf(target: Target, action: string, reply: Reply): Promise<any> {
   const requestId = reply.headers.get('x-request-id')
   for (const deadline = Date.now() + 2000; Date.now() < deadline; await sleep(25)) {
-    const { body } = await target.manage('GET', `/admin/audit?action=${action}&limit=100`)
-    const found = body.entries.find((entry: { request_id: string }) => entry.request_id === requestId)
+    const entries = await listAll(target, `/admin/audit?action=${action}&`, 'entries')
+    const found = entries.find(({ request_id }) => request_id === requestId)
     if (found) return found
   }
   assert.fail(`no audit entry ${action} for request ${requestId}`)
@@ -95,7 +118,7 @@ export async function auditOf(target: Target, action: string, reply: Reply): Pro
 
 const base64url = (text: string) => Buffer.from(text).toString('base64url')
 
-/** A compact JWS; `header` and `sign` let a test forge one. */
+/** A compact JWS; a test may forge its header and hash. */
 export function jwt(
   claims: unknown,
   secret: string,

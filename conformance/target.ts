@@ -1,5 +1,5 @@
-// The platform under test. With CONFORMANCE_URL and CONFORMANCE_TOKEN set it is that server; otherwise each
-// file starts its own. Nothing but HTTP is used either way.
+// The platform under test: the server of CONFORMANCE_URL and CONFORMANCE_TOKEN if both are set, otherwise one
+// that the file starts for itself. Nothing but HTTP is used either way.
 import { type CallOptions, type Reply, send } from './wire.ts'
 
 export interface Target {
@@ -12,24 +12,17 @@ export interface Target {
   stop(): Promise<void>
 }
 
-/** Settings the platform starts with; of a server that runs already they are its operator's business. */
+/** As environment variables. */
 export type Settings = Record<string, string>
 
-/** Lifts what would get in the way of many calls from one address. */
-export const unlimited: Settings = {
-  PLATFORM_RATE_LIMIT_ANON: '0',
-  PLATFORM_RATE_LIMIT_AUTHENTICATED: '0',
-  PLATFORM_RATE_LIMIT_SERVICE_ROLE: '0',
-}
-
-export async function target(settings: Settings = unlimited): Promise<Target> {
+export async function target(): Promise<Target> {
   const url = process.env['CONFORMANCE_URL']
   const adminToken = process.env['CONFORMANCE_TOKEN']
-  return url && adminToken ? reach(url.replace(/\/$/, ''), adminToken, async () => {}) : freshTarget(settings)
+  return url && adminToken ? reach(url.replace(/\/$/, ''), adminToken, async () => {}) : freshTarget()
 }
 
-/** For rules about an empty platform or about the settings themselves: always a platform of our own. */
-export async function freshTarget(settings: Settings = unlimited): Promise<Target> {
+/** For rules about an empty platform or about settings: always a platform of our own. */
+export async function freshTarget(settings: Settings = {}): Promise<Target> {
   const { startPlatform } = await import('../apps/server/test/harness.ts')
   const platform = await startPlatform({ settings })
   return reach(platform.url, platform.adminToken, () => platform.stop())

@@ -1,7 +1,18 @@
 // 3 §5 and §4 "Platform identity": the admin token and platform tokens.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
-import { auditOf, createUser, mintToken, nowSeconds, sessionOf, sleep, someId, unique, uuid } from '../people.ts'
+import {
+  auditOf,
+  createUser,
+  listAll,
+  mintToken,
+  nowSeconds,
+  sessionOf,
+  sleep,
+  someId,
+  unique,
+  uuid,
+} from '../people.ts'
 import { type Target, target } from '../target.ts'
 import { assertManagementError } from '../wire.ts'
 
@@ -78,20 +89,21 @@ test('3 §4 minting answers 201 with the text once, and is audited without it', 
 
 test('3 §2 listing shows metadata only, never hashes or plaintext', async () => {
   const minted = await mintToken(it, 'read')
-  const reply = await it.manage('GET', '/platform/tokens?limit=100')
+  const reply = await it.manage('GET', '/platform/tokens')
   assert.equal(reply.status, 200)
   assert.deepEqual(Object.keys(reply.body).sort(), ['limit', 'offset', 'tokens', 'total'])
-  const listed = reply.body.tokens.find((each: { id: string }) => each.id === minted.id)
+  const tokens = await listAll(it, '/platform/tokens?', 'tokens')
+  const listed = tokens.find(({ id }) => id === minted.id)
   assert.deepEqual(Object.keys(listed).sort(), metadata)
-  assert.ok(!reply.text.includes(minted.token))
-  assert.ok(!reply.text.includes(minted.token.replace('platform_pat_', '')))
+  assert.equal(listed.name, minted.name)
+  assert.ok(!JSON.stringify(tokens).includes(minted.token.replace('platform_pat_', '')))
 })
 
 test('3 §5 a platform token shows when it was last used', async () => {
   const minted = await mintToken(it, 'read')
   const lastUsed = async () => {
-    const { body } = await it.manage('GET', '/platform/tokens?limit=100')
-    return body.tokens.find((each: { id: string }) => each.id === minted.id).last_used_at
+    const tokens = await listAll(it, '/platform/tokens?', 'tokens')
+    return tokens.find(({ id }) => id === minted.id).last_used_at
   }
   assert.equal(await lastUsed(), null)
   assert.equal(await works(minted.token), 200)
@@ -103,7 +115,14 @@ test('3 §5 a platform token shows when it was last used', async () => {
 test('3 §5 a platform token must be exactly the one minted', async () => {
   const { token } = await mintToken(it, 'admin')
   const other = token.replace(/.$/, last => (last === 'a' ? 'b' : 'a'))
-  for (const wrong of [other, `${token}A`, token.slice(0, -1), token.toUpperCase(), 'platform_pat_', 'platform_pat_%'])
+  for (const wrong of [
+    other,
+    `${token}A`,
+    token.slice(0, -1),
+    token.toUpperCase(),
+    'platform_pat_',
+    'platform_pat_%',
+  ])
     assertManagementError(await readProjects({ authorization: `Bearer ${wrong}` }), 'unauthorized')
 })
 
@@ -117,8 +136,8 @@ test('3 §4 a revoked platform token is 401 at once, and its revocation is audit
   const entry = await auditOf(it, 'platform.token_revoked', reply)
   assert.equal(entry.target, minted.id)
   assertManagementError(await it.manage('DELETE', `/platform/tokens/${minted.id}`), 'token_not_found')
-  const { body } = await it.manage('GET', '/platform/tokens?limit=100')
-  const listed = body.tokens.find((each: { id: string }) => each.id === minted.id)
+  const tokens = await listAll(it, '/platform/tokens?', 'tokens')
+  const listed = tokens.find(({ id }) => id === minted.id)
   if (listed) assert.notEqual(listed.revoked_at, null)
 })
 
@@ -193,7 +212,7 @@ test('3 §8 token pages: 100 at most, whatever is asked', async () => {
   assert.equal(first.body.limit, 100)
   assert.equal(first.body.offset, 0)
   assert.equal(first.body.tokens.length, 100)
-  assert.equal(first.body.total, before.total + 101)
+  assert.ok(first.body.total >= before.total + 101)
   const second = await it.manage('GET', '/platform/tokens?limit=100&offset=100')
   assert.equal(second.body.offset, 100)
   assert.ok(ids(second).length >= 1)

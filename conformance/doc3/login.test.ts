@@ -1,7 +1,7 @@
 // 3 §5.3 and §8: login is limited per address and locks out after five failures per address and e-mail.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
-import { auditOf, createUser, login, unique, type User } from '../people.ts'
+import { auditOf, createUser, tryLogin, type User, unique } from '../people.ts'
 import { freshTarget, type Target } from '../target.ts'
 import { assertManagementError, type Reply } from '../wire.ts'
 
@@ -35,12 +35,12 @@ test('3 §5.3 wrong password, unknown e-mail and inactive user get one and the s
   await behindProxy.manage('PATCH', `/admin/users/${inactive.id}`, { is_active: false })
   const from = newAddress()
   const answers = [
-    await login(behindProxy, { email: known.email, password: 'wrong password' }, from),
-    await login(behindProxy, { email: known.email, password: '' }, from),
-    await login(behindProxy, { email: 'nobody@example.test', password: 'wrong password' }, from),
-    await login(behindProxy, { email: 'not an address', password: 'wrong password' }, from),
-    await login(behindProxy, { email: '', password: '' }, from),
-    await login(behindProxy, inactive, from),
+    await tryLogin(behindProxy, { email: known.email, password: 'wrong password' }, from),
+    await tryLogin(behindProxy, { email: known.email, password: '' }, from),
+    await tryLogin(behindProxy, { email: 'nobody@example.test', password: 'wrong password' }, from),
+    await tryLogin(behindProxy, { email: 'not an address', password: 'wrong password' }, from),
+    await tryLogin(behindProxy, { email: '', password: '' }, from),
+    await tryLogin(behindProxy, inactive, from),
   ]
   for (const answer of answers) {
     assertManagementError(answer, 'invalid_login')
@@ -53,20 +53,24 @@ test('3 §5.3 after five failures even the right password is 429, for that addre
   const locked = await createUser(behindProxy)
   const other = await createUser(behindProxy)
   const here = newAddress()
-  await fail(5, () => login(behindProxy, { email: locked.email, password: 'wrong' }, here))
-  assertLocked(await login(behindProxy, { email: locked.email, password: 'wrong' }, here))
-  assertLocked(await login(behindProxy, locked, here))
-  assert.equal((await login(behindProxy, other, here)).status, 200, 'another e-mail, same address')
-  assert.equal((await login(behindProxy, locked, newAddress())).status, 200, 'same e-mail, another address')
+  await fail(5, () => tryLogin(behindProxy, { email: locked.email, password: 'wrong' }, here))
+  assertLocked(await tryLogin(behindProxy, { email: locked.email, password: 'wrong' }, here))
+  assertLocked(await tryLogin(behindProxy, locked, here))
+  assert.equal((await tryLogin(behindProxy, other, here)).status, 200, 'another e-mail, same address')
+  assert.equal(
+    (await tryLogin(behindProxy, locked, newAddress())).status,
+    200,
+    'same e-mail, another address',
+  )
 })
 
 test('3 §5.3 an unknown e-mail is locked like a known one, with the same answer', async () => {
   const from = newAddress()
   const known = await createUser(behindProxy)
   const emails = [known.email, `${unique('nobody')}@example.test`]
-  for (const email of emails) await fail(5, () => login(behindProxy, { email, password: 'wrong' }, from))
+  for (const email of emails) await fail(5, () => tryLogin(behindProxy, { email, password: 'wrong' }, from))
   const [first, second] = await Promise.all(
-    emails.map(email => login(behindProxy, { email, password: 'wrong' }, from)),
+    emails.map(email => tryLogin(behindProxy, { email, password: 'wrong' }, from)),
   )
   assertLocked(first!)
   assertLocked(second!)
@@ -78,10 +82,13 @@ test('3 §5.3 writing the e-mail differently does not give five more tries', asy
   const { email, password } = await createUser(behindProxy)
   const spellings = [email, email.toUpperCase(), email.replace(/^./, c => c.toUpperCase())]
   for (const spelling of [...spellings, ...spellings].slice(0, 5))
-    assertManagementError(await login(behindProxy, { email: spelling, password: 'wrong' }, from), 'invalid_login')
+    assertManagementError(
+      await tryLogin(behindProxy, { email: spelling, password: 'wrong' }, from),
+      'invalid_login',
+    )
   for (const spelling of spellings) {
     // Either it is a spelling of the locked user, or it is no user at all.
-    const reply = await login(behindProxy, { email: spelling, password }, from)
+    const reply = await tryLogin(behindProxy, { email: spelling, password }, from)
     assert.ok([401, 429].includes(reply.status), `${spelling}: ${reply.status}`)
   }
 })
@@ -90,7 +97,7 @@ test('3 §5.3 tries in parallel are counted like tries in a row', async () => {
   const from = newAddress()
   const { email } = await createUser(behindProxy)
   const tries = await Promise.all(
-    Array.from({ length: 15 }, (_, i) => login(behindProxy, { email, password: `guess ${i}` }, from)),
+    Array.from({ length: 15 }, (_, i) => tryLogin(behindProxy, { email, password: `guess ${i}` }, from)),
   )
   const checked = tries.filter(({ status }) => status === 401).length
   assert.ok(checked <= 5, `${checked} of 15 guesses were checked`)
@@ -99,13 +106,14 @@ test('3 §5.3 tries in parallel are counted like tries in a row', async () => {
 
 test('3 §5.3 login is rate limited per address: 20 a minute', async () => {
   const from = newAddress()
-  const attempt = () => login(behindProxy, { email: `${unique('x')}@example.test`, password: 'wrong' }, from)
+  const attempt = () =>
+    tryLogin(behindProxy, { email: `${unique('x')}@example.test`, password: 'wrong' }, from)
   await fail(20, attempt)
   const reply = await attempt()
   assertManagementError(reply, 'over_request_rate_limit')
   const wait = Number(reply.headers.get('retry-after'))
   assert.ok(Number.isInteger(wait) && wait >= 1 && wait <= 60, `Retry-After: ${wait}`)
-  const elsewhere = await login(behindProxy, { email: 'x@example.test', password: 'wrong' }, newAddress())
+  const elsewhere = await tryLogin(behindProxy, { email: 'x@example.test', password: 'wrong' }, newAddress())
   assert.equal(elsewhere.status, 401)
 })
 
@@ -114,7 +122,11 @@ test('3 §5.3 behind a trusted proxy the address nearest to it counts, not what 
   const real = newAddress()['x-forwarded-for']
   let claimed = 0
   const attempt = () =>
-    login(behindProxy, { email, password: 'wrong' }, { 'x-forwarded-for': `198.51.100.${++claimed}, ${real}` })
+    tryLogin(
+      behindProxy,
+      { email, password: 'wrong' },
+      { 'x-forwarded-for': `198.51.100.${++claimed}, ${real}` },
+    )
   await fail(5, attempt)
   assertLocked(await attempt())
 })
@@ -126,18 +138,18 @@ test('3 §5.3 case 25: without a trusted proxy X-Forwarded-For neither unlocks n
     const address = `198.51.100.${++count}`
     return Object.fromEntries(names.map(name => [name, name === 'forwarded' ? `for=${address}` : address]))
   }
-  await fail(5, () => login(direct, { email: user.email, password: 'wrong' }, spoofed()))
-  assertLocked(await login(direct, user, spoofed()))
-  assertLocked(await login(direct, user))
+  await fail(5, () => tryLogin(direct, { email: user.email, password: 'wrong' }, spoofed()))
+  assertLocked(await tryLogin(direct, user, spoofed()))
+  assertLocked(await tryLogin(direct, user))
 })
 
 test('3 §5.3 the audit names the real address, not the claimed one', async () => {
   const claimed = { 'x-forwarded-for': '198.51.100.77' }
   const someone = await createUser(direct)
-  const entry = await auditOf(direct, 'platform.login', await login(direct, someone, claimed))
+  const entry = await auditOf(direct, 'platform.login', await tryLogin(direct, someone, claimed))
   assert.match(entry.ip, /^(::ffff:)?127\.0\.0\.1$|^::1$/)
   const other = await createUser(behindProxy)
-  const forwarded = await auditOf(behindProxy, 'platform.login', await login(behindProxy, other, claimed))
+  const forwarded = await auditOf(behindProxy, 'platform.login', await tryLogin(behindProxy, other, claimed))
   assert.equal(forwarded.ip, '198.51.100.77')
 })
 

@@ -71,7 +71,9 @@ after(() => it.stop())
 
 /** The route with ids that are real enough to be admitted and, except for the project's, belong to nothing. */
 const pathOf = (route: Route, id = project.id) =>
-  addresses(route)[0]!.replace('{id}', id).replace(/\{\w+\}/g, someId)
+  addresses(route)[0]!
+    .replace('{id}', id)
+    .replace(/\{\w+\}/g, someId)
 
 /** An empty object where a body is due: never valid, so nothing is ever changed by it. */
 const call = (route: Route, token?: string, id?: string) =>
@@ -114,7 +116,11 @@ for (const route of guarded) {
   })
 
   test(`3 §5.1 ${name} admits every scope that includes its own`, async () => {
-    const enough = { read: ['read', 'deploy', 'admin'], deploy: ['deploy', 'admin'], admin: ['admin'] } as const
+    const enough = {
+      read: ['read', 'deploy', 'admin'],
+      deploy: ['deploy', 'admin'],
+      admin: ['admin'],
+    } as const
     for (const scope of enough[route.scope as keyof typeof enough] ?? []) {
       const { status, text } = await call(route, pats[scope].token, someId)
       assert.ok(![401, 403].includes(status) && status < 500, `${scope}: ${status} ${text}`)
@@ -153,6 +159,7 @@ test('3 §5.1 deploy covers reads but neither the sensitive ones nor administrat
 })
 
 const unknownRoutes = [
+  ['GET', '/api/v1/'],
   ['GET', '/api/v1/nothing'],
   ['GET', '/api/v1/projects/nothing/at/all/here'],
   ['GET', `/api/v1/projects/${someId}/nothing`],

@@ -7,6 +7,7 @@ import {
   createProject,
   createUser,
   jwt,
+  login,
   nowSeconds,
   sessionOf,
   someId,
@@ -36,9 +37,7 @@ const claimsOf = (token: string) =>
 
 test('3 §4 login answers with a session of 12 hours and is audited', async () => {
   const user = await createUser(it, 'developer')
-  const reply = await it.call('POST', '/api/v1/platform/login', {
-    body: { email: user.email, password: user.password },
-  })
+  const reply = await login(it, user)
   assert.equal(reply.status, 200)
   assert.deepEqual(Object.keys(reply.body).sort(), ['expires_at', 'token', 'user'])
   assert.deepEqual(reply.body.user, { id: user.id, email: user.email, role: 'developer' })
@@ -81,9 +80,7 @@ test('3 §5 a deactivated user’s session is 401 at once, and so is the login',
   const session = await sessionOf(it, user)
   await change(user, { is_active: false })
   assertManagementError(await as(session)('GET', '/projects'), 'unauthorized')
-  const reply = await it.call('POST', '/api/v1/platform/login', {
-    body: { email: user.email, password: user.password },
-  })
+  const reply = await login(it, user)
   assertManagementError(reply, 'invalid_login')
 })
 
@@ -100,9 +97,7 @@ test('3 §5 a new password ends the user’s sessions at once', async () => {
   const password = 'an entirely new password'
   await change(user, { password })
   assertManagementError(await as(session)('GET', '/projects'), 'unauthorized')
-  const old = await it.call('POST', '/api/v1/platform/login', {
-    body: { email: user.email, password: user.password },
-  })
+  const old = await login(it, user)
   assertManagementError(old, 'invalid_login')
   assert.equal((await as(await sessionOf(it, { ...user, password }))('GET', '/projects')).status, 200)
 })

@@ -1,7 +1,8 @@
 #!/usr/bin/env node
 // Plain JavaScript that any Node understands: it only finds the Node that runs the TypeScript in ../src.
 import { existsSync, realpathSync } from 'node:fs'
-import { enableCompileCache } from 'node:module'
+// Whole, because Node 20 does not know the name we want from it and would not even begin.
+import nodeModule from 'node:module'
 import { homedir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -19,8 +20,8 @@ if (Number(process.versions.node.split('.')[0]) >= wanted) {
 
 /** Types are stripped and code is compiled once. Not in the shared /tmp, Node's default: others could plant code there. */
 function keepCompiled() {
-  const isKept = modules && enableCompileCache(join(modules, '.cache', 'plinth')).status > 0
-  if (!isKept) enableCompileCache(join(homedir(), '.cache', 'plinth'))
+  const isKept = modules && nodeModule.enableCompileCache(join(modules, '.cache', 'plinth')).status > 0
+  if (!isKept) nodeModule.enableCompileCache(join(homedir(), '.cache', 'plinth'))
 }
 
 /** The nearest node_modules upwards that holds a Node, else the nearest one at all. */

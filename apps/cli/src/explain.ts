@@ -7,7 +7,8 @@ export function explain(error: unknown, context: Pick<Context, 'connection'>): F
   if (error instanceof Failure) return error
   if (isReplyError(error)) return refused(error)
   const url = context.connection?.url
-  if (url && error instanceof TypeError && error.message === 'fetch failed') return unreachable(url, error)
+  const network = url && networkError(error)
+  if (network) return unreachable(url, network)
   const message = error instanceof Error ? error.message : String(error)
   return new Failure('internal_error', message, 'Run it again with --debug and report what it shows.', error)
 }
@@ -40,10 +41,14 @@ function refused(error: ReplyError): Failure {
   return new Failure(code, `${sentence}${request}.`, remedies.get(code) ?? null, error)
 }
 
-function unreachable(url: string, error: TypeError): Failure {
-  const cause = error.cause as { code?: string; message?: string; errors?: { code?: string }[] } | undefined
-  const code = cause?.code ?? cause?.errors?.[0]?.code ?? ''
-  const [why, fix] = networkReasons[code] ?? [cause?.message || 'the connection failed', 'Check the URL.']
+/** `fetch` wraps the error of the socket, `node:http` does not. */
+function networkError(error: unknown): NodeJS.ErrnoException | undefined {
+  if (error instanceof TypeError && error.message === 'fetch failed') return error.cause as Error
+  return error instanceof Error && 'code' in error ? (error as NodeJS.ErrnoException) : undefined
+}
+
+function unreachable(url: string, error: NodeJS.ErrnoException): Failure {
+  const [why, fix] = networkReasons[error.code ?? ''] ?? [error.message, 'Check the URL.']
   return new Failure('connection_failed', `${url} cannot be reached: ${why}.`, fix, error)
 }
 
@@ -62,6 +67,8 @@ const networkReasons: Readonly<Record<string, readonly [why: string, fix: string
   ETIMEDOUT: ['it did not answer in time', 'Check the URL and the network.'],
   UND_ERR_CONNECT_TIMEOUT: ['it did not answer in time', 'Check the URL and the network.'],
   UND_ERR_HEADERS_TIMEOUT: ['it did not answer in time', 'See its log: plinth status --local says where.'],
+  EPROTO: ['it does not speak TLS', 'Check whether the URL should begin with http:// instead.'],
+  HPE_INVALID_CONSTANT: ['it does not speak HTTP', 'Check the URL.'],
   DEPTH_ZERO_SELF_SIGNED_CERT: ['its certificate is self-signed', 'Name the CA in NODE_EXTRA_CA_CERTS.'],
   SELF_SIGNED_CERT_IN_CHAIN: ['its certificate is self-signed', 'Name the CA in NODE_EXTRA_CA_CERTS.'],
   CERT_HAS_EXPIRED: ['its certificate has expired', 'Renew the certificate of the platform.'],

@@ -15,6 +15,7 @@ import { dirname, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Context } from './context.ts'
 import { Failure } from './failure.ts'
+import { askHealth } from './health.ts'
 import { inspect, type PlatformRecord, readRecord } from './local-platform.ts'
 import { serverEntry } from './server-process.ts'
 
@@ -112,15 +113,10 @@ export async function healthy(
   }
 }
 
-async function isHealthy(url: string): Promise<boolean> {
-  try {
-    const reply = await fetch(`${url}/health`, { signal: AbortSignal.timeout(5000) })
-    await reply.arrayBuffer()
-    return reply.ok
-  } catch {
-    return false
-  }
-}
+const isHealthy = (url: string): Promise<boolean> =>
+  askHealth(url, '/health', AbortSignal.timeout(5000))
+    .then(({ isOk }) => isOk)
+    .catch(() => false)
 
 function endedEarly(how: string, log: Log): Failure {
   const lines = lastLines(log)

@@ -8,6 +8,7 @@ import type { ManagementRoute } from '@plinth/contract/route.ts'
 import { isSameLoopback, requireToken, resolveTarget, type Target } from './connection.ts'
 import type { Context } from './context.ts'
 import { Failure } from './failure.ts'
+import { serverVersion } from './health.ts'
 import { dataDirectory, inspect } from './local-platform.ts'
 
 // The client reads nothing else of a route at run time.
@@ -52,7 +53,7 @@ export function connect(context: Context, target = resolveTarget(context)): Plat
   const abort = new AbortController()
   context.connection ??= {
     url: target.url,
-    serverVersion: serverVersion(target, abort.signal),
+    serverVersion: serverVersion(target.dial, abort.signal),
     abandon: () => abort.abort(),
   }
   const options: ClientOptions = {
@@ -90,19 +91,4 @@ function inspectReply(reply: Response, { screen }: Context): void {
       'Check the URL: plinth config show --origin says where it comes from.',
     )
   }
-}
-
-async function serverVersion(target: Target, signal: AbortSignal): Promise<string | null> {
-  try {
-    const reply = await fetch(`${target.dial}/health`, { signal })
-    const body: unknown = await reply.json()
-    return versionIn(body)
-  } catch {
-    return null
-  }
-}
-
-export function versionIn(body: unknown): string | null {
-  const isObject = typeof body === 'object' && body !== null && 'version' in body
-  return isObject && typeof body.version === 'string' ? body.version : null
 }

@@ -38,7 +38,8 @@ function fail(error: unknown, screen: Screen, command: string, context: Context 
   const failure = explain(error, context ?? { connection: null })
   screen.failure(command, failure)
   screen.debug(String(failure.stack))
-  if (failure.cause instanceof Error) screen.debug(`caused by ${failure.cause.stack}`)
+  for (let cause = failure.cause; cause instanceof Error; cause = cause.cause)
+    screen.debug(`caused by ${cause.stack}`)
   process.exitCode = 1
 }
 

@@ -5,10 +5,11 @@ import type { AddressInfo } from 'node:net'
 import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { begin, bin, plinth, workplace } from './plinth.ts'
+import { begin, bin, freePort, plinth, workplace } from './plinth.ts'
 
 const { version } = JSON.parse(readFileSync(join(import.meta.dirname, '../package.json'), 'utf8'))
-const nowhere = { PLATFORM_URL: 'http://127.0.0.1:1', PLATFORM_TOKEN: 'x' }
+const closed = `http://127.0.0.1:${await freePort()}`
+const nowhere = { PLATFORM_URL: closed, PLATFORM_TOKEN: 'x' }
 
 test('--help describes the commands on stdout, as text also when piped', async () => {
   for (const args of [['--help'], ['-h'], ['help'], []]) {
@@ -66,13 +67,13 @@ test('a platform that cannot be reached is a failure with a way out', async () =
     const { code, json } = await plinth(args, { env: nowhere })
     assert.equal(code, 1)
     assert.equal(json.error.code, 'connection_failed')
-    assert.match(json.error.message, /http:\/\/127\.0\.0\.1:1 cannot be reached: nothing listens there/)
+    assert.equal(json.error.message, `${closed} cannot be reached: nothing listens there.`)
     assert.match(json.error.suggestion, /plinth start/)
   }
 })
 
 test('without a token the answer says what to set; health needs none', async () => {
-  const env = { PLATFORM_URL: 'http://127.0.0.1:1' }
+  const env = { PLATFORM_URL: closed }
   const { code, json } = await plinth(['projects', 'list'], { env, cwd: workplace() })
   assert.deepEqual([code, json.error.code], [1, 'token_missing'])
   assert.match(json.error.suggestion, /PLATFORM_TOKEN/)
@@ -103,18 +104,18 @@ test('completion is text also when piped', async () => {
   assert.equal((await plinth(['completion', 'words', '--', 'projects', 'cre'])).stdout, 'create\n')
 })
 
-/** Answers nothing, so that the command waits. */
-async function silence(): Promise<string> {
-  const server = createServer(() => {})
-  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
-  server.unref()
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
-}
-
+/** Sends the signal once the command waits for an answer that never comes. */
 async function signalled(name: NodeJS.Signals, node: string[] = []) {
-  const child = begin(['health'], { env: { PLATFORM_URL: await silence() }, node })
-  setTimeout(() => child.kill(name), 1500)
-  return new Promise<unknown[]>(resolve => child.on('close', (code, signal) => resolve([code, signal])))
+  const server = createServer()
+  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
+  const env = { PLATFORM_URL: `http://127.0.0.1:${(server.address() as AddressInfo).port}` }
+  const child = begin(['health'], { env, node })
+  server.once('connection', () => child.kill(name))
+  const ended = await new Promise<unknown[]>(resolve =>
+    child.on('close', (code, signal) => resolve([code, signal])),
+  )
+  server.close()
+  return ended
 }
 
 test('Ctrl-C ends with 130', async () => {
@@ -166,6 +167,13 @@ const tracer = `data:text/javascript,${encodeURIComponent(`
   registerHooks({ load(url, context, next) { process._rawDebug('loaded ' + url); return next(url, context) } })
 `)}`
 
-test('the first line of the program finds Node by itself', () => {
-  assert.match(readFileSync(bin, 'utf8'), /^#!\/usr\/bin\/env node\n/)
+test('the program begins on Node 20: it finds Node by itself and imports no name that came later', () => {
+  const source = readFileSync(bin, 'utf8')
+  assert.match(source, /^#!\/usr\/bin\/env node\n/)
+  const known = ['existsSync', 'realpathSync', 'homedir', 'dirname', 'join', 'fileURLToPath']
+  const named = [...source.matchAll(/^import \{ (.*) \}/gm)].flatMap(match => match[1]!.split(', '))
+  assert.deepEqual(
+    named.filter(name => !known.includes(name)),
+    [],
+  )
 })

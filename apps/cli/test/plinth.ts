@@ -2,6 +2,7 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { type AddressInfo, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { text } from 'node:stream/consumers'
@@ -26,10 +27,16 @@ export interface How {
   node?: string[]
 }
 
-/** A directory that goes away with the test file. */
-export function workplace(files: Record<string, unknown> = {}): string {
+/** A directory that goes away with the test, or with the file when made outside of one. */
+export function workplace(
+  files: Record<string, unknown> = {},
+  leave: (directory: string) => Promise<unknown> = async () => {},
+): string {
   const directory = mkdtempSync(join(tmpdir(), 'plinth-cli-'))
-  after(() => rmSync(directory, { recursive: true, force: true }))
+  after(async () => {
+    await leave(directory)
+    rmSync(directory, { recursive: true, force: true })
+  })
   for (const [path, content] of Object.entries(files)) writeIn(directory, path, content)
   return directory
 }
@@ -66,4 +73,13 @@ function parsed(stdout: string): unknown {
   } catch {
     return undefined
   }
+}
+
+/** A port that nobody listens on at the moment. */
+export async function freePort(): Promise<number> {
+  const server = createServer()
+  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
+  const { port } = server.address() as AddressInfo
+  await new Promise(resolve => server.close(resolve))
+  return port
 }

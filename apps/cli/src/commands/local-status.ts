@@ -1,17 +1,18 @@
 import { join } from 'node:path'
 import type { Answer, Context } from '../context.ts'
 import { sizeOfData } from '../data-size.ts'
+import { askHealth, textIn } from '../health.ts'
 import { clusterDirectory, dataDirectory, inspect, postmasterPid } from '../local-platform.ts'
-import { versionIn } from '../platform.ts'
 import { bytes, duration, panel } from '../print.ts'
 
 /** What the files and processes of the data directory say, and whether the platform answers. */
 export async function localStatus(context: Context): Promise<Answer> {
   const { dataDir, state, lock, record } = inspect(dataDirectory(context))
-  const [health, size] = await Promise.all([record ? askHealth(record.url) : null, sizeOfData(dataDir)])
+  const health = record && (await healthAt(record.url))
+  const size = sizeOfData(dataDir)
   const postgres = postmasterPid(dataDir)
   if (record) {
-    const version = Promise.resolve(record.version || health?.version || null)
+    const version = Promise.resolve(record.version || null)
     context.connection = { url: record.url, serverVersion: version, abandon: () => {} }
   }
   const uptime = record ? Math.max(0, Math.round((Date.now() - Date.parse(record.started_at)) / 1000)) : null
@@ -26,7 +27,7 @@ export async function localStatus(context: Context): Promise<Answer> {
       version: record?.version ?? null,
       started_at: record?.started_at ?? null,
       uptime_seconds: uptime,
-      health: health?.status ?? null,
+      health: health,
       postgres: { pid: postgres, directory: clusterDirectory(dataDir) },
       data_bytes: size,
       log: logFile,
@@ -35,7 +36,7 @@ export async function localStatus(context: Context): Promise<Answer> {
       [
         panel(paint, 'Platform', [
           ['State', state],
-          ['Health', health?.status ?? null],
+          ['Health', health],
           ['URL', record?.url ?? null],
           ['Version', record?.version ?? null],
           ['PID', lock?.pid ?? null],
@@ -52,14 +53,11 @@ export async function localStatus(context: Context): Promise<Answer> {
   }
 }
 
-async function askHealth(url: string): Promise<{ status: string; version: string | null }> {
+async function healthAt(url: string): Promise<string> {
   try {
-    const reply = await fetch(`${url}/health`, { signal: AbortSignal.timeout(5000) })
-    const body: unknown = await reply.json()
-    const status =
-      typeof body === 'object' && body !== null && 'status' in body ? String(body.status) : 'unknown'
-    return { status, version: versionIn(body) }
+    const { body } = await askHealth(url, '/health', AbortSignal.timeout(5000))
+    return textIn(body, 'status') ?? 'unknown'
   } catch {
-    return { status: 'unreachable', version: null }
+    return 'unreachable'
   }
 }

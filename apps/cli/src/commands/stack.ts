@@ -162,7 +162,7 @@ async function confirmRemoval({ given, screen, cwd, environment }: Context, data
     import('node:path'),
   ])
   const name = relative(cwd, dataDir) || dataDir
-  screen.hint(`Every project in ${dataDir} goes for good: ${bytes(await sizeOfData(dataDir))}.`)
+  screen.hint(`Every project in ${dataDir} goes for good: ${bytes(sizeOfData(dataDir))}.`)
   if ((await ask(`Type ${name} to remove it: `)).trim() === name) return
   throw new Failure('confirmation_mismatch', `That is not ${name}. Nothing was removed.`, 'Run it again.')
 }

@@ -66,7 +66,12 @@ async function build({ screen, environment }: Context): Promise<void> {
   const [code] = (await once(npm, 'close').catch(cause => {
     throw new Failure('build_failed', 'npm could not be run.', 'Install npm, which comes with Node.', cause)
   })) as [number | null]
-  if (code !== 0) throw new Failure('build_failed', `npm ci in ${repository} ended with code ${code}.`)
+  if (code !== 0)
+    throw new Failure(
+      'build_failed',
+      `npm ci in ${repository} ended with code ${code}.`,
+      'Read what npm said above.',
+    )
   screen.step('Installed what the lockfile names')
 }
 

@@ -3,7 +3,8 @@ import type { Project } from '@plinth/contract/projects.ts'
 import { resolveProject, resolveTarget, resolveToken, type Target } from '../connection.ts'
 import type { Answer, Context } from '../context.ts'
 import { Failure } from '../failure.ts'
-import { connect, remarkOn, versionIn } from '../platform.ts'
+import { askHealth, versionIn } from '../health.ts'
+import { connect, remarkOn } from '../platform.ts'
 import { type Cell, fields, type Paint, panel, table } from '../print.ts'
 import { projectId } from '../project.ts'
 import { revealed } from './projects.ts'
@@ -14,7 +15,13 @@ export async function health(context: Context): Promise<Answer> {
   const found = await servicesHealth(context, target)
   for (const warning of found.warnings) context.screen.warn(warning)
   return {
-    data: { url: target.url, ...found },
+    data: {
+      url: target.url,
+      status: found.status,
+      version: found.version,
+      services: withDetail(found),
+      warnings: found.warnings,
+    },
     text: paint =>
       [
         fields(paint, [
@@ -34,13 +41,13 @@ export async function health(context: Context): Promise<Answer> {
 
 /** Throws unless the platform says that it works. Needs no token, and its answer tells the version. */
 async function servicesHealth(context: Context, target: Target): Promise<ServicesHealth> {
-  const asked = askHealth(target)
+  const asked = askHealth(target.dial, '/health/services')
   context.connection = {
     url: target.url,
     serverVersion: asked.then(({ body }) => versionIn(body)).catch(() => null),
     abandon: () => {},
   }
-  const { ok, status, body } = await asked
+  const { isOk, status, body } = await asked
   if (!isServicesHealth(body)) {
     throw new Failure(
       'not_a_platform',
@@ -48,7 +55,7 @@ async function servicesHealth(context: Context, target: Target): Promise<Service
       'Check the URL: plinth config show --origin says where it comes from.',
     )
   }
-  if (ok) return body
+  if (isOk) return body
   const down = Object.entries(body.services).filter(([, each]) => each.status !== 'ok')
   const parts = down.map(
     ([name, each]) => `${name} is ${each.status}${each.detail ? ` (${each.detail})` : ''}`,
@@ -60,11 +67,11 @@ async function servicesHealth(context: Context, target: Target): Promise<Service
   )
 }
 
-async function askHealth(target: Target): Promise<{ ok: boolean; status: number; body: unknown }> {
-  const reply = await fetch(`${target.dial}/health/services`)
-  const body: unknown = await reply.json().catch(() => null)
-  return { ok: reply.ok, status: reply.status, body }
-}
+/** A part without a detail says null, so that scripts need not look whether the field is there. */
+const withDetail = ({ services }: ServicesHealth) =>
+  Object.fromEntries(
+    Object.entries(services).map(([name, { status, detail }]) => [name, { status, detail: detail ?? null }]),
+  )
 
 const isServicesHealth = (body: unknown): body is ServicesHealth =>
   typeof body === 'object' && body !== null && 'services' in body && 'status' in body
@@ -87,7 +94,8 @@ export async function status(context: Context): Promise<Answer> {
       url: target.url,
       status: found.status,
       version: found.version,
-      services: found.services,
+      services: withDetail(found),
+      warnings: found.warnings,
       project: linked && {
         id: linked.project.id,
         slug: linked.project.slug,

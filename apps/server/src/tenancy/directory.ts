@@ -15,8 +15,9 @@ export interface Tenant {
   readonly id: string
   readonly ref: string
   readonly status: 'active' | 'suspended'
-  readonly anonKey: string
-  readonly serviceRoleKey: string
+  /** As bytes, ready to be compared in constant time. */
+  readonly anonKey: Buffer
+  readonly serviceRoleKey: Buffer
   readonly jwtSecret: string
   readonly quotas: Quotas
   /** Tokens already verified against this secret; a new secret makes a new tenant, and an empty cache. */
@@ -156,8 +157,8 @@ function tenantFrom(row: ProjectRow, sealer: Sealer): Tenant {
     id: row.id,
     ref: row.ref,
     status: row.status,
-    anonKey: open('anon_key'),
-    serviceRoleKey: open('service_role_key'),
+    anonKey: Buffer.from(open('anon_key')),
+    serviceRoleKey: Buffer.from(open('service_role_key')),
     jwtSecret: open('jwt_secret'),
     quotas: row.quotas,
     verified: new Map(),

@@ -12,8 +12,8 @@ export interface Plane<Who> {
   refuse(failure: Failure, request: RequestHead): { body: unknown; headers: Record<string, string> }
   /** Bytes of a JSON body when the route does not say. */
   bodyLimit: number
-  /** Headers of every answer, and the answer to a CORS preflight. */
-  cors?: { headers: Readonly<Record<string, string>>; preflight: Readonly<Record<string, string>> }
+  /** Headers of every answer, of answers to a browser on another origin, and of the answer to its preflight. */
+  cors?: Readonly<Record<'always' | 'headers' | 'preflight', Readonly<Record<string, string>>>>
 }
 export type SetHeader = (name: string, value: string) => void
 

@@ -1,15 +1,15 @@
 // The web framework lives in this folder alone.
 import { randomUUID } from 'node:crypto'
-import type { Socket } from 'node:net'
 import { addresses } from '@plinth/contract/openapi.ts'
-import { type Input, prefix, type Route, type Routes } from '@plinth/contract/route.ts'
-import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
+import { prefix, type Route, type Routes } from '@plinth/contract/route.ts'
+import Fastify, { type FastifyReply, type FastifyRequest } from 'fastify'
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Log } from '#src/kernel/log.ts'
 import { exchangeOf } from './exchange.ts'
 import { failureFrom } from './failure.ts'
+import { refuseMalformed } from './malformed.ts'
 import type { Handlers, Plane } from './plane.ts'
-import type { RawReply, RawRequest, RequestHead } from './request.ts'
+import { type AnyHandler, addRoute, takeBodiesAsTheyAre } from './route.ts'
 import { validatorCompiler } from './validation.ts'
 
 export interface HttpServer {
@@ -23,20 +23,15 @@ export interface HttpServer {
 
 const requestIdFromProxy = /^[\w.:-]{8,128}$/
 
-export function createHttpServer({
-  log,
-  trustedProxies,
-}: {
-  log: Log
-  trustedProxies: readonly string[]
-}): HttpServer {
+export function createHttpServer(options: { log: Log; trustedProxies: readonly string[] }): HttpServer {
+  const { log, trustedProxies } = options
   const trusts = trustedProxies.length > 0
   const app = Fastify({
     logger: false,
     trustProxy: trusts ? [...trustedProxies] : false,
     genReqId: request => {
-      const given = request.headers['x-request-id']
-      return trusts && typeof given === 'string' && requestIdFromProxy.test(given) ? given : randomUUID()
+      const given = trusts ? request.headers['x-request-id'] : undefined
+      return typeof given === 'string' && requestIdFromProxy.test(given) ? given : randomUUID()
     },
     requestIdHeader: false,
     requestTimeout: 300_000,
@@ -59,18 +54,13 @@ export function createHttpServer({
     refuseOutside(new Refusal('route_not_found', 'There is nothing at this address'), request, reply),
   )
   app.setErrorHandler((error, request, reply) => refuseOutside(error, request, reply))
-  app.addHook('onRequest', (request, reply, next) => {
-    reply.header('x-request-id', request.id)
-    next()
-  })
   app.addHook('onResponse', (request, reply, next) => {
-    // The route's pattern, never the URL: paths and queries can carry tokens.
-    const { url: route = 'none' } = request.routeOptions
     log.info(
       {
         id: request.id,
         method: request.method,
-        route,
+        // The route's pattern, never the URL: paths and queries can carry tokens.
+        route: request.routeOptions.url ?? 'none',
         status: reply.statusCode,
         ms: Math.round(reply.elapsedTime * 10) / 10,
       },
@@ -84,35 +74,41 @@ export function createHttpServer({
     return reply.status(status).header('x-request-id', request.id).send({ error: { message, code } })
   }
 
-  /** The parts every route of a plane has in common. */
+  /** What every route of a plane has in common: admission before the body, and refusals in the plane's words. */
   function frame<Who>(plane: Plane<Who>, route: Route) {
+    const { cors } = plane
     return {
       bodyLimit: route.bodyLimit ?? plane.bodyLimit,
-      errorHandler: (error: unknown, request: FastifyRequest, reply: FastifyReply) => {
+      errorHandler(error: unknown, request: FastifyRequest, reply: FastifyReply) {
         const failure = failureFrom(error, log, request.id)
         const { body, headers } = plane.refuse(failure, exchangeOf(request))
         void reply.status(failure.status).headers(failure.headers).headers(headers).send(body)
       },
-      // Before the body is read or validated: a stranger learns nothing but 401.
-      onRequest: (request: FastifyRequest, reply: FastifyReply, next: (error?: Error) => void) => {
-        if (plane.cors) reply.headers(plane.cors.headers)
-        const exchange = exchangeOf(request)
-        const admitted = attempt(() =>
-          plane.admit(route, exchange, (name, value) => void reply.header(name, value)),
-        )
-        if (admitted instanceof Promise)
-          admitted.then(
-            who => {
-              exchange.who = who
-              next()
-            },
-            (error: Error) => next(error),
-          )
-        else if (admitted.error) next(admitted.error)
-        else {
-          exchange.who = admitted.value
-          next()
+      onRequest(request: FastifyRequest, reply: FastifyReply, next: (error?: Error) => void) {
+        reply.header('x-request-id', request.id)
+        if (cors) {
+          reply.headers(request.headers.origin === undefined ? cors.always : cors.headers)
+          if (request.method === 'OPTIONS' && request.headers['access-control-request-method'] !== undefined)
+            return void reply.status(204).headers(cors.preflight).send()
         }
+        const exchange = exchangeOf(request)
+        let who: Who | Promise<Who>
+        try {
+          who = plane.admit(route, exchange, (name, value) => void reply.header(name, value))
+        } catch (error) {
+          return next(error as Error)
+        }
+        if (!(who instanceof Promise)) {
+          exchange.who = who
+          return next()
+        }
+        who.then(
+          known => {
+            exchange.who = known
+            next()
+          },
+          (error: Error) => next(error),
+        )
       },
     }
   }
@@ -128,7 +124,6 @@ export function createHttpServer({
     },
 
     mountUnknown(plane, route, answer) {
-      const { cors } = plane
       app.register(async scope => {
         takeBodiesAsTheyAre(scope)
         scope.all(`${prefix(route)}/*`, {
@@ -136,12 +131,6 @@ export function createHttpServer({
           handler: async request => answer(exchangeOf(request).who as never),
         })
       })
-      if (cors)
-        app.addHook('onRequest', (request, reply, next) => {
-          const isPreflight = request.method === 'OPTIONS' && request.headers['access-control-request-method']
-          if (!isPreflight || !request.url.startsWith(`${prefix(route)}/`)) return next()
-          void reply.status(204).headers(cors.headers).headers(cors.preflight).send()
-        })
     },
 
     listen: (host, port) => app.listen({ host, port }),
@@ -156,88 +145,3 @@ export function createHttpServer({
 
 const declaresHead = (routes: Routes, path: string) =>
   Object.values(routes).some(route => route.method === 'HEAD' && route.path === path)
-
-/** What is not even HTTP never becomes a request; it is answered on the socket. */
-function refuseMalformed(error: Error & { code?: string }, socket: Socket): void {
-  if (error.code === 'ECONNRESET' || !socket.writable) return void socket.destroy()
-  const [status, message] =
-    error.code === 'HPE_HEADER_OVERFLOW'
-      ? ['431 Request Header Fields Too Large', 'The headers are larger than 16 kB']
-      : error.code === 'ERR_HTTP_REQUEST_TIMEOUT'
-        ? ['408 Request Timeout', 'The request took too long to arrive']
-        : ['400 Bad Request', 'This is not a valid HTTP request']
-  const body = JSON.stringify({ error: { message, code: 'invalid_request' } })
-  socket.end(
-    `HTTP/1.1 ${status}\r\nX-Request-Id: ${randomUUID()}\r\nContent-Type: application/json; charset=utf-8\r\n` +
-      `Content-Length: ${Buffer.byteLength(body)}\r\nConnection: close\r\n\r\n${body}`,
-  )
-}
-
-type AnyHandler = (input: Input<Route>, who: unknown, request: RequestHead | RawRequest) => unknown
-
-function addRoute<Who>(
-  app: FastifyInstance,
-  plane: Plane<Who>,
-  route: Route,
-  address: string,
-  handle: AnyHandler,
-  common: object,
-): void {
-  const status = route.status ?? 200
-  const options = {
-    ...common,
-    method: route.method,
-    url: address.replace(/\{(\w+)\}/g, ':$1').replace(/:path$/, '*'),
-    schema: {
-      ...(route.params && { params: route.params }),
-      ...(route.query && { querystring: route.query }),
-      ...(route.body && !route.raw && { body: route.body }),
-      ...(!route.raw && status !== 204 && { response: { [status]: route.reply } }),
-    },
-  }
-  if (!route.raw)
-    return void app.route({
-      ...options,
-      handler: async (request, reply) => {
-        const exchange = exchangeOf(request)
-        const result = await handle(inputOf(request), exchange.who, exchange)
-        if (plane.done) await plane.done(route, exchange.who as Who, exchange, result)
-        reply.status(status)
-        return status === 204 ? reply.send() : result
-      },
-    })
-  void app.register(async scope => {
-    takeBodiesAsTheyAre(scope)
-    scope.route({
-      ...options,
-      handler: async (request, reply) => {
-        const exchange = exchangeOf(request)
-        const result = (await handle(inputOf(request), exchange.who, exchange)) as RawReply
-        if (plane.done) await plane.done(route, exchange.who as Who, exchange, undefined)
-        return reply
-          .status(result.status)
-          .headers(result.headers ?? {})
-          .send(result.body ?? undefined)
-      },
-    })
-  })
-}
-
-/** No parser touches the body: the handler reads the stream, or nobody does. */
-function takeBodiesAsTheyAre(scope: FastifyInstance): void {
-  scope.removeAllContentTypeParsers()
-  scope.addContentTypeParser('*', (_request, _payload, done) => done(null))
-}
-
-const inputOf = ({ params, query, body }: FastifyRequest) => ({ params, query, body }) as Input<Route>
-
-function attempt<T>(
-  work: () => T | Promise<T>,
-): Promise<T> | { value: T; error?: never } | { value?: never; error: Error } {
-  try {
-    const value = work()
-    return value instanceof Promise ? value : { value }
-  } catch (error) {
-    return { error: error as Error }
-  }
-}

@@ -7,12 +7,14 @@ import type { RequestHead } from '#src/kernel/http/request.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
 import { callerFrom, projectIn } from './admit.ts'
 
+const anonKey = 'platform_anon_app_aaaaaaaa'
+const serviceRoleKey = 'platform_service_role_app_bbbbbbbb'
 const tenant: Tenant = {
   id: '4f0e6ad2-6a3e-4d3b-9a53-1f2f0f1e9b11',
   ref: 'p_x',
   status: 'active',
-  anonKey: 'platform_anon_app_aaaaaaaa',
-  serviceRoleKey: 'platform_service_role_app_bbbbbbbb',
+  anonKey: Buffer.from(anonKey),
+  serviceRoleKey: Buffer.from(serviceRoleKey),
   jwtSecret: 'the project’s secret',
   quotas: {},
   verified: new Map(),
@@ -32,44 +34,28 @@ const roleOf = (
 }
 
 const cases: [string, Record<string, string>, string | number][] = [
-  ['the anon key', { apikey: tenant.anonKey }, 'anon'],
-  ['the service_role key', { apikey: tenant.serviceRoleKey }, 'service_role'],
-  ['a project key as Bearer alone', { authorization: `Bearer ${tenant.serviceRoleKey}` }, 'service_role'],
-  [
-    'a user beside the anon key',
-    { apikey: tenant.anonKey, authorization: `Bearer ${user}` },
-    'authenticated',
-  ],
-  [
-    'the Bearer decides',
-    { apikey: tenant.serviceRoleKey, authorization: `Bearer ${tenant.anonKey}` },
-    'anon',
-  ],
+  ['the anon key', { apikey: anonKey }, 'anon'],
+  ['the service_role key', { apikey: serviceRoleKey }, 'service_role'],
+  ['a project key as Bearer alone', { authorization: `Bearer ${serviceRoleKey}` }, 'service_role'],
+  ['a user beside the anon key', { apikey: anonKey, authorization: `Bearer ${user}` }, 'authenticated'],
+  ['the Bearer decides', { apikey: serviceRoleKey, authorization: `Bearer ${anonKey}` }, 'anon'],
   [
     'a JWT with the role anon',
-    { apikey: tenant.anonKey, authorization: `Bearer ${token({ role: 'anon' })}` },
+    { apikey: anonKey, authorization: `Bearer ${token({ role: 'anon' })}` },
     'anon',
   ],
   ['a JWT-shaped key', { apikey: token({ role: 'anon' }) }, 'anon'],
   ['nothing', {}, 401],
   ['a user without a key', { authorization: `Bearer ${user}` }, 401],
   ['a user token as key', { apikey: user }, 401],
-  ['an invalid Bearer beside a valid key', { apikey: tenant.anonKey, authorization: 'Bearer nonsense' }, 401],
-  ['another scheme beside a valid key', { apikey: tenant.anonKey, authorization: `Basic ${user}` }, 401],
-  [
-    'an invalid key beside a valid Bearer',
-    { apikey: 'wrong', authorization: `Bearer ${tenant.anonKey}` },
-    401,
-  ],
-  [
-    'an unknown role',
-    { apikey: tenant.anonKey, authorization: `Bearer ${token({ role: 'postgres' })}` },
-    401,
-  ],
-  ['no role', { apikey: tenant.anonKey, authorization: `Bearer ${token({ sub: 'u1' })}` }, 401],
+  ['an invalid Bearer beside a valid key', { apikey: anonKey, authorization: 'Bearer nonsense' }, 401],
+  ['another scheme beside a valid key', { apikey: anonKey, authorization: `Basic ${user}` }, 401],
+  ['an invalid key beside a valid Bearer', { apikey: 'wrong', authorization: `Bearer ${anonKey}` }, 401],
+  ['an unknown role', { apikey: anonKey, authorization: `Bearer ${token({ role: 'postgres' })}` }, 401],
+  ['no role', { apikey: anonKey, authorization: `Bearer ${token({ sub: 'u1' })}` }, 401],
   [
     'an expired user',
-    { apikey: tenant.anonKey, authorization: `Bearer ${token({ role: 'authenticated', exp: 1 })}` },
+    { apikey: anonKey, authorization: `Bearer ${token({ role: 'authenticated', exp: 1 })}` },
     401,
   ],
 ]
@@ -77,25 +63,25 @@ for (const [what, headers, expected] of cases)
   test(`${what}: ${expected}`, () => assert.equal(roleOf(headers), expected))
 
 test('an unknown project is refused like an unknown key', () => {
-  assert.equal(roleOf({ apikey: tenant.anonKey }, null), 401)
+  assert.equal(roleOf({ apikey: anonKey }, null), 401)
 })
 
 test('a suspended project says so only to those who hold a key', () => {
   const suspended: Tenant = { ...tenant, status: 'suspended' }
-  assert.equal(roleOf({ apikey: tenant.anonKey }, suspended), 403)
+  assert.equal(roleOf({ apikey: anonKey }, suspended), 403)
   assert.equal(roleOf({ apikey: 'wrong' }, suspended), 401)
 })
 
 test('a route for service_role alone refuses the others with 403', () => {
   const route: DataRoute = { ...whoamiApi.read, allow: ['service_role'] }
-  assert.equal(roleOf({ apikey: tenant.anonKey }, tenant, route), 403)
-  assert.equal(roleOf({ apikey: tenant.serviceRoleKey }, tenant, route), 'service_role')
+  assert.equal(roleOf({ apikey: anonKey }, tenant, route), 403)
+  assert.equal(roleOf({ apikey: serviceRoleKey }, tenant, route), 'service_role')
 })
 
 test('a token seen before is refused once it has expired', t => {
   t.mock.timers.enable({ apis: ['Date'], now: 1_000_000 })
   const headers = {
-    apikey: tenant.anonKey,
+    apikey: anonKey,
     authorization: `Bearer ${token({ role: 'authenticated', exp: 1010 })}`,
   }
   assert.equal(roleOf(headers), 'authenticated')
@@ -106,7 +92,7 @@ test('a token seen before is refused once it has expired', t => {
 test('the number of remembered tokens is bounded', () => {
   for (let index = 0; index < 1100; index++)
     roleOf({
-      apikey: tenant.anonKey,
+      apikey: anonKey,
       authorization: `Bearer ${token({ role: 'authenticated', sub: String(index) })}`,
     })
   assert.equal(tenant.verified.size, 1000)

@@ -2,7 +2,7 @@
 // unknown key and another project's key.
 import type { DataRoute, Role } from '@plinth/contract/route.ts'
 import { looksLikeJwt, type VerifiedJwt, verifyJwt } from '#src/kernel/crypto/jwt.ts'
-import { isSame } from '#src/kernel/crypto/keys.ts'
+import { isSameBytes } from '#src/kernel/crypto/keys.ts'
 import { Refusal, unauthorized } from '#src/kernel/errors.ts'
 import type { RequestHead } from '#src/kernel/http/request.ts'
 import type { Caller } from '#src/tenancy/databases.ts'
@@ -14,8 +14,9 @@ const rememberedTokens = 1000
 /** The project a data-plane path names, in either shape, or undefined. */
 export function projectIn({ params, path }: RequestHead): string | undefined {
   const named = params['project'] ?? path.split('/', 4).find(segment => isUuid.test(segment.toLowerCase()))
-  const id = named?.toLowerCase()
-  return id !== undefined && isUuid.test(id) ? id : undefined
+  if (named === undefined || isUuid.test(named)) return named
+  const id = named.toLowerCase()
+  return isUuid.test(id) ? id : undefined
 }
 
 export function callerFrom(
@@ -52,18 +53,19 @@ const nobody: Tenant = Object.freeze({
   id: '',
   ref: '',
   status: 'active',
-  anonKey: 'platform_anon_nobody_0000000000000000000000000000000000000000000',
-  serviceRoleKey: 'platform_service_role_nobody_0000000000000000000000000000000000000000000',
+  anonKey: Buffer.from('platform_anon_nobody_0000000000000000000000000000000000000000000'),
+  serviceRoleKey: Buffer.from('platform_service_role_nobody_0000000000000000000000000000000000000000000'),
   jwtSecret: crypto.randomUUID() + crypto.randomUUID(),
   quotas: {},
   verified: new Map(),
 })
 
+const bearer = /^bearer +(\S+)$/i
+
 function bearerOf(header: string | undefined): string | undefined {
   if (header === undefined) return
-  const [scheme = '', token = '', ...rest] = header.trim().split(/\s+/)
   // Anything else in the header is a credential too, and not a valid one.
-  return scheme.toLowerCase() === 'bearer' && rest.length === 0 ? token : ''
+  return bearer.exec(header)?.[1] ?? ''
 }
 
 /** A Bearer decides the role; a user's token counts only beside a valid key. */
@@ -90,8 +92,9 @@ const anonClaims = '{"role":"anon"}'
 const serviceClaims = '{"role":"service_role"}'
 
 function callerOfProjectKey(tenant: Tenant, key: string): Caller | undefined {
-  if (isSame(key, tenant.anonKey)) return { tenant, role: 'anon', claims: anonClaims, userId: '' }
-  if (isSame(key, tenant.serviceRoleKey))
+  const bytes = Buffer.from(key)
+  if (isSameBytes(bytes, tenant.anonKey)) return { tenant, role: 'anon', claims: anonClaims, userId: '' }
+  if (isSameBytes(bytes, tenant.serviceRoleKey))
     return { tenant, role: 'service_role', claims: serviceClaims, userId: '' }
   return
 }

@@ -8,7 +8,6 @@ import type { Tenant } from '#src/tenancy/directory.ts'
 export type RateLimits = Readonly<Record<Role, number>>
 
 const windowMs = 60_000
-const windowKeys: Record<Role, string> = { anon: ':anon', authenticated: ':user', service_role: ':service' }
 const quotaNames = {
   anon: 'rate_limit_anon',
   authenticated: 'rate_limit_authenticated',
@@ -21,6 +20,21 @@ export interface Meter {
 }
 
 export function createMeter(windows: RateWindows, limits: RateLimits): Meter {
+  /** Made once per project: a text put together anew would have to be hashed anew. */
+  const keys = new WeakMap<Tenant, Record<Role, string>>()
+  function keysOf(tenant: Tenant): Record<Role, string> {
+    const known = keys.get(tenant)
+    if (known) return known
+    const { id } = tenant
+    const made = {
+      anon: `${id}:anon`,
+      authenticated: `${id}:authenticated`,
+      service_role: `${id}:service_role`,
+    }
+    keys.set(tenant, made)
+    return made
+  }
+
   function count(key: string, limit: number, setHeader: SetHeader): void {
     if (limit === 0) return
     const { remaining, retryAfterSeconds } = windows.take(key, limit, windowMs)
@@ -35,7 +49,7 @@ export function createMeter(windows: RateWindows, limits: RateLimits): Meter {
   }
   return {
     countCaller: (tenant, role, setHeader) =>
-      count(tenant.id + windowKeys[role], tenant.quotas[quotaNames[role]] ?? limits[role], setHeader),
+      count(keysOf(tenant)[role], tenant.quotas[quotaNames[role]] ?? limits[role], setHeader),
     countAddress: (ip, setHeader) => count(`address:${ip}`, limits.anon, setHeader),
   }
 }

@@ -1,0 +1,39 @@
+import { json } from 'node:stream/consumers'
+
+export interface HealthReply {
+  isOk: boolean
+  status: number
+  /** Null when it was not JSON. */
+  body: unknown
+}
+
+/** Not by `fetch`: loading it costs more, and a second answer through its WASM parser 110 ms of optimising. */
+export async function askHealth(
+  url: string,
+  path: '/health' | '/health/services',
+  signal?: AbortSignal,
+): Promise<HealthReply> {
+  const { get } = url.startsWith('https:') ? await import('node:https') : await import('node:http')
+  return new Promise((resolve, reject) => {
+    const request = get(url + path, { agent: false, ...(signal && { signal }) }, reply => {
+      const status = reply.statusCode ?? 0
+      const answer = (body: unknown) => resolve({ isOk: status >= 200 && status < 300, status, body })
+      json(reply).then(answer, () => answer(null))
+    })
+    request.on('error', reject)
+  })
+}
+
+/** Never rejects. */
+export const serverVersion = (url: string, signal: AbortSignal): Promise<string | null> =>
+  askHealth(url, '/health', signal)
+    .then(({ body }) => versionIn(body))
+    .catch(() => null)
+
+export const versionIn = (body: unknown): string | null => textIn(body, 'version')
+
+export function textIn(body: unknown, field: string): string | null {
+  if (typeof body !== 'object' || body === null) return null
+  const value: unknown = Reflect.get(body, field)
+  return typeof value === 'string' ? value : null
+}

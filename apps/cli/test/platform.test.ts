@@ -1,0 +1,111 @@
+// Tokens, audit, health, versions and the first administrator, through a real platform.
+import assert from 'node:assert/strict'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { after, before, test } from 'node:test'
+import { startPlatform, type TestPlatform } from '../../server/test/harness.ts'
+import { type How, plinth as run, workplace } from './plinth.ts'
+import { relay } from './relay.ts'
+
+let platform: TestPlatform
+before(async () => {
+  platform = await startPlatform()
+})
+after(() => platform.stop())
+
+const cwd = workplace()
+const plinth = (args: string[], how: How = {}) => {
+  const env = { PLATFORM_URL: platform.url, PLATFORM_TOKEN: platform.adminToken, ...how.env }
+  return run(args, { cwd, ...how, env })
+}
+
+test('a token is minted, works, is listed without its text, and stops working when revoked', async () => {
+  const made = await plinth(['token', 'mint', '--name', 'ci', '--scope', 'read', '--expires', '90d'])
+  assert.equal(made.code, 0)
+  const { id, token, expires_at } = made.json.data
+  assert.match(token, /^platform_pat_/)
+  assert.ok(Math.abs(Date.parse(expires_at) - Date.now() - 90 * 86_400_000) < 60_000)
+
+  const env = { PLATFORM_TOKEN: token }
+  assert.equal((await plinth(['projects', 'list'], { env })).code, 0)
+  const refused = await plinth(['projects', 'create', 'x y z'], { env })
+  assert.deepEqual([refused.code, refused.json.error.code], [1, 'insufficient_scope'])
+
+  const listed = await plinth(['token', 'list'])
+  assert.ok(!listed.stdout.includes(token))
+  assert.equal(listed.json.data.tokens.find((each: { id: string }) => each.id === id).name, 'ci')
+  assert.match((await plinth(['token', 'list', '-o', 'text'])).stdout, /ci +read +until 2/)
+
+  assert.deepEqual((await plinth(['token', 'revoke', id])).json.data, { id, revoked: true })
+  assert.equal((await plinth(['projects', 'list'], { env })).json.error.code, 'unauthorized')
+  assert.equal((await plinth(['token', 'revoke', id])).json.error.code, 'token_not_found')
+})
+
+test('a token without --expires lasts, and a wrong span is refused before any request', async () => {
+  const { json } = await plinth(['token', 'mint', '--name', 'forever', '--scope', 'admin'])
+  assert.equal(json.data.expires_at, null)
+  const between = await relay(platform.url)
+  const args = ['token', 'mint', '--name', 'x', '--scope', 'read', '--expires', 'soon']
+  assert.equal((await plinth(args, { env: { PLATFORM_URL: between.url } })).code, 1)
+  assert.deepEqual(between.asked, [])
+})
+
+test('the audit log is pruned, by the given days or by default', async () => {
+  assert.deepEqual((await plinth(['audit', 'prune', '--days', '30'])).json.data, { deleted: 0, days: 30 })
+  assert.equal((await plinth(['audit', 'prune'])).json.data.days, 90)
+  assert.equal((await plinth(['audit', 'prune', '--days', 'all'])).json.error.code, 'usage_invalid_value')
+})
+
+test('health needs no token and shows every part', async () => {
+  const { code, json, stderr } = await run(['health', '--url', platform.url], { cwd })
+  assert.equal(code, 0)
+  assert.equal(json.data.status, 'ok')
+  assert.equal(json.data.services.database.status, 'ok')
+  assert.equal(stderr, '')
+})
+
+test('another version of the server is remarked on once, on stderr; the same version is not', async () => {
+  const other = await relay(platform.url, '9.9.9')
+  for (const args of [['projects', 'list'], ['health'], ['status']]) {
+    const { code, json, stderr } = await plinth(args, { env: { PLATFORM_URL: other.url } })
+    assert.deepEqual([code, json.ok], [0, true])
+    assert.match(stderr, /^warning: plinth is version \S+, the platform at \S+ is 9\.9\.9\.\n$/)
+    assert.equal((await plinth(args)).stderr, '')
+  }
+})
+
+test('a server that is no platform is told apart', async () => {
+  const server = createServer((_, response) => response.end('<h1>hello</h1>'))
+  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
+  const env = { PLATFORM_URL: `http://127.0.0.1:${(server.address() as AddressInfo).port}` }
+  for (const args of [['health'], ['projects', 'list']])
+    assert.equal((await plinth(args, { env })).json.error.code, 'not_a_platform')
+  server.closeAllConnections()
+  server.close()
+})
+
+test('bootstrap beside the database makes the first super_admin, once', async () => {
+  const env = {
+    DATABASE_URL: `${process.env['TEST_DATABASE_URL']}/${platform.control}`,
+    CONTROL_PLANE_SECRET: platform.controlPlaneSecret,
+  }
+  const args = ['bootstrap', '--email', 'first@example.com', '--name', 'First']
+  const made = await run(args, { cwd, env, input: 'a long enough password\n' })
+  assert.equal(made.code, 0, made.stdout)
+  assert.deepEqual([made.json.data.email, made.json.data.role], ['first@example.com', 'super_admin'])
+  const again = await run(args, { cwd, env, input: 'a long enough password\n' })
+  assert.deepEqual([again.code, again.json.error.code], [1, 'bootstrap_failed'])
+  assert.match(again.json.error.message, /super_admin already/)
+})
+
+test('bootstrap without a database at hand goes through the API', async () => {
+  const args = ['bootstrap', '--email', 'second@example.com']
+  const empty = await plinth(args)
+  assert.deepEqual([empty.code, empty.json.error.code], [1, 'prompt_impossible'])
+  const short = await plinth(args, { input: 'short\n' })
+  assert.deepEqual([short.code, short.json.error.code], [1, 'invalid_request'])
+  const made = await plinth(args, { input: 'another long password\r\n' })
+  assert.equal(made.json.data.role, 'super_admin')
+  const login = { body: { email: 'second@example.com', password: 'another long password' } }
+  assert.equal((await platform.call('POST', '/api/v1/platform/login', login)).status, 200)
+})

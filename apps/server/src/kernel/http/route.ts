@@ -1,0 +1,71 @@
+// A declared route and its handler, as the framework wants them.
+import type { Input, Route } from '@plinth/contract/route.ts'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { exchangeOf } from './exchange.ts'
+import type { Plane } from './plane.ts'
+import type { RawReply, RawRequest, RequestHead } from './request.ts'
+
+export type AnyHandler = (input: Input<Route>, who: unknown, request: RequestHead | RawRequest) => unknown
+
+export function addRoute<Who>(
+  app: FastifyInstance,
+  plane: Plane<Who>,
+  route: Route,
+  address: string,
+  handle: AnyHandler,
+  common: object,
+): void {
+  const status = route.status ?? 200
+  const options = {
+    ...common,
+    method: route.method,
+    url: address.replace(/\{(\w+)\}/g, ':$1').replace(/:path$/, '*'),
+    schema: {
+      ...(route.params && { params: route.params }),
+      ...(route.query && { querystring: route.query }),
+      ...(route.body && !route.raw && { body: route.body }),
+      ...(!route.raw && status !== 204 && { response: { [status]: route.reply } }),
+    },
+  }
+  if (!route.raw) {
+    app.route({ ...options, handler: plane.done ? audited : plain })
+    return
+  }
+  void app.register(async scope => {
+    takeBodiesAsTheyAre(scope)
+    scope.route({ ...options, handler: raw })
+  })
+
+  async function audited(request: FastifyRequest, reply: FastifyReply) {
+    const exchange = exchangeOf(request)
+    const result = await handle(inputOf(request), exchange.who, exchange)
+    await plane.done!(route, exchange.who as Who, exchange, result)
+    return reply.status(status).send(result)
+  }
+
+  /** Without anything to wait for, the answer goes out in the same turn. */
+  function plain(request: FastifyRequest, reply: FastifyReply) {
+    const exchange = exchangeOf(request)
+    const result = handle(inputOf(request), exchange.who, exchange)
+    reply.status(status)
+    return result instanceof Promise ? result : reply.send(result)
+  }
+
+  async function raw(request: FastifyRequest, reply: FastifyReply) {
+    const exchange = exchangeOf(request)
+    const result = (await handle(inputOf(request), exchange.who, exchange)) as RawReply
+    if (plane.done) await plane.done(route, exchange.who as Who, exchange, undefined)
+    return reply
+      .status(result.status)
+      .headers(result.headers ?? {})
+      .send(result.body ?? undefined)
+  }
+}
+
+/** No parser touches the body: the handler reads the stream, or nobody does. */
+export function takeBodiesAsTheyAre(scope: FastifyInstance): void {
+  scope.removeAllContentTypeParsers()
+  scope.addContentTypeParser('*', (_request, _payload, done) => done(null))
+}
+
+const inputOf = (request: FastifyRequest) => request as unknown as Input<Route>

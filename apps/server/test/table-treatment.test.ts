@@ -1,0 +1,453 @@
+// Whatever way a relation comes into schema public, it is closed to rows and open to questions: row-level
+// security is on, and the three roles get an answer instead of a permission error. Cases 12 and 13.
+import assert from 'node:assert/strict'
+import { after, before, describe, it } from 'node:test'
+import type { CreatedProject } from '@plinth/contract/projects.ts'
+import type { Role } from '@plinth/contract/route.ts'
+import { identifier, literal, raw } from '#src/kernel/postgres/sql.ts'
+import { statement } from '#src/tenancy/databases.ts'
+import { startPlatform, type TestPlatform } from './harness.ts'
+
+const roles: readonly Role[] = ['anon', 'authenticated', 'service_role']
+const refused = '42501'
+
+let platform: TestPlatform
+let project: CreatedProject
+let ref: string
+
+before(async () => {
+  platform = await startPlatform()
+  project = await platform.createProject()
+  ref = await platform.refOf(project.id)
+})
+after(() => platform?.stop())
+
+const asOwner = (text: string, to = ref) =>
+  platform.app.databases.asOwner({ ref: to }, session => session.script(text))
+
+async function asRole(
+  role: Role,
+  text: string,
+  { to = project, claims = { role } as object, values = [] as string[] } = {},
+) {
+  const tenant = (await platform.app.directory.find(to.id))!
+  const { rows } = await platform.app.databases.asCaller(
+    { tenant, role, claims: JSON.stringify(claims), userId: '' },
+    { method: 'GET', path: '/', headers: '{}' },
+    statement(text, false),
+    values,
+  )
+  return rows.map(row => row.map(cell => cell?.toString() ?? null))
+}
+
+const look = <T>(text: string, to = ref) => platform.asSuperuser(to, session => session.rows<T>(raw(text)))
+
+const hasSecurity = async (table: string, to = ref) =>
+  (
+    await look<{ on: boolean }>(
+      `select relrowsecurity as on from pg_class where oid = ${literal(table)}::regclass`,
+      to,
+    )
+  )[0]!.on
+
+/** One row is in it: the service sees that row, everybody else an empty set, and nobody a permission error. */
+async function assertTreated(table: string, to = project): Promise<void> {
+  const name = `public.${identifier(table)}`
+  assert.equal(await hasSecurity(name, await platform.refOf(to.id)), true, `row-level security of ${name}`)
+  for (const role of roles) {
+    const rows = await asRole(role, `select a from ${name}`, { to })
+    assert.deepEqual(rows, role === 'service_role' ? [['1']] : [], `${role} reads ${name}`)
+  }
+}
+
+describe('row-level security is on for a table', () => {
+  const ways: Record<string, { text: string; tables: string[] }> = {
+    'of CREATE TABLE': {
+      text: 'create table plain (a int); insert into plain values (1)',
+      tables: ['plain'],
+    },
+    'of CREATE TABLE IF NOT EXISTS': {
+      text: 'create table if not exists maybe (a int); create table if not exists maybe (a int); insert into maybe values (1)',
+      tables: ['maybe'],
+    },
+    'made LIKE another': {
+      text: 'create table alike (like plain including all); insert into alike values (1)',
+      tables: ['alike'],
+    },
+    'that INHERITS from another': {
+      text: 'create table parent (a int); create table child () inherits (parent); insert into child values (1)',
+      tables: ['parent', 'child'],
+    },
+    'that is UNLOGGED': {
+      text: 'create unlogged table unlogged (a int); insert into unlogged values (1)',
+      tables: ['unlogged'],
+    },
+    'of a composite type': {
+      text: 'create type shape as (a int); create table typed of shape; insert into typed values (1)',
+      tables: ['typed'],
+    },
+    'of CREATE TABLE AS': { text: 'create table copied as select 1 as a', tables: ['copied'] },
+    'of CREATE TABLE AS EXECUTE': {
+      text: 'prepare one as select 1 as a; create table executed as execute one',
+      tables: ['executed'],
+    },
+    'of SELECT INTO': { text: 'select 1 as a into selected', tables: ['selected'] },
+    'made inside DO': {
+      text: `do $$ begin execute 'create table done (a int)'; insert into done values (1); end $$`,
+      tables: ['done'],
+    },
+    'made inside a function': {
+      text: `create function make() returns void language plpgsql as
+               $$ begin create table made (a int); insert into made values (1); end $$;
+             select make()`,
+      tables: ['made'],
+    },
+    'made of partitions, and for each partition': {
+      text: `create table whole (a int) partition by list (a);
+             create table part partition of whole for values in (1);
+             create table deep partition of whole for values in (2) partition by list (a);
+             create table deepest partition of deep for values in (2);
+             insert into whole values (1)`,
+      tables: ['whole', 'part'],
+    },
+    'attached as a partition later': {
+      text: `create table host (a int) partition by list (a); create table guest (a int);
+             alter table host attach partition guest for values in (1); insert into host values (1)`,
+      tables: ['host', 'guest'],
+    },
+    'moved in by SET SCHEMA': {
+      text: `create schema elsewhere; create table elsewhere.moved (a int); insert into elsewhere.moved values (1);
+             alter table elsewhere.moved set schema public`,
+      tables: ['moved'],
+    },
+    'among several of one transaction': {
+      text: `begin; create table first (a int); create table second (a int); alter table first rename to third;
+             insert into second values (1); insert into third values (1); commit`,
+      tables: ['second', 'third'],
+    },
+  }
+  for (const [way, { text, tables }] of Object.entries(ways))
+    it(way, async () => {
+      await asOwner(text)
+      for (const table of tables) await assertTreated(table)
+    })
+
+  it('with any name at all', async () => {
+    const names = [
+      'select',
+      'Mixed Case',
+      `it's "quoted"`,
+      '%I',
+      '$$',
+      'x"; drop table plain; --',
+      'ÄÖ 表 🜁',
+      'n'.repeat(63),
+    ]
+    for (const name of names) {
+      await asOwner(`create table ${identifier(name)} (a int); insert into ${identifier(name)} values (1)`)
+      await assertTreated(name)
+    }
+    await assertTreated('plain')
+  })
+
+  it('made by a function of the owner that anon calls', async () => {
+    await asOwner(`create function make_for_anon() returns void language plpgsql security definer as
+      $$ begin create table by_anon (a int); insert into by_anon values (1); end $$`)
+    await asRole('anon', 'select make_for_anon()')
+    await assertTreated('by_anon')
+  })
+
+  it('again after it was dropped and made anew, and nothing is remembered of the old one', async () => {
+    await asOwner('create table reborn (a int); alter table reborn disable row level security')
+    const [{ oid } = { oid: 0 }] = await look<{ oid: number }>(`select 'public.reborn'::regclass::oid as oid`)
+    await asOwner('drop table reborn')
+    assert.deepEqual(await look(`select from platform.seen where relid = ${oid}`), [])
+    await asOwner('create table reborn (a int); insert into reborn values (1)')
+    await assertTreated('reborn')
+  })
+
+  it('but not for a temporary table or one in another schema', async () => {
+    await platform.app.databases.asOwner({ ref }, async session => {
+      await session.script(
+        'create temp table short (a int); create schema apart; create table apart.there (a int)',
+      )
+      const on = await session.rows<{ on: boolean }>(
+        raw(`select relrowsecurity as on from pg_class where relname in ('short', 'there')`),
+      )
+      assert.deepEqual(on, [{ on: false }, { on: false }])
+    })
+  })
+
+  it('that came with a new schema public', async () => {
+    const to = await platform.createProject()
+    await asOwner(
+      `drop schema public cascade;
+       create schema public create table made_with (a int) create view seen_with as select a from made_with;
+       insert into public.made_with values (1)`,
+      await platform.refOf(to.id),
+    )
+    await assertTreated('made_with', to)
+    const options = await look(
+      `select reloptions from pg_class where relname = 'seen_with'`,
+      await platform.refOf(to.id),
+    )
+    assert.deepEqual(options, [{ reloptions: ['security_invoker=true'] }])
+  })
+
+  it('that came with a schema renamed to public', async () => {
+    const to = await platform.createProject()
+    await asOwner(
+      `alter schema public rename to old; create schema fresh; create table fresh.renamed (a int);
+       insert into fresh.renamed values (1); create view fresh.looked as select a from fresh.renamed;
+       create materialized view fresh.kept as select a from fresh.renamed;
+       grant select on fresh.looked, fresh.kept to anon;
+       alter schema fresh rename to public`,
+      await platform.refOf(to.id),
+    )
+    await assertTreated('renamed', to)
+    assert.deepEqual(await asRole('anon', 'select a from looked', { to }), [])
+    await assert.rejects(asRole('anon', 'select a from kept', { to }), { code: refused })
+  })
+
+  it('made after schema public was dropped and made anew, with sequences and functions', async () => {
+    const to = await platform.createProject()
+    const toRef = await platform.refOf(to.id)
+    await asOwner('create table before (a int); drop schema public cascade; create schema public', toRef)
+    await asOwner(
+      `create table reset (id serial, a int); insert into reset (a) values (1);
+       create function answer() returns int language sql as 'select 42'`,
+      toRef,
+    )
+    await assertTreated('reset', to)
+    assert.deepEqual(await asRole('anon', 'select answer()', { to }), [['42']])
+    assert.deepEqual(await asRole('service_role', 'insert into reset (a) values (2) returning id', { to }), [
+      ['2'],
+    ])
+  })
+})
+
+describe('a table opened on purpose', () => {
+  it('stays open: DISABLE holds in the same transaction and through every later DDL', async () => {
+    await asOwner(
+      `begin; create table opened (a int); alter table opened disable row level security; commit;
+       insert into opened values (1)`,
+    )
+    assert.deepEqual(await asRole('anon', 'select a from opened'), [['1']])
+    await asOwner(
+      `alter table opened add b text; alter table opened rename b to c; create index on opened (a);
+       create table unrelated (a int); create schema passing; drop schema passing;
+       alter table opened rename to opened_still; create schema aside;
+       alter table opened_still set schema aside; alter table aside.opened_still set schema public`,
+    )
+    assert.equal(await hasSecurity('public.opened_still'), false)
+    assert.deepEqual(await asRole('anon', 'select a from opened_still'), [['1']])
+  })
+
+  it('answers by its policies', async () => {
+    await asOwner(
+      `create table letters (a int, reader uuid);
+       create policy own_letters on letters to authenticated using (reader = auth.uid());
+       insert into letters values (1, '11111111-1111-4111-8111-111111111111'), (2, '22222222-2222-4222-8222-222222222222')`,
+    )
+    const reader = (sub: string) => ({ claims: { role: 'authenticated', sub } })
+    assert.deepEqual(
+      await asRole('authenticated', 'select a from letters', reader('22222222-2222-4222-8222-222222222222')),
+      [['2']],
+    )
+    assert.deepEqual(await asRole('anon', 'select a from letters'), [])
+    assert.equal((await asRole('service_role', 'select a from letters')).length, 2)
+  })
+})
+
+describe('the three roles', () => {
+  it('may read and write a new table as far as its policies go, and nothing beyond', async () => {
+    await asOwner('create table granted (a int)')
+    const held = await look<{ role: string; privileges: string }>(
+      `select r.role, string_agg(p.privilege, ',' order by p.privilege) as privileges
+         from unnest(array['anon', 'authenticated', 'service_role']) r(role),
+              unnest(array['SELECT', 'INSERT', 'UPDATE', 'DELETE', 'TRUNCATE', 'REFERENCES', 'TRIGGER', 'MAINTAIN']) p(privilege)
+        where has_table_privilege(r.role, 'public.granted', p.privilege) group by r.role order by r.role`,
+    )
+    assert.deepEqual(
+      held,
+      roles.map(role => ({ role, privileges: 'DELETE,INSERT,SELECT,UPDATE' })),
+    )
+    for (const role of roles) await assert.rejects(asRole(role, 'truncate granted'), { code: refused })
+    for (const role of ['anon', 'authenticated'] as const)
+      await assert.rejects(asRole(role, 'insert into granted values (1)'), { code: refused })
+    assert.deepEqual(await asRole('service_role', 'insert into granted values (1) returning a'), [['1']])
+  })
+
+  it('may use sequences and functions', async () => {
+    await asOwner(
+      `create table counted (id serial, made bigint generated always as identity, a int);
+       create policy anyone on counted using (true) with check (true); create sequence tickets;
+       create function twice(n int) returns int language sql as 'select n * 2'`,
+    )
+    for (const role of roles) {
+      assert.deepEqual(await asRole(role, 'insert into counted (a) values (1) returning a'), [['1']])
+      assert.deepEqual(await asRole(role, `select nextval('tickets') > 0, twice(21)`), [['t', '42']])
+      await assert.rejects(asRole(role, `select setval('tickets', 1)`), { code: refused })
+    }
+  })
+
+  it('may insert into a table with a serial column that was moved in', {
+    todo: 'a table moved in is granted, the sequence that moved with it is not',
+  }, async () => {
+    await asOwner(
+      `create schema outside; create table outside.serial_moved (id serial, a int);
+       alter table outside.serial_moved set schema public`,
+    )
+    assert.deepEqual(await asRole('service_role', 'insert into serial_moved (a) values (1) returning id'), [
+      ['1'],
+    ])
+  })
+})
+
+describe('a view', () => {
+  before(() => asOwner('create table hidden (a int); insert into hidden values (1)'))
+
+  it('shows the caller what the caller may see', async () => {
+    await asOwner(
+      `create view through as select a from hidden;
+       create recursive view again (a) as select a from hidden;
+       create view updatable as select a from hidden with check option;
+       create view nested as select a from through`,
+    )
+    for (const view of ['through', 'again', 'updatable', 'nested']) {
+      assert.deepEqual(await asRole('anon', `select a from ${view}`), [], view)
+      assert.deepEqual(await asRole('service_role', `select a from ${view}`), [['1']], view)
+    }
+  })
+
+  it('still does once it is replaced', async () => {
+    await asOwner('create view replaced as select a from hidden')
+    await asOwner('create or replace view replaced as select a, a + 1 as b from hidden')
+    assert.deepEqual(await asRole('anon', 'select a from replaced'), [])
+    await asOwner(
+      'create or replace view replaced with (security_barrier) as select a, a + 1 as b from hidden',
+    )
+    assert.deepEqual(await asRole('anon', 'select a from replaced'), [])
+  })
+
+  it('does so when it was moved in', async () => {
+    await asOwner(
+      `create schema drafts; create view drafts.by_view as select a from hidden;
+       create view drafts.by_table as select a from hidden;
+       alter view drafts.by_view set schema public; alter table drafts.by_table set schema public;
+       grant select on by_view, by_table to anon, service_role`,
+    )
+    for (const view of ['by_view', 'by_table']) {
+      assert.deepEqual(await asRole('anon', `select a from ${view}`), [], view)
+      assert.deepEqual(await asRole('service_role', `select a from ${view}`), [['1']], view)
+    }
+  })
+
+  it('runs as its owner only when that was said, and then keeps doing so', async () => {
+    await asOwner('create view deliberate with (security_invoker = false) as select a from hidden')
+    assert.deepEqual(await asRole('anon', 'select a from deliberate'), [['1']])
+    await asOwner(
+      'alter view deliberate rename to on_purpose; create schema meanwhile; create view through_later as select 1 as a',
+    )
+    assert.deepEqual(await asRole('anon', 'select a from on_purpose'), [['1']])
+    await asOwner('alter view through_later reset (security_invoker)')
+    const options = await look<{ reloptions: string[] | null }>(
+      `select reloptions from pg_class where relname = 'through_later'`,
+    )
+    assert.deepEqual(options, [{ reloptions: null }])
+  })
+})
+
+describe('what cannot have row-level security', () => {
+  before(() => asOwner('create table source (a int); insert into source values (1)'))
+
+  it('is closed to anon and authenticated: a materialized view', async () => {
+    await asOwner('create materialized view summary as select a from source')
+    for (const role of ['anon', 'authenticated'] as const)
+      await assert.rejects(asRole(role, 'select a from summary'), { code: refused })
+    assert.deepEqual(await asRole('service_role', 'select a from summary'), [['1']])
+  })
+
+  it('is closed to anon and authenticated: one moved in with its grants', async () => {
+    await asOwner(
+      `create schema store; create materialized view store.arriving as select 1 as a;
+       grant select on store.arriving to anon; alter materialized view store.arriving set schema public`,
+    )
+    await assert.rejects(asRole('anon', 'select a from arriving'), { code: refused })
+  })
+
+  it('is closed to anon and authenticated: a foreign table', async () => {
+    await platform.asSuperuser(ref, session =>
+      session.script(
+        `create foreign data wrapper far; grant usage on foreign data wrapper far to ${ref}_owner`,
+      ),
+    )
+    await asOwner(
+      'create server away foreign data wrapper far; create foreign table distant (a int) server away',
+    )
+    const readable = await look<{ role: string }>(
+      `select r.role from unnest(array['anon', 'authenticated', 'service_role']) r(role)
+        where has_table_privilege(r.role, 'public.distant', 'SELECT, INSERT, UPDATE, DELETE')`,
+    )
+    assert.deepEqual(readable, [{ role: 'service_role' }])
+  })
+
+  it('is open once it was granted, also after it is refreshed and indexed', async () => {
+    await asOwner('create materialized view shared as select a from source; grant select on shared to anon')
+    await asOwner('create unique index on shared (a); refresh materialized view concurrently shared')
+    assert.deepEqual(await asRole('anon', 'select a from shared'), [['1']])
+  })
+
+  it('is still open after unrelated DDL', {
+    todo: 'any CREATE SCHEMA, and any ALTER MATERIALIZED VIEW, takes the grant away again',
+  }, async () => {
+    await asOwner(
+      'create materialized view published as select a from source; grant select on published to anon',
+    )
+    await asOwner('alter materialized view published set (fillfactor = 90)')
+    assert.deepEqual(await asRole('anon', 'select a from published'), [['1']])
+    await asOwner('create schema unrelated_schema')
+    assert.deepEqual(await asRole('anon', 'select a from published'), [['1']])
+  })
+})
+
+describe('the claims of a request', () => {
+  const seen = `select auth.uid(), auth.role(), auth.email(), auth.jwt() -> 'app_metadata' ->> 'team'`
+  const sub = '33333333-3333-4333-8333-333333333333'
+
+  it('are what auth.uid(), auth.role(), auth.email() and auth.jwt() say', async () => {
+    const claims = { sub, role: 'authenticated', email: 'o@example.com', app_metadata: { team: 'blue' } }
+    assert.deepEqual(await asRole('authenticated', seen, { claims }), [
+      [sub, 'authenticated', 'o@example.com', 'blue'],
+    ])
+    assert.deepEqual(await asRole('anon', seen), [[null, 'anon', null, null]])
+  })
+
+  it('are empty, not an error, outside a request', async () => {
+    await platform.app.databases.asOwner({ ref }, async session => {
+      const row = await session.row(
+        raw('select auth.uid() as uid, auth.role() as role, auth.email() as email, auth.jwt() as jwt'),
+      )
+      assert.deepEqual(row, { uid: null, role: null, email: null, jwt: {} })
+    })
+  })
+
+  it('are read the same whatever search_path the tenant’s function has', async () => {
+    await asOwner(
+      `create schema shadow; create function shadow.current_setting(text, boolean) returns text language sql as
+         $$ select '{"sub":"${sub}","role":"service_role"}' $$;
+       grant usage on schema shadow to anon;
+       create function asks() returns text language sql set search_path = shadow, pg_catalog as
+         $$ select concat_ws(',', auth.role(), auth.uid()::text, auth.jwt() ->> 'role') $$`,
+    )
+    assert.deepEqual(await asRole('anon', 'select asks()'), [['anon,anon']])
+  })
+})
+
+it('extensions are created and dropped like anywhere else', async () => {
+  const names = ['hstore', 'ltree', 'btree_gist', 'intarray', 'tablefunc', 'unaccent']
+  for (const name of names) await asOwner(`create extension ${name}`)
+  await asOwner('create extension citext schema extensions')
+  assert.deepEqual(await asRole('anon', `select 'a=>1'::hstore -> 'a', 'A'::citext = 'a'`), [['1', 't']])
+  for (const name of [...names, 'citext']) await asOwner(`drop extension ${name}`)
+})

@@ -1,0 +1,155 @@
+// Admission and an empty authenticated answer of the data plane against Fastify's own empty route: server CPU
+// per request under wrk, with the same request headers.
+import { spawnSync } from 'node:child_process'
+import { once } from 'node:events'
+import { Agent, get, type IncomingMessage } from 'node:http'
+import { fileURLToPath } from 'node:url'
+import { signJwt } from '../apps/server/src/kernel/crypto/jwt.ts'
+import {
+  cpuMicros,
+  endedChildrenCpuMicros,
+  interleave,
+  medians,
+  ratio,
+  report,
+  type Sample,
+} from './measure.ts'
+import { onStage, projectsAt, type StagedServer, startMain } from './stage.ts'
+
+const rounds = 7
+const roundSeconds = 2
+const warmUpSeconds = 3
+const connections = 32
+
+const limits = (requests: string) => ({
+  PLATFORM_RATE_LIMIT_ANON: requests,
+  PLATFORM_RATE_LIMIT_AUTHENTICATED: requests,
+  PLATFORM_RATE_LIMIT_SERVICE_ROLE: requests,
+})
+const unlimited = limits('0')
+const limited = limits('1000000000')
+const silent = { PLATFORM_LOG_LEVEL: 'silent' }
+const logging = { PLATFORM_LOG_LEVEL: 'info' }
+
+await onStage(async stage => {
+  const engine = await stage.engine()
+  const platform = (settings: Record<string, string>) => startMain(stage, { ...engine.env, ...settings })
+  const fastify = (env: Record<string, string>) =>
+    stage.server(fileURLToPath(new URL('fastify-empty.ts', import.meta.url)), env)
+  const bare = await platform({ ...silent, ...unlimited })
+  const withLimits = await platform({ ...silent, ...limited })
+  const withLog = await platform({ ...logging, ...unlimited })
+  const withBoth = await platform({ ...logging, ...limited })
+  const empty = await fastify({})
+  const emptyWithLog = await fastify({ REFERENCE_LOGS: '1' })
+
+  const project = await projectsAt(bare.url, engine.adminToken).create({ body: { name: 'bench' } })
+  const seconds = Math.floor(Date.now() / 1000)
+  const token = signJwt(
+    { sub: '00000000-0000-4000-8000-000000000001', role: 'authenticated', iat: seconds, exp: seconds + 3600 },
+    project.jwt_secret,
+  )
+  const path = `/v1/whoami/${project.id}`
+  const anon = { apikey: project.anon_key }
+  const user = { ...anon, authorization: `Bearer ${token}` }
+
+  const contenders = {
+    fastify: () => load(empty, '/', anon),
+    fastifyAsUser: () => load(empty, '/', user),
+    fastifyWithLog: () => load(emptyWithLog, '/', anon),
+    anon: () => load(bare, path, anon),
+    user: () => load(bare, path, user),
+    anonWithLimits: () => load(withLimits, path, anon),
+    anonWithLog: () => load(withLog, path, anon),
+    anonWithBoth: () => load(withBoth, path, anon),
+    userWithBoth: () => load(withBoth, path, user),
+  }
+  for (const contender of Object.values(contenders)) await contender()
+  await warmUp([empty, emptyWithLog], '/', user)
+  await warmUp([bare, withLimits, withLog, withBoth], path, user)
+  const samples = await interleave(rounds, contenders)
+
+  const tell = (subject: string, measured: Sample[], reference: Sample[], target?: { atMost: number }) => {
+    const cpu = ratio(measured, reference, each => each['server_cpu_us']!)
+    report({
+      bench: 'admission',
+      subject,
+      ...(target && { target }),
+      measured: cpu.median,
+      unit: 'times its CPU',
+      range: [cpu.lowest, cpu.highest],
+      ours: medians(measured),
+      reference: medians(reference),
+      rounds,
+      round_seconds: roundSeconds,
+    })
+  }
+  const target = { atMost: 1.5 }
+  tell('whoami by anon key, silent, no limits', samples.anon, samples.fastify, target)
+  tell('whoami by user token, silent, no limits', samples.user, samples.fastifyAsUser, target)
+  tell('whoami by anon key, silent, limits on', samples.anonWithLimits, samples.fastify, target)
+  tell('whoami by anon key, logging, no limits', samples.anonWithLog, samples.fastify, target)
+  tell('whoami by anon key, logging, limits on', samples.anonWithBoth, samples.fastify, target)
+  tell('whoami by user token, logging, limits on', samples.userWithBoth, samples.fastifyAsUser, target)
+  tell(
+    'whoami by anon key, logging, limits on, against Fastify with its own logger',
+    samples.anonWithBoth,
+    samples.fastifyWithLog,
+  )
+})
+
+async function warmUp(servers: StagedServer[], path: string, headers: Record<string, string>): Promise<void> {
+  for (const server of servers) await request(server.url + path, headers, warmUpSeconds)
+}
+
+async function load(
+  { pid, url }: StagedServer,
+  path: string,
+  headers: Record<string, string>,
+): Promise<Sample> {
+  const before = { server: cpuMicros(pid), client: endedChildrenCpuMicros() }
+  const requests = await request(url + path, headers, roundSeconds)
+  return {
+    server_cpu_us: (cpuMicros(pid) - before.server) / requests,
+    client_cpu_us: (endedChildrenCpuMicros() - before.client) / requests,
+    per_second: requests / roundSeconds,
+  }
+}
+
+/** As many requests as get answered in the time; how many these were. */
+function request(url: string, headers: Record<string, string>, seconds: number): Promise<number> | number {
+  const given = Object.entries(headers).flatMap(([name, value]) => ['--header', `${name}: ${value}`])
+  const options = ['--threads', '1', '--connections', String(connections), '--duration', `${seconds}s`]
+  const { status, stdout, stderr, error } = spawnSync('wrk', [...options, ...given, url], {
+    encoding: 'utf8',
+  })
+  if (error) return requestFromHere(url, headers, seconds)
+  const requests = Number(/(\d+) requests in/.exec(stdout)?.[1])
+  if (status !== 0 || !(requests > 0) || /Non-2xx|Socket errors/.test(stdout))
+    throw new Error(`wrk failed: ${stdout}${stderr}`)
+  return requests
+}
+
+/** Where wrk is not installed: slower, but the server's CPU per request is the same. */
+async function requestFromHere(
+  url: string,
+  headers: Record<string, string>,
+  seconds: number,
+): Promise<number> {
+  const agent = new Agent({ keepAlive: true, maxSockets: connections })
+  const until = performance.now() + seconds * 1000
+  let requests = 0
+  const one = async () => {
+    const [reply] = (await once(get(url, { agent, headers }), 'response')) as [IncomingMessage]
+    if (reply.statusCode !== 200) throw new Error(`${url} answered ${reply.statusCode}`)
+    await once(reply.resume(), 'end')
+    requests++
+  }
+  await Promise.all(
+    Array.from({ length: connections }, async () => {
+      while (performance.now() < until) await one()
+    }),
+  )
+  agent.destroy()
+  return requests
+}
