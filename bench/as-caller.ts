@@ -96,6 +96,7 @@ await onStage(async stage => {
         range: [throughput.lowest, throughput.highest],
         cpu_ratio: cpu.median,
         cpu_ratio_range: [cpu.lowest, cpu.highest],
+        cpu_ratio_of_least_disturbed: cpu.ofSmallest,
         ours: medians(samples.ours),
         reference: medians(against),
         rounds,

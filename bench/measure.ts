@@ -101,6 +101,8 @@ export interface Ratio {
   median: number
   lowest: number
   highest: number
+  /** Of the smallest value on either side: for costs, the rounds that were disturbed the least. */
+  ofSmallest: number
 }
 
 /** Of one field, round by round: what disturbs a round disturbs both sides of it. */
@@ -114,6 +116,7 @@ export function ratio(
     median: rounded(median(each)),
     lowest: rounded(Math.min(...each)),
     highest: rounded(Math.max(...each)),
+    ofSmallest: rounded(Math.min(...measured.map(of)) / Math.min(...reference.map(of))),
   }
 }
 

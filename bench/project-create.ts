@@ -47,6 +47,7 @@ await onStage(async stage => {
       unit: 'times',
       excellent: 2,
       range: [wall.lowest, wall.highest],
+      of_least_disturbed: wall.ofSmallest,
       ...details,
     })
     report({
@@ -57,6 +58,7 @@ await onStage(async stage => {
       unit: 'times',
       excellent: 2,
       range: [cpu.lowest, cpu.highest],
+      of_least_disturbed: cpu.ofSmallest,
       ...details,
     })
   })

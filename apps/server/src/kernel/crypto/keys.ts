@@ -12,11 +12,11 @@ export const keyring =
 export const hmac = (key: Buffer, text: string) => createHmac('sha256', key).update(text).digest()
 
 /** Compares in time that does not depend on where the texts differ. */
-export const isSame = (given: string, expected: string): boolean =>
-  isSameBytes(Buffer.from(given), Buffer.from(expected))
-
-export const isSameBytes = (given: Buffer, expected: Buffer): boolean =>
-  given.length === expected.length && timingSafeEqual(given, expected)
+export function isSame(given: string, expected: string): boolean {
+  const left = Buffer.from(given)
+  const right = Buffer.from(expected)
+  return left.length === right.length && timingSafeEqual(left, right)
+}
 
 /** Text of `bytes` random bytes that needs no escaping anywhere. */
 export const randomToken = (bytes = 32) => randomBytes(bytes).toString('base64url')

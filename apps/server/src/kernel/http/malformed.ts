@@ -1,5 +1,5 @@
-import { randomUUID } from 'node:crypto'
 import type { Socket } from 'node:net'
+import { newRequestId } from './request-id.ts'
 
 /** What is not even HTTP never becomes a request; it is answered on the socket. */
 export function refuseMalformed(error: Error & { code?: string }, socket: Socket): void {
@@ -12,7 +12,7 @@ export function refuseMalformed(error: Error & { code?: string }, socket: Socket
         : ['400 Bad Request', 'This is not a valid HTTP request']
   const body = JSON.stringify({ error: { message, code: 'invalid_request' } })
   socket.end(
-    `HTTP/1.1 ${status}\r\nX-Request-Id: ${randomUUID()}\r\nContent-Type: application/json; charset=utf-8\r\n` +
+    `HTTP/1.1 ${status}\r\nX-Request-Id: ${newRequestId()}\r\nContent-Type: application/json; charset=utf-8\r\n` +
       `Content-Length: ${Buffer.byteLength(body)}\r\nConnection: close\r\n\r\n${body}`,
   )
 }

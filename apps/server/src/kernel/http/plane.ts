@@ -12,9 +12,13 @@ export interface Plane<Who> {
   refuse(failure: Failure, request: RequestHead): { body: unknown; headers: Record<string, string> }
   /** Bytes of a JSON body when the route does not say. */
   bodyLimit: number
-  /** Headers of every answer, of answers to a browser on another origin, and of the answer to its preflight. */
-  cors?: Readonly<Record<'always' | 'headers' | 'preflight', Readonly<Record<string, string>>>>
+  /** Headers of answers to a browser on another origin, and of the answer to its preflight. */
+  cors?: Readonly<{ headers: CorsHeaders; preflight: Readonly<Record<string, string>> }>
 }
+/** The first goes on every answer, since shared caches keep answers for others too. */
+export type CorsHeaders = Readonly<
+  Record<'access-control-allow-origin' | 'access-control-expose-headers', string>
+>
 export type SetHeader = (name: string, value: string) => void
 
 /** An error made ready to be told: nothing in it but what the caller may know. */

@@ -1,5 +1,4 @@
 // The web framework lives in this folder alone.
-import { randomUUID } from 'node:crypto'
 import { addresses } from '@plinth/contract/openapi.ts'
 import { prefix, type Route, type Routes } from '@plinth/contract/route.ts'
 import Fastify, { type FastifyReply, type FastifyRequest } from 'fastify'
@@ -9,6 +8,7 @@ import { exchangeOf } from './exchange.ts'
 import { failureFrom } from './failure.ts'
 import { refuseMalformed } from './malformed.ts'
 import type { Handlers, Plane } from './plane.ts'
+import { newRequestId } from './request-id.ts'
 import { type AnyHandler, addRoute, takeBodiesAsTheyAre } from './route.ts'
 import { validatorCompiler } from './validation.ts'
 
@@ -21,6 +21,7 @@ export interface HttpServer {
   close(graceMs: number): Promise<void>
 }
 
+const allowOrigin = 'access-control-allow-origin'
 const requestIdFromProxy = /^[\w.:-]{8,128}$/
 
 export function createHttpServer(options: { log: Log; trustedProxies: readonly string[] }): HttpServer {
@@ -31,7 +32,7 @@ export function createHttpServer(options: { log: Log; trustedProxies: readonly s
     trustProxy: trusts ? [...trustedProxies] : false,
     genReqId: request => {
       const given = trusts ? request.headers['x-request-id'] : undefined
-      return typeof given === 'string' && requestIdFromProxy.test(given) ? given : randomUUID()
+      return typeof given === 'string' && requestIdFromProxy.test(given) ? given : newRequestId()
     },
     requestIdHeader: false,
     requestTimeout: 300_000,
@@ -54,30 +55,19 @@ export function createHttpServer(options: { log: Log; trustedProxies: readonly s
     refuseOutside(new Refusal('route_not_found', 'There is nothing at this address'), request, reply),
   )
   app.setErrorHandler((error, request, reply) => refuseOutside(error, request, reply))
-  app.addHook('onResponse', (request, reply, next) => {
-    log.info(
-      {
-        id: request.id,
-        method: request.method,
-        // The route's pattern, never the URL: paths and queries can carry tokens.
-        route: request.routeOptions.url ?? 'none',
-        status: reply.statusCode,
-        ms: Math.round(reply.elapsedTime * 10) / 10,
-      },
-      'request',
-    )
-    next()
-  })
 
+  const outside = logLine(log, 'none')
   function refuseOutside(error: unknown, request: FastifyRequest, reply: FastifyReply) {
+    reply.raw.once('finish', () => outside(request, reply, () => {}))
     const { status, message, code } = failureFrom(error, log, request.id)
     return reply.status(status).header('x-request-id', request.id).send({ error: { message, code } })
   }
 
   /** What every route of a plane has in common: admission before the body, and refusals in the plane's words. */
-  function frame<Who>(plane: Plane<Who>, route: Route) {
+  function frame<Who>(plane: Plane<Who>, route: Route, address: string) {
     const { cors } = plane
     return {
+      onResponse: logLine(log, address),
       bodyLimit: route.bodyLimit ?? plane.bodyLimit,
       errorHandler(error: unknown, request: FastifyRequest, reply: FastifyReply) {
         const failure = failureFrom(error, log, request.id)
@@ -87,7 +77,8 @@ export function createHttpServer(options: { log: Log; trustedProxies: readonly s
       onRequest(request: FastifyRequest, reply: FastifyReply, next: (error?: Error) => void) {
         reply.header('x-request-id', request.id)
         if (cors) {
-          reply.headers(request.headers.origin === undefined ? cors.always : cors.headers)
+          if (request.headers.origin === undefined) reply.header(allowOrigin, cors.headers[allowOrigin])
+          else reply.headers(cors.headers)
           if (request.method === 'OPTIONS' && request.headers['access-control-request-method'] !== undefined)
             return void reply.status(204).headers(cors.preflight).send()
         }
@@ -118,7 +109,7 @@ export function createHttpServer(options: { log: Log; trustedProxies: readonly s
       for (const [name, route] of Object.entries(routes))
         for (const address of addresses(route))
           addRoute(app, plane, route, address, handlers[name] as AnyHandler, {
-            ...frame(plane, route),
+            ...frame(plane, route, address),
             exposeHeadRoute: route.method === 'GET' && !declaresHead(routes, route.path),
           })
     },
@@ -126,8 +117,9 @@ export function createHttpServer(options: { log: Log; trustedProxies: readonly s
     mountUnknown(plane, route, answer) {
       app.register(async scope => {
         takeBodiesAsTheyAre(scope)
-        scope.all(`${prefix(route)}/*`, {
-          ...frame(plane, route),
+        const address = `${prefix(route)}/*`
+        scope.all(address, {
+          ...frame(plane, route, address),
           handler: async request => answer(exchangeOf(request).who as never),
         })
       })
@@ -140,6 +132,22 @@ export function createHttpServer(options: { log: Log; trustedProxies: readonly s
       await app.close()
       clearTimeout(cut)
     },
+  }
+}
+
+/**
+ * One line per answer. The route's pattern stands for the URL, which can carry tokens in path and query; it is
+ * written out once, here, and not for every line.
+ */
+function logLine(log: Log, route: string) {
+  const line = log.child({ route })
+  return (request: FastifyRequest, reply: FastifyReply, next: () => void) => {
+    const { id, method } = request
+    line.info(
+      { id, method, status: reply.statusCode, ms: Math.round(reply.elapsedTime * 10) / 10 },
+      'request',
+    )
+    next()
   }
 }
 

@@ -1,8 +1,7 @@
 // Who is calling a project: key or user token to a Caller. One and the same 401 for an unknown project, an
 // unknown key and another project's key.
 import type { DataRoute, Role } from '@plinth/contract/route.ts'
-import { looksLikeJwt, type VerifiedJwt, verifyJwt } from '#src/kernel/crypto/jwt.ts'
-import { isSameBytes } from '#src/kernel/crypto/keys.ts'
+import { looksLikeJwt, verifyJwt } from '#src/kernel/crypto/jwt.ts'
 import { Refusal, unauthorized } from '#src/kernel/errors.ts'
 import type { RequestHead } from '#src/kernel/http/request.ts'
 import type { Caller } from '#src/tenancy/databases.ts'
@@ -53,19 +52,18 @@ const nobody: Tenant = Object.freeze({
   id: '',
   ref: '',
   status: 'active',
-  anonKey: Buffer.from('platform_anon_nobody_0000000000000000000000000000000000000000000'),
-  serviceRoleKey: Buffer.from('platform_service_role_nobody_0000000000000000000000000000000000000000000'),
+  anonKey: '',
+  serviceRoleKey: '',
   jwtSecret: crypto.randomUUID() + crypto.randomUUID(),
   quotas: {},
-  verified: new Map(),
 })
 
-const bearer = /^bearer +(\S+)$/i
+const bearerScheme = /^bearer +(\S+)$/i
 
 function bearerOf(header: string | undefined): string | undefined {
   if (header === undefined) return
   // Anything else in the header is a credential too, and not a valid one.
-  return bearer.exec(header)?.[1] ?? ''
+  return bearerScheme.exec(header)?.[1] ?? ''
 }
 
 /** A Bearer decides the role; a user's token counts only beside a valid key. */
@@ -91,37 +89,47 @@ function callerOfKey(tenant: Tenant, key: string): Caller | undefined {
 const anonClaims = '{"role":"anon"}'
 const serviceClaims = '{"role":"service_role"}'
 
-function callerOfProjectKey(tenant: Tenant, key: string): Caller | undefined {
-  const bytes = Buffer.from(key)
-  if (isSameBytes(bytes, tenant.anonKey)) return { tenant, role: 'anon', claims: anonClaims, userId: '' }
-  if (isSameBytes(bytes, tenant.serviceRoleKey))
-    return { tenant, role: 'service_role', claims: serviceClaims, userId: '' }
-  return
+/** What has been verified for a project; a project that changed is another object, and starts with nothing. */
+interface Known {
+  /** Looked up by hash, and the hash is keyed: how long a look-up takes tells nothing of a key's beginning. */
+  readonly keys: ReadonlyMap<string, Caller>
+  readonly tokens: Map<string, { caller: Caller; expiresAtMs: number }>
+}
+const known = new WeakMap<Tenant, Known>()
+
+function knownOf(tenant: Tenant): Known {
+  const found = known.get(tenant)
+  if (found) return found
+  const keys = new Map<string, Caller>([
+    [tenant.anonKey, { tenant, role: 'anon', claims: anonClaims, userId: '' }],
+    [tenant.serviceRoleKey, { tenant, role: 'service_role', claims: serviceClaims, userId: '' }],
+  ])
+  keys.delete('')
+  const made = { keys, tokens: new Map() }
+  known.set(tenant, made)
+  return made
 }
 
+const callerOfProjectKey = (tenant: Tenant, key: string): Caller | undefined => knownOf(tenant).keys.get(key)
+
+/** The signature is checked once per token; the time at every request. */
 function callerOfToken(tenant: Tenant, token: string): Caller | undefined {
-  const verified = verifiedOnce(tenant, token)
+  const { tokens } = knownOf(tenant)
+  const seen = tokens.get(token)
+  if (seen) {
+    if (seen.expiresAtMs > Date.now()) return seen.caller
+    tokens.delete(token)
+    return
+  }
+  const verified = verifyJwt(token, tenant.jwtSecret)
   if (!verified) return
-  const { role, sub } = verified.claims
+  const { role, sub, exp } = verified.claims
   if (!isRole(role)) return
-  return { tenant, role, claims: verified.json, userId: typeof sub === 'string' ? sub : '' }
+  const caller: Caller = { tenant, role, claims: verified.json, userId: typeof sub === 'string' ? sub : '' }
+  if (tokens.size >= rememberedTokens) tokens.delete(tokens.keys().next().value!)
+  tokens.set(token, { caller, expiresAtMs: typeof exp === 'number' ? exp * 1000 : Number.POSITIVE_INFINITY })
+  return caller
 }
 
 const isRole = (role: unknown): role is Role =>
   role === 'anon' || role === 'authenticated' || role === 'service_role'
-
-/** The signature is checked once per token; the time at every request. */
-function verifiedOnce(tenant: Tenant, token: string): VerifiedJwt | undefined {
-  const known = tenant.verified.get(token)
-  if (known) {
-    const { exp } = known.claims
-    if (typeof exp !== 'number' || exp * 1000 > Date.now()) return known
-    tenant.verified.delete(token)
-    return
-  }
-  const verified = verifyJwt(token, tenant.jwtSecret)
-  if (!verified || tenant === nobody) return
-  if (tenant.verified.size >= rememberedTokens) tenant.verified.delete(tenant.verified.keys().next().value!)
-  tenant.verified.set(token, verified)
-  return verified
-}

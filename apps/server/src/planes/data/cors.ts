@@ -5,7 +5,6 @@ const exposed =
   'x-supabase-api-version, x-total-count, link, content-range, content-location, location, preference-applied, x-sb-error-code, x-request-id, x-ratelimit-limit, x-ratelimit-remaining, retry-after, tus-resumable, tus-version, tus-extension, tus-max-size, upload-length, upload-offset, upload-metadata, upload-expires, sb-auth-user-id'
 
 export const cors = {
-  always: { 'access-control-allow-origin': '*' },
   headers: { 'access-control-allow-origin': '*', 'access-control-expose-headers': exposed },
   preflight: {
     'access-control-allow-methods': 'GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS',
