@@ -48,7 +48,6 @@ process.once('message', (assignment: Assignment) => {
       serviceRoleKey: '',
       jwtSecret: '',
       quotas: {},
-      verified: new Map(),
     },
     role: 'anon',
     claims,

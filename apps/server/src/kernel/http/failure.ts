@@ -54,8 +54,6 @@ function fromFramework(error: FrameworkError): Refusal | undefined {
     return new Refusal('invalid_request', 'A value in the request is out of range or malformed', {
       cause: error,
     })
-  if (error instanceof SyntaxError || (error.statusCode === 400 && error.name === 'SyntaxError'))
-    return new Refusal('invalid_json', errorCodes.invalid_json.meaning)
   if (error.statusCode !== undefined && error.statusCode < 500)
     return new Refusal('invalid_request', 'The request is not valid HTTP')
   return

@@ -6,6 +6,7 @@ import { Refusal } from '#src/kernel/errors.ts'
 import type { Log } from '#src/kernel/log.ts'
 import { exchangeOf } from './exchange.ts'
 import { failureFrom } from './failure.ts'
+import { parseJsonBody } from './json-body.ts'
 import { refuseMalformed } from './malformed.ts'
 import type { Handlers, Plane } from './plane.ts'
 import { newRequestId } from './request-id.ts'
@@ -37,6 +38,8 @@ export function createHttpServer(options: { log: Log; trustedProxies: readonly s
     requestIdHeader: false,
     requestTimeout: 300_000,
     clientErrorHandler: refuseMalformed,
+    // Node's own refusal would carry no request id; ours is in `frame`.
+    http: { requireHostHeader: false },
     routerOptions: { maxParamLength: 2048, ignoreTrailingSlash: true, caseSensitive: true },
     forceCloseConnections: 'idle',
     return503OnClosing: false,
@@ -45,12 +48,14 @@ export function createHttpServer(options: { log: Log; trustedProxies: readonly s
   })
   app.decorateRequest('exchange', null)
   app.setValidatorCompiler(validatorCompiler())
-  const json = app.getDefaultJsonParser('error', 'error')
   app.removeAllContentTypeParsers()
-  // Clients declare JSON on requests without a body, too.
-  app.addContentTypeParser('application/json', { parseAs: 'string' }, (request, body, done) =>
-    body === '' ? done(null, undefined) : json(request, body as string, done),
-  )
+  app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (_request, body, done) => {
+    try {
+      done(null, parseJsonBody(body as Buffer))
+    } catch (error) {
+      done(error as Error)
+    }
+  })
   app.setNotFoundHandler((request, reply) =>
     refuseOutside(new Refusal('route_not_found', 'There is nothing at this address'), request, reply),
   )
@@ -85,6 +90,7 @@ export function createHttpServer(options: { log: Log; trustedProxies: readonly s
         const exchange = exchangeOf(request)
         let who: Who | Promise<Who>
         try {
+          if (request.headers.host === undefined && request.raw.httpVersionMinor === 1) throw withoutHost()
           who = plane.admit(route, exchange, (name, value) => void reply.header(name, value))
         } catch (error) {
           return next(error as Error)
@@ -117,11 +123,11 @@ export function createHttpServer(options: { log: Log; trustedProxies: readonly s
     mountUnknown(plane, route, answer) {
       app.register(async scope => {
         takeBodiesAsTheyAre(scope)
-        const address = `${prefix(route)}/*`
-        scope.all(address, {
-          ...frame(plane, route, address),
-          handler: async request => answer(exchangeOf(request).who as never),
-        })
+        for (const address of [prefix(route), `${prefix(route)}/*`])
+          scope.all(address, {
+            ...frame(plane, route, address),
+            handler: async request => answer(exchangeOf(request).who as never),
+          })
       })
     },
 
@@ -150,6 +156,8 @@ function logLine(log: Log, route: string) {
     next()
   }
 }
+
+const withoutHost = () => new Refusal('invalid_request', 'The Host header is missing')
 
 const declaresHead = (routes: Routes, path: string) =>
   Object.values(routes).some(route => route.method === 'HEAD' && route.path === path)

@@ -49,7 +49,17 @@ const cases: [string, Record<string, string>, string | number][] = [
   ['a user token as key', { apikey: user }, 401],
   ['an invalid Bearer beside a valid key', { apikey: anonKey, authorization: 'Bearer nonsense' }, 401],
   ['another scheme beside a valid key', { apikey: anonKey, authorization: `Basic ${user}` }, 401],
-  ['an invalid key beside a valid Bearer', { apikey: 'wrong', authorization: `Bearer ${anonKey}` }, 401],
+  [
+    'a project key as Bearer beside a wrong key',
+    { apikey: 'wrong', authorization: `Bearer ${anonKey}` },
+    'anon',
+  ],
+  ['a user beside a wrong key', { apikey: 'wrong', authorization: `Bearer ${user}` }, 401],
+  [
+    'a NUL in the user id',
+    { apikey: anonKey, authorization: `Bearer ${token({ role: 'anon', sub: 'a\0' })}` },
+    401,
+  ],
   ['an unknown role', { apikey: anonKey, authorization: `Bearer ${token({ role: 'postgres' })}` }, 401],
   ['no role', { apikey: anonKey, authorization: `Bearer ${token({ sub: 'u1' })}` }, 401],
   [

@@ -66,16 +66,16 @@ function bearerOf(header: string | undefined): string | undefined {
   return bearerScheme.exec(header)?.[1] ?? ''
 }
 
-/** A Bearer decides the role; a user's token counts only beside a valid key. */
+/** A valid Bearer decides, an invalid one refuses; a user's token counts only beside a valid key. */
 function identify(
   tenant: Tenant,
   apikey: string | undefined,
   bearer: string | undefined,
 ): Caller | undefined {
+  const byBearer = bearer === undefined ? undefined : callerOfProjectKey(tenant, bearer)
+  if (byBearer) return byBearer
   const byKey = apikey === undefined ? undefined : callerOfKey(tenant, apikey)
-  if (apikey !== undefined && !byKey) return
-  if (bearer === undefined) return byKey
-  return callerOfProjectKey(tenant, bearer) ?? (byKey && callerOfToken(tenant, bearer))
+  return bearer === undefined ? byKey : byKey && callerOfToken(tenant, bearer)
 }
 
 /** `apikey` holds a project key, or a JWT standing for one, as older client set-ups have it. */
@@ -124,7 +124,8 @@ function callerOfToken(tenant: Tenant, token: string): Caller | undefined {
   const verified = verifyJwt(token, tenant.jwtSecret)
   if (!verified) return
   const { role, sub, exp } = verified.claims
-  if (!isRole(role)) return
+  // Postgres has no place for a NUL.
+  if (!isRole(role) || (typeof sub === 'string' && sub.includes('\0'))) return
   const caller: Caller = { tenant, role, claims: verified.json, userId: typeof sub === 'string' ? sub : '' }
   if (tokens.size >= rememberedTokens) tokens.delete(tokens.keys().next().value!)
   tokens.set(token, { caller, expiresAtMs: typeof exp === 'number' ? exp * 1000 : Number.POSITIVE_INFINITY })

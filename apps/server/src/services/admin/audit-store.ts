@@ -25,7 +25,7 @@ const matching = ({ action, project_id, from, to }: AuditFilter) =>
 export async function listEntries(control: Database, filter: AuditFilter, { limit, offset }: Paging) {
   const [rows, count] = await Promise.all([
     control.rows<AuditEntry>(
-      sql`select ${entry} from audit where ${matching(filter)} order by id desc limit ${limit} offset ${offset}`,
+      sql`select ${entry} from audit where ${matching(filter)} order by audit.id desc limit ${limit} offset ${offset}`,
     ),
     control.row<{ total: number }>(sql`select count(*)::int as total from audit where ${matching(filter)}`),
   ])
@@ -42,7 +42,7 @@ export const entriesAfter = (
 ) =>
   control.rows<AuditEntry>(sql`
     select ${entry} from audit
-     where ${matching(filter)} and id > ${id}::bigint and id <= ${upTo}::bigint order by id limit ${limit}`)
+     where ${matching(filter)} and audit.id > ${id}::bigint and audit.id <= ${upTo}::bigint order by audit.id limit ${limit}`)
 
 export const newestEntryId = async (control: Database) =>
   (await control.row<{ id: string }>(sql`select coalesce(max(id), 0)::text as id from audit`))!.id

@@ -1,0 +1,199 @@
+// Harm that a tenant can do to all and that only somebody outside can stop.
+import assert from 'node:assert/strict'
+import { after, before, describe, it } from 'node:test'
+import { setTimeout as sleep } from 'node:timers/promises'
+import pg from 'pg'
+import { keyring } from '#src/kernel/crypto/keys.ts'
+import { sql } from '#src/kernel/postgres/sql.ts'
+import { statement } from '#src/tenancy/databases.ts'
+import { createLogins, type Login, type Logins } from '#src/tenancy/logins.ts'
+import { startPlatform, type TestPlatform } from './harness.ts'
+
+let platform: TestPlatform
+let logins: Logins
+let culprit: string
+let culpritId: string
+let bystander: string
+const clients: pg.Client[] = []
+
+before(async () => {
+  // Callers are ended at twice this and five seconds more.
+  platform = await startPlatform({ settings: { PLATFORM_STATEMENT_TIMEOUT_MS: '1500' } })
+  logins = createLogins(platform.address, keyring(platform.controlPlaneSecret))
+  const [one, two] = await Promise.all([platform.createProject(), platform.createProject()])
+  culpritId = one.id
+  culprit = await platform.refOf(one.id)
+  bystander = await platform.refOf(two.id)
+})
+after(async () => {
+  await Promise.all(clients.map(client => client.end().catch(() => {})))
+  await platform?.stop()
+})
+
+const logIn = (ref: string, login: Login) => connect(logins.address(ref, login), ref)
+
+async function connect(
+  { host, port, user, password }: TestPlatform['address'],
+  database: string,
+): Promise<pg.Client> {
+  const client = new pg.Client({ host, port, user, password, database })
+  client.on('error', () => {}) // the watchdog ends some of them
+  await client.connect()
+  clients.push(client)
+  return client
+}
+
+const pidOf = (client: pg.Client) => (client as pg.Client & { processID: number }).processID
+const isAlive = async (client: pg.Client) =>
+  (await platform.asSuperuser('postgres', session =>
+    session.row(sql`select from pg_stat_activity where pid = ${pidOf(client)}`),
+  )) !== undefined
+
+async function eventually(holds: () => boolean | Promise<boolean>, what: string, withinMs: number) {
+  for (const end = Date.now() + withinMs; !(await holds()); await sleep(20))
+    assert.ok(Date.now() < end, `${what} within ${withinMs} ms`)
+}
+
+const hoard = (from: number, count: number) =>
+  `select count(pg_advisory_lock(i)) from generate_series(${from}, ${from + count - 1}) i`
+const wasLogged = (reason: string) => platform.logged.some(line => line.includes(reason))
+
+describe('a session that fills the lock table', () => {
+  it('is ended, and meanwhile everybody else can connect and lock', async () => {
+    const hoarder = await logIn(culprit, 'owner')
+    let isOver = false
+    let logIns = 0
+    const others = (async () => {
+      while (!isOver) {
+        const client = await logIn(bystander, 'owner')
+        await client.query('begin; create temp table t (a int primary key); select pg_advisory_xact_lock(1)')
+        await client.end()
+        logIns++
+      }
+    })()
+    const attack = hoarder.query(hoard(1, 150_000)).then(
+      () => 'done',
+      (error: { code?: string }) => error.code ?? 'connection lost',
+    )
+    try {
+      await eventually(async () => !(await isAlive(hoarder)), 'the session is ended', 5000)
+    } finally {
+      isOver = true
+      await Promise.all([attack, others])
+    }
+    assert.ok(logIns > 0)
+    await eventually(() => wasLogged('too many locks'), 'it is logged', 2000)
+  })
+
+  it('is ended when a caller leaves the locks behind on a pooled connection', async () => {
+    const tenant = (await platform.app.directory.find(culpritId))!
+    const caller = { tenant, role: 'anon', claims: '{}', userId: '' } as const
+    const facts = { method: 'POST', path: '/', headers: '{}' }
+    const ask = (text: string) => platform.app.databases.asCaller(caller, facts, statement(text, false), [])
+    const { rows } = await ask(`select pg_backend_pid(), (${hoard(1_000_000, 25_000)})`)
+    const pid = Number(rows[0]![0])
+    const isThere = async () =>
+      (await platform.asSuperuser('postgres', session =>
+        session.row(sql`select from pg_stat_activity where pid = ${pid} and usename = ${`${culprit}_api`}`),
+      )) !== undefined
+    await eventually(async () => !(await isThere()), 'the session is ended', 5000)
+    assert.equal((await ask('select 1')).rows[0]?.[0]?.toString(), '1')
+  })
+
+  it('is left alone below the limit', async () => {
+    const modest = await logIn(bystander, 'owner')
+    await modest.query(hoard(1, 5000))
+    await sleep(600)
+    assert.equal((await modest.query('select 1 as alive')).rows[0].alive, 1)
+    await modest.end()
+  })
+
+  it('is ended too when it is one of several that fill it together', {
+    todo: 'the limit counts each session: the 29 a project can have hold 577 000 locks, more than there are',
+  }, async () => {
+    const several = await Promise.all(Array.from({ length: 5 }, () => logIn(culprit, 'owner')))
+    await Promise.all(several.map((client, index) => client.query(hoard(index * 20_000, 19_500))))
+    try {
+      const areSomeEnded = async () => (await Promise.all(several.map(isAlive))).includes(false)
+      await eventually(areSomeEnded, 'they are ended', 1500)
+    } finally {
+      await Promise.all(several.map(client => client.end().catch(() => {})))
+    }
+  })
+
+  it('is left alone when it is the platform’s own', {
+    todo: `'p\\_%' in the sql tag reads 'p_%': it matches postgres, too`,
+  }, async () => {
+    const own = await connect(platform.address, 'postgres')
+    await own.query(hoard(1, 25_000))
+    await sleep(700)
+    const survives = await isAlive(own)
+    await own.end().catch(() => {})
+    assert.equal(survives, true)
+  })
+})
+
+it('a caller deaf to its time limit is ended all the same', async () => {
+  await platform.app.databases.asOwner({ ref: bystander }, session =>
+    session.script(`create function deaf() returns void language plpgsql as $$
+      begin loop begin perform pg_sleep(60); exception when query_canceled then null; end; end loop; end $$`),
+  )
+  const client = await logIn(bystander, 'api')
+  await client.query('set role anon; set statement_timeout = 1000')
+  const started = Date.now()
+  await assert.rejects(client.query('select deaf()'))
+  const seconds = (Date.now() - started) / 1000
+  assert.ok(seconds > 7.5 && seconds < 14, `${seconds} s`)
+  await eventually(() => wasLogged('transaction too old'), 'it is logged', 2000)
+})
+
+describe('what the watchdog asks', () => {
+  /** Its three questions, as the server has seen them. */
+  async function questions(): Promise<string[]> {
+    const seen = new Set<string>()
+    await eventually(
+      async () => {
+        const rows = await platform.asSuperuser('postgres', session =>
+          session.rows<{ query: string }>(
+            sql`select query from pg_stat_activity where datname = ${platform.control} and query ~ 'pg_locks|xact_start|queue_usage'`,
+          ),
+        )
+        for (const { query } of rows) seen.add(query)
+        return seen.size >= 3
+      },
+      'all three are asked',
+      9000,
+    )
+    return [...seen]
+  }
+
+  it('names sessions idle in a transaction, and frees the notification queue, without losing its connection', async () => {
+    const asked = await questions()
+    assert.ok(asked.some(query => query.includes('pg_notification_queue_usage()')))
+    const overdue = asked.find(query => query.includes('idle in transaction'))!
+    // The same question about zero minutes, answered with names instead of ends.
+    const [idle, resting, owner] = await Promise.all([
+      logIn(culprit, 'api'),
+      logIn(culprit, 'api'),
+      logIn(bystander, 'owner'),
+    ])
+    await idle.query('begin')
+    await owner.query('begin; select 1')
+    const superuser = await connect(platform.address, platform.control)
+    const { rows } = await superuser.query<{ pid: number }>(
+      overdue.replace('select pg_terminate_backend(pid)', 'select pid'),
+      ['3600', '0 seconds'],
+    )
+    const named = rows.map(({ pid }) => pid)
+    assert.deepEqual(
+      [idle, owner, resting, superuser].map(client => named.includes(pidOf(client))),
+      [true, true, false, false],
+    )
+    assert.equal(wasLogged('lost its connection'), false)
+  })
+
+  it('tells an operator nothing while there is nothing to tell', async () => {
+    const { body } = await platform.call('GET', '/api/v1/health', { token: platform.adminToken })
+    assert.deepEqual(body.warnings ?? [], [])
+  })
+})
