@@ -16,10 +16,12 @@ import {
 } from './measure.ts'
 import { onStage, projectsAt, type StagedServer, startMain } from './stage.ts'
 
-// Many short rounds: on a busy machine some of them are hardly disturbed.
-const rounds = 15
+// Two processes running the same code differ by up to a sixth in what a request costs them, for as long as they
+// live: every contender is started anew several times. Rounds are short, so that some are hardly disturbed.
+const generations = 5
+const rounds = 3
 const roundSeconds = 1
-const warmUpSeconds = 3
+const warmUpSeconds = 2
 const connections = 32
 
 const limits = (requests: string) => ({
@@ -34,17 +36,9 @@ const logging = { PLATFORM_LOG_LEVEL: 'info' }
 
 await onStage(async stage => {
   const engine = await stage.engine()
-  const platform = (settings: Record<string, string>) => startMain(stage, { ...engine.env, ...settings })
-  const fastify = (env: Record<string, string>) =>
-    stage.server(fileURLToPath(new URL('fastify-empty.ts', import.meta.url)), env)
-  const bare = await platform({ ...silent, ...unlimited })
-  const withLimits = await platform({ ...silent, ...limited })
-  const withLog = await platform({ ...logging, ...unlimited })
-  const withBoth = await platform({ ...logging, ...limited })
-  const empty = await fastify({})
-  const emptyWithLog = await fastify({ REFERENCE_LOGS: '1' })
-
-  const project = await projectsAt(bare.url, engine.adminToken).create({ body: { name: 'bench' } })
+  const maker = await startMain(stage, engine.env)
+  const project = await projectsAt(maker.url, engine.adminToken).create({ body: { name: 'bench' } })
+  await maker.stop()
   const seconds = Math.floor(Date.now() / 1000)
   const token = signJwt(
     { sub: '00000000-0000-4000-8000-000000000001', role: 'authenticated', iat: seconds, exp: seconds + 3600 },
@@ -54,21 +48,38 @@ await onStage(async stage => {
   const anon = { apikey: project.anon_key }
   const user = { ...anon, authorization: `Bearer ${token}` }
 
-  const contenders = {
-    fastify: () => load(empty, '/', anon),
-    fastifyAsUser: () => load(empty, '/', user),
-    fastifyWithLog: () => load(emptyWithLog, '/', anon),
-    anon: () => load(bare, path, anon),
-    user: () => load(bare, path, user),
-    anonWithLimits: () => load(withLimits, path, anon),
-    anonWithLog: () => load(withLog, path, anon),
-    anonWithBoth: () => load(withBoth, path, anon),
-    userWithBoth: () => load(withBoth, path, user),
+  const platform = (settings: Record<string, string>) => startMain(stage, { ...engine.env, ...settings })
+  const fastify = (env: Record<string, string>) =>
+    stage.server(fileURLToPath(new URL('fastify-empty.ts', import.meta.url)), env)
+
+  async function generation() {
+    const bare = await platform({ ...silent, ...unlimited })
+    const withLimits = await platform({ ...silent, ...limited })
+    const withLog = await platform({ ...logging, ...unlimited })
+    const withBoth = await platform({ ...logging, ...limited })
+    const empty = await fastify({})
+    const emptyWithLog = await fastify({ REFERENCE_LOGS: '1' })
+    await warmUp([empty, emptyWithLog], '/', [anon, user])
+    await warmUp([bare, withLimits, withLog, withBoth], path, [anon, user])
+    const samples = await interleave(rounds, {
+      fastify: () => load(empty, '/', anon),
+      anon: () => load(bare, path, anon),
+      anonWithLimits: () => load(withLimits, path, anon),
+      anonWithLog: () => load(withLog, path, anon),
+      anonWithBoth: () => load(withBoth, path, anon),
+      fastifyWithLog: () => load(emptyWithLog, '/', anon),
+      fastifyAsUser: () => load(empty, '/', user),
+      user: () => load(bare, path, user),
+      userWithBoth: () => load(withBoth, path, user),
+    })
+    for (const server of [bare, withLimits, withLog, withBoth, empty, emptyWithLog]) await server.stop()
+    return samples
   }
-  for (const contender of Object.values(contenders)) await contender()
-  await warmUp([empty, emptyWithLog], '/', user)
-  await warmUp([bare, withLimits, withLog, withBoth], path, user)
-  const samples = await interleave(rounds, contenders)
+
+  const samples = await generation()
+  for (let count = 1; count < generations; count++)
+    for (const [name, more] of Object.entries(await generation()))
+      samples[name as keyof typeof samples].push(...more)
 
   const tell = (subject: string, measured: Sample[], reference: Sample[], target?: { atMost: number }) => {
     const cpu = ratio(measured, reference, each => each['server_cpu_us']!)
@@ -82,6 +93,7 @@ await onStage(async stage => {
       of_least_disturbed: cpu.ofSmallest,
       ours: medians(measured),
       reference: medians(reference),
+      generations,
       rounds,
       round_seconds: roundSeconds,
     })
@@ -100,8 +112,13 @@ await onStage(async stage => {
   )
 })
 
-async function warmUp(servers: StagedServer[], path: string, headers: Record<string, string>): Promise<void> {
-  for (const server of servers) await request(server.url + path, headers, warmUpSeconds)
+async function warmUp(
+  servers: StagedServer[],
+  path: string,
+  callers: Record<string, string>[],
+): Promise<void> {
+  for (const { url } of servers)
+    for (const headers of callers) await request(url + path, headers, warmUpSeconds)
 }
 
 async function load(

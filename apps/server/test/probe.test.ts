@@ -161,9 +161,7 @@ it('tells a caller whose session the server ended 503 and when to try again', as
   assert.equal((await probe('select 1')).status, 200)
 })
 
-it('keeps nothing of a request for the life of its socket', {
-  todo: 'request.signal adds a close listener to the socket for every request and never removes it',
-}, async () => {
+it('keeps nothing of a request for the life of its socket', async () => {
   const warned: string[] = []
   const listen = (warning: Error) => void warned.push(warning.name)
   process.on('warning', listen)

@@ -26,8 +26,9 @@ before(async () => {
   bystander = await platform.refOf(two.id)
 })
 after(async () => {
-  await Promise.all(clients.map(client => client.end().catch(() => {})))
+  // Dropping the databases ends whoever the watchdog has not; waiting for them first could take for ever.
   await platform?.stop()
+  await Promise.all(clients.map(client => client.end().catch(() => {})))
 })
 
 const logIn = (ref: string, login: Login) => connect(logins.address(ref, login), ref)
@@ -80,23 +81,25 @@ describe('a session that fills the lock table', () => {
     } finally {
       isOver = true
       await Promise.all([attack, others])
+      await hoarder.end().catch(() => {})
     }
     assert.ok(logIns > 0)
     await eventually(() => wasLogged('too many locks'), 'it is logged', 2000)
   })
 
-  it('is ended when a caller leaves the locks behind on a pooled connection', async () => {
+  it('keeps none of them when it is a caller’s on a pooled connection', async () => {
     const tenant = (await platform.app.directory.find(culpritId))!
     const caller = { tenant, role: 'anon', claims: '{}', userId: '' } as const
     const facts = { method: 'POST', path: '/', headers: '{}' }
     const ask = (text: string) => platform.app.databases.asCaller(caller, facts, statement(text, false), [])
-    const { rows } = await ask(`select pg_backend_pid(), (${hoard(1_000_000, 25_000)})`)
-    const pid = Number(rows[0]![0])
-    const isThere = async () =>
-      (await platform.asSuperuser('postgres', session =>
-        session.row(sql`select from pg_stat_activity where pid = ${pid} and usename = ${`${culprit}_api`}`),
-      )) !== undefined
-    await eventually(async () => !(await isThere()), 'the session is ended', 5000)
+    await ask(hoard(1_000_000, 15_000))
+    const held = () =>
+      platform.asSuperuser('postgres', session =>
+        session.rows(
+          sql`select from pg_locks l join pg_stat_activity a using (pid) where a.usename = ${`${culprit}_api`} and l.locktype = 'advisory'`,
+        ),
+      )
+    await eventually(async () => (await held()).length === 0, 'the locks are gone', 5000)
     assert.equal((await ask('select 1')).rows[0]?.[0]?.toString(), '1')
   })
 
@@ -108,11 +111,9 @@ describe('a session that fills the lock table', () => {
     await modest.end()
   })
 
-  it('is ended too when it is one of several that fill it together', {
-    todo: 'the limit counts each session: the 29 a project can have hold 577 000 locks, more than there are',
-  }, async () => {
+  it('is ended too when it is one of several that fill it together', async () => {
     const several = await Promise.all(Array.from({ length: 5 }, () => logIn(culprit, 'owner')))
-    await Promise.all(several.map((client, index) => client.query(hoard(index * 20_000, 19_500))))
+    await Promise.all(several.map((client, index) => client.query(hoard(2_000_000 + index * 20_000, 19_500))))
     try {
       const areSomeEnded = async () => (await Promise.all(several.map(isAlive))).includes(false)
       await eventually(areSomeEnded, 'they are ended', 1500)
@@ -121,9 +122,7 @@ describe('a session that fills the lock table', () => {
     }
   })
 
-  it('is left alone when it is the platform’s own', {
-    todo: `'p\\_%' in the sql tag reads 'p_%': it matches postgres, too`,
-  }, async () => {
+  it('is left alone when it is the platform’s own', async () => {
     const own = await connect(platform.address, 'postgres')
     await own.query(hoard(1, 25_000))
     await sleep(700)
@@ -141,7 +140,11 @@ it('a caller deaf to its time limit is ended all the same', async () => {
   const client = await logIn(bystander, 'api')
   await client.query('set role anon; set statement_timeout = 1000')
   const started = Date.now()
-  await assert.rejects(client.query('select deaf()'))
+  const calling = client.query('select deaf()').then(
+    () => 'answered',
+    () => 'ended',
+  )
+  assert.equal(await Promise.race([calling, sleep(15_000, 'still running')]), 'ended')
   const seconds = (Date.now() - started) / 1000
   assert.ok(seconds > 7.5 && seconds < 14, `${seconds} s`)
   await eventually(() => wasLogged('transaction too old'), 'it is logged', 2000)
@@ -181,8 +184,11 @@ describe('what the watchdog asks', () => {
     await owner.query('begin; select 1')
     const superuser = await connect(platform.address, platform.control)
     const { rows } = await superuser.query<{ pid: number }>(
-      overdue.replace('select pg_terminate_backend(pid)', 'select pid'),
-      ['3600', '0 seconds'],
+      overdue
+        .replace('select pg_terminate_backend(pid)', 'select pid')
+        .replace(/usename ~ \$\d+/, `usename ~ '^p_'`)
+        .replace(/secs => \$\d+/, 'secs => 3600')
+        .replace(/\$\d+::interval/, `'0 seconds'::interval`),
     )
     const named = rows.map(({ pid }) => pid)
     assert.deepEqual(

@@ -130,6 +130,7 @@ export function openDatabases(options: DatabasesOptions): Databases {
       maxWaiting: options.poolSize * 10,
       maxWaitMs: 2000,
       budget,
+      check: () => logins.check(control, ref, login),
       heal: () => logins.heal(control, ref, login),
     })
     pools.set(name, pool)

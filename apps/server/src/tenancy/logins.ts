@@ -5,32 +5,65 @@ import { type DeriveKey, hmac } from '#src/kernel/crypto/keys.ts'
 import { scramVerifier } from '#src/kernel/crypto/scram.ts'
 import type { Session } from '#src/kernel/postgres/database.ts'
 import type { ServerAddress } from '#src/kernel/postgres/server-address.ts'
-import { identifier, literal } from '#src/kernel/postgres/sql.ts'
+import { identifier, literal, sql } from '#src/kernel/postgres/sql.ts'
 
 export type Login = 'owner' | 'api' | 'svc'
 export const logins: readonly Login[] = ['owner', 'api', 'svc']
+
+/** Matches the logins of all projects and nobody else's. */
+export const tenantLogin = '^p_[a-z2-7]{20}_(owner|api|svc)$'
 
 export const loginRole = (ref: string, login: Login) => `${ref}_${login}`
 
 export interface Logins {
   address(ref: string, login: Login): ServerAddress
   verifier(ref: string, login: Login): Promise<string>
-  /** Undoes what a tenant can do to its own login: change the password, store settings. */
+  /** Undoes settings a tenant has stored for its own login, if there are any. */
+  check(control: Session, ref: string, login: Login): Promise<void>
+  /** Undoes all a tenant can do to its own login: change the password, store settings. */
   heal(control: Session, ref: string, login: Login): Promise<void>
 }
+
+/** The one setting stored for a login; only a superuser can lift it. */
+export const tempFileLimits: Record<Login, string> = { owner: '1GB', api: '256MB', svc: '256MB' }
 
 export function createLogins(server: ServerAddress, deriveKey: DeriveKey): Logins {
   const key = deriveKey('database login')
   const password = (ref: string, login: Login) => hmac(key, loginRole(ref, login)).toString('base64url')
   const verifier = (ref: string, login: Login) => scramVerifier(password(ref, login))
+  const healing = new Map<string, Promise<void>>()
+
+  /** Connections that find the same login broken wait for one repair. */
+  function oneAtATime(control: Session, ref: string, login: Login): Promise<void> {
+    const name = loginRole(ref, login)
+    const running = healing.get(name)
+    if (running) return running
+    const started = repair(control, ref, login).finally(() => healing.delete(name))
+    healing.set(name, started)
+    return started
+  }
+
+  /** The tenant may hold its own row in an open transaction: nobody waits for that for long. */
+  async function repair(control: Session, ref: string, login: Login): Promise<void> {
+    const role = identifier(loginRole(ref, login))
+    await control.script(`
+      set local lock_timeout = '500ms';
+      alter role ${role} password ${literal(await verifier(ref, login))};
+      alter role ${role} reset all;
+      alter role ${role} in database ${identifier(ref)} reset all;
+      alter role ${role} set temp_file_limit = '${tempFileLimits[login]}'`)
+  }
+
   return {
     address: (ref, login) => ({ ...server, user: loginRole(ref, login), password: password(ref, login) }),
     verifier,
-    async heal(control, ref, login) {
-      const role = identifier(loginRole(ref, login))
-      await control.script(
-        `alter role ${role} password ${literal(await verifier(ref, login))}; alter role ${role} reset all`,
-      )
+    async check(control, ref, login) {
+      const expected = [`temp_file_limit=${tempFileLimits[login]}`]
+      const strange = await control.row(sql`
+        select from pg_db_role_setting s join pg_roles r on r.oid = s.setrole
+         where r.rolname = ${loginRole(ref, login)} and (s.setdatabase <> 0 or s.setconfig <> ${expected}::text[])`)
+      if (strange) await oneAtATime(control, ref, login)
     },
+    heal: oneAtATime,
   }
 }

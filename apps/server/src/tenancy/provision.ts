@@ -1,38 +1,41 @@
 // A project's database and roles, made and unmade. Every step can be repeated and undone, so whoever finds a
 // half-made project can finish removing it.
-import { type Database, guardedSettings, withClient } from '#src/kernel/postgres/database.ts'
-import { identifier, literal } from '#src/kernel/postgres/sql.ts'
-import type { Cluster } from './cluster.ts'
-import { logins as allLogins, type Login, type Logins, loginRole } from './logins.ts'
+import { type Database, guardedSettings, type Session, withClient } from '#src/kernel/postgres/database.ts'
+import { identifier, literal, sql } from '#src/kernel/postgres/sql.ts'
+import { type Cluster, controlSettings } from './cluster.ts'
+import {
+  logins as allLogins,
+  type Login,
+  type Logins,
+  loginRole,
+  tempFileLimits,
+  tenantLogin,
+} from './logins.ts'
 
 export interface Provisioner {
   create(ref: string): Promise<void>
   drop(ref: string): Promise<void>
 }
 
-const attributes: Record<Login, string> = {
-  owner: 'connection limit 20',
-  api: 'connection limit 100',
-  svc: 'connection limit 100',
-}
+const connectionLimits: Record<Login, number> = { owner: 20, api: 100, svc: 100 }
+const databaseConnectionLimit = 250
 const templateBusy = '55006'
+const patienceMs = 250
 
 export function createProvisioner(control: Database, cluster: Cluster, logins: Logins): Provisioner {
   async function createRoles(ref: string): Promise<void> {
-    const created = await Promise.all(
+    const roles = await Promise.all(
       allLogins.map(async login => {
         const role = identifier(loginRole(ref, login))
         // A ready verifier: no clear-text password is ever in a statement.
-        return `create role ${role} login noinherit nocreatedb nocreaterole ${attributes[login]} password ${literal(await logins.verifier(ref, login))};`
+        return `create role ${role} login noinherit nocreatedb nocreaterole
+            connection limit ${connectionLimits[login]} password ${literal(await logins.verifier(ref, login))};
+          alter role ${role} set temp_file_limit = '${tempFileLimits[login]}';`
       }),
     )
-    const [owner, api, svc] = allLogins.map(login => identifier(loginRole(ref, login)))
-    await control.script(`${created.join('\n')}
-      grant anon, authenticated to ${api};
-      grant service_role to ${svc};
-      alter role ${owner} set temp_file_limit = '1GB';
-      alter role ${api} set temp_file_limit = '256MB';
-      alter role ${svc} set temp_file_limit = '256MB';`)
+    await control.script(`${roles.join('\n')}
+      grant anon, authenticated to ${identifier(loginRole(ref, 'api'))};
+      grant service_role to ${identifier(loginRole(ref, 'svc'))};`)
   }
 
   /** Connection limit 0 keeps everybody out until PUBLIC's right to connect is taken away. */
@@ -49,6 +52,17 @@ export function createProvisioner(control: Database, cluster: Cluster, logins: L
       }
   }
 
+  /** Any tenant can hold a lock that stands in the way; whoever does is shown out. */
+  async function insist(session: Session, statement: string): Promise<void> {
+    const { pid } = (await session.row<{ pid: number }>(sql`select pg_backend_pid() as pid`))!
+    const clear = setInterval(() => void endBlockers(control, pid).catch(() => {}), patienceMs)
+    try {
+      await session.script(statement)
+    } finally {
+      clearInterval(clear)
+    }
+  }
+
   return {
     async create(ref) {
       await Promise.all([createRoles(ref), cloneTemplate(ref)])
@@ -56,20 +70,27 @@ export function createProvisioner(control: Database, cluster: Cluster, logins: L
     },
     async drop(ref) {
       const roles = allLogins.map(login => loginRole(ref, login))
-      // No new logins, so that FORCE leaves nobody behind; roles go last, because the database depends on them.
-      await control.script(
-        roles
-          .map(
-            role =>
-              `do $$ begin alter role ${identifier(role)} nologin; exception when undefined_object then null; end $$;`,
-          )
-          .join('\n'),
-      )
-      await control.script(`drop database if exists ${identifier(ref)} with (force)`)
-      await control.script(`drop role if exists ${roles.map(identifier).join(', ')}`)
+      await withClient(cluster.address, cluster.control, controlSettings, async session => {
+        // No new logins, so that FORCE leaves nobody behind; roles go last, because the database depends on them.
+        await insist(session, roles.map(disable).join('\n'))
+        await endSessions(session, roles)
+        await insist(session, `drop database if exists ${identifier(ref)} with (force)`)
+        await insist(session, `drop role if exists ${roles.map(identifier).join(', ')}`)
+      })
     },
   }
 }
+
+const disable = (role: string) =>
+  `do $$ begin alter role ${identifier(role)} nologin; exception when undefined_object then null; end $$;`
+
+const endSessions = (session: Session, roles: string[]) =>
+  session.run(sql`select pg_terminate_backend(pid) from pg_stat_activity where usename = any(${roles})`)
+
+const endBlockers = (control: Database, pid: number) =>
+  control.run(sql`
+    select pg_terminate_backend(a.pid) from pg_stat_activity a
+     where a.pid = any(pg_blocking_pids(${pid})) and a.usename ~ ${tenantLogin}`)
 
 /** Run inside the new database by the superuser, who keeps owning it; the tenant gets schema public. */
 function grants(ref: string): string {
@@ -88,5 +109,5 @@ function grants(ref: string): string {
     ${defaults} select, insert, update, delete on tables to ${everyone};
     ${defaults} usage, select on sequences to ${everyone};
     ${defaults} execute on functions to ${everyone};
-    alter database ${database} connection limit 250;`
+    alter database ${database} connection limit ${databaseConnectionLimit};`
 }

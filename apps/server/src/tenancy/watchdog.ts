@@ -6,6 +6,7 @@ import { withClient } from '#src/kernel/postgres/database.ts'
 import type { ServerAddress } from '#src/kernel/postgres/server-address.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 import { controlSettings } from './cluster.ts'
+import { tenantLogin } from './logins.ts'
 
 export interface Watchdog {
   /** What an operator should know, as sentences. */
@@ -17,20 +18,25 @@ const lookMs = 250
 const agesEvery = 4
 const queueEvery = 20
 const maxLocks = 20_000
+const maxLocksOfProject = 60_000
+const worthCounting = 1000
 const maxIdleInTransaction = '5 minutes'
 
+/** One session over its limit, or any that hold much while their project together holds too much. */
 const hoarders = sql`
-  select pg_terminate_backend(l.pid)
-    from (select pid from pg_locks where pid <> pg_backend_pid() group by pid having count(*) > ${maxLocks}) l
-    join pg_stat_activity a on a.pid = l.pid where a.usename like 'p\_%'`
+  with held as (
+    select l.pid, a.datid, l.locks, sum(l.locks) over (partition by a.datid) as of_project
+      from (select pid, count(*) as locks from pg_locks group by pid having count(*) > ${worthCounting}) l
+      join pg_stat_activity a on a.pid = l.pid
+     where a.usename ~ ${tenantLogin})
+  select pg_terminate_backend(pid) from held where locks > ${maxLocks} or of_project > ${maxLocksOfProject}`
 
 /** Callers are bound by statement_timeout; what is still there well past it has found a way around. */
 const overdue = (callerMs: number) => sql`
   select pg_terminate_backend(pid) from pg_stat_activity
-   where backend_type = 'client backend' and pid <> pg_backend_pid() and (
-     (usename ~ '^p_[a-z2-7]{20}_(api|svc)$' and xact_start < now() - make_interval(secs => ${callerMs / 1000}))
-     or (usename ~ '^p_[a-z2-7]{20}_(owner|api|svc)$' and state like 'idle in transaction%'
-         and state_change < now() - ${maxIdleInTransaction}::interval))`
+   where usename ~ ${tenantLogin} and (
+     (usename !~ '_owner$' and xact_start < now() - make_interval(secs => ${callerMs / 1000}))
+     or (state like 'idle in transaction%' and state_change < now() - ${maxIdleInTransaction}::interval))`
 
 // Calling it also lets the queue shrink after whoever held it up has gone.
 const queueUsage = sql`select pg_notification_queue_usage() as used`

@@ -18,7 +18,16 @@ language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 declare
   r record;
+  sequence record;
 begin
+  -- Trusted, but a loop in one of these cannot be interrupted by anybody.
+  if tg_tag = 'CREATE EXTENSION' and exists (
+    select from pg_event_trigger_ddl_commands() e
+     where e.object_type = 'extension' and e.object_identity in ('plperl', 'pltcl', 'bool_plperl', 'jsonb_plperl', 'hstore_plperl')
+  ) then
+    raise insufficient_privilege using message = 'this language is not available here';
+  end if;
+
   -- DROP SCHEMA public CASCADE; CREATE SCHEMA public (resets by ORMs) loses grants and default privileges.
   if tg_tag in ('CREATE SCHEMA', 'ALTER SCHEMA') and exists (
     select from pg_event_trigger_ddl_commands() e
@@ -52,15 +61,22 @@ begin
         -- It arrived by SET SCHEMA or with its schema: default privileges did not apply.
         if r.acl is null then
           execute format('grant select, insert, update, delete on %I.%I to anon, authenticated, service_role', r.nspname, r.relname);
+          for sequence in
+            select s.relname from pg_depend d join pg_class s on s.oid = d.objid and s.relkind = 'S'
+             where d.refobjid = r.oid and d.classid = 'pg_class'::regclass and s.relnamespace = to_regnamespace('public')
+          loop
+            execute format('grant usage, select on sequence public.%I to anon, authenticated, service_role', sequence.relname);
+          end loop;
         end if;
       end if;
     elsif r.relkind in ('m', 'f') then
       -- Row-level security is impossible on these: closed until granted on purpose.
-      if tg_tag not in ('ALTER TABLE', 'ALTER SCHEMA') or platform.first_time(r.oid) then
+      if platform.first_time(r.oid) then
         execute format('revoke all on %I.%I from anon, authenticated', r.nspname, r.relname);
       end if;
-    elsif tg_tag in ('CREATE VIEW', 'CREATE SCHEMA', 'ALTER SCHEMA') or platform.first_time(r.oid) then
-      -- A view runs as its owner unless told otherwise, and its owner bypasses the policies.
+    elsif platform.first_time(r.oid) or tg_tag = 'CREATE VIEW' then
+      -- A view runs as its owner unless told otherwise, and its owner bypasses the policies. CREATE OR REPLACE
+      -- drops the option again.
       if not exists (
         select from pg_class v, unnest(v.reloptions) o where v.oid = r.oid and o like 'security_invoker=%'
       ) then

@@ -1,4 +1,4 @@
-import type { FastifyRequest } from 'fastify'
+import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { RawRequest } from './request.ts'
 
 declare module 'fastify' {
@@ -11,12 +11,14 @@ declare module 'fastify' {
 /** A request as planes and handlers see it. Parts that cost something are worked out when asked for. */
 export class Exchange implements RawRequest {
   readonly request: FastifyRequest
+  readonly reply: FastifyReply | undefined
   /** Whoever the plane admitted. */
   who: unknown
   #controller: AbortController | undefined
 
-  constructor(request: FastifyRequest) {
+  constructor(request: FastifyRequest, reply: FastifyReply | undefined) {
     this.request = request
+    this.reply = reply
   }
   get id() {
     return this.request.id
@@ -49,14 +51,18 @@ export class Exchange implements RawRequest {
   get signal() {
     if (!this.#controller) {
       const controller = new AbortController()
-      this.request.raw.socket.once('close', () => controller.abort())
+      // On the answer, not on the socket: that outlives the request.
+      const answer = this.reply?.raw
+      answer?.once('close', () => {
+        if (!answer.writableFinished) controller.abort()
+      })
       this.#controller = controller
     }
     return this.#controller.signal
   }
 }
 
-export function exchangeOf(request: FastifyRequest): Exchange {
-  request.exchange ??= new Exchange(request)
+export function exchangeOf(request: FastifyRequest, reply?: FastifyReply): Exchange {
+  request.exchange ??= new Exchange(request, reply)
   return request.exchange
 }

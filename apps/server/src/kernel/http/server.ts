@@ -87,7 +87,7 @@ export function createHttpServer(options: { log: Log; trustedProxies: readonly s
           if (request.method === 'OPTIONS' && request.headers['access-control-request-method'] !== undefined)
             return void reply.status(204).headers(cors.preflight).send()
         }
-        const exchange = exchangeOf(request)
+        const exchange = exchangeOf(request, reply)
         let who: Who | Promise<Who>
         try {
           if (request.headers.host === undefined && request.raw.httpVersionMinor === 1) throw withoutHost()

@@ -17,7 +17,9 @@ export interface PoolOptions {
   maxWaitMs: number
   /** Shared by all pools of a server. */
   budget: ConnectionBudget
-  /** Puts a login right that a tenant has broken (changed password, poisoned role settings). */
+  /** Before a login: undoes settings a tenant has stored for it. */
+  check(): Promise<void>
+  /** After a failed login: puts right what a tenant has broken. */
   heal(): Promise<void>
 }
 
@@ -45,6 +47,7 @@ const fastLane = { connections: 2, depth: 16 }
 const quickMs = 5
 const stuckMs = 20
 const runsToProve = 3
+const maxInLine = 1000
 const maxShapes = 2000
 
 export class Pool {
@@ -54,6 +57,9 @@ export class Pool {
   /** Slow-lane connections that run nothing and wait for nothing, not even the end of a cancel. */
   readonly #free: Connection[] = []
   readonly #waiting: Waiting[] = []
+  /** Quick ones for which the fast lane has no place at the moment. */
+  readonly #inLine: Unit[] = []
+  readonly #running = new WeakMap<Unit, Connection>()
   readonly #quickRuns = new Map<string, number>()
   #opening = { fast: 0, slow: 0 }
   #deadline: NodeJS.Timeout | undefined
@@ -72,6 +78,7 @@ export class Pool {
       if (options.signal?.aborted) return reject(hungUp())
       const unit: Unit = {
         steps,
+        isLone: true,
         resolve: answer => {
           if (options.mayPipeline) this.#learn(options.shape, answer.ms)
           resolve(answer)
@@ -87,7 +94,7 @@ export class Pool {
   closeIdle(before: number): boolean {
     for (const connection of [...this.#fast, ...this.#free])
       if (connection.inFlight === 0 && connection.lastUsedAt < before) this.#retire(connection)
-    if (this.connections > 0 || this.#waiting.length > 0) return false
+    if (this.connections > 0 || this.#waiting.length > 0 || this.#inLine.length > 0) return false
     this.#quickRuns.clear()
     return true
   }
@@ -104,6 +111,7 @@ export class Pool {
   close(): void {
     this.#isClosed = true
     for (const { unit } of this.#waiting.splice(0)) unit.reject(unavailable())
+    for (const unit of this.#inLine.splice(0)) unit.reject(unavailable())
     for (const connection of [...this.#fast, ...this.#slow]) this.#retire(connection)
     clearTimeout(this.#deadline)
   }
@@ -112,25 +120,37 @@ export class Pool {
     if ((this.#quickRuns.get(shape) ?? 0) < runsToProve) return false
     const now = performance.now()
     let best: Connection | undefined
+    let isMoving = this.#opening.fast > 0
     for (const connection of this.#fast) {
-      if (connection.inFlight >= fastLane.depth || connection.headAgeMs(now) > stuckMs) continue
-      if (!best || connection.inFlight < best.inFlight) best = connection
+      if (connection.headAgeMs(now) > stuckMs) continue
+      isMoving = true
+      if (connection.inFlight < fastLane.depth && (!best || connection.inFlight < best.inFlight))
+        best = connection
     }
-    const wanted = !best || best.inFlight >= fastLane.depth / 2
-    if (wanted && this.#fast.size + this.#opening.fast < fastLane.connections) void this.#open('fast')
-    best?.send(unit)
-    return best !== undefined
+    const isFilling = !best || best.inFlight >= fastLane.depth / 2
+    if (isFilling && this.#fast.size + this.#opening.fast < fastLane.connections) void this.#open('fast')
+    if (best) {
+      unit.isLone = false
+      best.send(unit)
+      return true
+    }
+    if (!isMoving || this.#inLine.length >= maxInLine) return false
+    unit.isLone = false
+    this.#inLine.push(unit)
+    return true
   }
 
-  #sendAlone(unit: Unit, signal: AbortSignal | undefined): void {
+  #sendAlone(unit: Unit, signal?: AbortSignal): void {
+    unit.isLone = true
     if (signal) this.#dropWhenAborted(unit, signal)
     const connection = this.#free.pop()
-    if (connection) return connection.send(unit)
-    if (this.#waiting.length >= this.#options.maxWaiting) return unit.reject(exhausted())
+    if (connection) return this.#give(connection, unit)
+    const soonFree = this.#opening.slow + [...this.#slow].filter(each => each.isCleaning).length
+    if (this.#waiting.length >= this.#options.maxWaiting + soonFree) return unit.reject(exhausted())
     this.#waiting.push({ unit, since: performance.now() })
     this.#watchDeadline()
     if (
-      this.#waiting.length > this.#opening.slow &&
+      this.#waiting.length > soonFree &&
       this.#slow.size + this.#opening.slow < this.#options.maxConnections
     )
       void this.#open('slow')
@@ -143,7 +163,7 @@ export class Pool {
         this.#waiting.splice(at, 1)
         return unit.reject(hungUp())
       }
-      for (const connection of this.#slow) void this.#cancelOn(connection, unit)
+      this.#running.get(unit)?.cancelLone(unit)
     }
     signal.addEventListener('abort', onAbort, { once: true })
     const { resolve, reject } = unit
@@ -157,14 +177,9 @@ export class Pool {
     }
   }
 
-  /** The connection is not handed on before the cancel itself has ended: it would hit the next unit. */
-  readonly #cancelling = new Set<Connection>()
-  async #cancelOn(connection: Connection, unit: Unit): Promise<void> {
-    this.#cancelling.add(connection)
-    await connection.cancelLone(unit)
-    this.#cancelling.delete(connection)
-    if (connection.inFlight === 0 && this.#slow.has(connection) && !this.#free.includes(connection))
-      this.#feed(connection)
+  #give(connection: Connection, unit: Unit): void {
+    this.#running.set(unit, connection)
+    connection.send(unit)
   }
 
   async #open(lane: 'fast' | 'slow'): Promise<void> {
@@ -180,8 +195,10 @@ export class Pool {
         this.#options.budget.give()
         return connection.close()
       }
-      if (lane === 'fast') this.#fast.add(connection)
-      else {
+      if (lane === 'fast') {
+        this.#fast.add(connection)
+        this.#feedFast(connection)
+      } else {
         this.#slow.add(connection)
         this.#feed(connection)
       }
@@ -190,15 +207,17 @@ export class Pool {
       this.#options.budget.give()
       // Whoever waits may still be served by a connection that is already there.
       if (this.#slow.size + this.#opening.slow === 0) this.#refuseAll(connectRefusal(error))
+      this.#leaveFastLane()
     }
   }
 
   async #connect(): Promise<Connection> {
-    const { address, database, settings, heal } = this.#options
+    const { address, database, settings, check, heal } = this.#options
     const hooks = {
       onIdle: (connection: Connection) => this.#feed(connection),
       onLost: (connection: Connection) => this.#remove(connection),
     }
+    await check()
     try {
       return await Connection.open(address, database, settings, hooks)
     } catch (error) {
@@ -211,10 +230,16 @@ export class Pool {
   #feed(connection: Connection): void {
     if (connection.isLost) return this.#remove(connection)
     if (connection.isWorn && connection.inFlight === 0) return this.#retire(connection)
-    if (this.#fast.has(connection) || connection.inFlight > 0 || this.#cancelling.has(connection)) return
+    if (this.#fast.has(connection)) return this.#feedFast(connection)
+    if (connection.inFlight > 0) return
     const next = this.#waiting.shift()
-    if (next) connection.send(next.unit)
+    if (next) this.#give(connection, next.unit)
     else this.#free.push(connection)
+  }
+
+  #feedFast(connection: Connection): void {
+    while (connection.inFlight < fastLane.depth && this.#inLine.length > 0)
+      connection.send(this.#inLine.shift()!)
   }
 
   #retire(connection: Connection): void {
@@ -228,8 +253,15 @@ export class Pool {
     const at = this.#free.indexOf(connection)
     if (at >= 0) this.#free.splice(at, 1)
     this.#options.budget.give()
+    this.#leaveFastLane()
     if (this.#waiting.length > 0 && !this.#isClosed && this.#slow.size + this.#opening.slow === 0)
       void this.#open('slow')
+  }
+
+  /** When its last connection is gone, those in line for it go the other way. */
+  #leaveFastLane(): void {
+    if (this.#fast.size + this.#opening.fast > 0 || this.#isClosed) return
+    for (const unit of this.#inLine.splice(0)) this.#sendAlone(unit)
   }
 
   /** One run over the limit undoes the proof: the shape goes back to the slow lane until it is quick again. */

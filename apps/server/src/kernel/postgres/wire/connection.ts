@@ -1,9 +1,10 @@
 // One Postgres connection with many callers' transactions in flight on it. A unit is a few prepared
 // statements and one Sync: an implicit transaction, so that what it sets locally ends with it and its error
 // is its own. Units are written once per turn of the event loop.
+import { randomBytes } from 'node:crypto'
 import type { Socket } from 'node:net'
 import type { ServerAddress } from '../server-address.ts'
-import { ConnectionLost, type DatabaseError, errorFrom } from './database-error.ts'
+import { ConnectionLost, DatabaseError, errorFrom } from './database-error.ts'
 import { Encoder, message, type Value } from './encoder.ts'
 import type { Frames } from './frames.ts'
 import { type Greeted, greet, requestCancel } from './handshake.ts'
@@ -26,6 +27,11 @@ export interface Answer {
 
 export interface Unit {
   steps: readonly Step[]
+  /**
+   * Runs with nothing else in flight, may be cancelled, and may have run any code of a tenant: its statement is
+   * parsed anew, and the session is cleaned before the connection is free again.
+   */
+  isLone: boolean
   resolve(answer: Answer): void
   reject(error: Error): void
 }
@@ -40,14 +46,32 @@ interface InFlight {
   parsing: string[]
   parsed: number
   isRetry: boolean
-  isCancelled: boolean
 }
 
 const maxStatements = 512
 const maxForgotten = 2048
 
+const maxParameters = 65_535
+
 /** Errors that may only mean that a statement prepared earlier no longer fits the schema. */
-const staleStatement = new Set(['0A000', '26000', '42P05', '42P01', '42703', '42883', '42804', '22P02'])
+const staleStatement = new Set([
+  '0A000',
+  '26000',
+  '42P01',
+  '42703',
+  '42883',
+  '42804',
+  '22P02',
+  '22P03',
+  '22003',
+  '22007',
+  '22008',
+])
+const nameTaken = '42P05'
+const readOnlyTransaction = '25006'
+
+/** What `reset all` leaves behind of a tenant's code. */
+const cleanUp = 'reset all; close all; unlisten *; discard sequences; select pg_advisory_unlock_all()'
 
 export class Connection {
   readonly processId: number
@@ -60,7 +84,11 @@ export class Connection {
   #head = 0
   #statements = new Map<string, string>()
   #named = 0
+  /** Tenants' own prepared statements live in the same session. */
+  #namePrefix = newPrefix()
   #forgotten = 0
+  #cancelling: Promise<void> | undefined
+  #isHeld = false
   #isFlushing = false
   #lost: Error | undefined
   #isReported = false
@@ -97,7 +125,12 @@ export class Connection {
   }
 
   get inFlight(): number {
-    return this.#queue.length - this.#head
+    return this.#queue.length - this.#head + (this.#isHeld ? 1 : 0)
+  }
+
+  /** Done with its unit, and about to be free. */
+  get isCleaning(): boolean {
+    return this.#isHeld || this.#queue[this.#head]?.unit.steps.length === 0
   }
 
   get isLost(): boolean {
@@ -116,29 +149,45 @@ export class Connection {
 
   send(unit: Unit): void {
     if (this.#lost) return unit.reject(new ConnectionLost(true, this.#lost))
+    if (unit.steps.some(({ values }) => values.length > maxParameters))
+      return unit.reject(new DatabaseError({ C: '54000', M: `more than ${maxParameters} parameters` }))
     this.#write(unit, false)
   }
 
-  /**
-   * Stops a unit that runs alone on this connection. A cancel hits whatever runs when it arrives, so
-   * nothing else may be sent until both the server's answer and the end of the cancel itself are here.
-   */
-  async cancelLone(unit: Unit): Promise<void> {
-    const running = this.#queue[this.#head]
-    if (running?.unit !== unit || this.inFlight !== 1) return
-    running.isCancelled = true
-    await requestCancel(this.#address, { processId: this.processId, secretKey: this.#secretKey }).catch(
-      () => {},
-    )
+  /** Stops a lone unit. A cancel hits whatever runs when it arrives, so nothing is sent before it has ended. */
+  cancelLone(unit: Unit): void {
+    if (this.#queue[this.#head]?.unit !== unit || this.#cancelling) return
+    this.#cancelling = this.#requestCancel().finally(() => {
+      this.#cancelling = undefined
+    })
   }
 
+  /** Ends what runs, too: a server does not notice by itself that nobody waits for its answer any more. */
   close(): void {
+    const isBusy = this.inFlight > 0
     this.#lost ??= new Error('closed')
+    if (isBusy) void this.#requestCancel()
     this.#socket.end(message('X'))
     this.#socket.once('close', () => this.#socket.destroy())
   }
 
+  #requestCancel(): Promise<void> {
+    const backend = { processId: this.processId, secretKey: this.#secretKey }
+    return requestCancel(this.#address, backend).catch(() => {})
+  }
+
   #write(unit: Unit, isRetry: boolean): void {
+    const entry = this.#enqueue(unit, isRetry)
+    const last = unit.steps.length - 1
+    unit.steps.forEach((step, index) => {
+      const name = unit.isLone && index === last ? this.#parseOnce(step, entry) : this.#statement(step, entry)
+      this.#out.bindAndExecute(name, step.values)
+    })
+    this.#out.sync()
+    this.#flushSoon()
+  }
+
+  #enqueue(unit: Unit, isRetry: boolean): InFlight {
     const entry: InFlight = {
       unit,
       rows: [],
@@ -148,22 +197,29 @@ export class Connection {
       parsing: [],
       parsed: 0,
       isRetry,
-      isCancelled: false,
     }
     if (this.inFlight === 0) this.#headSince = performance.now()
     this.#queue.push(entry)
-    for (const step of unit.steps) this.#out.bindAndExecute(this.#statement(step, entry), step.values)
-    this.#out.sync()
+    return entry
+  }
+
+  #flushSoon(): void {
     if (this.#isFlushing) return
     this.#isFlushing = true
     setImmediate(this.#flush)
+  }
+
+  #parseOnce(step: Step, entry: InFlight): string {
+    this.#out.parse('', step.sql)
+    entry.parsing.push(step.key)
+    return ''
   }
 
   #statement(step: Step, entry: InFlight): string {
     const known = this.#statements.get(step.key)
     if (known !== undefined) return known
     if (this.#statements.size >= maxStatements) this.#forgetOldest()
-    const name = `s${this.#named++}`
+    const name = `${this.#namePrefix}${this.#named++}`
     this.#statements.set(step.key, name)
     this.#out.parse(name, step.sql)
     entry.parsing.push(step.key)
@@ -207,8 +263,9 @@ export class Connection {
       case 0x5a: // ReadyForQuery
         if (entry) this.#finish(entry, bytes[start] === 0x49)
         break
-      case 0x47: // CopyInResponse: no unit brings data for it
-        this.#socket.write(message('f', 'COPY is not possible here'))
+      case 0x47: // CopyInResponse: no unit brings data for it, and the Sync behind it is lost
+        this.#fail(entry, new DatabaseError({ C: '0A000', M: 'COPY FROM STDIN is not possible here' }))
+        this.#lose(entry?.error)
         break
       default: // BindComplete, CloseComplete, notices, notifications, parameter changes, COPY data
         break
@@ -231,32 +288,49 @@ export class Connection {
       this.#head = 0
     }
     if (!isOutsideTransaction) this.#lose(new Error('a unit left a transaction open'))
-    if (entry.error) this.#refuse(entry, entry.error, isOutsideTransaction)
+    if (entry.error && this.#triesAgain(entry, entry.error)) return
+    if (entry.error) entry.unit.reject(entry.error)
     else entry.unit.resolve({ rows: entry.rows, tag: entry.tag, ms })
-    this.#onIdle(this)
+    if (entry.unit.isLone && !this.#lost) this.#clean()
+    else this.#onIdle(this)
   }
 
-  #refuse(entry: InFlight, error: DatabaseError, mayRetry: boolean): void {
+  /** Once the cancel that may still be under way has ended, since it would hit the cleaning. */
+  #clean(): void {
+    if (this.#cancelling) {
+      this.#isHeld = true
+      void this.#cancelling.then(() => {
+        this.#isHeld = false
+        this.#clean()
+      })
+      return
+    }
+    if (this.#lost) return
+    this.#enqueue({ steps: [], isLone: false, resolve: () => {}, reject: error => this.#lose(error) }, true)
+    this.#out.query(cleanUp)
+    this.#flushSoon()
+  }
+
+  /**
+   * Whether the error may come from what the connection remembers and not from the request. The implicit
+   * transaction was rolled back, so doing it again is safe for reads and writes alike.
+   */
+  #triesAgain(entry: InFlight, error: DatabaseError): boolean {
     for (const key of entry.parsing.slice(entry.parsed)) this.#statements.delete(key)
-    // The implicit transaction was rolled back, so doing it again is safe for reads and writes alike.
+    if (this.#lost || entry.isRetry) return false
     const failing = entry.unit.steps[entry.stepsDone]
     const wasPrepared = failing !== undefined && !entry.parsing.includes(failing.key)
-    const isStray = error.code === '57014' && !entry.isCancelled && error.message.includes('user request')
-    if (
-      mayRetry &&
-      !this.#lost &&
-      !entry.isRetry &&
-      (isStray || (wasPrepared && staleStatement.has(error.code)))
-    ) {
-      if (!isStray) this.#forgetAll()
-      return this.#write(entry.unit, true)
-    }
-    entry.unit.reject(error)
+    if (error.code === nameTaken || (wasPrepared && staleStatement.has(error.code))) this.#forgetAll()
+    else if (error.code === readOnlyTransaction) this.#clean()
+    else return false
+    this.#write(entry.unit, true)
+    return true
   }
 
   #forgetAll(): void {
     this.#forgotten += this.#statements.size
     this.#statements = new Map()
+    this.#namePrefix = newPrefix()
   }
 
   #lose(cause: Error | undefined): void {
@@ -271,6 +345,8 @@ export class Connection {
     this.#onLost(this)
   }
 }
+
+const newPrefix = () => `plinth_${randomBytes(6).toString('hex')}_`
 
 /** Cells point into the received memory: nothing is copied or decoded until somebody asks. */
 function cells(bytes: Buffer, start: number): Cell[] {

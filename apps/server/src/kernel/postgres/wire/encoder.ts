@@ -16,7 +16,7 @@ export class Encoder {
     const length = this.#open(0x50, name.length + 1 + sql.length * 3 + 3)
     this.#text(name)
     this.#text(sql)
-    this.#int16(0)
+    this.#uint16(0)
     this.#close(length)
   }
 
@@ -27,15 +27,22 @@ export class Encoder {
     const length = this.#open(0x42, room)
     this.#bytes[this.#end++] = 0
     this.#text(name)
-    this.#int16(0)
-    this.#int16(values.length)
+    this.#uint16(0)
+    this.#uint16(values.length)
     for (const value of values) this.#value(value)
-    this.#int16(0)
+    this.#uint16(0)
     this.#close(length)
     this.#open(0x45, 5)
     this.#bytes.writeInt32BE(9, this.#end - 4)
     this.#bytes[this.#end++] = 0
     this.#int32(0)
+  }
+
+  /** Statements without parameters, as one implicit transaction with its own end. */
+  query(sql: string): void {
+    const length = this.#open(0x51, sql.length * 3 + 1)
+    this.#text(sql)
+    this.#close(length)
   }
 
   closeStatement(name: string): void {
@@ -92,8 +99,8 @@ export class Encoder {
     this.#bytes[this.#end++] = 0
   }
 
-  #int16(number: number): void {
-    this.#end = this.#bytes.writeInt16BE(number, this.#end)
+  #uint16(number: number): void {
+    this.#end = this.#bytes.writeUInt16BE(number, this.#end)
   }
 
   #int32(number: number): void {
