@@ -26,7 +26,7 @@ const routes = {
 const config = readConfig(process.env)
 const log = createLog(config.logLevel)
 const directory = takeDataDirectory(config.dataDir)
-const { secrets } = directory.secrets(randomToken)
+const secrets = directory.secrets(randomToken)
 const engine = await startEngine({
   dataDir: config.dataDir,
   superuserPassword: secrets.POSTGRES_PASSWORD,

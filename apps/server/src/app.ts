@@ -57,13 +57,27 @@ export interface App {
   close(): Promise<void>
 }
 
-export async function createApp({
-  config,
-  server,
-  controlPlaneSecret,
-  adminToken,
-  log,
-}: AppOptions): Promise<App> {
+/** A start that fails leaves nothing open. */
+export async function createApp(options: AppOptions): Promise<App> {
+  const open: Closing[] = []
+  try {
+    return await compose(options, open)
+  } catch (error) {
+    await closeAll(open)
+    throw error
+  }
+}
+
+type Closing = () => Promise<void> | void
+
+async function closeAll(open: Closing[]): Promise<void> {
+  for (const close of open.splice(0).reverse()) await close()
+}
+
+async function compose(
+  { config, server, controlPlaneSecret, adminToken, log }: AppOptions,
+  open: Closing[],
+): Promise<App> {
   const deriveKey = keyring(controlPlaneSecret)
   const sealer = createSealer(deriveKey('sealed'))
   const passwords = createPasswords()
@@ -74,6 +88,7 @@ export async function createApp({
   const control = openDatabase(server.address, server.control, controlSettings, error =>
     log.warn({ err: error }, 'a connection to the control database broke'),
   )
+  open.push(() => control.close())
   await checkSecret(control, deriveKey)
 
   const logins = createLogins(server.address, deriveKey)
@@ -82,6 +97,7 @@ export async function createApp({
   await lifecycle.upgrade()
 
   const directory = await openDirectory(control, server, sealer, log)
+  open.push(() => directory.close())
   const databases = openDatabases({
     control,
     logins,
@@ -89,8 +105,10 @@ export async function createApp({
     maxConnections: config.maxConnections,
     statementTimeoutMs: config.statementTimeoutMs,
   })
+  open.push(() => databases.close())
   directory.onChange(id => void disconnectUnserved(id))
   const watchdog = startWatchdog(server.address, server.control, config.statementTimeoutMs.others, log)
+  open.push(() => watchdog.close())
 
   const credentials = createCredentials(control, deriveKey, adminToken)
   const planes = {
@@ -138,9 +156,7 @@ export async function createApp({
     },
     async close() {
       await http.close(config.shutdownGraceMs)
-      databases.close()
-      await Promise.all([directory.close(), watchdog.close()])
-      await control.close()
+      await closeAll(open)
     },
   }
 }

@@ -1,9 +1,10 @@
 // What the process does: run the platform, or one of the two things done beside it.
-import { rmSync } from 'node:fs'
+import { existsSync, readdirSync, rmSync } from 'node:fs'
 import { ConfigError, readConfig, readEnvironment } from '#src/config.ts'
-import { isTaken } from '#src/kernel/data-directory.ts'
+import { isDataDirectory, isTaken } from '#src/kernel/data-directory.ts'
 import { createLog, type Log, terminalLines } from '#src/kernel/log.ts'
-import { engineFiles } from '#src/kernel/postgres/engine/place.ts'
+import { clearLeftovers } from '#src/kernel/postgres/engine/leftovers.ts'
+import { engineFiles, locate } from '#src/kernel/postgres/engine/place.ts'
 import { type Platform, startPlatform } from '#src/start.ts'
 
 export async function run(args: string[]): Promise<void> {
@@ -20,7 +21,7 @@ export async function run(args: string[]): Promise<void> {
     } else if (command === 'bootstrap') {
       const { bootstrap } = await import('#src/bootstrap.ts')
       print(await bootstrap(config, rest, environment['PLATFORM_BOOTSTRAP_PASSWORD']))
-    } else if (command === 'remove-data') print(removeData(config.dataDir))
+    } else if (command === 'remove-data') print(await removeData(config.dataDir))
     else throw new ConfigError(`There is no command "${command}"; run without one to start the platform.`)
   } catch (error) {
     process.stderr.write(`${sentence(error)}\n`)
@@ -30,7 +31,7 @@ export async function run(args: string[]): Promise<void> {
 
 const print = (line: string) => void process.stdout.write(`${line}\n`)
 
-function greet({ url, newAdminToken, secretsFile }: Platform): void {
+function greet({ url, newAdminToken, noteTold, secretsFile }: Platform): void {
   const token = !newAdminToken
     ? []
     : process.stdout.isTTY
@@ -40,6 +41,7 @@ function greet({ url, newAdminToken, secretsFile }: Platform): void {
   // Beside a log of JSON lines these would be in the way.
   const stream = process.stdout.isTTY ? process.stdout : process.stderr
   stream.write(`${lines.join('\n')}\n`)
+  if (newAdminToken) noteTold()
 }
 
 /** Told to stop while it starts, the platform finishes starting first: nothing is left half-made or running. */
@@ -71,23 +73,22 @@ function stopOnSignal(starting: Promise<Platform>, log: Log): void {
   process.on('unhandledRejection', fall)
 }
 
-function removeData(dataDir: string): string {
+async function removeData(dataDir: string): Promise<string> {
   if (isTaken(dataDir)) throw new ConfigError(`The platform still runs on ${dataDir}; stop it first.`)
+  if (existsSync(dataDir) && readdirSync(dataDir).length > 0 && !isDataDirectory(dataDir))
+    throw new ConfigError(`${dataDir} is not a data directory of the platform; nothing was removed.`)
   const { remove } = engineFiles(dataDir)
+  const { clusterDir, socketDir } = locate(dataDir)
+  await clearLeftovers(clusterDir, socketDir)
   for (const path of remove) rmSync(path, { recursive: true, force: true })
   return JSON.stringify({ removed: remove })
 }
 
-/** Operators' mistakes read as one sentence; anything else shows where it came from. */
+/** What an operator can put right reads as one sentence; anything else shows where it came from. */
 function sentence(error: unknown): string {
   if (!(error instanceof Error)) return String(error)
-  const { code, address, port } = error as NodeJS.ErrnoException & { address?: string; port?: number }
-  if (code === 'EADDRINUSE')
-    return `Port ${port} on ${address} is taken; stop what listens there or set PLATFORM_PORT to another.`
-  if (code === 'EACCES' && port !== undefined)
-    return `Port ${port} needs more rights than this user has; set PLATFORM_PORT.`
-  if (code === 'EADDRNOTAVAIL') return `PLATFORM_HOST ${address} is not an address of this machine.`
-  return error instanceof ConfigError || error.name === 'Error'
-    ? error.message
-    : (error.stack ?? error.message)
+  const { code } = error as { code?: unknown }
+  const isOurs =
+    error instanceof ConfigError || error.name === 'Error' || String(code).startsWith('ERR_PARSE_ARGS')
+  return isOurs ? error.message : (error.stack ?? error.message)
 }

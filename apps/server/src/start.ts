@@ -10,8 +10,9 @@ import { version } from '#src/kernel/version.ts'
 export interface Platform {
   app: App
   url: string
-  /** Set when this start generated the admin token. */
+  /** A generated admin token that the operator has not been told of yet. */
   newAdminToken: string | undefined
+  noteTold(): void
   secretsFile: string
   stop(): Promise<void>
 }
@@ -24,11 +25,10 @@ export async function startPlatform(config: Config, log: Log): Promise<Platform>
   }
   try {
     const made = config.external ? undefined : directory.secrets(randomToken)
-    const controlPlaneSecret = config.controlPlaneSecret ?? made!.secrets.CONTROL_PLANE_SECRET
-    const adminToken = config.adminToken ?? made?.secrets.PLATFORM_ADMIN_TOKEN
+    const controlPlaneSecret = config.controlPlaneSecret ?? made!.CONTROL_PLANE_SECRET
+    const adminToken = config.adminToken ?? made?.PLATFORM_ADMIN_TOKEN
     const engine =
-      made &&
-      (await startEngine({ dataDir: config.dataDir, superuserPassword: made.secrets.POSTGRES_PASSWORD, log }))
+      made && (await startEngine({ dataDir: config.dataDir, superuserPassword: made.POSTGRES_PASSWORD, log }))
     if (engine) undo.push(() => engine.stop())
     const server = engine
       ? {
@@ -36,7 +36,7 @@ export async function startPlatform(config: Config, log: Log): Promise<Platform>
             host: engine.socketDir,
             port: engine.port,
             user: engine.user,
-            password: made.secrets.POSTGRES_PASSWORD,
+            password: made.POSTGRES_PASSWORD,
             tls: undefined,
           },
           control: 'plinth',
@@ -44,17 +44,37 @@ export async function startPlatform(config: Config, log: Log): Promise<Platform>
       : { address: config.external!.address, control: config.external!.database }
     const app = await createApp({ config, server, controlPlaneSecret, adminToken, log })
     undo.push(() => app.close())
-    const url = await app.listen()
+    const url = await app.listen().catch(error => explainListening(error, config))
     directory.announce({ pid: process.pid, url, version, started_at: new Date().toISOString() })
     return {
       app,
       url,
-      newAdminToken: made?.isNew && config.adminToken === undefined ? adminToken : undefined,
+      newAdminToken: made && !directory.isTold && config.adminToken === undefined ? adminToken : undefined,
+      noteTold: () => directory.noteTold(),
       secretsFile: directory.secretsFile,
       stop,
     }
   } catch (error) {
     await stop()
     throw error
+  }
+}
+
+function explainListening(error: NodeJS.ErrnoException, { host, port }: Config): never {
+  switch (error.code) {
+    case 'EADDRINUSE':
+      throw new Error(
+        `Port ${port} on ${host} is taken; stop what listens there or set PLATFORM_PORT to another.`,
+      )
+    case 'EACCES':
+      throw new Error(
+        `Port ${port} needs more rights than this user has; set PLATFORM_PORT to one above 1023.`,
+      )
+    case 'EADDRNOTAVAIL':
+    case 'ENOTFOUND':
+    case 'EAI_AGAIN':
+      throw new Error(`PLATFORM_HOST ${host} is not an address of this machine.`)
+    default:
+      throw error
   }
 }

@@ -37,7 +37,7 @@ const environment = {
 
 let child: ChildProcess
 let url: string
-/** Every ref the control database has ever held. */
+/** Every ref its control database has ever held. */
 const refs = new Set<string>()
 let inControl: pg.Client
 /** The nodes that live on, for everything that needs no kill. */
@@ -58,17 +58,16 @@ afterEach(async () => {
 
 after(async () => {
   await kill()
-  const { rows } = await inControl.query<{ ref: string }>('select ref from projects')
-  for (const { ref } of rows) refs.add(ref)
+  fs.rmSync(cwd, { recursive: true, force: true })
+  await look(inControl)
   await inControl.end()
-  await platform.stop()
   await platform.asSuperuser('postgres', async session => {
     await session.script(`alter database ${control}_template is_template false`)
     for (const name of [...refs, `${control}_template`, control])
       await session.script(`drop database if exists ${name} with (force)`)
     for (const ref of refs) await session.script(`drop role if exists ${ref}_owner, ${ref}_api, ${ref}_svc`)
   })
-  fs.rmSync(cwd, { recursive: true, force: true })
+  await platform.stop()
 })
 
 async function start(): Promise<void> {
@@ -123,7 +122,7 @@ async function look(client: pg.Client): Promise<Found[]> {
            (select count(*)::int from pg_roles where rolname in (ref || '_owner', ref || '_api', ref || '_svc')) as roles,
            (select count(*)::int from pg_roles where rolcanlogin and rolname in (ref || '_owner', ref || '_api', ref || '_svc')) as logins
       from projects`)
-  for (const { ref } of rows) refs.add(ref)
+  if (client === inControl) for (const { ref } of rows) refs.add(ref)
   return rows
 }
 

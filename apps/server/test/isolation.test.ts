@@ -746,28 +746,24 @@ describe('what a tenant holds on to', () => {
 
   it('does not keep the platform from its control database', async () => {
     const project = await platform.createProject()
-    await asOwner(
-      await platform.refOf(project.id),
-      `create function as_login(command text) returns void language plpgsql as
-         $$ begin reset role; execute command; end $$;
-       create function hold_login() returns void language plpgsql as
-         $$ begin reset role; execute 'alter role current_user password ''known'''; perform pg_sleep(2.5); end $$`,
-    )
-    const both = ['anon', 'service_role'] as const
-    for (const role of both)
-      await asCaller(project, role, 'select as_login($1)', [`alter role current_user password 'known'`])
-    const held = both.map(role => asCaller(project, role, 'select hold_login()'))
-    await sleep(100)
-    const waiting = both.flatMap(role =>
+    const ref = await platform.refOf(project.id)
+    const holders = await Promise.all([logIn(ref, 'api'), logIn(ref, 'svc')])
+    for (const holder of holders) {
+      await holder.query(`alter role current_user password 'known'`)
+      await holder.query(`begin; alter role current_user password 'better known'`)
+    }
+    // Every connection these need finds the password changed, and its row held.
+    const callers = (['anon', 'service_role'] as const).flatMap(role =>
       Array.from({ length: 20 }, () => asCaller(project, role, 'select 1').catch(() => {})),
     )
     await sleep(200)
     const asked = performance.now()
     const { status } = await platform.call('GET', '/api/v1/projects', { token: platform.adminToken })
     const ms = performance.now() - asked
-    await Promise.all([...held, ...waiting])
+    await Promise.all(callers.concat(holders.map(holder => holder.end())) as Promise<unknown>[])
     assert.equal(status, 200)
     assert.ok(ms < 1500, `the list of projects took ${ms} ms`)
+    assert.deepEqual(await asCaller(project, 'anon', 'select 1'), [['1']])
   })
 })
 
@@ -844,6 +840,39 @@ describe('a login that the tenant has broken', () => {
         assert.deepEqual(await asCaller(project, 'service_role', insert), [['\\x41']], setting)
       })
   })
+
+  it('by settings that end or forbid every transaction serves the owner as before', {
+    todo: 'only callers’ logins are checked before use',
+  }, async () => {
+    for (const setting of [
+      'default_transaction_read_only = on',
+      'transaction_timeout = 1',
+      'statement_timeout = 1',
+    ])
+      await broken(async ref => {
+        await asOwner(ref, `alter role current_user set ${setting}`)
+        await asOwner(ref, 'create table made (a int); select pg_sleep(0.05)')
+      })
+  })
+
+  it(
+    'is put right once, not at every login, when it has stored settings for another database',
+    {
+      todo: 'the check finds settings in any database, the repair resets those in the project’s own',
+    },
+    () =>
+      broken(async (ref, project) => {
+        await asOwner(ref, speaking)
+        const command = `alter role current_user in database ${foreign} set work_mem = '1MB'`
+        await asCaller(project, 'anon', 'select as_login($1)', [command])
+        const written = async () => {
+          await reconnect(project)
+          await asCaller(project, 'anon', 'select 1')
+          return asSuperuser('postgres', `select xmin::text from pg_authid where rolname = '${ref}_api'`)
+        }
+        assert.deepEqual(await written(), await written())
+      }),
+  )
 
   it('keeps its limits when it is put right', () =>
     broken(async (ref, project) => {

@@ -1,6 +1,16 @@
 // The platform's own directory: one platform at a time, the secrets it made for itself, and a note of where
 // it runs for the command line.
-import { chmodSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import {
+  chmodSync,
+  existsSync,
+  linkSync,
+  mkdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import { prepareDataDir } from '#src/kernel/postgres/engine/place.ts'
 
@@ -21,7 +31,10 @@ export interface DataDirectory {
   readonly path: string
   readonly secretsFile: string
   /** The secrets kept here; those missing are made by `generate` and written down first. */
-  secrets(generate: () => string): { secrets: Secrets; isNew: boolean }
+  secrets(generate: () => string): Secrets
+  /** Whether the operator has been told of the admin token. */
+  readonly isTold: boolean
+  noteTold(): void
   announce(notice: Notice): void
   release(): void
 }
@@ -30,10 +43,17 @@ const ownerOnly = 0o600
 
 /** Takes the directory for this process, or throws a sentence saying who has it. */
 export function takeDataDirectory(path: string): DataDirectory {
-  prepareDataDir(path)
+  try {
+    prepareDataDir(path)
+  } catch (cause) {
+    throw new Error(`PLATFORM_DATA_DIR cannot be used: ${(cause as Error).message}.`, { cause })
+  }
+  if (!statSync(path).isDirectory())
+    throw new Error(`PLATFORM_DATA_DIR cannot be used: ${path} is not a directory.`)
   const lockFile = join(path, 'platform.lock')
   const noticeFile = join(path, 'platform.json')
   const secretsFile = join(path, 'secrets.json')
+  const toldFile = join(path, 'admin-token.told')
   takeLock(lockFile, path)
   rmSync(noticeFile, { force: true })
   return {
@@ -46,11 +66,12 @@ export function takeDataDirectory(path: string): DataDirectory {
         PLATFORM_ADMIN_TOKEN: kept.PLATFORM_ADMIN_TOKEN ?? generate(),
         POSTGRES_PASSWORD: kept.POSTGRES_PASSWORD ?? generate(),
       }
-      const isNew = Object.keys(kept).length < Object.keys(secrets).length
-      if (isNew) writeWhole(secretsFile, secrets)
+      if (Object.keys(kept).length < Object.keys(secrets).length) writeWhole(secretsFile, secrets)
       else chmodSync(secretsFile, ownerOnly)
-      return { secrets, isNew }
+      return secrets
     },
+    isTold: existsSync(toldFile),
+    noteTold: () => writeFileSync(toldFile, '', { mode: ownerOnly }),
     announce: notice => writeWhole(noticeFile, notice),
     release() {
       rmSync(noticeFile, { force: true })
@@ -59,33 +80,65 @@ export function takeDataDirectory(path: string): DataDirectory {
   }
 }
 
+/** Whether this is a directory of ours: there is something in it that only we put there. */
+export const isDataDirectory = (path: string): boolean =>
+  ['secrets.json', 'platform.lock', 'postgres', 'postgres.home'].some(name => existsSync(join(path, name)))
+
 /** Whether a platform holds the directory right now. */
 export const isTaken = (path: string): boolean => holderOf(join(path, 'platform.lock')) !== undefined
 
 function takeLock(file: string, directory: string): void {
-  const mine = JSON.stringify({ pid: process.pid, birth: birthOf(process.pid) })
-  for (let attempt = 0; attempt < 5; attempt++) {
+  const draft = `${file}.${process.pid}`
+  writeFileSync(draft, JSON.stringify({ pid: process.pid, birth: birthOf(process.pid) }), { mode: ownerOnly })
+  try {
+    if (isLinked(draft, file)) return
+    const holder = holderOf(file)
+    if (holder !== undefined) throw taken(directory, holder)
+    // Left by a process that was killed. Only one of several starters may take it away.
+    alone(`${file}.taking`, () => {
+      if (holderOf(file) === undefined) rmSync(file, { force: true })
+    })
+    if (!isLinked(draft, file)) throw taken(directory, holderOf(file))
+  } finally {
+    rmSync(draft, { force: true })
+  }
+}
+
+const taken = (directory: string, holder: number | undefined) =>
+  new Error(`Another platform (process ${holder}) uses ${directory}; stop it or set PLATFORM_DATA_DIR.`)
+
+/** The lock appears with its content or not at all. */
+function isLinked(draft: string, file: string): boolean {
+  try {
+    linkSync(draft, file)
+    return true
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false
+    throw error
+  }
+}
+
+/** Making a directory is something only one can do; whoever died with it in hand is not waited for. */
+function alone(token: string, work: () => void): void {
+  for (let attempt = 0; ; attempt++) {
     try {
-      return writeFileSync(file, mine, { flag: 'wx', mode: ownerOnly })
+      mkdirSync(token)
+      break
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
     }
-    const holder = holderOf(file)
-    if (holder !== undefined)
-      throw new Error(
-        `Another platform (process ${holder}) uses ${directory}; stop it or set PLATFORM_DATA_DIR.`,
-      )
-    // Left by a process that was killed. Renaming makes one of several starters win.
-    try {
-      renameSync(file, `${file}.${process.pid}`)
-      rmSync(`${file}.${process.pid}`, { force: true })
-    } catch {}
+    if (attempt === 100) rmSync(token, { recursive: true, force: true })
+    else Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 20)
   }
-  throw new Error(`${file} cannot be taken; remove it if no platform runs.`)
+  try {
+    work()
+  } finally {
+    rmSync(token, { recursive: true, force: true })
+  }
 }
 
 function holderOf(file: string): number | undefined {
-  const lock = readJson<{ pid: number; birth: string | undefined }>(file)
+  const lock = readLock(file)
   if (!lock || lock.pid === process.pid) return
   try {
     process.kill(lock.pid, 0)
@@ -94,6 +147,15 @@ function holderOf(file: string): number | undefined {
   }
   // The number may have passed to another process since.
   return birthOf(lock.pid) === lock.birth ? lock.pid : undefined
+}
+
+/** A lock that cannot be read was cut off by a crash of the machine: nobody holds it. */
+function readLock(file: string): { pid: number; birth: string | undefined } | undefined {
+  try {
+    return readJson(file)
+  } catch {
+    return
+  }
 }
 
 /** When a process started, in clock ticks since boot; the same number for any process where /proc is absent. */

@@ -1,7 +1,6 @@
 // What a Postgres server needs before it can hold projects: the shared roles, the control database, and the
 // template every project database is cloned from.
 import { fileURLToPath } from 'node:url'
-import { Refusal } from '#src/kernel/errors.ts'
 import { guardedSettings, type Session, withClient } from '#src/kernel/postgres/database.ts'
 import { type Migration, migrate, readMigrations, versionOf } from '#src/kernel/postgres/migrate.ts'
 import type { ServerAddress } from '#src/kernel/postgres/server-address.ts'
@@ -31,7 +30,7 @@ export async function prepareCluster(address: ServerAddress, control: string): P
     projectMigrations,
     projectVersion: versionOf(projectMigrations),
   }
-  await withClient(address, 'postgres', guardedSettings, checkServer).catch(explainUnreachable)
+  await withClient(address, 'postgres', guardedSettings, checkServer).catch(explainUnusable)
   await withClient(address, 'postgres', guardedSettings, async session => {
     // Advisory locks are per database: this one serialises all nodes that start on this cluster.
     await session.run(sql`select pg_advisory_lock(hashtext('plinth: prepare cluster'))`)
@@ -45,12 +44,16 @@ export async function prepareCluster(address: ServerAddress, control: string): P
   return cluster
 }
 
-function explainUnreachable(error: Error & { code?: string }): never {
+function explainUnusable(error: Error & { code?: string }): never {
   const cause = (error.cause ?? error) as Error & { code?: string }
-  const why = cause.message || cause.code || 'no answer'
-  throw error instanceof Refusal || /^28/.test(error.code ?? '')
-    ? new Error(`DATABASE_URL: the database server cannot be used: ${why}.`, { cause })
-    : error
+  if (cause instanceof UnusableServer) throw cause
+  throw new UnusableServer(cause.message || cause.code || 'it does not answer', cause)
+}
+
+class UnusableServer extends Error {
+  constructor(why: string, cause?: unknown) {
+    super(`DATABASE_URL: the database server cannot be used: ${why}.`, { cause })
+  }
 }
 
 async function checkServer(session: Session): Promise<void> {
@@ -58,11 +61,10 @@ async function checkServer(session: Session): Promise<void> {
     sql`select current_setting('server_version_num')::int as version,
                (select rolsuper from pg_roles where rolname = current_user) as is_superuser`,
   )
-  if (!server || server.version < oldestServer)
-    throw new Error('DATABASE_URL must name a Postgres server of version 15 or newer.')
+  if (!server || server.version < oldestServer) throw new UnusableServer('it must be version 15 or newer')
   if (!server.is_superuser)
-    throw new Error(
-      'DATABASE_URL must log in as a superuser: the platform creates roles, databases and event triggers.',
+    throw new UnusableServer(
+      'it must be a superuser who logs in, to create roles, databases and event triggers',
     )
 }
 
@@ -82,11 +84,11 @@ async function createSharedRoles(session: Session): Promise<void> {
   )
 }
 
-async function createDatabase(session: Session, name: string): Promise<boolean> {
-  if (await session.row(sql`select 1 from pg_database where datname = ${name}`)) return false
-  await session.script(`create database ${identifier(name)} template template0 encoding 'UTF8'`)
+async function createDatabase(session: Session, name: string): Promise<void> {
+  const exists = await session.row(sql`select 1 from pg_database where datname = ${name}`)
+  if (!exists) await session.script(`create database ${identifier(name)} template template0 encoding 'UTF8'`)
+  // Also when an operator made it beforehand: no tenant may get in.
   await session.script(`revoke all on database ${identifier(name)} from public`)
-  return true
 }
 
 /** Brings the template to the current version; nobody can be connected to it while projects are cloned. */

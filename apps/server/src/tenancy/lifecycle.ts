@@ -91,8 +91,11 @@ export function createLifecycle(
 
     async recover() {
       const unfinished = await listUnfinished(control)
-      for (const { id, ref, status } of unfinished)
+      for (const { id, ref } of unfinished)
         await whileLocked(id, async () => {
+          // It may have been finished between the look and the lock.
+          const status = (await listUnfinished(control)).find(each => each.id === id)?.status
+          if (status === undefined) return
           if (status === 'creating') {
             await provisioner.drop(ref)
             await deleteRow(control, id)

@@ -65,12 +65,15 @@ export function createProvisioner(control: Database, cluster: Cluster, logins: L
 
   return {
     async create(ref) {
-      await Promise.all([createRoles(ref), cloneTemplate(ref)])
+      // Both have ended before anything is undone.
+      const made = await Promise.allSettled([createRoles(ref), cloneTemplate(ref)])
+      for (const each of made) if (each.status === 'rejected') throw each.reason
       await withClient(cluster.address, ref, guardedSettings, session => session.script(grants(ref)))
     },
     async drop(ref) {
       const roles = allLogins.map(login => loginRole(ref, login))
       await withClient(cluster.address, cluster.control, controlSettings, async session => {
+        await endMakers(session, ref)
         // No new logins, so that FORCE leaves nobody behind; roles go last, because the database depends on them.
         await insist(session, roles.map(disable).join('\n'))
         await endSessions(session, roles)
@@ -83,6 +86,15 @@ export function createProvisioner(control: Database, cluster: Cluster, logins: L
 
 const disable = (role: string) =>
   `do $$ begin alter role ${identifier(role)} nologin; exception when undefined_object then null; end $$;`
+
+/** A platform that was killed leaves its CREATE DATABASE running: it would finish after everything was removed. */
+async function endMakers(session: Session, ref: string): Promise<void> {
+  const end = sql`
+    select pg_terminate_backend(pid, 5000) from pg_stat_activity
+     where pid <> pg_backend_pid() and application_name = 'plinth' and usename = current_user
+       and state = 'active' and position(${ref} in query) > 0`
+  await session.run(end)
+}
 
 const endSessions = (session: Session, roles: string[]) =>
   session.run(sql`select pg_terminate_backend(pid) from pg_stat_activity where usename = any(${roles})`)

@@ -135,8 +135,11 @@ export function createHttpServer(options: { log: Log; trustedProxies: readonly s
 
     async close(graceMs) {
       const cut = setTimeout(() => app.server.closeAllConnections(), graceMs)
+      // A connection kept alive counts as open until its client lets go of it.
+      const tidy = setInterval(() => app.server.closeIdleConnections(), 50)
       await app.close()
       clearTimeout(cut)
+      clearInterval(tidy)
     },
   }
 }

@@ -16,6 +16,7 @@ export interface Session {
 
 export interface Database extends Session {
   transaction<T>(work: (session: Session) => Promise<T>): Promise<T>
+  /** Lets what runs end, for half a second. */
   close(): Promise<void>
 }
 
@@ -56,6 +57,11 @@ function clientConfig(
   }
 }
 
+const closePatienceMs = 500
+interface Breakable {
+  connection: { stream: { destroy(): void } }
+}
+
 export function openDatabase(
   address: ServerAddress,
   database: string,
@@ -66,6 +72,12 @@ export function openDatabase(
   const pool = new Pool({ ...clientConfig(address, database, settings), max, idleTimeoutMillis: 30_000 })
   // An idle connection that breaks is replaced on next use; without a listener it would end the process.
   pool.on('error', onError)
+  const clients = new Set<PoolClient>()
+  pool.on('connect', client => {
+    clients.add(client)
+    client.on('error', () => {}) // one in use that breaks fails its query; the pool listens to idle ones only
+  })
+  pool.on('remove', client => clients.delete(client))
   return {
     ...session(pool),
     async transaction(work) {
@@ -85,7 +97,13 @@ export function openDatabase(
         return told(error)
       }
     },
-    close: () => pool.end(),
+    async close() {
+      const cut = setTimeout(() => {
+        for (const client of clients) (client as PoolClient & Breakable).connection.stream.destroy()
+      }, closePatienceMs)
+      await pool.end().catch(() => {})
+      clearTimeout(cut)
+    },
   }
 }
 
