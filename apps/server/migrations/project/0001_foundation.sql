@@ -6,6 +6,10 @@ grant usage on schema public to anon, authenticated, service_role;
 
 create schema auth;
 create schema extensions;
+-- Names that services to come need: a tenant who took one first would own what lies in it.
+create schema storage;
+create schema realtime;
+create schema pgmq;
 grant usage on schema auth, platform, extensions to public;
 comment on schema platform is 'owned by the platform';
 

@@ -1,7 +1,7 @@
 // The one place where tenants' data is touched. `asCaller` runs one statement as the role and with the claims
 // of a request, in one round trip; `asOwner` is for the platform's own work on a project.
 import type { Role } from '@plinth/contract/route.ts'
-import { retryLater } from '#src/kernel/errors.ts'
+import { Refusal, retryLater } from '#src/kernel/errors.ts'
 import { type Database, type Session, withClient } from '#src/kernel/postgres/database.ts'
 import {
   type ConnectionBudget,
@@ -36,15 +36,22 @@ export interface RequestFacts {
 export interface Statement {
   readonly sql: string
   readonly keys: Readonly<Record<Role, string>>
-  /** May share a connection with other callers once it has proven quick. */
+  /**
+   * May share a connection with other callers once it has proven quick. Such a statement stays prepared: the
+   * type of every parameter must be written out (`$1::int`), or it stays what it was when first prepared.
+   */
   readonly mayPipeline: boolean
 }
 
-export const statement = (sql: string, mayPipeline: boolean): Statement => ({
-  sql,
-  keys: { anon: `anon:${sql}`, authenticated: `authenticated:${sql}`, service_role: `service_role:${sql}` },
-  mayPipeline,
-})
+export function statement(sql: string, mayPipeline: boolean): Statement {
+  if (sql.includes('\0')) throw new Refusal('invalid_request', 'A name in the request holds a NUL character')
+  const keys = {
+    anon: `anon:${sql}`,
+    authenticated: `authenticated:${sql}`,
+    service_role: `service_role:${sql}`,
+  }
+  return { sql, keys, mayPipeline }
+}
 
 export interface Databases {
   asCaller(
@@ -78,7 +85,7 @@ const forgetSession: Step = { key: 'reset', sql: 'reset all', values: [] }
 const becomeCaller = `select
   set_config('role', $1, true), set_config('request.jwt.claims', $2, true), set_config('request.user_id', $3, true),
   set_config('request.method', $4, true), set_config('request.path', $5, true),
-  set_config('request.headers', $6, true), set_config('statement_timeout', $7, true)`
+  set_config('request.headers', $6, true), set_config('statement_timeout', $7, true), pg_advisory_unlock_all()`
 
 /** The session's own settings; RESET ALL returns to these, not to what a tenant stored for its roles. */
 const callerSettings = {
@@ -214,6 +221,7 @@ export function openDatabases(options: DatabasesOptions): Databases {
         hasBegun = true
         return work(session)
       })
+    await logins.check(control, ref, 'owner')
     try {
       return await run()
     } catch (error) {

@@ -61,7 +61,9 @@ export function createLogins(server: ServerAddress, deriveKey: DeriveKey): Login
       const expected = [`temp_file_limit=${tempFileLimits[login]}`]
       const strange = await control.row(sql`
         select from pg_db_role_setting s join pg_roles r on r.oid = s.setrole
-         where r.rolname = ${loginRole(ref, login)} and (s.setdatabase <> 0 or s.setconfig <> ${expected}::text[])`)
+          left join pg_database d on d.oid = s.setdatabase
+         where r.rolname = ${loginRole(ref, login)}
+           and (d.datname = ${ref} or (s.setdatabase = 0 and s.setconfig <> ${expected}::text[]))`)
       if (strange) await oneAtATime(control, ref, login)
     },
     heal: oneAtATime,

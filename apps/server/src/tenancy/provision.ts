@@ -75,13 +75,23 @@ export function createProvisioner(control: Database, cluster: Cluster, logins: L
       await withClient(cluster.address, cluster.control, controlSettings, async session => {
         await endMakers(session, ref)
         // No new logins, so that FORCE leaves nobody behind; roles go last, because the database depends on them.
-        await insist(session, roles.map(disable).join('\n'))
+        await retrying(() => insist(session, roles.map(disable).join('\n')))
         await endSessions(session, roles)
         await insist(session, `drop database if exists ${identifier(ref)} with (force)`)
         await insist(session, `drop role if exists ${roles.map(identifier).join(', ')}`)
       })
     },
   }
+}
+
+/** Postgres gives up on a role that its owner changes at the same moment. */
+async function retrying(work: () => Promise<void>): Promise<void> {
+  for (let attempt = 1; ; attempt++)
+    try {
+      return await work()
+    } catch (error) {
+      if (attempt === 5 || (error as { code?: string }).code !== 'XX000') throw error
+    }
 }
 
 const disable = (role: string) =>

@@ -34,7 +34,7 @@ const hoarders = sql`
 /** Callers are bound by statement_timeout; what is still there well past it has found a way around. */
 const overdue = (callerMs: number) => sql`
   select pg_terminate_backend(pid) from pg_stat_activity
-   where usename ~ ${tenantLogin} and (
+   where usename ~ ${tenantLogin} and datname in (select ref from projects) and (
      (usename !~ '_owner$' and xact_start < now() - make_interval(secs => ${callerMs / 1000}))
      or (state like 'idle in transaction%' and state_change < now() - ${maxIdleInTransaction}::interval))`
 

@@ -53,6 +53,7 @@ export class Exchange implements RawRequest {
       const controller = new AbortController()
       // On the answer, not on the socket: that outlives the request.
       const answer = this.reply?.raw
+      if (answer?.closed) controller.abort()
       answer?.once('close', () => {
         if (!answer.writableFinished) controller.abort()
       })

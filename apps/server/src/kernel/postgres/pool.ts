@@ -47,6 +47,8 @@ const fastLane = { connections: 2, depth: 16 }
 const quickMs = 5
 const stuckMs = 20
 const runsToProve = 3
+const maxProof = 10
+const slowRunCosts = 4
 const maxInLine = 1000
 const maxShapes = 2000
 
@@ -264,16 +266,14 @@ export class Pool {
     for (const unit of this.#inLine.splice(0)) this.#sendAlone(unit)
   }
 
-  /** One run over the limit undoes the proof: the shape goes back to the slow lane until it is quick again. */
+  /** A slow run takes back several quick ones, so a shape that has turned slow soon leaves the fast lane. */
   #learn(shape: string, ms: number): void {
-    if (ms > quickMs) {
-      this.#quickRuns.delete(shape)
-      return
-    }
     const runs = this.#quickRuns.get(shape) ?? 0
-    if (runs >= runsToProve) return
-    if (this.#quickRuns.size >= maxShapes) this.#quickRuns.clear()
-    this.#quickRuns.set(shape, runs + 1)
+    if (ms > quickMs) this.#quickRuns.set(shape, Math.max(0, runs - slowRunCosts))
+    else if (runs < maxProof) {
+      if (this.#quickRuns.size >= maxShapes) this.#quickRuns.clear()
+      this.#quickRuns.set(shape, runs + 1)
+    }
   }
 
   #watchDeadline(): void {

@@ -28,7 +28,7 @@ export interface Answer {
 export interface Unit {
   steps: readonly Step[]
   /**
-   * Runs with nothing else in flight, may be cancelled, and may have run any code of a tenant: its statement is
+   * Runs with nothing else in flight, may be cancelled, and may run any code of a tenant: its statements are
    * parsed anew, and the session is cleaned before the connection is free again.
    */
   isLone: boolean
@@ -39,6 +39,7 @@ export interface Unit {
 interface InFlight {
   unit: Unit
   rows: Cell[][]
+  bytes: number
   tag: string
   error: DatabaseError | undefined
   stepsDone: number
@@ -52,6 +53,7 @@ const maxStatements = 512
 const maxForgotten = 2048
 
 const maxParameters = 65_535
+const maxAnswerBytes = 64 * 1024 * 1024
 
 /** Errors that may only mean that a statement prepared earlier no longer fits the schema. */
 const staleStatement = new Set([
@@ -178,11 +180,10 @@ export class Connection {
 
   #write(unit: Unit, isRetry: boolean): void {
     const entry = this.#enqueue(unit, isRetry)
-    const last = unit.steps.length - 1
-    unit.steps.forEach((step, index) => {
-      const name = unit.isLone && index === last ? this.#parseOnce(step, entry) : this.#statement(step, entry)
+    for (const step of unit.steps) {
+      const name = unit.isLone ? this.#parseOnce(step, entry) : this.#statement(step, entry)
       this.#out.bindAndExecute(name, step.values)
-    })
+    }
     this.#out.sync()
     this.#flushSoon()
   }
@@ -191,6 +192,7 @@ export class Connection {
     const entry: InFlight = {
       unit,
       rows: [],
+      bytes: 0,
       tag: '',
       error: undefined,
       stepsDone: 0,
@@ -244,7 +246,7 @@ export class Connection {
     const entry = this.#queue[this.#head]
     switch (type) {
       case 0x44: // DataRow
-        if (entry && entry.stepsDone === entry.unit.steps.length - 1) entry.rows.push(cells(bytes, start))
+        if (entry && entry.stepsDone === entry.unit.steps.length - 1) this.#takeRow(entry, bytes, start, end)
         break
       case 0x43: // CommandComplete
         if (!entry) break
@@ -270,6 +272,16 @@ export class Connection {
       default: // BindComplete, CloseComplete, notices, notifications, parameter changes, COPY data
         break
     }
+  }
+
+  /** Nobody's answer may fill the memory of all: what is too large is dropped, and its statement ended. */
+  #takeRow(entry: InFlight, bytes: Buffer, start: number, end: number): void {
+    entry.bytes += end - start
+    if (entry.bytes <= maxAnswerBytes) return void entry.rows.push(cells(bytes, start))
+    if (entry.error) return
+    entry.rows = []
+    entry.error = new DatabaseError({ C: '54000', M: `the answer is larger than ${maxAnswerBytes} bytes` })
+    if (entry.unit.isLone) this.cancelLone(entry.unit)
   }
 
   #fail(entry: InFlight | undefined, error: DatabaseError): void {

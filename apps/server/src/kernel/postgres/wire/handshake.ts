@@ -50,6 +50,7 @@ export async function requestCancel(
   await new Promise<void>(resolve => {
     socket.once('close', () => resolve())
     socket.on('error', () => resolve())
+    socket.setTimeout(timeoutMs, () => socket.destroy())
     socket.resume()
     socket.end(message('', cancelRequest, backend.processId, backend.secretKey))
   })
