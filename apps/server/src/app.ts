@@ -93,6 +93,7 @@ async function compose(
 
   const logins = createLogins(server.address, deriveKey)
   const lifecycle = createLifecycle(control, cluster, createProvisioner(control, cluster, logins), log)
+  open.push(() => lifecycle.close())
   await lifecycle.recover()
   await lifecycle.upgrade()
 

@@ -340,6 +340,30 @@ test('a project finished while a starting node removes another is left alone', a
   await assertComplete(client, reply.body)
 })
 
+test('a project that cannot be removed does not keep a node from starting, and goes when it can', async () => {
+  const stuck = { id: crypto.randomUUID(), ref: `p_stuck${randomBytes(8).toString('hex')}` }
+  const client = await connect(platform.control)
+  await client.query(`create database ${stuck.ref} is_template true`)
+  await client.query(
+    `insert into projects (id, ref, name, slug, status, anon_key, service_role_key, jwt_secret)
+     values ($1, $2, 'stuck', 'stuck', 'deleting', '', '', '')`,
+    [stuck.id, stuck.ref],
+  )
+  const project = await platform.createProject()
+  try {
+    const beside = await startBeside()
+    assert.equal((await whoami(beside, project)).status, 200)
+    assert.ok(
+      beside.logged.some(line => line.includes('"error"') && line.includes(stuck.id)),
+      'an operator can read which one it is',
+    )
+  } finally {
+    await client.query(`alter database ${stuck.ref} is_template false`)
+  }
+  await startBeside()
+  assert.deepEqual(await orphans(client, [stuck.ref]), [])
+})
+
 test('a deletion while the project is still being made is refused, and the creation completes', async () => {
   const client = await connect(platform.control)
   const held = await holdTemplate(platform.control)

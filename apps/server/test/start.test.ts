@@ -505,6 +505,8 @@ test('remove-data also ends the Postgres that a killed platform left running', a
   assert.equal(await endOf(removal), '0', removal.stderr)
   assert.deepEqual(postgresOf(dataDir), [])
   assert.ok(!fs.existsSync(dataDir))
+  const again = launch({ dataDir, args: ['remove-data'] })
+  assert.equal(await endOf(again), '0', `what is gone already is no mistake: ${again.stderr}`)
 })
 
 test('remove-data does not remove a directory that is not a data directory', async () => {
@@ -865,6 +867,10 @@ test('with DATABASE_URL no Postgres is embedded, and only a bootstrapped super_a
     await stop(platform)
     const again = await start({ dataDir, env })
     assert.equal((await whoami(again, project.body)).status, 200)
+    await stop(again)
+    const removal = launch({ dataDir, args: ['remove-data'], env })
+    assert.equal(await endOf(removal), '0', removal.stderr)
+    assert.ok(!fs.existsSync(dataDir))
   }))
 
 test('bootstrap takes the password from standard input as well', () =>

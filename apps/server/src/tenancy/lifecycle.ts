@@ -33,6 +33,7 @@ export interface Lifecycle {
   recover(): Promise<number>
   /** Brings project databases made by an older version up to date. */
   upgrade(): Promise<void>
+  close(): void
 }
 
 /** Each operation holds one connection for its lock and needs another: fewer at once than connections. */
@@ -57,22 +58,47 @@ export function createLifecycle(
       }),
     )
 
+  async function undo({ id, ref }: Pick<NewProject, 'id' | 'ref'>): Promise<void> {
+    await provisioner.drop(ref)
+    await deleteRow(control, id)
+  }
+
+  /** What cannot be undone now, because the database has just gone away, is undone when it is back. */
+  let recovering: NodeJS.Timeout | undefined
+  function recoverSoon(): void {
+    clearTimeout(recovering)
+    recovering = setTimeout(() => void recover().catch(recoverSoon), 1000).unref()
+  }
+
   async function takeDown(id: string, ref: string): Promise<void> {
     await provisioner.drop(ref)
     await markDeleted(control, id)
   }
 
+  async function recover(): Promise<number> {
+    const unfinished = await listUnfinished(control)
+    for (const { id, ref } of unfinished)
+      await whileLocked(id, async () => {
+        // It may have been finished between the look and the lock.
+        const status = (await listUnfinished(control)).find(each => each.id === id)?.status
+        if (status === undefined) return
+        if (status === 'creating') await undo({ id, ref })
+        else await takeDown(id, ref)
+        log.warn({ project: id, status }, 'removed a project that was left unfinished')
+      })
+    return unfinished.length
+  }
+
   return {
     async create(project) {
       const created = await whileLocked(project.id, async () => {
-        if (!(await insertCreating(control, project, cluster.projectVersion))) return false
         try {
+          if (!(await insertCreating(control, project, cluster.projectVersion))) return false
           await provisioner.create(project.ref)
           await control.transaction(session => markActive(session, project))
           return true
         } catch (error) {
-          await provisioner.drop(project.ref)
-          await deleteRow(control, project.id)
+          await undo(project).catch(recoverSoon)
           throw error
         }
       })
@@ -85,25 +111,15 @@ export function createLifecycle(
       const removed = await whileLocked(id, async () => {
         await takeDown(id, ref)
         return true
+      }).catch(error => {
+        recoverSoon()
+        throw error
       })
       if (!removed) throw new Refusal('project_busy', 'This project is being deleted already')
     },
 
-    async recover() {
-      const unfinished = await listUnfinished(control)
-      for (const { id, ref } of unfinished)
-        await whileLocked(id, async () => {
-          // It may have been finished between the look and the lock.
-          const status = (await listUnfinished(control)).find(each => each.id === id)?.status
-          if (status === undefined) return
-          if (status === 'creating') {
-            await provisioner.drop(ref)
-            await deleteRow(control, id)
-          } else await takeDown(id, ref)
-          log.warn({ project: id, status }, 'removed a project that was left unfinished')
-        })
-      return unfinished.length
-    },
+    recover,
+    close: () => clearTimeout(recovering),
 
     async upgrade() {
       const behind = await listBehind(control, cluster.projectVersion)
