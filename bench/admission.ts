@@ -5,21 +5,13 @@ import { once } from 'node:events'
 import { Agent, get, type IncomingMessage } from 'node:http'
 import { fileURLToPath } from 'node:url'
 import { signJwt } from '../apps/server/src/kernel/crypto/jwt.ts'
-import {
-  cpuMicros,
-  endedChildrenCpuMicros,
-  interleave,
-  medians,
-  ratio,
-  report,
-  type Sample,
-} from './measure.ts'
+import { compare, cpuMicros, endedChildrenCpuMicros, interleave, report, type Sample } from './measure.ts'
 import { onStage, projectsAt, type StagedServer, startMain } from './stage.ts'
 
 // Two processes running the same code differ by up to a sixth in what a request costs them, for as long as they
 // live: every contender is started anew several times. Rounds are short, so that some are hardly disturbed.
 const generations = 5
-const rounds = 3
+const roundsEach = 4
 const roundSeconds = 1
 const warmUpSeconds = 2
 const connections = 32
@@ -61,7 +53,7 @@ await onStage(async stage => {
     const emptyWithLog = await fastify({ REFERENCE_LOGS: '1' })
     await warmUp([empty, emptyWithLog], '/', [anon, user])
     await warmUp([bare, withLimits, withLog, withBoth], path, [anon, user])
-    const samples = await interleave(rounds, {
+    const samples = await interleave(roundsEach, {
       fastify: () => load(empty, '/', anon),
       anon: () => load(bare, path, anon),
       anonWithLimits: () => load(withLimits, path, anon),
@@ -82,19 +74,18 @@ await onStage(async stage => {
       samples[name as keyof typeof samples].push(...more)
 
   const tell = (subject: string, measured: Sample[], reference: Sample[], target?: { atMost: number }) => {
-    const cpu = ratio(measured, reference, each => each['server_cpu_us']!)
+    const { ratio, range, rounds, ...sides } = compare(measured, reference, each => each['server_cpu_us']!)
     report({
       bench: 'admission',
       subject,
       ...(target && { target }),
-      measured: cpu.median,
+      measured: ratio,
       unit: 'times its CPU',
-      range: [cpu.lowest, cpu.highest],
-      of_least_disturbed: cpu.ofSmallest,
-      ours: medians(measured),
-      reference: medians(reference),
-      generations,
+      range,
+      ours: sides.measured,
+      reference: sides.reference,
       rounds,
+      generations,
       round_seconds: roundSeconds,
     })
   }

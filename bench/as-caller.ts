@@ -10,11 +10,10 @@ import { keyring } from '../apps/server/src/kernel/crypto/keys.ts'
 import { createLogins } from '../apps/server/src/tenancy/logins.ts'
 import type { Assignment, Round } from './as-caller-worker.ts'
 import {
+  compare,
   endedChildrenCpuMicros,
   familyCpuMicros,
   interleave,
-  medians,
-  ratio,
   report,
   type Sample,
 } from './measure.ts'
@@ -22,7 +21,7 @@ import { onStage, projectsAt, refOf, type StagedEngine, startMain } from './stag
 
 // Ours is started anew several times, because processes running the same code differ (see admission.ts).
 const generations = 4
-const rounds = 3
+const roundsEach = 4
 const roundSeconds = 2
 // As the fast lane of kernel/postgres/pool.ts has it.
 const connections = 2
@@ -85,7 +84,7 @@ await onStage(async stage => {
     const worker = await startWorker(assignment)
     try {
       await ours(worker, engine)
-      return await interleave(rounds, { ours: () => ours(worker, engine), ...references })
+      return await interleave(roundsEach, { ours: () => ours(worker, engine), ...references })
     } finally {
       worker.kill()
       await once(worker, 'exit')
@@ -98,22 +97,21 @@ await onStage(async stage => {
       samples[name as keyof typeof samples].push(...more)
 
   const tell = (subject: string, against: Sample[], target?: { atLeast: number }) => {
-    const throughput = ratio(samples.ours, against, each => each['per_second']!)
-    const cpu = ratio(samples.ours, against, cpuOf)
+    const throughput = compare(samples.ours, against, each => each['per_second']!)
+    const cpu = compare(samples.ours, against, cpuOf)
     report({
       bench: 'as-caller',
       subject,
       ...(target && { target }),
-      measured: throughput.median,
+      measured: throughput.ratio,
       unit: 'of its throughput',
-      range: [throughput.lowest, throughput.highest],
-      cpu_ratio: cpu.median,
-      cpu_ratio_range: [cpu.lowest, cpu.highest],
-      cpu_ratio_of_least_disturbed: cpu.ofSmallest,
-      ours: medians(samples.ours),
-      reference: medians(against),
+      range: throughput.range,
+      cpu_ratio: cpu.ratio,
+      cpu_ratio_range: cpu.range,
+      ours: cpu.measured,
+      reference: cpu.reference,
+      rounds: cpu.rounds,
       generations,
-      rounds,
       round_seconds: roundSeconds,
     })
   }

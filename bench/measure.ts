@@ -43,15 +43,34 @@ export function familyCpuMicros(pid: number): number {
   }
 }
 
+/** CPU of this process and everything it has started. */
+function ownCpuMicros(): number {
+  const known = new Map(processes().map(pid => [pid, ticksOf(pid)]))
+  const isOurs = (pid: number): boolean => {
+    const parent = known.get(pid)?.parent
+    return pid === process.pid || (parent !== undefined && parent > 1 && isOurs(parent))
+  }
+  const ours = [...known].filter(([pid]) => isOurs(pid))
+  return ours.reduce((sum, [, ticks]) => sum + (ticks ? ticks.own + ticks.reaped : 0), 0) * microsPerTick
+}
+
+/** CPU of the whole machine, without what interrupts and other guests of its host take. */
+function machineCpuMicros(): number {
+  const [, user, nice, system] = readFileSync('/proc/stat', 'utf8').split(/\s+/, 4).map(Number)
+  return (user! + nice! + system!) * microsPerTick
+}
+
 /** CPU of all children of this process that have ended: what `spawnSync` of something cost. */
 export const endedChildrenCpuMicros = (): number => ticksOf('self')!.reaped * microsPerTick
 
 export function childrenOf(pid: number): number[] {
-  return readdirSync('/proc')
+  return processes().filter(child => ticksOf(child)?.parent === pid)
+}
+
+const processes = (): number[] =>
+  readdirSync('/proc')
     .filter(name => /^\d+$/.test(name))
     .map(Number)
-    .filter(child => ticksOf(child)?.parent === pid)
-}
 
 export function residentMegabytes(pid: number): number {
   const kilobytes = /^VmRSS:\s+(\d+) kB/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]
@@ -87,8 +106,18 @@ export async function interleave<Name extends string>(
   const samples = Object.fromEntries(names.map(name => [name, []])) as unknown as Record<Name, Sample[]>
   for (let round = 0; round < rounds; round++)
     for (const name of round % 2 === 0 ? names : names.toReversed())
-      samples[name].push(await contenders[name]())
+      samples[name].push(await watched(contenders[name]))
   return samples
+}
+
+const others = 'cores_used_by_others'
+
+/** Adds how much of the machine others had meanwhile. */
+async function watched(work: () => Promise<Sample>): Promise<Sample> {
+  const before = { machine: machineCpuMicros(), own: ownCpuMicros(), at: performance.now() }
+  const sample = await work()
+  const foreign = machineCpuMicros() - before.machine - (ownCpuMicros() - before.own)
+  return { ...sample, [others]: Math.max(0, foreign / 1000 / (performance.now() - before.at)) }
 }
 
 /** Field by field. */
@@ -97,28 +126,40 @@ export const medians = (samples: readonly Sample[]): Sample =>
     Object.keys(samples[0] ?? {}).map(field => [field, rounded(median(samples.map(each => each[field]!)))]),
   )
 
-export interface Ratio {
-  median: number
-  lowest: number
-  highest: number
-  /** Of the smallest value on either side: for costs, the rounds that were disturbed the least. */
-  ofSmallest: number
+export interface Comparison {
+  /** The median, over the rounds looked at, of measured divided by reference. */
+  ratio: number
+  range: [number, number]
+  measured: Sample
+  reference: Sample
+  rounds: { taken: number; of: number }
 }
 
-/** Of one field, round by round: what disturbs a round disturbs both sides of it. */
-export function ratio(
+/**
+ * Round by round, since what disturbs a round disturbs both sides of it; of all rounds the half in which others
+ * used the machine least, chosen before looking at what was measured.
+ */
+export function compare(
   measured: readonly Sample[],
   reference: readonly Sample[],
   of: (sample: Sample) => number,
-): Ratio {
-  const each = measured.map((sample, round) => of(sample) / of(reference[round]!))
+): Comparison {
+  const all = measured.map((sample, round) => ({ sample, beside: reference[round]! }))
+  const calmest = all
+    .toSorted((a, b) => disturbance(a) - disturbance(b))
+    .slice(0, Math.max(3, Math.ceil(all.length / 2)))
+  const ratios = calmest.map(({ sample, beside }) => of(sample) / of(beside))
   return {
-    median: rounded(median(each)),
-    lowest: rounded(Math.min(...each)),
-    highest: rounded(Math.max(...each)),
-    ofSmallest: rounded(Math.min(...measured.map(of)) / Math.min(...reference.map(of))),
+    ratio: rounded(median(ratios)),
+    range: [rounded(Math.min(...ratios)), rounded(Math.max(...ratios))],
+    measured: medians(calmest.map(({ sample }) => sample)),
+    reference: medians(calmest.map(({ beside }) => beside)),
+    rounds: { taken: calmest.length, of: all.length },
   }
 }
+
+const disturbance = ({ sample, beside }: { sample: Sample; beside: Sample }) =>
+  (sample[others] ?? 0) + (beside[others] ?? 0)
 
 export interface Result {
   bench: string

@@ -1,7 +1,7 @@
 // Creating a project over HTTP against a bare CREATE DATABASE of the same template on the same server, fsync on.
 import { randomBytes } from 'node:crypto'
 import { identifier } from '../apps/server/src/kernel/postgres/sql.ts'
-import { cpuMicros, familyCpuMicros, interleave, medians, ratio, report, type Sample } from './measure.ts'
+import { compare, cpuMicros, familyCpuMicros, interleave, report, type Sample } from './measure.ts'
 import { asSuperuser, onStage, projectsAt, type StagedEngine, startMain } from './stage.ts'
 
 const rounds = 12
@@ -31,36 +31,24 @@ await onStage(async stage => {
       project: () => measure(engine, platform.pid, session.script, createProject),
       clone: () => measure(engine, platform.pid, session.script, cloneTemplate),
     })
-    const details = {
-      project: medians(samples.project),
-      bare_clone: medians(samples.clone),
-      rounds,
-      per_round: perRound,
+    const tell = (subject: string, of: (sample: Sample) => number) => {
+      const { ratio, range, rounds, measured, reference } = compare(samples.project, samples.clone, of)
+      report({
+        bench: 'project-create',
+        subject,
+        target: { atMost: 3 },
+        measured: ratio,
+        unit: 'times',
+        excellent: 2,
+        range,
+        project: measured,
+        bare_clone: reference,
+        rounds,
+        per_round: perRound,
+      })
     }
-    const wall = ratio(samples.project, samples.clone, each => each['wall_ms']!)
-    const cpu = ratio(samples.project, samples.clone, each => each['node_cpu_us']! + each['postgres_cpu_us']!)
-    report({
-      bench: 'project-create',
-      subject: 'time of POST /api/v1/projects against CREATE DATABASE … TEMPLATE',
-      target: { atMost: 3 },
-      measured: wall.median,
-      unit: 'times',
-      excellent: 2,
-      range: [wall.lowest, wall.highest],
-      of_least_disturbed: wall.ofSmallest,
-      ...details,
-    })
-    report({
-      bench: 'project-create',
-      subject: 'CPU of Node and Postgres for the same',
-      target: { atMost: 3 },
-      measured: cpu.median,
-      unit: 'times',
-      excellent: 2,
-      range: [cpu.lowest, cpu.highest],
-      of_least_disturbed: cpu.ofSmallest,
-      ...details,
-    })
+    tell('time of POST /api/v1/projects against CREATE DATABASE … TEMPLATE', each => each['wall_ms']!)
+    tell('CPU of Node and Postgres for the same', each => each['node_cpu_us']! + each['postgres_cpu_us']!)
   })
 })
 

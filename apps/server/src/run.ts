@@ -79,7 +79,7 @@ async function removeData(dataDir: string): Promise<string> {
     throw new ConfigError(`${dataDir} is not a data directory of the platform; nothing was removed.`)
   const { remove } = engineFiles(dataDir)
   const { clusterDir, socketDir } = locate(dataDir)
-  await clearLeftovers(clusterDir, socketDir)
+  if (existsSync(clusterDir) && existsSync(socketDir)) await clearLeftovers(clusterDir, socketDir)
   for (const path of remove) rmSync(path, { recursive: true, force: true })
   return JSON.stringify({ removed: remove })
 }

@@ -114,7 +114,8 @@ export async function startPlatform({
         await session.script(`alter database ${control}_template is_template false`)
         for (const database of [...refs.map(({ ref }) => ref), `${control}_template`, control])
           await session.script(`drop database if exists ${database} with (force)`)
-        for (const { ref } of refs) await session.script(`drop role ${ref}_owner, ${ref}_api, ${ref}_svc`)
+        for (const { ref } of refs)
+          await session.script(`drop role if exists ${ref}_owner, ${ref}_api, ${ref}_svc`)
       })
     },
   }

@@ -30,7 +30,7 @@ export interface Lifecycle {
   create(project: NewProject): Promise<boolean>
   remove(id: string): Promise<void>
   /** Removes what a platform that died left half-made or half-removed. */
-  recover(): Promise<number>
+  recover(): Promise<void>
   /** Brings project databases made by an older version up to date. */
   upgrade(): Promise<void>
   close(): void
@@ -75,9 +75,8 @@ export function createLifecycle(
     await markDeleted(control, id)
   }
 
-  async function recover(): Promise<number> {
-    const unfinished = await listUnfinished(control)
-    for (const { id, ref } of unfinished)
+  async function recover(): Promise<void> {
+    for (const { id, ref } of await listUnfinished(control))
       await whileLocked(id, async () => {
         // It may have been finished between the look and the lock.
         const status = (await listUnfinished(control)).find(each => each.id === id)?.status
@@ -85,8 +84,11 @@ export function createLifecycle(
         if (status === 'creating') await undo({ id, ref })
         else await takeDown(id, ref)
         log.warn({ project: id, status }, 'removed a project that was left unfinished')
+      }).catch(error => {
+        // One that resists must not keep the others, or the platform, from being there.
+        log.error({ err: error, project: id }, 'a project left unfinished cannot be removed yet')
+        recoverSoon()
       })
-    return unfinished.length
   }
 
   return {
