@@ -28,7 +28,6 @@ const remedies = new Map<string, string>(
     project_busy: 'Wait a moment and run it again.',
     internal_error: 'The log of the platform has the cause under the request id.',
     database_unavailable: 'Wait a moment and run it again; plinth health shows the state.',
-    shutting_down: 'Wait a moment and run it again.',
     route_not_found:
       'The platform may be of another version, or the URL may be wrong: plinth config show --origin.',
   }),

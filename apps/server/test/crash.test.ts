@@ -458,18 +458,12 @@ test('a project whose tenant left sessions of every kind open is deleted all the
   await owner.query('begin; lock table public.notes; declare c cursor for select * from public.notes')
   const [waiting, sleeping] = [await tenant('svc'), await tenant('api')]
   await waiting.query('set role service_role')
-  const running = [waiting.query('select * from public.notes'), sleeping.query('select pg_sleep(600)')]
-  const ends = Promise.all(
-    running.map(query =>
-      query.then(
-        () => 'answered',
-        () => 'cut off',
-      ),
-    ),
-  )
+  // Whether it is answered in between, when the lock's holder is gone and it is not yet, does not matter.
+  const waited = waiting.query('select * from public.notes').catch(() => undefined)
+  const slept = assert.rejects(sleeping.query('select pg_sleep(600)'))
   assert.equal((await whoami(platform, project)).status, 200)
   assert.equal((await remove(platform, project.id)).status, 204)
-  assert.deepEqual(await ends, ['cut off', 'cut off'])
+  await Promise.all([waited, slept])
   assert.deepEqual(await orphans(client, [ref]), [])
   await assert.rejects(tenant('owner'))
   assert.equal((await whoami(platform, project)).status, 401)

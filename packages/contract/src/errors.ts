@@ -12,10 +12,6 @@ export const errorCodes = {
     meaning: 'The path, query or body does not have the declared shape; the message names the field.',
   },
   invalid_json: { status: 400, meaning: 'The body is not valid JSON.' },
-  confirmation_mismatch: {
-    status: 400,
-    meaning: 'A destructive route was called without `?confirm=` repeating the name. Nothing was done.',
-  },
   unauthorized: {
     status: 401,
     meaning:
@@ -66,7 +62,6 @@ export const errorCodes = {
     status: 503,
     meaning: 'The database cannot be reached at the moment; retry shortly.',
   },
-  shutting_down: { status: 503, meaning: 'The server is stopping; retry against it shortly.' },
 } as const satisfies Record<string, ErrorMeaning>
 
 export type ErrorCode = keyof typeof errorCodes
