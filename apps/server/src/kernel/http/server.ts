@@ -144,21 +144,11 @@ export function createHttpServer(options: { log: Log; trustedProxies: readonly s
   }
 }
 
-/**
- * One line per answer. The route's pattern stands for the URL, which can carry tokens in path and query; it is
- * written out once, here, and not for every line.
- */
-function logLine(log: Log, route: string) {
-  const line = log.child({ route })
-  return (request: FastifyRequest, reply: FastifyReply, next: () => void) => {
-    const { id, method } = request
-    line.info(
-      { id, method, status: reply.statusCode, ms: Math.round(reply.elapsedTime * 10) / 10 },
-      'request',
-    )
+const logLine =
+  (log: Log, route: string) => (request: FastifyRequest, reply: FastifyReply, next: () => void) => {
+    log.answered(route, request.id, request.method, reply.statusCode, Math.round(reply.elapsedTime * 10) / 10)
     next()
   }
-}
 
 const withoutHost = () => new Refusal('invalid_request', 'The Host header is missing')
 
