@@ -572,7 +572,8 @@ test('a statement that never ends holds up the end no longer than the grace', as
   const blocker = await superuser(dataDir)
   await blocker.query('begin; lock table projects in access exclusive mode')
   const stuck = manage(platform, 'GET', '/projects').catch(() => 'cut off')
-  await sleep(100)
+  // Long enough for whatever else reads that table, such as the watchdog, to get stuck as well.
+  await sleep(1200)
   process.kill(platform.child.pid!, 'SIGTERM')
   try {
     assert.equal(await endOf(platform, 6000), '0')
