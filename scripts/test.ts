@@ -34,8 +34,8 @@ const quiet = {
 const engine = await startEngine({
   dataDir,
   superuserPassword: password,
-  // The machine will not lose power for the sake of a test; processes killed -9 lose nothing either way.
-  settings: { fsync: 'off', synchronous_commit: 'off', full_page_writes: 'off' },
+  // The machine will not lose power for the sake of a test.
+  settings: { fsync: 'off', full_page_writes: 'off' },
   log: quiet,
 })
 

@@ -20,8 +20,16 @@ export interface Platform {
 export async function startPlatform(config: Config, log: Log): Promise<Platform> {
   const directory = takeDataDirectory(config.dataDir)
   const undo: (() => Promise<void> | void)[] = [() => directory.release()]
+  /** Every step is taken, whatever became of the one before: a pool that will not close must not keep Postgres up. */
   const stop = async () => {
-    for (const step of undo.splice(0).reverse()) await step()
+    const failures: unknown[] = []
+    for (const step of undo.splice(0).reverse())
+      try {
+        await step()
+      } catch (error) {
+        failures.push(error)
+      }
+    if (failures.length > 0) throw failures[0]
   }
   try {
     const made = config.external ? undefined : directory.secrets(randomToken)

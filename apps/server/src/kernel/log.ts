@@ -67,7 +67,7 @@ const show = (value: unknown) => (typeof value === 'string' ? value : JSON.strin
 function describeError(error: unknown): unknown {
   if (!(error instanceof Error)) return { type: typeof error }
   const { code, routine, table, constraint } = error as Error & Record<string, unknown>
-  const isFromDatabase = typeof code === 'string' && /^[0-9A-Z]{5}$/.test(code)
+  const isFromDatabase = typeof code === 'string' && /^(\d[\dA-Z]|F0|HV|P0|XX)[\dA-Z]{3}$/.test(code)
   return {
     type: error.name,
     message: isFromDatabase ? `SQLSTATE ${code}` : error.message,

@@ -65,8 +65,10 @@ export function createLifecycle(
 
   /** What cannot be undone now, because the database has just gone away, is undone when it is back. */
   let recovering: NodeJS.Timeout | undefined
+  let isClosed = false
   function recoverSoon(): void {
     clearTimeout(recovering)
+    if (isClosed) return
     recovering = setTimeout(() => void recover().catch(recoverSoon), 1000).unref()
   }
 
@@ -108,20 +110,25 @@ export function createLifecycle(
     },
 
     async remove(id) {
-      const ref = await markDeleting(control, id)
-      if (ref === undefined) throw new Refusal('project_not_found', 'No project has this id')
+      // Marked under the lock: a mark without one means left behind, and recovery sees to it, here or elsewhere.
       const removed = await whileLocked(id, async () => {
+        const ref = await markDeleting(control, id)
+        if (ref === undefined) return 'absent'
         await takeDown(id, ref)
-        return true
+        return 'removed'
       }).catch(error => {
         recoverSoon()
         throw error
       })
-      if (!removed) throw new Refusal('project_busy', 'This project is being deleted already')
+      if (removed === 'absent') throw new Refusal('project_not_found', 'No project has this id')
+      if (!removed) throw new Refusal('project_busy', 'This project is being created or deleted already')
     },
 
     recover,
-    close: () => clearTimeout(recovering),
+    close() {
+      isClosed = true
+      clearTimeout(recovering)
+    },
 
     async upgrade() {
       const behind = await listBehind(control, cluster.projectVersion)
@@ -175,7 +182,7 @@ async function markActive(session: Session, { id, ownerId }: NewProject): Promis
       insert into members (project_id, user_id, role) select ${id}, id, 'owner' from users where id = ${ownerId}`)
 }
 
-/** The project's ref; undefined when there is none to delete. A second caller gets it too, and finds it locked. */
+/** The project's ref; undefined when there is none to delete. */
 async function markDeleting(control: Database, id: string): Promise<string | undefined> {
   const row = await control.row<{ ref: string }>(sql`
     update projects set status = 'deleting', updated_at = now()

@@ -12,7 +12,8 @@ const networkCodes = new Set([
   'ENOTFOUND',
   'EAI_AGAIN',
 ])
-const lostTexts = /^(Connection terminated|timeout exceeded when trying to connect|the database )/
+const lostTexts =
+  /^(Connection terminated|Client (was closed|has encountered)|timeout exceeded when trying to connect|the database )/
 
 export function isUnavailable(error: unknown): boolean {
   if (error instanceof ConnectionLost) return true
