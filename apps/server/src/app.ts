@@ -70,8 +70,12 @@ export async function createApp(options: AppOptions): Promise<App> {
 
 type Closing = () => Promise<void> | void
 
+/** Everything is closed, whatever became of the one before. */
 async function closeAll(open: Closing[]): Promise<void> {
-  for (const close of open.splice(0).reverse()) await close()
+  const failures: unknown[] = []
+  for (const close of open.splice(0).reverse())
+    await Promise.resolve(close()).catch(error => failures.push(error))
+  if (failures.length > 0) throw failures[0]
 }
 
 async function compose(
