@@ -48,6 +48,7 @@ process.once('message', (assignment: Assignment) => {
       serviceRoleKey: '',
       jwtSecret: '',
       quotas: {},
+      exposedSchemas: ['public'],
     },
     role: 'anon',
     claims,

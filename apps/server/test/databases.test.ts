@@ -7,7 +7,7 @@ import type { Role } from '@plinth/contract/route.ts'
 import { Refusal } from '#src/kernel/errors.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 import type { Value } from '#src/kernel/postgres/wire/encoder.ts'
-import { type Caller, statement } from '#src/tenancy/databases.ts'
+import { type Caller, type RequestFacts, statement } from '#src/tenancy/databases.ts'
 import { startPlatform, type TestPlatform } from './harness.ts'
 
 interface Project {
@@ -17,6 +17,7 @@ interface Project {
 interface Options {
   values?: Value[]
   mayPipeline?: boolean
+  facts?: Partial<RequestFacts>
   signal?: AbortSignal
   sub?: string
   on?: TestPlatform
@@ -65,12 +66,12 @@ async function ask(
   { id }: Project,
   role: Role,
   text: string,
-  { values = [], mayPipeline = false, signal, sub, on = wide }: Options = {},
+  { values = [], mayPipeline = false, facts: more, signal, sub, on = wide }: Options = {},
 ): Promise<Row[]> {
   const tenant = (await on.app.directory.find(id))!
   const claims = JSON.stringify({ role, ...(sub && { sub }) })
   const caller: Caller = { tenant, role, claims, userId: sub ?? '' }
-  const facts = { method: 'GET', path: '/things', headers: '{"a":"b"}', ...(signal && { signal }) }
+  const facts = { method: 'GET', path: '/things', headers: '{"a":"b"}', ...(signal && { signal }), ...more }
   const { rows } = await on.app.databases.asCaller(caller, facts, statement(text, mayPipeline), values)
   return rows.map(row => row.map(cell => cell?.toString() ?? null))
 }
@@ -103,6 +104,42 @@ async function eventually(holds: () => boolean | Promise<boolean>, what: string,
 const user1 = '11111111-1111-4111-8111-111111111111'
 const user2 = '22222222-2222-4222-8222-222222222222'
 
+describe('a unit that rolls back', () => {
+  before(() =>
+    asOwner(project, 'create table undone (n int primary key); create policy p on undone using (true)'),
+  )
+  const insert = 'insert into undone values (1) returning n'
+  const left = () => askOne(project, 'service_role', 'select count(*) from undone')
+
+  it('answers as if it had been done, and leaves nothing', async () => {
+    for (const mayPipeline of [false, true, true, true, true, true]) {
+      const options = { mayPipeline, facts: { rollsBack: true } }
+      assert.equal(await askOne(project, 'service_role', insert, options), '1')
+      assert.equal(await left(), '0')
+    }
+  })
+
+  it('fails as the commit would have', async () => {
+    await asOwner(
+      project,
+      `create table parents (n int primary key); create policy p on parents using (true);
+       create table children (n int references parents deferrable initially deferred); create policy p on children using (true)`,
+    )
+    const orphan = ask(project, 'service_role', 'insert into children values (7)', {
+      facts: { rollsBack: true },
+    })
+    assert.equal(await settled(orphan), '23503')
+    assert.equal(await left(), '0')
+  })
+
+  it('may instead be refused any write at all', async () => {
+    const write = ask(project, 'service_role', insert, { facts: { isReadOnly: true } })
+    assert.equal(await settled(write), '25006')
+    assert.equal(await askOne(project, 'service_role', insert), '1')
+    await asOwner(project, 'delete from undone')
+  })
+})
+
 describe('a caller', () => {
   it('has its role, its claims and what SQL may know of its request', async () => {
     const seen = await ask(
@@ -122,6 +159,26 @@ describe('a caller', () => {
     const who = 'select current_user, session_user'
     assert.deepEqual(await ask(project, 'anon', who), [['anon', `${project.ref}_api`]])
     assert.deepEqual(await ask(project, 'service_role', who), [['service_role', `${project.ref}_svc`]])
+  })
+
+  it('finds unqualified names in the schemas the project exposes, then among extensions', async () => {
+    const path = `select current_setting('search_path')`
+    assert.equal(await askOne(project, 'anon', path), '"public", "extensions", "pg_temp"')
+    const { id } = await wide.createProject()
+    await wide.projects.update({
+      params: { id },
+      body: { settings: { exposed_schemas: ['api', 'odd "one"'] } },
+    })
+    assert.equal(
+      await askOne({ id, ref: await wide.refOf(id) }, 'anon', path),
+      '"api", "odd ""one""", "extensions", "pg_temp"',
+    )
+  })
+
+  it('may ask for a time zone, and only for itself', async () => {
+    const zone = `select current_setting('TimeZone')`
+    assert.equal(await askOne(project, 'anon', zone, { facts: { timeZone: 'Europe/Paris' } }), 'Europe/Paris')
+    assert.equal(await askOne(project, 'anon', zone), 'UTC')
   })
 
   it('is limited in time by its role', async () => {
@@ -194,7 +251,19 @@ describe('nothing of a request is left to the next on its connection', () => {
     current_setting('statement_timeout'), current_setting('client_encoding'), coalesce(current_setting('my.secret', true), ''),
     current_setting('row_security'), 'a\\b', make_date(2026, 1, 2), $1::text`
   const clean = (pid: string) => [
-    [pid, 'anon', null, 'public, extensions, pg_temp', '1s', 'UTF8', '', 'on', 'a\\b', '2026-01-02', 'ä表'],
+    [
+      pid,
+      'anon',
+      null,
+      '"public", "extensions", "pg_temp"',
+      '1s',
+      'UTF8',
+      '',
+      'on',
+      'a\\b',
+      '2026-01-02',
+      'ä表',
+    ],
   ]
   let poisoned: Project
   const poison = async (body: string): Promise<void> =>

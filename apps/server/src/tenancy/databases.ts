@@ -9,10 +9,11 @@ import {
   isConnectionFailure,
   Pool,
 } from '#src/kernel/postgres/pool.ts'
+import { identifier } from '#src/kernel/postgres/sql.ts'
 import type { Answer, Step } from '#src/kernel/postgres/wire/connection.ts'
 import type { Value } from '#src/kernel/postgres/wire/encoder.ts'
 import type { Tenant } from './directory.ts'
-import type { Login, Logins } from './logins.ts'
+import type { Logins } from './logins.ts'
 
 export interface Caller {
   readonly tenant: Tenant
@@ -29,6 +30,13 @@ export interface RequestFacts {
   readonly path: string
   /** JSON object of the request's headers. */
   readonly headers: string
+  /** JSON object of the request's cookies. */
+  readonly cookies?: string | undefined
+  readonly timeZone?: string | undefined
+  /** Whatever the statement or a function in it tries to write is refused. */
+  readonly isReadOnly?: boolean
+  /** Runs, answers, and leaves no trace. */
+  readonly rollsBack?: boolean | undefined
   readonly signal?: AbortSignal
 }
 
@@ -76,6 +84,12 @@ interface DatabasesOptions {
   statementTimeoutMs: { anon: number; others: number }
 }
 
+interface PoolNames {
+  api: string
+  svc: string
+  searchPath: string
+}
+
 const idleMs = 15_000
 const sweepMs = 5_000
 const ownersAtOnce = 5
@@ -85,13 +99,20 @@ const forgetSession: Step = { key: 'reset', sql: 'reset all', values: [] }
 const becomeCaller = `select
   set_config('role', $1, true), set_config('request.jwt.claims', $2, true), set_config('request.user_id', $3, true),
   set_config('request.method', $4, true), set_config('request.path', $5, true),
-  set_config('request.headers', $6, true), set_config('statement_timeout', $7, true), pg_advisory_unlock_all()`
+  set_config('request.headers', $6, true), set_config('statement_timeout', $7, true),
+  set_config('transaction_read_only', $8, true), pg_advisory_unlock_all()`
+const setTimeZone = `select set_config('TimeZone', $1, true)`
+const setCookies = `select set_config('request.cookies', $1, true)`
+/** What a commit would have found out is found out, and then everything is undone. */
+const undo: readonly Step[] = [
+  { key: 'immediate', sql: 'set constraints all immediate', values: [] },
+  { key: 'rollback', sql: 'rollback', values: [] },
+]
 
 /** The session's own settings; RESET ALL returns to these, not to what a tenant stored for its roles. */
-const callerSettings = {
+const sessionSettings = {
   application_name: 'plinth',
   client_encoding: 'UTF8',
-  search_path: 'public, extensions, pg_temp',
   local_preload_libraries: '',
   role: 'none',
   DateStyle: 'ISO, MDY',
@@ -102,6 +123,7 @@ const callerSettings = {
 export function openDatabases(options: DatabasesOptions): Databases {
   const { control, logins, statementTimeoutMs } = options
   const pools = new Map<string, Pool>()
+  const names = new WeakMap<Tenant, PoolNames>()
   const owners = new Map<string, number>()
   let held = 0
   let sweeper: NodeJS.Timeout | undefined
@@ -125,14 +147,25 @@ export function openDatabases(options: DatabasesOptions): Databases {
     return false
   }
 
-  function poolFor({ id, ref }: Tenant, login: Login): Pool {
-    const name = `${id}:${login}`
+  /** Made once per project. Another search path is another pool; the one before it ends when it is idle. */
+  function poolNames(tenant: Tenant): PoolNames {
+    const known = names.get(tenant)
+    if (known) return known
+    const searchPath = [...tenant.exposedSchemas, 'extensions', 'pg_temp'].map(identifier).join(', ')
+    const made = { api: `${tenant.id}:api:${searchPath}`, svc: `${tenant.id}:svc:${searchPath}`, searchPath }
+    names.set(tenant, made)
+    return made
+  }
+
+  function poolFor(tenant: Tenant, login: 'api' | 'svc'): Pool {
+    const { [login]: name, searchPath } = poolNames(tenant)
     const existing = pools.get(name)
     if (existing) return existing
+    const { ref } = tenant
     const pool = new Pool({
       address: logins.address(ref, login),
       database: ref,
-      settings: callerSettings,
+      settings: { ...sessionSettings, search_path: searchPath },
       maxConnections: options.poolSize,
       maxWaiting: options.poolSize * 10,
       maxWaitMs: 2000,
@@ -156,7 +189,7 @@ export function openDatabases(options: DatabasesOptions): Databases {
   return {
     async asCaller(
       { tenant, role, claims, userId },
-      { method, path, headers, signal },
+      { method, path, headers, cookies, timeZone, isReadOnly, rollsBack, signal },
       { sql, keys, mayPipeline },
       values,
     ) {
@@ -164,14 +197,15 @@ export function openDatabases(options: DatabasesOptions): Databases {
       const become: Step = {
         key: 'become',
         sql: becomeCaller,
-        values: [role, claims, userId, method, path, headers, timeouts[role]],
+        values: [role, claims, userId, method, path, headers, timeouts[role], isReadOnly ? 'on' : 'off'],
       }
+      const steps = [forgetSession, become]
+      if (timeZone !== undefined) steps.push({ key: 'time zone', sql: setTimeZone, values: [timeZone] })
+      if (cookies !== undefined) steps.push({ key: 'cookies', sql: setCookies, values: [cookies] })
+      const answering = steps.push({ key: keys[role], sql, values }) - 1
+      if (rollsBack) steps.push(...undo)
       try {
-        return await pool.run([forgetSession, become, { key: keys[role], sql, values }], {
-          shape: keys[role],
-          mayPipeline,
-          signal,
-        })
+        return await pool.run(steps, { shape: keys[role], mayPipeline, answering, signal })
       } catch (error) {
         throw isConnectionFailure(error) ? connectRefusal(error) : error
       }
@@ -186,9 +220,8 @@ export function openDatabases(options: DatabasesOptions): Databases {
           1,
         )
       owners.set(ref, running + 1)
-      const { search_path, ...settings } = callerSettings
       try {
-        return await asOwnerOnce(settings, ref, work)
+        return await asOwnerOnce(ref, work)
       } finally {
         const left = owners.get(ref)! - 1
         if (left > 0) owners.set(ref, left)
@@ -197,9 +230,10 @@ export function openDatabases(options: DatabasesOptions): Databases {
     },
 
     disconnect(id) {
-      for (const login of ['api', 'svc'] as const) {
-        pools.get(`${id}:${login}`)?.close()
-        pools.delete(`${id}:${login}`)
+      for (const [name, pool] of pools) {
+        if (!name.startsWith(id)) continue
+        pool.close()
+        pools.delete(name)
       }
     },
     connections: () => held,
@@ -210,14 +244,10 @@ export function openDatabases(options: DatabasesOptions): Databases {
     },
   }
 
-  async function asOwnerOnce<T>(
-    settings: Record<string, string>,
-    ref: string,
-    work: (session: Session) => Promise<T>,
-  ): Promise<T> {
+  async function asOwnerOnce<T>(ref: string, work: (session: Session) => Promise<T>): Promise<T> {
     let hasBegun = false
     const run = () =>
-      withClient(logins.address(ref, 'owner'), ref, settings, session => {
+      withClient(logins.address(ref, 'owner'), ref, sessionSettings, session => {
         hasBegun = true
         return work(session)
       })

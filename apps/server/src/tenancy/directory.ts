@@ -8,6 +8,7 @@ import { type Database, listenOn } from '#src/kernel/postgres/database.ts'
 import type { ServerAddress } from '#src/kernel/postgres/server-address.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 import { credentialContext } from './credentials.ts'
+import { exposedSchemasFrom } from './exposed-schemas.ts'
 
 export interface Tenant {
   readonly id: string
@@ -17,6 +18,8 @@ export interface Tenant {
   readonly serviceRoleKey: string
   readonly jwtSecret: string
   readonly quotas: Quotas
+  /** Schemas the row API serves; the first is the default. */
+  readonly exposedSchemas: readonly string[]
 }
 
 export interface Directory {
@@ -142,11 +145,13 @@ interface ProjectRow {
   service_role_key: string
   jwt_secret: string
   quotas: Quotas
+  exposed_schemas: unknown
 }
 
 const findServedProject = (control: Database, id: string) =>
   control.row<ProjectRow>(sql`
-    select id, ref, status, anon_key, service_role_key, jwt_secret, quotas
+    select id, ref, status, anon_key, service_role_key, jwt_secret, quotas,
+           settings -> 'exposed_schemas' as exposed_schemas
       from projects where id = ${id} and status in ('active', 'suspended')`)
 
 function tenantFrom(row: ProjectRow, sealer: Sealer): Tenant {
@@ -160,5 +165,6 @@ function tenantFrom(row: ProjectRow, sealer: Sealer): Tenant {
     serviceRoleKey: open('service_role_key'),
     jwtSecret: open('jwt_secret'),
     quotas: row.quotas,
+    exposedSchemas: Object.freeze(exposedSchemasFrom(row.exposed_schemas)),
   })
 }

@@ -1,10 +1,11 @@
 // `pg` for everything off the hot path: the control database, provisioning, migrations, owners' sessions.
-import { Client, type ClientConfig, Pool, type PoolClient, types } from 'pg'
+import { Client, type ClientConfig, Pool, type PoolClient, type QueryConfig, types } from 'pg'
 import type { ServerAddress } from './server-address.ts'
 import { compile, type SqlFragment } from './sql.ts'
 import { isUnavailable, unavailable } from './unavailable.ts'
 
 export interface Session {
+  /** One statement, whatever its text: so are `row` and `run`. */
   rows<T>(statement: SqlFragment): Promise<T[]>
   /** The only row, or undefined. */
   row<T>(statement: SqlFragment): Promise<T | undefined>
@@ -144,7 +145,7 @@ export async function listenOn(
 function session(client: Pool | PoolClient | Client): Session {
   const query = async (statement: SqlFragment) => {
     const { text, values } = compile(statement)
-    return client.query(text, values as unknown[]).catch(told)
+    return client.query(onlyOne(text, values)).catch(told)
   }
   return {
     rows: async <T>(statement: SqlFragment) => (await query(statement)).rows as T[],
@@ -153,6 +154,10 @@ function session(client: Pool | PoolClient | Client): Session {
     script: async text => void (await client.query(text).catch(told)),
   }
 }
+
+/** The extended protocol takes one statement at a time: whatever stands in the text, no second one runs. */
+const onlyOne = (text: string, values: readonly unknown[]): QueryConfig =>
+  ({ text, values, queryMode: 'extended' }) as unknown as QueryConfig
 
 /** A server that cannot be reached is a refusal anybody may be told; other errors go up as they are. */
 function told(error: unknown): never {

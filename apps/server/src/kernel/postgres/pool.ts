@@ -35,6 +35,8 @@ export interface RunOptions {
   shape: string
   /** May share a connection with others once it has proven quick. */
   mayPipeline: boolean
+  /** Which step's rows are the answer; the last one when absent. */
+  answering?: number
   signal?: AbortSignal | undefined
 }
 
@@ -80,6 +82,7 @@ export class Pool {
       if (options.signal?.aborted) return reject(hungUp())
       const unit: Unit = {
         steps,
+        answering: options.answering ?? steps.length - 1,
         isLone: true,
         resolve: answer => {
           if (options.mayPipeline) this.#learn(options.shape, answer.ms)

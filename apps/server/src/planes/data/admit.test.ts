@@ -17,6 +17,7 @@ const tenant: Tenant = {
   serviceRoleKey,
   jwtSecret: 'the project’s secret',
   quotas: {},
+  exposedSchemas: ['public'],
 }
 const token = (claims: object) => signJwt(claims as Record<string, unknown>, tenant.jwtSecret)
 const user = token({ role: 'authenticated', sub: 'u1' })

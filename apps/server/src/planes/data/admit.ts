@@ -56,6 +56,7 @@ const nobody: Tenant = Object.freeze({
   serviceRoleKey: '',
   jwtSecret: crypto.randomUUID() + crypto.randomUUID(),
   quotas: {},
+  exposedSchemas: [],
 })
 
 const bearerScheme = /^bearer +(\S+)$/i

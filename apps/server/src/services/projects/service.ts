@@ -15,6 +15,7 @@ import {
   newServiceRoleKey,
 } from '#src/tenancy/credentials.ts'
 import type { Directory } from '#src/tenancy/directory.ts'
+import { checkExposedSchemas } from '#src/tenancy/exposed-schemas.ts'
 import type { Lifecycle } from '#src/tenancy/lifecycle.ts'
 import { mergeSettings, redact, sealSettings } from '#src/tenancy/settings-secrets.ts'
 import * as store from './store.ts'
@@ -60,6 +61,7 @@ export function projectsService({ control, directory, lifecycle, sealer, baseUrl
       actor: Actor,
       wish: ProjectChange & { name: string; slug?: string },
     ): Promise<CreatedProject> {
+      checkExposedSchemas(wish.settings?.['exposed_schemas'])
       const id = crypto.randomUUID()
       const slug = wish.slug ?? slugFrom(wish.name)
       const { settings } = sealSettings(mergeSettings({}, wish.settings ?? {}), id, sealer)
@@ -110,6 +112,7 @@ export function projectsService({ control, directory, lifecycle, sealer, baseUrl
     read: async (id: string): Promise<Project> => found(await store.findProject(control, id)),
 
     async update(id: string, change: ProjectChange): Promise<Project> {
+      checkExposedSchemas(change.settings?.['exposed_schemas'])
       const saved = await control.transaction(async session => {
         const row = await store.lockProject(session, id)
         if (!row) return

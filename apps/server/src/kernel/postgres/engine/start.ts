@@ -1,6 +1,7 @@
 import { isAbsolute } from 'node:path'
 import { packagedBinaries, usableBinaries } from './binaries.ts'
 import { makeCluster } from './cluster.ts'
+import { extensionSettings } from './extensions.ts'
 import { clearLeftovers } from './leftovers.ts'
 import { locate, prepareDataDir, preparePlace } from './place.ts'
 import { isFree, randomPort, rememberedPort, rememberPort } from './port.ts'
@@ -12,6 +13,8 @@ export interface EngineOptions {
   /** The platform's data directory, absolute; created if absent. */
   dataDir: string
   superuserPassword: string
+  /** Holds further extensions: control and SQL files in `extension`, libraries in `lib`. */
+  extensionDir?: string | undefined
   /** Further settings of Postgres; they win over ours. */
   settings?: Record<string, string>
   log: EngineLog
@@ -38,6 +41,7 @@ export async function startEngine(options: EngineOptions): Promise<Engine> {
   const since = performance.now()
   prepareDataDir(dataDir)
   const place = locate(dataDir)
+  const extensions = extensionSettings(options.extensionDir, place.user)
   preparePlace(place)
   const { clusterDir, socketDir } = place
 
@@ -48,7 +52,7 @@ export async function startEngine(options: EngineOptions): Promise<Engine> {
   const isNew = await makeCluster(place, native, superuserPassword)
 
   const stopping = new AbortController()
-  const settings = { ...engineSettings, ...options.settings }
+  const settings = { ...engineSettings, ...extensions, ...options.settings }
   const launch = (port: number) =>
     launchPostmaster({ place, native, port, settings, stopping: stopping.signal })
   const { port, postmaster } = await launchOnFreePort(dataDir, launch)

@@ -17,9 +17,9 @@ export interface Step {
 }
 export type Cell = Buffer | null
 export interface Answer {
-  /** Rows of the last step, as text. */
+  /** Rows of the answering step, as text. */
   rows: Cell[][]
-  /** Command tag of the last step, like `INSERT 0 3`. */
+  /** Its command tag, like `INSERT 0 3`. */
   tag: string
   /** How long it ran in Postgres, as seen from here. */
   ms: number
@@ -27,6 +27,8 @@ export interface Answer {
 
 export interface Unit {
   steps: readonly Step[]
+  /** Which step's rows are the answer: the last one unless something follows it. */
+  answering: number
   /**
    * Runs with nothing else in flight, may be cancelled, and may run any code of a tenant: its statements are
    * parsed anew, and the session is cleaned before the connection is free again.
@@ -246,12 +248,11 @@ export class Connection {
     const entry = this.#queue[this.#head]
     switch (type) {
       case 0x44: // DataRow
-        if (entry && entry.stepsDone === entry.unit.steps.length - 1) this.#takeRow(entry, bytes, start, end)
+        if (entry && entry.stepsDone === entry.unit.answering) this.#takeRow(entry, bytes, start, end)
         break
       case 0x43: // CommandComplete
         if (!entry) break
-        if (++entry.stepsDone === entry.unit.steps.length)
-          entry.tag = bytes.toString('latin1', start, end - 1)
+        if (entry.stepsDone++ === entry.unit.answering) entry.tag = bytes.toString('latin1', start, end - 1)
         break
       case 0x49: // EmptyQueryResponse
         if (entry) entry.stepsDone++
@@ -318,7 +319,10 @@ export class Connection {
       return
     }
     if (this.#lost) return
-    this.#enqueue({ steps: [], isLone: false, resolve: () => {}, reject: error => this.#lose(error) }, true)
+    this.#enqueue(
+      { steps: [], answering: -1, isLone: false, resolve: () => {}, reject: error => this.#lose(error) },
+      true,
+    )
     this.#out.query(cleanUp)
     this.#flushSoon()
   }
