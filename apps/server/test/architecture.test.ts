@@ -10,7 +10,7 @@ const root = join(import.meta.dirname, '../src')
 const below: Record<string, string[]> = {
   kernel: [],
   tenancy: ['kernel'],
-  query: ['kernel'],
+  query: ['tenancy', 'kernel'],
   planes: ['tenancy', 'kernel'],
   services: ['planes', 'query', 'tenancy', 'kernel'],
 }

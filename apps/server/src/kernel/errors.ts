@@ -8,18 +8,25 @@ interface RefusalExtras {
   cause?: unknown
 }
 
+/** A code that is not ours, passed on with the status it has here: an SQLSTATE, or what a tenant's SQL raised. */
+export interface PassedOn {
+  code: string
+  status: number
+}
+
 /** The only error thrown on purpose; the plane decides how its body reads. Anything else becomes a 500. */
 export class Refusal extends Error {
   readonly status: number
-  readonly code: ErrorCode
+  readonly code: string
   readonly hint: string
   readonly details: string
   readonly headers: Record<string, string>
-  constructor(code: ErrorCode, message: string, extras: RefusalExtras = {}) {
+  constructor(code: ErrorCode | PassedOn, message: string, extras: RefusalExtras = {}) {
     super(message, extras.cause === undefined ? undefined : { cause: extras.cause })
     this.name = 'Refusal'
-    this.code = code
-    this.status = errorCodes[code].status
+    const told = typeof code === 'string' ? { code, status: errorCodes[code].status } : code
+    this.code = told.code
+    this.status = told.status
     this.hint = extras.hint ?? ''
     this.details = extras.details ?? ''
     this.headers = extras.headers ?? {}

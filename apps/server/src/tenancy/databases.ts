@@ -51,14 +51,32 @@ export interface Statement {
   readonly mayPipeline: boolean
 }
 
+/** Made when first asked for: most statements are run by one role only. */
+class KeysByRole implements Record<Role, string> {
+  readonly #sql: string
+  #anon: string | undefined
+  #authenticated: string | undefined
+  #serviceRole: string | undefined
+  constructor(sql: string) {
+    this.#sql = sql
+  }
+  get anon() {
+    this.#anon ??= `anon:${this.#sql}`
+    return this.#anon
+  }
+  get authenticated() {
+    this.#authenticated ??= `authenticated:${this.#sql}`
+    return this.#authenticated
+  }
+  get service_role() {
+    this.#serviceRole ??= `service_role:${this.#sql}`
+    return this.#serviceRole
+  }
+}
+
 export function statement(sql: string, mayPipeline: boolean): Statement {
   if (sql.includes('\0')) throw new Refusal('invalid_request', 'A name in the request holds a NUL character')
-  const keys = {
-    anon: `anon:${sql}`,
-    authenticated: `authenticated:${sql}`,
-    service_role: `service_role:${sql}`,
-  }
-  return { sql, keys, mayPipeline }
+  return { sql, keys: new KeysByRole(sql), mayPipeline }
 }
 
 export interface Databases {
@@ -69,6 +87,8 @@ export interface Databases {
     values: readonly Value[],
   ): Promise<Answer>
   asOwner<T>(tenant: Pick<Tenant, 'ref'>, work: (session: Session) => Promise<T>): Promise<T>
+  /** Called when the last connection to a project was closed because nobody has used it for a while. */
+  onIdle(listener: (id: string) => void): void
   /** Drops every connection to a project: it was suspended, deleted, or its keys changed. */
   disconnect(id: string): void
   /** Open connections of all projects, for health and tests. */
@@ -125,6 +145,7 @@ export function openDatabases(options: DatabasesOptions): Databases {
   const pools = new Map<string, Pool>()
   const names = new WeakMap<Tenant, PoolNames>()
   const owners = new Map<string, number>()
+  const idleListeners: ((id: string) => void)[] = []
   let held = 0
   let sweeper: NodeJS.Timeout | undefined
   const timeouts: Record<Role, string> = {
@@ -180,32 +201,32 @@ export function openDatabases(options: DatabasesOptions): Databases {
 
   function sweep(): void {
     const before = performance.now() - idleMs
-    for (const [name, pool] of pools) if (pool.closeIdle(before)) pools.delete(name)
+    for (const [name, pool] of pools) {
+      if (!pool.closeIdle(before)) continue
+      pools.delete(name)
+      const id = name.slice(0, name.indexOf(':'))
+      const isLast = !pools.keys().some(other => other.startsWith(id))
+      if (isLast) for (const listener of idleListeners) listener(id)
+    }
     if (pools.size > 0) return
     clearInterval(sweeper)
     sweeper = undefined
   }
 
   return {
-    async asCaller(
-      { tenant, role, claims, userId },
-      { method, path, headers, cookies, timeZone, isReadOnly, rollsBack, signal },
-      { sql, keys, mayPipeline },
-      values,
-    ) {
+    async asCaller({ tenant, role, claims, userId }, request, { sql, keys, mayPipeline }, values) {
+      const { method, path, headers, cookies, timeZone } = request
       const pool = poolFor(tenant, role === 'service_role' ? 'svc' : 'api')
-      const become: Step = {
-        key: 'become',
-        sql: becomeCaller,
-        values: [role, claims, userId, method, path, headers, timeouts[role], isReadOnly ? 'on' : 'off'],
-      }
-      const steps = [forgetSession, become]
+      const isReadOnly = request.isReadOnly ? 'on' : 'off'
+      const facts = [role, claims, userId, method, path, headers, timeouts[role], isReadOnly]
+      const steps: Step[] = [forgetSession, { key: 'become', sql: becomeCaller, values: facts }]
       if (timeZone !== undefined) steps.push({ key: 'time zone', sql: setTimeZone, values: [timeZone] })
       if (cookies !== undefined) steps.push({ key: 'cookies', sql: setCookies, values: [cookies] })
-      const answering = steps.push({ key: keys[role], sql, values }) - 1
-      if (rollsBack) steps.push(...undo)
+      const shape = keys[role]
+      const answering = steps.push({ key: shape, sql, values }) - 1
+      if (request.rollsBack) steps.push(...undo)
       try {
-        return await pool.run(steps, { shape: keys[role], mayPipeline, answering, signal })
+        return await pool.run(steps, { shape, mayPipeline, answering, request })
       } catch (error) {
         throw isConnectionFailure(error) ? connectRefusal(error) : error
       }
@@ -229,6 +250,7 @@ export function openDatabases(options: DatabasesOptions): Databases {
       }
     },
 
+    onIdle: listener => void idleListeners.push(listener),
     disconnect(id) {
       for (const [name, pool] of pools) {
         if (!name.startsWith(id)) continue

@@ -37,7 +37,8 @@ export interface RunOptions {
   mayPipeline: boolean
   /** Which step's rows are the answer; the last one when absent. */
   answering?: number
-  signal?: AbortSignal | undefined
+  /** Whose signal is asked for only when it can be heard: a statement among others is never cancelled. */
+  request?: { readonly signal?: AbortSignal | undefined }
 }
 
 interface Waiting {
@@ -79,7 +80,6 @@ export class Pool {
 
   run(steps: readonly Step[], options: RunOptions): Promise<Answer> {
     return new Promise((resolve, reject) => {
-      if (options.signal?.aborted) return reject(hungUp())
       const unit: Unit = {
         steps,
         answering: options.answering ?? steps.length - 1,
@@ -91,7 +91,7 @@ export class Pool {
         reject,
       }
       if (options.mayPipeline && this.#sendPipelined(unit, options.shape)) return
-      this.#sendAlone(unit, options.signal)
+      this.#sendAlone(unit, options.request?.signal)
     })
   }
 
@@ -147,6 +147,7 @@ export class Pool {
 
   #sendAlone(unit: Unit, signal?: AbortSignal): void {
     unit.isLone = true
+    if (signal?.aborted) return unit.reject(hungUp())
     if (signal) this.#dropWhenAborted(unit, signal)
     const connection = this.#free.pop()
     if (connection) return this.#give(connection, unit)

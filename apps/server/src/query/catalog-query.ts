@@ -1,0 +1,79 @@
+// One statement that answers everything the row API needs to know of a project's schema, as one JSON text.
+
+/** $1 is the exposed schemas, as an array of names. */
+export const catalogQuery = `
+with exposed as (
+  select n.oid, n.nspname from pg_catalog.pg_namespace n where n.nspname = any($1::text[])
+),
+relation as (
+  select c.oid, e.nspname, c.relname, c.relkind, c.reltype
+    from pg_catalog.pg_class c join exposed e on e.oid = c.relnamespace
+   where c.relkind in ('r', 'p', 'v', 'm', 'f')
+),
+routine as (
+  select p.*, e.nspname
+    from pg_catalog.pg_proc p join exposed e on e.oid = p.pronamespace
+   where p.prokind = 'f'
+     and p.prorettype not in ('pg_catalog.trigger'::pg_catalog.regtype, 'pg_catalog.event_trigger'::pg_catalog.regtype)
+),
+row_type as (
+  select distinct t.typrelid as oid
+    from routine r join pg_catalog.pg_type t on t.oid = r.prorettype
+   where t.typrelid <> 0 and t.typrelid not in (select oid from relation)
+)
+select pg_catalog.json_build_object(
+  'version', (select version from platform.catalog_version),
+  'relations', (
+    select coalesce(pg_catalog.json_agg(pg_catalog.json_build_object(
+      'oid', oid::int8, 'schema', nspname, 'name', relname, 'kind', relkind, 'type', reltype::int8)), '[]')
+      from relation),
+  'columns', (
+    select coalesce(pg_catalog.json_agg(pg_catalog.json_build_array(
+      a.attrelid::int8, a.attnum, a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod),
+      coalesce(nullif(t.typbasetype, 0), t.oid)::int8,
+      case when a.attidentity = 'd' then
+             'pg_catalog.nextval(' || pg_catalog.quote_literal(pg_catalog.pg_get_serial_sequence(
+               pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(c.relname), a.attname)) || ')'
+           when a.attgenerated = '' then pg_catalog.pg_get_expr(d.adbin, d.adrelid) end
+    ) order by a.attrelid, a.attnum), '[]')
+      from pg_catalog.pg_attribute a
+      join pg_catalog.pg_type t on t.oid = a.atttypid
+      join pg_catalog.pg_class c on c.oid = a.attrelid
+      join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+      left join pg_catalog.pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
+     where a.attnum > 0 and not a.attisdropped
+       and a.attrelid in (select oid from relation union all select oid from row_type)),
+  'keys', (
+    select coalesce(pg_catalog.json_agg(pg_catalog.json_build_array(i.indrelid::int8, i.indisprimary, i.indkey::int2[])), '[]')
+      from pg_catalog.pg_index i join pg_catalog.pg_class c on c.oid = i.indrelid
+      join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+     where i.indisunique and i.indisvalid and i.indpred is null and i.indexprs is null
+       and n.nspname not in ('pg_catalog', 'pg_toast', 'information_schema', 'platform')),
+  'foreignKeys', (
+    select coalesce(pg_catalog.json_agg(pg_catalog.json_build_array(
+      k.conname, k.conrelid::int8, k.conkey, k.confrelid::int8, k.confkey) order by k.conname, k.oid), '[]')
+      from pg_catalog.pg_constraint k where k.contype = 'f' and k.conparentid = 0),
+  'views', (
+    select coalesce(pg_catalog.json_agg(pg_catalog.json_build_array(r.ev_class::int8, r.ev_action::text)), '[]')
+      from pg_catalog.pg_rewrite r join pg_catalog.pg_class c on c.oid = r.ev_class
+      join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+     where r.rulename = '_RETURN' and c.relkind in ('v', 'm')
+       and n.nspname not in ('pg_catalog', 'information_schema', 'platform')
+       and not exists (select from pg_catalog.pg_depend d where d.objid = c.oid and d.deptype = 'e')),
+  'functions', (
+    select coalesce(pg_catalog.json_agg(pg_catalog.json_build_object(
+      'schema', r.nspname, 'name', r.proname,
+      'argNames', r.proargnames, 'argModes', r.proargmodes::text[],
+      'argTypes', (select pg_catalog.array_agg(pg_catalog.format_type(a.type, null) order by a.n)
+                     from pg_catalog.unnest(coalesce(r.proallargtypes, r.proargtypes::oid[])) with ordinality a(type, n)),
+      'argOids', coalesce(r.proallargtypes, r.proargtypes::oid[])::int8[],
+      'defaults', r.pronargdefaults, 'isVariadic', r.provariadic <> 0,
+      'returns', pg_catalog.format_type(r.prorettype, null), 'returnKind', t.typtype, 'returnRelation', t.typrelid::int8,
+      'isSet', r.proretset, 'isOneRow', r.prorows = 1 and r.proretset, 'volatility', r.provolatile)
+      order by r.proname, r.oid), '[]')
+      from routine r join pg_catalog.pg_type t on t.oid = r.prorettype),
+  'extensions', (
+    select coalesce(pg_catalog.json_object_agg(x.extname, n.nspname), '{}')
+      from pg_catalog.pg_extension x join pg_catalog.pg_namespace n on n.oid = x.extnamespace
+     where x.extname in ('vector', 'postgis'))
+)`

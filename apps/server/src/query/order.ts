@@ -1,0 +1,69 @@
+// The grammar of `order`: `column[->path][.asc|.desc][.nullsfirst|.nullslast]`, by a related row, or by distance.
+import { type Field, readField } from './field.ts'
+import type { Found } from './filter.ts'
+import { Reader } from './reader.ts'
+
+export interface OrderTerm {
+  readonly field: Field
+  /** The embedded to-one relation the field belongs to. */
+  readonly relation?: string
+  readonly metric?: 'l2' | 'cosine' | 'ip'
+  /** The vector's place among the values. */
+  readonly slot?: number
+  readonly isDescending: boolean
+  readonly nulls?: 'first' | 'last'
+}
+
+const vector = /\[[^\]]*\]/g
+
+/** The shape of an order holds no vector: these are values. */
+export function takeVectors(text: string, found: Found): string {
+  if (!text.includes('[')) return text
+  return text.replace(vector, each => {
+    found.values.push(each)
+    return '[]'
+  })
+}
+
+const metricCall = /\.(l2|cosine|ip)\.\[\]/y
+const suffix = /\.(asc|desc|nullsfirst|nullslast)(?=[.,]|$)/y
+
+/** `text` is without its vectors; `slot` is the place of the first among the values. */
+export function parseOrder(text: string, slot: number): OrderTerm[] {
+  const reader = new Reader(text, 'order')
+  const terms: OrderTerm[] = []
+  let nextSlot = slot
+  do {
+    reader.skipSpace()
+    const term = readTerm(reader, nextSlot)
+    if (term.slot !== undefined) nextSlot++
+    terms.push(term)
+    reader.skipSpace()
+  } while (reader.take(','))
+  if (!reader.isAtEnd) reader.fail('expecting ".asc", ".desc", ".nullsfirst", ".nullslast", "," or the end')
+  return terms
+}
+
+function readTerm(reader: Reader, slot: number): OrderTerm {
+  let field = readField(reader)
+  let relation: string | undefined
+  if (field.path.length === 0 && reader.take('(')) {
+    relation = field.column
+    field = readField(reader)
+    reader.need(')')
+  }
+  const metric = reader.match(metricCall)?.split('.')[1] as OrderTerm['metric']
+  let isDescending = false
+  let nulls: OrderTerm['nulls']
+  for (let word = reader.match(suffix); word !== undefined; word = reader.match(suffix)) {
+    if (word === '.asc' || word === '.desc') isDescending = word === '.desc'
+    else nulls = word === '.nullsfirst' ? 'first' : 'last'
+  }
+  return {
+    field,
+    ...(relation !== undefined && { relation }),
+    ...(metric && { metric, slot }),
+    isDescending,
+    ...(nulls && { nulls }),
+  }
+}

@@ -1,0 +1,36 @@
+// The statement of a read: columns are body, rows returned, rows in all, guard.
+import { bodySql, type Form, guardSql } from './answer-sql.ts'
+import type { Catalog } from './catalog.ts'
+import type { Level } from './plan.ts'
+import { conditionsOf, isAggregated, levelSql, outputNames, qualified, Writer } from './sql.ts'
+
+/** Whether the rows are counted beyond the page: always, never, or only when the cap cut the page short. */
+export type Total = 'always' | 'never' | 'when capped'
+
+export function readSql(
+  catalog: Catalog,
+  level: Level,
+  form: Form,
+  total: Total,
+): { sql: string; writer: Writer } {
+  const writer = new Writer(catalog.extension('vector'))
+  const alias = writer.alias()
+  const from = `${qualified(level.source.relation!)} ${alias}`
+  const counted = `(select count(*) from ${countedSql(writer, level, from, alias)})`
+  if (form.kind === 'none') return { sql: `select null, 0, ${counted}, ${guardSql(catalog)}`, writer }
+  const rows = levelSql(writer, level, from, alias)
+  const inAll = {
+    always: counted,
+    never: 'null',
+    'when capped': `case when count(*) = ${level.limit} then ${counted} end`,
+  }[total]
+  const body = bodySql(form, 'r', outputNames(level), catalog)
+  return { sql: `select ${body}, count(*), ${inAll}, ${guardSql(catalog)} from (${rows}) r`, writer }
+}
+
+/** Rows before paging, without what would only be shown. */
+function countedSql(writer: Writer, level: Level, from: string, alias: string): string {
+  if (isAggregated(level)) return `(${levelSql(writer, { ...level, order: [] }, from, alias, [], false)}) c`
+  const conditions = conditionsOf(writer, level, alias)
+  return `${from}${conditions.length > 0 ? ` where ${conditions.join(' and ')}` : ''}`
+}

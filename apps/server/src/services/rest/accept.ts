@@ -1,0 +1,123 @@
+// Which of the media types a client accepts it is given.
+import { Refusal } from '#src/kernel/errors.ts'
+import type { Form } from '#src/query/answer-sql.ts'
+
+export interface Explain {
+  readonly format: 'text' | 'json'
+  readonly options: readonly string[]
+}
+export interface Accepted {
+  readonly form: Form
+  readonly contentType: string
+  readonly explain?: Explain
+}
+
+const plain: Accepted = {
+  form: { kind: 'array', stripsNulls: false },
+  contentType: 'application/json; charset=utf-8',
+}
+const remembered = 500
+const known = new Map<string, Accepted>()
+
+export function acceptedFrom(header: string | undefined): Accepted {
+  if (header === undefined || header === '*/*' || header === 'application/json') return plain
+  const found = known.get(header)
+  if (found) return found
+  const accepted = read(header)
+  if (known.size >= remembered) known.clear()
+  known.set(header, accepted)
+  return accepted
+}
+
+interface MediaRange {
+  type: string
+  parameters: ReadonlyMap<string, string>
+  weight: number
+}
+
+function read(header: string): Accepted {
+  const ranges = splitOutsideQuotes(header, ',')
+    .map(mediaRange)
+    .filter(({ weight }) => weight > 0)
+  for (const range of ranges.toSorted((a, b) => b.weight - a.weight)) {
+    const accepted = offer(range)
+    if (accepted) return accepted
+  }
+  throw new Refusal('PGRST107', `None of these media types are available: ${header.slice(0, 200)}`, {
+    hint: 'Ask for application/json, application/vnd.pgrst.object+json or text/csv.',
+  })
+}
+
+function offer({ type, parameters }: MediaRange): Accepted | undefined {
+  const stripsNulls = parameters.get('nulls') === 'stripped'
+  switch (type) {
+    case '*/*':
+    case 'application/*':
+    case 'application/json':
+      return plain
+    case 'application/vnd.pgrst.array+json':
+    case 'application/vnd.pgrst.array':
+      return {
+        form: { kind: 'array', stripsNulls },
+        contentType: `application/vnd.pgrst.array+json${stripsNulls ? ';nulls=stripped' : ''}; charset=utf-8`,
+      }
+    case 'application/vnd.pgrst.object+json':
+    case 'application/vnd.pgrst.object':
+      return {
+        form: { kind: 'object', stripsNulls },
+        contentType: `application/vnd.pgrst.object+json${stripsNulls ? ';nulls=stripped' : ''}; charset=utf-8`,
+      }
+    case 'text/csv':
+      return { form: { kind: 'csv' }, contentType: 'text/csv; charset=utf-8' }
+    case 'application/geo+json':
+      return { form: { kind: 'geojson' }, contentType: 'application/geo+json; charset=utf-8' }
+    case 'application/vnd.pgrst.plan':
+    case 'application/vnd.pgrst.plan+text':
+    case 'application/vnd.pgrst.plan+json':
+      return planOf(type, parameters)
+    default:
+      return
+  }
+}
+
+const explainOptions = new Set(['analyze', 'verbose', 'settings', 'buffers', 'wal'])
+
+function planOf(type: string, parameters: ReadonlyMap<string, string>): Accepted | undefined {
+  const format = type.endsWith('+json') ? 'json' : 'text'
+  const options = (parameters.get('options') ?? '').split('|').filter(option => option !== '')
+  if (!options.every(option => explainOptions.has(option))) return
+  const meant = offer({ type: parameters.get('for') ?? '*/*', parameters: new Map(), weight: 1 })
+  return meant && { form: meant.form, contentType: `${type}; charset=utf-8`, explain: { format, options } }
+}
+
+function mediaRange(text: string): MediaRange {
+  const [type = '', ...rest] = splitOutsideQuotes(text, ';')
+  const parameters = new Map(
+    rest.map(each => {
+      const [name = '', ...value] = each.split('=')
+      return [
+        name.trim().toLowerCase(),
+        value
+          .join('=')
+          .trim()
+          .replace(/^"(.*)"$/, '$1'),
+      ]
+    }),
+  )
+  const weight = Number(parameters.get('q') ?? 1)
+  return { type: type.trim().toLowerCase(), parameters, weight: Number.isNaN(weight) ? 1 : weight }
+}
+
+function splitOutsideQuotes(text: string, separator: string): string[] {
+  const pieces: string[] = []
+  let piece = ''
+  let isQuoted = false
+  for (const character of text) {
+    if (character === '"') isQuoted = !isQuoted
+    if (character === separator && !isQuoted) {
+      pieces.push(piece)
+      piece = ''
+    } else piece += character
+  }
+  return [...pieces, piece]
+}

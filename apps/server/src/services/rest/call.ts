@@ -1,0 +1,202 @@
+// GET, HEAD and POST on a function.
+import { isUtf8 } from 'node:buffer'
+import { Refusal } from '#src/kernel/errors.ts'
+import { readBody } from '#src/kernel/http/body.ts'
+import type { RawReply } from '#src/kernel/http/request.ts'
+import type { Value } from '#src/kernel/postgres/wire/encoder.ts'
+import type { Form } from '#src/query/answer-sql.ts'
+import { type Arguments, callSql } from '#src/query/call-sql.ts'
+import type { Catalog, Parameter, Routine } from '#src/query/catalog.ts'
+import { arrayLiteral, readOperation } from '#src/query/filter.ts'
+import { planLevel, sourceOfRoutine } from '#src/query/plan.ts'
+import { type Pair, type Scanned, scan } from '#src/query/scan.ts'
+import { outputNames } from '#src/query/sql.ts'
+import { badBody } from './bad-body.ts'
+import { type Execute, type Prepared, preparedFrom } from './execute.ts'
+import { isRow, jsonValue, mediaTypeOf } from './payload.ts'
+import { bodyOf, cap, needGeometry } from './read.ts'
+import { contentRange, numberIn, ownResponse, planReply, reply } from './reply.ts'
+import type { RestRequest } from './request.ts'
+import { findRoutine } from './routine.ts'
+
+interface PreparedCall extends Prepared {
+  readonly version: number
+  readonly routine: Routine
+  readonly names: readonly string[]
+  readonly offset: number | undefined
+}
+
+/** The arguments as sent, before it is known which function they are for. */
+interface Given {
+  readonly names: readonly string[]
+  /** Types of an unnamed parameter that would take the body whole. */
+  readonly wholeBody: readonly string[]
+  readonly body: Value
+  /** Of a GET, by name. */
+  readonly texts: ReadonlyMap<string, readonly string[]>
+  /** Query parameters that are not arguments. */
+  readonly pairs: readonly Pair[]
+}
+
+const maxBodyBytes = 20 * 1024 * 1024
+const meant = ['count', 'tx', 'handling', 'timezone', 'max-affected']
+
+export async function call(
+  request: RestRequest,
+  name: string,
+  execute: Execute,
+  catalogNow: () => Promise<Catalog> | Catalog,
+  maxRows: number,
+): Promise<RawReply> {
+  const { schema, accepted, preferences, isHead } = request
+  const catalog = request.isRead ? await catalogNow() : undefined
+  const given = catalog
+    ? givenInQuery(request.pairs, parametersOf(catalog.functions(schema, name)))
+    : await givenInBody(request)
+  const scanned = scan(given.pairs)
+  const argumentValues = [...given.texts.values()].map(texts =>
+    texts.length === 1 ? texts[0]! : arrayLiteral(texts),
+  )
+  const isCounted = isHead || preferences.count !== undefined
+  const shape = [
+    'call',
+    schema,
+    name,
+    request.raw.method,
+    accepted.contentType,
+    isCounted,
+    preferences.maxAffected ?? '',
+    given.wholeBody.join(),
+    ...given.names,
+  ].join('\0')
+  const { prepared, row, rows } = await execute(
+    request,
+    shape + scanned.shape,
+    catalog => prepareCall(catalog, request, name, given, scanned, isCounted, maxRows),
+    { values: [...scanned.values, ...argumentValues], body: given.body },
+  )
+  // What counts as an argument was decided by another schema than the one that ran: nothing was written, so again.
+  if (catalog && prepared.version !== catalog.version)
+    return call(request, name, execute, catalogNow, maxRows)
+  if (accepted.explain) return planReply(request, rows)
+
+  const { routine } = prepared
+  const own = ownResponse(row[4], row[5])
+  const offset = prepared.offset === undefined ? 0 : Number(scanned.values[prepared.offset])
+  const isEmpty = isHead || routine.returns === 'void'
+  return reply(request, {
+    status: own.status ?? (routine.returns === 'void' ? 204 : 200),
+    range: contentRange(offset, numberIn(row[1])!, numberIn(row[2])),
+    meant,
+    body: isEmpty ? null : bodyOf(request, row[0] ?? Buffer.from('null'), prepared.names),
+    headers: own.headers,
+  })
+}
+
+const parametersOf = (overloads: readonly Routine[]): ReadonlySet<string> =>
+  new Set(overloads.flatMap(({ parameters }) => parameters.map(parameter => parameter.name)))
+
+/** Parameters of some function of this name are arguments; the rest are filters on what it returns. */
+function givenInQuery(pairs: readonly Pair[], parameters: ReadonlySet<string>): Given {
+  const texts = new Map<string, string[]>()
+  const others: Pair[] = []
+  for (const pair of pairs) {
+    const isArgument = parameters.has(pair.key) || !isModifier(pair)
+    if (!isArgument) others.push(pair)
+    else if (texts.has(pair.key)) texts.get(pair.key)!.push(pair.value)
+    else texts.set(pair.key, [pair.value])
+  }
+  return { names: [...texts.keys()], wholeBody: [], body: null, texts, pairs: others }
+}
+
+const modifiers = /^(?:.*\.)?(?:select|order|limit|offset|and|or|columns|on_conflict)$/
+
+const isModifier = ({ key, value }: Pair): boolean =>
+  modifiers.test(key) || readOperation(value, { values: [], shape: '' }) !== undefined
+
+async function givenInBody({ raw, pairs }: RestRequest): Promise<Given> {
+  const body = await readBody(raw, maxBodyBytes)
+  const common = { texts: new Map<string, string[]>(), pairs }
+  const type = mediaTypeOf(raw.headers['content-type'])
+  switch (type) {
+    case 'application/json': {
+      const value = body.length === 0 ? {} : jsonValue(body)
+      const names = isRow(value) ? Object.keys(value) : []
+      return { ...common, names, wholeBody: ['json', 'jsonb'], body: body.length === 0 ? '{}' : body }
+    }
+    case 'application/x-www-form-urlencoded': {
+      const row = Object.fromEntries(new URLSearchParams(body.toString('utf8')))
+      return { ...common, names: Object.keys(row), wholeBody: [], body: JSON.stringify(row) }
+    }
+    case 'text/plain':
+    case 'text/xml':
+    case 'application/xml':
+      if (!isUtf8(body) || body.includes(0)) throw badBody('The body is not a text')
+      return { ...common, names: [], wholeBody: [type === 'text/plain' ? 'text' : 'xml'], body }
+    case 'application/octet-stream':
+      return { ...common, names: [], wholeBody: ['bytea'], body: `\\x${body.toString('hex')}` }
+    default:
+      throw new Refusal('unsupported_media_type', `A function takes no body of type "${type}"`, {
+        hint: 'Send application/json.',
+      })
+  }
+}
+
+function prepareCall(
+  catalog: Catalog,
+  request: RestRequest,
+  name: string,
+  given: Given,
+  { parts, values }: Scanned,
+  isCounted: boolean,
+  maxRows: number,
+): PreparedCall {
+  const { accepted, preferences, schema, isHead } = request
+  const { routine, takesBody } = findRoutine(catalog, schema, name, given.names, given.wholeBody)
+  if (preferences.maxAffected !== undefined && !routine.isSet)
+    throw new Refusal('PGRST128', 'Function must return SETOF or TABLE when max-affected preference is used')
+  const level = routine.returns === 'row' ? planLevel(catalog, sourceOfRoutine(routine), parts) : undefined
+  if (!level && parts.some(part => part.kind === 'condition' || part.kind === 'order'))
+    throw new Refusal('PGRST100', `"${name}" returns no rows with columns to filter or order by`)
+  if (accepted.form.kind === 'geojson') needGeometry(catalog)
+  const isCapped = level !== undefined && routine.isSet && cap(level, maxRows)
+  const sql = callSql(catalog, routine, level, argumentsOf(routine, given, takesBody, values.length), {
+    form: formOf(routine, isHead, accepted.form),
+    isCounted: isCounted && routine.isSet,
+    isCapped: isCapped && request.raw.headers.range === undefined,
+    mostRows: preferences.maxAffected,
+  })
+  return {
+    // What a volatile function leaves behind is cleaned up before anybody else is served.
+    ...preparedFrom(sql, !routine.isVolatile, accepted.explain),
+    version: catalog.version,
+    routine,
+    names: level ? outputNames(level) : [name],
+    offset: level?.offset,
+  }
+}
+
+/** A function that returns one row answers with an object, whatever was asked for. */
+function formOf({ returns, isSet }: Routine, isHead: boolean, form: Form): Form {
+  if (isHead) return { kind: 'none' }
+  if (returns === 'row' && !isSet && form.kind === 'array') return { ...form, kind: 'object' }
+  return form
+}
+
+function argumentsOf(
+  { parameters }: Routine,
+  { names, texts }: Given,
+  takesBody: boolean,
+  firstSlot: number,
+): Arguments {
+  if (takesBody) return { kind: 'body', type: parameters[0]!.type }
+  const byName = new Map(parameters.map(parameter => [parameter.name, parameter]))
+  if (texts.size === 0) return { kind: 'object', given: names.map(name => byName.get(name)!) }
+  return {
+    kind: 'values',
+    given: [...texts.keys()].map((name, index) => ({
+      parameter: byName.get(name) as Parameter,
+      slot: firstSlot + index,
+    })),
+  }
+}

@@ -1,0 +1,54 @@
+// SQL of the project's own servers, run as the project's owner on a connection of its own.
+import { Refusal } from '#src/kernel/errors.ts'
+import { readBody } from '#src/kernel/http/body.ts'
+import type { RawReply, RawRequest } from '#src/kernel/http/request.ts'
+import { DatabaseError } from '#src/kernel/postgres/wire/database-error.ts'
+import type { Caller, Databases } from '#src/tenancy/databases.ts'
+import { toldError } from './database-refusal.ts'
+import { jsonRows } from './json-rows.ts'
+import { isRow, jsonValue } from './payload.ts'
+
+const maxBodyBytes = 20 * 1024 * 1024
+/** Nobody waits for longer; the SQL may set another limit for itself. */
+const setTimeout = `set statement_timeout = '300s'`
+
+export async function execSql(databases: Databases, { tenant }: Caller, raw: RawRequest): Promise<RawReply> {
+  const body = jsonValue(await readBody(raw, maxBodyBytes))
+  const sql = isRow(body) ? body['sql'] : undefined
+  if (typeof sql !== 'string' || sql.includes('\0'))
+    throw new Refusal('invalid_request', 'body.sql must be a text of SQL statements')
+  // As the owner: this route is there for what policies and the three roles do not allow.
+  const result = await databases
+    .asOwner(tenant, async session => {
+      await session.script(setTimeout)
+      return session.lastResult(sql)
+    })
+    .catch(fail)
+  return {
+    status: 200,
+    headers: { 'content-type': 'application/json; charset=utf-8', 'x-command-tag': result.tag },
+    body: jsonRows(result),
+  }
+}
+
+interface OwnersError extends Error {
+  code: string
+  severity: string
+  detail?: string
+  hint?: string
+}
+
+/** The other driver's error, in the words of the row API. */
+function fail(error: unknown): never {
+  const { code, severity, message, detail, hint } = error as OwnersError
+  if (error instanceof Refusal || typeof severity !== 'string') throw error
+  throw toldError(
+    new DatabaseError({
+      C: code,
+      V: severity,
+      M: message,
+      ...(detail && { D: detail }),
+      ...(hint && { H: hint }),
+    }),
+  )
+}

@@ -1,0 +1,97 @@
+// The Prefer header: what is asked for, what was not understood, and what was done about it.
+import { Refusal } from '#src/kernel/errors.ts'
+
+export interface Preferences {
+  readonly representation: 'minimal' | 'representation' | 'headers-only'
+  readonly resolution?: 'merge-duplicates' | 'ignore-duplicates'
+  readonly isDefaultForMissing: boolean
+  readonly count?: string
+  readonly rollsBack: boolean
+  readonly isStrict: boolean
+  readonly timeZone?: string
+  readonly maxAffected?: number
+  /** As sent, by name: for Preference-Applied. */
+  readonly sent: ReadonlyMap<string, string>
+}
+
+const choices: Record<string, readonly string[]> = {
+  return: ['minimal', 'representation', 'headers-only'],
+  resolution: ['merge-duplicates', 'ignore-duplicates'],
+  missing: ['default', 'null'],
+  count: ['exact', 'planned', 'estimated'],
+  tx: ['commit', 'rollback'],
+  handling: ['strict', 'lenient'],
+}
+
+const none: Preferences = read('')
+const remembered = 500
+const known = new Map<string, Preferences>()
+
+/** Clients send the same few combinations over and over. */
+export function preferencesFrom(header: string | undefined): Preferences {
+  if (header === undefined || header === '') return none
+  const found = known.get(header)
+  if (found) return found
+  if (known.size >= remembered) known.clear()
+  const preferences = read(header)
+  known.set(header, preferences)
+  return preferences
+}
+
+function read(header: string): Preferences {
+  const sent = new Map<string, string>()
+  const unknown: string[] = []
+  for (const piece of header.split(',')) {
+    const [name = '', ...rest] = piece.trim().split('=')
+    const key = name.trim().toLowerCase()
+    const value = rest.join('=').trim()
+    if (key === '' || sent.has(key)) continue
+    if (isUnderstood(key, value)) sent.set(key, value)
+    else unknown.push(piece.trim())
+  }
+  const isStrict = sent.get('handling') === 'strict'
+  if (isStrict && unknown.length > 0)
+    throw new Refusal('PGRST122', 'Invalid preferences given with handling=strict', {
+      details: `Invalid preferences: ${unknown.join(', ')}`,
+    })
+  const resolution = sent.get('resolution') as Preferences['resolution']
+  const count = sent.get('count')
+  const timeZone = sent.get('timezone')
+  return {
+    representation: (sent.get('return') ?? 'minimal') as Preferences['representation'],
+    ...(resolution && { resolution }),
+    isDefaultForMissing: sent.get('missing') === 'default',
+    ...(count && { count }),
+    rollsBack: sent.get('tx') === 'rollback',
+    isStrict,
+    ...(timeZone && { timeZone }),
+    // Without strict handling it is a wish nobody holds the server to.
+    ...(isStrict && sent.has('max-affected') && { maxAffected: Number(sent.get('max-affected')) }),
+    sent,
+  }
+}
+
+function isUnderstood(name: string, value: string): boolean {
+  if (name === 'timezone') return isTimeZone(value)
+  if (name === 'max-affected') return /^\d{1,15}$/.test(value)
+  return choices[name]?.includes(value) ?? false
+}
+
+function isTimeZone(name: string): boolean {
+  try {
+    new Intl.DateTimeFormat('en', { timeZone: name })
+    return true
+  } catch {
+    return false
+  }
+}
+
+const order = ['resolution', 'missing', 'return', 'count', 'tx', 'handling', 'timezone', 'max-affected']
+
+/** Echoes what was honoured, of the preferences that mean something to this kind of request. */
+export function appliedHeader({ sent, isStrict }: Preferences, meant: readonly string[]): string | undefined {
+  const applied = order.filter(
+    name => meant.includes(name) && sent.has(name) && (name !== 'max-affected' || isStrict),
+  )
+  return applied.length > 0 ? applied.map(name => `${name}=${sent.get(name)}`).join(', ') : undefined
+}

@@ -1,0 +1,85 @@
+// What a request to the row API says outside its path and body.
+
+import { Refusal } from '#src/kernel/errors.ts'
+import type { RawRequest } from '#src/kernel/http/request.ts'
+import { type Pair, splitQuery } from '#src/query/scan.ts'
+import type { Caller, RequestFacts } from '#src/tenancy/databases.ts'
+import { type Accepted, acceptedFrom } from './accept.ts'
+import { type Preferences, preferencesFrom } from './preferences.ts'
+
+export interface RestRequest {
+  readonly caller: Caller
+  readonly raw: RawRequest
+  readonly isHead: boolean
+  /** GET or HEAD: nothing may be written. */
+  readonly isRead: boolean
+  readonly schema: string
+  readonly pairs: readonly Pair[]
+  readonly accepted: Accepted
+  readonly preferences: Preferences
+  readonly facts: RequestFacts
+}
+
+export function readRequest(caller: Caller, raw: RawRequest): RestRequest {
+  const { headers, method } = raw
+  const isRead = method === 'GET' || method === 'HEAD'
+  const accepted = acceptedFrom(headers.accept)
+  if (accepted.explain && caller.role !== 'service_role')
+    throw new Refusal('role_not_allowed', 'Plans are shown to service_role only')
+  const preferences = preferencesFrom(headers['prefer'] as string | undefined)
+  return {
+    caller,
+    raw,
+    isHead: method === 'HEAD',
+    isRead,
+    schema: schemaOf(caller, headers[isRead ? 'accept-profile' : 'content-profile'] as string | undefined),
+    pairs: splitQuery(raw.search),
+    accepted,
+    preferences,
+    facts: new Facts(raw, isRead, preferences, accepted.explain !== undefined),
+  }
+}
+
+function schemaOf({ tenant: { exposedSchemas } }: Caller, profile: string | undefined): string {
+  if (profile === undefined || profile === exposedSchemas[0]) return exposedSchemas[0]!
+  if (exposedSchemas.includes(profile)) return profile
+  throw new Refusal('PGRST106', `Invalid schema: ${profile}`, {
+    hint: `Only the following schemas are exposed: ${exposedSchemas.join(', ')}`,
+  })
+}
+
+/** For SQL; the signal is made only if somebody listens to it. */
+class Facts implements RequestFacts {
+  readonly method: string
+  readonly path: string
+  readonly headers: string
+  readonly cookies: string | undefined
+  readonly timeZone: string | undefined
+  readonly isReadOnly: boolean
+  readonly rollsBack: boolean
+  readonly #raw: RawRequest
+
+  constructor(raw: RawRequest, isReadOnly: boolean, preferences: Preferences, isExplained: boolean) {
+    this.#raw = raw
+    this.method = raw.method
+    this.path = raw.path
+    this.headers = JSON.stringify(raw.headers)
+    this.cookies = raw.headers.cookie === undefined ? undefined : cookiesFrom(raw.headers.cookie)
+    this.timeZone = preferences.timeZone
+    this.isReadOnly = isReadOnly
+    this.rollsBack = preferences.rollsBack || isExplained
+  }
+  get signal() {
+    return this.#raw.signal
+  }
+}
+
+const cookiesFrom = (header: string): string =>
+  JSON.stringify(
+    Object.fromEntries(
+      header.split(';').map(each => {
+        const [name = '', ...value] = each.split('=')
+        return [name.trim(), value.join('=').trim()]
+      }),
+    ),
+  )

@@ -1,0 +1,39 @@
+// The row API of a project: rows, functions and SQL, under the caller's role and claims.
+import type { RawReply, RawRequest } from '#src/kernel/http/request.ts'
+import { openCatalogs } from '#src/query/catalogs.ts'
+import type { Caller, Databases } from '#src/tenancy/databases.ts'
+import { call } from './call.ts'
+import { execSql } from './exec-sql.ts'
+import { createExecute } from './execute.ts'
+import { read } from './read.ts'
+import { readRequest } from './request.ts'
+import { write } from './write.ts'
+
+interface RestDeps {
+  databases: Databases
+  maxRows: number
+}
+
+export type RestService = ReturnType<typeof restService>
+
+export function restService({ databases, maxRows }: RestDeps) {
+  const catalogs = openCatalogs(databases)
+  const execute = createExecute(databases, catalogs)
+
+  return {
+    read: async (caller: Caller, raw: RawRequest, table: string): Promise<RawReply> =>
+      read(readRequest(caller, raw), table, execute, maxRows),
+
+    write: async (
+      caller: Caller,
+      raw: RawRequest,
+      table: string,
+      kind: 'insert' | 'put' | 'update' | 'delete',
+    ): Promise<RawReply> => write(readRequest(caller, raw), table, kind, execute),
+
+    call: async (caller: Caller, raw: RawRequest, name: string): Promise<RawReply> =>
+      call(readRequest(caller, raw), name, execute, () => catalogs.of(caller.tenant), maxRows),
+
+    execSql: (caller: Caller, raw: RawRequest): Promise<RawReply> => execSql(databases, caller, raw),
+  }
+}

@@ -1,0 +1,38 @@
+// Rows and functions of a project. Query strings, bodies and answers are shaped by the project's own schema;
+// GET /api/v1/projects/{id}/docs describes them.
+import Type from 'typebox'
+import type { DataRoute, Method, Routes } from './route.ts'
+
+const Rows = Type.Unknown({ description: 'JSON text made by Postgres, or the media type asked for.' })
+const bodyLimit = 20 * 1024 * 1024
+
+const route = <M extends Method>(method: M, path: string, summary: string) =>
+  ({
+    plane: 'data',
+    method,
+    path,
+    allow: ['anon', 'authenticated', 'service_role'],
+    summary,
+    raw: true,
+    bodyLimit,
+    reply: Rows,
+  }) as const satisfies DataRoute
+
+const table = '/rest/{project}/{table}'
+const call = '/rest/{project}/rpc/{function}'
+
+export const restApi = {
+  read: route('GET', table, 'Read rows: filters, select with embedded relations, order, limit'),
+  count: route('HEAD', table, 'Count rows: the total is in Content-Range'),
+  insert: route('POST', table, 'Insert one row or many, or upsert them with Prefer: resolution'),
+  put: route('PUT', table, 'Insert or replace the one row that the filters on the primary key name'),
+  update: route('PATCH', table, 'Update the rows that match; at least one filter is needed'),
+  remove: route('DELETE', table, 'Delete the rows that match; at least one filter is needed'),
+  execSql: {
+    ...route('POST', '/rest/{project}/rpc/exec_sql', "Run SQL as the project's owner; service_role only"),
+    allow: ['service_role'],
+  },
+  callByGet: route('GET', call, 'Call a function that only reads, its arguments in the query string'),
+  callByHead: route('HEAD', call, 'The same, for the headers alone'),
+  callByPost: route('POST', call, 'Call a function, its arguments in a JSON object'),
+} as const satisfies Routes
