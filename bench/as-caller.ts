@@ -1,22 +1,14 @@
 // `asCaller` of `select 1` against pgbench in pipeline mode sending the same statements with the same values,
 // as the same login, over the same socket.
-import { type ChildProcess, fork, spawnSync } from 'node:child_process'
+import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
-import { globSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { keyring } from '../apps/server/src/kernel/crypto/keys.ts'
 import { createLogins } from '../apps/server/src/tenancy/logins.ts'
 import type { Assignment, Round } from './as-caller-worker.ts'
-import {
-  compare,
-  endedChildrenCpuMicros,
-  familyCpuMicros,
-  interleave,
-  report,
-  type Sample,
-} from './measure.ts'
+import { compare, familyCpuMicros, interleave, report, type Sample } from './measure.ts'
+import { pgbench } from './pgbench.ts'
 import { onStage, projectsAt, refOf, type StagedEngine, startMain } from './stage.ts'
 
 // Ours is started anew several times, because processes running the same code differ (see admission.ts).
@@ -39,14 +31,6 @@ const facts = {
 const become = `select set_config('role', :role, true), set_config('request.jwt.claims', :claims, true), set_config('request.user_id', :user, true), set_config('request.method', :method, true), set_config('request.path', :path, true), set_config('request.headers', :headers, true), set_config('statement_timeout', :timeout, true)`
 const becomeAsWeDo = `${become}, pg_advisory_unlock_all()`
 const values = { role: 'anon', claims, user: userId, timeout: '3000', ...facts }
-const sessionSettings = {
-  search_path: 'public,extensions,pg_temp',
-  role: 'none',
-  local_preload_libraries: '',
-  DateStyle: 'ISO,MDY',
-  TimeZone: 'UTC',
-  idle_in_transaction_session_timeout: '10s',
-}
 const cpuOf = (sample: Sample) => sample['client_cpu_us']! + sample['postgres_cpu_us']!
 
 await onStage(async stage => {
@@ -68,11 +52,12 @@ await onStage(async stage => {
     callers: connections * depth,
   }
   const scripts = stage.dataDir('scripts')
+  const { address, postmaster, controlPlaneSecret } = engine
+  const api = createLogins(address, keyring(controlPlaneSecret)).address(ref, 'api')
   const reference = (name: string, unit: string[], units = depth, clients = connections) => {
     const file = join(scripts, `${name}.sql`)
-    const lines = Array.from({ length: units }, () => unit.map(each => `${each};`)).flat()
-    writeFileSync(file, ['\\startpipeline', ...lines, '\\endpipeline', ''].join('\n'))
-    return () => pgbench(engine, ref, file, units, clients)
+    const how = { file, unit, values, depth: units, clients, seconds: roundSeconds }
+    return () => pgbench({ address: api, database: ref, postmaster }, how)
   }
 
   const references = {
@@ -144,50 +129,5 @@ async function ours(worker: ChildProcess, { postmaster }: StagedEngine): Promise
     client_cpu_us: round.cpuMicros / round.calls,
     postgres_cpu_us: (familyCpuMicros(postmaster) - before) / round.calls,
     connections: round.connections,
-  }
-}
-
-async function pgbench(
-  { address, postmaster, controlPlaneSecret }: StagedEngine,
-  ref: string,
-  file: string,
-  units: number,
-  clients: number,
-): Promise<Sample> {
-  const { user, password, host, port } = createLogins(address, keyring(controlPlaneSecret)).address(
-    ref,
-    'api',
-  )
-  const defined = Object.entries(values).map(([name, value]) => `--define=${name}=${value}`)
-  const options = Object.entries(sessionSettings).map(
-    ([name, value]) => `-c ${name}=${value.replace(/ /g, '\\ ')}`,
-  )
-  const before = { postgres: familyCpuMicros(postmaster), client: endedChildrenCpuMicros() }
-  const run = spawnSync(
-    globSync('/usr/lib/postgresql/*/bin/pgbench').at(-1) ?? 'pgbench',
-    [
-      ...[
-        '--no-vacuum',
-        '--protocol=prepared',
-        `--file=${file}`,
-        `--time=${roundSeconds}`,
-        '--random-seed=1',
-      ],
-      ...[`--client=${clients}`, '--jobs=1', `--host=${host}`, `--port=${port}`, `--username=${user}`],
-      ...defined,
-      ref,
-    ],
-    { encoding: 'utf8', env: { PGPASSWORD: password, PGOPTIONS: options.join(' '), LC_ALL: 'C' } },
-  )
-  const transactions = Number(/transactions actually processed: (\d+)/.exec(run.stdout)?.[1])
-  const rate = Number(/tps = ([\d.]+)/.exec(run.stdout)?.[1])
-  if (run.status !== 0 || !(transactions > 0)) throw new Error(`pgbench failed: ${run.stderr}${run.stdout}`)
-  const calls = transactions * units
-  await sleep(100) // its backends are still ending
-  return {
-    per_second: rate * units,
-    client_cpu_us: (endedChildrenCpuMicros() - before.client) / calls,
-    postgres_cpu_us: (familyCpuMicros(postmaster) - before.postgres) / calls,
-    connections: clients,
   }
 }

@@ -118,8 +118,9 @@ export function startMain(
   stage: Stage,
   env: Record<string, string>,
   dataDir = stage.dataDir(`platform-${platforms++}`),
+  nodeOptions: string[] = [],
 ): Promise<StagedServer> {
-  return stage.server(mainFile, { PLATFORM_DATA_DIR: dataDir, ...env })
+  return stage.server(mainFile, { PLATFORM_DATA_DIR: dataDir, ...env }, nodeOptions)
 }
 
 /** The engine a platform keeps in its data directory, as its superuser sees it. */
@@ -127,6 +128,7 @@ export function engineIn(dataDir: string): {
   address: ServerAddress
   postmaster: number
   adminToken: string
+  controlPlaneSecret: string
 } {
   const { clusterDir, socketDir } = locate(dataDir)
   const secrets = JSON.parse(readFileSync(join(dataDir, 'secrets.json'), 'utf8')) as Record<string, string>
@@ -140,6 +142,7 @@ export function engineIn(dataDir: string): {
     },
     postmaster: postmasterOf(clusterDir),
     adminToken: secrets['PLATFORM_ADMIN_TOKEN']!,
+    controlPlaneSecret: secrets['CONTROL_PLANE_SECRET']!,
   }
 }
 

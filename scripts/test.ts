@@ -2,7 +2,7 @@
 // `npm test -- <files>` runs some of them.
 import { spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import { chmodSync, globSync, mkdtempSync, rmSync } from 'node:fs'
+import { chmodSync, cpSync, globSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { engineFiles } from '../apps/server/src/kernel/postgres/engine/place.ts'
@@ -25,6 +25,10 @@ const compileCache = join(import.meta.dirname, '../node_modules/.cache/plinth-te
 const dataDir = mkdtempSync(join(tmpdir(), 'plinth-test-'))
 // As root the database runs as another user, who must be able to pass through.
 chmodSync(dataDir, 0o711)
+// For scripts/test-vector.ts. Copied to where that user can read it.
+const givenExtensions = process.env['TEST_EXTENSION_DIR']
+const extensionDir = givenExtensions && join(dataDir, 'extensions')
+if (extensionDir) cpSync(givenExtensions, extensionDir, { recursive: true })
 const password = randomBytes(16).toString('hex')
 const quiet = {
   info() {},
@@ -34,6 +38,7 @@ const quiet = {
 const engine = await startEngine({
   dataDir,
   superuserPassword: password,
+  extensionDir,
   // The machine will not lose power for the sake of a test.
   settings: { fsync: 'off', full_page_writes: 'off' },
   log: quiet,

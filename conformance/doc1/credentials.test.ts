@@ -218,7 +218,6 @@ test('1 §1, case 1: the same holds for paths that no service has', async () => 
 
 test('1 §1 an unknown route is 401 without a key, and with one 404 in the shape of the data plane', async () => {
   for (const [method, path] of [
-    ['GET', `/v1/rest/${project.id}/nothing`],
     ['POST', `/v1/nosuchservice/${project.id}/x`],
     ['GET', `/v1/${project.id}/nosuchservice/v1/x`],
     ['DELETE', `/v1/whoami/${project.id}`],

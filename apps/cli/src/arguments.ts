@@ -1,5 +1,5 @@
 // Takes the command line apart against the command tree; every mistake is named together with its remedy.
-import { closest } from './closest.ts'
+import { closest } from '@plinth/contract/closest.ts'
 import { type Command, childrenOf, type Flag, type Tree } from './command.ts'
 import { Failure } from './failure.ts'
 
@@ -32,7 +32,8 @@ export function tokenise(argv: readonly string[], tree: Tree): Token[] {
     const { typed, inline } = splitFlag(argument)
     const flag = flags.find(each => typed === `--${each.name}` || typed === `-${each.short}`)
     const next = argv[i + 1]
-    const takesNext = flag?.value && inline === undefined && next !== undefined && !looksLikeFlag(next)
+    const fits = flag?.value ? !looksLikeFlag(next ?? '') : flag?.takesBoolean && isBoolean(next)
+    const takesNext = fits && inline === undefined && next !== undefined
     if (takesNext) i++
     tokens.push({ kind: 'flag', typed, flag, value: takesNext ? next : inline })
   }
@@ -49,6 +50,8 @@ function splitFlag(argument: string): { typed: string; inline: string | undefine
 
 /** `-5` is a value, `-y` and `--name` are not. */
 const looksLikeFlag = (argument: string) => /^-(-|[a-zA-Z]$)/.test(argument)
+
+const isBoolean = (argument: string | undefined) => argument === 'true' || argument === 'false'
 
 export const asks = (tokens: readonly Token[], flag: string): boolean =>
   tokens.some(token => token.kind === 'flag' && token.flag?.name === flag)

@@ -8,6 +8,8 @@ export interface Flag {
   value?: string
   choices?: readonly string[]
   isRequired?: true
+  /** A switch that may also be followed by true or false. */
+  takesBoolean?: true
   summary: string
 }
 

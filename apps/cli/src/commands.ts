@@ -4,6 +4,7 @@ import type { Flag, Tree } from './command.ts'
 import { directoryCommands } from './tree/directory.ts'
 import { machineCommands } from './tree/machine.ts'
 import { platformCommands } from './tree/platform.ts'
+import { rlsCommands, schemaCommands } from './tree/schema.ts'
 
 const flags: readonly Flag[] = [
   { name: 'url', value: 'url', summary: 'The platform to talk to (PLATFORM_URL)' },
@@ -24,7 +25,13 @@ const flags: readonly Flag[] = [
 ]
 
 export const tree: Tree = {
-  commands: [...machineCommands, ...platformCommands, ...directoryCommands],
+  commands: [
+    ...machineCommands,
+    ...platformCommands,
+    ...schemaCommands,
+    ...rlsCommands,
+    ...directoryCommands,
+  ],
   flags,
   aliases: new Map([
     ['project', 'projects'],
@@ -37,12 +44,15 @@ export const tree: Tree = {
 export const sections: readonly [title: string, names: readonly string[]][] = [
   ['Platform on this machine', ['start', 'ps', 'restart', 'stop', 'down', 'bootstrap']],
   ['Any platform', ['status', 'health', 'projects', 'secrets', 'token', 'audit']],
+  ['Tables and rows of a project', ['schema', 'rls']],
   ['This directory', ['config', 'link', 'completion']],
 ]
 
 /** What the groups among them are for. */
 export const groups: Readonly<Record<string, string>> = {
   projects: 'Create, list, suspend, delete projects; show their keys',
+  schema: 'Tables, columns and extensions',
+  rls: 'Who sees which rows: switches, policies, tests',
   secrets: 'Rotate the JWT secret or the keys of a project',
   token: 'Mint, list and revoke platform tokens',
   audit: 'Keep the audit log short',

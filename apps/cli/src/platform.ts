@@ -3,8 +3,11 @@
 import type { adminApi } from '@plinth/contract/admin.ts'
 import { type Client, type ClientOptions, client } from '@plinth/contract/client.ts'
 import type { platformApi } from '@plinth/contract/platform.ts'
+import type { poolerApi } from '@plinth/contract/pooler.ts'
 import type { projectsApi } from '@plinth/contract/projects.ts'
+import type { rlsApi } from '@plinth/contract/rls.ts'
 import type { ManagementRoute } from '@plinth/contract/route.ts'
+import type { schemaApi } from '@plinth/contract/schema.ts'
 import { isSameLoopback, requireToken, resolveTarget, type Target } from './connection.ts'
 import type { Context } from './context.ts'
 import { Failure } from './failure.ts'
@@ -38,12 +41,36 @@ const admin = {
   pruneAudit: route<typeof adminApi.pruneAudit>('POST', '/admin/audit/prune'),
   createUser: route<typeof adminApi.createUser>('POST', '/admin/users'),
 }
+const schema = {
+  listTables: route<typeof schemaApi.listTables>('GET', '/projects/{id}/schema/tables'),
+  createTable: route<typeof schemaApi.createTable>('POST', '/projects/{id}/schema/tables'),
+  dropTable: route<typeof schemaApi.dropTable>('DELETE', '/projects/{id}/schema/tables/{table}'),
+  addColumn: route<typeof schemaApi.addColumn>('POST', '/projects/{id}/schema/tables/{table}/columns'),
+  dropColumn: route<typeof schemaApi.dropColumn>(
+    'DELETE',
+    '/projects/{id}/schema/tables/{table}/columns/{col}',
+  ),
+  listExtensions: route<typeof schemaApi.listExtensions>('GET', '/projects/{id}/schema/extensions'),
+}
+const rls = {
+  status: route<typeof rlsApi.status>('GET', '/projects/{id}/rls/status'),
+  enable: route<typeof rlsApi.enable>('POST', '/projects/{id}/rls/tables/{table}/enable'),
+  disable: route<typeof rlsApi.disable>('POST', '/projects/{id}/rls/tables/{table}/disable'),
+  listPolicies: route<typeof rlsApi.listPolicies>('GET', '/projects/{id}/rls/tables/{table}/policies'),
+  createPolicy: route<typeof rlsApi.createPolicy>('POST', '/projects/{id}/rls/tables/{table}/policies'),
+  dropPolicy: route<typeof rlsApi.dropPolicy>('DELETE', '/projects/{id}/rls/tables/{table}/policies/{name}'),
+  test: route<typeof rlsApi.test>('POST', '/projects/{id}/rls/test'),
+}
+const pooler = { reveal: route<typeof poolerApi.reveal>('GET', '/projects/{id}/pooler') }
 
 export interface Platform {
   target: Target
   projects: Client<typeof projects>
   tokens: Client<typeof tokens>
   admin: Client<typeof admin>
+  schema: Client<typeof schema>
+  rls: Client<typeof rls>
+  pooler: Client<typeof pooler>
 }
 
 /** Asks for the version beside the first request, so that a mismatch can be told without waiting for it. */
@@ -66,6 +93,9 @@ export function connect(context: Context, target = resolveTarget(context)): Plat
     projects: client(projects, options),
     tokens: client(tokens, options),
     admin: client(admin, options),
+    schema: client(schema, options),
+    rls: client(rls, options),
+    pooler: client(pooler, options),
   }
 }
 

@@ -1,6 +1,7 @@
 // The project a command means: by id, by slug, by --project, or the linked one.
+
+import { closest } from '@plinth/contract/closest.ts'
 import type { Project } from '@plinth/contract/projects.ts'
-import { closest } from './closest.ts'
 import { resolveProject } from './connection.ts'
 import type { Context } from './context.ts'
 import { Failure } from './failure.ts'

@@ -15,18 +15,32 @@ import { type Database, openDatabase } from '#src/kernel/postgres/database.ts'
 import type { ServerAddress } from '#src/kernel/postgres/server-address.ts'
 import { version } from '#src/kernel/version.ts'
 import { createMeter } from '#src/planes/data/meter.ts'
-import { dataPlane } from '#src/planes/data/plane.ts'
+import { dataPlane, dataRefusal } from '#src/planes/data/plane.ts'
 import { createCredentials } from '#src/planes/management/admit.ts'
 import { createAudit } from '#src/planes/management/audit.ts'
-import { managementPlane } from '#src/planes/management/plane.ts'
+import { createOwnerWork } from '#src/planes/management/owner-work.ts'
+import { managementPlane, managementRefusal } from '#src/planes/management/plane.ts'
 import { adminRoutes } from '#src/services/admin/management-routes.ts'
 import { adminService } from '#src/services/admin/service.ts'
+import { dbRoutes } from '#src/services/db/management-routes.ts'
+import { dbService } from '#src/services/db/service.ts'
 import { healthRoutes } from '#src/services/health/management-routes.ts'
 import { healthService } from '#src/services/health/service.ts'
 import { platformRoutes } from '#src/services/platform/management-routes.ts'
 import { platformService } from '#src/services/platform/service.ts'
+import { poolerRoutes } from '#src/services/pooler/management-routes.ts'
+import { poolerService } from '#src/services/pooler/service.ts'
 import { projectsRoutes } from '#src/services/projects/management-routes.ts'
 import { projectsService } from '#src/services/projects/service.ts'
+import { queriesRoutes } from '#src/services/queries/management-routes.ts'
+import { queriesService } from '#src/services/queries/service.ts'
+import { restRoutes } from '#src/services/rest/data-routes.ts'
+import { restService } from '#src/services/rest/service.ts'
+import { refuseRowsPath } from '#src/services/rest/unknown-path.ts'
+import { rlsRoutes } from '#src/services/rls/management-routes.ts'
+import { rlsService } from '#src/services/rls/service.ts'
+import { schemaRoutes } from '#src/services/schema/management-routes.ts'
+import { schemaService } from '#src/services/schema/service.ts'
 import { whoamiRoutes } from '#src/services/whoami/data-routes.ts'
 import { type Cluster, controlSettings, prepareCluster } from '#src/tenancy/cluster.ts'
 import { type Databases, openDatabases } from '#src/tenancy/databases.ts'
@@ -120,12 +134,18 @@ async function compose(
     data: dataPlane(directory, createMeter(windows, config.rateLimits)),
     management: managementPlane(credentials, createAudit(control, log)),
   }
+  const owner = createOwnerWork(directory, databases)
   const projects = projectsService({ control, directory, lifecycle, sealer, baseUrl: () => baseUrl })
   const platform = platformService({ control, credentials, passwords, windows, deriveKey })
   const admin = adminService({ control, passwords, sealer, auditRetentionDays: config.auditRetentionDays })
+  const db = dbService({ owner, databases })
   const health = healthService({ control, version, warnings: () => watchdog.warnings() })
 
-  const http = createHttpServer({ log, trustedProxies: config.trustedProxies })
+  const http = createHttpServer({
+    log,
+    trustedProxies: config.trustedProxies,
+    wordOutside: (failure, path) => (path.startsWith('/v1/') ? dataRefusal : managementRefusal)(failure),
+  })
   http.mount(
     planes.management,
     routeTables.health,
@@ -133,10 +153,23 @@ async function compose(
   )
   http.mount(planes.management, routeTables.platform, platformRoutes(platform))
   http.mount(planes.management, routeTables.projects, projectsRoutes(projects))
+  http.mount(planes.management, routeTables.db, dbRoutes(db))
+  http.mount(planes.management, routeTables.schema, schemaRoutes(schemaService(owner)))
+  http.mount(planes.management, routeTables.rls, rlsRoutes(rlsService(owner, databases)))
+  http.mount(planes.management, routeTables.queries, queriesRoutes(queriesService(control, owner)))
+  http.mount(planes.management, routeTables.pooler, poolerRoutes(poolerService(control, logins, owner)))
   http.mount(planes.management, routeTables.admin, adminRoutes(admin))
   http.mount(planes.data, routeTables.whoami, whoamiRoutes())
+  http.mount(
+    planes.data,
+    routeTables.rest,
+    restRoutes(restService({ databases, maxRows: config.restMaxRows })),
+  )
   http.mountUnknown(planes.management, unknownManagementRoute, notFound)
-  http.mountUnknown(planes.data, unknownDataRoute, notFound)
+  http.mountUnknown(planes.data, unknownDataRoute, request => {
+    refuseRowsPath(request)
+    notFound()
+  })
 
   await admin
     .encryptSettingsSecrets()

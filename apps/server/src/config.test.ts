@@ -54,6 +54,16 @@ const bad: [string, Record<string, string>, RegExp][] = [
     /^PLATFORM_TRUSTED_PROXIES .*"proxy"/,
   ],
   ['a range too wide', { PLATFORM_TRUSTED_PROXIES: '10.0.0.0/99' }, /^PLATFORM_TRUSTED_PROXIES /],
+  [
+    'an extension directory beside a server of its own',
+    { ...external, PLATFORM_EXTENSION_DIR: '/opt/extensions' },
+    /^PLATFORM_EXTENSION_DIR .*DATABASE_URL/,
+  ],
+  [
+    'an extension directory with a colon',
+    { PLATFORM_EXTENSION_DIR: '/opt/a:b' },
+    /^PLATFORM_EXTENSION_DIR .*colon/,
+  ],
   ['a negative limit', { PLATFORM_RATE_LIMIT_ANON: '-1' }, /^PLATFORM_RATE_LIMIT_ANON /],
   ['an unknown log level', { PLATFORM_LOG_LEVEL: 'loud' }, /^PLATFORM_LOG_LEVEL /],
 ]

@@ -14,9 +14,11 @@ export interface Config {
   adminToken: string | undefined
   controlPlaneSecret: string | undefined
   external: { address: ServerAddress; database: string } | undefined
+  extensionDir: string | undefined
   trustedProxies: readonly string[]
   rateLimits: { anon: number; authenticated: number; service_role: number }
   statementTimeoutMs: { anon: number; others: number }
+  restMaxRows: number
   poolSize: number
   maxConnections: number
   auditRetentionDays: number
@@ -64,6 +66,12 @@ export const settings = [
       'A Postgres server (15 or newer) to use instead, as a superuser: postgres://user:password@host:port/database?sslmode=verify-full. The database named is the control database (`plinth` when none or `postgres` is named) and is created if absent.',
   },
   {
+    name: 'PLATFORM_EXTENSION_DIR',
+    default: 'none',
+    meaning:
+      'Further extensions for the embedded Postgres, such as pgvector: control and SQL files in its subdirectory `extension`, libraries in `lib`. Projects can create those whose control file says `trusted = true`.',
+  },
+  {
     name: 'PLATFORM_TRUSTED_PROXIES',
     default: 'none',
     meaning:
@@ -90,6 +98,11 @@ export const settings = [
     meaning: 'How long a statement of a data-plane caller may run.',
   },
   { name: 'PLATFORM_STATEMENT_TIMEOUT_ANON_MS', default: '3000', meaning: 'The same for anonymous callers.' },
+  {
+    name: 'PLATFORM_REST_MAX_ROWS',
+    default: '1000',
+    meaning: 'Rows a read returns at most, whatever its limit; 0 lifts the cap.',
+  },
   {
     name: 'PLATFORM_POOL_SIZE',
     default: '10',
@@ -157,6 +170,7 @@ export function readConfig(environment: Environment): Config {
     adminToken: readSecret('PLATFORM_ADMIN_TOKEN', text('PLATFORM_ADMIN_TOKEN')),
     controlPlaneSecret,
     external,
+    extensionDir: readExtensionDir(text('PLATFORM_EXTENSION_DIR'), external !== undefined),
     trustedProxies: readProxies(text('PLATFORM_TRUSTED_PROXIES')),
     rateLimits: Object.freeze({
       anon: integer('PLATFORM_RATE_LIMIT_ANON', 100, 0),
@@ -167,6 +181,7 @@ export function readConfig(environment: Environment): Config {
       anon: integer('PLATFORM_STATEMENT_TIMEOUT_ANON_MS', 3000, 1, 2 ** 31 - 1),
       others: integer('PLATFORM_STATEMENT_TIMEOUT_MS', 8000, 1, 2 ** 31 - 1),
     }),
+    restMaxRows: integer('PLATFORM_REST_MAX_ROWS', 1000, 0),
     poolSize: integer('PLATFORM_POOL_SIZE', 10, 1, 1000),
     maxConnections: integer('PLATFORM_MAX_DB_CONNECTIONS', 200, 4, 10_000),
     auditRetentionDays: integer('PLATFORM_AUDIT_RETENTION_DAYS', 90, 1, 36_500),
@@ -195,6 +210,17 @@ function readDatabaseUrl(url: string | undefined): Config['external'] {
   } catch (error) {
     throw new ConfigError(`DATABASE_URL is not usable: ${(error as Error).message}.`)
   }
+}
+
+function readExtensionDir(directory: string | undefined, isExternal: boolean): string | undefined {
+  if (directory === undefined) return
+  if (isExternal)
+    throw new ConfigError(
+      'PLATFORM_EXTENSION_DIR is for the embedded Postgres: install the extensions on the server of DATABASE_URL.',
+    )
+  if (directory.includes(':'))
+    throw new ConfigError(`PLATFORM_EXTENSION_DIR cannot hold a colon, as "${directory}" does.`)
+  return resolve(directory)
 }
 
 function readBaseUrl(url: string | undefined): string | undefined {

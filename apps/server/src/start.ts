@@ -36,7 +36,13 @@ export async function startPlatform(config: Config, log: Log): Promise<Platform>
     const controlPlaneSecret = config.controlPlaneSecret ?? made!.CONTROL_PLANE_SECRET
     const adminToken = config.adminToken ?? made?.PLATFORM_ADMIN_TOKEN
     const engine =
-      made && (await startEngine({ dataDir: config.dataDir, superuserPassword: made.POSTGRES_PASSWORD, log }))
+      made &&
+      (await startEngine({
+        dataDir: config.dataDir,
+        superuserPassword: made.POSTGRES_PASSWORD,
+        extensionDir: config.extensionDir,
+        log,
+      }))
     if (engine) undo.push(() => engine.stop())
     const server = engine
       ? {

@@ -40,8 +40,12 @@ afterEach(async () => {
 
 after(() => rmSync(root, { recursive: true, force: true }))
 
-export async function start(dataDir: string, settings: Record<string, string> = {}): Promise<Engine> {
-  const engine = await startEngine({ dataDir, superuserPassword, settings, log })
+export async function start(
+  dataDir: string,
+  settings: Record<string, string> = {},
+  extensionDir?: string,
+): Promise<Engine> {
+  const engine = await startEngine({ dataDir, superuserPassword, settings, extensionDir, log })
   engines.push(engine)
   return engine
 }

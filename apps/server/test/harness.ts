@@ -54,6 +54,8 @@ export interface PlatformOptions {
   mount?(app: App): void
   /** Joins a platform that runs already, as a second node. */
   beside?: TestPlatform
+  /** Another way to the Postgres of the run. */
+  address?: ServerAddress
 }
 
 export function testServer(): ServerAddress {
@@ -66,8 +68,8 @@ export async function startPlatform({
   settings = {},
   mount,
   beside,
+  address = testServer(),
 }: PlatformOptions = {}): Promise<TestPlatform> {
-  const address = testServer()
   const control = beside?.control ?? `t_${randomBytes(6).toString('hex')}`
   const adminToken = beside?.adminToken ?? randomBytes(24).toString('hex')
   const controlPlaneSecret = beside?.controlPlaneSecret ?? randomBytes(24).toString('hex')

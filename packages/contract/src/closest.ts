@@ -1,5 +1,11 @@
+// Finds what a typing mistake meant, for command lines and error hints alike; imports nothing.
+
+/** The work grows with the square of the length, and nobody mistypes a text this long. */
+const maxLength = 100
+
 /** The candidate that a typing mistake most likely meant, if one is near enough. */
 export function closest(typed: string, candidates: readonly string[]): string | undefined {
+  if (typed.length > maxLength) return
   const allowed = typed.length <= 4 ? 2 : 3
   const ranked = candidates
     .map(candidate => ({ candidate, distance: distance(typed.toLowerCase(), candidate.toLowerCase()) }))

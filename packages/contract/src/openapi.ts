@@ -75,7 +75,7 @@ function parameters(place: 'path' | 'query', schema: unknown): Json[] {
 
 const refusals = (route: Route): ErrorCode[] => [
   ...(route.params || route.query || route.body ? (['invalid_request'] as const) : []),
-  ...(isOpen(route) ? [] : (['unauthorized', 'insufficient_scope'] as const)),
+  ...(isOpen(route) && !isFuller(route) ? [] : (['unauthorized', 'insufficient_scope'] as const)),
   ...(route.plane === 'data' ? (['over_request_rate_limit'] as const) : []),
 ]
 
@@ -87,7 +87,10 @@ function refusal(route: Route, code: ErrorCode): [string, Json] {
 
 const isOpen = (route: Route) => (route.plane === 'data' ? route.allow === 'open' : route.scope === 'none')
 
+const isFuller = (route: Route) => route.plane === 'management' && route.fuller !== undefined
+
 function security(route: Route): Json[] {
+  if (isFuller(route)) return [{}, { managementToken: [] }]
   if (isOpen(route)) return []
   return route.plane === 'management'
     ? [{ managementToken: [] }]

@@ -1,16 +1,18 @@
 // Rows and functions of a project. Query strings, bodies and answers are shaped by the project's own schema;
 // GET /api/v1/projects/{id}/docs describes them.
-import Type from 'typebox'
+import Type, { type TSchema } from 'typebox'
 import type { DataRoute, Method, Routes } from './route.ts'
+import { Id } from './shapes.ts'
 
 const Rows = Type.Unknown({ description: 'JSON text made by Postgres, or the media type asked for.' })
 const bodyLimit = 20 * 1024 * 1024
 
-const route = <M extends Method>(method: M, path: string, summary: string) =>
+const route = <M extends Method, P extends TSchema>(method: M, { path, params }: Place<P>, summary: string) =>
   ({
     plane: 'data',
     method,
     path,
+    params,
     allow: ['anon', 'authenticated', 'service_role'],
     summary,
     raw: true,
@@ -18,8 +20,19 @@ const route = <M extends Method>(method: M, path: string, summary: string) =>
     reply: Rows,
   }) as const satisfies DataRoute
 
-const table = '/rest/{project}/{table}'
-const call = '/rest/{project}/rpc/{function}'
+interface Place<P extends TSchema> {
+  path: string
+  params: P
+}
+const table = {
+  path: '/rest/{project}/{table}',
+  params: Type.Object({ project: Id, table: Type.String() }),
+}
+const call = {
+  path: '/rest/{project}/rpc/{function}',
+  params: Type.Object({ project: Id, function: Type.String() }),
+}
+const execSql = { path: '/rest/{project}/rpc/exec_sql', params: Type.Object({ project: Id }) }
 
 export const restApi = {
   read: route('GET', table, 'Read rows: filters, select with embedded relations, order, limit'),
@@ -29,7 +42,7 @@ export const restApi = {
   update: route('PATCH', table, 'Update the rows that match; at least one filter is needed'),
   remove: route('DELETE', table, 'Delete the rows that match; at least one filter is needed'),
   execSql: {
-    ...route('POST', '/rest/{project}/rpc/exec_sql', "Run SQL as the project's owner; service_role only"),
+    ...route('POST', execSql, "Run SQL as the project's owner; service_role only"),
     allow: ['service_role'],
   },
   callByGet: route('GET', call, 'Call a function that only reads, its arguments in the query string'),

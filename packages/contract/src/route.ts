@@ -36,6 +36,8 @@ export type ManagementRoute = Common & {
   plane: 'management'
   /** 'none' needs no credential; 'session' needs any valid one. */
   scope: Scope | 'none' | 'session'
+  /** With 'none': a credential may be sent all the same; it must cover this, and more is shown. */
+  fuller?: Scope
   /** Also answered under the root, outside /api/v1. */
   atRoot?: true
   /** A session may call it whatever its memberships; the handler shows only what these allow. */

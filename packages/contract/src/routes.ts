@@ -1,15 +1,27 @@
 // Every route table by the name of its service: what the server mounts, OpenAPI prints and clients call.
 import { adminApi } from './admin.ts'
+import { dbApi } from './db.ts'
 import { healthApi } from './health.ts'
 import { platformApi } from './platform.ts'
+import { poolerApi } from './pooler.ts'
 import { projectsApi } from './projects.ts'
+import { queriesApi } from './queries.ts'
+import { restApi } from './rest.ts'
+import { rlsApi } from './rls.ts'
 import type { Routes } from './route.ts'
+import { schemaApi } from './schema.ts'
 import { whoamiApi } from './whoami.ts'
 
 export const routeTables = {
   health: healthApi,
   platform: platformApi,
   projects: projectsApi,
+  schema: schemaApi,
+  rls: rlsApi,
+  queries: queriesApi,
+  pooler: poolerApi,
+  db: dbApi,
   admin: adminApi,
   whoami: whoamiApi,
+  rest: restApi,
 } as const satisfies Record<string, Routes>

@@ -144,6 +144,20 @@ export async function keys(context: Context): Promise<Answer> {
   }
 }
 
+export async function pooler(context: Context): Promise<Answer> {
+  const platform = connect(context)
+  const strings = await platform.pooler.reveal({ params: { id: await projectId(context, platform) } })
+  return {
+    data: strings,
+    text: paint =>
+      fields(paint, [
+        ['direct', strings.direct],
+        ['pooled', strings.pooled ?? 'no pooler is configured'],
+      ]),
+    hints: ['Whoever has such a string owns the project’s database. This was audited.'],
+  }
+}
+
 /** Asked for only when it will be shown: the server audits each reveal. */
 export async function revealed(platform: Platform, id: string): Promise<string> {
   const { service_role_key } = await platform.projects.revealServiceRoleKey({ params: { id } })

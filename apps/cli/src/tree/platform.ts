@@ -79,6 +79,13 @@ const projects: readonly Command[] = [
     flags: [showServiceRole],
     load: () => import('../commands/projects.ts').then(module => module.keys),
   },
+  {
+    path: 'projects pooler',
+    summary: 'Reveal the connection strings of a project’s database',
+    operands: [project],
+    examples: ['psql "$(plinth projects pooler shop -o json | jq -r .data.direct)"'],
+    load: () => import('../commands/projects.ts').then(module => module.pooler),
+  },
 ]
 
 const secrets: readonly Command[] = [

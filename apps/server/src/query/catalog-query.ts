@@ -30,7 +30,7 @@ select pg_catalog.json_build_object(
   'columns', (
     select coalesce(pg_catalog.json_agg(pg_catalog.json_build_array(
       a.attrelid::int8, a.attnum, a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod),
-      coalesce(nullif(t.typbasetype, 0), t.oid)::int8,
+      coalesce(nullif(t.typbasetype, 0), t.oid)::int8, t.typcategory = 'A',
       case when a.attidentity = 'd' then
              'pg_catalog.nextval(' || pg_catalog.quote_literal(pg_catalog.pg_get_serial_sequence(
                pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(c.relname), a.attname)) || ')'
@@ -77,3 +77,40 @@ select pg_catalog.json_build_object(
       from pg_catalog.pg_extension x join pg_catalog.pg_namespace n on n.oid = x.extnamespace
      where x.extname in ('vector', 'postgis'))
 )`
+
+/** The answer of `catalogQuery`. */
+export interface CatalogFacts {
+  version: number
+  relations: { oid: number; schema: string; name: string; kind: string; type: number }[]
+  columns: [
+    relation: number,
+    position: number,
+    name: string,
+    type: string,
+    base: number,
+    isArray: boolean,
+    byDefault: string | null,
+  ][]
+  keys: [relation: number, isPrimary: boolean, columns: number[]][]
+  foreignKeys: [name: string, relation: number, columns: number[], target: number, targetColumns: number[]][]
+  views: [oid: number, evAction: string][]
+  functions: RoutineFacts[]
+  extensions: Record<string, string>
+}
+
+export interface RoutineFacts {
+  schema: string
+  name: string
+  argNames: string[] | null
+  argModes: string[] | null
+  argTypes: string[] | null
+  argOids: number[] | null
+  defaults: number
+  isVariadic: boolean
+  returns: string
+  returnKind: string
+  returnRelation: number
+  isSet: boolean
+  isOneRow: boolean
+  volatility: string
+}

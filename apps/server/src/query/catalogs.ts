@@ -3,8 +3,9 @@
 import type { Caller, Databases, RequestFacts } from '#src/tenancy/databases.ts'
 import { statement } from '#src/tenancy/databases.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
-import { type Catalog, type CatalogFacts, catalogFrom } from './catalog.ts'
-import { catalogQuery } from './catalog-query.ts'
+import type { Catalog } from './catalog.ts'
+import { catalogFrom } from './catalog-from.ts'
+import { type CatalogFacts, catalogQuery } from './catalog-query.ts'
 import { arrayLiteral } from './filter.ts'
 
 export interface Catalogs {

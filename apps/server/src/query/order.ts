@@ -26,7 +26,8 @@ export function takeVectors(text: string, found: Found): string {
 }
 
 const metricCall = /\.(l2|cosine|ip)\.\[\]/y
-const suffix = /\.(asc|desc|nullsfirst|nullslast)(?=[.,]|$)/y
+const direction = /\.(?:asc|desc)(?=[.,]|$)/y
+const nullsPlace = /\.nulls(?:first|last)(?=,|$)/y
 
 /** `text` is without its vectors; `slot` is the place of the first among the values. */
 export function parseOrder(text: string, slot: number): OrderTerm[] {
@@ -53,12 +54,8 @@ function readTerm(reader: Reader, slot: number): OrderTerm {
     reader.need(')')
   }
   const metric = reader.match(metricCall)?.split('.')[1] as OrderTerm['metric']
-  let isDescending = false
-  let nulls: OrderTerm['nulls']
-  for (let word = reader.match(suffix); word !== undefined; word = reader.match(suffix)) {
-    if (word === '.asc' || word === '.desc') isDescending = word === '.desc'
-    else nulls = word === '.nullsfirst' ? 'first' : 'last'
-  }
+  const isDescending = reader.match(direction) === '.desc'
+  const nulls = reader.match(nullsPlace)?.slice('.nulls'.length) as OrderTerm['nulls']
   return {
     field,
     ...(relation !== undefined && { relation }),

@@ -188,7 +188,8 @@ function place(catalog: Catalog, top: Level, part: Part): void {
   if (part.kind === 'limit') level.limit = part.count
   else if (part.kind === 'offset') level.offset = part.slot
   else if (part.kind === 'condition') level.where.push(whereOf(catalog, level, part.condition))
-  else level.order.push(...parseOrder(part.text, part.slot).map(term => orderOf(catalog, level, term)))
+  else if (part.kind === 'order')
+    level.order.push(...parseOrder(part.text, part.slot).map(term => orderOf(catalog, level, term)))
 }
 
 function orderOf(catalog: Catalog, level: Level, { relation, field, ...rest }: OrderTerm): Order {

@@ -1,6 +1,7 @@
 // Relationships between relations, from foreign keys: in both directions, through junction tables, and for
 // views that show the columns a foreign key is made of.
-import type { CatalogFacts, Column, Junction, Relation, Relationship } from './catalog.ts'
+import type { Column, Junction, Relation, Relationship } from './catalog.ts'
+import type { CatalogFacts } from './catalog-query.ts'
 import { type ViewColumn, viewColumns } from './view-columns.ts'
 
 type Positions = readonly number[]

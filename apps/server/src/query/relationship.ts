@@ -12,9 +12,13 @@ export function findLink(origin: Relation, name: string, hint: string | undefine
   const computed = origin.computed.get(name)
   if (computed?.returns === 'row' && hint === undefined)
     return { kind: 'function', routine: computed, isToOne: !computed.isSet || computed.isOneRow }
-  const candidates = origin.relationships.filter(each =>
-    hint === undefined ? fits(each, name) : each.target.name === name && fitsHint(each, hint),
-  )
+  const candidates =
+    hint === undefined
+      ? named(origin.relationships, name)
+      : hinted(
+          origin.relationships.filter(({ target }) => target.name === name),
+          hint,
+        )
   const [relationship, ...others] = candidates
   if (!relationship) throw noRelationship(origin, name, hint)
   if (others.length > 0) throw ambiguous(origin, name, candidates)
@@ -27,23 +31,43 @@ export function findLink(origin: Relation, name: string, hint: string | undefine
 }
 
 /** Without a hint the name is the target's, or that of a foreign key, or of the one column it is made of. */
-function fits(relationship: Relationship, name: string): boolean {
-  const { target, constraint, cardinality, columns, junction, isSelf } = relationship
-  if (junction) return target.name === name && junction.isInferred
-  if (target.name === name) return true
+function named(relationships: readonly Relationship[], name: string): Relationship[] {
+  const byTarget = relationships.filter(
+    ({ target, junction }) => target.name === name && (!junction || junction.isInferred),
+  )
+  const byKey = relationships.filter(each => !byTarget.includes(each) && isKeyNamed(each, name))
+  // A key's own name means the table it leads to, not the views that show it.
+  const tables = byKey.filter(({ target }) => !target.isView)
+  return [...byTarget, ...(tables.length > 0 ? tables : byKey)]
+}
+
+function isKeyNamed(
+  { constraint, cardinality, columns, junction, isSelf }: Relationship,
+  name: string,
+): boolean {
+  if (junction) return false
   const isForward = cardinality === 'many-to-one'
   if (constraint === name) return !isSelf || isForward
   return isForward && columns.length === 1 && columns[0]![0] === name
 }
 
-function fitsHint(relationship: Relationship, hint: string): boolean {
-  const { constraint, cardinality, columns, junction, isSelf } = relationship
-  if (junction)
-    return (
-      junction.name === hint ||
-      junction.constraints[1] === hint ||
-      (junction.columns.length === 1 && junction.columns[0]![0] === hint)
-    )
+/** A foreign key that leads there directly is meant before a junction, and a junction by its own name before its parts. */
+function hinted(candidates: readonly Relationship[], hint: string): Relationship[] {
+  const ways = [
+    (each: Relationship) => !each.junction && fitsHint(each, hint),
+    ({ junction }: Relationship) => junction?.name === hint,
+    ({ junction }: Relationship) =>
+      junction?.constraints[1] === hint ||
+      (junction?.columns.length === 1 && junction.columns[0]![0] === hint),
+  ]
+  for (const way of ways) {
+    const found = candidates.filter(way)
+    if (found.length > 0) return found
+  }
+  return []
+}
+
+function fitsHint({ constraint, cardinality, columns, isSelf }: Relationship, hint: string): boolean {
   if (constraint === hint) return !isSelf || cardinality !== 'many-to-one'
   if (columns.length !== 1) return false
   const [own, theirs] = columns[0]!

@@ -199,7 +199,7 @@ const withoutAggregates = (level: Level): Level => ({
     return { kind: 'value', name: output.name, value, cast: output.cast }
   }),
 })
-const oneColumn: Column = { name: '', type: 'integer', base: 23, byDefault: null }
+const oneColumn: Column = { name: '', type: 'integer', base: 23, isArray: false, byDefault: null }
 
 /** An embedded relation as one JSON value. */
 function embedSql(writer: Writer, embed: Embed, alias: string): string {
@@ -275,7 +275,7 @@ function whereSql(writer: Writer, where: Where, alias: string): string {
     }
     case 'exists': {
       const exists = existsSql(writer, where.embed, alias)
-      return where.isNegated ? exists : `not ${exists}`
+      return where.isNegated ? `not ${exists}` : exists
     }
     case 'test': {
       const sql = testSql(writer, where, alias)
@@ -318,8 +318,13 @@ function testSql(writer: Writer, { value, test }: Where & { kind: 'test' }, alia
   switch (operator) {
     case 'is':
       return `${left} is ${test.truth}`
-    case 'in':
-      return `${left} = any(${writer.parameter(slot, 'list')})`
+    case 'in': {
+      const list = writer.parameter(slot, 'list')
+      // There are no arrays of arrays; these are compared as they are written.
+      return value.column?.isArray && value.path.length === 0
+        ? `${left}::text = any(${list}::text[])`
+        : `${left} = any(${list})`
+    }
     case 'fts':
     case 'plfts':
     case 'phfts':

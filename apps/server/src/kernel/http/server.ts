@@ -1,4 +1,5 @@
 // The web framework lives in this folder alone.
+import { METHODS } from 'node:http'
 import { addresses } from '@plinth/contract/openapi.ts'
 import { prefix, type Route, type Routes } from '@plinth/contract/route.ts'
 import Fastify, { type FastifyReply, type FastifyRequest } from 'fastify'
@@ -8,7 +9,8 @@ import { exchangeOf } from './exchange.ts'
 import { failureFrom } from './failure.ts'
 import { parseJsonBody } from './json-body.ts'
 import { refuseMalformed } from './malformed.ts'
-import type { Handlers, Plane } from './plane.ts'
+import type { Failure, Handlers, Plane } from './plane.ts'
+import type { RequestHead } from './request.ts'
 import { newRequestId } from './request-id.ts'
 import { type AnyHandler, addRoute, takeBodiesAsTheyAre } from './route.ts'
 import { validatorCompiler } from './validation.ts'
@@ -16,7 +18,7 @@ import { validatorCompiler } from './validation.ts'
 export interface HttpServer {
   mount<T extends Routes, Who>(plane: Plane<Who>, routes: T, handlers: Handlers<T, Who>): void
   /** Answers everything under a plane's prefix that no route takes. */
-  mountUnknown<Who>(plane: Plane<Who>, route: Route, answer: (who: Who) => never): void
+  mountUnknown<Who>(plane: Plane<Who>, route: Route, answer: (request: RequestHead) => never): void
   listen(host: string, port: number): Promise<string>
   /** Stops accepting, lets what is in flight finish within the grace, then cuts what is left. */
   close(graceMs: number): Promise<void>
@@ -25,8 +27,14 @@ export interface HttpServer {
 const allowOrigin = 'access-control-allow-origin'
 const requestIdFromProxy = /^[\w.:-]{8,128}$/
 
-export function createHttpServer(options: { log: Log; trustedProxies: readonly string[] }): HttpServer {
-  const { log, trustedProxies } = options
+interface HttpOptions {
+  log: Log
+  trustedProxies: readonly string[]
+  /** The body of a refusal that no plane could word, since the request reached none. */
+  wordOutside(failure: Failure, path: string): unknown
+}
+
+export function createHttpServer({ log, trustedProxies, wordOutside }: HttpOptions): HttpServer {
   const trusts = trustedProxies.length > 0
   const app = Fastify({
     logger: false,
@@ -46,6 +54,9 @@ export function createHttpServer(options: { log: Log; trustedProxies: readonly s
     frameworkErrors: (error, request, reply) =>
       refuseOutside(error, request as FastifyRequest, reply as FastifyReply),
   })
+  // Every method Node can read reaches a plane, and its own words, also the ones no route will ever take.
+  for (const method of METHODS)
+    if (method !== 'CONNECT' && !app.supportedMethods.includes(method)) app.addHttpMethod(method)
   app.decorateRequest('exchange', null)
   app.setValidatorCompiler(validatorCompiler())
   app.removeAllContentTypeParsers()
@@ -64,8 +75,9 @@ export function createHttpServer(options: { log: Log; trustedProxies: readonly s
   const outside = logLine(log, 'none')
   function refuseOutside(error: unknown, request: FastifyRequest, reply: FastifyReply) {
     reply.raw.once('finish', () => outside(request, reply, () => {}))
-    const { status, message, code } = failureFrom(error, log, request.id)
-    return reply.status(status).header('x-request-id', request.id).send({ error: { message, code } })
+    const failure = failureFrom(error, log, request.id)
+    const body = wordOutside(failure, request.url)
+    return reply.status(failure.status).header('x-request-id', request.id).send(body)
   }
 
   /** What every route of a plane has in common: admission before the body, and refusals in the plane's words. */
@@ -126,7 +138,7 @@ export function createHttpServer(options: { log: Log; trustedProxies: readonly s
         for (const address of [prefix(route), `${prefix(route)}/*`])
           scope.all(address, {
             ...frame(plane, route, address),
-            handler: async request => answer(exchangeOf(request).who as never),
+            handler: async request => answer(exchangeOf(request)),
           })
       })
     },

@@ -1,5 +1,15 @@
 // `pg` for everything off the hot path: the control database, provisioning, migrations, owners' sessions.
-import { Client, type ClientConfig, Pool, type PoolClient, type QueryConfig, types } from 'pg'
+import {
+  Client,
+  type ClientConfig,
+  Pool,
+  type PoolClient,
+  Query,
+  type QueryArrayResult,
+  type QueryConfig,
+  types,
+} from 'pg'
+import { Refusal } from '#src/kernel/errors.ts'
 import type { ServerAddress } from './server-address.ts'
 import { compile, type SqlFragment } from './sql.ts'
 import { isUnavailable, unavailable } from './unavailable.ts'
@@ -13,6 +23,15 @@ export interface Session {
   run(statement: SqlFragment): Promise<number>
   /** Several statements without parameters, as one implicit transaction. */
   script(text: string): Promise<void>
+  /** The same, with what the last of them answered, every value as Postgres writes it. */
+  lastResult(text: string): Promise<TextResult>
+}
+
+export interface TextResult {
+  columns: readonly { name: string; type: number }[]
+  rows: readonly (readonly (string | null)[])[]
+  /** `SELECT 3`, `CREATE TABLE`. */
+  tag: string
 }
 
 export interface Database extends Session {
@@ -60,8 +79,10 @@ function clientConfig(
 
 const closePatienceMs = 500
 interface Breakable {
-  connection: { stream: { destroy(): void } }
+  connection: { stream: { destroy(): void; on(event: 'data', heard: (chunk: Buffer) => void): void } }
 }
+/** What one statement may answer with on a connection of its own: tenants choose what their statements say. */
+const maxAnswerBytes = 64 * 1024 * 1024
 
 export function openDatabase(
   address: ServerAddress,
@@ -119,7 +140,7 @@ export async function withClient<T>(
   client.on('error', () => {}) // the query in flight rejects; there is nothing to add
   await client.connect().catch(told)
   try {
-    return await work(session(client))
+    return await work(boundedSession(client))
   } finally {
     await client.end().catch(() => {})
   }
@@ -142,6 +163,47 @@ export async function listenOn(
   return { close: () => client.end() }
 }
 
+/** Rows that nobody asked for are dropped as they come, and no answer grows past its bound. */
+function boundedSession(client: Client): Session {
+  const { stream } = (client as unknown as Breakable).connection
+  let received = 0
+  let isCut = false
+  stream.on('data', chunk => {
+    received += chunk.length
+    if (received <= maxAnswerBytes || isCut) return
+    isCut = true
+    stream.destroy()
+  })
+  const bounded = async <T>(ask: () => Promise<T>): Promise<T> => {
+    received = 0
+    return ask().catch(error => {
+      throw isCut ? tooMuch() : error
+    })
+  }
+  const plain = session(client)
+  const dropRows = (text: string) =>
+    new Promise<void>((resolve, reject) => {
+      const query = new Query(text)
+      query.on('row', () => {})
+      query.on('end', () => resolve())
+      query.on('error', reject)
+      client.query(query)
+    })
+  return {
+    rows: statement => bounded(() => plain.rows(statement)),
+    row: statement => bounded(() => plain.row(statement)),
+    run: statement => bounded(() => plain.run(statement)),
+    script: text => bounded(() => dropRows(text).catch(told)),
+    lastResult: text => bounded(() => plain.lastResult(text)),
+  }
+}
+
+const tooMuch = () =>
+  new Refusal(
+    'sql_error',
+    `A statement answered with more than ${maxAnswerBytes / 1024 / 1024} MB and was ended`,
+  )
+
 function session(client: Pool | PoolClient | Client): Session {
   const query = async (statement: SqlFragment) => {
     const { text, values } = compile(statement)
@@ -152,8 +214,22 @@ function session(client: Pool | PoolClient | Client): Session {
     row: async <T>(statement: SqlFragment) => (await query(statement)).rows[0] as T | undefined,
     run: async statement => (await query(statement)).rowCount ?? 0,
     script: async text => void (await client.query(text).catch(told)),
+    async lastResult(text) {
+      const all = await client.query({ text, rowMode: 'array', types: asWritten }).catch(told)
+      const last = (Array.isArray(all) ? all.at(-1) : all) as QueryArrayResult<(string | null)[]>
+      const { fields, rows, command, rowCount } = last
+      return {
+        columns: fields.map(({ name, dataTypeID }) => ({ name, type: dataTypeID })),
+        rows,
+        tag: rowCount === null ? (command ?? '') : `${command} ${rowCount}`,
+      }
+    },
   }
 }
+
+const asWritten = { getTypeParser: () => (text: string) => text } as unknown as NonNullable<
+  ClientConfig['types']
+>
 
 /** The extended protocol takes one statement at a time: whatever stands in the text, no second one runs. */
 const onlyOne = (text: string, values: readonly unknown[]): QueryConfig =>

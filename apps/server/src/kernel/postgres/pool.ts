@@ -48,6 +48,9 @@ interface Waiting {
 
 const fastLane = { connections: 2, depth: 16 }
 const quickMs = 5
+/** On a machine that is short of time everything takes longer; slow is what takes much longer than the rest. */
+const slowFactor = 8
+const typicalWeight = 0.02
 const stuckMs = 20
 const runsToProve = 3
 const maxProof = 10
@@ -67,6 +70,8 @@ export class Pool {
   readonly #running = new WeakMap<Unit, Connection>()
   readonly #quickRuns = new Map<string, number>()
   #opening = { fast: 0, slow: 0 }
+  /** How long a pipelined statement takes at the moment. */
+  #typicalMs = 0
   #deadline: NodeJS.Timeout | undefined
   #isClosed = false
 
@@ -85,7 +90,7 @@ export class Pool {
         answering: options.answering ?? steps.length - 1,
         isLone: true,
         resolve: answer => {
-          if (options.mayPipeline) this.#learn(options.shape, answer.ms)
+          if (options.mayPipeline) this.#learn(options.shape, answer.ms, unit.isLone)
           resolve(answer)
         },
         reject,
@@ -271,9 +276,11 @@ export class Pool {
   }
 
   /** A slow run takes back several quick ones, so a shape that has turned slow soon leaves the fast lane. */
-  #learn(shape: string, ms: number): void {
+  #learn(shape: string, ms: number, isLone: boolean): void {
     const runs = this.#quickRuns.get(shape) ?? 0
-    if (ms > quickMs) this.#quickRuns.set(shape, Math.max(0, runs - slowRunCosts))
+    const isSlow = ms > quickMs && ms > this.#typicalMs * slowFactor
+    if (!isLone) this.#typicalMs += (Math.min(ms, stuckMs * 5) - this.#typicalMs) * typicalWeight
+    if (isSlow) this.#quickRuns.set(shape, Math.max(0, runs - slowRunCosts))
     else if (runs < maxProof) {
       if (this.#quickRuns.size >= maxShapes) this.#quickRuns.clear()
       this.#quickRuns.set(shape, runs + 1)

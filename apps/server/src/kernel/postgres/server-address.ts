@@ -34,6 +34,19 @@ export function parseDatabaseUrl(text: string): { address: ServerAddress; databa
   }
 }
 
+/** The same the other way round, for people and their tools; a socket's directory takes the place of the host. */
+export function formatDatabaseUrl(
+  { host, port, user, password, tls }: ServerAddress,
+  database: string,
+): string {
+  const isBareAddress = host.includes(':') && !host.startsWith('[')
+  const place = host.startsWith('/') ? encodeURIComponent(host) : isBareAddress ? `[${host}]` : host
+  const checks = tls?.servername ? 'verify-full' : 'verify-ca'
+  const query = tls ? `?sslmode=${tls.rejectUnauthorized ? checks : 'require'}` : ''
+  const credential = `${encodeURIComponent(user)}:${encodeURIComponent(password)}`
+  return `postgres://${credential}@${place}:${port}/${encodeURIComponent(database)}${query}`
+}
+
 function tls(url: URL, host: string): Tls | undefined {
   const mode = url.searchParams.get('sslmode') ?? 'disable'
   const rootCertificate = url.searchParams.get('sslrootcert')

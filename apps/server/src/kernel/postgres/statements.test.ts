@@ -52,7 +52,8 @@ test('the body of a routine in standard SQL stays whole', () => {
       select 2;
     end`
   assert.deepEqual(texts(`${routine}; select 2`), [routine, 'select 2'])
-  const procedure = 'create procedure p() begin atomic insert into t values (1); insert into t values (2); end'
+  const procedure =
+    'create procedure p() begin atomic insert into t values (1); insert into t values (2); end'
   assert.deepEqual(texts(`${procedure};begin; select 1; end;`), [procedure, 'begin', 'select 1', 'end'])
   assert.deepEqual(texts('select atomic from begin; select 2'), ['select atomic from begin', 'select 2'])
 })

@@ -2,7 +2,7 @@
 // recorded and blamed by itself. It never judges: what cannot be cut stays whole, and Postgres says what is wrong.
 
 export interface Statement {
-  /** Without the semicolon; comments in front of it belong to it. */
+  /** Up to its last token, without the semicolon; comments in front of it belong to it. */
   readonly text: string
   /** Where `text` begins in the script, counted from 1. */
   readonly line: number
@@ -42,9 +42,10 @@ class Splitter {
   readonly #script: string
   readonly #statements: Statement[] = []
   #at = 0
-  /** Where the statement being read begins, its first word, and what has been seen of it. */
+  /** Where the statement being read begins, its first and last token, and what has been seen of it. */
   #begin = 0
   #first = -1
+  #last = 0
   #words: string[] = []
   #hasOtherTokens = false
   #depth = 0
@@ -56,13 +57,16 @@ class Splitter {
   }
 
   split(): Statement[] {
-    while (this.#at < this.#script.length) this.#token()
-    this.#end(this.#script.length)
+    while (this.#at < this.#script.length) {
+      if (this.#match(space) !== undefined || this.#comment()) continue
+      this.#token()
+      this.#last = this.#at
+    }
+    this.#end()
     return this.#statements
   }
 
   #token(): void {
-    if (this.#match(space) !== undefined || this.#comment()) return
     const start = this.#at
     const isFirst = this.#first < 0
     if (isFirst) this.#first = start
@@ -73,12 +77,14 @@ class Splitter {
       case ';':
         if (this.#depth > 0 || this.#atomicDepth > 0) break
         this.#at++
-        return this.#end(start)
+        if (isFirst) this.#first = -1
+        return this.#end()
       case '\\':
         // A command of psql takes its line and needs no semicolon.
         if (!isFirst) break
         this.#words = [this.#match(restOfLine)!.trim().split(/\s/)[0]!]
-        return this.#end(this.#at)
+        this.#last = this.#at
+        return this.#end()
       case "'":
         return this.#quoted("'", false)
       case '"':
@@ -111,7 +117,9 @@ class Splitter {
       this.#at = edge.lastIndex
       return true
     }
-    this.#at = this.#script.length
+    // Never closed: an error that must not be cut away.
+    if (this.#first < 0) this.#first = this.#at
+    this.#at = this.#last = this.#script.length
     return true
   }
 
@@ -162,10 +170,10 @@ class Splitter {
     this.#at = end < 0 ? this.#script.length : end + tag.length
   }
 
-  /** Ends the statement before `end`; without a single word in it there was none. */
-  #end(end: number): void {
-    const text = this.#script.slice(this.#begin, end)
-    if (this.#first >= 0 && this.#first < end) {
+  /** Without a single token there was no statement. */
+  #end(): void {
+    if (this.#first >= 0) {
+      const text = this.#script.slice(this.#begin, this.#last)
       const begin = this.#begin + (text.length - text.trimStart().length)
       this.#statements.push({
         text: text.trim(),

@@ -20,6 +20,15 @@ export interface DataError {
   hint: string
 }
 
+export const dataRefusal = ({ status, code, message, hint, details }: Failure): DataError => ({
+  code,
+  message,
+  error: message,
+  statusCode: status,
+  details,
+  hint,
+})
+
 export function dataPlane(directory: Directory, meter: Meter, word: Wording = body => body): Plane<Caller> {
   return {
     bodyLimit: 10 * 1024 * 1024,
@@ -37,9 +46,7 @@ export function dataPlane(directory: Directory, meter: Meter, word: Wording = bo
       return tenant instanceof Promise ? tenant.then(admit) : admit(tenant)
     },
     refuse(failure, request) {
-      const { status, code, message, hint, details } = failure
-      const body: DataError = { code, message, error: message, statusCode: status, details, hint }
-      return { body: word(body, failure, request), headers: {} }
+      return { body: word(dataRefusal(failure), failure, request), headers: {} }
     },
   }
 }

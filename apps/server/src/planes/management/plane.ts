@@ -2,17 +2,19 @@
 import type { PlatformRole } from '@plinth/contract/platform.ts'
 import type { ManagementRoute } from '@plinth/contract/route.ts'
 import { Refusal } from '#src/kernel/errors.ts'
-import type { Plane } from '#src/kernel/http/plane.ts'
+import type { Failure, Plane } from '#src/kernel/http/plane.ts'
 import type { RequestHead } from '#src/kernel/http/request.ts'
 import { type Actor, mayCall } from './actor.ts'
 import type { Credentials } from './admit.ts'
 import type { Audit } from './audit.ts'
 
+export const managementRefusal = ({ message, code }: Failure) => ({ error: { message, code } })
+
 export function managementPlane(credentials: Credentials, audit: Audit): Plane<Actor> {
   return {
     bodyLimit: 1024 * 1024,
     async admit(route, { headers, params }) {
-      const wanted = route as ManagementRoute
+      const wanted = asked(route as ManagementRoute, headers.authorization)
       if (wanted.scope === 'none') return { kind: 'anonymous' }
       const actor = await credentials.identify(headers.authorization)
       const projectId = isOfProject(wanted) ? params['id']?.toLowerCase() : undefined
@@ -30,9 +32,13 @@ export function managementPlane(credentials: Credentials, audit: Audit): Plane<A
           requestId: request.id,
         })
     },
-    refuse: ({ message, code }) => ({ body: { error: { message, code } }, headers: {} }),
+    refuse: failure => ({ body: managementRefusal(failure), headers: {} }),
   }
 }
+
+/** An open route that shows more to a credential checks one that is sent, like any other route. */
+const asked = (route: ManagementRoute, authorization: string | undefined): ManagementRoute =>
+  route.fuller !== undefined && authorization !== undefined ? { ...route, scope: route.fuller } : route
 
 const isOfProject = ({ path }: ManagementRoute) => path.startsWith('/projects/{id}')
 

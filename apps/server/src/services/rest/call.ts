@@ -14,7 +14,7 @@ import { outputNames } from '#src/query/sql.ts'
 import { badBody } from './bad-body.ts'
 import { type Execute, type Prepared, preparedFrom } from './execute.ts'
 import { isRow, jsonValue, mediaTypeOf } from './payload.ts'
-import { bodyOf, cap, needGeometry } from './read.ts'
+import { bodyOf, cap, needGeometry, windowed } from './read.ts'
 import { contentRange, numberIn, ownResponse, planReply, reply } from './reply.ts'
 import type { RestRequest } from './request.ts'
 import { findRoutine } from './routine.ts'
@@ -34,12 +34,14 @@ interface Given {
   readonly body: Value
   /** Of a GET, by name. */
   readonly texts: ReadonlyMap<string, readonly string[]>
+  /** Which of them may be one element of a list. */
+  readonly variadic: ReadonlySet<string>
   /** Query parameters that are not arguments. */
   readonly pairs: readonly Pair[]
 }
 
 const maxBodyBytes = 20 * 1024 * 1024
-const meant = ['count', 'tx', 'handling', 'timezone', 'max-affected']
+const meant = ['return', 'count', 'tx', 'handling', 'timezone', 'max-affected']
 
 export async function call(
   request: RestRequest,
@@ -48,14 +50,18 @@ export async function call(
   catalogNow: () => Promise<Catalog> | Catalog,
   maxRows: number,
 ): Promise<RawReply> {
+  // The name belongs to a route of its own, whatever functions a project has.
+  if (name === 'exec_sql') throw new Refusal('PGRST101', 'exec_sql is called by POST')
   const { schema, accepted, preferences, isHead } = request
   const catalog = request.isRead ? await catalogNow() : undefined
   const given = catalog
-    ? givenInQuery(request.pairs, parametersOf(catalog.functions(schema, name)))
+    ? givenInQuery(request.pairs, catalog.functions(schema, name))
     : await givenInBody(request)
-  const scanned = scan(given.pairs)
-  const argumentValues = [...given.texts.values()].map(texts =>
-    texts.length === 1 ? texts[0]! : arrayLiteral(texts),
+  const scanned = scan(request.isRead ? windowed(given.pairs, request.raw) : given.pairs)
+  const argumentValues = [...given.texts].map(([key, texts]) =>
+    texts.length > 1 || (given.variadic.has(key) && !texts[0]!.startsWith('{'))
+      ? arrayLiteral(texts)
+      : texts[0]!,
   )
   const isCounted = isHead || preferences.count !== undefined
   const shape = [
@@ -83,21 +89,21 @@ export async function call(
   const { routine } = prepared
   const own = ownResponse(row[4], row[5])
   const offset = prepared.offset === undefined ? 0 : Number(scanned.values[prepared.offset])
-  const isEmpty = isHead || routine.returns === 'void'
+  const isMinimal = routine.returns === 'void' || preferences.sent.get('return') === 'minimal'
   return reply(request, {
-    status: own.status ?? (routine.returns === 'void' ? 204 : 200),
+    status: own.status ?? (isMinimal ? 204 : 200),
     range: contentRange(offset, numberIn(row[1])!, numberIn(row[2])),
     meant,
-    body: isEmpty ? null : bodyOf(request, row[0] ?? Buffer.from('null'), prepared.names),
+    body: isHead || isMinimal ? null : bodyOf(request, row[0] ?? Buffer.from('null'), prepared.names),
     headers: own.headers,
   })
 }
 
-const parametersOf = (overloads: readonly Routine[]): ReadonlySet<string> =>
-  new Set(overloads.flatMap(({ parameters }) => parameters.map(parameter => parameter.name)))
-
 /** Parameters of some function of this name are arguments; the rest are filters on what it returns. */
-function givenInQuery(pairs: readonly Pair[], parameters: ReadonlySet<string>): Given {
+function givenInQuery(pairs: readonly Pair[], overloads: readonly Routine[]): Given {
+  const all = overloads.flatMap(routine => routine.parameters)
+  const parameters = new Set(all.map(parameter => parameter.name))
+  const variadic = new Set(all.filter(each => each.isVariadic).map(parameter => parameter.name))
   const texts = new Map<string, string[]>()
   const others: Pair[] = []
   for (const pair of pairs) {
@@ -106,7 +112,7 @@ function givenInQuery(pairs: readonly Pair[], parameters: ReadonlySet<string>): 
     else if (texts.has(pair.key)) texts.get(pair.key)!.push(pair.value)
     else texts.set(pair.key, [pair.value])
   }
-  return { names: [...texts.keys()], wholeBody: [], body: null, texts, pairs: others }
+  return { names: [...texts.keys()], wholeBody: [], body: null, texts, variadic, pairs: others }
 }
 
 const modifiers = /^(?:.*\.)?(?:select|order|limit|offset|and|or|columns|on_conflict)$/
@@ -116,7 +122,7 @@ const isModifier = ({ key, value }: Pair): boolean =>
 
 async function givenInBody({ raw, pairs }: RestRequest): Promise<Given> {
   const body = await readBody(raw, maxBodyBytes)
-  const common = { texts: new Map<string, string[]>(), pairs }
+  const common = { texts: new Map<string, string[]>(), variadic: new Set<string>(), pairs }
   const type = mediaTypeOf(raw.headers['content-type'])
   switch (type) {
     case 'application/json': {

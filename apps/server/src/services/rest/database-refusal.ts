@@ -14,6 +14,8 @@ const statuses: readonly (readonly [prefix: string, status: number])[] = [
   ['42P17', 500],
   ['53400', 500],
   ['P0001', 400],
+  // A view that cannot be written to, a sequence not yet used: what was asked is not possible.
+  ['55000', 400],
   ['57P01', 503],
   ['08', 503],
   ['53', 503],

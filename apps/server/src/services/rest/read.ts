@@ -1,16 +1,16 @@
 // GET and HEAD on a table or view.
 import { Refusal } from '#src/kernel/errors.ts'
-import type { RawReply } from '#src/kernel/http/request.ts'
+import type { RawReply, RawRequest } from '#src/kernel/http/request.ts'
 import { csvHeader } from '#src/query/answer-sql.ts'
 import type { Catalog, Relation } from '#src/query/catalog.ts'
 import { type Level, planLevel, type Source } from '#src/query/plan.ts'
 import { readSql, type Total } from '#src/query/read-sql.ts'
-import { type Part, type Scanned, scan } from '#src/query/scan.ts'
+import { type Pair, type Part, type Scanned, scan } from '#src/query/scan.ts'
 import { outputNames } from '#src/query/sql.ts'
 import { unknownRelation } from '#src/query/unknown-names.ts'
 import { notOneRow } from './database-refusal.ts'
 import { type Execute, type Prepared, preparedFrom } from './execute.ts'
-import { contentRange, numberIn, planReply, reply } from './reply.ts'
+import { contentRange, numberIn, planReply, reply, textOf } from './reply.ts'
 import type { RestRequest } from './request.ts'
 
 interface PreparedRead extends Prepared {
@@ -29,7 +29,7 @@ export async function read(
   maxRows: number,
 ): Promise<RawReply> {
   const { accepted, preferences, isHead, schema } = request
-  const scanned = scan(windowed(request))
+  const scanned = scan(windowed(request.pairs, request.raw))
   const isCounted = isHead || preferences.count !== undefined
   const shape = `read\0${schema}\0${table}\0${isHead ? 'head' : accepted.contentType}\0${isCounted}${scanned.shape}`
   const { prepared, row, rows } = await execute(
@@ -51,10 +51,10 @@ export async function read(
 }
 
 /** The Range header asks for a page when nothing else does; one that cannot be read is ignored. */
-function windowed({ pairs, raw: { headers } }: RestRequest): RestRequest['pairs'] {
+export function windowed(pairs: readonly Pair[], { headers }: RawRequest): readonly Pair[] {
   const range = headers.range
   if (range === undefined || (headers['range-unit'] ?? 'items') !== 'items') return pairs
-  const [, first, last] = /^(?:items=)?(\d{1,15})-(\d{1,15})$/.exec(range) ?? []
+  const [, first, last] = /^(\d{1,15})-(\d{1,15})$/.exec(range) ?? []
   if (first === undefined || Number(last) < Number(first)) return pairs
   if (pairs.some(({ key }) => key === 'limit' || key === 'offset')) return pairs
   return [
@@ -119,8 +119,8 @@ export function needGeometry(catalog: Catalog): void {
 const windowSize = (total: number, offset: number, limit: number | undefined): number =>
   Math.max(0, Math.min(total - offset, limit ?? Number.POSITIVE_INFINITY))
 
-export function bodyOf({ accepted }: RestRequest, body: Buffer, names: readonly string[]): Buffer {
-  if (accepted.form.kind !== 'csv') return body
+export function bodyOf({ accepted }: RestRequest, body: Buffer, names: readonly string[]): Buffer | string {
+  if (accepted.form.kind !== 'csv') return textOf(body)
   return Buffer.concat([Buffer.from(csvHeader(names) + (body.length > 0 ? '\n' : '')), body])
 }
 

@@ -7,13 +7,18 @@ import { appliedHeader } from './preferences.ts'
 import type { RestRequest } from './request.ts'
 
 export const numberIn = (cell: Cell | undefined): number | undefined =>
-  cell ? Number(cell.latin1Slice(0, cell.length)) : undefined
+  cell ? Number(cell.toString('latin1')) : undefined
 
 /** `0-9/100`, `0-9/*`, `*\/0`: the page, and how many rows there are in all if that is known. */
 export function contentRange(offset: number, count: number, total: number | undefined): string {
   const page = count > 0 ? `${offset}-${offset + count - 1}` : '*'
   return `${page}/${total ?? '*'}`
 }
+
+const smallBytes = 8192
+
+/** A small text leaves together with its headers in one write; a large one is not copied. */
+export const textOf = (cell: Buffer): Buffer | string => (cell.length <= smallBytes ? cell.toString() : cell)
 
 export interface ReplyParts {
   status: number

@@ -4,7 +4,7 @@ import { readBody } from '#src/kernel/http/body.ts'
 import type { RawReply } from '#src/kernel/http/request.ts'
 import type { Form } from '#src/query/answer-sql.ts'
 import type { Catalog, Column, Relation } from '#src/query/catalog.ts'
-import { planLevel } from '#src/query/plan.ts'
+import { type Level, planLevel } from '#src/query/plan.ts'
 import { Reader } from '#src/query/reader.ts'
 import { type Scanned, scan } from '#src/query/scan.ts'
 import { outputNames } from '#src/query/sql.ts'
@@ -108,13 +108,24 @@ function formOf({ accepted, preferences }: RestRequest): Form {
 /** Whole tables are never changed by accident: some flat filter must be there, before anything else is looked at. */
 function needFilter({ parts }: Scanned, kind: 'update' | 'delete'): void {
   if (parts.some(part => part.kind === 'condition' && part.isFlat)) return
-  throw new Refusal(
-    'PGRST100',
-    `${kind === 'update' ? 'PATCH' : 'DELETE'} needs at least one filter on a column`,
-    {
-      hint: 'Add one such as id=eq.5; groups (or, and), limits and filters on embedded relations do not count.',
-    },
+  throw filterNeeded(kind === 'update' ? 'PATCH' : 'DELETE')
+}
+
+const filterNeeded = (what: string) =>
+  new Refusal('PGRST100', `${what} needs at least one filter on a column`, {
+    hint: 'Add one such as id=eq.5; groups (or, and), limits and filters on embedded relations do not count.',
+  })
+
+/** A filter on whether an embedded relation is there is none on a column. */
+function needColumnFilter(parts: Scanned['parts'], level: Level): void {
+  const isOnColumn = parts.some(
+    part =>
+      part.kind === 'condition' &&
+      part.isFlat &&
+      part.condition.kind === 'test' &&
+      level.where.some(where => where.kind === 'test' && where.test === part.condition),
   )
+  if (!isOnColumn) throw filterNeeded('This write')
 }
 
 /** Names of the columns written, and whether some row leaves them to their default. */
@@ -181,7 +192,7 @@ function changeOf(
     kind,
     columns,
     isArray,
-    conflict: { merges, target: onConflict === undefined && !merges ? [] : target },
+    conflict: { merges, target },
   }
 }
 
@@ -207,6 +218,7 @@ function prepareWrite(
       Number.POSITIVE_INFINITY,
       ...relation.primaryKey.map(name => keyOutput(relation.columns.get(name)!)),
     )
+  if (change.kind !== 'insert' && !isNothing) needColumnFilter(parts, level)
   const sql = writeSql(catalog, relation, level, change, {
     form,
     mostRows: preferences.maxAffected,

@@ -1,0 +1,140 @@
+// Runs one migration, statement by statement, so that whatever fails can be named with its line.
+import type { Applied } from '@plinth/contract/db.ts'
+import { Refusal } from '#src/kernel/errors.ts'
+import type { Session } from '#src/kernel/postgres/database.ts'
+import { lineOfError, type Statement } from '#src/kernel/postgres/statements.ts'
+import { refusalFromOwnerSql, sqlComplaint } from '#src/planes/management/database-refusal.ts'
+import { label, type Migration, statementsToRun } from './migration.ts'
+import * as store from './store.ts'
+
+/** Applied and recorded, or neither; without a transaction, as far as it came. */
+export async function apply(session: Session, migration: Migration): Promise<number> {
+  const started = performance.now()
+  await store.freshSession(session)
+  if (migration.hasTransaction) await inTransaction(session, migration)
+  else await outsideTransaction(session, migration)
+  return Math.round(performance.now() - started)
+}
+
+async function inTransaction(session: Session, migration: Migration): Promise<void> {
+  await session.script('begin')
+  try {
+    await runAll(session, migration)
+    await session.script('commit').catch(error => {
+      throw atCommit(error, migration, 'Nothing of it was applied')
+    })
+  } catch (error) {
+    await session.script('rollback').catch(() => {})
+    throw error
+  }
+}
+
+/** The statements and the record of them, in whatever transaction is open. */
+export async function runAll(session: Session, migration: Migration): Promise<void> {
+  for (const statement of statementsToRun(migration))
+    await session.script(statement.text).catch(error => {
+      throw failure(error, migration, statement, 'Nothing of it was applied')
+    })
+  await store.recordMigration(session, migration).catch(error => {
+    throw unrecorded(error, migration, 'nothing of it was applied')
+  })
+}
+
+async function outsideTransaction(session: Session, migration: Migration): Promise<void> {
+  const done: Statement[] = []
+  /** How many were done when the migration's own transaction began, if it has one open. */
+  let before: number | undefined
+  for (const statement of statementsToRun(migration)) {
+    await session.script(statement.text).catch(async error => {
+      await session.script('rollback').catch(() => {})
+      throw failure(error, migration, statement, remains(done.slice(0, before), statement))
+    })
+    const [first, second] = statement.words
+    if (first === 'BEGIN' || first === 'START') before ??= done.length
+    else if (first === 'ROLLBACK' || first === 'ABORT') {
+      if (second !== 'TO') {
+        done.length = before ?? done.length
+        before = undefined
+      }
+    } else if (first === 'COMMIT' || first === 'END') before = undefined
+    done.push(statement)
+  }
+  // It may have left a transaction of its own open; without one this says nothing.
+  await session.script('commit').catch(error => {
+    throw atCommit(error, migration, remains(done.slice(0, before)))
+  })
+  await store.recordMigration(session, migration).catch(error => {
+    throw unrecorded(error, migration, 'all of it was applied')
+  })
+}
+
+function remains(done: readonly Statement[], failed?: Statement): string {
+  const lines = done.map(({ firstLine }) => firstLine)
+  const kept =
+    lines.length === 0
+      ? 'It runs without a transaction; nothing was done before'
+      : `It runs without a transaction, so the statements of line ${lines.join(', ')} stay done and it is not recorded`
+  return failed?.words.includes('CONCURRENTLY')
+    ? `${kept}; an index that is not valid may be left behind, drop it before the next push`
+    : kept
+}
+
+function failure(error: unknown, migration: Migration, statement: Statement, outcome: string): Refusal {
+  const complaint = sqlComplaint(error)
+  if (!complaint) return refusalFromOwnerSql(error)
+  const refusal = refusalFromOwnerSql(error)
+  if (refusal.status >= 500) return refusal
+  const { position } = error as { position?: string }
+  const line = lineOfError(statement, position === undefined ? undefined : Number(position))
+  const inside = complaint.context ? `\n${complaint.context}` : ''
+  return new Refusal(
+    'migration_failed',
+    `Migration ${label(migration)} failed at line ${line}: ${refusal.message}${inside}\n\n${quoted(statement)}\n\n${outcome}`,
+    { hint: refusal.hint, details: refusal.details },
+  )
+}
+
+const atCommit = (error: unknown, migration: Migration, outcome: string): Refusal => {
+  const refusal = refusalFromOwnerSql(error)
+  if (refusal.status >= 500) return refusal
+  return new Refusal(
+    'migration_failed',
+    `Migration ${label(migration)} failed when it was committed: ${refusal.message}\n\n${outcome}`,
+  )
+}
+
+const unrecorded = (error: unknown, migration: Migration, outcome: string): Refusal => {
+  const refusal = refusalFromOwnerSql(error)
+  if (refusal.status >= 500) return refusal
+  return new Refusal(
+    'migration_failed',
+    `Migration ${label(migration)} could not be recorded, ${outcome}: ${refusal.message}`,
+  )
+}
+
+const maxQuoted = 1000
+
+/** The statement without the comments before it. */
+function quoted({ text, line, firstLine }: Statement): string {
+  const own = text
+    .split('\n')
+    .slice(firstLine - line)
+    .join('\n')
+  return own.length > maxQuoted ? `${own.slice(0, maxQuoted)}…` : own
+}
+
+export const appliedAs = (migration: Migration, isOutOfOrder: boolean, durationMs: number): Applied => ({
+  ...pendingAs(migration, isOutOfOrder),
+  duration_ms: durationMs,
+})
+
+export const pendingAs = (
+  { version, name, hasTransaction, statements }: Migration,
+  isOutOfOrder: boolean,
+) => ({
+  version,
+  name,
+  out_of_order: isOutOfOrder,
+  has_transaction: hasTransaction,
+  statements: statements.length,
+})

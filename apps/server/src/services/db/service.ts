@@ -1,0 +1,213 @@
+// The schema of a project over time: migrations pushed, listed and begun anew, the schema as it is written out.
+import type { Applied, Plan, Pushed, ResetReply, Migration as Sent } from '@plinth/contract/db.ts'
+import { Refusal } from '#src/kernel/errors.ts'
+import type { Session } from '#src/kernel/postgres/database.ts'
+import { refusalFromOwnerSql } from '#src/planes/management/database-refusal.ts'
+import type { OwnerWork } from '#src/planes/management/owner-work.ts'
+import type { Paging } from '#src/planes/management/paging.ts'
+import type { Databases } from '#src/tenancy/databases.ts'
+import { appliedAs, apply, pendingAs, runAll } from './apply.ts'
+import { dataScript } from './dump/rows.ts'
+import { schemaScript } from './dump/schema.ts'
+import { byVersion, label, type Migration, parseMigrations, scriptOf } from './migration.ts'
+import { dropEverything } from './reset.ts'
+import * as store from './store.ts'
+
+export interface ResetWish {
+  confirm?: string
+  migrations?: Sent[]
+  reapply?: boolean
+}
+
+export type DbService = ReturnType<typeof dbService>
+
+const lockPatienceMs = 60_000
+const lockPollMs = 200
+
+export function dbService({ owner, databases }: { owner: OwnerWork; databases: Databases }) {
+  /** One push or reset at a time; whoever is killed lets go of the lock with the connection. */
+  async function alone<T>(id: string, work: (session: Session) => Promise<T>): Promise<T> {
+    const tenant = await owner.tenant(id)
+    return databases.asOwner(tenant, async session => {
+      await awaitLock(session)
+      try {
+        return await work(session)
+      } finally {
+        await store.unlock(session).catch(() => {})
+      }
+    })
+  }
+
+  return {
+    async plan(id: string, sent: readonly Sent[]): Promise<Plan> {
+      const migrations = parseMigrations(sent)
+      const recorded = await owner.look(id, session => store.findRecords(session))
+      return planOf(migrations, recorded)
+    },
+
+    async push(id: string, sent: readonly Sent[]): Promise<Pushed> {
+      const migrations = parseMigrations(sent)
+      return alone(id, async session => {
+        const { changed, skipped, pending } = planOf(migrations, await store.findRecords(session))
+        if (changed.length > 0) throw changedSince(changed)
+        if (pending.length > 0) await store.createRecords(session).catch(refused)
+        const applied: Applied[] = []
+        for (const each of pending) {
+          const migration = migrations.find(({ version }) => version === each.version)!
+          const ms = await apply(session, migration).catch(error => {
+            throw withEarlier(error, applied)
+          })
+          applied.push(appliedAs(migration, each.out_of_order, ms))
+        }
+        return { applied, skipped }
+      })
+    },
+
+    async listMigrations(id: string, withStatements: boolean, { limit, offset }: Paging) {
+      const all = await owner.look(id, session => store.findRecords(session, withStatements))
+      const migrations = all
+        .sort(byVersion)
+        .slice(offset, offset + limit)
+        .map(({ statements, ...record }) => (withStatements ? { ...record, statements } : record))
+      return { migrations, total: all.length, limit, offset }
+    },
+
+    schema: async (id: string) => ({ sql: await owner.look(id, schemaScript) }),
+
+    data: async (id: string) => ({
+      sql: await owner.look(id, session => dataScript(session).catch(refused)),
+    }),
+
+    async reset(id: string, wish: ResetWish): Promise<ResetReply> {
+      if (wish.confirm !== undefined && wish.confirm.toLowerCase() !== id)
+        throw new Refusal(
+          'confirmation_mismatch',
+          `"confirm" must repeat the id of the project, ${id}; nothing was done`,
+        )
+      const given = wish.migrations && parseMigrations(wish.migrations)
+      return alone(id, async session => {
+        const recorded = await store.findRecords(session, wish.reapply && !given)
+        const again = given ?? (wish.reapply ? fromRecords(recorded) : [])
+        return resetTo(session, again, recorded)
+      })
+    },
+  }
+}
+
+/** One transaction, up to the first migration that must run outside of one; from there each is pushed by itself. */
+async function resetTo(
+  session: Session,
+  again: readonly Migration[],
+  recorded: readonly store.MigrationRecord[],
+): Promise<ResetReply> {
+  const firstOutside = again.findIndex(({ hasTransaction }) => !hasTransaction)
+  const inside = firstOutside < 0 ? again : again.slice(0, firstOutside)
+  const applied: Applied[] = []
+  await store.freshSession(session)
+  await session.script('begin')
+  let dropped: ResetReply['dropped']
+  try {
+    dropped = await dropEverything(session).catch(refused)
+    await store.createRecords(session).catch(refused)
+    await store.forgetMigrations(session).catch(refused)
+    for (const migration of inside) {
+      const started = performance.now()
+      await store.freshSession(session)
+      await runAll(session, migration)
+      applied.push(appliedAs(migration, false, Math.round(performance.now() - started)))
+    }
+    await session.script('commit').catch(refused)
+  } catch (error) {
+    await session.script('rollback').catch(() => {})
+    throw asItWas(error)
+  }
+  for (const migration of again.slice(inside.length))
+    applied.push(
+      appliedAs(
+        migration,
+        false,
+        await apply(session, migration).catch(error => {
+          throw withEarlier(error, applied)
+        }),
+      ),
+    )
+  const forgotten = recorded.map(({ version, name }) => ({ version, name })).sort(byVersion)
+  return { dropped, forgotten, applied }
+}
+
+/** Polled from here: a session that waits in the database holds up what is waited for. */
+async function awaitLock(session: Session): Promise<void> {
+  const deadline = performance.now() + lockPatienceMs
+  while (!(await store.tryLock(session))) {
+    if (performance.now() > deadline)
+      throw new Refusal(
+        'migrations_busy',
+        'Another push or reset is running on this project; try again when it has ended',
+        { headers: { 'retry-after': '10' } },
+      )
+    await new Promise(resolve => setTimeout(resolve, lockPollMs))
+  }
+}
+
+function planOf(migrations: readonly Migration[], recorded: readonly store.MigrationRecord[]): Plan {
+  const known = new Map(recorded.map(record => [record.version, record]))
+  const sent = new Set(migrations.map(({ version }) => version))
+  const newest = [...recorded].sort(byVersion).at(-1)
+  const isSame = ({ version, checksum }: Migration) => {
+    const record = known.get(version)
+    // One that another tool recorded has no checksum to compare.
+    return record !== undefined && (record.checksum === null || record.checksum === checksum)
+  }
+  const named = ({ version, name }: { version: string; name: string }) => ({ version, name })
+  return {
+    pending: migrations
+      .filter(({ version }) => !known.has(version))
+      .map(each => pendingAs(each, newest !== undefined && byVersion(each, newest) < 0)),
+    skipped: migrations.filter(isSame).map(named),
+    changed: migrations.filter(each => known.has(each.version) && !isSame(each)).map(named),
+    missing: recorded
+      .filter(({ version }) => !sent.has(version))
+      .sort(byVersion)
+      .map(named),
+  }
+}
+
+function fromRecords(recorded: readonly store.MigrationRecord[]): Migration[] {
+  const bare = recorded.find(({ statements }) => statements === null)
+  if (bare)
+    throw new Refusal(
+      'invalid_request',
+      `Migration ${label(bare)} was recorded without its statements: send the migrations to apply in "migrations"`,
+    )
+  return parseMigrations(
+    recorded.map(({ version, name, statements }) => ({ version, name, sql: scriptOf(statements!) })),
+  )
+}
+
+const changedSince = (changed: Plan['changed']) =>
+  new Refusal(
+    'migration_changed',
+    `Applied already, but not with this text: migration ${changed.map(label).join(', ')}. Nothing of this push was applied; put the file back as it was and write the change as a new migration`,
+  )
+
+/** What stays applied of a push that failed further on. */
+function withEarlier(error: unknown, applied: readonly Applied[]): unknown {
+  if (!(error instanceof Refusal) || error.code !== 'migration_failed') return error
+  if (applied.length === 0) return error
+  const { message, hint, details } = error
+  const before = `Applied before it: ${applied.map(label).join(', ')}`
+  return new Refusal('migration_failed', `${message}. ${before}`, { hint, details })
+}
+
+function asItWas(error: unknown): unknown {
+  if (!(error instanceof Refusal) || error.status >= 500) return error
+  const { message, hint, details } = error
+  return new Refusal('migration_failed', `${message}. The reset was undone: everything is as it was`, {
+    hint,
+    details,
+  })
+}
+
+const refused = (error: unknown): never => {
+  throw refusalFromOwnerSql(error)
+}

@@ -1,0 +1,83 @@
+// The record of applied migrations, in the project's own database and in the layout other tools know. It belongs
+// to the project's owner, so everything here runs in the owner's session, with every name written out.
+import type { Session } from '#src/kernel/postgres/database.ts'
+import { sql } from '#src/kernel/postgres/sql.ts'
+import type { Migration } from './migration.ts'
+
+export interface MigrationRecord {
+  version: string
+  name: string
+  checksum: string | null
+  applied_at: string | null
+  statements: string[] | null
+}
+
+export const hasRecords = async (session: Session): Promise<boolean> =>
+  (await session.row(
+    sql`select from pg_catalog.pg_class where oid = pg_catalog.to_regclass('supabase_migrations.schema_migrations')`,
+  )) !== undefined
+
+/** Another tool may have made the table before us, with fewer columns. */
+export const createRecords = (session: Session) =>
+  session.script(`
+    create schema if not exists supabase_migrations;
+    create table if not exists supabase_migrations.schema_migrations (version text primary key);
+    alter table supabase_migrations.schema_migrations
+      add column if not exists statements text[],
+      add column if not exists name text,
+      add column if not exists checksum text,
+      add column if not exists applied_at timestamptz default now()`)
+
+/** Unordered; without statements unless asked for, since they are the whole text of everything ever applied. */
+export async function findRecords(session: Session, withStatements = false): Promise<MigrationRecord[]> {
+  if (!(await hasRecords(session))) return []
+  const rows = await session.rows<{ record: MigrationRecord }>(
+    withStatements
+      ? sql`select pg_catalog.to_jsonb(m) as record from supabase_migrations.schema_migrations m`
+      : sql`select pg_catalog.to_jsonb(m) operator(pg_catalog.-) 'statements'::pg_catalog.text as record
+              from supabase_migrations.schema_migrations m`,
+  )
+  return rows.map(({ record }) => ({
+    version: record.version,
+    name: record.name ?? '',
+    checksum: record.checksum ?? null,
+    applied_at: record.applied_at ? new Date(record.applied_at).toISOString() : null,
+    statements: record.statements ?? null,
+  }))
+}
+
+export const recordMigration = (
+  session: Session,
+  { version, name, checksum, statements }: Pick<Migration, 'version' | 'name' | 'checksum' | 'statements'>,
+) =>
+  session.run(sql`
+    insert into supabase_migrations.schema_migrations (version, name, checksum, statements, applied_at)
+    values (${version}, ${name}, ${checksum}, ${statements.map(({ text }) => text)}::pg_catalog.text[],
+            pg_catalog.clock_timestamp())`)
+
+export const forgetMigrations = (session: Session) =>
+  session.script('delete from supabase_migrations.schema_migrations')
+
+/** Never waits in the database: whoever waits there holds a snapshot, which an index built concurrently waits for. */
+export const tryLock = async (session: Session): Promise<boolean> =>
+  (await session.row<{ is_ours: boolean }>(
+    sql`select pg_catalog.pg_try_advisory_lock(${lockKey}::pg_catalog.int8) as is_ours`,
+  ))!.is_ours
+
+export const unlock = (session: Session) =>
+  session.run(sql`select pg_catalog.pg_advisory_unlock(${lockKey}::pg_catalog.int8)`)
+
+/** "plinth" and a number for migrations, as eight bytes. */
+const lockKey = '8100965752852971521'
+
+/** A migration may have changed anything about its session; the lock is kept. */
+export const freshSession = (session: Session) =>
+  session.script(`
+    reset session authorization;
+    reset all;
+    set search_path = "$user", public, extensions;
+    set client_connection_check_interval = '2s';
+    deallocate all;
+    close all;
+    unlisten *;
+    discard temp`)

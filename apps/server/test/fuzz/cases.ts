@@ -1,0 +1,40 @@
+// The requests of a run, each made from the seed and its number alone, so that any of them can be made again.
+import { broken } from './breaker.ts'
+import { anyCall } from './calls.ts'
+import { anyChange, type Change, writeChange } from './changes.ts'
+import { anyRead } from './generator.ts'
+import type { Read } from './query.ts'
+import { createRandom } from './random.ts'
+import type { Data } from './rows.ts'
+import { wildRead } from './wild-reads.ts'
+import { type Wire, writeRead } from './wire.ts'
+import { anyWrite } from './writes.ts'
+
+/** A read or a change as it was made can be asked of the oracle. */
+export interface Case {
+  wire: Wire
+  read?: Read
+  change?: Change
+}
+
+export function makeCase(seed: string, index: number, data: Data): Case {
+  const random = createRandom(`${seed}:${index}`)
+  const from = { random, data }
+  const kind = random.int(1, 100)
+  if (kind <= 45) return readCase(anyRead(from))
+  if (kind <= 52) return changeCase(anyChange(from))
+  if (kind <= 62) return { wire: wildRead(from) }
+  if (kind <= 72) return { wire: anyCall(from) }
+  if (kind <= 82) return { wire: anyWrite(from) }
+  const whole = random.pick([
+    () => writeRead(anyRead(from)),
+    () => wildRead(from),
+    () => anyCall(from),
+    () => anyWrite(from),
+  ])()
+  // What service_role says there is run as it stands, garbage and all.
+  return { wire: whole.path === 'rpc/exec_sql' ? whole : broken(random, whole) }
+}
+
+export const readCase = (read: Read): Case => ({ read, wire: writeRead(read) })
+export const changeCase = (change: Change): Case => ({ change, wire: writeChange(change) })

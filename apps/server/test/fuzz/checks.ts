@@ -1,0 +1,187 @@
+// What is wrong with an answer: by itself, beside its twin, and beside the truth.
+import type { Change } from './changes.ts'
+import { canariesNotFor } from './markers.ts'
+import type { Refused, Truth } from './oracle.ts'
+import { depthOf, embedsOf, hasAggregates, type Query, type Read } from './query.ts'
+import type { Answer } from './send.ts'
+import { describe, targetOf, type Wire } from './wire.ts'
+
+/** The user's own SQL can raise these; every other 5xx is ours. */
+const tolerated = /^(57014|40...|54...|PT5..)$/
+const maxEmbedDepth = 5
+
+interface ErrorBody {
+  code: string
+  message: string
+}
+
+/** What holds for every answer to everybody. */
+export function complaintAbout(wire: Wire, answer: Answer): string | undefined {
+  const { status, text, headers } = answer
+  const leaked = canariesNotFor(wire.who, text + JSON.stringify(headers), describe(wire))
+  if (leaked.length > 0) return `shows ${wire.who} what it may not see: ${leaked[0]}`
+  if (status >= 500 && !tolerated.test(errorIn(answer)?.code ?? '')) return 'an unexpected 5xx'
+  if (status >= 300 && status < 400) return 'a redirect'
+  if (status >= 400) return wire.method === 'HEAD' ? undefined : complaintAboutError(answer)
+  if (headers['content-type']?.includes('json') && text !== '' && parsed(text) === undefined)
+    return 'is called JSON and is none'
+  return
+}
+
+function complaintAboutError(answer: Answer): string | undefined {
+  const body = errorIn(answer) as Record<string, unknown> | undefined
+  if (!body) return `a ${answer.status} without a JSON body`
+  for (const field of ['code', 'message', 'error', 'details', 'hint'])
+    if (typeof body[field] !== 'string') return `an error whose ${field} is no text`
+  if (body['code'] === '' || body['message'] === '') return 'an error with an empty code or message'
+  if (body['statusCode'] !== answer.status) return 'an error whose statusCode is not its status'
+  return
+}
+
+export function errorIn({ text }: Answer): Partial<ErrorBody> | undefined {
+  if (!text.startsWith('{') || parsed(text) === undefined) return
+  return JSON.parse(text)
+}
+
+/**
+ * Two databases that differ in what this caller may not see must answer alike, to the byte; rows whose order nobody
+ * asked for may come in another, and a page of such rows may be another.
+ */
+export function complaintAboutTwins(
+  wire: Wire,
+  read: Read | undefined,
+  one: Answer,
+  other: Answer,
+): string | undefined {
+  if (one.status !== other.status) return `depends on what is hidden: ${one.status} and ${other.status}`
+  if (one.headers['content-range'] !== other.headers['content-range'])
+    return `Content-Range depends on what is hidden: ${one.headers['content-range']} and ${other.headers['content-range']}`
+  if (one.text === other.text) return
+  const isOpen = read ? !isOrdered(read.query) : one.status < 300
+  if (isOpen && (isPaged(wire) || sorted(one) === sorted(other))) return
+  return `the body depends on what is hidden: ${firstDifference(one.text, other.text)}`
+}
+
+const isPaged = (wire: Wire) =>
+  /limit|offset|range|object|csv/.test(JSON.stringify([targetOf(wire), wire.headers]))
+const sorted = ({ text }: Answer) => canonical(parsed(text), false)
+
+export function complaintAboutTruth(read: Read, answer: Answer, truth: Truth): string | undefined {
+  if (depthOf(read.query) > maxEmbedDepth) {
+    const isRefused =
+      answer.status === 400 && (read.method === 'HEAD' || errorIn(answer)?.code === 'PGRST204')
+    return isRefused ? undefined : 'embeds deeper than 5 are not refused with PGRST204'
+  }
+  // Whether it has one row, a HEAD may find out or not.
+  if (read.shape === 'object' && read.method === 'HEAD') return
+  if ('code' in truth) return complaintAboutRefusal(read, answer, truth)
+  const rows = JSON.parse(truth.body) as unknown[]
+  if (read.shape === 'object' && rows.length !== 1) {
+    if (answer.status === 406 && errorIn(answer)?.code === 'PGRST116') return
+    return `${rows.length} rows for a single object and no 406 PGRST116`
+  }
+  if (answer.status !== 200 && answer.status !== 206) return `is refused; SQL answers ${rows.length} rows`
+  return (
+    complaintAboutRange(read, answer, rows.length, truth.total) ??
+    complaintAboutRows(read, answer, truth.body)
+  )
+}
+
+export function complaintAboutChange(change: Change, answer: Answer, truth: Truth): string | undefined {
+  if ('code' in truth) return complaintAboutRefusal(change, answer, truth)
+  // Two of us changing the same rows may stand in each other's way.
+  if (contended.test(errorIn(answer)?.code ?? '')) return
+  if (answer.status !== 200 && answer.status !== 201) return `is refused; SQL changes ${truth.total} rows`
+  const range = `*/${change.isCounted ? truth.total : '*'}`
+  const given = answer.headers['content-range']
+  if (given !== range) return `Content-Range is ${given}, not ${range}`
+  const [one, other] = [parsed(answer.text), parsed(truth.body)].map(rows => canonical(rows, false))
+  return one === other ? undefined : `the rows are others: ${firstDifference(one!, other!)}`
+}
+
+/** What Postgres says of these, callers rely on. */
+const exactly: Readonly<Record<string, number>> = {
+  '42501': 403,
+  '23502': 400,
+  '23503': 409,
+  '23505': 409,
+  '23514': 400,
+}
+const contended = /^(40|55P03)/
+
+function complaintAboutRefusal({ method }: Pick<Read | Change, 'method'>, answer: Answer, truth: Refused) {
+  if (contended.test(truth.code)) return
+  // A HEAD counts; what it does not need for that, it need not look at.
+  if (answer.status < 400 && method === 'HEAD') return
+  if (answer.status < 400) return `is answered; SQL refuses with ${truth.code}: ${truth.message}`
+  const status = exactly[truth.code]
+  if (status === undefined || contended.test(errorIn(answer)?.code ?? '')) return
+  const isSame = answer.status === status && (method === 'HEAD' || errorIn(answer)?.code === truth.code)
+  return isSame ? undefined : `is no ${status} with ${truth.code}: ${truth.message}`
+}
+
+function complaintAboutRange(read: Read, answer: Answer, rows: number, total: number): string | undefined {
+  if (hasAggregates(read.query)) return
+  const offset = read.range?.[0] ?? read.query.offset ?? 0
+  const isCounted = read.count !== undefined || read.method === 'HEAD'
+  const expected = `${rows > 0 ? `${offset}-${offset + rows - 1}` : '*'}/${isCounted ? total : '*'}`
+  const given = answer.headers['content-range']
+  // Which rows a HEAD speaks of is nobody's business; how many there are is the point of it.
+  const isRight = read.method === 'HEAD' ? given?.endsWith(`/${total}`) : given === expected
+  return isRight ? undefined : `Content-Range is ${given}, not ${expected}`
+}
+
+function complaintAboutRows(read: Read, answer: Answer, truth: string): string | undefined {
+  if (read.method === 'HEAD') return answer.text === '' ? undefined : 'a HEAD with a body'
+  const given = parsed(answer.text)
+  if (given === undefined) return 'the body is no JSON'
+  const expected = parsed(truth)
+  const keepsOrder = isOrdered(read.query)
+  const one = canonical(given, keepsOrder)
+  const other = canonical(read.shape === 'object' ? (expected as unknown[])[0] : expected, keepsOrder)
+  return one === other ? undefined : `the rows are others: ${firstDifference(one, other)}`
+}
+
+/** Whether the order of all arrays in the answer is said. */
+const isOrdered = (query: Query): boolean =>
+  query.order.length > 0 &&
+  !hasAggregates(query) &&
+  embedsOf(query).every(({ relation, query: inner }) =>
+    relation.isMany ? isOrdered(inner) : ordersWithin(inner),
+  )
+
+const ordersWithin = (query: Query): boolean => isOrdered({ ...query, order: [{} as never] })
+
+interface NumberSource {
+  source?: string
+}
+
+/** JSON with numbers as they are written: 64 bits do not fit into a number of ours. */
+function parsed(text: string): unknown {
+  try {
+    const keepNumbers = (_key: string, value: unknown, context?: NumberSource) =>
+      typeof value === 'number' ? { number: context?.source } : value
+    return JSON.parse(text, keepNumbers as (key: string, value: unknown) => unknown)
+  } catch {
+    return
+  }
+}
+
+function canonical(value: unknown, keepsOrder: boolean): string {
+  if (Array.isArray(value)) {
+    const all = value.map(each => canonical(each, keepsOrder))
+    return `[${(keepsOrder ? all : all.sort()).join(',')}]`
+  }
+  if (typeof value !== 'object' || value === null) return JSON.stringify(value)
+  const entries = Object.entries(value).map(
+    ([key, each]) => `${JSON.stringify(key)}:${canonical(each, keepsOrder)}`,
+  )
+  return `{${entries.sort().join(',')}}`
+}
+
+function firstDifference(one: string, other: string): string {
+  let at = 0
+  while (at < one.length && one[at] === other[at]) at++
+  const from = Math.max(0, at - 40)
+  return `…${one.slice(from, at + 80)}… and not …${other.slice(from, at + 80)}…`
+}

@@ -1,0 +1,84 @@
+// Sends one request and says what is wrong with what comes back: in itself, beside the truth, beside its twin.
+import type { Case } from './cases.ts'
+import type { Change } from './changes.ts'
+import { complaintAbout, complaintAboutChange, complaintAboutTruth, complaintAboutTwins } from './checks.ts'
+import type { Who } from './markers.ts'
+import type { Oracle, Truth } from './oracle.ts'
+import type { Read } from './query.ts'
+import type { Answer, Sender } from './send.ts'
+import type { Place, World } from './world.ts'
+
+export type Property = 'answer' | 'truth' | 'twins' | 'statement'
+
+export interface Verdict {
+  property: Property
+  complaint: string
+  answer: string
+}
+
+/** What was looked at on the way to the verdict. */
+export interface Evidence {
+  answer?: Answer
+  truth?: Truth
+  twin?: Answer
+}
+
+export type Judge = (one: Case, evidence?: Evidence) => Promise<Verdict | undefined>
+
+/** Whoever is compared, and with what. */
+const twinOf: Partial<Record<Who, Place>> = { anon: 'for-anon', user1: 'for-user1' }
+
+export function createJudge(world: World, sender: Sender, oracle: Oracle): Judge {
+  const { projects } = world
+
+  async function besideTruth(read: Read, answer: Answer, evidence: Evidence) {
+    evidence.truth = await oracle.ask(read)
+    return verdict('truth', complaintAboutTruth(read, answer, evidence.truth), answer)
+  }
+
+  async function besideTrueChange(change: Change, answer: Answer, evidence: Evidence) {
+    evidence.truth = await oracle.askChange(change)
+    return verdict('truth', complaintAboutChange(change, answer, evidence.truth), answer)
+  }
+
+  async function besideTwin({ wire, read }: Case, place: Place, answer: Answer, evidence: Evidence) {
+    evidence.twin = await sender.send(projects[place], wire)
+    const complaint = complaintAboutTwins(
+      wire,
+      read,
+      withoutProject(projects.left.id, answer),
+      withoutProject(projects[place].id, evidence.twin),
+    )
+    return verdict('twins', complaint, answer)
+  }
+
+  return async (one, evidence = {}) => {
+    const { wire, read, change } = one
+    const isRead = read !== undefined || wire.method === 'GET' || wire.method === 'HEAD'
+    const twin = isRead ? twinOf[wire.who] : undefined
+    try {
+      const answer = await sender.send(projects[isRead || change ? 'left' : 'scratch'], wire)
+      evidence.answer = answer
+      return (
+        verdict('answer', complaintAbout(wire, answer), answer) ??
+        (read && (await besideTruth(read, answer, evidence))) ??
+        (change && (await besideTrueChange(change, answer, evidence))) ??
+        (twin && (await besideTwin(one, twin, answer, evidence)))
+      )
+    } catch (error) {
+      return { property: 'answer', complaint: 'there is no answer', answer: String(error) }
+    }
+  }
+}
+
+const verdict = (property: Property, complaint: string | undefined, answer: Answer): Verdict | undefined =>
+  complaint === undefined ? undefined : { property, complaint, answer: shown(answer) }
+
+/** The address of a project may be part of its answers. */
+const withoutProject = (id: string, answer: Answer): Answer => ({
+  ...answer,
+  text: answer.text.replaceAll(id, '<project>'),
+})
+
+const shown = ({ status, headers, text }: Answer) =>
+  `${status} content-range: ${headers['content-range'] ?? '-'}\n${text.slice(0, 1500)}`

@@ -1,0 +1,108 @@
+// A read as a tree: what the generator makes, the wire form is written from, and the oracle answers by itself.
+import type { Who } from './markers.ts'
+import type { Column, Kind, Relation, Table } from './schema.ts'
+
+export interface Hop {
+  arrow: '->' | '->>'
+  key: string
+}
+export interface Field {
+  column: Column
+  path: readonly Hop[]
+}
+
+export type Comparison = 'eq' | 'neq' | 'gt' | 'gte' | 'lt' | 'lte'
+export type Pattern = 'like' | 'ilike' | 'match' | 'imatch'
+export type Containment = 'cs' | 'cd' | 'ov' | 'sl' | 'sr' | 'nxr' | 'nxl' | 'adj'
+export type Search = 'fts' | 'plfts' | 'phfts' | 'wfts'
+export type Operator = Comparison | Pattern | Containment | Search | 'in' | 'is' | 'isdistinct'
+
+export interface Test {
+  is: 'test'
+  field: Field
+  isNot: boolean
+  operator: Operator
+  quantifier?: 'any' | 'all'
+  /** Of a full-text search. */
+  language?: string
+  /** Several for `in`; for a quantifier the array literal. */
+  value: string | readonly string[]
+}
+export interface Group {
+  is: 'group'
+  isNot: boolean
+  joiner: 'and' | 'or'
+  of: readonly Condition[]
+}
+/** Whether an embed of the same level has rows. */
+export interface Presence {
+  is: 'presence'
+  embed: Embed
+  isNull: boolean
+}
+export type Condition = Test | Group | Presence
+
+export interface Order {
+  field: Field
+  /** The column is one of this to-one embed. */
+  through?: Embed
+  direction?: 'asc' | 'desc'
+  nulls?: 'first' | 'last'
+}
+
+export type Aggregate = 'count' | 'sum' | 'avg' | 'min' | 'max'
+export interface Embed {
+  is: 'embed'
+  relation: Relation
+  spelling: string
+  alias?: string
+  join?: 'inner' | 'left'
+  isSpread: boolean
+  query: Query
+}
+export type Item =
+  | { is: 'all' }
+  | { is: 'field'; field: Field; alias?: string; cast?: string }
+  | { is: 'aggregate'; with: Aggregate; field?: Field; alias?: string }
+  | Embed
+
+export interface Query {
+  table: Table
+  /** Empty: no `select` is sent. */
+  select: readonly Item[]
+  where: readonly Condition[]
+  order: readonly Order[]
+  limit?: number
+  offset?: number
+}
+
+export interface Read {
+  who: Who
+  /** POST only of a call: its arguments are the body. */
+  method: 'GET' | 'HEAD' | 'POST'
+  /** A function with its arguments, instead of the table it returns rows of. */
+  call?: { name: string; args: Readonly<Record<string, string>> }
+  query: Query
+  count?: 'exact' | 'planned' | 'estimated'
+  shape: 'array' | 'object' | 'stripped'
+  /** As a header; only without limit and offset. */
+  range?: readonly [number, number]
+}
+
+export const fieldKind = ({ column, path }: Field): Kind =>
+  path.length === 0 ? column.kind : path.at(-1)!.arrow === '->' ? 'jsonb' : 'text'
+
+/** What a value is called in the answer. */
+export const keyOf = (item: Exclude<Item, { is: 'all' }>): string => {
+  if (item.alias !== undefined) return item.alias
+  if (item.is === 'aggregate') return item.with
+  if (item.is === 'field') return item.field.path.at(-1)?.key ?? item.field.column.name
+  return item.spelling.startsWith('"') ? item.relation.target : item.spelling.split('!')[0]!
+}
+
+export const embedsOf = (query: Query): Embed[] => query.select.filter(item => item.is === 'embed')
+
+export const hasAggregates = (query: Query): boolean => query.select.some(item => item.is === 'aggregate')
+
+export const depthOf = (query: Query): number =>
+  Math.max(0, ...embedsOf(query).map(embed => 1 + depthOf(embed.query)))

@@ -1,0 +1,54 @@
+// Sends a request as it is: nothing is normalised on the way, as `fetch` would.
+import { Agent, request } from 'node:http'
+import { text } from 'node:stream/consumers'
+import { targetOf, type Wire } from './wire.ts'
+import type { Project } from './world.ts'
+
+export interface Answer {
+  status: number
+  headers: Readonly<Record<string, string>>
+  text: string
+}
+
+export interface Sender {
+  send(project: Project, wire: Wire): Promise<Answer>
+  close(): void
+}
+
+const patienceMs = 30_000
+
+export function openSender(url: string): Sender {
+  const agent = new Agent({ keepAlive: true })
+  const { hostname, port } = new URL(url)
+  return {
+    async send(project, wire) {
+      const { method, body } = wire
+      const path = sendable(`/v1/rest/${project.id}/${targetOf(wire)}`)
+      const headers = {
+        ...project.credentials[wire.who],
+        ...(body !== undefined && { 'content-length': String(Buffer.byteLength(body)) }),
+        ...wire.headers,
+      }
+      return new Promise((resolve, reject) => {
+        const outgoing = request({ agent, hostname, port, method, path, headers, timeout: patienceMs })
+        outgoing.once('timeout', () => outgoing.destroy(new Error(`no answer in ${patienceMs} ms`)))
+        outgoing.once('error', reject)
+        outgoing.once('response', incoming => {
+          text(incoming).then(
+            body => resolve({ status: incoming.statusCode!, headers: flat(incoming.headers), text: body }),
+            reject,
+          )
+        })
+        outgoing.end(body)
+      })
+    },
+    close: () => agent.destroy(),
+  }
+}
+
+/** Node refuses to send what no HTTP client could. */
+const sendable = (path: string) =>
+  path.replace(/[^\x21-\x7e]/g, each => encodeURIComponent(each.toWellFormed()))
+
+const flat = (headers: Record<string, string | string[] | undefined>) =>
+  Object.fromEntries(Object.entries(headers).map(([name, value]) => [name, String(value)]))

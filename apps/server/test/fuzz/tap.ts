@@ -1,0 +1,87 @@
+// Stands between the server and Postgres and reads along: the text of every statement and the values beside it.
+import { mkdtempSync, rmSync } from 'node:fs'
+import { connect, createServer, type Socket } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { ServerAddress } from '#src/kernel/postgres/server-address.ts'
+import { Frames } from '#src/kernel/postgres/wire/frames.ts'
+
+export interface Tap {
+  /** Where the server is to look for Postgres. */
+  address: ServerAddress
+  close(): Promise<void>
+}
+
+export interface TapListener {
+  /** A Parse, or a simple Query. */
+  onStatement(text: string, login: string): void
+  onValues(bytes: Buffer): void
+}
+
+const parse = 0x50
+const query = 0x51
+const bind = 0x42
+const protocolVersion = 196608
+
+export async function openTap(postgres: ServerAddress, listener: TapListener): Promise<Tap> {
+  const host = mkdtempSync(join(tmpdir(), 'plinth-tap-'))
+  const socketFile = `.s.PGSQL.${postgres.port}`
+  const open = new Set<Socket>()
+  const server = createServer(client => {
+    const upstream = connect(`${postgres.host}/${socketFile}`)
+    const listen = reader(listener)
+    client.on('data', listen)
+    client.pipe(upstream).pipe(client)
+    for (const [socket, other] of [
+      [client, upstream],
+      [upstream, client],
+    ] as const) {
+      open.add(socket)
+      socket.on('error', () => other.destroy())
+      socket.on('close', () => {
+        open.delete(socket)
+        other.destroy()
+      })
+    }
+  })
+  await new Promise<void>(resolve => server.listen(join(host, socketFile), resolve))
+  return {
+    address: { ...postgres, host },
+    async close() {
+      const closed = new Promise(resolve => server.close(resolve))
+      for (const socket of open) socket.destroy()
+      await closed
+      rmSync(host, { recursive: true, force: true })
+    },
+  }
+}
+
+/** Reads what a client sends, from its first byte on. */
+function reader({ onStatement, onValues }: TapListener): (chunk: Buffer) => void {
+  const frames = new Frames()
+  let login: string | undefined
+  let begun: Buffer = Buffer.alloc(0)
+  const onFrame = (type: number, bytes: Buffer, start: number, end: number) => {
+    if (type === bind) return onValues(bytes.subarray(start, end))
+    if (type !== parse && type !== query) return
+    const text = type === parse ? bytes.indexOf(0, start) + 1 : start
+    onStatement(bytes.toString('utf8', text, bytes.indexOf(0, text)), login!)
+  }
+  return chunk => {
+    if (login !== undefined) return frames.push(chunk, onFrame)
+    begun = Buffer.concat([begun, chunk])
+    // The first message has no type: its length, the version, then names and values. Others, such as the request to
+    // cancel, say nothing we care for.
+    if (begun.length < 8 || begun.length < begun.readInt32BE(0)) return
+    const length = begun.readInt32BE(0)
+    if (begun.readInt32BE(4) === protocolVersion) login = loginIn(begun.subarray(8, length))
+    const rest = begun.subarray(length)
+    begun = Buffer.alloc(0)
+    if (login !== undefined && rest.length > 0) frames.push(rest, onFrame)
+  }
+}
+
+function loginIn(parameters: Buffer): string {
+  const texts = parameters.toString('utf8').split('\0')
+  return texts[texts.indexOf('user') + 1] ?? ''
+}

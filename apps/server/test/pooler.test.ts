@@ -1,0 +1,126 @@
+// The connection strings of a project: they work as they are, lead to its own database, and as its owner only.
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+import { Client } from 'pg'
+import { formatDatabaseUrl, parseDatabaseUrl } from '#src/kernel/postgres/server-address.ts'
+import { startPlatform, type TestPlatform } from './harness.ts'
+
+let platform: TestPlatform
+before(async () => {
+  platform = await startPlatform()
+})
+after(() => platform.stop())
+
+const reveal = (id: string, token = platform.adminToken) =>
+  platform.call('GET', `/api/v1/projects/${id}/pooler`, { token })
+
+async function connected<T>(connectionString: string, work: (client: Client) => Promise<T>): Promise<T> {
+  const client = new Client({ connectionString })
+  await client.connect()
+  try {
+    return await work(client)
+  } finally {
+    await client.end()
+  }
+}
+const whoAmI = (connectionString: string) =>
+  connected(connectionString, async client => {
+    const { rows } = await client.query(
+      `select current_database() as database, current_user as role, inet_server_addr() is not null as tcp,
+              (select rolsuper from pg_roles where rolname = current_user) as is_superuser`,
+    )
+    return rows[0]
+  })
+
+test('the direct string leads over TCP into the project’s own database, as its owner', async () => {
+  const { id } = await platform.createProject()
+  const { status, body } = await reveal(id)
+  assert.equal(status, 200)
+  const { direct, ...rest } = body
+  assert.deepEqual(rest, { project_id: id, enabled: false, mode: 'transaction', pooled: null })
+  const ref = await platform.refOf(id)
+  assert.equal(new URL(direct).host, `127.0.0.1:${platform.address.port}`)
+  assert.deepEqual(await whoAmI(direct), {
+    database: ref,
+    role: `${ref}_owner`,
+    tcp: true,
+    is_superuser: false,
+  })
+  await connected(direct, client => client.query('create table made_by_hand (id int)'))
+  const tables = await platform.call('GET', `/api/v1/projects/${id}/schema/tables`, {
+    token: platform.adminToken,
+  })
+  assert.equal(tables.body.tables[0].rls_enabled, true)
+})
+
+test('it leads nowhere else: not to another project, nor to the control database', async () => {
+  const [mine, other] = [await platform.createProject(), await platform.createProject()]
+  const { direct } = (await reveal(mine.id)).body
+  for (const database of [
+    await platform.refOf(other.id),
+    platform.control,
+    `${platform.control}_template`,
+    'postgres',
+  ]) {
+    const elsewhere = new URL(direct)
+    elsewhere.pathname = `/${database}`
+    await assert.rejects(
+      connected(elsewhere.href, client => client.query('select 1')),
+      /permission denied|not currently accepting/,
+    )
+  }
+})
+
+test('a password the tenant has changed is put right before the string is shown', async () => {
+  const { id } = await platform.createProject()
+  const { direct } = (await reveal(id)).body
+  await connected(direct, client => client.query(`alter role current_user password 'mine now'`))
+  await assert.rejects(whoAmI(direct), { code: '28P01' })
+  const again = (await reveal(id)).body.direct
+  assert.equal((await whoAmI(again)).is_superuser, false)
+})
+
+test('a reveal needs admin scope, is audited, and leaves no password in audit or log', async () => {
+  const { id } = await platform.createProject()
+  for (const scope of ['read', 'deploy'] as const) {
+    const { token } = await platform.platform.mintToken({ body: { name: scope, scope } })
+    const refused = await reveal(id, token)
+    assert.deepEqual([refused.status, refused.body.error.code], [403, 'insufficient_scope'])
+  }
+  const actions = async () => (await platform.admin.listAudit({ query: { project_id: id } })).entries
+  assert.ok(!(await actions()).some(({ action }) => action === 'project.connection_strings_revealed'))
+  const { direct } = (await reveal(id)).body
+  const entries = await actions()
+  assert.ok(entries.some(({ action }) => action === 'project.connection_strings_revealed'))
+  const password = decodeURIComponent(new URL(direct).password)
+  assert.ok(password.length > 20)
+  assert.ok(!JSON.stringify(entries).includes(password))
+  assert.ok(!platform.logged.some(line => line.includes(password)))
+  assert.equal((await reveal(crypto.randomUUID())).status, 404)
+})
+
+test('a string is written so that it is read back the same, whatever it holds', async () => {
+  const address = {
+    host: 'db.example.com',
+    port: 6432,
+    user: 'us er',
+    password: 'p@ss:/?#&%"',
+    tls: undefined,
+  }
+  for (const each of [
+    address,
+    { ...address, host: '/var/run/post gres' },
+    { ...address, tls: { rejectUnauthorized: false } },
+    { ...address, tls: { rejectUnauthorized: true } },
+    { ...address, tls: { rejectUnauthorized: true, servername: 'db.example.com' } },
+  ])
+    assert.deepEqual(parseDatabaseUrl(formatDatabaseUrl(each, 'a b')), { address: each, database: 'a b' })
+})
+
+test('the form with a socket’s directory connects, too', async () => {
+  const { id } = await platform.createProject()
+  const { direct } = (await reveal(id)).body
+  const { address, database } = parseDatabaseUrl(direct)
+  const throughSocket = formatDatabaseUrl({ ...address, host: platform.address.host }, database!)
+  assert.equal((await whoAmI(throughSocket)).tcp, false)
+})

@@ -1,0 +1,84 @@
+// Rows by key and pages as anon against @supabase/lite on the same Postgres, with the same table and policies.
+// It has a database of its own there: it makes schemas and grants that a project of ours does not allow.
+// Options: --rounds, --seconds.
+import { parseArgs } from 'node:util'
+import { guardedSettings, withClient } from '../apps/server/src/kernel/postgres/database.ts'
+import { compare, interleave, report } from './measure.ts'
+import { askOnce, hiddenItem, items, requestOf, shapes, stageRows } from './rows-stage.ts'
+import { engineIn, onStage } from './stage.ts'
+import { installLite, startLite } from './supabase-lite.ts'
+import { loaded } from './wrk.ts'
+
+const { values: given } = parseArgs({
+  options: { rounds: { type: 'string', default: '4' }, seconds: { type: 'string', default: '3' } },
+})
+const roundSeconds = Number(given.seconds)
+const warmUpSeconds = 3
+const connections = 32
+const database = 'lite'
+
+const subjects = {
+  byKey: { name: 'one row by primary key', rows: 1, atLeast: 10, excellent: 15 },
+  page: { name: 'a page of 100 rows', rows: 100, atLeast: 5, excellent: 7 },
+} as const
+
+await onStage(async stage => {
+  await installLite()
+  const rows = await stageRows(stage)
+  const platform = await rows.start()
+  const { address, postmaster } = engineIn(rows.dataDir)
+  await withClient(address, 'postgres', guardedSettings, session =>
+    session.script(`create database ${database} template template0`),
+  )
+  await withClient(address, database, {}, async session => {
+    for (const statement of items) await session.script(statement)
+    await session.script('vacuum analyze')
+  })
+  const lite = await startLite(stage.dataDir('lite'), address, database)
+  try {
+    const theirs = { anon: lite.anon, path: (rest: string) => `/rest/v1/${rest}` }
+    for (const [name, { name: subject, rows: expected, atLeast, excellent }] of Object.entries(subjects)) {
+      const shape = shapes[name as keyof typeof subjects]
+      const sides = {
+        ours: { server: platform, request: requestOf(rows, shape) },
+        lite: { server: lite, request: requestOf(theirs, shape) },
+      }
+      for (const { server, request } of Object.values(sides)) {
+        const answer = await askOnce(server.url, request, 4321)
+        const [first] = await askOnce(server.url, request, hiddenItem)
+        if (answer.length !== expected || (first as { id: number } | undefined)?.id === hiddenItem)
+          throw new Error(`${server.url} answers with other rows than expected`)
+      }
+      const load = (side: keyof typeof sides, seconds = roundSeconds) => {
+        const { server, request } = sides[side]
+        return loaded(server, postmaster, request, { file: rows.file(`${side}.lua`), seconds, connections })
+      }
+      await load('ours', warmUpSeconds)
+      await load('lite', warmUpSeconds)
+      const samples = await interleave(Number(given.rounds), {
+        ours: () => load('ours'),
+        lite: () => load('lite'),
+      })
+      const { ratio, range, measured, reference, rounds } = compare(
+        samples.ours,
+        samples.lite,
+        each => each['per_second']!,
+      )
+      report({
+        bench: 'rows-lite',
+        subject: `${subject}, against @supabase/lite 0.10.0`,
+        target: { atLeast },
+        measured: ratio,
+        unit: 'times its throughput',
+        excellent,
+        range,
+        ours: measured,
+        lite: reference,
+        rounds,
+        round_seconds: roundSeconds,
+      })
+    }
+  } finally {
+    await lite.stop()
+  }
+})

@@ -1,0 +1,102 @@
+// The peer of bench/rows-lite.ts: `lite start` of @supabase/lite on a Postgres that is already there. It brings
+// 150 MB of packages, so npm installs it outside the repository, once per machine.
+import { spawn } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
+import { once } from 'node:events'
+import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
+import { type AddressInfo, createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { ServerAddress } from '../apps/server/src/kernel/postgres/server-address.ts'
+import { runToEnd } from './run-to-end.ts'
+import type { StagedServer } from './stage.ts'
+
+const packages = ['@supabase/lite@0.10.0', 'postgres@3.4.8']
+const home = join(tmpdir(), 'plinth-bench-supabase-lite-0.10.0')
+const program = join(home, 'node_modules/@supabase/lite/dist/cli/index.js')
+
+export async function installLite(): Promise<void> {
+  if (existsSync(program)) return
+  mkdirSync(home, { recursive: true })
+  writeFileSync(join(home, 'package.json'), '{"private":true}\n')
+  const { HOME = '' } = process.env
+  await runToEnd(
+    'npm',
+    ['install', '--ignore-scripts', '--no-audit', '--no-fund', '--prefix', home, ...packages],
+    {
+      HOME,
+    },
+  )
+}
+
+/** As its manual has it for production, over the same socket as ours; anon is who sends the publishable key. */
+export async function startLite(
+  directory: string,
+  { host, port, user, password }: ServerAddress,
+  database: string,
+): Promise<StagedServer & { anon: Record<string, string> }> {
+  const httpPort = await freePort()
+  const key = (kind: string) =>
+    `sb_${kind}_${randomBytes(16).toString('hex').slice(0, 22)}_${randomBytes(4).toString('hex')}`
+  const publishable = key('publishable')
+  mkdirSync(join(directory, 'supabase'))
+  writeFileSync(
+    join(directory, 'supabase/config.toml'),
+    `[api]
+port = ${httpPort}
+
+[db]
+driver = "postgres"
+url = "postgres:///${database}"
+
+[auth]
+enabled = true
+jwt_secret = "${randomBytes(32).toString('base64url')}"
+publishable_key = "${publishable}"
+secret_key = "${key('secret')}"
+`,
+  )
+  const { PATH = '', HOME = '' } = process.env
+  const child = spawn(process.execPath, [program, 'start', '--no-admin'], {
+    cwd: directory,
+    stdio: 'ignore',
+    env: {
+      ...{ PATH, HOME, NODE_ENV: 'production', LITE_TELEMETRY: '0', DO_NOT_TRACK: '1' },
+      ...{ PGHOST: host, PGPORT: String(port), PGUSER: user, PGPASSWORD: password },
+    },
+  })
+  process.once('exit', () => child.kill('SIGKILL'))
+  const url = `http://127.0.0.1:${httpPort}`
+  await answering(url, () => child.exitCode !== null)
+  return {
+    pid: child.pid!,
+    url,
+    anon: { apikey: publishable },
+    async stop() {
+      const exited = once(child, 'exit')
+      child.kill('SIGKILL')
+      await exited
+    },
+  }
+}
+
+async function answering(url: string, hasEnded: () => boolean): Promise<void> {
+  for (let tries = 0; tries < 300; tries++) {
+    if (hasEnded()) throw new Error('lite ended while starting')
+    const reply = await fetch(url).catch(() => undefined)
+    await reply?.arrayBuffer()
+    if (reply) return
+    await sleep(100)
+  }
+  throw new Error('lite did not start')
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as AddressInfo
+  server.close()
+  await once(server, 'close')
+  return port
+}

@@ -1,0 +1,133 @@
+// 1 §4.1 rule 7, REST contract §6 row 20 and Clarifications "Rows": arbitrary SQL, for the service alone.
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+import { assertErrorBody, assertRefused, type Caller, type RowsApi, rowsProject } from '../rows.ts'
+import { type Target, target } from '../target.ts'
+
+let it: Target
+let rows: RowsApi
+before(async () => {
+  it = await target()
+  rows = await rowsProject(
+    it,
+    `create table public.secrets (id int primary key, word text);
+     insert into public.secrets values (1, 'hush');`,
+    { isOpen: false },
+  )
+})
+after(() => it.stop())
+
+const user: Caller = { sub: '6f1f0a3e-7d0b-4f6e-9a59-6b5f0a8b2c11' }
+const run = (sql: unknown, as: Caller = 'service_role', shape: 'native' | 'alias' = 'native') =>
+  rows.post('rpc/exec_sql', { sql }, { as, shape })
+
+test('1 §4.1 it answers the rows of the last statement, past row-level security', async () => {
+  for (const shape of ['native', 'alias'] as const) {
+    const reply = await run('select * from public.secrets', 'service_role', shape)
+    assert.equal(reply.status, 200, reply.text)
+    assert.deepEqual(reply.body, [{ id: 1, word: 'hush' }])
+  }
+  assert.deepEqual((await run('select 1 as a; select 2 as b, null as c')).body, [{ b: 2, c: null }])
+  assert.deepEqual((await run('select \'{"a":[1]}\'::jsonb as j, array[1,2] as l, true as t')).body, [
+    { j: { a: [1] }, l: [1, 2], t: true },
+  ])
+})
+
+test('1 §4.1 what answers no rows answers an empty list', async () => {
+  for (const sql of [
+    'create table public.made (a int)',
+    'insert into public.made values (1)',
+    'drop table public.made',
+  ]) {
+    const reply = await run(sql)
+    assert.equal(reply.status, 200, `${sql}: ${reply.text}`)
+    assert.deepEqual(reply.body, [])
+  }
+  assert.deepEqual((await run('select 1 as a where false')).body, [])
+  assert.deepEqual((await run("insert into public.secrets values (9, 'x') returning id")).body, [{ id: 9 }])
+  await run('delete from public.secrets where id = 9')
+})
+
+test('1 §4.1 it is for the service_role alone', async () => {
+  for (const as of ['anon', user] as const)
+    for (const shape of ['native', 'alias'] as const) {
+      const reply = await run('select * from public.secrets', as, shape)
+      assert.equal(reply.status, 403, reply.text)
+      assertErrorBody(reply)
+    }
+  const bearer = await it.call('POST', `/v1/rest/${rows.project.id}/rpc/exec_sql`, {
+    apikey: rows.project.anon_key,
+    token: rows.project.service_role_key,
+    body: { sql: 'select 1 as one' },
+  })
+  assert.deepEqual(bearer.body, [{ one: 1 }])
+})
+
+test('1 §4.1 a failing script answers its SQLSTATE and leaves nothing', async () => {
+  assertRefused(await run('selec 1'), 400, '42601')
+  assertRefused(await run('select * from public.nowhere'), 404, '42P01')
+  assertRefused(await run('insert into public.secrets values (1, null)'), 409, '23505')
+  assertRefused(await run("insert into public.secrets values (2, 'x'); select 1 / 0"), 400, '22012')
+  assert.deepEqual((await run('select id from public.secrets')).body, [{ id: 1 }])
+})
+
+test('REST contract §6 row 20: a body without a statement is 400', async () => {
+  for (const body of ['{', '{}', '[]', '{"sql":5}', '{"sql":null}', '{"query":"select 1"}', '']) {
+    const reply = await rows.post('rpc/exec_sql', body, { as: 'service_role' })
+    assert.equal(reply.status, 400, `${body}: ${reply.status} ${reply.text}`)
+    assertErrorBody(reply)
+  }
+})
+
+test('1 §4.1 it is called with POST', async () => {
+  for (const method of ['GET', 'HEAD', 'PUT', 'PATCH', 'DELETE']) {
+    const reply = await rows.ask(method, 'rpc/exec_sql?sql=select 1', { as: 'service_role' })
+    assert.ok([404, 405].includes(reply.status), `${method}: ${reply.status}`)
+  }
+})
+
+test('REST contract §6 row 20: a function of that name does not shadow it', async () => {
+  await rows.ddl(`
+    create function public.exec_sql(sql text) returns text language sql as $$ select 'shadow' $$;
+    grant execute on function public.exec_sql(text) to anon, authenticated`)
+  assert.deepEqual((await run('select 1 as a')).body, [{ a: 1 }])
+  for (const as of ['anon', user] as const) {
+    const reply = await run('select 1', as)
+    assert.equal(reply.status, 403, reply.text)
+    assert.doesNotMatch(reply.text, /shadow/)
+  }
+  const read = await rows.get('rpc/exec_sql?sql=x')
+  assert.doesNotMatch(read.text, /shadow/)
+})
+
+test('1 §4.1 settings of a script do not outlive it', async () => {
+  await run(
+    'set search_path = pg_catalog; set role none; select set_config(\'request.jwt.claims\', \'{"sub":"x"}\', false)',
+  )
+  const [{ path, claims }] = (
+    await run(
+      "select current_setting('search_path') as path, coalesce(current_setting('request.jwt.claims', true), '') as claims",
+    )
+  ).body
+  assert.notEqual(path, 'pg_catalog')
+  assert.doesNotMatch(claims, /"sub"/)
+})
+
+test('case 2: a script reaches neither the machine nor another role', async () => {
+  for (const sql of [
+    "copy public.secrets from program 'id'",
+    "copy (select 1) to '/tmp/x'",
+    "select pg_read_file('/etc/passwd')",
+    "select * from pg_ls_dir('/')",
+    "select lo_import('/etc/passwd')",
+    "alter system set log_statement = 'all'",
+    "load 'auto_explain'",
+    'set role postgres',
+    'create role intruder superuser',
+    'create extension plpython3u',
+  ]) {
+    const reply = await run(sql)
+    assert.ok(reply.status >= 400, `${sql}: ${reply.status} ${reply.text}`)
+    assertErrorBody(reply)
+  }
+})

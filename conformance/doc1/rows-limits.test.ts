@@ -1,0 +1,99 @@
+// 1 §8, REST contract §5 and §6 rows 17 and 24: time, connections, rates and sizes.
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+import { assertErrorBody, assertRefused, type RowsApi, rangeOf, rowsProject } from '../rows.ts'
+import { freshTarget, type Target } from '../target.ts'
+
+const user = { sub: '6f1f0a3e-7d0b-4f6e-9a59-6b5f0a8b2c11' }
+
+let it: Target
+let rows: RowsApi
+before(async () => {
+  it = await freshTarget({
+    PLATFORM_STATEMENT_TIMEOUT_MS: '1500',
+    PLATFORM_STATEMENT_TIMEOUT_ANON_MS: '300',
+    PLATFORM_POOL_SIZE: '2',
+  })
+  rows = await rowsProject(
+    it,
+    `
+    create table public.items (id int primary key, word text);
+    insert into public.items values (1, 'one');
+    create table public.large (id int primary key, word text);
+    insert into public.large select n, repeat(chr(64 + n % 26), 10000) from generate_series(1, 1000) n;
+    create function public.nap(seconds float) returns text language sql volatile as $$ select pg_sleep(seconds)::text $$;
+    create function public.write_and_nap(seconds float) returns text language sql volatile
+      as $$ insert into public.items values (99, 'late'); select pg_sleep(seconds)::text $$;
+    `,
+  )
+})
+after(() => it.stop())
+
+test('Clarifications: a statement that takes too long is 57014, 500, and leaves nothing', async () => {
+  assertRefused(await rows.post('rpc/nap', { seconds: 5 }), 500, '57014')
+  assertRefused(await rows.post('rpc/nap', { seconds: 5 }, { as: user, shape: 'alias' }), 500, '57014')
+  assertRefused(await rows.post('rpc/write_and_nap', { seconds: 5 }), 500, '57014')
+  assert.deepEqual(await rows.read('items?id=eq.99'), [])
+})
+
+test('Clarifications: anonymous callers get less time than others', async () => {
+  assertRefused(await rows.post('rpc/nap', { seconds: 0.7 }), 500, '57014')
+  assert.equal((await rows.post('rpc/nap', { seconds: 0.7 }, { as: user })).status, 200)
+})
+
+test('1 §8 when all connections of the project are busy it is 429 with Retry-After: 1, and soon over', async () => {
+  const replies = await Promise.all(
+    Array.from({ length: 80 }, () => rows.post('rpc/nap', { seconds: 1 }, { as: user })),
+  )
+  const refused = replies.filter(({ status }) => status === 429)
+  assert.ok(refused.length > 0, 'somebody had to be sent away')
+  assert.ok(
+    replies.some(({ status }) => status === 200),
+    'somebody was served',
+  )
+  for (const reply of replies) assert.ok([200, 429].includes(reply.status), `${reply.status} ${reply.text}`)
+  for (const reply of refused) {
+    assert.equal(reply.headers.get('retry-after'), '1')
+    assertErrorBody(reply)
+  }
+  assert.equal((await rows.post('rpc/nap', { seconds: 0 }, { as: user })).status, 200)
+})
+
+test('1 §8 rows count in the rate window like everything else', async () => {
+  const limited = await rowsProject(it, 'create table public.items (id int)', {
+    fields: { quotas: { rate_limit_anon: 60, rate_limit_service_role: 0 } },
+  })
+  const first = await limited.get('items')
+  assert.equal(first.headers.get('x-ratelimit-limit'), '60')
+  let left = Number(first.headers.get('x-ratelimit-remaining'))
+  assert.ok(left < 60)
+  for (; left > 0; left--) assert.equal((await limited.get('items')).status, 200)
+  for (const shape of ['native', 'alias'] as const) {
+    const refused = await limited.get('items', { shape })
+    assertRefused(refused, 429, 'over_request_rate_limit')
+    assert.match(refused.headers.get('retry-after') ?? '', /^\d+$/)
+  }
+  assert.equal((await limited.get('items', { as: 'service_role' })).status, 200)
+})
+
+test('Issue: a page of a thousand rows of 10 kB arrives whole, several at once too', async () => {
+  for (const reply of await Promise.all([1, 2, 3].map(() => rows.get('large?order=id', { as: user })))) {
+    assert.equal(reply.status, 200)
+    assert.equal(reply.body.length, 1000)
+    assert.ok(
+      reply.body.every(({ id, word }: any) => word === String.fromCharCode(64 + (id % 26)).repeat(10_000)),
+    )
+  }
+})
+
+test('REST contract §3: five thousand rows go in with one request', async () => {
+  const body = Array.from({ length: 5000 }, (_, i) => ({ id: 1000 + i, word: `word ${i}` }))
+  const reply = await rows.post('items?columns="id","word"', body, { as: user, prefer: 'count=exact' })
+  assert.equal(reply.status, 201, reply.text)
+  assert.equal(rangeOf(reply), '*/5000')
+})
+
+test('REST contract §4: a list of a thousand values is a filter', async () => {
+  const ids = Array.from({ length: 1000 }, (_, i) => i + 1)
+  assert.deepEqual(await rows.read(`items?select=id&id=in.(${ids.join(',')})&order=id&limit=1`), [{ id: 1 }])
+})

@@ -1,0 +1,51 @@
+// 3 §4 "Pooler rules": the connection strings of a project where no pooler is configured.
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+import { auditOf, createProject, mintToken, someId } from '../people.ts'
+import { type Target, target } from '../target.ts'
+import { assertManagementError, assertNeedsScope } from '../wire.ts'
+
+let it: Target
+before(async () => {
+  it = await target()
+})
+after(() => it.stop())
+
+const reveal = (id: string, token = it.adminToken) =>
+  it.call('GET', `/api/v1/projects/${id}/pooler`, { token })
+
+test('3 §4 without a pooler enabled is false, pooled null, direct present and read_only left out', async () => {
+  const { id } = await createProject(it)
+  const { status, body } = await reveal(id)
+  assert.equal(status, 200)
+  assert.deepEqual(Object.keys(body).sort(), ['direct', 'enabled', 'mode', 'pooled', 'project_id'])
+  assert.deepEqual([body.project_id, body.enabled, body.pooled], [id, false, null])
+  assert.equal(typeof body.mode, 'string')
+  const direct = new URL(body.direct)
+  assert.match(direct.protocol, /^postgres(ql)?:$/)
+  for (const part of [direct.username, direct.password, direct.hostname, direct.pathname.slice(1)])
+    assert.notEqual(part, '')
+})
+
+test('3 §4 each project has a string of its own', async () => {
+  const [a, b] = [await createProject(it), await createProject(it)]
+  const [first, second] = [
+    new URL((await reveal(a.id)).body.direct),
+    new URL((await reveal(b.id)).body.direct),
+  ]
+  for (const part of ['username', 'password', 'pathname'] as const) assert.notEqual(first[part], second[part])
+})
+
+test('3 §4 the reveal is audit-logged, without the secret; less than admin scope sees nothing', async () => {
+  const { id } = await createProject(it)
+  for (const scope of ['read', 'deploy']) {
+    const refused = await reveal(id, (await mintToken(it, scope)).token)
+    assertNeedsScope(refused, 'admin')
+    assert.ok(!refused.text.includes('postgres'))
+  }
+  const reply = await reveal(id)
+  const entry = await auditOf(it, 'project.connection_strings_revealed', reply)
+  assert.equal(entry.project_id, id)
+  assert.ok(!JSON.stringify(entry).includes(new URL(reply.body.direct).password))
+  assertManagementError(await reveal(someId), 'project_not_found')
+})

@@ -1,0 +1,21 @@
+import Type from 'typebox'
+import type { Routes } from './route.ts'
+import { Id } from './shapes.ts'
+
+export const docsApi = {
+  read: {
+    plane: 'management',
+    method: 'GET',
+    path: '/projects/{id}/docs',
+    scope: 'none',
+    fuller: 'read',
+    summary:
+      'OpenAPI description of the project’s tables and functions: what anon may reach, or all with a credential',
+    params: Type.Object({ id: Id }),
+    query: Type.Object({
+      schema: Type.Optional(Type.String({ maxLength: 63, description: 'Only this exposed schema.' })),
+    }),
+    raw: true,
+    reply: Type.Record(Type.String(), Type.Unknown()),
+  },
+} as const satisfies Routes

@@ -1,0 +1,25 @@
+import Type, { type Static } from 'typebox'
+import type { Routes } from './route.ts'
+import { Id, Nullable } from './shapes.ts'
+
+export const PoolerInfo = Type.Object({
+  project_id: Id,
+  enabled: Type.Boolean(),
+  mode: Type.String({ description: 'How the pooler hands out connections.' }),
+  pooled: Nullable(Type.String()),
+  direct: Type.String({ description: 'A session of its own, as the owner of the project.' }),
+})
+export type PoolerInfo = Static<typeof PoolerInfo>
+
+export const poolerApi = {
+  reveal: {
+    plane: 'management',
+    method: 'GET',
+    path: '/projects/{id}/pooler',
+    scope: 'admin',
+    audit: 'project.connection_strings_revealed',
+    summary: 'Reveal the connection strings of a project’s database',
+    params: Type.Object({ id: Id }),
+    reply: PoolerInfo,
+  },
+} as const satisfies Routes

@@ -1,0 +1,12 @@
+// The vector suite: the test run on an embedded Postgres that has pgvector, from TEST_EXTENSION_DIR or built here.
+// Without it there is nothing to test, so a build that fails fails the run.
+import { spawnSync } from 'node:child_process'
+import { join } from 'node:path'
+import { builtPgvector } from './build-pgvector.ts'
+
+const tests = 'apps/server/test-vector/*.test.ts'
+const { status } = spawnSync(process.execPath, [join(import.meta.dirname, 'test.ts'), tests], {
+  stdio: 'inherit',
+  env: { ...process.env, TEST_EXTENSION_DIR: process.env['TEST_EXTENSION_DIR'] ?? (await builtPgvector()) },
+})
+process.exit(status ?? 1)
