@@ -1,0 +1,130 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { arrayLiteral, listElements } from './filter.ts'
+import { parseOrder } from './order.ts'
+import { scan, splitQuery } from './scan.ts'
+
+const scanned = (query: string) => scan(splitQuery(query))
+
+test('requests that differ only in values have one shape, and nothing of the values in it', () => {
+  const a = scanned('id=eq.1&name=like.x*&or=(n.gt.5,tags.cs.{a})&at=fts(english).cat&limit=10&offset=5')
+  const b = scanned('id=eq.22&name=like.*yy&or=(n.gt.66,tags.cs.{b,c})&at=fts(german).dog&limit=10&offset=7')
+  assert.equal(a.shape, b.shape)
+  assert.deepEqual(b.values, ['22', '*yy', '66', '{b,c}', 'german', 'dog', '7'])
+})
+
+const different: [string, string][] = [
+  ['id=eq.1', 'id=neq.1'],
+  ['id=eq.1', 'id=not.eq.1'],
+  ['id=is.null', 'id=is.true'],
+  ['a=eq.1&b=eq.2', 'b=eq.1&a=eq.2'],
+  ['or=(a.eq.1,b.eq.2)', 'and=(a.eq.1,b.eq.2)'],
+  ['or=(a.eq.1,b.eq.2)', 'or=(a.eq.1,not.b.eq.2)'],
+  ['or=(a.eq.1,and(b.eq.2,c.eq.3))', 'or=(a.eq.1,b.eq.2,c.eq.3)'],
+  ['n=eq(any).{1}', 'n=eq(all).{1}'],
+  ['limit=1', 'limit=2'],
+  ['select=a', 'select=b'],
+  ['select=a&order=b', 'order=a&select=b'],
+  ['d->a=eq.1', 'd->>a=eq.1'],
+]
+for (const [one, other] of different)
+  test(`${one} and ${other} have different shapes`, () =>
+    assert.notEqual(scanned(one).shape, scanned(other).shape))
+
+test('values keep every character, and a value may look like an operator', () => {
+  const { values } = scanned('a=eq.eq.5&b=eq.&c=like.a%20b%2Bc&d=eq.x+y&e=in.(1,%22a,b%22)')
+  assert.deepEqual(values, ['eq.5', '', 'a b+c', 'x y', '(1,"a,b")'])
+})
+
+test('inside a group values end at commas and parentheses unless they are quoted or enclosed', () => {
+  const { values } = scanned('or=(a.eq."x,y)",b.in.(1,"2,)"),c.cs.{"k,":[1]},d.eq.plain text,e.l2.[1,2])')
+  assert.deepEqual(values, ['x,y)', '(1,"2,)")', '{"k,":[1]}', 'plain text', '[1,2]'])
+})
+
+test('`not` may stand before a column, before an operator, or twice', () => {
+  const negations = (query: string) =>
+    scanned(query).parts.map(
+      part => part.kind === 'condition' && 'isNegated' in part.condition && part.condition.isNegated,
+    )
+  assert.deepEqual(negations('a=not.eq.1'), [true])
+  assert.deepEqual(negations('a=not.not.eq.1'), [false])
+  assert.deepEqual(negations('not.or=(a.eq.1)'), [true])
+  const [part] = scanned('or=(not.a.eq.1,b.not.eq.1)').parts
+  assert.ok(part?.kind === 'condition' && part.condition.kind === 'group')
+  assert.deepEqual(
+    part.condition.conditions.map(({ isNegated }) => isNegated),
+    [true, true],
+  )
+})
+
+test('only a filter with a value on a column of the request itself counts as flat', () => {
+  const flat = (query: string) => scanned(query).parts.some(part => part.kind === 'condition' && part.isFlat)
+  for (const query of ['id=eq.1', 'a=is.null', 'd->>k=eq.x', '"a.b"=eq.1']) assert.ok(flat(query), query)
+  for (const query of ['id=eq.', 'rel.id=eq.1', 'or=(a.eq.1)', 'and=(a.eq.1)', 'limit=1', 'select=a'])
+    assert.ok(!flat(query), query)
+})
+
+const refused: [string, string][] = [
+  ['id=5', 'PGRST100'],
+  ['id=', 'PGRST100'],
+  ['id=eq', 'PGRST100'],
+  ['id=equals.5', 'PGRST100'],
+  ['id=is.not_null', 'PGRST100'],
+  ['id=in(any).(1)', 'PGRST100'],
+  ['id=like(some).{a}', 'PGRST100'],
+  ['or=a.eq.1', 'PGRST100'],
+  ['or=()', 'PGRST100'],
+  ['or=(a.eq.1', 'PGRST100'],
+  ['or=(a.eq.1)x', 'PGRST100'],
+  [`or=${'and('.repeat(60)}a.eq.1${')'.repeat(60)}`, 'PGRST100'],
+  ['limit=-1', 'PGRST103'],
+  ['limit=1.5', 'PGRST103'],
+  ['offset=x', 'PGRST103'],
+  ['limit=99999999999999999', 'PGRST103'],
+  ['limit=1&limit=2', 'PGRST100'],
+  ['select=a&select=b', 'PGRST100'],
+  ['a=eq.%', 'PGRST100'],
+  ['a=eq.%C3%28', 'PGRST100'],
+  ['a=eq.%00', 'PGRST100'],
+  ['a%00b=eq.1', 'PGRST100'],
+]
+for (const [query, code] of refused)
+  test(`${query.slice(0, 40)} is refused`, () => assert.throws(() => scanned(query), { code, status: 400 }))
+
+test('lists are cut at commas outside quotes, and an inner quote needs no escape', () => {
+  const cases: [string, string[] | undefined][] = [
+    ['()', []],
+    ['(1)', ['1']],
+    ['(a,b,"c,d")', ['a', 'b', 'c,d']],
+    ['("q\\"x")', ['q"x']],
+    ['("a"b,c")', ['a"b,c']],
+    ['(,)', ['', '']],
+    ['("")', ['']],
+    ['1,2', undefined],
+    ['("open)', undefined],
+  ]
+  for (const [text, expected] of cases) assert.deepEqual(listElements(text), expected, text)
+})
+
+test('an array literal quotes whatever it holds', () => {
+  assert.equal(arrayLiteral(['a', 'NULL', 'x"y', 'b\\c', '{', '']), '{"a","NULL","x\\"y","b\\\\c","{",""}')
+})
+
+test('order takes a direction once, then a place for nulls', () => {
+  assert.deepEqual(
+    parseOrder('a.desc.nullslast,b->>k,rel(c)', 0).map(({ field, ...rest }) => [field.column, rest]),
+    [
+      ['a', { isDescending: true, nulls: 'last' }],
+      ['b', { isDescending: false }],
+      ['c', { relation: 'rel', isDescending: false }],
+    ],
+  )
+  for (const text of ['', 'a.', 'a.up', 'a.asc.desc', 'a.nullsfirst.desc', 'a,', 'rel(a'])
+    assert.throws(() => parseOrder(text, 0), { code: 'PGRST100' }, text)
+})
+
+test('vectors in an order are values', () => {
+  const { shape, values } = scanned('order=v.l2.[1,2].desc,w.cosine.[3]')
+  assert.deepEqual(values, ['[1,2]', '[3]'])
+  assert.equal(shape, scanned('order=v.l2.[9,9].desc,w.cosine.[9]').shape)
+})

@@ -1,0 +1,39 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { acceptedFrom } from './accept.ts'
+
+const cases: [string | undefined, string, boolean?][] = [
+  [undefined, 'array'],
+  ['*/*', 'array'],
+  ['application/json', 'array'],
+  ['text/html, */*;q=0.1', 'array'],
+  ['application/vnd.pgrst.object+json', 'object'],
+  ['application/vnd.pgrst.object+json;nulls=stripped', 'object', true],
+  ['application/vnd.pgrst.array+json;nulls=stripped', 'array', true],
+  ['text/csv;q=0.5, application/json;q=0.4', 'csv'],
+  ['application/json;q=0.4, text/csv;q=0.5', 'csv'],
+  ['application/geo+json', 'geojson'],
+  ['image/png, text/csv;q=0, application/json;q=0.2', 'array'],
+]
+for (const [header, kind, strips] of cases)
+  test(`Accept: ${header} gives ${kind}`, () => {
+    const { form } = acceptedFrom(header)
+    assert.equal(form.kind, kind)
+    if (strips) assert.ok('stripsNulls' in form && form.stripsNulls)
+  })
+
+test('a plan is asked for with its format, its options and what it is a plan for', () => {
+  const { explain, form } = acceptedFrom(
+    'application/vnd.pgrst.plan+json; for="application/vnd.pgrst.object+json"; options=analyze|buffers;',
+  )
+  assert.deepEqual(explain, { format: 'json', options: ['analyze', 'buffers'] })
+  assert.equal(form.kind, 'object')
+  assert.throws(() => acceptedFrom('application/vnd.pgrst.plan; options=analyze); drop table x; --'), {
+    code: 'PGRST107',
+  })
+})
+
+test('what cannot be made is refused with 406', () => {
+  for (const header of ['image/png', 'text/html', 'application/json;q=0', ';;', 'a'])
+    assert.throws(() => acceptedFrom(header), { code: 'PGRST107', status: 406 }, header)
+})

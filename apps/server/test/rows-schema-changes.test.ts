@@ -1,0 +1,172 @@
+// A project's schema changes while it is served: every node follows at once, and nothing is read or written in the
+// shape of a schema that is gone.
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { CreatedProject } from '@plinth/contract/projects.ts'
+import { sql } from '#src/kernel/postgres/sql.ts'
+import { type Reply, startPlatform, type TestPlatform } from './harness.ts'
+
+let first: TestPlatform
+let second: TestPlatform
+let project: CreatedProject
+
+before(async () => {
+  const settings = { PLATFORM_RATE_LIMIT_SERVICE_ROLE: '0', PLATFORM_RATE_LIMIT_ANON: '0' }
+  first = await startPlatform({ settings })
+  second = await startPlatform({ settings, beside: first })
+  project = await first.createProject()
+})
+after(async () => {
+  await second?.stop()
+  await first?.stop()
+})
+
+const rows = (
+  platform: TestPlatform,
+  method: string,
+  path: string,
+  body?: unknown,
+  headers: Record<string, string> = {},
+): Promise<Reply> =>
+  platform.call(method, `/v1/rest/${project.id}/${path}`, {
+    apikey: project.service_role_key,
+    body,
+    headers,
+  })
+const get = (platform: TestPlatform, path: string) => rows(platform, 'GET', path)
+
+async function ddl(text: string): Promise<void> {
+  const { status, body } = await rows(first, 'POST', 'rpc/exec_sql', { sql: text })
+  assert.equal(status, 200, JSON.stringify(body))
+}
+
+const version = async () => {
+  const ref = await first.refOf(project.id)
+  const [row] = await first.asSuperuser(ref, session =>
+    session.rows<{ version: string }>(sql`select version from platform.catalog_version`),
+  )
+  return Number(row!.version)
+}
+
+test('what was refused as unknown is served by every node as soon as it is there', async () => {
+  for (const node of [first, second]) assert.equal((await get(node, 'later')).status, 404)
+  await ddl('create table later (id int primary key, label text); insert into later values (1, $$one$$)')
+  for (const node of [second, first])
+    assert.deepEqual((await get(node, 'later')).body, [{ id: 1, label: 'one' }])
+
+  for (const node of [first, second]) assert.equal((await get(node, 'later?select=extra')).status, 400)
+  await ddl('alter table later add column extra int default 5')
+  for (const node of [second, first])
+    assert.deepEqual((await get(node, 'later?select=extra')).body, [{ extra: 5 }])
+
+  for (const node of [first, second])
+    assert.equal((await rows(node, 'POST', 'rpc/double', { n: 2 })).status, 404)
+  await ddl('create function double(n int) returns int language sql immutable as $$ select n * 2 $$')
+  for (const node of [second, first]) assert.equal((await rows(node, 'POST', 'rpc/double', { n: 2 })).body, 4)
+
+  for (const node of [first, second]) assert.equal((await get(node, 'later?select=notes(*)')).status, 400)
+  await ddl('create table notes (id int primary key, later_id int references later)')
+  for (const node of [second, first])
+    assert.deepEqual((await get(node, 'later?select=notes(*)')).body, [{ notes: [] }])
+})
+
+test('what has gone is unknown again, with a hint at what is there', async () => {
+  await ddl('create table moving (id int primary key, label text); insert into moving values (1, $$x$$)')
+  for (const node of [first, second])
+    for (let run = 0; run < 6; run++) assert.equal((await get(node, 'moving?id=eq.1')).body.length, 1)
+  await ddl('alter table moving rename column label to labels')
+  for (const node of [second, first]) {
+    const { status, body } = await get(node, 'moving?select=label&id=eq.1')
+    assert.deepEqual([status, body.code], [400, '42703'])
+    assert.match(body.hint, /labels/)
+    assert.deepEqual((await get(node, 'moving?id=eq.1')).body, [{ id: 1, labels: 'x' }])
+  }
+  await ddl('drop table moving')
+  for (const node of [second, first]) assert.equal((await get(node, 'moving?id=eq.1')).status, 404)
+})
+
+test('a filter follows its column to another type', async () => {
+  await ddl("create table days (id int primary key, at date); insert into days values (1, '2024-01-01')")
+  const atNoon = 'days?at=eq.2024-01-01T12:00:00Z&select=id'
+  // Often enough to be prepared on the connections that are shared.
+  for (const node of [first, second])
+    for (let run = 0; run < 8; run++) assert.deepEqual((await get(node, atNoon)).body, [{ id: 1 }])
+  await ddl("alter table days alter column at type timestamptz using at::timestamptz at time zone 'UTC'")
+  for (const node of [second, first]) assert.deepEqual((await get(node, atNoon)).body, [])
+})
+
+test('a write that races with a change of type is stored in the new type or in the old, never cut', async () => {
+  await ddl('create table cut (id int generated always as identity, at date)')
+  let isDone = false
+  const seen: Record<string, number> = {}
+  const writer = async (node: TestPlatform) => {
+    while (!isDone) {
+      const written = await rows(
+        node,
+        'POST',
+        'cut?select=at',
+        { at: '2024-01-01T10:00:00Z' },
+        {
+          prefer: 'return=representation',
+        },
+      )
+      assert.equal(written.status, 201, JSON.stringify(written.body))
+      const [{ at }] = written.body
+      seen[at] = (seen[at] ?? 0) + 1
+    }
+  }
+  const writers = [writer(first), writer(second), writer(second)]
+  for (let round = 0; round < 10; round++) {
+    await ddl(`alter table cut alter column at type timestamptz using at::timestamp at time zone 'UTC'`)
+    await sleep(20)
+    await ddl(`alter table cut alter column at type date using (at at time zone 'UTC')::date`)
+    await sleep(20)
+  }
+  isDone = true
+  await Promise.all(writers)
+  assert.deepEqual(
+    Object.keys(seen).sort(),
+    ['2024-01-01', '2024-01-01T10:00:00+00:00'],
+    JSON.stringify(seen),
+  )
+})
+
+test('rows, temporary tables and what was rolled back do not count as changes', async () => {
+  await ddl('create table still (id int primary key)')
+  const before = await version()
+  await rows(first, 'POST', 'still', { id: 1 })
+  await ddl('create temporary table passing (id int); drop table passing')
+  await ddl('begin; create table never (id int); rollback')
+  assert.equal(await version(), before)
+  await ddl('create table counted (id int)')
+  assert.equal(await version(), before + 1)
+})
+
+test('two changes at once do not wait for each other to commit', async () => {
+  const tenant = (await first.app.directory.find(project.id))!
+  await first.app.databases.asOwner(tenant, async slow => {
+    await slow.script('begin')
+    await slow.script('create table slow_change (id int)')
+    await first.app.databases.asOwner(tenant, quick =>
+      quick.script(`set lock_timeout = '2s'; create table quick_change (id int)`),
+    )
+    await slow.script('commit')
+  })
+  for (const name of ['slow_change', 'quick_change']) assert.equal((await get(second, name)).status, 200)
+})
+
+test('the schemas a project exposes change without a restart', async () => {
+  await ddl(`create schema api; grant usage on schema api to service_role; create table api.inside (id int);
+             grant select on api.inside to service_role`)
+  const profile = { 'accept-profile': 'api' }
+  const inside = () => rows(second, 'GET', 'inside', undefined, profile)
+  assert.equal((await inside()).status, 406)
+  await first.projects.update({
+    params: { id: project.id },
+    body: { settings: { exposed_schemas: ['public', 'api'] } },
+  })
+  for (const end = Date.now() + 1000; (await inside()).status !== 200; await sleep(20))
+    assert.ok(Date.now() < end, 'within a second')
+  assert.equal((await get(second, 'inside')).status, 404)
+})
