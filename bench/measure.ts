@@ -1,6 +1,7 @@
 // Numbers: CPU of processes out of /proc, interleaved rounds, medians, and the line that reports a result.
 import { readdirSync, readFileSync } from 'node:fs'
 import { loadavg } from 'node:os'
+import { setTimeout as sleep } from 'node:timers/promises'
 
 const microsPerTick = 10_000 // USER_HZ is 100 wherever Linux shows clock ticks to users
 
@@ -97,17 +98,36 @@ export function median(numbers: readonly number[]): number {
 
 export type Sample = Record<string, number>
 
-/** Every contender once per round, forwards and backwards in turn, so that no one has the better place. */
+/**
+ * Every contender once per round, forwards and backwards in turn, so that no one has the better place. Where
+ * others use the machine too, each turn waits for them for at most `patienceMs`.
+ */
 export async function interleave<Name extends string>(
   rounds: number,
   contenders: Record<Name, () => Promise<Sample>>,
+  patienceMs = 0,
 ): Promise<Record<Name, Sample[]>> {
   const names = Object.keys(contenders) as Name[]
   const samples = Object.fromEntries(names.map(name => [name, []])) as unknown as Record<Name, Sample[]>
   for (let round = 0; round < rounds; round++)
-    for (const name of round % 2 === 0 ? names : names.toReversed())
+    for (const name of round % 2 === 0 ? names : names.toReversed()) {
+      await calm(patienceMs)
       samples[name].push(await watched(contenders[name]))
+    }
   return samples
+}
+
+const glanceMs = 300
+const calmCores = 0.15
+
+/** Until hardly anybody uses the machine. */
+async function calm(patienceMs: number): Promise<void> {
+  const until = performance.now() + patienceMs
+  while (performance.now() < until) {
+    const before = machineCpuMicros()
+    await sleep(glanceMs)
+    if (machineCpuMicros() - before < calmCores * glanceMs * 1000) return
+  }
 }
 
 const others = 'cores_used_by_others'

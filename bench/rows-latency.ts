@@ -14,6 +14,7 @@ const { values: given } = parseArgs({
 const rounds = Number(given.rounds)
 const roundSeconds = Number(given.seconds)
 const connections = 32
+const patienceMs = 5000
 const slowCallers = 4
 
 await onStage(async stage => {
@@ -25,7 +26,8 @@ await onStage(async stage => {
     return { p50_ms: load.p50Ms, p99_ms: load.p99Ms, max_ms: load.maxMs, per_second: load.perSecond }
   }
   await read(3)
-  const samples = await interleave(rounds, { quiet: read, beside: () => beside(rows, platform, read) })
+  const contenders = { quiet: read, beside: () => beside(rows, platform, read) }
+  const samples = await interleave(rounds, contenders, patienceMs)
   await platform.stop()
 
   const spread = samples.quiet.map(each => each['p99_ms']! / each['p50_ms']!)

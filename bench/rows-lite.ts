@@ -15,6 +15,7 @@ const { values: given } = parseArgs({
 const roundSeconds = Number(given.seconds)
 const warmUpSeconds = 3
 const connections = 32
+const patienceMs = 5000
 const database = 'lite'
 
 const subjects = {
@@ -55,10 +56,8 @@ await onStage(async stage => {
       }
       await load('ours', warmUpSeconds)
       await load('lite', warmUpSeconds)
-      const samples = await interleave(Number(given.rounds), {
-        ours: () => load('ours'),
-        lite: () => load('lite'),
-      })
+      const contenders = { ours: () => load('ours'), lite: () => load('lite') }
+      const samples = await interleave(Number(given.rounds), contenders, patienceMs)
       const { ratio, range, measured, reference, rounds } = compare(
         samples.ours,
         samples.lite,

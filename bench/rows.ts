@@ -1,6 +1,7 @@
 // Rows over HTTP as anon under row-level security, through the whole product path, against pgbench in pipeline
 // mode sending the same statements to the same Postgres. The statements are read off the platform first.
-// Options: --generations, --rounds, --seconds, --only=byKey,page,embed,insert, --profile=<directory>.
+// Options: --generations, --rounds, --seconds, --patience (seconds to wait for a calm machine before each turn),
+// --only=byKey,page,embed,insert, --profile=<directory>.
 import { parseArgs } from 'node:util'
 import { compare, interleave, report, type Sample } from './measure.ts'
 import { pgbench, type Reference } from './pgbench.ts'
@@ -14,6 +15,7 @@ const { values: given } = parseArgs({
     generations: { type: 'string', default: '3' },
     rounds: { type: 'string', default: '4' },
     seconds: { type: 'string', default: '2' },
+    patience: { type: 'string', default: '5' },
     only: { type: 'string', default: 'byKey,page,embed,insert' },
     profile: { type: 'string' },
   },
@@ -155,7 +157,7 @@ async function measure(rows: RowsStage, platform: StagedServer, subject: Subject
   }
   await ours(warmUpSeconds)
   await contenders.pgbench()
-  return interleave(Number(given.rounds), contenders)
+  return interleave(Number(given.rounds), contenders, Number(given.patience) * 1000)
 }
 
 /** The target is about the settings of a caller; that we also release locks is our own affair. */

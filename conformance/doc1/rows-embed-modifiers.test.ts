@@ -185,6 +185,33 @@ test('REST contract §4: a to-many spread gives parallel arrays', async () => {
   ])
 })
 
+test('REST contract §4: spreads and embeds within a to-many spread', async () => {
+  const path = 'authors?id=lt.3&order=id&posts.order=id'
+  assert.deepEqual(
+    await rows.read(`${path}&select=name,...posts(title,...comments(body))&posts.comments.order=id`),
+    [
+      { name: 'Ada', title: ['a', 'b', 'c'], body: [['x', 'y', 'z'], [], ['x']] },
+      { name: 'Alan', title: ['d'], body: [['y']] },
+    ],
+  )
+  assert.deepEqual(await rows.read(`${path}&select=name,...posts(id,comments(id))&posts.id=gt.2`), [
+    { name: 'Ada', id: [3], comments: [[{ id: 4 }]] },
+    { name: 'Alan', id: [4], comments: [[{ id: 5 }]] },
+  ])
+})
+
+test('REST contract §4: what a to-one embed or spread shows is part of the groups of an aggregate', async () => {
+  const sums = (rows: any[]) => rows.toSorted((a, b) => a.sum - b.sum)
+  assert.deepEqual(sums(await rows.read('posts?select=likes.sum(),...authors!inner(name)')), [
+    { sum: 1, name: 'Alan' },
+    { sum: 14, name: 'Ada' },
+  ])
+  assert.deepEqual(sums(await rows.read('posts?select=likes.sum(),authors!inner(name)')), [
+    { sum: 1, authors: { name: 'Alan' } },
+    { sum: 14, authors: { name: 'Ada' } },
+  ])
+})
+
 test('REST contract §4: aliases, casts and JSON paths inside an embed', async () => {
   assert.deepEqual(await rows.read('authors?select=n:name,p:posts(t:title,likes::text,meta->k)&id=eq.2'), [
     { n: 'Alan', p: [{ t: 'd', likes: '1', k: 2 }] },

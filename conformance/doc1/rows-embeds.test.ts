@@ -59,6 +59,18 @@ before(async () => {
     create function public.writer(public.posts) returns setof public.authors rows 1 language sql stable
       as $$ select * from public.authors where id = $1.author_id $$;
     create table public.lonely (id int primary key);
+
+    create table public.rooms (house int, number int, name text, primary key (house, number));
+    create table public.keys (id int primary key, label text);
+    create table public.room_keys (house int, number int, key_id int references public.keys,
+      foreign key (house, number) references public.rooms, primary key (house, number, key_id));
+    insert into public.rooms values (1, 1, 'hall'), (1, 2, 'attic');
+    insert into public.keys values (1, 'brass');
+    insert into public.room_keys values (1, 2, 1);
+
+    create table public.events (id int, post_id int references public.posts, day date, primary key (id, day)) partition by range (day);
+    create table public.events_2020 partition of public.events for values from ('2020-01-01') to ('2021-01-01');
+    insert into public.events values (1, 3, '2020-05-05');
     `,
   )
 })
@@ -118,6 +130,16 @@ shows('many-to-many goes through the one junction there is', {
   'films?select=title,cast:actors!roles(name)&cast.order=name': [
     { title: 'Steam', cast: [{ name: 'Buster' }, { name: 'Greta' }] },
   ],
+})
+
+shows('keys of several columns, and partitioned tables', {
+  'rooms?select=name,keys(label)&order=number': [
+    { name: 'hall', keys: [] },
+    { name: 'attic', keys: [{ label: 'brass' }] },
+  ],
+  'keys?select=label,rooms(name)': [{ label: 'brass', rooms: [{ name: 'attic' }] }],
+  'events?select=day,posts(title)': [{ day: '2020-05-05', posts: { title: 'three' } }],
+  'posts?select=id,events(day)&id=eq.3': [{ id: 3, events: [{ day: '2020-05-05' }] }],
 })
 
 shows('a foreign key is chosen by its column, its constraint or the junction', {

@@ -32,6 +32,10 @@ before(async () => {
       (4, null, null, null, null, null, null);
     update public.things set words = to_tsvector('english', body);
 
+    create table public.typed (id int primary key, w varchar(10), c char(3), u uuid, ip inet, i interval, ts timestamptz, bits bit(3), list jsonb[]);
+    insert into public.typed values (1, 'abc', 'a', '6f1f0a3e-7d0b-4f6e-9a59-6b5f0a8b2c11', '10.0.0.1', '26 hours', '2020-01-01 10:00+00', B'101', '{}');
+    insert into public.typed (id) values (2);
+
     create table public."Odd names" ("a.b" int, "with space" int, "ümläut" int, "a-b" int, "in" int);
     insert into public."Odd names" values (1, 2, 3, 4, 5), (10, 20, 30, 40, 50);
     `,
@@ -122,6 +126,23 @@ keeps('in', 'people', {
   'note=in.("say \\"hi\\" \\\\ bye")': [5],
   'mood=in.(ok,sad)': [2, 3, 5],
   'id=not.in.(1,3)': [2, 4, 5],
+})
+
+keeps('columns of every type', 'typed', {
+  'w=eq.abc': [1],
+  'w=in.(abc,d)': [1],
+  'w=like(any).{a*,b*}': [1],
+  'c=eq.a': [1],
+  'u=eq.6f1f0a3e-7d0b-4f6e-9a59-6b5f0a8b2c11': [1],
+  'u=in.(6f1f0a3e-7d0b-4f6e-9a59-6b5f0a8b2c11)': [1],
+  'u=is.null': [2],
+  'ip=eq.10.0.0.1': [1],
+  'i=gt.1 day': [1],
+  'i=in.("26:00:00")': [1],
+  'ts=eq.2020-01-01T12:00:00%2B02:00': [1],
+  'ts=gte.2020-01-01': [1],
+  'bits=eq.101': [1],
+  'list=cs.{}': [1],
 })
 
 test('1 §4.2 an empty list matches nothing, negated everything, whatever the type of the column', async () => {

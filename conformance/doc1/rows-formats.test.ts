@@ -48,6 +48,8 @@ test('1 §4.3.5 the object form of none or of several rows is 406', async () => 
     details: /\b2 rows/,
   })
   assertRefused(await rows.get('none', { headers: object }), 406, 'PGRST116', { details: /\b0 rows/ })
+  assert.equal((await rows.head('items', { headers: object })).status, 406)
+  assert.equal((await rows.head('items?id=eq.1', { headers: object })).status, 200)
   const called = await rows.get('rpc/all_items', { headers: object })
   assertRefused(called, 406, 'PGRST116', { details: /\b3 rows/ })
 })

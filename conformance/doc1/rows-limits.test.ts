@@ -22,6 +22,7 @@ before(async () => {
     create table public.large (id int primary key, word text);
     insert into public.large select n, repeat(chr(64 + n % 26), 10000) from generate_series(1, 1000) n;
     create function public.nap(seconds float) returns text language sql volatile as $$ select pg_sleep(seconds)::text $$;
+    create function public.claim() returns text language sql stable as $$ select current_setting('request.jwt.claims', true) $$;
     create function public.write_and_nap(seconds float) returns text language sql volatile
       as $$ insert into public.items values (99, 'late'); select pg_sleep(seconds)::text $$;
     `,
@@ -34,6 +35,11 @@ test('Clarifications: a statement that takes too long is 57014, 500, and leaves 
   assertRefused(await rows.post('rpc/nap', { seconds: 5 }, { as: user, shape: 'alias' }), 500, '57014')
   assertRefused(await rows.post('rpc/write_and_nap', { seconds: 5 }), 500, '57014')
   assert.deepEqual(await rows.read('items?id=eq.99'), [])
+})
+
+test('case 7: claims do not outlive a statement that took too long', async () => {
+  assertRefused(await rows.post('rpc/nap', { seconds: 5 }, { as: user }), 500, '57014')
+  for (let i = 0; i < 5; i++) assert.doesNotMatch((await rows.read('rpc/claim')) ?? '', new RegExp(user.sub))
 })
 
 test('Clarifications: anonymous callers get less time than others', async () => {

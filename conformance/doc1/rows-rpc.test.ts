@@ -36,6 +36,10 @@ before(async () => {
       as $$ select a.name, count(*) from public.authors a join public.books b on b.author_id = a.id group by 1 $$;
     create function public.split(line text, out head text, out tail text) language sql immutable as $$ select split_part(line, ' ', 1), split_part(line, ' ', 2) $$;
     create function public.echo_json(value jsonb) returns jsonb language sql immutable as $$ select value $$;
+    create function public.pairs(out a int, out b text) returns setof record language sql immutable as $$ select 1, 'x' union all select 2, 'y' $$;
+    create function public.list(of text[] default '{}') returns text[] language sql immutable as $$ select of $$;
+    create function public.title_of(book public.books) returns text language sql immutable as $$ select book.title $$;
+    create function public.on_change() returns trigger language plpgsql as $$ begin return new; end $$;
     create function public.sum_all(variadic n int[]) returns int language sql immutable as $$ select sum(x)::int from unnest(n) x $$;
     create function public.total(n int[]) returns int language sql immutable as $$ select sum(x)::int from unnest(n) x $$;
     create function public.is_set(flag boolean) returns boolean language sql immutable as $$ select flag $$;
@@ -101,6 +105,11 @@ test('1 §4.1 composites are objects, sets and tables are arrays', async () => {
   ])
 })
 
+test('Issue: sets of unnamed rows take their columns from the parameters', async () => {
+  assert.deepEqual(await rows.read('rpc/pairs?select=b&a=gt.1'), [{ b: 'y' }])
+  assert.deepEqual(await rows.read('rpc/pairs?order=a.desc&limit=1'), [{ a: 2, b: 'y' }])
+})
+
 test('REST contract §3: void is 204 with nothing', async () => {
   const reply = await call('do_nothing')
   assert.equal(reply.status, 204, reply.text)
@@ -129,6 +138,9 @@ test('REST contract §6 row 19: GET takes parameters from the query', async () =
 test('1 §4.1 arrays and variadic parameters in a body', async () => {
   await answers('total', { n: [1, 2, 3] }, 6)
   await answers('sum_all', { n: [1, 2, 3] }, 6)
+  await answers('list', { of: ['a', 'b,c', null] }, ['a', 'b,c', null])
+  await answers('list', {}, [])
+  await answers('title_of', { book: { id: 1, title: 'sent' } }, 'sent')
 })
 
 test('REST contract §6 row 19: HEAD answers the headers alone', async () => {
@@ -160,6 +172,7 @@ test('REST contract §5: an unknown function is 404, and the hint names a near o
   assertRefused(await rows.get('rpc/nowhere'), 404, 'PGRST202')
   assertRefused(await call('pg_sleep', { '': 1 }), 404, 'PGRST202')
   assertRefused(await call('version'), 404, 'PGRST202')
+  assertRefused(await call('on_change'), 404, 'PGRST202')
 })
 
 test('REST contract §6 row 6: overloads are told apart by their names, else 400', async () => {

@@ -239,6 +239,23 @@ test('1 §2.1 values arrive as the database writes them, no digit lost', async (
   assert.equal(new Date(at).toISOString(), '2020-01-02T03:04:05.000Z')
 })
 
+test('house rule 19: functions of the project named like the database’s own change no answer', async () => {
+  await rows.ddl(`
+    create table public.plain (id int primary key, word text); insert into public.plain values (1, 'x');
+    create policy everybody on public.plain using (true) with check (true);
+    create function public.to_json(public.plain) returns json language sql immutable as $$ select '"mine"'::json $$;
+    create function public.to_jsonb(public.plain) returns jsonb language sql immutable as $$ select '"mine"'::jsonb $$;
+    create function public.row_to_json(public.plain) returns json language sql immutable as $$ select '"mine"'::json $$;
+    create function public.to_json(text) returns json language sql immutable as $$ select '"mine"'::json $$;
+    create function public.count(int) returns int language sql immutable as $$ select 77 $$;
+    create function public.word(public.plain) returns text language sql immutable as $$ select 'mine' $$;`)
+  assert.deepEqual(await rows.read('plain'), [{ id: 1, word: 'x' }])
+  assert.deepEqual(await rows.read('plain?select=word'), [{ word: 'x' }])
+  assert.deepEqual(await rows.read('plain?select=id.count()'), [{ count: 1 }])
+  const reply = await rows.post('plain', { id: 2, word: 'y' }, { prefer: 'return=representation' })
+  assert.deepEqual(reply.body, [{ id: 2, word: 'y' }], reply.text)
+})
+
 test('1 §4.1 an unknown table is 404', async () => {
   assertRefused(await rows.get('film'), 404, 'PGRST205', { hint: /Perhaps you meant.*films/ })
 })

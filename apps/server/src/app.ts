@@ -41,6 +41,8 @@ import { rlsRoutes } from '#src/services/rls/management-routes.ts'
 import { rlsService } from '#src/services/rls/service.ts'
 import { schemaRoutes } from '#src/services/schema/management-routes.ts'
 import { schemaService } from '#src/services/schema/service.ts'
+import { typesRoutes } from '#src/services/types/management-routes.ts'
+import { typesService } from '#src/services/types/service.ts'
 import { whoamiRoutes } from '#src/services/whoami/data-routes.ts'
 import { type Cluster, controlSettings, prepareCluster } from '#src/tenancy/cluster.ts'
 import { type Databases, openDatabases } from '#src/tenancy/databases.ts'
@@ -154,6 +156,7 @@ async function compose(
   http.mount(planes.management, routeTables.platform, platformRoutes(platform))
   http.mount(planes.management, routeTables.projects, projectsRoutes(projects))
   http.mount(planes.management, routeTables.db, dbRoutes(db))
+  http.mount(planes.management, routeTables.types, typesRoutes(typesService(owner)))
   http.mount(planes.management, routeTables.schema, schemaRoutes(schemaService(owner)))
   http.mount(planes.management, routeTables.rls, rlsRoutes(rlsService(owner, databases)))
   http.mount(planes.management, routeTables.queries, queriesRoutes(queriesService(control, owner)))

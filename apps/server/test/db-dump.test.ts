@@ -102,18 +102,18 @@ const rows = `
 const description = (project: Project) =>
   project.look<object>(sql`
     with own as (select oid, nspname from pg_namespace where nspowner = ${`${project.ref}_owner`}::regrole and nspname <> 'supabase_migrations')
-    select array(select nspname || ':' || regexp_replace(coalesce(nspacl::text, ''), 'p_[a-z2-7]{20}', '', 'g') from pg_namespace where oid in (select oid from own) order by 1) as schemas,
+    select array(select concat_ws(':', nspname, array(select x.grantee::regrole || '=' || x.privilege_type from aclexplode(nspacl) x where x.grantee::regrole::text !~ '^p_' order by 1)) from pg_namespace where oid in (select oid from own) order by 1) as schemas,
       array(select extname || ':' || extnamespace::regnamespace from pg_extension order by 1) as extensions,
       array(select concat_ws(':', c.oid::regclass, relkind, relpersistence, relrowsecurity, relforcerowsecurity, relreplident, reloptions, relispartition,
               pg_get_expr(relpartbound, c.oid), case relkind when 'v' then pg_get_viewdef(c.oid) when 'm' then pg_get_viewdef(c.oid) when 'i' then pg_get_indexdef(c.oid) end,
-              (select string_agg(distinct x.grantee::regrole || '=' || x.privilege_type, ',' order by x.grantee::regrole || '=' || x.privilege_type) from aclexplode(relacl) x where x.grantee::regrole::text !~ '^p_'),
+              array(select x.grantee::regrole || '=' || x.privilege_type from aclexplode(relacl) x where x.grantee::regrole::text !~ '^p_' order by 1),
               obj_description(c.oid, 'pg_class')) from pg_class c where relnamespace in (select oid from own) order by 1) as relations,
       array(select concat_ws(':', a.attrelid::regclass, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull, a.attidentity, a.attgenerated, a.attcollation::regcollation,
-              pg_get_expr(d.adbin, d.adrelid), col_description(a.attrelid, a.attnum), regexp_replace(coalesce(a.attacl::text, ''), 'p_[a-z2-7]{20}', '', 'g'), a.attislocal)
+              pg_get_expr(d.adbin, d.adrelid), col_description(a.attrelid, a.attnum), array(select x.grantee::regrole || '=' || x.privilege_type from aclexplode(a.attacl) x where x.grantee::regrole::text !~ '^p_' order by 1), a.attislocal)
               from pg_attribute a join pg_class c on c.oid = a.attrelid left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
              where c.relnamespace in (select oid from own) and c.relkind in ('r', 'p', 'v', 'm', 'c') and a.attnum > 0 and not a.attisdropped order by 1) as columns,
       array(select concat_ws(':', conrelid::regclass, conname, contype, condeferrable, pg_get_constraintdef(oid)) from pg_constraint where connamespace in (select oid from own) order by 1) as constraints,
-      array(select concat_ws(':', oid::regprocedure, regexp_replace(coalesce(proacl::text, ''), 'p_[a-z2-7]{20}', '', 'g'), case when prokind <> 'a' then pg_get_functiondef(oid) end, obj_description(oid, 'pg_proc'))
+      array(select concat_ws(':', oid::regprocedure, array(select x.grantee::regrole || '=' || x.privilege_type from aclexplode(proacl) x where x.grantee::regrole::text !~ '^p_' order by 1), case when prokind <> 'a' then pg_get_functiondef(oid) end, obj_description(oid, 'pg_proc'))
               from pg_proc p where pronamespace in (select oid from own) and not exists (select from pg_depend where objid = p.oid and deptype = 'e') order by 1) as functions,
       array(select concat_ws(':', oid::regtype, typtype, typnotnull, typdefault, (select string_agg(enumlabel, ',' order by enumsortorder) from pg_enum where enumtypid = t.oid))
               from pg_type t where typnamespace in (select oid from own) order by 1) as types,

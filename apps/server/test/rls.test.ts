@@ -434,6 +434,20 @@ test('numbers beyond those of JavaScript are judged by their real value', async 
   )
 })
 
+test('a forced table hides rows from the owner’s sample, and the truth stays the truth', async () => {
+  await asOwner(`create table strict (id int); insert into strict values (1), (2);
+    alter table strict force row level security; create policy one on strict using (id = 1) with check (id < 3)`)
+  const reply = await tried({ table: 'strict', role: 'anon' })
+  assert.deepEqual(
+    reply.rows.map((each: any) => [each.row.id, each.allowed]),
+    [[1, true]],
+  )
+  const insert = { table: 'strict', role: 'anon', command: 'INSERT' }
+  assert.equal((await tried({ ...insert, row: { id: 2 } })).rows[0].allowed, true)
+  const refused = (await tried({ ...insert, row: { id: 3 } })).rows[0]
+  assert.deepEqual([refused.allowed, refused.verdicts[0].with_check], [false, false])
+})
+
 test('what a role has no grant for is told as the error it would get', async () => {
   await asOwner(
     'create table ungranted (id int); insert into ungranted values (1); revoke all on ungranted from anon',

@@ -10,6 +10,7 @@ import { restApi } from './rest.ts'
 import { rlsApi } from './rls.ts'
 import type { Routes } from './route.ts'
 import { schemaApi } from './schema.ts'
+import { typesApi } from './types.ts'
 import { whoamiApi } from './whoami.ts'
 
 export const routeTables = {
@@ -21,6 +22,7 @@ export const routeTables = {
   queries: queriesApi,
   pooler: poolerApi,
   db: dbApi,
+  types: typesApi,
   admin: adminApi,
   whoami: whoamiApi,
   rest: restApi,

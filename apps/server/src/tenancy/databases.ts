@@ -3,12 +3,7 @@
 import type { Role } from '@plinth/contract/route.ts'
 import { Refusal, retryLater } from '#src/kernel/errors.ts'
 import { type Database, type Session, withClient } from '#src/kernel/postgres/database.ts'
-import {
-  type ConnectionBudget,
-  connectRefusal,
-  isConnectionFailure,
-  Pool,
-} from '#src/kernel/postgres/pool.ts'
+import { type ConnectionBudget, Pool } from '#src/kernel/postgres/pool.ts'
 import { identifier } from '#src/kernel/postgres/sql.ts'
 import type { Answer, Step } from '#src/kernel/postgres/wire/connection.ts'
 import type { Value } from '#src/kernel/postgres/wire/encoder.ts'
@@ -214,7 +209,7 @@ export function openDatabases(options: DatabasesOptions): Databases {
   }
 
   return {
-    async asCaller({ tenant, role, claims, userId }, request, { sql, keys, mayPipeline }, values) {
+    asCaller({ tenant, role, claims, userId }, request, { sql, keys, mayPipeline }, values) {
       const { method, path, headers, cookies, timeZone } = request
       const pool = poolFor(tenant, role === 'service_role' ? 'svc' : 'api')
       const isReadOnly = request.isReadOnly ? 'on' : 'off'
@@ -225,11 +220,7 @@ export function openDatabases(options: DatabasesOptions): Databases {
       const shape = keys[role]
       const answering = steps.push({ key: shape, sql, values }) - 1
       if (request.rollsBack) steps.push(...undo)
-      try {
-        return await pool.run(steps, { shape, mayPipeline, answering, request })
-      } catch (error) {
-        throw isConnectionFailure(error) ? connectRefusal(error) : error
-      }
+      return pool.run(steps, { shape, mayPipeline, answering, request })
     },
 
     async asOwner({ ref }, work) {

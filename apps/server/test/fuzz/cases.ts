@@ -1,4 +1,5 @@
 // The requests of a run, each made from the seed and its number alone, so that any of them can be made again.
+import { anyAttack } from './attacks.ts'
 import { broken } from './breaker.ts'
 import { anyCall } from './calls.ts'
 import { anyChange, type Change, writeChange } from './changes.ts'
@@ -15,17 +16,20 @@ export interface Case {
   wire: Wire
   read?: Read
   change?: Change
+  /** Nothing but what is hidden from the caller could make a difference between two answers to it. */
+  isAttack?: true
 }
 
 export function makeCase(seed: string, index: number, data: Data): Case {
   const random = createRandom(`${seed}:${index}`)
   const from = { random, data }
   const kind = random.int(1, 100)
-  if (kind <= 45) return readCase(anyRead(from))
-  if (kind <= 52) return changeCase(anyChange(from))
-  if (kind <= 62) return { wire: wildRead(from) }
-  if (kind <= 72) return { wire: anyCall(from) }
-  if (kind <= 82) return { wire: anyWrite(from) }
+  if (kind <= 42) return readCase(anyRead(from))
+  if (kind <= 49) return changeCase(anyChange(from))
+  if (kind <= 62) return { wire: anyAttack(from), isAttack: true }
+  if (kind <= 70) return { wire: wildRead(from) }
+  if (kind <= 77) return { wire: anyCall(from) }
+  if (kind <= 84) return { wire: anyWrite(from) }
   const whole = random.pick([
     () => writeRead(anyRead(from)),
     () => wildRead(from),

@@ -6,7 +6,8 @@ import type { Who } from './markers.ts'
 import type { Oracle, Truth } from './oracle.ts'
 import type { Read } from './query.ts'
 import type { Answer, Sender } from './send.ts'
-import type { Place, World } from './world.ts'
+import type { Wire } from './wire.ts'
+import type { Place, Project, World } from './world.ts'
 
 export type Property = 'answer' | 'truth' | 'twins' | 'statement'
 
@@ -31,6 +32,14 @@ const twinOf: Partial<Record<Who, Place>> = { anon: 'for-anon', user1: 'for-user
 export function createJudge(world: World, sender: Sender, oracle: Oracle): Judge {
   const { projects } = world
 
+  /** A HEAD that fails has no code to judge by; a GET that counts as well fails for the same reason. */
+  async function reasonOf(wire: Wire, project: Project) {
+    const counting = { ...wire, method: 'GET', headers: { ...wire.headers, prefer: 'count=exact' } }
+    const told = await sender.send(project, counting)
+    const complaint = told.status < 500 ? 'an unexpected 5xx of a HEAD' : complaintAbout(counting, told)
+    return verdict('answer', complaint, told)
+  }
+
   async function besideTruth(read: Read, answer: Answer, evidence: Evidence) {
     evidence.truth = await oracle.ask(read)
     return verdict('truth', complaintAboutTruth(read, answer, evidence.truth), answer)
@@ -41,11 +50,10 @@ export function createJudge(world: World, sender: Sender, oracle: Oracle): Judge
     return verdict('truth', complaintAboutChange(change, answer, evidence.truth), answer)
   }
 
-  async function besideTwin({ wire, read }: Case, place: Place, answer: Answer, evidence: Evidence) {
-    evidence.twin = await sender.send(projects[place], wire)
+  async function besideTwin(one: Case, place: Place, answer: Answer, evidence: Evidence) {
+    evidence.twin = await sender.send(projects[place], one.wire)
     const complaint = complaintAboutTwins(
-      wire,
-      read,
+      one,
       withoutProject(projects.left.id, answer),
       withoutProject(projects[place].id, evidence.twin),
     )
@@ -57,8 +65,10 @@ export function createJudge(world: World, sender: Sender, oracle: Oracle): Judge
     const isRead = read !== undefined || wire.method === 'GET' || wire.method === 'HEAD'
     const twin = isRead ? twinOf[wire.who] : undefined
     try {
-      const answer = await sender.send(projects[isRead || change ? 'left' : 'scratch'], wire)
+      const project = projects[isRead || change ? 'left' : 'scratch']
+      const answer = await sender.send(project, wire)
       evidence.answer = answer
+      if (wire.method === 'HEAD' && answer.status >= 500) return await reasonOf(wire, project)
       return (
         verdict('answer', complaintAbout(wire, answer), answer) ??
         (read && (await besideTruth(read, answer, evidence))) ??

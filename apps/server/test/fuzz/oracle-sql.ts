@@ -163,7 +163,9 @@ function testSql({ field, operator, quantifier, language, value }: Test, as: str
   const left = fieldSql(field, as)
   const symbol = symbols[operator]
   if (typeof value !== 'string')
-    return value.length === 0 ? 'false' : `${left} in (${value.map(literal).join(', ')})`
+    return value.length === 0
+      ? `(${left} is null and false)`
+      : `${left} in (${value.map(literal).join(', ')})`
   if (operator === 'is') return `${left} is ${value}`
   const search = searchFunctions[operator]
   if (search) {

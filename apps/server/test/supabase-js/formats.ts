@@ -1,4 +1,4 @@
-// Answers in another form than JSON rows: CSV, GeoJSON, plans, stripped nulls, and the description of the API.
+// Answers in another form than JSON rows: CSV, GeoJSON, plans, stripped nulls, an API description.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Stage } from './stage.ts'
@@ -75,11 +75,10 @@ export function formatTests(stage: () => Stage): void {
     assert.deepEqual(data, { id: 2 })
   })
 
-  test('the description of the API lists tables and functions', async () => {
+  test('the description of the API is not at its root, and the refusal says so', async () => {
     const { data, error, status } = await stage().anon.getOpenApiSpec()
-    assert.deepEqual([error, status], [null, 200])
-    assert.ok(data?.paths['/books'], 'a table')
-    assert.ok(data?.paths['/rpc/add'], 'a function')
-    assert.equal(data?.paths['/ledger'], undefined)
+    assert.deepEqual([data, status], [null, 404])
+    assert.match(error?.code ?? '', /^PGRST12[56]$/)
+    assert.notEqual(error?.hint, '')
   })
 }

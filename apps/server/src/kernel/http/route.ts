@@ -1,7 +1,7 @@
 // A declared route and its handler, as the framework wants them.
 import type { Input, Route } from '@plinth/contract/route.ts'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import { exchangeOf } from './exchange.ts'
+import { type Exchange, exchangeOf } from './exchange.ts'
 import type { Plane } from './plane.ts'
 import type { RawReply, RawRequest, RequestHead } from './request.ts'
 
@@ -51,14 +51,27 @@ export function addRoute<Who>(
     return result instanceof Promise ? result : reply.send(result)
   }
 
-  async function raw(request: FastifyRequest, reply: FastifyReply) {
+  /** Answers from where its result comes in: a wait of this function's own would be one more turn. */
+  function raw(request: FastifyRequest, reply: FastifyReply): void {
     const exchange = exchangeOf(request)
-    const result = (await handle(inputOf(request), exchange.who, exchange)) as RawReply
-    if (plane.done) await plane.done(route, exchange.who as Who, exchange, undefined)
-    return reply
-      .status(result.status)
-      .headers(result.headers ?? {})
-      .send(result.body ?? undefined)
+    const send = ({ status, headers, body }: RawReply) =>
+      void reply
+        .status(status)
+        .headers(headers ?? {})
+        .send(body ?? undefined)
+    const fail = (error: unknown) => void reply.send(error)
+    try {
+      const result = handle(inputOf(request), exchange.who, exchange) as Promise<RawReply>
+      const told = plane.done ? result.then(answer => recorded(exchange, answer)) : result
+      told.then(send, fail)
+    } catch (error) {
+      fail(error)
+    }
+  }
+
+  async function recorded(exchange: Exchange, answer: RawReply): Promise<RawReply> {
+    await plane.done!(route, exchange.who as Who, exchange, undefined)
+    return answer
   }
 }
 

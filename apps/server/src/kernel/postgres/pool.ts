@@ -93,7 +93,7 @@ export class Pool {
           if (options.mayPipeline) this.#learn(options.shape, answer.ms, unit.isLone)
           resolve(answer)
         },
-        reject,
+        reject: error => reject(isConnectionFailure(error) ? connectRefusal(error) : error),
       }
       if (options.mayPipeline && this.#sendPipelined(unit, options.shape)) return
       this.#sendAlone(unit, options.request?.signal)
@@ -311,11 +311,11 @@ const exhausted = () =>
 const hungUp = () => new Refusal('client_closed_request', 'The client closed the connection')
 
 /** What a failure to connect, or of the connection itself, means to the caller. */
-export function connectRefusal(error: unknown): Error {
+function connectRefusal(error: unknown): Error {
   if (error instanceof Refusal) return error
   if (error instanceof DatabaseError && error.code === '53300') return exhausted()
   return unavailable(error)
 }
 
-export const isConnectionFailure = (error: unknown): boolean =>
+const isConnectionFailure = (error: unknown): boolean =>
   isUnavailable(error) || (error instanceof DatabaseError && error.severity === 'FATAL')

@@ -66,32 +66,52 @@ export function createExecute(databases: Databases, catalogs: Catalogs): Execute
     return made
   }
 
-  async function attempt<P extends Prepared>(
-    { caller, facts }: RestRequest,
+  /** Without a wait of its own: this is the path of every request. */
+  function attempt<P extends Prepared>(
+    asked: Asked<P>,
     catalog: Catalog,
-    shape: string,
-    prepare: (catalog: Catalog) => P,
-    inputs: Inputs,
+    tries: number,
   ): Promise<Executed<P>> {
-    const prepared = planned(catalog, shape, prepare)
-    const values = bind(prepared.parameters, inputs)
-    const { rows } = await databases.asCaller(caller, facts, prepared.statement, values)
-    return { prepared, row: rows[0]!, rows }
+    const { request, shape, prepare, inputs } = asked
+    const again = (error: unknown) => recover(asked, catalog, tries, error)
+    let prepared: P
+    let values: Value[]
+    try {
+      prepared = planned(catalog, shape, prepare)
+      values = bind(prepared.parameters, inputs)
+    } catch (error) {
+      return again(error)
+    }
+    return databases
+      .asCaller(request.caller, request.facts, prepared.statement, values)
+      .then(({ rows }) => ({ prepared, row: rows[0]!, rows }), again)
   }
 
-  return async (request, shape, prepare, inputs) => {
-    const { tenant } = request.caller
-    for (let tries = 1; ; tries++) {
-      const known = catalogs.of(tenant)
-      const catalog = known instanceof Promise ? await known.catch(told) : known
-      try {
-        return await attempt(request, catalog, shape, prepare, inputs)
-      } catch (error) {
-        if (tries === maxAttempts || !(await isOutdated(error, () => catalogs.hasMoved(tenant, catalog))))
-          told(error)
-      }
-    }
+  async function recover<P extends Prepared>(
+    asked: Asked<P>,
+    catalog: Catalog,
+    tries: number,
+    error: unknown,
+  ): Promise<Executed<P>> {
+    const { tenant } = asked.request.caller
+    if (tries === maxAttempts || !(await isOutdated(error, () => catalogs.hasMoved(tenant, catalog))))
+      told(error)
+    return attempt(asked, await catalogs.of(tenant), tries + 1)
   }
+
+  return (request, shape, prepare, inputs) => {
+    const asked = { request, shape, prepare, inputs }
+    const catalog = catalogs.of(request.caller.tenant)
+    if (!(catalog instanceof Promise)) return attempt(asked, catalog, 1)
+    return catalog.then(loaded => attempt(asked, loaded, 1), told)
+  }
+}
+
+interface Asked<P extends Prepared> {
+  readonly request: RestRequest
+  readonly shape: string
+  readonly prepare: (catalog: Catalog) => P
+  readonly inputs: Inputs
 }
 
 /** Whether the failure may be due to a schema that is no longer there; only then it is worth asking. */

@@ -21,17 +21,17 @@ export function restService({ databases, maxRows }: RestDeps) {
   const execute = createExecute(databases, catalogs)
 
   return {
-    read: async (caller: Caller, raw: RawRequest, table: string): Promise<RawReply> =>
+    read: (caller: Caller, raw: RawRequest, table: string): Promise<RawReply> =>
       read(readRequest(caller, raw), table, execute, maxRows),
 
-    write: async (
+    write: (
       caller: Caller,
       raw: RawRequest,
       table: string,
       kind: 'insert' | 'put' | 'update' | 'delete',
     ): Promise<RawReply> => write(readRequest(caller, raw), table, kind, execute),
 
-    call: async (caller: Caller, raw: RawRequest, name: string): Promise<RawReply> =>
+    call: (caller: Caller, raw: RawRequest, name: string): Promise<RawReply> =>
       call(readRequest(caller, raw), name, execute, () => catalogs.of(caller.tenant), maxRows),
 
     execSql: (caller: Caller, raw: RawRequest): Promise<RawReply> => execSql(databases, caller, raw),

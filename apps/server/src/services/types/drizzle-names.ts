@@ -1,0 +1,42 @@
+// Names of constants and properties: in camel case, each taken once, none that the language or Drizzle needs.
+
+/** `user_id` becomes `userId`; whatever cannot stand in a name separates words. */
+export function camel(name: string): string {
+  const words = name.split(/[^\p{L}\p{N}]+/u).filter(word => word !== '')
+  const joined = words
+    .map((word, place) => (place === 0 ? lowered(word) : word[0]!.toUpperCase() + word.slice(1)))
+    .join('')
+  return /^[\p{L}_$]/u.test(joined) ? joined : `_${joined}`
+}
+
+/** `ID` and `Users` begin small, `userId` stays. */
+const lowered = (word: string) =>
+  word === word.toUpperCase() ? word.toLowerCase() : word[0]!.toLowerCase() + word.slice(1)
+
+export interface Names {
+  /** The wish; if it is taken, the longer form; then either with the ending, then counted up. */
+  take(wish: string, longer?: string, ending?: string): string
+}
+
+export function createNames(taken: readonly string[] = reserved): Names {
+  const names = new Set(taken)
+  return {
+    take(wish, longer = wish, ending = '') {
+      const candidates = [wish, camel(longer), wish + ending, camel(longer) + ending]
+      let name = candidates.find(each => !names.has(each))
+      for (let count = 2; name === undefined; count++)
+        if (!names.has(`${wish}${ending}${count}`)) name = `${wish}${ending}${count}`
+      names.add(name)
+      return name
+    },
+  }
+}
+
+const reserved = [
+  ...'arguments as async await boolean break case catch class const continue debugger default delete do else enum eval export extends false finally for function if implements import in instanceof interface let new null package private protected public return static super switch this throw true try type typeof undefined var void while with yield'.split(
+    ' ',
+  ),
+  ...'sql relations one many table pgTable pgView pgMaterializedView pgEnum pgSchema primaryKey foreignKey unique customType boolean smallint integer bigint real doublePrecision numeric text varchar char uuid date time timestamp interval json jsonb inet cidr macaddr macaddr8 point vector serial smallserial bigserial'.split(
+    ' ',
+  ),
+]
