@@ -15,14 +15,14 @@ export const refusals = { catalogMoved: 'PLV01', notOneRow: 'PLS01', tooManyRows
 export function bodySql(form: Form, rows: string, names: readonly string[], catalog: Catalog): string {
   switch (form.kind) {
     case 'array':
-      return stripped(form, `coalesce(json_agg(${rows}.*), '[]')`)
+      return stripped(form, `coalesce(pg_catalog.json_agg(${rows}.*), '[]')`)
     case 'object':
-      return stripped(form, `json_agg(${rows}.*) -> 0`)
+      return stripped(form, `pg_catalog.json_agg(${rows}.*) -> 0`)
     case 'csv':
-      return `coalesce(string_agg(${csvRow(rows, names)}, E'\\n'), '')`
+      return `coalesce(pg_catalog.string_agg(${csvRow(rows, names)}, E'\\n'), '')`
     case 'geojson': {
       const feature = `${identifier(catalog.extension('postgis')!)}.st_asgeojson(${rows}.*)::json`
-      return `json_build_object('type', 'FeatureCollection', 'features', coalesce(json_agg(${feature}), '[]'))`
+      return `pg_catalog.json_build_object('type', 'FeatureCollection', 'features', coalesce(pg_catalog.json_agg(${feature}), '[]'))`
     }
     case 'none':
       return 'null'
@@ -30,7 +30,7 @@ export function bodySql(form: Form, rows: string, names: readonly string[], cata
 }
 
 const stripped = ({ stripsNulls }: { stripsNulls: boolean }, sql: string) =>
-  stripsNulls ? `json_strip_nulls(${sql})` : sql
+  stripsNulls ? `pg_catalog.json_strip_nulls(${sql})` : sql
 
 const csvRow = (rows: string, names: readonly string[]): string =>
   names.length === 0
@@ -39,7 +39,7 @@ const csvRow = (rows: string, names: readonly string[]): string =>
 
 /** Null is nothing, an empty text is a pair of quotes. */
 const csvCell = (text: string): string =>
-  `case when ${text} is null then '' when ${text} ~ '[",\\n\\r]' or ${text} = '' then '"' || replace(${text}, '"', '""') || '"' else ${text} end`
+  `case when ${text} is null then '' when ${text} ~ '[",\\n\\r]' or ${text} = '' then '"' || pg_catalog.replace(${text}, '"', '""') || '"' else ${text} end`
 
 export const csvHeader = (names: readonly string[]): string =>
   names.map(name => (/[",\n\r]/.test(name) ? `"${name.replaceAll('"', '""')}"` : name)).join(',')
@@ -56,4 +56,4 @@ export const atMostSql = (count: string, most: number): string =>
   `case when ${count} > ${most} then platform.refuse('${refusals.tooManyRows}', (${count})::text) end`
 
 /** What functions and triggers may have set for the answer. */
-export const responseSql = `current_setting('response.headers', true), current_setting('response.status', true)`
+export const responseSql = `pg_catalog.current_setting('response.headers', true), pg_catalog.current_setting('response.status', true)`

@@ -33,26 +33,26 @@ export function callSql(
   const from =
     args.kind === 'object' && args.given.length > 0 ? `${argumentRow(writer, args.given)}, lateral ` : ''
   const tail = `${guardSql(catalog)}, ${responseSql}`
-  const most = mostRows === undefined ? '' : `, ${atMostSql('count(*)', mostRows)}`
+  const most = mostRows === undefined ? '' : `, ${atMostSql('pg_catalog.count(*)', mostRows)}`
   if (!level) {
     const body = scalarBody(routine, form, alias)
     return {
-      sql: `select ${body}, count(*), null, ${tail}${most} from ${from}${call} as ${alias}(v)`,
+      sql: `select ${body}, pg_catalog.count(*), null, ${tail}${most} from ${from}${call} as ${alias}(v)`,
       writer,
     }
   }
   const names = outputNames(level)
   const all = levelSql(writer, level, `${from}${call} as ${alias}`, alias, [], false)
-  const inAll = '(select count(*) from called)'
+  const inAll = '(select pg_catalog.count(*) from called)'
   const total = isCounted
     ? inAll
     : isCapped
-      ? `case when count(*) = ${level.limit} then ${inAll} end`
+      ? `case when pg_catalog.count(*) = ${level.limit} then ${inAll} end`
       : 'null'
   const plain = bodySql(form, 'r', names, catalog)
-  const body = form.kind === 'object' && routine.isSet ? onlyOneSql('count(*)', plain) : plain
+  const body = form.kind === 'object' && routine.isSet ? onlyOneSql('pg_catalog.count(*)', plain) : plain
   return {
-    sql: `with called as materialized (${all}) select ${body}, count(*), ${total}, ${tail}${most} from (select * from called ${pageSql(writer, level)}) r`,
+    sql: `with called as materialized (${all}) select ${body}, pg_catalog.count(*), ${total}, ${tail}${most} from (select * from called ${pageSql(writer, level)}) r`,
     writer,
   }
 }
@@ -60,8 +60,10 @@ export function callSql(
 /** A function that returns no rows with columns: its value, or the list of its values. */
 function scalarBody({ returns, isSet }: Routine, form: Form, alias: string): string {
   if (returns === 'void' || form.kind === 'none') return 'null'
-  if (form.kind === 'csv') return `coalesce(string_agg(${alias}.v::text, E'\\n'), '')`
-  return isSet ? `coalesce(json_agg(${alias}.v), '[]')` : `coalesce(json_agg(${alias}.v) -> 0, 'null')`
+  if (form.kind === 'csv') return `coalesce(pg_catalog.string_agg(${alias}.v::text, E'\\n'), '')`
+  return isSet
+    ? `coalesce(pg_catalog.json_agg(${alias}.v), '[]')`
+    : `coalesce(pg_catalog.json_agg(${alias}.v) -> 0, 'null')`
 }
 
 function argumentsSql(writer: Writer, args: Arguments): string {
@@ -82,6 +84,6 @@ function argumentsSql(writer: Writer, args: Arguments): string {
 }
 
 const argumentRow = (writer: Writer, given: readonly Parameter[]): string =>
-  `json_to_record(${writer.parameter('body')}::json) as a(${given
+  `pg_catalog.json_to_record(${writer.parameter('body')}::json) as a(${given
     .map(({ name, type }) => `${identifier(name)} ${type}`)
     .join(', ')})`

@@ -1,4 +1,5 @@
 // The type of a cast as it goes into SQL: names the grammar of SQL itself knows, anything else quoted.
+import { unreadable } from './reader.ts'
 
 /** Types that are words of the grammar, and would be taken for a name of somebody's own between quotes. */
 const spelled = new Map([
@@ -28,5 +29,9 @@ const spelled = new Map([
   ['interval', 'interval'],
 ])
 
-export const castType = (name: string): string =>
-  spelled.get(name.toLowerCase().replace(/ +/g, ' ')) ?? `"${name}"`
+export function castType(name: string): string {
+  // The one name that Postgres itself trips over.
+  if (name.toLowerCase() === 'unknown')
+    throw unreadable('select parameter', name, 'nothing can be cast to "unknown"')
+  return spelled.get(name.toLowerCase().replace(/ +/g, ' ')) ?? `"${name}"`
+}

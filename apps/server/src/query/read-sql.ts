@@ -16,16 +16,19 @@ export function readSql(
   const writer = new Writer(catalog.extension('vector'))
   const alias = writer.alias()
   const from = `${qualified(level.source.relation!)} ${alias}`
-  const counted = `(select count(*) from ${countedSql(writer, level, from, alias)})`
+  const counted = `(select pg_catalog.count(*) from ${countedSql(writer, level, from, alias)})`
   if (form.kind === 'none') return { sql: `select null, 0, ${counted}, ${guardSql(catalog)}`, writer }
   const rows = levelSql(writer, level, from, alias)
   const inAll = {
     always: counted,
     never: 'null',
-    'when capped': `case when count(*) = ${level.limit} then ${counted} end`,
+    'when capped': `case when pg_catalog.count(*) = ${level.limit} then ${counted} end`,
   }[total]
   const body = bodySql(form, 'r', outputNames(level), catalog)
-  return { sql: `select ${body}, count(*), ${inAll}, ${guardSql(catalog)} from (${rows}) r`, writer }
+  return {
+    sql: `select ${body}, pg_catalog.count(*), ${inAll}, ${guardSql(catalog)} from (${rows}) r`,
+    writer,
+  }
 }
 
 /** Rows before paging, without what would only be shown. */

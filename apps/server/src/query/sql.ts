@@ -147,7 +147,7 @@ function columnsOf(
 }
 
 const aggregateSql = (output: Output & { kind: 'aggregate' }, argument: string): string =>
-  casted(`${output.call}(${argument})`, output.resultCast)
+  casted(`pg_catalog.${output.call}(${argument})`, output.resultCast)
 
 const casted = (sql: string, cast: string | undefined): string =>
   cast === undefined ? sql : `cast(${sql} as ${castType(cast)})`
@@ -165,7 +165,7 @@ function spreadColumns(
   if (!embed.link.isToOne) {
     const rows = writer.alias('r')
     const arrays = names.map(
-      name => `coalesce(json_agg(${rows}.${identifier(name)}), '[]') as ${identifier(name)}`,
+      name => `coalesce(pg_catalog.json_agg(${rows}.${identifier(name)}), '[]') as ${identifier(name)}`,
     )
     laterals.push(
       `left join lateral (select ${arrays.join(', ')} from (${linkedSql(writer, embed, alias)}) ${rows}) ${own} on true`,
@@ -204,7 +204,9 @@ const oneColumn: Column = { name: '', type: 'integer', base: 23, isArray: false,
 /** An embedded relation as one JSON value. */
 function embedSql(writer: Writer, embed: Embed, alias: string): string {
   const rows = writer.alias('r')
-  const body = embed.link.isToOne ? `row_to_json(${rows}.*)` : `coalesce(json_agg(${rows}.*), '[]')`
+  const body = embed.link.isToOne
+    ? `pg_catalog.row_to_json(${rows}.*)`
+    : `coalesce(pg_catalog.json_agg(${rows}.*), '[]')`
   return `(select ${body} from (${linkedSql(writer, embed, alias)}) ${rows})`
 }
 
@@ -258,7 +260,7 @@ export function valueSql(writer: Writer, { column, computed, path }: Value, alia
   const steps = path.map(
     ({ isText, key, isIndex }) => `${isText ? '->>' : '->'} ${isIndex ? key : literal(key)}`,
   )
-  return `(${isJson ? base : `to_jsonb(${base})`} ${steps.join(' ')})`
+  return `(${isJson ? base : `pg_catalog.to_jsonb(${base})`} ${steps.join(' ')})`
 }
 
 /** `json` itself can neither be compared nor grouped. */
@@ -306,10 +308,10 @@ const symbols: Partial<Record<Operator, string>> = {
   adj: '-|-',
 }
 const queries: Partial<Record<Operator, string>> = {
-  fts: 'to_tsquery',
-  plfts: 'plainto_tsquery',
-  phfts: 'phraseto_tsquery',
-  wfts: 'websearch_to_tsquery',
+  fts: 'pg_catalog.to_tsquery',
+  plfts: 'pg_catalog.plainto_tsquery',
+  phfts: 'pg_catalog.phraseto_tsquery',
+  wfts: 'pg_catalog.websearch_to_tsquery',
 }
 
 function testSql(writer: Writer, { value, test }: Where & { kind: 'test' }, alias: string): string {
@@ -354,7 +356,9 @@ function textSearchSql(
   const configuration = config === undefined ? '' : `${writer.parameter(config)}::regconfig, `
   const text = valueSql(writer, value, alias)
   const document =
-    base === tsvector ? text : `to_tsvector(${configuration}${searchable.has(base) ? text : `${text}::text`})`
+    base === tsvector
+      ? text
+      : `pg_catalog.to_tsvector(${configuration}${searchable.has(base) ? text : `${text}::text`})`
   return `${document} @@ ${queries[operator]}(${configuration}${writer.parameter(slot)})`
 }
 

@@ -50,12 +50,14 @@ export function writeSql(
     ? `select ${returning} from ${qualified(relation)} as ${target} where false`
     : `${changeSql(writer, relation, level, write)} returning ${returning}`
   const merged =
-    write.kind === 'insert' && write.conflict?.merges ? `current_setting('plinth.merged', true)` : 'null'
+    write.kind === 'insert' && write.conflict?.merges
+      ? `pg_catalog.current_setting('plinth.merged', true)`
+      : 'null'
   const tail = `${merged}, ${guardSql(catalog)}, ${responseSql}`
   const most = (count: string) => (mostRows === undefined ? '' : `, ${atMostSql(count, mostRows)}`)
   if (!shown)
     return {
-      sql: `with changed as (${change}) select null, count(*), ${tail}${most('count(*)')} from changed`,
+      sql: `with changed as (${change}) select null, pg_catalog.count(*), ${tail}${most('pg_catalog.count(*)')} from changed`,
       writer,
     }
   writer.rows.set(target, `${target}.${identifier(wholeRow)}`)
@@ -67,7 +69,7 @@ export function writeSql(
     [],
     false,
   )
-  const count = isAggregated(shown) ? '(select count(*) from changed)' : 'count(*)'
+  const count = isAggregated(shown) ? '(select pg_catalog.count(*) from changed)' : 'pg_catalog.count(*)'
   const plain = bodySql(form, 'r', outputNames(shown), catalog)
   const body = form.kind === 'object' ? onlyOneSql(count, plain) : plain
   return {
@@ -107,9 +109,9 @@ function bodyRows(writer: Writer, columns: readonly WrittenColumn[], isArray: bo
   const body = `${writer.parameter('body')}::json`
   const record = `s(${columns.map(bodyColumn).join(', ')})`
   if (!columns.some(({ isSparse }) => isSparse))
-    return `${isArray ? 'json_to_recordset' : 'json_to_record'}(${body}) as ${record}`
-  const elements = isArray ? `json_array_elements(${body}) as j(e)` : `(select ${body}) as j(e)`
-  return `${elements}, lateral json_to_record(j.e) as ${record}`
+    return `pg_catalog.${isArray ? 'json_to_recordset' : 'json_to_record'}(${body}) as ${record}`
+  const elements = isArray ? `pg_catalog.json_array_elements(${body}) as j(e)` : `(select ${body}) as j(e)`
+  return `${elements}, lateral pg_catalog.json_to_record(j.e) as ${record}`
 }
 
 const bodyColumn = ({ column, isJsonText }: WrittenColumn): string =>
@@ -122,7 +124,7 @@ const givenSql = ({ column, isSparse, isJsonText }: WrittenColumn): string => {
 }
 
 /** Counts the rows that were there already: nobody needs a right to read for that. */
-const countMerged = `set_config('plinth.merged', (coalesce(nullif(current_setting('plinth.merged', true), ''), '0')::bigint + 1)::text, true) is not null`
+const countMerged = `pg_catalog.set_config('plinth.merged', (coalesce(nullif(pg_catalog.current_setting('plinth.merged', true), ''), '0')::bigint + 1)::text, true) is not null`
 
 function conflictSql(
   columns: readonly WrittenColumn[],
