@@ -226,6 +226,29 @@ test('in a project that has not created it, the answer names the extension and h
   assert.match(`${body.message} ${body.hint}`, /create extension.*vector/i)
 })
 
+test('a migration creates the extension, and SQL finds its types and operators by their plain names', async () => {
+  const fresh = await platform.createProject()
+  const migration = {
+    version: '20260101000000',
+    name: 'vectors',
+    sql: `create extension if not exists vector with schema extensions;
+      create table public.points (id int primary key, place vector(2));
+      create policy everybody on public.points using (true);
+      insert into public.points values (1, '[1,1]'), (2, '[0,1]');
+      create view public.from_origin as select id, place <-> '[0,0]' as distance from public.points;`,
+  }
+  const pushed = await platform.call('POST', `/api/v1/projects/${fresh.id}/db/push`, {
+    token: platform.adminToken,
+    body: { migrations: [migration] },
+  })
+  assert.equal(pushed.status, 200, JSON.stringify(pushed.body))
+  const asked = await platform.call('POST', `/v1/rest/${fresh.id}/rpc/exec_sql`, {
+    apikey: fresh.service_role_key,
+    body: { sql: "select id from public.points order by place <-> '[0,0]'" },
+  })
+  assert.deepEqual([asked.status, asked.body], [200, [{ id: 2 }, { id: 1 }]])
+})
+
 test('the extension is one the server offers, from the directory it was given', async () => {
   const [row] = await platform.asSuperuser(ref, session =>
     session.rows<{ path: string; installed: string | null }>(

@@ -16,6 +16,8 @@ export interface Change {
   rows: readonly Readonly<Record<string, string | null>>[]
   /** What becomes of rows whose key is taken. */
   onConflict?: 'merge' | 'ignore'
+  /** The columns of which; of the key when absent. */
+  onConflictOf?: readonly string[]
   where: readonly Condition[]
   /** Columns to return. */
   select: readonly string[]
@@ -31,14 +33,16 @@ export function anyChange(from: Sources): Change {
   const columns = columnsToWrite(random, table, method)
   const rows = Array.from({ length: count }, () => newRow(random, table, columns))
   const hasKey = table.key.length > 0 && table.key.every(name => columns.includes(name))
+  const isBySlug = columns.includes('slug') && random.chance(0.5)
   return {
     who: random.pick(everyone),
     method,
     table,
     rows: method === 'DELETE' ? [] : rows,
     ...(method === 'POST' &&
-      hasKey &&
+      (hasKey || isBySlug) &&
       random.chance(0.5) && { onConflict: random.pick(['merge', 'ignore']) }),
+    ...(isBySlug && { onConflictOf: ['slug'] }),
     // The first is flat, as every change must have one.
     where: method === 'POST' ? [] : [test(from, table), ...conditions(from, table, [])],
     select: returned(random, table),
@@ -89,6 +93,7 @@ export function writeChange({
   table,
   rows,
   onConflict,
+  onConflictOf,
   where,
   select,
   isCounted,
@@ -106,7 +111,11 @@ export function writeChange({
     who,
     method,
     path: table.name,
-    params: [...params, ['select', select.join(',')]],
+    params: [
+      ...params,
+      ...(onConflict && onConflictOf ? [['on_conflict', onConflictOf.join(',')] as const] : []),
+      ['select', select.join(',')],
+    ],
     headers: { 'content-type': 'application/json', prefer: preferences.join(',') },
     ...(method !== 'DELETE' && { body: JSON.stringify(bodies.length === 1 ? bodies[0] : bodies) }),
   }

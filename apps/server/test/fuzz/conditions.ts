@@ -46,7 +46,13 @@ const paths: readonly (readonly Hop[])[] = [
     { arrow: '->', key: 'd' },
   ],
   [{ arrow: '->>', key: 'absent' }],
+  [
+    { arrow: '->', key: 'c' },
+    { arrow: '->', key: 'd' },
+    { arrow: '->', key: '0' },
+  ],
 ]
+const elements: readonly (readonly Hop[])[] = [[{ arrow: '->', key: '0' }], [{ arrow: '->>', key: '1' }]]
 const expressions = ['^zq[0-9a-f]', 'qz$', '[0-9]{3}', "a|b|O'B", '(?i)zq', '\\mnull\\M', 'ü.+字']
 
 export interface Sources {
@@ -90,9 +96,11 @@ export function anyColumn({ random }: Pick<Sources, 'random'>, table: Table): Co
 }
 
 export function anyField(from: Pick<Sources, 'random'>, table: Table): Field {
+  const { random } = from
   const column = anyColumn(from, table)
-  const hasPath = column.kind === 'jsonb' && from.random.chance(0.6)
-  return { column, path: hasPath ? from.random.pick(paths) : [] }
+  if (column.kind === 'jsonb' && random.chance(0.6)) return { column, path: random.pick(paths) }
+  if (column.kind.endsWith('[]') && random.chance(0.2)) return { column, path: random.pick(elements) }
+  return { column, path: [] }
 }
 
 export function test(from: Sources, table: Table): Test {
@@ -136,7 +144,7 @@ function someValue({ random, data }: Sources, table: Table, { column, path }: Fi
 
 function pathValue(random: Random, path: readonly Hop[]): string {
   const last = path.at(-1)!
-  if (last.key === 'a') return rightValue('int', random)
+  if (/^[a01]$/.test(last.key)) return rightValue('int', random)
   if (last.key === 'd') return `[${rightValue('int', random)}]`
   return last.key === 'e' ? rightValue('mood', random) : rightValue('text', random)
 }

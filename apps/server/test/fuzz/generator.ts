@@ -19,6 +19,15 @@ const sortable: readonly Kind[] = [
   'mood',
 ]
 const summable: readonly Kind[] = ['int', 'bigint', 'numeric', 'float']
+/** Casts that no value of the kind can fail. */
+const casts: Partial<Record<Kind, readonly string[]>> = {
+  int: ['text', 'bigint', 'numeric', 'double precision'],
+  numeric: ['text', 'int', 'real'],
+  bool: ['text', 'int'],
+  date: ['text', 'timestamp', 'timestamptz'],
+  timestamptz: ['text', 'date', 'timestamp without time zone'],
+  text: ['varchar', 'character varying', 'bpchar'],
+}
 const maxDepth = 5
 
 export function anyRead(from: Sources, who?: Who): Read {
@@ -90,12 +99,12 @@ function fields(from: Sources, table: Table): Extract<Item, { is: 'field' }>[] {
   return Array.from({ length: random.int(1, 4) }, () => {
     const field = anyField(from, table)
     const last = field.path.at(-1)?.key
-    const needsAlias = last === 'a' || last === 'd'
+    const needsAlias = last !== undefined && /^[ad]$|^\d/.test(last)
     return {
       is: 'field',
       field,
       ...((needsAlias || random.chance(0.2)) && { alias: nameMark(random) }),
-      ...(random.chance(0.08) && { cast: 'text' }),
+      ...(random.chance(0.1) && { cast: random.pick(casts[fieldKind(field)] ?? ['text']) }),
     }
   })
 }
@@ -123,6 +132,8 @@ function embed(from: Sources, table: Table, deep: number): Embed | undefined {
   const spelling = random.pick(relation.spellings)
   const isSpread = !relation.isMany && random.chance(0.12)
   const isColumn = table.columns.some(({ name }) => name === spelling)
+  // Under the name of a column it could not be told apart from it.
+  if (isColumn && isSpread) return
   const query = isSpread ? lifted(from, relation) : embedded(from, relation, deep - 1)
   // Of rows that are counted or paged it is a matter of taste whether they are there.
   const isWhole = !hasAggregates(query) && query.limit === undefined && query.offset === undefined
@@ -133,6 +144,7 @@ function embed(from: Sources, table: Table, deep: number): Embed | undefined {
     ...((isColumn || random.chance(0.35)) && !isSpread && { alias: nameMark(random) }),
     ...(isWhole && random.chance(0.25) && { join: random.pick(['inner', 'inner', 'left']) }),
     isSpread,
+    isSilent: isWhole && !isSpread && deep === 1 && random.chance(0.08),
     query,
   }
 }

@@ -35,7 +35,7 @@ export function changeSql(change: Change): string {
            (select count(*) from w) as total`
 }
 
-function changingSql({ method, table, rows, onConflict, where }: Change): string {
+function changingSql({ method, table, rows, onConflict, onConflictOf, where }: Change): string {
   const into = `public.${name(table.name)} b`
   const matching = whereSql({ table, select: [], where, order: [] }, 'b')
   const columns = Object.keys(rows[0] ?? {})
@@ -48,7 +48,8 @@ function changingSql({ method, table, rows, onConflict, where }: Change): string
   const lines = rows.map(row => `(${columns.map(column => value(row[column])).join(', ')})`)
   const excluded = columns.map(column => `${name(column)} = excluded.${name(column)}`)
   const action = onConflict === 'merge' ? `do update set ${excluded.join(', ')}` : 'do nothing'
-  const conflict = onConflict ? `on conflict (${table.key.map(name).join(', ')}) ${action}` : ''
+  const target = onConflictOf ?? table.key
+  const conflict = onConflict ? `on conflict (${target.map(name).join(', ')}) ${action}` : ''
   const values = `(${columns.map(name).join(', ')}) values ${lines.join(', ')}`
   return `insert into ${into.replace(/ b$/, ' as b')} ${values} ${conflict} returning b.*`
 }
@@ -72,17 +73,18 @@ function selectSql(query: Query, from: string, on: string, as: string): string {
 }
 
 function groupBy({ select }: Query, as: string): string {
-  const free = select.filter(item => item.is === 'field').map(({ field }) => fieldSql(field, as))
+  const free = select.filter(item => item.is === 'field').map(item => shownSql(item, as))
   return free.length > 0 ? ` group by ${free.join(', ')}` : ''
 }
 
+const shownSql = ({ field, cast }: Extract<Item, { is: 'field' }>, as: string) =>
+  `(${fieldSql(field, as)})${cast ? `::${cast}` : ''}`
+
 function itemSql(item: Item, as: string): string[] {
   if (item.is === 'all') return [`${as}.*`]
+  if (item.is === 'embed' && item.isSilent) return []
   const key = name(keyOf(item))
-  if (item.is === 'field') {
-    const cast = item.cast ? `::${item.cast}` : ''
-    return [`(${fieldSql(item.field, as)})${cast} as ${key}`]
-  }
+  if (item.is === 'field') return [`${shownSql(item, as)} as ${key}`]
   if (item.is === 'aggregate')
     return [`${item.with}(${item.field ? fieldSql(item.field, as) : '*'}) as ${key}`]
   return item.isSpread ? spreadSql(item, as) : [`${embedSql(item, as)} as ${key}`]
@@ -90,7 +92,11 @@ function itemSql(item: Item, as: string): string[] {
 
 function fieldSql({ column, path }: Field, as: string): string {
   const base = column.isComputed ? `public.${name(column.name)}(${as})` : `${as}.${name(column.name)}`
-  return path.reduce((sql, { arrow, key }) => `(${sql} ${arrow} ${literal(key)})`, base)
+  const json = path.length > 0 && column.kind !== 'jsonb' ? `to_jsonb(${base})` : base
+  return path.reduce(
+    (sql, { arrow, key }) => `(${sql} ${arrow} ${/^\d+$/.test(key) ? key : literal(key)})`,
+    json,
+  )
 }
 
 /** The relation's own words for its two sides, with the names they have here. */

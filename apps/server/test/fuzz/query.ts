@@ -58,6 +58,8 @@ export interface Embed {
   alias?: string
   join?: 'inner' | 'left'
   isSpread: boolean
+  /** Written `rel()`: it filters and shows nothing. */
+  isSilent: boolean
   query: Query
 }
 export type Item =

@@ -82,8 +82,10 @@ function itemText(item: Item): string {
   return item.field ? `${alias}${fieldText(item.field)}.${item.with}()` : `${alias}count${alias ? '()' : ''}`
 }
 
-const embedText = ({ spelling, join, isSpread, query }: Embed, alias: string) =>
-  `${isSpread ? '...' : ''}${alias}${spelling}${join ? `!${join}` : ''}(${query.select.map(itemText).join(',')})`
+function embedText({ spelling, join, isSpread, isSilent, query }: Embed, alias: string): string {
+  const inner = isSilent ? '' : query.select.map(itemText).join(',')
+  return `${isSpread ? '...' : ''}${alias}${spelling}${join ? `!${join}` : ''}(${inner})`
+}
 
 /** Everything but the select, with the embeds' own after it. */
 function queryParams(query: Query, prefix: string): Param[] {

@@ -14,7 +14,7 @@ const lowered = (word: string) =>
   word === word.toUpperCase() ? word.toLowerCase() : word[0]!.toLowerCase() + word.slice(1)
 
 export interface Names {
-  /** The wish; if it is taken, the longer form; then either with the ending, then counted up. */
+  /** The wish; with the ending if the language has it; the longer form if another has it; then counted up. */
   take(wish: string, longer?: string, ending?: string): string
 }
 
@@ -22,7 +22,8 @@ export function createNames(taken: readonly string[] = reserved): Names {
   const names = new Set(taken)
   return {
     take(wish, longer = wish, ending = '') {
-      const candidates = [wish, camel(longer), wish + ending, camel(longer) + ending]
+      const isWord = taken.includes(wish)
+      const candidates = [wish, isWord ? wish + ending : camel(longer), camel(longer) + ending]
       let name = candidates.find(each => !names.has(each))
       for (let count = 2; name === undefined; count++)
         if (!names.has(`${wish}${ending}${count}`)) name = `${wish}${ending}${count}`

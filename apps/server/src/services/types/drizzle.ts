@@ -120,7 +120,12 @@ export function drizzle(description: Description): string {
     if (relation.kind === 'materialized view')
       return `export const ${name} = ${inSchema(relation.schema, 'pgMaterializedView', 'materializedView')}(${at}, ${columns}).existing()`
     const extras = constraints(each)
-    const more = extras.length > 0 ? `, table => [\n${extras.map(line => `  ${line},`).join('\n')}\n]` : ''
+    if (extras.length > 0) used.add('type PgTableExtraConfigValue')
+    // Two tables may refer to each other; with a type written out neither is needed for the other's.
+    const more =
+      extras.length > 0
+        ? `, (table): PgTableExtraConfigValue[] => [\n${extras.map(line => `  ${line},`).join('\n')}\n]`
+        : ''
     return `export const ${name} = ${inSchema(relation.schema, 'pgTable', 'table')}(${at}, ${columns}${more})`
   }
 
@@ -223,10 +228,16 @@ function relationTexts(
         `${toOne}: one(${parent.name}, { fields: [${fields}], references: [${references}], relationName: ${relationName} }),`,
       )
       const there = place(parent)
-      const many = key.isOneToOne ? 'one' : 'many'
-      there.uses.add(many)
+      const isOnly = child.relation.relationships.filter(isSameEnd(key)).length === 1 && child !== parent
       const toMany = there.taken.take(child.name, `${child.name}_${toOne}`, 'Rows')
-      there.own.push(`${toMany}: ${many}(${child.name}, { relationName: ${relationName} }),`)
+      // A single row at this end can only be declared without naming the constraint.
+      if (key.isOneToOne && isOnly) {
+        there.uses.add('one')
+        there.own.push(`${toMany}: one(${child.name}),`)
+      } else {
+        there.uses.add('many')
+        there.own.push(`${toMany}: many(${child.name}, { relationName: ${relationName} }),`)
+      }
     }
   return written.flatMap(each => {
     const found = lines.get(each)
@@ -236,6 +247,11 @@ function relationTexts(
     return `export const ${name} = relations(${each.name}, ({ ${uses} }) => ({\n${found.own.map(line => `  ${line}`).join('\n')}\n}))`
   })
 }
+
+const isSameEnd = (one: Relationship) => (other: Relationship) =>
+  other.isDirect &&
+  other.referencedSchema === one.referencedSchema &&
+  other.referencedRelation === one.referencedRelation
 
 /** `author_id` points at an author. */
 const referenceName = ({ columns, referencedRelation }: Relationship): string => {
