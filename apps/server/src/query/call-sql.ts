@@ -3,8 +3,9 @@
 import { identifier } from '#src/kernel/postgres/sql.ts'
 import { atMostSql, bodySql, type Form, guardSql, onlyOneSql, responseSql } from './answer-sql.ts'
 import type { Catalog, Parameter, Routine } from './catalog.ts'
+import { levelSql, outputNames, pageSql } from './level-sql.ts'
 import type { Level } from './plan.ts'
-import { levelSql, outputNames, pageSql, qualified, Writer } from './sql.ts'
+import { qualified, Writer } from './writer.ts'
 
 /** Where the arguments are: named in a JSON object, named in the query string, or the whole body as the only one. */
 export type Arguments =

@@ -1,8 +1,10 @@
 // The statement of a read: columns are body, rows returned, rows in all, guard.
 import { bodySql, type Form, guardSql } from './answer-sql.ts'
 import type { Catalog } from './catalog.ts'
+import { isAggregated, levelSql, outputNames } from './level-sql.ts'
 import type { Level } from './plan.ts'
-import { conditionsOf, isAggregated, levelSql, outputNames, qualified, Writer } from './sql.ts'
+import { conditionsOf } from './where-sql.ts'
+import { qualified, Writer } from './writer.ts'
 
 /** Whether the rows are counted beyond the page: always, never, or only when the cap cut the page short. */
 export type Total = 'always' | 'never' | 'when capped'

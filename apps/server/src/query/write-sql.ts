@@ -3,8 +3,10 @@
 import { identifier, literal } from '#src/kernel/postgres/sql.ts'
 import { atMostSql, bodySql, type Form, guardSql, onlyOneSql, responseSql } from './answer-sql.ts'
 import type { Catalog, Column, Relation } from './catalog.ts'
+import { isAggregated, levelSql, outputNames } from './level-sql.ts'
 import type { Level, Output, Value } from './plan.ts'
-import { conditionsOf, isAggregated, levelSql, outputNames, qualified, Writer } from './sql.ts'
+import { conditionsOf } from './where-sql.ts'
+import { qualified, Writer } from './writer.ts'
 
 export interface WrittenColumn {
   readonly column: Column

@@ -1,0 +1,179 @@
+// Rows of a level, with what is embedded in them, as SQL.
+import { identifier } from '#src/kernel/postgres/sql.ts'
+import { castType } from './cast-type.ts'
+import { linkSql } from './link-sql.ts'
+import type { Embed, Level, Order, Output } from './plan.ts'
+import { comparable, isPlainJson, oneColumn, valueSql } from './value-sql.ts'
+import { conditionsOf } from './where-sql.ts'
+import type { Writer } from './writer.ts'
+
+/** Rows of one level: `select … from … where … order by … limit …`. */
+export function levelSql(
+  writer: Writer,
+  level: Level,
+  from: string,
+  alias: string,
+  joined: readonly string[] = [],
+  isPaged = true,
+): string {
+  const isGrouped = isAggregated(level)
+  const laterals: string[] = []
+  const columns = level.outputs.flatMap(output => columnsOf(writer, output, alias, laterals, isGrouped))
+  const groups = columns.flatMap(({ isAggregate }, index) => (isAggregate ? [] : [index + 1]))
+  const conditions = [...joined, ...conditionsOf(writer, level, alias)]
+  return [
+    `select ${columns.map(({ sql, name }) => `${sql} as ${identifier(name)}`).join(', ')}`,
+    `from ${[from, ...laterals].join(' ')}`,
+    conditions.length > 0 ? `where ${conditions.join(' and ')}` : '',
+    isGrouped && groups.length > 0 ? `group by ${groups.join(', ')}` : '',
+    orderSql(writer, level.order, alias),
+    isPaged ? pageSql(writer, level) : '',
+  ]
+    .filter(clause => clause !== '')
+    .join(' ')
+}
+
+export const pageSql = (writer: Writer, { limit, offset }: Pick<Level, 'limit' | 'offset'>): string =>
+  [
+    limit === undefined ? '' : `limit ${limit}`,
+    offset === undefined ? '' : `offset ${writer.parameter(offset)}::bigint`,
+  ]
+    .filter(clause => clause !== '')
+    .join(' ')
+
+/** Names of the columns a level gives, in order. */
+export const outputNames = (level: Level): string[] =>
+  level.outputs.flatMap(output =>
+    output.kind === 'spread' ? outputNames(output.embed.level) : [output.name],
+  )
+
+/** Aggregates of a spread to-one relation are the level's own. */
+export const isAggregated = (level: Level): boolean =>
+  level.outputs.some(
+    output => output.kind === 'aggregate' || (output.kind === 'spread' && isAggregated(output.embed.level)),
+  )
+
+interface ColumnSql {
+  name: string
+  sql: string
+  isAggregate: boolean
+}
+
+function columnsOf(
+  writer: Writer,
+  output: Output,
+  alias: string,
+  laterals: string[],
+  isGrouped: boolean,
+): ColumnSql[] {
+  switch (output.kind) {
+    case 'value': {
+      const sql = casted(valueSql(writer, output.value, alias), output.cast)
+      const isJson = isGrouped && output.cast === undefined && isPlainJson(output.value)
+      return [{ name: output.name, sql: isJson ? `(${sql})::jsonb` : sql, isAggregate: false }]
+    }
+    case 'aggregate': {
+      const argument = output.value ? casted(valueSql(writer, output.value, alias), output.cast) : '*'
+      return [{ name: output.name, sql: aggregateSql(output, argument), isAggregate: true }]
+    }
+    case 'embed': {
+      const sql = embedSql(writer, output.embed, alias)
+      return [{ name: output.name, sql: isGrouped ? `${sql}::jsonb` : sql, isAggregate: false }]
+    }
+    case 'spread':
+      return spreadColumns(writer, output.embed, alias, laterals, isGrouped)
+  }
+}
+
+const aggregateSql = (output: Output & { kind: 'aggregate' }, argument: string): string =>
+  casted(`pg_catalog.${output.call}(${argument})`, output.resultCast)
+
+const casted = (sql: string, cast: string | undefined): string =>
+  cast === undefined ? sql : `cast(${sql} as ${castType(cast)})`
+
+/** Columns of a spread relation are lifted beside the level's own: as they are, or as arrays side by side. */
+function spreadColumns(
+  writer: Writer,
+  embed: Embed,
+  alias: string,
+  laterals: string[],
+  isGrouped: boolean,
+): ColumnSql[] {
+  const own = writer.alias('s')
+  const names = outputNames(embed.level)
+  if (!embed.link.isToOne) {
+    const rows = writer.alias('r')
+    const arrays = names.map(
+      name => `coalesce(pg_catalog.json_agg(${rows}.${identifier(name)}), '[]') as ${identifier(name)}`,
+    )
+    laterals.push(
+      `left join lateral (select ${arrays.join(', ')} from (${linkedSql(writer, embed, alias)}) ${rows}) ${own} on true`,
+    )
+    const cast = isGrouped ? '::jsonb' : ''
+    return names.map(name => ({ name, sql: `${own}.${identifier(name)}${cast}`, isAggregate: false }))
+  }
+  const flat = withoutAggregates(embed.level)
+  laterals.push(`left join lateral (${linkedSql(writer, { ...embed, level: flat }, alias)}) ${own} on true`)
+  const calls = flatOutputs(embed.level)
+  return names.map((name, index) => {
+    const output = calls[index]!
+    const sql = `${own}.${identifier(name)}`
+    return output.kind === 'aggregate'
+      ? { name, sql: aggregateSql(output, output.value ? sql : '*'), isAggregate: true }
+      : { name, sql, isAggregate: false }
+  })
+}
+
+const flatOutputs = (level: Level): Exclude<Output, { kind: 'spread' }>[] =>
+  level.outputs.flatMap(output => (output.kind === 'spread' ? flatOutputs(output.embed.level) : [output]))
+
+/** The values that are aggregated one level up, as they are. */
+const withoutAggregates = (level: Level): Level => ({
+  ...level,
+  outputs: level.outputs.map(output => {
+    if (output.kind === 'spread')
+      return { ...output, embed: { ...output.embed, level: withoutAggregates(output.embed.level) } }
+    if (output.kind !== 'aggregate') return output
+    const value = output.value ?? { column: oneColumn, path: [] }
+    return { kind: 'value', name: output.name, value, cast: output.cast }
+  }),
+})
+
+/** An embedded relation as one JSON value. */
+function embedSql(writer: Writer, embed: Embed, alias: string): string {
+  const rows = writer.alias('r')
+  const body = embed.link.isToOne
+    ? `pg_catalog.row_to_json(${rows}.*)`
+    : `coalesce(pg_catalog.json_agg(${rows}.*), '[]')`
+  return `(select ${body} from (${linkedSql(writer, embed, alias)}) ${rows})`
+}
+
+/** The rows of an embedded relation that belong to the row `alias`. */
+function linkedSql(writer: Writer, { link, level }: Embed, alias: string): string {
+  const own = writer.alias()
+  const { from, joined } = linkSql(writer, link, alias, own)
+  // A view may show a row twice, and a value can hold only one.
+  const page = link.isToOne ? { ...level, limit: 1 } : level
+  return levelSql(writer, page, from, own, joined)
+}
+
+export function orderSql(writer: Writer, order: readonly Order[], alias: string): string {
+  if (order.length === 0) return ''
+  return `order by ${order.map(term => termSql(writer, term, alias)).join(', ')}`
+}
+
+function termSql(
+  writer: Writer,
+  { value, embed, metric, slot, isDescending, nulls }: Order,
+  alias: string,
+): string {
+  let sql: string
+  if (embed) {
+    const own = writer.alias()
+    const { from, joined } = linkSql(writer, embed.link, alias, own)
+    const where = joined.length > 0 ? ` where ${joined.join(' and ')}` : ''
+    sql = `(select ${comparable(writer, value, own)} from ${from}${where} limit 1)`
+  } else sql = comparable(writer, value, alias)
+  if (metric) sql = `${sql} ${writer.distance(metric)} ${writer.vector(slot!)}`
+  return `${sql}${isDescending ? ' desc' : ''}${nulls ? ` nulls ${nulls}` : ''}`
+}
