@@ -46,8 +46,9 @@ await onStage(async stage => {
   const isUnchanged = JSON.stringify(await sums()) === JSON.stringify(before)
   const isAlive = (await fetch(`${platform.url}/health`)).status === 200
 
-  for (const failure of report.failures) console.error(`${printed(failure)}\n`)
-  const { failures, ...counts } = report
+  const { failures, tolerated, ...counts } = report
+  for (const request of tolerated) console.error(`tolerated: ${request}\n`)
+  for (const failure of failures) console.error(`${printed(failure)}\n`)
   const isClean = failures.length === 0 && isUnchanged && isAlive && report.requests === requests
   console.log(
     JSON.stringify({

@@ -255,6 +255,20 @@ test('1 §4.3.3 a read is capped at 1000 rows and still tells the true total', a
   assert.equal(rangeOf(reply), '100-1099/*')
 })
 
+test('Issue: a page of a thousand rows of 10 kB arrives whole, several at once too', async () => {
+  await rows.ddl(`
+    create table public.large (id int primary key, word text);
+    insert into public.large select n, repeat(chr(64 + n % 26), 10000) from generate_series(1, 1000) n;
+    create policy everybody on public.large using (true)`)
+  for (const reply of await Promise.all([1, 2, 3].map(() => rows.get('large?order=id', { as: ada })))) {
+    assert.equal(reply.status, 200, reply.text.slice(0, 300))
+    assert.equal(reply.body.length, 1000)
+    assert.ok(
+      reply.body.every(({ id, word }: any) => word === String.fromCharCode(64 + (id % 26)).repeat(10_000)),
+    )
+  }
+})
+
 test('1 §8 PLATFORM_REST_MAX_ROWS sets the cap, 0 lifts it', async () => {
   for (const [cap, length, range] of [
     ['3', 3, '0-2/5'],

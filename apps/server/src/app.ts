@@ -24,6 +24,8 @@ import { adminRoutes } from '#src/services/admin/management-routes.ts'
 import { adminService } from '#src/services/admin/service.ts'
 import { dbRoutes } from '#src/services/db/management-routes.ts'
 import { dbService } from '#src/services/db/service.ts'
+import { docsRoutes } from '#src/services/docs/management-routes.ts'
+import { docsService } from '#src/services/docs/service.ts'
 import { healthRoutes } from '#src/services/health/management-routes.ts'
 import { healthService } from '#src/services/health/service.ts'
 import { platformRoutes } from '#src/services/platform/management-routes.ts'
@@ -157,6 +159,7 @@ async function compose(
   http.mount(planes.management, routeTables.projects, projectsRoutes(projects))
   http.mount(planes.management, routeTables.db, dbRoutes(db))
   http.mount(planes.management, routeTables.types, typesRoutes(typesService(owner)))
+  http.mount(planes.management, routeTables.docs, docsRoutes(docsService(owner, () => baseUrl)))
   http.mount(planes.management, routeTables.schema, schemaRoutes(schemaService(owner)))
   http.mount(planes.management, routeTables.rls, rlsRoutes(rlsService(owner, databases)))
   http.mount(planes.management, routeTables.queries, queriesRoutes(queriesService(control, owner)))

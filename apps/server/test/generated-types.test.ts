@@ -284,16 +284,15 @@ test('a query of drizzle with the generated schema runs', async () => {
     const { host, port, user, password } = platform.address
     const client = new Client({ host, port, user, password, database: project.ref })
     await client.connect()
-    const db = open(client, { schema })
+    const db: any = open(client, { schema })
     await project.asOwner(session =>
       session.script(`insert into teams values (1, 'red'); insert into users (email, team_id, moods) values ('a@b', 1, '{sad}');
         insert into posts (author_id, title) select id, 'first' from users; insert into tags values (1, 'new');
         insert into post_tags select id, 1 from posts; insert into app.notes values (1, 'high')`),
     )
-    const [user_] = await db.query['users']!.findMany({
-      with: { team: true, posts: { with: { postTags: { with: { tag: true } } } } } as never,
+    const [row] = await db.query.users.findMany({
+      with: { team: true, posts: { with: { postTags: { with: { tag: true } } } } },
     })
-    const row = user_ as any
     assert.deepEqual([row.email, row.team.name, row.moods], ['a@b', 'red', ['sad']])
     assert.equal(row.posts[0].postTags[0].tag.label, 'new')
     const [note] = await db.select().from(schema.notes)

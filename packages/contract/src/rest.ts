@@ -5,7 +5,6 @@ import type { DataRoute, Method, Routes } from './route.ts'
 import { Id } from './shapes.ts'
 
 const Rows = Type.Unknown({ description: 'JSON text made by Postgres, or the media type asked for.' })
-const bodyLimit = 20 * 1024 * 1024
 
 const route = <M extends Method, P extends TSchema>(method: M, { path, params }: Place<P>, summary: string) =>
   ({
@@ -16,7 +15,6 @@ const route = <M extends Method, P extends TSchema>(method: M, { path, params }:
     allow: ['anon', 'authenticated', 'service_role'],
     summary,
     raw: true,
-    bodyLimit,
     reply: Rows,
   }) as const satisfies DataRoute
 

@@ -1,6 +1,7 @@
 // Every route table by the name of its service: what the server mounts, OpenAPI prints and clients call.
 import { adminApi } from './admin.ts'
 import { dbApi } from './db.ts'
+import { docsApi } from './docs.ts'
 import { healthApi } from './health.ts'
 import { platformApi } from './platform.ts'
 import { poolerApi } from './pooler.ts'
@@ -23,6 +24,7 @@ export const routeTables = {
   pooler: poolerApi,
   db: dbApi,
   types: typesApi,
+  docs: docsApi,
   admin: adminApi,
   whoami: whoamiApi,
   rest: restApi,

@@ -127,14 +127,16 @@ type Key =
 
 const reserved = new Set(['select', 'columns', 'on_conflict', 'order', 'limit', 'offset'])
 const remembered = 2000
+const longestRemembered = 200
 const keys = new Map<string, Key>()
 
 /** Parameter names repeat from request to request. */
 function keyOf(text: string): Key {
   const known = keys.get(text)
   if (known) return known
-  if (keys.size >= remembered) keys.clear()
   const key = readKey(text)
+  if (text.length > longestRemembered) return key
+  if (keys.size >= remembered) keys.clear()
   keys.set(text, key)
   return key
 }

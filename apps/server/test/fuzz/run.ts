@@ -21,6 +21,8 @@ export interface Report {
   statuses: Record<string, number>
   /** Codes of the errors, by how often. */
   codes: Record<string, number>
+  /** Requests whose own SQL made a 5xx. */
+  tolerated: string[]
   /** Answers compared with the oracle's, and how many of them had rows. */
   compared: number
   comparedWithRows: number
@@ -53,7 +55,7 @@ export async function runFuzz(options: RunOptions): Promise<Report> {
       const evidence: Evidence = {}
       const one = makeCase(seed, index, world.data)
       const found = await judge(one, evidence)
-      note(report, evidence)
+      note(report, one, evidence)
       if (found) report.failures.push({ index, ...(await shortest(one, found, judge)) })
     }
   }
@@ -73,18 +75,20 @@ const emptyReport = (): Report => ({
   failures: [],
   statuses: {},
   codes: {},
+  tolerated: [],
   compared: 0,
   comparedWithRows: 0,
   twins: 0,
   twinsWithRows: 0,
 })
 
-function note(report: Report, { answer, truth, twin }: Evidence): void {
+function note(report: Report, { wire }: Case, { answer, truth, twin }: Evidence): void {
   report.requests++
   if (!answer) return
   report.statuses[answer.status] = (report.statuses[answer.status] ?? 0) + 1
   const code = answer.status >= 400 ? errorIn(answer)?.code : undefined
   if (code) report.codes[code] = (report.codes[code] ?? 0) + 1
+  if (answer.status >= 500) report.tolerated.push(`${code} ${describe(wire)}`)
   if (truth && 'body' in truth) {
     report.compared++
     if (truth.body !== '[]') report.comparedWithRows++

@@ -13,7 +13,7 @@ import { planLevel, sourceOfRoutine } from '#src/query/plan.ts'
 import { type Pair, type Scanned, scan } from '#src/query/scan.ts'
 import { badBody } from './bad-body.ts'
 import { type Execute, type Prepared, preparedFrom } from './execute.ts'
-import { isRow, jsonValue, mediaTypeOf } from './payload.ts'
+import { isRow, jsonValue, maxBodyBytes, mediaTypeOf } from './payload.ts'
 import { bodyOf, cap, needGeometry, windowed } from './read.ts'
 import { contentRange, numberIn, ownResponse, planReply, reply } from './reply.ts'
 import type { RestRequest } from './request.ts'
@@ -40,7 +40,6 @@ interface Given {
   readonly pairs: readonly Pair[]
 }
 
-const maxBodyBytes = 20 * 1024 * 1024
 const meant = ['return', 'count', 'tx', 'handling', 'timezone', 'max-affected']
 
 export async function call(

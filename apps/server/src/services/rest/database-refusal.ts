@@ -105,6 +105,19 @@ const textHeaders = (headers: Record<string, unknown>): Record<string, string> =
       .map(([name, value]) => [name.toLowerCase(), String(value)]),
   )
 
-/** What Node would refuse to send. */
+/** How an answer is framed on the wire is no business of a function. */
+const framing = new Set([
+  'connection',
+  'content-length',
+  'keep-alive',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+])
+
+/** What can be sent, and may be. */
 export const isHeader = (name: string, value: string): boolean =>
-  /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/.test(name) && !/[^\t\x20-\x7e\x80-\xff]/.test(value)
+  !framing.has(name.toLowerCase()) &&
+  /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/.test(name) &&
+  !/[^\t\x20-\x7e\x80-\xff]/.test(value)

@@ -6,9 +6,8 @@ import { DatabaseError } from '#src/kernel/postgres/wire/database-error.ts'
 import type { Caller, Databases } from '#src/tenancy/databases.ts'
 import { toldError } from './database-refusal.ts'
 import { jsonRows } from './json-rows.ts'
-import { isRow, jsonValue } from './payload.ts'
+import { isRow, jsonValue, maxBodyBytes } from './payload.ts'
 
-const maxBodyBytes = 20 * 1024 * 1024
 /** Nobody waits for longer; the SQL may set another limit for itself. */
 const setTimeout = `set statement_timeout = '300s'`
 

@@ -23,6 +23,9 @@ export interface Payload {
   value(key: string): unknown
 }
 
+/** More is better sent in several requests: a body is read, parsed and bound as a whole. */
+export const maxBodyBytes = 10 * 1024 * 1024
+
 type Row = Readonly<Record<string, unknown>>
 
 export function rowsFrom(body: Buffer, contentType: string | undefined): Payload {

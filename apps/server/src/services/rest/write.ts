@@ -12,7 +12,7 @@ import { unknownColumn, unknownKey } from '#src/query/unknown-names.ts'
 import { type Write, type WrittenColumn, writeSql } from '#src/query/write-sql.ts'
 import { badBody } from './bad-body.ts'
 import { type Execute, type Prepared, preparedFrom } from './execute.ts'
-import { type Payload, rowsFrom } from './payload.ts'
+import { maxBodyBytes, type Payload, rowsFrom } from './payload.ts'
 import { bodyOf, columnsIn, needGeometry, relationOf, sourceOf } from './read.ts'
 import { contentRange, numberIn, ownResponse, planReply, reply } from './reply.ts'
 import type { RestRequest } from './request.ts'
@@ -22,7 +22,6 @@ interface PreparedWrite extends Prepared {
 }
 type Kind = 'insert' | 'put' | 'update' | 'delete'
 
-const maxBodyBytes = 20 * 1024 * 1024
 const meant: Record<Kind, readonly string[]> = {
   insert: ['resolution', 'missing', 'return', 'count', 'tx', 'handling', 'timezone', 'max-affected'],
   put: ['return', 'count', 'tx', 'handling', 'timezone'],

@@ -1,8 +1,8 @@
 // Types for applications, written from the schema as it is.
 import type { OwnerWork } from '#src/planes/management/owner-work.ts'
 import { describeSchemas } from '#src/query/describe.ts'
-import { drizzle } from './drizzle.ts'
-import { typescript } from './typescript.ts'
+import { drizzle } from './drizzle/document.ts'
+import { typescript } from './typescript/document.ts'
 
 export type TypesService = ReturnType<typeof typesService>
 

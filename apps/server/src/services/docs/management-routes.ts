@@ -1,0 +1,31 @@
+import type { docsApi } from '@plinth/contract/docs.ts'
+import type { Handlers } from '#src/kernel/http/plane.ts'
+import { jsonReply } from '#src/kernel/http/request.ts'
+import type { Actor } from '#src/planes/management/actor.ts'
+import { page } from './page.ts'
+import type { DocsService } from './service.ts'
+
+export const docsRoutes = (docs: DocsService): Handlers<typeof docsApi, Actor> => ({
+  async read({ params, query }, actor, { headers }) {
+    // The plane has checked a credential that was sent.
+    const audience = actor.kind === 'anonymous' ? 'anon' : 'all'
+    const document = await docs.read(params.id.toLowerCase(), audience, query.schema)
+    if (!wantsPage(headers.accept)) return jsonReply(200, document, common)
+    return { status: 200, headers: { ...common, ...pageHeaders }, body: page(document) }
+  },
+})
+
+/** A browser names HTML first. */
+const wantsPage = (accept = '') => {
+  const types = accept.split(',').map(type => type.split(';')[0]!.trim().toLowerCase())
+  const html = types.indexOf('text/html')
+  const json = types.findIndex(type => type === 'application/json' || type.endsWith('+json'))
+  return html >= 0 && (json < 0 || html < json)
+}
+
+const common = { 'cache-control': 'no-store', vary: 'Accept, Authorization' }
+const pageHeaders = {
+  'content-type': 'text/html; charset=utf-8',
+  'content-security-policy': "default-src 'none'; style-src 'unsafe-inline'",
+  'x-content-type-options': 'nosniff',
+}

@@ -1,0 +1,72 @@
+// From a type of Postgres to the type of its value in JSON.
+import { baseOf, type Column, type Description, type Relation } from '#src/query/description.ts'
+import { quote } from './text.ts'
+
+export interface ValueTypes {
+  /** As it comes out of, and goes into, JSON. */
+  typeOf(type: number): string
+  columnType(column: Pick<Column, 'type' | 'isNullable'>): string
+  /** The relation whose row this type is. */
+  relationOf(type: number): Relation | undefined
+}
+
+export function createValueTypes({ relations, enums, composites, types }: Description): ValueTypes {
+  const byOid = new Map(relations.map(relation => [relation.oid, relation]))
+
+  function typeOf(type: number): string {
+    const info = baseOf(type, types)
+    if (!info) return 'unknown'
+    switch (info.kind) {
+      case 'array': {
+        const element = typeOf(info.of)
+        return /[|&]/.test(element) && !element.startsWith('{') ? `(${element})[]` : `${element}[]`
+      }
+      case 'enum':
+        return isAmong(enums, info)
+          ? `Database[${quote(info.schema)}]["Enums"][${quote(info.name)}]`
+          : info.labels.map(quote).join(' | ') || 'never'
+      case 'composite': {
+        const relation = byOid.get(info.relation)
+        if (relation) return rowOf(relation)
+        return isAmong(composites, info)
+          ? `Database[${quote(info.schema)}]["CompositeTypes"][${quote(info.name)}]`
+          : 'Json'
+      }
+      case 'pseudo':
+        return pseudo[info.name] ?? 'unknown'
+      case 'range':
+        return 'string'
+      case 'base':
+      case 'domain':
+        return info.castsToJson ? 'Json' : (scalars[info.name] ?? 'string')
+    }
+  }
+
+  const columnType: ValueTypes['columnType'] = ({ type, isNullable }) =>
+    `${typeOf(type)}${isNullable ? ' | null' : ''}`
+
+  return { typeOf, columnType, relationOf: type => byOid.get(types.get(type)?.relation ?? 0) }
+}
+
+interface Place {
+  schema: string
+  name: string
+}
+const isAmong = (group: readonly Place[], { schema, name }: Place) =>
+  group.some(each => each.schema === schema && each.name === name)
+
+const rowOf = ({ schema, name, kind }: Relation) =>
+  `Database[${quote(schema)}][${quote(kind === 'table' ? 'Tables' : 'Views')}][${quote(name)}]["Row"]`
+
+const scalars: Readonly<Record<string, string>> = {
+  bool: 'boolean',
+  int2: 'number',
+  int4: 'number',
+  int8: 'number',
+  float4: 'number',
+  float8: 'number',
+  numeric: 'number',
+  json: 'Json',
+  jsonb: 'Json',
+}
+const pseudo: Readonly<Record<string, string>> = { void: 'undefined', record: 'Record<string, unknown>' }
