@@ -53,6 +53,7 @@ import { createLifecycle } from '#src/tenancy/lifecycle.ts'
 import { createLogins } from '#src/tenancy/logins.ts'
 import { createProvisioner } from '#src/tenancy/provision.ts'
 import { checkSecret } from '#src/tenancy/secret-proof.ts'
+import { createShadows } from '#src/tenancy/shadow.ts'
 import { startWatchdog } from '#src/tenancy/watchdog.ts'
 
 export interface AppOptions {
@@ -142,7 +143,9 @@ async function compose(
   const projects = projectsService({ control, directory, lifecycle, sealer, baseUrl: () => baseUrl })
   const platform = platformService({ control, credentials, passwords, windows, deriveKey })
   const admin = adminService({ control, passwords, sealer, auditRetentionDays: config.auditRetentionDays })
-  const db = dbService({ owner, databases })
+  const db = dbService({ owner, databases, shadows: createShadows(control, cluster, logins) })
+  const docs = docsService(owner, () => baseUrl)
+  const rest = restService({ databases, docs, maxRows: config.restMaxRows })
   const health = healthService({ control, version, warnings: () => watchdog.warnings() })
 
   const http = createHttpServer({
@@ -159,18 +162,14 @@ async function compose(
   http.mount(planes.management, routeTables.projects, projectsRoutes(projects))
   http.mount(planes.management, routeTables.db, dbRoutes(db))
   http.mount(planes.management, routeTables.types, typesRoutes(typesService(owner)))
-  http.mount(planes.management, routeTables.docs, docsRoutes(docsService(owner, () => baseUrl)))
+  http.mount(planes.management, routeTables.docs, docsRoutes(docs))
   http.mount(planes.management, routeTables.schema, schemaRoutes(schemaService(owner)))
   http.mount(planes.management, routeTables.rls, rlsRoutes(rlsService(owner, databases)))
   http.mount(planes.management, routeTables.queries, queriesRoutes(queriesService(control, owner)))
   http.mount(planes.management, routeTables.pooler, poolerRoutes(poolerService(control, logins, owner)))
   http.mount(planes.management, routeTables.admin, adminRoutes(admin))
   http.mount(planes.data, routeTables.whoami, whoamiRoutes())
-  http.mount(
-    planes.data,
-    routeTables.rest,
-    restRoutes(restService({ databases, maxRows: config.restMaxRows })),
-  )
+  http.mount(planes.data, routeTables.rest, restRoutes(rest))
   http.mountUnknown(planes.management, unknownManagementRoute, notFound)
   http.mountUnknown(planes.data, unknownDataRoute, request => {
     refuseRowsPath(request)

@@ -111,6 +111,18 @@ export const dbApi = {
     }),
     reply: page('migrations', RecordedMigration),
   },
+  record: {
+    plane: 'management',
+    method: 'POST',
+    path: '/projects/{id}/db/migrations',
+    scope: 'deploy',
+    audit: 'db.migrations_recorded',
+    summary: 'Let migrations count as applied without running them: their changes are there already',
+    params: ById,
+    body: Type.Object({ migrations: Migrations }, { additionalProperties: false }),
+    bodyLimit,
+    reply: Type.Object({ recorded: Type.Array(Named), skipped: Type.Array(Named) }),
+  },
   reset: {
     plane: 'management',
     method: 'POST',
@@ -141,6 +153,11 @@ export const dbApi = {
     scope: 'read',
     summary: 'The project’s own tables, types, functions, views and policies as one SQL script',
     params: ById,
+    query: Type.Object({
+      beyond_migrations: Type.Optional(
+        Type.Boolean({ description: 'Only what the recorded migrations do not account for.' }),
+      ),
+    }),
     reply: Script,
   },
   data: {

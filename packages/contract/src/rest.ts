@@ -30,9 +30,11 @@ const call = {
   path: '/rest/{project}/rpc/{function}',
   params: Type.Object({ project: Id, function: Type.String() }),
 }
+const root = { path: '/rest/{project}', params: Type.Object({ project: Id }) }
 const execSql = { path: '/rest/{project}/rpc/exec_sql', params: Type.Object({ project: Id }) }
 
 export const restApi = {
+  describe: route('GET', root, 'The tables and functions the key may reach, as an OpenAPI document'),
   read: route('GET', table, 'Read rows: filters, select with embedded relations, order, limit'),
   count: route('HEAD', table, 'Count rows: the total is in Content-Range'),
   insert: route('POST', table, 'Insert one row or many, or upsert them with Prefer: resolution'),

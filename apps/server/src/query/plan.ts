@@ -193,13 +193,14 @@ function place(catalog: Catalog, top: Level, part: Part): void {
 }
 
 function orderOf(catalog: Catalog, level: Level, { relation, field, ...rest }: OrderTerm): Order {
-  if (rest.metric) needVectors(catalog)
   const embed = relation === undefined ? undefined : embedOf(level, relation)
   if (embed && !embed.link.isToOne)
     throw new Refusal('PGRST118', `A related order on '${relation}' is not possible`, {
       details: `'${level.source.name}' and '${relation}' do not form a many-to-one or one-to-one relationship`,
     })
-  return { value: resolve(embed?.level.source ?? level.source, field), embed, ...rest }
+  const value = resolve(embed?.level.source ?? level.source, field)
+  if (rest.metric) needVectors(catalog, field, value)
+  return { value, embed, ...rest }
 }
 
 function embedOf(level: Level, name: string): Embed {
@@ -220,17 +221,23 @@ function whereOf(catalog: Catalog, level: Level, condition: Condition): Where {
     throw new Refusal('PGRST120', `Bad operator on the '${field.column}' embedded resource`, {
       hint: 'Only is null or not is null filters are allowed on embedded resources',
     })
-  if (operator === 'l2' || operator === 'cosine' || operator === 'ip') needVectors(catalog)
-  return { kind: 'test', value: resolve(level.source, field), test: condition }
+  const value = resolve(level.source, field)
+  if (operator === 'l2' || operator === 'cosine' || operator === 'ip') needVectors(catalog, field, value)
+  return { kind: 'test', value, test: condition }
 }
 
-function needVectors(catalog: Catalog): void {
-  if (catalog.extension('vector') !== undefined) return
-  throw new Refusal(
-    'PGRST100',
-    'Distances of vectors need the extension "vector", which this project does not have',
-    {
-      hint: 'create extension vector with schema extensions; the server must have pgvector installed.',
-    },
-  )
+const vectorType = /(?:^|\.)"?vector"?(?:\(\d+\))?$/
+
+function needVectors(catalog: Catalog, { column }: Field, value: Value): void {
+  if (catalog.extension('vector') === undefined)
+    throw new Refusal(
+      'PGRST100',
+      'Distances of vectors need the extension "vector", which this project does not have',
+      { hint: 'create extension vector with schema extensions; the server must have pgvector installed.' },
+    )
+  const type = value.computed?.type ?? value.column?.type ?? ''
+  if (value.path.length > 0 || !vectorType.test(type))
+    throw new Refusal('PGRST100', `The column "${column}" holds no vectors`, {
+      hint: 'l2, cosine and ip compare columns of the type vector.',
+    })
 }

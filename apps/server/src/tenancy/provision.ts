@@ -68,7 +68,7 @@ export function createProvisioner(control: Database, cluster: Cluster, logins: L
       // Both have ended before anything is undone.
       const made = await Promise.allSettled([createRoles(ref), cloneTemplate(ref)])
       for (const each of made) if (each.status === 'rejected') throw each.reason
-      await withClient(cluster.address, ref, guardedSettings, session => session.script(grants(ref)))
+      await withClient(cluster.address, ref, guardedSettings, session => session.script(grants(ref, ref)))
     },
     async drop(ref) {
       const roles = allLogins.map(login => loginRole(ref, login))
@@ -77,7 +77,8 @@ export function createProvisioner(control: Database, cluster: Cluster, logins: L
         // No new logins, so that FORCE leaves nobody behind; roles go last, because the database depends on them.
         await retrying(() => insist(session, roles.map(disable).join('\n')))
         await endSessions(session, roles)
-        await insist(session, `drop database if exists ${identifier(ref)} with (force)`)
+        for (const database of [ref, shadowOf(ref)])
+          await insist(session, `drop database if exists ${identifier(database)} with (force)`)
         await insist(session, `drop role if exists ${roles.map(identifier).join(', ')}`)
       })
     },
@@ -114,9 +115,12 @@ const endBlockers = (control: Database, pid: number) =>
     select pg_terminate_backend(a.pid) from pg_stat_activity a
      where a.pid = any(pg_blocking_pids(${pid})) and a.usename ~ ${tenantLogin}`)
 
+/** A second database of a project, for trying migrations out; see shadow.ts. */
+export const shadowOf = (ref: string) => `${ref}_shadow`
+
 /** Run inside the new database by the superuser, who keeps owning it; the tenant gets schema public. */
-function grants(ref: string): string {
-  const database = identifier(ref)
+export function grants(ref: string, name: string): string {
+  const database = identifier(name)
   const [owner, api, svc] = allLogins.map(login => identifier(loginRole(ref, login)))
   const everyone = 'anon, authenticated, service_role'
   const defaults = `alter default privileges for role ${owner} in schema public grant`

@@ -9,7 +9,8 @@ export const dbRoutes = (db: DbService): Handlers<typeof dbApi, Actor> => ({
   plan: ({ params, body }) => db.plan(params.id, body.migrations),
   listMigrations: ({ params, query }) =>
     db.listMigrations(params.id, query.statements ?? false, paging(query)),
-  schema: ({ params }) => db.schema(params.id),
+  schema: ({ params, query }) => db.schema(params.id, query.beyond_migrations ?? false),
+  record: ({ params, body }) => db.record(params.id, body.migrations),
   data: ({ params }) => db.data(params.id),
   reset: ({ params, body }) => db.reset(params.id.toLowerCase(), body ?? {}),
 })

@@ -6,9 +6,11 @@ import { refusalFromOwnerSql } from '#src/planes/management/database-refusal.ts'
 import type { OwnerWork } from '#src/planes/management/owner-work.ts'
 import type { Paging } from '#src/planes/management/paging.ts'
 import type { Databases } from '#src/tenancy/databases.ts'
+import type { Shadows } from '#src/tenancy/shadow.ts'
 import { appliedAs, apply, pendingAs, runAll } from './apply.ts'
+import { differenceScript } from './dump/difference.ts'
 import { dataScript } from './dump/rows.ts'
-import { schemaScript } from './dump/schema.ts'
+import { readSchema, type Schema, schemaScript } from './dump/schema.ts'
 import { byVersion, label, type Migration, parseMigrations, scriptOf } from './migration.ts'
 import { dropEverything } from './reset.ts'
 import * as store from './store.ts'
@@ -24,7 +26,13 @@ export type DbService = ReturnType<typeof dbService>
 const lockPatienceMs = 60_000
 const lockPollMs = 200
 
-export function dbService({ owner, databases }: { owner: OwnerWork; databases: Databases }) {
+interface DbDeps {
+  owner: OwnerWork
+  databases: Databases
+  shadows: Shadows
+}
+
+export function dbService({ owner, databases, shadows }: DbDeps) {
   /** One push or reset at a time; whoever is killed lets go of the lock with the connection. */
   async function alone<T>(id: string, work: (session: Session) => Promise<T>): Promise<T> {
     const tenant = await owner.tenant(id)
@@ -72,7 +80,35 @@ export function dbService({ owner, databases }: { owner: OwnerWork; databases: D
       return { migrations, total: all.length, limit, offset }
     },
 
-    schema: async (id: string) => ({ sql: await owner.look(id, schemaScript) }),
+    /** All of it, or what the recorded migrations do not account for. */
+    async schema(id: string, isBeyondMigrations: boolean) {
+      const actual = await owner.look(id, readSchema)
+      if (!isBeyondMigrations) return { sql: schemaScript(actual) }
+      const recorded = await owner.look(id, session => store.findRecords(session, true))
+      if (recorded.length === 0) return { sql: schemaScript(actual) }
+      const { ref } = await owner.tenant(id)
+      const migrations = fromRecords(recorded)
+      const planned = await shadows.within(ref, session => schemaAfter(session, migrations))
+      return { sql: differenceScript(planned, actual) }
+    },
+
+    /** They count as applied from now on; nothing of them is run. */
+    async record(id: string, sent: readonly Sent[]) {
+      const migrations = parseMigrations(sent)
+      return alone(id, async session => {
+        const { changed, pending, skipped } = planOf(migrations, await store.findRecords(session))
+        if (changed.length > 0) throw changedSince(changed)
+        await store.freshSession(session)
+        await store.createRecords(session).catch(refused)
+        await session.script('begin')
+        for (const { version } of pending)
+          await store
+            .recordMigration(session, migrations.find(each => each.version === version)!)
+            .catch(refused)
+        await session.script('commit')
+        return { recorded: pending.map(({ version, name }) => ({ version, name })), skipped }
+      })
+    },
 
     data: async (id: string) => ({
       sql: await owner.look(id, session => dataScript(session).catch(refused)),
@@ -92,6 +128,18 @@ export function dbService({ owner, databases }: { owner: OwnerWork; databases: D
       })
     },
   }
+}
+
+/** What these migrations make of an empty project. */
+async function schemaAfter(session: Session, migrations: readonly Migration[]): Promise<Schema> {
+  await store.createRecords(session)
+  for (const migration of migrations)
+    await apply(session, migration).catch(error => {
+      throw notReplayable(error)
+    })
+  await store.freshSession(session)
+  await session.script('begin isolation level repeatable read read only')
+  return readSchema(session)
 }
 
 /** One transaction, up to the first migration that must run outside of one; from there each is pushed by itself. */
@@ -197,6 +245,14 @@ function withEarlier(error: unknown, applied: readonly Applied[]): unknown {
   const { message, hint, details } = error
   const before = `Applied before it: ${applied.map(label).join(', ')}`
   return new Refusal('migration_failed', `${message}. ${before}`, { hint, details })
+}
+
+function notReplayable(error: unknown): unknown {
+  if (!(error instanceof Refusal) || error.code !== 'migration_failed') return error
+  return new Refusal(
+    'migration_failed',
+    `The recorded migrations cannot be applied to an empty project, so what was made besides them is unknown. ${error.message}`,
+  )
 }
 
 function asItWas(error: unknown): unknown {

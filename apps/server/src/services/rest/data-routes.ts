@@ -4,6 +4,7 @@ import type { Caller } from '#src/tenancy/databases.ts'
 import type { RestService } from './service.ts'
 
 export const restRoutes = (rest: RestService): Handlers<typeof restApi, Caller> => ({
+  describe: (_input, caller) => rest.describe(caller),
   read: ({ params }, caller, request) => rest.read(caller, request, params.table),
   count: ({ params }, caller, request) => rest.read(caller, request, params.table),
   insert: ({ params }, caller, request) => rest.write(caller, request, params.table, 'insert'),

@@ -8,8 +8,8 @@ import { toldError } from './database-refusal.ts'
 import { jsonRows } from './json-rows.ts'
 import { isRow, jsonValue, maxBodyBytes } from './payload.ts'
 
-/** Nobody waits for longer; the SQL may set another limit for itself. */
-const setTimeout = `set statement_timeout = '300s'`
+/** Nobody waits for longer, and extensions are found by name; the SQL may set both otherwise for itself. */
+const settings = `set statement_timeout = '300s'; set search_path = "$user", public, extensions`
 
 export async function execSql(databases: Databases, { tenant }: Caller, raw: RawRequest): Promise<RawReply> {
   const body = jsonValue(await readBody(raw, maxBodyBytes))
@@ -19,7 +19,7 @@ export async function execSql(databases: Databases, { tenant }: Caller, raw: Raw
   // As the owner: this route is there for what policies and the three roles do not allow.
   const result = await databases
     .asOwner(tenant, async session => {
-      await session.script(setTimeout)
+      await session.script(settings)
       return session.lastResult(sql)
     })
     .catch(fail)

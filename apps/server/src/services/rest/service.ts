@@ -1,6 +1,7 @@
 // The row API of a project: rows, functions and SQL, under the caller's role and claims.
-import type { RawReply, RawRequest } from '#src/kernel/http/request.ts'
+import { jsonReply, type RawReply, type RawRequest } from '#src/kernel/http/request.ts'
 import { openCatalogs } from '#src/query/catalogs.ts'
+import type { DocsService } from '#src/services/docs/service.ts'
 import type { Caller, Databases } from '#src/tenancy/databases.ts'
 import { call } from './call.ts'
 import { execSql } from './exec-sql.ts'
@@ -10,17 +11,25 @@ import { readRequest } from './request.ts'
 import { write } from './write.ts'
 
 interface RestDeps {
+  docs: DocsService
   databases: Databases
   maxRows: number
 }
 
+const openApi = { 'content-type': 'application/openapi+json; charset=utf-8' }
+
 export type RestService = ReturnType<typeof restService>
 
-export function restService({ databases, maxRows }: RestDeps) {
+export function restService({ databases, docs, maxRows }: RestDeps) {
   const catalogs = openCatalogs(databases)
   const execute = createExecute(databases, catalogs)
 
   return {
+    async describe({ tenant, role }: Caller): Promise<RawReply> {
+      const audience = role === 'service_role' ? 'all' : 'anon'
+      return jsonReply(200, await docs.read(tenant.id, audience, undefined), openApi)
+    },
+
     read: (caller: Caller, raw: RawRequest, table: string): Promise<RawReply> =>
       read(readRequest(caller, raw), table, execute, maxRows),
 

@@ -10,6 +10,8 @@ export interface Piece {
   rank: number
   name: string
   sql: string
+  /** What takes it away again. */
+  undo: string
 }
 
 /** Schemas of the project's own; public among them. */
@@ -45,16 +47,19 @@ const sequenceOptions = `format('as %s start with %s increment by %s minvalue %s
   case when q.seqcycle then ' cycle' else '' end)`
 
 const pieces: readonly string[] = [
-  `select 'pg_namespace:' || p.oid as id, 0 as rank, p.nspname::text as name, format('create schema %I', p.nspname) as sql
+  `select 'pg_namespace:' || p.oid as id, 0 as rank, p.nspname::text as name, format('create schema %I', p.nspname) as sql,
+          format('drop schema %I', p.nspname) as undo
      from place p where p.nspname <> 'public'`,
 
   `select 'pg_extension:' || e.oid as id, 1 as rank, e.extname::text as name,
-          format('create extension if not exists %I with schema %I', e.extname, n.nspname) as sql
+          format('create extension if not exists %I with schema %I', e.extname, n.nspname) as sql,
+          format('drop extension %I', e.extname) as undo
      from pg_extension e join pg_namespace n on n.oid = e.extnamespace where e.extname <> 'plpgsql'`,
 
   `select 'pg_type:' || t.oid as id, 2 as rank, ${named('p.nspname', 't.typname')} as name,
           format('create type %I.%I as enum (%s)', p.nspname, t.typname,
-            coalesce((select string_agg(quote_literal(v.enumlabel), ', ' order by v.enumsortorder) from pg_enum v where v.enumtypid = t.oid), '')) as sql
+            coalesce((select string_agg(quote_literal(v.enumlabel), ', ' order by v.enumsortorder) from pg_enum v where v.enumtypid = t.oid), '')) as sql,
+          format('drop type %I.%I', p.nspname, t.typname) as undo
      from pg_type t join place p on p.oid = t.typnamespace where t.typtype = 'e' and ${isOwn('pg_type', 't.oid')}`,
 
   `select 'pg_type:' || t.oid as id, 2 as rank, ${named('p.nspname', 't.typname')} as name,
@@ -62,31 +67,36 @@ const pieces: readonly string[] = [
             case when t.typdefault is null then '' else ' default ' || coalesce(pg_get_expr(t.typdefaultbin, 0), quote_literal(t.typdefault)) end,
             case when t.typnotnull then ' not null' else '' end,
             coalesce((select string_agg(format(' constraint %I %s', c.conname, pg_get_constraintdef(c.oid)), '' order by c.conname)
-                        from pg_constraint c where c.contypid = t.oid and c.contype = 'c'), '')) as sql
+                        from pg_constraint c where c.contypid = t.oid and c.contype = 'c'), '')) as sql,
+          format('drop domain %I.%I', p.nspname, t.typname) as undo
      from pg_type t join place p on p.oid = t.typnamespace where t.typtype = 'd' and ${isOwn('pg_type', 't.oid')}`,
 
   `select 'pg_type:' || t.oid as id, 2 as rank, ${named('p.nspname', 't.typname')} as name,
           format('create type %I.%I as (%s)', p.nspname, t.typname, coalesce((
             select string_agg(format('%I %s', a.attname, format_type(a.atttypid, a.atttypmod)), ', ' order by a.attnum)
-              from pg_attribute a where a.attrelid = t.typrelid and a.attnum > 0 and not a.attisdropped), '')) as sql
+              from pg_attribute a where a.attrelid = t.typrelid and a.attnum > 0 and not a.attisdropped), '')) as sql,
+          format('drop type %I.%I', p.nspname, t.typname) as undo
      from pg_type t join place p on p.oid = t.typnamespace join pg_class c on c.oid = t.typrelid
     where t.typtype = 'c' and c.relkind = 'c' and ${isOwn('pg_type', 't.oid')}`,
 
   `select 'pg_type:' || t.oid as id, 2 as rank, ${named('p.nspname', 't.typname')} as name,
           format('create type %I.%I as range (subtype = %s%s)', p.nspname, t.typname, format_type(g.rngsubtype, null),
-            case when g.rngsubdiff = 0 then '' else ', subtype_diff = ' || g.rngsubdiff::regproc end) as sql
+            case when g.rngsubdiff = 0 then '' else ', subtype_diff = ' || g.rngsubdiff::regproc end) as sql,
+          format('drop type %I.%I', p.nspname, t.typname) as undo
      from pg_type t join place p on p.oid = t.typnamespace join pg_range g on g.rngtypid = t.oid
     where t.typtype = 'r' and ${isOwn('pg_type', 't.oid')}`,
 
   // Those of identity columns come with their table.
   `select 'pg_class:' || c.oid as id, 3 as rank, ${named('p.nspname', 'c.relname')} as name,
-          format('create %ssequence %I.%I %s', case c.relpersistence when 'u' then 'unlogged ' else '' end, p.nspname, c.relname, ${sequenceOptions}) as sql
+          format('create %ssequence %I.%I %s', case c.relpersistence when 'u' then 'unlogged ' else '' end, p.nspname, c.relname, ${sequenceOptions}) as sql,
+          format('drop sequence %I.%I', p.nspname, c.relname) as undo
      from pg_class c join place p on p.oid = c.relnamespace join pg_sequence q on q.seqrelid = c.oid
     where c.relkind = 'S' and ${isOwn('pg_class', 'c.oid')}
       and not exists (select from pg_depend d where d.classid = 'pg_class'::regclass and d.objid = c.oid and d.deptype = 'i')`,
 
   `select 'pg_proc:' || f.oid as id, 4 as rank, ${named('p.nspname', 'f.proname')} || '(' || pg_get_function_identity_arguments(f.oid) || ')' as name,
-          rtrim(pg_get_functiondef(f.oid), E'\\n') as sql
+          rtrim(pg_get_functiondef(f.oid), E'\\n') as sql,
+          format('drop routine %I.%I(%s)', p.nspname, f.proname, pg_get_function_identity_arguments(f.oid)) as undo
      from pg_proc f join place p on p.oid = f.pronamespace where f.prokind in ('f', 'p', 'w') and ${isOwn('pg_proc', 'f.oid')}`,
 
   `select 'pg_proc:' || f.oid as id, 4 as rank, ${named('p.nspname', 'f.proname')} || '(' || pg_get_function_identity_arguments(f.oid) || ')' as name,
@@ -95,7 +105,8 @@ const pieces: readonly string[] = [
             g.aggtransfn::regproc, format_type(g.aggtranstype, null),
             case when g.aggfinalfn = 0 then '' else ', finalfunc = ' || g.aggfinalfn::regproc end,
             case when g.aggcombinefn = 0 then '' else ', combinefunc = ' || g.aggcombinefn::regproc end,
-            case when g.agginitval is null then '' else ', initcond = ' || quote_literal(g.agginitval) end) as sql
+            case when g.agginitval is null then '' else ', initcond = ' || quote_literal(g.agginitval) end) as sql,
+          format('drop aggregate %I.%I(%s)', p.nspname, f.proname, case when f.pronargs = 0 then '*' else pg_get_function_identity_arguments(f.oid) end) as undo
      from pg_proc f join place p on p.oid = f.pronamespace join pg_aggregate g on g.aggfnoid = f.oid
     where f.prokind = 'a' and g.aggkind = 'n' and ${isOwn('pg_proc', 'f.oid')}`,
 
@@ -111,11 +122,13 @@ const pieces: readonly string[] = [
                  || coalesce((select ' inherits (' || string_agg(i.inhparent::regclass::text, ', ' order by i.inhseqno) || ')'
                                 from pg_inherits i where i.inhrelid = c.oid), '') end
           || case when c.relkind = 'p' then ' partition by ' || pg_get_partkeydef(c.oid) else '' end
-          || case when c.reloptions is null then '' else ' with (' || array_to_string(c.reloptions, ', ') || ')' end as sql
+          || case when c.reloptions is null then '' else ' with (' || array_to_string(c.reloptions, ', ') || ')' end as sql,
+          format('drop table %I.%I', p.nspname, c.relname) as undo
      from pg_class c join place p on p.oid = c.relnamespace where c.relkind in ('r', 'p') and ${isOwn('pg_class', 'c.oid')}`,
 
   `select 'pg_attrdef:' || ad.oid as id, 6 as rank, ${named('p.nspname', 'c.relname')} || '.' || a.attname as name,
-          format('alter table %I.%I alter column %I set default %s', p.nspname, c.relname, a.attname, pg_get_expr(ad.adbin, ad.adrelid)) as sql
+          format('alter table %I.%I alter column %I set default %s', p.nspname, c.relname, a.attname, pg_get_expr(ad.adbin, ad.adrelid)) as sql,
+          format('alter table %I.%I alter column %I drop default', p.nspname, c.relname, a.attname) as undo
      from pg_attrdef ad join pg_class c on c.oid = ad.adrelid join place p on p.oid = c.relnamespace
      join pg_attribute a on a.attrelid = ad.adrelid and a.attnum = ad.adnum
     where c.relkind in ('r', 'p') and not ${isInline} and ${isOwn('pg_class', 'c.oid')}`,
@@ -124,27 +137,32 @@ const pieces: readonly string[] = [
           format(E'create %s %I.%I%s as\\n%s', case c.relkind when 'm' then 'materialized view' else 'view' end, p.nspname, c.relname,
             case when c.reloptions is null then '' else ' with (' || array_to_string(c.reloptions, ', ') || ')' end,
             rtrim(pg_get_viewdef(c.oid), ';'))
-          || case when c.relkind = 'm' and not c.relispopulated then E'\\nwith no data' else '' end as sql
+          || case when c.relkind = 'm' and not c.relispopulated then E'\\nwith no data' else '' end as sql,
+          format('drop %s %I.%I', case c.relkind when 'm' then 'materialized view' else 'view' end, p.nspname, c.relname) as undo
      from pg_class c join place p on p.oid = c.relnamespace where c.relkind in ('v', 'm') and ${isOwn('pg_class', 'c.oid')}`,
 
   // Partitions have theirs from their parent; not-null ones are written with the columns.
   `select 'pg_constraint:' || k.oid as id, case k.contype when 'f' then 10 else 8 end as rank,
           ${named('p.nspname', 'c.relname')} || '.' || k.conname as name,
           format('alter table %s%I.%I add constraint %I %s', case when c.relkind = 'p' or k.contype = 'f' then '' else 'only ' end,
-            p.nspname, c.relname, k.conname, pg_get_constraintdef(k.oid)) as sql
+            p.nspname, c.relname, k.conname, pg_get_constraintdef(k.oid)) as sql,
+          format('alter table %I.%I drop constraint %I', p.nspname, c.relname, k.conname) as undo
      from pg_constraint k join pg_class c on c.oid = k.conrelid join place p on p.oid = c.relnamespace
     where k.contype in ('p', 'u', 'c', 'x', 'f') and k.conparentid = 0 and k.conislocal and ${isOwn('pg_class', 'c.oid')}`,
 
-  `select 'pg_class:' || i.indexrelid as id, 9 as rank, ic.relname::text as name,
-          case ic.relkind when 'I' then regexp_replace(pg_get_indexdef(i.indexrelid), ' ON ONLY ', ' ON ') else pg_get_indexdef(i.indexrelid) end as sql
+  `select 'pg_class:' || i.indexrelid as id, 9 as rank, ${named('p.nspname', 'ic.relname')} as name,
+          case ic.relkind when 'I' then regexp_replace(pg_get_indexdef(i.indexrelid), ' ON ONLY ', ' ON ') else pg_get_indexdef(i.indexrelid) end as sql,
+          format('drop index %I.%I', p.nspname, ic.relname) as undo
      from pg_index i join pg_class ic on ic.oid = i.indexrelid join pg_class c on c.oid = i.indrelid join place p on p.oid = c.relnamespace
     where not exists (select from pg_constraint k where k.conindid = i.indexrelid and k.contype in ('p', 'u', 'x'))
       and not exists (select from pg_inherits h where h.inhrelid = i.indexrelid) and ${isOwn('pg_class', 'c.oid')}`,
 
-  `select 'pg_statistic_ext:' || s.oid as id, 9 as rank, s.stxname::text as name, pg_get_statisticsobjdef(s.oid) as sql
+  `select 'pg_statistic_ext:' || s.oid as id, 9 as rank, ${named('p.nspname', 's.stxname')} as name, pg_get_statisticsobjdef(s.oid) as sql,
+          format('drop statistics %I.%I', p.nspname, s.stxname) as undo
      from pg_statistic_ext s join place p on p.oid = s.stxnamespace`,
 
-  `select 'pg_rewrite:' || w.oid as id, 11 as rank, w.rulename::text as name, rtrim(pg_get_ruledef(w.oid), ';') as sql
+  `select 'pg_rewrite:' || w.oid as id, 11 as rank, ${named('p.nspname', 'c.relname')} || '.' || w.rulename as name, rtrim(pg_get_ruledef(w.oid), ';') as sql,
+          format('drop rule %I on %I.%I', w.rulename, p.nspname, c.relname) as undo
      from pg_rewrite w join pg_class c on c.oid = w.ev_class join place p on p.oid = c.relnamespace
     where w.rulename <> '_RETURN' and ${isOwn('pg_class', 'c.oid')}`,
 
@@ -153,7 +171,8 @@ const pieces: readonly string[] = [
           pg_get_triggerdef(g.oid) || case g.tgenabled
             when 'D' then format(E';\\nalter table %I.%I disable trigger %I', p.nspname, c.relname, g.tgname)
             when 'A' then format(E';\\nalter table %I.%I enable always trigger %I', p.nspname, c.relname, g.tgname)
-            when 'R' then format(E';\\nalter table %I.%I enable replica trigger %I', p.nspname, c.relname, g.tgname) else '' end as sql
+            when 'R' then format(E';\\nalter table %I.%I enable replica trigger %I', p.nspname, c.relname, g.tgname) else '' end as sql,
+          format('drop trigger %I on %I.%I', g.tgname, p.nspname, c.relname) as undo
      from pg_trigger g join pg_class c on c.oid = g.tgrelid join place p on p.oid = c.relnamespace
      join pg_proc f on f.oid = g.tgfoid
     where not g.tgisinternal and g.tgparentid = 0 and f.pronamespace <> coalesce(to_regnamespace('platform')::oid, 0) and ${isOwn('pg_class', 'c.oid')}`,
@@ -163,7 +182,9 @@ const pieces: readonly string[] = [
           concat_ws(E';\\n',
             case when c.relrowsecurity <> (p.nspname = 'public')
                  then format('alter table %I.%I %s row level security', p.nspname, c.relname, case when c.relrowsecurity then 'enable' else 'disable' end) end,
-            case when c.relforcerowsecurity then format('alter table %I.%I force row level security', p.nspname, c.relname) end) as sql
+            case when c.relforcerowsecurity then format('alter table %I.%I force row level security', p.nspname, c.relname) end) as sql,
+          format('alter table %I.%I %s row level security', p.nspname, c.relname, case when p.nspname = 'public' then 'enable' else 'disable' end)
+            || format(E';\\nalter table %I.%I no force row level security', p.nspname, c.relname) as undo
      from pg_class c join place p on p.oid = c.relnamespace
     where c.relkind in ('r', 'p') and (c.relrowsecurity <> (p.nspname = 'public') or c.relforcerowsecurity) and ${isOwn('pg_class', 'c.oid')}`,
 
@@ -173,11 +194,13 @@ const pieces: readonly string[] = [
             case y.polcmd when 'r' then 'select' when 'a' then 'insert' when 'w' then 'update' when 'd' then 'delete' else 'all' end,
             (select string_agg(case o when 0 then 'public' else quote_ident(pg_get_userbyid(o)) end, ', ') from unnest(y.polroles) o),
             coalesce(' using (' || pg_get_expr(y.polqual, y.polrelid) || ')', ''),
-            coalesce(' with check (' || pg_get_expr(y.polwithcheck, y.polrelid) || ')', '')) as sql
+            coalesce(' with check (' || pg_get_expr(y.polwithcheck, y.polrelid) || ')', '')) as sql,
+          format('drop policy %I on %I.%I', y.polname, p.nspname, c.relname) as undo
      from pg_policy y join pg_class c on c.oid = y.polrelid join place p on p.oid = c.relnamespace where ${isOwn('pg_class', 'c.oid')}`,
 
   `select 'owned:' || s.oid as id, 15 as rank, ${named('p.nspname', 's.relname')} as name,
-          format('alter sequence %I.%I owned by %s.%I', p.nspname, s.relname, d.refobjid::regclass, a.attname) as sql
+          format('alter sequence %I.%I owned by %s.%I', p.nspname, s.relname, d.refobjid::regclass, a.attname) as sql,
+          format('alter sequence %I.%I owned by none', p.nspname, s.relname) as undo
      from pg_class s join place p on p.oid = s.relnamespace
      join pg_depend d on d.classid = 'pg_class'::regclass and d.objid = s.oid and d.deptype = 'a' and d.refclassid = 'pg_class'::regclass
      join pg_attribute a on a.attrelid = d.refobjid and a.attnum = d.refobjsubid
@@ -185,7 +208,8 @@ const pieces: readonly string[] = [
 
   `select 'identity:' || s.oid as id, 15 as rank, ${named('p.nspname', 's.relname')} as name,
           format('alter table %s alter column %I set start with %s set increment by %s set minvalue %s set maxvalue %s set cache %s set %scycle',
-            d.refobjid::regclass, a.attname, q.seqstart, q.seqincrement, q.seqmin, q.seqmax, q.seqcache, case when q.seqcycle then '' else 'no ' end) as sql
+            d.refobjid::regclass, a.attname, q.seqstart, q.seqincrement, q.seqmin, q.seqmax, q.seqcache, case when q.seqcycle then '' else 'no ' end) as sql,
+          format('alter table %s alter column %I set start with 1 set increment by 1 set cache 1 set no cycle', d.refobjid::regclass, a.attname) as undo
      from pg_class s join place p on p.oid = s.relnamespace join pg_sequence q on q.seqrelid = s.oid
      join pg_depend d on d.classid = 'pg_class'::regclass and d.objid = s.oid and d.deptype = 'i' and d.refclassid = 'pg_class'::regclass
      join pg_attribute a on a.attrelid = d.refobjid and a.attnum = d.refobjsubid
@@ -194,18 +218,22 @@ const pieces: readonly string[] = [
   `select 'replica:' || c.oid as id, 15 as rank, ${named('p.nspname', 'c.relname')} as name,
           format('alter table %I.%I replica identity %s', p.nspname, c.relname,
             case c.relreplident when 'f' then 'full' when 'n' then 'nothing'
-              else 'using index ' || (select quote_ident(ic.relname) from pg_index i join pg_class ic on ic.oid = i.indexrelid where i.indrelid = c.oid and i.indisreplident) end) as sql
+              else 'using index ' || (select quote_ident(ic.relname) from pg_index i join pg_class ic on ic.oid = i.indexrelid where i.indrelid = c.oid and i.indisreplident) end) as sql,
+          format('alter table %I.%I replica identity default', p.nspname, c.relname) as undo
      from pg_class c join place p on p.oid = c.relnamespace where c.relkind in ('r', 'p') and c.relreplident <> 'd'`,
 
   `select 'published:' || b.prrelid as id, 16 as rank, b.prrelid::regclass::text as name,
-          format('alter publication supabase_realtime add table %s', b.prrelid::regclass) as sql
+          format('alter publication supabase_realtime add table %s', b.prrelid::regclass) as sql,
+          format('alter publication supabase_realtime drop table %s', b.prrelid::regclass) as undo
      from pg_publication_rel b join pg_publication u on u.oid = b.prpubid and u.pubname = 'supabase_realtime'
      join pg_class c on c.oid = b.prrelid join place p on p.oid = c.relnamespace`,
 
   `select format('comment:%s:%s:%s', d.classoid, d.objoid, d.objsubid) as id, 17 as rank, o.identity as name,
-          format('comment on %s %s is %L', case o.type when 'table column' then 'column' when 'view column' then 'column'
-            when 'materialized view column' then 'column' when 'composite type' then 'type' else o.type end, o.identity, d.description) as sql
-     from pg_description d, lateral pg_identify_object(d.classoid, d.objoid, d.objsubid) o
+          format('comment on %s is %L', w.target, d.description) as sql, format('comment on %s is null', w.target) as undo
+     from pg_description d, lateral pg_identify_object(d.classoid, d.objoid, d.objsubid) o,
+          lateral (select case o.type when 'table column' then 'column' when 'view column' then 'column'
+            when 'materialized view column' then 'column' when 'composite type' then 'type'
+            when 'table constraint' then 'constraint' else o.type end || ' ' || o.identity as target) w
     where o.type in ('table', 'table column', 'view', 'view column', 'materialized view', 'materialized view column',
                      'function', 'procedure', 'aggregate', 'type', 'composite type', 'domain', 'schema', 'policy', 'trigger', 'table constraint', 'index', 'sequence')
       and coalesce(case when o.type = 'schema' then o.name end, o.schema,
@@ -216,6 +244,29 @@ const pieces: readonly string[] = [
       and not (o.type = 'schema' and o.name = 'public')
       and not exists (select from pg_depend e where e.classid = d.classoid and e.objid = d.objoid and e.deptype = 'e')`,
 ]
+
+export interface TableColumn {
+  table: string
+  name: string
+  /** As in CREATE TABLE. */
+  definition: string
+  type: string
+  default: string | null
+  isNotNull: boolean
+  /** Identity and generated columns are what they are for good. */
+  isFixed: boolean
+}
+
+/** The parts of a table that change one by one. */
+export const tableColumns: SqlFragment = raw(`
+  with ${place}
+  select format('%I.%I', p.nspname, c.relname) as "table", quote_ident(a.attname) as name, ${column} as definition,
+         format_type(a.atttypid, a.atttypmod) as type, case when a.attgenerated = '' then pg_get_expr(ad.adbin, ad.adrelid) end as default,
+         a.attnotnull as "isNotNull", a.attidentity <> '' or a.attgenerated <> '' as "isFixed"
+    from pg_attribute a join pg_type t on t.oid = a.atttypid join pg_class c on c.oid = a.attrelid join place p on p.oid = c.relnamespace
+    left join pg_attrdef ad on ad.adrelid = a.attrelid and ad.adnum = a.attnum
+   where c.relkind in ('r', 'p') and not c.relispartition and a.attnum > 0 and not a.attisdropped and a.attislocal and ${isOwn('pg_class', 'c.oid')}
+   order by a.attrelid, a.attnum`)
 
 export const pieceQueries: readonly SqlFragment[] = pieces.map(query => raw(`with ${place} ${query}`))
 
