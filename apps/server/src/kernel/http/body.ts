@@ -2,18 +2,24 @@
 import { Refusal } from '#src/kernel/errors.ts'
 import type { RawRequest } from './request.ts'
 
-export async function readBody({ body, headers }: RawRequest, limit: number): Promise<Buffer> {
-  const declared = Number(headers['content-length'] ?? 0)
-  if (declared > limit) throw tooLarge(limit)
-  const chunks: Buffer[] = []
-  let length = 0
-  for await (const chunk of body) {
-    chunks.push(chunk as Buffer)
-    length += (chunk as Buffer).length
-    if (length > limit) throw tooLarge(limit)
-  }
-  return chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks)
+export function readBody({ body, headers }: RawRequest, limit: number): Promise<Buffer> {
+  return new Promise((resolve, reject) => {
+    if (Number(headers['content-length'] ?? 0) > limit) return reject(tooLarge(limit))
+    const chunks: Buffer[] = []
+    let length = 0
+    body.on('data', (chunk: Buffer) => {
+      length += chunk.length
+      // What comes after that is read and dropped, so that the refusal can be heard.
+      if (length > limit) reject(tooLarge(limit))
+      else chunks.push(chunk)
+    })
+    body.once('end', () => resolve(chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks)))
+    body.once('error', reject)
+    body.once('close', () => reject(new Refusal('client_closed_request', 'The client closed the connection')))
+  })
 }
 
 const tooLarge = (limit: number) =>
-  new Refusal('body_too_large', `The body is larger than the ${limit} bytes this route takes`)
+  new Refusal('body_too_large', `The body is larger than the ${limit} bytes this route takes`, {
+    headers: { connection: 'close' },
+  })
