@@ -141,3 +141,14 @@ test('callers of slow functions hold up nobody else', async () => {
   assert.ok(!isSlowDone, 'forty quick reads were done before one slow one')
   for (const { status } of await Promise.all(slow)) assert.equal(status, 200)
 })
+
+test('exec_sql refuses a COPY that nobody could feed, at once', async () => {
+  const started = performance.now()
+  const { status, body } = await call('POST', 'rpc/exec_sql', {
+    apikey: project.service_role_key,
+    body: { sql: 'copy things from stdin' },
+  })
+  assert.deepEqual([status, body.code], [400, 'invalid_request'])
+  assert.match(body.message, /COPY/)
+  assert.ok(performance.now() - started < 5000, 'long before any timeout')
+})

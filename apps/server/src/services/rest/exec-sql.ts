@@ -41,6 +41,10 @@ interface OwnersError extends Error {
 function fail(error: unknown): never {
   const { code, severity, message, detail, hint } = error as OwnersError
   if (error instanceof Refusal || typeof severity !== 'string') throw error
+  if (/^COPY from stdin failed/i.test(message))
+    throw new Refusal('invalid_request', 'COPY FROM STDIN is not possible here: nobody can send the rows', {
+      hint: 'POST the rows to the table, as text/csv for example.',
+    })
   throw toldError(
     new DatabaseError({
       C: code,
