@@ -20,14 +20,9 @@ export async function installLite(): Promise<void> {
   if (existsSync(program)) return
   mkdirSync(home, { recursive: true })
   writeFileSync(join(home, 'package.json'), '{"private":true}\n')
-  const { HOME = '' } = process.env
-  await runToEnd(
-    'npm',
-    ['install', '--ignore-scripts', '--no-audit', '--no-fund', '--prefix', home, ...packages],
-    {
-      HOME,
-    },
-  )
+  const options = ['--ignore-scripts', '--no-audit', '--no-fund', '--prefix', home]
+  // With the whole environment: npm may be configured there.
+  await runToEnd('npm', ['install', ...options, ...packages], process.env as Record<string, string>)
 }
 
 /** As its manual has it for production, over the same socket as ours; anon is who sends the publishable key. */

@@ -1,6 +1,7 @@
 // The command tree as data: parsing, help, "did you mean" and completion all come from here, and a command's
 // code is loaded only when it is called.
 import type { Flag, Tree } from './command.ts'
+import { databaseCommands, generatorCommands } from './tree/database.ts'
 import { directoryCommands } from './tree/directory.ts'
 import { machineCommands } from './tree/machine.ts'
 import { platformCommands } from './tree/platform.ts'
@@ -30,6 +31,8 @@ export const tree: Tree = {
     ...platformCommands,
     ...schemaCommands,
     ...rlsCommands,
+    ...databaseCommands,
+    ...generatorCommands,
     ...directoryCommands,
   ],
   flags,
@@ -37,6 +40,7 @@ export const tree: Tree = {
     ['project', 'projects'],
     ['tokens', 'token'],
     ['secret', 'secrets'],
+    ['migration', 'migrations'],
   ]),
 }
 
@@ -44,7 +48,7 @@ export const tree: Tree = {
 export const sections: readonly [title: string, names: readonly string[]][] = [
   ['Platform on this machine', ['start', 'ps', 'restart', 'stop', 'down', 'bootstrap']],
   ['Any platform', ['status', 'health', 'projects', 'secrets', 'token', 'audit']],
-  ['Tables and rows of a project', ['schema', 'rls']],
+  ['Tables and rows of a project', ['schema', 'rls', 'db', 'migrations', 'gen']],
   ['This directory', ['config', 'link', 'completion']],
 ]
 
@@ -53,6 +57,9 @@ export const groups: Readonly<Record<string, string>> = {
   projects: 'Create, list, suspend, delete projects; show their keys',
   schema: 'Tables, columns and extensions',
   rls: 'Who sees which rows: switches, policies, tests',
+  db: 'Push migrations to a project, pull its schema, begin anew',
+  migrations: 'List and apply the migrations of this directory',
+  gen: 'Types for applications, from the schema as it is',
   secrets: 'Rotate the JWT secret or the keys of a project',
   token: 'Mint, list and revoke platform tokens',
   audit: 'Keep the audit log short',

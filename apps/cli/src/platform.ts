@@ -2,12 +2,14 @@
 // tables themselves would load TypeBox, 230 ms of CPU on every command.
 import type { adminApi } from '@plinth/contract/admin.ts'
 import { type Client, type ClientOptions, client } from '@plinth/contract/client.ts'
+import type { dbApi } from '@plinth/contract/db.ts'
 import type { platformApi } from '@plinth/contract/platform.ts'
 import type { poolerApi } from '@plinth/contract/pooler.ts'
 import type { projectsApi } from '@plinth/contract/projects.ts'
 import type { rlsApi } from '@plinth/contract/rls.ts'
 import type { ManagementRoute } from '@plinth/contract/route.ts'
 import type { schemaApi } from '@plinth/contract/schema.ts'
+import type { typesApi } from '@plinth/contract/types.ts'
 import { isSameLoopback, requireToken, resolveTarget, type Target } from './connection.ts'
 import type { Context } from './context.ts'
 import { Failure } from './failure.ts'
@@ -61,6 +63,19 @@ const rls = {
   dropPolicy: route<typeof rlsApi.dropPolicy>('DELETE', '/projects/{id}/rls/tables/{table}/policies/{name}'),
   test: route<typeof rlsApi.test>('POST', '/projects/{id}/rls/test'),
 }
+const db = {
+  push: route<typeof dbApi.push>('POST', '/projects/{id}/db/push'),
+  plan: route<typeof dbApi.plan>('POST', '/projects/{id}/db/plan'),
+  listMigrations: route<typeof dbApi.listMigrations>('GET', '/projects/{id}/db/migrations'),
+  record: route<typeof dbApi.record>('POST', '/projects/{id}/db/migrations'),
+  reset: route<typeof dbApi.reset>('POST', '/projects/{id}/db/reset'),
+  schema: route<typeof dbApi.schema>('GET', '/projects/{id}/db/schema'),
+  data: route<typeof dbApi.data>('GET', '/projects/{id}/db/data'),
+}
+const types = {
+  typescript: route<typeof typesApi.typescript>('GET', '/projects/{id}/types/typescript'),
+  drizzle: route<typeof typesApi.drizzle>('GET', '/projects/{id}/types/drizzle'),
+}
 const pooler = { reveal: route<typeof poolerApi.reveal>('GET', '/projects/{id}/pooler') }
 
 export interface Platform {
@@ -70,6 +85,8 @@ export interface Platform {
   admin: Client<typeof admin>
   schema: Client<typeof schema>
   rls: Client<typeof rls>
+  db: Client<typeof db>
+  types: Client<typeof types>
   pooler: Client<typeof pooler>
 }
 
@@ -95,6 +112,8 @@ export function connect(context: Context, target = resolveTarget(context)): Plat
     admin: client(admin, options),
     schema: client(schema, options),
     rls: client(rls, options),
+    db: client(db, options),
+    types: client(types, options),
     pooler: client(pooler, options),
   }
 }

@@ -190,3 +190,83 @@ test('rows come out as a script that fills the same tables again', async () => {
   const refused = await forced.manage('GET', '/db/data')
   assert.equal(refused.status, 403, 'rows that a policy hides are not left out in silence')
 })
+
+test('what was made besides the recorded migrations comes out alone, and makes the same of them elsewhere', async () => {
+  const [source, target] = await Promise.all([Project.create(platform), Project.create(platform)])
+  const migrations = [
+    {
+      version: '1',
+      sql: `create type mood as enum ('a', 'c');
+        create table kept (id int primary key, old text, changed int default 1, free text not null, code text, mood mood, twice int generated always as (changed * 2) stored);
+        create table dropped (id int primary key, parent int references kept);
+        create index dropped_index on dropped (parent); create policy p on dropped using (true); comment on table dropped is 'x'; comment on index dropped_index is 'y';
+        create index kept_index on kept (old); create index other_index on kept (code);
+        create view v as select id from kept; create view gone as select 1 as a;
+        create function f() returns int language sql as 'select 1'; create function no_more(a int) returns int language sql as 'select 1';
+        comment on function no_more is 'x';
+        create policy p on kept using (id > 1); create policy q on kept using (true);
+        create function touch() returns trigger language plpgsql as 'begin return new; end';
+        create trigger t before update on kept for each row execute function touch();
+        alter table kept disable row level security;`,
+    },
+    { version: '2', sql: '-- no-transaction\ncreate index concurrently later on kept (changed);' },
+  ]
+  assert.equal((await source.push(...migrations)).status, 200)
+  const none = await source.manage('GET', '/db/schema?beyond_migrations=true')
+  assert.deepEqual([none.status, none.body.sql], [200, ''])
+
+  await source.asOwner(session =>
+    session.script(`
+      set search_path = public;
+      drop table dropped; drop view gone; drop function no_more; drop index other_index; drop policy q on kept;
+      alter table kept enable row level security;
+      drop view v; drop index kept_index; alter table kept drop column old; alter table kept add column fresh numeric(4, 1) not null default 0.5;
+      alter table kept alter column free drop not null, alter column code set not null, alter column code set default 'n';
+      alter type mood add value 'b' before 'c'; alter type mood add value 'd';
+      create view v as select id, fresh from kept where id > 0;
+      create or replace function f() returns int language sql as 'select 2';
+      alter policy p on kept using (id > 2);
+      alter table kept disable trigger t;
+      alter table kept add constraint positive check (changed > 0);
+      create table made (id int primary key references kept, at timestamptz default now()); create policy own on made to anon using (true);
+      create schema app; create table app.things (id serial primary key, mood mood); grant usage on schema app to anon; grant select on app.things to anon;
+      comment on table made is 'by hand';`),
+  )
+  const { status, body } = await source.manage('GET', '/db/schema?beyond_migrations=true')
+  assert.equal(status, 200, JSON.stringify(body))
+  const pushed = await target.push(...migrations, { version: '3', name: 'remote_schema', sql: body.sql })
+  assert.equal(pushed.status, 200, pushed.body.error?.message)
+  const [expected] = await description(source)
+  const [actual] = await description(target)
+  for (const [part, value] of Object.entries(expected as Record<string, string[]>))
+    assert.deepEqual((actual as Record<string, string[]>)[part], value, part)
+
+  // Recorded, it is no difference any more, and is not run again.
+  const recorded = await source.manage('POST', '/db/migrations', {
+    migrations: [{ version: '3', name: 'remote_schema', sql: body.sql }],
+  })
+  assert.deepEqual(recorded.body, { recorded: [{ version: '3', name: 'remote_schema' }], skipped: [] })
+  assert.equal((await source.manage('GET', '/db/schema?beyond_migrations=true')).body.sql, '')
+  const again = await source.push(...migrations, { version: '3', sql: body.sql })
+  assert.deepEqual([again.status, again.body.applied], [200, []])
+  const changed = await source.manage('POST', '/db/migrations', {
+    migrations: [{ version: '3', sql: 'select 1' }],
+  })
+  assert.deepEqual([changed.status, changed.body.error.code], [409, 'migration_changed'])
+  const left = await source.look(sql`select datname from pg_database where datname like ${`${source.ref}_%`}`)
+  assert.deepEqual(left, [])
+})
+
+test('migrations that cannot be run again on an empty project are named', async () => {
+  const project = await Project.create(platform)
+  await project.manage('POST', '/db/migrations', {
+    migrations: [{ version: '1', name: 'odd', sql: 'alter table absent add column a int' }],
+  })
+  const { status, body } = await project.manage('GET', '/db/schema?beyond_migrations=true')
+  assert.deepEqual([status, body.error.code], [400, 'migration_failed'])
+  assert.match(
+    body.error.message,
+    /cannot be applied to an empty project.*Migration 1 \(odd\) failed at line 1/s,
+  )
+  assert.deepEqual(await platform.projects.remove({ params: { id: project.id } }), undefined)
+})

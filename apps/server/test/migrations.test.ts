@@ -99,6 +99,33 @@ test('a table of records that another tool made with fewer columns is taken over
   assert.deepEqual(versions(pushed.body.applied), ['2'])
 })
 
+test('a record that the owner has bent is read as far as it can be, and never an error of ours', async () => {
+  const project = await Project.create(platform)
+  await project.push({ version: '1', name: 'one', sql: 'select 1' })
+  await project.asOwner(session =>
+    session.script(`alter table supabase_migrations.schema_migrations alter column applied_at type text;
+      update supabase_migrations.schema_migrations set applied_at = 'yesterday', checksum = null, statements = null, name = null`),
+  )
+  const listed = await project.manage('GET', '/db/migrations?statements=true')
+  assert.deepEqual(listed.body.migrations, [
+    { version: '1', name: '', checksum: null, applied_at: null, statements: null },
+  ])
+  await project.asOwner(session =>
+    session.script(`drop table supabase_migrations.schema_migrations;
+      create view supabase_migrations.schema_migrations as select 1 / 0 as version`),
+  )
+  for (const [method, path, body] of [
+    ['GET', '/db/migrations', undefined],
+    ['POST', '/db/push', { migrations: [{ version: '2', sql: 'select 1' }] }],
+    ['POST', '/db/reset', { reapply: true }],
+    ['GET', '/db/schema?beyond_migrations=true', undefined],
+  ] as const) {
+    const { status, body: answer } = await project.manage(method, path, body)
+    assert.equal(status, 400, `${method} ${path} ${JSON.stringify(answer)}`)
+    assert.match(answer.error.message, /division by zero/)
+  }
+})
+
 test('a changed migration is refused before anything is applied', async () => {
   const project = await Project.create(platform)
   await project.push({ version: '1', name: 'one', sql: 'create table a ();' })

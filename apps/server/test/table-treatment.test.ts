@@ -440,6 +440,22 @@ describe('the claims of a request', () => {
   })
 })
 
+it('only what the owner creates is granted to the roles by default, not what an extension brings along', async () => {
+  const grantors = await look<{ name: string }>(
+    `select distinct pg_get_userbyid(defaclrole) as name from pg_default_acl`,
+  )
+  assert.deepEqual(grantors, [{ name: `${ref}_owner` }])
+})
+
+it('a view that goes with the function it stands on is forgotten', async () => {
+  await asOwner(
+    `create function one() returns int language sql as 'select 1'; create view on_one as select one() as n`,
+  )
+  const [view] = await look<{ oid: number }>(`select 'public.on_one'::regclass::oid as oid`)
+  await asOwner('drop function one() cascade')
+  assert.deepEqual(await look(`select 1 from platform.seen where relid = ${view!.oid}`), [])
+})
+
 it('extensions are created and dropped like anywhere else', async () => {
   const names = ['hstore', 'ltree', 'btree_gist', 'intarray', 'tablefunc', 'unaccent']
   for (const name of names) await asOwner(`create extension ${name}`)

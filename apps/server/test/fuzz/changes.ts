@@ -1,5 +1,5 @@
-// Writes whose outcome the oracle can find by itself. All of them end with `tx=rollback`: their answers tell what they
-// did, and the database stays as it was.
+// Writes whose outcome the oracle can find by itself. They end with `tx=rollback`, or with a guard that is known to be
+// broken: their answers tell what they did, and the database stays as it was.
 import { conditions, type Sources, test } from './conditions.ts'
 import { everyone, valueMark, type Who } from './markers.ts'
 import type { Condition } from './query.ts'
@@ -12,8 +12,11 @@ export interface Change {
   who: Who
   method: 'POST' | 'PATCH' | 'DELETE'
   table: Table
-  /** What is inserted or set, all with the same columns; none for a DELETE. */
+  columns: readonly string[]
+  /** What is inserted or set; none for a DELETE. */
   rows: readonly Readonly<Record<string, string | null>>[]
+  /** Rows may lack columns, which become null or what the table says. */
+  missing?: 'null' | 'default'
   /** What becomes of rows whose key is taken. */
   onConflict?: 'merge' | 'ignore'
   /** The columns of which; of the key when absent. */
@@ -22,7 +25,12 @@ export interface Change {
   /** Columns to return. */
   select: readonly string[]
   isCounted: boolean
+  /** Meant for one row, or for fewer than there will be. */
+  guard?: 'single' | 'fewer'
 }
+
+/** What is sent instead of `tx=rollback`. */
+export type BrokenGuard = { is: 'single' } | { is: 'fewer'; than: number }
 
 export function anyChange(from: Sources): Change {
   const { random } = from
@@ -31,14 +39,19 @@ export function anyChange(from: Sources): Change {
   const table = isOwn ? tableNamed('people') : random.pick(writableTables)
   const count = method === 'POST' ? random.int(1, 3) : 1
   const columns = columnsToWrite(random, table, method)
-  const rows = Array.from({ length: count }, () => newRow(random, table, columns))
+  const missing =
+    method === 'POST' && random.chance(0.3) ? random.pick(['null', 'default'] as const) : undefined
+  const present = () => (missing ? columns.filter(() => random.chance(0.7)) : columns)
+  const rows = Array.from({ length: count }, () => newRow(random, table, present()))
   const hasKey = table.key.length > 0 && table.key.every(name => columns.includes(name))
   const isBySlug = columns.includes('slug') && random.chance(0.5)
   return {
     who: random.pick(everyone),
     method,
     table,
+    columns,
     rows: method === 'DELETE' ? [] : rows,
+    ...(missing && { missing }),
     ...(method === 'POST' &&
       (hasKey || isBySlug) &&
       random.chance(0.5) && { onConflict: random.pick(['merge', 'ignore']) }),
@@ -47,7 +60,14 @@ export function anyChange(from: Sources): Change {
     where: method === 'POST' ? [] : [test(from, table), ...conditions(from, table, [])],
     select: returned(random, table),
     isCounted: random.chance(0.3),
+    ...(random.chance(0.3) && { guard: random.pick(['single', 'fewer']) }),
   }
+}
+
+/** The guard that so many rows break, if they do. */
+export function brokenGuard({ guard }: Change, total: number): BrokenGuard | undefined {
+  if (guard === 'single' && total !== 1) return { is: 'single' }
+  return guard === 'fewer' && total > 0 ? { is: 'fewer', than: total } : undefined
 }
 
 /** Numbers the database gives would differ from one try to the next, so the key of notes is sent or not returned. */
@@ -87,36 +107,37 @@ function newValue(random: Random, table: Table, name: string, kind: Kind): strin
 
 const conflicts = { merge: 'resolution=merge-duplicates', ignore: 'resolution=ignore-duplicates' }
 
-export function writeChange({
-  who,
-  method,
-  table,
-  rows,
-  onConflict,
-  onConflictOf,
-  where,
-  select,
-  isCounted,
-}: Change): Wire {
+export function writeChange(change: Change, guard?: BrokenGuard): Wire {
+  const { who, method, table, columns, rows, missing, onConflict, onConflictOf, where, select } = change
   const bodies = rows.map(row => jsonRow(table, row))
-  const query = { table, select: [], where, order: [] }
-  const { params } = writeRead({ who, method: 'GET', shape: 'array', query })
+  const filters = writeRead({
+    who,
+    method: 'GET',
+    shape: 'array',
+    query: { table, select: [], where, order: [] },
+  })
   const preferences = [
     'return=representation',
-    'tx=rollback',
-    ...(isCounted ? ['count=exact'] : []),
-    ...(onConflict ? [conflicts[onConflict]] : []),
+    guard?.is === 'fewer' ? `handling=strict,max-affected=${guard.than - 1}` : guard ? '' : 'tx=rollback',
+    change.isCounted ? 'count=exact' : '',
+    missing === 'default' ? 'missing=default' : '',
+    onConflict ? conflicts[onConflict] : '',
   ]
   return {
     who,
     method,
     path: table.name,
     params: [
-      ...params,
+      ...filters.params,
       ...(onConflict && onConflictOf ? [['on_conflict', onConflictOf.join(',')] as const] : []),
+      ...(missing ? [['columns', columns.join(',')] as const] : []),
       ['select', select.join(',')],
     ],
-    headers: { 'content-type': 'application/json', prefer: preferences.join(',') },
+    headers: {
+      'content-type': 'application/json',
+      prefer: preferences.filter(each => each !== '').join(','),
+      ...(guard?.is === 'single' && { accept: 'application/vnd.pgrst.object+json' }),
+    },
     ...(method !== 'DELETE' && { body: JSON.stringify(bodies.length === 1 ? bodies[0] : bodies) }),
   }
 }

@@ -1,6 +1,6 @@
 // What is wrong with an answer: by itself, beside its twin, and beside the truth.
 import type { Case } from './cases.ts'
-import type { Change } from './changes.ts'
+import { brokenGuard, type Change } from './changes.ts'
 import { canariesNotFor } from './markers.ts'
 import type { Refused, Truth } from './oracle.ts'
 import { depthOf, embedsOf, hasAggregates, type Query, type Read } from './query.ts'
@@ -21,13 +21,16 @@ export function complaintAbout(wire: Wire, answer: Answer): string | undefined {
   const { status, text, headers } = answer
   const leaked = canariesNotFor(wire.who, text + JSON.stringify(headers), describe(wire))
   if (leaked.length > 0) return `shows ${wire.who} what it may not see: ${leaked[0]}`
-  if (status >= 500 && !tolerated.test(errorIn(answer)?.code ?? '')) return 'an unexpected 5xx'
+  if (status >= 500 && !isTolerated(answer)) return 'an unexpected 5xx'
   if (status >= 300 && status < 400) return 'a redirect'
   if (status >= 400) return wire.method === 'HEAD' ? undefined : complaintAboutError(answer)
   if (headers['content-type']?.includes('json') && text !== '' && parsed(text) === undefined)
     return 'is called JSON and is none'
   return
 }
+
+/** Also what a busy machine makes of a slow statement: it says nothing about the rows. */
+const isTolerated = (answer: Answer) => answer.status >= 500 && tolerated.test(errorIn(answer)?.code ?? '')
 
 function complaintAboutError(answer: Answer): string | undefined {
   const body = errorIn(answer) as Record<string, unknown> | undefined
@@ -49,6 +52,7 @@ export function errorIn({ text }: Answer): Partial<ErrorBody> | undefined {
  * asked for may come in another, and a page of such rows may be another.
  */
 export function complaintAboutTwins(asked: Case, one: Answer, other: Answer): string | undefined {
+  if (isTolerated(one) || isTolerated(other)) return
   const ranges = [one, other].map(({ headers }) => headers['content-range'])
   if (one.status !== other.status) return `depends on what is hidden: ${one.status} and ${other.status}`
   if (ranges[0] !== ranges[1]) return `Content-Range depends on what is hidden: ${ranges.join(' and ')}`
@@ -67,6 +71,7 @@ const isPaged = (wire: Wire) =>
 const sorted = ({ text }: Answer) => canonical(parsed(text), false)
 
 export function complaintAboutTruth(read: Read, answer: Answer, truth: Truth): string | undefined {
+  if (isTolerated(answer)) return
   if (depthOf(read.query) > maxEmbedDepth) {
     const isRefused =
       answer.status === 400 && (read.method === 'HEAD' || errorIn(answer)?.code === 'PGRST204')
@@ -88,9 +93,15 @@ export function complaintAboutTruth(read: Read, answer: Answer, truth: Truth): s
 }
 
 export function complaintAboutChange(change: Change, answer: Answer, truth: Truth): string | undefined {
-  if ('code' in truth) return complaintAboutRefusal(change, answer, truth)
   // Two of us changing the same rows may stand in each other's way.
-  if (contended.test(errorIn(answer)?.code ?? '')) return
+  if (isTolerated(answer)) return
+  if ('code' in truth) return complaintAboutRefusal(change, answer, truth)
+  const guard = brokenGuard(change, truth.total)
+  if (guard) {
+    const [status, code] = guard.is === 'single' ? [406, 'PGRST116'] : [400, 'PGRST124']
+    const isRefused = answer.status === status && errorIn(answer)?.code === code
+    return isRefused ? undefined : `changes ${truth.total} rows and is no ${status} ${code}`
+  }
   if (answer.status !== 200 && answer.status !== 201) return `is refused; SQL changes ${truth.total} rows`
   const range = `*/${change.isCounted ? truth.total : '*'}`
   const given = answer.headers['content-range']
@@ -115,14 +126,14 @@ function complaintAboutRefusal({ method }: Pick<Read | Change, 'method'>, answer
   if (answer.status < 400 && method === 'HEAD') return
   if (answer.status < 400) return `is answered; SQL refuses with ${truth.code}: ${truth.message}`
   const status = exactly[truth.code]
-  if (status === undefined || contended.test(errorIn(answer)?.code ?? '')) return
+  if (status === undefined) return
   const isSame = answer.status === status && (method === 'HEAD' || errorIn(answer)?.code === truth.code)
   return isSame ? undefined : `is no ${status} with ${truth.code}: ${truth.message}`
 }
 
 function complaintAboutRange(read: Read, answer: Answer, rows: number, total: number): string | undefined {
   if (hasAggregates(read.query)) return
-  const offset = read.range?.[0] ?? read.query.offset ?? 0
+  const offset = read.query.offset ?? (read.query.limit === undefined ? read.range?.[0] : 0) ?? 0
   const isCounted = read.count !== undefined || read.method === 'HEAD'
   const expected = `${rows > 0 ? `${offset}-${offset + rows - 1}` : '*'}/${isCounted ? total : '*'}`
   const given = answer.headers['content-range']

@@ -28,7 +28,8 @@ const casts: Partial<Record<Kind, readonly string[]>> = {
   timestamptz: ['text', 'date', 'timestamp without time zone'],
   text: ['varchar', 'character varying', 'bpchar'],
 }
-const maxDepth = 5
+/** One more than is allowed. */
+const maxDepth = 6
 
 export function anyRead(from: Sources, who?: Who): Read {
   const { random } = from
@@ -48,14 +49,15 @@ export function anyRead(from: Sources, who?: Who): Read {
   }
 }
 
-/** As a header: for rows in order, where nothing in the query says another window. */
+/** As a header, for rows in order; a limit beside it wins. */
 function windowOf({ random }: Sources, { limit, offset, order }: Query): Pick<Read, 'range'> {
-  if (limit !== undefined || offset !== undefined || order.length === 0) return {}
+  if ((limit === undefined && offset !== undefined) || order.length === 0) return {}
   const start = random.int(0, 20)
   return { range: [start, start + random.int(0, 9)] }
 }
 
-const deepest = ({ random }: Sources) => (random.chance(0.03) ? maxDepth : random.pick([0, 0, 1, 1, 1, 2]))
+const deepest = ({ random }: Sources) =>
+  random.chance(0.03) ? random.int(maxDepth - 2, maxDepth) : random.pick([0, 0, 1, 1, 1, 2])
 
 const callOf = ({ random, data }: Sources) => ({
   name: 'people_of',
@@ -84,7 +86,8 @@ function items(from: Sources, table: Table, deep: number): Item[] {
   const plain = random.chance(0.25) ? [] : fields(from, table)
   const star: Item[] = random.chance(0.2) && isReadableWhole(table) ? [{ is: 'all' }] : []
   const named = star.length > 0 ? plain.map(item => ({ ...item, alias: nameMark(random) })) : plain
-  const embeds = deep > 0 ? Array.from({ length: random.int(1, 2) }, () => embed(from, table, deep)) : []
+  const count = deep === 0 ? 0 : deep > 3 ? 1 : random.int(1, 2)
+  const embeds = Array.from({ length: count }, () => embed(from, table, deep))
   const all = unique([...star, ...named, ...embeds.filter(each => each !== undefined)])
   // A select of embeds alone is legal and rarely meant.
   return all.length > 0 && all.every(({ is }) => is === 'embed') && random.chance(0.7)
@@ -130,7 +133,7 @@ function embed(from: Sources, table: Table, deep: number): Embed | undefined {
   if (table.relations.length === 0) return
   const relation = random.pick(table.relations)
   const spelling = random.pick(relation.spellings)
-  const isSpread = !relation.isMany && random.chance(0.12)
+  const isSpread = random.chance(relation.isMany ? 0.05 : 0.12)
   const isColumn = table.columns.some(({ name }) => name === spelling)
   // Under the name of a column it could not be told apart from it.
   if (isColumn && isSpread) return
@@ -152,6 +155,7 @@ function embed(from: Sources, table: Table, deep: number): Embed | undefined {
 function embedded(from: Sources, relation: Relation, deep: number): Query {
   const table = tableNamed(relation.target)
   if (relation.isMany && from.random.chance(0.1)) return rowCount(table)
+  if (relation.isMany && from.random.chance(0.05)) return grouped(from, table)
   const query = anyQuery(from, table, deep, relation.isMany)
   return query.select.length > 0 ? query : { ...query, select: [{ is: 'all' }] }
 }
@@ -167,7 +171,8 @@ const rowCount = (table: Table): Query => ({
 function lifted(from: Sources, relation: Relation): Query {
   const table = tableNamed(relation.target)
   const select = fields(from, table).map(item => ({ ...item, alias: nameMark(from.random) }))
-  return { table, select, where: [], order: [] }
+  const order = relation.isMany ? orders(from, table, select) : []
+  return { table, select, where: conditions(from, table, []), order }
 }
 
 /** Ends with the key, so that no two rows are equal. */

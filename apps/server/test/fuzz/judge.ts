@@ -1,12 +1,12 @@
 // Sends one request and says what is wrong with what comes back: in itself, beside the truth, beside its twin.
 import type { Case } from './cases.ts'
-import type { Change } from './changes.ts'
+import { brokenGuard, type Change, writeChange } from './changes.ts'
 import { complaintAbout, complaintAboutChange, complaintAboutTruth, complaintAboutTwins } from './checks.ts'
 import type { Who } from './markers.ts'
 import type { Oracle, Truth } from './oracle.ts'
 import type { Read } from './query.ts'
 import type { Answer, Sender } from './send.ts'
-import type { Wire } from './wire.ts'
+import { describe, type Wire } from './wire.ts'
 import type { Place, Project, World } from './world.ts'
 
 export type Property = 'answer' | 'truth' | 'twins' | 'statement'
@@ -15,6 +15,8 @@ export interface Verdict {
   property: Property
   complaint: string
   answer: string
+  /** Where it is not the one of the case. */
+  request?: string
 }
 
 /** What was looked at on the way to the verdict. */
@@ -45,9 +47,16 @@ export function createJudge(world: World, sender: Sender, oracle: Oracle): Judge
     return verdict('truth', complaintAboutTruth(read, answer, evidence.truth), answer)
   }
 
-  async function besideTrueChange(change: Change, answer: Answer, evidence: Evidence) {
-    evidence.truth = await oracle.askChange(change)
-    return verdict('truth', complaintAboutChange(change, answer, evidence.truth), answer)
+  /** The truth comes first: it tells which guard would be broken. */
+  async function ofChange(change: Change, evidence: Evidence) {
+    const truth = await oracle.askChange(change)
+    const wire = writeChange(change, 'total' in truth ? brokenGuard(change, truth.total) : undefined)
+    const answer = await sender.send(projects.left, wire)
+    Object.assign(evidence, { truth, answer })
+    const found =
+      verdict('answer', complaintAbout(wire, answer), answer) ??
+      verdict('truth', complaintAboutChange(change, answer, truth), answer)
+    return found && { ...found, request: describe(wire) }
   }
 
   async function besideTwin(one: Case, place: Place, answer: Answer, evidence: Evidence) {
@@ -65,14 +74,14 @@ export function createJudge(world: World, sender: Sender, oracle: Oracle): Judge
     const isRead = read !== undefined || wire.method === 'GET' || wire.method === 'HEAD'
     const twin = isRead ? twinOf[wire.who] : undefined
     try {
-      const project = projects[isRead || change ? 'left' : 'scratch']
+      if (change) return await ofChange(change, evidence)
+      const project = projects[isRead ? 'left' : 'scratch']
       const answer = await sender.send(project, wire)
       evidence.answer = answer
       if (wire.method === 'HEAD' && answer.status >= 500) return await reasonOf(wire, project)
       return (
         verdict('answer', complaintAbout(wire, answer), answer) ??
         (read && (await besideTruth(read, answer, evidence))) ??
-        (change && (await besideTrueChange(change, answer, evidence))) ??
         (twin && (await besideTwin(one, twin, answer, evidence)))
       )
     } catch (error) {

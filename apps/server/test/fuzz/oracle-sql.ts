@@ -17,7 +17,8 @@ import {
 
 /** Its rows as one JSON text, and how many there are without a page. */
 export function readSql({ query, call, shape, range }: Read): string {
-  const paged = range ? { ...query, offset: range[0], limit: range[1] - range[0] + 1 } : query
+  const isWindow = range && query.limit === undefined
+  const paged = isWindow ? { ...query, offset: range[0], limit: range[1] - range[0] + 1 } : query
   const args = Object.entries(call?.args ?? {}).map(([name, value]) => `${name} => ${literal(value)}`)
   const from = call ? `public.${call.name}(${args.join(', ')})` : tableName(query)
   const rows = selectSql(paged, `${from} b`, 'true', 'b')
@@ -35,11 +36,13 @@ export function changeSql(change: Change): string {
            (select count(*) from w) as total`
 }
 
-function changingSql({ method, table, rows, onConflict, onConflictOf, where }: Change): string {
+function changingSql(change: Change): string {
+  const { method, table, columns, rows, onConflict, where } = change
   const into = `public.${name(table.name)} b`
   const matching = whereSql({ table, select: [], where, order: [] }, 'b')
-  const columns = Object.keys(rows[0] ?? {})
-  const value = (text: string | null | undefined) => (text == null ? 'null' : literal(text))
+  const absent = change.missing ?? 'null'
+  const value = (text: string | null | undefined) =>
+    text === undefined ? absent : text === null ? 'null' : literal(text)
   if (method === 'DELETE') return `delete from ${into} where ${matching} returning b.*`
   if (method === 'PATCH') {
     const set = columns.map(column => `${name(column)} = ${value(rows[0]![column])}`)
@@ -48,7 +51,7 @@ function changingSql({ method, table, rows, onConflict, onConflictOf, where }: C
   const lines = rows.map(row => `(${columns.map(column => value(row[column])).join(', ')})`)
   const excluded = columns.map(column => `${name(column)} = excluded.${name(column)}`)
   const action = onConflict === 'merge' ? `do update set ${excluded.join(', ')}` : 'do nothing'
-  const target = onConflictOf ?? table.key
+  const target = change.onConflictOf ?? table.key
   const conflict = onConflict ? `on conflict (${target.map(name).join(', ')}) ${action}` : ''
   const values = `(${columns.map(name).join(', ')}) values ${lines.join(', ')}`
   return `insert into ${into.replace(/ b$/, ' as b')} ${values} ${conflict} returning b.*`
@@ -113,10 +116,15 @@ function embedSql(embed: Embed, as: string): string {
     : `(select row_to_json(r) from (${rows}) r)`
 }
 
+/** Columns of the one related row, or arrays of those of many. */
 const spreadSql = (embed: Embed, as: string): string[] =>
   embed.query.select
     .filter(item => item.is === 'field')
-    .map(item => `(${relatedRows(embed, as, { ...embed.query, select: [item] })}) as ${name(keyOf(item))}`)
+    .map(item => {
+      const rows = relatedRows(embed, as, { ...embed.query, select: [item] })
+      const array = `select coalesce(json_agg(r.${name(keyOf(item))}), '[]') from (${rows}) r`
+      return `(${embed.relation.isMany ? array : rows}) as ${name(keyOf(item))}`
+    })
 
 function existsSql(embed: Embed, as: string): string {
   const { from, on } = embed.relation

@@ -87,7 +87,7 @@ export interface Read {
   query: Query
   count?: 'exact' | 'planned' | 'estimated'
   shape: 'array' | 'object' | 'stripped'
-  /** As a header; only without limit and offset. */
+  /** As a header; a limit of the query wins over it. */
   range?: readonly [number, number]
 }
 

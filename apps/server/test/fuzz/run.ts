@@ -102,7 +102,7 @@ function note(report: Report, { wire }: Case, { answer, truth, twin }: Evidence)
 async function shortest(one: Case, found: Verdict, judge: Judge): Promise<Verdict & { request: string }> {
   const smallest = await shrunk(one, each => judge(each).then(again => again?.property === found.property))
   const verdict = (await judge(smallest)) ?? { ...found, complaint: `${found.complaint} (only once)` }
-  return { ...verdict, request: describe(smallest.wire) }
+  return { request: describe(smallest.wire), ...verdict }
 }
 
 /** The request each complaint is about is found by the mark in it. */

@@ -23,7 +23,7 @@ export function openSender(url: string): Sender {
   return {
     async send(project, wire) {
       const { method, body } = wire
-      const path = sendable(`/v1/rest/${project.id}/${targetOf(wire)}`)
+      const path = sendable(addressOf(project, targetOf(wire)))
       const headers = {
         ...project.credentials[wire.who],
         ...(body !== undefined && { 'content-length': String(Buffer.byteLength(body)) }),
@@ -45,6 +45,10 @@ export function openSender(url: string): Sender {
     close: () => agent.destroy(),
   }
 }
+
+/** In the native shape or the one of client libraries; always the same one for the same request. */
+const addressOf = ({ id }: Project, target: string) =>
+  target.length % 2 === 0 ? `/v1/rest/${id}/${target}` : `/v1/${id}/rest/v1/${target}`
 
 /** Node refuses to send what no HTTP client could. */
 const sendable = (path: string) =>

@@ -40,8 +40,12 @@ function* shorterChanges(change: Change): Generator<Case> {
     if (where.length > 1) yield changeCase({ ...change, where: where.toSpliced(at, 1) })
   for (const at of rows.keys())
     if (rows.length > 1) yield changeCase({ ...change, rows: rows.toSpliced(at, 1) })
-  for (const name of Object.keys(rows[0] ?? {}).slice(1))
-    yield changeCase({ ...change, rows: rows.map(({ [name]: _, ...rest }) => rest) })
+  for (const name of change.columns.slice(1))
+    yield changeCase({
+      ...change,
+      columns: change.columns.filter(each => each !== name),
+      rows: rows.map(({ [name]: _, ...rest }) => rest),
+    })
   for (const at of select.keys())
     if (select.length > 1) yield changeCase({ ...change, select: select.toSpliced(at, 1) })
 }

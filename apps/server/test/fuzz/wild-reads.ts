@@ -13,7 +13,7 @@ const choose = (random: Random, words: string) => random.pick(words.split(' '))
 export function wildRead(from: Sources): Wire {
   const { random } = from
   const wire = writeRead(anyRead(from))
-  const extra = Array.from({ length: random.int(1, 2) }, () => wildParam(random))
+  const extra = [wildParam(random), ...random.pick([[], [wildParam(random)], wildEmbed(random)])]
   const replaced = new Set(extra.map(([name]) => name))
   const kept = wire.params.filter(([name]) => !replaced.has(name))
   const headers = random.chance(0.4) ? { ...wire.headers, ...wildHeaders(random) } : wire.headers
@@ -58,6 +58,26 @@ function wildParam(random: Random): Param {
     () => ['or', `(name.eq.${valueMark(random)},${name}.gt.1)`],
     () => ['on_conflict', 'id'],
   ])()
+}
+
+/** Embeds with pages and filters of their own. */
+function wildEmbed(random: Random): Param[] {
+  const name = nameMark(random)
+  const select: Param = [
+    'select',
+    `id,${name}:${choose(random, 'tasks!author_id people!manager_id notes')}(id)`,
+  ]
+  return [
+    select,
+    random.pick<Param>([
+      [`${name}.limit`, choose(random, '0 -1 7391 739100000 x 99999999999999999999')],
+      [`${name}.offset`, choose(random, '-1 7391 739100000 x 99999999999999999999')],
+      [`${name}.order`, `id.${choose(random, 'desc up asc.asc nullsfirst.nullslast')}`],
+      [`${name}.select`, 'id'],
+      [`${name}.or`, `(id.eq.7391,${nameMark(random)}.is.null)`],
+      [name, `eq.${valueMark(random)}`],
+    ]),
+  ]
 }
 
 const wildHeaders = (random: Random): Record<string, string> =>

@@ -32,7 +32,8 @@ begin
   if tg_tag in ('CREATE SCHEMA', 'ALTER SCHEMA') and exists (
     select from pg_event_trigger_ddl_commands() e
      where e.classid = 'pg_namespace'::regclass and e.objid = to_regnamespace('public')
-  ) then
+  ) and not (select rolsuper from pg_roles where rolname = current_user) then
+    -- Not for the superuser: what an extension's script creates is the superuser's, and is to stay closed.
     grant usage on schema public to anon, authenticated, service_role;
     alter default privileges in schema public grant select, insert, update, delete on tables to anon, authenticated, service_role;
     alter default privileges in schema public grant usage, select on sequences to anon, authenticated, service_role;
@@ -113,7 +114,11 @@ create event trigger platform_ddl on ddl_command_end
 alter event trigger platform_ddl enable always;
 
 drop event trigger if exists platform_drop;
-create event trigger platform_drop on sql_drop
-  when tag in ('DROP TABLE', 'DROP VIEW', 'DROP MATERIALIZED VIEW', 'DROP FOREIGN TABLE', 'DROP SCHEMA', 'DROP OWNED', 'DROP EXTENSION')
-  execute function platform.on_drop();
+-- Whatever the command: a cascade reaches tables and views from anywhere.
+create event trigger platform_drop on sql_drop execute function platform.on_drop();
 alter event trigger platform_drop enable always;
+
+-- Earlier versions left these to the superuser when a project was made.
+alter default privileges in schema public revoke all on tables from anon, authenticated, service_role;
+alter default privileges in schema public revoke all on sequences from anon, authenticated, service_role;
+alter default privileges in schema public revoke all on functions from anon, authenticated, service_role;

@@ -49,14 +49,14 @@ export function dbService({ owner, databases, shadows }: DbDeps) {
   return {
     async plan(id: string, sent: readonly Sent[]): Promise<Plan> {
       const migrations = parseMigrations(sent)
-      const recorded = await owner.look(id, session => store.findRecords(session))
+      const recorded = await owner.look(id, records)
       return planOf(migrations, recorded)
     },
 
     async push(id: string, sent: readonly Sent[]): Promise<Pushed> {
       const migrations = parseMigrations(sent)
       return alone(id, async session => {
-        const { changed, skipped, pending } = planOf(migrations, await store.findRecords(session))
+        const { changed, skipped, pending } = planOf(migrations, await records(session))
         if (changed.length > 0) throw changedSince(changed)
         if (pending.length > 0) await store.createRecords(session).catch(refused)
         const applied: Applied[] = []
@@ -71,23 +71,25 @@ export function dbService({ owner, databases, shadows }: DbDeps) {
       })
     },
 
-    async listMigrations(id: string, withStatements: boolean, { limit, offset }: Paging) {
-      const all = await owner.look(id, session => store.findRecords(session, withStatements))
-      const migrations = all
-        .sort(byVersion)
-        .slice(offset, offset + limit)
-        .map(({ statements, ...record }) => (withStatements ? { ...record, statements } : record))
-      return { migrations, total: all.length, limit, offset }
-    },
+    listMigrations: (id: string, withStatements: boolean, { limit, offset }: Paging) =>
+      owner.look(id, async session => {
+        const all = (await records(session)).sort(byVersion)
+        const shown = all.slice(offset, offset + limit)
+        const page = { total: all.length, limit, offset }
+        if (!withStatements || shown.length === 0) return { migrations: shown, ...page }
+        const versions = shown.map(({ version }) => version)
+        const statements = await store.findStatements(session, versions).catch(refused)
+        const migrations = shown.map(each => ({ ...each, statements: statements.get(each.version) ?? null }))
+        return { migrations, ...page }
+      }),
 
     /** All of it, or what the recorded migrations do not account for. */
     async schema(id: string, isBeyondMigrations: boolean) {
       const actual = await owner.look(id, readSchema)
       if (!isBeyondMigrations) return { sql: schemaScript(actual) }
-      const recorded = await owner.look(id, session => store.findRecords(session, true))
-      if (recorded.length === 0) return { sql: schemaScript(actual) }
+      const migrations = await owner.look(id, recordedMigrations)
+      if (migrations.length === 0) return { sql: schemaScript(actual) }
       const { ref } = await owner.tenant(id)
-      const migrations = fromRecords(recorded)
       const planned = await shadows.within(ref, session => schemaAfter(session, migrations))
       return { sql: differenceScript(planned, actual) }
     },
@@ -96,7 +98,7 @@ export function dbService({ owner, databases, shadows }: DbDeps) {
     async record(id: string, sent: readonly Sent[]) {
       const migrations = parseMigrations(sent)
       return alone(id, async session => {
-        const { changed, pending, skipped } = planOf(migrations, await store.findRecords(session))
+        const { changed, pending, skipped } = planOf(migrations, await records(session))
         if (changed.length > 0) throw changedSince(changed)
         await store.freshSession(session)
         await store.createRecords(session).catch(refused)
@@ -122,9 +124,8 @@ export function dbService({ owner, databases, shadows }: DbDeps) {
         )
       const given = wish.migrations && parseMigrations(wish.migrations)
       return alone(id, async session => {
-        const recorded = await store.findRecords(session, wish.reapply && !given)
-        const again = given ?? (wish.reapply ? fromRecords(recorded) : [])
-        return resetTo(session, again, recorded)
+        const again = given ?? (wish.reapply ? await recordedMigrations(session) : [])
+        return resetTo(session, again, await records(session))
       })
     },
   }
@@ -220,16 +221,24 @@ function planOf(migrations: readonly Migration[], recorded: readonly store.Migra
   }
 }
 
-function fromRecords(recorded: readonly store.MigrationRecord[]): Migration[] {
-  const bare = recorded.find(({ statements }) => statements === null)
-  if (bare)
+/** What Postgres says of a table that the owner has changed is the owner's to know. */
+const records = (session: Session) => store.findRecords(session).catch(refused)
+
+/** What was applied, ready to be applied again. */
+async function recordedMigrations(session: Session): Promise<Migration[]> {
+  const known = await records(session)
+  if (known.length === 0) return []
+  const versions = known.map(({ version }) => version)
+  const statements = await store.findStatements(session, versions).catch(refused)
+  const sent = known.map(record => {
+    const own = statements.get(record.version)
+    if (own) return { version: record.version, name: record.name, sql: scriptOf(own) }
     throw new Refusal(
       'invalid_request',
-      `Migration ${label(bare)} was recorded without its statements: send the migrations to apply in "migrations"`,
+      `Migration ${label(record)} was recorded without its statements: send the migrations to apply in "migrations"`,
     )
-  return parseMigrations(
-    recorded.map(({ version, name, statements }) => ({ version, name, sql: scriptOf(statements!) })),
-  )
+  })
+  return parseMigrations(sent)
 }
 
 const changedSince = (changed: Plan['changed']) =>

@@ -9,7 +9,6 @@ export interface MigrationRecord {
   name: string
   checksum: string | null
   applied_at: string | null
-  statements: string[] | null
 }
 
 export const hasRecords = async (session: Session): Promise<boolean> =>
@@ -28,22 +27,44 @@ export const createRecords = (session: Session) =>
       add column if not exists checksum text,
       add column if not exists applied_at timestamptz default now()`)
 
-/** Unordered; without statements unless asked for, since they are the whole text of everything ever applied. */
-export async function findRecords(session: Session, withStatements = false): Promise<MigrationRecord[]> {
+/**
+ * Unordered, and without statements: those are the whole text of everything ever applied. The table is the owner's,
+ * who may have put anything into it.
+ */
+export async function findRecords(session: Session): Promise<MigrationRecord[]> {
   if (!(await hasRecords(session))) return []
-  const rows = await session.rows<{ record: MigrationRecord }>(
-    withStatements
-      ? sql`select pg_catalog.to_jsonb(m) as record from supabase_migrations.schema_migrations m`
-      : sql`select pg_catalog.to_jsonb(m) operator(pg_catalog.-) 'statements'::pg_catalog.text as record
-              from supabase_migrations.schema_migrations m`,
+  const rows = await session.rows<{ record: Partial<Record<keyof MigrationRecord, unknown>> }>(
+    sql`select pg_catalog.to_jsonb(m) operator(pg_catalog.-) 'statements'::pg_catalog.text as record
+          from supabase_migrations.schema_migrations m`,
   )
-  return rows.map(({ record }) => ({
-    version: record.version,
-    name: record.name ?? '',
-    checksum: record.checksum ?? null,
-    applied_at: record.applied_at ? new Date(record.applied_at).toISOString() : null,
-    statements: record.statements ?? null,
-  }))
+  return rows.flatMap(({ record: { version, name, checksum, applied_at } }) => {
+    if (version === undefined || version === null) return []
+    const at = new Date(String(applied_at ?? ''))
+    return {
+      version: String(version),
+      name: String(name ?? ''),
+      checksum: typeof checksum === 'string' ? checksum : null,
+      applied_at: Number.isNaN(at.getTime()) ? null : at.toISOString(),
+    }
+  })
+}
+
+/** By version; null where another tool recorded none. */
+export async function findStatements(
+  session: Session,
+  versions: readonly string[],
+): Promise<Map<string, string[] | null>> {
+  const rows = await session.rows<{ version: string; statements: unknown }>(
+    sql`select version::pg_catalog.text as version, pg_catalog.to_jsonb(m) operator(pg_catalog.->) 'statements'::pg_catalog.text as statements
+          from supabase_migrations.schema_migrations m
+         where version::pg_catalog.text operator(pg_catalog.=) any(${[...versions]}::pg_catalog.text[])`,
+  )
+  return new Map(
+    rows.map(({ version, statements }) => [
+      version,
+      Array.isArray(statements) && statements.every(each => typeof each === 'string') ? statements : null,
+    ]),
+  )
 }
 
 export const recordMigration = (

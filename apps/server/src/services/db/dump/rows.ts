@@ -23,7 +23,7 @@ export async function dataScript(session: Session): Promise<string> {
   const tables = await session.rows<OwnTable>(ownTables)
   const needs = await session.rows<{ from: string; to: string }>(references)
   const byId = new Map(tables.map(table => [table.id, table]))
-  const pieces = tables.map(({ id, name }) => ({ id, rank: 0, name, sql: '' }))
+  const pieces = tables.map(({ id, name }) => ({ id, rank: 0, name, sql: '', undo: '' }))
   let script = ''
   for (const { id } of inOrder(pieces, needs))
     for await (const statement of inserts(session, byId.get(id)!)) {

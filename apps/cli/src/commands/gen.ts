@@ -1,0 +1,41 @@
+import { readFileSync } from 'node:fs'
+import { resolve } from 'node:path'
+import type { Answer, Context } from '../context.ts'
+import { Failure } from '../failure.ts'
+import { connect } from '../platform.ts'
+import { projectId } from '../project.ts'
+
+type Language = 'typescript' | 'drizzle'
+
+export const typescript = (context: Context) => generate(context, 'typescript')
+export const drizzle = (context: Context) => generate(context, 'drizzle')
+
+async function generate(context: Context, language: Language): Promise<Answer> {
+  const platform = connect(context)
+  const id = await projectId(context, platform)
+  const { schema: schemas } = context.given.values
+  const { types } = await platform.types[language]({ params: { id }, query: schemas ? { schemas } : {} })
+  const file = context.given.values['check']
+  if (file !== undefined) return check(context, file, types, language)
+  // The line end of the last line is the printer's.
+  return { data: { types }, text: () => types.replace(/\n$/, '') }
+}
+
+function check({ cwd }: Context, file: string, types: string, language: Language): Answer {
+  if (textOf(resolve(cwd, file)) === types)
+    return { data: { file, is_current: true }, text: () => '', hints: [`${file} is up to date.`] }
+  throw new Failure(
+    'types_stale',
+    `${file} is not what the schema of the project is now.`,
+    `plinth gen types ${language} > ${file} makes it anew.`,
+  )
+}
+
+function textOf(path: string): string | undefined {
+  try {
+    return readFileSync(path, 'utf8').replaceAll('\r\n', '\n')
+  } catch (cause) {
+    if ((cause as NodeJS.ErrnoException).code === 'ENOENT') return undefined
+    throw new Failure('file_unreadable', `${path} cannot be read: ${(cause as Error).message}.`, null, cause)
+  }
+}
