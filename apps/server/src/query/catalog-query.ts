@@ -34,7 +34,8 @@ select pg_catalog.json_build_object(
       case when a.attidentity = 'd' then
              'pg_catalog.nextval(' || pg_catalog.quote_literal(pg_catalog.pg_get_serial_sequence(
                pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(c.relname), a.attname)) || ')'
-           when a.attgenerated = '' then pg_catalog.pg_get_expr(d.adbin, d.adrelid) end
+           when a.attgenerated = '' then
+             coalesce(pg_catalog.pg_get_expr(d.adbin, d.adrelid), pg_catalog.pg_get_expr(t.typdefaultbin, 0)) end
     ) order by a.attrelid, a.attnum), '[]')
       from pg_catalog.pg_attribute a
       join pg_catalog.pg_type t on t.oid = a.atttypid

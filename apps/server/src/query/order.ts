@@ -14,7 +14,7 @@ export interface OrderTerm {
   readonly nulls?: 'first' | 'last'
 }
 
-const vector = /\[[^\]]*\]/g
+const vector = /(?<=\.(?:l2|cosine|ip)\.)\[[^\]]*\]/g
 
 /** The shape of an order holds no vector: these are values. */
 export function takeVectors(text: string, found: Found): string {

@@ -35,7 +35,6 @@ export interface WriteAnswer {
 }
 
 const target = 't0'
-const wholeRow = 'plinth row'
 
 export function writeSql(
   catalog: Catalog,
@@ -47,7 +46,8 @@ export function writeSql(
   const writer = new Writer(catalog.extension('vector'))
   writer.alias()
   const shown: Level | undefined = form.kind === 'none' ? undefined : { ...level, where: [] }
-  const returning = returningSql(shown)
+  const wholeRow = nameOutside(relation.columns)
+  const returning = returningSql(shown, wholeRow)
   const change = isNothing
     ? `select ${returning} from ${qualified(relation)} as ${target} where false`
     : `${changeSql(writer, relation, level, write)} returning ${returning}`
@@ -78,6 +78,13 @@ export function writeSql(
     sql: `with changed as (${change}) select ${body}, ${count}, ${tail}${most(count)} from (${rows}) r`,
     writer,
   }
+}
+
+/** A name no column has, for the row as a whole. */
+function nameOutside(columns: ReadonlyMap<string, Column>): string {
+  let name = 'row'
+  while (columns.has(name)) name += '_'
+  return name
 }
 
 /** What was written is shown, whatever its embedded rows are. */
@@ -142,7 +149,7 @@ function conflictSql(
 }
 
 /** No more than what is shown: a caller may not be allowed to read the rest. */
-function returningSql(shown: Level | undefined): string {
+function returningSql(shown: Level | undefined, wholeRow: string): string {
   if (!shown) return '1'
   const names = new Set<string>()
   let needsRow = false

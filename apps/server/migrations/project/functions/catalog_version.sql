@@ -53,7 +53,7 @@ create event trigger platform_catalog on ddl_command_end
     'CREATE MATERIALIZED VIEW', 'ALTER MATERIALIZED VIEW', 'CREATE FOREIGN TABLE', 'ALTER FOREIGN TABLE',
     'IMPORT FOREIGN SCHEMA', 'CREATE FUNCTION', 'ALTER FUNCTION', 'ALTER ROUTINE', 'CREATE TYPE', 'ALTER TYPE',
     'CREATE DOMAIN', 'ALTER DOMAIN', 'CREATE SCHEMA', 'ALTER SCHEMA', 'CREATE EXTENSION', 'ALTER EXTENSION',
-    'CREATE INDEX', 'CREATE RULE')
+    'CREATE INDEX', 'CREATE RULE', 'CREATE SEQUENCE', 'ALTER SEQUENCE')
   execute function platform.on_catalog_change();
 alter event trigger platform_catalog enable always;
 

@@ -317,5 +317,8 @@ function connectRefusal(error: unknown): Error {
   return unavailable(error)
 }
 
+/** What a statement raises is its own error, also under a code that would mean the end of the connection. */
 const isConnectionFailure = (error: unknown): boolean =>
-  isUnavailable(error) || (error instanceof DatabaseError && error.severity === 'FATAL')
+  error instanceof DatabaseError
+    ? error.severity === 'FATAL' || error.severity === 'PANIC'
+    : isUnavailable(error)

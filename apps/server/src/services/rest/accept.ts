@@ -7,15 +7,19 @@ export interface Explain {
   readonly options: readonly string[]
 }
 export interface Accepted {
+  /** Everything of it that a statement depends on. */
+  readonly key: string
   readonly form: Form
   readonly contentType: string
   readonly explain?: Explain
 }
 
-const plain: Accepted = {
-  form: { kind: 'array', stripsNulls: false },
-  contentType: 'application/json; charset=utf-8',
+const plain = accepted({ kind: 'array', stripsNulls: false }, 'application/json; charset=utf-8')
+
+function accepted(form: Form, contentType: string, explain?: Explain): Accepted {
+  return { key: JSON.stringify([form, explain]), form, contentType, ...(explain && { explain }) }
 }
+
 const remembered = 500
 const known = new Map<string, Accepted>()
 
@@ -23,10 +27,10 @@ export function acceptedFrom(header: string | undefined): Accepted {
   if (header === undefined || header === '*/*' || header === 'application/json') return plain
   const found = known.get(header)
   if (found) return found
-  const accepted = read(header)
+  const chosen = read(header)
   if (known.size >= remembered) known.clear()
-  known.set(header, accepted)
-  return accepted
+  known.set(header, chosen)
+  return chosen
 }
 
 interface MediaRange {
@@ -40,8 +44,8 @@ function read(header: string): Accepted {
     .map(mediaRange)
     .filter(({ weight }) => weight > 0)
   for (const range of ranges.toSorted((a, b) => b.weight - a.weight)) {
-    const accepted = offer(range)
-    if (accepted) return accepted
+    const offered = offer(range)
+    if (offered) return offered
   }
   throw new Refusal('PGRST107', `None of these media types are available: ${header.slice(0, 200)}`, {
     hint: 'Ask for application/json, application/vnd.pgrst.object+json or text/csv.',
@@ -50,6 +54,7 @@ function read(header: string): Accepted {
 
 function offer({ type, parameters }: MediaRange): Accepted | undefined {
   const stripsNulls = parameters.get('nulls') === 'stripped'
+  const suffix = `${stripsNulls ? ';nulls=stripped' : ''}; charset=utf-8`
   switch (type) {
     case '*/*':
     case 'application/*':
@@ -57,20 +62,14 @@ function offer({ type, parameters }: MediaRange): Accepted | undefined {
       return plain
     case 'application/vnd.pgrst.array+json':
     case 'application/vnd.pgrst.array':
-      return {
-        form: { kind: 'array', stripsNulls },
-        contentType: `application/vnd.pgrst.array+json${stripsNulls ? ';nulls=stripped' : ''}; charset=utf-8`,
-      }
+      return accepted({ kind: 'array', stripsNulls }, `application/vnd.pgrst.array+json${suffix}`)
     case 'application/vnd.pgrst.object+json':
     case 'application/vnd.pgrst.object':
-      return {
-        form: { kind: 'object', stripsNulls },
-        contentType: `application/vnd.pgrst.object+json${stripsNulls ? ';nulls=stripped' : ''}; charset=utf-8`,
-      }
+      return accepted({ kind: 'object', stripsNulls }, `application/vnd.pgrst.object+json${suffix}`)
     case 'text/csv':
-      return { form: { kind: 'csv' }, contentType: 'text/csv; charset=utf-8' }
+      return accepted({ kind: 'csv' }, 'text/csv; charset=utf-8')
     case 'application/geo+json':
-      return { form: { kind: 'geojson' }, contentType: 'application/geo+json; charset=utf-8' }
+      return accepted({ kind: 'geojson' }, 'application/geo+json; charset=utf-8')
     case 'application/vnd.pgrst.plan':
     case 'application/vnd.pgrst.plan+text':
     case 'application/vnd.pgrst.plan+json':
@@ -87,7 +86,7 @@ function planOf(type: string, parameters: ReadonlyMap<string, string>): Accepted
   const options = (parameters.get('options') ?? '').split('|').filter(option => option !== '')
   if (!options.every(option => explainOptions.has(option))) return
   const meant = offer({ type: parameters.get('for') ?? '*/*', parameters: new Map(), weight: 1 })
-  return meant && { form: meant.form, contentType: `${type}; charset=utf-8`, explain: { format, options } }
+  return meant && accepted(meant.form, `${type}; charset=utf-8`, { format, options })
 }
 
 function mediaRange(text: string): MediaRange {

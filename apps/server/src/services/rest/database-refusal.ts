@@ -45,8 +45,10 @@ const statusOf = (code: string): number => statuses.find(([prefix]) => code.star
 export function toldError(error: unknown): unknown {
   if (!(error instanceof DatabaseError)) return error
   const { code, message } = error
-  if (code === refusals.notOneRow) return notOneRow(message)
-  if (code === refusals.tooManyRows)
+  // With a number: our own, not one that a tenant's function has raised.
+  const isOurs = /^\d+$/.test(message)
+  if (isOurs && code === refusals.notOneRow) return notOneRow(message)
+  if (isOurs && code === refusals.tooManyRows)
     return new Refusal('PGRST124', 'Query result exceeds max-affected preference constraint', {
       details: `The query affects ${message} rows`,
     })

@@ -19,8 +19,6 @@ export interface Payload {
   readonly isUniform: boolean
   /** Whether some row lacks the key. */
   lacks(key: string): boolean
-  /** The value of a key of the only row. */
-  value(key: string): unknown
 }
 
 /** More is better sent in several requests: a body is read, parsed and bound as a whole. */
@@ -91,6 +89,5 @@ function payloadOf(json: Buffer | string, rows: readonly Row[], isArray: boolean
       row => Object.keys(row).length === keys.length && keys.every(key => Object.hasOwn(row, key)),
     ),
     lacks: key => rows.some(row => !Object.hasOwn(row, key)),
-    value: key => rows[0]?.[key],
   }
 }

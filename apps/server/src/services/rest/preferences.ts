@@ -77,7 +77,9 @@ function isUnderstood(name: string, value: string): boolean {
   return choices[name]?.includes(value) ?? false
 }
 
+/** By name: an offset means the opposite to Postgres. */
 function isTimeZone(name: string): boolean {
+  if (!/^[A-Za-z]/.test(name)) return false
   try {
     new Intl.DateTimeFormat('en', { timeZone: name })
     return true

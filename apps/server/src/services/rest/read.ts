@@ -31,7 +31,9 @@ export async function read(
   const { accepted, preferences, isHead, schema } = request
   const scanned = scan(windowed(request.pairs, request.raw))
   const isCounted = isHead || preferences.count !== undefined
-  const shape = `read\0${schema}\0${table}\0${isHead ? 'head' : accepted.contentType}\0${isCounted}${scanned.shape}`
+  const hasRange = request.raw.headers.range !== undefined
+  const kind = `${isHead}\0${accepted.key}\0${isCounted}\0${hasRange}`
+  const shape = `read\0${schema}\0${table}\0${kind}${scanned.shape}`
   const { prepared, row, rows } = await execute(
     request,
     shape,

@@ -53,14 +53,14 @@ export async function write(
     schema,
     table,
     preferences.representation,
-    accepted.contentType,
+    accepted.key,
     preferences.resolution ?? '',
     preferences.maxAffected ?? '',
     payload?.isArray,
     payload?.isText,
     isNothing,
     // Whether a PUT is in order depends on its values: it is looked at each time.
-    ...(kind === 'put' ? [...scanned.values, JSON.stringify(payload!.keys.map(payload!.value))] : []),
+    ...(kind === 'put' ? [...scanned.values, payload!.json.toString()] : []),
     ...(written ?? []).map(({ name, isSparse }) => `${isSparse ? '?' : '='}${name}`),
   ].join('\0')
   const { prepared, row, rows } = await execute(
@@ -226,10 +226,12 @@ function prepareWrite(
   return { ...preparedFrom(sql, true, accepted.explain), names: outputNames(level) }
 }
 
+/** As a text: a number of JSON has fewer digits than one of Postgres. */
 const keyOutput = (column: Column) => ({
   kind: 'value' as const,
   name: column.name,
   value: { column, path: [] },
+  cast: 'text',
 })
 
 function statusOf({ preferences }: RestRequest, kind: Kind, inserted: number, isShown: boolean): number {
@@ -254,6 +256,17 @@ function checkPut({ parts }: Scanned, payload: Payload): void {
   if (payload.count !== 1) throw badBody('PUT takes one JSON object')
 }
 
+/** The values of a JSON object as they are written: a number read by JavaScript may be another one. */
+function exactTexts(json: string): Record<string, string> {
+  const asWritten = (_key: string, value: unknown, context: { source?: string }) =>
+    typeof value === 'number' ? context.source : value
+  const row = JSON.parse(json, asWritten as (key: string, value: unknown) => unknown) as Record<
+    string,
+    unknown
+  >
+  return Object.fromEntries(Object.entries(row).map(([name, value]) => [name, String(value)]))
+}
+
 /** Exactly one `column=eq.value` for each column of the primary key, each equal to what the body says. */
 function checkPutFilters(
   { primaryKey }: Relation,
@@ -272,6 +285,7 @@ function checkPutFilters(
   }
   if (!isPlain || filters.size !== primaryKey.length || !primaryKey.every(name => filters.has(name)))
     throw new Refusal('PGRST105', "Filters must include all and only primary key columns with 'eq' operators")
-  if (!primaryKey.every(name => String(payload.value(name)) === filters.get(name)))
+  const written = exactTexts(payload.json.toString())
+  if (!primaryKey.every(name => written[name] === filters.get(name)))
     throw new Refusal('PGRST115', 'Payload values do not match URL in primary key column(s)')
 }
