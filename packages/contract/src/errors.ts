@@ -168,6 +168,11 @@ export const errorCodes = {
     status: 500,
     meaning: 'Something failed on our side. The log has the cause under the request id.',
   },
+  schema_changing: {
+    status: 503,
+    meaning:
+      'The schema is being changed over and over at this moment; retry after the second `Retry-After` names.',
+  },
   database_unavailable: {
     status: 503,
     meaning: 'The database cannot be reached at the moment; retry shortly.',

@@ -8,9 +8,6 @@ export function catalogFrom(facts: CatalogFacts, schemas: readonly string[]): Ca
   const relations = new Map<number, Relation>()
   const rowTypes = new Map<number, Relation>()
   const byName = new Map<string, Relation>()
-  const primaryKeys = new Map(
-    facts.keys.filter(([, isPrimary]) => isPrimary).map(([relation, , key]) => [relation, key]),
-  )
   for (const { oid, schema, name, kind, type } of facts.relations) {
     const own = columns.get(oid) ?? new Map<number, Column>()
     const relation: Relation = {
@@ -19,7 +16,8 @@ export function catalogFrom(facts: CatalogFacts, schemas: readonly string[]): Ca
       name,
       isView: kind === 'v' || kind === 'm',
       columns: named(own),
-      primaryKey: (primaryKeys.get(oid) ?? []).map(position => own.get(position)!.name),
+      primaryKey: [],
+      keys: [],
       relationships: [],
       computed: new Map(),
     }

@@ -19,7 +19,9 @@ export interface Relation {
   readonly isView: boolean
   readonly columns: ReadonlyMap<string, Column>
   /** Names of the primary key's columns; of a view, those of the table it shows. */
-  readonly primaryKey: readonly string[]
+  readonly primaryKey: string[]
+  /** Names of the columns of every unique key. */
+  readonly keys: string[][]
   readonly relationships: Relationship[]
   /** Functions that take a row of this relation, by name: fields, or rows of other relations. */
   readonly computed: Map<string, Routine>
@@ -39,8 +41,7 @@ export interface Relationship {
 }
 
 export interface Junction {
-  readonly schema: string
-  readonly name: string
+  readonly relation: Relation
   /** Column of the junction and the target's column which it equals. */
   readonly columns: readonly (readonly [own: string, theirs: string])[]
   readonly constraints: readonly [toOwn: string, toTarget: string]

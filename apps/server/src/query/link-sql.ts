@@ -21,7 +21,7 @@ export function linkSql(
   const through = writer.alias('j')
   const on = equalities(junction.columns, through, own)
   return {
-    from: `${qualified(junction)} ${through} join ${qualified(target)} ${own} on ${on.join(' and ')}`,
+    from: `${qualified(junction.relation)} ${through} join ${qualified(target)} ${own} on ${on.join(' and ')}`,
     joined: equalities(link.relationship.columns, alias, through),
   }
 }

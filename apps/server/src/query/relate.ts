@@ -1,8 +1,11 @@
-// Relationships between relations, from foreign keys: in both directions, through junction tables, and for
-// views that show the columns a foreign key is made of.
-import type { Column, Junction, Relation, Relationship } from './catalog.ts'
+// Relationships between relations, from foreign keys: in both directions, and for views that show the columns a
+// foreign key is made of. Junctions are put together from these when somebody asks for one.
+import type { Column, Relation, Relationship } from './catalog.ts'
 import type { CatalogFacts } from './catalog-query.ts'
 import { type ViewColumn, viewColumns } from './view-columns.ts'
+
+/** Views are left out of what goes beyond this: a project with hundreds of keys and views is nobody else's burden. */
+const maxLinks = 50_000
 
 type Positions = readonly number[]
 type Pairs = readonly (readonly [string, string])[]
@@ -32,27 +35,42 @@ export function relate(
     ([name, from, own, to, targetColumns]): ForeignKey => ({ name, from, columns: own, to, targetColumns }),
   )
   const keys = Map.groupBy(facts.keys, ([relation]) => relation)
+  const shownBy = new Map([...origins].map(([oid, shown]) => [oid, namesByOrigin(shown)]))
+  let links = 0
 
   const isUnique = (table: number, positions: Positions) =>
     (keys.get(table) ?? []).some(([, , key]) => key.every(position => positions.includes(position)))
-  const isKeyPart = (table: number, positions: Positions) =>
-    (keys.get(table) ?? []).some(([, , key]) => positions.every(position => key.includes(position)))
+
+  /** What a relation calls these columns of a table, if it shows them all. */
+  function namesIn({ oid, isView }: Relation, table: number, positions: Positions): string[] | undefined {
+    const own = columns.get(oid)
+    const shown = shownBy.get(oid)
+    const names = positions.map(position =>
+      isView ? shown?.get(`${table}.${position}`) : own?.get(position)?.name,
+    )
+    return names.every(name => name !== undefined) ? names : undefined
+  }
 
   function showing(table: number, positions: Positions): Showing[] {
-    const found: Showing[] = []
     const itself = relations.get(table)
-    if (itself) {
-      const own = columns.get(table)!
-      found.push({ relation: itself, names: positions.map(position => own.get(position)!.name) })
-    }
-    for (const view of viewsOf.get(table) ?? []) {
-      const shown = origins.get(view.oid)!
-      const names = positions.map(
-        position => shown.find(origin => origin.table === table && origin.column === position)?.name,
-      )
-      if (names.every(name => name !== undefined)) found.push({ relation: view, names })
-    }
-    return found
+    return [...(itself ? [itself] : []), ...(viewsOf.get(table) ?? [])].flatMap(relation => {
+      const names = namesIn(relation, table, positions)
+      return names ? [{ relation, names }] : []
+    })
+  }
+
+  /** A view that shows all columns of a table's key has that key, too. */
+  function nameKeys(relation: Relation): void {
+    const tables = relation.isView
+      ? new Set(origins.get(relation.oid)?.flatMap(({ table }) => table ?? []))
+      : [relation.oid]
+    for (const table of tables)
+      for (const [, isPrimary, key] of keys.get(table) ?? []) {
+        const names = namesIn(relation, table, key)
+        if (!names) continue
+        relation.keys.push(names)
+        if (isPrimary && relation.primaryKey.length === 0) relation.primaryKey.push(...names)
+      }
   }
 
   for (const key of foreignKeys) {
@@ -60,41 +78,13 @@ export function relate(
     if (parents.length === 0) continue
     const isOne = isUnique(key.from, key.columns)
     for (const child of showing(key.from, key.columns))
-      for (const parent of parents) link(child, parent, key, isOne)
-  }
-  for (const [table, own] of Map.groupBy(foreignKeys, ({ from }) => from))
-    if (own.length > 1) joinThrough(table, own)
-  for (const relation of relations.values()) inheritPrimaryKey(relation, facts, origins)
-
-  /** Every pair of references a table holds makes it a junction; the ones that are nothing else are inferred. */
-  function joinThrough(table: number, own: readonly ForeignKey[]): void {
-    for (const left of own)
-      for (const right of own) {
-        if (left === right) continue
-        const both = [...left.columns, ...right.columns]
-        const junction = showing(table, both)[0]
-        if (!junction) continue
-        const leftNames = junction.names.slice(0, left.columns.length)
-        const rightNames = junction.names.slice(left.columns.length)
-        const isInferred = isKeyPart(table, both)
-        for (const one of showing(left.to, left.targetColumns))
-          for (const other of showing(right.to, right.targetColumns))
-            one.relation.relationships.push({
-              cardinality: 'many-to-many',
-              target: other.relation,
-              constraint: `${left.name}, ${right.name}`,
-              columns: pairs(one.names, leftNames),
-              isSelf: one.relation === other.relation,
-              junction: {
-                schema: junction.relation.schema,
-                name: junction.relation.name,
-                columns: pairs(rightNames, other.names),
-                constraints: [left.name, right.name],
-                isInferred,
-              } satisfies Junction,
-            })
+      for (const parent of parents) {
+        if (links >= maxLinks && (child.relation.isView || parent.relation.isView)) continue
+        link(child, parent, key, isOne)
+        links++
       }
   }
+  for (const relation of relations.values()) nameKeys(relation)
 }
 
 function link(child: Showing, parent: Showing, { name }: ForeignKey, isOne: boolean): void {
@@ -118,7 +108,7 @@ const pairs = (own: readonly string[], theirs: readonly string[]): Pairs =>
 
 /** Per view, the table columns it shows, with views it stands on resolved to their tables. */
 function originsOfViews({ views }: CatalogFacts): Map<number, readonly ViewColumn[]> {
-  const direct = new Map(views.map(([oid, evAction]) => [oid, viewColumns(evAction)]))
+  const direct = new Map(views.map(([oid, evAction]) => [oid, readable(evAction)]))
   const resolve = (column: ViewColumn, depth = 0): ViewColumn => {
     const below = column.table === undefined ? undefined : direct.get(column.table)
     if (!below || depth > 50) return column
@@ -129,6 +119,20 @@ function originsOfViews({ views }: CatalogFacts): Map<number, readonly ViewColum
   }
   return new Map([...direct].map(([oid, columns]) => [oid, columns.map(column => resolve(column))]))
 }
+
+/** A view with an expression too deep to be read shows no column we know the origin of. */
+function readable(evAction: string): ViewColumn[] {
+  try {
+    return viewColumns(evAction)
+  } catch (error) {
+    if (error instanceof RangeError) return []
+    throw error
+  }
+}
+
+/** A column shown twice goes by the name it has first. */
+const namesByOrigin = (shown: readonly ViewColumn[]): Map<string, string> =>
+  new Map(shown.toReversed().map(({ table, column, name }) => [`${table}.${column}`, name]))
 
 function viewsByTable(
   origins: ReadonlyMap<number, readonly ViewColumn[]>,
@@ -146,23 +150,4 @@ function viewsByTable(
     }
   }
   return found
-}
-
-/** A view that shows all of a table's primary key has that key, too. */
-function inheritPrimaryKey(
-  relation: Relation,
-  { keys }: CatalogFacts,
-  origins: ReadonlyMap<number, readonly ViewColumn[]>,
-): void {
-  const shown = origins.get(relation.oid)
-  if (!shown) return
-  for (const [table, isPrimary, key] of keys) {
-    if (!isPrimary) continue
-    const names = key.map(
-      position => shown.find(origin => origin.table === table && origin.column === position)?.name,
-    )
-    if (!names.every(name => name !== undefined)) continue
-    ;(relation as { primaryKey: readonly string[] }).primaryKey = names
-    return
-  }
 }

@@ -12,13 +12,11 @@ export function findLink(origin: Relation, name: string, hint: string | undefine
   const computed = origin.computed.get(name)
   if (computed?.returns === 'row' && hint === undefined)
     return { kind: 'function', routine: computed, isToOne: !computed.isSet || computed.isOneRow }
+  const junctions = junctionsTo(origin, name)
   const candidates =
     hint === undefined
-      ? named(origin.relationships, name)
-      : hinted(
-          origin.relationships.filter(({ target }) => target.name === name),
-          hint,
-        )
+      ? [...named(origin.relationships, name), ...junctions.filter(({ junction }) => junction!.isInferred)]
+      : hinted([...origin.relationships.filter(({ target }) => target.name === name), ...junctions], hint)
   const [relationship, ...others] = candidates
   if (!relationship) throw noRelationship(origin, name, hint)
   if (others.length > 0) throw ambiguous(origin, name, candidates)
@@ -30,22 +28,53 @@ export function findLink(origin: Relation, name: string, hint: string | undefine
   }
 }
 
+/** Relations that refer to both sides: one that is a table stands before the views that show it. */
+function junctionsTo(origin: Relation, name: string): Relationship[] {
+  const found: Relationship[] = []
+  for (const back of origin.relationships) {
+    if (back.cardinality === 'many-to-one') continue
+    for (const onward of back.target.relationships)
+      if (
+        onward.cardinality === 'many-to-one' &&
+        onward.target.name === name &&
+        onward.constraint !== back.constraint
+      )
+        found.push(joined(origin, back, onward))
+  }
+  const tables = new Set(
+    found.filter(({ junction }) => !junction!.relation.isView).map(each => each.constraint),
+  )
+  return found.filter(({ constraint, junction }) => !junction!.relation.isView || !tables.has(constraint))
+}
+
+function joined(origin: Relation, back: Relationship, onward: Relationship): Relationship {
+  const relation = back.target
+  const references = [...back.columns.map(([, theirs]) => theirs), ...onward.columns.map(([own]) => own)]
+  return {
+    cardinality: 'many-to-many',
+    target: onward.target,
+    constraint: `${back.constraint}, ${onward.constraint}`,
+    columns: back.columns,
+    isSelf: origin === onward.target,
+    junction: {
+      relation,
+      columns: onward.columns,
+      constraints: [back.constraint, onward.constraint],
+      isInferred: relation.keys.some(key => references.every(name => key.includes(name))),
+    },
+  }
+}
+
 /** Without a hint the name is the target's, or that of a foreign key, or of the one column it is made of. */
 function named(relationships: readonly Relationship[], name: string): Relationship[] {
-  const byTarget = relationships.filter(
-    ({ target, junction }) => target.name === name && (!junction || junction.isInferred),
-  )
+  const byTarget = relationships.filter(({ target }) => target.name === name)
   const byKey = relationships.filter(each => !byTarget.includes(each) && isKeyNamed(each, name))
   // A key's own name means the table it leads to, not the views that show it.
   const tables = byKey.filter(({ target }) => !target.isView)
   return [...byTarget, ...(tables.length > 0 ? tables : byKey)]
 }
 
-function isKeyNamed(
-  { constraint, cardinality, columns, junction, isSelf }: Relationship,
-  name: string,
-): boolean {
-  if (junction) return false
+function isKeyNamed({ constraint, cardinality, columns, isSelf }: Relationship, name: string): boolean {
   const isForward = cardinality === 'many-to-one'
   if (constraint === name) return !isSelf || isForward
   return isForward && columns.length === 1 && columns[0]![0] === name
@@ -55,7 +84,7 @@ function isKeyNamed(
 function hinted(candidates: readonly Relationship[], hint: string): Relationship[] {
   const ways = [
     (each: Relationship) => !each.junction && fitsHint(each, hint),
-    ({ junction }: Relationship) => junction?.name === hint,
+    ({ junction }: Relationship) => junction?.relation.name === hint,
     ({ junction }: Relationship) =>
       junction?.constraints[1] === hint ||
       (junction?.columns.length === 1 && junction.columns[0]![0] === hint),
@@ -92,16 +121,19 @@ function noRelationship(origin: Relation, name: string, hint: string | undefined
   )
 }
 
-function ambiguous(origin: Relation, name: string, candidates: readonly Relationship[]): Refusal {
+const shownCandidates = 20
+
+function ambiguous(origin: Relation, name: string, all: readonly Relationship[]): Refusal {
+  const candidates = all.slice(0, shownCandidates)
   const described = candidates.map(({ cardinality, constraint, target, columns, junction }) => ({
     cardinality,
     relationship: junction
-      ? `${junction.name} using ${junction.constraints.join(' and ')}`
+      ? `${junction.relation.name} using ${junction.constraints.join(' and ')}`
       : `${constraint} using ${origin.name}(${columns.map(([own]) => own).join(', ')}) and ${target.name}(${columns.map(([, theirs]) => theirs).join(', ')})`,
     embedding: `${origin.name} with ${target.name}`,
   }))
   const ways = candidates.map(
-    ({ target, constraint, junction }) => `'${target.name}!${junction?.name ?? constraint}'`,
+    ({ target, constraint, junction }) => `'${target.name}!${junction?.relation.name ?? constraint}'`,
   )
   return new Refusal(
     'PGRST201',

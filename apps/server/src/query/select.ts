@@ -31,6 +31,8 @@ export interface SelectEmbed {
 export type SelectItem = { readonly kind: 'star' } | SelectField | SelectCount | SelectEmbed
 
 const maxDepth = 5
+/** Postgres cuts what is longer, and two names may then be one. */
+const longestName = 63
 const typeName = /[A-Za-z0-9_$]+(?: +[A-Za-z0-9_$]+)*/y
 const aggregateCall = /\.(sum|avg|count|max|min)\(\)/y
 
@@ -90,6 +92,7 @@ function readAliased(reader: Reader): { alias?: string; name: string } {
   reader.skipSpace()
   if (!reader.startsWith(':') || reader.startsWith('::')) return { name: first }
   reader.take(':')
+  if (Buffer.byteLength(first) > longestName) reader.fail(`an alias has at most ${longestName} bytes`)
   const name = reader.name()
   reader.skipSpace()
   return { alias: first, name }

@@ -47,7 +47,7 @@ export function writeSql(
   writer.alias()
   const shown: Level | undefined = form.kind === 'none' ? undefined : { ...level, where: [] }
   const wholeRow = nameOutside(relation.columns)
-  const returning = returningSql(shown, wholeRow)
+  const returning = returningSql(shown, `(${target}.*)::${qualified(relation)} as ${identifier(wholeRow)}`)
   const change = isNothing
     ? `select ${returning} from ${qualified(relation)} as ${target} where false`
     : `${changeSql(writer, relation, level, write)} returning ${returning}`
@@ -164,7 +164,7 @@ function returningSql(shown: Level | undefined, wholeRow: string): string {
     else for (const [own] of link.relationship.columns) names.add(own)
   }
   const returned = [...names].map(name => `${target}.${identifier(name)}`)
-  if (needsRow) returned.push(`${target} as ${identifier(wholeRow)}`)
+  if (needsRow) returned.push(wholeRow)
   return returned.length > 0 ? returned.join(', ') : '1'
 }
 

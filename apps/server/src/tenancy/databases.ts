@@ -81,7 +81,11 @@ export interface Databases {
     statement: Statement,
     values: readonly Value[],
   ): Promise<Answer>
-  asOwner<T>(tenant: Pick<Tenant, 'ref'>, work: (session: Session) => Promise<T>): Promise<T>
+  asOwner<T>(
+    tenant: Pick<Tenant, 'ref'>,
+    work: (session: Session) => Promise<T>,
+    signal?: AbortSignal,
+  ): Promise<T>
   /** Called when the last connection to a project was closed because nobody has used it for a while. */
   onIdle(listener: (id: string) => void): void
   /** Drops every connection to a project: it was suspended, deleted, or its keys changed. */
@@ -223,7 +227,7 @@ export function openDatabases(options: DatabasesOptions): Databases {
       return pool.run(steps, { shape, mayPipeline, answering, request })
     },
 
-    async asOwner({ ref }, work) {
+    async asOwner({ ref }, work, signal) {
       const running = owners.get(ref) ?? 0
       if (running >= ownersAtOnce)
         throw retryLater(
@@ -233,7 +237,7 @@ export function openDatabases(options: DatabasesOptions): Databases {
         )
       owners.set(ref, running + 1)
       try {
-        return await asOwnerOnce(ref, work)
+        return await asOwnerOnce(ref, work, signal)
       } finally {
         const left = owners.get(ref)! - 1
         if (left > 0) owners.set(ref, left)
@@ -257,13 +261,23 @@ export function openDatabases(options: DatabasesOptions): Databases {
     },
   }
 
-  async function asOwnerOnce<T>(ref: string, work: (session: Session) => Promise<T>): Promise<T> {
+  async function asOwnerOnce<T>(
+    ref: string,
+    work: (session: Session) => Promise<T>,
+    signal: AbortSignal | undefined,
+  ): Promise<T> {
     let hasBegun = false
     const run = () =>
-      withClient(logins.address(ref, 'owner'), ref, sessionSettings, session => {
-        hasBegun = true
-        return work(session)
-      })
+      withClient(
+        logins.address(ref, 'owner'),
+        ref,
+        sessionSettings,
+        session => {
+          hasBegun = true
+          return work(session)
+        },
+        signal,
+      )
     await logins.check(control, ref, 'owner')
     try {
       return await run()

@@ -35,7 +35,7 @@ export function checkExposedSchemas(setting: unknown): void {
     Array.isArray(setting) &&
     setting.length > 0 &&
     setting.length <= maxSchemas &&
-    setting.every(name => typeof name === 'string' && /^[^\0]{1,63}$/.test(name))
+    setting.every(name => typeof name === 'string' && /^[^\p{C}]{1,63}$/u.test(name))
   if (!isList)
     throw new Refusal(
       'invalid_request',

@@ -5,6 +5,7 @@ import type { RawRequest } from './request.ts'
 export function readBody({ body, headers }: RawRequest, limit: number): Promise<Buffer> {
   return new Promise((resolve, reject) => {
     if (Number(headers['content-length'] ?? 0) > limit) return reject(tooLarge(limit))
+    if ((headers['content-encoding'] ?? 'identity') !== 'identity') return reject(encoded())
     const chunks: Buffer[] = []
     let length = 0
     body.on('data', (chunk: Buffer) => {
@@ -18,6 +19,8 @@ export function readBody({ body, headers }: RawRequest, limit: number): Promise<
     body.once('close', () => reject(new Refusal('client_closed_request', 'The client closed the connection')))
   })
 }
+
+const encoded = () => new Refusal('unsupported_media_type', 'Send the body without Content-Encoding')
 
 const tooLarge = (limit: number) =>
   new Refusal('body_too_large', `The body is larger than the ${limit} bytes this route takes`, {

@@ -14,6 +14,7 @@ export function addRoute<Who>(
   address: string,
   handle: AnyHandler,
   common: object,
+  unsendable: (error: unknown, requestId: string) => void,
 ): void {
   const status = route.status ?? 200
   const options = {
@@ -60,10 +61,15 @@ export function addRoute<Who>(
         .headers(headers ?? {})
         .send(body ?? undefined)
     const fail = (error: unknown) => void reply.send(error)
+    // An answer that cannot even be begun: whatever it was, it must not end the process.
+    const cut = (error: unknown) => {
+      unsendable(error, request.id)
+      reply.raw.destroy()
+    }
     try {
       const result = handle(inputOf(request), exchange.who, exchange) as Promise<RawReply>
       const told = plane.done ? result.then(answer => recorded(exchange, answer)) : result
-      told.then(send, fail)
+      told.then(send, fail).catch(cut)
     } catch (error) {
       fail(error)
     }

@@ -72,6 +72,8 @@ export function createHttpServer({ log, trustedProxies, wordOutside }: HttpOptio
   )
   app.setErrorHandler((error, request, reply) => refuseOutside(error, request, reply))
 
+  const unsendable = (error: unknown, id: string) =>
+    log.error({ id, err: error }, 'an answer could not be sent')
   const outside = logLine(log, 'none')
   function refuseOutside(error: unknown, request: FastifyRequest, reply: FastifyReply) {
     reply.raw.once('finish', () => outside(request, reply, () => {}))
@@ -126,10 +128,18 @@ export function createHttpServer({ log, trustedProxies, wordOutside }: HttpOptio
     mount(plane, routes, handlers) {
       for (const [name, route] of Object.entries(routes))
         for (const address of addresses(route))
-          addRoute(app, plane, route, address, handlers[name] as AnyHandler, {
-            ...frame(plane, route, address),
-            exposeHeadRoute: route.method === 'GET' && !declaresHead(routes, route.path),
-          })
+          addRoute(
+            app,
+            plane,
+            route,
+            address,
+            handlers[name] as AnyHandler,
+            {
+              ...frame(plane, route, address),
+              exposeHeadRoute: route.method === 'GET' && !declaresHead(routes, route.path),
+            },
+            unsendable,
+          )
     },
 
     mountUnknown(plane, route, answer) {

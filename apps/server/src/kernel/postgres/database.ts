@@ -13,6 +13,7 @@ import { Refusal } from '#src/kernel/errors.ts'
 import type { ServerAddress } from './server-address.ts'
 import { compile, type SqlFragment } from './sql.ts'
 import { isUnavailable, unavailable } from './unavailable.ts'
+import { requestCancel } from './wire/handshake.ts'
 
 export interface Session {
   /** One statement, whatever its text: so are `row` and `run`. */
@@ -129,21 +130,34 @@ export function openDatabase(
   }
 }
 
-/** One connection for one piece of work, closed whatever happens. */
+/** One connection for one piece of work, closed whatever happens; what runs on it ends with the signal. */
 export async function withClient<T>(
   address: ServerAddress,
   database: string,
   settings: Record<string, string>,
   work: (session: Session) => Promise<T>,
+  signal?: AbortSignal,
 ): Promise<T> {
   const client = new Client(clientConfig(address, database, settings))
   client.on('error', () => {}) // the query in flight rejects; there is nothing to add
   await client.connect().catch(told)
+  const cancel = () => void requestCancel(address, backendOf(client)).catch(() => {})
+  signal?.addEventListener('abort', cancel, { once: true })
   try {
+    signal?.throwIfAborted()
     return await work(boundedSession(client))
   } finally {
+    signal?.removeEventListener('abort', cancel)
     await client.end().catch(() => {})
   }
+}
+
+/** The driver keeps these to itself. */
+function backendOf(client: Client): { processId: number; secretKey: Buffer } {
+  const { processID, secretKey } = client as unknown as { processID: number; secretKey: number }
+  const key = Buffer.alloc(4)
+  key.writeInt32BE(secretKey | 0)
+  return { processId: processID, secretKey: key }
 }
 
 /** A connection that listens on one channel; `onEnd` is called once when it breaks. */

@@ -7,6 +7,7 @@ export function parseCsv(body: Buffer): Record<string, string | null>[] {
   const [header, ...lines] = cells(body.toString('utf8').replace(/^\uFEFF/, ''))
   if (!header) throw badBody('The CSV has no header line')
   const names = header.map(({ text }) => text)
+  if (new Set(names).size < names.length) throw badBody('The CSV names a column twice')
   return lines.map((line, index) => {
     if (line.length !== names.length)
       throw badBody(

@@ -1,5 +1,5 @@
 // What an error of Postgres means to a caller of the row API: an HTTP status, and Postgres' own words.
-import { Refusal } from '#src/kernel/errors.ts'
+import { Refusal, retryLater } from '#src/kernel/errors.ts'
 import { DatabaseError } from '#src/kernel/postgres/wire/database-error.ts'
 import { refusals } from '#src/query/answer-sql.ts'
 
@@ -8,6 +8,8 @@ const statuses: readonly (readonly [prefix: string, status: number])[] = [
   ['23503', 409],
   ['23505', 409],
   ['25006', 405],
+  ['25P01', 400],
+  ['25P02', 400],
   ['42883', 404],
   ['42P01', 404],
   ['42501', 403],
@@ -52,6 +54,12 @@ export function toldError(error: unknown): unknown {
     return new Refusal('PGRST124', 'Query result exceeds max-affected preference constraint', {
       details: `The query affects ${message} rows`,
     })
+  if (code === refusals.catalogMoved && message === '')
+    return retryLater(
+      'schema_changing',
+      'The schema changes faster than requests can be planned; try again in a second',
+      1,
+    )
   if (code === 'PGRST') return raisedInFull(error)
   const chosen = /^PT(\d{3})$/.exec(code)?.[1]
   const status = chosen && Number(chosen) >= 200 && Number(chosen) < 600 ? Number(chosen) : statusOf(code)

@@ -2,6 +2,7 @@
 import { Refusal } from '#src/kernel/errors.ts'
 import { readBody } from '#src/kernel/http/body.ts'
 import type { RawReply, RawRequest } from '#src/kernel/http/request.ts'
+import type { Session, TextResult } from '#src/kernel/postgres/database.ts'
 import { DatabaseError } from '#src/kernel/postgres/wire/database-error.ts'
 import type { Caller, Databases } from '#src/tenancy/databases.ts'
 import { toldError } from './database-refusal.ts'
@@ -18,16 +19,38 @@ export async function execSql(databases: Databases, { tenant }: Caller, raw: Raw
     throw new Refusal('invalid_request', 'body.sql must be a text of SQL statements')
   // As the owner: this route is there for what policies and the three roles do not allow.
   const result = await databases
-    .asOwner(tenant, async session => {
-      await session.script(settings)
-      return session.lastResult(sql)
-    })
-    .catch(fail)
+    .asOwner(tenant, session => answerOf(session, sql), raw.signal)
+    .catch(error => fail(error, raw.signal))
   return {
     status: 200,
     headers: { 'content-type': 'application/json; charset=utf-8', 'x-command-tag': result.tag },
     body: jsonRows(result),
   }
+}
+
+async function answerOf(session: Session, sql: string): Promise<TextResult> {
+  await session.script(settings)
+  const result = await session.lastResult(sql)
+  if (result.tag.startsWith('COPY')) throw copying()
+  // Time stands still for a transaction.
+  const { tag, rows } = await session.lastResult('select now() <> statement_timestamp()').catch(inTransaction)
+  if (tag === 'SELECT 1' && rows[0]?.[0] !== 'f') inTransaction()
+  return result
+}
+
+const copying = () =>
+  new Refusal('invalid_request', 'COPY FROM STDIN and TO STDOUT are not possible here', {
+    hint: 'Read and write the rows of the table itself, as text/csv for example.',
+  })
+
+function inTransaction(): never {
+  throw new Refusal(
+    'invalid_request',
+    'The statements leave a transaction open, and nothing of it was kept',
+    {
+      hint: 'End it with commit, or leave out begin: all statements of a request are one transaction anyway.',
+    },
+  )
 }
 
 interface OwnersError extends Error {
@@ -38,13 +61,11 @@ interface OwnersError extends Error {
 }
 
 /** The other driver's error, in the words of the row API. */
-function fail(error: unknown): never {
+function fail(error: unknown, signal: AbortSignal): never {
+  if (signal.aborted) throw new Refusal('client_closed_request', 'The client closed the connection')
   const { code, severity, message, detail, hint } = error as OwnersError
   if (error instanceof Refusal || typeof severity !== 'string') throw error
-  if (/^COPY from stdin failed/i.test(message))
-    throw new Refusal('invalid_request', 'COPY FROM STDIN is not possible here: nobody can send the rows', {
-      hint: 'POST the rows to the table, as text/csv for example.',
-    })
+  if (/^COPY from stdin failed/i.test(message)) throw copying()
   throw toldError(
     new DatabaseError({
       C: code,

@@ -42,7 +42,7 @@ export type Execute = <P extends Prepared>(
 
 const maxPlans = 500
 const maxShapeLength = 4000
-const maxAttempts = 4
+const maxAttempts = 10
 
 /** Errors that a statement made for an older schema can cause. */
 const mayBeStale = /^(42|22|0A|PGRST20)/

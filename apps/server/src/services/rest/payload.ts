@@ -1,5 +1,6 @@
 // The rows in a request's body, whatever they were written in, as one JSON text for Postgres and what is known
 // of their keys.
+import { isUtf8 } from 'node:buffer'
 import { Refusal } from '#src/kernel/errors.ts'
 import { parseJsonBody } from '#src/kernel/http/json-body.ts'
 import { badBody } from './bad-body.ts'
@@ -38,6 +39,7 @@ export function rowsFrom(body: Buffer, contentType: string | undefined): Payload
       return payloadOf(JSON.stringify(rows), rows, true, true)
     }
     case 'application/x-www-form-urlencoded': {
+      if (!isUtf8(body)) throw badBody('The body is not valid UTF-8')
       const row = Object.fromEntries(new URLSearchParams(body.toString('utf8')))
       return payloadOf(JSON.stringify(row), [row], false, true)
     }

@@ -34,7 +34,8 @@ export function reply(request: RestRequest, { status, range, meant, body, header
   const all: Record<string, string> = { 'content-range': range, ...headers }
   if (body !== null) all['content-type'] = accepted.contentType
   if (request.isRead) all['accept-ranges'] = 'items'
-  if (caller.tenant.exposedSchemas.length > 1) all['content-profile'] = schema
+  if (caller.tenant.exposedSchemas.length > 1 && isHeader('content-profile', schema))
+    all['content-profile'] = schema
   if (preferences.sent.size > 0) {
     const applied = appliedHeader(preferences, meant)
     if (applied) all['preference-applied'] = applied

@@ -134,7 +134,7 @@ interface Written {
 }
 
 function columnsWritten(payload: Payload, { parts }: Scanned, kind: Kind, usesDefaults: boolean): Written[] {
-  const pinned = columnsIn(parts, 'columns')
+  const pinned = columnsIn(parts, 'columns') || undefined
   if (pinned !== undefined)
     return namesIn(pinned, 'columns').map(name => ({ name, isSparse: usesDefaults && payload.lacks(name) }))
   if (!payload.isUniform) throw badBody('All object keys must match', 'Name the columns with ?columns=a,b,c.')

@@ -72,7 +72,8 @@ const staleStatement = new Set([
   '22008',
 ])
 const nameTaken = '42P05'
-const readOnlyTransaction = '25006'
+/** A tenant's code has made later transactions read-only: its settings outlive a unit that was rolled back. */
+const readOnly = new Set(['25006', '25001'])
 
 /** What `reset all` leaves behind of a tenant's code. */
 const cleanUp = 'reset all; close all; unlisten *; discard sequences; select pg_advisory_unlock_all()'
@@ -337,7 +338,7 @@ export class Connection {
     const failing = entry.unit.steps[entry.stepsDone]
     const wasPrepared = failing !== undefined && !entry.parsing.includes(failing.key)
     if (error.code === nameTaken || (wasPrepared && staleStatement.has(error.code))) this.#forgetAll()
-    else if (error.code === readOnlyTransaction) this.#clean()
+    else if (readOnly.has(error.code)) this.#clean()
     else return false
     this.#write(entry.unit, true)
     return true
