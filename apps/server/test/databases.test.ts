@@ -104,6 +104,31 @@ async function eventually(holds: () => boolean | Promise<boolean>, what: string,
 const user1 = '11111111-1111-4111-8111-111111111111'
 const user2 = '22222222-2222-4222-8222-222222222222'
 
+describe('a statement that waits for a lock', () => {
+  it('leaves the shared connection to others while it waits, and is done when the lock is free', async () => {
+    await asOwner(
+      project,
+      `create table locked (n int primary key, v int); create policy p on locked using (true); insert into locked values (1, 0);
+       create table unlocked (n int); create policy p on unlocked using (true)`,
+    )
+    const change = 'update locked set v = v + 1 where n = 1 returning v'
+    const look = 'select count(*) from unlocked'
+    for (let run = 0; run < 6; run++) {
+      await ask(project, 'anon', change, { mayPipeline: true })
+      await ask(project, 'anon', look, { mayPipeline: true })
+    }
+    await wide.app.databases.asOwner(project, async holder => {
+      await holder.script('begin')
+      await holder.script('update locked set v = 0')
+      const waiting = [1, 2, 3, 4].map(() => ask(project, 'anon', change, { mayPipeline: true }))
+      const behind = Array.from({ length: 20 }, () => ask(project, 'anon', look, { mayPipeline: true }))
+      await Promise.all(behind)
+      await holder.script('commit')
+      assert.deepEqual((await Promise.all(waiting)).flat(2).sort(), ['1', '2', '3', '4'])
+    })
+  })
+})
+
 describe('a unit that rolls back', () => {
   before(() =>
     asOwner(project, 'create table undone (n int primary key); create policy p on undone using (true)'),

@@ -19,7 +19,11 @@ export function readSql(
   const alias = writer.alias()
   const from = `${qualified(level.source.relation!)} ${alias}`
   const counted = `(select pg_catalog.count(*) from ${countedSql(writer, level, from, alias)})`
-  if (form.kind === 'none') return { sql: `select null, 0, ${counted}, ${guardSql(catalog)}`, writer }
+  if (form.kind === 'none') {
+    // Nothing is shown, but whoever may not see it is refused as on a GET.
+    const shown = `(select pg_catalog.count(*) from (${levelSql(writer, { ...level, limit: 0 }, from, alias)}) r)`
+    return { sql: `select null, ${shown}, ${counted}, ${guardSql(catalog)}`, writer }
+  }
   const rows = levelSql(writer, level, from, alias)
   const inAll = {
     always: counted,

@@ -35,11 +35,15 @@ export interface RunOptions {
   shape: string
   /** May share a connection with others once it has proven quick. */
   mayPipeline: boolean
+  /** The steps when it runs alone after all, if these differ: alone, it may wait for locks as long as it likes. */
+  alone?: (() => readonly Step[]) | undefined
   /** Which step's rows are the answer; the last one when absent. */
   answering?: number
   /** Whose signal is asked for only when it can be heard: a statement among others is never cancelled. */
   request?: { readonly signal?: AbortSignal | undefined }
 }
+
+type Sendable = Unit & Pick<RunOptions, 'alone'>
 
 interface Waiting {
   unit: Unit
@@ -66,7 +70,7 @@ export class Pool {
   readonly #free: Connection[] = []
   readonly #waiting: Waiting[] = []
   /** Quick ones for which the fast lane has no place at the moment. */
-  readonly #inLine: Unit[] = []
+  readonly #inLine: Sendable[] = []
   readonly #running = new WeakMap<Unit, Connection>()
   readonly #quickRuns = new Map<string, number>()
   #opening = { fast: 0, slow: 0 }
@@ -85,15 +89,19 @@ export class Pool {
 
   run(steps: readonly Step[], options: RunOptions): Promise<Answer> {
     return new Promise((resolve, reject) => {
-      const unit: Unit = {
+      const unit: Sendable = {
         steps,
+        alone: options.alone,
         answering: options.answering ?? steps.length - 1,
         isLone: true,
         resolve: answer => {
           if (options.mayPipeline) this.#learn(options.shape, answer.ms, unit.isLone)
           resolve(answer)
         },
-        reject: error => reject(isConnectionFailure(error) ? connectRefusal(error) : error),
+        reject: error => {
+          if (!unit.isLone && isLockTimeout(error)) this.#sendAlone(unit, options.request?.signal)
+          else reject(isConnectionFailure(error) ? connectRefusal(error) : error)
+        },
       }
       if (options.mayPipeline && this.#sendPipelined(unit, options.shape)) return
       this.#sendAlone(unit, options.request?.signal)
@@ -126,7 +134,7 @@ export class Pool {
     clearTimeout(this.#deadline)
   }
 
-  #sendPipelined(unit: Unit, shape: string): boolean {
+  #sendPipelined(unit: Sendable, shape: string): boolean {
     if ((this.#quickRuns.get(shape) ?? 0) < runsToProve) return false
     const now = performance.now()
     let best: Connection | undefined
@@ -150,8 +158,9 @@ export class Pool {
     return true
   }
 
-  #sendAlone(unit: Unit, signal?: AbortSignal): void {
+  #sendAlone(unit: Sendable, signal?: AbortSignal): void {
     unit.isLone = true
+    if (unit.alone) unit.steps = unit.alone()
     if (signal?.aborted) return unit.reject(hungUp())
     if (signal) this.#dropWhenAborted(unit, signal)
     const connection = this.#free.pop()
@@ -305,6 +314,9 @@ export class Pool {
 
 const isLoginFailure = (code: string) =>
   code === '28P01' || code === '28000' || code === '58P01' || code === '22023'
+
+/** Somebody else holds the lock; who waits for it must not hold up those behind. */
+const isLockTimeout = (error: Error) => error instanceof DatabaseError && error.code === '55P03'
 
 const exhausted = () =>
   retryLater('pool_exhausted', 'All database connections of this project are busy; try again in a second', 1)

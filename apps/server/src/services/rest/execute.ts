@@ -43,12 +43,14 @@ export type Execute = <P extends Prepared>(
 const maxPlans = 500
 const maxShapeLength = 4000
 const maxAttempts = 10
+const triesAtOnce = 2
 
 /** Errors that a statement made for an older schema can cause. */
 const mayBeStale = /^(42|22|0A|PGRST20)/
 
 export function createExecute(databases: Databases, catalogs: Catalogs): Execute {
   const plans = new WeakMap<Catalog, Map<string, Prepared>>()
+  const turns = new Map<string, Promise<void>>()
 
   function planned<P extends Prepared>(catalog: Catalog, shape: string, prepare: (catalog: Catalog) => P): P {
     let known = plans.get(catalog)
@@ -96,11 +98,29 @@ export function createExecute(databases: Databases, catalogs: Catalogs): Execute
     const { tenant } = asked.request.caller
     if (tries === maxAttempts || !(await isOutdated(error, () => catalogs.hasMoved(tenant, catalog))))
       told(error)
-    return attempt(asked, await catalogs.of(tenant), tries + 1)
+    const again = async () => attempt(asked, await catalogs.of(tenant), tries + 1)
+    if (tries < triesAtOnce || asked.hasTurn) return again()
+    asked.hasTurn = true
+    return inTurn(tenant.id, again)
+  }
+
+  /** Requests that change the schema themselves would go on outdating each other: these take turns. */
+  function inTurn<T>(id: string, work: () => Promise<T>): Promise<T> {
+    const before = turns.get(id) ?? Promise.resolve()
+    const done = before.then(work)
+    const settled = done.then(
+      () => {},
+      () => {},
+    )
+    turns.set(id, settled)
+    void settled.then(() => {
+      if (turns.get(id) === settled) turns.delete(id)
+    })
+    return done
   }
 
   return (request, shape, prepare, inputs) => {
-    const asked = { request, shape, prepare, inputs }
+    const asked = { request, shape, prepare, inputs, hasTurn: false }
     const catalog = catalogs.of(request.caller.tenant)
     if (!(catalog instanceof Promise)) return attempt(asked, catalog, 1)
     return catalog.then(loaded => attempt(asked, loaded, 1), told)
@@ -112,6 +132,7 @@ interface Asked<P extends Prepared> {
   readonly shape: string
   readonly prepare: (catalog: Catalog) => P
   readonly inputs: Inputs
+  hasTurn: boolean
 }
 
 /** Whether the failure may be due to a schema that is no longer there; only then it is worth asking. */
