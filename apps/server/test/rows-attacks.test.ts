@@ -464,7 +464,10 @@ test('an embed through a table of many foreign keys and views is found, or refus
   const own = await platform.createProject()
   const references = Array.from({ length: 150 }, (_, index) => `c${index} int references target`).join()
   const views = (table: string, count: number) =>
-    Array.from({ length: count }, (_, index) => `create view ${table}_${index} as select * from ${table}`).join(';')
+    Array.from(
+      { length: count },
+      (_, index) => `create view ${table}_${index} as select * from ${table}`,
+    ).join(';')
   const call = (method: string, path: string, body?: unknown) =>
     platform.call(method, `/v1/rest/${own.id}/${path}`, { apikey: own.service_role_key, body })
   const { status } = await call('POST', 'rpc/exec_sql', {
@@ -474,7 +477,11 @@ test('an embed through a table of many foreign keys and views is found, or refus
   assert.equal(status, 200)
   await call('GET', 'target?limit=1')
   const before = process.cpuUsage()
-  for (const path of ['target?select=target(*)', 'target_1?select=target_2!hub(*)', 'target_1?select=x:target_2!c3(id)'])
+  for (const path of [
+    'target?select=target(*)',
+    'target_1?select=target_2!hub(*)',
+    'target_1?select=x:target_2!c3(id)',
+  ])
     await call('GET', path)
   const { user } = process.cpuUsage(before)
   assert.ok(user < 1_000_000, `${Math.round(user / 1000)} ms`)

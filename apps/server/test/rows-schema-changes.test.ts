@@ -156,6 +156,20 @@ test('two changes at once do not wait for each other to commit', async () => {
   for (const name of ['slow_change', 'quick_change']) assert.equal((await get(second, name)).status, 200)
 })
 
+test('twenty requests at once that each change the schema themselves are all done', async () => {
+  await ddl(`
+    create table events (id int generated always as identity, day date);
+    create function make_room() returns trigger language plpgsql security definer set search_path = public as $$ begin
+      execute format('create table events_%s (id int)', replace(gen_random_uuid()::text, '-', '')); return new; end $$;
+    create trigger make_room before insert on events for each row execute function make_room()`)
+  const inserts = Array.from({ length: 20 }, (_, n) =>
+    rows(n % 2 ? first : second, 'POST', 'events', { day: '2024-01-01' }),
+  )
+  const statuses = (await Promise.all(inserts)).map(({ status, body }) => `${status} ${body?.code ?? ''}`)
+  assert.deepEqual([...new Set(statuses)], ['201 '])
+  assert.equal((await get(first, 'events?select=count()')).body[0].count, 20)
+})
+
 test('the schemas a project exposes change without a restart', async () => {
   await ddl(`create schema api; grant usage on schema api to service_role; create table api.inside (id int);
              grant select on api.inside to service_role`)
