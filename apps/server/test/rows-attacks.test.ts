@@ -486,3 +486,20 @@ test('an embed through a table of many foreign keys and views is found, or refus
   const { user } = process.cpuUsage(before)
   assert.ok(user < 1_000_000, `${Math.round(user / 1000)} ms`)
 })
+
+test('a trigger that survives its own errors still waits for its locks', async () => {
+  await owner(`
+    create table counted (id bigint generated always as identity, v int);
+    create table counter (one int primary key, n int); insert into counter values (1, 0);
+    alter table counted disable row level security; alter table counter disable row level security;
+    create function count_up() returns trigger language plpgsql as $$ begin
+      begin update counter set n = n + 1; exception when others then null; end; return new; end $$;
+    create trigger count_up after insert on counted for each row execute function count_up()`)
+  // Often enough to share connections.
+  for (let run = 0; run < 8; run++) await rows('POST', 'counted', { body: { v: run } })
+  const holding = owner('begin; update counter set n = n; select pg_sleep(0.7); commit')
+  await sleep(350)
+  assert.equal((await rows('POST', 'counted', { body: { v: 9 } })).status, 201)
+  await holding
+  assert.deepEqual((await rows('GET', 'counter')).body, [{ one: 1, n: 9 }])
+})

@@ -44,7 +44,7 @@ async function ddl(text: string): Promise<void> {
 const version = async () => {
   const ref = await first.refOf(project.id)
   const [row] = await first.asSuperuser(ref, session =>
-    session.rows<{ version: string }>(sql`select version from platform.catalog_version`),
+    session.rows<{ version: string }>(sql`select max(version) as version from platform.catalog_version`),
   )
   return Number(row!.version)
 }

@@ -1,11 +1,9 @@
 -- The number of the current schema. Statements made from a remembered catalogue name the number they were made
 -- for and end by comparing it: whatever raced with a change of the schema is undone and made anew.
 
-create table platform.catalog_version (
-  one boolean primary key default true check (one),
-  version bigint not null default 1
-);
-insert into platform.catalog_version default values;
+create table platform.catalog_version (version bigint primary key);
+create sequence platform.catalog_versions;
+insert into platform.catalog_version values (nextval('platform.catalog_versions'));
 
 -- One row per transaction that changes the schema; its deferred trigger counts up at commit, so that two such
 -- transactions never wait for each other longer than a commit takes.

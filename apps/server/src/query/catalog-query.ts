@@ -22,7 +22,7 @@ row_type as (
    where t.typrelid <> 0 and t.typrelid not in (select oid from relation)
 )
 select pg_catalog.json_build_object(
-  'version', (select version from platform.catalog_version),
+  'version', (select pg_catalog.max(version) from platform.catalog_version),
   'relations', (
     select coalesce(pg_catalog.json_agg(pg_catalog.json_build_object(
       'oid', oid::int8, 'schema', nspname, 'name', relname, 'kind', relkind, 'type', reltype::int8)), '[]')

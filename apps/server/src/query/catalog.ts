@@ -45,8 +45,6 @@ export interface Junction {
   /** Column of the junction and the target's column which it equals. */
   readonly columns: readonly (readonly [own: string, theirs: string])[]
   readonly constraints: readonly [toOwn: string, toTarget: string]
-  /** Its key is made of both references, so it stands for the relationship and nothing else. */
-  readonly isInferred: boolean
 }
 
 export interface Parameter {

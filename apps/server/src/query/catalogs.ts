@@ -19,7 +19,7 @@ export interface Catalogs {
 const remembered = 1000
 const facts: RequestFacts = { method: 'GET', path: '', headers: '{}', isReadOnly: true }
 const readCatalog = statement(catalogQuery, false)
-const readVersion = statement('select version from platform.catalog_version', true)
+const readVersion = statement('select pg_catalog.max(version) from platform.catalog_version', true)
 
 export function openCatalogs(databases: Databases): Catalogs {
   const known = new Map<string, Catalog>()

@@ -82,28 +82,41 @@ export interface Level {
   offset?: number
 }
 
+/** What one request may ask to be shown, at all its levels: Postgres itself takes 1664 columns at one. */
+const maxOutputs = 2000
+
+/** The catalogue, and how much of a request's select is left to be planned. */
+interface Planning {
+  readonly catalog: Catalog
+  left: number
+}
+
 export function planLevel(catalog: Catalog, source: Source, parts: readonly Part[]): Level {
   const select = parts.find(part => part.kind === 'select' && part.path.length === 0)
   const text = select?.kind === 'select' ? select.text : ''
-  const level = levelOf(catalog, source, parseSelect(text.trim() === '' ? '*' : text))
+  const planning = { catalog, left: maxOutputs }
+  const level = levelOf(planning, source, parseSelect(text.trim() === '' ? '*' : text))
   for (const part of parts) place(catalog, level, part)
   return level
 }
 
-function levelOf(catalog: Catalog, source: Source, items: readonly SelectItem[]): Level {
+function levelOf(planning: Planning, source: Source, items: readonly SelectItem[]): Level {
   const level: Level = { source, outputs: [], embeds: [], where: [], order: [] }
-  for (const item of items) addItem(catalog, level, item)
+  for (const item of items) addItem(planning, level, item)
   return level
 }
 
-function addItem(catalog: Catalog, level: Level, item: SelectItem): void {
+function addItem(planning: Planning, level: Level, item: SelectItem): void {
   const { source, outputs } = level
+  planning.left -= item.kind === 'star' ? source.columns.size : 1
+  if (planning.left < 0)
+    throw new Refusal('PGRST100', `The select asks for more than ${maxOutputs} columns and relations`)
   if (item.kind === 'star') {
     for (const column of source.columns.values())
       outputs.push({ kind: 'value', name: column.name, value: { column, path: [] } })
     return
   }
-  if (item.kind === 'embed') return addEmbed(catalog, level, item)
+  if (item.kind === 'embed') return addEmbed(planning, level, item)
   if (item.kind === 'count' || isBareCount(item, source)) {
     outputs.push({ kind: 'aggregate', name: item.alias ?? 'count', call: 'count', resultCast: item.cast })
     return
@@ -131,7 +144,7 @@ const isBareCount = (item: SelectItem, source: Source) =>
   !source.columns.has('count') &&
   !source.relation?.computed.has('count')
 
-function addEmbed(catalog: Catalog, level: Level, item: SelectEmbed): void {
+function addEmbed(planning: Planning, level: Level, item: SelectEmbed): void {
   const { relation } = level.source
   if (!relation)
     throw new Refusal(
@@ -147,7 +160,7 @@ function addEmbed(catalog: Catalog, level: Level, item: SelectEmbed): void {
     link,
     isInner: item.isInner,
     isSpread: item.isSpread,
-    level: levelOf(catalog, sourceOf(link), item.items),
+    level: levelOf(planning, sourceOf(link), item.items),
   }
   level.embeds.push(embed)
   if (item.isSpread) {

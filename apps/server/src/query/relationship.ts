@@ -12,10 +12,10 @@ export function findLink(origin: Relation, name: string, hint: string | undefine
   const computed = origin.computed.get(name)
   if (computed?.returns === 'row' && hint === undefined)
     return { kind: 'function', routine: computed, isToOne: !computed.isSet || computed.isOneRow }
-  const junctions = junctionsTo(origin, name)
+  const junctions = junctionsTo(origin, name, hint)
   const candidates =
     hint === undefined
-      ? [...named(origin.relationships, name), ...junctions.filter(({ junction }) => junction!.isInferred)]
+      ? [...named(origin.relationships, name), ...junctions]
       : hinted([...origin.relationships.filter(({ target }) => target.name === name), ...junctions], hint)
   const [relationship, ...others] = candidates
   if (!relationship) throw noRelationship(origin, name, hint)
@@ -28,28 +28,62 @@ export function findLink(origin: Relation, name: string, hint: string | undefine
   }
 }
 
-/** Relations that refer to both sides: one that is a table stands before the views that show it. */
-function junctionsTo(origin: Relation, name: string): Relationship[] {
-  const found: Relationship[] = []
-  for (const back of origin.relationships) {
-    if (back.cardinality === 'many-to-one') continue
-    for (const onward of back.target.relationships)
-      if (
-        onward.cardinality === 'many-to-one' &&
-        onward.target.name === name &&
-        onward.constraint !== back.constraint
-      )
-        found.push(joined(origin, back, onward))
-  }
-  const tables = new Set(
-    found.filter(({ junction }) => !junction!.relation.isView).map(each => each.constraint),
+const enough = 50
+
+/** Relations that refer to both sides: tables, or views where the table itself is not exposed. */
+function junctionsTo(origin: Relation, name: string, hint: string | undefined): Relationship[] {
+  const backs = origin.relationships.filter(
+    each =>
+      each.cardinality !== 'many-to-one' && (hint !== undefined || isKeyPart(each.target, theirs(each))),
   )
-  return found.filter(({ constraint, junction }) => !junction!.relation.isView || !tables.has(constraint))
+  const through = (isView: boolean) =>
+    backs
+      .values()
+      .filter(({ target }) => target.isView === isView)
+      .flatMap(back => joinedBy(origin, back, name, hint))
+      .take(enough)
+      .toArray()
+  const tables = through(false)
+  return tables.length > 0 ? tables : through(true)
+}
+
+const joinedBy = (
+  origin: Relation,
+  back: Relationship,
+  name: string,
+  hint: string | undefined,
+): Relationship[] =>
+  (forward(back.target).get(name) ?? [])
+    .filter(onward => onward.constraint !== back.constraint && isMeant(back, onward, hint))
+    .map(onward => joined(origin, back, onward))
+
+/** Without a hint a junction is one whose key is made of both references. */
+function isMeant(back: Relationship, onward: Relationship, hint: string | undefined): boolean {
+  if (hint === undefined)
+    return isKeyPart(back.target, [...theirs(back), ...onward.columns.map(([own]) => own)])
+  const [column, ...more] = onward.columns
+  return back.target.name === hint || onward.constraint === hint || (more.length === 0 && column![0] === hint)
+}
+
+const theirs = ({ columns }: Relationship): string[] => columns.map(([, name]) => name)
+
+const isKeyPart = ({ keys }: Relation, names: readonly string[]): boolean =>
+  keys.some(key => names.every(name => key.includes(name)))
+
+const forwards = new WeakMap<Relation, ReadonlyMap<string, Relationship[]>>()
+
+/** What a relation refers to, by name. */
+function forward(relation: Relation): ReadonlyMap<string, Relationship[]> {
+  const known = forwards.get(relation)
+  if (known) return known
+  const references = relation.relationships.filter(({ cardinality }) => cardinality === 'many-to-one')
+  const made = Map.groupBy(references, ({ target }) => target.name)
+  forwards.set(relation, made)
+  return made
 }
 
 function joined(origin: Relation, back: Relationship, onward: Relationship): Relationship {
   const relation = back.target
-  const references = [...back.columns.map(([, theirs]) => theirs), ...onward.columns.map(([own]) => own)]
   return {
     cardinality: 'many-to-many',
     target: onward.target,
@@ -60,7 +94,6 @@ function joined(origin: Relation, back: Relationship, onward: Relationship): Rel
       relation,
       columns: onward.columns,
       constraints: [back.constraint, onward.constraint],
-      isInferred: relation.keys.some(key => references.every(name => key.includes(name))),
     },
   }
 }

@@ -25,13 +25,16 @@ export function unknownKey(relation: string, name: string, known: Iterable<strin
   })
 }
 
+const maxShown = 20
+
 export function unknownFunction(
   catalog: Catalog,
   schema: string,
   name: string,
   given: readonly string[],
 ): Refusal {
-  const called = `${schema}.${name}${given.length > 0 ? `(${given.join(', ')})` : ''}`
+  const shown = given.length > maxShown ? [...given.slice(0, maxShown), '…'] : given
+  const called = `${schema}.${name}${given.length > 0 ? `(${shown.join(', ')})` : ''}`
   const meant =
     catalog.functions(schema, name).length > 0 ? name : closest(name, catalog.functionNames(schema))
   const parameters = meant
@@ -39,7 +42,7 @@ export function unknownFunction(
     : []
   const how =
     given.length > 0
-      ? `with parameter${given.length > 1 ? 's' : ''} ${given.join(', ')}`
+      ? `with parameter${given.length > 1 ? 's' : ''} ${shown.join(', ')}`
       : 'without parameters'
   return new Refusal('PGRST202', `Could not find the function ${called} in the schema cache`, {
     details: `Searched for the function ${schema}.${name} ${how}, but no matches were found in the schema cache.`,

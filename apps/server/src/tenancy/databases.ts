@@ -109,8 +109,11 @@ interface PoolNames {
   searchPath: string
 }
 
-/** How long a statement on a shared connection waits for a lock before it goes on alone. */
-const sharedLockTimeout = '30ms'
+/**
+ * How long a statement may hold a shared connection, for a lock or whatever reason; then it is run again, alone. Not
+ * a lock_timeout: a tenant's own code would catch that, and go on as if it were its own.
+ */
+const sharedTimeoutMs = 250
 const idleMs = 15_000
 const sweepMs = 5_000
 const ownersAtOnce = 5
@@ -121,7 +124,7 @@ const becomeCaller = `select
   set_config('role', $1, true), set_config('request.jwt.claims', $2, true), set_config('request.user_id', $3, true),
   set_config('request.method', $4, true), set_config('request.path', $5, true),
   set_config('request.headers', $6, true), set_config('statement_timeout', $7, true),
-  set_config('transaction_read_only', $8, true), set_config('lock_timeout', $9, true), pg_advisory_unlock_all()`
+  set_config('transaction_read_only', $8, true), pg_advisory_unlock_all()`
 const setTimeZone = `select set_config('TimeZone', $1, true)`
 const setCookies = `select set_config('request.cookies', $1, true)`
 /** What a commit would have found out is found out, and then everything is undone. */
@@ -153,6 +156,12 @@ export function openDatabases(options: DatabasesOptions): Databases {
     anon: String(statementTimeoutMs.anon),
     authenticated: String(statementTimeoutMs.others),
     service_role: String(statementTimeoutMs.others),
+  }
+
+  const sharedTimeouts: Record<Role, string> = {
+    anon: String(Math.min(sharedTimeoutMs, statementTimeoutMs.anon)),
+    authenticated: String(Math.min(sharedTimeoutMs, statementTimeoutMs.others)),
+    service_role: String(Math.min(sharedTimeoutMs, statementTimeoutMs.others)),
   }
 
   const budget: ConnectionBudget = {
@@ -219,19 +228,18 @@ export function openDatabases(options: DatabasesOptions): Databases {
       const { method, path, headers, cookies, timeZone } = request
       const pool = poolFor(tenant, role === 'service_role' ? 'svc' : 'api')
       const isReadOnly = request.isReadOnly ? 'on' : 'off'
-      const facts = [role, claims, userId, method, path, headers, timeouts[role], isReadOnly]
-      const become = (lockTimeout: string): Step => ({
+      const become = (timeout: string): Step => ({
         key: 'become',
         sql: becomeCaller,
-        values: [...facts, lockTimeout],
+        values: [role, claims, userId, method, path, headers, timeout, isReadOnly],
       })
-      const steps: Step[] = [forgetSession, become(mayPipeline ? sharedLockTimeout : '0')]
+      const steps: Step[] = [forgetSession, become(mayPipeline ? sharedTimeouts[role] : timeouts[role])]
       if (timeZone !== undefined) steps.push({ key: 'time zone', sql: setTimeZone, values: [timeZone] })
       if (cookies !== undefined) steps.push({ key: 'cookies', sql: setCookies, values: [cookies] })
       const shape = keys[role]
       const answering = steps.push({ key: shape, sql, values }) - 1
       if (request.rollsBack) steps.push(...undo)
-      const alone = () => steps.with(1, become('0'))
+      const alone = () => steps.with(1, become(timeouts[role]))
       return pool.run(steps, { shape, mayPipeline, answering, request, alone })
     },
 

@@ -122,8 +122,6 @@ const contended = /^(40|55P03)/
 
 function complaintAboutRefusal({ method }: Pick<Read | Change, 'method'>, answer: Answer, truth: Refused) {
   if (contended.test(truth.code)) return
-  // A HEAD counts; what it does not need for that, it need not look at.
-  if (answer.status < 400 && method === 'HEAD') return
   if (answer.status < 400) return `is answered; SQL refuses with ${truth.code}: ${truth.message}`
   const status = exactly[truth.code]
   if (status === undefined) return

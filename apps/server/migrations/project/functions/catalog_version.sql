@@ -3,8 +3,16 @@
 create or replace function platform.count_catalog_change() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
+declare
+  latest bigint;
 begin
-  update platform.catalog_version set version = version + 1;
+  -- One at a time from here to the end of the commit, so that a later version is never seen before an earlier one.
+  -- A new row, not a changed one: that would fail a serializable transaction.
+  perform pg_advisory_xact_lock(7203412907742);
+  insert into platform.catalog_version values (nextval('platform.catalog_versions')) returning version into latest;
+  if current_setting('transaction_isolation') = 'read committed' then
+    delete from platform.catalog_version where version < latest;
+  end if;
   delete from platform.catalog_change where xid = new.xid;
   return null;
 end

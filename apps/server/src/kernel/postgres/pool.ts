@@ -35,7 +35,7 @@ export interface RunOptions {
   shape: string
   /** May share a connection with others once it has proven quick. */
   mayPipeline: boolean
-  /** The steps when it runs alone after all, if these differ: alone, it may wait for locks as long as it likes. */
+  /** The steps when it runs alone after all, if these differ: alone, it may take all the time it has. */
   alone?: (() => readonly Step[]) | undefined
   /** Which step's rows are the answer; the last one when absent. */
   answering?: number
@@ -99,7 +99,7 @@ export class Pool {
           resolve(answer)
         },
         reject: error => {
-          if (!unit.isLone && isLockTimeout(error)) this.#sendAlone(unit, options.request?.signal)
+          if (!unit.isLone && hasTakenTooLong(error)) this.#sendAlone(unit, options.request?.signal)
           else reject(isConnectionFailure(error) ? connectRefusal(error) : error)
         },
       }
@@ -315,8 +315,8 @@ export class Pool {
 const isLoginFailure = (code: string) =>
   code === '28P01' || code === '28000' || code === '58P01' || code === '22023'
 
-/** Somebody else holds the lock; who waits for it must not hold up those behind. */
-const isLockTimeout = (error: Error) => error instanceof DatabaseError && error.code === '55P03'
+/** Whatever it waits for, those behind it must not wait, too. */
+const hasTakenTooLong = (error: Error) => error instanceof DatabaseError && error.code === '57014'
 
 const exhausted = () =>
   retryLater('pool_exhausted', 'All database connections of this project are busy; try again in a second', 1)

@@ -13,7 +13,7 @@ import { planLevel, sourceOfRoutine } from '#src/query/plan.ts'
 import { type Pair, type Scanned, scan } from '#src/query/scan.ts'
 import { badBody } from './bad-body.ts'
 import { type Execute, type Prepared, preparedFrom } from './execute.ts'
-import { isRow, jsonValue, maxBodyBytes, mediaTypeOf } from './payload.ts'
+import { formRow, isRow, jsonValue, maxBodyBytes, maxKeys, mediaTypeOf, tooManyKeys } from './payload.ts'
 import { bodyOf, cap, needGeometry, windowed } from './read.ts'
 import { contentRange, numberIn, ownResponse, planReply, reply } from './reply.ts'
 import type { RestRequest } from './request.ts'
@@ -128,10 +128,11 @@ async function givenInBody({ raw, pairs }: RestRequest): Promise<Given> {
     case 'application/json': {
       const value = body.length === 0 ? {} : jsonValue(body)
       const names = isRow(value) ? Object.keys(value) : []
+      if (names.length > maxKeys) throw tooManyKeys()
       return { ...common, names, wholeBody: ['json', 'jsonb'], body: body.length === 0 ? '{}' : body }
     }
     case 'application/x-www-form-urlencoded': {
-      const row = Object.fromEntries(new URLSearchParams(body.toString('utf8')))
+      const row = formRow(body)
       return { ...common, names: Object.keys(row), wholeBody: [], body: JSON.stringify(row) }
     }
     case 'text/plain':

@@ -1,8 +1,8 @@
 // The rows in a request's body, whatever they were written in, as one JSON text for Postgres and what is known
 // of their keys.
-import { isUtf8 } from 'node:buffer'
 import { Refusal } from '#src/kernel/errors.ts'
 import { parseJsonBody } from '#src/kernel/http/json-body.ts'
+import { splitQuery } from '#src/query/scan.ts'
 import { badBody } from './bad-body.ts'
 import { parseCsv } from './csv.ts'
 
@@ -39,8 +39,7 @@ export function rowsFrom(body: Buffer, contentType: string | undefined): Payload
       return payloadOf(JSON.stringify(rows), rows, true, true)
     }
     case 'application/x-www-form-urlencoded': {
-      if (!isUtf8(body)) throw badBody('The body is not valid UTF-8')
-      const row = Object.fromEntries(new URLSearchParams(body.toString('utf8')))
+      const row = formRow(body)
       return payloadOf(JSON.stringify(row), [row], false, true)
     }
     default:
@@ -49,6 +48,12 @@ export function rowsFrom(body: Buffer, contentType: string | undefined): Payload
       })
   }
 }
+
+export const tooManyKeys = () => badBody(`An object has more than ${maxKeys} keys`)
+
+/** Written like a query string, and read with the same care. */
+export const formRow = (body: Buffer): Record<string, string> =>
+  Object.fromEntries(splitQuery(body.toString('latin1')).map(({ key, value }) => [key, value]))
 
 /** Clients that say nothing mean JSON. */
 export const mediaTypeOf = (contentType: string | undefined): string =>
@@ -79,8 +84,12 @@ export function jsonValue(body: Buffer): unknown {
 export const isRow = (value: unknown): value is Row =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
+/** No relation and no function has more: what is longer is refused before anything is made of it. */
+export const maxKeys = 1664
+
 function payloadOf(json: Buffer | string, rows: readonly Row[], isArray: boolean, isText = false): Payload {
   const keys = rows[0] ? Object.keys(rows[0]) : []
+  if (keys.length > maxKeys) throw tooManyKeys()
   return {
     json,
     isArray,

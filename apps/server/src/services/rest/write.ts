@@ -260,10 +260,8 @@ function checkPut({ parts }: Scanned, payload: Payload): void {
 function exactTexts(json: string): Record<string, string> {
   const asWritten = (_key: string, value: unknown, context: { source?: string }) =>
     typeof value === 'number' ? context.source : value
-  const row = JSON.parse(json, asWritten as (key: string, value: unknown) => unknown) as Record<
-    string,
-    unknown
-  >
+  const value = JSON.parse(json, asWritten as (key: string, value: unknown) => unknown) as object
+  const row: object = Array.isArray(value) ? value[0] : value
   return Object.fromEntries(Object.entries(row).map(([name, value]) => [name, String(value)]))
 }
 

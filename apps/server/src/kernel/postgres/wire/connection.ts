@@ -53,6 +53,7 @@ interface InFlight {
 
 const maxStatements = 512
 const maxForgotten = 2048
+const idleCleanMs = 10
 
 const maxParameters = 65_535
 const maxAnswerBytes = 64 * 1024 * 1024
@@ -94,6 +95,7 @@ export class Connection {
   #forgotten = 0
   #cancelling: Promise<void> | undefined
   #isHeld = false
+  #idleClean: NodeJS.Timeout | undefined
   #isFlushing = false
   #lost: Error | undefined
   #isReported = false
@@ -169,6 +171,7 @@ export class Connection {
 
   /** Ends what runs, too: a server does not notice by itself that nobody waits for its answer any more. */
   close(): void {
+    clearTimeout(this.#idleClean)
     const isBusy = this.inFlight > 0
     this.#lost ??= new Error('closed')
     if (isBusy) void this.#requestCancel()
@@ -305,8 +308,18 @@ export class Connection {
     if (entry.error && this.#triesAgain(entry, entry.error)) return
     if (entry.error) entry.unit.reject(entry.error)
     else entry.unit.resolve({ rows: entry.rows, tag: entry.tag, ms })
-    if (entry.unit.isLone && !this.#lost) this.#clean()
-    else this.#onIdle(this)
+    if (entry.unit.isLone && !this.#lost) return this.#clean()
+    if (entry.unit.steps.length > 0) this.#cleanWhenIdle()
+    this.#onIdle(this)
+  }
+
+  /** Among units that share the connection each forgets what the one before has set; the last one has nobody after it. */
+  #cleanWhenIdle(): void {
+    if (this.#idleClean || this.inFlight > 0) return
+    this.#idleClean = setTimeout(() => {
+      this.#idleClean = undefined
+      if (this.inFlight === 0) this.#clean()
+    }, idleCleanMs).unref()
   }
 
   /** Once the cancel that may still be under way has ended, since it would hit the cleaning. */
@@ -351,6 +364,7 @@ export class Connection {
   }
 
   #lose(cause: Error | undefined): void {
+    clearTimeout(this.#idleClean)
     const reason = this.#lost ?? cause ?? new Error('the server closed the connection')
     this.#lost = reason
     this.#socket.destroy()
