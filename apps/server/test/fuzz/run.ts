@@ -112,7 +112,7 @@ function statementFailures(
   caseOf: (index: number) => Case,
 ): Failure[] {
   return watch.complaints.splice(0).map(({ complaint, mark, text }) => {
-    const whole = new RegExp(`(?<!\\d)${RegExp.escape(mark)}(?!\\d)`)
+    const whole = new RegExp(`(?<![\\w.-])${RegExp.escape(mark)}(?![\\w.-])`)
     const index = made.find(each => whole.test(JSON.stringify(caseOf(each).wire))) ?? -1
     const request = index < 0 ? '(none of this run as it was made)' : describe(caseOf(index).wire)
     return {

@@ -9,12 +9,11 @@ import { realPath } from './place.ts'
 export function extensionSettings(directory: string | undefined, user?: OsUser): Record<string, string> {
   if (directory === undefined) return {}
   const place = realPath(directory)
-  if (place.includes(':'))
-    throw new Error(`the extension directory cannot be ${place}: Postgres separates directories by colons`)
+  if (place.includes(':')) throw unusable(`it cannot be ${place}: Postgres separates directories by colons`)
   const controls = join(place, 'extension')
   const libraries = join(place, 'lib')
   if (!existsSync(controls))
-    throw new Error(
+    throw unusable(
       `${controls} is missing: an extension directory holds control and SQL files in extension/, libraries in lib/`,
     )
   for (const part of [controls, libraries]) if (existsSync(part)) requireReadable(part, user)
@@ -22,9 +21,22 @@ export function extensionSettings(directory: string | undefined, user?: OsUser):
 }
 
 function requireReadable(path: string, user: OsUser | undefined): void {
-  if (!user) accessSync(path, constants.R_OK | constants.X_OK)
-  else if (!canReach(user, path, 0o5))
-    throw new Error(
-      `the database runs as ${user.name}, who cannot read ${path}: open it, or move it elsewhere`,
-    )
+  if (user ? canReach(user, path, 0o5) : isReadable(path)) return
+  throw unusable(
+    user
+      ? `the database runs as ${user.name}, who cannot read ${path}: open it, or move it elsewhere`
+      : `${path} cannot be read`,
+  )
 }
+
+function isReadable(path: string): boolean {
+  try {
+    accessSync(path, constants.R_OK | constants.X_OK)
+    return true
+  } catch {
+    return false
+  }
+}
+
+/** By the name of the setting: whoever reads it wants to know what to change. */
+const unusable = (why: string) => new Error(`PLATFORM_EXTENSION_DIR: ${why}`)
