@@ -46,7 +46,7 @@ export const csvHeader = (names: readonly string[]): string =>
 
 /** Ends the statement, and undoes what it did, when the schema is no longer the one it was made for. */
 export const guardSql = ({ version }: Catalog): string =>
-  `(select case when pg_catalog.max(version) = ${version} then '' else platform.refuse('${refusals.catalogMoved}', '') end from platform.catalog_version)`
+  `case when exists (select from platform.catalog_version where version > ${version}) then platform.refuse('${refusals.catalogMoved}', '') end`
 
 /** The body, or the end of the statement, when there must be exactly one row. */
 export const onlyOneSql = (count: string, body: string): string =>

@@ -113,7 +113,7 @@ interface PoolNames {
  * How long a statement may hold a shared connection, for a lock or whatever reason; then it is run again, alone. Not
  * a lock_timeout: a tenant's own code would catch that, and go on as if it were its own.
  */
-const sharedTimeoutMs = 250
+const sharedTimeoutMs = 100
 const idleMs = 15_000
 const sweepMs = 5_000
 const ownersAtOnce = 5

@@ -14,9 +14,15 @@ export function readBody({ body, headers }: RawRequest, limit: number): Promise<
       if (length > limit) reject(tooLarge(limit))
       else chunks.push(chunk)
     })
-    body.once('end', () => resolve(chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks)))
+    let hasEnded = false
+    body.once('end', () => {
+      hasEnded = true
+      resolve(chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks))
+    })
     body.once('error', reject)
-    body.once('close', () => reject(new Refusal('client_closed_request', 'The client closed the connection')))
+    body.once('close', () => {
+      if (!hasEnded) reject(new Refusal('client_closed_request', 'The client closed the connection'))
+    })
   })
 }
 

@@ -4,7 +4,7 @@ import type { RawReply, RawRequest } from '#src/kernel/http/request.ts'
 import { csvHeader } from '#src/query/answer-sql.ts'
 import type { Catalog, Relation } from '#src/query/catalog.ts'
 import { outputNames } from '#src/query/level-sql.ts'
-import { type Level, planLevel, type Source } from '#src/query/plan.ts'
+import { type Level, planLevel, type Source, type Where } from '#src/query/plan.ts'
 import { readSql, type Total } from '#src/query/read-sql.ts'
 import { type Pair, type Part, type Scanned, scan } from '#src/query/scan.ts'
 import { unknownRelation } from '#src/query/unknown-names.ts'
@@ -88,7 +88,7 @@ function prepareRead(
 ): PreparedRead {
   if (accepted.form.kind === 'geojson') needGeometry(catalog)
   const level = planLevel(catalog, sourceOf(relation), parts)
-  const isCapped = cap(level, maxRows)
+  const isCapped = cap(level, maxRows) && !isByKey(relation, level)
   const total: Total = isCounted
     ? 'always'
     : isCapped && raw.headers.range === undefined
@@ -102,6 +102,19 @@ function prepareRead(
     offset: level.offset,
   }
 }
+
+/** At most one row: no cap can cut it short. */
+function isByKey({ keys, isView }: Relation, { where }: Level): boolean {
+  // A view may show a row more than once.
+  if (isView) return false
+  const equal = new Set(where.map(each => (each.kind === 'test' ? equalColumn(each) : undefined)))
+  return keys.some(key => key.every(name => equal.has(name)))
+}
+
+const equalColumn = ({ value, test }: Where & { kind: 'test' }): string | undefined =>
+  test.operator === 'eq' && !test.isNegated && !test.quantifier && value.path.length === 0
+    ? value.column?.name
+    : undefined
 
 /** Whether the page's size is the platform's choice and not the client's. */
 export function cap(level: Level, maxRows: number): boolean {
