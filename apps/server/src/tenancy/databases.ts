@@ -40,8 +40,8 @@ export interface Statement {
   readonly sql: string
   readonly keys: Readonly<Record<Role, string>>
   /**
-   * May share a connection with other callers once it has proven quick. Such a statement stays prepared: the
-   * type of every parameter must be written out (`$1::int`), or it stays what it was when first prepared.
+   * May share a connection with other callers once it has proven quick. Such a statement stays prepared with the
+   * types its parameters had at first: either they are written out (`$1::int`), or the text changes with the schema.
    */
   readonly mayPipeline: boolean
 }
