@@ -44,7 +44,7 @@ await onStage(async stage => {
   await tell('created and each called once', platform, dataDir, before, { rss_mb_every_40_projects: course })
   const stopMs = await timed(() => platform.stop())
 
-  // No route of the platform asks a project's database yet, so one of the bench's own does.
+  // A route of the bench's own: it asks a project's database and reads nothing of its schema.
   const script = fileURLToPath(new URL('platform-with-select.ts', import.meta.url))
   let selecting!: StagedServer
   const startMs = await timed(async () => {
