@@ -152,3 +152,39 @@ test('exec_sql refuses a COPY that nobody could feed, at once', async () => {
   assert.match(body.message, /COPY/)
   assert.ok(performance.now() - started < 5000, 'long before any timeout')
 })
+
+test('a request is one round trip, and requests of one shape share one statement', async () => {
+  const { databases } = platform.app
+  const ask = databases.asCaller
+  const asked: Parameters<typeof ask>[2][] = []
+  databases.asCaller = (...given) => {
+    asked.push(given[2])
+    return ask(...given)
+  }
+  const statementsOf = async (...requests: Parameters<typeof call>[]) => {
+    asked.length = 0
+    for (const request of requests) await call(...request)
+    assert.equal(asked.length, requests.length)
+    return new Set(asked).size
+  }
+  const service = { apikey: project.service_role_key }
+  const one = { prefer: 'return=representation', accept: 'application/vnd.pgrst.object+json' }
+  const patch = { ...service, body: { name: 'x' } }
+  try {
+    await call('GET', 'things?id=eq.1')
+    assert.equal(
+      await statementsOf(['GET', 'things?id=eq.1'], ['GET', 'things?id=eq.2'], ['GET', 'things?id=eq.3']),
+      1,
+    )
+    assert.equal(await statementsOf(['GET', 'things?id=eq.1'], ['GET', 'things?id=gt.1']), 2)
+    const few = { ...patch, headers: { prefer: 'handling=strict,max-affected=0' } }
+    const single = { ...patch, headers: one }
+    assert.equal(await statementsOf(['PATCH', 'things?id=eq.1', few], ['PATCH', 'things?id=eq.99', few]), 1)
+    assert.equal(
+      await statementsOf(['PATCH', 'things?id=gt.0', single], ['PATCH', 'things?id=gt.1', single]),
+      1,
+    )
+  } finally {
+    databases.asCaller = ask
+  }
+})
