@@ -3,7 +3,7 @@ import { Readable } from 'node:stream'
 import type { AuditEntry } from '@plinth/contract/admin.ts'
 import type { RawReply } from '#src/kernel/http/request.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
-import { type AuditFilter, entriesAfter, newestEntryId } from './audit-store.ts'
+import { type AuditFilter, type AuditPosition, entriesAfter, newestEntryId } from './audit-store.ts'
 
 const pageSize = 1000
 
@@ -31,12 +31,12 @@ async function* readPages(
   filter: AuditFilter,
   upTo: string,
 ): AsyncGenerator<AuditEntry[]> {
-  let last = '0'
+  let last: AuditPosition = { at: '-infinity', id: '0' }
   for (;;) {
     const page = await entriesAfter(control, filter, last, upTo, pageSize)
     if (page.length === 0) return
-    yield page
-    last = page.at(-1)!.id
+    yield page.map(({ position, ...entry }) => entry)
+    last = page.at(-1)!.position
   }
 }
 

@@ -25,24 +25,32 @@ const matching = ({ action, project_id, from, to }: AuditFilter) =>
 export async function listEntries(control: Database, filter: AuditFilter, { limit, offset }: Paging) {
   const [rows, count] = await Promise.all([
     control.rows<AuditEntry>(
-      sql`select ${entry} from audit where ${matching(filter)} order by audit.id desc limit ${limit} offset ${offset}`,
+      sql`select ${entry} from audit where ${matching(filter)} order by audit.at desc, audit.id desc limit ${limit} offset ${offset}`,
     ),
     control.row<{ total: number }>(sql`select count(*)::int as total from audit where ${matching(filter)}`),
   ])
   return { rows, total: count?.total ?? 0 }
 }
 
-/** The next entries after the given one, oldest first. */
+/** Where an export has come to: ids alone would not do, since entries written side by side get theirs in any order. */
+export interface AuditPosition {
+  at: string
+  id: string
+}
+
+/** The next entries after a position, oldest first, each with its own. */
 export const entriesAfter = (
   control: Database,
   filter: AuditFilter,
-  id: string,
+  { at, id }: AuditPosition,
   upTo: string,
   limit: number,
 ) =>
-  control.rows<AuditEntry>(sql`
-    select ${entry} from audit
-     where ${matching(filter)} and audit.id > ${id}::bigint and audit.id <= ${upTo}::bigint order by audit.id limit ${limit}`)
+  control.rows<AuditEntry & { position: AuditPosition }>(sql`
+    select ${entry}, json_build_object('at', at::text, 'id', id::text) as position from audit
+     where ${matching(filter)} and (audit.at, audit.id) > (${at}::timestamptz, ${id}::bigint)
+       and audit.id <= ${upTo}::bigint
+     order by audit.at, audit.id limit ${limit}`)
 
 export const newestEntryId = async (control: Database) =>
   (await control.row<{ id: string }>(sql`select coalesce(max(id), 0)::text as id from audit`))!.id
