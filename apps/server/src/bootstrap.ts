@@ -23,7 +23,7 @@ export async function bootstrap(
   if (given.length < 12) throw new ConfigError('The password must have at least 12 characters.')
   const { address, database } = config.external
   await prepareCluster(address, database)
-  const control = openDatabase(address, database, controlSettings, () => {}, 2)
+  const control = openDatabase(address, database, controlSettings, () => {}, { max: 2 })
   try {
     await checkSecret(control, keyring(config.controlPlaneSecret))
     const user = await bootstrapSuperAdmin(control, createPasswords(), {

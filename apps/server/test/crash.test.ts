@@ -65,7 +65,7 @@ after(async () => {
     await session.script(`alter database ${control}_template is_template false`)
     for (const name of [...refs, `${control}_template`, control])
       await session.script(`drop database if exists ${name} with (force)`)
-    for (const ref of refs) await session.script(`drop role if exists ${ref}_owner, ${ref}_api, ${ref}_svc`)
+    for (const ref of refs) await session.script(`drop role if exists ${ref}_owner, ${ref}_api, ${ref}_svc, ${ref}_auth`)
   })
   await platform.stop()
 })
@@ -119,8 +119,8 @@ async function look(client: pg.Client): Promise<Found[]> {
   const { rows } = await client.query<Found>(`
     select id, ref, slug, status,
            exists (select from pg_database where datname = ref) as "hasDatabase",
-           (select count(*)::int from pg_roles where rolname in (ref || '_owner', ref || '_api', ref || '_svc')) as roles,
-           (select count(*)::int from pg_roles where rolcanlogin and rolname in (ref || '_owner', ref || '_api', ref || '_svc')) as logins
+           (select count(*)::int from pg_roles where rolname in (ref || '_owner', ref || '_api', ref || '_svc', ref || '_auth')) as roles,
+           (select count(*)::int from pg_roles where rolcanlogin and rolname in (ref || '_owner', ref || '_api', ref || '_svc', ref || '_auth')) as logins
       from projects`)
   if (client === inControl) for (const { ref } of rows) refs.add(ref)
   return rows
@@ -134,7 +134,7 @@ async function orphans(client: pg.Client, among: Iterable<string>): Promise<stri
       cross join lateral (
         select datname as name from pg_database where datname = ref
         union all
-        select rolname from pg_roles where rolname in (ref || '_owner', ref || '_api', ref || '_svc')) has
+        select rolname from pg_roles where rolname in (ref || '_owner', ref || '_api', ref || '_svc', ref || '_auth')) has
       where not exists (
         select from projects where projects.ref = given.ref and status in ('active', 'suspended'))`,
     [[...among]],

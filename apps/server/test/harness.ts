@@ -117,7 +117,7 @@ export async function startPlatform({
         for (const database of [...refs.map(({ ref }) => ref), `${control}_template`, control])
           await session.script(`drop database if exists ${database} with (force)`)
         for (const { ref } of refs)
-          await session.script(`drop role if exists ${ref}_owner, ${ref}_api, ${ref}_svc`)
+          await session.script(`drop role if exists ${ref}_owner, ${ref}_api, ${ref}_svc, ${ref}_auth`)
       })
     },
   }

@@ -178,6 +178,8 @@ const battery: Record<string, () => string[]> = {
       `${foreign}_owner
        ${foreign}_api
        ${foreign}_svc
+       ${foreign}_auth
+       supabase_auth_admin
        ${platform.address.user}
        pg_read_all_data
        pg_monitor
@@ -420,6 +422,8 @@ describe('the logins of a project', () => {
         `${own}_owner`,
         `${own}_api`,
         `${own}_svc`,
+        `${own}_auth`,
+        'supabase_auth_admin',
       ])
         await client.query(`set role ${role}`).then(
           () => roles.push(role),
@@ -431,10 +435,11 @@ describe('the logins of a project', () => {
     assert.deepEqual(await reachable('owner'), [`${own}_owner`])
     assert.deepEqual(await reachable('api'), ['anon', 'authenticated', `${own}_api`])
     assert.deepEqual(await reachable('svc'), ['service_role', `${own}_svc`])
+    assert.deepEqual(await reachable('auth'), [`${own}_auth`])
   })
 
   it('have no rights of their own beside the roles they become', async () => {
-    for (const login of ['api', 'svc'] as const) {
+    for (const login of ['api', 'svc', 'auth'] as const) {
       const client = await logIn(own, login)
       await assert.rejects(client.query('select * from public.notes'), { code: refused })
       await client.end()
@@ -568,7 +573,7 @@ describe('what a tenant can see of the others', () => {
     const roles = await names(`select rolname as name from pg_roles where rolcanlogin and not rolsuper`)
     assert.ok(databases.some(({ name }) => name === foreign))
     assert.match(foreign, /^p_[a-z2-7]{20}$/)
-    for (const { name } of roles) assert.match(name, /^p_[a-z2-7]{20}_(owner|api|svc)$/)
+    for (const { name } of roles) assert.match(name, /^p_[a-z2-7]{20}_(owner|api|svc|auth)$/)
   })
 
   it('is not what they store for their roles', async () => {

@@ -456,7 +456,7 @@ test('killed in the middle, a platform leaves a migration applied and recorded, 
       await session.script(`alter database ${control}_template is_template false`)
       for (const database of [ref, `${control}_template`, control])
         if (database) await session.script(`drop database if exists ${database} with (force)`)
-      if (ref) await session.script(`drop role if exists ${ref}_owner, ${ref}_api, ${ref}_svc`)
+      if (ref) await session.script(`drop role if exists ${ref}_owner, ${ref}_api, ${ref}_svc, ${ref}_auth`)
     })
     fs.rmSync(cwd, { recursive: true, force: true })
   }

@@ -716,6 +716,7 @@ const bad: Record<(typeof settings)[number]['name'], string> = {
   DATABASE_URL: 'postgres://user:hunter2@host:port/database',
   PLATFORM_EXTENSION_DIR: '/dev/null/below a file',
   PLATFORM_TRUSTED_PROXIES: '10.0.0.1, ::1/x',
+  PLATFORM_OUTBOUND_ALLOW: '127.0.0.1, intranet',
   PLATFORM_RATE_LIMIT_ANON: '-1',
   PLATFORM_RATE_LIMIT_AUTHENTICATED: '1e3',
   PLATFORM_RATE_LIMIT_SERVICE_ROLE: '1.5',
@@ -794,7 +795,7 @@ async function withExternal(name: string, work: (external: External) => Promise<
       const refs: string[] = control?.rows.map(({ ref }) => ref) ?? []
       for (const each of [...refs, `${database}_template`, database])
         await client.query(`drop database if exists ${each} with (force)`)
-      for (const ref of refs) await client.query(`drop role if exists ${ref}_owner, ${ref}_api, ${ref}_svc`)
+      for (const ref of refs) await client.query(`drop role if exists ${ref}_owner, ${ref}_api, ${ref}_svc, ${ref}_auth`)
     })
   }
 }

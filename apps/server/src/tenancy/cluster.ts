@@ -68,17 +68,21 @@ async function checkServer(session: Session): Promise<void> {
     )
 }
 
+/** Of these, the three a caller can be, and the owner of the tables of users, which nobody can become. */
+const sharedRoles = {
+  anon: '',
+  authenticated: '',
+  service_role: 'bypassrls',
+  supabase_auth_admin: '',
+}
+
 async function createSharedRoles(session: Session): Promise<void> {
   const existing = await session.rows<{ rolname: string }>(
-    sql`select rolname from pg_roles where rolname = any(${['anon', 'authenticated', 'service_role']})`,
+    sql`select rolname from pg_roles where rolname = any(${Object.keys(sharedRoles)})`,
   )
-  const missing = ['anon', 'authenticated', 'service_role'].filter(
-    role => !existing.some(({ rolname }) => rolname === role),
-  )
-  for (const role of missing)
-    await session.script(
-      `create role ${role} nologin noinherit${role === 'service_role' ? ' bypassrls' : ''}`,
-    )
+  for (const [role, attribute] of Object.entries(sharedRoles))
+    if (!existing.some(({ rolname }) => rolname === role))
+      await session.script(`create role ${role} nologin noinherit ${attribute}`)
   await session.script(
     'revoke all on database postgres from public; revoke all on database template1 from public; revoke all on database template0 from public',
   )

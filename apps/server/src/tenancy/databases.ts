@@ -1,14 +1,17 @@
 // The one place where tenants' data is touched. `asCaller` runs one statement as the role and with the claims
-// of a request, in one round trip; `asOwner` is for the platform's own work on a project.
+// of a request, in one round trip; `asOwner` is for the platform's own work on a project, `auth` for its users.
 import type { Role } from '@plinth/contract/route.ts'
-import { Refusal, retryLater } from '#src/kernel/errors.ts'
-import { type Database, type Session, withClient } from '#src/kernel/postgres/database.ts'
+import { Refusal } from '#src/kernel/errors.ts'
+import type { Database } from '#src/kernel/postgres/database.ts'
 import { type ConnectionBudget, Pool } from '#src/kernel/postgres/pool.ts'
 import { identifier } from '#src/kernel/postgres/sql.ts'
 import type { Answer, Step } from '#src/kernel/postgres/wire/connection.ts'
 import type { Value } from '#src/kernel/postgres/wire/encoder.ts'
+import { type AuthDatabase, createAuthPools } from './auth-pools.ts'
 import type { Tenant } from './directory.ts'
 import type { Logins } from './logins.ts'
+import { type AsOwner, createOwners } from './owners.ts'
+import { sessionSettings } from './session-settings.ts'
 
 export interface Caller {
   readonly tenant: Tenant
@@ -46,6 +49,12 @@ export interface Statement {
   readonly mayPipeline: boolean
 }
 
+/** Quick and the platform's own: it shares connections, and stays prepared. */
+export interface AuthStatement {
+  readonly name: string
+  readonly sql: string
+}
+
 /** Made when first asked for: most statements are run by one role only. */
 class KeysByRole implements Record<Role, string> {
   readonly #sql: string
@@ -81,11 +90,11 @@ export interface Databases {
     statement: Statement,
     values: readonly Value[],
   ): Promise<Answer>
-  asOwner<T>(
-    tenant: Pick<Tenant, 'ref'>,
-    work: (session: Session) => Promise<T>,
-    signal?: AbortSignal,
-  ): Promise<T>
+  asOwner: AsOwner
+  /** Users, sessions and what belongs to them, for work of several statements. */
+  auth(tenant: Tenant): AuthDatabase
+  /** One statement on the same tables, in one round trip among others. */
+  asAuth(tenant: Tenant, statement: AuthStatement, values: readonly Value[]): Promise<Answer>
   /** Called when the last connection to a project was closed because nobody has used it for a while. */
   onIdle(listener: (id: string) => void): void
   /** Drops every connection to a project: it was suspended, deleted, or its keys changed. */
@@ -106,6 +115,7 @@ interface DatabasesOptions {
 interface PoolNames {
   api: string
   svc: string
+  auth: string
   searchPath: string
 }
 
@@ -116,7 +126,6 @@ interface PoolNames {
 const sharedTimeoutMs = 100
 const idleMs = 15_000
 const sweepMs = 5_000
-const ownersAtOnce = 5
 
 // A tenant's own code may set anything for the session: everything that matters is set anew for each unit.
 const forgetSession: Step = { key: 'reset', sql: 'reset all', values: [] }
@@ -133,22 +142,21 @@ const undo: readonly Step[] = [
   { key: 'rollback', sql: 'rollback', values: [] },
 ]
 
-/** The session's own settings; RESET ALL returns to these, not to what a tenant stored for its roles. */
-const sessionSettings = {
-  application_name: 'plinth',
-  client_encoding: 'UTF8',
-  local_preload_libraries: '',
-  role: 'none',
-  DateStyle: 'ISO, MDY',
-  TimeZone: 'UTC',
-  idle_in_transaction_session_timeout: '10s',
-}
+const authSettings = { ...sessionSettings, search_path: 'pg_catalog, pg_temp' }
+const authTimeoutMs = 5000
+const limitTime = (ms: number): Step => ({
+  key: `timeout ${ms}`,
+  sql: `select set_config('statement_timeout', '${ms}', true)`,
+  values: [],
+})
+const sharedAuthSteps: readonly Step[] = [forgetSession, limitTime(sharedTimeoutMs)]
+const loneAuthSteps: readonly Step[] = [forgetSession, limitTime(authTimeoutMs)]
 
 export function openDatabases(options: DatabasesOptions): Databases {
   const { control, logins, statementTimeoutMs } = options
   const pools = new Map<string, Pool>()
   const names = new WeakMap<Tenant, PoolNames>()
-  const owners = new Map<string, number>()
+  const asOwner = createOwners(control, logins)
   const idleListeners: ((id: string) => void)[] = []
   let held = 0
   let sweeper: NodeJS.Timeout | undefined
@@ -175,20 +183,27 @@ export function openDatabases(options: DatabasesOptions): Databases {
 
   function makeRoom(): boolean {
     for (const pool of pools.values()) if (pool.closeOneIdle()) return true
-    return false
+    return authPools.closeOneIdle()
   }
+
+  const authPools = createAuthPools(control, logins, budget)
 
   /** Made once per project. Another search path is another pool; the one before it ends when it is idle. */
   function poolNames(tenant: Tenant): PoolNames {
     const known = names.get(tenant)
     if (known) return known
     const searchPath = [...tenant.exposedSchemas, 'extensions', 'pg_temp'].map(identifier).join(', ')
-    const made = { api: `${tenant.id}:api:${searchPath}`, svc: `${tenant.id}:svc:${searchPath}`, searchPath }
+    const made = {
+      api: `${tenant.id}:api:${searchPath}`,
+      svc: `${tenant.id}:svc:${searchPath}`,
+      auth: `${tenant.id}:auth`,
+      searchPath,
+    }
     names.set(tenant, made)
     return made
   }
 
-  function poolFor(tenant: Tenant, login: 'api' | 'svc'): Pool {
+  function poolFor(tenant: Tenant, login: 'api' | 'svc' | 'auth'): Pool {
     const { [login]: name, searchPath } = poolNames(tenant)
     const existing = pools.get(name)
     if (existing) return existing
@@ -196,7 +211,7 @@ export function openDatabases(options: DatabasesOptions): Databases {
     const pool = new Pool({
       address: logins.address(ref, login),
       database: ref,
-      settings: { ...sessionSettings, search_path: searchPath },
+      settings: login === 'auth' ? authSettings : { ...sessionSettings, search_path: searchPath },
       maxConnections: options.poolSize,
       maxWaiting: options.poolSize * 10,
       maxWaitMs: 2000,
@@ -205,12 +220,17 @@ export function openDatabases(options: DatabasesOptions): Databases {
       heal: () => logins.heal(control, ref, login),
     })
     pools.set(name, pool)
-    sweeper ??= setInterval(sweep, sweepMs).unref()
+    startSweeping()
     return pool
+  }
+
+  function startSweeping(): void {
+    sweeper ??= setInterval(sweep, sweepMs).unref()
   }
 
   function sweep(): void {
     const before = performance.now() - idleMs
+    authPools.closeIdle(before)
     for (const [name, pool] of pools) {
       if (!pool.closeIdle(before)) continue
       pools.delete(name)
@@ -218,7 +238,7 @@ export function openDatabases(options: DatabasesOptions): Databases {
       const isLast = !pools.keys().some(other => other.startsWith(id))
       if (isLast) for (const listener of idleListeners) listener(id)
     }
-    if (pools.size > 0) return
+    if (pools.size > 0 || !authPools.isEmpty) return
     clearInterval(sweeper)
     sweeper = undefined
   }
@@ -243,26 +263,24 @@ export function openDatabases(options: DatabasesOptions): Databases {
       return pool.run(steps, { shape, mayPipeline, answering, request, alone })
     },
 
-    async asOwner({ ref }, work, signal) {
-      const running = owners.get(ref) ?? 0
-      if (running >= ownersAtOnce)
-        throw retryLater(
-          'pool_exhausted',
-          'Too many statements run as the owner of this project; try again in a second',
-          1,
-        )
-      owners.set(ref, running + 1)
-      try {
-        return await asOwnerOnce(ref, work, signal)
-      } finally {
-        const left = owners.get(ref)! - 1
-        if (left > 0) owners.set(ref, left)
-        else owners.delete(ref)
-      }
+    auth(tenant) {
+      startSweeping()
+      return authPools.of(tenant)
     },
 
+    asAuth(tenant, { name, sql }, values) {
+      const step = { key: name, sql, values }
+      return poolFor(tenant, 'auth').run([...sharedAuthSteps, step], {
+        shape: name,
+        mayPipeline: true,
+        alone: () => [...loneAuthSteps, step],
+      })
+    },
+
+    asOwner,
     onIdle: listener => void idleListeners.push(listener),
     disconnect(id) {
+      authPools.disconnect(id)
       for (const [name, pool] of pools) {
         if (!name.startsWith(id)) continue
         pool.close()
@@ -272,36 +290,9 @@ export function openDatabases(options: DatabasesOptions): Databases {
     connections: () => held,
     close() {
       clearInterval(sweeper)
+      authPools.close()
       for (const pool of pools.values()) pool.close()
       pools.clear()
     },
-  }
-
-  async function asOwnerOnce<T>(
-    ref: string,
-    work: (session: Session) => Promise<T>,
-    signal: AbortSignal | undefined,
-  ): Promise<T> {
-    let hasBegun = false
-    const run = () =>
-      withClient(
-        logins.address(ref, 'owner'),
-        ref,
-        sessionSettings,
-        session => {
-          hasBegun = true
-          return work(session)
-        },
-        signal,
-      )
-    await logins.check(control, ref, 'owner')
-    try {
-      return await run()
-    } catch (error) {
-      const { code } = error as { code?: string }
-      if (hasBegun || (code !== '28P01' && code !== '28000')) throw error
-      await logins.heal(control, ref, 'owner')
-      return run()
-    }
   }
 }

@@ -13,6 +13,7 @@ import { exposedSchemasFrom } from './exposed-schemas.ts'
 export interface Tenant {
   readonly id: string
   readonly ref: string
+  readonly name: string
   readonly status: 'active' | 'suspended'
   readonly anonKey: string
   readonly serviceRoleKey: string
@@ -20,6 +21,8 @@ export interface Tenant {
   readonly quotas: Quotas
   /** Schemas the row API serves; the first is the default. */
   readonly exposedSchemas: readonly string[]
+  /** As stored, secrets sealed: each service reads its own part. */
+  readonly settings: Readonly<Record<string, unknown>>
 }
 
 export interface Directory {
@@ -140,18 +143,18 @@ function remember(memory: Map<string, Known>, id: string, tenant: Tenant | undef
 interface ProjectRow {
   id: string
   ref: string
+  name: string
   status: Tenant['status']
   anon_key: string
   service_role_key: string
   jwt_secret: string
   quotas: Quotas
-  exposed_schemas: unknown
+  settings: Record<string, unknown>
 }
 
 const findServedProject = (control: Database, id: string) =>
   control.row<ProjectRow>(sql`
-    select id, ref, status, anon_key, service_role_key, jwt_secret, quotas,
-           settings -> 'exposed_schemas' as exposed_schemas
+    select id, ref, name, status, anon_key, service_role_key, jwt_secret, quotas, settings
       from projects where id = ${id} and status in ('active', 'suspended')`)
 
 function tenantFrom(row: ProjectRow, sealer: Sealer): Tenant {
@@ -160,11 +163,13 @@ function tenantFrom(row: ProjectRow, sealer: Sealer): Tenant {
   return Object.freeze({
     id: row.id,
     ref: row.ref,
+    name: row.name,
     status: row.status,
     anonKey: open('anon_key'),
     serviceRoleKey: open('service_role_key'),
     jwtSecret: open('jwt_secret'),
     quotas: row.quotas,
-    exposedSchemas: Object.freeze(exposedSchemasFrom(row.exposed_schemas)),
+    exposedSchemas: Object.freeze(exposedSchemasFrom(row.settings['exposed_schemas'])),
+    settings: row.settings,
   })
 }

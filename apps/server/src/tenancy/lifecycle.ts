@@ -137,6 +137,7 @@ export function createLifecycle(
           await withClient(cluster.address, ref, guardedSettings, session =>
             migrateProject(session, cluster.projectMigrations),
           )
+          await provisioner.renew(ref)
           await noteVersion(control, id, cluster.projectVersion)
         } catch (error) {
           // One project's trouble must not keep the others from being served.

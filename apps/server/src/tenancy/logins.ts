@@ -1,17 +1,17 @@
-// The three logins of a project. The api login may become anon or authenticated and nothing else, the
+// The four logins of a project. The api login may become anon or authenticated and nothing else, the
 // service login only service_role, so that no function called by anon can climb; the owner login owns
-// schema public. Passwords are derived, so there is nothing to store and a broken login can be put right.
+// schema public; the auth login works on users and sessions and can become nobody. Passwords are derived, so there is nothing to store and a broken login can be put right.
 import { type DeriveKey, hmac } from '#src/kernel/crypto/keys.ts'
 import { scramVerifier } from '#src/kernel/crypto/scram.ts'
 import type { Session } from '#src/kernel/postgres/database.ts'
 import type { ServerAddress } from '#src/kernel/postgres/server-address.ts'
 import { identifier, literal, sql } from '#src/kernel/postgres/sql.ts'
 
-export type Login = 'owner' | 'api' | 'svc'
-export const logins: readonly Login[] = ['owner', 'api', 'svc']
+export type Login = 'owner' | 'api' | 'svc' | 'auth'
+export const logins: readonly Login[] = ['owner', 'api', 'svc', 'auth']
 
 /** Matches the logins of all projects and nobody else's. */
-export const tenantLogin = '^p_[a-z2-7]{20}_(owner|api|svc)$'
+export const tenantLogin = '^p_[a-z2-7]{20}_(owner|api|svc|auth)$'
 
 export const loginRole = (ref: string, login: Login) => `${ref}_${login}`
 
@@ -25,7 +25,12 @@ export interface Logins {
 }
 
 /** The one setting stored for a login; only a superuser can lift it. */
-export const tempFileLimits: Record<Login, string> = { owner: '1GB', api: '256MB', svc: '256MB' }
+export const tempFileLimits: Record<Login, string> = {
+  owner: '1GB',
+  api: '256MB',
+  svc: '256MB',
+  auth: '256MB',
+}
 
 export function createLogins(server: ServerAddress, deriveKey: DeriveKey): Logins {
   const key = deriveKey('database login')

@@ -14,18 +14,20 @@ import {
 
 export interface Provisioner {
   create(ref: string): Promise<void>
+  /** Gives a project made by an older version the logins and rights it would have today. */
+  renew(ref: string): Promise<void>
   drop(ref: string): Promise<void>
 }
 
-const connectionLimits: Record<Login, number> = { owner: 20, api: 100, svc: 100 }
+const connectionLimits: Record<Login, number> = { owner: 20, api: 100, svc: 100, auth: 50 }
 const databaseConnectionLimit = 250
 const templateBusy = '55006'
 const patienceMs = 250
 
 export function createProvisioner(control: Database, cluster: Cluster, logins: Logins): Provisioner {
-  async function createRoles(ref: string): Promise<void> {
+  async function createRoles(ref: string, logged: readonly Login[]): Promise<void> {
     const roles = await Promise.all(
-      allLogins.map(async login => {
+      logged.map(async login => {
         const role = identifier(loginRole(ref, login))
         // A ready verifier: no clear-text password is ever in a statement.
         return `create role ${role} login noinherit nocreatedb nocreaterole
@@ -66,8 +68,18 @@ export function createProvisioner(control: Database, cluster: Cluster, logins: L
   return {
     async create(ref) {
       // Both have ended before anything is undone.
-      const made = await Promise.allSettled([createRoles(ref), cloneTemplate(ref)])
+      const made = await Promise.allSettled([createRoles(ref, allLogins), cloneTemplate(ref)])
       for (const each of made) if (each.status === 'rejected') throw each.reason
+      await withClient(cluster.address, ref, guardedSettings, session => session.script(grants(ref, ref)))
+    },
+    async renew(ref) {
+      const existing = await control.rows<{ rolname: string }>(
+        sql`select rolname from pg_roles where rolname = any(${allLogins.map(login => loginRole(ref, login))})`,
+      )
+      const missing = allLogins.filter(
+        login => !existing.some(({ rolname }) => rolname === loginRole(ref, login)),
+      )
+      if (missing.length > 0) await createRoles(ref, missing)
       await withClient(cluster.address, ref, guardedSettings, session => session.script(grants(ref, ref)))
     },
     async drop(ref) {
@@ -121,16 +133,18 @@ export const shadowOf = (ref: string) => `${ref}_shadow`
 /** Run inside the new database by the superuser, who keeps owning it; the tenant gets schema public. */
 export function grants(ref: string, name: string): string {
   const database = identifier(name)
-  const [owner, api, svc] = allLogins.map(login => identifier(loginRole(ref, login)))
+  const [owner, api, svc, auth] = allLogins.map(login => identifier(loginRole(ref, login)))
   const everyone = 'anon, authenticated, service_role'
   const defaults = `alter default privileges for role ${owner} in schema public grant`
   return `
     revoke all on database ${database} from public;
     grant connect, create, temporary on database ${database} to ${owner};
-    grant connect on database ${database} to ${api}, ${svc};
+    grant connect on database ${database} to ${api}, ${svc}, ${auth};
     alter schema public owner to ${owner};
     alter publication supabase_realtime owner to ${owner};
     grant create, usage on schema extensions to ${owner};
+    grant select, insert, update, delete on all tables in schema auth to ${auth};
+    grant select, insert, update, delete, references, trigger on all tables in schema auth to ${owner};
     grant execute on function platform.first_time(oid), platform.forget(oid) to ${owner};
     ${defaults} select, insert, update, delete on tables to ${everyone};
     ${defaults} usage, select on sequences to ${everyone};

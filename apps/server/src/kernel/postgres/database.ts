@@ -90,7 +90,7 @@ export function openDatabase(
   database: string,
   settings: Record<string, string>,
   onError: (error: Error) => void,
-  max = 10,
+  { max = 10, beforeUse = '' } = {},
 ): Database {
   const pool = new Pool({ ...clientConfig(address, database, settings), max, idleTimeoutMillis: 30_000 })
   // An idle connection that breaks is replaced on next use; without a listener it would end the process.
@@ -106,7 +106,7 @@ export function openDatabase(
     async transaction(work) {
       const client = await pool.connect().catch(told)
       try {
-        await client.query('begin')
+        await client.query(`${beforeUse} begin`)
         const result = await work(session(client))
         await client.query('commit')
         client.release()

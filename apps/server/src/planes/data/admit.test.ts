@@ -12,12 +12,14 @@ const serviceRoleKey = 'platform_service_role_app_bbbbbbbb'
 const tenant: Tenant = {
   id: '4f0e6ad2-6a3e-4d3b-9a53-1f2f0f1e9b11',
   ref: 'p_x',
+  name: 'app',
   status: 'active',
   anonKey,
   serviceRoleKey,
   jwtSecret: 'the project’s secret',
   quotas: {},
   exposedSchemas: ['public'],
+  settings: {},
 }
 const token = (claims: object) => signJwt(claims as Record<string, unknown>, tenant.jwtSecret)
 const user = token({ role: 'authenticated', sub: 'u1' })

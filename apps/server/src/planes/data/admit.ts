@@ -51,12 +51,14 @@ function served(caller: Caller): Caller {
 const nobody: Tenant = Object.freeze({
   id: '',
   ref: '',
+  name: '',
   status: 'active',
   anonKey: '',
   serviceRoleKey: '',
   jwtSecret: crypto.randomUUID() + crypto.randomUUID(),
   quotas: {},
   exposedSchemas: [],
+  settings: {},
 })
 
 const bearerScheme = /^bearer +(\S+)$/i

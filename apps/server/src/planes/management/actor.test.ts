@@ -2,7 +2,8 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { projectsApi } from '@plinth/contract/projects.ts'
 import type { ManagementRoute, Scope } from '@plinth/contract/route.ts'
-import { type Actor, type MemberRole, mayCall, scopeOf, visibleProjects } from './actor.ts'
+import type { MemberRole } from '@plinth/contract/team.ts'
+import { type Actor, mayCall, scopeOf, visibleProjects } from './actor.ts'
 
 const user = (
   role: 'super_admin' | 'project_admin' | 'developer' | 'viewer',

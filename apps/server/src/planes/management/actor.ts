@@ -1,8 +1,7 @@
 // Who may do what on the management plane. Scopes nest; a session's scope depends on the project.
 import type { PlatformRole } from '@plinth/contract/platform.ts'
 import type { ManagementRoute, Scope } from '@plinth/contract/route.ts'
-
-export type MemberRole = 'owner' | 'admin' | 'editor' | 'read_only'
+import type { MemberRole } from '@plinth/contract/team.ts'
 
 export type Actor =
   | { kind: 'admin_token' }

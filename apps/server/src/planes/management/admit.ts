@@ -1,12 +1,13 @@
 // From `Authorization: Bearer` to an Actor: the admin token, a platform token, or a session.
 import type { PlatformRole } from '@plinth/contract/platform.ts'
 import type { Scope } from '@plinth/contract/route.ts'
+import type { MemberRole } from '@plinth/contract/team.ts'
 import { looksLikeJwt, signJwt, verifyJwt } from '#src/kernel/crypto/jwt.ts'
 import { type DeriveKey, hmac, isSame } from '#src/kernel/crypto/keys.ts'
 import { unauthorized } from '#src/kernel/errors.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
-import type { Actor, MemberRole } from './actor.ts'
+import type { Actor } from './actor.ts'
 
 export const tokenPrefix = 'platform_pat_'
 const sessionSeconds = 12 * 60 * 60

@@ -1,0 +1,64 @@
+// Work as a project's owner, each piece on a connection of its own: it may run any SQL of the tenant.
+import { retryLater } from '#src/kernel/errors.ts'
+import { type Session, withClient } from '#src/kernel/postgres/database.ts'
+import type { Tenant } from './directory.ts'
+import type { Logins } from './logins.ts'
+import { sessionSettings } from './session-settings.ts'
+
+export type AsOwner = <T>(
+  tenant: Pick<Tenant, 'ref'>,
+  work: (session: Session) => Promise<T>,
+  signal?: AbortSignal,
+) => Promise<T>
+
+const atOnce = 5
+
+export function createOwners(control: Session, logins: Logins): AsOwner {
+  const running = new Map<string, number>()
+
+  async function once<T>(
+    ref: string,
+    work: (session: Session) => Promise<T>,
+    signal: AbortSignal | undefined,
+  ): Promise<T> {
+    let hasBegun = false
+    const run = () =>
+      withClient(
+        logins.address(ref, 'owner'),
+        ref,
+        sessionSettings,
+        session => {
+          hasBegun = true
+          return work(session)
+        },
+        signal,
+      )
+    await logins.check(control, ref, 'owner')
+    try {
+      return await run()
+    } catch (error) {
+      const { code } = error as { code?: string }
+      if (hasBegun || (code !== '28P01' && code !== '28000')) throw error
+      await logins.heal(control, ref, 'owner')
+      return run()
+    }
+  }
+
+  return async ({ ref }, work, signal) => {
+    const others = running.get(ref) ?? 0
+    if (others >= atOnce)
+      throw retryLater(
+        'pool_exhausted',
+        'Too many statements run as the owner of this project; try again in a second',
+        1,
+      )
+    running.set(ref, others + 1)
+    try {
+      return await once(ref, work, signal)
+    } finally {
+      const left = running.get(ref)! - 1
+      if (left > 0) running.set(ref, left)
+      else running.delete(ref)
+    }
+  }
+}
