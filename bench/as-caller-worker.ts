@@ -55,6 +55,7 @@ process.once('message', (assignment: Assignment) => {
     role: 'anon',
     claims,
     userId,
+    sessionId: '',
   }
   const question = statement(sql, true)
 

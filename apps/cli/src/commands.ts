@@ -1,6 +1,7 @@
 // The command tree as data: parsing, help, "did you mean" and completion all come from here, and a command's
 // code is loaded only when it is called.
 import type { Flag, Tree } from './command.ts'
+import { authCommands } from './tree/auth.ts'
 import { databaseCommands, generatorCommands } from './tree/database.ts'
 import { directoryCommands } from './tree/directory.ts'
 import { machineCommands } from './tree/machine.ts'
@@ -33,6 +34,7 @@ export const tree: Tree = {
     ...rlsCommands,
     ...databaseCommands,
     ...generatorCommands,
+    ...authCommands,
     ...directoryCommands,
   ],
   flags,
@@ -49,6 +51,7 @@ export const sections: readonly [title: string, names: readonly string[]][] = [
   ['Platform on this machine', ['start', 'ps', 'restart', 'stop', 'down', 'bootstrap']],
   ['Any platform', ['status', 'health', 'projects', 'secrets', 'token', 'audit']],
   ['Tables and rows of a project', ['schema', 'rls', 'db', 'migrations', 'gen']],
+  ['People of a project', ['auth']],
   ['This directory', ['config', 'link', 'completion']],
 ]
 
@@ -59,6 +62,7 @@ export const groups: Readonly<Record<string, string>> = {
   rls: 'Who sees which rows: switches, policies, tests',
   db: 'Push migrations to a project, pull its schema, begin anew',
   migrations: 'List and apply the migrations of this directory',
+  auth: 'Who works on a project: invites and members',
   gen: 'Types for applications, from the schema as it is',
   secrets: 'Rotate the JWT secret or the keys of a project',
   token: 'Mint, list and revoke platform tokens',

@@ -23,6 +23,12 @@ const remedies = new Map<string, string>(
     insufficient_scope: 'Use a token with a larger scope: plinth token mint --name … --scope admin.',
     project_not_found: 'plinth projects list shows the projects there are.',
     token_not_found: 'plinth token list shows the tokens there are.',
+    invite_not_found: 'plinth auth invites list shows the invites that are pending.',
+    invite_expired: 'Ask for a new invite.',
+    member_not_found: 'plinth auth members list shows the members there are.',
+    last_owner: 'plinth auth members set-role <user> owner makes another one first.',
+    session_required:
+      'Log in with POST /api/v1/platform/login and set PLATFORM_TOKEN to the token it answers.',
     schema_not_found: 'Name a schema of the project with --schema.',
     table_not_found: 'plinth schema tables shows the tables there are.',
     column_not_found: 'plinth schema tables <table> shows its columns.',

@@ -9,6 +9,7 @@ import type { projectsApi } from '@plinth/contract/projects.ts'
 import type { rlsApi } from '@plinth/contract/rls.ts'
 import type { ManagementRoute } from '@plinth/contract/route.ts'
 import type { schemaApi } from '@plinth/contract/schema.ts'
+import type { teamApi } from '@plinth/contract/team.ts'
 import type { typesApi } from '@plinth/contract/types.ts'
 import { isSameLoopback, requireToken, resolveTarget, type Target } from './connection.ts'
 import type { Context } from './context.ts'
@@ -76,6 +77,15 @@ const types = {
   typescript: route<typeof typesApi.typescript>('GET', '/projects/{id}/types/typescript'),
   drizzle: route<typeof typesApi.drizzle>('GET', '/projects/{id}/types/drizzle'),
 }
+const team = {
+  invite: route<typeof teamApi.invite>('POST', '/projects/{id}/invites'),
+  listInvites: route<typeof teamApi.listInvites>('GET', '/projects/{id}/invites'),
+  revokeInvite: route<typeof teamApi.revokeInvite>('DELETE', '/projects/{id}/invites/{invite_id}'),
+  accept: route<typeof teamApi.accept>('POST', '/invites/accept'),
+  listMembers: route<typeof teamApi.listMembers>('GET', '/projects/{id}/members'),
+  updateMember: route<typeof teamApi.updateMember>('PATCH', '/projects/{id}/members/{user_id}'),
+  removeMember: route<typeof teamApi.removeMember>('DELETE', '/projects/{id}/members/{user_id}'),
+}
 const pooler = { reveal: route<typeof poolerApi.reveal>('GET', '/projects/{id}/pooler') }
 
 export interface Platform {
@@ -88,6 +98,7 @@ export interface Platform {
   db: Client<typeof db>
   types: Client<typeof types>
   pooler: Client<typeof pooler>
+  team: Client<typeof team>
 }
 
 /** Asks for the version beside the first request, so that a mismatch can be told without waiting for it. */
@@ -115,6 +126,7 @@ export function connect(context: Context, target = resolveTarget(context)): Plat
     db: client(db, options),
     types: client(types, options),
     pooler: client(pooler, options),
+    team: client(team, options),
   }
 }
 

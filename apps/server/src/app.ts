@@ -4,13 +4,15 @@ import type { DataRoute, ManagementRoute } from '@plinth/contract/route.ts'
 import { routeTables } from '@plinth/contract/routes.ts'
 import { Type } from 'typebox'
 import type { Config } from '#src/config.ts'
+import { createHashingTurns } from '#src/kernel/crypto/hashing-turns.ts'
 import { keyring } from '#src/kernel/crypto/keys.ts'
-import { createPasswords } from '#src/kernel/crypto/password.ts'
+import { createPasswords, createUserPasswords } from '#src/kernel/crypto/password.ts'
 import { sealer as createSealer } from '#src/kernel/crypto/sealed.ts'
 import { Refusal } from '#src/kernel/errors.ts'
 import { createRateWindows } from '#src/kernel/http/rate-windows.ts'
 import { createHttpServer, type HttpServer } from '#src/kernel/http/server.ts'
 import type { Log } from '#src/kernel/log.ts'
+import { createOutbound } from '#src/kernel/outbound/fetch.ts'
 import { type Database, openDatabase } from '#src/kernel/postgres/database.ts'
 import type { ServerAddress } from '#src/kernel/postgres/server-address.ts'
 import { version } from '#src/kernel/version.ts'
@@ -22,10 +24,16 @@ import { createOwnerWork } from '#src/planes/management/owner-work.ts'
 import { managementPlane, managementRefusal } from '#src/planes/management/plane.ts'
 import { adminRoutes } from '#src/services/admin/management-routes.ts'
 import { adminService } from '#src/services/admin/service.ts'
+import { authRoutes } from '#src/services/auth/data-routes.ts'
+import { authPlane } from '#src/services/auth/plane.ts'
+import { authService } from '#src/services/auth/service.ts'
 import { dbRoutes } from '#src/services/db/management-routes.ts'
 import { dbService } from '#src/services/db/service.ts'
 import { docsRoutes } from '#src/services/docs/management-routes.ts'
 import { docsService } from '#src/services/docs/service.ts'
+import { emailRoutes } from '#src/services/email/management-routes.ts'
+import { type EmailService, emailService } from '#src/services/email/service.ts'
+import { startMailWorker } from '#src/services/email/worker.ts'
 import { healthRoutes } from '#src/services/health/management-routes.ts'
 import { healthService } from '#src/services/health/service.ts'
 import { platformRoutes } from '#src/services/platform/management-routes.ts'
@@ -43,6 +51,8 @@ import { rlsRoutes } from '#src/services/rls/management-routes.ts'
 import { rlsService } from '#src/services/rls/service.ts'
 import { schemaRoutes } from '#src/services/schema/management-routes.ts'
 import { schemaService } from '#src/services/schema/service.ts'
+import { teamRoutes } from '#src/services/team/management-routes.ts'
+import { teamService } from '#src/services/team/service.ts'
 import { typesRoutes } from '#src/services/types/management-routes.ts'
 import { typesService } from '#src/services/types/service.ts'
 import { whoamiRoutes } from '#src/services/whoami/data-routes.ts'
@@ -52,6 +62,7 @@ import { type Directory, openDirectory } from '#src/tenancy/directory.ts'
 import { createLifecycle } from '#src/tenancy/lifecycle.ts'
 import { createLogins } from '#src/tenancy/logins.ts'
 import { createProvisioner } from '#src/tenancy/provision.ts'
+import { createRevocations } from '#src/tenancy/revocations.ts'
 import { checkSecret } from '#src/tenancy/secret-proof.ts'
 import { createShadows } from '#src/tenancy/shadow.ts'
 import { startWatchdog } from '#src/tenancy/watchdog.ts'
@@ -70,6 +81,7 @@ export interface App {
   cluster: Cluster
   directory: Directory
   databases: Databases
+  email: EmailService
   /** The planes, for whoever mounts routes of its own. */
   planes: { data: ReturnType<typeof dataPlane>; management: ReturnType<typeof managementPlane> }
   listen(): Promise<string>
@@ -103,7 +115,8 @@ async function compose(
 ): Promise<App> {
   const deriveKey = keyring(controlPlaneSecret)
   const sealer = createSealer(deriveKey('sealed'))
-  const passwords = createPasswords()
+  const hashingTurns = createHashingTurns()
+  const passwords = createPasswords(hashingTurns)
   const windows = createRateWindows()
   let baseUrl = config.baseUrl ?? ''
 
@@ -135,8 +148,9 @@ async function compose(
   open.push(() => watchdog.close())
 
   const credentials = createCredentials(control, deriveKey, adminToken)
+  const meter = createMeter(windows, config.rateLimits)
   const planes = {
-    data: dataPlane(directory, createMeter(windows, config.rateLimits)),
+    data: dataPlane(directory, meter, createRevocations(databases)),
     management: managementPlane(credentials, createAudit(control, log)),
   }
   const owner = createOwnerWork(directory, databases)
@@ -147,6 +161,32 @@ async function compose(
   const docs = docsService(owner, () => baseUrl)
   const rest = restService({ databases, docs, maxRows: config.restMaxRows })
   const health = healthService({ control, version, warnings: () => watchdog.warnings() })
+
+  const mailWorker = startMailWorker({ control, sealer, deployment: config.smtp, log })
+  open.push(() => mailWorker.close())
+  // A project that is resumed has mail waiting.
+  directory.onChange(() => mailWorker.wake())
+  const email = emailService({
+    control,
+    sealer,
+    owner,
+    directory,
+    deployment: config.smtp,
+    baseUrl: () => baseUrl,
+    wake: mailWorker.wake,
+  })
+
+  const auth = authService({
+    databases,
+    email,
+    passwords: createUserPasswords(hashingTurns),
+    sealer,
+    baseUrl: () => baseUrl,
+    log,
+    windows,
+    deriveKey,
+    outbound: createOutbound({ allow: config.outboundAllow }),
+  })
 
   const http = createHttpServer({
     log,
@@ -167,9 +207,12 @@ async function compose(
   http.mount(planes.management, routeTables.rls, rlsRoutes(rlsService(owner, databases)))
   http.mount(planes.management, routeTables.queries, queriesRoutes(queriesService(control, owner)))
   http.mount(planes.management, routeTables.pooler, poolerRoutes(poolerService(control, logins, owner)))
+  http.mount(planes.management, routeTables.team, teamRoutes(teamService(control, deriveKey)))
+  http.mount(planes.management, routeTables.email, emailRoutes(email))
   http.mount(planes.management, routeTables.admin, adminRoutes(admin))
   http.mount(planes.data, routeTables.whoami, whoamiRoutes())
   http.mount(planes.data, routeTables.rest, restRoutes(rest))
+  http.mount(authPlane(directory, meter), routeTables.auth, authRoutes(auth))
   http.mountUnknown(planes.management, unknownManagementRoute, notFound)
   http.mountUnknown(planes.data, unknownDataRoute, request => {
     refuseRowsPath(request)
@@ -191,6 +234,7 @@ async function compose(
     cluster,
     directory,
     databases,
+    email,
     planes,
     async listen() {
       const url = await http.listen(config.host, config.port)

@@ -2,6 +2,7 @@
 import { readFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
 import { type Config, ConfigError } from '#src/config.ts'
+import { createHashingTurns } from '#src/kernel/crypto/hashing-turns.ts'
 import { keyring } from '#src/kernel/crypto/keys.ts'
 import { createPasswords } from '#src/kernel/crypto/password.ts'
 import { openDatabase } from '#src/kernel/postgres/database.ts'
@@ -26,7 +27,7 @@ export async function bootstrap(
   const control = openDatabase(address, database, controlSettings, () => {}, { max: 2 })
   try {
     await checkSecret(control, keyring(config.controlPlaneSecret))
-    const user = await bootstrapSuperAdmin(control, createPasswords(), {
+    const user = await bootstrapSuperAdmin(control, createPasswords(createHashingTurns()), {
       email: values.email,
       name: values.name ?? '',
       password: given,

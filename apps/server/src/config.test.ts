@@ -53,6 +53,11 @@ const bad: [string, Record<string, string>, RegExp][] = [
     { PLATFORM_TRUSTED_PROXIES: '10.0.0.0/8, proxy' },
     /^PLATFORM_TRUSTED_PROXIES .*"proxy"/,
   ],
+  [
+    'an outbound target that is a name',
+    { PLATFORM_OUTBOUND_ALLOW: '10.0.0.0/8,provider.example' },
+    /^PLATFORM_OUTBOUND_ALLOW .*"provider.example"/,
+  ],
   ['a range too wide', { PLATFORM_TRUSTED_PROXIES: '10.0.0.0/99' }, /^PLATFORM_TRUSTED_PROXIES /],
   [
     'an extension directory beside a server of its own',

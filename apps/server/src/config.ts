@@ -3,6 +3,14 @@ import { readFileSync } from 'node:fs'
 import { BlockList, isIP } from 'node:net'
 import { resolve } from 'node:path'
 import { parseEnv } from 'node:util'
+import { type Encryption, encryptions } from '@plinth/contract/email.ts'
+import {
+  isAddress,
+  isHost,
+  type SmtpServer,
+  usualSender,
+  usualWay,
+} from '#src/kernel/outbound/smtp-server.ts'
 import { parseDatabaseUrl, type ServerAddress } from '#src/kernel/postgres/server-address.ts'
 
 export interface Config {
@@ -16,12 +24,16 @@ export interface Config {
   external: { address: ServerAddress; database: string } | undefined
   extensionDir: string | undefined
   trustedProxies: readonly string[]
+  /** Addresses and CIDRs that outbound calls may reach although they are not public. */
+  outboundAllow: readonly string[]
   rateLimits: { anon: number; authenticated: number; service_role: number }
   statementTimeoutMs: { anon: number; others: number }
   restMaxRows: number
   poolSize: number
   maxConnections: number
   auditRetentionDays: number
+  /** For projects that have no SMTP server of their own. */
+  smtp: SmtpServer | undefined
   logLevel: string
   shutdownGraceMs: number
 }
@@ -78,6 +90,12 @@ export const settings = [
       'Comma-separated addresses or CIDRs of proxies whose X-Forwarded-For and X-Request-Id are believed.',
   },
   {
+    name: 'PLATFORM_OUTBOUND_ALLOW',
+    default: 'none',
+    meaning:
+      'Comma-separated addresses or CIDRs that are not public and that calls to sign-in providers may reach all the same, such as an intranet or a test server.',
+  },
+  {
     name: 'PLATFORM_RATE_LIMIT_ANON',
     default: '100',
     meaning: 'Requests per project and 60 seconds with the anon key; 0 lifts the limit.',
@@ -118,6 +136,30 @@ export const settings = [
     name: 'PLATFORM_AUDIT_RETENTION_DAYS',
     default: '90',
     meaning: 'Age in days past which `audit prune` deletes entries.',
+  },
+  {
+    name: 'SMTP_HOST',
+    default: 'none',
+    meaning:
+      'The SMTP server for the mail of projects that have none of their own. Without any, mail is kept in the local catch-all.',
+  },
+  {
+    name: 'SMTP_PORT',
+    default: '587, with tls 465, with none 1025',
+    meaning: 'Its port.',
+  },
+  { name: 'SMTP_USERNAME', default: 'none', meaning: 'The login; without one, mail is sent without.' },
+  { name: 'SMTP_PASSWORD', default: 'none', meaning: 'The password of the login.' },
+  {
+    name: 'SMTP_FROM_EMAIL',
+    default: 'SMTP_USERNAME if it is an address, else no-reply@SMTP_HOST',
+    meaning: 'The sender’s address.',
+  },
+  { name: 'SMTP_FROM_NAME', default: 'none', meaning: 'The sender’s name.' },
+  {
+    name: 'SMTP_ENCRYPTION',
+    default: 'none on this machine, tls on port 465, else starttls',
+    meaning: 'none, starttls or tls. Certificates are verified.',
   },
   { name: 'PLATFORM_LOG_LEVEL', default: 'info', meaning: 'fatal, error, warn, info, debug or silent.' },
   {
@@ -171,7 +213,8 @@ export function readConfig(environment: Environment): Config {
     controlPlaneSecret,
     external,
     extensionDir: readExtensionDir(text('PLATFORM_EXTENSION_DIR'), external !== undefined),
-    trustedProxies: readProxies(text('PLATFORM_TRUSTED_PROXIES')),
+    trustedProxies: readRanges('PLATFORM_TRUSTED_PROXIES', text('PLATFORM_TRUSTED_PROXIES')),
+    outboundAllow: readRanges('PLATFORM_OUTBOUND_ALLOW', text('PLATFORM_OUTBOUND_ALLOW')),
     rateLimits: Object.freeze({
       anon: integer('PLATFORM_RATE_LIMIT_ANON', 100, 0),
       authenticated: integer('PLATFORM_RATE_LIMIT_AUTHENTICATED', 1000, 0),
@@ -185,6 +228,7 @@ export function readConfig(environment: Environment): Config {
     poolSize: integer('PLATFORM_POOL_SIZE', 10, 1, 1000),
     maxConnections: integer('PLATFORM_MAX_DB_CONNECTIONS', 200, 4, 10_000),
     auditRetentionDays: integer('PLATFORM_AUDIT_RETENTION_DAYS', 90, 1, 36_500),
+    smtp: readSmtp(text, () => integer('SMTP_PORT', 0, 1, 65_535)),
     logLevel: readLevel(text('PLATFORM_LOG_LEVEL')),
     shutdownGraceMs: integer('PLATFORM_SHUTDOWN_GRACE_MS', 10_000, 0, 600_000),
   })
@@ -230,14 +274,14 @@ function readBaseUrl(url: string | undefined): string | undefined {
   return url.replace(/\/+$/, '')
 }
 
-function readProxies(list: string | undefined): string[] {
-  const proxies = (list ?? '')
+function readRanges(name: Name, list: string | undefined): string[] {
+  const ranges = (list ?? '')
     .split(',')
     .map(each => each.trim())
     .filter(Boolean)
-  const wrong = proxies.find(each => !isAddressOrRange(each))
-  if (wrong) throw new ConfigError(`PLATFORM_TRUSTED_PROXIES must list addresses or CIDRs, not "${wrong}".`)
-  return proxies
+  const wrong = ranges.find(each => !isAddressOrRange(each))
+  if (wrong) throw new ConfigError(`${name} must list addresses or CIDRs, not "${wrong}".`)
+  return ranges
 }
 
 function isAddressOrRange(text: string): boolean {
@@ -251,6 +295,32 @@ function isAddressOrRange(text: string): boolean {
   } catch {
     return false
   }
+}
+
+function readSmtp(text: (name: Name) => string | undefined, portGiven: () => number): SmtpServer | undefined {
+  const host = text('SMTP_HOST')
+  if (host === undefined) {
+    const stray = settings.find(({ name }) => name.startsWith('SMTP_') && text(name) !== undefined)
+    if (stray) throw new ConfigError(`${stray.name} is of no use without SMTP_HOST; set that, too.`)
+    return
+  }
+  if (!isHost(host)) throw new ConfigError(`SMTP_HOST must be a host name or an address, not "${host}".`)
+  const encryption = text('SMTP_ENCRYPTION')
+  if (encryption !== undefined && !encryptions.includes(encryption as Encryption))
+    throw new ConfigError(`SMTP_ENCRYPTION must be one of ${encryptions.join(', ')}, not "${encryption}".`)
+  const [user, password] = [text('SMTP_USERNAME'), text('SMTP_PASSWORD')]
+  if (password !== undefined && user === undefined)
+    throw new ConfigError('SMTP_PASSWORD is of no use without SMTP_USERNAME; set that, too.')
+  const address = text('SMTP_FROM_EMAIL') ?? usualSender(host, user ?? '')
+  if (!isAddress(address)) throw new ConfigError(`SMTP_FROM_EMAIL must be an address, not "${address}".`)
+  const name = text('SMTP_FROM_NAME') ?? ''
+  if (/\p{Cc}/u.test(name)) throw new ConfigError('SMTP_FROM_NAME must be a single line of text.')
+  return Object.freeze({
+    host,
+    ...usualWay(host, portGiven() || undefined, encryption as Encryption | undefined),
+    login: user === undefined ? undefined : { user, password: password ?? '' },
+    from: { name, address },
+  })
 }
 
 function readLevel(level: string | undefined): string {

@@ -70,7 +70,7 @@ async function ask(
 ): Promise<Row[]> {
   const tenant = (await on.app.directory.find(id))!
   const claims = JSON.stringify({ role, ...(sub && { sub }) })
-  const caller: Caller = { tenant, role, claims, userId: sub ?? '' }
+  const caller: Caller = { tenant, role, claims, userId: sub ?? '', sessionId: '' }
   const facts = { method: 'GET', path: '/things', headers: '{"a":"b"}', ...(signal && { signal }), ...more }
   const { rows } = await on.app.databases.asCaller(caller, facts, statement(text, mayPipeline), values)
   return rows.map(row => row.map(cell => cell?.toString() ?? null))
@@ -219,7 +219,7 @@ describe('a caller', () => {
     assert.deepEqual(rows, [[null, '', 'ä表🜁', '\u0001 \\ "']])
     const tenant = (await wide.app.directory.find(project.id))!
     const { tag } = await wide.app.databases.asCaller(
-      { tenant, role: 'anon', claims: '{}', userId: '' },
+      { tenant, role: 'anon', claims: '{}', userId: '', sessionId: '' },
       { method: 'GET', path: '/', headers: '{}' },
       statement('values (1), (2), (3)', false),
       [],

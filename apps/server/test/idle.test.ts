@@ -19,7 +19,7 @@ const pidOf = statement('select pg_backend_pid()', true)
 async function ask(id: string, role: Role): Promise<string | undefined> {
   const tenant = (await platform.app.directory.find(id))!
   const facts = { method: 'GET', path: '/', headers: '{}' }
-  const caller = { tenant, role, claims: '{}', userId: '' }
+  const caller = { tenant, role, claims: '{}', userId: '', sessionId: '' }
   const { rows } = await platform.app.databases.asCaller(caller, facts, pidOf, [])
   return rows[0]?.[0]?.toString()
 }

@@ -104,7 +104,7 @@ async function outcomes(who: Who, statements: readonly string[]): Promise<Record
 
 async function asCaller(project: CreatedProject, role: Role, text: string, values: string[] = []) {
   const tenant = (await platform.app.directory.find(project.id))!
-  const caller: Caller = { tenant, role, claims: JSON.stringify({ role }), userId: '' }
+  const caller: Caller = { tenant, role, claims: JSON.stringify({ role }), userId: '', sessionId: '' }
   const facts = { method: 'GET', path: '/', headers: '{}' }
   const { rows } = await platform.app.databases.asCaller(caller, facts, statement(text, false), values)
   return rows.map(row => row.map(cell => cell?.toString() ?? null))

@@ -32,7 +32,7 @@ async function asRole(
 ) {
   const tenant = (await platform.app.directory.find(to.id))!
   const { rows } = await platform.app.databases.asCaller(
-    { tenant, role, claims: JSON.stringify(claims), userId: '' },
+    { tenant, role, claims: JSON.stringify(claims), userId: '', sessionId: '' },
     { method: 'GET', path: '/', headers: '{}' },
     statement(text, false),
     values,

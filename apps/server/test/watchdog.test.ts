@@ -89,7 +89,7 @@ describe('a session that fills the lock table', () => {
 
   it('keeps none of them when it is a caller’s on a pooled connection', async () => {
     const tenant = (await platform.app.directory.find(culpritId))!
-    const caller = { tenant, role: 'anon', claims: '{}', userId: '' } as const
+    const caller = { tenant, role: 'anon', claims: '{}', userId: '', sessionId: '' } as const
     const facts = { method: 'POST', path: '/', headers: '{}' }
     const ask = (text: string) => platform.app.databases.asCaller(caller, facts, statement(text, false), [])
     await ask(hoard(1_000_000, 15_000))

@@ -26,6 +26,10 @@ export const errorCodes = {
     meaning:
       'Postgres refused a statement of a migration, which was undone; the message has version, name, line and statement.',
   },
+  smtp_not_configured: {
+    status: 400,
+    meaning: 'Neither the project nor the deployment has an SMTP server; mail goes to the local catch-all.',
+  },
   sql_timeout: {
     status: 400,
     meaning: 'A statement of the project’s owner took longer than the route allows and was undone.',
@@ -63,6 +67,116 @@ export const errorCodes = {
     meaning: 'A column named in the body or in `columns` does not exist, or embeds nest deeper than 5.',
   },
   '42703': { status: 400, meaning: 'A column named in select, a filter or order does not exist.' },
+  validation_failed: {
+    status: 400,
+    meaning: 'Auth: a field is missing or does not have the shape it must have; the message names it.',
+  },
+  bad_json: { status: 400, meaning: 'Auth: the body is not valid JSON.' },
+  invalid_credentials: { status: 400, meaning: 'Auth: address and password do not belong together.' },
+  email_not_confirmed: { status: 400, meaning: 'Auth: the address must be verified before signing in.' },
+  phone_provider_disabled: {
+    status: 400,
+    meaning: 'Auth: nothing is sent to phones here; use an e-mail address.',
+  },
+  session_expired: {
+    status: 400,
+    meaning: 'Auth: the session has not been refreshed for too long; sign in again.',
+  },
+  refresh_token_not_found: { status: 400, meaning: 'Auth: no session has this refresh token.' },
+  refresh_token_already_used: {
+    status: 400,
+    meaning: 'Auth: the refresh token was replaced long ago; its session has been ended, sign in again.',
+  },
+  bad_code_verifier: {
+    status: 400,
+    meaning: 'Auth: the code verifier does not fit the challenge of this flow.',
+  },
+  reauthentication_needed: {
+    status: 400,
+    meaning: 'Auth: this change needs a fresh code from GET /reauthenticate.',
+  },
+  current_password_invalid: {
+    status: 400,
+    meaning: 'Auth: `current_password` is not the password of the user.',
+  },
+  provider_disabled: { status: 400, meaning: 'Auth: this provider is not switched on for the project.' },
+  oauth_provider_not_supported: { status: 400, meaning: 'Auth: no provider has this name.' },
+  bad_oauth_state: {
+    status: 400,
+    meaning: 'Auth: the provider came back with a state that is unknown, used or expired.',
+  },
+  bad_oauth_callback: { status: 400, meaning: 'Auth: the provider did not say who the user is.' },
+  no_authorization: { status: 401, meaning: 'Auth: this route needs the token of a signed-in user.' },
+  bad_jwt: { status: 401, meaning: 'Auth: the token is invalid or has expired; refresh the session.' },
+  not_admin: { status: 403, meaning: 'Auth: this route needs the service_role key.' },
+  otp_expired: {
+    status: 403,
+    meaning: 'Auth: the code or link is wrong, used or has expired; ask for a new one.',
+  },
+  session_not_found: { status: 403, meaning: 'Auth: the session of this token has ended; sign in again.' },
+  user_banned: { status: 403, meaning: 'Auth: the user is banned.' },
+  insufficient_aal: { status: 403, meaning: 'Auth: this needs a session that has passed the second factor.' },
+  flow_state_not_found: { status: 404, meaning: 'Auth: no sign-in under way has this code, or it was used.' },
+  mfa_factor_not_found: { status: 404, meaning: 'Auth: the user has no factor of this id.' },
+  feature_disabled: { status: 404, meaning: 'Auth: this way to sign in is not offered.' },
+  user_already_exists: { status: 422, meaning: 'Auth: the address is registered already.' },
+  email_exists: { status: 422, meaning: 'Auth: another user has this address.' },
+  phone_exists: { status: 422, meaning: 'Auth: another user has this phone number.' },
+  weak_password: {
+    status: 422,
+    meaning: 'Auth: the password is too weak; `weak_password.reasons` says why.',
+  },
+  same_password: { status: 422, meaning: 'Auth: the new password equals the present one.' },
+  signup_disabled: { status: 422, meaning: 'Auth: the project takes no new users.' },
+  email_provider_disabled: {
+    status: 422,
+    meaning: 'Auth: sign-in with e-mail is switched off for the project.',
+  },
+  anonymous_provider_disabled: {
+    status: 422,
+    meaning: 'Auth: anonymous sign-ins are switched off for the project.',
+  },
+  otp_disabled: { status: 422, meaning: 'Auth: sign-in by mail is switched off for the project.' },
+  flow_state_expired: { status: 422, meaning: 'Auth: the sign-in took longer than 5 minutes; begin again.' },
+  reauthentication_not_valid: {
+    status: 422,
+    meaning: 'Auth: the code from GET /reauthenticate is wrong or has expired.',
+  },
+  identity_not_found: { status: 422, meaning: 'Auth: the user has no identity of this id.' },
+  identity_already_exists: { status: 422, meaning: 'Auth: this identity belongs to a user already.' },
+  single_identity_not_deletable: {
+    status: 422,
+    meaning: 'Auth: the last identity of a user cannot be removed.',
+  },
+  email_conflict_identity_not_deletable: {
+    status: 422,
+    meaning: 'Auth: without this identity the user would have an address that another user has.',
+  },
+  mfa_factor_name_conflict: { status: 422, meaning: 'Auth: another factor of the user has this name.' },
+  too_many_enrolled_mfa_factors: { status: 422, meaning: 'Auth: a user may have ten factors.' },
+  mfa_challenge_expired: {
+    status: 422,
+    meaning: 'Auth: the challenge is older than 5 minutes; ask for a new one.',
+  },
+  mfa_ip_address_mismatch: {
+    status: 422,
+    meaning: 'Auth: the challenge was asked for from another address.',
+  },
+  mfa_verification_failed: {
+    status: 422,
+    meaning: 'Auth: the code of the second factor is wrong or was used.',
+  },
+  mfa_totp_enroll_not_enabled: {
+    status: 422,
+    meaning: 'Auth: second factors are switched off for the project.',
+  },
+  mfa_phone_enroll_not_enabled: { status: 422, meaning: 'Auth: second factors by phone are not offered.' },
+  mfa_webauthn_enroll_not_enabled: { status: 422, meaning: 'Auth: security keys are not offered.' },
+  conflict: { status: 409, meaning: 'Auth: another request is changing this session; try again.' },
+  over_email_send_rate_limit: {
+    status: 429,
+    meaning: 'Auth: too many mails to this address or of this project; the message says when to try again.',
+  },
   unauthorized: {
     status: 401,
     meaning:
@@ -76,6 +190,18 @@ export const errorCodes = {
   role_not_allowed: {
     status: 403,
     meaning: 'This data-plane route is not open to the role of the key; the message names those it is for.',
+  },
+  session_required: {
+    status: 403,
+    meaning: 'This is done by a platform user: send the token of a session (`POST /platform/login`).',
+  },
+  owner_required: {
+    status: 403,
+    meaning: 'Owners are made and unmade by an owner of the project, a super_admin or an admin token.',
+  },
+  invite_mismatch: {
+    status: 403,
+    meaning: 'The invite is for another e-mail address, or `user_id` is not the user of the session.',
   },
   sql_not_permitted: {
     status: 403,
@@ -91,13 +217,19 @@ export const errorCodes = {
   PGRST205: { status: 404, meaning: 'No table or view has this name in the schema.' },
   route_not_found: { status: 404, meaning: 'No route has this method and path.' },
   project_not_found: { status: 404, meaning: 'No project has this id, or it was deleted.' },
-  user_not_found: { status: 404, meaning: 'No platform user has this id.' },
+  user_not_found: { status: 404, meaning: 'No user has this id.' },
+  invite_not_found: {
+    status: 404,
+    meaning: 'No invite is pending with this id or token: unknown, used, revoked or replaced by a newer one.',
+  },
+  member_not_found: { status: 404, meaning: 'The user is not a member of the project.' },
   token_not_found: { status: 404, meaning: 'No active platform token has this id.' },
   schema_not_found: { status: 404, meaning: 'The project has no schema of this name.' },
   table_not_found: { status: 404, meaning: 'The schema has no table of this name.' },
   column_not_found: { status: 404, meaning: 'The table has no column of this name.' },
   policy_not_found: { status: 404, meaning: 'The table has no policy of this name.' },
   query_not_found: { status: 404, meaning: 'The project has no saved query of this id.' },
+  message_not_found: { status: 404, meaning: 'The local catch-all has no message of this id.' },
   already_exists: { status: 409, meaning: 'Something of this kind and name exists already.' },
   has_dependants: {
     status: 409,
@@ -130,6 +262,12 @@ export const errorCodes = {
   },
   slug_taken: { status: 409, meaning: 'Another project has this slug.' },
   email_taken: { status: 409, meaning: 'Another platform user has this e-mail address.' },
+  already_member: { status: 409, meaning: 'A member of the project has this e-mail address already.' },
+  too_many_invites: { status: 409, meaning: 'The project has 1000 pending invites; revoke some of them.' },
+  last_owner: {
+    status: 409,
+    meaning: 'It would leave a project without an active owner; make another member owner first.',
+  },
   last_super_admin: { status: 409, meaning: 'The last active super_admin cannot be deleted or demoted.' },
   project_busy: {
     status: 409,
@@ -139,6 +277,7 @@ export const errorCodes = {
     status: 422,
     meaning: 'The rows are too many for one answer; read them with pg_dump over the direct connection.',
   },
+  invite_expired: { status: 410, meaning: 'The invite was not accepted in time; ask for a new one.' },
   body_too_large: { status: 413, meaning: 'The body is larger than this route takes.' },
   unsupported_media_type: { status: 415, meaning: 'The body must be sent as application/json.' },
   over_request_rate_limit: {

@@ -1,7 +1,9 @@
 // Every route table by the name of its service: what the server mounts, OpenAPI prints and clients call.
 import { adminApi } from './admin.ts'
+import { authApi } from './auth.ts'
 import { dbApi } from './db.ts'
 import { docsApi } from './docs.ts'
+import { emailApi } from './email.ts'
 import { healthApi } from './health.ts'
 import { platformApi } from './platform.ts'
 import { poolerApi } from './pooler.ts'
@@ -11,6 +13,7 @@ import { restApi } from './rest.ts'
 import { rlsApi } from './rls.ts'
 import type { Routes } from './route.ts'
 import { schemaApi } from './schema.ts'
+import { teamApi } from './team.ts'
 import { typesApi } from './types.ts'
 import { whoamiApi } from './whoami.ts'
 
@@ -22,10 +25,13 @@ export const routeTables = {
   rls: rlsApi,
   queries: queriesApi,
   pooler: poolerApi,
+  email: emailApi,
   db: dbApi,
   types: typesApi,
   docs: docsApi,
+  team: teamApi,
   admin: adminApi,
   whoami: whoamiApi,
   rest: restApi,
+  auth: authApi,
 } as const satisfies Record<string, Routes>

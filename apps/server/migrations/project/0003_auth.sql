@@ -16,7 +16,7 @@ create table auth.users (
   recovery_sent_at timestamptz,
   email_change text,
   email_change_sent_at timestamptz,
-  -- How many of the two addresses have agreed to the change so far.
+  -- Which of the two addresses have agreed to the change so far: 1 the new one, 2 the present one.
   email_change_confirm_status smallint not null default 0,
   phone text unique,
   phone_confirmed_at timestamptz,
@@ -117,7 +117,7 @@ create table auth.one_time_tokens (
   user_id uuid not null references auth.users on delete cascade,
   token_type text not null check (token_type in
     ('confirmation', 'recovery', 'email_change_current', 'email_change_new', 'reauthentication')),
-  token_hash text not null unique,
+  token_hash text not null,
   -- The address it was sent to.
   relates_to text not null,
   flow_id uuid,
@@ -126,6 +126,7 @@ create table auth.one_time_tokens (
   created_at timestamptz not null default now(),
   unique (user_id, token_type)
 );
+create index one_time_tokens_hash on auth.one_time_tokens (token_hash);
 
 -- A sign-in that goes by way of a browser: to a provider and back, or through a link in a mail.
 create table auth.flow_state (

@@ -81,4 +81,5 @@ const platform = (tenant: Tenant): Caller => ({
   role: 'service_role',
   claims: '{"role":"service_role"}',
   userId: '',
+  sessionId: '',
 })

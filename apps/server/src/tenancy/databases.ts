@@ -20,6 +20,8 @@ export interface Caller {
   readonly claims: string
   /** `sub` of a signed-in user, or empty. */
   readonly userId: string
+  /** The session a user's token was issued in, or empty. */
+  readonly sessionId: string
 }
 
 /** What SQL may read of the HTTP request, as with PostgREST. */

@@ -1,10 +1,12 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { hash } from '@node-rs/bcrypt'
 import { Refusal } from '#src/kernel/errors.ts'
-import { createPasswords } from './password.ts'
+import { createHashingTurns, hashedAtOnce, mayWait } from './hashing-turns.ts'
+import { createPasswords, createUserPasswords } from './password.ts'
 
 test('a password verifies against its own hash and no other', async () => {
-  const passwords = createPasswords()
+  const passwords = createPasswords(createHashingTurns())
   const hash = await passwords.hash('correct horse')
   assert.match(hash, /^\$argon2id\$/)
   assert.equal(await passwords.verify('correct horse', hash), true)
@@ -12,19 +14,47 @@ test('a password verifies against its own hash and no other', async () => {
 })
 
 test('without a stored hash nothing verifies, not even the decoy', async () => {
-  const passwords = createPasswords()
+  const passwords = createPasswords(createHashingTurns())
   assert.equal(await passwords.verify('a password nobody has', undefined), false)
 })
 
 test('a flood is refused past the bound and served up to it', async () => {
-  const passwords = createPasswords()
-  const results = await Promise.allSettled(Array.from({ length: 80 }, () => passwords.hash('x')))
+  const passwords = createPasswords(createHashingTurns())
+  const taken = hashedAtOnce + mayWait
+  const results = await Promise.allSettled(Array.from({ length: taken + 14 }, () => passwords.hash('x')))
   const refused = results.filter(({ status }) => status === 'rejected')
-  assert.equal(refused.length, 80 - 66)
+  assert.equal(refused.length, 14)
   for (const each of refused) {
     const { reason } = each as PromiseRejectedResult
     assert.ok(reason instanceof Refusal)
     assert.equal(reason.code, 'hashing_busy')
   }
   assert.match(await passwords.hash('x'), /^\$argon2id\$/)
+})
+
+test('a flood at one project holds up another by one turn, not by the whole line', async () => {
+  const users = createUserPasswords(createHashingTurns())
+  const done: string[] = []
+  const hash = async (project: string) => {
+    await users(project).hash('x')
+    done.push(project)
+  }
+  const flood = Array.from({ length: hashedAtOnce + 20 }, () => hash('flooded'))
+  await Promise.all([...flood, hash('quiet')])
+  assert.ok(done.indexOf('quiet') <= hashedAtOnce * 3, done.join(' '))
+})
+
+test('users’ passwords are bcrypt, and hashes brought along verify, up to cost 14 and as Argon2', async () => {
+  const users = createUserPasswords(createHashingTurns())('p')
+  const own = await users.hash('correct horse')
+  assert.match(own, /^\$2b\$10\$/)
+  for (const cost of [4, 14]) {
+    const stored = (await hash('correct horse', cost)).replace('$2b$', '$2y$')
+    assert.equal(await users.verify('correct horse', stored), true)
+    assert.equal(await users.verify('wrong horse', stored), false)
+  }
+  const operators = createPasswords(createHashingTurns())
+  assert.equal(await users.verify('x', await operators.hash('x')), true)
+  assert.equal(await users.verify('x', 'not a hash'), false)
+  assert.equal(await users.verify('x', ''), false)
 })

@@ -1,10 +1,8 @@
-// Argon2id in the thread pool, behind a bounded queue: a flood of logins waits or is refused, and the event
-// loop and the rest of the thread pool stay free.
-import { hash, verify } from '@node-rs/argon2'
-import { retryLater } from '#src/kernel/errors.ts'
-
-const atOnce = 2
-const mayWait = 64
+// Passwords of operators as Argon2id, passwords of projects' users as bcrypt, which existing applications bring along
+// and expect. Both run in the thread pool, in turns.
+import { hash as argon2Hash, verify as argon2Verify } from '@node-rs/argon2'
+import { hash as bcryptHash, verify as bcryptVerify } from '@node-rs/bcrypt'
+import type { HashingTurns } from './hashing-turns.ts'
 
 export interface Passwords {
   hash(password: string): Promise<string>
@@ -12,34 +10,37 @@ export interface Passwords {
   verify(password: string, stored: string | undefined): Promise<boolean>
 }
 
-export function createPasswords(): Passwords {
-  let running = 0
-  const waiting: (() => void)[] = []
+export const createPasswords = (inTurn: HashingTurns): Passwords =>
+  passwords(inTurn, password => argon2Hash(password))('operators')
+
+/** The passwords of a project's users. */
+export type UserPasswords = (projectId: string) => Passwords
+
+const bcryptCost = 10
+/** bcrypt reads no further. */
+export const maxPasswordBytes = 72
+
+export const createUserPasswords = (inTurn: HashingTurns): UserPasswords =>
+  passwords(inTurn, password => bcryptHash(password, bcryptCost))
+
+function passwords(
+  inTurn: HashingTurns,
+  make: (password: string) => Promise<string>,
+): (party: string) => Passwords {
   let decoy: Promise<string> | undefined
-
-  async function inTurn<T>(work: () => Promise<T>): Promise<T> {
-    if (running >= atOnce) {
-      if (waiting.length >= mayWait)
-        throw retryLater('hashing_busy', 'Too many password checks are waiting; try again in a second', 1)
-      await new Promise<void>(resolve => waiting.push(resolve))
-    } else running++
-    try {
-      return await work()
-    } finally {
-      // The place passes straight to the next in line, so nobody can slip in between.
-      const next = waiting.shift()
-      if (next) next()
-      else running--
-    }
-  }
-
-  return {
-    hash: password => inTurn(() => hash(password)),
+  return party => ({
+    hash: password => inTurn(party, () => make(password)),
     async verify(password, stored) {
-      decoy ??= hash('a password nobody has')
-      const against = stored ?? (await decoy)
-      const matches = await inTurn(() => verify(against, password))
-      return matches && stored !== undefined
+      decoy ??= make('a password nobody has')
+      const against = stored || (await decoy)
+      const matches = await inTurn(party, () => verify(password, against))
+      return matches && Boolean(stored)
     },
-  }
+  })
 }
+
+/** Whatever is stored and is not a hash matches nothing. */
+const verify = (password: string, stored: string): Promise<boolean> =>
+  (stored.startsWith('$argon2') ? argon2Verify(stored, password) : bcryptVerify(password, stored)).catch(
+    () => false,
+  )

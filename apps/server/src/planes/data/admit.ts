@@ -25,7 +25,7 @@ export function callerFrom(
 ): Caller {
   if (route.allow === 'open') {
     if (!tenant) throw unauthorized()
-    return served({ tenant, role: 'anon', claims: anonClaims, userId: '' })
+    return served({ tenant, role: 'anon', claims: anonClaims, userId: '', sessionId: '' })
   }
   const key = headers['apikey']
   const bearer = bearerOf(headers.authorization)
@@ -104,8 +104,11 @@ function knownOf(tenant: Tenant): Known {
   const found = known.get(tenant)
   if (found) return found
   const keys = new Map<string, Caller>([
-    [tenant.anonKey, { tenant, role: 'anon', claims: anonClaims, userId: '' }],
-    [tenant.serviceRoleKey, { tenant, role: 'service_role', claims: serviceClaims, userId: '' }],
+    [tenant.anonKey, { tenant, role: 'anon', claims: anonClaims, userId: '', sessionId: '' }],
+    [
+      tenant.serviceRoleKey,
+      { tenant, role: 'service_role', claims: serviceClaims, userId: '', sessionId: '' },
+    ],
   ])
   keys.delete('')
   const made = { keys, tokens: new Map() }
@@ -126,10 +129,16 @@ function callerOfToken(tenant: Tenant, token: string): Caller | undefined {
   }
   const verified = verifyJwt(token, tenant.jwtSecret)
   if (!verified) return
-  const { role, sub, exp } = verified.claims
+  const { role, sub, exp, session_id: sessionId } = verified.claims
   // Postgres has no place for a NUL.
   if (!isRole(role) || (typeof sub === 'string' && sub.includes('\0'))) return
-  const caller: Caller = { tenant, role, claims: verified.json, userId: typeof sub === 'string' ? sub : '' }
+  const caller: Caller = {
+    tenant,
+    role,
+    claims: verified.json,
+    userId: typeof sub === 'string' ? sub : '',
+    sessionId: typeof sessionId === 'string' ? sessionId : '',
+  }
   if (tokens.size >= rememberedTokens) tokens.delete(tokens.keys().next().value!)
   tokens.set(token, { caller, expiresAtMs: typeof exp === 'number' ? exp * 1000 : Number.POSITIVE_INFINITY })
   return caller

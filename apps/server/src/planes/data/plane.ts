@@ -1,6 +1,7 @@
 // Policy of /v1: who is calling which project, how often, and how a refusal reads.
 import type { DataRoute } from '@plinth/contract/route.ts'
-import type { Failure, Plane } from '#src/kernel/http/plane.ts'
+import { unauthorized } from '#src/kernel/errors.ts'
+import type { Failure, Plane, SetHeader } from '#src/kernel/http/plane.ts'
 import type { RequestHead } from '#src/kernel/http/request.ts'
 import type { Caller } from '#src/tenancy/databases.ts'
 import type { Directory, Tenant } from '#src/tenancy/directory.ts'
@@ -8,8 +9,18 @@ import { callerFrom, projectIn } from './admit.ts'
 import { cors } from './cors.ts'
 import type { Meter } from './meter.ts'
 
-/** A service may word its refusals its own way on top of the common fields. */
-export type Wording = (body: DataError, failure: Failure, request: RequestHead) => object
+export interface DataPlaneOptions {
+  /** Whether a user's token no longer counts, although it has not expired. */
+  isRevoked?(caller: Caller): boolean | Promise<boolean>
+  /** A service may word its refusals its own way on top of the common fields. */
+  word?(
+    body: DataError,
+    failure: Failure,
+    request: RequestHead,
+  ): { body: object; headers: Record<string, string> }
+  /** A service may say otherwise why nobody was admitted. */
+  explain?(error: unknown, route: DataRoute, request: RequestHead): unknown
+}
 
 export interface DataError {
   code: string
@@ -29,24 +40,50 @@ export const dataRefusal = ({ status, code, message, hint, details }: Failure): 
   hint,
 })
 
-export function dataPlane(directory: Directory, meter: Meter, word: Wording = body => body): Plane<Caller> {
+export function dataPlane(
+  directory: Directory,
+  meter: Meter,
+  { isRevoked = () => false, word, explain = error => error }: DataPlaneOptions = {},
+): Plane<Caller> {
+  function admit(route: DataRoute, request: RequestHead, setHeader: SetHeader): Caller | Promise<Caller> {
+    const open = route.allow === 'open'
+    if (open) meter.countAddress(request.ip, setHeader)
+    const meet = (tenant: Tenant | undefined) => {
+      const caller = callerFrom(tenant, route, request.headers)
+      if (open || caller.userId === '') return count(caller)
+      const revoked = isRevoked(caller)
+      return revoked instanceof Promise ? revoked.then(is => refuseIf(is, caller)) : refuseIf(revoked, caller)
+    }
+    const refuseIf = (isOver: boolean, caller: Caller) => {
+      if (isOver) throw unauthorized()
+      return count(caller)
+    }
+    const count = (caller: Caller) => {
+      if (!open) meter.countCaller(caller.tenant, caller.role, setHeader)
+      return caller
+    }
+    const id = projectIn(request)
+    const tenant = id === undefined ? undefined : directory.find(id)
+    return tenant instanceof Promise ? tenant.then(meet) : meet(tenant)
+  }
+
   return {
     bodyLimit: 10 * 1024 * 1024,
     cors,
     admit(route, request, setHeader) {
-      const open = (route as DataRoute).allow === 'open'
-      if (open) meter.countAddress(request.ip, setHeader)
-      const admit = (tenant: Tenant | undefined) => {
-        const caller = callerFrom(tenant, route as DataRoute, request.headers)
-        if (!open) meter.countCaller(caller.tenant, caller.role, setHeader)
-        return caller
+      const because = (error: unknown): never => {
+        throw explain(error, route as DataRoute, request)
       }
-      const id = projectIn(request)
-      const tenant = id === undefined ? undefined : directory.find(id)
-      return tenant instanceof Promise ? tenant.then(admit) : admit(tenant)
+      try {
+        const caller = admit(route as DataRoute, request, setHeader)
+        return caller instanceof Promise ? caller.catch(because) : caller
+      } catch (error) {
+        return because(error)
+      }
     },
     refuse(failure, request) {
-      return { body: word(dataRefusal(failure), failure, request), headers: {} }
+      const body = dataRefusal(failure)
+      return word ? word(body, failure, request) : { body, headers: {} }
     },
   }
 }

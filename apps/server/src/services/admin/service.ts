@@ -7,6 +7,7 @@ import { Refusal } from '#src/kernel/errors.ts'
 import type { Database, Session } from '#src/kernel/postgres/database.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 import type { Paging } from '#src/planes/management/paging.ts'
+import { keepOwners } from '#src/services/team/service.ts'
 import { exportAudit } from './audit-export.ts'
 import { type AuditFilter, deleteOlderThan, listEntries } from './audit-store.ts'
 import { encryptSettingsSecrets } from './secrets-sweep.ts'
@@ -80,7 +81,9 @@ export function adminService({ control, passwords, sealer, auditRetentionDays }:
     deleteUser: (id: string): Promise<void> =>
       control.transaction(async session => {
         keepOne(await users.lockSuperAdmins(session), id)
-        if ((await users.deleteUser(session, id)) === 0) absent()
+        if (!(await users.lockUser(session, id))) absent()
+        await keepOwners(session, id)
+        await users.deleteUser(session, id)
       }),
   }
 }

@@ -1,0 +1,201 @@
+// Users as the project's own server sees them: whoever holds the service_role key.
+import { randomUUID } from 'node:crypto'
+import { Refusal } from '#src/kernel/errors.ts'
+import type { Session } from '#src/kernel/postgres/database.ts'
+import type { Tenant } from '#src/tenancy/directory.ts'
+import { addressFrom } from './address.ts'
+import {
+  banUntil,
+  listUsers,
+  noteInvited,
+  obfuscateUser,
+  type UserFilter,
+  type UserPage,
+  writeAdminFields,
+} from './admin-store.ts'
+import { banEnd } from './ban-duration.ts'
+import { finishEmailChange } from './email-change-store.ts'
+import { createMails } from './mails.ts'
+import type { AuthParts } from './parts.ts'
+import { checkNewPassword } from './password-rules.ts'
+import { deleteSessions } from './sessions-store.ts'
+import { settingsOf } from './settings.ts'
+import { createEmailUser } from './sign-up.ts'
+import {
+  confirmEmail,
+  deleteUserRow,
+  findUser,
+  findUserByEmail,
+  insertUser,
+  mergeMetadata,
+  readUserObject,
+  type UserObject,
+  writeEmailIdentity,
+  writeEvent,
+  writePassword,
+} from './users-store.ts'
+
+export interface AdminUser {
+  id?: string | null | undefined
+  email?: string | null | undefined
+  phone?: string | null | undefined
+  password?: string | null | undefined
+  password_hash?: string | null | undefined
+  email_confirm?: boolean | null | undefined
+  user_metadata?: Record<string, unknown> | null | undefined
+  app_metadata?: Record<string, unknown> | null | undefined
+  role?: string | null | undefined
+  aud?: string | null | undefined
+  ban_duration?: string | null | undefined
+}
+
+const roles = new Set(['anon', 'authenticated', 'service_role'])
+const readableHash = /^(\$2[aby]\$(0[4-9]|1[0-4])\$[./A-Za-z0-9]{53}|\$argon2(id?|d)\$.{20,300})$/
+
+export const emailExists = () =>
+  new Refusal('email_exists', 'A user with this email address has already been registered')
+export const userNotFound = () => new Refusal('user_not_found', 'User not found')
+
+export type Admin = ReturnType<typeof createAdmin>
+
+export function createAdmin(parts: AuthParts) {
+  const { databases, passwords, limits } = parts
+  const mails = createMails(parts)
+
+  async function hashOf(tenant: Tenant, body: AdminUser): Promise<string | undefined> {
+    if (body.password && body.password_hash)
+      throw new Refusal('validation_failed', 'Only a password or a password hash should be provided')
+    if (body.password_hash) {
+      if (!readableHash.test(body.password_hash))
+        throw new Refusal('validation_failed', 'password_hash must be a bcrypt (cost 4 to 14) or Argon2 hash')
+      return body.password_hash
+    }
+    if (!body.password) return
+    checkNewPassword(body.password, settingsOf(tenant))
+    return passwords(tenant.id).hash(body.password)
+  }
+
+  function checkRole({ role, phone }: AdminUser): void {
+    if (role && !roles.has(role))
+      throw new Refusal('validation_failed', `role must be one of ${[...roles].join(', ')}`)
+    if (phone) throw new Refusal('phone_provider_disabled', 'Phone numbers are not supported')
+  }
+
+  return {
+    async list(tenant: Tenant, filter: UserFilter): Promise<UserPage> {
+      return databases.auth(tenant).transaction(session => listUsers(session, filter))
+    },
+
+    async read(tenant: Tenant, id: string): Promise<UserObject> {
+      const user = await databases.auth(tenant).transaction(session => readUserObject(session, id))
+      if (!user) throw userNotFound()
+      return user
+    },
+
+    /** Nothing is sent to the user. */
+    async create(tenant: Tenant, body: AdminUser): Promise<UserObject> {
+      checkRole(body)
+      if (!body.email)
+        throw new Refusal('validation_failed', 'Cannot create a user without either an email or phone')
+      const email = addressFrom(body.email)
+      const bannedUntil = body.ban_duration ? banEnd(body.ban_duration) : null
+      const hash = await hashOf(tenant, body)
+      const id = body.id ?? randomUUID()
+      return databases.auth(tenant).transaction(async session => {
+        if (await findUserByEmail(session, email)) throw emailExists()
+        const isConfirmed = body.email_confirm === true
+        const made = await insertUser(session, {
+          id,
+          email,
+          passwordHash: hash ?? null,
+          isConfirmed,
+          isAnonymous: false,
+          userMetadata: { ...body.user_metadata, ...(isConfirmed && { email_verified: true }) },
+          appMetadata: { ...body.app_metadata, provider: 'email', providers: ['email'] },
+          role: body.role ?? undefined,
+          aud: body.aud ?? undefined,
+          bannedUntil,
+        })
+        if (made === undefined) throw new Refusal('user_already_exists', 'A user with this id exists already')
+        await writeEmailIdentity(session, id, email, isConfirmed)
+        await writeEvent(session, 'user.created', id, email)
+        return (await readUserObject(session, id))!
+      })
+    },
+
+    async update(tenant: Tenant, id: string, body: AdminUser): Promise<UserObject> {
+      checkRole(body)
+      const email = body.email ? addressFrom(body.email) : undefined
+      const bannedUntil = body.ban_duration ? banEnd(body.ban_duration) : undefined
+      const hash = await hashOf(tenant, body)
+      return databases.auth(tenant).transaction(async session => {
+        const user = await findUser(session, id)
+        if (!user) throw userNotFound()
+        if (email && email !== user.email) await moveTo(session, id, email)
+        if (body.email_confirm) await confirmEmail(session, id)
+        if (hash) {
+          await writePassword(session, id, hash)
+          await deleteSessions(session, id, 'global', null)
+        }
+        await mergeMetadata(session, id, body.user_metadata ?? {}, body.app_metadata ?? {})
+        await writeAdminFields(session, id, body.role ?? null, body.aud ?? null)
+        if (bannedUntil !== undefined) await banUntil(session, id, bannedUntil, null)
+        await writeEvent(session, 'user.updated', id, email ?? user.email)
+        return (await readUserObject(session, id))!
+      })
+    },
+
+    /** Softly: the address is free again, and nobody can tell from the row who it was. */
+    async remove(tenant: Tenant, id: string, isSoft: boolean): Promise<void> {
+      await databases.auth(tenant).transaction(async session => {
+        const user = await findUser(session, id)
+        if (!user) throw userNotFound()
+        if (isSoft) await obfuscateUser(session, id)
+        else await deleteUserRow(session, id)
+        await writeEvent(session, 'user.deleted', id, user.email)
+      })
+    },
+
+    async invite(
+      tenant: Tenant,
+      body: { email?: string | null | undefined; data?: Record<string, unknown> | null | undefined },
+      redirectTo: string,
+    ): Promise<UserObject> {
+      const email = addressFrom(body.email)
+      limits.countMail(tenant, email)
+      const { mail, user } = await databases.auth(tenant).transaction(async session => {
+        const id = await invitee(session, email, body.data ?? {})
+        const row = (await findUser(session, id))!
+        const mail = await mails.prepare(session, tenant, row, {
+          type: 'invite',
+          slot: 'confirmation',
+          template: 'invite',
+          address: email,
+          redirectTo,
+        })
+        return { mail, user: (await readUserObject(session, id))! }
+      })
+      await mails.send(tenant, mail)
+      return user
+    },
+  }
+}
+
+/** At once: nobody is asked. */
+async function moveTo(session: Session, id: string, email: string): Promise<void> {
+  if (await findUserByEmail(session, email)) throw emailExists()
+  await finishEmailChange(session, id, email)
+}
+
+/** Somebody new, or somebody who never confirmed. */
+export async function invitee(
+  session: Session,
+  email: string,
+  data: Record<string, unknown>,
+): Promise<string> {
+  const existing = await findUserByEmail(session, email)
+  if (existing?.email_confirmed_at) throw emailExists()
+  const id = existing?.id ?? (await createEmailUser(session, email, null, data))!
+  await noteInvited(session, id)
+  return id
+}

@@ -1,0 +1,120 @@
+// Takes requests apart for the service; both names of a thing lead to the same function.
+import type { authApi } from '@plinth/contract/auth.ts'
+import { Refusal } from '#src/kernel/errors.ts'
+import { readBody } from '#src/kernel/http/body.ts'
+import { parseJsonBody } from '#src/kernel/http/json-body.ts'
+import type { Handlers } from '#src/kernel/http/plane.ts'
+import { jsonReply, type RawRequest, type RequestHead } from '#src/kernel/http/request.ts'
+import { version } from '#src/kernel/version.ts'
+import type { Caller } from '#src/tenancy/databases.ts'
+import { readCurrentUser } from './current-user.ts'
+import { followLink } from './follow-link.ts'
+import { createGrants } from './grants.ts'
+import { oauthBrowserRoutes } from './oauth/browser-routes.ts'
+import { clientOf } from './parts.ts'
+import { redirectFrom } from './redirect.ts'
+import type { AuthService } from './service.ts'
+import { settingsOf } from './settings.ts'
+import { pageFrom, pageHeaders } from './user-pages.ts'
+
+/** Where links of this request lead: as asked, or back to where it came from, or to the site. */
+const placeOf = (caller: Caller, query: { redirect_to?: string }, { headers }: RequestHead) =>
+  redirectFrom(settingsOf(caller.tenant), query.redirect_to, headers.referer)
+
+export function authRoutes(auth: AuthService): Handlers<typeof authApi, Caller> {
+  const browser = oauthBrowserRoutes(auth.oauth)
+  const grant = createGrants(auth)
+
+  const signUp: Handlers<typeof authApi, Caller>['signup'] = ({ body, query }, caller, request) =>
+    auth.signUp(caller.tenant, body, placeOf(caller, query, request), clientOf(request))
+  const signInByMail: Handlers<typeof authApi, Caller>['otp'] = ({ body, query }, caller, request) =>
+    auth.byMail.signIn(caller.tenant, body, placeOf(caller, query, request), clientOf(request))
+  const logout: Handlers<typeof authApi, Caller>['logout'] = async ({ query }, caller) => {
+    await auth.logout(caller, query.scope)
+    return undefined
+  }
+
+  return {
+    signUp,
+    signup: signUp,
+    signIn: ({ body }, { tenant }, request) => grant.password(tenant, body, clientOf(request)),
+    signOut: logout,
+    logout,
+    session: (_input, caller) => auth.currentSession(caller),
+    magicLink: signInByMail,
+    magiclink: signInByMail,
+    otp: signInByMail,
+    token: ({ query, body }, caller, request) => grant.any(query.grant_type, caller, body, clientOf(request)),
+
+    async verify({ body }, { tenant }, request) {
+      const verified = await auth.verify.post(tenant, body, clientOf(request))
+      if ('session' in verified) return verified.session
+      return { code: '200', msg: 'message' in verified ? verified.message : '' }
+    },
+    followLink: (_input, { tenant }, request) => followLink(auth.verify, tenant, request),
+    recover: ({ body, query }, caller, request) =>
+      auth.byMail.recover(caller.tenant, body, placeOf(caller, query, request), clientOf(request)),
+    resend: ({ body, query }, caller, request) =>
+      auth.byMail.resend(caller.tenant, body, placeOf(caller, query, request), clientOf(request)),
+    reauthenticate: (_input, caller, request) => auth.user.reauthenticate(caller, clientOf(request)),
+    async readUser(_input, caller) {
+      const headers = { 'content-type': 'application/json; charset=utf-8' }
+      return { status: 200, headers, body: await readCurrentUser(auth.databases, caller) }
+    },
+    updateUser: ({ body, query }, caller, request) =>
+      auth.user.update(caller, body, placeOf(caller, query, request), clientOf(request)),
+
+    oauth: ({ params }, caller, request) => browser.signInWith(params.provider, caller, request),
+    authorize: (_input, caller, request) => browser.authorize(caller, request),
+    callback: (_input, caller, request) => browser.callbackByGet(caller, request),
+    callbackByForm: (_input, caller, request) => browser.callbackByPost(caller, request),
+    linkIdentity: (_input, caller, request) => browser.linkAuthorize(caller, request),
+    async unlinkIdentity({ params }, caller) {
+      await auth.oauth.unlink(caller, params.identity_id)
+      return {}
+    },
+
+    enrollFactor: ({ body }, caller, request) => auth.mfa.enroll(caller, body, clientOf(request)),
+    challengeFactor: ({ params }, caller, request) =>
+      auth.mfa.challenge(caller, params.factor_id, clientOf(request)),
+    verifyFactor: ({ params, body }, caller, request) =>
+      auth.mfa.verify(caller, params.factor_id, body, clientOf(request)),
+    unenrollFactor: ({ params }, caller) => auth.mfa.unenroll(caller, params.factor_id),
+
+    keys: () => ({ keys: [] }),
+    settings: (_input, { tenant }) => auth.publicSettings(tenant),
+    health: () => ({ name: 'Plinth auth', version, description: 'Users of a project’s applications' }),
+
+    invite: ({ body, query }, caller, request) =>
+      auth.admin.invite(caller.tenant, body, placeOf(caller, query, request)),
+    async listUsers({ query }, { tenant }) {
+      const page = pageFrom(query)
+      const { users, total } = await auth.admin.list(tenant, page.filter)
+      return jsonReply(200, { users, aud: 'authenticated' }, pageHeaders(page, total))
+    },
+    createUser: ({ body }, { tenant }) => auth.admin.create(tenant, body),
+    readUserById: ({ params }, { tenant }) => auth.admin.read(tenant, params.user_id),
+    updateUserById: ({ params, body }, { tenant }) => auth.admin.update(tenant, params.user_id, body),
+    async deleteUser({ params }, { tenant }, request) {
+      await auth.admin.remove(tenant, params.user_id, await isSoftDeletion(request))
+      return jsonReply(200, {})
+    },
+    generateLink: ({ body, query }, caller, request) =>
+      auth.generateLink(caller.tenant, body, placeOf(caller, query, request)),
+    listFactors: ({ params }, { tenant }) => auth.mfa.adminList(tenant, params.user_id),
+    deleteFactor: ({ params }, { tenant }) => auth.mfa.adminDelete(tenant, params.user_id, params.factor_id),
+  }
+}
+
+const deletionBytes = 64 * 1024
+
+/** The body may be missing altogether. */
+async function isSoftDeletion(request: RawRequest): Promise<boolean> {
+  const bytes = await readBody(request, deletionBytes)
+  if (bytes.length === 0) return false
+  const body = parseJsonBody(bytes) as { should_soft_delete?: unknown } | null
+  const isSoft = body?.should_soft_delete ?? false
+  if (typeof isSoft !== 'boolean')
+    throw new Refusal('validation_failed', 'should_soft_delete must be true or false')
+  return isSoft
+}

@@ -1,0 +1,33 @@
+// A user moves to another address, which counts once everybody concerned has agreed.
+import type { Session } from '#src/kernel/postgres/database.ts'
+import { sql } from '#src/kernel/postgres/sql.ts'
+import { writeEmailIdentity } from './users-store.ts'
+
+/** Whatever was under way before is forgotten. */
+export const beginEmailChange = (session: Session, id: string, address: string) =>
+  session.run(sql`
+    with gone as (
+      delete from auth.one_time_tokens
+       where user_id = ${id} and token_type in ('email_change_current', 'email_change_new'))
+    update auth.users set email_change = ${address}, email_change_confirm_status = 0, updated_at = now()
+     where id = ${id}`)
+
+/** 1 when the new address has agreed, 2 when the present one has. */
+export const noteHalfOfEmailChange = (session: Session, id: string, agreed: number) =>
+  session.run(sql`
+    update auth.users set email_change_confirm_status = ${agreed}, updated_at = now() where id = ${id}`)
+
+/** From here the new address is the user's own, and an anonymous user is none any more. */
+export async function finishEmailChange(session: Session, id: string, address: string): Promise<void> {
+  await session.run(sql`
+    with gone as (
+      delete from auth.one_time_tokens
+       where user_id = ${id} and token_type in ('email_change_current', 'email_change_new', 'confirmation', 'recovery'))
+    update auth.users set email = ${address}, email_change = null, email_change_confirm_status = 0,
+           email_confirmed_at = now(), is_anonymous = false, updated_at = now(),
+           raw_user_meta_data = raw_user_meta_data || jsonb_build_object('email', ${address}::text, 'email_verified', true),
+           raw_app_meta_data = case when raw_app_meta_data ? 'provider' then raw_app_meta_data
+             else raw_app_meta_data || '{"provider": "email", "providers": ["email"]}' end
+     where id = ${id}`)
+  await writeEmailIdentity(session, id, address, true)
+}

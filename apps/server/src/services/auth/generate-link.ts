@@ -1,0 +1,119 @@
+// Links for the project's own server to send: the same as the mails carry, handed over instead of sent.
+import { Refusal } from '#src/kernel/errors.ts'
+import type { Session } from '#src/kernel/postgres/database.ts'
+import type { Tenant } from '#src/tenancy/directory.ts'
+import { addressFrom } from './address.ts'
+import { emailExists, invitee, userNotFound } from './admin.ts'
+import { beginEmailChange } from './email-change-store.ts'
+import { createMails, type Link } from './mails.ts'
+import type { AuthParts } from './parts.ts'
+import { checkNewPassword } from './password-rules.ts'
+import { settingsOf } from './settings.ts'
+import { createEmailUser } from './sign-up.ts'
+import { findUserByEmail, readUserObject, type UserRow } from './users-store.ts'
+
+export interface LinkRequest {
+  type?: string | null | undefined
+  email?: string | null | undefined
+  new_email?: string | null | undefined
+  password?: string | null | undefined
+  data?: Record<string, unknown> | null | undefined
+}
+
+/** What one type of link needs: whose it is, where it goes, and which slot it takes. */
+type Plan = Pick<Link, 'type' | 'slot' | 'address'> & { userId: string; verificationType?: string }
+
+export function createGenerateLink(parts: AuthParts) {
+  const { databases, passwords } = parts
+  const mails = createMails(parts)
+
+  async function newUser(
+    session: Session,
+    email: string,
+    hash: string | null,
+    data: Record<string, unknown>,
+  ) {
+    const id = await createEmailUser(session, email, hash, data)
+    if (id === undefined) throw emailExists()
+    return id
+  }
+
+  async function plan(
+    session: Session,
+    body: LinkRequest,
+    email: string,
+    hash: string | null,
+  ): Promise<Plan> {
+    const user = await findUserByEmail(session, email)
+    const data = body.data ?? {}
+    switch (body.type) {
+      case 'signup': {
+        if (user?.email_confirmed_at) throw emailExists()
+        if (!body.password) throw new Refusal('validation_failed', 'Signup requires a valid password')
+        const userId = user?.id ?? (await newUser(session, email, hash, data))
+        return { type: 'signup', slot: 'confirmation', address: email, userId }
+      }
+      case 'invite':
+        return {
+          type: 'invite',
+          slot: 'confirmation',
+          address: email,
+          userId: await invitee(session, email, data),
+        }
+      case 'magiclink':
+        return user?.email_confirmed_at
+          ? { type: 'magiclink', slot: 'recovery', address: email, userId: user.id }
+          : {
+              type: 'signup',
+              slot: 'confirmation',
+              address: email,
+              userId: user?.id ?? (await newUser(session, email, null, {})),
+            }
+      case 'recovery':
+        if (!user) throw userNotFound()
+        return { type: 'recovery', slot: 'recovery', address: email, userId: user.id }
+      case 'email_change_current':
+      case 'email_change_new':
+        if (!user) throw userNotFound()
+        return planEmailChange(session, user, email, addressFrom(body.new_email), body.type)
+      default:
+        throw new Refusal('validation_failed', `Invalid email action link type: ${knownTypes}`)
+    }
+  }
+
+  return async (tenant: Tenant, body: LinkRequest, redirectTo: string) => {
+    const email = addressFrom(body.email)
+    if (body.password) checkNewPassword(body.password, settingsOf(tenant))
+    const hash =
+      body.type === 'signup' && body.password ? await passwords(tenant.id).hash(body.password) : null
+    return databases.auth(tenant).transaction(async session => {
+      const { userId, verificationType, ...link } = await plan(session, body, email, hash)
+      const { code, linkToken, url } = await mails.makeLink(session, tenant, userId, { ...link, redirectTo })
+      return {
+        ...(await readUserObject(session, userId))!,
+        action_link: url,
+        email_otp: code,
+        hashed_token: linkToken,
+        verification_type: verificationType ?? link.type,
+        redirect_to: redirectTo,
+      }
+    })
+  }
+}
+
+async function planEmailChange(
+  session: Session,
+  user: UserRow,
+  email: string,
+  newEmail: string,
+  slot: 'email_change_current' | 'email_change_new',
+): Promise<Plan> {
+  if (user.email_change !== newEmail) {
+    if (await findUserByEmail(session, newEmail)) throw emailExists()
+    await beginEmailChange(session, user.id, newEmail)
+  }
+  const address = slot === 'email_change_new' ? newEmail : email
+  return { type: 'email_change', slot, address, userId: user.id, verificationType: slot }
+}
+
+const knownTypes = 'signup, invite, magiclink, recovery, email_change_current, email_change_new'

@@ -1,0 +1,59 @@
+// The ways to ask for a session at the one address clients know for all of them.
+import { Refusal } from '#src/kernel/errors.ts'
+import type { Caller } from '#src/tenancy/databases.ts'
+import type { Tenant } from '#src/tenancy/directory.ts'
+import type { ClientFacts } from './parts.ts'
+import type { AuthService } from './service.ts'
+import { invalidCredentials } from './sign-in.ts'
+
+type Text = string | null | undefined
+interface PasswordGrant {
+  email?: Text
+  phone?: Text
+  password?: Text
+}
+interface Grant extends PasswordGrant {
+  refresh_token?: Text
+  auth_code?: Text
+  code_verifier?: Text
+  provider?: Text
+  id_token?: Text
+  access_token?: Text
+  nonce?: Text
+  link_identity?: boolean | null | undefined
+}
+
+export type Grants = ReturnType<typeof createGrants>
+
+export function createGrants(auth: Pick<AuthService, 'signInWithPassword' | 'refresh' | 'oauth'>) {
+  function password(tenant: Tenant, { email, phone, password: given }: PasswordGrant, client: ClientFacts) {
+    if (phone && !email) throw new Refusal('phone_provider_disabled', 'Phone logins are disabled')
+    if (!email) throw new Refusal('validation_failed', 'missing email or phone')
+    // What cannot be anybody's password is a wrong one like any other.
+    return auth.signInWithPassword(tenant, email.trim().toLowerCase(), given ?? '', client)
+  }
+
+  return {
+    password,
+    any(type: string | undefined, caller: Caller, body: Grant, client: ClientFacts) {
+      switch (type) {
+        case 'password':
+          return password(caller.tenant, body, client)
+        case 'refresh_token':
+          if (!body.refresh_token) throw new Refusal('validation_failed', 'refresh_token required')
+          return auth.refresh(caller.tenant, body.refresh_token, client)
+        case 'pkce':
+          return auth.oauth.exchangeCode(caller.tenant, body, client)
+        case 'id_token':
+          return auth.oauth.signInWithIdToken(caller, body, client)
+        case 'web3':
+          throw new Refusal('feature_disabled', 'Web3 logins are not offered')
+        default:
+          throw type ? invalidCredentialsFor(type) : invalidCredentials()
+      }
+    },
+  }
+}
+
+const invalidCredentialsFor = (type: string) =>
+  new Refusal('invalid_credentials', `unsupported_grant_type: "${type.slice(0, 40)}"`)

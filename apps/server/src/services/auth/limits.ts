@@ -1,0 +1,52 @@
+// How often one address may try, and how many mails go out. The same for addresses that have an account and for those
+// that have none: what is counted is the request, not what came of it.
+import type { AuthSettings } from '@plinth/contract/auth-settings.ts'
+import { retryLater } from '#src/kernel/errors.ts'
+import type { RateWindows } from '#src/kernel/http/rate-windows.ts'
+import type { Tenant } from '#src/tenancy/directory.ts'
+import { settingsOf } from './settings.ts'
+
+type Kind = 'token' | 'verify' | 'email' | 'anonymous' | 'mfa'
+
+export interface Limits {
+  /** Refuses an address that has asked too often for this kind of thing. */
+  count(tenant: Tenant, kind: Kind, ip: string): void
+  /** Refuses a mail too soon after the last one to this recipient, or one too many of the project. */
+  countMail(tenant: Tenant, recipient: string): void
+}
+
+const fiveMinutesMs = 300_000
+const hourMs = 3_600_000
+
+export function createLimits(windows: RateWindows): Limits {
+  function take(key: string, limit: number, windowMs: number): number {
+    if (limit === 0) return 0
+    const { remaining, retryAfterSeconds } = windows.take(key, limit, windowMs)
+    return remaining < 0 ? retryAfterSeconds : 0
+  }
+  const limitsOf = (tenant: Tenant): AuthSettings['rate_limits'] => settingsOf(tenant).rate_limits
+  return {
+    count(tenant, kind, ip) {
+      const wait = take(`auth:${tenant.id}:${kind}:${ip}`, limitsOf(tenant)[kind], fiveMinutesMs)
+      if (wait > 0)
+        throw retryLater(
+          'over_request_rate_limit',
+          `Too many requests from this address; try again in ${wait} seconds`,
+          wait,
+        )
+    },
+    countMail(tenant, recipient) {
+      const { mail, mail_interval_seconds } = limitsOf(tenant)
+      const interval = mail_interval_seconds * 1000
+      const wait =
+        (interval === 0 ? 0 : take(`auth:${tenant.id}:mail:${recipient}`, 1, interval)) ||
+        take(`auth:${tenant.id}:mail`, mail, hourMs)
+      if (wait > 0)
+        throw retryLater(
+          'over_email_send_rate_limit',
+          `For security purposes, you can only request this after ${wait} seconds`,
+          wait,
+        )
+    },
+  }
+}

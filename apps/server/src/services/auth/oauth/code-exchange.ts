@@ -1,0 +1,62 @@
+// A client shows the code it came back with, and what it had hashed at the start: both together are a session, once.
+import { createHash } from 'node:crypto'
+import { isSame } from '#src/kernel/crypto/keys.ts'
+import { Refusal } from '#src/kernel/errors.ts'
+import type { Tenant } from '#src/tenancy/directory.ts'
+import type { AuthParts, ClientFacts } from '../parts.ts'
+import { bannedAtSignIn, createIssue, type SessionObject } from '../sign-in.ts'
+import { findUser } from '../users-store.ts'
+import { openSecrets } from './flow-secrets.ts'
+import { deleteFlow, type Flow, findFlowByCode } from './flow-store.ts'
+
+export interface CodeExchange {
+  auth_code?: string | null | undefined
+  code_verifier?: string | null | undefined
+}
+
+export function createCodeExchange(parts: AuthParts) {
+  const { databases, hashOneTime, sealer, limits } = parts
+  const issue = createIssue(parts)
+
+  return async (tenant: Tenant, body: CodeExchange, client: ClientFacts): Promise<SessionObject> => {
+    const { auth_code: code, code_verifier: verifier } = body
+    if (!code || !verifier)
+      throw new Refusal(
+        'validation_failed',
+        'invalid request: both auth code and code verifier should be non-empty',
+      )
+    limits.count(tenant, 'token', client.ip)
+    const made = await databases.auth(tenant).transaction(async session => {
+      const flow = await findFlowByCode(session, hashOneTime(tenant.id, code))
+      if (!flow?.user_id)
+        throw new Refusal('flow_state_not_found', 'invalid flow state, no valid flow state found')
+      if (flow.has_expired) {
+        await deleteFlow(session, flow.id)
+        return
+      }
+      if (!fits(flow, verifier))
+        throw new Refusal('bad_code_verifier', 'code challenge does not match previously saved code verifier')
+      await deleteFlow(session, flow.id)
+      const user = await findUser(session, flow.user_id)
+      if (!user) throw new Refusal('flow_state_not_found', 'The user of this flow is gone')
+      if (user.is_banned) throw bannedAtSignIn()
+      const issued = await issue(session, tenant, user.id, flow.authentication_method, client)
+      const { providerToken, providerRefreshToken } = openSecrets(sealer, tenant, flow.secrets)
+      return {
+        ...issued,
+        ...(providerToken !== undefined && { provider_token: providerToken }),
+        ...(providerRefreshToken !== undefined && { provider_refresh_token: providerRefreshToken }),
+      }
+    })
+    if (!made) throw new Refusal('flow_state_expired', 'invalid flow state, flow state has expired')
+    return made
+  }
+}
+
+function fits({ code_challenge: challenge, code_challenge_method: method }: Flow, verifier: string): boolean {
+  if (challenge === null || method === null) return false
+  return isSame(
+    method === 's256' ? createHash('sha256').update(verifier).digest('base64url') : verifier,
+    challenge,
+  )
+}

@@ -1,0 +1,90 @@
+// What the operator has set for a provider, over what is built in.
+import type { Sealer } from '#src/kernel/crypto/sealed.ts'
+import type { Tenant } from '#src/tenancy/directory.ts'
+import { settingsContext } from '#src/tenancy/settings-secrets.ts'
+import { type ProviderName, providerNames } from './provider-name.ts'
+import { type Endpoints, type Provider, providers } from './providers.ts'
+
+export interface ConfiguredProvider extends Endpoints {
+  name: ProviderName
+  provider: Provider
+  /** The first is ours; the others are those of native applications, whose ID tokens count too. */
+  clientIds: readonly [string, ...string[]]
+  clientSecret: string
+  scopes: readonly string[]
+}
+
+type Json = Readonly<Record<string, unknown>>
+const isObject = (value: unknown): value is Json =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+
+/** Undefined unless the provider is switched on and has a client. */
+export function configuredProvider(
+  tenant: Tenant,
+  name: ProviderName,
+  sealer: Sealer,
+): ConfiguredProvider | undefined {
+  const stored = storedOf(tenant, name)
+  if (stored?.['enabled'] !== true) return
+  const [clientId, ...otherIds] = words(stored['client_id'], ',')
+  if (clientId === undefined) return
+  const provider = providers[name]
+  const secret = textOf(stored['client_secret'])
+  return {
+    name,
+    provider,
+    clientIds: [clientId, ...otherIds],
+    clientSecret: secret && sealer.open(secret, settingsContext(tenant.id)),
+    scopes: scopesOf(stored['scopes']) ?? provider.scopes,
+    ...endpointsOf(provider, stored),
+  }
+}
+
+/** Which providers a sign-in page may offer. */
+export const enabledProviders = (tenant: Tenant): Record<ProviderName, boolean> =>
+  Object.fromEntries(
+    providerNames.map(name => {
+      const stored = storedOf(tenant, name)
+      return [name, stored?.['enabled'] === true && words(stored['client_id'], ',').length > 0]
+    }),
+  ) as Record<ProviderName, boolean>
+
+function storedOf({ settings }: Tenant, name: ProviderName): Json | undefined {
+  const { auth } = settings
+  const all = isObject(auth) ? auth['providers'] : undefined
+  const stored = isObject(all) ? all[name] : undefined
+  return isObject(stored) ? stored : undefined
+}
+
+/**
+ * With another issuer, what is not set is left empty and asked of that issuer: a token of one provider is never sent
+ * to another.
+ */
+function endpointsOf(provider: Provider, stored: Json): Endpoints {
+  const issuer = textOf(stored['issuer'])
+  const isElsewhere = provider.protocol === 'openid' && issuer !== '' && issuer !== provider.issuer
+  const endpoint = (name: 'authorize_url' | 'token_url' | 'userinfo_url') =>
+    textOf(stored[name]) || (isElsewhere ? '' : provider[name])
+  return {
+    authorize_url: endpoint('authorize_url'),
+    token_url: endpoint('token_url'),
+    userinfo_url: endpoint('userinfo_url'),
+    issuer: issuer || provider.issuer,
+  }
+}
+
+const textOf = (value: unknown) => (typeof value === 'string' ? value.trim() : '')
+
+const words = (value: unknown, separator: string) =>
+  textOf(value)
+    .split(separator)
+    .map(each => each.trim())
+    .filter(Boolean)
+
+/** A list, or a text with spaces or commas between. */
+function scopesOf(value: unknown): string[] | undefined {
+  const given = Array.isArray(value)
+    ? value.flatMap(each => words(each, ' '))
+    : words(textOf(value).replaceAll(',', ' '), ' ')
+  return given.length > 0 ? given : undefined
+}

@@ -1,0 +1,70 @@
+// Sign-ins under way, one function per statement.
+import type { Session } from '#src/kernel/postgres/database.ts'
+import { sql } from '#src/kernel/postgres/sql.ts'
+
+export interface Flow {
+  id: string
+  user_id: string | null
+  linking_user_id: string | null
+  provider: string
+  authentication_method: string
+  code_challenge: string | null
+  code_challenge_method: 's256' | 'plain' | null
+  redirect_to: string
+  /** Sealed. */
+  secrets: string | null
+  has_expired: boolean
+}
+
+export type NewFlow = Pick<
+  Flow,
+  'linking_user_id' | 'provider' | 'code_challenge' | 'code_challenge_method' | 'redirect_to' | 'secrets'
+> & { id: string }
+
+type One = Pick<Session, 'row' | 'run'>
+
+/** Open for five minutes. What nobody came back for goes on this occasion. */
+export const insertFlow = (session: One, flow: NewFlow) =>
+  session.run(sql`
+    with swept as (delete from auth.flow_state where expires_at < now() - interval '1 day')
+    insert into auth.flow_state (id, linking_user_id, provider, authentication_method, code_challenge,
+                                 code_challenge_method, redirect_to, secrets, expires_at)
+    values (${flow.id}, ${flow.linking_user_id}, ${flow.provider}, 'oauth', ${flow.code_challenge},
+            ${flow.code_challenge_method}, ${flow.redirect_to}, ${flow.secrets}, now() + interval '5 minutes')`)
+
+const flowColumns = sql`
+  id, user_id, linking_user_id, provider, authentication_method, code_challenge, code_challenge_method, redirect_to,
+  secrets, expires_at <= now() as has_expired`
+
+/** Takes it away: whoever comes second with the same state finds nothing. */
+export const takeFlow = (session: One, id: string) =>
+  session.row<Flow>(sql`
+    delete from auth.flow_state where id = ${id} and provider <> 'email' and auth_code_hash is null
+    returning ${flowColumns}`)
+
+export interface CodeFlow {
+  userId: string
+  provider: string
+  challenge: string
+  challengeMethod: string
+  codeHash: string
+  redirectTo: string
+  secrets: string
+}
+
+/** The provider has answered: the client has five minutes to come for its session. */
+export const insertCodeFlow = (session: Session, flow: CodeFlow) =>
+  session.run(sql`
+    insert into auth.flow_state (user_id, provider, authentication_method, code_challenge, code_challenge_method,
+                                 auth_code_hash, redirect_to, secrets, expires_at)
+    values (${flow.userId}, ${flow.provider}, 'oauth', ${flow.challenge}, ${flow.challengeMethod}, ${flow.codeHash},
+            ${flow.redirectTo}, ${flow.secrets}, now() + interval '5 minutes')`)
+
+/** Locked: two exchanges of one code take turns, and the second finds nothing. */
+export const findFlowByCode = (session: Session, codeHash: string) =>
+  session.row<Flow>(
+    sql`select ${flowColumns} from auth.flow_state where auth_code_hash = ${codeHash} for update`,
+  )
+
+export const deleteFlow = (session: Session, id: string) =>
+  session.run(sql`delete from auth.flow_state where id = ${id}`)

@@ -1,0 +1,84 @@
+// An ID token counts if the issuer set for the provider has signed it, for a client of ours, recently, and for this
+// very sign-in. A token of any other issuer is nobody's, however well it is made.
+import { createHash } from 'node:crypto'
+import { errors, jwtVerify } from 'jose'
+import { isSame } from '#src/kernel/crypto/keys.ts'
+import type { Claims } from './claims.ts'
+import type { ConfiguredProvider } from './configuration.ts'
+import type { Issuer } from './issuers.ts'
+
+export class BadIdToken extends Error {}
+
+interface Expected {
+  /** What the token must hold, as it is or hashed; without one it must hold none. */
+  nonce: string | undefined
+  /** Compared with the hash in the token, if it has one. */
+  accessToken?: string | undefined
+}
+
+const longestToken = 16_384
+const algorithms = [
+  'RS256',
+  'RS384',
+  'RS512',
+  'PS256',
+  'PS384',
+  'PS512',
+  'ES256',
+  'ES384',
+  'ES512',
+  'EdDSA',
+  'Ed25519',
+]
+const tenantId = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
+
+export async function verifyIdToken(
+  token: string,
+  { clientIds, provider, issuer: set }: ConfiguredProvider,
+  issuer: Issuer,
+  { nonce, accessToken }: Expected,
+): Promise<Claims> {
+  if (token.length > longestToken) throw new BadIdToken('it is too long')
+  const { payload, protectedHeader } = await jwtVerify(token, issuer.keys, {
+    algorithms,
+    audience: [...clientIds],
+    requiredClaims: ['sub', 'exp', 'iat'],
+    clockTolerance: 10,
+  }).catch(error => {
+    throw error instanceof errors.JOSEError ? new BadIdToken(reasonOf(error), { cause: error }) : error
+  })
+  const { iss, aud } = payload
+  const names = [issuerFor(issuer, payload['tid'])]
+  if (provider.olderIssuer !== undefined && set === provider.issuer) names.push(provider.olderIssuer)
+  if (iss === undefined || !names.includes(iss)) throw new BadIdToken('another issuer made it')
+  if (Array.isArray(aud) && !aud.every(each => clientIds.includes(each)))
+    throw new BadIdToken('it is for others, too')
+  if (!isNonce(payload['nonce'], nonce)) throw new BadIdToken('the nonce does not fit')
+  if (accessToken !== undefined && !fitsAccessToken(payload['at_hash'], accessToken, protectedHeader.alg))
+    throw new BadIdToken('the access token does not belong to it')
+  return payload
+}
+
+const reasonOf = (error: Error) =>
+  error instanceof errors.JWTExpired
+    ? 'it has expired'
+    : error instanceof errors.JWTClaimValidationFailed
+      ? `its claim "${error.claim}" does not fit`
+      : 'it is not signed by the provider'
+
+const issuerFor = ({ name }: Issuer, tid: unknown) =>
+  typeof tid === 'string' && tenantId.test(tid) ? name.replace('{tenantid}', tid) : name
+
+/** Native applications send a hash of the nonce to the provider, and the nonce itself to us. */
+function isNonce(inToken: unknown, given: string | undefined): boolean {
+  if (inToken === undefined || given === undefined) return inToken === undefined && given === undefined
+  if (typeof inToken !== 'string' || inToken === '' || given === '') return false
+  return isSame(inToken, given) || isSame(inToken, createHash('sha256').update(given).digest('hex'))
+}
+
+function fitsAccessToken(hash: unknown, accessToken: string, algorithm: string): boolean {
+  if (hash === undefined) return true
+  const bits = /\d{3}$/.exec(algorithm)?.[0] ?? '512'
+  const digest = createHash(`sha${bits}`).update(accessToken).digest()
+  return hash === digest.subarray(0, digest.length / 2).toString('base64url')
+}

@@ -1,0 +1,76 @@
+// Calls to a provider, and what of their answers can be used: JSON objects with a good status, and nothing else.
+import {
+  type Outbound,
+  type OutboundAnswer,
+  OutboundError,
+  type OutboundRequest,
+} from '#src/kernel/outbound/fetch.ts'
+import { badCallback } from './identity.ts'
+
+export type Json = Readonly<Record<string, unknown>>
+
+/** Nobody waits longer for a provider: a browser hangs on it. */
+const timeoutMs = 10_000
+const maxBytes = 256 * 1024
+
+export async function askProvider(outbound: Outbound, request: OutboundRequest): Promise<OutboundAnswer> {
+  try {
+    return await outbound.fetch({
+      timeoutMs,
+      maxBytes,
+      ...request,
+      headers: { accept: 'application/json', ...request.headers },
+    })
+  } catch (error) {
+    // Why is for the operator: whoever signs in has no use for it, and a tenant could look around with it.
+    if (error instanceof OutboundError) throw badCallback('The provider could not be reached', error)
+    throw error
+  }
+}
+
+export async function askForJson(outbound: Outbound, request: OutboundRequest): Promise<unknown> {
+  const { status, body } = await askProvider(outbound, request)
+  if (status < 200 || status > 299)
+    throw badCallback(
+      `The provider refused to answer`,
+      new Error(`${new URL(request.url).pathname}: ${status}`),
+    )
+  return parsed(body.toString('utf8'))
+}
+
+export async function askForObject(outbound: Outbound, request: OutboundRequest): Promise<Json> {
+  const value = await askForJson(outbound, request)
+  if (!isObject(value) || 'error' in value) throw badCallback('The provider answered with an error')
+  return value
+}
+
+export const isObject = (value: unknown): value is Json =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch (error) {
+    throw badCallback('The provider answered with something else than JSON', error)
+  }
+}
+
+/** Tokens come as JSON, or, from older servers, as a form. */
+export async function askForTokens(outbound: Outbound, request: OutboundRequest): Promise<Json> {
+  const { status, headers, body } = await askProvider(outbound, request)
+  const text = body.toString('utf8')
+  const isForm = headers['content-type']?.startsWith('application/x-www-form-urlencoded')
+  const answer = isForm
+    ? Object.fromEntries(new URLSearchParams(text))
+    : status < 500
+      ? parsed(text)
+      : undefined
+  if (status < 200 || status > 299 || !isObject(answer) || 'error' in answer)
+    throw badCallback(
+      'The provider refused the code',
+      new Error(
+        `status ${status}, error ${isObject(answer) ? String(answer['error']).slice(0, 100) : 'unknown'}`,
+      ),
+    )
+  return answer
+}

@@ -1,0 +1,92 @@
+// Codes and links sent by mail, one function per statement. Each slot of a user holds one: a new one takes the place of
+// the one before.
+import type { Session } from '#src/kernel/postgres/database.ts'
+import { sql } from '#src/kernel/postgres/sql.ts'
+
+export type Slot =
+  | 'confirmation'
+  | 'recovery'
+  | 'email_change_current'
+  | 'email_change_new'
+  | 'reauthentication'
+
+export interface NewOneTime {
+  userId: string
+  slot: Slot
+  hash: string
+  address: string
+  flowId: string | null
+  expirySeconds: number
+}
+
+/** Also notes at the user when it was sent, where clients look. */
+export const writeOneTime = (
+  session: Session,
+  { userId, slot, hash, address, flowId, expirySeconds }: NewOneTime,
+) =>
+  session.run(sql`
+    with written as (
+      insert into auth.one_time_tokens (user_id, token_type, token_hash, relates_to, flow_id, expires_at)
+      values (${userId}, ${slot}, ${hash}, ${address}, ${flowId}, now() + make_interval(secs => ${expirySeconds}))
+      on conflict (user_id, token_type) do update
+        set token_hash = excluded.token_hash, relates_to = excluded.relates_to, flow_id = excluded.flow_id,
+            expires_at = excluded.expires_at, attempts = 0, created_at = now())
+    update auth.users set
+           confirmation_sent_at = case when ${slot}::text = 'confirmation' then now() else confirmation_sent_at end,
+           recovery_sent_at = case when ${slot}::text = 'recovery' then now() else recovery_sent_at end,
+           email_change_sent_at = case when ${slot}::text like 'email_change%' then now() else email_change_sent_at end,
+           reauthentication_sent_at =
+             case when ${slot}::text = 'reauthentication' then now() else reauthentication_sent_at end
+     where id = ${userId}`)
+
+export interface FoundOneTime {
+  user_id: string
+  token_type: Slot
+  relates_to: string
+  flow_id: string | null
+}
+
+/** Takes it away: whoever comes second finds nothing. */
+export const takeOneTime = (session: Session, hashes: readonly string[], slots: readonly Slot[]) =>
+  session.row<FoundOneTime>(sql`
+    delete from auth.one_time_tokens
+     where token_hash = any(${hashes}) and token_type = any(${slots}) and expires_at > now()
+    returning user_id, token_type, relates_to, flow_id`)
+
+/** A wrong code counts against what it may have been meant for; after too many, that is gone. */
+export const countWrongCode = (session: Session, userId: string, slots: readonly Slot[], mayTry: number) =>
+  session.run(sql`
+    with tried as (
+      update auth.one_time_tokens set attempts = attempts + 1
+       where user_id = ${userId} and token_type = any(${slots}) and attempts < ${mayTry} - 1 returning id)
+    delete from auth.one_time_tokens t
+     where t.user_id = ${userId} and t.token_type = any(${slots}) and t.attempts >= ${mayTry} - 1`)
+
+export interface NewFlow {
+  userId: string
+  method: string
+  challenge: string
+  challengeMethod: string
+  redirectTo: string
+  expirySeconds: number
+}
+
+/** The client that asked for the mail; it alone can turn the link into a session. */
+export async function insertMailFlow(session: Session, flow: NewFlow): Promise<string> {
+  const row = await session.row<{ id: string }>(sql`
+    with swept as (delete from auth.flow_state where expires_at < now() - interval '1 day')
+    insert into auth.flow_state (user_id, provider, authentication_method, code_challenge, code_challenge_method,
+                                 redirect_to, expires_at)
+    values (${flow.userId}, 'email', ${flow.method}, ${flow.challenge}, ${flow.challengeMethod}, ${flow.redirectTo},
+            now() + make_interval(secs => ${flow.expirySeconds}))
+    returning id`)
+  return row!.id
+}
+
+/** From here the client has five minutes. False when the flow is gone. */
+export async function giveFlowCode(session: Session, flowId: string, codeHash: string): Promise<boolean> {
+  const updated = await session.run(sql`
+    update auth.flow_state set auth_code_hash = ${codeHash}, expires_at = now() + interval '5 minutes'
+     where id = ${flowId} and auth_code_hash is null`)
+  return updated === 1
+}

@@ -1,0 +1,106 @@
+// Where a link may lead a browser: the site itself, any port of a loopback site, or what the operator has listed.
+// Anything else is silently replaced by the site: an open redirect would hand out sessions.
+import type { AuthSettings } from '@plinth/contract/auth-settings.ts'
+
+const runnable = new Set(['javascript:', 'data:', 'vbscript:', 'file:', 'blob:', 'about:'])
+const loopback = /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/
+
+type Places = Pick<AuthSettings, 'site_url' | 'redirect_allow_list'>
+
+/** The first of the given places that is allowed, or the site. */
+export function redirectFrom(settings: Places, ...wanted: (string | undefined)[]): string {
+  for (const each of wanted) {
+    if (!each) continue
+    const url = parse(each)
+    return url && isAllowed(url, settings) ? url.href : settings.site_url
+  }
+  return settings.site_url
+}
+
+function parse(text: string): URL | undefined {
+  if (text.length > 4096) return
+  try {
+    return new URL(text)
+  } catch {
+    return
+  }
+}
+
+function isAllowed(url: URL, { site_url, redirect_allow_list }: Places): boolean {
+  if (runnable.has(url.protocol) || url.username || url.password) return false
+  const site = new URL(site_url)
+  if (url.protocol === site.protocol && url.hostname === site.hostname)
+    if (url.port === site.port || loopback.test(url.hostname)) return true
+  const bare = url.href.replace(/[?#].*$/, '')
+  return redirect_allow_list.some(pattern => {
+    const matches = globToRegExp(pattern)
+    return matches.test(url.href) || matches.test(bare) || matches.test(bare.replace(/\/$/, ''))
+  })
+}
+
+const patterns = new Map<string, RegExp>()
+
+/** `*` stays within a part of a name, `**` does not; the host of a pattern is never matched by what follows it. */
+function globToRegExp(glob: string): RegExp {
+  const known = patterns.get(glob)
+  if (known) return known
+  const source = glob
+    .split(/(\*\*|\*|\?)/)
+    .map(part =>
+      part === '**'
+        ? '.*'
+        : part === '*'
+          ? '[^./]*'
+          : part === '?'
+            ? '[^./]'
+            : part.replace(/[\\^$.|+()[\]{}]/g, '\\$&'),
+    )
+    .join('')
+  const made = new RegExp(`^${source}$`)
+  if (patterns.size > 1000) patterns.clear()
+  patterns.set(glob, made)
+  return made
+}
+
+/** Puts values into the fragment, where they reach no server, or into the query. */
+export function withFragment(place: string, values: Record<string, string | number | undefined>): string {
+  const bare = place.replace(/#.*$/s, '')
+  return `${bare}#${encode(values)}`
+}
+
+export function withQuery(place: string, values: Record<string, string | number | undefined>): string {
+  const url = new URL(place)
+  for (const [name, value] of Object.entries(values))
+    if (value !== undefined) url.searchParams.set(name, String(value))
+  return url.href
+}
+
+function encode(values: Record<string, string | number | undefined>): string {
+  const parameters = new URLSearchParams()
+  for (const [name, value] of Object.entries(values))
+    if (value !== undefined) parameters.set(name, String(value))
+  return parameters.toString()
+}
+
+const errorByStatus: Readonly<Record<number, string>> = {
+  400: 'invalid_request',
+  401: 'unauthorized_client',
+  403: 'access_denied',
+  500: 'server_error',
+  503: 'temporarily_unavailable',
+}
+
+/** What a browser is told of a refusal, in the names OAuth has for it. */
+export const errorParameters = ({
+  status,
+  code,
+  message,
+}: {
+  status: number
+  code: string
+  message: string
+}) => ({
+  error: errorByStatus[status] ?? (status >= 500 ? 'server_error' : 'invalid_request'),
+  error_code: code,
+  error_description: message,
+})

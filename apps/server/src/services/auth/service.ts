@@ -1,0 +1,57 @@
+// Users of the projects' applications: every way to sign in, and what can be done once somebody has.
+
+import type { DeriveKey } from '#src/kernel/crypto/keys.ts'
+import type { RateWindows } from '#src/kernel/http/rate-windows.ts'
+import type { Outbound } from '#src/kernel/outbound/fetch.ts'
+import type { Tenant } from '#src/tenancy/directory.ts'
+import { createAdmin } from './admin.ts'
+import { createByMail } from './by-mail.ts'
+import { createCurrentSession } from './current-session.ts'
+import { createGenerateLink } from './generate-link.ts'
+import { createLimits } from './limits.ts'
+import { createLogout } from './logout.ts'
+import { createMfa } from './mfa.ts'
+import { oauthService } from './oauth/service.ts'
+import { oneTimeHash } from './one-time-code.ts'
+import type { AuthParts } from './parts.ts'
+import { publicSettings } from './public-settings.ts'
+import { createRefresh } from './refresh.ts'
+import { createPasswordSignIn } from './sign-in.ts'
+import { createSignUp } from './sign-up.ts'
+import { createTokens } from './tokens.ts'
+import { createUserUpdate } from './user-update.ts'
+import { createVerify } from './verify.ts'
+
+export type AuthDeps = Pick<AuthParts, 'databases' | 'email' | 'passwords' | 'sealer' | 'baseUrl' | 'log'> & {
+  windows: RateWindows
+  deriveKey: DeriveKey
+  outbound: Outbound
+}
+
+export type AuthService = ReturnType<typeof authService>
+
+export function authService({ windows, deriveKey, outbound, ...given }: AuthDeps) {
+  const parts: AuthParts = {
+    ...given,
+    limits: createLimits(windows),
+    tokens: createTokens(deriveKey, given.baseUrl),
+    hashOneTime: oneTimeHash(deriveKey),
+  }
+  const oauth = oauthService({ ...parts, outbound })
+  return {
+    databases: parts.databases,
+    currentSession: createCurrentSession(parts.databases),
+    publicSettings: (tenant: Tenant) => publicSettings(tenant, oauth.enabled(tenant)),
+    signUp: createSignUp(parts),
+    signInWithPassword: createPasswordSignIn(parts),
+    refresh: createRefresh(parts),
+    byMail: createByMail(parts),
+    verify: createVerify(parts),
+    user: createUserUpdate(parts),
+    logout: createLogout(parts.databases),
+    admin: createAdmin(parts),
+    generateLink: createGenerateLink(parts),
+    mfa: createMfa(parts),
+    oauth,
+  }
+}

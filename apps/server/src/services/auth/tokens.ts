@@ -1,0 +1,105 @@
+// Access tokens are JWTs of the project's secret. A refresh token is a session's id and a number under a keyed hash:
+// the one that is good can be told again to a client that lost it, and the database holds nothing to steal.
+import { timingSafeEqual } from 'node:crypto'
+import type { AuthSettings } from '@plinth/contract/auth-settings.ts'
+import { signJwt } from '#src/kernel/crypto/jwt.ts'
+import { type DeriveKey, hmac } from '#src/kernel/crypto/keys.ts'
+import type { Tenant } from '#src/tenancy/directory.ts'
+
+export interface AmrEntry {
+  method: string
+  timestamp: number
+}
+
+/** The parts of a user object that an access token repeats. */
+export interface TokenUser {
+  id: string
+  aud: string
+  role: string
+  email: string
+  phone: string
+  app_metadata: object
+  user_metadata: object
+  is_anonymous: boolean
+}
+
+export interface SessionState {
+  id: string
+  aal: string
+  amr: readonly AmrEntry[]
+  counter: number
+}
+
+export interface IssuedTokens {
+  access_token: string
+  token_type: 'bearer'
+  expires_in: number
+  expires_at: number
+  refresh_token: string
+}
+
+export interface Tokens {
+  issue(tenant: Tenant, user: TokenUser, session: SessionState, settings: AuthSettings): IssuedTokens
+  /** The session and number a refresh token names; undefined for anything we have not made. */
+  readRefreshToken(tenant: Tenant, token: string): { sessionId: string; counter: number } | undefined
+}
+
+const idBytes = 16
+const counterBytes = 6
+const tagBytes = 12
+const tokenBytes = idBytes + counterBytes + tagBytes
+
+export function createTokens(deriveKey: DeriveKey, baseUrl: () => string): Tokens {
+  const key = deriveKey('refresh token')
+  const tagOf = (tenant: Tenant, named: Buffer) =>
+    hmac(key, `${tenant.id}:${named.toString('hex')}`).subarray(0, tagBytes)
+
+  function refreshToken(tenant: Tenant, { id, counter }: SessionState): string {
+    const named = Buffer.alloc(idBytes + counterBytes)
+    named.write(id.replaceAll('-', ''), 'hex')
+    named.writeUIntBE(counter, idBytes, counterBytes)
+    return Buffer.concat([named, tagOf(tenant, named)]).toString('base64url')
+  }
+
+  return {
+    issue(tenant, user, session, settings) {
+      const now = Math.floor(Date.now() / 1000)
+      const expiresIn = settings.session_duration_seconds
+      const claims = {
+        iss: `${baseUrl()}/v1/${tenant.id}/auth/v1`,
+        sub: user.id,
+        aud: user.aud,
+        exp: now + expiresIn,
+        iat: now,
+        email: user.email,
+        phone: user.phone,
+        app_metadata: user.app_metadata,
+        user_metadata: user.user_metadata,
+        role: user.role,
+        aal: session.aal,
+        amr: session.amr,
+        session_id: session.id,
+        is_anonymous: user.is_anonymous,
+      }
+      return {
+        access_token: signJwt(claims, tenant.jwtSecret),
+        token_type: 'bearer',
+        expires_in: expiresIn,
+        expires_at: now + expiresIn,
+        refresh_token: refreshToken(tenant, session),
+      }
+    },
+
+    readRefreshToken(tenant, token) {
+      const bytes = Buffer.from(token, 'base64url')
+      if (bytes.length !== tokenBytes || bytes.toString('base64url') !== token) return
+      const named = bytes.subarray(0, idBytes + counterBytes)
+      if (!timingSafeEqual(bytes.subarray(named.length), tagOf(tenant, named))) return
+      const hex = named.toString('hex', 0, idBytes)
+      return {
+        sessionId: hex.replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-'),
+        counter: named.readUIntBE(idBytes, counterBytes),
+      }
+    },
+  }
+}

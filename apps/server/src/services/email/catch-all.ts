@@ -1,0 +1,2 @@
+/** Messages of a project that the local catch-all keeps. */
+export const keptMessages = 200

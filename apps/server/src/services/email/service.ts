@@ -1,0 +1,208 @@
+// Mail of the projects: how it is sent, how it reads, and the way into the queue.
+import {
+  type CaughtMessage,
+  type CaughtSummary,
+  type Smtp,
+  type SmtpWish,
+  type Template,
+  type TemplateType,
+  type TemplateWish,
+  templateTypes,
+} from '@plinth/contract/email.ts'
+import type { Sealer } from '#src/kernel/crypto/sealed.ts'
+import { Refusal } from '#src/kernel/errors.ts'
+import { sendMail } from '#src/kernel/outbound/smtp.ts'
+import { isAddress, type SmtpServer } from '#src/kernel/outbound/smtp-server.ts'
+import type { Database } from '#src/kernel/postgres/database.ts'
+import type { OwnerWork } from '#src/planes/management/owner-work.ts'
+import type { Paging } from '#src/planes/management/paging.ts'
+import type { Directory, Tenant } from '#src/tenancy/directory.ts'
+import { sealSettings } from '#src/tenancy/settings-secrets.ts'
+import { keptMessages } from './catch-all.ts'
+import { openMail, sealMail } from './content.ts'
+import { defaultTemplates, type MailText } from './default-templates.ts'
+import { complaintAbout, render } from './render.ts'
+import { openedSmtp, shownSmtp, smtpFromWish, storedSmtp } from './smtp-settings.ts'
+import * as store from './store.ts'
+
+export interface Mail {
+  to: string
+  template: TemplateType
+  values: {
+    user_name: string
+    action_url: string
+    expires_in: string
+    /** The six digits, for whoever types instead of following the link. */
+    token?: string
+    email?: string
+    new_email?: string
+  }
+}
+
+interface EmailDeps {
+  control: Database
+  sealer: Sealer
+  owner: Pick<OwnerWork, 'tenant'>
+  directory: Pick<Directory, 'forget'>
+  /** The server of SMTP_*. */
+  deployment: SmtpServer | undefined
+  baseUrl(): string
+  /** Tells the worker that there is something to send. */
+  wake(): void
+}
+
+export type EmailService = ReturnType<typeof emailService>
+
+export function emailService({ control, sealer, owner, directory, deployment, baseUrl, wake }: EmailDeps) {
+  const settingsOf = async (projectId: string) =>
+    (await store.findSettings(control, projectId)) ?? absentProject()
+
+  return {
+    /** Durable when it returns; it waits for no SMTP server, and no SMTP server can make it fail. */
+    async enqueue(tenant: Pick<Tenant, 'id'>, { to, template, values }: Mail): Promise<void> {
+      if (!isAddress(to)) throw new Refusal('invalid_request', 'Mail cannot be sent to this address')
+      const ground = await store.findGround(control, tenant.id, template)
+      if (!ground) return
+      const text = render(ground.custom ?? defaultTemplates[template], {
+        ...values,
+        project_name: ground.name,
+      })
+      const mail = sealMail(tenant.id, { to, template, ...text }, sealer)
+      if (deployment || storedSmtp(ground.settings)) {
+        await store.queueMail(control, mail)
+        wake()
+      } else {
+        await store.keepCaught(control, mail)
+        await store.forgetCaughtBeyond(control, tenant.id, keptMessages)
+      }
+    },
+
+    async readSmtp(projectId: string): Promise<Smtp> {
+      const { id } = await owner.tenant(projectId)
+      return shownSmtp(storedSmtp((await settingsOf(id)).settings), deployment)
+    },
+
+    async saveSmtp(projectId: string, wish: SmtpWish): Promise<Smtp> {
+      const { id } = await owner.tenant(projectId)
+      const saved = await control.transaction(async session => {
+        const { settings } = (await store.lockSettings(session, id)) ?? absentProject()
+        const changed = sealSettings({ ...settings, smtp: smtpFromWish(wish, settings) }, id, sealer).settings
+        await store.saveSettings(session, id, changed)
+        return changed
+      })
+      directory.forget(id)
+      // What failed by the old settings is tried by the new ones, now.
+      if ((await store.makeDue(control, id)) > 0) wake()
+      return shownSmtp(storedSmtp(saved), deployment)
+    },
+
+    async sendTest(projectId: string, to: string, template: TemplateType) {
+      const tenant = await owner.tenant(projectId)
+      if (tenant.status === 'suspended')
+        throw new Refusal('project_suspended', 'Mail of a suspended project is not sent; resume it first')
+      const { name, settings } = await settingsOf(tenant.id)
+      const own = storedSmtp(settings)
+      const server = own ? openedSmtp(own, tenant.id, sealer) : deployment
+      if (!server)
+        throw new Refusal(
+          'smtp_not_configured',
+          'No SMTP server is configured; set one with PUT /api/v1/projects/{id}/email/smtp',
+        )
+      const custom = await store.findTemplate(control, tenant.id, template)
+      const { subject, body_html, body_text } = render(custom ?? defaultTemplates[template], {
+        user_name: 'Test User',
+        action_url: baseUrl(),
+        project_name: name,
+        expires_in: '1 hour',
+        token: '123456',
+        email: to,
+      })
+      const mail = { id: crypto.randomUUID(), to, subject, html: body_html, text: body_text }
+      const failure = await sendMail(server, mail)
+      return failure
+        ? { success: false, message: `The test mail was not sent: ${failure.told}` }
+        : { success: true, message: `The server has taken the test mail to ${to}` }
+    },
+
+    listDefaults(page: Paging) {
+      return paged(templateTypes.map(builtIn), page)
+    },
+
+    async listTemplates(projectId: string, page: Paging) {
+      const { id } = await owner.tenant(projectId)
+      return paged((await store.listTemplates(control, id)).map(custom), page)
+    },
+
+    async readTemplate(projectId: string, type: TemplateType): Promise<Template> {
+      const { id } = await owner.tenant(projectId)
+      const own = await store.findTemplate(control, id, type)
+      return own ? custom(own) : builtIn(type)
+    },
+
+    async saveTemplate(projectId: string, type: TemplateType, wish: TemplateWish): Promise<Template> {
+      const text: MailText = {
+        subject: wish.subject,
+        body_html: wish.body_html,
+        body_text: wish.body_text ?? '',
+      }
+      if (text.body_html === '' && text.body_text === '')
+        throw new Refusal('invalid_request', 'A template needs a body: body_html, body_text or both')
+      for (const [field, part] of Object.entries(text)) {
+        const complaint = complaintAbout(part)
+        if (complaint) throw new Refusal('invalid_request', `Field "${field}": ${complaint}`)
+      }
+      const { id } = await owner.tenant(projectId)
+      return custom((await store.saveTemplate(control, id, type, text))!)
+    },
+
+    async revertTemplate(projectId: string, type: TemplateType): Promise<void> {
+      const { id } = await owner.tenant(projectId)
+      await store.deleteTemplate(control, id, type)
+    },
+
+    async listCaught(projectId: string, page: Paging) {
+      const { id } = await owner.tenant(projectId)
+      const { rows, total } = await store.listCaught(control, id, page)
+      return { messages: rows.map(row => summary(opened(row, sealer))), total, ...page }
+    },
+
+    async readCaught(projectId: string, messageId: string): Promise<CaughtMessage> {
+      const { id } = await owner.tenant(projectId)
+      const row = await store.findCaught(control, id, messageId.toLowerCase())
+      if (!row)
+        throw new Refusal('message_not_found', 'The catch-all of the project has no message of this id')
+      return opened(row, sealer)
+    },
+  }
+}
+
+const builtIn = (type: TemplateType): Template => ({
+  template_type: type,
+  ...defaultTemplates[type],
+  is_custom: false,
+  updated_at: null,
+})
+const custom = (own: Omit<Template, 'is_custom'>): Template => ({ ...own, is_custom: true })
+
+const paged = (templates: Template[], { limit, offset }: Paging) => ({
+  templates: templates.slice(offset, offset + limit),
+  total: templates.length,
+  limit,
+  offset,
+})
+
+function opened(row: store.CaughtRow, sealer: Sealer): CaughtMessage {
+  const { to, template, subject, body_html, body_text } = openMail(row, sealer)
+  return { id: row.id, to, template, subject, created_at: row.created_at, body_html, body_text }
+}
+const summary = ({ id, to, template, subject, created_at }: CaughtMessage): CaughtSummary => ({
+  id,
+  to,
+  template,
+  subject,
+  created_at,
+})
+
+function absentProject(): never {
+  throw new Refusal('project_not_found', 'No project has this id')
+}

@@ -1,0 +1,112 @@
+// How a project's mail leaves: `settings.smtp` of the project, else the deployment's own server, else not at all.
+// What is stored may have come through the free-form settings: what cannot be used counts as absent.
+import { type Encryption, encryptions, type Smtp, type SmtpWish } from '@plinth/contract/email.ts'
+import type { Sealer } from '#src/kernel/crypto/sealed.ts'
+import {
+  isAddress,
+  isHost,
+  type SmtpServer,
+  usualSender,
+  usualWay,
+} from '#src/kernel/outbound/smtp-server.ts'
+import { settingsContext } from '#src/tenancy/settings-secrets.ts'
+import { oneLine } from './render.ts'
+
+type Json = Readonly<Record<string, unknown>>
+
+/** As stored: the password is sealed, or plain when an older version wrote it. */
+export interface StoredSmtp {
+  host: string
+  port: number
+  username: string
+  password: string
+  from_email: string
+  from_name: string
+  encryption: Encryption
+}
+
+const isObject = (value: unknown): value is Json =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+
+export function storedSmtp(settings: Json): StoredSmtp | undefined {
+  const smtp = settings['smtp']
+  if (!isObject(smtp)) return
+  const text = (name: string) => (typeof smtp[name] === 'string' ? (smtp[name] as string).trim() : '')
+  const host = text('host')
+  if (!isHost(host)) return
+  const port = Number(smtp['port'])
+  return completed({
+    host,
+    port: Number.isInteger(port) && port > 0 && port < 65_536 ? port : undefined,
+    username: text('username'),
+    // Not trimmed: a password may begin with a space.
+    password: typeof smtp['password'] === 'string' ? smtp['password'] : '',
+    from_email: text('from_email'),
+    from_name: oneLine(text('from_name'), 100),
+    encryption: encryptions.find(each => each === text('encryption')),
+  })
+}
+
+/** What `settings.smtp` becomes; a password left out stays what it was. */
+export function smtpFromWish(wish: SmtpWish, stored: Json): Json {
+  const { password: kept } = isObject(stored['smtp']) ? stored['smtp'] : {}
+  const password = wish.password === undefined ? kept : (wish.password ?? '')
+  const { host, port, username, from_email, from_name, encryption } = completed({
+    host: wish.host,
+    port: wish.port,
+    username: wish.username ?? '',
+    password: '',
+    from_email: wish.from_email ?? '',
+    from_name: wish.from_name ?? '',
+    encryption: wish.encryption,
+  })
+  return {
+    host,
+    port,
+    username,
+    ...(typeof password === 'string' && password !== '' && { password }),
+    from_email,
+    from_name,
+    encryption,
+  }
+}
+
+type Given = Omit<StoredSmtp, 'port' | 'encryption'> & {
+  port: number | undefined
+  encryption: Encryption | undefined
+}
+
+const completed = ({ port, encryption, from_email, ...rest }: Given): StoredSmtp => ({
+  ...rest,
+  ...usualWay(rest.host, port, encryption),
+  from_email: isAddress(from_email) ? from_email : usualSender(rest.host, rest.username),
+})
+
+/** The password is opened here, when something is about to be sent. */
+export const openedSmtp = (smtp: StoredSmtp, projectId: string, sealer: Sealer): SmtpServer => ({
+  host: smtp.host,
+  port: smtp.port,
+  encryption: smtp.encryption,
+  login:
+    smtp.username === ''
+      ? undefined
+      : { user: smtp.username, password: sealer.open(smtp.password, settingsContext(projectId)) },
+  from: { name: smtp.from_name, address: smtp.from_email },
+})
+
+export function shownSmtp(smtp: StoredSmtp | undefined, deployment: SmtpServer | undefined): Smtp {
+  if (smtp) {
+    const { password: _, ...shown } = smtp
+    return { ...shown, configured: true, source: 'project' }
+  }
+  return {
+    host: null,
+    port: null,
+    username: null,
+    from_email: deployment?.from.address ?? null,
+    from_name: deployment?.from.name ?? null,
+    encryption: null,
+    configured: deployment !== undefined,
+    source: deployment ? 'deployment' : 'none',
+  }
+}

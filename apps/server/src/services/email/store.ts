@@ -1,0 +1,159 @@
+import type { Template, TemplateType } from '@plinth/contract/email.ts'
+import type { Database, Session } from '#src/kernel/postgres/database.ts'
+import { sql } from '#src/kernel/postgres/sql.ts'
+import type { Paging } from '#src/planes/management/paging.ts'
+import type { MailText } from './default-templates.ts'
+
+type Settings = Readonly<Record<string, unknown>>
+
+/** Sealed content under its id, which is part of the seal. */
+export interface SealedMail {
+  id: string
+  project_id: string
+  content: string
+}
+export interface QueuedMail extends SealedMail {
+  attempts: number
+  settings: Settings
+}
+export interface CaughtRow extends SealedMail {
+  created_at: string
+}
+type CustomTemplate = MailText & { template_type: TemplateType; updated_at: string }
+
+const template = sql`type as template_type, subject, body_html, body_text, updated_at`
+
+// Settings
+
+export const findSettings = (control: Database, projectId: string) =>
+  control.row<{ name: string; settings: Settings }>(
+    sql`select name, settings from projects where id = ${projectId} and status in ('active', 'suspended')`,
+  )
+
+export const lockSettings = (session: Session, projectId: string) =>
+  session.row<{ settings: Settings }>(
+    sql`select settings from projects where id = ${projectId} and status in ('active', 'suspended') for update`,
+  )
+
+export const saveSettings = (session: Session, projectId: string, settings: Settings) =>
+  session.run(
+    sql`update projects set settings = ${JSON.stringify(settings)}, updated_at = now() where id = ${projectId}`,
+  )
+
+// Templates
+
+export const listTemplates = (control: Database, projectId: string) =>
+  control.rows<CustomTemplate>(
+    sql`select ${template} from mail_templates where project_id = ${projectId} order by type`,
+  )
+
+export const findTemplate = (control: Database, projectId: string, type: TemplateType) =>
+  control.row<CustomTemplate>(
+    sql`select ${template} from mail_templates where project_id = ${projectId} and type = ${type}`,
+  )
+
+export const saveTemplate = (
+  control: Database,
+  projectId: string,
+  type: TemplateType,
+  { subject, body_html, body_text }: MailText,
+) =>
+  control.row<Omit<Template, 'is_custom'>>(sql`
+    insert into mail_templates (project_id, type, subject, body_html, body_text)
+    values (${projectId}, ${type}, ${subject}, ${body_html}, ${body_text})
+    on conflict (project_id, type) do update
+      set subject = excluded.subject, body_html = excluded.body_html, body_text = excluded.body_text, updated_at = now()
+    returning ${template}`)
+
+export const deleteTemplate = (control: Database, projectId: string, type: TemplateType) =>
+  control.run(sql`delete from mail_templates where project_id = ${projectId} and type = ${type}`)
+
+// The queue
+
+/** What a mail is made of, of this moment; nothing for a project that is not served. */
+export const findGround = (control: Database, projectId: string, type: TemplateType) =>
+  control.row<{ name: string; settings: Settings; custom: MailText | null }>(sql`
+    select p.name, p.settings,
+           case when t.type is not null then jsonb_build_object(
+             'subject', t.subject, 'body_html', t.body_html, 'body_text', t.body_text) end as custom
+      from projects p left join mail_templates t on t.project_id = p.id and t.type = ${type}
+     where p.id = ${projectId} and p.status = 'active'`)
+
+export const queueMail = (control: Database, { id, project_id, content }: SealedMail) =>
+  control.run(sql`insert into mail_queue (id, project_id, content) values (${id}, ${project_id}, ${content})`)
+
+/** Takes the mail that is due longest, leaving out projects this process is at work for already. */
+export const claimDueMail = (control: Database, busy: readonly string[], leaseSeconds: number) =>
+  control.row<QueuedMail>(sql`
+    with due as (
+      select q.id, p.settings from mail_queue q join projects p on p.id = q.project_id
+       where q.due_at <= now() and q.leased_until <= now() and p.status = 'active'
+         and q.project_id <> all(${busy}::uuid[])
+       order by q.due_at limit 1 for update of q skip locked)
+    update mail_queue q set attempts = attempts + 1, leased_until = now() + make_interval(secs => ${leaseSeconds})
+      from due where q.id = due.id
+    returning q.id, q.project_id, q.content, q.attempts, due.settings`)
+
+export const deleteQueued = (control: Database, id: string) =>
+  control.run(sql`delete from mail_queue where id = ${id}`)
+
+/** Only for who holds it: past the lease it may be another's. */
+export const postpone = (control: Database, { id, attempts }: QueuedMail, seconds: number) =>
+  control.run(sql`
+    update mail_queue set due_at = now() + make_interval(secs => ${seconds}), leased_until = '-infinity'
+     where id = ${id} and attempts = ${attempts}`)
+
+/** As if it had not been taken. */
+export const giveBack = (control: Database, { id, attempts }: QueuedMail) =>
+  control.run(sql`
+    update mail_queue set attempts = attempts - 1, leased_until = '-infinity'
+     where id = ${id} and attempts = ${attempts}`)
+
+export const makeDue = (control: Database, projectId: string) =>
+  control.run(sql`update mail_queue set due_at = now() where project_id = ${projectId} and due_at > now()`)
+
+export const deleteOverdue = (control: Database, hours: number) =>
+  control.rows<{ project_id: string }>(sql`
+    delete from mail_queue where created_at < now() - make_interval(hours => ${hours}) and leased_until <= now()
+    returning project_id`)
+
+// The catch-all
+
+export const keepCaught = (control: Database, { id, project_id, content }: SealedMail) =>
+  control.run(sql`
+    insert into mail_caught (id, project_id, content) values (${id}, ${project_id}, ${content})
+    on conflict (id) do nothing`)
+
+/** From the queue to the catch-all, or both stay as they are. */
+export const moveToCaught = (control: Database, id: string) =>
+  control.run(sql`
+    with moved as (delete from mail_queue where id = ${id} returning id, project_id, content, created_at)
+    insert into mail_caught (id, project_id, content, created_at) select * from moved
+    on conflict (id) do nothing`)
+
+/** Rows that another is deleting at this moment are left to it. */
+export const forgetCaughtBeyond = (control: Database, projectId: string, kept: number) =>
+  control.run(sql`
+    delete from mail_caught where number in (
+      select number from mail_caught where project_id = ${projectId}
+       order by number desc offset ${kept} for update skip locked)`)
+
+export async function listCaught(
+  control: Database,
+  projectId: string,
+  { limit, offset }: Paging,
+): Promise<{ rows: CaughtRow[]; total: number }> {
+  const [rows, count] = await Promise.all([
+    control.rows<CaughtRow>(sql`
+      select id, project_id, content, created_at from mail_caught where project_id = ${projectId}
+       order by number desc limit ${limit} offset ${offset}`),
+    control.row<{ total: number }>(
+      sql`select count(*)::int as total from mail_caught where project_id = ${projectId}`,
+    ),
+  ])
+  return { rows, total: count?.total ?? 0 }
+}
+
+export const findCaught = (control: Database, projectId: string, id: string) =>
+  control.row<CaughtRow>(sql`
+    select id, project_id, content, created_at from mail_caught where project_id = ${projectId} and id = ${id}`)

@@ -1,0 +1,77 @@
+// Access tokens are good until they expire; sessions can end and users be banned before. What is new about that stands
+// in each project's database, and is asked for at most twice a second, and only while signed-in users call: an idle
+// project costs nothing, and no node depends on another to tell it.
+import type { AuthStatement, Caller, Databases } from './databases.ts'
+
+export interface Revocations {
+  /** Answers at once while what is known is fresh. A database that does not answer refuses. */
+  isRevoked(caller: Caller): boolean | Promise<boolean>
+}
+
+interface Known {
+  /** Subjects (sessions and users) and until when none of their tokens counts. */
+  readonly until: Map<string, number>
+  /** Transactions before this one had ended when the last look was taken. */
+  seenUpTo: string
+  lookedAt: number
+  looking: Promise<void> | undefined
+}
+
+const askAfterMs = 400
+/** From here on nobody is admitted on what was known before. */
+const staleAfterMs = 900
+const tidyAt = 1000
+
+const whatIsNew: AuthStatement = {
+  name: 'revocations',
+  sql: `
+    select pg_snapshot_xmin(pg_current_snapshot())::text,
+           coalesce(json_agg(json_build_array(subject,
+             extract(epoch from least(until, timestamptz '9999-01-01')) * 1000)), '[]')
+      from auth.revocations where xid >= $1::xid8`,
+}
+
+export function createRevocations(databases: Databases): Revocations {
+  const projects = new Map<string, Known>()
+  databases.onIdle(id => void projects.delete(id))
+
+  function look(known: Known, caller: Caller): Promise<void> {
+    known.looking ??= read(known, caller).finally(() => {
+      known.looking = undefined
+    })
+    return known.looking
+  }
+
+  async function read(known: Known, { tenant }: Caller): Promise<void> {
+    const startedAt = performance.now()
+    const { rows } = await databases.asAuth(tenant, whatIsNew, [known.seenUpTo])
+    const [seenUpTo, news] = rows[0]!.map(cell => cell!.toString('utf8')) as [string, string]
+    for (const [subject, until] of JSON.parse(news) as [string, number][]) known.until.set(subject, until)
+    known.seenUpTo = seenUpTo
+    known.lookedAt = startedAt
+    if (known.until.size >= tidyAt)
+      for (const [subject, until] of known.until) if (until < Date.now()) known.until.delete(subject)
+  }
+
+  const holds = ({ until }: Known, subject: string) => (until.get(subject) ?? 0) > Date.now()
+  const judge = (known: Known, { userId, sessionId }: Caller) =>
+    holds(known, userId) || holds(known, sessionId)
+
+  return {
+    isRevoked(caller) {
+      const { id } = caller.tenant
+      let known = projects.get(id)
+      if (!known) {
+        known = { until: new Map(), seenUpTo: '0', lookedAt: Number.NEGATIVE_INFINITY, looking: undefined }
+        projects.set(id, known)
+      }
+      const age = performance.now() - known.lookedAt
+      if (age <= askAfterMs) return judge(known, caller)
+      const looked = look(known, caller)
+      if (age > staleAfterMs) return looked.then(() => judge(known, caller))
+      // Nobody waits for this one; if it fails, the next caller does.
+      looked.catch(() => {})
+      return judge(known, caller)
+    },
+  }
+}

@@ -1,0 +1,321 @@
+// Mail that cannot be sent at once: servers that refuse or hang, a database that goes away, nodes that die.
+import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { type AddressInfo, createServer, type Socket } from 'node:net'
+import { join } from 'node:path'
+import { after, before, test } from 'node:test'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { sql } from '#src/kernel/postgres/sql.ts'
+import { startPlatform, type TestPlatform } from './harness.ts'
+import { answer, type MailServer, startMailServer } from './mail/server.ts'
+
+let platform: TestPlatform
+const undo: (() => unknown)[] = []
+before(async () => {
+  platform = await startPlatform()
+})
+after(async () => {
+  await platform.stop()
+  for (const step of undo) await step()
+})
+
+async function serve(options: Parameters<typeof startMailServer>[0] = {}): Promise<MailServer> {
+  const server = await startMailServer(options)
+  undo.push(() => server.close())
+  return server
+}
+
+const secret = { user: 'mailer', password: 'pass phrase of its own' }
+const setSmtp = (id: string, port: number, more = {}) =>
+  platform.call('PUT', `/api/v1/projects/${id}/email/smtp`, {
+    token: platform.adminToken,
+    body: { host: '127.0.0.1', port, from_email: 'shop@example.test', ...more },
+  })
+async function projectAt(port: number, more = {}): Promise<string> {
+  const { id } = await platform.createProject()
+  assert.equal((await setSmtp(id, port, more)).status, 200)
+  return id
+}
+
+const values = {
+  user_name: 'Ada',
+  action_url: 'https://app.test/c0de',
+  expires_in: '1 hour',
+  token: '246810',
+}
+async function enqueue(id: string, to: string, on = platform): Promise<void> {
+  const tenant = (await on.app.directory.find(id))!
+  await on.app.email.enqueue(tenant, { to, template: 'magic_link', values })
+}
+
+interface Queued {
+  id: string
+  attempts: number
+  is_leased: boolean
+  wait: number
+}
+const queued = (id: string) =>
+  platform.app.control.rows<Queued>(sql`
+    select id, attempts, leased_until > now() as is_leased, extract(epoch from due_at - now())::float8 as wait
+      from mail_queue where project_id = ${id} order by created_at`)
+async function eventually(holds: () => unknown, what: string): Promise<void> {
+  for (const end = Date.now() + 30_000; !(await holds()); await sleep(15)) assert.ok(Date.now() < end, what)
+}
+const isEmpty = (id: string) => eventually(async () => (await queued(id)).length === 0, 'an empty queue')
+const recipients = ({ received }: MailServer) => received.flatMap(({ to }) => to)
+const entriesOf = (id: string) =>
+  platform.logged.map(line => JSON.parse(line)).filter(entry => entry.project === id && entry.mail)
+
+/** Accepts connections and says nothing. */
+async function mute(): Promise<{ port: number; sockets: Socket[] }> {
+  const sockets: Socket[] = []
+  const server = createServer(socket => sockets.push(socket.on('error', () => {}))).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  undo.push(() => {
+    for (const socket of sockets) socket.destroy()
+    server.close()
+  })
+  return { port: (server.address() as AddressInfo).port, sockets }
+}
+
+test('a server that refuses once and then accepts gets the mail the second time', async () => {
+  let isAsleep = true
+  const server = await serve({
+    onRecipient() {
+      if (!isAsleep) return
+      isAsleep = false
+      throw answer(451, '4.7.1 come again')
+    },
+  })
+  const id = await projectAt(server.port)
+  await enqueue(id, 'ada@example.test')
+  await isEmpty(id)
+  assert.deepEqual(recipients(server), ['ada@example.test'])
+  const [entry, ...more] = entriesOf(id).filter(({ level }) => level === 'warn')
+  assert.deepEqual(more, [])
+  assert.deepEqual(
+    [entry.msg, entry.attempt, entry.againInSeconds, entry.reason],
+    [
+      'a mail could not be sent; trying again',
+      1,
+      2,
+      'the server refuses the sender or the recipient (EENVELOPE RCPT TO 451)',
+    ],
+  )
+})
+
+test('each failure puts the next attempt further off, and the tenth is the last', async () => {
+  const id = await projectAt(1)
+  await enqueue(id, 'ada@example.test')
+  const waits: number[] = []
+  for (let attempt = 1; attempt < 10; attempt++) {
+    await eventually(async () => {
+      const [mail] = await queued(id)
+      return mail!.attempts === attempt && !mail!.is_leased
+    }, `attempt ${attempt}`)
+    waits.push(entriesOf(id).at(-1).againInSeconds)
+    await platform.app.control.run(sql`update mail_queue set due_at = now() where project_id = ${id}`)
+    platform.app.directory.forget(id)
+  }
+  await isEmpty(id)
+  assert.deepEqual(waits, [2, 10, 60, 300, 900, 3600, 10_800, 21_600, 43_200])
+  const last = entriesOf(id).at(-1)
+  assert.deepEqual(
+    [last.level, last.msg, last.attempt],
+    ['error', 'a mail could not be sent and is given up', 10],
+  )
+})
+
+test('a recipient refused for good is given up after three attempts', async () => {
+  let asked = 0
+  const server = await serve({
+    onRecipient() {
+      asked++
+      throw answer(550, '5.1.1 no such user')
+    },
+  })
+  const id = await projectAt(server.port)
+  await enqueue(id, 'nobody@example.test')
+  await eventually(async () => {
+    await platform.app.control.run(
+      sql`update mail_queue set due_at = now() where project_id = ${id} and leased_until <= now()`,
+    )
+    platform.app.directory.forget(id)
+    return (await queued(id)).length === 0
+  }, 'the end')
+  assert.equal(asked, 3)
+})
+
+test('better SMTP settings are tried at once', async () => {
+  const server = await serve({ login: secret })
+  const id = await projectAt(server.port, { username: secret.user, password: 'wrong' })
+  await enqueue(id, 'ada@example.test')
+  await eventually(async () => (await queued(id))[0]!.attempts === 1, 'a failed login')
+  await platform.app.control.run(
+    sql`update mail_queue set due_at = now() + interval '12 hours' where project_id = ${id}`,
+  )
+  await setSmtp(id, server.port, { username: secret.user, password: secret.password })
+  await isEmpty(id)
+  assert.deepEqual(recipients(server), ['ada@example.test'])
+})
+
+test('the log names project and reason, and neither address nor content nor password', async () => {
+  const server = await serve({ login: secret })
+  const id = await projectAt(server.port, { username: secret.user, password: 'wrong horse staple' })
+  await enqueue(id, 'private.person@example.test')
+  await eventually(() => entriesOf(id).length > 0, 'a line in the log')
+  assert.match(entriesOf(id)[0].reason, /^the server refuses the user name or password \(EAUTH .*535\)$/)
+  const log = platform.logged.join('')
+  for (const word of ['private.person', 'c0de', '246810', 'wrong horse', secret.password, 'does not get in'])
+    assert.ok(!log.includes(word), word)
+})
+
+test('a server that hangs holds up neither the request nor the mail of other projects', async () => {
+  const { port, sockets } = await mute()
+  const [hanging, server] = [await projectAt(port), await serve()]
+  const other = await projectAt(server.port)
+  for (let at = 0; at < 20; at++) await enqueue(hanging, `stuck${at}@example.test`)
+  await eventually(() => sockets.length > 0, 'a connection')
+  await enqueue(other, 'ada@example.test')
+  await isEmpty(other)
+  assert.deepEqual(recipients(server), ['ada@example.test'])
+  assert.ok(sockets.length <= 2, 'no more than two at once for one project')
+  assert.equal((await queued(hanging)).length, 20)
+  await platform.app.control.run(sql`delete from mail_queue where project_id = ${hanging}`)
+})
+
+test('a platform that stops gives back what it has not sent, and the next one sends it', async () => {
+  const { port, sockets } = await mute()
+  const first = await startPlatform({ beside: platform })
+  const id = await projectAt(port)
+  await enqueue(id, 'ada@example.test', first)
+  await eventually(() => sockets.length === 1, 'a connection')
+  await first.stop()
+  const [mail] = await queued(id)
+  assert.deepEqual([mail!.attempts, mail!.is_leased], [0, false])
+  const server = await serve()
+  await setSmtp(id, server.port)
+  platform.app.directory.forget(id)
+  await isEmpty(id)
+  assert.deepEqual(recipients(server), ['ada@example.test'])
+})
+
+test('a node killed while it sends loses nothing: the mail is sent again when its lease is over', async () => {
+  const held = Promise.withResolvers<void>()
+  let isHolding = true
+  const arrived = Promise.withResolvers<void>()
+  const server = await serve({
+    onMessage() {
+      arrived.resolve()
+      return isHolding ? held.promise : undefined
+    },
+  })
+  const id = await projectAt(server.port)
+  const { control, adminToken, controlPlaneSecret } = platform
+  const beside = { control, adminToken, controlPlaneSecret }
+  const given = JSON.stringify({ beside, projectId: id, to: 'ada@example.test' })
+  const node = spawn(process.execPath, [join(import.meta.dirname, 'mail/node.ts'), given], {
+    stdio: 'inherit',
+  })
+  undo.push(() => node.kill('SIGKILL'))
+  await arrived.promise
+  node.kill('SIGKILL')
+  await once(node, 'exit')
+  isHolding = false
+  held.resolve()
+
+  const [mail] = await queued(id)
+  assert.deepEqual([mail!.attempts, mail!.is_leased], [1, true])
+  const before = recipients(server).length
+  await enqueue(id, 'bob@example.test')
+  await eventually(() => recipients(server).includes('bob@example.test'), 'a mail that is free')
+  assert.equal((await queued(id)).length, 1, 'nobody takes it before its lease is over')
+  assert.equal(recipients(server).filter(to => to === 'ada@example.test').length, before)
+
+  await platform.app.control.run(sql`update mail_queue set leased_until = now() where project_id = ${id}`)
+  platform.app.directory.forget(id)
+  await isEmpty(id)
+  const times = recipients(server).filter(to => to === 'ada@example.test').length
+  assert.equal(times, before + 1)
+  const ids = server.received
+    .filter(({ to }) => to[0] === 'ada@example.test')
+    .map(({ mail }) => mail.messageId)
+  assert.equal(new Set(ids).size, 1, 'a mail that comes twice can be known as one')
+})
+
+test('nodes side by side send each mail once', async () => {
+  const server = await serve()
+  const id = await projectAt(server.port)
+  const second = await startPlatform({ beside: platform })
+  try {
+    const wanted = Array.from({ length: 40 }, (_, at) => `user${at}@example.test`)
+    await Promise.all(wanted.map((to, at) => enqueue(id, to, at % 2 === 0 ? platform : second)))
+    await isEmpty(id)
+    assert.deepEqual(recipients(server).sort(), wanted.sort())
+  } finally {
+    await second.stop()
+  }
+})
+
+test('while the database is away nothing is sent twice, and afterwards all goes on', async () => {
+  const held = Promise.withResolvers<void>()
+  const server = await serve({
+    onMessage: ({ to }) => (to[0] === 'ada@example.test' ? held.promise : undefined),
+  })
+  const away = await startPlatform()
+  try {
+    const { id } = await away.createProject()
+    await away.call('PUT', `/api/v1/projects/${id}/email/smtp`, {
+      token: away.adminToken,
+      body: { host: '127.0.0.1', port: server.port, from_email: 'shop@example.test' },
+    })
+    await enqueue(id, 'ada@example.test', away)
+    const taken = sql`select from mail_queue where attempts = 1`
+    await eventually(async () => (await away.app.control.rows(taken)).length === 1, 'a mail under way')
+    await away.asSuperuser('postgres', async session => {
+      await session.script(`alter database ${away.control} allow_connections false`)
+      await session.run(
+        sql`select pg_terminate_backend(pid) from pg_stat_activity where datname = ${away.control}`,
+      )
+    })
+    held.resolve()
+    const complaint = () => away.logged.some(line => line.includes('cannot record what was done'))
+    await eventually(complaint, 'a complaint')
+    await away.asSuperuser('postgres', session =>
+      session.script(`alter database ${away.control} allow_connections true`),
+    )
+    const left = sql`select from mail_queue`
+    const isDone = async () => (await away.app.control.rows(left).catch(() => [1])).length === 0
+    await eventually(isDone, 'a record')
+    await eventually(
+      () =>
+        enqueue(id, 'bob@example.test', away).then(
+          () => true,
+          () => false,
+        ),
+      'a queue that takes mail again',
+    )
+    await eventually(() => recipients(server).includes('bob@example.test'), 'the next mail')
+    assert.deepEqual(recipients(server), ['ada@example.test', 'bob@example.test'])
+  } finally {
+    await away.stop()
+  }
+})
+
+test('mail of more than a day is dropped, and the log says so', async () => {
+  const id = await projectAt(1)
+  await enqueue(id, 'ada@example.test')
+  await eventually(async () => (await queued(id))[0]!.attempts === 1, 'a failed attempt')
+  await platform.call('POST', `/api/v1/projects/${id}/suspend`, { token: platform.adminToken })
+  await platform.app.control.run(
+    sql`update mail_queue set created_at = now() - interval '27 hours' where project_id = ${id}`,
+  )
+  const next = await startPlatform({ beside: platform })
+  try {
+    await isEmpty(id)
+    await eventually(() => next.logged.some(line => line.includes(id) && line.includes('dropped')), 'a line')
+  } finally {
+    await next.stop()
+  }
+})

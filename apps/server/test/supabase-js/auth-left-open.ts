@@ -1,0 +1,60 @@
+// What this server does not offer is refused in words a client understands, never with a failure it would retry.
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { AuthError } from '@supabase/supabase-js'
+import { isLeftOpen, offered, walked } from './auth-recorder.ts'
+import { member, password, type Stage, shapes } from './auth-stage.ts'
+
+const anyId = '11111111-1111-4111-8111-111111111111'
+const phone = '+4915112345678'
+
+export function leftOpenTests(stage: () => Stage): void {
+  test('phone, SSO, web3, passkeys and the OAuth server are refused in words', async () => {
+    const { open } = stage()
+    const { auth } = await member(open)
+    const { admin } = open
+    const calls: Record<string, () => Promise<{ error: AuthError | null }>> = {
+      'signUp with a phone': () => auth.signUp({ phone, password }),
+      'signInWithPassword with a phone': () => auth.signInWithPassword({ phone, password }),
+      'signInWithOtp with a phone': () => auth.signInWithOtp({ phone }),
+      'verifyOtp with a phone': () => auth.verifyOtp({ phone, token: '123456', type: 'sms' }),
+      'resend to a phone': () => auth.resend({ phone, type: 'sms' }),
+      'updateUser with a phone': () => auth.updateUser({ phone }),
+      'mfa.enroll with a phone': () => auth.mfa.enroll({ factorType: 'phone', phone }),
+      'mfa.enroll with webauthn': () => auth.mfa.enroll({ factorType: 'webauthn', friendlyName: 'key' }),
+      signInWithSSO: () => auth.signInWithSSO({ domain: 'example.com' }),
+      signInWithWeb3: () =>
+        auth.signInWithWeb3({ chain: 'ethereum', message: 'hello', signature: `0x${'ab'.repeat(65)}` }),
+      'passkey.list': () => auth.passkey.list(),
+      'passkey.startAuthentication': () => auth.passkey.startAuthentication(),
+      'oauth.listGrants': () => auth.oauth.listGrants(),
+      'oauth.getAuthorizationDetails': () => auth.oauth.getAuthorizationDetails(anyId),
+      'admin.oauth.listClients': () => admin.oauth.listClients(),
+      'admin.customProviders.listProviders': () => admin.customProviders.listProviders(),
+    }
+    for (const [what, refuse] of Object.entries(calls)) {
+      const { error } = await refuse()
+      assert.equal(error?.name, 'AuthApiError', `${what}: ${error}`)
+      assert.ok(error.status! >= 400 && error.status! < 500, `${what}: ${error.status}`)
+      assert.equal(typeof error.code, 'string', `${what}: no code`)
+      assert.ok(error.message.length > 0, what)
+    }
+  })
+
+  test('every method the client has is walked by a file of this suite, or left open by name', () => {
+    const auth = shapes[0]!.connect('http://127.0.0.1:1', anyId, 'key', {})
+    const methods = offered(auth)
+    assert.ok(methods.length > 60)
+    const known: readonly string[] = Object.values(walked).flat()
+    assert.deepEqual(
+      methods.filter(method => !known.includes(method) && !isLeftOpen(method)),
+      [],
+      'a new method needs a test',
+    )
+    assert.deepEqual(
+      known.filter(method => !methods.includes(method)),
+      [],
+      'a method that is gone needs none',
+    )
+  })
+}

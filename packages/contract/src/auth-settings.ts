@@ -1,0 +1,72 @@
+// How the users of one project sign in: what an operator sets, and what holds while nothing is set.
+import Type, { type Static } from 'typebox'
+
+const Seconds = (minimum: number, maximum: number, description: string) =>
+  Type.Integer({ minimum, maximum, description })
+const Limit = (description: string) => Type.Integer({ minimum: 0, maximum: 1_000_000, description })
+
+export const RateLimits = Type.Object({
+  token: Limit('Sign-ins and refreshes per address and 5 minutes; 0 lifts it, as with the others.'),
+  verify: Limit('Codes and links tried per address and 5 minutes.'),
+  email: Limit('Requests that send mail per address and 5 minutes.'),
+  anonymous: Limit('Anonymous sign-ups per address and 5 minutes.'),
+  mfa: Limit('Second-factor challenges and codes per address and 5 minutes.'),
+  mail: Limit('Mails of the project per hour.'),
+  mail_interval_seconds: Limit('Seconds between two mails to one recipient.'),
+})
+
+export const AuthSettings = Type.Object({
+  email_enabled: Type.Boolean({ description: 'Sign-up and sign-in with e-mail and password.' }),
+  magic_link_enabled: Type.Boolean({ description: 'Sign-in with a link or code sent by mail.' }),
+  signup_enabled: Type.Boolean({ description: 'Whether new users may sign up.' }),
+  anonymous_enabled: Type.Boolean({ description: 'Sign-up without an address.' }),
+  mfa_enabled: Type.Boolean({ description: 'Whether second factors can be enrolled.' }),
+  auto_confirm: Type.Boolean({
+    description: 'A sign-up has a session at once; otherwise the address is verified by mail first.',
+  }),
+  min_password_length: Type.Integer({ minimum: 6, maximum: 72 }),
+  session_duration_seconds: Seconds(60, 604_800, 'Lifetime of an access token.'),
+  refresh_token_duration_seconds: Seconds(60, 315_360_000, 'How long a session lives without a refresh.'),
+  refresh_token_reuse_interval_seconds: Seconds(
+    0,
+    300,
+    'How long a refresh token that was replaced still answers with the one that replaced it.',
+  ),
+  otp_expiry_seconds: Seconds(60, 86_400, 'How long a code or link sent by mail is good.'),
+  site_url: Type.String({
+    format: 'uri',
+    maxLength: 2048,
+    description: 'Where links lead when they name no other place.',
+  }),
+  redirect_allow_list: Type.Array(Type.String({ minLength: 1, maxLength: 2048 }), {
+    maxItems: 100,
+    description: 'Further places links may lead to; * stands for part of a name, ** for anything.',
+  }),
+  rate_limits: RateLimits,
+})
+export type AuthSettings = Static<typeof AuthSettings>
+
+export const defaultAuthSettings: AuthSettings = {
+  email_enabled: true,
+  magic_link_enabled: true,
+  signup_enabled: true,
+  anonymous_enabled: true,
+  mfa_enabled: true,
+  auto_confirm: true,
+  min_password_length: 6,
+  session_duration_seconds: 3600,
+  refresh_token_duration_seconds: 2_592_000,
+  refresh_token_reuse_interval_seconds: 10,
+  otp_expiry_seconds: 3600,
+  site_url: 'http://localhost:3000',
+  redirect_allow_list: [],
+  rate_limits: {
+    token: 150,
+    verify: 30,
+    email: 30,
+    anonymous: 30,
+    mfa: 75,
+    mail: 30,
+    mail_interval_seconds: 60,
+  },
+}

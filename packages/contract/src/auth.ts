@@ -1,0 +1,353 @@
+// Users of a project sign in here: natively, and by the names the client library calls. Both shapes of address reach
+// every route. Bodies may hold more than is declared, since clients send what other versions need.
+import Type, { type TProperties } from 'typebox'
+import type { Method, Role, Routes } from './route.ts'
+import { Id, Nullable } from './shapes.ts'
+
+const Text = Type.Optional(Nullable(Type.String({ maxLength: 4096 })))
+const Flag = Type.Optional(Nullable(Type.Boolean()))
+const Json = Type.Optional(Nullable(Type.Record(Type.String(), Type.Unknown())))
+const body = <P extends TProperties>(fields: P) => Type.Object(fields)
+const challenge = { code_challenge: Text, code_challenge_method: Text }
+
+const RedirectTo = Type.Object({ redirect_to: Type.Optional(Type.String({ maxLength: 4096 })) })
+const Unread = Type.Unknown({ description: 'JSON text made by Postgres, or a redirect.' })
+const User = Type.Unknown({ description: 'A user object.' })
+const Session = Type.Unknown({
+  description: 'A session object: access_token, refresh_token, expires_in, user.',
+})
+const Nothing = Type.Object({})
+
+const everyone = ['anon', 'authenticated', 'service_role'] as const
+const signedIn = ['authenticated'] as const
+const admin = ['service_role'] as const
+const mebibyte = 1024 * 1024
+
+/** What the routes of a kind have in common. */
+const route = <const M extends Method, const A extends readonly Role[] | 'open'>(
+  method: M,
+  allow: A,
+  path: string,
+) =>
+  ({
+    plane: 'data',
+    method,
+    allow,
+    path: `/auth/{project}/${path}`,
+    params: Type.Object({ project: Id }),
+    bodyLimit: mebibyte,
+  }) as const
+
+const SignUp = body({ email: Text, phone: Text, password: Text, data: Json, ...challenge })
+const Password = body({ email: Text, password: Text })
+const Token = body({
+  email: Text,
+  phone: Text,
+  password: Text,
+  refresh_token: Text,
+  auth_code: Text,
+  code_verifier: Text,
+  provider: Text,
+  id_token: Type.Optional(Nullable(Type.String({ maxLength: 32_768 }))),
+  access_token: Type.Optional(Nullable(Type.String({ maxLength: 32_768 }))),
+  nonce: Text,
+  link_identity: Flag,
+})
+const Otp = body({ email: Text, phone: Text, create_user: Flag, data: Json, ...challenge })
+const Verify = body({ type: Text, email: Text, phone: Text, token: Text, token_hash: Text })
+const Recover = body({ email: Text, ...challenge })
+const Resend = body({ email: Text, phone: Text, type: Text, ...challenge })
+const Update = body({
+  email: Text,
+  phone: Text,
+  password: Text,
+  current_password: Text,
+  nonce: Text,
+  data: Json,
+  app_metadata: Type.Optional(Type.Unknown()),
+  ...challenge,
+})
+const AdminUser = body({
+  id: Type.Optional(Nullable(Id)),
+  email: Text,
+  phone: Text,
+  password: Text,
+  password_hash: Text,
+  email_confirm: Flag,
+  phone_confirm: Flag,
+  user_metadata: Json,
+  app_metadata: Json,
+  role: Text,
+  aud: Text,
+  ban_duration: Text,
+})
+const Invite = body({ email: Text, data: Json })
+const GenerateLink = body({ type: Text, email: Text, new_email: Text, password: Text, data: Json })
+const Enroll = body({ friendly_name: Text, factor_type: Text, issuer: Text, phone: Text })
+const FactorCode = body({ challenge_id: Text, code: Text })
+const LogoutScope = Type.Object({ scope: Type.Optional(Type.String()) })
+const GrantType = Type.Object({ grant_type: Type.Optional(Type.String()) })
+const UserQuery = Type.Object({
+  page: Type.Optional(Type.String()),
+  per_page: Type.Optional(Type.String()),
+  filter: Type.Optional(Type.String({ maxLength: 255 })),
+  sort: Type.Optional(Type.String()),
+})
+const ofUser = Type.Object({ project: Id, user_id: Id })
+const ofFactor = Type.Object({ project: Id, factor_id: Id })
+
+export const authApi = {
+  signUp: {
+    ...route('POST', everyone, 'sign-up'),
+    summary: 'Sign up with e-mail and password',
+    query: RedirectTo,
+    body: SignUp,
+    reply: Session,
+  },
+  signIn: {
+    ...route('POST', everyone, 'sign-in'),
+    summary: 'Sign in with e-mail and password',
+    body: Password,
+    reply: Session,
+  },
+  signOut: {
+    ...route('POST', signedIn, 'sign-out'),
+    summary: 'End all sessions of the user, or those the scope names',
+    query: LogoutScope,
+    status: 204,
+    reply: Nothing,
+  },
+  session: {
+    ...route('GET', signedIn, 'session'),
+    summary: 'The session and the user of the token',
+    reply: Type.Object({ session: Type.Unknown(), user: User }),
+  },
+  magicLink: {
+    ...route('POST', everyone, 'magic-link'),
+    summary: 'Send a link to sign in by',
+    query: RedirectTo,
+    body: Otp,
+    reply: Nothing,
+  },
+  oauth: {
+    ...route('GET', 'open', 'oauth/{provider}'),
+    summary: 'Sign in with a provider: leads the browser there',
+    params: Type.Object({ project: Id, provider: Type.String() }),
+    raw: true,
+    reply: Unread,
+  },
+
+  signup: {
+    ...route('POST', everyone, 'signup'),
+    summary: 'Sign up with e-mail and password, or anonymously',
+    query: RedirectTo,
+    body: SignUp,
+    reply: Session,
+  },
+  token: {
+    ...route('POST', everyone, 'token'),
+    summary: 'A session for a password, refresh token, flow code or id token',
+    query: GrantType,
+    body: Token,
+    reply: Session,
+  },
+  otp: {
+    ...route('POST', everyone, 'otp'),
+    summary: 'Send a one-time code and link',
+    query: RedirectTo,
+    body: Otp,
+    reply: Nothing,
+  },
+  magiclink: {
+    ...route('POST', everyone, 'magiclink'),
+    summary: 'The same, by its older name',
+    query: RedirectTo,
+    body: Otp,
+    reply: Nothing,
+  },
+  verify: {
+    ...route('POST', everyone, 'verify'),
+    summary: 'A session for a code or link token from a mail',
+    query: RedirectTo,
+    body: Verify,
+    reply: Session,
+  },
+  followLink: {
+    ...route('GET', 'open', 'verify'),
+    summary: 'Where links in mails lead; redirects to the application',
+    raw: true,
+    reply: Unread,
+  },
+  recover: {
+    ...route('POST', everyone, 'recover'),
+    summary: 'Send a link to set a new password',
+    query: RedirectTo,
+    body: Recover,
+    reply: Nothing,
+  },
+  resend: {
+    ...route('POST', everyone, 'resend'),
+    summary: 'Send a confirmation again',
+    query: RedirectTo,
+    body: Resend,
+    reply: Nothing,
+  },
+  reauthenticate: {
+    ...route('GET', signedIn, 'reauthenticate'),
+    summary: 'Send a code for a sensitive change',
+    reply: Nothing,
+  },
+  readUser: {
+    ...route('GET', signedIn, 'user'),
+    summary: 'The signed-in user',
+    raw: true,
+    reply: User,
+  },
+  updateUser: {
+    ...route('PUT', signedIn, 'user'),
+    summary: 'Change data, password or address',
+    query: RedirectTo,
+    body: Update,
+    reply: User,
+  },
+  logout: {
+    ...route('POST', signedIn, 'logout'),
+    summary: 'End all sessions of the user, or those the scope names',
+    query: LogoutScope,
+    status: 204,
+    reply: Nothing,
+  },
+
+  authorize: {
+    ...route('GET', 'open', 'authorize'),
+    summary: 'Sign in with a provider: leads the browser there',
+    raw: true,
+    reply: Unread,
+  },
+  callback: {
+    ...route('GET', 'open', 'callback'),
+    summary: 'Where a provider sends the browser back to',
+    raw: true,
+    reply: Unread,
+  },
+  callbackByForm: {
+    ...route('POST', 'open', 'callback'),
+    summary: 'The same, for providers that post a form',
+    raw: true,
+    reply: Unread,
+  },
+  linkIdentity: {
+    ...route('GET', signedIn, 'user/identities/authorize'),
+    summary: 'Add an identity: where to lead the browser',
+    raw: true,
+    reply: Unread,
+  },
+  unlinkIdentity: {
+    ...route('DELETE', signedIn, 'user/identities/{identity_id}'),
+    summary: 'Remove an identity',
+    params: Type.Object({ project: Id, identity_id: Id }),
+    reply: Nothing,
+  },
+
+  enrollFactor: {
+    ...route('POST', signedIn, 'factors'),
+    summary: 'Begin with a second factor',
+    body: Enroll,
+    reply: Type.Unknown(),
+  },
+  challengeFactor: {
+    ...route('POST', signedIn, 'factors/{factor_id}/challenge'),
+    summary: 'Ask for a challenge',
+    params: ofFactor,
+    reply: Type.Unknown(),
+  },
+  verifyFactor: {
+    ...route('POST', signedIn, 'factors/{factor_id}/verify'),
+    summary: 'Answer a challenge; the session becomes aal2',
+    params: ofFactor,
+    body: FactorCode,
+    reply: Session,
+  },
+  unenrollFactor: {
+    ...route('DELETE', signedIn, 'factors/{factor_id}'),
+    summary: 'Remove a second factor',
+    params: ofFactor,
+    reply: Type.Object({ id: Id }),
+  },
+
+  keys: {
+    ...route('GET', 'open', '.well-known/jwks.json'),
+    summary: 'Public keys: none, since tokens are signed with the secret of the project',
+    reply: Type.Object({ keys: Type.Array(Type.Unknown()) }),
+  },
+  settings: {
+    ...route('GET', everyone, 'settings'),
+    summary: 'How users of this project can sign in',
+    reply: Type.Unknown(),
+  },
+  health: {
+    ...route('GET', 'open', 'health'),
+    summary: 'That this service answers',
+    reply: Type.Object({ name: Type.String(), version: Type.String(), description: Type.String() }),
+  },
+
+  invite: {
+    ...route('POST', admin, 'invite'),
+    summary: 'Invite somebody by mail',
+    query: RedirectTo,
+    body: Invite,
+    reply: User,
+  },
+  listUsers: {
+    ...route('GET', admin, 'admin/users'),
+    summary: 'Users, newest first',
+    query: UserQuery,
+    raw: true,
+    reply: Type.Object({ users: Type.Array(User), aud: Type.String() }),
+  },
+  createUser: {
+    ...route('POST', admin, 'admin/users'),
+    summary: 'Create a user; nothing is sent',
+    body: AdminUser,
+    reply: User,
+  },
+  readUserById: {
+    ...route('GET', admin, 'admin/users/{user_id}'),
+    summary: 'One user',
+    params: ofUser,
+    reply: User,
+  },
+  updateUserById: {
+    ...route('PUT', admin, 'admin/users/{user_id}'),
+    summary: 'Change a user',
+    params: ofUser,
+    body: AdminUser,
+    reply: User,
+  },
+  deleteUser: {
+    ...route('DELETE', admin, 'admin/users/{user_id}'),
+    summary: 'Delete a user, for good or softly',
+    params: ofUser,
+    raw: true,
+    reply: Nothing,
+  },
+  generateLink: {
+    ...route('POST', admin, 'admin/generate_link'),
+    summary: 'A link to send oneself',
+    query: RedirectTo,
+    body: GenerateLink,
+    reply: User,
+  },
+  listFactors: {
+    ...route('GET', admin, 'admin/users/{user_id}/factors'),
+    summary: 'Second factors of a user',
+    params: ofUser,
+    reply: Type.Array(Type.Unknown()),
+  },
+  deleteFactor: {
+    ...route('DELETE', admin, 'admin/users/{user_id}/factors/{factor_id}'),
+    summary: 'Remove a second factor of a user',
+    params: Type.Object({ project: Id, user_id: Id, factor_id: Id }),
+    reply: Type.Unknown(),
+  },
+} as const satisfies Routes
