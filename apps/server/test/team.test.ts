@@ -233,19 +233,14 @@ test('an invite goes with its project', async () => {
     assert.deepEqual(refusal(reply), [404, 'project_not_found'])
 })
 
-test('nobody joins a project while it is being deleted', async () => {
+test('nobody joins a project that is being deleted', async () => {
   const joiner = await person()
-  for (let round = 0; round < 3; round++) {
-    const project = await newProject()
-    const { invite_token: token } = (await invite(project, { email: joiner.email })).body
-    const [accepted] = await Promise.all([
-      accept({ token }, joiner.session),
-      platform.projects.remove({ params: { id: project } }),
-    ])
-    assert.ok([200, 404].includes(accepted.status), `${accepted.status}`)
-    const left = await platform.app.control.rows(sql`select 1 from invites where project_id = ${project}`)
-    assert.deepEqual(left, [])
-  }
+  const project = await newProject()
+  const { invite_token: token } = (await invite(project, { email: joiner.email })).body
+  await platform.app.control.run(sql`update projects set status = 'deleting' where id = ${project}`)
+  assert.deepEqual(refusal(await accept({ token }, joiner.session)), [404, 'invite_not_found'])
+  assert.deepEqual(await seats(project), {})
+  await platform.projects.remove({ params: { id: project } })
 })
 
 /** How an owner can be lost. */
@@ -317,6 +312,22 @@ test('promoting somebody while their account is deleted leaves the project with 
     ])
     for (const { status } of replies) assert.ok([200, 204, 404, 409].includes(status), `${statuses(replies)}`)
     assert.equal((await ownersOf(project)).length, 1, `${statuses(replies)}`)
+  }
+})
+
+test('changing or removing an owner while their account is deleted never holds up the two', async () => {
+  const project = await newProject()
+  await seat(project, await bystander(), 'owner')
+  for (let round = 0; round < 20; round++) {
+    const leaving = await bystander()
+    await seat(project, leaving, 'owner')
+    const [changed, deleted] = await Promise.all([
+      round % 2 ? remove(project, leaving) : setRole(project, leaving, 'editor'),
+      api('DELETE', `/admin/users/${leaving}`, undefined, undefined, beside),
+    ])
+    assert.equal(deleted.status, 204)
+    assert.ok([200, 204, 404].includes(changed.status), `${changed.status}`)
+    assert.equal((await ownersOf(project)).length, 1)
   }
 })
 

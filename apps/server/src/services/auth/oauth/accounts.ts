@@ -114,49 +114,6 @@ export function createAccounts(parts: AuthParts) {
     return { userId, isNew: false, mail: await confirmationMail(session, tenant, user, redirectTo) }
   }
 
-  /** The provider vouches for the address of an account that is there. */
-  async function joinTo(
-    session: Session,
-    user: UserRow,
-    { provider, subject, claims }: ProviderIdentity,
-    email: string,
-  ): Promise<string> {
-    if (user.is_banned) throw bannedAtSignIn()
-    if (!user.email_confirmed_at || !(await isAddressProven(session, user.id, email)))
-      await forgetUnprovenOwner(session, user.id)
-    const data = { userId: user.id, provider, providerId: subject, data: claims }
-    if (!(await insertIdentity(session, data))) throw new Overtaken()
-    await writeConfirmedEmail(session, user.id, email)
-    await mergeMetadata(session, user.id, claims, {})
-    await writeProviders(session, user.id)
-    await writeEvent(session, 'user.updated', user.id, email)
-    return user.id
-  }
-
-  /** A signed-in user adds a way to sign in. */
-  async function add(session: Session, userId: string, identity: ProviderIdentity): Promise<Arrival> {
-    const { provider, subject, claims } = identity
-    const user = await findUser(session, userId)
-    if (!user) throw new Refusal({ code: 'user_not_found', status: 403 }, 'The user who asked is gone')
-    if (user.is_banned) throw new Refusal('user_banned', 'User is banned')
-    if (!(await insertIdentity(session, { userId, provider, providerId: subject, data: claims })))
-      throw new Refusal('identity_already_exists', 'Identity is already linked to a user')
-    if (user.email === null && identity.email !== undefined)
-      await takeAddress(session, user, identity, identity.email)
-    if (user.is_anonymous) await writePermanent(session, userId)
-    await mergeMetadata(session, userId, claims, {})
-    await writeProviders(session, userId)
-    await writeEvent(session, 'user.updated', userId, user.email ?? identity.email ?? null)
-    return { userId, isNew: false }
-  }
-
-  async function takeAddress(session: Session, user: UserRow, identity: ProviderIdentity, email: string) {
-    if (await isAddressTaken(session, email, user.id))
-      throw new Refusal('email_exists', 'A user with this email address has already been registered')
-    // An address nobody vouches for stays with the identity.
-    if (identity.isEmailVerified) await writeConfirmedEmail(session, user.id, email)
-  }
-
   function confirmationMail(
     session: Session,
     tenant: Tenant,
@@ -206,6 +163,49 @@ export function createAccounts(parts: AuthParts) {
   async function welcomed(tenant: Tenant, userId: string): Promise<UserRow> {
     return (await databases.auth(tenant).transaction(session => findUser(session, userId)))!
   }
+}
+
+/** The provider vouches for the address of an account that is there. */
+async function joinTo(
+  session: Session,
+  user: UserRow,
+  { provider, subject, claims }: ProviderIdentity,
+  email: string,
+): Promise<string> {
+  if (user.is_banned) throw bannedAtSignIn()
+  if (!user.email_confirmed_at || !(await isAddressProven(session, user.id, email)))
+    await forgetUnprovenOwner(session, user.id)
+  const data = { userId: user.id, provider, providerId: subject, data: claims }
+  if (!(await insertIdentity(session, data))) throw new Overtaken()
+  await writeConfirmedEmail(session, user.id, email)
+  await mergeMetadata(session, user.id, claims, {})
+  await writeProviders(session, user.id)
+  await writeEvent(session, 'user.updated', user.id, email)
+  return user.id
+}
+
+/** A signed-in user adds a way to sign in. */
+async function add(session: Session, userId: string, identity: ProviderIdentity): Promise<Arrival> {
+  const { provider, subject, claims } = identity
+  const user = await findUser(session, userId)
+  if (!user) throw new Refusal({ code: 'user_not_found', status: 403 }, 'The user who asked is gone')
+  if (user.is_banned) throw new Refusal('user_banned', 'User is banned')
+  if (!(await insertIdentity(session, { userId, provider, providerId: subject, data: claims })))
+    throw new Refusal('identity_already_exists', 'Identity is already linked to a user')
+  if (user.email === null && identity.email !== undefined)
+    await takeAddress(session, user, identity, identity.email)
+  if (user.is_anonymous) await writePermanent(session, userId)
+  await mergeMetadata(session, userId, claims, {})
+  await writeProviders(session, userId)
+  await writeEvent(session, 'user.updated', userId, user.email ?? identity.email ?? null)
+  return { userId, isNew: false }
+}
+
+async function takeAddress(session: Session, user: UserRow, identity: ProviderIdentity, email: string) {
+  if (await isAddressTaken(session, email, user.id))
+    throw new Refusal('email_exists', 'A user with this email address has already been registered')
+  // An address nobody vouches for stays with the identity.
+  if (identity.isEmailVerified) await writeConfirmedEmail(session, user.id, email)
 }
 
 const mustVerify = () =>

@@ -9,7 +9,7 @@ import { settingsOf } from '../settings.ts'
 import { createIssue, type SessionObject } from '../sign-in.ts'
 import type { Accounts } from './accounts.ts'
 import { callbackUrl } from './authorize.ts'
-import { configuredProvider } from './configuration.ts'
+import { type ConfiguredProvider, configuredProvider } from './configuration.ts'
 import type { Exchange } from './exchange.ts'
 import { type FlowSecrets, flowContext, openSecrets } from './flow-secrets.ts'
 import { type Flow, insertCodeFlow, takeFlow } from './flow-store.ts'
@@ -49,21 +49,17 @@ export function createCallback(parts: AuthParts, exchange: Exchange, accounts: A
     const name = providerNamed(flow.provider)
     const configured = name && configuredProvider(tenant, name, sealer)
     if (!configured) throw new Refusal('provider_disabled', 'The provider was switched off meanwhile')
-    // A provider that names itself must be the one that was asked: another one's code means nothing here.
-    const issuer = given.get('iss')
-    if (issuer !== null && configured.provider.protocol === 'openid' && issuer !== configured.issuer)
-      if (configured.name !== 'microsoft')
-        throw badCallback('Another provider has answered than the one asked')
+    if (!isFrom(configured, given.get('iss')))
+      throw badCallback('Another provider has answered than the one asked')
     const code = given.get('code') ?? ''
     if (code === '' || code.length > longestCode) throw badCallback('The provider sent no code')
     const { verifier, nonce } = openSecrets(sealer, tenant, flow.secrets)
-    const name_ = nameFrom(given.get('user'))
     return exchange.redeem(configured, {
       code,
       redirectUri: callbackUrl(baseUrl(), tenant),
       verifier,
       nonce,
-      name: name_,
+      name: nameFrom(given.get('user')),
     })
   }
 
@@ -106,6 +102,10 @@ export function createCallback(parts: AuthParts, exchange: Exchange, accounts: A
     return withQuery(redirectTo, { code })
   }
 }
+
+/** A provider that names itself must be the one that was asked; Microsoft has a name for each of its tenants. */
+const isFrom = ({ name, provider, issuer }: ConfiguredProvider, told: string | null) =>
+  told === null || provider.protocol === 'oauth2' || name === 'microsoft' || told === issuer
 
 const fragmentOf = (
   { access_token, expires_at, expires_in, refresh_token, token_type }: SessionObject,

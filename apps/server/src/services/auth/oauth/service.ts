@@ -56,6 +56,13 @@ export function oauthService(parts: AuthParts & { outbound: Outbound }) {
       })
   }
 
+  async function signedIn(caller: Caller): Promise<string> {
+    if (caller.role !== 'authenticated')
+      throw new Refusal('no_authorization', 'Linking an identity requires the token of a signed-in user')
+    const { user } = await databases.auth(caller.tenant).transaction(session => currentUser(session, caller))
+    return user.id
+  }
+
   return {
     /** The provider's address for a browser that wants to sign in. */
     authorize: (tenant: Tenant, query: URLSearchParams, referer: string | undefined): Promise<string> =>
@@ -67,9 +74,7 @@ export function oauthService(parts: AuthParts & { outbound: Outbound }) {
       query: URLSearchParams,
       referer: string | undefined,
     ): Promise<string> {
-      const { tenant } = caller
-      const { user } = await databases.auth(tenant).transaction(session => currentUser(session, caller))
-      return authorize(tenant, { query, referer, linkingUserId: user.id })
+      return authorize(caller.tenant, { query, referer, linkingUserId: await signedIn(caller) })
     },
 
     /** Where to send a browser that comes back, whatever has happened. */
@@ -86,9 +91,7 @@ export function oauthService(parts: AuthParts & { outbound: Outbound }) {
     ): Promise<SessionObject> {
       const { tenant } = caller
       limits.count(tenant, 'token', client.ip)
-      const linkingUserId = body.link_identity
-        ? (await databases.auth(tenant).transaction(session => currentUser(session, caller))).user.id
-        : null
+      const linkingUserId = body.link_identity ? await signedIn(caller) : null
       const identity = await identityFrom(tenant, body)
       const options = { linkingUserId, redirectTo: settingsOf(tenant).site_url }
       return accounts.signIn(tenant, identity, options, (session, userId) =>

@@ -1,0 +1,380 @@
+// A project's users and how they sign in, as whoever runs the project sees them.
+import Type, { type Static, type TSchema } from 'typebox'
+import { AuthSettings, RateLimits } from './auth-settings.ts'
+import type { Routes } from './route.ts'
+import { Empty, Id, Nullable, page, pageQuery, Timestamp } from './shapes.ts'
+
+export const providerNames = ['github', 'google', 'apple', 'discord', 'microsoft'] as const
+export const ProviderName = Type.Enum(providerNames)
+export type ProviderName = (typeof providerNames)[number]
+
+const Text = (maxLength: number) =>
+  Type.String({ maxLength, pattern: '^[^\\u0000]*$', description: 'a text without NUL characters' })
+const Json = Type.Record(Type.String(), Type.Unknown())
+const WebAddress = Type.String({
+  format: 'uri',
+  pattern: '^https?://',
+  maxLength: 2048,
+  description: 'an address that begins with http:// or https://',
+})
+
+// Settings
+
+type Patched<T> = { [K in keyof T]?: T[K] | null }
+const patched = (properties: Record<string, TSchema>) =>
+  Object.fromEntries(
+    Object.entries(properties).map(([name, schema]) => [name, Type.Optional(Nullable(schema))]),
+  )
+
+export const AuthSettingsChange = Type.Unsafe<
+  Patched<Omit<AuthSettings, 'rate_limits'>> & {
+    rate_limits?: Patched<AuthSettings['rate_limits']> | null
+  }
+>(
+  Type.Object(
+    {
+      ...patched(AuthSettings.properties),
+      rate_limits: Type.Optional(
+        Nullable(Type.Object(patched(RateLimits.properties), { additionalProperties: false })),
+      ),
+    },
+    { additionalProperties: false, minProperties: 1 },
+  ),
+)
+export type AuthSettingsChange = Static<typeof AuthSettingsChange>
+
+const scopes = Type.Array(Text(200), { maxItems: 50 })
+const places = {
+  authorize_url: WebAddress,
+  token_url: WebAddress,
+  userinfo_url: WebAddress,
+  issuer: WebAddress,
+}
+
+export const ProviderWish = Type.Object(
+  {
+    provider: ProviderName,
+    client_id: Type.String({
+      minLength: 1,
+      maxLength: 1000,
+      pattern: '^[^\\u0000]*[^\\s\\u0000][^\\u0000]*$',
+      description: 'a text that is not blank',
+    }),
+    client_secret: Type.Optional(
+      Nullable(
+        Type.String({
+          maxLength: 8192,
+          description: 'Left out or [redacted], the stored one is kept; null or empty removes it.',
+        }),
+      ),
+    ),
+    enabled: Type.Optional(Type.Boolean({ description: 'True when left out.' })),
+    scopes: Type.Optional(Nullable(Type.Union([scopes, Text(4000)]))),
+    authorize_url: Type.Optional(Nullable(places.authorize_url)),
+    token_url: Type.Optional(Nullable(places.token_url)),
+    userinfo_url: Type.Optional(Nullable(places.userinfo_url)),
+    issuer: Type.Optional(Nullable(places.issuer)),
+  },
+  { additionalProperties: false },
+)
+export type ProviderWish = Static<typeof ProviderWish>
+
+/** What is null is as built in. */
+const provider = {
+  enabled: Type.Boolean(),
+  client_id: Type.String(),
+  client_secret: Nullable(Type.String({ description: '[redacted], or null when there is none.' })),
+  scopes: Nullable(Type.Array(Type.String())),
+  authorize_url: Nullable(Type.String()),
+  token_url: Nullable(Type.String()),
+  userinfo_url: Nullable(Type.String()),
+  issuer: Nullable(Type.String()),
+  callback_url: Type.String({ description: 'To be registered with the provider.' }),
+}
+export const ProviderConfiguration = Type.Object(provider)
+export type ProviderConfiguration = Static<typeof ProviderConfiguration>
+export const NamedProvider = Type.Object({ provider: ProviderName, ...provider })
+export type NamedProvider = Static<typeof NamedProvider>
+
+export const ShownAuthSettings = Type.Object({
+  ...AuthSettings.properties,
+  providers: Type.Record(Type.String(), ProviderConfiguration),
+})
+export type ShownAuthSettings = Static<typeof ShownAuthSettings>
+
+export const ProviderTemplate = Type.Object({
+  provider: ProviderName,
+  name: Type.String(),
+  protocol: Type.Enum(['openid', 'oauth2'] as const),
+  scopes: Type.Array(Type.String(), { description: 'Asked for unless the project lists others.' }),
+  authorize_url: Type.String(),
+  token_url: Type.String(),
+  userinfo_url: Type.String(),
+  issuer: Type.String(),
+})
+
+// Users
+
+export const User = Type.Object({
+  id: Id,
+  email: Nullable(Type.String({ description: 'Null for an anonymous user.' })),
+  role: Type.String(),
+  is_anonymous: Type.Boolean(),
+  email_confirmed_at: Nullable(Timestamp),
+  invited_at: Nullable(Timestamp),
+  last_sign_in_at: Nullable(Timestamp),
+  is_banned: Type.Boolean(),
+  banned_until: Nullable(Timestamp),
+  ban_reason: Nullable(Type.String()),
+  providers: Type.Array(Type.String(), { description: 'The ways the user can sign in.' }),
+  app_metadata: Json,
+  user_metadata: Json,
+  created_at: Timestamp,
+  updated_at: Timestamp,
+})
+export type User = Static<typeof User>
+
+export const UserSession = Type.Object({
+  id: Id,
+  created_at: Timestamp,
+  refreshed_at: Nullable(Timestamp),
+  user_agent: Nullable(Type.String()),
+  ip: Nullable(Type.String()),
+  aal: Type.String(),
+})
+export type UserSession = Static<typeof UserSession>
+
+export const UserWish = Type.Object(
+  {
+    email: Type.String({ minLength: 3, maxLength: 255 }),
+    password: Type.Optional(Nullable(Type.String({ maxLength: 1024 }))),
+    email_confirm: Type.Optional(
+      Nullable(
+        Type.Boolean({
+          description: 'Whether the address counts as verified; left out, as auto_confirm says.',
+        }),
+      ),
+    ),
+    user_metadata: Type.Optional(Nullable(Json)),
+    app_metadata: Type.Optional(Nullable(Json)),
+  },
+  { additionalProperties: false },
+)
+export type UserWish = Static<typeof UserWish>
+
+export const Ban = Type.Object(
+  {
+    reason: Type.Optional(Nullable(Text(1000))),
+    expires_at: Type.Optional(Nullable(Timestamp)),
+    duration: Type.Optional(
+      Nullable(
+        Type.String({
+          maxLength: 50,
+          pattern: '^(\\d+(\\.\\d+)?(ms|s|m|h))+$',
+          description: 'a duration such as "24h" or "1h30m"',
+        }),
+      ),
+    ),
+  },
+  { additionalProperties: false },
+)
+export type Ban = Static<typeof Ban>
+
+// Import
+
+export const importLimit = 1000
+
+/** What a record should be; one that is not becomes an `error` of its own and holds up no other. */
+export const ImportRecord = Type.Object({
+  id: Type.Optional(Nullable(Id)),
+  email: Type.String(),
+  password_hash: Type.Optional(Nullable(Type.String({ description: 'bcrypt, cost 4 to 14, or empty.' }))),
+  email_confirmed_at: Type.Optional(Nullable(Timestamp)),
+  created_at: Type.Optional(Nullable(Timestamp)),
+  raw_user_meta_data: Type.Optional(Nullable(Json)),
+})
+export type ImportRecord = Static<typeof ImportRecord>
+
+export const ImportResult = Type.Object({
+  email: Nullable(Type.String()),
+  id: Nullable(Type.String()),
+  status: Type.Enum(['created', 'skipped', 'error'] as const),
+  reason: Type.Optional(Type.String({ description: 'Why it was not created.' })),
+})
+export type ImportResult = Static<typeof ImportResult>
+
+export const ImportReply = Type.Object({
+  imported: Type.Integer(),
+  skipped: Type.Integer(),
+  failed: Type.Integer(),
+  results: Type.Array(ImportResult, { description: 'One per record, in their order.' }),
+})
+export type ImportReply = Static<typeof ImportReply>
+
+const ById = Type.Object({ id: Id })
+const UserById = Type.Object({ id: Id, user_id: Id })
+
+export const usersApi = {
+  readSettings: {
+    plane: 'management',
+    method: 'GET',
+    path: '/projects/{id}/auth',
+    scope: 'read',
+    summary: 'Read how the users of a project sign in; secrets are masked',
+    params: ById,
+    reply: ShownAuthSettings,
+  },
+  changeSettings: {
+    plane: 'management',
+    method: 'PATCH',
+    path: '/projects/{id}/auth',
+    scope: 'admin',
+    audit: 'auth.settings_updated',
+    summary: 'Change how the users of a project sign in: merges by key, null takes the default again',
+    params: ById,
+    body: AuthSettingsChange,
+    reply: ShownAuthSettings,
+  },
+  saveProvider: {
+    plane: 'management',
+    method: 'PUT',
+    path: '/projects/{id}/auth/providers',
+    scope: 'admin',
+    audit: 'auth.provider_saved',
+    summary: 'Add or replace a sign-in provider; its client_secret is kept when left out',
+    params: ById,
+    body: ProviderWish,
+    reply: NamedProvider,
+  },
+  removeProvider: {
+    plane: 'management',
+    method: 'DELETE',
+    path: '/projects/{id}/auth/providers/{provider}',
+    scope: 'admin',
+    audit: 'auth.provider_removed',
+    summary: 'Remove a sign-in provider',
+    params: Type.Object({ id: Id, provider: Text(100) }),
+    reply: Empty,
+    status: 204,
+  },
+  listProviderTemplates: {
+    plane: 'management',
+    method: 'GET',
+    path: '/auth/templates',
+    scope: 'read',
+    showsOwn: true,
+    summary: 'List the providers that can be added, with their addresses and the scopes to ask for',
+    query: Type.Object(pageQuery),
+    reply: page('templates', ProviderTemplate),
+  },
+  list: {
+    plane: 'management',
+    method: 'GET',
+    path: '/projects/{id}/users',
+    scope: 'read',
+    summary: 'List the users of a project, newest first; `search` is part of an e-mail address',
+    params: ById,
+    query: Type.Object({ ...pageQuery, search: Type.Optional(Text(255)) }),
+    reply: page('users', User),
+  },
+  create: {
+    plane: 'management',
+    method: 'POST',
+    path: '/projects/{id}/users',
+    scope: 'admin',
+    audit: 'user.created',
+    summary: 'Create a user; nothing is sent to the address',
+    params: ById,
+    body: UserWish,
+    reply: User,
+    status: 201,
+  },
+  import: {
+    plane: 'management',
+    method: 'POST',
+    path: '/projects/{id}/users/import',
+    scope: 'admin',
+    audit: 'user.imported',
+    summary: 'Import up to 1000 users with their ids, times and password hashes',
+    params: ById,
+    body: Type.Object(
+      { users: Type.Array(Type.Union([ImportRecord, Type.Unknown()]), { maxItems: importLimit }) },
+      { additionalProperties: false },
+    ),
+    bodyLimit: 8 * 1024 * 1024,
+    reply: ImportReply,
+  },
+  read: {
+    plane: 'management',
+    method: 'GET',
+    path: '/projects/{id}/users/{user_id}',
+    scope: 'read',
+    summary: 'Read one user',
+    params: UserById,
+    reply: User,
+  },
+  remove: {
+    plane: 'management',
+    method: 'DELETE',
+    path: '/projects/{id}/users/{user_id}',
+    scope: 'admin',
+    audit: 'user.deleted',
+    summary: 'Delete a user with all sessions; their tokens stop working',
+    params: UserById,
+    reply: Empty,
+    status: 204,
+  },
+  ban: {
+    plane: 'management',
+    method: 'POST',
+    path: '/projects/{id}/users/{user_id}/ban',
+    scope: 'admin',
+    audit: 'user.banned',
+    summary: 'Ban a user, for good unless `expires_at` or `duration` says otherwise',
+    params: UserById,
+    body: Type.Union([Ban, Type.Null()]),
+    reply: User,
+  },
+  unban: {
+    plane: 'management',
+    method: 'POST',
+    path: '/projects/{id}/users/{user_id}/unban',
+    scope: 'admin',
+    audit: 'user.unbanned',
+    summary: 'Lift the ban of a user',
+    params: UserById,
+    reply: User,
+  },
+  listSessions: {
+    plane: 'management',
+    method: 'GET',
+    path: '/projects/{id}/users/{user_id}/sessions',
+    scope: 'read',
+    summary: 'List the sessions of a user, newest first',
+    params: UserById,
+    query: Type.Object(pageQuery),
+    reply: page('sessions', UserSession),
+  },
+  revokeSessions: {
+    plane: 'management',
+    method: 'DELETE',
+    path: '/projects/{id}/users/{user_id}/sessions',
+    scope: 'admin',
+    audit: 'user.sessions_revoked',
+    summary: 'End all sessions of a user',
+    params: UserById,
+    reply: Empty,
+    status: 204,
+  },
+  revokeSession: {
+    plane: 'management',
+    method: 'DELETE',
+    path: '/projects/{id}/users/{user_id}/sessions/{token}',
+    scope: 'admin',
+    audit: 'user.session_revoked',
+    summary: 'End one session, named by its id',
+    params: Type.Object({ id: Id, user_id: Id, token: Id }),
+    reply: Empty,
+    status: 204,
+  },
+} as const satisfies Routes
