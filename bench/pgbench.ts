@@ -1,5 +1,5 @@
 // The reference of everything that asks Postgres: pgbench with prepared statements in pipeline mode, as the
-// project's own api login over the same socket and with the session settings the platform starts with.
+// project's own login over the same socket and with the session settings the platform starts with.
 import { globSync, writeFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { ServerAddress } from '../apps/server/src/kernel/postgres/server-address.ts'
@@ -28,11 +28,13 @@ export interface Reference {
   depth: number
   clients: number
   seconds: number
+  /** Of the session, where they differ from a caller's. */
+  settings?: Readonly<Record<string, string>>
 }
 
 export async function pgbench(
   server: { address: ServerAddress; database: string; postmaster: number },
-  { file, unit, values, ids, depth, clients, seconds }: Reference,
+  { file, unit, values, ids, depth, clients, seconds, settings: other = {} }: Reference,
 ): Promise<Sample> {
   const operations = Array.from({ length: depth }, (_, index) => index)
   const drawn = ids === undefined ? [] : operations.map(index => `\\set id${index} random(1, ${ids})`)
@@ -42,7 +44,9 @@ export async function pgbench(
   writeFileSync(file, [...drawn, '\\startpipeline', ...statements, '\\endpipeline', ''].join('\n'))
 
   const { host, port, user, password } = server.address
-  const settings = Object.entries(sessionSettings).map(([name, value]) => `-c ${name}=${value}`)
+  const settings = Object.entries({ ...sessionSettings, ...other }).map(
+    ([name, value]) => `-c ${name}=${value}`,
+  )
   const before = familyCpuMicros(server.postmaster)
   const { stdout, stderr, cpuMicros } = await runToEnd(
     globSync('/usr/lib/postgresql/*/bin/pgbench').at(-1) ?? 'pgbench',

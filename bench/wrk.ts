@@ -13,6 +13,8 @@ export interface LoadRequest {
   ids?: number
   headers: Record<string, string>
   body?: string
+  /** Each request takes one of these for `{token}` in its body, and its answer's refresh token comes back in its place. */
+  tokens?: readonly string[]
 }
 
 export interface Load {
@@ -89,16 +91,20 @@ export async function wrk(url: string, request: LoadRequest, options: LoadOption
 }
 
 /** The request is put together as text: wrk's own way to do it costs as much as sending it. */
-function script(url: string, { method = 'GET', path, ids = 1, headers, body = '' }: LoadRequest): string {
+function script(url: string, request: LoadRequest): string {
+  const { method = 'GET', path, ids = 1, headers, body = '', tokens } = request
   const given = { host: new URL(url).host, ...usualHeaders, ...headers }
   const lines = Object.entries(given).map(([name, value]) => `${name}: ${value}`)
-  if (method !== 'GET') lines.push(`content-length: ${Buffer.byteLength(body)}`)
+  const sample = tokens ? body.replace('{token}', tokens[0]!) : body
+  if (method !== 'GET') lines.push(`content-length: ${Buffer.byteLength(sample)}`)
   const text = `${method} ${path} HTTP/1.1\r\n${lines.join('\r\n')}\r\n\r\n${body}`
-  const at = text.indexOf('{id}')
-  const [before, after] = at < 0 ? [text, ''] : [text.slice(0, at), text.slice(at + 4)]
-  const drawn = at < 0 ? "''" : `math.random(1, ${ids})`
+  const hole = tokens ? '{token}' : '{id}'
+  const at = text.indexOf(hole)
+  const [before, after] = at < 0 ? [text, ''] : [text.slice(0, at), text.slice(at + hole.length)]
+  const drawn = tokens ? 'take()' : at < 0 ? "''" : `math.random(1, ${ids})`
   return `
 local before, after = ${luaText(before)}, ${luaText(after)}
+${tokens ? passing(tokens) : ''}
 function init() math.randomseed(os.time()) end
 function request() return before .. ${drawn} .. after end
 function done(summary, latency)
@@ -110,6 +116,23 @@ function done(summary, latency)
 end
 `
 }
+
+/** A line of tokens: the oldest is taken, what an answer brings goes to the end. All are of one length. */
+const passing = (tokens: readonly string[]) => `
+local line, head, tail = { ${tokens.map(luaText).join(', ')} }, 1, ${tokens.length}
+local function take()
+  local token = line[head]
+  line[head] = nil
+  head = head + 1
+  return token
+end
+function response(status, headers, body)
+  local token = string.match(body, '"refresh_token":"([^"]+)"')
+  if token then
+    tail = tail + 1
+    line[tail] = token
+  end
+end`
 
 /** Every byte by its number: nothing to escape. */
 const luaText = (text: string) =>

@@ -18,7 +18,7 @@ import { type Target, target } from '../target.ts'
 import { assertManagementError, assertNeedsScope, sendBytes } from '../wire.ts'
 
 /** The credential column of the specification's route list, for the routes that exist so far. */
-const specified: Record<string, 'none' | 'read' | 'deploy' | 'admin'> = {
+const specified: Record<string, 'none' | 'session' | 'read' | 'deploy' | 'admin'> = {
   'GET /api/v1/health': 'none',
   'GET /api/v1/health/services': 'none',
   'GET /api/v1/openapi.json': 'none',
@@ -36,6 +36,13 @@ const specified: Record<string, 'none' | 'read' | 'deploy' | 'admin'> = {
   'GET /api/v1/projects/{id}/keys/service-role': 'admin',
   'POST /api/v1/projects/{id}/rotate/jwt': 'admin',
   'POST /api/v1/projects/{id}/rotate/api-keys': 'admin',
+  'POST /api/v1/projects/{id}/invites': 'admin',
+  'GET /api/v1/projects/{id}/invites': 'read',
+  'DELETE /api/v1/projects/{id}/invites/{invite_id}': 'admin',
+  'POST /api/v1/invites/accept': 'session',
+  'GET /api/v1/projects/{id}/members': 'admin',
+  'PATCH /api/v1/projects/{id}/members/{user_id}': 'admin',
+  'DELETE /api/v1/projects/{id}/members/{user_id}': 'admin',
   'GET /api/v1/admin/stats': 'admin',
   'GET /api/v1/admin/audit': 'admin',
   'GET /api/v1/admin/audit/export': 'admin',

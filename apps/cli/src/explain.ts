@@ -26,6 +26,8 @@ const remedies = new Map<string, string>(
     invite_not_found: 'plinth auth invites list shows the invites that are pending.',
     invite_expired: 'Ask for a new invite.',
     member_not_found: 'plinth auth members list shows the members there are.',
+    already_member: 'plinth auth members set-role changes what they may do.',
+    too_many_invites: 'plinth auth invites revoke takes back those that are not needed.',
     last_owner: 'plinth auth members set-role <user> owner makes another one first.',
     session_required:
       'Log in with POST /api/v1/platform/login and set PLATFORM_TOKEN to the token it answers.',

@@ -55,6 +55,8 @@ import { teamRoutes } from '#src/services/team/management-routes.ts'
 import { teamService } from '#src/services/team/service.ts'
 import { typesRoutes } from '#src/services/types/management-routes.ts'
 import { typesService } from '#src/services/types/service.ts'
+import { usersRoutes } from '#src/services/users/management-routes.ts'
+import { usersService } from '#src/services/users/service.ts'
 import { whoamiRoutes } from '#src/services/whoami/data-routes.ts'
 import { type Cluster, controlSettings, prepareCluster } from '#src/tenancy/cluster.ts'
 import { type Databases, openDatabases } from '#src/tenancy/databases.ts'
@@ -209,6 +211,11 @@ async function compose(
   http.mount(planes.management, routeTables.pooler, poolerRoutes(poolerService(control, logins, owner)))
   http.mount(planes.management, routeTables.team, teamRoutes(teamService(control, deriveKey)))
   http.mount(planes.management, routeTables.email, emailRoutes(email))
+  http.mount(
+    planes.management,
+    routeTables.users,
+    usersRoutes(usersService({ control, sealer, owner, directory, auth })),
+  )
   http.mount(planes.management, routeTables.admin, adminRoutes(admin))
   http.mount(planes.data, routeTables.whoami, whoamiRoutes())
   http.mount(planes.data, routeTables.rest, restRoutes(rest))

@@ -27,9 +27,9 @@ async function serve(options: Parameters<typeof startMailServer>[0] = {}): Promi
 }
 
 const secret = { user: 'mailer', password: 'pass phrase of its own' }
-const setSmtp = (id: string, port: number, more = {}) =>
-  platform.call('PUT', `/api/v1/projects/${id}/email/smtp`, {
-    token: platform.adminToken,
+const setSmtp = (id: string, port: number, more = {}, on = platform) =>
+  on.call('PUT', `/api/v1/projects/${id}/email/smtp`, {
+    token: on.adminToken,
     body: { host: '127.0.0.1', port, from_email: 'shop@example.test', ...more },
   })
 async function projectAt(port: number, more = {}): Promise<string> {
@@ -55,10 +55,10 @@ interface Queued {
   is_leased: boolean
   wait: number
 }
-const queued = (id: string) =>
-  platform.app.control.rows<Queued>(sql`
-    select id, attempts, leased_until > now() as is_leased, extract(epoch from due_at - now())::float8 as wait
-      from mail_queue where project_id = ${id} order by created_at`)
+const inQueue = (id: string) => sql`
+  select id, attempts, leased_until > now() as is_leased, extract(epoch from due_at - now())::float8 as wait
+    from public.mail_queue where project_id = ${id} order by created_at`
+const queued = (id: string) => platform.app.control.rows<Queued>(inQueue(id))
 async function eventually(holds: () => unknown, what: string): Promise<void> {
   for (const end = Date.now() + 30_000; !(await holds()); await sleep(15)) assert.ok(Date.now() < end, what)
 }
@@ -187,27 +187,34 @@ test('a server that hangs holds up neither the request nor the mail of other pro
 
 test('a platform that stops gives back what it has not sent, and the next one sends it', async () => {
   const { port, sockets } = await mute()
-  const first = await startPlatform({ beside: platform })
-  const id = await projectAt(port)
+  const first = await startPlatform()
+  const { id } = await first.createProject()
+  await setSmtp(id, port, {}, first)
   await enqueue(id, 'ada@example.test', first)
   await eventually(() => sockets.length === 1, 'a connection')
-  await first.stop()
-  const [mail] = await queued(id)
+  await first.app.close()
+  const look = () => first.asSuperuser(first.control, session => session.rows<Queued>(inQueue(id)))
+  const [mail] = await look()
   assert.deepEqual([mail!.attempts, mail!.is_leased], [0, false])
+
   const server = await serve()
-  await setSmtp(id, server.port)
-  platform.app.directory.forget(id)
-  await isEmpty(id)
-  assert.deepEqual(recipients(server), ['ada@example.test'])
+  const second = await startPlatform({ beside: first })
+  try {
+    await setSmtp(id, server.port, {}, second)
+    await eventually(async () => (await look()).length === 0, 'an empty queue')
+    assert.deepEqual(recipients(server), ['ada@example.test'])
+  } finally {
+    await second.stop()
+  }
 })
 
 test('a node killed while it sends loses nothing: the mail is sent again when its lease is over', async () => {
   const held = Promise.withResolvers<void>()
   let isHolding = true
-  const arrived = Promise.withResolvers<void>()
+  let hasArrived = false
   const server = await serve({
     onMessage() {
-      arrived.resolve()
+      hasArrived = true
       return isHolding ? held.promise : undefined
     },
   })
@@ -219,7 +226,7 @@ test('a node killed while it sends loses nothing: the mail is sent again when it
     stdio: 'inherit',
   })
   undo.push(() => node.kill('SIGKILL'))
-  await arrived.promise
+  await eventually(() => hasArrived || node.exitCode !== null, 'a mail under way')
   node.kill('SIGKILL')
   await once(node, 'exit')
   isHolding = false
@@ -266,10 +273,7 @@ test('while the database is away nothing is sent twice, and afterwards all goes 
   const away = await startPlatform()
   try {
     const { id } = await away.createProject()
-    await away.call('PUT', `/api/v1/projects/${id}/email/smtp`, {
-      token: away.adminToken,
-      body: { host: '127.0.0.1', port: server.port, from_email: 'shop@example.test' },
-    })
+    await setSmtp(id, server.port, {}, away)
     await enqueue(id, 'ada@example.test', away)
     const taken = sql`select from mail_queue where attempts = 1`
     await eventually(async () => (await away.app.control.rows(taken)).length === 1, 'a mail under way')

@@ -193,6 +193,18 @@ test('inviting one address many times at once leaves one invite, and one token t
   assert.deepEqual(accepted.sort(), [200, 404, 404, 404, 404])
 })
 
+test('an address is the same however it is written', async () => {
+  const joiner = await person()
+  const project = await newProject()
+  const { body } = await invite(project, { email: joiner.email })
+  await platform.admin.updateUser({
+    params: { user_id: joiner.id },
+    body: { email: joiner.email.toUpperCase() },
+  })
+  assert.equal((await accept({ token: body.invite_token }, joiner.session)).status, 200)
+  assert.deepEqual(refusal(await invite(project, { email: joiner.email })), [409, 'already_member'])
+})
+
 test('accepting never lowers the role of somebody who is a member already', async () => {
   const joiner = await person()
   for (const [held, offered, becomes] of [

@@ -229,6 +229,7 @@ export const errorCodes = {
   column_not_found: { status: 404, meaning: 'The table has no column of this name.' },
   policy_not_found: { status: 404, meaning: 'The table has no policy of this name.' },
   query_not_found: { status: 404, meaning: 'The project has no saved query of this id.' },
+  provider_not_found: { status: 404, meaning: 'The project has no sign-in provider of this name.' },
   message_not_found: { status: 404, meaning: 'The local catch-all has no message of this id.' },
   already_exists: { status: 409, meaning: 'Something of this kind and name exists already.' },
   has_dependants: {

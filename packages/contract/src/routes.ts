@@ -15,6 +15,7 @@ import type { Routes } from './route.ts'
 import { schemaApi } from './schema.ts'
 import { teamApi } from './team.ts'
 import { typesApi } from './types.ts'
+import { usersApi } from './users.ts'
 import { whoamiApi } from './whoami.ts'
 
 export const routeTables = {
@@ -30,6 +31,7 @@ export const routeTables = {
   types: typesApi,
   docs: docsApi,
   team: teamApi,
+  users: usersApi,
   admin: adminApi,
   whoami: whoamiApi,
   rest: restApi,

@@ -84,6 +84,8 @@ create table auth.mfa_challenges (
   factor_id uuid not null references auth.mfa_factors on delete cascade,
   created_at timestamptz not null default now(),
   verified_at timestamptz,
+  -- Wrong codes so far.
+  attempts integer not null default 0,
   ip_address text not null
 );
 create index mfa_challenges_factor on auth.mfa_challenges (factor_id);

@@ -16,6 +16,7 @@ function queueOf(count: number) {
   const work: Work<Job, string> = {
     name: 'test',
     claim: async () => waiting.shift(),
+    nextDueMs: async () => undefined,
     act: async () => 'done',
     record: async job => void done.push(job.id),
     atOnce: 3,
@@ -95,21 +96,33 @@ test('idle, it asks nothing but at its interval', async () => {
   await rare.close()
 })
 
-test('a job that is due again is looked for then', async () => {
-  const { waiting, done, work } = queueOf(1)
-  let attempts = 0
-  const worker = startWorker(
-    {
-      ...work,
-      async record(job) {
-        if (++attempts === 3) return void done.push(job.id)
-        setTimeout(() => waiting.push(job), 5)
-        return 10
-      },
-    },
-    log,
-  )
-  await until(() => done.length === 1)
+test('a job that will be due is looked for then, whatever was due before it', async () => {
+  const { waiting, done, work } = queueOf(0)
+  const dueAt = new Map([1, 2, 3].map(id => [id, performance.now() + 300 * id]))
+  const claim = async () => {
+    for (const [id, at] of dueAt)
+      if (at <= performance.now()) {
+        dueAt.delete(id)
+        waiting.push({ id })
+      }
+    return waiting.shift()
+  }
+  const nextDueMs = async () =>
+    dueAt.size === 0 ? undefined : Math.min(...dueAt.values()) - performance.now()
+  const worker = startWorker({ ...work, claim, nextDueMs }, log)
+  await until(() => done.length === 3)
+  assert.deepEqual(done, [1, 2, 3])
+  await worker.close()
+})
+
+test('a job that is due and cannot be had is not asked for all the time', async () => {
+  const { work } = queueOf(0)
+  let claims = 0
+  const claim = async () => void claims++
+  const worker = startWorker({ ...work, claim, nextDueMs: async () => -1000 }, log)
+  await sleep(100)
+  assert.equal(claims, 1)
+  await until(() => claims === 2)
   await worker.close()
 })
 

@@ -8,25 +8,29 @@ export interface Work<Job, Outcome> {
   name: string
   /** Takes one job that is due; undefined when there is none. */
   claim(): Promise<Job | undefined>
+  /** Asked when there was none: in how many milliseconds the next is due, if one is known. */
+  nextDueMs(): Promise<number | undefined>
   /** Does it; what goes wrong on the way is an outcome, too. The signal says that the platform stops. */
   act(job: Job, stop: AbortSignal): Promise<Outcome>
-  /** Keeps the outcome, over and over until it is kept; the milliseconds after which the job is due again, if it is. */
-  record(job: Job, outcome: Outcome): Promise<number | undefined>
+  /** Keeps the outcome; called again when it fails. */
+  record(job: Job, outcome: Outcome): Promise<void>
   /** Jobs under way in this process. */
   atOnce: number
-  /** How often to look for what others left behind; what this process adds is announced by `wake`. */
+  /** How often to look for what others have left behind, at least; what this process adds is announced by `wake`. */
   pollMs: number
   /** How long jobs under way may take to end when the platform stops. */
   graceMs: number
 }
 
 export interface Worker {
-  /** Looks for jobs now, or in so many milliseconds. */
-  wake(afterMs?: number): void
+  /** Looks for jobs now. */
+  wake(): void
   close(): Promise<void>
 }
 
 const patience = { firstMs: 500, longestMs: 30_000 }
+/** A job that is due and cannot be had, because its like are under way, is no reason to ask all the time. */
+const shortestPauseMs = 250
 
 export function startWorker<Job, Outcome>(work: Work<Job, Outcome>, log: Log): Worker {
   const running = new Set<Promise<void>>()
@@ -36,52 +40,43 @@ export function startWorker<Job, Outcome>(work: Work<Job, Outcome>, log: Log): W
   let isWoken = false
   let troubleMs = 0
   let timer: NodeJS.Timeout | undefined
-  let timerAt = Number.POSITIVE_INFINITY
-
-  function wake(afterMs = 0): void {
-    if (isClosed) return
-    if (afterMs <= 0) return look()
-    const at = performance.now() + afterMs
-    if (at >= timerAt) return
-    clearTimeout(timer)
-    timerAt = at
-    timer = setTimeout(() => {
-      timerAt = Number.POSITIVE_INFINITY
-      look()
-    }, afterMs).unref()
-  }
 
   function look(): void {
+    clearTimeout(timer)
     // A job added while a claim is under way may have been missed by it.
     if (looking) isWoken = true
-    else if (!isClosed) looking = fill().finally(lookedUp)
+    else if (!isClosed) looking = fill().then(pauseMs => rest(pauseMs))
   }
 
-  function lookedUp(): void {
+  function rest(pauseMs: number): void {
     looking = undefined
-    if (isWoken && troubleMs === 0) {
-      isWoken = false
-      look()
-    } else wake(troubleMs || work.pollMs)
+    if (isClosed) return
+    if (isWoken && troubleMs === 0) look()
+    else timer = setTimeout(look, pauseMs).unref()
   }
 
-  /** Takes jobs while there is room; a job that ends makes room and looks again. */
-  async function fill(): Promise<void> {
+  /** Takes jobs while there is room, and says how long to wait; a job that ends makes room and looks again. */
+  async function fill(): Promise<number> {
     isWoken = false
     try {
       while (!isClosed && running.size < work.atOnce) {
         const job = await work.claim()
         troubleMs = 0
-        if (job === undefined) return
+        if (job === undefined) {
+          const dueMs = (await work.nextDueMs()) ?? work.pollMs
+          return Math.min(work.pollMs, Math.max(shortestPauseMs, dueMs))
+        }
         const run = carryOut(job).finally(() => {
           running.delete(run)
           look()
         })
         running.add(run)
       }
+      return work.pollMs
     } catch (error) {
       if (troubleMs === 0) log.warn({ err: error, worker: work.name }, 'cannot look for work; trying again')
       troubleMs = Math.min(patience.longestMs, troubleMs * 2 || patience.firstMs)
+      return troubleMs
     }
   }
 
@@ -94,12 +89,11 @@ export function startWorker<Job, Outcome>(work: Work<Job, Outcome>, log: Log): W
       log.error({ err: error, worker: work.name }, 'a job failed in a way nobody foresaw')
       return
     }
-    const againMs = await kept(job, outcome)
-    if (againMs !== undefined) wake(againMs)
+    await record(job, outcome)
   }
 
   /** A deed whose record is lost is done twice: a database that is away for a moment is waited for. */
-  async function kept(job: Job, outcome: Outcome): Promise<number | undefined> {
+  async function record(job: Job, outcome: Outcome): Promise<void> {
     for (let waitMs = patience.firstMs; ; waitMs = Math.min(patience.longestMs, waitMs * 2))
       try {
         return await work.record(job, outcome)
@@ -111,7 +105,7 @@ export function startWorker<Job, Outcome>(work: Work<Job, Outcome>, log: Log): W
 
   look()
   return {
-    wake,
+    wake: look,
     async close() {
       isClosed = true
       clearTimeout(timer)

@@ -145,7 +145,7 @@ export function grants(ref: string, name: string): string {
     grant create, usage on schema extensions to ${owner};
     grant select, insert, update, delete on all tables in schema auth to ${auth};
     grant execute on function auth.identity_object(auth.identities), auth.factor_object(auth.mfa_factors),
-      auth.user_object(auth.users) to ${auth};
+      auth.user_object(auth.users), auth.refresh_session(uuid, bigint, integer, integer, integer) to ${auth};
     grant select, insert, update, delete, references, trigger on all tables in schema auth to ${owner};
     grant execute on function platform.first_time(oid), platform.forget(oid) to ${owner};
     ${defaults} select, insert, update, delete on tables to ${everyone};

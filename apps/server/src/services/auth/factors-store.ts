@@ -121,7 +121,12 @@ export const countWrongAnswer = (session: Session, challengeId: string) =>
 /** The factor is verified from here on. Other challenges go: whoever was guessing at them begins anew. */
 export const acceptAnswer = (
   session: Session,
-  { userId, factorId, challengeId, step }: Record<'userId' | 'factorId' | 'challengeId', string> & { step: number },
+  {
+    userId,
+    factorId,
+    challengeId,
+    step,
+  }: Record<'userId' | 'factorId' | 'challengeId', string> & { step: number },
 ) =>
   session.run(sql`
     with answered as (
@@ -135,8 +140,8 @@ export const acceptAnswer = (
      where id = ${factorId}`)
 
 /**
- * The session has passed its second factor: its refresh token is replaced, so that one taken before is worth nothing
- * more, and the user's sessions that have not passed end.
+ * The session has passed its second factor, and goes on under a new refresh token. The user's sessions that have not
+ * passed it end: somebody else may have begun them.
  */
 export async function raiseSession(
   session: Session,

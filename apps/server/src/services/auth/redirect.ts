@@ -2,7 +2,7 @@
 // Anything else is silently replaced by the site: an open redirect would hand out sessions.
 import type { AuthSettings } from '@plinth/contract/auth-settings.ts'
 
-const runnable = new Set(['javascript:', 'data:', 'vbscript:', 'file:', 'blob:', 'about:'])
+export const runnable = new Set(['javascript:', 'data:', 'vbscript:', 'file:', 'blob:', 'about:'])
 const loopback = /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/
 
 type Places = Pick<AuthSettings, 'site_url' | 'redirect_allow_list'>

@@ -8,14 +8,18 @@ import { createAdmin } from './admin.ts'
 import { createByMail } from './by-mail.ts'
 import { createCurrentSession } from './current-session.ts'
 import { createGenerateLink } from './generate-link.ts'
+import { createImport } from './import.ts'
 import { createLimits } from './limits.ts'
 import { createLogout } from './logout.ts'
+import { createManagedUsers } from './managed-users.ts'
 import { createMfa } from './mfa.ts'
-import { oauthService } from './oauth/service.ts'
+import { callbackUrl } from './oauth/authorize.ts'
+import { oauthService, oauthTemplates } from './oauth/service.ts'
 import { oneTimeHash } from './one-time-code.ts'
 import type { AuthParts } from './parts.ts'
 import { publicSettings } from './public-settings.ts'
 import { createRefresh } from './refresh.ts'
+import { authSettingsFrom, settingsOf } from './settings.ts'
 import { createPasswordSignIn } from './sign-in.ts'
 import { createSignUp } from './sign-up.ts'
 import { createTokens } from './tokens.ts'
@@ -53,5 +57,12 @@ export function authService({ windows, deriveKey, outbound, ...given }: AuthDeps
     generateLink: createGenerateLink(parts),
     mfa: createMfa(parts),
     oauth,
+    // For the management plane, which knows users and settings from outside.
+    managed: createManagedUsers(parts.databases),
+    importUsers: createImport(parts.databases),
+    settingsOf,
+    settingsFrom: authSettingsFrom,
+    providerTemplates: oauthTemplates,
+    callbackUrl: (tenant: Tenant) => callbackUrl(parts.baseUrl(), tenant),
   }
 }

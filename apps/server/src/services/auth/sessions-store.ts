@@ -41,48 +41,11 @@ export async function insertSession(
   return { user: made!.user, state: { id: made!.id, aal: 'aal1', amr: made!.amr, counter: 1 } }
 }
 
-/**
- * Decides about a refresh token and acts on the decision in one statement, on the locked row: callers on one session
- * take turns. The newest number is replaced; its parent, or one replaced within the reuse window, is told the newest
- * again; anything older is a copy in the wrong hands, and the session ends.
- */
+/** Decides about a refresh token and acts on the decision; see the function itself. */
 export const refreshStatement: AuthStatement = {
   name: 'refresh',
-  sql: `
-    with s as materialized (
-      select s.id, s.user_id, s.aal, s.amr, s.refresh_token_counter as counter, s.rotated_at, s.not_after,
-             coalesce(s.refreshed_at, s.created_at) as refreshed_at, u.email,
-             coalesce(u.banned_until > now(), false) as is_banned
-        from auth.sessions s join auth.users u on u.id = s.user_id and u.deleted_at is null
-       where s.id = $1::uuid for update of s
-    ), judged as materialized (
-      select s.*, case
-          when is_banned then 'banned'
-          when not_after < now() or refreshed_at < now() - make_interval(secs => $4::int) then 'expired'
-          when $2::bigint = counter then 'rotate'
-          when $2::bigint = counter - 1 then 'repeat'
-          when $2::bigint < counter and rotated_at[counter - $2::bigint] > now() - make_interval(secs => $3::int) then 'repeat'
-          when $2::bigint < counter then 'reuse'
-          else 'unknown' end as verdict
-        from s
-    ), kept as (
-      update auth.sessions t
-         set refresh_token_counter = j.counter + (j.verdict = 'rotate')::int,
-             rotated_at = case when j.verdict = 'rotate' then (array_prepend(now(), j.rotated_at))[1:32] else j.rotated_at end,
-             refreshed_at = now(), updated_at = now(),
-             tokens_until = greatest(t.tokens_until, now() + make_interval(secs => $5::int))
-        from judged j
-       where t.id = j.id and j.verdict in ('rotate', 'repeat')
-      returning t.refresh_token_counter
-    ), ended as (
-      delete from auth.sessions t using judged j where t.id = j.id and j.verdict = 'reuse' returning t.id
-    ), told as (
-      insert into auth.events (type, user_id, email)
-      select 'user.signed_out', j.user_id, j.email from judged j where j.verdict = 'reuse'
-    )
-    select j.verdict, coalesce((select refresh_token_counter from kept), j.counter), j.aal, j.amr,
-           (select auth.user_object(u) from auth.users u where u.id = j.user_id)
-      from judged j`,
+  sql: `select verdict, counter, aal, amr, "user"
+          from auth.refresh_session($1::uuid, $2::bigint, $3::integer, $4::integer, $5::integer)`,
 }
 
 /** Who a token speaks for, as long as its session exists. */

@@ -31,27 +31,36 @@ export function totpStep(secret: string, typed: string, currentStep: number): nu
   return matching
 }
 
+/** How much of a name a link has room for: drawing a large QR code takes its time, and few cameras read it. */
+const nameBytes = 192
+
+export const fitsLink = (name: string) => encodeURIComponent(name).length <= nameBytes
+
+/** Names are for the eye: what does not fit is cut. */
+function fitted(name: string): string {
+  const letters = Array.from(name)
+  while (!fitsLink(letters.join(''))) letters.pop()
+  return letters.join('')
+}
+
 export function totpUri(secret: string, issuer: string, account: string): string {
   // A colon separates the two names, so an issuer that has one is told by the parameter alone.
   const names = issuer.includes(':') ? [account] : [issuer, account]
   const parameters = {
     secret,
-    issuer,
+    issuer: fitted(issuer),
     algorithm: 'SHA1',
     digits: String(digits),
     period: String(stepSeconds),
   }
   // Not URLSearchParams: several apps show its plus signs as they are.
   const query = Object.entries(parameters).map(([name, value]) => `${name}=${encodeURIComponent(value)}`)
-  return `otpauth://totp/${names.map(encodeURIComponent).join(':')}?${query.join('&')}`
+  return `otpauth://totp/${names.map(name => encodeURIComponent(fitted(name))).join(':')}?${query.join('&')}`
 }
-
-/** The most bytes that the largest QR code holds at the lowest level of correction. */
-export const qrCodeHoldsBytes = 2953
 
 /** SVG without a `#`, which would end the data URI that clients make of it. */
 export function qrCodeSvg(text: string): string {
-  const code = qrcode(0, text.length > 500 ? 'L' : 'M')
+  const code = qrcode(0, 'L')
   code.addData(text, 'Byte')
   code.make()
   return code.createSvgTag({ cellSize: 4, margin: 16, scalable: true })

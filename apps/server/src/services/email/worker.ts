@@ -76,7 +76,7 @@ export function startMailWorker({ control, sealer, deployment, log }: MailWorker
   async function noteFailure(
     mail: store.QueuedMail,
     { reason, isFinal }: Omit<SmtpFailure, 'told'>,
-  ): Promise<number | undefined> {
+  ): Promise<void> {
     const facts = { project: mail.project_id, mail: mail.id, attempt: mail.attempts, reason }
     const delay =
       mail.attempts >= (isFinal ? attemptsIfFinal : attemptsAtMost) ? undefined : delays[mail.attempts - 1]
@@ -87,7 +87,6 @@ export function startMailWorker({ control, sealer, deployment, log }: MailWorker
     }
     await store.postpone(control, mail, delay)
     log.warn({ ...facts, againInSeconds: delay }, 'a mail could not be sent; trying again')
-    return delay * 1000
   }
 
   const work: Work<store.QueuedMail, Outcome> = {
@@ -101,6 +100,7 @@ export function startMailWorker({ control, sealer, deployment, log }: MailWorker
       else await sweep()
       return mail
     },
+    nextDueMs: async () => (await store.findNextDue(control))?.ms ?? undefined,
     async act(mail, stop) {
       try {
         return await send(mail, stop)

@@ -10,7 +10,7 @@ import type { Issuer } from './issuers.ts'
 export class BadIdToken extends Error {}
 
 interface Expected {
-  /** What the token must hold, as it is or hashed; without one it must hold none. */
+  /** What the token must hold; without one it must hold none. */
   nonce: string | undefined
   /** Compared with the hash in the token, if it has one. */
   accessToken?: string | undefined
@@ -69,12 +69,16 @@ const reasonOf = (error: Error) =>
 const issuerFor = ({ name }: Issuer, tid: unknown) =>
   typeof tid === 'string' && tenantId.test(tid) ? name.replace('{tenantid}', tid) : name
 
-/** Native applications send a hash of the nonce to the provider, and the nonce itself to us. */
-function isNonce(inToken: unknown, given: string | undefined): boolean {
-  if (inToken === undefined || given === undefined) return inToken === undefined && given === undefined
-  if (typeof inToken !== 'string' || inToken === '' || given === '') return false
-  return isSame(inToken, given) || isSame(inToken, createHash('sha256').update(given).digest('hex'))
+function isNonce(inToken: unknown, expected: string | undefined): boolean {
+  if (inToken === undefined || expected === undefined) return inToken === expected
+  return typeof inToken === 'string' && isSame(inToken, expected)
 }
+
+/**
+ * What a token holds for this nonce when a native application asked for it: it sends the hash to the provider and
+ * shows us what it hashed, so that a token alone, in other hands, is not enough.
+ */
+export const hashedNonce = (nonce: string) => createHash('sha256').update(nonce).digest('hex')
 
 function fitsAccessToken(hash: unknown, accessToken: string, algorithm: string): boolean {
   if (hash === undefined) return true

@@ -13,7 +13,7 @@ import { createCallback } from './callback.ts'
 import { createCodeExchange } from './code-exchange.ts'
 import { configuredProvider, enabledProviders } from './configuration.ts'
 import { createExchange } from './exchange.ts'
-import { BadIdToken } from './id-token.ts'
+import { BadIdToken, hashedNonce } from './id-token.ts'
 import type { ProviderIdentity } from './identity.ts'
 import { providerNamed } from './provider-name.ts'
 import { type ProviderTemplate, providerTemplates } from './providers.ts'
@@ -48,7 +48,10 @@ export function oauthService(parts: AuthParts & { outbound: Outbound }) {
     if (configured.provider.protocol !== 'openid')
       throw new Refusal('oauth_provider_not_supported', `${configured.provider.title} issues no ID tokens`)
     return exchange
-      .verify(configured, idToken, { nonce: nonce || undefined, accessToken: accessToken || undefined })
+      .verify(configured, idToken, {
+        nonce: nonce ? hashedNonce(nonce) : undefined,
+        accessToken: accessToken || undefined,
+      })
       .catch(error => {
         if (!(error instanceof BadIdToken)) throw error
         log.warn({ err: error }, 'an ID token was refused')

@@ -1,0 +1,44 @@
+// Users from elsewhere, one function per statement.
+import type { Session } from '#src/kernel/postgres/database.ts'
+import { sql } from '#src/kernel/postgres/sql.ts'
+import type { ImportedUser } from './import-record.ts'
+
+/**
+ * Writes users with their identities and events; those whose address or id is taken are left out. Answers the ids of
+ * those that were written. In the order of addresses: two imports at once wait for each other, not in a circle. An id that was deleted lately is somebody again.
+ */
+export async function insertImported(session: Session, users: readonly ImportedUser[]): Promise<Set<string>> {
+  const rows = await session.rows<{ id: string }>(sql`
+    with given as (
+      select * from jsonb_to_recordset(${JSON.stringify(users)}::jsonb) as g(
+        id uuid, email text, password_hash text, email_confirmed_at timestamptz, created_at timestamptz,
+        user_metadata jsonb)
+    ), made as (
+      insert into auth.users (id, email, encrypted_password, email_confirmed_at, created_at, raw_user_meta_data,
+                              raw_app_meta_data)
+      select id, email, password_hash, email_confirmed_at, coalesce(created_at, now()), user_metadata,
+             '{"provider": "email", "providers": ["email"]}'
+        from given order by email
+      on conflict do nothing
+      returning id, email, email_confirmed_at, created_at
+    ), identified as (
+      insert into auth.identities (user_id, provider, provider_id, identity_data, created_at)
+      select id, 'email', id::text,
+             jsonb_build_object('sub', id, 'email', email, 'email_verified', email_confirmed_at is not null,
+                                'phone_verified', false),
+             created_at
+        from made
+    ), told as (
+      insert into auth.events (type, user_id, email) select 'user.created', id, email from made
+    ), counted_again as (
+      update auth.revocations r set until = now(), xid = pg_current_xact_id() from made where r.subject = made.id
+    )
+    select id from made`)
+  return new Set(rows.map(({ id }) => id))
+}
+
+/** Who has one of these addresses or ids already. */
+export const findTaken = (session: Session, users: readonly ImportedUser[]) =>
+  session.rows<{ id: string; email: string | null }>(sql`
+    select id, email from auth.users
+     where email = any(${users.map(({ email }) => email)}) or id = any(${users.map(({ id }) => id)}::uuid[])`)

@@ -1,0 +1,104 @@
+// Users are brought over from elsewhere, up to a thousand at a time. All go in with one statement; what Postgres
+// refuses is found by halves, so that one bad record keeps no other out and a call that is cut off leaves whole users.
+import type { ImportReply, ImportResult } from '@plinth/contract/users.ts'
+import type { Session } from '#src/kernel/postgres/database.ts'
+import { sqlComplaint } from '#src/planes/management/database-refusal.ts'
+import type { AuthDatabase } from '#src/tenancy/auth-pools.ts'
+import type { Databases } from '#src/tenancy/databases.ts'
+import type { Tenant } from '#src/tenancy/directory.ts'
+import { type ImportedUser, readRecord } from './import-record.ts'
+import { findTaken, insertImported } from './import-store.ts'
+
+type Outcome = Pick<ImportResult, 'status' | 'reason'>
+/** By id, which no two users of one call share. */
+type Outcomes = Map<string, Outcome>
+
+/** A trigger of the project may take its time over each user; whoever waits for the answer does not have that long. */
+const patienceMs = 30_000
+
+const skipped = (reason: string): Outcome => ({ status: 'skipped', reason })
+const failed = (reason: string): Outcome => ({ status: 'error', reason })
+
+export const createImport =
+  (databases: Databases) =>
+  async (tenant: Tenant, records: readonly unknown[]): Promise<ImportReply> => {
+    const read = withoutRepeats(records)
+    const users = read.flatMap(each => ('user' in each ? [each.user] : []))
+    const outcomes: Outcomes = new Map()
+    const deadline = performance.now() + patienceMs
+    if (users.length > 0) await write(databases.auth(tenant), users, outcomes, deadline)
+    const results = read.map((each, index) =>
+      'user' in each
+        ? { email: each.user.email, id: each.user.id, ...outcomes.get(each.user.id)! }
+        : { ...named(records[index]), ...each.outcome },
+    )
+    const counted = (status: ImportResult['status']) =>
+      results.filter(result => result.status === status).length
+    return {
+      imported: counted('created'),
+      skipped: counted('skipped'),
+      failed: counted('error'),
+      results,
+    }
+  }
+
+/** The first of several records with one address or id counts. */
+function withoutRepeats(records: readonly unknown[]): ({ user: ImportedUser } | { outcome: Outcome })[] {
+  const emails = new Set<string>()
+  const ids = new Set<string>()
+  return records.map(record => {
+    const read = readRecord(record)
+    if ('complaint' in read) return { outcome: failed(read.complaint) }
+    const { email, id } = read.user
+    if (emails.has(email)) return { outcome: skipped('An earlier record has this e-mail address') }
+    if (ids.has(id)) return { outcome: failed('An earlier record has this id') }
+    emails.add(email)
+    ids.add(id)
+    return read
+  })
+}
+
+async function write(
+  database: AuthDatabase,
+  users: readonly ImportedUser[],
+  outcomes: Outcomes,
+  deadline: number,
+): Promise<void> {
+  const note = (outcome: Outcome) => users.forEach(({ id }) => void outcomes.set(id, outcome))
+  if (performance.now() > deadline) return note(failed('The call took too long; import this record again'))
+  try {
+    const found = await database.transaction(session => insertAll(session, users))
+    for (const [id, outcome] of found) outcomes.set(id, outcome)
+  } catch (error) {
+    const complaint = sqlComplaint(error)
+    if (!complaint) throw error
+    if (users.length === 1) return note(failed(`${complaint.message} (SQLSTATE ${complaint.sqlState})`))
+    const half = Math.ceil(users.length / 2)
+    await write(database, users.slice(0, half), outcomes, deadline)
+    await write(database, users.slice(half), outcomes, deadline)
+  }
+}
+
+async function insertAll(session: Session, users: readonly ImportedUser[]): Promise<Outcomes> {
+  const made = await insertImported(session, users)
+  const left = users.filter(({ id }) => !made.has(id))
+  const taken = left.length > 0 ? await findTaken(session, left) : []
+  const byEmail = new Map(taken.map(({ email, id }) => [email, id]))
+  const ids = new Set(taken.map(({ id }) => id))
+  const outcomeOf = ({ id, email }: ImportedUser): Outcome => {
+    if (made.has(id)) return { status: 'created' }
+    const owner = byEmail.get(email)
+    if (owner) return skipped(`The user ${owner} has this e-mail address`)
+    return failed(
+      ids.has(id) ? 'Another user has this id' : 'A trigger of the project on auth.users left it out',
+    )
+  }
+  return new Map(users.map(user => [user.id, outcomeOf(user)]))
+}
+
+/** What the record says of itself, as far as it can be repeated. */
+function named(record: unknown): { email: string | null; id: string | null } {
+  const { email, id } = (record ?? {}) as { email?: unknown; id?: unknown }
+  const text = (value: unknown) => (typeof value === 'string' ? value.slice(0, 320) : null)
+  return { email: text(email), id: text(id) }
+}

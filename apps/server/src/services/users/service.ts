@@ -1,0 +1,157 @@
+// A project's users and how they sign in, for whoever runs the project.
+import type {
+  AuthSettingsChange,
+  Ban,
+  NamedProvider,
+  ProviderWish,
+  ShownAuthSettings,
+  User,
+  UserWish,
+} from '@plinth/contract/users.ts'
+import type { Sealer } from '#src/kernel/crypto/sealed.ts'
+import { Refusal } from '#src/kernel/errors.ts'
+import type { Database } from '#src/kernel/postgres/database.ts'
+import type { OwnerWork } from '#src/planes/management/owner-work.ts'
+import type { Paging } from '#src/planes/management/paging.ts'
+import type { AuthService } from '#src/services/auth/service.ts'
+import type { Directory, Tenant } from '#src/tenancy/directory.ts'
+import { redacted, sealSettings, settingsContext } from '#src/tenancy/settings-secrets.ts'
+import { inManagementWords } from './refusals.ts'
+import * as store from './store.ts'
+import { shownProviders, storedSecret, withChange, withoutProvider, withProvider } from './stored-settings.ts'
+
+interface UsersDeps {
+  control: Database
+  sealer: Sealer
+  owner: Pick<OwnerWork, 'tenant'>
+  directory: Pick<Directory, 'forget'>
+  auth: Pick<
+    AuthService,
+    'admin' | 'managed' | 'importUsers' | 'settingsOf' | 'settingsFrom' | 'providerTemplates' | 'callbackUrl'
+  >
+}
+
+export type UsersService = ReturnType<typeof usersService>
+
+export function usersService({ control, sealer, owner, directory, auth }: UsersDeps) {
+  const shown = (settings: store.Settings, tenant: Tenant): ShownAuthSettings => ({
+    ...auth.settingsFrom(settings),
+    providers: shownProviders(settings, auth.callbackUrl(tenant)),
+  })
+
+  /** On the locked row, so that nothing another writes at the same time is lost. */
+  async function changeSettings(
+    tenant: Tenant,
+    change: (settings: store.Settings) => store.Settings,
+  ): Promise<store.Settings> {
+    const { id } = tenant
+    const saved = await control.transaction(async session => {
+      const { settings } = (await store.lockSettings(session, id)) ?? absentProject()
+      const changed = sealSettings(change(settings), id, sealer).settings
+      await store.saveSettings(session, id, changed)
+      return changed
+    })
+    directory.forget(id)
+    return saved
+  }
+
+  /** Work on a project's users; ids are compared as text, so there is one spelling of each. */
+  async function on<T>(projectId: string, work: (tenant: Tenant) => Promise<T>): Promise<T> {
+    return work(await owner.tenant(projectId)).catch(inManagementWords)
+  }
+
+  return {
+    async readSettings(projectId: string): Promise<ShownAuthSettings> {
+      const tenant = await owner.tenant(projectId)
+      const { settings } = (await store.findSettings(control, tenant.id)) ?? absentProject()
+      return shown(settings, tenant)
+    },
+
+    async changeSettings(projectId: string, change: AuthSettingsChange): Promise<ShownAuthSettings> {
+      const tenant = await owner.tenant(projectId)
+      const saved = await changeSettings(tenant, settings => {
+        const changed = withChange(settings, change)
+        const { site_url: site } = change
+        if (site && auth.settingsFrom(changed).site_url !== site)
+          throw new Refusal('invalid_request', 'Field "site_url" must be an address that browsers can go to')
+        return changed
+      })
+      return shown(saved, tenant)
+    },
+
+    async saveProvider(projectId: string, wish: ProviderWish): Promise<NamedProvider> {
+      const tenant = await owner.tenant(projectId)
+      const { provider, client_secret: given } = wish
+      const saved = await changeSettings(tenant, settings => {
+        if (given !== undefined && given !== redacted)
+          // Sealed here, whatever it looks like: a text that begins as sealed ones do is a secret like any other.
+          return withProvider(settings, wish, given && sealer.seal(given, settingsContext(tenant.id)))
+        const kept = storedSecret(settings, provider)
+        if (kept === undefined)
+          throw new Refusal(
+            'invalid_request',
+            `Field "client_secret" is needed: no ${provider} is stored yet`,
+          )
+        return withProvider(settings, wish, kept)
+      })
+      return { provider, ...shown(saved, tenant).providers[provider]! }
+    },
+
+    async removeProvider(projectId: string, provider: string): Promise<void> {
+      const tenant = await owner.tenant(projectId)
+      await changeSettings(
+        tenant,
+        settings =>
+          withoutProvider(settings, provider) ??
+          absent('provider_not_found', 'The project has no provider of this name'),
+      )
+    },
+
+    listProviderTemplates({ limit, offset }: Paging) {
+      const all = auth.providerTemplates()
+      return { templates: all.slice(offset, offset + limit), total: all.length, limit, offset }
+    },
+
+    list: (projectId: string, search: string | undefined, page: Paging) =>
+      on(projectId, async tenant => ({
+        ...(await auth.managed.list(tenant, search?.trim(), page)),
+        ...page,
+      })),
+
+    create: (projectId: string, wish: UserWish): Promise<User> =>
+      on(projectId, async tenant => {
+        const isConfirmed = wish.email_confirm ?? auth.settingsOf(tenant).auto_confirm
+        const { id } = await auth.admin.create(tenant, { ...wish, email_confirm: isConfirmed })
+        return auth.managed.read(tenant, id)
+      }),
+
+    read: (projectId: string, userId: string): Promise<User> =>
+      on(projectId, tenant => auth.managed.read(tenant, userId)),
+
+    remove: (projectId: string, userId: string): Promise<void> =>
+      on(projectId, tenant => auth.admin.remove(tenant, userId, false)),
+
+    ban: (projectId: string, userId: string, ban: Ban): Promise<User> =>
+      on(projectId, tenant => auth.managed.ban(tenant, userId, ban)),
+
+    unban: (projectId: string, userId: string): Promise<User> =>
+      on(projectId, tenant => auth.managed.unban(tenant, userId)),
+
+    listSessions: (projectId: string, userId: string, page: Paging) =>
+      on(projectId, async tenant => ({ ...(await auth.managed.sessions(tenant, userId, page)), ...page })),
+
+    revokeSessions: (projectId: string, userId: string): Promise<void> =>
+      on(projectId, tenant => auth.managed.revokeSessions(tenant, userId)),
+
+    revokeSession: (projectId: string, userId: string, sessionId: string): Promise<void> =>
+      on(projectId, tenant => auth.managed.revokeSession(tenant, userId, sessionId)),
+
+    importUsers: (projectId: string, records: readonly unknown[]) =>
+      on(projectId, tenant => auth.importUsers(tenant, records)),
+  }
+}
+
+function absent(code: 'provider_not_found' | 'project_not_found', message: string): never {
+  throw new Refusal(code, message)
+}
+const absentProject = () => absent('project_not_found', 'No project has this id')

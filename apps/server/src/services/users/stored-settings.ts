@@ -1,0 +1,103 @@
+// `settings.auth` of a project: what is stored is what differs from the defaults, and the providers. Whatever else
+// stands there is left alone.
+import {
+  type AuthSettingsChange,
+  type ProviderConfiguration,
+  type ProviderWish,
+  providerNames,
+} from '@plinth/contract/users.ts'
+import { redacted } from '#src/tenancy/settings-secrets.ts'
+import type { Settings } from './store.ts'
+
+const isObject = (value: unknown): value is Settings =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+const objectIn = (settings: Settings, name: string): Settings => {
+  const value = Object.hasOwn(settings, name) ? settings[name] : undefined
+  return isObject(value) ? value : {}
+}
+
+const authIn = (settings: Settings) => objectIn(settings, 'auth')
+const providersIn = (settings: Settings) => objectIn(authIn(settings), 'providers')
+const withProviders = (settings: Settings, providers: Settings): Settings => ({
+  ...settings,
+  auth: { ...authIn(settings), providers },
+})
+
+/** Merges keys; null removes one, and the default holds again. */
+function merged(stored: Settings, change: Settings): Settings {
+  const all = { ...stored, ...change }
+  return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== null))
+}
+
+export function withChange(settings: Settings, change: AuthSettingsChange): Settings {
+  const stored = authIn(settings)
+  const { rate_limits: limits } = change
+  return {
+    ...settings,
+    auth: merged(stored, {
+      ...change,
+      ...(limits && { rate_limits: merged(objectIn(stored, 'rate_limits'), limits) }),
+    }),
+  }
+}
+
+/** Undefined when there is no such provider. */
+export function withoutProvider(settings: Settings, name: string): Settings | undefined {
+  const { [name]: removed, ...rest } = providersIn(settings)
+  return removed === undefined ? undefined : withProviders(settings, rest)
+}
+
+/** The secret that is stored for a provider, sealed; undefined when there is no such provider, null without a secret. */
+export function storedSecret(settings: Settings, name: string): string | null | undefined {
+  const stored = providersIn(settings)[name]
+  if (!isObject(stored)) return
+  const secret = stored['client_secret']
+  return typeof secret === 'string' && secret !== '' ? secret : null
+}
+
+export function withProvider(settings: Settings, wish: ProviderWish, secret: string | null): Settings {
+  const { provider, client_id, enabled = true, scopes, client_secret: _, ...places } = wish
+  return withProviders(settings, {
+    ...providersIn(settings),
+    [provider]: merged(
+      {},
+      { enabled, client_id, client_secret: secret, scopes: scopes ? scopeList(scopes) : null, ...places },
+    ),
+  })
+}
+
+/** A list, or a text with spaces or commas between. */
+function scopeList(given: unknown): string[] | null {
+  const texts = Array.isArray(given) ? given : [given]
+  const words = texts.flatMap(text => (typeof text === 'string' ? text.split(/[\s,]+/) : [])).filter(Boolean)
+  return words.length > 0 ? words : null
+}
+
+const textIn = (stored: Settings, name: string): string | null => {
+  const value = stored[name]
+  return typeof value === 'string' && value !== '' ? value : null
+}
+
+/** Field by field: what is not known to be harmless is not shown. */
+export const shownProvider = (stored: Settings, callbackUrl: string): ProviderConfiguration => ({
+  enabled: stored['enabled'] === true,
+  client_id: textIn(stored, 'client_id') ?? '',
+  client_secret: textIn(stored, 'client_secret') && redacted,
+  scopes: scopeList(stored['scopes']),
+  authorize_url: textIn(stored, 'authorize_url'),
+  token_url: textIn(stored, 'token_url'),
+  userinfo_url: textIn(stored, 'userinfo_url'),
+  issuer: textIn(stored, 'issuer'),
+  callback_url: callbackUrl,
+})
+
+export const shownProviders = (
+  settings: Settings,
+  callbackUrl: string,
+): Record<string, ProviderConfiguration> =>
+  Object.fromEntries(
+    providerNames.flatMap(name => {
+      const stored = providersIn(settings)[name]
+      return isObject(stored) ? [[name, shownProvider(stored, callbackUrl)]] : []
+    }),
+  )

@@ -1,0 +1,355 @@
+// A project whose users sign in and out, the mails they get, and what sessions, users, claims and refusals look like.
+import assert from 'node:assert/strict'
+import { createHash, randomBytes } from 'node:crypto'
+import { type CreatedProject, createProject, sleep, unique, unlimited, uuid } from './people.ts'
+import type { Target } from './target.ts'
+import { assertRequestId, type Reply } from './wire.ts'
+
+/** Every limit of the auth routes lifted, so that a test is about something else. */
+export const noLimits = {
+  token: 0,
+  verify: 0,
+  email: 0,
+  anonymous: 0,
+  mfa: 0,
+  mail: 0,
+  mail_interval_seconds: 0,
+}
+export const siteUrl = 'https://app.example.test/start'
+export const password = 'correct horse'
+/** What the client library sends along, so that refusals carry their code where it looks. */
+export const apiVersion = { 'x-supabase-api-version': '2024-01-01' }
+export const someone = (prefix = 'user') => `${unique(prefix)}@example.test`
+
+export type Shape = 'native' | 'alias'
+export interface AuthAsk {
+  as?: 'anon' | 'service_role' | 'nobody'
+  /** A user's access token. */
+  token?: string | undefined
+  body?: unknown
+  headers?: Record<string, string>
+  /** The alias, which the client library uses, unless said otherwise. */
+  shape?: Shape
+}
+
+/** A sign-in as the client sees it, and with what to do it again. */
+export interface SignedIn {
+  email: string
+  password: string
+  id: string
+  token: string
+  refreshToken: string
+  sessionId: string
+  session: any
+}
+
+export interface Mail {
+  id: string
+  to: string
+  template: string
+  subject: string
+  body_html: string
+  body_text: string
+  /** What the link leads to, and the six digits beside it. */
+  link: string
+  code: string
+  /** The `token` of the link. */
+  hash: string
+  type: string
+}
+
+export interface AuthApi {
+  project: CreatedProject
+  target: Target
+  ask(method: string, path: string, options?: AuthAsk): Promise<Reply>
+  get(path: string, options?: AuthAsk): Promise<Reply>
+  post(path: string, body?: unknown, options?: AuthAsk): Promise<Reply>
+  put(path: string, body?: unknown, options?: AuthAsk): Promise<Reply>
+  delete(path: string, options?: AuthAsk): Promise<Reply>
+  /** As the service_role key. */
+  admin(method: string, path: string, body?: unknown): Promise<Reply>
+  /** A new user with a session; the project must have auto_confirm on. */
+  signUp(fields?: Record<string, unknown>): Promise<SignedIn>
+  signIn(user: Pick<SignedIn, 'email' | 'password'>): Promise<SignedIn>
+  /** A user made by an administrator, confirmed, who has no session yet. */
+  createUser(fields?: Record<string, unknown>): Promise<any>
+  readUser(id: string): Promise<any>
+  settings(change: Record<string, unknown>): Promise<void>
+  sql(script: string): Promise<any[]>
+  /** Which mails went to an address, newest first. */
+  mailsTo(address: string): Promise<Pick<Mail, 'id' | 'to' | 'template' | 'subject'>[]>
+  /** The newest mail of a kind to an address; waits for it, and for it to be another than the one given. */
+  mailTo(address: string, template: string, after?: Mail): Promise<Mail>
+  /** The kinds of mail an address has been sent, oldest first, once every mail asked for so far is there. */
+  kindsTo(address: string): Promise<string[]>
+  /** Opens a link as a browser does: without credentials, not following what it leads to. */
+  follow(link: string, method?: string, headers?: Record<string, string>): Promise<Landing>
+}
+
+export interface Landing {
+  status: number
+  /** The Location in full, and taken apart. */
+  to: string
+  /** The Location without query and fragment. */
+  place: string
+  query: Record<string, string>
+  fragment: Record<string, string>
+  reply: Reply
+}
+
+export async function authProject(
+  target: Target,
+  settings: Record<string, unknown> = {},
+  fields: Record<string, unknown> = {},
+): Promise<AuthApi> {
+  const project = await createProject(target, { quotas: unlimited, ...fields })
+  const api = authOf(target, project)
+  await api.settings({ rate_limits: noLimits, site_url: siteUrl, ...settings })
+  return api
+}
+
+export const authRoot = ({ id }: Pick<CreatedProject, 'id'>, shape: Shape = 'alias') =>
+  shape === 'alias' ? `/v1/${id}/auth/v1` : `/v1/auth/${id}`
+
+export function authOf(target: Target, project: CreatedProject): AuthApi {
+  const keys = { anon: project.anon_key, service_role: project.service_role_key, nobody: undefined }
+  const ask = (
+    method: string,
+    path: string,
+    { as = 'anon', token, body, headers = {}, shape }: AuthAsk = {},
+  ) =>
+    target.call(method, authRoot(project, shape) + path, {
+      apikey: keys[as],
+      token: token ?? keys[as],
+      body,
+      headers: { ...apiVersion, ...headers },
+    })
+
+  async function signUp(fields: Record<string, unknown> = {}): Promise<SignedIn> {
+    const wish = { email: someone(), password, ...fields }
+    return signedIn(wish, await ask('POST', '/signup', { body: wish }))
+  }
+  async function signIn(user: Pick<SignedIn, 'email' | 'password'>): Promise<SignedIn> {
+    const wish = { email: user.email, password: user.password }
+    return signedIn(wish, await ask('POST', '/token?grant_type=password', { body: wish }))
+  }
+  const admin = (method: string, path: string, body?: unknown) =>
+    ask(method, path, { as: 'service_role', body })
+
+  const outbox = `/projects/${project.id}/email/outbox`
+  async function mailsTo(address: string) {
+    const reply = await target.manage('GET', `${outbox}?limit=100`)
+    assert.equal(reply.status, 200, reply.text)
+    return reply.body.messages.filter(({ to }: Mail) => to === address)
+  }
+  async function mailTo(address: string, template: string, after?: Mail): Promise<Mail> {
+    for (const deadline = Date.now() + 10_000; Date.now() < deadline; await sleep(50)) {
+      const found = (await mailsTo(address)).find((mail: Mail) => mail.template === template)
+      if (found && found.id !== after?.id) return readMail(found.id)
+    }
+    assert.fail(`no ${template} for ${address}: ${JSON.stringify(await mailsTo(address))}`)
+  }
+  async function readMail(id: string): Promise<Mail> {
+    const { status, text, body } = await target.manage('GET', `${outbox}/${id}`)
+    assert.equal(status, 200, text)
+    const link = /https?:\/\/\S+/.exec(body.body_text)?.[0] ?? ''
+    const query = link === '' ? new URLSearchParams() : new URL(link).searchParams
+    const code = /(?<![\w-])\d{6}(?![\w-])/.exec(body.body_text.replace(link, ''))?.[0] ?? ''
+    return { ...body, link, code, hash: query.get('token') ?? '', type: query.get('type') ?? '' }
+  }
+
+  return {
+    project,
+    target,
+    ask,
+    get: (path, options) => ask('GET', path, options),
+    post: (path, body, options) => ask('POST', path, { ...options, body }),
+    put: (path, body, options) => ask('PUT', path, { ...options, body }),
+    delete: (path, options) => ask('DELETE', path, options),
+    admin,
+    signUp,
+    signIn,
+    async createUser(fields = {}) {
+      const wish = { email: someone(), password, email_confirm: true, ...fields }
+      return succeeded(await admin('POST', '/admin/users', wish))
+    },
+    async readUser(id) {
+      return succeeded(await admin('GET', `/admin/users/${id}`))
+    },
+    async settings(change) {
+      succeeded(await target.manage('PATCH', `/projects/${project.id}/auth`, change))
+    },
+    async sql(script) {
+      const path = `/v1/rest/${project.id}/rpc/exec_sql`
+      return succeeded(
+        await target.call('POST', path, { apikey: project.service_role_key, body: { sql: script } }),
+      )
+    },
+    mailsTo,
+    mailTo,
+    async kindsTo(address) {
+      const marker = someone('marker')
+      succeeded(await admin('POST', '/invite', { email: marker }))
+      await mailTo(marker, 'invite')
+      return (await mailsTo(address)).map(({ template }: Mail) => template).reverse()
+    },
+    async follow(link, method = 'GET', headers = {}) {
+      const address = new URL(link)
+      const reply = await target.call(method, address.pathname + address.search, { headers })
+      return landing(reply)
+    },
+  }
+}
+
+function landing(reply: Reply): Landing {
+  const to = reply.headers.get('location') ?? ''
+  const [front = '', fragment = ''] = to.split(/#(.*)/s)
+  const [place = '', query = ''] = front.split(/\?(.*)/s)
+  const pairs = (text: string) => Object.fromEntries(new URLSearchParams(text))
+  return { status: reply.status, to, place, query: pairs(query), fragment: pairs(fragment), reply }
+}
+
+function signedIn(wish: { email: string; password: string }, reply: Reply): SignedIn {
+  const session = succeeded(reply)
+  assertSession(session)
+  return {
+    ...wish,
+    id: session.user.id,
+    token: session.access_token,
+    refreshToken: session.refresh_token,
+    sessionId: claimsOf(session.access_token).session_id,
+    session,
+  }
+}
+
+/** The body of an answer that must be a 200. */
+export function succeeded(reply: Reply): any {
+  assert.equal(reply.status, 200, `${reply.status} ${reply.text}`)
+  return reply.body
+}
+
+export const claimsOf = (token: string): any =>
+  JSON.parse(Buffer.from(token.split('.')[1] ?? '', 'base64url').toString())
+
+/** auth §7: what the link in a mail carries and `token_hash` repeats. */
+export const tokenHash = (email: string, code: string) =>
+  createHash('sha224').update(`${email}${code}`).digest('hex')
+
+/** Another code of six digits. */
+export const otherCode = (code: string) => String((Number(code) + 1) % 1_000_000).padStart(6, '0')
+
+export function pkce(): { verifier: string; challenge: string } {
+  const verifier = randomBytes(56).toString('hex')
+  return { verifier, challenge: createHash('sha256').update(verifier).digest('base64url') }
+}
+/** As the client library sends it with a request. */
+export const challengeOf = ({ challenge }: { challenge: string }) => ({
+  code_challenge: challenge,
+  code_challenge_method: 's256',
+})
+
+const time = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$/
+export const assertTime = (value: unknown, what: string) => assert.match(String(value), time, what)
+
+/** auth §2, session. */
+export function assertSession(session: any): void {
+  assert.equal(session?.token_type, 'bearer', JSON.stringify(session))
+  assert.match(session.access_token, /^[\w-]+\.[\w-]+\.[\w-]+$/)
+  assert.match(session.refresh_token, /^[\w-]{12,}$/)
+  assert.ok(Number.isInteger(session.expires_in) && session.expires_in > 0)
+  assert.ok(Number.isInteger(session.expires_at))
+  assert.equal(session.expires_at, claimsOf(session.access_token).exp)
+  assertUser(session.user)
+}
+
+const times = [
+  'email_confirmed_at',
+  'phone_confirmed_at',
+  'confirmed_at',
+  'invited_at',
+  'confirmation_sent_at',
+  'recovery_sent_at',
+  'email_change_sent_at',
+  'phone_change_sent_at',
+  'reauthentication_sent_at',
+  'last_sign_in_at',
+  'banned_until',
+  'deleted_at',
+]
+const always = [
+  'id',
+  'aud',
+  'role',
+  'email',
+  'phone',
+  'app_metadata',
+  'user_metadata',
+  'identities',
+  'created_at',
+  'updated_at',
+  'is_anonymous',
+]
+
+/** auth §2, user: what is always there, what is left out when null, and nothing else. */
+export function assertUser(user: any): void {
+  const known = new Set([...always, ...times, 'new_email', 'new_phone', 'factors'])
+  for (const field of always) assert.ok(field in user, `${field} is missing: ${JSON.stringify(user)}`)
+  for (const [field, value] of Object.entries(user)) {
+    assert.ok(known.has(field), `${field} is no field of a user: ${JSON.stringify(user)}`)
+    assert.notEqual(value, null, `${field} is null`)
+  }
+  assert.match(user.id, uuid)
+  assert.equal(user.aud, 'authenticated')
+  for (const field of ['role', 'email', 'phone']) assert.equal(typeof user[field], 'string', field)
+  for (const field of ['app_metadata', 'user_metadata'])
+    assert.equal(Object.prototype.toString.call(user[field]), '[object Object]', field)
+  for (const field of ['created_at', 'updated_at', ...times])
+    if (field in user) assertTime(user[field], field)
+  assert.equal(typeof user.is_anonymous, 'boolean')
+  assert.ok(Array.isArray(user.identities))
+  for (const identity of user.identities) assertIdentity(identity, user)
+  if ('factors' in user) assert.ok(user.factors.length > 0, 'factors is left out when empty')
+}
+
+/** auth §2, identity. */
+export function assertIdentity(identity: any, user: any): void {
+  assert.match(identity.identity_id, uuid)
+  assert.equal(identity.user_id, user.id)
+  assert.equal(typeof identity.id, 'string')
+  if (identity.provider === 'email') assert.equal(identity.id, user.id)
+  assert.equal(typeof identity.identity_data.sub, 'string')
+  for (const field of ['created_at', 'updated_at']) assertTime(identity[field], field)
+}
+
+/** auth §3: the superset, its code a string, the version echoed, the code in a header as well. */
+export function assertAuthError(reply: Reply, status: number, code: string, message?: RegExp): void {
+  assert.equal(reply.body?.code, code, `${reply.status} ${reply.text}`)
+  assert.equal(reply.status, status, `${reply.status} ${reply.text}`)
+  const { weak_password, ...body } = reply.body
+  assert.deepEqual(body, {
+    code,
+    error_code: code,
+    message: body.message,
+    msg: body.message,
+    error: body.message,
+    statusCode: status,
+    hint: body.hint,
+    details: body.details,
+  })
+  for (const field of ['message', 'hint', 'details']) assert.equal(typeof body[field], 'string', field)
+  assert.notEqual(body.message, '')
+  assert.equal(weak_password !== undefined, code === 'weak_password', reply.text)
+  if (message) assert.match(body.message, message)
+  assert.equal(reply.headers.get('x-supabase-api-version'), '2024-01-01', 'the version is echoed')
+  assert.equal(reply.headers.get('x-sb-error-code'), code)
+  assertRequestId(reply)
+}
+
+/** What a stranger can compare of two answers. */
+export const seen = ({ status, body, text, headers }: Reply) => ({
+  status,
+  body: body ?? text,
+  headers: Object.fromEntries(
+    [...headers].filter(([name]) => !/^(date|x-request-id|x-ratelimit-|retry-after|etag|server-timing)/.test(name)),
+  ),
+})
