@@ -350,6 +350,8 @@ export const seen = ({ status, body, text, headers }: Reply) => ({
   status,
   body: body ?? text,
   headers: Object.fromEntries(
-    [...headers].filter(([name]) => !/^(date|x-request-id|x-ratelimit-|retry-after|etag|server-timing)/.test(name)),
+    [...headers].filter(
+      ([name]) => !/^(date|x-request-id|x-ratelimit-|retry-after|etag|server-timing)/.test(name),
+    ),
   ),
 })

@@ -158,7 +158,6 @@ async function compose(
   const owner = createOwnerWork(directory, databases)
   const projects = projectsService({ control, directory, lifecycle, sealer, baseUrl: () => baseUrl })
   const platform = platformService({ control, credentials, passwords, windows, deriveKey })
-  const admin = adminService({ control, passwords, sealer, auditRetentionDays: config.auditRetentionDays })
   const db = dbService({ owner, databases, shadows: createShadows(control, cluster, logins) })
   const docs = docsService(owner, () => baseUrl)
   const rest = restService({ databases, docs, maxRows: config.restMaxRows })
@@ -188,6 +187,14 @@ async function compose(
     windows,
     deriveKey,
     outbound: createOutbound({ allow: config.outboundAllow }),
+    directory,
+  })
+  const admin = adminService({
+    control,
+    passwords,
+    sealer,
+    auditRetentionDays: config.auditRetentionDays,
+    pruneEvents: auth.pruneEvents,
   })
 
   const http = createHttpServer({

@@ -207,3 +207,23 @@ test('a project of an older version gets the login and the tables at the next st
     await next.stop()
   }
 })
+
+test('prune clears auth events that are older than the days given, in every project, and no others', async () => {
+  const [one, two] = [await authProject(platform), await authProject(platform)]
+  for (const own of [one, two]) {
+    await own.signUp('a@example.test')
+    const database = await platform.refOf(own.id)
+    await platform.asSuperuser(database, session =>
+      session.script(
+        `update auth.events set created_at = now() - interval '40 days' where type = 'user.created'`,
+      ),
+    )
+  }
+  await platform.projects.suspend({ params: { id: two.id } })
+  const pruned = await platform.admin.pruneAudit({ query: { days: 30 } })
+  assert.equal(pruned.deleted_auth_events, 2)
+  for (const own of [one, two])
+    assert.deepEqual(await look('select type from auth.events', await platform.refOf(own.id)), [
+      { type: 'user.signed_in' },
+    ])
+})

@@ -7,6 +7,7 @@ import { sql } from '#src/kernel/postgres/sql.ts'
 import { type GithubLike, startGithubLike } from './github-like.ts'
 import { startPlatform, type TestPlatform } from './harness.ts'
 import { type IdentityProvider, startIdentityProvider } from './identity-provider.ts'
+import { type Mailbox, openMailbox } from './mailbox.ts'
 import { type Landing, newPkce, type OauthStage, openOauthStage, site, someone } from './oauth-stage.ts'
 
 const unlimited = {
@@ -19,20 +20,24 @@ const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 let platform: TestPlatform
 let identity: IdentityProvider
 let github: GithubLike
+let mailbox: Mailbox
 let stage: OauthStage
 
 before(async () => {
-  ;[platform, identity, github] = await Promise.all([
+  ;[platform, identity, github, mailbox] = await Promise.all([
     startPlatform({ settings: unlimited }),
     startIdentityProvider(),
     startGithubLike(),
+    openMailbox(),
   ])
   stage = await openOauthStage(platform, identity, github)
+  await mailbox.servedBy(platform, stage.project.id)
 })
 after(async () => {
   await platform?.stop()
   await identity?.close()
   await github?.close()
+  await mailbox?.stop()
 })
 
 /** An account at the OpenID provider. */
@@ -371,6 +376,7 @@ test('many browsers of one newcomer at once make one user', async () => {
 
 test('where addresses are verified by mail, one that the provider does not vouch for waits for that', async () => {
   const careful = await openOauthStage(platform, identity, github, { auto_confirm: false })
+  await mailbox.servedBy(platform, careful.project.id)
   const { name, account } = openidAccount({ email_verified: false })
   const first = await careful.signIn('google', name)
   for (const told of [first.query, first.fragment]) assert.equal(told['error_code'], 'email_not_confirmed')
@@ -378,9 +384,24 @@ test('where addresses are verified by mail, one that the provider does not vouch
   const [user] = await careful.rows(sql`select * from auth.users where email = ${account.email}`)
   assert.equal(user.email_confirmed_at, null)
   assert.ok(user.confirmation_sent_at)
-  // The provider has made up its mind.
-  identity.accounts.set(name, { ...account, email_verified: true })
+  const { link: followed } = await mailbox.nextLink(account.email)
+  assert.equal((await fetch(followed, { redirect: 'manual' })).status, 303)
   assert.equal((await userOf(await careful.signIn('google', name), careful)).id, user.id)
+
+  // Nor does anybody wait once the provider has made up its mind.
+  const { name: other, account: late } = openidAccount({ email_verified: false })
+  assert.equal((await careful.signIn('google', other)).fragment['error_code'], 'email_not_confirmed')
+  identity.accounts.set(other, { ...late, email_verified: true })
+  assert.ok((await userOf(await careful.signIn('google', other), careful)).email_confirmed_at)
+})
+
+test('a newcomer is welcomed by mail, once', async () => {
+  const { name, account } = openidAccount()
+  await stage.signIn('google', name)
+  await stage.signIn('google', name)
+  const { subject } = await mailbox.next(account.email)
+  assert.match(subject, /welcome/i)
+  assert.deepEqual(mailbox.waiting(account.email), [])
 })
 
 test('a link in a mail and a provider share one way to exchange a code', async () => {
@@ -390,9 +411,8 @@ test('a link in a mail and a provider share one way to exchange a code', async (
   assert.equal((await stage.call('POST', 'otp', { body })).status, 200)
   const [flow] = await stage.rows(sql`
     select f.id from auth.flow_state f join auth.users u on u.id = f.user_id where u.email = ${email}`)
-  // As the link does: the code itself is tested where links are.
-  const [mail] = await mailsTo(email)
-  const reply = await fetch(mail!.link, { redirect: 'manual' })
+  const { link: followed } = await mailbox.nextLink(email)
+  const reply = await fetch(followed, { redirect: 'manual' })
   assert.equal(reply.status, 303, await reply.text())
   const code = new URL(reply.headers.get('location')!).searchParams.get('code')
   const exchange = { auth_code: code, code_verifier: verifier }
@@ -402,25 +422,6 @@ test('a link in a mail and a provider share one way to exchange a code', async (
   assert.equal(session.provider_token, undefined)
   assert.deepEqual(await stage.rows(sql`select from auth.flow_state where id = ${flow.id}`), [])
 })
-
-async function mailsTo(address: string): Promise<{ link: string }[]> {
-  const { id } = stage.project
-  for (;;) {
-    const { body } = await platform.call('GET', `/api/v1/projects/${id}/email/outbox`, {
-      token: platform.adminToken,
-    })
-    const text = JSON.stringify(body)
-    const mails = (body.messages as Record<string, any>[]).filter(mail =>
-      JSON.stringify(mail).includes(address),
-    )
-    const links = mails.flatMap(mail => [
-      ...JSON.stringify(mail).matchAll(/https?:[^"\\<>\s]+\/verify\?[^"\\<>\s]+/g),
-    ])
-    if (links.length > 0) return links.map(([link]) => ({ link: link.replaceAll('&amp;', '&') }))
-    assert.ok(text, 'no outbox')
-    await new Promise(resolve => setTimeout(resolve, 50))
-  }
-}
 
 test('a look ahead uses nothing up', async () => {
   const { name } = openidAccount()

@@ -87,13 +87,17 @@ export const adminApi = {
     path: '/admin/audit/prune',
     scope: 'admin',
     audit: 'audit.pruned',
-    summary: 'Delete audit entries older than the given days',
+    summary: 'Delete audit entries and archived auth events older than the given days',
     query: Type.Object({
       days: Type.Optional(
         Type.Integer({ minimum: 1, maximum: 36500, description: 'Default: PLATFORM_AUDIT_RETENTION_DAYS.' }),
       ),
     }),
-    reply: Type.Object({ deleted: Type.Integer(), days: Type.Integer() }),
+    reply: Type.Object({
+      deleted: Type.Integer(),
+      deleted_auth_events: Type.Integer(),
+      days: Type.Integer(),
+    }),
   },
   encryptSettingsSecrets: {
     plane: 'management',

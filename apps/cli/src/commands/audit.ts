@@ -9,7 +9,8 @@ export async function prune(context: Context): Promise<Answer> {
   const entries = pruned.deleted === 1 ? 'entry' : 'entries'
   return {
     data: pruned,
-    text: () => `Deleted ${pruned.deleted} audit ${entries} older than ${pruned.days} days.`,
+    text: () =>
+      `Deleted ${pruned.deleted} audit ${entries} and ${pruned.deleted_auth_events} auth events older than ${pruned.days} days.`,
   }
 }
 

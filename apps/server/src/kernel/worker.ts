@@ -29,7 +29,7 @@ export interface Worker {
 }
 
 const patience = { firstMs: 500, longestMs: 30_000 }
-/** A job that is due and cannot be had, because its like are under way, is no reason to ask all the time. */
+/** A job that is due and cannot be had, because another is about to take it, is no reason to ask all the time. */
 const shortestPauseMs = 250
 
 export function startWorker<Job, Outcome>(work: Work<Job, Outcome>, log: Log): Worker {

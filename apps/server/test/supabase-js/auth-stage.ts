@@ -130,13 +130,15 @@ const rateLimits = {
 export async function openHouse(): Promise<House> {
   const platform = await startPlatform({ settings: unlimited })
   const mailbox = await openMailbox()
+  const stop = async () => {
+    await platform.stop()
+    await mailbox.stop()
+  }
   const made = (settings?: Record<string, unknown>) => makeProject(platform, mailbox, settings)
-  const open = await made()
-  const careful = await made({ auto_confirm: false })
-  return {
-    platform,
-    mailbox,
-    stage(shape) {
+  try {
+    const open = await made()
+    const careful = await made({ auto_confirm: false })
+    const stage = (shape: Shape): Stage => {
       const seen = (project: Made) => seenIn(shape, platform, project)
       return {
         platform,
@@ -145,11 +147,12 @@ export async function openHouse(): Promise<House> {
         careful: seen(careful),
         project: async settings => seen(await made(settings)),
       }
-    },
-    async stop() {
-      await platform.stop()
-      await mailbox.stop()
-    },
+    }
+    return { platform, mailbox, stage, stop }
+  } catch (error) {
+    // Nobody else would, and the process would wait for ever.
+    await stop()
+    throw error
   }
 }
 

@@ -18,6 +18,8 @@ interface AdminDeps {
   passwords: Passwords
   sealer: Sealer
   auditRetentionDays: number
+  /** The archive of what projects' users did. */
+  pruneEvents(projectIds: readonly string[], days: number): Promise<number>
 }
 
 export interface UserChange {
@@ -30,7 +32,7 @@ export interface UserChange {
 
 export type AdminService = ReturnType<typeof adminService>
 
-export function adminService({ control, passwords, sealer, auditRetentionDays }: AdminDeps) {
+export function adminService({ control, passwords, sealer, auditRetentionDays, pruneEvents }: AdminDeps) {
   return {
     stats: () => countEverything(control),
 
@@ -40,7 +42,12 @@ export function adminService({ control, passwords, sealer, auditRetentionDays }:
     },
     exportAudit: (filter: AuditFilter, format: 'json' | 'csv') => exportAudit(control, filter, format),
     async pruneAudit(days = auditRetentionDays) {
-      return { deleted: await deleteOlderThan(control, days), days }
+      const projects = await control.rows<{ id: string }>(
+        sql`select id from projects where status in ('active', 'suspended')`,
+      )
+      const ids = projects.map(({ id }) => id)
+      const [deleted, events] = await Promise.all([deleteOlderThan(control, days), pruneEvents(ids, days)])
+      return { deleted, deleted_auth_events: events, days }
     },
 
     encryptSettingsSecrets: () => encryptSettingsSecrets(control, sealer),

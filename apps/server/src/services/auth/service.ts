@@ -3,10 +3,11 @@
 import type { DeriveKey } from '#src/kernel/crypto/keys.ts'
 import type { RateWindows } from '#src/kernel/http/rate-windows.ts'
 import type { Outbound } from '#src/kernel/outbound/fetch.ts'
-import type { Tenant } from '#src/tenancy/directory.ts'
+import type { Directory, Tenant } from '#src/tenancy/directory.ts'
 import { createAdmin } from './admin.ts'
 import { createByMail } from './by-mail.ts'
 import { createCurrentSession } from './current-session.ts'
+import { createPruneEvents } from './events.ts'
 import { createGenerateLink } from './generate-link.ts'
 import { createImport } from './import.ts'
 import { createLimits } from './limits.ts'
@@ -30,11 +31,12 @@ export type AuthDeps = Pick<AuthParts, 'databases' | 'email' | 'passwords' | 'se
   windows: RateWindows
   deriveKey: DeriveKey
   outbound: Outbound
+  directory: Pick<Directory, 'find'>
 }
 
 export type AuthService = ReturnType<typeof authService>
 
-export function authService({ windows, deriveKey, outbound, ...given }: AuthDeps) {
+export function authService({ windows, deriveKey, outbound, directory, ...given }: AuthDeps) {
   const parts: AuthParts = {
     ...given,
     limits: createLimits(windows),
@@ -44,6 +46,7 @@ export function authService({ windows, deriveKey, outbound, ...given }: AuthDeps
   const oauth = oauthService({ ...parts, outbound })
   return {
     databases: parts.databases,
+    pruneEvents: createPruneEvents(parts.databases, directory, parts.log),
     currentSession: createCurrentSession(parts.databases),
     publicSettings: (tenant: Tenant) => publicSettings(tenant, oauth.enabled(tenant)),
     signUp: createSignUp(parts),

@@ -94,10 +94,11 @@ export const claimDueMail = (control: Database, busy: readonly string[], leaseSe
       from due where q.id = due.id
     returning q.id, q.project_id, q.content, q.attempts, due.settings`)
 
-export const findNextDue = (control: Database) =>
+export const findNextDue = (control: Database, busy: readonly string[]) =>
   control.row<{ ms: number | null }>(sql`
     select (extract(epoch from min(greatest(q.due_at, q.leased_until)) - now()) * 1000)::float8 as ms
-      from mail_queue q join projects p on p.id = q.project_id where p.status = 'active'`)
+      from mail_queue q join projects p on p.id = q.project_id
+     where p.status = 'active' and q.project_id <> all(${busy}::uuid[])`)
 
 export const deleteQueued = (control: Database, id: string) =>
   control.run(sql`delete from mail_queue where id = ${id}`)

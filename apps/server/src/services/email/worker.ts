@@ -100,7 +100,7 @@ export function startMailWorker({ control, sealer, deployment, log }: MailWorker
       else await sweep()
       return mail
     },
-    nextDueMs: async () => (await store.findNextDue(control))?.ms ?? undefined,
+    nextDueMs: async () => (await store.findNextDue(control, busy()))?.ms ?? undefined,
     async act(mail, stop) {
       try {
         return await send(mail, stop)

@@ -52,7 +52,13 @@ export async function simulate(
     },
   )
 
-  const caller: Caller = { tenant, role, claims: JSON.stringify(claims), userId: user_id ?? '', sessionId: '' }
+  const caller: Caller = {
+    tenant,
+    role,
+    claims: JSON.stringify(claims),
+    userId: user_id ?? '',
+    sessionId: '',
+  }
   const ask = asks(databases, caller, command, shape)
   const outcome = await attempt(ask, command, shape, before, given, limit)
   const texts = outcome.rows.map(({ text }) => text)

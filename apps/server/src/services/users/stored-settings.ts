@@ -43,8 +43,10 @@ export function withChange(settings: Settings, change: AuthSettingsChange): Sett
 
 /** Undefined when there is no such provider. */
 export function withoutProvider(settings: Settings, name: string): Settings | undefined {
-  const { [name]: removed, ...rest } = providersIn(settings)
-  return removed === undefined ? undefined : withProviders(settings, rest)
+  const providers = providersIn(settings)
+  if (!Object.hasOwn(providers, name)) return
+  const { [name]: _, ...rest } = providers
+  return withProviders(settings, rest)
 }
 
 /** The secret that is stored for a provider, sealed; undefined when there is no such provider, null without a secret. */
