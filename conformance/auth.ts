@@ -325,7 +325,8 @@ export function assertIdentity(identity: any, user: any): void {
 export function assertAuthError(reply: Reply, status: number, code: string, message?: RegExp): void {
   assert.equal(reply.body?.code, code, `${reply.status} ${reply.text}`)
   assert.equal(reply.status, status, `${reply.status} ${reply.text}`)
-  const { weak_password, ...body } = reply.body
+  // Some clients read `error_description`, which may be there as well.
+  const { weak_password, error_description, ...body } = reply.body
   assert.deepEqual(body, {
     code,
     error_code: code,
@@ -338,6 +339,7 @@ export function assertAuthError(reply: Reply, status: number, code: string, mess
   })
   for (const field of ['message', 'hint', 'details']) assert.equal(typeof body[field], 'string', field)
   assert.notEqual(body.message, '')
+  assert.equal(error_description ?? body.message, body.message)
   assert.equal(weak_password !== undefined, code === 'weak_password', reply.text)
   if (message) assert.match(body.message, message)
   assert.equal(reply.headers.get('x-supabase-api-version'), '2024-01-01', 'the version is echoed')

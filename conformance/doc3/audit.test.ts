@@ -219,7 +219,11 @@ test('3 §4 prune keeps what is younger than the days given, 90 by default, and 
   assert.equal(reply.status, 200)
   assert.deepEqual(reply.body, { deleted: 0, deleted_auth_events: 0, days: 90 })
   await auditOf(it, 'audit.pruned', reply)
-  assert.deepEqual((await it.manage('POST', '/admin/audit/prune?days=1')).body, { deleted: 0, deleted_auth_events: 0, days: 1 })
+  assert.deepEqual((await it.manage('POST', '/admin/audit/prune?days=1')).body, {
+    deleted: 0,
+    deleted_auth_events: 0,
+    days: 1,
+  })
   assert.equal((await audit(`project_id=${project.id}`)).total, 1)
   for (const days of ['0', '-1', 'x', '1.5', '', '99999999999999999999'])
     assertManagementError(
@@ -232,7 +236,11 @@ test('3 §4 prune keeps what is younger than the days given, 90 by default, and 
 test('3 §4 the default of prune comes from PLATFORM_AUDIT_RETENTION_DAYS', async () => {
   const short = await freshTarget({ PLATFORM_AUDIT_RETENTION_DAYS: '30' })
   try {
-    assert.deepEqual((await short.manage('POST', '/admin/audit/prune')).body, { deleted: 0, deleted_auth_events: 0, days: 30 })
+    assert.deepEqual((await short.manage('POST', '/admin/audit/prune')).body, {
+      deleted: 0,
+      deleted_auth_events: 0,
+      days: 30,
+    })
   } finally {
     await short.stop()
   }

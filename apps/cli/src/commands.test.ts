@@ -35,7 +35,7 @@ test('help describes a command, a group and everything, and nothing it does not 
 })
 
 test('completion offers commands, flags and choices', () => {
-  assert.deepEqual(candidates(['projects'], 's', tree), ['suspend'])
+  assert.deepEqual(candidates(['projects'], 'su', tree), ['suspend'])
   assert.deepEqual(candidates(['project'], 'cr', tree), ['create'])
   assert.deepEqual(candidates([], 'he', tree), ['health'])
   assert.deepEqual(candidates(['token', 'mint'], '--sc', tree), ['--scope'])

@@ -41,6 +41,7 @@ const remedies = new Map<string, string>(
     migration_changed: 'Put the file back as it was, and write the change as a new migration.',
     migrations_busy: 'Wait until the other push or reset has ended.',
     dump_too_large: 'plinth projects pooler shows the connection for pg_dump.',
+    message_not_found: 'plinth projects mail shows the messages there are.',
     slug_taken: 'Choose another with --slug.',
     over_request_rate_limit: 'Wait a minute and run it again.',
     project_busy: 'Wait a moment and run it again.',

@@ -3,6 +3,7 @@
 import type { adminApi } from '@plinth/contract/admin.ts'
 import { type Client, type ClientOptions, client } from '@plinth/contract/client.ts'
 import type { dbApi } from '@plinth/contract/db.ts'
+import type { emailApi } from '@plinth/contract/email.ts'
 import type { platformApi } from '@plinth/contract/platform.ts'
 import type { poolerApi } from '@plinth/contract/pooler.ts'
 import type { projectsApi } from '@plinth/contract/projects.ts'
@@ -34,6 +35,12 @@ const projects = {
   ),
   rotateJwtSecret: route<typeof projectsApi.rotateJwtSecret>('POST', '/projects/{id}/rotate/jwt'),
   rotateApiKeys: route<typeof projectsApi.rotateApiKeys>('POST', '/projects/{id}/rotate/api-keys'),
+}
+const email = {
+  readSmtp: route<typeof emailApi.readSmtp>('GET', '/projects/{id}/email/smtp'),
+  saveSmtp: route<typeof emailApi.saveSmtp>('PUT', '/projects/{id}/email/smtp'),
+  listCaught: route<typeof emailApi.listCaught>('GET', '/projects/{id}/email/outbox'),
+  readCaught: route<typeof emailApi.readCaught>('GET', '/projects/{id}/email/outbox/{message_id}'),
 }
 const tokens = {
   mint: route<typeof platformApi.mintToken>('POST', '/platform/tokens'),
@@ -91,6 +98,7 @@ const pooler = { reveal: route<typeof poolerApi.reveal>('GET', '/projects/{id}/p
 export interface Platform {
   target: Target
   projects: Client<typeof projects>
+  email: Client<typeof email>
   tokens: Client<typeof tokens>
   admin: Client<typeof admin>
   schema: Client<typeof schema>
@@ -119,6 +127,7 @@ export function connect(context: Context, target = resolveTarget(context)): Plat
   return {
     target,
     projects: client(projects, options),
+    email: client(email, options),
     tokens: client(tokens, options),
     admin: client(admin, options),
     schema: client(schema, options),

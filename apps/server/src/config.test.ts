@@ -25,6 +25,23 @@ test('DATABASE_URL names server and control database', () => {
   )
 })
 
+test('SMTP_HOST alone makes an SMTP server, by what is usual', () => {
+  assert.equal(readConfig({}).smtp, undefined)
+  assert.deepEqual(readConfig({ SMTP_HOST: 'mail.test' }).smtp, {
+    host: 'mail.test',
+    port: 587,
+    encryption: 'starttls',
+    login: undefined,
+    from: { name: '', address: 'no-reply@mail.test' },
+  })
+  const { smtp } = readConfig({ SMTP_HOST: 'mail.test', SMTP_PORT: '465', SMTP_USERNAME: 'shop@b.test' })
+  assert.deepEqual(
+    [smtp?.encryption, smtp?.login, smtp?.from.address],
+    ['tls', { user: 'shop@b.test', password: '' }, 'shop@b.test'],
+  )
+  assert.equal(readConfig({ SMTP_HOST: '127.0.0.1', SMTP_PORT: '1025' }).smtp?.encryption, 'none')
+})
+
 const bad: [string, Record<string, string>, RegExp][] = [
   ['a port that is no number', { PLATFORM_PORT: 'web' }, /^PLATFORM_PORT .*"web"/],
   ['a port out of range', { PLATFORM_PORT: '70000' }, /^PLATFORM_PORT .*65535/],
@@ -53,6 +70,25 @@ const bad: [string, Record<string, string>, RegExp][] = [
     { PLATFORM_TRUSTED_PROXIES: '10.0.0.0/8, proxy' },
     /^PLATFORM_TRUSTED_PROXIES .*"proxy"/,
   ],
+  ['an SMTP host that is none', { SMTP_HOST: 'smtp://mail.test' }, /^SMTP_HOST .*"smtp:/],
+  ['an SMTP port out of range', { SMTP_HOST: 'mail.test', SMTP_PORT: '65536' }, /^SMTP_PORT .*65535/],
+  ['a stray SMTP setting', { SMTP_FROM_NAME: 'Shop' }, /^SMTP_FROM_NAME .*SMTP_HOST/],
+  [
+    'an SMTP password without a user',
+    { SMTP_HOST: 'mail.test', SMTP_PASSWORD: 'x' },
+    /^SMTP_PASSWORD .*SMTP_USERNAME/,
+  ],
+  [
+    'a sender that is no address',
+    { SMTP_HOST: 'mail.test', SMTP_FROM_EMAIL: 'Shop <a@b.test>' },
+    /^SMTP_FROM_EMAIL .*"Shop/,
+  ],
+  [
+    'a sender’s name of two lines',
+    { SMTP_HOST: 'mail.test', SMTP_FROM_NAME: 'a\nBcc: b@c.test' },
+    /^SMTP_FROM_NAME .*single line/,
+  ],
+  ['an unknown encryption', { SMTP_HOST: 'mail.test', SMTP_ENCRYPTION: 'ssl' }, /^SMTP_ENCRYPTION .*"ssl"/],
   [
     'an outbound target that is a name',
     { PLATFORM_OUTBOUND_ALLOW: '10.0.0.0/8,provider.example' },

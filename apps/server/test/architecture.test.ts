@@ -23,6 +23,7 @@ const keepers: Record<string, string> = {
   pg: 'kernel/postgres/',
   pino: 'kernel/log.ts',
   '@node-rs/argon2': 'kernel/crypto/',
+  nodemailer: 'kernel/outbound/',
 }
 
 interface Import {

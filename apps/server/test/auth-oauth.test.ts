@@ -401,6 +401,10 @@ test('a newcomer is welcomed by mail, once', async () => {
   await stage.signIn('google', name)
   const { subject } = await mailbox.next(account.email)
   assert.match(subject, /welcome/i)
+  // Mail goes out in turn: when the next newcomer's is there, a second one to the first would be, too.
+  const { name: next, account: other } = openidAccount()
+  await stage.signIn('google', next)
+  await mailbox.next(other.email)
   assert.deepEqual(mailbox.waiting(account.email), [])
 })
 

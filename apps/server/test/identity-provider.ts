@@ -90,6 +90,7 @@ export async function startIdentityProvider({
       return account && { accountId: sub, claims: () => ({ ...account }) }
     },
     ttl: {
+      RefreshToken: 600,
       AccessToken: 600,
       AuthorizationCode: 60,
       IdToken: 600,

@@ -726,6 +726,13 @@ const bad: Record<(typeof settings)[number]['name'], string> = {
   PLATFORM_POOL_SIZE: '0',
   PLATFORM_MAX_DB_CONNECTIONS: '3',
   PLATFORM_AUDIT_RETENTION_DAYS: '0',
+  SMTP_HOST: 'two words',
+  SMTP_PORT: '65536',
+  SMTP_USERNAME: 'without a host',
+  SMTP_PASSWORD: 'hunter2',
+  SMTP_FROM_EMAIL: 'no address',
+  SMTP_FROM_NAME: 'without a host',
+  SMTP_ENCRYPTION: 'ssl',
   PLATFORM_LOG_LEVEL: 'verbose',
   PLATFORM_SHUTDOWN_GRACE_MS: '-5',
 }

@@ -88,6 +88,46 @@ const projects: readonly Command[] = [
   },
 ]
 
+const mail: readonly Command[] = [
+  {
+    path: 'projects smtp show',
+    summary: 'Show how the mail of a project is sent, never the password',
+    operands: [project],
+    load: () => import('../commands/smtp.ts').then(module => module.show),
+  },
+  {
+    path: 'projects smtp set',
+    summary: 'Set the SMTP server of a project; the password is asked for',
+    operands: [project],
+    flags: [
+      { name: 'host', value: 'host', summary: 'The server' },
+      { name: 'port', value: 'port', summary: 'Its port; 587, with tls 465, with none 1025' },
+      { name: 'from', value: 'address', summary: 'The sender’s address' },
+      { name: 'from-name', value: 'name', summary: 'The sender’s name' },
+      { name: 'user', value: 'name', summary: 'The login; an empty one sends without' },
+      {
+        name: 'encryption',
+        value: 'how',
+        choices: ['none', 'starttls', 'tls'],
+        summary: 'none, starttls or tls',
+      },
+    ],
+    examples: [
+      'plinth projects smtp set shop --host smtp.example.com --from shop@example.com --user shop',
+      'plinth projects smtp set shop --port 2525',
+    ],
+    load: () => import('../commands/smtp.ts').then(module => module.set),
+  },
+  {
+    path: 'projects mail',
+    summary: 'List the mail kept for want of an SMTP server, or show one message',
+    operands: [project],
+    flags: [{ name: 'message', value: 'id', summary: 'Show this one; latest shows the newest' }],
+    examples: ['plinth projects mail shop --message latest'],
+    load: () => import('../commands/mail.ts').then(module => module.mail),
+  },
+]
+
 const secrets: readonly Command[] = [
   {
     path: 'secrets rotate jwt',
@@ -146,6 +186,7 @@ const audit: readonly Command[] = [
 export const platformCommands: readonly Command[] = [
   ...overview,
   ...projects,
+  ...mail,
   ...secrets,
   ...tokens,
   ...audit,

@@ -123,6 +123,9 @@ create table auth.one_time_tokens (
   -- The address it was sent to.
   relates_to text not null,
   flow_id uuid,
+  -- Asked for by whoever reads the mail, as opposed to whoever signed up: what an unconfirmed sign-up brought along,
+  -- its password above all, does not survive it.
+  starts_over boolean not null default false,
   attempts integer not null default 0,
   expires_at timestamptz not null,
   created_at timestamptz not null default now(),

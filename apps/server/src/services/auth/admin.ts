@@ -26,6 +26,7 @@ import {
   deleteUserRow,
   findUser,
   findUserByEmail,
+  forgetUnproven,
   insertUser,
   mergeMetadata,
   readUserObject,
@@ -195,6 +196,7 @@ export async function invitee(
 ): Promise<string> {
   const existing = await findUserByEmail(session, email)
   if (existing?.email_confirmed_at) throw emailExists()
+  if (existing) await forgetUnproven(session, existing.id, data)
   const id = existing?.id ?? (await createEmailUser(session, email, null, data))!
   await noteInvited(session, id)
   return id

@@ -52,7 +52,7 @@ export function createByMail(parts: AuthParts) {
     session: Session,
     tenant: Tenant,
     user: UserRow,
-    link: Pick<Link, 'type' | 'slot' | 'template'>,
+    link: Pick<Link, 'type' | 'slot' | 'template' | 'startsOver'>,
     redirectTo: string,
     challenge: Challenge | undefined,
   ) => mails.prepare(session, tenant, user, { ...link, address: user.email!, redirectTo, challenge })
@@ -73,7 +73,7 @@ export function createByMail(parts: AuthParts) {
           session,
           tenant,
           user,
-          user.email_confirmed_at ? magicLink : confirmation,
+          user.email_confirmed_at ? magicLink : firstSignIn,
           redirectTo,
           challenge,
         )
@@ -109,6 +109,7 @@ export function createByMail(parts: AuthParts) {
   }
 }
 
-const magicLink = { type: 'magiclink', slot: 'recovery', template: 'magic_link' } as const
+const magicLink = { type: 'magiclink', slot: 'recovery', template: 'magic_link', startsOver: true } as const
 const confirmation = { type: 'signup', slot: 'confirmation', template: 'verify_email' } as const
-const recovery = { type: 'recovery', slot: 'recovery', template: 'reset_password' } as const
+const firstSignIn = { ...confirmation, startsOver: true } as const
+const recovery = { type: 'recovery', slot: 'recovery', template: 'reset_password', startsOver: true } as const

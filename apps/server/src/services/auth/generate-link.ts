@@ -21,7 +21,10 @@ export interface LinkRequest {
 }
 
 /** What one type of link needs: whose it is, where it goes, and which slot it takes. */
-type Plan = Pick<Link, 'type' | 'slot' | 'address'> & { userId: string; verificationType?: string }
+type Plan = Pick<Link, 'type' | 'slot' | 'address' | 'startsOver'> & {
+  userId: string
+  verificationType?: string
+}
 
 export function createGenerateLink(parts: AuthParts) {
   const { databases, passwords } = parts
@@ -62,16 +65,17 @@ export function createGenerateLink(parts: AuthParts) {
         }
       case 'magiclink':
         return user?.email_confirmed_at
-          ? { type: 'magiclink', slot: 'recovery', address: email, userId: user.id }
+          ? { type: 'magiclink', slot: 'recovery', address: email, userId: user.id, startsOver: true }
           : {
               type: 'signup',
               slot: 'confirmation',
+              startsOver: true,
               address: email,
               userId: user?.id ?? (await newUser(session, email, null, {})),
             }
       case 'recovery':
         if (!user) throw userNotFound()
-        return { type: 'recovery', slot: 'recovery', address: email, userId: user.id }
+        return { type: 'recovery', slot: 'recovery', address: email, userId: user.id, startsOver: true }
       case 'email_change_current':
       case 'email_change_new':
         if (!user) throw userNotFound()

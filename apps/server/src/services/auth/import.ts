@@ -13,14 +13,12 @@ type Outcome = Pick<ImportResult, 'status' | 'reason'>
 /** By id, which no two users of one call share. */
 type Outcomes = Map<string, Outcome>
 
-/** A trigger of the project may take its time over each user; whoever waits for the answer does not have that long. */
-const patienceMs = 30_000
-
 const skipped = (reason: string): Outcome => ({ status: 'skipped', reason })
 const failed = (reason: string): Outcome => ({ status: 'error', reason })
 
+/** A trigger of the project may take its time over each user: past the patience, no further ones are tried. */
 export const createImport =
-  (databases: Databases) =>
+  (databases: Databases, patienceMs = 30_000) =>
   async (tenant: Tenant, records: readonly unknown[]): Promise<ImportReply> => {
     const read = withoutRepeats(records)
     const users = read.flatMap(each => ('user' in each ? [each.user] : []))

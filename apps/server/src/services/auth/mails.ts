@@ -25,6 +25,8 @@ export interface Link {
   address: string
   redirectTo: string
   challenge?: Challenge | undefined
+  /** Asked for by whoever reads the mail: an unconfirmed sign-up of somebody else leaves nothing behind. */
+  startsOver?: boolean
 }
 
 export interface MadeLink {
@@ -63,7 +65,7 @@ export function createMails({ email, hashOneTime, baseUrl }: AuthParts) {
     session: Session,
     tenant: Tenant,
     userId: string,
-    { type, slot, address, redirectTo, challenge }: Omit<Link, 'template'>,
+    { type, slot, address, redirectTo, challenge, startsOver = false }: Omit<Link, 'template'>,
   ): Promise<MadeLink> {
     const { otp_expiry_seconds: expirySeconds } = settingsOf(tenant)
     const { code, linkToken } = newOneTimeCode(address, challenge !== undefined)
@@ -83,6 +85,7 @@ export function createMails({ email, hashOneTime, baseUrl }: AuthParts) {
       hash: hashOneTime(tenant.id, linkToken),
       address,
       flowId,
+      startsOver,
       expirySeconds,
     })
     const query = new URLSearchParams({ token: linkToken, type, redirect_to: redirectTo })

@@ -8,7 +8,7 @@ import type { Paging } from '#src/planes/management/paging.ts'
 const userColumns = sql`
   u.id, u.email, u.role, u.is_anonymous, u.email_confirmed_at, u.invited_at, u.last_sign_in_at,
   coalesce(u.banned_until > now(), false) as is_banned,
-  least(u.banned_until, '9999-01-01 00:00:00Z') as banned_until, u.ban_reason,
+  case when u.banned_until is not null then least(u.banned_until, '9999-01-01 00:00:00Z') end as banned_until, u.ban_reason,
   array(select i.provider from auth.identities i where i.user_id = u.id group by i.provider order by min(i.created_at), i.provider)
     as providers,
   u.raw_app_meta_data as app_metadata, u.raw_user_meta_data as user_metadata, u.created_at, u.updated_at`

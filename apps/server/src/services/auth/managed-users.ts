@@ -53,7 +53,7 @@ export function createManagedUsers(databases: Databases) {
       return user
     },
 
-    ban(tenant: Tenant, id: string, wish: BanWish): Promise<User> {
+    async ban(tenant: Tenant, id: string, wish: BanWish): Promise<User> {
       const until = banEndFrom(wish)
       return change(tenant, id, async (session, user) => {
         await banUntil(session, id, until, wish.reason || null)

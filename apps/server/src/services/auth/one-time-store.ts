@@ -16,20 +16,22 @@ export interface NewOneTime {
   hash: string
   address: string
   flowId: string | null
+  startsOver: boolean
   expirySeconds: number
 }
 
 /** Also notes at the user when it was sent, where clients look. */
 export const writeOneTime = (
   session: Session,
-  { userId, slot, hash, address, flowId, expirySeconds }: NewOneTime,
+  { userId, slot, hash, address, flowId, startsOver, expirySeconds }: NewOneTime,
 ) =>
   session.run(sql`
     with written as (
-      insert into auth.one_time_tokens (user_id, token_type, token_hash, relates_to, flow_id, expires_at)
-      values (${userId}, ${slot}, ${hash}, ${address}, ${flowId}, now() + make_interval(secs => ${expirySeconds}))
+      insert into auth.one_time_tokens (user_id, token_type, token_hash, relates_to, flow_id, starts_over, expires_at)
+      values (${userId}, ${slot}, ${hash}, ${address}, ${flowId}, ${startsOver}, now() + make_interval(secs => ${expirySeconds}))
       on conflict (user_id, token_type) do update
         set token_hash = excluded.token_hash, relates_to = excluded.relates_to, flow_id = excluded.flow_id,
+            starts_over = excluded.starts_over,
             expires_at = excluded.expires_at, attempts = 0, created_at = now())
     update auth.users set
            confirmation_sent_at = case when ${slot}::text = 'confirmation' then now() else confirmation_sent_at end,
@@ -44,6 +46,7 @@ export interface FoundOneTime {
   token_type: Slot
   relates_to: string
   flow_id: string | null
+  starts_over: boolean
 }
 
 /** Takes it away: whoever comes second finds nothing. */
@@ -51,7 +54,7 @@ export const takeOneTime = (session: Session, hashes: readonly string[], slots: 
   session.row<FoundOneTime>(sql`
     delete from auth.one_time_tokens
      where token_hash = any(${hashes}) and token_type = any(${slots}) and expires_at > now()
-    returning user_id, token_type, relates_to, flow_id`)
+    returning user_id, token_type, relates_to, flow_id, starts_over`)
 
 /** A wrong code counts against what it may have been meant for; after too many, that is gone. */
 export const countWrongCode = (session: Session, userId: string, slots: readonly Slot[], mayTry: number) =>

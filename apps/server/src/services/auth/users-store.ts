@@ -125,6 +125,21 @@ export const confirmEmail = (session: Session, id: string) =>
            identity_data = i.identity_data || '{"email_verified": true}'::jsonb
       from confirmed where i.user_id = confirmed.id and i.provider = 'email'`)
 
+/** Nobody has proven to own the address yet: whatever was brought along by whoever came first goes. */
+export const forgetUnproven = (session: Session, id: string, data: object = {}) =>
+  session.run(sql`
+    with sessions as (delete from auth.sessions where user_id = ${id}),
+         factors as (delete from auth.mfa_factors where user_id = ${id}),
+         others as (delete from auth.identities where user_id = ${id} and provider <> 'email'),
+         own as (
+           update auth.identities set updated_at = now(), identity_data = ${JSON.stringify(data)}::jsonb
+                  || jsonb_build_object('sub', user_id, 'email', email, 'email_verified', false, 'phone_verified', false)
+            where user_id = ${id} and provider = 'email')
+    update auth.users
+       set encrypted_password = null, updated_at = now(), raw_user_meta_data = ${JSON.stringify(data)}::jsonb
+             || jsonb_build_object('sub', id, 'email', email, 'email_verified', false, 'phone_verified', false)
+     where id = ${id}`)
+
 /** Merges top-level keys; a key given as null goes. */
 export const mergeMetadata = (session: Session, id: string, user: object, app: object) =>
   session.run(sql`

@@ -17,6 +17,7 @@ import {
   findUser,
   findUserByEmail,
   findUserByEmailChange,
+  forgetUnproven,
   type UserRow,
   writeEvent,
 } from './users-store.ts'
@@ -84,6 +85,7 @@ export function createVerify(parts: AuthParts) {
     if (isChange && !(await changeEmail(session, user, found)))
       return { verified: { message: halfChanged }, user, isNewlyConfirmed: false }
     const isNewlyConfirmed = !isChange && !user.email_confirmed_at
+    if (isNewlyConfirmed && found.starts_over) await forgetUnproven(session, user.id)
     if (isNewlyConfirmed) await confirmEmail(session, user.id)
     const verified =
       givesCode && found.flow_id

@@ -1,0 +1,72 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { readRecord } from './import-record.ts'
+
+const hash = '$2b$10$z9DePReB23mYdLONiwhji.hcfZE4YvgBsEPBYeqja18K77AICoq3e'
+const email = 'ann@example.test'
+const complaint = (record: unknown) => {
+  const read = readRecord(record)
+  return 'complaint' in read ? read.complaint : undefined
+}
+const user = (record: unknown) => {
+  const read = readRecord(record)
+  assert.ok('user' in read, JSON.stringify(read))
+  return read.user
+}
+
+test('a record becomes a user word for word, but for the case of address and id', () => {
+  const given = {
+    id: '7C3E9A52-0000-4000-8000-00000000000A',
+    email: ' Ann@Example.test ',
+    password_hash: hash,
+    email_confirmed_at: '2021-03-04T05:06:07.123456+00:00',
+    created_at: '2020-01-02 03:04:05.6789+00',
+    raw_user_meta_data: { a: { b: [1] } },
+  }
+  assert.deepEqual(user(given), {
+    id: '7c3e9a52-0000-4000-8000-00000000000a',
+    email,
+    password_hash: hash,
+    email_confirmed_at: given.email_confirmed_at,
+    created_at: given.created_at,
+    user_metadata: given.raw_user_meta_data,
+  })
+})
+
+test('times are taken as JSON and as Postgres write them, with their zone, and not otherwise', () => {
+  for (const time of [
+    '2020-01-02T03:04:05Z',
+    '2020-01-02t03:04:05.1z',
+    '2020-01-02 03:04:05+02',
+    '2020-01-02 03:04:05-0330',
+    '2020-01-02T03:04:05.123456789+05:45',
+  ])
+    assert.equal(user({ email, created_at: time }).created_at, time)
+  for (const time of [
+    '2020-01-02',
+    '2020-01-02T03:04:05',
+    'now',
+    'infinity',
+    '',
+    0,
+    true,
+    '2020-01-02T03:04Z',
+  ])
+    assert.match(complaint({ email, created_at: time })!, /^created_at /, String(time))
+})
+
+test('bcrypt is taken from cost 4 to 14', () => {
+  const at = (cost: string) => ({ email, password_hash: hash.replace('$10$', `$${cost}$`) })
+  for (const cost of ['04', '10', '14']) assert.ok(user(at(cost)).password_hash)
+  for (const cost of ['15', '20', '31', '99']) assert.match(complaint(at(cost))!, /above 14/)
+  for (const cost of ['00', '03']) assert.match(complaint(at(cost))!, /below 4/)
+  for (const cost of ['4', '010', '-1', 'ab']) assert.match(complaint(at(cost))!, /not a bcrypt hash/)
+  assert.match(complaint({ email, password_hash: `${hash}\n` })!, /not a bcrypt hash/)
+})
+
+test('a NUL in metadata is a complaint; a backslash before u0000 is just a text', () => {
+  for (const given of [{ a: '\0' }, { 'a\0': 1 }, { a: [{ b: 'x\0y' }] }, { a: '\\\0' }])
+    assert.match(complaint({ email, raw_user_meta_data: given })!, /NUL/, JSON.stringify(given))
+  for (const given of [{ a: '\\u0000' }, { a: '\\\\u0000' }, { a: 'u0000' }])
+    assert.deepEqual(user({ email, raw_user_meta_data: given }).user_metadata, given)
+})
