@@ -26,7 +26,8 @@ export interface RowsStage {
   path(rest: string): string
   /** A file of the stage, such as a script. */
   file(name: string): string
-  start(nodeOptions?: string[]): Promise<StagedServer>
+  projectId: string
+  start(nodeOptions?: string[], env?: Record<string, string>): Promise<StagedServer>
   /** While a platform runs: how pgbench logs in, and whose CPU Postgres is. */
   postgres(): { address: ServerAddress; database: string; postmaster: number }
 }
@@ -34,7 +35,8 @@ export interface RowsStage {
 export async function stageRows(stage: Stage, more: readonly string[] = []): Promise<RowsStage> {
   const dataDir = stage.dataDir('platform')
   const scripts = stage.dataDir('scripts')
-  const start = (nodeOptions: string[] = []) => startMain(stage, {}, dataDir, nodeOptions)
+  const start = (nodeOptions: string[] = [], env: Record<string, string> = {}) =>
+    startMain(stage, env, dataDir, nodeOptions)
 
   const platform = await start()
   const { address, adminToken, controlPlaneSecret } = engineIn(dataDir)
@@ -43,7 +45,9 @@ export async function stageRows(stage: Stage, more: readonly string[] = []): Pro
     rate_limit_authenticated: plenty,
     rate_limit_service_role: plenty,
   }
-  const project = await projectsAt(platform.url, adminToken).create({ body: { name: 'bench', quotas } })
+  const project = await projectsAt(platform.url, adminToken).create({
+    body: { name: 'bench', quotas, settings: { auth: { rate_limits: { token: 0 } } } },
+  })
   const database = await refOf(address, project.id)
   const login = (name: 'owner' | 'api') =>
     createLogins(engineIn(dataDir).address, keyring(controlPlaneSecret)).address(database, name)
@@ -56,6 +60,7 @@ export async function stageRows(stage: Stage, more: readonly string[] = []): Pro
   return {
     dataDir,
     database,
+    projectId: project.id,
     anon: { apikey: project.anon_key },
     path: rest => `/v1/rest/${project.id}/${rest}`,
     file: name => join(scripts, name),

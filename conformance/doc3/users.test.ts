@@ -240,12 +240,7 @@ test('3 §4 a ban without an end is for good; one can be given a duration; one t
   assert.ok(end >= before && end <= Date.now())
 
   await users(project).ban(id, { reason: 'short', duration: '1500ms' })
-  let user: any
-  do {
-    await sleep(50)
-    user = (await users(project).read(id)).body
-  } while (user.is_banned)
-  assert.equal(user.ban_reason, 'short')
+  await until(async () => !(await users(project).read(id)).body.is_banned)
   await signedIn(project, email)
 
   for (const body of [

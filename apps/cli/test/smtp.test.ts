@@ -93,7 +93,7 @@ test('the password comes by standard input, is used, kept, and never shown', asy
   })
   assert.equal(reply.body.success, true, reply.body.message)
   assert.equal(server.received[0]?.user, 'mailer')
-  assert.equal((await smtp(slug, ['--user', ''])).json.data.username, '')
+  assert.equal((await smtp(slug, ['--user', 'none'])).json.data.username, '')
   assert.equal(await stored(), undefined, 'without a login there is nothing to keep a password for')
 })
 

@@ -47,7 +47,7 @@ function wish({ given: { values } }: Context, stored: Smtp, port: number | undef
   const from = values['from'] ?? own?.from_email
   return {
     host,
-    username: values['user'] ?? own?.username ?? '',
+    username: values['user'] === 'none' ? '' : (values['user'] ?? own?.username ?? ''),
     from_name: values['from-name'] ?? own?.from_name ?? '',
     ...(from && { from_email: from }),
     ...(encryption && { encryption }),

@@ -104,7 +104,7 @@ const mail: readonly Command[] = [
       { name: 'port', value: 'port', summary: 'Its port; 587, with tls 465, with none 1025' },
       { name: 'from', value: 'address', summary: 'The sender’s address' },
       { name: 'from-name', value: 'name', summary: 'The sender’s name' },
-      { name: 'user', value: 'name', summary: 'The login; an empty one sends without' },
+      { name: 'user', value: 'name', summary: 'The login; none sends without one' },
       {
         name: 'encryption',
         value: 'how',

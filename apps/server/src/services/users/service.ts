@@ -85,7 +85,7 @@ export function usersService({ control, sealer, owner, directory, auth }: UsersD
       const saved = await changeSettings(tenant, settings => {
         if (given !== undefined && given !== redacted)
           // Sealed here, whatever it looks like: a text that begins as sealed ones do is a secret like any other.
-          return withProvider(settings, wish, given && sealer.seal(given, settingsContext(tenant.id)))
+          return withProvider(settings, wish, given ? sealer.seal(given, settingsContext(tenant.id)) : null)
         const kept = storedSecret(settings, provider)
         if (kept === undefined)
           throw new Refusal(

@@ -1,0 +1,122 @@
+// Reads by key while a flood of sign-ins keeps the password hashing busy, against when nobody signs in; and how late
+// the event loop of the platform is meanwhile. Options: --rounds, --seconds.
+import { existsSync, readFileSync, rmSync } from 'node:fs'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import { parseArgs } from 'node:util'
+import { compare, interleave, median, report, rounded, type Sample } from './measure.ts'
+import { type RowsStage, requestOf, shapes, stageRows } from './rows-stage.ts'
+import { onStage, type StagedServer } from './stage.ts'
+import { wrk } from './wrk.ts'
+
+const { values: given } = parseArgs({
+  options: { rounds: { type: 'string', default: '6' }, seconds: { type: 'string', default: '4' } },
+})
+const rounds = Number(given.rounds)
+const roundSeconds = Number(given.seconds)
+const patienceMs = 5000
+/** Few enough that the machine is not simply full: what others take from a read is the question. */
+const readers = 4
+const flooders = 48
+
+await onStage(async stage => {
+  const rows = await stageRows(stage)
+  const loopDelayFile = rows.file('loop-delay.json')
+  const watcher = fileURLToPath(new URL('loop-delay.ts', import.meta.url))
+  const platform = await rows.start([`--import=${watcher}`], { LOOP_DELAY_FILE: loopDelayFile })
+  const load = (seconds: number) =>
+    wrk(platform.url, requestOf(rows, shapes.byKey), {
+      file: rows.file('read.lua'),
+      seconds,
+      connections: readers,
+    })
+  const read = async (): Promise<Sample> => {
+    await load(1)
+    await loopDelay(platform, loopDelayFile)
+    const { p50Ms, p99Ms, perSecond } = await load(roundSeconds)
+    const late = await loopDelay(platform, loopDelayFile)
+    return {
+      p50_ms: p50Ms,
+      p99_ms: p99Ms,
+      per_second: perSecond,
+      loop_p99_ms: late.p99_ms,
+      loop_max_ms: late.max_ms,
+    }
+  }
+  await load(5)
+  const samples = await interleave(
+    rounds,
+    { quiet: read, flooded: () => flooded(rows, platform, read) },
+    patienceMs,
+  )
+  await platform.stop()
+  const { ratio, range, measured, reference } = compare(
+    samples.flooded,
+    samples.quiet,
+    each => each['p99_ms']!,
+  )
+  report({
+    bench: 'auth-flood',
+    subject: `p99 of reads by key over ${readers} connections beside ${flooders} callers who sign in, against quiet`,
+    target: { atMost: 2 },
+    measured: ratio,
+    unit: 'times',
+    range,
+    flooded: measured,
+    quiet: reference,
+    rounds,
+    round_seconds: roundSeconds,
+  })
+  const late = samples.flooded.map(each => each['loop_max_ms']!)
+  report({
+    bench: 'auth-flood',
+    subject: 'how late the event loop was at most during the flood',
+    target: { atMost: 50 },
+    measured: median(late),
+    unit: 'ms',
+    range: [rounded(Math.min(...late)), rounded(Math.max(...late))],
+    rounds,
+  })
+})
+
+async function loopDelay(platform: StagedServer, file: string): Promise<{ p99_ms: number; max_ms: number }> {
+  rmSync(file, { force: true })
+  process.kill(platform.pid, 'SIGUSR2')
+  while (!existsSync(file)) await sleep(5)
+  await sleep(20)
+  return JSON.parse(readFileSync(file, 'utf8'))
+}
+
+/** Wrong passwords for an address nobody has: the whole work of a sign-in but its success. */
+async function flooded(
+  rows: RowsStage,
+  platform: StagedServer,
+  read: () => Promise<Sample>,
+): Promise<Sample> {
+  let isOver = false
+  let answered = 0
+  let refused = 0
+  const body = JSON.stringify({ email: 'nobody@example.test', password: 'correct horse' })
+  const callers = Array.from({ length: flooders }, async () => {
+    while (!isOver) {
+      const reply = await fetch(`${platform.url}/v1/auth/${rows.projectId}/sign-in`, {
+        method: 'POST',
+        headers: { ...rows.anon, 'content-type': 'application/json' },
+        body,
+      })
+      await reply.text()
+      if (reply.status === 400) answered++
+      else if (reply.status === 429) {
+        refused++
+        await sleep(500)
+      } else throw new Error(`a sign-in answered ${reply.status}`)
+    }
+  })
+  const all = Promise.all(callers)
+  all.catch(() => {})
+  await sleep(500)
+  const sample = await read()
+  isOver = true
+  await all
+  return { ...sample, sign_ins: answered, refused }
+}
