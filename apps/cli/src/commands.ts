@@ -62,7 +62,7 @@ export const groups: Readonly<Record<string, string>> = {
   rls: 'Who sees which rows: switches, policies, tests',
   db: 'Push migrations to a project, pull its schema, begin anew',
   migrations: 'List and apply the migrations of this directory',
-  auth: 'Who works on a project: invites and members',
+  auth: 'Users of a project and their sessions; who works on it',
   gen: 'Types for applications, from the schema as it is',
   secrets: 'Rotate the JWT secret or the keys of a project',
   token: 'Mint, list and revoke platform tokens',

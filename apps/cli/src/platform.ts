@@ -12,6 +12,7 @@ import type { ManagementRoute } from '@plinth/contract/route.ts'
 import type { schemaApi } from '@plinth/contract/schema.ts'
 import type { teamApi } from '@plinth/contract/team.ts'
 import type { typesApi } from '@plinth/contract/types.ts'
+import type { usersApi } from '@plinth/contract/users.ts'
 import { isSameLoopback, requireToken, resolveTarget, type Target } from './connection.ts'
 import type { Context } from './context.ts'
 import { Failure } from './failure.ts'
@@ -93,6 +94,21 @@ const team = {
   updateMember: route<typeof teamApi.updateMember>('PATCH', '/projects/{id}/members/{user_id}'),
   removeMember: route<typeof teamApi.removeMember>('DELETE', '/projects/{id}/members/{user_id}'),
 }
+const users = {
+  list: route<typeof usersApi.list>('GET', '/projects/{id}/users'),
+  create: route<typeof usersApi.create>('POST', '/projects/{id}/users'),
+  import: route<typeof usersApi.import>('POST', '/projects/{id}/users/import'),
+  read: route<typeof usersApi.read>('GET', '/projects/{id}/users/{user_id}'),
+  remove: route<typeof usersApi.remove>('DELETE', '/projects/{id}/users/{user_id}'),
+  ban: route<typeof usersApi.ban>('POST', '/projects/{id}/users/{user_id}/ban'),
+  unban: route<typeof usersApi.unban>('POST', '/projects/{id}/users/{user_id}/unban'),
+  listSessions: route<typeof usersApi.listSessions>('GET', '/projects/{id}/users/{user_id}/sessions'),
+  revokeSessions: route<typeof usersApi.revokeSessions>('DELETE', '/projects/{id}/users/{user_id}/sessions'),
+  revokeSession: route<typeof usersApi.revokeSession>(
+    'DELETE',
+    '/projects/{id}/users/{user_id}/sessions/{token}',
+  ),
+}
 const pooler = { reveal: route<typeof poolerApi.reveal>('GET', '/projects/{id}/pooler') }
 
 export interface Platform {
@@ -107,6 +123,7 @@ export interface Platform {
   types: Client<typeof types>
   pooler: Client<typeof pooler>
   team: Client<typeof team>
+  users: Client<typeof users>
 }
 
 /** Asks for the version beside the first request, so that a mismatch can be told without waiting for it. */
@@ -136,6 +153,7 @@ export function connect(context: Context, target = resolveTarget(context)): Plat
     types: client(types, options),
     pooler: client(pooler, options),
     team: client(team, options),
+    users: client(users, options),
   }
 }
 

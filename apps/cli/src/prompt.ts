@@ -17,8 +17,9 @@ export async function ask(question: string): Promise<string> {
 
 export async function askSecret(question: string): Promise<string> {
   const { stdin, stderr } = process
-  stderr.write(question)
+  // First, so that nothing is echoed of an answer that comes at once.
   stdin.setRawMode(true)
+  stderr.write(question)
   stdin.setEncoding('utf8')
   try {
     return await typedUnseen(stdin)

@@ -802,7 +802,8 @@ async function withExternal(name: string, work: (external: External) => Promise<
       const refs: string[] = control?.rows.map(({ ref }) => ref) ?? []
       for (const each of [...refs, `${database}_template`, database])
         await client.query(`drop database if exists ${each} with (force)`)
-      for (const ref of refs) await client.query(`drop role if exists ${ref}_owner, ${ref}_api, ${ref}_svc, ${ref}_auth`)
+      for (const ref of refs)
+        await client.query(`drop role if exists ${ref}_owner, ${ref}_api, ${ref}_svc, ${ref}_auth`)
     })
   }
 }

@@ -62,4 +62,96 @@ const members: readonly Command[] = [
   },
 ]
 
-export const authCommands: readonly Command[] = [...invites, ...members]
+const user = { name: 'user', summary: 'the id or e-mail address of the user' } as const
+const ofUser: Flag = {
+  name: 'user',
+  value: 'id or address',
+  summary: 'whose sessions they are',
+  isRequired: true,
+}
+
+const users: readonly Command[] = [
+  {
+    path: 'auth users list',
+    summary: 'List the users of the project, newest first',
+    flags: [
+      { name: 'search', value: 'text', summary: 'Only those whose address holds this' },
+      { name: 'limit', value: 'number', summary: 'How many to show; 100 when left out' },
+    ],
+    examples: ['plinth auth users list --search @example.com'],
+    load: () => import('../commands/auth-users.ts').then(module => module.listUsers),
+  },
+  {
+    path: 'auth users show',
+    summary: 'Show one user',
+    operands: [user],
+    load: () => import('../commands/auth-users.ts').then(module => module.showUser),
+  },
+  {
+    path: 'auth users create',
+    summary: 'Create a user; the password is asked for, or read from standard input',
+    flags: [
+      { name: 'email', value: 'address', summary: 'the address of the user', isRequired: true },
+      { name: 'no-password', summary: 'A user who signs in by mail or a provider only' },
+    ],
+    examples: ['plinth auth users create --email ann@example.com --project my-app'],
+    load: () => import('../commands/auth-users.ts').then(module => module.createUser),
+  },
+  {
+    path: 'auth users ban',
+    summary: 'Ban a user, for good unless --expires says otherwise',
+    operands: [user],
+    flags: [
+      { name: 'reason', value: 'text', summary: 'Why, for whoever looks at the user later' },
+      { name: 'expires', value: 'when', summary: '12h, 90d, 4w, 6m, 1y or an RFC 3339 time; default never' },
+    ],
+    examples: ['plinth auth users ban ann@example.com --reason spam --expires 7d'],
+    load: () => import('../commands/auth-users.ts').then(module => module.banUser),
+  },
+  {
+    path: 'auth users unban',
+    summary: 'Lift the ban of a user',
+    operands: [user],
+    load: () => import('../commands/auth-users.ts').then(module => module.unbanUser),
+  },
+  {
+    path: 'auth users delete',
+    summary: 'Delete a user with all identities and sessions',
+    operands: [user],
+    flags: [
+      { name: 'confirm', value: 'name', summary: 'The address or id, instead of typing it when asked' },
+    ],
+    load: () => import('../commands/auth-users.ts').then(module => module.deleteUser),
+  },
+  {
+    path: 'auth users import',
+    summary: 'Import users with their ids, times and bcrypt hashes',
+    operands: [
+      {
+        name: 'file',
+        summary:
+          'JSON: a list of {id, email, password_hash, email_confirmed_at, created_at, raw_user_meta_data}; - is standard input',
+      },
+    ],
+    examples: ['plinth auth users import users.json --project my-app'],
+    load: () => import('../commands/auth-import.ts').then(module => module.importUsers),
+  },
+]
+
+const sessions: readonly Command[] = [
+  {
+    path: 'auth sessions list',
+    summary: 'List the sessions of a user',
+    flags: [ofUser],
+    load: () => import('../commands/auth-users.ts').then(module => module.listSessions),
+  },
+  {
+    path: 'auth sessions revoke',
+    summary: 'End all sessions of a user, or one of them',
+    flags: [ofUser, { name: 'session', value: 'id', summary: 'Only this one; all when left out' }],
+    examples: ['plinth auth sessions revoke --user ann@example.com'],
+    load: () => import('../commands/auth-users.ts').then(module => module.revokeSessions),
+  },
+]
+
+export const authCommands: readonly Command[] = [...users, ...sessions, ...invites, ...members]

@@ -13,6 +13,7 @@ import {
   type Stage,
   siteUrl,
   someone,
+  welcomeSubject,
 } from './auth-stage.ts'
 
 const nothing = { user: null, session: null }
@@ -54,6 +55,7 @@ export function codeTests(stage: () => Stage): void {
         assert.equal(user.user_metadata['email_verified'], true)
         assert.equal('name' in (user.identities?.[0]?.identity_data ?? {}), false)
         assert.equal('name' in granted(await auth.getUser()).user.user_metadata, false)
+        await stage().mailbox.next(email, ({ subject }) => subject === welcomeSubject)
       }
     })
 

@@ -41,6 +41,30 @@ export function leftOpenTests(stage: () => Stage): void {
     }
   })
 
+  test('the settings say what is offered', async () => {
+    const { open, careful, project } = stage()
+    const settingsOf = async (of: typeof open) => (await of.call('GET', '/settings')).body
+    const settings = await settingsOf(open)
+    assert.partialDeepStrictEqual(settings, {
+      disable_signup: false,
+      mailer_autoconfirm: true,
+      phone_autoconfirm: false,
+      sms_provider: '',
+      saml_enabled: false,
+      passkeys_enabled: false,
+    })
+    const off = ['phone', 'apple', 'azure', 'discord', 'github', 'google'].map(name => [name, false])
+    assert.partialDeepStrictEqual(settings.external, {
+      ...Object.fromEntries(off),
+      anonymous_users: true,
+      email: true,
+    })
+    assert.equal((await settingsOf(careful)).mailer_autoconfirm, false)
+    const closed = await project({ signup_enabled: false, anonymous_enabled: false })
+    const refusing = await settingsOf(closed)
+    assert.deepEqual([refusing.disable_signup, refusing.external.anonymous_users], [true, false])
+  })
+
   test('every method the client has is walked by a file of this suite, or left open by name', () => {
     const auth = shapes[0]!.connect('http://127.0.0.1:1', anyId, 'key', {})
     const methods = offered(auth)

@@ -138,6 +138,23 @@ export function providerTests(stage: () => Stage): void {
       refused(await again.exchangeCodeForSession(code!), 404, 'flow_state_not_found')
     })
 
+    test('two sign-ins of one client at once do not get in each other’s way', async () => {
+      const auth = here.project.connect({ flow: 'pkce', keepsFlowsApart: true })
+      const [one, two] = [here.account(), here.account()]
+      const start = async () =>
+        granted(await auth.signInWithOAuth({ provider: 'google', options: { redirectTo } }))
+      const [first, second] = [await start(), await start()]
+      for (const [{ url, flowId }, { name, account }] of [
+        [first, one],
+        [second, two],
+      ] as const) {
+        const { code, ...query } = (await here.browse(url, name)).query
+        assert.deepEqual(query, { from: 'there', sb_flow_id: flowId })
+        const { user } = granted(await auth.exchangeCodeForSession(code!, { flowId: flowId! }))
+        assert.equal(user.email, account.email)
+      }
+    })
+
     test('finds the user by an address the provider has verified', async () => {
       const { project } = here
       const known = await member(project)

