@@ -25,7 +25,7 @@ import { managementPlane, managementRefusal } from '#src/planes/management/plane
 import { adminRoutes } from '#src/services/admin/management-routes.ts'
 import { adminService } from '#src/services/admin/service.ts'
 import { authRoutes } from '#src/services/auth/data-routes.ts'
-import { authPlane } from '#src/services/auth/plane.ts'
+import { authPlane, wordUnknown } from '#src/services/auth/plane.ts'
 import { authService } from '#src/services/auth/service.ts'
 import { dbRoutes } from '#src/services/db/management-routes.ts'
 import { dbService } from '#src/services/db/service.ts'
@@ -152,7 +152,7 @@ async function compose(
   const credentials = createCredentials(control, deriveKey, adminToken)
   const meter = createMeter(windows, config.rateLimits)
   const planes = {
-    data: dataPlane(directory, meter, createRevocations(databases)),
+    data: dataPlane(directory, meter, { ...createRevocations(databases), word: wordUnknown }),
     management: managementPlane(credentials, createAudit(control, log)),
   }
   const owner = createOwnerWork(directory, databases)

@@ -32,7 +32,11 @@ export function createByMail(parts: AuthParts) {
     tenant: Tenant,
     body: MailRequest,
     client: ClientFacts,
-    prepare: (session: Session, email: string, challenge: Challenge | undefined) => Promise<Mail | undefined>,
+    prepare: (
+      session: Session,
+      email: string,
+      challenge: Challenge | undefined,
+    ) => Promise<Mail | Mail[] | undefined>,
   ): Promise<Record<string, never>> {
     const startedAt = performance.now()
     if (body.phone && !body.email)
@@ -42,7 +46,7 @@ export function createByMail(parts: AuthParts) {
     limits.count(tenant, 'email', client.ip)
     limits.countMail(tenant, email)
     const mail = await databases.auth(tenant).transaction(session => prepare(session, email, challenge))
-    if (mail) await mails.send(tenant, mail)
+    for (const each of [mail ?? []].flat()) await mails.send(tenant, each)
     const left = answerAfterMs - (performance.now() - startedAt)
     if (left > 0) await new Promise(resolve => setTimeout(resolve, left))
     return {}
@@ -101,9 +105,7 @@ export function createByMail(parts: AuthParts) {
         }
         const user = await findUserByEmailChange(session, email)
         if (!user || user.is_banned) return
-        const slot = email === user.email_change ? 'email_change_new' : 'email_change_current'
-        const link = { type: 'email_change', slot, template: 'verify_email' } as const
-        return mails.prepare(session, tenant, user, { ...link, address: email, redirectTo, challenge })
+        return mails.prepareEmailChange(session, tenant, user, redirectTo, challenge)
       })
     },
   }

@@ -109,6 +109,23 @@ export function createMails({ email, hashOneTime, baseUrl }: AuthParts) {
     }
   }
 
+  /** To the new address, and to the present one if that is the user's own: both must agree. */
+  async function prepareEmailChange(
+    session: Session,
+    tenant: Tenant,
+    user: UserRow,
+    redirectTo: string,
+    challenge: Challenge | undefined,
+  ): Promise<Mail[]> {
+    const link = { type: 'email_change', template: 'verify_email', redirectTo, challenge } as const
+    const asked: [Slot, string][] = [['email_change_new', user.email_change!]]
+    if (user.email && user.email_confirmed_at) asked.push(['email_change_current', user.email])
+    const made: Mail[] = []
+    for (const [slot, address] of asked)
+      made.push(await prepare(session, tenant, user, { ...link, slot, address }))
+    return made
+  }
+
   const welcome = (tenant: Tenant, user: MailUser): Promise<void> =>
     user.email
       ? email.enqueue(tenant, {
@@ -123,7 +140,7 @@ export function createMails({ email, hashOneTime, baseUrl }: AuthParts) {
         })
       : Promise.resolve()
 
-  return { makeLink, prepare, welcome, send: email.enqueue }
+  return { makeLink, prepare, prepareEmailChange, welcome, send: email.enqueue }
 }
 
 export type MailUser = Pick<UserRow, 'id' | 'email' | 'raw_user_meta_data'> &

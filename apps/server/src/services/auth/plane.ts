@@ -2,10 +2,16 @@
 // database here, where it counts at once.
 import type { Plane } from '#src/kernel/http/plane.ts'
 import type { Meter } from '#src/planes/data/meter.ts'
-import { dataPlane } from '#src/planes/data/plane.ts'
+import { type DataPlaneOptions, dataPlane } from '#src/planes/data/plane.ts'
 import type { Caller } from '#src/tenancy/databases.ts'
 import type { Directory } from '#src/tenancy/directory.ts'
 import { authRefusal, authWording } from './wording.ts'
+
+const authPath = /^\/v1\/(?:auth\/|[0-9a-f-]{36}\/auth\/v1(?:\/|$))/i
+
+/** For the plane of all the rest: what no route takes under an address of this service is refused in its words. */
+export const wordUnknown: NonNullable<DataPlaneOptions['word']> = (body, failure, request) =>
+  authPath.test(request.path) ? authWording(body, failure, request) : { body, headers: {} }
 
 export const authPlane = (directory: Directory, meter: Meter): Plane<Caller> =>
   dataPlane(directory, meter, {

@@ -101,20 +101,13 @@ export function createUserUpdate(parts: AuthParts) {
       return []
     }
     await beginEmailChange(session, user.id, address)
-    const changing = { ...user, email_change: address }
-    const link = { type: 'email_change', template: 'verify_email', redirectTo, challenge } as const
-    const sent = [
-      await mails.prepare(session, tenant, changing, { ...link, slot: 'email_change_new', address }),
-    ]
-    if (user.email && user.email_confirmed_at)
-      sent.push(
-        await mails.prepare(session, tenant, changing, {
-          ...link,
-          slot: 'email_change_current',
-          address: user.email,
-        }),
-      )
-    return sent
+    return mails.prepareEmailChange(
+      session,
+      tenant,
+      { ...user, email_change: address },
+      redirectTo,
+      challenge,
+    )
   }
 
   return {

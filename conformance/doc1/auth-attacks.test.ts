@@ -1,0 +1,407 @@
+// 1 §4.5, the auth contract §4 and cases 15, 22: what users must not be able to set of themselves, and what strangers
+// must not be able to find out about users.
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+import {
+  type AuthApi,
+  authProject,
+  claimsOf,
+  noLimits,
+  password,
+  pkce,
+  seen,
+  someone,
+  succeeded,
+} from '../auth.ts'
+import { someId } from '../people.ts'
+import { type Target, target } from '../target.ts'
+import type { Reply } from '../wire.ts'
+
+let it: Target
+let open: AuthApi
+/** Waits until an address is proven. */
+let careful: AuthApi
+before(async () => {
+  it = await target()
+  open = await authProject(it)
+  careful = await authProject(it, { auto_confirm: false })
+})
+after(() => it.stop())
+
+function refused(reply: Reply, status: number, code: string, what = ''): void {
+  assert.deepEqual([reply.status, reply.body?.code], [status, code], `${what} ${reply.text}`)
+}
+
+// Case 15: mass assignment
+
+const past = '2020-01-01T00:00:00Z'
+
+/** Everything an attacker would like to be. */
+const wishes: Record<string, unknown> = {
+  id: someId,
+  sub: someId,
+  user_id: someId,
+  role: 'service_role',
+  aud: 'admin',
+  raw_app_meta_data: { role: 'admin' },
+  raw_user_meta_data: { role: 'admin' },
+  user_metadata: { role: 'admin' },
+  email_confirm: true,
+  email_confirmed_at: past,
+  confirmed_at: past,
+  phone_confirmed_at: past,
+  phone_confirm: true,
+  invited_at: past,
+  last_sign_in_at: past,
+  created_at: past,
+  updated_at: past,
+  deleted_at: past,
+  banned_until: null,
+  ban_duration: 'none',
+  is_anonymous: true,
+  is_super_admin: true,
+  is_sso_user: true,
+  encrypted_password: '$2a$10$abcdefghijklmnopqrstuv',
+  password_hash: '$2a$10$abcdefghijklmnopqrstuv',
+  identities: [{ provider: 'google', id: '1' }],
+  factors: [{ factor_type: 'totp', status: 'verified' }],
+  aal: 'aal2',
+  session_id: someId,
+  instance_id: someId,
+}
+
+/** A user as a sign-up with an address makes it, and as its tokens say. */
+function assertOrdinary(user: any, token?: string): void {
+  assert.notEqual(user.id, someId)
+  assert.deepEqual([user.role, user.aud, user.is_anonymous], ['authenticated', 'authenticated', false])
+  assert.deepEqual(user.app_metadata, { provider: 'email', providers: ['email'] })
+  for (const field of ['invited_at', 'phone_confirmed_at', 'deleted_at', 'banned_until', 'factors'])
+    assert.ok(!(field in user), field)
+  assert.notEqual(user.created_at, past)
+  assert.deepEqual(
+    user.identities.map(({ provider }: { provider: string }) => provider),
+    ['email'],
+  )
+  if (token === undefined) return
+  const claims = claimsOf(token)
+  assert.deepEqual(
+    [claims.sub, claims.role, claims.aud, claims.aal],
+    [user.id, 'authenticated', 'authenticated', 'aal1'],
+  )
+  assert.deepEqual(claims.app_metadata, user.app_metadata)
+}
+
+test('case 15: a sign-up makes an ordinary user, whatever it sends along, in both shapes of the URL', async () => {
+  for (const [path, shape] of [
+    ['/signup', 'alias'],
+    ['/sign-up', 'native'],
+  ] as const)
+    for (const [field, value] of [...Object.entries(wishes), ['app_metadata', { role: 'admin' }]]) {
+      const body = { email: someone(), password, [field as string]: value }
+      const reply = await open.post(path, body, { shape })
+      assert.ok(reply.status < 500, `${field}: ${reply.text}`)
+      if (reply.status >= 400) continue
+      assertOrdinary(reply.body.user, reply.body.access_token)
+      assertOrdinary(await open.readUser(reply.body.user.id))
+    }
+})
+
+test('case 15: nor does it confirm an address, however it asks', async () => {
+  const email = someone()
+  const reply = await careful.post('/signup', { email, password, ...wishes, data: { email_verified: true } })
+  assert.ok(reply.status < 500, reply.text)
+  if (reply.status === 200) {
+    const user = await careful.readUser(reply.body.id)
+    assertOrdinary(user)
+    for (const field of ['email_confirmed_at', 'confirmed_at', 'last_sign_in_at'])
+      assert.ok(!(field in user), field)
+    assert.equal(user.identities[0].identity_data.email_verified, false)
+    assert.equal(user.user_metadata.email_verified, false)
+  }
+  const signIn = await careful.post('/token?grant_type=password', { email, password })
+  assert.equal(signIn.status, 400, signIn.text)
+})
+
+test('case 15: data goes into user_metadata, under whatever name, and nowhere else', async () => {
+  const other = await open.signUp()
+  const data = {
+    ...wishes,
+    app_metadata: { role: 'admin' },
+    email: other.email,
+    provider: 'google',
+    name: 'Ada',
+  }
+  const user = await open.signUp({ data })
+  assertOrdinary(user.session.user, user.token)
+  assert.equal(user.session.user.email, user.email)
+  assert.equal(user.session.user.user_metadata.name, 'Ada')
+  const [identity] = user.session.user.identities
+  assert.deepEqual([identity.identity_data.sub, identity.identity_data.email], [user.id, user.email])
+  const next = succeeded(
+    await open.post('/token?grant_type=refresh_token', { refresh_token: user.refreshToken }),
+  )
+  assertOrdinary(next.user, next.access_token)
+})
+
+test('case 15: the role that rows are read under is not for the user to choose', async () => {
+  await open.sql('create table public.secrets (id int primary key); insert into public.secrets values (1)')
+  const user = await open.signUp({ role: 'service_role', data: { role: 'service_role' } })
+  succeeded(await open.put('/user', { data: { role: 'service_role' } }, user))
+  const { refresh_token: _, access_token: token } = succeeded(
+    await open.post('/token?grant_type=refresh_token', { refresh_token: user.refreshToken }),
+  )
+  const { anon_key: apikey, id } = open.project
+  assert.deepEqual(succeeded(await it.call('GET', `/v1/rest/${id}/secrets`, { apikey, token })), [])
+  assert.deepEqual(
+    succeeded(await it.call('GET', `/v1/whoami/${id}`, { apikey, token })).role,
+    'authenticated',
+  )
+})
+
+test('case 15: an update changes what is the user’s own, and nothing else', async () => {
+  const user = await open.signUp()
+  const before = await open.readUser(user.id)
+  for (const [field, value] of Object.entries(wishes)) {
+    const reply = await open.put('/user', { [field]: value }, user)
+    assert.ok(reply.status < 500, `${field}: ${reply.text}`)
+    const after = await open.readUser(user.id)
+    assert.deepEqual({ ...after, updated_at: '' }, { ...before, updated_at: '' }, field)
+  }
+  await open.signIn(user)
+})
+
+test('auth §4, case 15: app_metadata from a user is 403, and nothing of that update is done', async () => {
+  const user = await open.signUp()
+  for (const app_metadata of [{ role: 'admin' }, {}, { provider: 'google' }]) {
+    const reply = await open.put('/user', { app_metadata, data: { done: true } }, user)
+    assert.equal(reply.status, 403, reply.text)
+  }
+  const after = await open.readUser(user.id)
+  assertOrdinary(after)
+  assert.equal(after.user_metadata.done, undefined)
+})
+
+test('case 15: nobody confirms a new address by asking for it', async () => {
+  for (const api of [open, careful]) {
+    const { email } = await api.createUser()
+    const user = await api.signIn({ email, password })
+    const wish = someone('new')
+    const changed = succeeded(
+      await api.put('/user', { email: wish, email_confirm: true, email_confirmed_at: past }, user),
+    )
+    assert.deepEqual([changed.email, changed.new_email], [email, wish])
+    const reply = await api.post('/token?grant_type=password', { email: wish, password })
+    refused(reply, 400, 'invalid_credentials')
+  }
+})
+
+test('case 15: an anonymous user stays one until there is an address', async () => {
+  const { user, access_token: token } = succeeded(
+    await open.post('/signup', { data: {}, ...wishes, is_anonymous: false }),
+  )
+  assert.notEqual(user.id, someId)
+  assert.deepEqual([user.is_anonymous, user.role, user.app_metadata], [true, 'authenticated', {}])
+  const reply = await open.put('/user', { is_anonymous: false, data: { is_anonymous: false } }, { token })
+  assert.ok(reply.status < 500, reply.text)
+  const after = await open.readUser(user.id)
+  assert.equal(after.is_anonymous, true)
+})
+
+test('1 §4.5, case 15: sign-in by mail makes an ordinary user and keeps no data', async () => {
+  const email = someone()
+  succeeded(
+    await open.post('/otp', { ...wishes, email, create_user: true, data: { role: 'admin', plan: 'all' } }),
+  )
+  const { code } = await open.mailTo(email, 'verify_email')
+  const session = succeeded(
+    await open.post('/verify', { type: 'email', email, token: code, ...{ role: 'service_role' } }),
+  )
+  assertOrdinary(session.user, session.access_token)
+  assert.equal(session.user.user_metadata.plan, undefined)
+  assert.equal(session.user.user_metadata.role, undefined)
+})
+
+test('case 15: keys that mean something to JavaScript mean nothing here', async () => {
+  const email = someone()
+  const body = `{"email":"${email}","password":"${password}","__proto__":{"role":"service_role"},
+    "constructor":{"prototype":{"role":"service_role"}},"data":{"__proto__":{"role":"service_role"}}}`
+  const reply = await open.post('/signup', body)
+  assert.ok(reply.status < 500, reply.text)
+  if (reply.status === 200) assertOrdinary(reply.body.user, reply.body.access_token)
+  const next = await open.signUp()
+  assertOrdinary(next.session.user, next.token)
+})
+
+// Case 22: enumeration
+
+/** Answers to the same question about different people must be one and the same. */
+function assertAlike(replies: Record<string, Reply>): void {
+  const [[, first], ...others] = Object.entries(replies) as [[string, Reply], ...[string, Reply][]]
+  for (const [what, reply] of others) assert.deepEqual(seen(reply), seen(first), what)
+}
+
+/** Everybody a stranger may ask about: those who exist in some way, and those who do not. */
+async function people(api: AuthApi): Promise<Record<string, string>> {
+  const banned = await api.createUser()
+  succeeded(await api.admin('PUT', `/admin/users/${banned.id}`, { ban_duration: '24h' }))
+  const gone = await api.createUser()
+  succeeded(await api.admin('DELETE', `/admin/users/${gone.id}`, { should_soft_delete: true }))
+  const byMail = someone('by-mail')
+  succeeded(await api.post('/otp', { email: byMail }))
+  return {
+    known: (await api.createUser()).email,
+    unconfirmed: (await api.createUser({ email_confirm: false })).email,
+    banned: banned.email,
+    deleted: gone.email,
+    'signed up by mail': byMail,
+    'in capitals': (await api.createUser()).email.toUpperCase(),
+    unknown: someone('nobody'),
+    'unknown elsewhere': 'nobody@nowhere.invalid',
+  }
+}
+
+const askEach = async (
+  everybody: Record<string, string>,
+  ask: (email: string) => Promise<Reply>,
+): Promise<Record<string, Reply>> => {
+  const replies: Record<string, Reply> = {}
+  for (const [who, email] of Object.entries(everybody)) replies[who] = await ask(email)
+  return replies
+}
+
+test('case 22: a wrong password reads the same for everybody', async () => {
+  for (const api of [open, careful]) {
+    const everybody = await people(api)
+    for (const [path, shape] of [
+      ['/token?grant_type=password', 'alias'],
+      ['/sign-in', 'native'],
+    ] as const) {
+      const replies = await askEach(everybody, email =>
+        api.post(path, { email, password: 'not the password' }, { shape }),
+      )
+      refused(replies['unknown']!, 400, 'invalid_credentials')
+      assert.equal(replies['unknown']!.body.message, 'Invalid login credentials')
+      assertAlike(replies)
+    }
+  }
+})
+
+test('case 22: so does a password that nobody can have', async () => {
+  const everybody = await people(open)
+  for (const attempt of ['x', 'x'.repeat(72), 'ü'.repeat(72), 'x'.repeat(2000)])
+    assertAlike(
+      await askEach(everybody, email =>
+        open.post('/token?grant_type=password', { email, password: attempt }),
+      ),
+    )
+})
+
+test('case 22: whoever asks for a mail learns nothing of who gets one', async () => {
+  const challenge = { code_challenge: pkce().challenge, code_challenge_method: 's256' }
+  const ways: [path: string, extra: object, shape?: 'native'][] = [
+    ['/otp', { create_user: true }],
+    ['/otp', { create_user: false }],
+    ['/otp', { create_user: true, ...challenge }],
+    ['/magiclink', {}],
+    ['/magic-link', {}, 'native'],
+    ['/recover', {}],
+    ['/recover', challenge],
+    ['/resend', { type: 'signup' }],
+    ['/resend', { type: 'email_change' }],
+  ]
+  for (const api of [open, careful])
+    for (const [path, extra, shape] of ways) {
+      const replies = await askEach(await people(api), email =>
+        api.post(path, { email, ...extra }, shape ? { shape } : {}),
+      )
+      assert.deepEqual([replies['unknown']!.status, replies['unknown']!.body], [200, {}], path)
+      assertAlike(replies)
+    }
+})
+
+test('case 22: nor from how soon the next mail can be asked for', async () => {
+  const paced = await authProject(it, { rate_limits: { ...noLimits, mail_interval_seconds: 60 } })
+  const everybody = { known: (await paced.createUser()).email as string, unknown: someone('nobody') }
+  for (const path of ['/otp', '/recover']) {
+    const somebody =
+      path === '/otp' ? everybody : { known: (await paced.createUser()).email, unknown: someone() }
+    assertAlike(await askEach(somebody, email => paced.post(path, { email, create_user: false })))
+    const again = await askEach(somebody, email => paced.post(path, { email, create_user: false }))
+    for (const reply of Object.values(again)) {
+      refused(reply, 429, 'over_email_send_rate_limit')
+      assert.match(reply.body.message, /\d+ seconds/)
+      assert.ok(Number(reply.headers.get('retry-after')) > 0)
+    }
+    const withoutFigures = ({ body }: Reply) => JSON.stringify(body).replaceAll(/\d+ seconds/g, '')
+    assert.equal(withoutFigures(again['known']!), withoutFigures(again['unknown']!))
+  }
+})
+
+test('case 22: an address in other letters is the same address to the interval between mails', async () => {
+  const paced = await authProject(it, { rate_limits: { ...noLimits, mail_interval_seconds: 60 } })
+  const { email } = await paced.createUser()
+  succeeded(await paced.post('/otp', { email }))
+  for (const same of [email.toUpperCase(), ` ${email}`, email])
+    refused(await paced.post('/otp', { email: same }), 429, 'over_email_send_rate_limit', same)
+})
+
+test('case 22: where sign-up and mail are switched off, they are so for everybody', async () => {
+  const closed = await authProject(it, { signup_enabled: false, magic_link_enabled: false })
+  const everybody = { known: (await closed.createUser()).email as string, unknown: someone('nobody') }
+  for (const path of ['/otp', '/magiclink', '/signup', '/recover', '/resend']) {
+    const replies = await askEach(everybody, email => closed.post(path, { email, password, type: 'signup' }))
+    assertAlike(replies)
+  }
+  const invited = await authProject(it, { signup_enabled: false })
+  const guests = { known: (await invited.createUser()).email as string, unknown: someone('nobody') }
+  const replies = await askEach(guests, email => invited.post('/otp', { email }))
+  succeeded(replies['known']!)
+  assertAlike(replies)
+  assert.deepEqual(await invited.mailsTo(guests.unknown), [], 'nobody was signed up')
+})
+
+test('auth §4, case 22: without auto_confirm a sign-up reads the same whether the address is taken or not', async () => {
+  const taken = await careful.createUser({
+    user_metadata: { private: 'yes' },
+    app_metadata: { plan: 'gold' },
+  })
+  const data = { name: 'Eve' }
+  const bodies = await Promise.all(
+    [taken.email, someone()].map(async email =>
+      succeeded(await careful.post('/signup', { email, password: 'another horse', data })),
+    ),
+  )
+  const [known, unknown] = bodies
+  assert.deepEqual(Object.keys(known).sort(), Object.keys(unknown).sort())
+  assert.notEqual(known.id, taken.id)
+  assert.doesNotMatch(JSON.stringify(known), /private|gold/)
+  for (const field of ['created_at', 'updated_at', 'confirmation_sent_at'])
+    assert.ok(Math.abs(Date.parse(known[field]) - Date.parse(unknown[field])) < 60_000, field)
+  refused(
+    await careful.post('/token?grant_type=password', { email: taken.email, password: 'another horse' }),
+    400,
+    'invalid_credentials',
+  )
+  await careful.signIn({ email: taken.email, password })
+})
+
+test('case 22: a stranger with the anon key lists, reads and changes no user', async () => {
+  const { id } = await open.createUser()
+  for (const [method, path, body] of [
+    ['GET', '/admin/users'],
+    ['GET', `/admin/users/${id}`],
+    ['GET', `/admin/users/${someId}`],
+    ['PUT', `/admin/users/${id}`, { password: 'another horse' }],
+    ['DELETE', `/admin/users/${id}`, {}],
+    ['POST', '/admin/users', { email: someone() }],
+    ['POST', '/invite', { email: someone() }],
+    ['POST', '/admin/generate_link', { type: 'magiclink', email: someone() }],
+  ] as const) {
+    const reply = await open.ask(method, path, { body })
+    assert.ok(reply.status === 401 || reply.status === 403, `${method} ${path}: ${reply.status}`)
+    assert.match(reply.body.code, /^(not_admin|no_authorization)$/)
+  }
+  const known = await open.get(`/admin/users/${id}`)
+  const unknown = await open.get(`/admin/users/${someId}`)
+  assert.deepEqual(seen(known), seen(unknown))
+})
