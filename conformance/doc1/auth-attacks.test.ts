@@ -21,10 +21,14 @@ let it: Target
 let open: AuthApi
 /** Waits until an address is proven. */
 let careful: AuthApi
+let peopleOfOpen: Record<string, string>
+let peopleOfCareful: Record<string, string>
 before(async () => {
   it = await target()
   open = await authProject(it)
   careful = await authProject(it, { auto_confirm: false })
+  peopleOfOpen = await people(open)
+  peopleOfCareful = await people(careful)
 })
 after(() => it.stop())
 
@@ -95,15 +99,14 @@ test('case 15: a sign-up makes an ordinary user, whatever it sends along, in bot
   for (const [path, shape] of [
     ['/signup', 'alias'],
     ['/sign-up', 'native'],
-  ] as const)
-    for (const [field, value] of [...Object.entries(wishes), ['app_metadata', { role: 'admin' }]]) {
-      const body = { email: someone(), password, [field as string]: value }
-      const reply = await open.post(path, body, { shape })
-      assert.ok(reply.status < 500, `${field}: ${reply.text}`)
-      if (reply.status >= 400) continue
-      assertOrdinary(reply.body.user, reply.body.access_token)
-      assertOrdinary(await open.readUser(reply.body.user.id))
-    }
+  ] as const) {
+    const body = { ...wishes, app_metadata: { role: 'admin' }, email: someone(), password }
+    const reply = await open.post(path, body, { shape })
+    assert.ok(reply.status < 500, reply.text)
+    if (reply.status >= 400) continue
+    assertOrdinary(reply.body.user, reply.body.access_token)
+    assertOrdinary(await open.readUser(reply.body.user.id))
+  }
 })
 
 test('case 15: nor does it confirm an address, however it asks', async () => {
@@ -242,36 +245,38 @@ function assertAlike(replies: Record<string, Reply>): void {
 
 /** Everybody a stranger may ask about: those who exist in some way, and those who do not. */
 async function people(api: AuthApi): Promise<Record<string, string>> {
-  const banned = await api.createUser()
+  // Without a password there is nothing to hash, which takes most of the time.
+  const made = (fields: object = {}) => api.createUser({ password: undefined, ...fields })
+  const banned = await made()
   succeeded(await api.admin('PUT', `/admin/users/${banned.id}`, { ban_duration: '24h' }))
-  const gone = await api.createUser()
+  const gone = await made()
   succeeded(await api.admin('DELETE', `/admin/users/${gone.id}`, { should_soft_delete: true }))
-  const byMail = someone('by-mail')
-  succeeded(await api.post('/otp', { email: byMail }))
   return {
     known: (await api.createUser()).email,
-    unconfirmed: (await api.createUser({ email_confirm: false })).email,
+    'without a password': (await made()).email,
+    unconfirmed: (await made({ email_confirm: false })).email,
     banned: banned.email,
     deleted: gone.email,
-    'signed up by mail': byMail,
-    'in capitals': (await api.createUser()).email.toUpperCase(),
+    'in capitals': (await made()).email.toUpperCase(),
     unknown: someone('nobody'),
-    'unknown elsewhere': 'nobody@nowhere.invalid',
   }
 }
 
-const askEach = async (
+/** One after the other: too many passwords at once are refused as such. */
+async function askEach(
   everybody: Record<string, string>,
   ask: (email: string) => Promise<Reply>,
-): Promise<Record<string, Reply>> => {
+): Promise<Record<string, Reply>> {
   const replies: Record<string, Reply> = {}
   for (const [who, email] of Object.entries(everybody)) replies[who] = await ask(email)
   return replies
 }
 
 test('case 22: a wrong password reads the same for everybody', async () => {
-  for (const api of [open, careful]) {
-    const everybody = await people(api)
+  for (const [api, everybody] of [
+    [open, peopleOfOpen],
+    [careful, peopleOfCareful],
+  ] as const) {
     for (const [path, shape] of [
       ['/token?grant_type=password', 'alias'],
       ['/sign-in', 'native'],
@@ -287,10 +292,10 @@ test('case 22: a wrong password reads the same for everybody', async () => {
 })
 
 test('case 22: so does a password that nobody can have', async () => {
-  const everybody = await people(open)
+  const { known = '', unknown = '' } = peopleOfOpen
   for (const attempt of ['x', 'x'.repeat(72), 'ü'.repeat(72), 'x'.repeat(2000)])
     assertAlike(
-      await askEach(everybody, email =>
+      await askEach({ known, unknown }, email =>
         open.post('/token?grant_type=password', { email, password: attempt }),
       ),
     )
@@ -309,9 +314,13 @@ test('case 22: whoever asks for a mail learns nothing of who gets one', async ()
     ['/resend', { type: 'signup' }],
     ['/resend', { type: 'email_change' }],
   ]
-  for (const api of [open, careful])
+  for (const [api, everybody] of [
+    [open, peopleOfOpen],
+    [careful, peopleOfCareful],
+  ] as const)
     for (const [path, extra, shape] of ways) {
-      const replies = await askEach(await people(api), email =>
+      const somebody = { ...everybody, unknown: someone('nobody') }
+      const replies = await askEach(somebody, email =>
         api.post(path, { email, ...extra }, shape ? { shape } : {}),
       )
       assert.deepEqual([replies['unknown']!.status, replies['unknown']!.body], [200, {}], path)

@@ -132,6 +132,7 @@ create table auth.one_time_tokens (
   unique (user_id, token_type)
 );
 create index one_time_tokens_hash on auth.one_time_tokens (token_hash);
+create index one_time_tokens_address on auth.one_time_tokens (relates_to);
 
 -- A sign-in that goes by way of a browser: to a provider and back, or through a link in a mail.
 create table auth.flow_state (

@@ -10,7 +10,13 @@ import type { AuthParts } from './parts.ts'
 import { checkNewPassword } from './password-rules.ts'
 import { settingsOf } from './settings.ts'
 import { createEmailUser } from './sign-up.ts'
-import { findUserByEmail, readUserObject, type UserRow } from './users-store.ts'
+import {
+  findUserByEmail,
+  forgetUnproven,
+  readUserObject,
+  type UserRow,
+  writePassword,
+} from './users-store.ts'
 
 export interface LinkRequest {
   type?: string | null | undefined
@@ -53,6 +59,7 @@ export function createGenerateLink(parts: AuthParts) {
       case 'signup': {
         if (user?.email_confirmed_at) throw emailExists()
         if (!body.password) throw new Refusal('validation_failed', 'Signup requires a valid password')
+        if (user) await replaceUnconfirmed(session, user.id, hash!, data)
         const userId = user?.id ?? (await newUser(session, email, hash, data))
         return { type: 'signup', slot: 'confirmation', address: email, userId }
       }
@@ -103,6 +110,12 @@ export function createGenerateLink(parts: AuthParts) {
       }
     })
   }
+}
+
+/** What somebody else's sign-up brought along goes; the administrator's word counts. */
+async function replaceUnconfirmed(session: Session, id: string, hash: string, data: Record<string, unknown>) {
+  await forgetUnproven(session, id, data)
+  await writePassword(session, id, hash)
 }
 
 async function planEmailChange(

@@ -24,8 +24,11 @@ export function newOneTimeCode(address: string, isPkce: boolean): OneTimeCode {
   return { code, linkToken: (isPkce ? pkceMark : '') + linkTokenOf(address, code) }
 }
 
-/** All link tokens that a typed code may stand for. */
-export const linkTokensOf = (address: string, code: string): string[] => {
+const typed = new RegExp(`^\\d{${digits}}$`)
+
+/** All link tokens that a typed code may stand for: none for what is no code, since what is hashed has no separator. */
+export function linkTokensOf(address: string, code: string): string[] {
+  if (!typed.test(code)) return []
   const token = linkTokenOf(address, code)
   return [token, pkceMark + token]
 }

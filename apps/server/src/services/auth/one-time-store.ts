@@ -31,7 +31,8 @@ export const writeOneTime = (
       values (${userId}, ${slot}, ${hash}, ${address}, ${flowId}, ${startsOver}, now() + make_interval(secs => ${expirySeconds}))
       on conflict (user_id, token_type) do update
         set token_hash = excluded.token_hash, relates_to = excluded.relates_to, flow_id = excluded.flow_id,
-            starts_over = excluded.starts_over,
+            -- Once asked for by the reader of the mail, it stays so: nobody else can take that back by asking again.
+            starts_over = excluded.starts_over or (auth.one_time_tokens.starts_over and auth.one_time_tokens.expires_at > now()),
             expires_at = excluded.expires_at, attempts = 0, created_at = now())
     update auth.users set
            confirmation_sent_at = case when ${slot}::text = 'confirmation' then now() else confirmation_sent_at end,
@@ -49,21 +50,36 @@ export interface FoundOneTime {
   starts_over: boolean
 }
 
-/** Takes it away: whoever comes second finds nothing. */
-export const takeOneTime = (session: Session, hashes: readonly string[], slots: readonly Slot[]) =>
+/** By what a link carries. Takes it away: whoever comes second finds nothing. */
+export const takeByLinkToken = (session: Session, hash: string, slots: readonly Slot[]) =>
   session.row<FoundOneTime>(sql`
     delete from auth.one_time_tokens
-     where token_hash = any(${hashes}) and token_type = any(${slots}) and expires_at > now()
+     where token_hash = ${hash} and token_type = any(${slots}) and expires_at > now()
     returning user_id, token_type, relates_to, flow_id, starts_over`)
 
-/** A wrong code counts against what it may have been meant for; after too many, that is gone. */
-export const countWrongCode = (session: Session, userId: string, slots: readonly Slot[], mayTry: number) =>
-  session.run(sql`
+/**
+ * By what a person has typed for an address. Whoever tries waits for whoever tries the same: a wrong code counts against
+ * everything that was sent there, and after too many of them that is gone.
+ */
+export async function takeByCode(
+  session: Session,
+  address: string,
+  hashes: readonly string[],
+  slots: readonly Slot[],
+  mayTry: number,
+): Promise<FoundOneTime | undefined> {
+  const sent = sql`relates_to = ${address} and token_type = any(${slots})`
+  await session.rows(sql`select from auth.one_time_tokens where ${sent} order by id for update`)
+  const found = await session.row<FoundOneTime>(sql`
+    delete from auth.one_time_tokens where ${sent} and token_hash = any(${hashes}) and expires_at > now()
+    returning user_id, token_type, relates_to, flow_id, starts_over`)
+  if (found) return found
+  await session.run(sql`
     with tried as (
-      update auth.one_time_tokens set attempts = attempts + 1
-       where user_id = ${userId} and token_type = any(${slots}) and attempts < ${mayTry} - 1 returning id)
-    delete from auth.one_time_tokens t
-     where t.user_id = ${userId} and t.token_type = any(${slots}) and t.attempts >= ${mayTry} - 1`)
+      update auth.one_time_tokens set attempts = attempts + 1 where ${sent} and attempts < ${mayTry} - 1)
+    delete from auth.one_time_tokens where ${sent} and attempts >= ${mayTry} - 1`)
+  return
+}
 
 export interface NewFlow {
   userId: string

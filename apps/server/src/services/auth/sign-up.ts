@@ -12,6 +12,7 @@ import { settingsOf } from './settings.ts'
 import { createIssue, type SessionObject } from './sign-in.ts'
 import {
   confirmEmail,
+  findPasswordHash,
   findUserByEmail,
   insertUser,
   readUserObject,
@@ -67,14 +68,19 @@ export function createSignUp(parts: AuthParts) {
     client: ClientFacts,
   ): Promise<SessionObject | UserObject> {
     const hash = await passwords(tenant.id).hash(password)
+    const isSame = await hasPassword(tenant, email, password)
     const { reply, mail, welcomes } = await databases
       .auth(tenant)
       .transaction(async (session): Promise<Outcome> => {
+        const asked = { email, password, data, challenge }
         const existing = await findUserByEmail(session, email)
-        if (existing)
-          return known(session, tenant, existing, { email, password, data, challenge }, redirectTo)
+        if (existing) return known(session, tenant, existing, asked, isSame, redirectTo)
         const id = await createEmailUser(session, email, hash, data)
-        if (id === undefined) throw takenMeanwhile()
+        if (id === undefined) {
+          const quicker = await findUserByEmail(session, email)
+          if (!quicker) throw takenMeanwhile()
+          return known(session, tenant, quicker, asked, false, redirectTo)
+        }
         if (!settingsOf(tenant).auto_confirm) {
           const user = (await findUserByEmail(session, email))!
           const mail = await confirmationMail(session, tenant, user, redirectTo, challenge)
@@ -95,13 +101,22 @@ export function createSignUp(parts: AuthParts) {
     tenant: Tenant,
     user: UserRow,
     asked: PasswordSignUp,
+    isSame: boolean,
     redirectTo: string,
   ): Promise<Outcome> {
     if (settingsOf(tenant).auto_confirm) throw new Refusal('user_already_exists', 'User already registered')
     if (user.email_confirmed_at) return { reply: fabricated(asked) }
-    const mail = await confirmationMail(session, tenant, user, redirectTo, asked.challenge)
+    const mail = await confirmationMail(session, tenant, user, redirectTo, asked.challenge, !isSame)
     return { reply: (await readUserObject(session, user.id))!, mail }
   }
+
+  /**
+   * Two who sign up with one address and different passwords: nobody knows whose the address is, so neither password
+   * outlives its confirmation. The same work is done for an address that is new.
+   */
+  const hasPassword = async (tenant: Tenant, email: string, password: string): Promise<boolean> =>
+    settingsOf(tenant).auto_confirm ||
+    passwords(tenant.id).verify(password, await findPasswordHash(databases.auth(tenant), email))
 
   const confirmationMail = (
     session: Session,
@@ -109,6 +124,7 @@ export function createSignUp(parts: AuthParts) {
     user: UserRow,
     redirectTo: string,
     challenge: Challenge | undefined,
+    startsOver = false,
   ) =>
     mails.prepare(session, tenant, user, {
       type: 'signup',
@@ -117,6 +133,7 @@ export function createSignUp(parts: AuthParts) {
       address: user.email!,
       redirectTo,
       challenge,
+      startsOver,
     })
 
   return async (tenant: Tenant, body: SignUp, redirectTo: string, client: ClientFacts) => {

@@ -10,7 +10,7 @@ import { beginEmailChange, finishEmailChange } from './email-change-store.ts'
 import { hasVerifiedFactor } from './factors-store.ts'
 import { type Challenge, challengeFrom, createMails } from './mails.ts'
 import { linkTokensOf } from './one-time-code.ts'
-import { countWrongCode, takeOneTime } from './one-time-store.ts'
+import { takeByCode } from './one-time-store.ts'
 import type { AuthParts, ClientFacts } from './parts.ts'
 import { checkNewPassword } from './password-rules.ts'
 import { deleteSessions } from './sessions-store.ts'
@@ -80,9 +80,9 @@ export function createUserUpdate(parts: AuthParts) {
 
   /** False for a code that is wrong; the count of tries stays. */
   async function takeNonce(session: Session, tenant: Tenant, user: UserRow, nonce: string): Promise<boolean> {
-    const hashes = linkTokensOf(user.email ?? '', nonce).map(token => hashOneTime(tenant.id, token))
-    const found = await takeOneTime(session, hashes, ['reauthentication'])
-    if (!found) await countWrongCode(session, user.id, ['reauthentication'], mayTry)
+    const address = user.email ?? ''
+    const hashes = linkTokensOf(address, nonce).map(token => hashOneTime(tenant.id, token))
+    const found = await takeByCode(session, address, hashes, ['reauthentication'], mayTry)
     return found?.user_id === user.id
   }
 

@@ -9,14 +9,13 @@ import { addressFrom } from './address.ts'
 import { finishEmailChange, noteHalfOfEmailChange } from './email-change-store.ts'
 import { createMails } from './mails.ts'
 import { isPkceToken, linkTokensOf } from './one-time-code.ts'
-import { countWrongCode, type FoundOneTime, giveFlowCode, type Slot, takeOneTime } from './one-time-store.ts'
+import { type FoundOneTime, giveFlowCode, type Slot, takeByCode, takeByLinkToken } from './one-time-store.ts'
 import type { AuthParts, ClientFacts } from './parts.ts'
 import { createIssue, type SessionObject } from './sign-in.ts'
 import {
   confirmEmail,
   findUser,
   findUserByEmail,
-  findUserByEmailChange,
   forgetUnproven,
   type UserRow,
   writeEvent,
@@ -118,22 +117,13 @@ export function createVerify(parts: AuthParts) {
     return true
   }
 
-  /** By what a link carries. */
   const byLinkToken = (tenant: Tenant, linkToken: string) => (session: Session, slots: readonly Slot[]) =>
-    takeOneTime(session, [hashOneTime(tenant.id, linkToken)], slots)
+    takeByLinkToken(session, hashOneTime(tenant.id, linkToken), slots)
 
-  /** By what a person has typed. A wrong code counts against the user, whoever types it. */
   const byCode =
-    (tenant: Tenant, email: string, code: string) => async (session: Session, slots: readonly Slot[]) => {
-      const isChange = slots.includes('email_change_new')
-      const user = isChange
-        ? await findUserByEmailChange(session, email)
-        : await findUserByEmail(session, email)
-      if (!user) return
+    (tenant: Tenant, email: string, code: string) => (session: Session, slots: readonly Slot[]) => {
       const hashes = linkTokensOf(email, code).map(token => hashOneTime(tenant.id, token))
-      const found = await takeOneTime(session, hashes, slots)
-      if (!found) await countWrongCode(session, user.id, slots, mayTry)
-      return found
+      return takeByCode(session, email, hashes, slots, mayTry)
     }
 
   return {
