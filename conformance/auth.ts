@@ -195,8 +195,12 @@ export function authOf(target: Target, project: CreatedProject): AuthApi {
     },
     async follow(link, method = 'GET', headers = {}) {
       const address = new URL(link)
-      const reply = await target.call(method, address.pathname + address.search, { headers })
-      return landing(reply)
+      const open = () => target.call(method, address.pathname + address.search, { headers })
+      const reply = await open()
+      if (reply.status !== 429) return landing(reply)
+      // Who opens links shares one window per address, which only a server shared by several files sees full.
+      await sleep(1000 * Number(reply.headers.get('retry-after')))
+      return landing(await open())
     },
   }
 }
@@ -316,8 +320,9 @@ export function assertIdentity(identity: any, user: any): void {
   assert.match(identity.identity_id, uuid)
   assert.equal(identity.user_id, user.id)
   assert.equal(typeof identity.id, 'string')
-  if (identity.provider === 'email') assert.equal(identity.id, user.id)
-  assert.equal(typeof identity.identity_data.sub, 'string')
+  // Of a softly deleted user only hashes are left.
+  if (!user.deleted_at) assert.equal(typeof identity.identity_data.sub, 'string')
+  if (!user.deleted_at && identity.provider === 'email') assert.equal(identity.id, user.id)
   for (const field of ['created_at', 'updated_at']) assertTime(identity[field], field)
 }
 

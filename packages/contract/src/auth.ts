@@ -8,7 +8,7 @@ const Text = Type.Optional(Nullable(Type.String({ maxLength: 4096 })))
 const Flag = Type.Optional(Nullable(Type.Boolean()))
 const Json = Type.Optional(Nullable(Type.Record(Type.String(), Type.Unknown())))
 const body = <P extends TProperties>(fields: P) => Type.Object(fields)
-const challenge = { code_challenge: Text, code_challenge_method: Text }
+const challenge = { code_challenge: Text, code_challenge_method: Text, redirect_to: Text }
 
 const RedirectTo = Type.Object({ redirect_to: Type.Optional(Type.String({ maxLength: 4096 })) })
 const Unread = Type.Unknown({ description: 'JSON text made by Postgres, or a redirect.' })
@@ -54,7 +54,14 @@ const Token = body({
   link_identity: Flag,
 })
 const Otp = body({ email: Text, phone: Text, create_user: Flag, data: Json, ...challenge })
-const Verify = body({ type: Text, email: Text, phone: Text, token: Text, token_hash: Text })
+const Verify = body({
+  type: Text,
+  email: Text,
+  phone: Text,
+  token: Text,
+  token_hash: Text,
+  redirect_to: Text,
+})
 const Recover = body({ email: Text, ...challenge })
 const Resend = body({ email: Text, phone: Text, type: Text, ...challenge })
 const Update = body({
@@ -81,8 +88,15 @@ const AdminUser = body({
   aud: Text,
   ban_duration: Text,
 })
-const Invite = body({ email: Text, data: Json })
-const GenerateLink = body({ type: Text, email: Text, new_email: Text, password: Text, data: Json })
+const Invite = body({ email: Text, data: Json, redirect_to: Text })
+const GenerateLink = body({
+  type: Text,
+  email: Text,
+  new_email: Text,
+  password: Text,
+  data: Json,
+  redirect_to: Text,
+})
 const Enroll = body({ friendly_name: Text, factor_type: Text, issuer: Text, phone: Text })
 const FactorCode = body({ challenge_id: Text, code: Text })
 const LogoutScope = Type.Object({ scope: Type.Optional(Type.String()) })

@@ -11,6 +11,8 @@ create table auth.users (
   email text check (email = lower(email) and length(email) <= 255),
   encrypted_password text,
   email_confirmed_at timestamptz,
+  -- When it was shown that the user reads the address. A sign-up that is confirmed by itself shows nothing.
+  email_proven_at timestamptz,
   invited_at timestamptz,
   confirmation_sent_at timestamptz,
   recovery_sent_at timestamptz,
@@ -41,7 +43,10 @@ create table auth.users (
   email_change_token_new text,
   email_change_token_current text,
   reauthentication_token text,
-  phone_change_token text
+  phone_change_token text,
+  -- Access tokens repeat both, and travel in a header.
+  constraint metadata_size
+    check (octet_length(raw_user_meta_data::text) + octet_length(raw_app_meta_data::text) <= 8192)
 );
 create unique index users_email on auth.users (email);
 create index users_created_at on auth.users (created_at, id);
@@ -52,7 +57,7 @@ create table auth.identities (
   provider text not null,
   -- The provider's name for the user; for e-mail and phone it is the user's id.
   provider_id text not null,
-  identity_data jsonb not null,
+  identity_data jsonb not null constraint metadata_size check (octet_length(identity_data::text) <= 16384),
   email text generated always as (lower(identity_data ->> 'email')) stored,
   last_sign_in_at timestamptz,
   created_at timestamptz not null default now(),

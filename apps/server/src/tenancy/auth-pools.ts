@@ -20,6 +20,8 @@ interface OpenPool {
 const forgetEverything =
   'reset all; close all; unlisten *; discard temp; discard sequences; select pg_advisory_unlock_all();'
 const perProject = 4
+/** A page of users with all that belongs to them; tenants decide how much that is. */
+const maxAnswerBytes = 16 * 1024 * 1024
 const mayWait = 60
 const settings = {
   search_path: 'pg_catalog, pg_temp',
@@ -55,6 +57,7 @@ export function createAuthPools(control: Session, logins: Logins, budget: Connec
     const database = openDatabase(logins.address(ref, 'auth'), ref, settings, () => {}, {
       max: perProject,
       beforeUse: forgetEverything,
+      maxAnswerBytes,
     })
     const pool = { database, busy: 0, lastUsedAt: performance.now() }
     pools.set(id, pool)

@@ -147,6 +147,7 @@ export function grants(ref: string, name: string): string {
     grant execute on function auth.identity_object(auth.identities), auth.factor_object(auth.mfa_factors),
       auth.user_object(auth.users), auth.refresh_session(uuid, bigint, integer, integer, integer) to ${auth};
     grant select, insert, update, delete, references, trigger on all tables in schema auth to ${owner};
+    revoke insert, update, delete, references, trigger on auth.revocations from ${owner};
     grant execute on function platform.first_time(oid), platform.forget(oid) to ${owner};
     ${defaults} select, insert, update, delete on tables to ${everyone};
     ${defaults} usage, select on sequences to ${everyone};

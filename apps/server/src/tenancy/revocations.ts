@@ -1,7 +1,10 @@
 // Access tokens are good until they expire; sessions can end and users be banned before. What is new about that stands
 // in each project's database, and is asked for at most twice a second, and only while signed-in users call: an idle
 // project costs nothing, and no node depends on another to tell it.
+import { Refusal } from '#src/kernel/errors.ts'
+import { unavailable } from '#src/kernel/postgres/unavailable.ts'
 import type { AuthStatement, Caller, Databases } from './databases.ts'
+import type { Tenant } from './directory.ts'
 
 export interface Revocations {
   /** Answers at once while what is known is fresh. A database that does not answer refuses. */
@@ -9,6 +12,8 @@ export interface Revocations {
 }
 
 interface Known {
+  /** More than can be remembered: each caller is asked about. */
+  isTooMuch: boolean
   /** Subjects (sessions and users) and until when none of their tokens counts. */
   readonly until: Map<string, number>
   /** Transactions before this one had ended when the last look was taken. */
@@ -20,7 +25,10 @@ interface Known {
 const askAfterMs = 400
 /** From here on nobody is admitted on what was known before. */
 const staleAfterMs = 900
+/** After so long everything is read anew: what was lifted meanwhile may not be noted any more. */
+const forgetAfterMs = 30_000
 const tidyAt = 1000
+const mostRemembered = 10_000
 
 const whatIsNew: AuthStatement = {
   name: 'revocations',
@@ -28,7 +36,12 @@ const whatIsNew: AuthStatement = {
     select pg_snapshot_xmin(pg_current_snapshot())::text,
            coalesce(json_agg(json_build_array(subject,
              extract(epoch from least(until, timestamptz '9999-01-01')) * 1000)), '[]')
-      from auth.revocations where xid >= $1::xid8`,
+      from (select subject, until from auth.revocations where xid >= $1::xid8 limit ${mostRemembered + 1}) r`,
+}
+
+const isNoted: AuthStatement = {
+  name: 'is revoked',
+  sql: 'select exists (select from auth.revocations where subject::text in ($1, $2) and until > now())',
 }
 
 export function createRevocations(databases: Databases): Revocations {
@@ -44,25 +57,46 @@ export function createRevocations(databases: Databases): Revocations {
 
   async function read(known: Known, { tenant }: Caller): Promise<void> {
     const startedAt = performance.now()
-    const { rows } = await databases.asAuth(tenant, whatIsNew, [known.seenUpTo])
-    const [seenUpTo, news] = rows[0]!.map(cell => cell!.toString('utf8')) as [string, string]
-    for (const [subject, until] of JSON.parse(news) as [string, number][]) known.until.set(subject, until)
-    known.seenUpTo = seenUpTo
+    if (startedAt - known.lookedAt > forgetAfterMs) forgetAll(known)
+    const [seenUpTo, news] = await ask(tenant, whatIsNew, [known.seenUpTo])
+    const entries = JSON.parse(news!) as [string, number][]
+    known.isTooMuch = known.until.size + entries.length > mostRemembered
+    if (known.isTooMuch) forgetAll(known)
+    else {
+      for (const [subject, until] of entries) known.until.set(subject, until)
+      known.seenUpTo = seenUpTo!
+    }
     known.lookedAt = startedAt
     if (known.until.size >= tidyAt)
       for (const [subject, until] of known.until) if (until < Date.now()) known.until.delete(subject)
   }
 
+  /** Nobody is admitted on a guess. */
+  async function ask(
+    tenant: Tenant,
+    statement: AuthStatement,
+    values: string[],
+  ): Promise<(string | undefined)[]> {
+    try {
+      const { rows } = await databases.asAuth(tenant, statement, values)
+      return rows[0]!.map(cell => cell?.toString('utf8'))
+    } catch (error) {
+      throw error instanceof Refusal ? error : unavailable(error)
+    }
+  }
+
   const holds = ({ until }: Known, subject: string) => (until.get(subject) ?? 0) > Date.now()
-  const judge = (known: Known, { userId, sessionId }: Caller) =>
-    holds(known, userId) || holds(known, sessionId)
+  function judge(known: Known, { tenant, userId, sessionId }: Caller): boolean | Promise<boolean> {
+    if (!known.isTooMuch) return holds(known, userId) || holds(known, sessionId)
+    return ask(tenant, isNoted, [userId, sessionId]).then(([is]) => is === 't')
+  }
 
   return {
     isRevoked(caller) {
       const { id } = caller.tenant
       let known = projects.get(id)
       if (!known) {
-        known = { until: new Map(), seenUpTo: '0', lookedAt: Number.NEGATIVE_INFINITY, looking: undefined }
+        known = nothingKnown()
         projects.set(id, known)
       }
       const age = performance.now() - known.lookedAt
@@ -74,4 +108,17 @@ export function createRevocations(databases: Databases): Revocations {
       return judge(known, caller)
     },
   }
+}
+
+const nothingKnown = (): Known => ({
+  isTooMuch: false,
+  until: new Map(),
+  seenUpTo: '0',
+  lookedAt: Number.NEGATIVE_INFINITY,
+  looking: undefined,
+})
+
+function forgetAll(known: Known): void {
+  known.until.clear()
+  known.seenUpTo = '0'
 }

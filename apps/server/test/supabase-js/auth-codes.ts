@@ -6,6 +6,7 @@ import type { VerifyOtpParams } from '@supabase/supabase-js'
 import { granted, looksLikeSession, looksLikeUser, methodsOf, refused } from './auth-objects.ts'
 import {
   type AuthProject,
+  canSignIn,
   follow,
   land,
   member,
@@ -251,7 +252,7 @@ export function codeTests(stage: () => Stage): void {
       assert.deepEqual([data, error?.code], [nothing, 'user_banned'])
     })
 
-    test('a magic link proves an address that was not proven yet', async () => {
+    test('a magic link proves an address, and ends what somebody else may have signed up', async () => {
       const { careful, mailbox } = stage()
       const email = someone()
       const auth = careful.connect()
@@ -261,6 +262,7 @@ export function codeTests(stage: () => Stage): void {
       const { user } = granted(await asked.auth.verifyOtp({ type: 'email', email, token: asked.code! }))
       looksLikeUser(user)
       assert.ok(user.email_confirmed_at)
+      assert.equal(await canSignIn(careful, email, password), false)
     })
   })
 }

@@ -70,17 +70,20 @@ export function recoveryTests(stage: () => Stage): void {
       refused(await open.connect().resetPasswordForEmail('ada'), 400, 'validation_failed')
     })
 
-    test('proves an address that was not proven yet', async () => {
+    test('proves an address, and leaves nothing of an earlier sign-up that was not proven', async () => {
       const { careful, mailbox } = stage()
       const email = someone()
       const auth = careful.connect()
-      granted(await auth.signUp({ email, password }))
+      granted(await auth.signUp({ email, password, options: { data: { name: 'Eve' } } }))
       await mailbox.nextCode(email)
       granted(await auth.resetPasswordForEmail(email))
       const { code } = await mailbox.nextCode(email)
       const { user } = granted(await auth.verifyOtp({ type: 'recovery', email, token: code }))
       assert.ok(user?.email_confirmed_at)
-      assert.equal(await canSignIn(careful, email, password), true)
+      assert.equal('name' in user.user_metadata, false)
+      assert.equal(await canSignIn(careful, email, password), false)
+      granted(await auth.updateUser({ password: fresh }))
+      assert.equal(await canSignIn(careful, email, fresh), true)
     })
 
     test('a magic link asked for later takes its place', async () => {

@@ -294,20 +294,33 @@ export function signUpTests(stage: () => Stage): void {
       const email = someone()
       const first = granted(await auth.signUp({ email, password, options: { data } })).user!
       const early = await mailbox.nextCode(email)
-      const answer = await auth.signUp({
-        email,
-        password: 'another password',
-        options: { data: { name: 'Eve' } },
-      })
-      const { user } = granted(answer)
+      const { user } = granted(await auth.signUp({ email, password, options: { data: { name: 'Eve' } } }))
       assert.equal(user?.id, first.id)
       assert.equal(user.identities?.length, 1)
       assert.equal(user.user_metadata['name'], 'Ada')
       const late = await mailbox.nextCode(email)
       refused(await auth.verifyOtp({ type: 'signup', email, token: early.code }), 403, 'otp_expired')
-      granted(await auth.verifyOtp({ type: 'signup', email, token: late.code }))
-      assert.equal(await canSignIn(careful, email, 'another password'), false)
+      const proven = granted(await auth.verifyOtp({ type: 'signup', email, token: late.code }))
+      assert.equal(proven.user?.user_metadata['name'], 'Ada')
       assert.equal(await canSignIn(careful, email, password), true)
+    })
+
+    test('of two who sign up with it and different passwords, neither password outlives the proof', async () => {
+      const { careful, mailbox } = stage()
+      const email = someone()
+      const first = granted(await careful.connect().signUp({ email, password })).user!
+      await mailbox.nextCode(email)
+      const auth = careful.connect()
+      const { user } = granted(await auth.signUp({ email, password: 'another password' }))
+      assert.equal(user?.id, first.id)
+      const { code } = await mailbox.nextCode(email)
+      granted(await auth.verifyOtp({ type: 'signup', email, token: code }))
+      assert.deepEqual(
+        [await canSignIn(careful, email, password), await canSignIn(careful, email, 'another password')],
+        [false, false],
+      )
+      granted(await auth.updateUser({ password: 'a fresh new password' }))
+      assert.equal(await canSignIn(careful, email, 'a fresh new password'), true)
     })
   })
 }

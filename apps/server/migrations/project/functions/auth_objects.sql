@@ -26,7 +26,7 @@ as $$
       'app_metadata', u.raw_app_meta_data, 'user_metadata', u.raw_user_meta_data,
       'identities', coalesce((
         select jsonb_agg(auth.identity_object(i) order by i.created_at, i.id)
-          from auth.identities i where i.user_id = u.id), '[]'),
+          from (select * from auth.identities where user_id = u.id order by created_at, id limit 20) i), '[]'),
       'created_at', u.created_at, 'updated_at', u.updated_at, 'is_anonymous', u.is_anonymous)
     || jsonb_strip_nulls(jsonb_build_object(
       'email_confirmed_at', u.email_confirmed_at, 'phone_confirmed_at', u.phone_confirmed_at,
@@ -37,7 +37,7 @@ as $$
       'new_email', nullif(u.email_change, ''), 'new_phone', nullif(u.phone_change, ''),
       'factors', (
         select jsonb_agg(auth.factor_object(f) order by f.created_at, f.id)
-          from auth.mfa_factors f where f.user_id = u.id)))
+          from (select * from auth.mfa_factors where user_id = u.id order by created_at, id limit 20) f)))
 $$;
 
 alter function auth.identity_object(auth.identities) owner to supabase_auth_admin;

@@ -1,5 +1,6 @@
 -- However a session or a user goes, by the platform or by a statement of the project's owner, the access tokens that
--- are still about are noted.
+-- are still about are noted. A minute is added to their end: clocks differ, and a token is signed a moment after its
+-- session was written.
 
 create or replace function auth.note_ended_sessions() returns trigger
 language plpgsql security definer set search_path = ''
@@ -7,7 +8,7 @@ as $$
 begin
   delete from auth.revocations where until < now() - interval '1 minute';
   insert into auth.revocations (subject, until)
-    select id, tokens_until from ended where tokens_until > now()
+    select id, tokens_until + interval '1 minute' from ended where tokens_until + interval '1 minute' > now()
     on conflict (subject) do update set until = greatest(excluded.until, auth.revocations.until), xid = excluded.xid;
   return null;
 end
@@ -37,6 +38,19 @@ end
 $$;
 alter function auth.note_banned_users() owner to supabase_auth_admin;
 
+-- Somebody with an id that was deleted lately is somebody again.
+create or replace function auth.note_new_users() returns trigger
+language plpgsql security definer set search_path = ''
+as $$
+begin
+  update auth.revocations r set until = now(), xid = pg_current_xact_id() from made where r.subject = made.id;
+  return null;
+end
+$$;
+alter function auth.note_new_users() owner to supabase_auth_admin;
+
+create or replace trigger note_new after insert on auth.users
+  referencing new table as made for each statement execute function auth.note_new_users();
 create or replace trigger note_ended after delete on auth.sessions
   referencing old table as ended for each statement execute function auth.note_ended_sessions();
 create or replace trigger note_deleted after delete on auth.users

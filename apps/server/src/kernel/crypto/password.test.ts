@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { hash } from '@node-rs/bcrypt'
 import { Refusal } from '#src/kernel/errors.ts'
 import { createHashingTurns, hashedAtOnce, mayWait } from './hashing-turns.ts'
-import { createPasswords, createUserPasswords } from './password.ts'
+import { createPasswords, createUserPasswords, isAffordableHash } from './password.ts'
 
 test('a password verifies against its own hash and no other', async () => {
   const passwords = createPasswords(createHashingTurns())
@@ -57,4 +57,27 @@ test('users’ passwords are bcrypt, and hashes brought along verify, up to cost
   assert.equal(await users.verify('x', await operators.hash('x')), true)
   assert.equal(await users.verify('x', 'not a hash'), false)
   assert.equal(await users.verify('x', ''), false)
+})
+
+test('a hash that asks for much of the machine is not computed', async () => {
+  const tail = '.'.repeat(53)
+  const argon = (m: number, t: number, p: number) =>
+    `$argon2id$v=19$m=${m},t=${t},p=${p}$c2FsdHNhbHRzYWx0$${'A'.repeat(43)}`
+  for (const taken of [`$2b$04$${tail}`, `$2y$14$${tail}`, argon(19_456, 2, 1), argon(65_536, 10, 4)])
+    assert.equal(isAffordableHash(taken), true, taken)
+  for (const refused of [
+    `$2b$15$${tail}`,
+    `$2b$31$${tail}`,
+    `$2b$03$${tail}`,
+    argon(65_537, 1, 1),
+    argon(16_777_216, 1, 1),
+    argon(64, 11, 1),
+    argon(64, 1, 5),
+    argon(64, 1, 1).replace('v=19', 'v=16'),
+    'plain',
+    '',
+  ])
+    assert.equal(isAffordableHash(refused), false, refused)
+  // Cost 31 would take days.
+  assert.equal(await createUserPasswords(createHashingTurns())('p').verify('x', `$2b$31$${tail}`), false)
 })

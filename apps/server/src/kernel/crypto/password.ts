@@ -32,9 +32,10 @@ function passwords(
     hash: password => inTurn(party, () => make(password)),
     async verify(password, stored) {
       decoy ??= make('a password nobody has')
-      const against = stored || (await decoy)
+      const isUsable = stored !== undefined && isAffordableHash(stored)
+      const against = isUsable ? stored : await decoy
       const matches = await inTurn(party, () => verify(password, against))
-      return matches && Boolean(stored)
+      return matches && isUsable
     },
   })
 }
@@ -44,3 +45,21 @@ const verify = (password: string, stored: string): Promise<boolean> =>
   (stored.startsWith('$argon2') ? argon2Verify(stored, password) : bcryptVerify(password, stored)).catch(
     () => false,
   )
+
+const bcrypt = /^\$2[aby]\$(\d\d)\$[./A-Za-z0-9]{53}$/
+const argon2 =
+  /^\$argon2(?:id|i|d)\$v=19\$m=(\d{1,9}),t=(\d{1,9}),p=(\d{1,9})\$[A-Za-z0-9+/]{11,86}\$[A-Za-z0-9+/]{22,86}$/
+const most = { bcryptCost: 14, kibibytes: 65_536, passes: 10, lanes: 4 }
+
+/**
+ * A hash says itself how much work it wants, and whoever can write hashes could ask for all of the machine: only those
+ * that ask for little are computed.
+ */
+export function isAffordableHash(stored: string): boolean {
+  const cost = bcrypt.exec(stored)?.[1]
+  if (cost !== undefined) return Number(cost) >= 4 && Number(cost) <= most.bcryptCost
+  const [, kibibytes, passes, lanes] = argon2.exec(stored)?.map(Number) ?? []
+  return (
+    kibibytes !== undefined && kibibytes <= most.kibibytes && passes! <= most.passes && lanes! <= most.lanes
+  )
+}

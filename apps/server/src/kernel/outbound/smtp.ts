@@ -1,6 +1,7 @@
 // One message to one SMTP server, on a connection of our own making: whatever the server does, it is over in time.
 // Certificates are always verified.
 import { connect, type Socket } from 'node:net'
+import { domainToASCII } from 'node:url'
 import { createTransport } from 'nodemailer'
 import type { SmtpServer } from './smtp-server.ts'
 
@@ -98,7 +99,7 @@ async function deliver(
       from: { name: from.name, address: from.address },
       to: { name: '', address: mail.to },
       envelope: { from: from.address, to: [mail.to] },
-      messageId: `<${mail.id}@${from.address.slice(from.address.lastIndexOf('@') + 1)}>`,
+      messageId: `<${mail.id}@${domainOf(from.address)}>`,
       subject: mail.subject,
       ...(mail.text !== '' && { text: mail.text }),
       ...(mail.html !== '' && { html: mail.html }),
@@ -108,6 +109,8 @@ async function deliver(
     transport.close()
   }
 }
+
+const domainOf = (address: string) => domainToASCII(address.slice(address.indexOf('@') + 1)) || 'localhost'
 
 function untilAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
   return new Promise((resolve, reject) => {

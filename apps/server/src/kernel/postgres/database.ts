@@ -90,7 +90,7 @@ export function openDatabase(
   database: string,
   settings: Record<string, string>,
   onError: (error: Error) => void,
-  { max = 10, beforeUse = '' } = {},
+  { max = 10, beforeUse = '', maxAnswerBytes = Number.POSITIVE_INFINITY } = {},
 ): Database {
   const pool = new Pool({ ...clientConfig(address, database, settings), max, idleTimeoutMillis: 30_000 })
   // An idle connection that breaks is replaced on next use; without a listener it would end the process.
@@ -107,7 +107,11 @@ export function openDatabase(
       const client = await pool.connect().catch(told)
       try {
         await client.query(`${beforeUse} begin`)
-        const result = await work(session(client))
+        const result = await work(
+          maxAnswerBytes === Number.POSITIVE_INFINITY
+            ? session(client)
+            : boundedSession(client, maxAnswerBytes),
+        )
         await client.query('commit')
         client.release()
         return result
@@ -177,21 +181,36 @@ export async function listenOn(
   return { close: () => client.end() }
 }
 
-/** Rows that nobody asked for are dropped as they come, and no answer grows past its bound. */
-function boundedSession(client: Client): Session {
+interface Tally {
+  received: number
+  max: number
+  isCut: boolean
+}
+const tallies = new WeakMap<object, Tally>()
+
+/** Counts what a connection receives, and cuts it when that is too much. */
+function tallyOf(client: Client | PoolClient, max: number): Tally {
+  const known = tallies.get(client)
+  if (known) return known
+  const tally = { received: 0, max, isCut: false }
   const { stream } = (client as unknown as Breakable).connection
-  let received = 0
-  let isCut = false
   stream.on('data', chunk => {
-    received += chunk.length
-    if (received <= maxAnswerBytes || isCut) return
-    isCut = true
+    tally.received += chunk.length
+    if (tally.received <= max || tally.isCut) return
+    tally.isCut = true
     stream.destroy()
   })
+  tallies.set(client, tally)
+  return tally
+}
+
+/** Rows that nobody asked for are dropped as they come, and no answer grows past its bound. */
+function boundedSession(client: Client | PoolClient, max = maxAnswerBytes): Session {
+  const tally = tallyOf(client, max)
   const bounded = async <T>(ask: () => Promise<T>): Promise<T> => {
-    received = 0
+    tally.received = 0
     return ask().catch(error => {
-      throw isCut ? tooMuch() : error
+      throw tally.isCut ? tooMuch(max) : error
     })
   }
   const plain = session(client)
@@ -212,11 +231,8 @@ function boundedSession(client: Client): Session {
   }
 }
 
-const tooMuch = () =>
-  new Refusal(
-    'sql_error',
-    `A statement answered with more than ${maxAnswerBytes / 1024 / 1024} MB and was ended`,
-  )
+const tooMuch = (max: number) =>
+  new Refusal('sql_error', `A statement answered with more than ${max / 1024 / 1024} MB and was ended`)
 
 function session(client: Pool | PoolClient | Client): Session {
   const query = async (statement: SqlFragment) => {

@@ -1,5 +1,6 @@
 // Users as the project's own server sees them: whoever holds the service_role key.
 import { randomUUID } from 'node:crypto'
+import { isAffordableHash } from '#src/kernel/crypto/password.ts'
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Session } from '#src/kernel/postgres/database.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
@@ -51,7 +52,6 @@ export interface AdminUser {
 }
 
 const roles = new Set(['anon', 'authenticated', 'service_role'])
-const readableHash = /^(\$2[aby]\$(0[4-9]|1[0-4])\$[./A-Za-z0-9]{53}|\$argon2(id?|d)\$.{20,300})$/
 
 export const emailExists = () =>
   new Refusal('email_exists', 'A user with this email address has already been registered')
@@ -67,8 +67,11 @@ export function createAdmin(parts: AuthParts) {
     if (body.password && body.password_hash)
       throw new Refusal('validation_failed', 'Only a password or a password hash should be provided')
     if (body.password_hash) {
-      if (!readableHash.test(body.password_hash))
-        throw new Refusal('validation_failed', 'password_hash must be a bcrypt (cost 4 to 14) or Argon2 hash')
+      if (!isAffordableHash(body.password_hash))
+        throw new Refusal(
+          'validation_failed',
+          'password_hash must be a bcrypt hash (cost 4 to 14) or an Argon2 hash (up to 64 MiB and 10 passes)',
+        )
       return body.password_hash
     }
     if (!body.password) return
@@ -110,6 +113,7 @@ export function createAdmin(parts: AuthParts) {
           email,
           passwordHash: hash ?? null,
           isConfirmed,
+          isProven: isConfirmed,
           isAnonymous: false,
           userMetadata: { ...body.user_metadata, ...(isConfirmed && { email_verified: true }) },
           appMetadata: { ...body.app_metadata, provider: 'email', providers: ['email'] },
@@ -133,7 +137,7 @@ export function createAdmin(parts: AuthParts) {
         const user = await findUser(session, id)
         if (!user) throw userNotFound()
         if (email && email !== user.email) await moveTo(session, id, email)
-        if (body.email_confirm) await confirmEmail(session, id)
+        if (body.email_confirm) await confirmEmail(session, id, true)
         if (hash) {
           await writePassword(session, id, hash)
           await deleteSessions(session, id, 'global', null)
@@ -185,7 +189,7 @@ export function createAdmin(parts: AuthParts) {
 /** At once: nobody is asked. */
 async function moveTo(session: Session, id: string, email: string): Promise<void> {
   if (await findUserByEmail(session, email)) throw emailExists()
-  await finishEmailChange(session, id, email)
+  await finishEmailChange(session, id, email, true)
 }
 
 /** Somebody new, or somebody who never confirmed. */

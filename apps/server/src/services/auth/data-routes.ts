@@ -18,17 +18,22 @@ import { settingsOf } from './settings.ts'
 import { pageFrom, pageHeaders } from './user-pages.ts'
 
 /** Where links of this request lead: as asked, or back to where it came from, or to the site. */
-const placeOf = (caller: Caller, query: { redirect_to?: string }, { headers }: RequestHead) =>
-  redirectFrom(settingsOf(caller.tenant), query.redirect_to, headers.referer)
+const placeOf = (
+  caller: Caller,
+  query: { redirect_to?: string },
+  body: { redirect_to?: string | null },
+  { headers }: RequestHead,
+) =>
+  redirectFrom(settingsOf(caller.tenant), query.redirect_to, body.redirect_to ?? undefined, headers.referer)
 
 export function authRoutes(auth: AuthService): Handlers<typeof authApi, Caller> {
   const browser = oauthBrowserRoutes(auth.oauth)
   const grant = createGrants(auth)
 
   const signUp: Handlers<typeof authApi, Caller>['signup'] = ({ body, query }, caller, request) =>
-    auth.signUp(caller.tenant, body, placeOf(caller, query, request), clientOf(request))
+    auth.signUp(caller.tenant, body, placeOf(caller, query, body, request), clientOf(request))
   const signInByMail: Handlers<typeof authApi, Caller>['otp'] = ({ body, query }, caller, request) =>
-    auth.byMail.signIn(caller.tenant, body, placeOf(caller, query, request), clientOf(request))
+    auth.byMail.signIn(caller.tenant, body, placeOf(caller, query, body, request), clientOf(request))
   const logout: Handlers<typeof authApi, Caller>['logout'] = async ({ query }, caller) => {
     await auth.logout(caller, query.scope)
     return undefined
@@ -53,16 +58,16 @@ export function authRoutes(auth: AuthService): Handlers<typeof authApi, Caller> 
     },
     followLink: (_input, { tenant }, request) => followLink(auth.verify, tenant, request),
     recover: ({ body, query }, caller, request) =>
-      auth.byMail.recover(caller.tenant, body, placeOf(caller, query, request), clientOf(request)),
+      auth.byMail.recover(caller.tenant, body, placeOf(caller, query, body, request), clientOf(request)),
     resend: ({ body, query }, caller, request) =>
-      auth.byMail.resend(caller.tenant, body, placeOf(caller, query, request), clientOf(request)),
+      auth.byMail.resend(caller.tenant, body, placeOf(caller, query, body, request), clientOf(request)),
     reauthenticate: (_input, caller, request) => auth.user.reauthenticate(caller, clientOf(request)),
     async readUser(_input, caller) {
       const headers = { 'content-type': 'application/json; charset=utf-8' }
       return { status: 200, headers, body: await readCurrentUser(auth.databases, caller) }
     },
     updateUser: ({ body, query }, caller, request) =>
-      auth.user.update(caller, body, placeOf(caller, query, request), clientOf(request)),
+      auth.user.update(caller, body, placeOf(caller, query, body, request), clientOf(request)),
 
     oauth: ({ params }, caller, request) => browser.signInWith(params.provider, caller, request),
     authorize: (_input, caller, request) => browser.authorize(caller, request),
@@ -86,7 +91,7 @@ export function authRoutes(auth: AuthService): Handlers<typeof authApi, Caller> 
     health: () => ({ name: 'Plinth auth', version, description: 'Users of a project’s applications' }),
 
     invite: ({ body, query }, caller, request) =>
-      auth.admin.invite(caller.tenant, body, placeOf(caller, query, request)),
+      auth.admin.invite(caller.tenant, body, placeOf(caller, query, body, request)),
     async listUsers({ query }, { tenant }) {
       const page = pageFrom(query)
       const { users, total } = await auth.admin.list(tenant, page.filter)
@@ -100,7 +105,7 @@ export function authRoutes(auth: AuthService): Handlers<typeof authApi, Caller> 
       return jsonReply(200, {})
     },
     generateLink: ({ body, query }, caller, request) =>
-      auth.generateLink(caller.tenant, body, placeOf(caller, query, request)),
+      auth.generateLink(caller.tenant, body, placeOf(caller, query, body, request)),
     listFactors: ({ params }, { tenant }) => auth.mfa.adminList(tenant, params.user_id),
     deleteFactor: ({ params }, { tenant }) => auth.mfa.adminDelete(tenant, params.user_id, params.factor_id),
   }

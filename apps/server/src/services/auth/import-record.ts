@@ -76,7 +76,18 @@ function metadataFrom(given: unknown): object {
   if (given === undefined || given === null) return {}
   if (!isObject(given)) throw wrong('raw_user_meta_data is not an object')
   if (nul.test(JSON.stringify(given))) throw wrong('raw_user_meta_data holds a NUL character')
+  if (sizeInDatabase(given) > mostMetadata)
+    throw wrong(`raw_user_meta_data is larger than ${mostMetadata} bytes`)
   return given
+}
+
+/** With room for what else stands in an access token. */
+const mostMetadata = 8000
+
+/** Postgres writes a space after every colon and comma. */
+function sizeInDatabase(given: object): number {
+  const text = JSON.stringify(given)
+  return Buffer.byteLength(text) + (text.match(/[:,]/g)?.length ?? 0)
 }
 
 const wrong = (message: string) => new Refusal('validation_failed', message)

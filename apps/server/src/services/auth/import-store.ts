@@ -5,7 +5,7 @@ import type { ImportedUser } from './import-record.ts'
 
 /**
  * Writes users with their identities and events; those whose address or id is taken are left out. Answers the ids of
- * those that were written. In the order of addresses: two imports at once wait for each other, not in a circle. An id that was deleted lately is somebody again.
+ * those that were written. In the order of addresses: two imports at once wait for each other, not in a circle.
  */
 export async function insertImported(session: Session, users: readonly ImportedUser[]): Promise<Set<string>> {
   const rows = await session.rows<{ id: string }>(sql`
@@ -14,9 +14,9 @@ export async function insertImported(session: Session, users: readonly ImportedU
         id uuid, email text, password_hash text, email_confirmed_at timestamptz, created_at timestamptz,
         user_metadata jsonb)
     ), made as (
-      insert into auth.users (id, email, encrypted_password, email_confirmed_at, created_at, raw_user_meta_data,
-                              raw_app_meta_data)
-      select id, email, password_hash, email_confirmed_at, coalesce(created_at, now()), user_metadata,
+      insert into auth.users (id, email, encrypted_password, email_confirmed_at, email_proven_at, created_at,
+                              raw_user_meta_data, raw_app_meta_data)
+      select id, email, password_hash, email_confirmed_at, email_confirmed_at, coalesce(created_at, now()), user_metadata,
              '{"provider": "email", "providers": ["email"]}'
         from given order by email
       on conflict do nothing
@@ -30,8 +30,6 @@ export async function insertImported(session: Session, users: readonly ImportedU
         from made
     ), told as (
       insert into auth.events (type, user_id, email) select 'user.created', id, email from made
-    ), counted_again as (
-      update auth.revocations r set until = now(), xid = pg_current_xact_id() from made where r.subject = made.id
     )
     select id from made`)
   return new Set(rows.map(({ id }) => id))

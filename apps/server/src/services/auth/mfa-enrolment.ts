@@ -82,10 +82,7 @@ function refuseOtherTypes(type: string | null | undefined): void {
 /** Null for nothing at all. */
 function textFrom(field: string, given: string | null | undefined): string | null {
   if (!given?.trim()) return null
-  if (given.length > maxTextLength || /\p{Cc}|\p{Cs}/u.test(given))
-    throw new Refusal(
-      'validation_failed',
-      `${field} must be at most ${maxTextLength} characters, without control characters`,
-    )
+  if (given.length > maxTextLength)
+    throw new Refusal('validation_failed', `${field} must be at most ${maxTextLength} characters`)
   return given
 }

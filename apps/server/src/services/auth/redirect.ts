@@ -68,11 +68,10 @@ export function withFragment(place: string, values: Record<string, string | numb
   return `${bare}#${encode(values)}`
 }
 
+/** Behind what the query holds already, which stays as it was written. */
 export function withQuery(place: string, values: Record<string, string | number | undefined>): string {
-  const url = new URL(place)
-  for (const [name, value] of Object.entries(values))
-    if (value !== undefined) url.searchParams.set(name, String(value))
-  return url.href
+  const [bare, fragment] = place.split(/(?=#)/, 2) as [string, string?]
+  return `${bare}${bare.includes('?') ? '&' : '?'}${encode(values)}${fragment ?? ''}`
 }
 
 function encode(values: Record<string, string | number | undefined>): string {

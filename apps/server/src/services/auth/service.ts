@@ -9,6 +9,7 @@ import { createByMail } from './by-mail.ts'
 import { createCurrentSession } from './current-session.ts'
 import { createPruneEvents } from './events.ts'
 import { createGenerateLink } from './generate-link.ts'
+import { guarded } from './guarded.ts'
 import { createImport } from './import.ts'
 import { createLimits } from './limits.ts'
 import { createLogout } from './logout.ts'
@@ -39,6 +40,7 @@ export type AuthService = ReturnType<typeof authService>
 export function authService({ windows, deriveKey, outbound, directory, ...given }: AuthDeps) {
   const parts: AuthParts = {
     ...given,
+    databases: guarded(given.databases),
     limits: createLimits(windows),
     tokens: createTokens(deriveKey, given.baseUrl),
     hashOneTime: oneTimeHash(deriveKey),
@@ -62,7 +64,8 @@ export function authService({ windows, deriveKey, outbound, directory, ...given 
     oauth,
     // For the management plane, which knows users and settings from outside.
     managed: createManagedUsers(parts.databases),
-    importUsers: createImport(parts.databases),
+    // It looks for the record that Postgres complains about, and so needs the complaint itself.
+    importUsers: createImport(given.databases),
     settingsOf,
     settingsFrom: authSettingsFrom,
     providerTemplates: oauthTemplates,

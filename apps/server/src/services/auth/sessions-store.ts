@@ -75,7 +75,7 @@ export const findSession = (session: Session, id: string, userId: string) =>
 
 export type LogoutScope = 'global' | 'local' | 'others'
 
-/** How many sessions ended. */
+/** How many sessions ended. Whoever leaves everywhere leaves no sign-in under way; one session leaves no linking. */
 export const deleteSessions = (
   session: Session,
   userId: string,
@@ -83,6 +83,9 @@ export const deleteSessions = (
   sessionId: string | null,
 ) =>
   session.run(sql`
+    with flows as (
+      delete from auth.flow_state
+       where linking_user_id = ${userId} or (user_id = ${userId} and ${scope}::text <> 'local'))
     delete from auth.sessions
      where user_id = ${userId}
        and case ${scope}::text when 'global' then true when 'local' then id = ${sessionId}::uuid

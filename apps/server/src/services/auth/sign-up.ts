@@ -86,7 +86,7 @@ export function createSignUp(parts: AuthParts) {
           const mail = await confirmationMail(session, tenant, user, redirectTo, challenge)
           return { reply: (await readUserObject(session, id))!, mail }
         }
-        await confirmEmail(session, id)
+        await confirmEmail(session, id, false)
         const made = await issue(session, tenant, id, 'password', client)
         return { reply: made, welcomes: (await findUserByEmail(session, email))! }
       })

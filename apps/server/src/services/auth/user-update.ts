@@ -97,7 +97,7 @@ export function createUserUpdate(parts: AuthParts) {
     if (await findUserByEmail(session, address))
       throw new Refusal('email_exists', 'A user with this email address has already been registered')
     if (settingsOf(tenant).auto_confirm && user.is_anonymous) {
-      await finishEmailChange(session, user.id, address)
+      await finishEmailChange(session, user.id, address, false)
       return []
     }
     await beginEmailChange(session, user.id, address)

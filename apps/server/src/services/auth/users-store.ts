@@ -11,6 +11,7 @@ export interface UserRow {
   email: string | null
   encrypted_password: string | null
   email_confirmed_at: string | null
+  email_proven_at: string | null
   email_change: string | null
   email_change_confirm_status: number
   is_anonymous: boolean
@@ -20,7 +21,7 @@ export interface UserRow {
 }
 
 const userColumns = sql`
-  u.id, u.email, u.encrypted_password, u.email_confirmed_at, nullif(u.email_change, '') as email_change,
+  u.id, u.email, u.encrypted_password, u.email_confirmed_at, u.email_proven_at, nullif(u.email_change, '') as email_change,
   u.email_change_confirm_status, u.is_anonymous, coalesce(u.banned_until > now(), false) as is_banned,
   u.raw_user_meta_data, u.raw_app_meta_data`
 
@@ -62,6 +63,7 @@ export interface NewUser {
   email: string | null
   passwordHash: string | null
   isConfirmed: boolean
+  isProven?: boolean
   isAnonymous: boolean
   userMetadata: object
   appMetadata: object
@@ -73,10 +75,11 @@ export interface NewUser {
 /** The new user's id; undefined when the address or id is taken. */
 export async function insertUser(session: Session, user: NewUser): Promise<string | undefined> {
   const row = await session.row<{ id: string }>(sql`
-    insert into auth.users (id, email, encrypted_password, email_confirmed_at, is_anonymous, raw_user_meta_data,
+    insert into auth.users (id, email, encrypted_password, email_confirmed_at, email_proven_at, is_anonymous, raw_user_meta_data,
                             raw_app_meta_data, role, aud, banned_until)
     values (coalesce(${user.id ?? null}::uuid, gen_random_uuid()), ${user.email}, ${user.passwordHash},
-            case when ${user.isConfirmed} then now() end, ${user.isAnonymous}, ${JSON.stringify(user.userMetadata)},
+            case when ${user.isConfirmed} then now() end, case when ${user.isProven ?? false} then now() end,
+            ${user.isAnonymous}, ${JSON.stringify(user.userMetadata)},
             ${JSON.stringify(user.appMetadata)}, ${user.role ?? 'authenticated'}, ${user.aud ?? 'authenticated'},
             ${user.bannedUntil ?? null})
     on conflict do nothing returning id`)
@@ -114,10 +117,12 @@ export const writeEmailIdentity = (
     on conflict (provider, provider_id) do update
       set identity_data = auth.identities.identity_data || excluded.identity_data, updated_at = now()`)
 
-export const confirmEmail = (session: Session, id: string) =>
+/** Proven when somebody has shown that they read the address, or when the project's own server says so. */
+export const confirmEmail = (session: Session, id: string, isProven: boolean) =>
   session.run(sql`
     with confirmed as (
       update auth.users set email_confirmed_at = coalesce(email_confirmed_at, now()), updated_at = now(),
+             email_proven_at = case when ${isProven} then coalesce(email_proven_at, now()) else email_proven_at end,
              raw_user_meta_data = raw_user_meta_data
                || case when raw_user_meta_data ? 'email_verified' then '{"email_verified": true}'::jsonb else '{}' end
        where id = ${id} returning id)
@@ -151,10 +156,11 @@ export const mergeMetadata = (session: Session, id: string, user: object, app: o
 const nullKeys = (given: object) =>
   Object.entries(given).flatMap(([key, value]) => (value === null ? [key] : []))
 
-/** Whoever has the old password, or a link that was sent before, has nothing any more. */
+/** Whoever has the old password, a link that was sent before or a sign-in under way has nothing any more. */
 export const writePassword = (session: Session, id: string, hash: string) =>
   session.run(sql`
-    with gone as (delete from auth.one_time_tokens where user_id = ${id})
+    with sent as (delete from auth.one_time_tokens where user_id = ${id}),
+         flows as (delete from auth.flow_state where user_id = ${id} or linking_user_id = ${id})
     update auth.users set encrypted_password = ${hash}, updated_at = now() where id = ${id}`)
 
 export const deleteUserRow = (session: Session, id: string) =>

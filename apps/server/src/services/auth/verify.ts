@@ -1,7 +1,7 @@
 // A code or link from a mail comes back. It is taken away by whoever shows it first; what it stands for happens in the
 // same transaction.
 
-import { randomToken } from '#src/kernel/crypto/keys.ts'
+import { randomUUID } from 'node:crypto'
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Session } from '#src/kernel/postgres/database.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
@@ -27,6 +27,7 @@ export interface Verification {
   phone?: string | null | undefined
   token?: string | null | undefined
   token_hash?: string | null | undefined
+  redirect_to?: string | null | undefined
 }
 
 /** What came of it: a session, a code for the client that asked, or the wait for the other address. */
@@ -81,11 +82,14 @@ export function createVerify(parts: AuthParts) {
   ): Promise<{ verified: Verified; user: UserRow; isNewlyConfirmed: boolean }> {
     if (user.is_banned) throw new Refusal('user_banned', 'User is banned')
     const isChange = found.token_type.startsWith('email_change')
+    // It proves that somebody reads the address it was sent to, and nothing about any other.
+    const address = found.token_type === 'email_change_new' ? user.email_change : user.email
+    if (found.relates_to !== address) throw expired()
     if (isChange && !(await changeEmail(session, user, found)))
       return { verified: { message: halfChanged }, user, isNewlyConfirmed: false }
     const isNewlyConfirmed = !isChange && !user.email_confirmed_at
     if (isNewlyConfirmed && found.starts_over) await forgetUnproven(session, user.id)
-    if (isNewlyConfirmed) await confirmEmail(session, user.id)
+    if (!isChange) await confirmEmail(session, user.id, true)
     const verified =
       givesCode && found.flow_id
         ? { authCode: await codeFor(session, tenant, found.flow_id) }
@@ -94,7 +98,7 @@ export function createVerify(parts: AuthParts) {
   }
 
   async function codeFor(session: Session, tenant: Tenant, flowId: string): Promise<string> {
-    const code = randomToken(24)
+    const code = randomUUID()
     if (!(await giveFlowCode(session, flowId, hashOneTime(tenant.id, code)))) throw expired()
     return code
   }
@@ -112,7 +116,7 @@ export function createVerify(parts: AuthParts) {
     const isTaken = await findUserByEmail(session, user.email_change)
     if (isTaken)
       throw new Refusal('email_exists', 'A user with this email address has already been registered')
-    await finishEmailChange(session, user.id, user.email_change)
+    await finishEmailChange(session, user.id, user.email_change, true)
     await writeEvent(session, 'user.updated', found.user_id, user.email_change)
     return true
   }
@@ -132,7 +136,7 @@ export function createVerify(parts: AuthParts) {
       if (token && tokenHash)
         throw new Refusal('validation_failed', 'Verify requires either a token or a token hash, not both')
       if (tokenHash) {
-        if (body.email || body.phone)
+        if (body.email || body.phone || body.redirect_to)
           throw new Refusal('validation_failed', 'Only the token_hash and type should be provided')
         return verify(tenant, type, client, byLinkToken(tenant, tokenHash), false)
       }

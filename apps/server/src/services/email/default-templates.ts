@@ -112,6 +112,6 @@ export const defaultTemplates: Readonly<Record<TemplateType, MailText>> = {
     subject: 'Welcome to {{project_name}}',
     intro: 'welcome to {{project_name}}. Your account is ready.',
     action: 'Open {{project_name}}',
-    closing: 'If you did not sign up, reply to whoever runs {{project_name}}.',
+    closing: 'If it was not you who signed up, tell whoever runs {{project_name}}.',
   }),
 }

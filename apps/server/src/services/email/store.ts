@@ -79,8 +79,12 @@ export const findGround = (control: Database, projectId: string, type: TemplateT
       from projects p left join mail_templates t on t.project_id = p.id and t.type = ${type}
      where p.id = ${projectId} and p.status = 'active'`)
 
-export const queueMail = (control: Database, { id, project_id, content }: SealedMail) =>
-  control.run(sql`insert into mail_queue (id, project_id, content) values (${id}, ${project_id}, ${content})`)
+/** Locked against a deletion at the same moment, which would leave the mail behind. */
+const ofServedProject = ({ id, project_id, content }: SealedMail) => sql`
+  select ${id}::uuid, id, ${content}::text from projects where id = ${project_id} and status = 'active' for share`
+
+export const queueMail = (control: Database, mail: SealedMail) =>
+  control.run(sql`insert into mail_queue (id, project_id, content) ${ofServedProject(mail)}`)
 
 /** Takes the mail that is due longest, leaving out projects this process is at work for already. */
 export const claimDueMail = (control: Database, busy: readonly string[], leaseSeconds: number) =>
@@ -125,10 +129,8 @@ export const deleteOverdue = (control: Database, hours: number) =>
 
 // The catch-all
 
-export const keepCaught = (control: Database, { id, project_id, content }: SealedMail) =>
-  control.run(sql`
-    insert into mail_caught (id, project_id, content) values (${id}, ${project_id}, ${content})
-    on conflict (id) do nothing`)
+export const keepCaught = (control: Database, mail: SealedMail) =>
+  control.run(sql`insert into mail_caught (id, project_id, content) ${ofServedProject(mail)}`)
 
 /** From the queue to the catch-all, or both stay as they are. */
 export const moveToCaught = (control: Database, id: string) =>

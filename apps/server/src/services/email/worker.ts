@@ -55,6 +55,7 @@ export function startMailWorker({ control, sealer, deployment, log }: MailWorker
       log.warn({ project: project_id }, 'a mail that could not be sent for a day was dropped')
   }
 
+  /** Never throws. */
   async function send(mail: store.QueuedMail, stop: AbortSignal): Promise<Outcome> {
     try {
       if (mail.attempts > attemptsAtMost) return failed('its sender died again and again')
@@ -89,6 +90,24 @@ export function startMailWorker({ control, sealer, deployment, log }: MailWorker
     log.warn({ ...facts, againInSeconds: delay }, 'a mail could not be sent; trying again')
   }
 
+  async function note(mail: store.QueuedMail, outcome: Outcome): Promise<void> {
+    switch (outcome.kind) {
+      case 'sent':
+        await store.deleteQueued(control, mail.id)
+        log.debug({ project: mail.project_id, mail: mail.id }, 'a mail was sent')
+        return
+      case 'caught':
+        await store.moveToCaught(control, mail.id)
+        await store.forgetCaughtBeyond(control, mail.project_id, keptMessages)
+        return
+      case 'stopped':
+        await store.giveBack(control, mail)
+        return
+      case 'failed':
+        return noteFailure(mail, outcome.failure)
+    }
+  }
+
   const work: Work<store.QueuedMail, Outcome> = {
     name: 'mail',
     atOnce: atOnce.all,
@@ -101,29 +120,10 @@ export function startMailWorker({ control, sealer, deployment, log }: MailWorker
       return mail
     },
     nextDueMs: async () => (await store.findNextDue(control, busy()))?.ms ?? undefined,
-    async act(mail, stop) {
-      try {
-        return await send(mail, stop)
-      } finally {
-        count(mail.project_id, -1)
-      }
-    },
+    act: send,
     async record(mail, outcome) {
-      switch (outcome.kind) {
-        case 'sent':
-          await store.deleteQueued(control, mail.id)
-          log.debug({ project: mail.project_id, mail: mail.id }, 'a mail was sent')
-          return
-        case 'caught':
-          await store.moveToCaught(control, mail.id)
-          await store.forgetCaughtBeyond(control, mail.project_id, keptMessages)
-          return
-        case 'stopped':
-          await store.giveBack(control, mail)
-          return
-        case 'failed':
-          return noteFailure(mail, outcome.failure)
-      }
+      await note(mail, outcome)
+      count(mail.project_id, -1)
     },
   }
   return startWorker(work, log)

@@ -15,7 +15,6 @@ import {
   findUserByEmail,
   insertIdentity,
   insertUser,
-  mergeMetadata,
   type UserRow,
   writeEvent,
 } from '../users-store.ts'
@@ -23,8 +22,8 @@ import { badCallback, type ProviderIdentity } from './identity.ts'
 import {
   findUserIdByIdentity,
   forgetUnprovenOwner,
-  isAddressProven,
   isAddressTaken,
+  mergeClaims,
   writeConfirmedEmail,
   writeIdentityData,
   writePermanent,
@@ -63,7 +62,7 @@ export function createAccounts(parts: AuthParts) {
     const existing = await findUserByEmail(session, identity.email)
     if (!existing) return first(session, tenant, identity, identity.email, redirectTo)
     if (!identity.isEmailVerified) throw notVouchedFor(tenant)
-    return { userId: await joinTo(session, existing, identity, identity.email), isNew: false }
+    return { userId: await joinTo(session, tenant, existing, identity, identity.email), isNew: false }
   }
 
   async function again(
@@ -77,10 +76,10 @@ export function createAccounts(parts: AuthParts) {
     if (!user) throw new Overtaken()
     if (user.is_banned) throw bannedAtSignIn()
     await writeIdentityData(session, identity.provider, identity.subject, identity.claims)
-    await mergeMetadata(session, userId, identity.claims, {})
+    await mergeClaims(session, userId, identity.claims)
     if (user.email_confirmed_at || user.email === null) return { userId, isNew: false }
     if (identity.isEmailVerified && identity.email === user.email) {
-      await confirmEmail(session, userId)
+      await confirmEmail(session, userId, true)
       return { userId, isNew: true }
     }
     return { userId, isNew: false, mail: await confirmationMail(session, tenant, user, redirectTo) }
@@ -101,6 +100,7 @@ export function createAccounts(parts: AuthParts) {
       email,
       passwordHash: null,
       isConfirmed,
+      isProven: identity.isEmailVerified,
       isAnonymous: false,
       userMetadata: claims,
       appMetadata: { provider, providers: [provider] },
@@ -168,21 +168,25 @@ export function createAccounts(parts: AuthParts) {
 /** The provider vouches for the address of an account that is there. */
 async function joinTo(
   session: Session,
+  tenant: Tenant,
   user: UserRow,
   { provider, subject, claims }: ProviderIdentity,
   email: string,
 ): Promise<string> {
   if (user.is_banned) throw bannedAtSignIn()
-  if (!user.email_confirmed_at || !(await isAddressProven(session, user.id, email)))
-    await forgetUnprovenOwner(session, user.id)
+  if (!isOwner(tenant, user)) await forgetUnprovenOwner(session, user.id)
   const data = { userId: user.id, provider, providerId: subject, data: claims }
   if (!(await insertIdentity(session, data))) throw new Overtaken()
   await writeConfirmedEmail(session, user.id, email)
-  await mergeMetadata(session, user.id, claims, {})
+  await mergeClaims(session, user.id, claims)
   await writeProviders(session, user.id)
   await writeEvent(session, 'user.updated', user.id, email)
   return user.id
 }
+
+/** Where sign-ups are confirmed by themselves, that an address is confirmed proves nothing. */
+const isOwner = (tenant: Tenant, user: UserRow) =>
+  user.email_confirmed_at !== null && (!settingsOf(tenant).auto_confirm || user.email_proven_at !== null)
 
 /** A signed-in user adds a way to sign in. */
 async function add(session: Session, userId: string, identity: ProviderIdentity): Promise<Arrival> {
@@ -195,7 +199,7 @@ async function add(session: Session, userId: string, identity: ProviderIdentity)
   if (user.email === null && identity.email !== undefined)
     await takeAddress(session, user, identity, identity.email)
   if (user.is_anonymous) await writePermanent(session, userId)
-  await mergeMetadata(session, userId, claims, {})
+  await mergeClaims(session, userId, claims)
   await writeProviders(session, userId)
   await writeEvent(session, 'user.updated', userId, user.email ?? identity.email ?? null)
   return { userId, isNew: false }

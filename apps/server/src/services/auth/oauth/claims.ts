@@ -6,9 +6,11 @@ import type { ProviderName } from './provider-name.ts'
 
 export type Claims = Readonly<Record<string, unknown>>
 
+// In bytes. All of it is repeated in access tokens, beside what the application itself keeps there.
 const longestSubject = 255
-const longestText = 1024
-const mostBytes = 8192
+const longestText = 256
+const longestUrl = 512
+const mostClaims = 4096
 
 interface Told {
   provider: ProviderName
@@ -86,7 +88,7 @@ function identityFrom(told: Told): ProviderIdentity {
   const isEmailVerified = email !== undefined && told.isEmailVerified
   const name = textOf(told.name)
   const userName = textOf(told.userName)
-  const picture = textOf(told.picture)
+  const picture = urlOf(told.picture)
   const known = {
     iss: issuer,
     sub: subject,
@@ -104,7 +106,7 @@ function identityFrom(told: Told): ProviderIdentity {
     subject,
     email,
     isEmailVerified,
-    claims: JSON.stringify(claims).length <= mostBytes ? claims : known,
+    claims: Buffer.byteLength(JSON.stringify(claims)) <= mostClaims ? claims : known,
   }
 }
 
@@ -116,7 +118,12 @@ const aboutTheToken = new Set(
 )
 
 function textSubject(sub: unknown): string {
-  if (typeof sub !== 'string' || sub.trim() === '' || sub.length > longestSubject || !isStorable(sub))
+  if (
+    typeof sub !== 'string' ||
+    sub.trim() === '' ||
+    Buffer.byteLength(sub) > longestSubject ||
+    !isStorable(sub)
+  )
     throw badCallback('The provider did not say who the user is')
   return sub
 }
@@ -145,8 +152,23 @@ function addressOf(email: unknown): string | undefined {
 /** Postgres stores neither a NUL nor half a character. */
 const isStorable = (text: string) => text.isWellFormed() && !text.includes('\0')
 
-const textOf = (claim: unknown): string | undefined =>
-  typeof claim === 'string' && claim !== '' ? storable(claim).slice(0, longestText).toWellFormed() : undefined
+function textOf(claim: unknown): string | undefined {
+  if (typeof claim !== 'string') return
+  const bytes = Buffer.from(claim.replace(/\p{Cc}/gu, ''))
+  // Cut inside a character, half of it is left at the end.
+  return (
+    bytes
+      .subarray(0, longestText)
+      .toString('utf8')
+      .replace(/\ufffd$/, '') || undefined
+  )
+}
+
+/** A part of a URL would lead elsewhere. */
+const urlOf = (claim: unknown): string | undefined =>
+  typeof claim === 'string' && isStorable(claim) && Buffer.byteLength(claim) <= longestUrl
+    ? claim || undefined
+    : undefined
 
 const storable = (text: string) => text.toWellFormed().replaceAll('\0', '')
 

@@ -14,12 +14,12 @@ export const writeIdentityData = (session: Session, provider: string, subject: s
     update auth.identities set identity_data = ${JSON.stringify(data)}, last_sign_in_at = now(), updated_at = now()
      where provider = ${provider} and provider_id = ${subject}`)
 
-/** Whether anybody has ever shown that the user reads this address: by a mail, or by a provider that vouches for it. */
-export const isAddressProven = async (session: Session, userId: string, email: string) =>
-  (await session.row(sql`
-    select from auth.identities
-     where user_id = ${userId} and email = ${email} and identity_data -> 'email_verified' = 'true'`)) !==
-  undefined
+/** What the provider tells is shown at the user, too, as long as there is room beside what the user has set. */
+export const mergeClaims = (session: Session, userId: string, claims: object) =>
+  session.run(sql`
+    update auth.users u set updated_at = now(), raw_user_meta_data = m.merged
+      from (select raw_user_meta_data || ${JSON.stringify(claims)}::jsonb as merged from auth.users where id = ${userId}) m
+     where u.id = ${userId} and octet_length(m.merged::text) + octet_length(u.raw_app_meta_data::text) <= 8000`)
 
 /** Everything by which somebody who has not proven the address could come back. */
 export const forgetUnprovenOwner = (session: Session, userId: string) =>
@@ -38,7 +38,8 @@ export const forgetUnprovenOwner = (session: Session, userId: string) =>
 export const writeConfirmedEmail = (session: Session, userId: string, email: string) =>
   session.run(sql`
     update auth.users
-       set email = ${email}, email_confirmed_at = coalesce(email_confirmed_at, now()), updated_at = now()
+       set email = ${email}, email_confirmed_at = coalesce(email_confirmed_at, now()),
+           email_proven_at = coalesce(email_proven_at, now()), updated_at = now()
      where id = ${userId}`)
 
 export const writePermanent = (session: Session, userId: string) =>
@@ -75,11 +76,19 @@ export const isAddressTaken = async (session: Session, email: string, exceptUser
   )) !== undefined
 
 /** The address of the identity that is left, proven or not. */
-export const moveToAddress = (session: Session, userId: string, email: string | null, isConfirmed: boolean) =>
+export const moveToAddress = (
+  session: Session,
+  userId: string,
+  email: string | null,
+  isConfirmed: boolean,
+  isProven: boolean,
+) =>
   session.run(sql`
+    with sent as (delete from auth.one_time_tokens where user_id = ${userId}),
+         flows as (delete from auth.flow_state where user_id = ${userId} or linking_user_id = ${userId})
     update auth.users
        set email = ${email}, email_confirmed_at = case when ${isConfirmed} then coalesce(email_confirmed_at, now()) end,
-           updated_at = now()
+           email_proven_at = case when ${isProven} then now() end, updated_at = now()
      where id = ${userId}`)
 
 /** Whoever gives up signing in with address and password has no password. */

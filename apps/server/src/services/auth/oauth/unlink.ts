@@ -52,5 +52,5 @@ async function followAddress(session: Session, tenant: Tenant, user: UserRow, le
       'Unable to unlink identity due to email conflict: another user has the address that would be left',
     )
   const isConfirmed = next !== undefined && (next.is_verified || settingsOf(tenant).auto_confirm)
-  await moveToAddress(session, user.id, email, isConfirmed)
+  await moveToAddress(session, user.id, email, isConfirmed, next?.is_verified ?? false)
 }
