@@ -20,11 +20,11 @@ import { type Target, target } from '../target.ts'
 
 let it: Target
 /** Signed in at the beginning and not refreshed for longer than its project allows. */
-let idle: { api: AuthApi; me: SignedIn; fresh: SignedIn; since: number }
+let idle: { api: AuthApi; me: SignedIn; since: number }
 before(async () => {
   it = await target()
   const api = await authProject(it, { refresh_token_duration_seconds: 60 })
-  idle = { api, me: await api.signUp(), fresh: await api.signUp(), since: Date.now() }
+  idle = { api, me: await api.signUp(), since: Date.now() }
 })
 after(() => it.stop())
 
@@ -214,10 +214,13 @@ test('1 §1 the settings of one project are not those of another', async () => {
 })
 
 test('3: refresh_token_duration_seconds', async () => {
-  const { api, me, fresh, since } = idle
-  await sleep(Math.max(0, since + 40_000 - Date.now()))
-  const kept = succeeded(await refresh(api, fresh.refreshToken))
-  await sleep(Math.max(0, since + 62_000 - Date.now()))
+  const { api, me, since } = idle
+  let live = (await api.signUp()).refreshToken
+  for (let wait = 1; wait > 0; ) {
+    wait = since + 62_000 - Date.now()
+    await sleep(Math.max(0, Math.min(wait, 20_000)))
+    live = succeeded(await refresh(api, live)).refresh_token
+  }
   assertAuthError(await refresh(api, me.refreshToken), 400, 'session_expired')
-  assertSession(succeeded(await refresh(api, kept.refresh_token)))
+  assertSession(succeeded(await refresh(api, live)))
 })

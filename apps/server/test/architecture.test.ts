@@ -24,6 +24,7 @@ const keepers: Record<string, string> = {
   pino: 'kernel/log.ts',
   '@node-rs/argon2': 'kernel/crypto/',
   nodemailer: 'kernel/outbound/',
+  jose: 'services/auth/oauth/',
 }
 
 interface Import {

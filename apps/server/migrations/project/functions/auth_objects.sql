@@ -12,10 +12,10 @@ $$;
 create or replace function auth.factor_object(f auth.mfa_factors) returns jsonb
 language sql stable set search_path = ''
 as $$
-  select jsonb_strip_nulls(jsonb_build_object(
-    'id', f.id, 'created_at', f.created_at, 'updated_at', f.updated_at, 'status', f.status,
-    'friendly_name', f.friendly_name, 'factor_type', f.factor_type, 'phone', f.phone,
-    'last_challenged_at', f.last_challenged_at))
+  select jsonb_build_object(
+      'id', f.id, 'created_at', f.created_at, 'updated_at', f.updated_at, 'status', f.status,
+      'factor_type', f.factor_type, 'phone', f.phone, 'last_challenged_at', f.last_challenged_at)
+    || jsonb_strip_nulls(jsonb_build_object('friendly_name', f.friendly_name))
 $$;
 
 create or replace function auth.user_object(u auth.users) returns jsonb
@@ -34,10 +34,11 @@ as $$
       'recovery_sent_at', u.recovery_sent_at, 'email_change_sent_at', u.email_change_sent_at,
       'phone_change_sent_at', u.phone_change_sent_at, 'reauthentication_sent_at', u.reauthentication_sent_at,
       'last_sign_in_at', u.last_sign_in_at, 'banned_until', u.banned_until, 'deleted_at', u.deleted_at,
-      'new_email', nullif(u.email_change, ''), 'new_phone', nullif(u.phone_change, ''),
-      'factors', (
-        select jsonb_agg(auth.factor_object(f) order by f.created_at, f.id)
-          from (select * from auth.mfa_factors where user_id = u.id order by created_at, id limit 20) f)))
+      'new_email', nullif(u.email_change, ''), 'new_phone', nullif(u.phone_change, '')))
+    || coalesce((
+      select jsonb_build_object('factors', jsonb_agg(auth.factor_object(f) order by f.created_at, f.id))
+        from (select * from auth.mfa_factors where user_id = u.id order by created_at, id limit 20) f
+      having count(*) > 0), '{}')
 $$;
 
 alter function auth.identity_object(auth.identities) owner to supabase_auth_admin;

@@ -1,15 +1,15 @@
 import { Refusal } from '#src/kernel/errors.ts'
+import { isAddress } from '#src/kernel/outbound/smtp-server.ts'
 
-const shape = /^[^\s@<>()[\]\\,;:"\p{Cc}]+@[^\s@<>()[\]\\,;:"\p{Cc}]+$/u
 const domain = /^(?!-)[\p{L}\p{N}-]{1,63}(?:\.[\p{L}\p{N}-]{1,63})*$/u
 
-/** Addresses are compared and stored in lower case. */
+/** Addresses are compared and stored in lower case; every one of them can be sent mail. */
 export function addressFrom(given: unknown): string {
   if (typeof given !== 'string' || given.trim() === '')
     throw new Refusal('validation_failed', 'An email address is required')
   const address = given.trim().toLowerCase()
   if (address.length > 255) throw new Refusal('validation_failed', 'An email address is too long')
-  if (!shape.test(address) || !domain.test(address.slice(address.lastIndexOf('@') + 1)))
+  if (!isAddress(address) || !domain.test(address.slice(address.lastIndexOf('@') + 1)))
     throw new Refusal('validation_failed', 'Unable to validate email address: invalid format')
   return address
 }

@@ -21,7 +21,7 @@ import type { AuthParts } from './parts.ts'
 import { checkNewPassword } from './password-rules.ts'
 import { deleteSessions } from './sessions-store.ts'
 import { settingsOf } from './settings.ts'
-import { createEmailUser } from './sign-up.ts'
+import { createOrFindEmailUser } from './sign-up.ts'
 import {
   confirmEmail,
   deleteUserRow,
@@ -201,7 +201,7 @@ export async function invitee(
   const existing = await findUserByEmail(session, email)
   if (existing?.email_confirmed_at) throw emailExists()
   if (existing) await forgetUnproven(session, existing.id, data)
-  const id = existing?.id ?? (await createEmailUser(session, email, null, data))!
+  const id = existing?.id ?? (await createOrFindEmailUser(session, email, null, data))
   await noteInvited(session, id)
   return id
 }

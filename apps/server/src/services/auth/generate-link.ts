@@ -9,7 +9,7 @@ import { createMails, type Link } from './mails.ts'
 import type { AuthParts } from './parts.ts'
 import { checkNewPassword } from './password-rules.ts'
 import { settingsOf } from './settings.ts'
-import { createEmailUser } from './sign-up.ts'
+import { createOrFindEmailUser } from './sign-up.ts'
 import {
   findUserByEmail,
   forgetUnproven,
@@ -36,17 +36,6 @@ export function createGenerateLink(parts: AuthParts) {
   const { databases, passwords } = parts
   const mails = createMails(parts)
 
-  async function newUser(
-    session: Session,
-    email: string,
-    hash: string | null,
-    data: Record<string, unknown>,
-  ) {
-    const id = await createEmailUser(session, email, hash, data)
-    if (id === undefined) throw emailExists()
-    return id
-  }
-
   async function plan(
     session: Session,
     body: LinkRequest,
@@ -60,7 +49,7 @@ export function createGenerateLink(parts: AuthParts) {
         if (user?.email_confirmed_at) throw emailExists()
         if (!body.password) throw new Refusal('validation_failed', 'Signup requires a valid password')
         if (user) await replaceUnconfirmed(session, user.id, hash!, data)
-        const userId = user?.id ?? (await newUser(session, email, hash, data))
+        const userId = user?.id ?? (await createOrFindEmailUser(session, email, hash, data))
         return { type: 'signup', slot: 'confirmation', address: email, userId }
       }
       case 'invite':
@@ -78,7 +67,7 @@ export function createGenerateLink(parts: AuthParts) {
               slot: 'confirmation',
               startsOver: true,
               address: email,
-              userId: user?.id ?? (await newUser(session, email, null, {})),
+              userId: user?.id ?? (await createOrFindEmailUser(session, email, null, {})),
             }
       case 'recovery':
         if (!user) throw userNotFound()

@@ -43,6 +43,9 @@ function told(error: Raised): never {
       { code: 'validation_failed', status: 422 },
       'The metadata of a user may have 8 kB: access tokens repeat it',
     )
+  if (constraint === 'users_email' && code === '23505')
+    throw new Refusal('email_exists', 'A user with this email address has already been registered')
+  if (code === '23514') throw new Refusal('validation_failed', 'A value does not fit', { cause: error })
   if (unstorable.has(code))
     throw new Refusal('validation_failed', 'A text holds a character that cannot be stored')
   if (busy.has(code))

@@ -1,5 +1,5 @@
-// How often one address may try, and how many mails go out. The same for addresses that have an account and for those
-// that have none: what is counted is the request, not what came of it.
+// How often one address may try, and how many mails go out. Whoever asks is told the same, whether the address they name
+// has an account or none.
 import type { AuthSettings } from '@plinth/contract/auth-settings.ts'
 import { retryLater } from '#src/kernel/errors.ts'
 import type { RateWindows } from '#src/kernel/http/rate-windows.ts'
@@ -11,8 +11,12 @@ type Kind = 'token' | 'verify' | 'email' | 'anonymous' | 'mfa'
 export interface Limits {
   /** Refuses an address that has asked too often for this kind of thing. */
   count(tenant: Tenant, kind: Kind, ip: string): void
-  /** Refuses a mail too soon after the last one to this recipient, or one too many of the project. */
+  /** Refuses a mail too soon after the last one to this recipient, or when the project has sent enough for now. */
   countMail(tenant: Tenant, recipient: string): void
+  /** Whether the project may send more mail in this hour. */
+  mayMail(tenant: Tenant): boolean
+  /** Mails that go out count for the project, requests that send none do not: those cost nobody anything. */
+  spendMail(tenant: Tenant): void
 }
 
 const fiveMinutesMs = 300_000
@@ -23,6 +27,12 @@ export function createLimits(windows: RateWindows): Limits {
     if (limit === 0) return 0
     const { remaining, retryAfterSeconds } = windows.take(key, limit, windowMs)
     return remaining < 0 ? retryAfterSeconds : 0
+  }
+  const waitForProject = (tenant: Tenant): number => {
+    const { mail } = limitsOf(tenant)
+    if (mail === 0) return 0
+    const { remaining, retryAfterSeconds } = windows.look(projectKey(tenant), mail)
+    return remaining <= 0 ? retryAfterSeconds : 0
   }
   const limitsOf = (tenant: Tenant): AuthSettings['rate_limits'] => settingsOf(tenant).rate_limits
   return {
@@ -36,11 +46,10 @@ export function createLimits(windows: RateWindows): Limits {
         )
     },
     countMail(tenant, recipient) {
-      const { mail, mail_interval_seconds } = limitsOf(tenant)
-      const interval = mail_interval_seconds * 1000
+      const interval = limitsOf(tenant).mail_interval_seconds * 1000
       const wait =
-        (interval === 0 ? 0 : take(`auth:${tenant.id}:mail:${recipient}`, 1, interval)) ||
-        take(`auth:${tenant.id}:mail`, mail, hourMs)
+        waitForProject(tenant) ||
+        (interval === 0 ? 0 : take(`auth:${tenant.id}:mail:${recipient}`, 1, interval))
       if (wait > 0)
         throw retryLater(
           'over_email_send_rate_limit',
@@ -48,5 +57,9 @@ export function createLimits(windows: RateWindows): Limits {
           wait,
         )
     },
+    mayMail: tenant => waitForProject(tenant) === 0,
+    spendMail: tenant => void take(projectKey(tenant), limitsOf(tenant).mail, hourMs),
   }
 }
+
+const projectKey = ({ id }: Tenant) => `auth:${id}:mail`

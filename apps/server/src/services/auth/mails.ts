@@ -59,7 +59,7 @@ export function challengeFrom(body: {
 
 export type Mails = ReturnType<typeof createMails>
 
-export function createMails({ email, hashOneTime, baseUrl }: AuthParts) {
+export function createMails({ email, hashOneTime, baseUrl, limits, log }: AuthParts) {
   /** Writes the code down; its link is good as long as the settings say. */
   async function makeLink(
     session: Session,
@@ -126,29 +126,43 @@ export function createMails({ email, hashOneTime, baseUrl }: AuthParts) {
     return made
   }
 
-  const welcome = (tenant: Tenant, user: MailUser): Promise<void> =>
-    user.email
-      ? email.enqueue(tenant, {
-          to: user.email,
-          template: 'welcome',
-          values: {
-            user_name: nameOf(user),
-            action_url: settingsOf(tenant).site_url,
-            expires_in: '',
-            email: user.email,
-          },
-        })
-      : Promise.resolve()
+  /** What was asked for is done by now; that its mail could not be queued does not undo it. */
+  async function send(tenant: Tenant, mail: Mail): Promise<void> {
+    limits.spendMail(tenant)
+    await email
+      .enqueue(tenant, mail)
+      .catch(error => log.error({ err: error, project: tenant.id }, 'a mail could not be queued'))
+  }
 
-  return { makeLink, prepare, prepareEmailChange, welcome, send: email.enqueue }
+  /** Nobody asked for it: it is left out when the project has sent enough for now. */
+  async function welcome(tenant: Tenant, user: MailUser): Promise<void> {
+    if (!user.email || !limits.mayMail(tenant)) return
+    await send(tenant, {
+      to: user.email,
+      template: 'welcome',
+      values: {
+        user_name: nameOf(user),
+        action_url: settingsOf(tenant).site_url,
+        expires_in: '',
+        email: user.email,
+      },
+    })
+  }
+
+  return { makeLink, prepare, prepareEmailChange, welcome, send }
 }
 
 export type MailUser = Pick<UserRow, 'id' | 'email' | 'raw_user_meta_data'> &
   Partial<Pick<UserRow, 'email_change'>>
 
+/** Mail programs make links of these; whoever signs somebody else up must not choose where they lead. */
+const couldBeLink = /[:/\\@]|www\.|\.\p{L}{2,}/iu
+
 function nameOf({ email, raw_user_meta_data: data }: MailUser): string {
-  for (const key of ['full_name', 'name', 'user_name'])
-    if (typeof data[key] === 'string' && data[key] !== '') return data[key].slice(0, 200)
+  for (const key of ['full_name', 'name', 'user_name']) {
+    const name = data[key]
+    if (typeof name === 'string' && name !== '' && !couldBeLink.test(name)) return name.slice(0, 100)
+  }
   return email ?? ''
 }
 

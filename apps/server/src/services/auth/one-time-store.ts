@@ -1,7 +1,7 @@
 // Codes and links sent by mail, one function per statement. Each slot of a user holds one: a new one takes the place of
 // the one before.
 import type { Session } from '#src/kernel/postgres/database.ts'
-import { sql } from '#src/kernel/postgres/sql.ts'
+import { type SqlFragment, sql } from '#src/kernel/postgres/sql.ts'
 
 export type Slot =
   | 'confirmation'
@@ -50,12 +50,24 @@ export interface FoundOneTime {
   starts_over: boolean
 }
 
-/** By what a link carries. Takes it away: whoever comes second finds nothing. */
-export const takeByLinkToken = (session: Session, hash: string, slots: readonly Slot[]) =>
-  session.row<FoundOneTime>(sql`
-    delete from auth.one_time_tokens
-     where token_hash = ${hash} and token_type = any(${slots}) and expires_at > now()
+/** By what a link carries. Takes it away: whoever comes second finds nothing. The user is locked before, as everywhere. */
+export async function takeByLinkToken(
+  session: Session,
+  hash: string,
+  slots: readonly Slot[],
+): Promise<FoundOneTime | undefined> {
+  const carried = sql`token_hash = ${hash} and token_type = any(${slots}) and expires_at > now()`
+  await lockUsers(session, carried)
+  return session.row<FoundOneTime>(sql`
+    delete from auth.one_time_tokens where ${carried}
     returning user_id, token_type, relates_to, flow_id, starts_over`)
+}
+
+/** Every flow locks users first and what belongs to them after: nobody waits in a circle. */
+const lockUsers = (session: Session, ofTokens: SqlFragment) =>
+  session.rows(sql`
+    select from auth.users where id in (select user_id from auth.one_time_tokens where ${ofTokens}) order by id
+    for no key update`)
 
 /**
  * By what a person has typed for an address. Whoever tries waits for whoever tries the same: a wrong code counts against
@@ -69,7 +81,7 @@ export async function takeByCode(
   mayTry: number,
 ): Promise<FoundOneTime | undefined> {
   const sent = sql`relates_to = ${address} and token_type = any(${slots})`
-  await session.rows(sql`select from auth.one_time_tokens where ${sent} order by id for update`)
+  await lockUsers(session, sent)
   const found = await session.row<FoundOneTime>(sql`
     delete from auth.one_time_tokens where ${sent} and token_hash = any(${hashes}) and expires_at > now()
     returning user_id, token_type, relates_to, flow_id, starts_over`)

@@ -1,6 +1,7 @@
 // Where a link may lead a browser: the site itself, any port of a loopback site, or what the operator has listed.
 // Anything else is silently replaced by the site: an open redirect would hand out sessions.
 import type { AuthSettings } from '@plinth/contract/auth-settings.ts'
+import { matchesGlob } from './glob.ts'
 
 export const runnable = new Set(['javascript:', 'data:', 'vbscript:', 'file:', 'blob:', 'about:'])
 const loopback = /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/
@@ -32,34 +33,10 @@ function isAllowed(url: URL, { site_url, redirect_allow_list }: Places): boolean
   if (url.protocol === site.protocol && url.hostname === site.hostname)
     if (url.port === site.port || loopback.test(url.hostname)) return true
   const bare = url.href.replace(/[?#].*$/, '')
-  return redirect_allow_list.some(pattern => {
-    const matches = globToRegExp(pattern)
-    return matches.test(url.href) || matches.test(bare) || matches.test(bare.replace(/\/$/, ''))
-  })
-}
-
-const patterns = new Map<string, RegExp>()
-
-/** `*` stays within a part of a name, `**` does not; the host of a pattern is never matched by what follows it. */
-function globToRegExp(glob: string): RegExp {
-  const known = patterns.get(glob)
-  if (known) return known
-  const source = glob
-    .split(/(\*\*|\*|\?)/)
-    .map(part =>
-      part === '**'
-        ? '.*'
-        : part === '*'
-          ? '[^./]*'
-          : part === '?'
-            ? '[^./]'
-            : part.replace(/[\\^$.|+()[\]{}]/g, '\\$&'),
-    )
-    .join('')
-  const made = new RegExp(`^${source}$`)
-  if (patterns.size > 1000) patterns.clear()
-  patterns.set(glob, made)
-  return made
+  return redirect_allow_list.some(
+    glob =>
+      matchesGlob(glob, url.href) || matchesGlob(glob, bare) || matchesGlob(glob, bare.replace(/\/$/, '')),
+  )
 }
 
 /** Puts values into the fragment, where they reach no server, or into the query. */

@@ -23,12 +23,16 @@ export function authSettingsFrom(settings: Json): AuthSettings {
   const stored = isObject(settings['auth']) ? settings['auth'] : {}
   const limits = isObject(stored['rate_limits']) ? stored['rate_limits'] : {}
   const { rate_limits: _, ...fields } = AuthSettings.properties
+  const given = { ...defaultAuthSettings, ...fitting(fields, stored) }
   return {
-    ...defaultAuthSettings,
-    ...fitting(fields, stored),
+    ...given,
+    site_url: asHeader(given.site_url),
     rate_limits: { ...defaultAuthSettings.rate_limits, ...fitting(RateLimits.properties, limits) },
   }
 }
+
+/** It goes into a header: other characters are written as URLs write them. */
+const asHeader = (url: string) => (/^[\x21-\x7e]*$/.test(url) ? url : new URL(url).href)
 
 const fitting = (schemas: Json, stored: Json) =>
   Object.fromEntries(

@@ -191,6 +191,19 @@ export async function createEmailUser(
   return id
 }
 
+/** The same; or the user of whoever was quicker, for callers who may do as they like with an unconfirmed one. */
+export async function createOrFindEmailUser(
+  session: Session,
+  email: string,
+  passwordHash: string | null,
+  data: Record<string, unknown>,
+): Promise<string> {
+  const id =
+    (await createEmailUser(session, email, passwordHash, data)) ?? (await findUserByEmail(session, email))?.id
+  if (id === undefined) throw takenMeanwhile()
+  return id
+}
+
 const takenMeanwhile = () =>
   new Refusal('conflict', 'Another sign-up with this address is under way; try again')
 

@@ -28,7 +28,7 @@ const userColumns = sql`
 /** Locked until the transaction ends: two flows on one user take turns. */
 export const findUserByEmail = (session: Session, email: string) =>
   session.row<UserRow>(
-    sql`select ${userColumns} from auth.users u where u.email = ${email} and u.deleted_at is null for update`,
+    sql`select ${userColumns} from auth.users u where u.email = ${email} and u.deleted_at is null for no key update`,
   )
 
 /** Without a lock: a sign-in spends its time on the hash. */
@@ -41,7 +41,7 @@ export const findPasswordHash = async (session: Pick<Session, 'row'>, email: str
 
 export const findUser = (session: Session, id: string) =>
   session.row<UserRow>(
-    sql`select ${userColumns} from auth.users u where u.id = ${id} and u.deleted_at is null for update`,
+    sql`select ${userColumns} from auth.users u where u.id = ${id} and u.deleted_at is null for no key update`,
   )
 
 /** Who asks for this address now, or is about to change to it. */
@@ -49,7 +49,7 @@ export const findUserByEmailChange = (session: Session, address: string) =>
   session.row<UserRow>(sql`
     select ${userColumns} from auth.users u
      where u.email_change <> '' and (u.email_change = ${address} or u.email = ${address}) and u.deleted_at is null
-     order by u.email_change = ${address} desc limit 1 for update`)
+     order by u.email_change = ${address} desc limit 1 for no key update`)
 
 export async function readUserObject(session: Session, id: string): Promise<UserObject | undefined> {
   const row = await session.row<{ user: UserObject }>(
@@ -124,7 +124,7 @@ export const confirmEmail = (session: Session, id: string, isProven: boolean) =>
       update auth.users set email_confirmed_at = coalesce(email_confirmed_at, now()), updated_at = now(),
              email_proven_at = case when ${isProven} then coalesce(email_proven_at, now()) else email_proven_at end,
              raw_user_meta_data = raw_user_meta_data
-               || case when raw_user_meta_data ? 'email_verified' then '{"email_verified": true}'::jsonb else '{}' end
+               || '{"email_verified": true}'
        where id = ${id} returning id)
     update auth.identities i set updated_at = now(),
            identity_data = i.identity_data || '{"email_verified": true}'::jsonb

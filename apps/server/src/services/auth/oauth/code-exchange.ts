@@ -7,7 +7,7 @@ import type { AuthParts, ClientFacts } from '../parts.ts'
 import { bannedAtSignIn, createIssue, type SessionObject } from '../sign-in.ts'
 import { findUser } from '../users-store.ts'
 import { openSecrets } from './flow-secrets.ts'
-import { deleteFlow, type Flow, findFlowByCode } from './flow-store.ts'
+import { deleteFlow, type Flow, findFlowByCode, findFlowOwner } from './flow-store.ts'
 
 export interface CodeExchange {
   auth_code?: string | null | undefined
@@ -27,9 +27,11 @@ export function createCodeExchange(parts: AuthParts) {
       )
     limits.count(tenant, 'token', client.ip)
     const made = await databases.auth(tenant).transaction(async session => {
-      const flow = await findFlowByCode(session, hashOneTime(tenant.id, code))
-      if (!flow?.user_id)
-        throw new Refusal('flow_state_not_found', 'invalid flow state, no valid flow state found')
+      const codeHash = hashOneTime(tenant.id, code)
+      const ownerId = await findFlowOwner(session, codeHash)
+      const user = ownerId && (await findUser(session, ownerId))
+      const flow = user && (await findFlowByCode(session, codeHash))
+      if (!flow) throw new Refusal('flow_state_not_found', 'invalid flow state, no valid flow state found')
       if (flow.has_expired) {
         await deleteFlow(session, flow.id)
         return
@@ -37,8 +39,6 @@ export function createCodeExchange(parts: AuthParts) {
       if (!fits(flow, verifier))
         throw new Refusal('bad_code_verifier', 'code challenge does not match previously saved code verifier')
       await deleteFlow(session, flow.id)
-      const user = await findUser(session, flow.user_id)
-      if (!user) throw new Refusal('flow_state_not_found', 'The user of this flow is gone')
       if (user.is_banned) throw bannedAtSignIn()
       const issued = await issue(session, tenant, user.id, flow.authentication_method, client)
       const { providerToken, providerRefreshToken } = openSecrets(sealer, tenant, flow.secrets)

@@ -60,6 +60,14 @@ export const insertCodeFlow = (session: Session, flow: CodeFlow) =>
     values (${flow.userId}, ${flow.provider}, 'oauth', ${flow.challenge}, ${flow.challengeMethod}, ${flow.codeHash},
             ${flow.redirectTo}, ${flow.secrets}, now() + interval '5 minutes')`)
 
+/** Whose it is, so that the user can be locked first. */
+export const findFlowOwner = async (session: Session, codeHash: string) =>
+  (
+    await session.row<{ user_id: string | null }>(
+      sql`select user_id from auth.flow_state where auth_code_hash = ${codeHash}`,
+    )
+  )?.user_id ?? undefined
+
 /** Locked: two exchanges of one code take turns, and the second finds nothing. */
 export const findFlowByCode = (session: Session, codeHash: string) =>
   session.row<Flow>(
