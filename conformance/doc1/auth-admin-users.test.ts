@@ -13,7 +13,7 @@ import {
   someone,
   succeeded,
 } from '../auth.ts'
-import { jwt, nowSeconds, someId } from '../people.ts'
+import { jwt, nowSeconds, sleep, someId } from '../people.ts'
 import { type Target, target } from '../target.ts'
 
 let it: Target
@@ -322,6 +322,29 @@ test('auth contract §4: a softly deleted user leaves a trace without a person i
   assert.equal((await auth.post('/token?grant_type=refresh_token', { refresh_token })).status, 400)
   assertAuthError(await signIn(email), 400, 'invalid_credentials')
   assert.notEqual((await auth.createUser({ email })).id, id)
+})
+
+test('clarifications: the token of who is banned or deleted stops working everywhere', async () => {
+  for (const act of [
+    (id: string) => change(id, { ban_duration: '1h' }),
+    (id: string) => auth.admin('DELETE', `/admin/users/${id}`),
+    (id: string) => auth.admin('DELETE', `/admin/users/${id}`, { should_soft_delete: true }),
+    (id: string) => change(id, { password: 'another password' }),
+  ]) {
+    const { id, email } = await auth.createUser()
+    const { access_token: token } = succeeded(await signIn(email))
+    const whoami = async () =>
+      (await it.call('GET', `/v1/whoami/${auth.project.id}`, { apikey: auth.project.anon_key, token })).status
+    assert.equal(await whoami(), 200)
+    succeeded(await act(id))
+    assert.equal((await auth.get('/user', { token })).status, 403, 'at once on auth routes')
+    const deadline = Date.now() + 10_000
+    while ((await whoami()) === 200) {
+      assert.ok(Date.now() < deadline, 'the token is still taken')
+      await sleep(50)
+    }
+    assert.ok([401, 403].includes(await whoami()))
+  }
 })
 
 test('auth contract §11: the factors of a user are a bare list', async () => {

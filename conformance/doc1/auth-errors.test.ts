@@ -236,22 +236,28 @@ test('1 §7 refresh_token missing is 400, as every other field', async () => {
 })
 
 test('1 §1, case 1: other keys and unknown projects get one and the same 401', async () => {
-  const root = authRoot(auth.project)
-  const ask = (path: string, options: object) => it.call('POST', path, { body: {}, ...options })
-  const reference = seen(await ask(`${root}/signup`, { apikey: 'wrong' }))
-  assert.equal(reference.status, 401)
-  for (const [path, options] of [
-    [`${root}/signup`, {}],
-    [`${root}/signup`, { apikey: other.anon_key }],
-    [`${root}/signup`, { apikey: other.service_role_key, token: other.service_role_key }],
-    [`/v1/${someId}/auth/v1/signup`, { apikey: auth.project.anon_key }],
-    [`/v1/auth/${someId}/signup`, { apikey: auth.project.anon_key }],
-    [`/v1/auth/${auth.project.id}/signup`, { apikey: other.anon_key }],
-    [`/v1/auth/${auth.project.slug}/signup`, { apikey: auth.project.anon_key }],
-    [`${root}/admin/users`, { apikey: other.service_role_key }],
-    [`${root}/nosuch`, { apikey: other.service_role_key }],
-  ] as const)
-    assert.deepEqual(seen(await ask(path, options)), reference, path)
+  const { anon_key, id, slug } = auth.project
+  // As a caller sends the key: alone, or as Bearer as well, as the client library does.
+  for (const credentials of [
+    (key: string) => ({ apikey: key }),
+    (key: string) => ({ token: key }),
+    (key: string) => ({ apikey: key, token: key }),
+  ]) {
+    const ask = async (path: string, key: string) =>
+      seen(await it.call('POST', path, { body: {}, ...credentials(key) }))
+    const reference = await ask(`/v1/${id}/auth/v1/signup`, 'wrong')
+    assert.equal(reference.status, 401)
+    for (const [path, key] of [
+      [`/v1/${id}/auth/v1/signup`, other.anon_key],
+      [`/v1/${id}/auth/v1/signup`, other.service_role_key],
+      [`/v1/auth/${id}/signup`, other.anon_key],
+      [`/v1/${someId}/auth/v1/signup`, anon_key],
+      [`/v1/auth/${someId}/signup`, anon_key],
+      [`/v1/auth/${slug}/signup`, anon_key],
+      [`/v1/${id}/auth/v1/invite`, other.service_role_key],
+    ] as const)
+      assert.deepEqual(await ask(path, key), reference, path)
+  }
 })
 
 test('auth contract §4: what is not offered is 404, never a failure of ours', async () => {

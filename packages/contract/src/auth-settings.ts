@@ -38,8 +38,8 @@ export const AuthSettings = Type.Object({
     maxLength: 2048,
     description: 'Where links lead when they name no other place.',
   }),
-  redirect_allow_list: Type.Array(Type.String({ minLength: 1, maxLength: 2048 }), {
-    maxItems: 100,
+  redirect_allow_list: Type.Array(Type.String({ minLength: 1, maxLength: 512 }), {
+    maxItems: 50,
     description: 'Further places links may lead to; * stands for part of a name, ** for anything.',
   }),
   rate_limits: RateLimits,

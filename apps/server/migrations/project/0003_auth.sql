@@ -131,7 +131,10 @@ create table auth.one_time_tokens (
   -- Asked for by whoever reads the mail, as opposed to whoever signed up: what an unconfirmed sign-up brought along,
   -- its password above all, does not survive it.
   starts_over boolean not null default false,
+  -- Wrong codes for this one, and for all of the slot within an hour.
   attempts integer not null default 0,
+  tried_in_hour integer not null default 0,
+  hour_since timestamptz not null default now(),
   expires_at timestamptz not null,
   created_at timestamptz not null default now(),
   unique (user_id, token_type)

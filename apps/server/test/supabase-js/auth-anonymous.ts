@@ -2,7 +2,8 @@
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { claimsOf, granted, looksLikeSession, methodsOf, refused } from './auth-objects.ts'
-import { canSignIn, member, password, type Stage, someone } from './auth-stage.ts'
+import { canSignIn, member, password, someone } from './auth-people.ts'
+import type { Stage } from './auth-stage.ts'
 
 export function anonymousTests(stage: () => Stage): void {
   describe('signInAnonymously', () => {

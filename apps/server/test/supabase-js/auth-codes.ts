@@ -3,19 +3,9 @@ import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
 import { describe, test } from 'node:test'
 import type { VerifyOtpParams } from '@supabase/supabase-js'
-import { granted, looksLikeSession, looksLikeUser, methodsOf, refused } from './auth-objects.ts'
-import {
-  type AuthProject,
-  canSignIn,
-  follow,
-  land,
-  member,
-  password,
-  type Stage,
-  siteUrl,
-  someone,
-  welcomeSubject,
-} from './auth-stage.ts'
+import { granted, looksLikeSession, looksLikeUser, methodsOf, refused, uuid } from './auth-objects.ts'
+import { canSignIn, follow, land, member, password, someone } from './auth-people.ts'
+import { type AuthProject, type Stage, siteUrl, welcomeSubject } from './auth-stage.ts'
 
 const nothing = { user: null, session: null }
 
@@ -118,6 +108,7 @@ export function codeTests(stage: () => Stage): void {
       const landing = await follow(link)
       assert.deepEqual([landing.status, landing.place, landing.fragment], [303, siteUrl, {}])
       const code = landing.query['code']!
+      assert.match(code, uuid)
       const stranger = await open.connect({ flow: 'pkce' }).exchangeCodeForSession(code)
       assert.equal(stranger.error?.name, 'AuthPKCECodeVerifierMissingError')
       const empty = await open.connect().exchangeCodeForSession(code)

@@ -1,7 +1,7 @@
 // mfa: a second factor from enrolment to removal, by its owner and by an administrator.
 import assert from 'node:assert/strict'
-import { createHmac } from 'node:crypto'
 import { describe, test } from 'node:test'
+import { codeOf, enroll, guarded } from './auth-authenticator.ts'
 import {
   claimsOf,
   granted,
@@ -12,7 +12,8 @@ import {
   sessionMissing,
   uuid,
 } from './auth-objects.ts'
-import { type Auth, type AuthProject, type Member, member, type Stage, signIn } from './auth-stage.ts'
+import { type Member, member, signIn } from './auth-people.ts'
+import type { Stage } from './auth-stage.ts'
 import { listening } from './auth-watching.ts'
 
 const anyId = '11111111-1111-4111-8111-111111111111'
@@ -262,44 +263,4 @@ export function factorTests(stage: () => Stage): void {
       assert.equal(granted(await open.admin.mfa.listFactors({ userId: user.id })).factors.length, 1)
     })
   })
-}
-
-interface Enrolled {
-  id: string
-  secret: string
-}
-
-async function enroll(auth: Auth, friendlyName = 'Phone'): Promise<Enrolled> {
-  const { id, totp } = granted(await auth.mfa.enroll({ factorType: 'totp', friendlyName }))
-  return { id, secret: totp.secret }
-}
-
-interface Guarded extends Member {
-  factorId: string
-  secret: string
-}
-
-/** Somebody at aal2 with a verified factor; its code of this moment is used up. */
-async function guarded(project: AuthProject): Promise<Guarded> {
-  const someone = await member(project)
-  const { id, secret } = await enroll(someone.auth)
-  const session = granted(await someone.auth.mfa.challengeAndVerify({ factorId: id, code: codeOf(secret) }))
-  return { ...someone, session: session as Member['session'], factorId: id, secret }
-}
-
-/** The code an authenticator shows now, or `stepsAhead` times 30 seconds later. */
-function codeOf(secret: string, stepsAhead = 0): string {
-  const counter = Buffer.alloc(8)
-  counter.writeBigUInt64BE(BigInt(Math.floor(Date.now() / 30_000) + stepsAhead))
-  const digest = createHmac('sha1', fromBase32(secret)).update(counter).digest()
-  const value = digest.readUInt32BE(digest.at(-1)! & 15) & 0x7fffffff
-  return String(value % 1_000_000).padStart(6, '0')
-}
-
-function fromBase32(text: string): Buffer {
-  const alphabet = 'ABCDEFGHIJKLMNOPQRSTUVWXYZ234567'
-  const bits = [...text.replaceAll('=', '')]
-    .map(letter => alphabet.indexOf(letter).toString(2).padStart(5, '0'))
-    .join('')
-  return Buffer.from((bits.match(/.{8}/g) ?? []).map(byte => Number.parseInt(byte, 2)))
 }

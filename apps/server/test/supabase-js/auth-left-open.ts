@@ -2,8 +2,10 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { AuthError } from '@supabase/supabase-js'
+import { member, password } from './auth-people.ts'
 import { isLeftOpen, offered, walked } from './auth-recorder.ts'
-import { member, password, type Stage, shapes } from './auth-stage.ts'
+import { shapes } from './auth-shapes.ts'
+import type { Stage } from './auth-stage.ts'
 
 const anyId = '11111111-1111-4111-8111-111111111111'
 const phone = '+4915112345678'

@@ -4,17 +4,8 @@ import { createHash } from 'node:crypto'
 import { describe, test } from 'node:test'
 import type { GenerateLinkParams } from '@supabase/supabase-js'
 import { granted, looksLikeUser, refused } from './auth-objects.ts'
-import {
-  type AuthProject,
-  canSignIn,
-  follow,
-  land,
-  member,
-  password,
-  type Stage,
-  siteUrl,
-  someone,
-} from './auth-stage.ts'
+import { canSignIn, follow, land, member, password, someone } from './auth-people.ts'
+import { type AuthProject, type Stage, siteUrl } from './auth-stage.ts'
 
 export function linkTests(stage: () => Stage): void {
   /** A link that is what it should be, whatever its kind. */

@@ -1,8 +1,17 @@
 // A project of the stage that knows a real OpenID provider, and browsers that go there and come back.
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
-import type { Account, IdentityProvider, RegisteredClient } from '../identity-provider.ts'
-import type { AuthProject, Landing, Stage } from './auth-stage.ts'
+import { after, before } from 'node:test'
+import {
+  type Account,
+  type IdentityProvider,
+  type RegisteredClient,
+  startIdentityProvider,
+} from '../identity-provider.ts'
+import { granted } from './auth-objects.ts'
+import type { Landing } from './auth-people.ts'
+import type { Auth } from './auth-shapes.ts'
+import type { AuthProject, Stage } from './auth-stage.ts'
 
 export interface ProviderStage {
   stage: Stage
@@ -15,6 +24,28 @@ export interface ProviderStage {
   account(claims?: Partial<Account>): { name: string; account: Account }
   /** Goes to a URL as the browser of this account, until it leaves the platform and the provider. */
   browse(url: string, account?: string): Promise<Landing>
+}
+
+export const redirectTo = 'https://app.example.com/back?from=there'
+/** Where that leads, without its query. */
+export const back = 'https://app.example.com/back'
+
+/** For the tests of one part: a provider of their own, and a project that knows it. */
+export function withProvider(stage: () => Stage): () => ProviderStage {
+  let identity: IdentityProvider
+  let here: ProviderStage
+  before(async () => {
+    identity = await startIdentityProvider()
+    here = await openProviderStage(stage(), identity)
+  })
+  after(() => identity?.close())
+  return () => here
+}
+
+/** Starts a sign-in with the provider and answers where the browser ends up. */
+export async function signInAt(place: ProviderStage, auth: Auth, name: string, to = redirectTo) {
+  const { url } = granted(await auth.signInWithOAuth({ provider: 'google', options: { redirectTo: to } }))
+  return place.browse(url, name)
 }
 
 export async function openProviderStage(

@@ -1,5 +1,5 @@
 // Watches which methods of client.auth a suite calls, from outside: the client itself stays as it was published.
-import type { Auth } from './auth-stage.ts'
+import type { Auth } from './auth-shapes.ts'
 
 /** What each file of the suite calls at least; a method that is in none of them and not left open needs a test. */
 export const walked = {

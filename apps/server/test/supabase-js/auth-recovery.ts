@@ -2,7 +2,8 @@
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { granted, looksLikeSession, methodsOf, refused, sessionMissing } from './auth-objects.ts'
-import { canSignIn, follow, land, member, password, type Stage, siteUrl, someone } from './auth-stage.ts'
+import { canSignIn, follow, land, member, password, someone } from './auth-people.ts'
+import { type Stage, siteUrl } from './auth-stage.ts'
 import { listening } from './auth-watching.ts'
 
 const fresh = 'a fresh new password'

@@ -2,8 +2,10 @@
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { claimsOf, granted, looksLikeSession, methodsOf, refused, sessionMissing } from './auth-objects.ts'
+import { member, signIn } from './auth-people.ts'
 import { remaining } from './auth-sessions.ts'
-import { type AuthProject, inMemory, member, type Stage, signIn } from './auth-stage.ts'
+import { inMemory } from './auth-shapes.ts'
+import type { AuthProject, Stage } from './auth-stage.ts'
 import { listening } from './auth-watching.ts'
 
 /** A refresh by a client that knows nothing but this token. */

@@ -11,15 +11,9 @@ import {
   refused,
   sessionMissing,
 } from './auth-objects.ts'
-import {
-  type AuthProject,
-  inMemory,
-  member,
-  password,
-  type Stage,
-  type Storage,
-  signIn,
-} from './auth-stage.ts'
+import { member, password, signIn } from './auth-people.ts'
+import { inMemory, type Storage } from './auth-shapes.ts'
+import type { AuthProject, Stage } from './auth-stage.ts'
 
 /** The same token, had it been issued two hours ago. */
 function expired(project: AuthProject, session: { access_token: string }): string {

@@ -2,7 +2,8 @@
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { granted, sessionMissing } from './auth-objects.ts'
-import { type AuthProject, type Member, member, type Stage, signIn } from './auth-stage.ts'
+import { type Member, member, signIn } from './auth-people.ts'
+import type { AuthProject, Stage } from './auth-stage.ts'
 
 const isAlive = async (project: AuthProject, { session }: Member) =>
   (await project.connect().getUser(session.access_token)).error === null

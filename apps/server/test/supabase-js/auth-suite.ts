@@ -3,7 +3,8 @@
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
 import { called, type Theme, walked } from './auth-recorder.ts'
-import { type House, openHouse, type Stage, shapes } from './auth-stage.ts'
+import { shapes } from './auth-shapes.ts'
+import { type House, openHouse, type Stage } from './auth-stage.ts'
 
 export type Part = (stage: () => Stage) => void
 

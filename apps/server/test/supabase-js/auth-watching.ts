@@ -3,7 +3,9 @@ import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import type { Session } from '@supabase/supabase-js'
 import { granted } from './auth-objects.ts'
-import { type Auth, inMemory, member, password, type Stage } from './auth-stage.ts'
+import { member, password } from './auth-people.ts'
+import { type Auth, inMemory } from './auth-shapes.ts'
+import type { Stage } from './auth-stage.ts'
 
 export interface Watch {
   events: string[]

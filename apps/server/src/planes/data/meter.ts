@@ -1,6 +1,7 @@
 // Requests per project and role, or per address on open routes, in windows of 60 seconds.
 import type { Role } from '@plinth/contract/route.ts'
 import { retryLater } from '#src/kernel/errors.ts'
+import { networkOf } from '#src/kernel/http/network-of.ts'
 import type { SetHeader } from '#src/kernel/http/plane.ts'
 import type { RateWindows } from '#src/kernel/http/rate-windows.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
@@ -50,6 +51,6 @@ export function createMeter(windows: RateWindows, limits: RateLimits): Meter {
   return {
     countCaller: (tenant, role, setHeader) =>
       count(keysOf(tenant)[role], tenant.quotas[quotaNames[role]] ?? limits[role], setHeader),
-    countAddress: (ip, setHeader) => count(`address:${ip}`, limits.anon, setHeader),
+    countAddress: (ip, setHeader) => count(`address:${networkOf(ip)}`, limits.anon, setHeader),
   }
 }

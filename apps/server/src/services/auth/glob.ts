@@ -1,46 +1,39 @@
 // Patterns of places: `*` and `?` stay within a part of a name, `**` does not. All positions a pattern can have reached
 // are walked together, so that no pattern and no text take longer than their lengths multiplied.
 
-const mostWildcards = 8
+const mostWildcards = 4
 
-type Positions = ReadonlySet<number>
+/** Which positions of the text the pattern can have reached so far. */
+type Reached = Uint8Array
 
 export function matchesGlob(glob: string, text: string): boolean {
-  const parts = glob.split(/(\*\*|\*|\?)/)
-  if (parts.length > mostWildcards * 2 + 1) return false
-  let reached: Positions = new Set([0])
-  for (const part of parts) {
-    reached = advance(reached, part, text)
-    if (reached.size === 0) return false
-  }
-  return reached.has(text.length)
+  const [start, ...parts] = glob.split(/(\*\*|\*|\?)/) as [string, ...string[]]
+  if (!text.startsWith(start) || parts.length > mostWildcards * 2) return false
+  let reached: Reached = new Uint8Array(text.length + 1)
+  reached[start.length] = 1
+  for (const part of parts) reached = advance(reached, part, text)
+  return reached[text.length] === 1
 }
 
-function advance(from: Positions, part: string, text: string): Positions {
-  const to = new Set<number>()
+function advance(from: Reached, part: string, text: string): Reached {
+  const to = new Uint8Array(from.length)
   switch (part) {
     case '**': {
-      const first = Math.min(...from)
-      for (let at = first; at <= text.length; at++) to.add(at)
-      return to
+      const first = from.indexOf(1)
+      return first < 0 ? to : to.fill(1, first)
     }
     case '*':
-      for (const start of from) {
-        // What another start has walked already need not be walked again.
-        for (let at = start; !to.has(at); at++) {
-          to.add(at)
-          if (!isWithinName(text[at])) break
-        }
-      }
+      for (let at = 0; at < from.length; at++)
+        if (from[at] || (at > 0 && to[at - 1] && isWithinName(text[at - 1]!))) to[at] = 1
       return to
     case '?':
-      for (const at of from) if (isWithinName(text[at])) to.add(at + 1)
+      for (let at = 0; at < text.length; at++) if (from[at] && isWithinName(text[at]!)) to[at + 1] = 1
       return to
     default:
-      for (const at of from) if (text.startsWith(part, at)) to.add(at + part.length)
+      for (let at = 0; at + part.length < from.length; at++)
+        if (from[at] && text.startsWith(part, at)) to[at + part.length] = 1
       return to
   }
 }
 
-const isWithinName = (character: string | undefined) =>
-  character !== undefined && character !== '.' && character !== '/'
+const isWithinName = (character: string) => character !== '.' && character !== '/'

@@ -8,24 +8,17 @@ interface Raised {
   constraint?: string
 }
 
-const worthAnother = new Set(['40P01', '40001'])
-const busy = new Set(['55P03', '57014', ...worthAnother])
+/** A lock, a timeout, a circle of waits, a conflict of snapshots. */
+const busy = new Set(['55P03', '57014', '40P01', '40001'])
 const unstorable = new Set(['22P05', '22021'])
 
-/** Deadlocks are tried once more: whoever was in the way is through by then. */
 export function guarded(databases: Databases): Databases {
   return {
     ...databases,
     auth(tenant) {
       const database = databases.auth(tenant)
       const transaction = <T>(work: (session: Session) => Promise<T>): Promise<T> =>
-        database
-          .transaction(work)
-          .catch((error: Raised) => {
-            if (!worthAnother.has(error.code ?? '')) throw error
-            return database.transaction(work)
-          })
-          .catch(told)
+        database.transaction(work).catch(told)
       return {
         rows: statement => transaction(session => session.rows(statement)),
         row: statement => transaction(session => session.row(statement)),

@@ -2,6 +2,7 @@
 // has an account or none.
 import type { AuthSettings } from '@plinth/contract/auth-settings.ts'
 import { retryLater } from '#src/kernel/errors.ts'
+import { networkOf } from '#src/kernel/http/network-of.ts'
 import type { RateWindows } from '#src/kernel/http/rate-windows.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
 import { settingsOf } from './settings.ts'
@@ -37,7 +38,7 @@ export function createLimits(windows: RateWindows): Limits {
   const limitsOf = (tenant: Tenant): AuthSettings['rate_limits'] => settingsOf(tenant).rate_limits
   return {
     count(tenant, kind, ip) {
-      const wait = take(`auth:${tenant.id}:${kind}:${ip}`, limitsOf(tenant)[kind], fiveMinutesMs)
+      const wait = take(`auth:${tenant.id}:${kind}:${networkOf(ip)}`, limitsOf(tenant)[kind], fiveMinutesMs)
       if (wait > 0)
         throw retryLater(
           'over_request_rate_limit',

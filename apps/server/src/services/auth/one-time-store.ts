@@ -69,28 +69,36 @@ const lockUsers = (session: Session, ofTokens: SqlFragment) =>
     select from auth.users where id in (select user_id from auth.one_time_tokens where ${ofTokens}) order by id
     for no key update`)
 
+const mayTry = { oneCode: 10, inAnHour: 30 }
+
 /**
  * By what a person has typed for an address. Whoever tries waits for whoever tries the same: a wrong code counts against
- * everything that was sent there, and after too many of them that is gone.
+ * everything that was sent there. After too many of them that is good for nothing; and after very many within an hour
+ * nothing that is sent later is, either, unless its link is followed.
  */
 export async function takeByCode(
   session: Session,
   address: string,
   hashes: readonly string[],
   slots: readonly Slot[],
-  mayTry: number,
 ): Promise<FoundOneTime | undefined> {
   const sent = sql`relates_to = ${address} and token_type = any(${slots})`
+  const isThisHour = sql`hour_since > now() - interval '1 hour'`
   await lockUsers(session, sent)
   const found = await session.row<FoundOneTime>(sql`
-    delete from auth.one_time_tokens where ${sent} and token_hash = any(${hashes}) and expires_at > now()
+    delete from auth.one_time_tokens
+     where ${sent} and token_hash = any(${hashes}) and expires_at > now()
+       and not (${isThisHour} and tried_in_hour >= ${mayTry.inAnHour})
     returning user_id, token_type, relates_to, flow_id, starts_over`)
-  if (found) return found
-  await session.run(sql`
-    with tried as (
-      update auth.one_time_tokens set attempts = attempts + 1 where ${sent} and attempts < ${mayTry} - 1)
-    delete from auth.one_time_tokens where ${sent} and attempts >= ${mayTry} - 1`)
-  return
+  if (!found)
+    await session.run(sql`
+      update auth.one_time_tokens
+         set attempts = attempts + 1,
+             token_hash = case when attempts + 1 >= ${mayTry.oneCode} then '' else token_hash end,
+             tried_in_hour = case when ${isThisHour} then tried_in_hour + 1 else 1 end,
+             hour_since = case when ${isThisHour} then hour_since else now() end
+       where ${sent}`)
+  return found
 }
 
 export interface NewFlow {
@@ -105,7 +113,7 @@ export interface NewFlow {
 /** The client that asked for the mail; it alone can turn the link into a session. */
 export async function insertMailFlow(session: Session, flow: NewFlow): Promise<string> {
   const row = await session.row<{ id: string }>(sql`
-    with swept as (delete from auth.flow_state where expires_at < now() - interval '1 day')
+    with swept as (delete from auth.flow_state where expires_at < now() - interval '10 minutes')
     insert into auth.flow_state (user_id, provider, authentication_method, code_challenge, code_challenge_method,
                                  redirect_to, expires_at)
     values (${flow.userId}, 'email', ${flow.method}, ${flow.challenge}, ${flow.challengeMethod}, ${flow.redirectTo},

@@ -6,6 +6,9 @@ import { matchesGlob } from './glob.ts'
 export const runnable = new Set(['javascript:', 'data:', 'vbscript:', 'file:', 'blob:', 'about:'])
 const loopback = /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/
 
+/** Browsers take no more than that everywhere; and every pattern is held against it. */
+const longestPlace = 2048
+
 type Places = Pick<AuthSettings, 'site_url' | 'redirect_allow_list'>
 
 /** The first of the given places that is allowed, or the site. */
@@ -19,7 +22,7 @@ export function redirectFrom(settings: Places, ...wanted: (string | undefined)[]
 }
 
 function parse(text: string): URL | undefined {
-  if (text.length > 4096) return
+  if (text.length > longestPlace) return
   try {
     return new URL(text)
   } catch {
@@ -33,10 +36,8 @@ function isAllowed(url: URL, { site_url, redirect_allow_list }: Places): boolean
   if (url.protocol === site.protocol && url.hostname === site.hostname)
     if (url.port === site.port || loopback.test(url.hostname)) return true
   const bare = url.href.replace(/[?#].*$/, '')
-  return redirect_allow_list.some(
-    glob =>
-      matchesGlob(glob, url.href) || matchesGlob(glob, bare) || matchesGlob(glob, bare.replace(/\/$/, '')),
-  )
+  const forms = [...new Set([url.href, bare, bare.replace(/\/$/, '')])]
+  return redirect_allow_list.some(glob => forms.some(form => matchesGlob(glob, form)))
 }
 
 /** Puts values into the fragment, where they reach no server, or into the query. */

@@ -10,11 +10,13 @@ export interface NewSession {
   userId: string
   method: string
   lifetimeSeconds: number
-  /** Sessions of the user that nobody has refreshed for so long go, to make room. */
+  /** Sessions of the user that nobody has refreshed for so long go, to make room; so do the oldest of very many. */
   idleSeconds: number
   ip: string
   userAgent: string | undefined
 }
+
+const mostSessions = 100
 
 /** Makes a session, notes the sign-in at the user, and tells both as clients will see them. */
 export async function insertSession(
@@ -24,7 +26,10 @@ export async function insertSession(
   const made = await session.row<{ id: string; amr: AmrEntry[]; user: UserObject }>(sql`
     with idle as (
       delete from auth.sessions
-       where user_id = ${userId} and coalesce(refreshed_at, created_at) < now() - make_interval(secs => ${idleSeconds})
+       where user_id = ${userId}
+         and (coalesce(refreshed_at, created_at) < now() - make_interval(secs => ${idleSeconds})
+              or id in (select id from auth.sessions where user_id = ${userId}
+                         order by created_at desc offset ${mostSessions - 1}))
     ), made as (
       insert into auth.sessions (user_id, amr, tokens_until, ip, user_agent)
       values (${userId}, jsonb_build_array(jsonb_build_object('method', ${method}::text,

@@ -7,12 +7,12 @@ import type { Tenant } from '#src/tenancy/directory.ts'
 import { addressFrom } from './address.ts'
 import { type CurrentUser, currentUser } from './current-user.ts'
 import { beginEmailChange, finishEmailChange } from './email-change-store.ts'
-import { hasVerifiedFactor } from './factors-store.ts'
 import { type Challenge, challengeFrom, createMails } from './mails.ts'
 import { linkTokensOf } from './one-time-code.ts'
 import { takeByCode } from './one-time-store.ts'
 import type { AuthParts, ClientFacts } from './parts.ts'
 import { checkNewPassword } from './password-rules.ts'
+import { needSecondFactor } from './second-factor.ts'
 import { deleteSessions } from './sessions-store.ts'
 import { settingsOf } from './settings.ts'
 import {
@@ -44,8 +44,6 @@ interface NewPassword {
   against: string | null
 }
 
-const mayTry = 10
-
 export function createUserUpdate(parts: AuthParts) {
   const { databases, passwords, limits, hashOneTime } = parts
   const mails = createMails(parts)
@@ -54,7 +52,12 @@ export function createUserUpdate(parts: AuthParts) {
     if (!body.password) return
     const { tenant } = caller
     checkNewPassword(body.password, settingsOf(tenant))
-    const { user } = await databases.auth(tenant).transaction(session => currentUser(session, caller))
+    const { user } = await databases.auth(tenant).transaction(async session => {
+      const current = await currentUser(session, caller)
+      // Before any comparison: whoever lacks the factor does not learn whether a password is the right one.
+      await needSecondFactor(session, current, 401)
+      return current
+    })
     if (user.is_anonymous && !body.email)
       throw new Refusal(
         { code: 'validation_failed', status: 422 },
@@ -82,7 +85,7 @@ export function createUserUpdate(parts: AuthParts) {
   async function takeNonce(session: Session, tenant: Tenant, user: UserRow, nonce: string): Promise<boolean> {
     const address = user.email ?? ''
     const hashes = linkTokensOf(address, nonce).map(token => hashOneTime(tenant.id, token))
-    const found = await takeByCode(session, address, hashes, ['reauthentication'], mayTry)
+    const found = await takeByCode(session, address, hashes, ['reauthentication'])
     return found?.user_id === user.id
   }
 
@@ -128,8 +131,7 @@ export function createUserUpdate(parts: AuthParts) {
       const outcome = await databases.auth(tenant).transaction(async session => {
         const current = await currentUser(session, caller)
         const { user } = current
-        if ((password || (address && address !== user.email)) && current.session.aal === 'aal1')
-          await refuseBelowSecondFactor(session, user.id)
+        if (password || (address && address !== user.email)) await needSecondFactor(session, current, 401)
         if (body.nonce && !(await takeNonce(session, tenant, user, body.nonce))) return
         if (password) await changePassword(session, current, password)
         if (body.data) await mergeMetadata(session, user.id, body.data, {})
@@ -170,12 +172,4 @@ export function createUserUpdate(parts: AuthParts) {
       return {}
     },
   }
-}
-
-async function refuseBelowSecondFactor(session: Session, userId: string): Promise<void> {
-  if (await hasVerifiedFactor(session, userId))
-    throw new Refusal(
-      { code: 'insufficient_aal', status: 401 },
-      'AAL2 session is required to update email or password when MFA is enabled.',
-    )
 }

@@ -41,7 +41,6 @@ const slotsByType: Readonly<Record<string, readonly Slot[]>> = {
   email: ['confirmation', 'recovery'],
   email_change: ['email_change_current', 'email_change_new'],
 }
-const mayTry = 10
 
 export const halfChanged =
   'Confirmation link accepted. Please proceed to confirm link sent to the other email'
@@ -59,7 +58,7 @@ export function createVerify(parts: AuthParts) {
     givesCode: boolean,
   ): Promise<Verified> {
     limits.count(tenant, 'verify', client.ip)
-    const slots = slotsByType[type ?? '']
+    const slots = type && Object.hasOwn(slotsByType, type) ? slotsByType[type] : undefined
     if (!slots) throw new Refusal('validation_failed', `Verify requires a verification type: ${listOfTypes}`)
     // A wrong code is counted, and that must not be undone: the refusal comes after the transaction.
     const outcome = await databases.auth(tenant).transaction(async session => {
@@ -127,7 +126,7 @@ export function createVerify(parts: AuthParts) {
   const byCode =
     (tenant: Tenant, email: string, code: string) => (session: Session, slots: readonly Slot[]) => {
       const hashes = linkTokensOf(email, code).map(token => hashOneTime(tenant.id, token))
-      return takeByCode(session, email, hashes, slots, mayTry)
+      return takeByCode(session, email, hashes, slots)
     }
 
   return {

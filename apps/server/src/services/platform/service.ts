@@ -3,6 +3,7 @@ import type { Scope } from '@plinth/contract/route.ts'
 import { type DeriveKey, hmac, randomToken } from '#src/kernel/crypto/keys.ts'
 import type { Passwords } from '#src/kernel/crypto/password.ts'
 import { Refusal, retryLater } from '#src/kernel/errors.ts'
+import { networkOf } from '#src/kernel/http/network-of.ts'
 import type { RateWindows } from '#src/kernel/http/rate-windows.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
 import type { Actor } from '#src/planes/management/actor.ts'
@@ -29,14 +30,14 @@ export function platformService({ control, credentials, passwords, windows, deri
 
   return {
     async login(email: string, password: string, ip: string) {
-      const taken = windows.take(`login:${ip}`, loginsPerMinute, 60_000)
+      const taken = windows.take(`login:${networkOf(ip)}`, loginsPerMinute, 60_000)
       if (taken.remaining < 0)
         throw retryLater(
           'over_request_rate_limit',
           'Too many logins from this address; try again shortly',
           taken.retryAfterSeconds,
         )
-      const pair = hmac(pairKey, `${ip}\n${email.toLowerCase()}`)
+      const pair = hmac(pairKey, `${networkOf(ip)}\n${email.toLowerCase()}`)
       const lockedFor = await store.countAttempt(control, pair, failuresAllowed, lockSeconds)
       if (lockedFor > 0)
         throw retryLater('login_locked', 'Too many failed logins; try again later', lockedFor)

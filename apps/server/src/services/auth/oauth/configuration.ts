@@ -34,9 +34,18 @@ export function configuredProvider(
     name,
     provider,
     clientIds: [clientId, ...otherIds],
-    clientSecret: secret && sealer.open(secret, settingsContext(tenant.id)),
+    clientSecret: secret && opened(sealer, secret, tenant),
     scopes: scopesOf(stored['scopes']) ?? provider.scopes,
     ...endpointsOf(provider, stored),
+  }
+}
+
+/** Written through the free-form settings, a secret may look sealed and not be: then there is none. */
+function opened(sealer: Sealer, secret: string, tenant: Tenant): string {
+  try {
+    return sealer.open(secret, settingsContext(tenant.id))
+  } catch {
+    return ''
   }
 }
 

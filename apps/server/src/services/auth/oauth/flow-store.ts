@@ -26,7 +26,7 @@ type One = Pick<Session, 'row' | 'run'>
 /** Open for five minutes. What nobody came back for goes on this occasion. */
 export const insertFlow = (session: One, flow: NewFlow) =>
   session.run(sql`
-    with swept as (delete from auth.flow_state where expires_at < now() - interval '1 day')
+    with swept as (delete from auth.flow_state where expires_at < now() - interval '10 minutes')
     insert into auth.flow_state (id, linking_user_id, provider, authentication_method, code_challenge,
                                  code_challenge_method, redirect_to, secrets, expires_at)
     values (${flow.id}, ${flow.linking_user_id}, ${flow.provider}, 'oauth', ${flow.code_challenge},

@@ -5,6 +5,7 @@ import type { Caller } from '#src/tenancy/databases.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
 import { currentUser } from '../current-user.ts'
 import type { AuthParts, ClientFacts } from '../parts.ts'
+import { needSecondFactor } from '../second-factor.ts'
 import { settingsOf } from '../settings.ts'
 import { createIssue, type SessionObject } from '../sign-in.ts'
 import { createAccounts } from './accounts.ts'
@@ -62,8 +63,12 @@ export function oauthService(parts: AuthParts & { outbound: Outbound }) {
   async function signedIn(caller: Caller): Promise<string> {
     if (caller.role !== 'authenticated')
       throw new Refusal('no_authorization', 'Linking an identity requires the token of a signed-in user')
-    const { user } = await databases.auth(caller.tenant).transaction(session => currentUser(session, caller))
-    return user.id
+    return databases.auth(caller.tenant).transaction(async session => {
+      const current = await currentUser(session, caller)
+      // A new way to sign in.
+      await needSecondFactor(session, current)
+      return current.user.id
+    })
   }
 
   return {

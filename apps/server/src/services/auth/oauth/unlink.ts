@@ -5,6 +5,7 @@ import type { Caller } from '#src/tenancy/databases.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
 import { currentUser } from '../current-user.ts'
 import type { AuthParts } from '../parts.ts'
+import { needSecondFactor } from '../second-factor.ts'
 import { settingsOf } from '../settings.ts'
 import { type UserRow, writeEvent } from '../users-store.ts'
 import {
@@ -21,7 +22,9 @@ export const createUnlink =
   ({ databases }: AuthParts) =>
   (caller: Caller, identityId: string): Promise<Record<string, never>> =>
     databases.auth(caller.tenant).transaction(async session => {
-      const { user } = await currentUser(session, caller)
+      const current = await currentUser(session, caller)
+      await needSecondFactor(session, current)
+      const { user } = current
       const identities = await listIdentities(session, user.id)
       const gone = identities.find(({ id }) => id === identityId.toLowerCase())
       if (!gone) throw new Refusal('identity_not_found', 'Identity doesn’t exist')

@@ -1,0 +1,18 @@
+// What changes how an account is reached needs the second factor, once there is one: a password alone, or a mailbox,
+// must not be enough to take it over.
+import { Refusal } from '#src/kernel/errors.ts'
+import type { Session } from '#src/kernel/postgres/database.ts'
+import type { CurrentUser } from './current-user.ts'
+import { hasVerifiedFactor } from './factors-store.ts'
+
+export async function needSecondFactor(
+  session: Session,
+  { user, session: current }: CurrentUser,
+  status = 403,
+): Promise<void> {
+  if (current.aal === 'aal1' && (await hasVerifiedFactor(session, user.id)))
+    throw new Refusal(
+      { code: 'insufficient_aal', status },
+      'AAL2 session is required to update email, password or identities when MFA is enabled.',
+    )
+}

@@ -1,0 +1,273 @@
+// Whoever runs one project writes into its auth schema what they like: the platform and the other projects do not feel it.
+import assert from 'node:assert/strict'
+import { randomBytes } from 'node:crypto'
+import { after, before, test } from 'node:test'
+import { hash as argon2 } from '@node-rs/argon2'
+import { hash as bcrypt } from '@node-rs/bcrypt'
+import { raw } from '#src/kernel/postgres/sql.ts'
+import { startPlatform, type TestPlatform } from './harness.ts'
+import { type AuthProject, authProject, password } from './signed-up.ts'
+
+let platform: TestPlatform
+before(async () => {
+  platform = await startPlatform()
+})
+after(() => platform?.stop())
+
+const address = () => `${randomBytes(6).toString('hex')}@example.test`
+let version = 0
+const push = (project: AuthProject, text: string) =>
+  platform.call('POST', `/api/v1/projects/${project.id}/db/push`, {
+    token: platform.adminToken,
+    body: { migrations: [{ version: String(++version), name: 'x', sql: text }] },
+  })
+const look = async <T = any>(project: AuthProject, text: string) =>
+  platform.asSuperuser(await platform.refOf(project.id), session => session.rows<T>(raw(text)))
+
+// Hashes
+
+test('a stored hash that asks for more work than we would ever ask for is nobody’s password', async () => {
+  const project = await authProject(platform)
+  const hashes = [
+    await bcrypt(password, 15),
+    await argon2(password, { memoryCost: 128 * 1024, timeCost: 1 }),
+    await argon2(password, { memoryCost: 1024, timeCost: 11 }),
+  ]
+  for (const stored of hashes) {
+    const email = address()
+    const seeded = await push(
+      project,
+      `insert into auth.users (email, encrypted_password, email_confirmed_at) values ('${email}', '${stored}', now())`,
+    )
+    assert.equal(seeded.status, 200, JSON.stringify(seeded.body))
+    const signedIn = await project.signIn(email)
+    assert.deepEqual([signedIn.status, signedIn.body.code], [400, 'invalid_credentials'], stored.slice(0, 30))
+    const given = { email: address(), password_hash: stored }
+    assert.equal((await project.asAdmin('POST', '/admin/users', given)).status, 400)
+  }
+  const email = address()
+  await project.asAdmin('POST', '/admin/users', {
+    email,
+    email_confirm: true,
+    password_hash: await argon2(password),
+  })
+  assert.equal((await project.signIn(email)).status, 200, 'an ordinary one is')
+})
+
+// Sizes
+
+test('no user grows beyond what a token carries, whoever writes it', async () => {
+  const project = await authProject(platform)
+  const { user } = await project.signUp(address())
+  const large = `jsonb_build_object('a', repeat('x', 100000))`
+  for (const statement of [
+    `update auth.users set raw_user_meta_data = ${large}`,
+    `update auth.users set raw_app_meta_data = ${large}`,
+    `update auth.identities set identity_data = ${large}`,
+    `insert into auth.users (email, raw_user_meta_data) values ('${address()}', ${large})`,
+  ])
+    assert.equal((await push(project, statement)).status, 400, statement)
+  const many = await push(
+    project,
+    `insert into auth.identities (user_id, provider, provider_id, identity_data)
+       select '${user.id}', 'p' || n, n::text, jsonb_build_object('a', repeat('x', 12000)) from generate_series(1, 2000) n`,
+  )
+  assert.equal(many.status, 200, JSON.stringify(many.body))
+  const read = await project.asAdmin('GET', `/admin/users/${user.id}`)
+  assert.ok(JSON.stringify(read.body).length < 1_000_000, 'nor does a user object')
+})
+
+test('a tenant notes nobody’s session as ended but by ending it', async () => {
+  const project = await authProject(platform)
+  for (const statement of [
+    `insert into auth.revocations (subject, until) select gen_random_uuid(), now() from generate_series(1, 10)`,
+    'update auth.revocations set until = now()',
+    'delete from auth.revocations',
+    `create function public.f() returns trigger language plpgsql as 'begin return new; end';
+     create trigger t before insert on auth.revocations for each row execute function public.f()`,
+  ])
+    assert.equal((await push(project, statement)).status, 400, statement)
+})
+
+test('more ended sessions than anybody remembers still count, and only they', async () => {
+  const project = await authProject(platform)
+  const [gone, there] = [await project.signUp(address()), await project.signUp(address())]
+  const whoami = (token: string) =>
+    platform.call('GET', `/v1/whoami/${project.id}`, { apikey: project.anon_key, token })
+  await look(
+    project,
+    `insert into auth.revocations (subject, until)
+     select gen_random_uuid(), now() + interval '1 hour' from generate_series(1, 30000)`,
+  )
+  await project.asUser(gone.access_token, 'POST', '/logout')
+  assert.equal((await whoami(gone.access_token)).status, 401)
+  assert.equal((await whoami(there.access_token)).status, 200)
+})
+
+// Notes of sessions that ended
+
+test('a ban that was lifted while nobody looked is lifted', async () => {
+  const project = await authProject(platform)
+  const [banned, other] = [await project.signUp(address()), await project.signUp(address())]
+  const whoami = () =>
+    platform.call('GET', `/v1/whoami/${project.id}`, { apikey: project.anon_key, token: banned.access_token })
+  const until = async (status: number) => {
+    while ((await whoami()).status !== status) await new Promise(resolve => setTimeout(resolve, 50))
+  }
+  await until(200)
+  await project.asAdmin('PUT', `/admin/users/${banned.user.id}`, { ban_duration: '24h' })
+  await until(401)
+  await project.asAdmin('PUT', `/admin/users/${banned.user.id}`, { ban_duration: 'none' })
+  await until(200)
+  await project.asUser(other.access_token, 'POST', '/logout')
+  assert.equal((await whoami()).status, 200)
+})
+
+test('a user made anew under the id of one who was deleted is admitted', async () => {
+  const project = await authProject(platform)
+  const email = address()
+  const { user } = await project.signUp(email)
+  for (const make of [
+    () => project.asAdmin('POST', '/admin/users', { id: user.id, email, password, email_confirm: true }),
+    () =>
+      push(
+        project,
+        `insert into auth.users (id, email, email_confirmed_at) values ('${user.id}', '${email}', now())`,
+      ),
+  ]) {
+    assert.equal((await project.asAdmin('DELETE', `/admin/users/${user.id}`, {})).status, 200)
+    const made = await make()
+    assert.equal(made.status, 200, JSON.stringify(made.body))
+    await project.asAdmin('PUT', `/admin/users/${user.id}`, { password: 'another one' })
+    const { body } = await project.signIn(email, 'another one')
+    const rows = await platform.call('GET', `/v1/whoami/${project.id}`, {
+      apikey: project.anon_key,
+      token: body.access_token,
+    })
+    assert.equal(rows.status, 200)
+  }
+})
+
+// Patterns
+
+test('no pattern of places keeps the platform busy', async () => {
+  const project = await authProject(platform, {
+    redirect_allow_list: [
+      `https://${'**a'.repeat(12)}**b`,
+      ...Array.from({ length: 99 }, (_, n) => `h${'**a'.repeat(8)}${n}`),
+    ],
+  })
+  const to = `https://x/${'a'.repeat(4000)}`
+  const query = new URLSearchParams({ token: 'x', type: 'signup', redirect_to: to })
+  // Answered at all: what it must not become is a matter of hours.
+  const reply = await fetch(`${platform.url}/v1/${project.id}/auth/v1/verify?${query}`, {
+    redirect: 'manual',
+  })
+  assert.equal(reply.status, 303)
+  assert.ok(!reply.headers.get('location')!.startsWith('https://x/'))
+})
+
+// Triggers
+
+const trigger = (when: string, body: string, table = 'auth.users') =>
+  `create function public.t() returns trigger language plpgsql as $$ begin ${body} end $$;
+   create trigger t ${when} on ${table} for each row execute function public.t()`
+const triggers: Record<string, string> = {
+  raises: trigger('before insert', `raise exception 'no'; return new;`),
+  'leaves the user out': trigger('before insert', 'return null;'),
+  'gives another id': trigger('before insert', 'new.id := gen_random_uuid(); return new;'),
+  'deletes the user': trigger('after insert', 'delete from auth.users where id = new.id; return null;'),
+  'leaves changes out': trigger('before update', 'return null;'),
+  'calls itself for ever': trigger(
+    'after update',
+    'update auth.users set updated_at = now() where id = new.id; return null;',
+  ),
+  'wants to be somebody else': trigger('after insert', `execute 'set role service_role'; return null;`),
+  'wants to commit': trigger('after insert', 'commit; return null;'),
+  'ends its connection': trigger(
+    'after insert',
+    'perform pg_terminate_backend(pg_backend_pid()); return null;',
+  ),
+  'refuses sessions': trigger('before insert', `raise exception 'no'; return new;`, 'auth.sessions'),
+  'leaves sessions out': trigger('before insert', 'return null;', 'auth.sessions'),
+  'refuses events': trigger('before insert', `raise exception 'no'; return new;`, 'auth.events'),
+}
+for (const [what, text] of Object.entries(triggers))
+  test(`a trigger that ${what}: nothing of the sign-up is left, and no word of it is told`, async () => {
+    const project = await authProject(platform)
+    const pushed = await push(project, text)
+    assert.equal(pushed.status, 200, JSON.stringify(pushed.body))
+    const reply = await project.auth('POST', '/signup', { email: address(), password })
+    assert.ok([409, 500, 503].includes(reply.status), `${reply.status} ${JSON.stringify(reply.body)}`)
+    assert.ok(!/[Ss][Qq][Ll]|trigger|exception/.test(JSON.stringify(reply.body)))
+    const [left] = await look(
+      project,
+      `select (select count(*)::int from auth.users) as users, (select count(*)::int from auth.identities) as identities,
+              (select count(*)::int from auth.sessions) as sessions, (select count(*)::int from auth.events) as events`,
+    )
+    assert.deepEqual(left, { users: 0, identities: 0, sessions: 0, events: 0 })
+    await look(project, 'drop function public.t cascade')
+    const mended = await project.auth('POST', '/signup', { email: address(), password })
+    assert.equal(mended.status, 200, JSON.stringify(mended.body))
+  })
+
+test('what a trigger makes of a new user is what its token says', async () => {
+  const project = await authProject(platform)
+  await push(
+    project,
+    trigger(
+      'before insert',
+      `new.role := 'postgres'; new.raw_app_meta_data := '{"plan": "free"}'; return new;`,
+    ),
+  )
+  const made = await project.signUp(address())
+  const claims = JSON.parse(Buffer.from(made.access_token.split('.')[1], 'base64url').toString())
+  assert.deepEqual([claims.role, claims.app_metadata], ['postgres', { plan: 'free' }])
+  const rows = await platform.call('GET', `/v1/whoami/${project.id}`, {
+    apikey: project.anon_key,
+    token: made.access_token,
+  })
+  assert.equal(rows.status, 401, 'a role that no request may have is none')
+})
+
+test('code of a tenant that runs as the owner of the tables of users defines nothing there', async () => {
+  const project = await authProject(platform)
+  const { user } = await project.signUp(address())
+  const attempts = [
+    'alter table auth.users drop constraint metadata_size',
+    'alter table auth.users disable trigger note_banned',
+    'alter table auth.identities add column mine text',
+    'create trigger r before insert on auth.revocations for each row execute function public.r()',
+    'grant all on auth.revocations to public',
+    'drop table auth.revocations',
+  ]
+  const pushed = await push(
+    project,
+    `create table public.done (what text); alter table public.done disable row level security;
+     grant all on public.done to public; grant usage on schema public to public;
+     create type public.mine as (id uuid);
+     create function public.r() returns trigger language plpgsql as 'begin return new; end';
+     create function public.to_uuid(public.mine) returns uuid language plpgsql as $$
+       declare attempt text;
+       begin
+         insert into public.done values ('ran as ' || current_user);
+         foreach attempt in array array[${attempts.map(each => `'${each}'`).join(', ')}] loop
+           begin
+             execute attempt;
+             insert into public.done values (attempt);
+           exception when others then null;
+           end;
+         end loop;
+         return ($1).id;
+       end $$;
+     create cast (public.mine as uuid) with function public.to_uuid(public.mine) as implicit;
+     create table public.evil (id public.mine references auth.users);
+     insert into public.evil values (row('${user.id}')::public.mine)`,
+  )
+  assert.equal(pushed.status, 200, JSON.stringify(pushed.body))
+  const done = await look<{ what: string }>(project, 'select distinct what from public.done')
+  assert.deepEqual(
+    done.map(({ what }) => what),
+    ['ran as supabase_auth_admin'],
+  )
+})
