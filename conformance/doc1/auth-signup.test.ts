@@ -270,15 +270,26 @@ test('auth contract §4: signing up again before verifying sends another mail an
   const email = someone()
   const first = succeeded(await signUp({ email, data: { name: 'first' } }, careful))
   const mail = await careful.mailTo(email, 'verify_email')
-  const again = { email, password: 'another password', data: { name: 'second' } }
-  const second = succeeded(await signUp(again, careful))
+  const second = succeeded(await signUp({ email, data: { name: 'second' } }, careful))
   assertUser(second)
   assert.equal(second.id, first.id)
   assert.equal(second.user_metadata.name, 'first')
   const newer = await careful.mailTo(email, 'verify_email', mail)
-  succeeded(await careful.post('/verify', { type: 'signup', email, token: newer.code }))
+  const { user } = succeeded(await careful.post('/verify', { type: 'signup', email, token: newer.code }))
+  assert.equal(user.user_metadata.name, 'first')
   assert.equal((await careful.signIn({ email, password })).id, first.id)
-  assertAuthError(await careful.post('/token?grant_type=password', again), 400, 'invalid_credentials')
+})
+
+test('auth contract §4: nor is the password replaced by another that somebody signs up with', async () => {
+  const email = someone()
+  const { id } = succeeded(await signUp({ email }, careful))
+  const mail = await careful.mailTo(email, 'verify_email')
+  const again = { email, password: 'another password' }
+  assert.equal(succeeded(await signUp(again, careful)).id, id)
+  const newer = await careful.mailTo(email, 'verify_email', mail)
+  succeeded(await careful.post('/verify', { type: 'signup', email, token: newer.code }))
+  const reply = await careful.post('/token?grant_type=password', again)
+  assertAuthError(reply, 400, 'invalid_credentials')
 })
 
 test('auth contract §4: signing up with a confirmed address answers a user that is made up', async () => {

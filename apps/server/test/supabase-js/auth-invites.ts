@@ -5,8 +5,6 @@ import { granted, looksLikeUser, refused } from './auth-objects.ts'
 import { canSignIn, follow, land, password, someone } from './auth-people.ts'
 import type { Stage } from './auth-stage.ts'
 
-const anyId = '11111111-1111-4111-8111-111111111111'
-
 export function inviteTests(stage: () => Stage): void {
   describe('admin.inviteUserByEmail', () => {
     test('sends a link that lets the invited in, who then set a password', async () => {

@@ -18,7 +18,7 @@ export interface Member {
   user: User
 }
 
-/** Somebody with a proven address who is signed in. */
+/** Somebody who is signed in: at their word where that is enough, otherwise with an address that an administrator vouches for. */
 export async function member(project: AuthProject, options: ClientOptions = {}): Promise<Member> {
   const email = someone()
   if (!project.takesUsersAtTheirWord) {

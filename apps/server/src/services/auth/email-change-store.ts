@@ -17,18 +17,24 @@ export const noteHalfOfEmailChange = (session: Session, id: string, agreed: numb
   session.run(sql`
     update auth.users set email_change_confirm_status = ${agreed}, updated_at = now() where id = ${id}`)
 
-/** From here the new address is the user's own, and an anonymous user is none any more. */
+/**
+ * From here the new address is the user's own, and an anonymous user is none any more. Of all sign-ins under way only
+ * the one that led here goes on.
+ */
 export async function finishEmailChange(
   session: Session,
   id: string,
   address: string,
   isProven: boolean,
+  followedFlowId: string | null = null,
 ): Promise<void> {
   await session.run(sql`
     with gone as (
       delete from auth.one_time_tokens
        where user_id = ${id} and token_type in ('email_change_current', 'email_change_new', 'confirmation', 'recovery')),
-         flows as (delete from auth.flow_state where user_id = ${id} or linking_user_id = ${id})
+         flows as (
+           delete from auth.flow_state
+            where (user_id = ${id} or linking_user_id = ${id}) and id is distinct from ${followedFlowId}::uuid)
     update auth.users set email = ${address}, email_change = null, email_change_confirm_status = 0,
            email_confirmed_at = now(), email_proven_at = case when ${isProven} then now() end, is_anonymous = false, updated_at = now(),
            raw_user_meta_data = raw_user_meta_data || jsonb_build_object('email', ${address}::text, 'email_verified', true),

@@ -115,7 +115,7 @@ export function createVerify(parts: AuthParts) {
     const isTaken = await findUserByEmail(session, user.email_change)
     if (isTaken)
       throw new Refusal('email_exists', 'A user with this email address has already been registered')
-    await finishEmailChange(session, user.id, user.email_change, true)
+    await finishEmailChange(session, user.id, user.email_change, true, found.flow_id)
     await writeEvent(session, 'user.updated', found.user_id, user.email_change)
     return true
   }
