@@ -342,7 +342,8 @@ export function assertAuthError(reply: Reply, status: number, code: string, mess
     hint: body.hint,
     details: body.details,
   })
-  for (const field of ['message', 'hint', 'details']) assert.equal(typeof body[field], 'string', field)
+  for (const field of ['message', 'hint', 'details'])
+    assert.equal(typeof (body as Record<string, unknown>)[field], 'string', field)
   assert.notEqual(body.message, '')
   assert.equal(error_description ?? body.message, body.message)
   assert.equal(weak_password !== undefined, code === 'weak_password', reply.text)

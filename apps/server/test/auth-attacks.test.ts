@@ -5,8 +5,10 @@ import { after, before, test } from 'node:test'
 import { raw } from '#src/kernel/postgres/sql.ts'
 import { totpCode } from '#src/services/auth/totp.ts'
 import { caughtMail, lastLink } from './caught-mail.ts'
+import { startGithubLike } from './github-like.ts'
 import { type Reply, startPlatform, type TestPlatform } from './harness.ts'
-import { newPkce } from './oauth-stage.ts'
+import { startIdentityProvider } from './identity-provider.ts'
+import { newPkce, openOauthStage, someone } from './oauth-stage.ts'
 import { type AuthProject, authProject, password } from './signed-up.ts'
 
 let platform: TestPlatform
@@ -15,7 +17,9 @@ let quick: AuthProject
 /** Addresses are verified by mail. */
 let careful: AuthProject
 before(async () => {
-  platform = await startPlatform({ settings: { PLATFORM_TRUSTED_PROXIES: '127.0.0.1' } })
+  platform = await startPlatform({
+    settings: { PLATFORM_TRUSTED_PROXIES: '127.0.0.1', PLATFORM_OUTBOUND_ALLOW: '127.0.0.0/8' },
+  })
   ;[quick, careful] = await Promise.all([
     authProject(platform, { providers: { github: { enabled: true, client_id: 'a', client_secret: 'b' } } }),
     authProject(platform, { auto_confirm: false }),
@@ -104,6 +108,21 @@ test('a code asked for anew does not give the guesses back', async () => {
   assert.equal(late.status, 403, `after ${guesses} wrong codes within the life of one`)
 })
 
+test('a change of address that is asked for anew does not give the guesses back, either', async () => {
+  const target = address()
+  const { access_token } = await signedIn((await confirmed()).email)
+  const begin = () => careful.asUser(access_token, 'PUT', '/user', { email: target })
+  const type = (token: string) =>
+    careful.auth('POST', '/verify', { type: 'email_change', email: target, token })
+  for (let round = 0; round < 5; round++) {
+    assert.equal((await begin()).status, 200)
+    const { code } = await mailTo(target)
+    for (let n = 1; n <= 9; n++) await type(otherThan(code, n))
+  }
+  await begin()
+  assert.equal((await type((await mailTo(target)).code)).status, 403)
+})
+
 test('a link proves the address it was sent to, and no other', async () => {
   const { email, id } = await confirmed()
   const [victim, other] = [address(), address()]
@@ -176,6 +195,26 @@ test('whoever follows the link of their own sign-up keeps the password', async (
   assert.equal((await careful.signIn(email)).status, 200)
 })
 
+test('a sign-up that proved nothing proves nothing after the setting was changed', async () => {
+  const [identity, github] = await Promise.all([startIdentityProvider(), startGithubLike()])
+  try {
+    const stage = await openOauthStage(platform, identity, github)
+    const { name, email } = someone()
+    identity.accounts.set(name, { sub: name, email, email_verified: true })
+    const given = { body: { email, password: theirs } }
+    const stranger = await stage.call('POST', 'signup', given)
+    await stage.configure({ auto_confirm: false })
+    const landing = await stage.signIn('google', name)
+    assert.ok(landing.fragment['access_token'], JSON.stringify(landing))
+    assert.equal((await stage.call('POST', 'token?grant_type=password', given)).status, 400)
+    const token = stranger.body.access_token
+    assert.equal((await stage.call('GET', 'user', { token })).status, 403)
+  } finally {
+    await identity.close()
+    await github.close()
+  }
+})
+
 // What ends with a password, a session, an address
 
 async function codeInHand(email: string) {
@@ -224,20 +263,24 @@ test('an identity cannot be added by a session that has ended meanwhile', async 
 
 // A second factor
 
+/** Enrols one; answers the token of the session that has passed it. */
+async function passSecondFactor(token: string): Promise<string> {
+  const { body: factor } = await quick.asUser(token, 'POST', '/factors', { factor_type: 'totp' })
+  const path = `/factors/${factor.id}`
+  const { body: challenge } = await quick.asUser(token, 'POST', `${path}/challenge`, {})
+  const code = totpCode(factor.totp.secret, Math.floor(Date.now() / 30_000))
+  const answer = { challenge_id: challenge.id, code }
+  const passed = await quick.asUser(token, 'POST', `${path}/verify`, answer)
+  assert.equal(passed.status, 200, JSON.stringify(passed.body))
+  return passed.body.access_token
+}
+
 async function withSecondFactor() {
   const email = address()
   const made = await quick.signUp(email)
-  const { body: factor } = await quick.asUser(made.access_token, 'POST', '/factors', { factor_type: 'totp' })
-  const path = `/factors/${factor.id}`
-  const { body: challenge } = await quick.asUser(made.access_token, 'POST', `${path}/challenge`, {})
-  const code = totpCode(factor.totp.secret, Math.floor(Date.now() / 30_000))
-  const passed = await quick.asUser(made.access_token, 'POST', `${path}/verify`, {
-    challenge_id: challenge.id,
-    code,
-  })
-  assert.equal(passed.status, 200, JSON.stringify(passed.body))
+  const high = await passSecondFactor(made.access_token)
   const { access_token: low } = await signedIn(email, quick)
-  return { email, id: made.user.id as string, low, high: passed.body.access_token as string }
+  return { id: made.user.id as string, low: low as string, high }
 }
 
 test('without the second factor nobody adds or removes a way to sign in', async () => {
@@ -256,6 +299,18 @@ test('without the second factor nobody adds or removes a way to sign in', async 
     assert.equal(removed.body.code, 'insufficient_aal', JSON.stringify(removed.body))
   }
   assert.equal((await quick.asUser(high, 'GET', path)).status, 200)
+})
+
+test('a second factor ends what others have begun without it', async () => {
+  const email = address()
+  const made = await quick.signUp(email)
+  const thief = await signedIn(email, quick)
+  const path = '/user/identities/authorize?provider=github&skip_http_redirect=true'
+  assert.equal((await quick.asUser(thief.access_token, 'GET', path)).status, 200)
+  await passSecondFactor(made.access_token)
+  assert.equal((await quick.asUser(thief.access_token, 'GET', '/user')).status, 403)
+  const left = await look(`select from auth.flow_state where linking_user_id = '${made.user.id}'`, quick)
+  assert.deepEqual(left, [])
 })
 
 test('without the second factor nobody learns whether a password is the right one', async () => {
@@ -361,6 +416,23 @@ test('unknown addresses do not use up the mail of the project', async () => {
   for (let n = 0; n < 8; n++) await project.auth('POST', '/otp', { email: address(), create_user: false })
   await project.auth('POST', '/recover', { email })
   assert.ok((await lastLink(platform, project.id, email)).link)
+})
+
+test('mail that is used up tells nobody whether an address has an account', async () => {
+  const answers = []
+  for (const isKnown of [true, false]) {
+    const project = await authProject(platform, {
+      auto_confirm: false,
+      rate_limits: { email: 0, mail: 3, mail_interval_seconds: 0 },
+    })
+    const { email } = await confirmed(undefined, project)
+    for (let n = 0; n < 2; n++) await project.auth('POST', '/otp', { email: address() })
+    const asked = []
+    for (const each of [isKnown ? email : address(), address(), email, address()])
+      asked.push(await project.auth('POST', '/recover', { email: each }))
+    answers.push(asked.map(({ status, body }) => `${status} ${body.code}`))
+  }
+  assert.deepEqual(answers[0], answers[1])
 })
 
 // Sessions

@@ -11,8 +11,8 @@ create table auth.users (
   email text check (email = lower(email) and length(email) <= 255),
   encrypted_password text,
   email_confirmed_at timestamptz,
-  -- When it was shown that the user reads the address. A sign-up that is confirmed by itself shows nothing.
-  email_proven_at timestamptz,
+  -- Confirmed without anybody having shown that they read it, as sign-ups are that are confirmed by themselves.
+  is_email_unproven boolean not null default false,
   invited_at timestamptz,
   confirmation_sent_at timestamptz,
   recovery_sent_at timestamptz,
@@ -148,6 +148,7 @@ create table auth.flow_state (
   user_id uuid references auth.users on delete cascade,
   -- The user who adds an identity, as opposed to one who signs in.
   linking_user_id uuid references auth.users on delete cascade,
+  linking_session_id uuid references auth.sessions on delete cascade,
   provider text not null,
   authentication_method text not null,
   code_challenge text,

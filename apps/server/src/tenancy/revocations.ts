@@ -39,9 +39,12 @@ const whatIsNew: AuthStatement = {
       from (select subject, until from auth.revocations where xid >= $1::xid8 limit ${mostRemembered + 1}) r`,
 }
 
+/** Tokens made by hand may name anything. */
+const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
+
 const isNoted: AuthStatement = {
   name: 'is revoked',
-  sql: 'select exists (select from auth.revocations where subject::text in ($1, $2) and until > now())',
+  sql: 'select exists (select from auth.revocations where subject = any($1::uuid[]) and until > now())',
 }
 
 export function createRevocations(databases: Databases): Revocations {
@@ -88,7 +91,8 @@ export function createRevocations(databases: Databases): Revocations {
   const holds = ({ until }: Known, subject: string) => (until.get(subject) ?? 0) > Date.now()
   function judge(known: Known, { tenant, userId, sessionId }: Caller): boolean | Promise<boolean> {
     if (!known.isTooMuch) return holds(known, userId) || holds(known, sessionId)
-    return ask(tenant, isNoted, [userId, sessionId]).then(([is]) => is === 't')
+    const subjects = [userId, sessionId].filter(id => uuid.test(id))
+    return ask(tenant, isNoted, [`{${subjects.join(',')}}`]).then(([is]) => is === 't')
   }
 
   return {

@@ -10,8 +10,6 @@ export interface Taken {
 
 export interface RateWindows {
   take(key: string, limit: number, windowMs: number, now?: number): Taken
-  /** How things stand, without counting. */
-  look(key: string, limit: number, now?: number): Taken
 }
 
 interface Window {
@@ -31,15 +29,6 @@ export function createRateWindows(): RateWindows {
   }
 
   return {
-    look(key, limit, now = performance.now()) {
-      const window = windows.get(key)
-      if (!window || window.endsAt <= now) return { remaining: limit, retryAfterSeconds: 0 }
-      return {
-        remaining: Math.max(0, limit - window.count),
-        retryAfterSeconds: Math.max(1, Math.ceil((window.endsAt - now) / 1000)),
-      }
-    },
-
     take(key, limit, windowMs, now = performance.now()) {
       let window = windows.get(key)
       if (!window || window.endsAt <= now) {

@@ -113,5 +113,6 @@ export function createByMail(parts: AuthParts) {
 
 const magicLink = { type: 'magiclink', slot: 'recovery', template: 'magic_link', startsOver: true } as const
 const confirmation = { type: 'signup', slot: 'confirmation', template: 'verify_email' } as const
-const firstSignIn = { ...confirmation, startsOver: true } as const
+/** It confirms the address as well, so it is the link of a sign-up; to its reader it is a way to sign in. */
+const firstSignIn = { ...confirmation, template: 'magic_link', startsOver: true } as const
 const recovery = { type: 'recovery', slot: 'recovery', template: 'reset_password', startsOver: true } as const

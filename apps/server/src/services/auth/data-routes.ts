@@ -79,7 +79,7 @@ export function authRoutes(auth: AuthService): Handlers<typeof authApi, Caller> 
       return {}
     },
 
-    enrollFactor: ({ body }, caller, request) => auth.mfa.enroll(caller, body, clientOf(request)),
+    enrollFactor: ({ body }, caller) => auth.mfa.enroll(caller, body),
     challengeFactor: ({ params }, caller, request) =>
       auth.mfa.challenge(caller, params.factor_id, clientOf(request)),
     verifyFactor: ({ params, body }, caller, request) =>

@@ -6,8 +6,9 @@ import { writeEmailIdentity } from './users-store.ts'
 /** Whatever was under way before is forgotten. */
 export const beginEmailChange = (session: Session, id: string, address: string) =>
   session.run(sql`
-    with gone as (
-      delete from auth.one_time_tokens
+    with dead as (
+      -- The rows stay: wrong codes of this hour still count.
+      update auth.one_time_tokens set token_hash = '', expires_at = now()
        where user_id = ${id} and token_type in ('email_change_current', 'email_change_new'))
     update auth.users set email_change = ${address}, email_change_confirm_status = 0, updated_at = now()
      where id = ${id}`)
@@ -36,7 +37,7 @@ export async function finishEmailChange(
            delete from auth.flow_state
             where (user_id = ${id} or linking_user_id = ${id}) and id is distinct from ${followedFlowId}::uuid)
     update auth.users set email = ${address}, email_change = null, email_change_confirm_status = 0,
-           email_confirmed_at = now(), email_proven_at = case when ${isProven} then now() end, is_anonymous = false, updated_at = now(),
+           email_confirmed_at = now(), is_email_unproven = ${!isProven}, is_anonymous = false, updated_at = now(),
            raw_user_meta_data = raw_user_meta_data || jsonb_build_object('email', ${address}::text, 'email_verified', true),
            raw_app_meta_data = case when raw_app_meta_data ? 'provider' then raw_app_meta_data
              else raw_app_meta_data || '{"provider": "email", "providers": ["email"]}' end

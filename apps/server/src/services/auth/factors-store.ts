@@ -153,6 +153,8 @@ export async function raiseSession(
   const raised = await session.row<SessionState>(sql`
     with ended as (
       delete from auth.sessions where user_id = ${userId} and id <> ${id} and aal = 'aal1'
+    ), flows as (
+      delete from auth.flow_state where user_id = ${userId} or linking_user_id = ${userId}
     )
     update auth.sessions s
        set aal = 'aal2', factor_id = ${factorId},

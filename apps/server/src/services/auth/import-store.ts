@@ -14,9 +14,9 @@ export async function insertImported(session: Session, users: readonly ImportedU
         id uuid, email text, password_hash text, email_confirmed_at timestamptz, created_at timestamptz,
         user_metadata jsonb)
     ), made as (
-      insert into auth.users (id, email, encrypted_password, email_confirmed_at, email_proven_at, created_at,
+      insert into auth.users (id, email, encrypted_password, email_confirmed_at, created_at,
                               raw_user_meta_data, raw_app_meta_data)
-      select id, email, password_hash, email_confirmed_at, email_confirmed_at, coalesce(created_at, now()), user_metadata,
+      select id, email, password_hash, email_confirmed_at, coalesce(created_at, now()), user_metadata,
              '{"provider": "email", "providers": ["email"]}'
         from given order by email
       on conflict do nothing

@@ -12,12 +12,13 @@ type Kind = 'token' | 'verify' | 'email' | 'anonymous' | 'mfa'
 export interface Limits {
   /** Refuses an address that has asked too often for this kind of thing. */
   count(tenant: Tenant, kind: Kind, ip: string): void
-  /** Refuses a mail too soon after the last one to this recipient, or when the project has sent enough for now. */
+  /**
+   * Refuses a mail too soon after the last one to this recipient, or one too many of the project. Counts requests, also
+   * those that send nothing: otherwise the count would tell which addresses have an account.
+   */
   countMail(tenant: Tenant, recipient: string): void
-  /** Whether the project may send more mail in this hour. */
+  /** Counts a mail that nobody asked for; false when the project has sent enough for now. */
   mayMail(tenant: Tenant): boolean
-  /** Mails that go out count for the project, requests that send none do not: those cost nobody anything. */
-  spendMail(tenant: Tenant): void
 }
 
 const fiveMinutesMs = 300_000
@@ -28,12 +29,6 @@ export function createLimits(windows: RateWindows): Limits {
     if (limit === 0) return 0
     const { remaining, retryAfterSeconds } = windows.take(key, limit, windowMs)
     return remaining < 0 ? retryAfterSeconds : 0
-  }
-  const waitForProject = (tenant: Tenant): number => {
-    const { mail } = limitsOf(tenant)
-    if (mail === 0) return 0
-    const { remaining, retryAfterSeconds } = windows.look(projectKey(tenant), mail)
-    return remaining <= 0 ? retryAfterSeconds : 0
   }
   const limitsOf = (tenant: Tenant): AuthSettings['rate_limits'] => settingsOf(tenant).rate_limits
   return {
@@ -47,10 +42,11 @@ export function createLimits(windows: RateWindows): Limits {
         )
     },
     countMail(tenant, recipient) {
-      const interval = limitsOf(tenant).mail_interval_seconds * 1000
+      const { mail, mail_interval_seconds } = limitsOf(tenant)
+      const interval = mail_interval_seconds * 1000
       const wait =
-        waitForProject(tenant) ||
-        (interval === 0 ? 0 : take(`auth:${tenant.id}:mail:${recipient}`, 1, interval))
+        (interval === 0 ? 0 : take(`auth:${tenant.id}:mail:${recipient}`, 1, interval)) ||
+        take(projectKey(tenant), mail, hourMs)
       if (wait > 0)
         throw retryLater(
           'over_email_send_rate_limit',
@@ -58,8 +54,7 @@ export function createLimits(windows: RateWindows): Limits {
           wait,
         )
     },
-    mayMail: tenant => waitForProject(tenant) === 0,
-    spendMail: tenant => void take(projectKey(tenant), limitsOf(tenant).mail, hourMs),
+    mayMail: tenant => take(projectKey(tenant), limitsOf(tenant).mail, hourMs) === 0,
   }
 }
 

@@ -128,7 +128,6 @@ export function createMails({ email, hashOneTime, baseUrl, limits, log }: AuthPa
 
   /** What was asked for is done by now; that its mail could not be queued does not undo it. */
   async function send(tenant: Tenant, mail: Mail): Promise<void> {
-    limits.spendMail(tenant)
     await email
       .enqueue(tenant, mail)
       .catch(error => log.error({ err: error, project: tenant.id }, 'a mail could not be queued'))

@@ -4,7 +4,7 @@ import { Refusal } from '#src/kernel/errors.ts'
 import type { Caller } from '#src/tenancy/databases.ts'
 import { asOwnerOfFactors, enrolmentDisabled, enrolmentSeconds, secretContext } from './factor-owner.ts'
 import { countFactors, deleteExpiredFactors, hasVerifiedFactor, insertTotpFactor } from './factors-store.ts'
-import type { AuthParts, ClientFacts } from './parts.ts'
+import type { AuthParts } from './parts.ts'
 import { settingsOf } from './settings.ts'
 import { fitsLink, newTotpSecret, qrCodeSvg, totpUri } from './totp.ts'
 
@@ -25,12 +25,11 @@ export interface Enrolled {
 const maxFactors = 10
 const maxTextLength = 255
 
-export function createEnroll({ databases, limits, sealer }: AuthParts) {
+export function createEnroll({ databases, sealer }: AuthParts) {
   const asOwner = asOwnerOfFactors(databases)
 
-  return async (caller: Caller, body: Enrolment, client: ClientFacts): Promise<Enrolled> => {
+  return async (caller: Caller, body: Enrolment): Promise<Enrolled> => {
     const { tenant } = caller
-    limits.count(tenant, 'mfa', client.ip)
     const settings = settingsOf(tenant)
     refuseOtherTypes(body.factor_type)
     if (!settings.mfa_enabled) throw enrolmentDisabled()

@@ -11,7 +11,7 @@ export interface UserRow {
   email: string | null
   encrypted_password: string | null
   email_confirmed_at: string | null
-  email_proven_at: string | null
+  is_email_unproven: boolean
   email_change: string | null
   email_change_confirm_status: number
   is_anonymous: boolean
@@ -21,7 +21,7 @@ export interface UserRow {
 }
 
 const userColumns = sql`
-  u.id, u.email, u.encrypted_password, u.email_confirmed_at, u.email_proven_at, nullif(u.email_change, '') as email_change,
+  u.id, u.email, u.encrypted_password, u.email_confirmed_at, u.is_email_unproven, nullif(u.email_change, '') as email_change,
   u.email_change_confirm_status, u.is_anonymous, coalesce(u.banned_until > now(), false) as is_banned,
   u.raw_user_meta_data, u.raw_app_meta_data`
 
@@ -75,10 +75,10 @@ export interface NewUser {
 /** The new user's id; undefined when the address or id is taken. */
 export async function insertUser(session: Session, user: NewUser): Promise<string | undefined> {
   const row = await session.row<{ id: string }>(sql`
-    insert into auth.users (id, email, encrypted_password, email_confirmed_at, email_proven_at, is_anonymous, raw_user_meta_data,
+    insert into auth.users (id, email, encrypted_password, email_confirmed_at, is_email_unproven, is_anonymous, raw_user_meta_data,
                             raw_app_meta_data, role, aud, banned_until)
     values (coalesce(${user.id ?? null}::uuid, gen_random_uuid()), ${user.email}, ${user.passwordHash},
-            case when ${user.isConfirmed} then now() end, case when ${user.isProven ?? false} then now() end,
+            case when ${user.isConfirmed} then now() end, ${user.isConfirmed && !user.isProven},
             ${user.isAnonymous}, ${JSON.stringify(user.userMetadata)},
             ${JSON.stringify(user.appMetadata)}, ${user.role ?? 'authenticated'}, ${user.aud ?? 'authenticated'},
             ${user.bannedUntil ?? null})
@@ -122,7 +122,7 @@ export const confirmEmail = (session: Session, id: string, isProven: boolean) =>
   session.run(sql`
     with confirmed as (
       update auth.users set email_confirmed_at = coalesce(email_confirmed_at, now()), updated_at = now(),
-             email_proven_at = case when ${isProven} then coalesce(email_proven_at, now()) else email_proven_at end,
+             is_email_unproven = ${!isProven} and (is_email_unproven or email_confirmed_at is null),
              raw_user_meta_data = raw_user_meta_data
                || '{"email_verified": true}'
        where id = ${id} returning id)

@@ -7,6 +7,7 @@ import type { Mail } from '#src/services/email/service.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
 import { createMails } from '../mails.ts'
 import type { AuthParts } from '../parts.ts'
+import { findSession } from '../sessions-store.ts'
 import { settingsOf } from '../settings.ts'
 import { bannedAtSignIn } from '../sign-in.ts'
 import {
@@ -39,6 +40,12 @@ export interface Arrival {
   mail?: Mail
 }
 
+/** A signed-in user who adds an identity, and in which session. */
+export interface Linking {
+  userId: string
+  sessionId: string
+}
+
 /** Two arrivals at once; the second finds what the first has made when it tries again. */
 class Overtaken extends Error {}
 
@@ -62,7 +69,7 @@ export function createAccounts(parts: AuthParts) {
     const existing = await findUserByEmail(session, identity.email)
     if (!existing) return first(session, tenant, identity, identity.email, redirectTo)
     if (!identity.isEmailVerified) throw notVouchedFor(tenant)
-    return { userId: await joinTo(session, tenant, existing, identity, identity.email), isNew: false }
+    return { userId: await joinTo(session, existing, identity, identity.email), isNew: false }
   }
 
   async function again(
@@ -135,16 +142,16 @@ export function createAccounts(parts: AuthParts) {
     async signIn<T>(
       tenant: Tenant,
       identity: ProviderIdentity,
-      options: { linkingUserId: string | null; redirectTo: string },
+      options: { linking: Linking | null; redirectTo: string },
       then: (session: Session, userId: string) => Promise<T>,
     ): Promise<T> {
       const attempt = () =>
         databases.auth(tenant).transaction(async session => {
-          const { linkingUserId, redirectTo } = options
+          const { linking, redirectTo } = options
           const arrival =
-            linkingUserId === null
+            linking === null
               ? await arrive(session, tenant, identity, redirectTo)
-              : await add(session, linkingUserId, identity)
+              : await add(session, linking, identity)
           // What was made stays, although nobody is signed in yet.
           if (arrival.mail) return { arrival, result: undefined }
           return { arrival, result: await then(session, arrival.userId) }
@@ -168,13 +175,13 @@ export function createAccounts(parts: AuthParts) {
 /** The provider vouches for the address of an account that is there. */
 async function joinTo(
   session: Session,
-  tenant: Tenant,
   user: UserRow,
   { provider, subject, claims }: ProviderIdentity,
   email: string,
 ): Promise<string> {
   if (user.is_banned) throw bannedAtSignIn()
-  if (!isOwner(tenant, user)) await forgetUnprovenOwner(session, user.id)
+  // Where sign-ups are confirmed by themselves, that an address is confirmed proves nothing.
+  if (!user.email_confirmed_at || user.is_email_unproven) await forgetUnprovenOwner(session, user.id)
   const data = { userId: user.id, provider, providerId: subject, data: claims }
   if (!(await insertIdentity(session, data))) throw new Overtaken()
   await writeConfirmedEmail(session, user.id, email)
@@ -184,16 +191,19 @@ async function joinTo(
   return user.id
 }
 
-/** Where sign-ups are confirmed by themselves, that an address is confirmed proves nothing. */
-const isOwner = (tenant: Tenant, user: UserRow) =>
-  user.email_confirmed_at !== null && (!settingsOf(tenant).auto_confirm || user.email_proven_at !== null)
-
 /** A signed-in user adds a way to sign in. */
-async function add(session: Session, userId: string, identity: ProviderIdentity): Promise<Arrival> {
+async function add(
+  session: Session,
+  { userId, sessionId }: Linking,
+  identity: ProviderIdentity,
+): Promise<Arrival> {
   const { provider, subject, claims } = identity
   const user = await findUser(session, userId)
   if (!user) throw new Refusal({ code: 'user_not_found', status: 403 }, 'The user who asked is gone')
   if (user.is_banned) throw new Refusal('user_banned', 'User is banned')
+  // Whoever asked may have been shown out while they were at the provider's.
+  if (!(await findSession(session, sessionId, userId)))
+    throw new Refusal('session_not_found', 'The session that asked has ended')
   if (!(await insertIdentity(session, { userId, provider, providerId: subject, data: claims })))
     throw new Refusal('identity_already_exists', 'Identity is already linked to a user')
   if (user.email === null && identity.email !== undefined)

@@ -7,6 +7,7 @@ import { challengeFrom } from '../mails.ts'
 import type { AuthParts } from '../parts.ts'
 import { redirectFrom } from '../redirect.ts'
 import { settingsOf } from '../settings.ts'
+import type { Linking } from './accounts.ts'
 import { type ConfiguredProvider, configuredProvider } from './configuration.ts'
 import type { Exchange } from './exchange.ts'
 import { type FlowSecrets, flowContext } from './flow-secrets.ts'
@@ -43,13 +44,12 @@ export const callbackUrl = (baseUrl: string, tenant: Tenant) => `${baseUrl}/v1/$
 export interface AuthorizeRequest {
   query: URLSearchParams
   referer: string | undefined
-  /** The user who adds an identity. */
-  linkingUserId: string | null
+  linking: Linking | null
 }
 
 /** The URL to send the browser to. */
 export function createAuthorize({ databases, sealer, baseUrl }: AuthParts, exchange: Exchange) {
-  return async (tenant: Tenant, { query, referer, linkingUserId }: AuthorizeRequest): Promise<string> => {
+  return async (tenant: Tenant, { query, referer, linking }: AuthorizeRequest): Promise<string> => {
     const configured = usable(tenant, query.get('provider') ?? '')
     const challenge = challengeFrom({
       code_challenge: query.get('code_challenge'),
@@ -73,7 +73,8 @@ export function createAuthorize({ databases, sealer, baseUrl }: AuthParts, excha
     })
     await insertFlow(databases.auth(tenant), {
       id,
-      linking_user_id: linkingUserId,
+      linking_user_id: linking?.userId ?? null,
+      linking_session_id: linking?.sessionId ?? null,
       provider: configured.name,
       code_challenge: challenge?.challenge ?? null,
       code_challenge_method: challenge?.method ?? null,

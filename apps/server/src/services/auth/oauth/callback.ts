@@ -76,7 +76,7 @@ export function createCallback(parts: AuthParts, exchange: Exchange, accounts: A
       code_challenge: challenge,
       code_challenge_method: challengeMethod,
     } = flow
-    const options = { linkingUserId: flow.linking_user_id, redirectTo }
+    const options = { linking: linkingOf(flow), redirectTo }
     if (challenge === null || challengeMethod === null) {
       const made = await accounts.signIn(tenant, identity, options, (session, userId) =>
         issue(session, tenant, userId, 'oauth', client),
@@ -102,6 +102,9 @@ export function createCallback(parts: AuthParts, exchange: Exchange, accounts: A
     return withQuery(redirectTo, { code })
   }
 }
+
+const linkingOf = ({ linking_user_id: userId, linking_session_id: sessionId }: Flow) =>
+  userId === null || sessionId === null ? null : { userId, sessionId }
 
 /** A provider that names itself must be the one that was asked; Microsoft has a name for each of its tenants. */
 const isFrom = ({ name, provider, issuer }: ConfiguredProvider, told: string | null) =>

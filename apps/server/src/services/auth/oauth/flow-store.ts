@@ -6,6 +6,7 @@ export interface Flow {
   id: string
   user_id: string | null
   linking_user_id: string | null
+  linking_session_id: string | null
   provider: string
   authentication_method: string
   code_challenge: string | null
@@ -18,7 +19,13 @@ export interface Flow {
 
 export type NewFlow = Pick<
   Flow,
-  'linking_user_id' | 'provider' | 'code_challenge' | 'code_challenge_method' | 'redirect_to' | 'secrets'
+  | 'linking_user_id'
+  | 'linking_session_id'
+  | 'provider'
+  | 'code_challenge'
+  | 'code_challenge_method'
+  | 'redirect_to'
+  | 'secrets'
 > & { id: string }
 
 type One = Pick<Session, 'row' | 'run'>
@@ -27,13 +34,13 @@ type One = Pick<Session, 'row' | 'run'>
 export const insertFlow = (session: One, flow: NewFlow) =>
   session.run(sql`
     with swept as (delete from auth.flow_state where expires_at < now() - interval '10 minutes')
-    insert into auth.flow_state (id, linking_user_id, provider, authentication_method, code_challenge,
+    insert into auth.flow_state (id, linking_user_id, linking_session_id, provider, authentication_method, code_challenge,
                                  code_challenge_method, redirect_to, secrets, expires_at)
-    values (${flow.id}, ${flow.linking_user_id}, ${flow.provider}, 'oauth', ${flow.code_challenge},
+    values (${flow.id}, ${flow.linking_user_id}, ${flow.linking_session_id}, ${flow.provider}, 'oauth', ${flow.code_challenge},
             ${flow.code_challenge_method}, ${flow.redirect_to}, ${flow.secrets}, now() + interval '5 minutes')`)
 
 const flowColumns = sql`
-  id, user_id, linking_user_id, provider, authentication_method, code_challenge, code_challenge_method, redirect_to,
+  id, user_id, linking_user_id, linking_session_id, provider, authentication_method, code_challenge, code_challenge_method, redirect_to,
   secrets, expires_at <= now() as has_expired`
 
 /** Takes it away: whoever comes second with the same state finds nothing. */

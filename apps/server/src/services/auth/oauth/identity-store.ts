@@ -39,7 +39,7 @@ export const writeConfirmedEmail = (session: Session, userId: string, email: str
   session.run(sql`
     update auth.users
        set email = ${email}, email_confirmed_at = coalesce(email_confirmed_at, now()),
-           email_proven_at = coalesce(email_proven_at, now()), updated_at = now()
+           is_email_unproven = false, updated_at = now()
      where id = ${userId}`)
 
 export const writePermanent = (session: Session, userId: string) =>
@@ -88,7 +88,7 @@ export const moveToAddress = (
          flows as (delete from auth.flow_state where user_id = ${userId} or linking_user_id = ${userId})
     update auth.users
        set email = ${email}, email_confirmed_at = case when ${isConfirmed} then coalesce(email_confirmed_at, now()) end,
-           email_proven_at = case when ${isProven} then now() end, updated_at = now()
+           is_email_unproven = ${isConfirmed && !isProven}, updated_at = now()
      where id = ${userId}`)
 
 /** Whoever gives up signing in with address and password has no password. */

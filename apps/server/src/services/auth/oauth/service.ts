@@ -8,7 +8,7 @@ import type { AuthParts, ClientFacts } from '../parts.ts'
 import { needSecondFactor } from '../second-factor.ts'
 import { settingsOf } from '../settings.ts'
 import { createIssue, type SessionObject } from '../sign-in.ts'
-import { createAccounts } from './accounts.ts'
+import { createAccounts, type Linking } from './accounts.ts'
 import { createAuthorize } from './authorize.ts'
 import { createCallback } from './callback.ts'
 import { createCodeExchange } from './code-exchange.ts'
@@ -60,21 +60,21 @@ export function oauthService(parts: AuthParts & { outbound: Outbound }) {
       })
   }
 
-  async function signedIn(caller: Caller): Promise<string> {
+  async function signedIn(caller: Caller): Promise<Linking> {
     if (caller.role !== 'authenticated')
       throw new Refusal('no_authorization', 'Linking an identity requires the token of a signed-in user')
     return databases.auth(caller.tenant).transaction(async session => {
       const current = await currentUser(session, caller)
       // A new way to sign in.
       await needSecondFactor(session, current)
-      return current.user.id
+      return { userId: current.user.id, sessionId: current.session.id }
     })
   }
 
   return {
     /** The provider's address for a browser that wants to sign in. */
     authorize: (tenant: Tenant, query: URLSearchParams, referer: string | undefined): Promise<string> =>
-      authorize(tenant, { query, referer, linkingUserId: null }),
+      authorize(tenant, { query, referer, linking: null }),
 
     /** The same for a signed-in user who adds an identity. */
     async linkAuthorize(
@@ -82,7 +82,7 @@ export function oauthService(parts: AuthParts & { outbound: Outbound }) {
       query: URLSearchParams,
       referer: string | undefined,
     ): Promise<string> {
-      return authorize(caller.tenant, { query, referer, linkingUserId: await signedIn(caller) })
+      return authorize(caller.tenant, { query, referer, linking: await signedIn(caller) })
     },
 
     /** Where to send a browser that comes back, whatever has happened. */
@@ -99,9 +99,9 @@ export function oauthService(parts: AuthParts & { outbound: Outbound }) {
     ): Promise<SessionObject> {
       const { tenant } = caller
       limits.count(tenant, 'token', client.ip)
-      const linkingUserId = body.link_identity ? await signedIn(caller) : null
+      const linking = body.link_identity ? await signedIn(caller) : null
       const identity = await identityFrom(tenant, body)
-      const options = { linkingUserId, redirectTo: settingsOf(tenant).site_url }
+      const options = { linking, redirectTo: settingsOf(tenant).site_url }
       return accounts.signIn(tenant, identity, options, (session, userId) =>
         issue(session, tenant, userId, 'oauth', client),
       )
