@@ -4,7 +4,7 @@ import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { after, before, test } from 'node:test'
 import { raw, sql } from '#src/kernel/postgres/sql.ts'
-import { stepSeconds, totpCode } from '#src/services/auth/totp.ts'
+import { stepSeconds, totpCode } from '#src/services/auth/mfa/totp.ts'
 import { type CallOptions, type Reply, startPlatform, type TestPlatform } from './harness.ts'
 import { type AuthProject, authProject } from './signed-up.ts'
 

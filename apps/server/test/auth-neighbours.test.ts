@@ -1,12 +1,15 @@
 // Whoever runs one project writes into its auth schema what they like: the platform and the other projects do not feel it.
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
+import { once } from 'node:events'
+import { type AddressInfo, createServer, type Socket } from 'node:net'
 import { after, before, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { hash as argon2 } from '@node-rs/argon2'
 import { hash as bcrypt } from '@node-rs/bcrypt'
 import { raw } from '#src/kernel/postgres/sql.ts'
 import { startPlatform, type TestPlatform } from './harness.ts'
+import { openMailbox } from './mailbox.ts'
 import { type AuthProject, authProject, password } from './signed-up.ts'
 
 let platform: TestPlatform
@@ -163,6 +166,53 @@ test('no pattern of places keeps the platform busy', async () => {
   })
   assert.equal(reply.status, 303)
   assert.ok(!reply.headers.get('location')!.startsWith('https://x/'))
+})
+
+// Mail
+
+test('SMTP servers that never come to an end keep the mail of no other project', async () => {
+  const open = new Set<Socket>()
+  const pit = createServer(socket => {
+    open.add(socket)
+    const drip = setInterval(() => socket.write('250-wait\r\n'), 2000)
+    socket.on('error', () => {})
+    socket.on('close', () => {
+      clearInterval(drip)
+      open.delete(socket)
+    })
+    socket.write('220 hello\r\n')
+  }).listen(0, '127.0.0.1')
+  await once(pit, 'listening')
+  const mailbox = await openMailbox()
+  try {
+    const { port } = pit.address() as AddressInfo
+    const slow = await Promise.all(Array.from({ length: 4 }, () => authProject(platform)))
+    for (const { id } of slow)
+      await platform.call('PUT', `/api/v1/projects/${id}/email/smtp`, {
+        token: platform.adminToken,
+        body: { host: '127.0.0.1', port, from_email: 'a@example.test', encryption: 'none' },
+      })
+    await Promise.all(
+      slow.flatMap(project =>
+        Array.from({ length: 3 }, () => project.auth('POST', '/otp', { email: address() })),
+      ),
+    )
+    while (open.size < 6) await sleep(50)
+    const first = [...open].slice(0, 6)
+    const neighbour = await authProject(platform)
+    await mailbox.servedBy(platform, neighbour.id)
+    const email = address()
+    await neighbour.auth('POST', '/otp', { email })
+    await mailbox.nextCode(email)
+    assert.ok(
+      first.every(socket => open.has(socket)),
+      'it waited until one of them was given up',
+    )
+  } finally {
+    for (const socket of open) socket.destroy()
+    pit.close()
+    await mailbox.stop()
+  }
 })
 
 // Triggers

@@ -4,7 +4,6 @@ import { isAffordableHash } from '#src/kernel/crypto/password.ts'
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Session } from '#src/kernel/postgres/database.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
-import { addressFrom } from './address.ts'
 import {
   banUntil,
   listUsers,
@@ -15,8 +14,9 @@ import {
   writeAdminFields,
 } from './admin-store.ts'
 import { banEnd } from './ban-duration.ts'
-import { finishEmailChange } from './email-change-store.ts'
-import { createMails } from './mails.ts'
+import { addressFrom } from './mail/address.ts'
+import { finishEmailChange } from './mail/email-change-store.ts'
+import { createMails } from './mail/mails.ts'
 import type { AuthParts } from './parts.ts'
 import { checkNewPassword } from './password-rules.ts'
 import { deleteSessions } from './sessions-store.ts'

@@ -6,7 +6,7 @@ import type { Log } from '#src/kernel/log.ts'
 import type { EmailService } from '#src/services/email/service.ts'
 import type { Databases } from '#src/tenancy/databases.ts'
 import type { Limits } from './limits.ts'
-import type { HashOneTime } from './one-time-code.ts'
+import type { HashOneTime } from './mail/one-time-code.ts'
 import type { Tokens } from './tokens.ts'
 
 export interface AuthParts {

@@ -2,7 +2,7 @@
 // come through the free-form settings of the project: what is not valid counts as not set, and breaks no sign-in.
 import { AuthSettings, defaultAuthSettings, RateLimits } from '@plinth/contract/auth-settings.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
-import { runnable } from './redirect.ts'
+import { runnable } from './mail/redirect.ts'
 
 const read = new WeakMap<Tenant, AuthSettings>()
 

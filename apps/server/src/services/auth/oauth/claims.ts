@@ -1,6 +1,6 @@
 // From what a provider says to an identity. An answer that is an error, or names nobody, never becomes one: a user
 // with an empty name would be everybody's.
-import { addressFrom } from '../address.ts'
+import { addressFrom } from '../mail/address.ts'
 import { badCallback, type ProviderIdentity } from './identity.ts'
 import type { ProviderName } from './provider-name.ts'
 

@@ -4,12 +4,12 @@ import { Refusal } from '#src/kernel/errors.ts'
 import type { Session } from '#src/kernel/postgres/database.ts'
 import type { Mail } from '#src/services/email/service.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
+import type { AuthParts, ClientFacts } from '../parts.ts'
+import { settingsOf } from '../settings.ts'
+import { createEmailUser } from '../sign-up.ts'
+import { findUserByEmail, findUserByEmailChange, type UserRow } from '../users-store.ts'
 import { addressFrom } from './address.ts'
 import { type Challenge, challengeFrom, createMails, type Link } from './mails.ts'
-import type { AuthParts, ClientFacts } from './parts.ts'
-import { settingsOf } from './settings.ts'
-import { createEmailUser } from './sign-up.ts'
-import { findUserByEmail, findUserByEmailChange, type UserRow } from './users-store.ts'
 
 export interface MailRequest {
   email?: string | null | undefined

@@ -1,7 +1,7 @@
 // A user moves to another address, which counts once everybody concerned has agreed.
 import type { Session } from '#src/kernel/postgres/database.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
-import { writeEmailIdentity } from './users-store.ts'
+import { writeEmailIdentity } from '../users-store.ts'
 
 /** Whatever was under way before is forgotten. */
 export const beginEmailChange = (session: Session, id: string, address: string) =>

@@ -2,21 +2,21 @@
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Session } from '#src/kernel/postgres/database.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
-import { addressFrom } from './address.ts'
-import { emailExists, invitee, userNotFound } from './admin.ts'
-import { beginEmailChange } from './email-change-store.ts'
-import { createMails, type Link } from './mails.ts'
-import type { AuthParts } from './parts.ts'
-import { checkNewPassword } from './password-rules.ts'
-import { settingsOf } from './settings.ts'
-import { createOrFindEmailUser } from './sign-up.ts'
+import { emailExists, invitee, userNotFound } from '../admin.ts'
+import type { AuthParts } from '../parts.ts'
+import { checkNewPassword } from '../password-rules.ts'
+import { settingsOf } from '../settings.ts'
+import { createOrFindEmailUser } from '../sign-up.ts'
 import {
   findUserByEmail,
   forgetUnproven,
   readUserObject,
   type UserRow,
   writePassword,
-} from './users-store.ts'
+} from '../users-store.ts'
+import { addressFrom } from './address.ts'
+import { beginEmailChange } from './email-change-store.ts'
+import { createMails, type Link } from './mails.ts'
 
 export interface LinkRequest {
   type?: string | null | undefined

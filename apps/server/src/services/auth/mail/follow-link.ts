@@ -2,11 +2,11 @@
 import { Refusal } from '#src/kernel/errors.ts'
 import type { RawReply, RawRequest } from '#src/kernel/http/request.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
+import { clientOf } from '../parts.ts'
+import type { AuthService } from '../service.ts'
+import { settingsOf } from '../settings.ts'
 import { isPkceToken } from './one-time-code.ts'
-import { clientOf } from './parts.ts'
 import { errorParameters, redirectFrom, withFragment, withQuery } from './redirect.ts'
-import type { AuthService } from './service.ts'
-import { settingsOf } from './settings.ts'
 
 export async function followLink(
   verify: AuthService['verify'],

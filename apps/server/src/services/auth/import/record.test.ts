@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { readRecord } from './import-record.ts'
+import { readRecord } from './record.ts'
 
 const hash = '$2b$10$z9DePReB23mYdLONiwhji.hcfZE4YvgBsEPBYeqja18K77AICoq3e'
 const email = 'ann@example.test'

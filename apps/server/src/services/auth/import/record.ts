@@ -1,6 +1,6 @@
 // One record of an import: either a user as it will be written, or what is wrong with it.
 import { Refusal } from '#src/kernel/errors.ts'
-import { addressFrom } from './address.ts'
+import { addressFrom } from '../mail/address.ts'
 
 /** Times are passed on as they are written: Postgres keeps more digits than a Date. */
 export interface ImportedUser {

@@ -2,10 +2,10 @@
 import { randomUUID } from 'node:crypto'
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Caller } from '#src/tenancy/databases.ts'
+import type { AuthParts } from '../parts.ts'
+import { settingsOf } from '../settings.ts'
 import { asOwnerOfFactors, enrolmentDisabled, enrolmentSeconds, secretContext } from './factor-owner.ts'
 import { countFactors, deleteExpiredFactors, hasVerifiedFactor, insertTotpFactor } from './factors-store.ts'
-import type { AuthParts } from './parts.ts'
-import { settingsOf } from './settings.ts'
 import { fitsLink, newTotpSecret, qrCodeSvg, totpUri } from './totp.ts'
 
 export interface Enrolment {

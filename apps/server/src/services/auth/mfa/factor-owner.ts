@@ -3,10 +3,10 @@ import { Refusal } from '#src/kernel/errors.ts'
 import type { Session } from '#src/kernel/postgres/database.ts'
 import type { Caller, Databases } from '#src/tenancy/databases.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
-import { userNotFound } from './admin.ts'
-import { type CurrentUser, currentUser } from './current-user.ts'
+import { userNotFound } from '../admin.ts'
+import { type CurrentUser, currentUser } from '../current-user.ts'
+import { findUser, type UserRow } from '../users-store.ts'
 import { type FactorRow, findFactor } from './factors-store.ts'
-import { findUser, type UserRow } from './users-store.ts'
 
 /** How long an enrolment waits for its first code. */
 export const enrolmentSeconds = 300

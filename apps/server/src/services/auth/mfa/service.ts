@@ -4,7 +4,12 @@ import { Refusal, retryLater } from '#src/kernel/errors.ts'
 import type { Session } from '#src/kernel/postgres/database.ts'
 import type { Caller } from '#src/tenancy/databases.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
-import type { CurrentUser } from './current-user.ts'
+import type { CurrentUser } from '../current-user.ts'
+import type { AuthParts, ClientFacts } from '../parts.ts'
+import { settingsOf } from '../settings.ts'
+import type { SessionObject } from '../sign-in.ts'
+import { readUserObject, writeEvent } from '../users-store.ts'
+import { createEnroll } from './enrolment.ts'
 import {
   asOwnerOfFactors,
   enrolmentDisabled,
@@ -28,12 +33,7 @@ import {
   raiseSession,
   secondsLocked,
 } from './factors-store.ts'
-import { createEnroll } from './mfa-enrolment.ts'
-import type { AuthParts, ClientFacts } from './parts.ts'
-import { settingsOf } from './settings.ts'
-import type { SessionObject } from './sign-in.ts'
 import { totpStep } from './totp.ts'
-import { readUserObject, writeEvent } from './users-store.ts'
 
 export interface ChallengeReply {
   id: string

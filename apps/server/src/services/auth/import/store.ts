@@ -1,7 +1,7 @@
 // Users from elsewhere, one function per statement.
 import type { Session } from '#src/kernel/postgres/database.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
-import type { ImportedUser } from './import-record.ts'
+import type { ImportedUser } from './record.ts'
 
 /**
  * Writes users with their identities and events; those whose address or id is taken are left out. Answers the ids of

@@ -1,8 +1,8 @@
 // Second factors of users, one function per statement.
 import type { Session } from '#src/kernel/postgres/database.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
-import type { CurrentSession } from './sessions-store.ts'
-import type { SessionState } from './tokens.ts'
+import type { CurrentSession } from '../sessions-store.ts'
+import type { SessionState } from '../tokens.ts'
 import { stepSeconds } from './totp.ts'
 
 export const hasVerifiedFactor = async (session: Session, userId: string): Promise<boolean> =>

@@ -6,8 +6,8 @@ import { sqlComplaint } from '#src/planes/management/database-refusal.ts'
 import type { AuthDatabase } from '#src/tenancy/auth-pools.ts'
 import type { Databases } from '#src/tenancy/databases.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
-import { type ImportedUser, readRecord } from './import-record.ts'
-import { findTaken, insertImported } from './import-store.ts'
+import { type ImportedUser, readRecord } from './record.ts'
+import { findTaken, insertImported } from './store.ts'
 
 type Outcome = Pick<ImportResult, 'status' | 'reason'>
 /** By id, which no two users of one call share. */

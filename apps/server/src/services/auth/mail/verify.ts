@@ -5,13 +5,8 @@ import { randomUUID } from 'node:crypto'
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Session } from '#src/kernel/postgres/database.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
-import { addressFrom } from './address.ts'
-import { finishEmailChange, noteHalfOfEmailChange } from './email-change-store.ts'
-import { createMails } from './mails.ts'
-import { isPkceToken, linkTokensOf } from './one-time-code.ts'
-import { type FoundOneTime, giveFlowCode, type Slot, takeByCode, takeByLinkToken } from './one-time-store.ts'
-import type { AuthParts, ClientFacts } from './parts.ts'
-import { createIssue, type SessionObject } from './sign-in.ts'
+import type { AuthParts, ClientFacts } from '../parts.ts'
+import { createIssue, type SessionObject } from '../sign-in.ts'
 import {
   confirmEmail,
   findUser,
@@ -19,7 +14,12 @@ import {
   forgetUnproven,
   type UserRow,
   writeEvent,
-} from './users-store.ts'
+} from '../users-store.ts'
+import { addressFrom } from './address.ts'
+import { finishEmailChange, noteHalfOfEmailChange } from './email-change-store.ts'
+import { createMails } from './mails.ts'
+import { isPkceToken, linkTokensOf } from './one-time-code.ts'
+import { type FoundOneTime, giveFlowCode, type Slot, takeByCode, takeByLinkToken } from './one-time-store.ts'
 
 export interface Verification {
   type?: string | null | undefined

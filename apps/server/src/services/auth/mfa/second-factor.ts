@@ -2,7 +2,7 @@
 // must not be enough to take it over.
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Session } from '#src/kernel/postgres/database.ts'
-import type { CurrentUser } from './current-user.ts'
+import type { CurrentUser } from '../current-user.ts'
 import { hasVerifiedFactor } from './factors-store.ts'
 
 export async function needSecondFactor(
