@@ -18,6 +18,7 @@ import type { OwnerWork } from '#src/planes/management/owner-work.ts'
 import type { Paging } from '#src/planes/management/paging.ts'
 import type { Directory, Tenant } from '#src/tenancy/directory.ts'
 import { sealSettings } from '#src/tenancy/settings-secrets.ts'
+import { findSettings, lockSettings, saveSettings } from '#src/tenancy/settings-store.ts'
 import { keptMessages } from './catch-all.ts'
 import { openMail, sealMail } from './content.ts'
 import { defaultTemplates, type MailText } from './default-templates.ts'
@@ -54,8 +55,7 @@ interface EmailDeps {
 export type EmailService = ReturnType<typeof emailService>
 
 export function emailService({ control, sealer, owner, directory, deployment, baseUrl, wake }: EmailDeps) {
-  const settingsOf = async (projectId: string) =>
-    (await store.findSettings(control, projectId)) ?? absentProject()
+  const settingsOf = async (projectId: string) => (await findSettings(control, projectId)) ?? absentProject()
 
   return {
     /** Durable when it returns; it waits for no SMTP server, and no SMTP server can make it fail. */
@@ -85,9 +85,9 @@ export function emailService({ control, sealer, owner, directory, deployment, ba
     async saveSmtp(projectId: string, wish: SmtpWish): Promise<Smtp> {
       const { id } = await owner.tenant(projectId)
       const saved = await control.transaction(async session => {
-        const { settings } = (await store.lockSettings(session, id)) ?? absentProject()
+        const { settings } = (await lockSettings(session, id)) ?? absentProject()
         const changed = sealSettings({ ...settings, smtp: smtpFromWish(wish, settings) }, id, sealer).settings
-        await store.saveSettings(session, id, changed)
+        await saveSettings(session, id, changed)
         return changed
       })
       directory.forget(id)

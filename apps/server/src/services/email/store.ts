@@ -1,10 +1,9 @@
 import type { Template, TemplateType } from '@plinth/contract/email.ts'
-import type { Database, Session } from '#src/kernel/postgres/database.ts'
+import type { Database } from '#src/kernel/postgres/database.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 import type { Paging } from '#src/planes/management/paging.ts'
+import type { Settings } from '#src/tenancy/settings-store.ts'
 import type { MailText } from './default-templates.ts'
-
-type Settings = Readonly<Record<string, unknown>>
 
 /** Sealed content under its id, which is part of the seal. */
 export interface SealedMail {
@@ -22,23 +21,6 @@ export interface CaughtRow extends SealedMail {
 type CustomTemplate = MailText & { template_type: TemplateType; updated_at: string }
 
 const template = sql`type as template_type, subject, body_html, body_text, updated_at`
-
-// Settings
-
-export const findSettings = (control: Database, projectId: string) =>
-  control.row<{ name: string; settings: Settings }>(
-    sql`select name, settings from projects where id = ${projectId} and status in ('active', 'suspended')`,
-  )
-
-export const lockSettings = (session: Session, projectId: string) =>
-  session.row<{ settings: Settings }>(
-    sql`select settings from projects where id = ${projectId} and status in ('active', 'suspended') for update`,
-  )
-
-export const saveSettings = (session: Session, projectId: string, settings: Settings) =>
-  session.run(
-    sql`update projects set settings = ${JSON.stringify(settings)}, updated_at = now() where id = ${projectId}`,
-  )
 
 // Templates
 

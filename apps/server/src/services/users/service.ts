@@ -16,8 +16,8 @@ import type { Paging } from '#src/planes/management/paging.ts'
 import type { AuthService } from '#src/services/auth/service.ts'
 import type { Directory, Tenant } from '#src/tenancy/directory.ts'
 import { redacted, sealSettings, settingsContext } from '#src/tenancy/settings-secrets.ts'
+import { findSettings, lockSettings, type Settings, saveSettings } from '#src/tenancy/settings-store.ts'
 import { inManagementWords } from './refusals.ts'
-import * as store from './store.ts'
 import { shownProviders, storedSecret, withChange, withoutProvider, withProvider } from './stored-settings.ts'
 
 interface UsersDeps {
@@ -34,21 +34,18 @@ interface UsersDeps {
 export type UsersService = ReturnType<typeof usersService>
 
 export function usersService({ control, sealer, owner, directory, auth }: UsersDeps) {
-  const shown = (settings: store.Settings, tenant: Tenant): ShownAuthSettings => ({
+  const shown = (settings: Settings, tenant: Tenant): ShownAuthSettings => ({
     ...auth.settingsFrom(settings),
     providers: shownProviders(settings, auth.callbackUrl(tenant)),
   })
 
   /** On the locked row, so that nothing another writes at the same time is lost. */
-  async function changeSettings(
-    tenant: Tenant,
-    change: (settings: store.Settings) => store.Settings,
-  ): Promise<store.Settings> {
+  async function changeSettings(tenant: Tenant, change: (settings: Settings) => Settings): Promise<Settings> {
     const { id } = tenant
     const saved = await control.transaction(async session => {
-      const { settings } = (await store.lockSettings(session, id)) ?? absentProject()
+      const { settings } = (await lockSettings(session, id)) ?? absentProject()
       const changed = sealSettings(change(settings), id, sealer).settings
-      await store.saveSettings(session, id, changed)
+      await saveSettings(session, id, changed)
       return changed
     })
     directory.forget(id)
@@ -63,7 +60,7 @@ export function usersService({ control, sealer, owner, directory, auth }: UsersD
   return {
     async readSettings(projectId: string): Promise<ShownAuthSettings> {
       const tenant = await owner.tenant(projectId)
-      const { settings } = (await store.findSettings(control, tenant.id)) ?? absentProject()
+      const { settings } = (await findSettings(control, tenant.id)) ?? absentProject()
       return shown(settings, tenant)
     },
 

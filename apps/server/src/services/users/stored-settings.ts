@@ -7,7 +7,7 @@ import {
   providerNames,
 } from '@plinth/contract/users.ts'
 import { redacted } from '#src/tenancy/settings-secrets.ts'
-import type { Settings } from './store.ts'
+import type { Settings } from '#src/tenancy/settings-store.ts'
 
 const isObject = (value: unknown): value is Settings =>
   typeof value === 'object' && value !== null && !Array.isArray(value)

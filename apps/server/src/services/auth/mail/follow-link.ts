@@ -2,6 +2,7 @@
 import { Refusal } from '#src/kernel/errors.ts'
 import type { RawReply, RawRequest } from '#src/kernel/http/request.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
+import { isLookAhead, nothingDone, redirect } from '../browser.ts'
 import { clientOf } from '../parts.ts'
 import type { AuthService } from '../service.ts'
 import { settingsOf } from '../settings.ts'
@@ -13,8 +14,7 @@ export async function followLink(
   tenant: Tenant,
   request: RawRequest,
 ): Promise<RawReply> {
-  // Programs that look at links before people do must not use them up.
-  if (isLookAhead(request)) return { status: 204, headers: noStore, body: null }
+  if (isLookAhead(request)) return nothingDone
   const query = new URLSearchParams(request.search)
   const token = query.get('token') ?? query.get('token_hash') ?? ''
   const type = query.get('type') ?? ''
@@ -26,28 +26,18 @@ export async function followLink(
   try {
     if (!token) throw new Refusal('validation_failed', 'Verify requires a token or a token hash')
     const verified = await verify.link(tenant, token, type, clientOf(request))
-    if ('authCode' in verified) return redirect(withQuery(place, { code: verified.authCode }))
-    if ('message' in verified) return redirect(withFragment(place, { message: verified.message, sb: '' }))
+    if ('authCode' in verified) return redirect(303, withQuery(place, { code: verified.authCode }))
+    if ('message' in verified)
+      return redirect(303, withFragment(place, { message: verified.message, sb: '' }))
     const { access_token, expires_at, expires_in, refresh_token, token_type } = verified.session
     return redirect(
+      303,
       withFragment(place, { access_token, expires_at, expires_in, refresh_token, sb: '', token_type, type }),
     )
   } catch (error) {
     if (!(error instanceof Refusal) || error.status === 429) throw error
     const parameters = errorParameters(error)
     const told = isPkceToken(token) ? withQuery(place, parameters) : place
-    return redirect(withFragment(told, { ...parameters, sb: '' }))
+    return redirect(303, withFragment(told, { ...parameters, sb: '' }))
   }
 }
-
-const noStore = { 'cache-control': 'no-store' }
-
-const isLookAhead = ({ method, headers }: RawRequest) =>
-  method === 'HEAD' || /prefetch|preview/i.test(`${headers['sec-purpose'] ?? ''} ${headers['purpose'] ?? ''}`)
-
-/** The address of this page holds the token: nobody the browser goes to learns it. */
-const redirect = (location: string): RawReply => ({
-  status: 303,
-  headers: { location, ...noStore, 'referrer-policy': 'no-referrer' },
-  body: null,
-})

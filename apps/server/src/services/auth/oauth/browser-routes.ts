@@ -3,6 +3,7 @@
 import { readBody } from '#src/kernel/http/body.ts'
 import { jsonReply, type RawReply, type RawRequest } from '#src/kernel/http/request.ts'
 import type { Caller } from '#src/tenancy/databases.ts'
+import { isLookAhead, noStore, nothingDone, redirect } from '../browser.ts'
 import { clientOf } from '../parts.ts'
 import type { OauthService } from './service.ts'
 
@@ -11,10 +12,10 @@ const formBytes = 64 * 1024
 export function oauthBrowserRoutes(oauth: OauthService) {
   /** `skip_http_redirect` is for clients that open the provider's page themselves. */
   const leadTo = (url: string, query: URLSearchParams): RawReply =>
-    query.get('skip_http_redirect') === 'true' ? jsonReply(200, { url }, noStore) : redirect(url)
+    query.get('skip_http_redirect') === 'true' ? jsonReply(200, { url }, noStore) : redirect(302, url)
 
   const comeBack = async (given: URLSearchParams, { tenant }: Caller, request: RawRequest) =>
-    redirect(await oauth.callback(tenant, given, clientOf(request)))
+    redirect(302, await oauth.callback(tenant, given, clientOf(request)))
 
   return {
     async authorize({ tenant }: Caller, request: RawRequest): Promise<RawReply> {
@@ -35,7 +36,7 @@ export function oauthBrowserRoutes(oauth: OauthService) {
     },
 
     async callbackByGet(caller: Caller, request: RawRequest): Promise<RawReply> {
-      if (isLookAhead(request)) return { status: 204, headers: noStore, body: null }
+      if (isLookAhead(request)) return nothingDone
       return comeBack(new URLSearchParams(request.search), caller, request)
     },
 
@@ -50,15 +51,3 @@ export function oauthBrowserRoutes(oauth: OauthService) {
     },
   }
 }
-
-const noStore = { 'cache-control': 'no-store' }
-
-/** Nobody else learns where the browser came from: the address it had can hold a code. */
-const redirect = (location: string): RawReply => ({
-  status: 302,
-  headers: { location, ...noStore, 'referrer-policy': 'no-referrer' },
-  body: null,
-})
-
-const isLookAhead = ({ method, headers }: RawRequest) =>
-  method === 'HEAD' || /prefetch|preview/i.test(`${headers['sec-purpose'] ?? ''} ${headers['purpose'] ?? ''}`)

@@ -1,3 +1,4 @@
+// The settings of a project as services read and write their own part of them: sealed, and under a lock while they change.
 import type { Database, Session } from '#src/kernel/postgres/database.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 
@@ -6,8 +7,8 @@ export type Settings = Readonly<Record<string, unknown>>
 const isThere = sql`status in ('active', 'suspended')`
 
 export const findSettings = (control: Database, projectId: string) =>
-  control.row<{ settings: Settings }>(
-    sql`select settings from projects where id = ${projectId} and ${isThere}`,
+  control.row<{ name: string; settings: Settings }>(
+    sql`select name, settings from projects where id = ${projectId} and ${isThere}`,
   )
 
 export const lockSettings = (session: Session, projectId: string) =>
