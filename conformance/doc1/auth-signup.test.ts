@@ -75,6 +75,7 @@ test('auth contract §2: what a sign-up says of itself does not replace what the
     email_verified: false,
     phone_verified: false,
   })
+  assert.deepEqual(user.user_metadata, user.identities[0].identity_data)
 })
 
 test('1 §4.5 the data of a password sign-up is kept at once, before any verification', async () => {

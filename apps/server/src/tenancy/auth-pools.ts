@@ -2,7 +2,12 @@
 // idle. Tenants' triggers on auth.users run on them: whatever those leave in a session is discarded before the
 // connection is used again.
 import { retryLater } from '#src/kernel/errors.ts'
-import { type Database, openDatabase, type Session } from '#src/kernel/postgres/database.ts'
+import {
+  type Database,
+  openDatabase,
+  type PooledDatabase,
+  type Session,
+} from '#src/kernel/postgres/database.ts'
 import type { ConnectionBudget } from '#src/kernel/postgres/pool.ts'
 import type { Tenant } from './directory.ts'
 import type { Logins } from './logins.ts'
@@ -10,7 +15,9 @@ import type { Logins } from './logins.ts'
 export type AuthDatabase = Pick<Database, 'rows' | 'row' | 'run' | 'transaction'>
 
 interface OpenPool {
-  database: Database
+  database: PooledDatabase
+  /** Connections set aside for it: as many as it has had work for at once. */
+  reserved: number
   /** Pieces of work that run or wait. */
   busy: number
   lastUsedAt: number
@@ -23,6 +30,8 @@ const perProject = 4
 /** A page of users with all that belongs to them; tenants decide how much that is. */
 const maxAnswerBytes = 16 * 1024 * 1024
 const mayWait = 60
+const mostWaitMs = 2000
+const retryMs = 50
 const settings = {
   search_path: 'pg_catalog, pg_temp',
   role: 'none',
@@ -47,27 +56,34 @@ export interface AuthPools {
 export function createAuthPools(control: Session, logins: Logins, budget: ConnectionBudget): AuthPools {
   const pools = new Map<string, OpenPool>()
 
-  /** All of a pool's connections are set aside at once, so that none has to be refused in the middle of work. */
   function open({ id, ref }: Tenant): OpenPool {
-    for (let taken = 0; taken < perProject; taken++)
-      if (!budget.take()) {
-        for (; taken > 0; taken--) budget.give()
-        throw exhausted()
-      }
     const database = openDatabase(logins.address(ref, 'auth'), ref, settings, () => {}, {
-      max: perProject,
+      max: 1,
       beforeUse: forgetEverything,
       maxAnswerBytes,
     })
-    const pool = { database, busy: 0, lastUsedAt: performance.now() }
+    const pool = { database, reserved: 0, busy: 0, lastUsedAt: performance.now() }
     pools.set(id, pool)
     return pool
   }
 
-  function retire(id: string, { database }: OpenPool): void {
+  /** With one connection work goes on, if slower; without any it waits a moment for those of others. */
+  async function reserve(pool: OpenPool): Promise<void> {
+    if (pool.reserved >= Math.min(pool.busy, perProject)) return
+    const until = performance.now() + mostWaitMs
+    while (!budget.take()) {
+      if (pool.reserved > 0) return
+      if (performance.now() > until) throw exhausted()
+      await new Promise(resolve => setTimeout(resolve, retryMs))
+    }
+    pool.reserved++
+    pool.database.resize(pool.reserved)
+  }
+
+  function retire(id: string, { database, reserved }: OpenPool): void {
     pools.delete(id)
     void database.close()
-    for (let given = 0; given < perProject; given++) budget.give()
+    for (let given = 0; given < reserved; given++) budget.give()
   }
 
   async function use<T>(tenant: Tenant, work: (database: Database) => Promise<T>): Promise<T> {
@@ -75,8 +91,11 @@ export function createAuthPools(control: Session, logins: Logins, budget: Connec
     if (pool.busy >= mayWait) throw exhausted()
     pool.busy++
     try {
+      await reserve(pool)
       return await work(pool.database).catch(async error => {
         const { code } = error as { code?: string }
+        // The project was suspended or resumed at this very moment: its connections are new ones now.
+        if (pools.get(tenant.id) !== pool && isEnded(error)) return use(tenant, work)
         if (code !== '28P01' && code !== '28000') throw error
         await logins.heal(control, tenant.ref, 'auth')
         return work(pool.database)
@@ -117,6 +136,9 @@ export function createAuthPools(control: Session, logins: Logins, budget: Connec
     },
   }
 }
+
+/** As the driver says it, before anything was sent. */
+const isEnded = (error: Error) => error.message.startsWith('Cannot use a pool after calling end')
 
 const exhausted = () =>
   retryLater('pool_exhausted', 'All database connections of this project are busy; try again in a second', 1)

@@ -41,6 +41,11 @@ export interface Database extends Session {
   close(): Promise<void>
 }
 
+export interface PooledDatabase extends Database {
+  /** How many connections it may open from now on. */
+  resize(max: number): void
+}
+
 /** What every session of the platform's superuser starts with: a tenant's objects can never be picked up by name. */
 export const guardedSettings: Record<string, string> = {
   search_path: 'pg_catalog',
@@ -91,7 +96,7 @@ export function openDatabase(
   settings: Record<string, string>,
   onError: (error: Error) => void,
   { max = 10, beforeUse = '', maxAnswerBytes = Number.POSITIVE_INFINITY } = {},
-): Database {
+): PooledDatabase {
   const pool = new Pool({ ...clientConfig(address, database, settings), max, idleTimeoutMillis: 30_000 })
   // An idle connection that breaks is replaced on next use; without a listener it would end the process.
   pool.on('error', onError)
@@ -123,6 +128,9 @@ export function openDatabase(
         client.release(isBroken)
         return told(error)
       }
+    },
+    resize(size) {
+      pool.options.max = size
     },
     async close() {
       const cut = setTimeout(() => {

@@ -27,7 +27,7 @@ const attemptsIfFinal = 3
 const keptHours = 26
 const leaseSeconds = (2 * sendLimits.whole) / 1000
 /** One project's slow server must not hold up the mail of the others. */
-const atOnce = { all: 6, perProject: 2 }
+const atOnce = { all: 50, perProject: 2 }
 const hourMs = 3_600_000
 
 type Outcome =
