@@ -162,7 +162,7 @@ test('1 §4.5, case 15: sign-in by mail makes an ordinary user and keeps no data
   succeeded(
     await open.post('/otp', { ...wishes, email, create_user: true, data: { role: 'admin', plan: 'all' } }),
   )
-  const { code } = await open.mailTo(email, 'verify_email')
+  const { code } = await open.mailTo(email, 'magic_link')
   const session = succeeded(
     await open.post('/verify', { type: 'email', email, token: code, role: 'service_role' }),
   )

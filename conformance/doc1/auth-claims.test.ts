@@ -200,7 +200,7 @@ test('auth contract §5: a refresh keeps session and methods, and brings what ha
 test('auth contract §5: setting a password does not turn a session by code into one by password', async () => {
   const email = someone()
   succeeded(await auth.post('/otp', { email }))
-  const { code } = await auth.mailTo(email, 'verify_email')
+  const { code } = await auth.mailTo(email, 'magic_link')
   const session = succeeded(await auth.post('/verify', { type: 'email', email, token: code }))
   succeeded(await auth.put('/user', { password }, { token: session.access_token }))
   const refreshed = await refresh(session.refresh_token)

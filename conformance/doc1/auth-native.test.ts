@@ -121,7 +121,7 @@ for (const shape of shapes) {
   test(`1 §4.5 magic-link signs up who is unknown (${shape})`, async () => {
     const email = someone()
     assert.deepEqual(succeeded(await auth.post('/magic-link', { email }, { shape })), {})
-    const { link } = await auth.mailTo(email, 'verify_email')
+    const { link } = await auth.mailTo(email, 'magic_link')
     const landing = await auth.follow(link)
     const token = landing.fragment['access_token'] ?? ''
     assert.equal(succeeded(await auth.get('/session', { token, shape })).user.email, email)

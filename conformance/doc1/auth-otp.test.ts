@@ -228,7 +228,7 @@ test('auth contract §7: who is unknown gets a confirmation, which signs up', as
     for (const type of ['signup', 'email']) {
       const email = someone()
       assert.deepEqual(succeeded(await api.post('/otp', { email, create_user: true })), {})
-      const mail = await api.mailTo(email, 'verify_email')
+      const mail = await api.mailTo(email, 'magic_link')
       assert.equal(mail.type, 'signup')
       const [{ id, confirmed }] = await api.sql(
         `select id, email_confirmed_at is not null as confirmed from auth.users where email = '${email}'`,
@@ -250,7 +250,7 @@ test('auth contract §7: who is unknown gets a confirmation, which signs up', as
 test('auth contract §7: such a user has no password anybody knows, and may set one', async () => {
   const email = someone()
   succeeded(await auth.post('/otp', { email }))
-  const mail = await auth.mailTo(email, 'verify_email')
+  const mail = await auth.mailTo(email, 'magic_link')
   const session = succeeded(await verify({ type: 'email', email, token: mail.code }))
   for (const given of ['', email, mail.code])
     assertAuthError(
@@ -267,7 +267,7 @@ test('1 §4.5 a sign-up by code or magic link does not capture data at the first
     for (const api of [auth, careful]) {
       const email = someone()
       succeeded(await api.post(path, { email, data: { plan: 'gold' }, create_user: true }))
-      const mail = await api.mailTo(email, 'verify_email')
+      const mail = await api.mailTo(email, 'magic_link')
       const { user } = succeeded(await verify({ type: 'email', email, token: mail.code }, api))
       assert.equal(user.user_metadata.plan, undefined, path)
       assert.equal((await api.readUser(user.id)).user_metadata.plan, undefined, path)

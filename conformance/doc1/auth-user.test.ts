@@ -104,7 +104,7 @@ test('auth contract §4: data merges by its top-level keys, null removes one', a
     assert.deepEqual(succeeded(await update(me, { data })).user_metadata, user.user_metadata)
 })
 
-test('auth contract §4: writing the same data a hundred times at once loses none of the keys', async () => {
+test('auth contract §4: twenty changes of data at once lose none of their keys', async () => {
   const me = await auth.signUp()
   const keys = Array.from({ length: 20 }, (_, n) => `key_${n}`)
   const replies = await Promise.all(keys.map(key => update(me, { data: { [key]: true } })))

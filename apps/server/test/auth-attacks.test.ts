@@ -344,6 +344,8 @@ test('data that no access token can carry is refused, and nobody locks themselve
   assert.equal((await quick.asAdmin('POST', '/admin/users', asAdmin)).status, 422)
   const app = await quick.asAdmin('PUT', `/admin/users/${made.user.id}`, { app_metadata: large })
   assert.equal(app.status, 422)
+  const aud = await quick.asAdmin('PUT', `/admin/users/${made.user.id}`, { aud: 'x'.repeat(4000) })
+  assert.ok(aud.status === 400 || aud.status === 422, 'nor does the audience grow')
 })
 
 // Addresses

@@ -168,6 +168,43 @@ test('no pattern of places keeps the platform busy', async () => {
   assert.ok(!reply.headers.get('location')!.startsWith('https://x/'))
 })
 
+// Rows that refer to users
+
+test('a user whom rows of the project refer to stays, and whoever deletes is told', async () => {
+  const project = await authProject(platform)
+  const { user } = await project.signUp(address())
+  await push(
+    project,
+    `create table public.notes (owner uuid references auth.users); insert into public.notes values ('${user.id}')`,
+  )
+  const refused = await project.asAdmin('DELETE', `/admin/users/${user.id}`, {})
+  assert.equal(refused.status, 409, JSON.stringify(refused.body))
+  assert.equal((await project.asAdmin('GET', `/admin/users/${user.id}`)).status, 200)
+})
+
+// Connections
+
+test('no connection is lost when a project is suspended while its requests wait for one', async () => {
+  const small = await startPlatform({ settings: { PLATFORM_MAX_DB_CONNECTIONS: '4' } })
+  try {
+    const [held, waiting] = await Promise.all([authProject(small), authProject(small)])
+    await small.asSuperuser(await small.refOf(held.id), async holder => {
+      await holder.script('begin; lock table auth.users')
+      const signingUp = Array.from({ length: 4 }, () => held.auth('POST', '/signup', {}))
+      while (small.app.databases.connections() < 4) await sleep(10)
+      const asked = Array.from({ length: 20 }, () => waiting.auth('POST', '/recover', { email: address() }))
+      await sleep(200)
+      await small.projects.suspend({ params: { id: waiting.id } })
+      await holder.script('rollback')
+      await Promise.all([...signingUp, ...asked])
+    })
+    for (const { id } of [held, waiting]) small.app.databases.disconnect(id)
+    assert.equal(small.app.databases.connections(), 0)
+  } finally {
+    await small.stop()
+  }
+})
+
 // Mail
 
 test('SMTP servers that never come to an end keep the mail of no other project', async () => {

@@ -6,8 +6,8 @@ create table auth.users (
   id uuid primary key default gen_random_uuid(),
   -- Filled by seeds of existing applications, read by nobody here.
   instance_id uuid,
-  aud text not null default 'authenticated',
-  role text not null default 'authenticated',
+  aud text not null default 'authenticated' check (length(aud) <= 255),
+  role text not null default 'authenticated' check (length(role) <= 63),
   email text check (email = lower(email) and length(email) <= 255),
   encrypted_password text,
   email_confirmed_at timestamptz,

@@ -68,16 +68,18 @@ export function createAuthPools(control: Session, logins: Logins, budget: Connec
   }
 
   /** With one connection work goes on, if slower; without any it waits a moment for those of others. */
-  async function reserve(pool: OpenPool): Promise<void> {
-    if (pool.reserved >= Math.min(pool.busy, perProject)) return
+  async function reserve(id: string, pool: OpenPool): Promise<void> {
     const until = performance.now() + mostWaitMs
-    while (!budget.take()) {
+    // While it waits, others of the project may have got one, or the pool may be gone.
+    while (pools.get(id) === pool && pool.reserved < Math.min(pool.busy, perProject)) {
+      if (budget.take()) {
+        pool.reserved++
+        return pool.database.resize(pool.reserved)
+      }
       if (pool.reserved > 0) return
       if (performance.now() > until) throw exhausted()
       await new Promise(resolve => setTimeout(resolve, retryMs))
     }
-    pool.reserved++
-    pool.database.resize(pool.reserved)
   }
 
   function retire(id: string, { database, reserved }: OpenPool): void {
@@ -91,7 +93,7 @@ export function createAuthPools(control: Session, logins: Logins, budget: Connec
     if (pool.busy >= mayWait) throw exhausted()
     pool.busy++
     try {
-      await reserve(pool)
+      await reserve(tenant.id, pool)
       return await work(pool.database).catch(async error => {
         const { code } = error as { code?: string }
         // The project was suspended or resumed at this very moment: its connections are new ones now.

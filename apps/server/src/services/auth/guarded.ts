@@ -38,6 +38,10 @@ function told(error: Raised): never {
     )
   if (constraint === 'users_email' && code === '23505')
     throw new Refusal('email_exists', 'A user with this email address has already been registered')
+  if (code === '23503')
+    throw new Refusal('conflict', 'Rows of the project refer to this user; change or delete them first', {
+      cause: error,
+    })
   if (code === '23514') throw new Refusal('validation_failed', 'A value does not fit', { cause: error })
   if (unstorable.has(code))
     throw new Refusal('validation_failed', 'A text holds a character that cannot be stored')
