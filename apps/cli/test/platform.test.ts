@@ -51,7 +51,11 @@ test('a token without --expires lasts, and a wrong span is refused before any re
 })
 
 test('the audit log is pruned, by the given days or by default', async () => {
-  assert.deepEqual((await plinth(['audit', 'prune', '--days', '30'])).json.data, { deleted: 0, deleted_auth_events: 0, days: 30 })
+  assert.deepEqual((await plinth(['audit', 'prune', '--days', '30'])).json.data, {
+    deleted: 0,
+    deleted_auth_events: 0,
+    days: 30,
+  })
   assert.equal((await plinth(['audit', 'prune'])).json.data.days, 90)
   assert.equal((await plinth(['audit', 'prune', '--days', 'all'])).json.error.code, 'usage_invalid_value')
 })

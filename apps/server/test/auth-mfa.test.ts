@@ -310,7 +310,7 @@ test('a right code forgets the wrong ones before it, and the challenges that wer
 })
 
 test('an address may ask and answer as often as the settings say', async () => {
-  const limited = await authProject(platform, { rate_limits: { mfa: 3 } })
+  const limited = await authProject(platform, { rate_limits: { mfa: 2 } })
   const { access_token: token } = await limited.signUp(someone())
   const options = { token, ...from('198.51.100.7') }
   const { body } = await limited.auth('POST', '/factors', { factor_type: 'totp' }, options)
