@@ -79,6 +79,17 @@ for (const [who, email] of [
     assert.equal(hashes, 1)
   })
 
+test('what follows the 72 bytes that bcrypt reads is not ignored', async () => {
+  const auth = countingAuth()
+  const email = 'long@example.test'
+  const longest = 'x'.repeat(72)
+  await project.signUp(email, longest)
+  assert.ok(await auth.signInWithPassword(tenant, email, longest, client))
+  await assert.rejects(auth.signInWithPassword(tenant, email, `${longest}y`, client), {
+    code: 'invalid_credentials',
+  })
+})
+
 test('a sign-up with a known address hashes the password like any other', async () => {
   const auth = countingAuth()
   const counted: number[] = []

@@ -147,7 +147,7 @@ async function assertWhole(): Promise<void> {
   for (const { ref, status, hasDatabase, logins } of await look(inControl)) {
     if (status === 'deleted') continue
     assert.equal(status, 'active')
-    assert.deepEqual([hasDatabase, logins], [true, 3], `${ref} is complete`)
+    assert.deepEqual([hasDatabase, logins], [true, 4], `${ref} is complete`)
   }
   assert.deepEqual(await orphans(inControl, refs), [])
 }
@@ -200,7 +200,7 @@ test('killed at any moment of a creation and a deletion, the next start finishes
 
 const steps: [string, 'POST' | 'DELETE', (found: Found) => boolean][] = [
   ['the row is written', 'POST', ({ status }) => status === 'creating'],
-  ['the roles are made', 'POST', ({ status, roles }) => status === 'creating' && roles === 3],
+  ['the roles are made', 'POST', ({ status, roles }) => status === 'creating' && roles === 4],
   ['the database is made', 'POST', ({ status, hasDatabase }) => status === 'creating' && hasDatabase],
   ['the row says so', 'DELETE', ({ status }) => status === 'deleting'],
   ['the logins are closed', 'DELETE', ({ status, logins }) => status === 'deleting' && logins === 0],
@@ -291,7 +291,7 @@ async function untilCreating(client: pg.Client, slug: string): Promise<Found> {
 
 async function assertComplete(client: pg.Client, project: CreatedProject): Promise<void> {
   const found = (await look(client)).find(row => row.id === project.id)
-  assert.deepEqual([found?.status, found?.hasDatabase, found?.logins], ['active', true, 3])
+  assert.deepEqual([found?.status, found?.hasDatabase, found?.logins], ['active', true, 4])
   assert.equal((await whoami(platform, project)).status, 200)
   await platform.app.databases.asOwner({ ref: found!.ref }, session => session.script('create table t ()'))
 }

@@ -97,9 +97,9 @@ test('everything of the project’s own goes; grants and default privileges are 
     { extname: 'pg_trgm', schema: 'extensions' },
   ])
   const [type] = await project.look<object>(
-    sql`select to_regtype('public.citext')::text as citext, to_regclass('auth.users') as none`,
+    sql`select to_regtype('public.citext')::text as citext, to_regclass('auth.users')::text as users`,
   )
-  assert.deepEqual(type, { citext: 'public.citext', none: null })
+  assert.deepEqual(type, { citext: 'public.citext', users: 'auth.users' })
 })
 
 test('those recorded are applied again, with the same checksums', async () => {

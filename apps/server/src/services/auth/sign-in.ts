@@ -1,4 +1,5 @@
 // A session for a user who has shown who they are: made here for every way of showing it.
+import { maxPasswordBytes } from '#src/kernel/crypto/password.ts'
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Session } from '#src/kernel/postgres/database.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
@@ -58,7 +59,9 @@ export function createPasswordSignIn(parts: AuthParts) {
       throw new Refusal('email_provider_disabled', 'Email logins are disabled for this project')
     const database = databases.auth(tenant)
     const stored = await findPasswordHash(database, email)
-    const matches = await passwords(tenant.id).verify(password, stored)
+    // bcrypt reads no further: what is longer cannot be anybody's password.
+    const isTooLong = Buffer.byteLength(password) > maxPasswordBytes
+    const matches = await passwords(tenant.id).verify(password, isTooLong ? undefined : stored)
     if (!matches) throw invalidCredentials()
     const made = await database.transaction(async session => {
       const user = await findUserByEmail(session, email)
