@@ -1,8 +1,9 @@
 // Passwords of operators as Argon2id, passwords of projects' users as bcrypt, which existing applications bring along
-// and expect. Both run in the thread pool, in turns.
-import { hash as argon2Hash, verify as argon2Verify } from '@node-rs/argon2'
-import { hash as bcryptHash, verify as bcryptVerify } from '@node-rs/bcrypt'
+// and expect. Both run in the thread pool, in turns, and are loaded when the first password comes.
 import type { HashingTurns } from './hashing-turns.ts'
+
+const argon2 = () => import('@node-rs/argon2')
+const bcrypt = () => import('@node-rs/bcrypt')
 
 export interface Passwords {
   hash(password: string): Promise<string>
@@ -11,7 +12,7 @@ export interface Passwords {
 }
 
 export const createPasswords = (inTurn: HashingTurns): Passwords =>
-  passwords(inTurn, password => argon2Hash(password))('operators')
+  passwords(inTurn, async password => (await argon2()).hash(password))('operators')
 
 /** The passwords of a project's users. */
 export type UserPasswords = (projectId: string) => Passwords
@@ -21,7 +22,7 @@ const bcryptCost = 10
 export const maxPasswordBytes = 72
 
 export const createUserPasswords = (inTurn: HashingTurns): UserPasswords =>
-  passwords(inTurn, password => bcryptHash(password, bcryptCost))
+  passwords(inTurn, async password => (await bcrypt()).hash(password, bcryptCost))
 
 function passwords(
   inTurn: HashingTurns,
@@ -41,13 +42,15 @@ function passwords(
 }
 
 /** Whatever is stored and is not a hash matches nothing. */
-const verify = (password: string, stored: string): Promise<boolean> =>
-  (stored.startsWith('$argon2') ? argon2Verify(stored, password) : bcryptVerify(password, stored)).catch(
-    () => false,
-  )
+const verify = async (password: string, stored: string): Promise<boolean> => {
+  const matches = stored.startsWith('$argon2')
+    ? (await argon2()).verify(stored, password)
+    : (await bcrypt()).verify(password, stored)
+  return matches.catch(() => false)
+}
 
-const bcrypt = /^\$2[aby]\$(\d\d)\$[./A-Za-z0-9]{53}$/
-const argon2 =
+const bcryptHash = /^\$2[aby]\$(\d\d)\$[./A-Za-z0-9]{53}$/
+const argon2Hash =
   /^\$argon2(?:id|i|d)\$v=19\$m=(\d{1,9}),t=(\d{1,9}),p=(\d{1,9})\$[A-Za-z0-9+/]{11,86}\$[A-Za-z0-9+/]{22,86}$/
 const most = { bcryptCost: 14, kibibytes: 65_536, passes: 10, lanes: 4 }
 
@@ -56,9 +59,9 @@ const most = { bcryptCost: 14, kibibytes: 65_536, passes: 10, lanes: 4 }
  * that ask for little are computed.
  */
 export function isAffordableHash(stored: string): boolean {
-  const cost = bcrypt.exec(stored)?.[1]
+  const cost = bcryptHash.exec(stored)?.[1]
   if (cost !== undefined) return Number(cost) >= 4 && Number(cost) <= most.bcryptCost
-  const [, kibibytes, passes, lanes] = argon2.exec(stored)?.map(Number) ?? []
+  const [, kibibytes, passes, lanes] = argon2Hash.exec(stored)?.map(Number) ?? []
   return (
     kibibytes !== undefined && kibibytes <= most.kibibytes && passes! <= most.passes && lanes! <= most.lanes
   )

@@ -4,9 +4,11 @@
 import { randomBytes } from 'node:crypto'
 import type { Socket } from 'node:net'
 import type { ServerAddress } from '../server-address.ts'
+import { cellsOf } from './cells.ts'
 import { ConnectionLost, DatabaseError, errorFrom } from './database-error.ts'
 import { Encoder, message, type Value } from './encoder.ts'
-import type { Frames } from './frames.ts'
+import { type Frames, maxBodyBytes, type OnFrame } from './frames.ts'
+import { quietCollector } from './garbage.ts'
 import { type Greeted, greet, requestCancel } from './handshake.ts'
 
 export interface Step {
@@ -56,7 +58,11 @@ const maxForgotten = 2048
 const idleCleanMs = 10
 
 const maxParameters = 65_535
-const maxAnswerBytes = 64 * 1024 * 1024
+const maxAnswerBytes = maxBodyBytes
+/** From here on an answer's memory is worth collecting. */
+const largeBytes = 1024 * 1024
+/** One for the process, as its memory is. */
+const collectWhenQuiet = quietCollector()
 
 /** Errors that may only mean that a statement prepared earlier no longer fits the schema. */
 const staleStatement = new Set([
@@ -121,11 +127,11 @@ export class Connection {
     this.#address = address
     this.processId = greeted.processId
     this.#secretKey = greeted.secretKey
-    this.#socket = greeted.socket
+    this.#socket = greeted.line.socket
     this.#frames = greeted.frames
     this.#onIdle = hooks.onIdle
     this.#onLost = hooks.onLost
-    this.#socket.on('data', chunk => this.#frames.push(chunk, this.#onFrame))
+    greeted.line.receive(bytes => this.#frames.push(bytes, this.#onFrame))
     this.#socket.on('error', error => this.#lose(error))
     this.#socket.on('close', () => this.#lose(undefined))
     this.#socket.resume()
@@ -245,14 +251,14 @@ export class Connection {
     if (this.#out.isEmpty || this.#lost) return
     this.#socket.write(this.#out.take())
     // The kernel mostly takes the whole write at once; when it has not, its memory must not be reused.
-    if (this.#socket.writableLength > 0) this.#out.abandon()
+    this.#out.release(this.#socket.writableLength === 0)
   }
 
-  readonly #onFrame = (type: number, bytes: Buffer, start: number, end: number): void => {
+  readonly #onFrame: OnFrame = (type, bytes, start, end, isOwn) => {
     const entry = this.#queue[this.#head]
     switch (type) {
       case 0x44: // DataRow
-        if (entry && entry.stepsDone === entry.unit.answering) this.#takeRow(entry, bytes, start, end)
+        if (entry && entry.stepsDone === entry.unit.answering) this.#takeRow(entry, bytes, start, end, isOwn)
         break
       case 0x43: // CommandComplete
         if (!entry) break
@@ -280,9 +286,9 @@ export class Connection {
   }
 
   /** Nobody's answer may fill the memory of all: what is too large is dropped, and its statement ended. */
-  #takeRow(entry: InFlight, bytes: Buffer, start: number, end: number): void {
+  #takeRow(entry: InFlight, bytes: Buffer, start: number, end: number, isOwn: boolean): void {
     entry.bytes += end - start
-    if (entry.bytes <= maxAnswerBytes) return void entry.rows.push(cells(bytes, start))
+    if (entry.bytes <= maxAnswerBytes) return void entry.rows.push(cellsOf(bytes, start, end, isOwn))
     if (entry.error) return
     entry.rows = []
     entry.error = new DatabaseError({ C: '54000', M: `the answer is larger than ${maxAnswerBytes} bytes` })
@@ -304,6 +310,7 @@ export class Connection {
       this.#queue.splice(0, this.#head)
       this.#head = 0
     }
+    if (entry.bytes > largeBytes) collectWhenQuiet()
     if (!isOutsideTransaction) this.#lose(new Error('a unit left a transaction open'))
     if (entry.error && this.#triesAgain(entry, entry.error)) return
     if (entry.error) entry.unit.reject(entry.error)
@@ -378,17 +385,3 @@ export class Connection {
 }
 
 const newPrefix = () => `plinth_${randomBytes(6).toString('hex')}_`
-
-/** Cells point into the received memory: nothing is copied or decoded until somebody asks. */
-function cells(bytes: Buffer, start: number): Cell[] {
-  const count = bytes.readInt16BE(start)
-  const row: Cell[] = new Array(count)
-  let at = start + 2
-  for (let index = 0; index < count; index++) {
-    const length = bytes.readInt32BE(at)
-    at += 4
-    row[index] = length < 0 ? null : bytes.subarray(at, at + length)
-    if (length > 0) at += length
-  }
-  return row
-}

@@ -24,11 +24,14 @@ export class DatabaseError extends Error {
   }
 }
 
+/** From a body that may have been cut, in the middle of its last field. */
 export function errorFrom(bytes: Buffer, start: number, end: number): DatabaseError {
   const fields: Record<string, string> = {}
+  const last = Math.min(end, bytes.length)
   let at = start
-  while (at < end && bytes[at] !== 0) {
-    const stop = bytes.indexOf(0, at + 1)
+  while (at < last && bytes[at] !== 0) {
+    const found = bytes.indexOf(0, at + 1)
+    const stop = found < 0 || found > last ? last : found
     fields[String.fromCharCode(bytes[at]!)] = bytes.toString('utf8', at + 1, stop)
     at = stop + 1
   }

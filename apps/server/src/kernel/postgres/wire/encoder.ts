@@ -3,6 +3,8 @@
 export type Value = string | Buffer | null
 
 const initialBytes = 16 * 1024
+/** What a large request needed is not kept for the next one. */
+const keptBytes = 256 * 1024
 
 export class Encoder {
   #bytes = Buffer.allocUnsafe(initialBytes)
@@ -23,7 +25,7 @@ export class Encoder {
   /** Bind of the unnamed portal and Execute of all its rows; parameters and results travel as text. */
   bindAndExecute(name: string, values: readonly Value[]): void {
     let room = name.length + 16
-    for (const value of values) room += 4 + (value === null ? 0 : value.length * 3)
+    for (const value of values) room += 4 + roomFor(value)
     const length = this.#open(0x42, room)
     this.#bytes[this.#end++] = 0
     this.#text(name)
@@ -63,9 +65,9 @@ export class Encoder {
     return written
   }
 
-  /** The kernel still reads from the memory handed over: leave it alone and go on in fresh memory. */
-  abandon(): void {
-    this.#bytes = Buffer.allocUnsafe(initialBytes)
+  /** What was handed over has been sent, or its memory is still being read from and must be left alone. */
+  release(isSent: boolean): void {
+    if (!isSent || this.#bytes.length > keptBytes) this.#bytes = Buffer.allocUnsafe(initialBytes)
   }
 
   /** Starts a message with room for its body; returns where its length goes. */
@@ -107,6 +109,10 @@ export class Encoder {
     this.#end = this.#bytes.writeInt32BE(number, this.#end)
   }
 }
+
+/** At most so many bytes: three for each unit of UTF-16. */
+const roomFor = (value: Value): number =>
+  value === null ? 0 : typeof value === 'string' ? value.length * 3 : value.length
 
 /** A message sent outside the pipeline: startup, authentication, cancel. */
 export function message(type: string, ...parts: (Buffer | string | number)[]): Buffer {

@@ -1,14 +1,13 @@
 // From a fresh socket to an authenticated one: TLS if asked for, SCRAM, startup settings, BackendKeyData.
-import { connect as connectSocket, type Socket } from 'node:net'
-import { connect as connectTls } from 'node:tls'
 import { scramExchange } from '#src/kernel/crypto/scram.ts'
 import type { ServerAddress } from '../server-address.ts'
 import { errorFrom } from './database-error.ts'
 import { message } from './encoder.ts'
 import { Frames } from './frames.ts'
+import { type Line, openLine, secured } from './line.ts'
 
 export interface Greeted {
-  socket: Socket
+  line: Line
   processId: number
   secretKey: Buffer
   /** Holds what may have arrived of a message behind the last one read. */
@@ -16,7 +15,6 @@ export interface Greeted {
 }
 
 const protocolVersion = 196608
-const tlsRequest = 80877103
 const cancelRequest = 80877102
 const timeoutMs = 10_000
 
@@ -25,15 +23,18 @@ export async function greet(
   database: string,
   settings: Record<string, string>,
 ): Promise<Greeted> {
-  const plain = await open(address)
-  const timer = setTimeout(() => plain.destroy(new Error('the database did not answer in time')), timeoutMs)
+  const plain = await openLine(address)
+  const timer = setTimeout(
+    () => plain.socket.destroy(new Error('the database did not answer in time')),
+    timeoutMs,
+  )
   try {
-    const socket = address.tls ? await upgrade(plain, address) : plain
+    const line = address.tls ? await secured(plain, address) : plain
     const startup = Object.entries({ user: address.user, database, ...settings }).flat()
-    socket.write(message('', protocolVersion, ...startup, Buffer.from([0])))
-    return { socket, ...(await authenticate(socket, address.password)) }
+    line.socket.write(message('', protocolVersion, ...startup, Buffer.from([0])))
+    return { line, ...(await authenticate(line, address.password)) }
   } catch (error) {
-    plain.destroy()
+    plain.socket.destroy()
     throw error
   } finally {
     clearTimeout(timer)
@@ -45,8 +46,8 @@ export async function requestCancel(
   address: ServerAddress,
   backend: Pick<Greeted, 'processId' | 'secretKey'>,
 ) {
-  const plain = await open(address)
-  const socket = address.tls ? await upgrade(plain, address) : plain
+  const plain = await openLine(address)
+  const { socket } = address.tls ? await secured(plain, address) : plain
   await new Promise<void>(resolve => {
     socket.once('close', () => resolve())
     socket.on('error', () => resolve())
@@ -56,37 +57,8 @@ export async function requestCancel(
   })
 }
 
-function open({ host, port }: ServerAddress): Promise<Socket> {
-  return new Promise((resolve, reject) => {
-    const socket = host.startsWith('/')
-      ? connectSocket(`${host}/.s.PGSQL.${port}`)
-      : connectSocket({ host, port, noDelay: true, keepAlive: true })
-    socket.once('error', reject)
-    socket.once('connect', () => {
-      socket.off('error', reject)
-      resolve(socket)
-    })
-  })
-}
-
-function upgrade(socket: Socket, { tls, host }: ServerAddress): Promise<Socket> {
-  return new Promise((resolve, reject) => {
-    socket.once('error', reject)
-    socket.once('close', () => reject(new Error('the database closed the connection before TLS')))
-    socket.once('data', reply => {
-      // Exactly one byte: anything behind it was injected before encryption began.
-      if (reply.length !== 1 || reply[0] !== 0x53) return reject(new Error('the database does not speak TLS'))
-      const secure = connectTls({ socket, host, ...tls }, () => {
-        secure.off('error', reject)
-        resolve(secure)
-      })
-      secure.once('error', reject)
-    })
-    socket.write(message('', tlsRequest))
-  })
-}
-
-function authenticate(socket: Socket, password: string): Promise<Omit<Greeted, 'socket'>> {
+function authenticate(line: Line, password: string): Promise<Omit<Greeted, 'line'>> {
+  const { socket } = line
   return new Promise((resolve, reject) => {
     const frames = new Frames()
     const exchange = scramExchange(password)
@@ -98,16 +70,15 @@ function authenticate(socket: Socket, password: string): Promise<Omit<Greeted, '
       reject(error)
     }
     const onClose = () => fail(new Error('the database closed the connection during login'))
-    const onData = (chunk: Buffer) => frames.push(chunk, onFrame)
     const detach = () => {
-      socket.off('data', onData)
+      line.receive(() => {})
       socket.off('error', fail)
       socket.off('close', onClose)
     }
 
     function onFrame(type: number, bytes: Buffer, start: number, end: number): void {
       if (type === 0x52)
-        void onAuthentication(bytes.readInt32BE(start), bytes.subarray(start + 4, end)).catch(fail)
+        void onAuthentication(bytes.readInt32BE(start), bytes.toString('utf8', start + 4, end)).catch(fail)
       else if (type === 0x45) fail(errorFrom(bytes, start, end))
       else if (type === 0x4b) {
         processId = bytes.readInt32BE(start)
@@ -119,21 +90,20 @@ function authenticate(socket: Socket, password: string): Promise<Omit<Greeted, '
       }
     }
 
-    async function onAuthentication(method: number, body: Buffer): Promise<void> {
+    async function onAuthentication(method: number, body: string): Promise<void> {
       if (method === 10) {
         if (!body.includes('SCRAM-SHA-256\0')) throw new Error('the database does not offer SCRAM-SHA-256')
         const first = Buffer.from(exchange.first)
         socket.write(message('p', 'SCRAM-SHA-256', first.length, first))
-      } else if (method === 11)
-        socket.write(message('p', Buffer.from(await exchange.respond(body.toString()))))
+      } else if (method === 11) socket.write(message('p', Buffer.from(await exchange.respond(body))))
       else if (method === 12) {
-        isProven = exchange.isGenuine(body.toString())
+        isProven = exchange.isGenuine(body)
         if (!isProven) throw new Error('the database could not prove who it is')
       } else if (method !== 0 || !isProven)
         throw new Error('the database asks for a login method other than SCRAM-SHA-256')
     }
 
-    socket.on('data', onData)
+    line.receive(bytes => frames.push(bytes, onFrame))
     socket.on('error', fail)
     socket.on('close', onClose)
   })

@@ -1,7 +1,6 @@
 // An ID token counts if the issuer set for the provider has signed it, for a client of ours, recently, and for this
 // very sign-in. A token of any other issuer is nobody's, however well it is made.
 import { createHash } from 'node:crypto'
-import { errors, jwtVerify } from 'jose'
 import { isSame } from '#src/kernel/crypto/keys.ts'
 import type { Claims } from './claims.ts'
 import type { ConfiguredProvider } from './configuration.ts'
@@ -39,6 +38,7 @@ export async function verifyIdToken(
   { nonce, accessToken }: Expected,
 ): Promise<Claims> {
   if (token.length > longestToken) throw new BadIdToken('it is too long')
+  const { errors, jwtVerify } = await import('jose')
   const { payload, protectedHeader } = await jwtVerify(token, issuer.keys, {
     algorithms,
     audience: [...clientIds],
@@ -59,12 +59,12 @@ export async function verifyIdToken(
   return payload
 }
 
-const reasonOf = (error: Error) =>
-  error instanceof errors.JWTExpired
-    ? 'it has expired'
-    : error instanceof errors.JWTClaimValidationFailed
-      ? `its claim "${error.claim}" does not fit`
-      : 'it is not signed by the provider'
+function reasonOf({ code, claim }: Error & { code: string; claim?: string }): string {
+  if (code === 'ERR_JWT_EXPIRED') return 'it has expired'
+  return code === 'ERR_JWT_CLAIM_VALIDATION_FAILED'
+    ? `its claim "${claim}" does not fit`
+    : 'it is not signed by the provider'
+}
 
 const issuerFor = ({ name }: Issuer, tid: unknown) =>
   typeof tid === 'string' && tenantId.test(tid) ? name.replace('{tenantid}', tid) : name

@@ -1,6 +1,6 @@
 // What OpenID issuers publish about themselves: their endpoints and keys, asked for at the issuer alone and remembered
 // for a while. Nothing in a token says where its keys are.
-import { createRemoteJWKSet, customFetch, type JWTVerifyGetKey } from 'jose'
+import type { JWTVerifyGetKey } from 'jose'
 import type { Outbound } from '#src/kernel/outbound/fetch.ts'
 import type { ConfiguredProvider } from './configuration.ts'
 import { badCallback } from './identity.ts'
@@ -38,13 +38,15 @@ export function createIssuers(outbound: Outbound): Issuers {
       throw badCallback('The provider describes another issuer than the one set')
     const keysUrl = text('jwks_uri')
     if (!URL.canParse(keysUrl)) throw badCallback('The provider does not say where its keys are')
+    // Loaded with the first provider: it takes memory that most platforms never need.
+    const { createRemoteJWKSet, customFetch } = await import('jose')
     return {
       name: told,
       authorize_url: text('authorization_endpoint'),
       token_url: text('token_endpoint'),
       userinfo_url: text('userinfo_endpoint'),
       keys: createRemoteJWKSet(new URL(keysUrl), {
-        [customFetch]: async (url, { signal }) => {
+        [customFetch]: async (url: string, { signal }: { signal: AbortSignal }) => {
           const { status, body } = await askProvider(outbound, { url, signal })
           return new Response(new Uint8Array(body), { status })
         },
