@@ -103,7 +103,7 @@ test('a change that commits long after others began is not missed', async () => 
 test('a token made by hand without a session is admitted, and refused once its user is banned', async () => {
   const made = await somebody()
   const token = signJwt(
-    { role: 'authenticated', sub: made.user.id, exp: Date.now() / 1000 + 600 },
+    { role: 'authenticated', sub: made.user.id.toUpperCase(), exp: Date.now() / 1000 + 600 },
     project.jwt_secret,
   )
   assert.equal((await whoami(here, token)).status, 200)

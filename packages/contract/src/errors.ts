@@ -91,10 +91,6 @@ export const errorCodes = {
     status: 400,
     meaning: 'Auth: the code verifier does not fit the challenge of this flow.',
   },
-  reauthentication_needed: {
-    status: 400,
-    meaning: 'Auth: this change needs a fresh code from GET /reauthenticate.',
-  },
   current_password_invalid: {
     status: 400,
     meaning: 'Auth: `current_password` is not the password of the user.',
@@ -121,7 +117,6 @@ export const errorCodes = {
   feature_disabled: { status: 404, meaning: 'Auth: this way to sign in is not offered.' },
   user_already_exists: { status: 422, meaning: 'Auth: the address is registered already.' },
   email_exists: { status: 422, meaning: 'Auth: another user has this address.' },
-  phone_exists: { status: 422, meaning: 'Auth: another user has this phone number.' },
   weak_password: {
     status: 422,
     meaning: 'Auth: the password is too weak; `weak_password.reasons` says why.',

@@ -23,8 +23,6 @@ interface Grant extends PasswordGrant {
   link_identity?: boolean | null | undefined
 }
 
-export type Grants = ReturnType<typeof createGrants>
-
 export function createGrants(auth: Pick<AuthService, 'signInWithPassword' | 'refresh' | 'oauth'>) {
   function password(tenant: Tenant, { email, phone, password: given }: PasswordGrant, client: ClientFacts) {
     if (phone && !email) throw new Refusal('phone_provider_disabled', 'Phone logins are disabled')

@@ -56,8 +56,6 @@ const mayTryPerChallenge = 5
 const mayTryPerFactor = 10
 const tryWindowSeconds = 900
 
-export type Mfa = ReturnType<typeof createMfa>
-
 export function createMfa(parts: AuthParts) {
   const { databases, limits, sealer, tokens } = parts
   const asOwner = asOwnerOfFactors(databases)
