@@ -32,6 +32,10 @@ export interface Config {
   poolSize: number
   maxConnections: number
   auditRetentionDays: number
+  /** Where the caches of projects live; in this process when absent. */
+  redisUrl: string | undefined
+  /** How long a scheduled job may run. */
+  cronTimeoutMs: number
   /** For projects that have no SMTP server of their own. */
   smtp: SmtpServer | undefined
   logLevel: string
@@ -138,6 +142,17 @@ export const settings = [
     meaning: 'Age in days past which `audit prune` deletes entries.',
   },
   {
+    name: 'REDIS_URL',
+    default: 'unset: caches are kept in this process',
+    meaning:
+      'A Redis (7 or newer) or Valkey server for the caches of projects, as a user who may manage ACL users: redis://user:password@host:port, or rediss:// for TLS. Needed once more than one process runs the platform.',
+  },
+  {
+    name: 'PLATFORM_CRON_TIMEOUT_MS',
+    default: '600000',
+    meaning: 'How long a run of a scheduled job may take; then its database session is ended.',
+  },
+  {
     name: 'SMTP_HOST',
     default: 'none',
     meaning:
@@ -228,6 +243,8 @@ export function readConfig(environment: Environment): Config {
     poolSize: integer('PLATFORM_POOL_SIZE', 10, 1, 1000),
     maxConnections: integer('PLATFORM_MAX_DB_CONNECTIONS', 200, 4, 10_000),
     auditRetentionDays: integer('PLATFORM_AUDIT_RETENTION_DAYS', 90, 1, 36_500),
+    redisUrl: readRedisUrl(text('REDIS_URL')),
+    cronTimeoutMs: integer('PLATFORM_CRON_TIMEOUT_MS', 600_000, 1, 2 ** 31 - 1),
     smtp: readSmtp(text, () => integer('SMTP_PORT', 0, 1, 65_535)),
     logLevel: readLevel(text('PLATFORM_LOG_LEVEL')),
     shutdownGraceMs: integer('PLATFORM_SHUTDOWN_GRACE_MS', 10_000, 0, 600_000),
@@ -272,6 +289,19 @@ function readBaseUrl(url: string | undefined): string | undefined {
   if (!URL.canParse(url) || !/^https?:$/.test(new URL(url).protocol))
     throw new ConfigError(`PLATFORM_BASE_URL must be an http or https URL, not "${url}".`)
   return url.replace(/\/+$/, '')
+}
+
+/** Its text holds a password: no message repeats it. */
+function readRedisUrl(url: string | undefined): string | undefined {
+  if (!url) return
+  const parsed = URL.parse(url)
+  if (!parsed || !/^rediss?:$/.test(parsed.protocol) || parsed.hostname === '')
+    throw new ConfigError(
+      'REDIS_URL must be of the form redis://user:password@host:port (rediss:// for TLS).',
+    )
+  if (parsed.pathname.length > 1 && parsed.pathname !== '/0')
+    throw new ConfigError('REDIS_URL must name no database but 0: others cannot be told apart by its users.')
+  return url
 }
 
 function readRanges(name: Name, list: string | undefined): string[] {

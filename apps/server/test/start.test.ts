@@ -726,6 +726,8 @@ const bad: Record<(typeof settings)[number]['name'], string> = {
   PLATFORM_POOL_SIZE: '0',
   PLATFORM_MAX_DB_CONNECTIONS: '3',
   PLATFORM_AUDIT_RETENTION_DAYS: '0',
+  REDIS_URL: 'localhost:6379',
+  PLATFORM_CRON_TIMEOUT_MS: '0',
   SMTP_HOST: 'two words',
   SMTP_PORT: '65536',
   SMTP_USERNAME: 'without a host',

@@ -34,6 +34,18 @@ export const errorCodes = {
     status: 400,
     meaning: 'A statement of the project’s owner took longer than the route allows and was undone.',
   },
+  not_an_integer: {
+    status: 400,
+    meaning: 'Cache: the value is not a 64-bit integer, or would leave their range; nothing was changed.',
+  },
+  wrong_type: {
+    status: 400,
+    meaning: 'Cache: the key holds a hash, list, set or zset, which this route does not work on.',
+  },
+  invalid_schedule: {
+    status: 400,
+    meaning: 'The schedule is neither five cron fields nor `N seconds`; the message says what is wrong.',
+  },
   PGRST100: {
     status: 400,
     meaning:
@@ -226,6 +238,10 @@ export const errorCodes = {
   query_not_found: { status: 404, meaning: 'The project has no saved query of this id.' },
   provider_not_found: { status: 404, meaning: 'The project has no sign-in provider of this name.' },
   message_not_found: { status: 404, meaning: 'The local catch-all has no message of this id.' },
+  cache_key_not_found: { status: 404, meaning: 'The cache has no such key, or it has expired.' },
+  queue_not_found: { status: 404, meaning: 'The project has no queue of this name.' },
+  archived_message_not_found: { status: 404, meaning: 'The archive of the queue has no message of this id.' },
+  job_not_found: { status: 404, meaning: 'The project has no scheduled job of this name.' },
   already_exists: { status: 409, meaning: 'Something of this kind and name exists already.' },
   has_dependants: {
     status: 409,
@@ -260,6 +276,12 @@ export const errorCodes = {
   email_taken: { status: 409, meaning: 'Another platform user has this e-mail address.' },
   already_member: { status: 409, meaning: 'A member of the project has this e-mail address already.' },
   too_many_invites: { status: 409, meaning: 'The project has 1000 pending invites; revoke some of them.' },
+  too_many_jobs: { status: 409, meaning: 'The project has 1000 scheduled jobs; remove some of them.' },
+  retrofit_required: {
+    status: 409,
+    meaning:
+      'The project’s database lacks the queue functions and needs a retrofit: restart the platform, which brings databases up to date. Messages of existing queues can be sent and read all the same.',
+  },
   last_owner: {
     status: 409,
     meaning: 'It would leave a project without an active owner; make another member owner first.',
@@ -307,6 +329,11 @@ export const errorCodes = {
     status: 503,
     meaning:
       'The schema is being changed over and over at this moment; retry after the second `Retry-After` names.',
+  },
+  cache_unavailable: {
+    status: 503,
+    meaning:
+      'The cache cannot be reached, has no memory left, or is kept by another process of the platform.',
   },
   database_unavailable: {
     status: 503,

@@ -1,6 +1,8 @@
 // Every route table by the name of its service: what the server mounts, OpenAPI prints and clients call.
 import { adminApi } from './admin.ts'
 import { authApi } from './auth.ts'
+import { cacheApi, cacheManagementApi } from './cache.ts'
+import { cronApi, cronManagementApi } from './cron.ts'
 import { dbApi } from './db.ts'
 import { docsApi } from './docs.ts'
 import { emailApi } from './email.ts'
@@ -9,6 +11,7 @@ import { platformApi } from './platform.ts'
 import { poolerApi } from './pooler.ts'
 import { projectsApi } from './projects.ts'
 import { queriesApi } from './queries.ts'
+import { queueApi } from './queue.ts'
 import { restApi } from './rest.ts'
 import { rlsApi } from './rls.ts'
 import type { Routes } from './route.ts'
@@ -36,4 +39,9 @@ export const routeTables = {
   whoami: whoamiApi,
   rest: restApi,
   auth: authApi,
+  cache: cacheApi,
+  cacheManagement: cacheManagementApi,
+  queue: queueApi,
+  cron: cronApi,
+  cronManagement: cronManagementApi,
 } as const satisfies Record<string, Routes>

@@ -1,0 +1,211 @@
+import Type, { type Static } from 'typebox'
+import type { DataRoute, Routes } from './route.ts'
+import { Empty, Id, Nullable, Timestamp } from './shapes.ts'
+
+const maxSeconds = 3_155_760_000
+
+/** As part of a table name it must fit an identifier of Postgres. */
+export const QueueName = Type.String({
+  pattern: '^[a-z_][a-z0-9_]{0,46}$',
+  description:
+    'a queue name: lowercase letters, digits and _, not beginning with a digit, at most 47 characters',
+})
+const MsgId = Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER })
+const MsgIds = Type.Array(MsgId, { maxItems: 10_000 })
+const Delay = Type.Integer({ minimum: 0, maximum: maxSeconds, description: 'Seconds until it can be read.' })
+
+const queue = {
+  queue_name: Type.String(),
+  is_partitioned: Type.Boolean(),
+  is_unlogged: Type.Boolean(),
+  created_at: Timestamp,
+}
+export const Queue = Type.Object(queue)
+export type Queue = Static<typeof Queue>
+export const CreatedQueue = Type.Object({ queue: Type.String(), ...queue })
+export type CreatedQueue = Static<typeof CreatedQueue>
+
+const message = {
+  msg_id: Type.Integer(),
+  read_ct: Type.Integer({ description: 'How often it was read.' }),
+  enqueued_at: Timestamp,
+  vt: Type.String({ format: 'date-time', description: 'Until when it is hidden from other readers.' }),
+  message: Type.Unknown({ description: 'Any JSON value.' }),
+  headers: Type.Unknown({ description: 'A JSON object, or null.' }),
+}
+export const Message = Type.Object(message)
+export type Message = Static<typeof Message>
+export const ArchivedMessage = Type.Object({ ...message, archived_at: Timestamp })
+export type ArchivedMessage = Static<typeof ArchivedMessage>
+
+export const QueueMetrics = Type.Object({
+  queue_name: Type.String(),
+  queue_length: Type.Integer({ description: 'Visible, hidden and delayed messages, without the archive.' }),
+  queue_visible_length: Type.Integer(),
+  newest_msg_age_sec: Nullable(Type.Integer()),
+  oldest_msg_age_sec: Nullable(Type.Integer()),
+  total_messages: Type.Integer({ description: 'Messages ever sent.' }),
+  scrape_time: Timestamp,
+})
+export type QueueMetrics = Static<typeof QueueMetrics>
+
+export const SendBody = Type.Object(
+  {
+    message: Type.Unknown({ description: 'Any JSON value.' }),
+    delay: Type.Optional(Delay),
+    headers: Type.Optional(Nullable(Type.Object({}, { additionalProperties: true }))),
+  },
+  { additionalProperties: false, required: ['message'] },
+)
+export const SendBatchBody = Type.Object(
+  {
+    messages: Type.Array(Type.Unknown(), { maxItems: 10_000 }),
+    delay: Type.Optional(Delay),
+    headers: Type.Optional(
+      Nullable(
+        Type.Array(Nullable(Type.Object({}, { additionalProperties: true })), {
+          description: 'One for each message.',
+        }),
+      ),
+    ),
+  },
+  { additionalProperties: false },
+)
+export const ReadBody = Type.Object(
+  {
+    vt: Type.Integer({
+      minimum: 0,
+      maximum: maxSeconds,
+      description: 'Seconds for which nobody else sees what is read.',
+    }),
+    qty: Type.Optional(
+      Type.Integer({ minimum: 1, maximum: 1000, default: 1, description: 'Messages to read.' }),
+    ),
+  },
+  { additionalProperties: false },
+)
+/** One message, or several in one step. */
+export const MsgIdsBody = Type.Object(
+  { msg_id: Type.Optional(MsgId), msg_ids: Type.Optional(MsgIds) },
+  { additionalProperties: false, minProperties: 1, maxProperties: 1 },
+)
+const AckedIds = { msg_ids: Type.Array(Type.Integer(), { description: 'The ids it was done for.' }) }
+
+const ofProject = Type.Object({ project: Id })
+const ofQueue = Type.Object({ project: Id, name: QueueName })
+
+const call = { plane: 'data', allow: ['service_role'] } as const satisfies Partial<DataRoute>
+/** Messages pass through as the text they are, numbers of any size included. */
+const passing = { ...call, raw: true } as const
+
+export const queueApi = {
+  create: {
+    ...call,
+    method: 'POST',
+    path: '/queue/{project}/queues',
+    status: 201,
+    summary: 'Create a queue; one that exists already is left as it is',
+    params: ofProject,
+    body: Type.Object({ name: QueueName }, { additionalProperties: false }),
+    reply: CreatedQueue,
+  },
+  list: {
+    ...call,
+    method: 'GET',
+    path: '/queue/{project}/queues',
+    summary: 'List the queues of the project',
+    params: ofProject,
+    reply: Type.Array(Queue),
+  },
+  drop: {
+    ...call,
+    method: 'DELETE',
+    path: '/queue/{project}/queues/{name}',
+    status: 204,
+    summary: 'Drop a queue with its messages and its archive',
+    params: ofQueue,
+    reply: Empty,
+  },
+  send: {
+    ...passing,
+    method: 'POST',
+    path: '/queue/{project}/queues/{name}/send',
+    summary: 'Send a message',
+    params: ofQueue,
+    body: SendBody,
+    reply: Type.Object({ msg_id: Type.Integer() }),
+  },
+  sendBatch: {
+    ...passing,
+    method: 'POST',
+    path: '/queue/{project}/queues/{name}/send_batch',
+    summary: 'Send messages, all or none; the ids come in their order',
+    params: ofQueue,
+    body: SendBatchBody,
+    reply: Type.Object({ msg_ids: Type.Array(Type.Integer()) }),
+  },
+  read: {
+    ...passing,
+    method: 'POST',
+    path: '/queue/{project}/queues/{name}/read',
+    summary: 'Read the oldest visible messages and hide them for `vt` seconds',
+    params: ofQueue,
+    body: ReadBody,
+    reply: Type.Array(Message),
+  },
+  pop: {
+    ...passing,
+    method: 'POST',
+    path: '/queue/{project}/queues/{name}/pop',
+    summary: 'Read the oldest visible message and delete it in one step; null when there is none',
+    params: ofQueue,
+    reply: Nullable(Message),
+  },
+  ack: {
+    ...call,
+    method: 'POST',
+    path: '/queue/{project}/queues/{name}/ack',
+    summary: 'Delete a message that was dealt with; false when there is none of this id',
+    params: ofQueue,
+    body: MsgIdsBody,
+    reply: Type.Object({ acked: Type.Boolean(), ...AckedIds }),
+  },
+  archive: {
+    ...call,
+    method: 'POST',
+    path: '/queue/{project}/queues/{name}/archive',
+    summary: 'Move a message to the archive of the queue; false when there is none of this id',
+    params: ofQueue,
+    body: MsgIdsBody,
+    reply: Type.Object({ archived: Type.Boolean(), ...AckedIds }),
+  },
+  archived: {
+    ...passing,
+    method: 'GET',
+    path: '/queue/{project}/queues/{name}/archived',
+    summary: 'List archived messages, the newest first',
+    params: ofQueue,
+    query: Type.Object({
+      limit: Type.Optional(Type.Integer({ minimum: 0, default: 100, description: 'Clamped to 1000.' })),
+      offset: Type.Optional(Type.Integer({ minimum: 0, default: 0 })),
+    }),
+    reply: Type.Array(ArchivedMessage),
+  },
+  replay: {
+    ...call,
+    method: 'POST',
+    path: '/queue/{project}/queues/{name}/replay',
+    summary: 'Put an archived message back into the queue, visible at once, under its own id',
+    params: ofQueue,
+    body: Type.Object({ msg_id: MsgId }, { additionalProperties: false }),
+    reply: Type.Object({ replayed: Type.Boolean(), msg_id: Type.Integer() }),
+  },
+  metrics: {
+    ...call,
+    method: 'GET',
+    path: '/queue/{project}/queues/{name}/metrics',
+    summary: 'Length, ages and total of a queue',
+    params: ofQueue,
+    reply: QueueMetrics,
+  },
+} as const satisfies Routes
