@@ -27,6 +27,10 @@ import { adminService } from '#src/services/admin/service.ts'
 import { authRoutes } from '#src/services/auth/data-routes.ts'
 import { authPlane, wordUnknown } from '#src/services/auth/plane.ts'
 import { authService } from '#src/services/auth/service.ts'
+import { cronRoutes } from '#src/services/cron/data-routes.ts'
+import { cronManagementRoutes } from '#src/services/cron/management-routes.ts'
+import { cronService } from '#src/services/cron/service.ts'
+import { startCronWorker } from '#src/services/cron/worker.ts'
 import { dbRoutes } from '#src/services/db/management-routes.ts'
 import { dbService } from '#src/services/db/service.ts'
 import { docsRoutes } from '#src/services/docs/management-routes.ts'
@@ -44,6 +48,8 @@ import { projectsRoutes } from '#src/services/projects/management-routes.ts'
 import { projectsService } from '#src/services/projects/service.ts'
 import { queriesRoutes } from '#src/services/queries/management-routes.ts'
 import { queriesService } from '#src/services/queries/service.ts'
+import { queueRoutes } from '#src/services/queue/data-routes.ts'
+import { queueService } from '#src/services/queue/service.ts'
 import { restRoutes } from '#src/services/rest/data-routes.ts'
 import { restService } from '#src/services/rest/service.ts'
 import { refuseRowsPath } from '#src/services/rest/unknown-path.ts'
@@ -177,6 +183,16 @@ async function compose(
     wake: mailWorker.wake,
   })
 
+  const cronWorker = await startCronWorker({
+    control,
+    directory,
+    databases,
+    timeoutMs: config.cronTimeoutMs,
+    log,
+  })
+  open.push(() => cronWorker.close())
+  const cron = cronService({ control, owner, wake: cronWorker.wake })
+
   const auth = authService({
     databases,
     email,
@@ -227,6 +243,9 @@ async function compose(
   http.mount(planes.data, routeTables.whoami, whoamiRoutes())
   http.mount(planes.data, routeTables.rest, restRoutes(rest))
   http.mount(authPlane(directory, meter), routeTables.auth, authRoutes(auth))
+  http.mount(planes.data, routeTables.queue, queueRoutes(queueService(databases)))
+  http.mount(planes.data, routeTables.cron, cronRoutes(cron))
+  http.mount(planes.management, routeTables.cronManagement, cronManagementRoutes(cron))
   http.mountUnknown(planes.management, unknownManagementRoute, notFound)
   http.mountUnknown(planes.data, unknownDataRoute, request => {
     refuseRowsPath(request)

@@ -89,7 +89,11 @@ export const MsgIdsBody = Type.Object(
   { msg_id: Type.Optional(MsgId), msg_ids: Type.Optional(MsgIds) },
   { additionalProperties: false, minProperties: 1, maxProperties: 1 },
 )
-const AckedIds = { msg_ids: Type.Array(Type.Integer(), { description: 'The ids it was done for.' }) }
+const settled = {
+  msg_ids: Type.Optional(
+    Type.Array(Type.Integer(), { description: 'With `msg_ids`: the ids it was done for.' }),
+  ),
+}
 
 const ofProject = Type.Object({ project: Id })
 const ofQueue = Type.Object({ project: Id, name: QueueName })
@@ -168,7 +172,7 @@ export const queueApi = {
     summary: 'Delete a message that was dealt with; false when there is none of this id',
     params: ofQueue,
     body: MsgIdsBody,
-    reply: Type.Object({ acked: Type.Boolean(), ...AckedIds }),
+    reply: Type.Object({ acked: Type.Boolean(), ...settled }),
   },
   archive: {
     ...call,
@@ -177,7 +181,7 @@ export const queueApi = {
     summary: 'Move a message to the archive of the queue; false when there is none of this id',
     params: ofQueue,
     body: MsgIdsBody,
-    reply: Type.Object({ archived: Type.Boolean(), ...AckedIds }),
+    reply: Type.Object({ archived: Type.Boolean(), ...settled }),
   },
   archived: {
     ...passing,

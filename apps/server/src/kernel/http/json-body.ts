@@ -7,14 +7,19 @@ import { Refusal } from '#src/kernel/errors.ts'
 const maxDepth = 100
 const mentionsSurrogate = /\\u[dD][89a-fA-F]/
 
-/** The value of a body; an empty one is no value, since clients declare JSON on requests without a body, too. */
-export function parseJsonBody(bytes: Buffer): unknown {
+/**
+ * The value of a body; an empty one is no value, since clients declare JSON on requests without a body, too. Keys of
+ * any name are taken only by those who never read one off the value unasked.
+ */
+export function parseJsonBody(bytes: Buffer, { anyKey = false } = {}): unknown {
   if (bytes.length === 0) return
   if (!isUtf8(bytes)) throw invalid('The body is not valid UTF-8')
   const text = bytes.toString('utf8')
   let value: unknown
   try {
-    value = parse(text, null, { protoAction: 'error', constructorAction: 'error' })
+    value = anyKey
+      ? JSON.parse(text)
+      : parse(text, null, { protoAction: 'error', constructorAction: 'error' })
   } catch (cause) {
     throw invalid('The body is not valid JSON', cause)
   }

@@ -26,6 +26,8 @@ export interface Session {
   script(text: string): Promise<void>
   /** The same, with what the last of them answered, every value as Postgres writes it. */
   lastResult(text: string): Promise<TextResult>
+  /** The same, with nothing but what the last of them is called: `SELECT 3`. */
+  lastTag(text: string): Promise<string>
 }
 
 export interface TextResult {
@@ -223,10 +225,10 @@ function boundedSession(client: Client | PoolClient, max = maxAnswerBytes): Sess
   }
   const plain = session(client)
   const dropRows = (text: string) =>
-    new Promise<void>((resolve, reject) => {
+    new Promise<string>((resolve, reject) => {
       const query = new Query(text)
       query.on('row', () => {})
-      query.on('end', () => resolve())
+      query.on('end', result => resolve(tagOf(lastOf(result))))
       query.on('error', reject)
       client.query(query)
     })
@@ -234,8 +236,9 @@ function boundedSession(client: Client | PoolClient, max = maxAnswerBytes): Sess
     rows: statement => bounded(() => plain.rows(statement)),
     row: statement => bounded(() => plain.row(statement)),
     run: statement => bounded(() => plain.run(statement)),
-    script: text => bounded(() => dropRows(text).catch(told)),
+    script: async text => void (await bounded(() => dropRows(text).catch(told))),
     lastResult: text => bounded(() => plain.lastResult(text)),
+    lastTag: text => bounded(() => dropRows(text).catch(told)),
   }
 }
 
@@ -254,16 +257,22 @@ function session(client: Pool | PoolClient | Client): Session {
     script: async text => void (await client.query(text).catch(told)),
     async lastResult(text) {
       const all = await client.query({ text, rowMode: 'array', types: asWritten }).catch(told)
-      const last = (Array.isArray(all) ? all.at(-1) : all) as QueryArrayResult<(string | null)[]>
-      const { fields, rows, command, rowCount } = last
+      const last = lastOf(all) as QueryArrayResult<(string | null)[]>
+      const { fields, rows } = last
       return {
         columns: fields.map(({ name, dataTypeID }) => ({ name, type: dataTypeID })),
         rows,
-        tag: rowCount === null ? (command ?? '') : `${command} ${rowCount}`,
+        tag: tagOf(last),
       }
     },
+    lastTag: async text => tagOf(lastOf(await client.query(text).catch(told))),
   }
 }
+
+const lastOf = <T>(results: T | T[]): T => (Array.isArray(results) ? results.at(-1)! : results)
+/** As Postgres writes it: an INSERT names an oid, too, which is 0. */
+const tagOf = ({ command, rowCount }: { command: string | null; rowCount: number | null }): string =>
+  rowCount === null ? (command ?? '') : `${command === 'INSERT' ? 'INSERT 0' : command} ${rowCount}`
 
 const asWritten = { getTypeParser: () => (text: string) => text } as unknown as NonNullable<
   ClientConfig['types']

@@ -6,6 +6,7 @@ import type { Session, TextResult } from '#src/kernel/postgres/database.ts'
 import { type Statement, splitStatements } from '#src/kernel/postgres/statements.ts'
 import { DatabaseError } from '#src/kernel/postgres/wire/database-error.ts'
 import type { Caller, Databases } from '#src/tenancy/databases.ts'
+import { leavesTransactionOpen } from '#src/tenancy/open-transaction.ts'
 import { toldError } from './database-refusal.ts'
 import { jsonRows } from './json-rows.ts'
 import { isRow, jsonValue, maxBodyBytes } from './payload.ts'
@@ -33,9 +34,7 @@ export async function execSql(databases: Databases, { tenant }: Caller, raw: Raw
 async function answerOf(session: Session, sql: string): Promise<TextResult> {
   await session.script(settings)
   const result = await session.lastResult(sql)
-  // Time stands still for a transaction.
-  const { tag, rows } = await session.lastResult('select now() <> statement_timestamp()').catch(inTransaction)
-  if (tag === 'SELECT 1' && rows[0]?.[0] !== 'f') inTransaction()
+  if (await leavesTransactionOpen(session)) inTransaction()
   return result
 }
 

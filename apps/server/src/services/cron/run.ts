@@ -1,0 +1,103 @@
+// One run of a job: its SQL, as the project's owner, on a connection of its own that is closed afterwards. Whatever the
+// SQL sets or catches, the run ends with its timeout: first by a request to cancel, then by ending its session.
+import { Refusal } from '#src/kernel/errors.ts'
+import type { Session } from '#src/kernel/postgres/database.ts'
+import { sql } from '#src/kernel/postgres/sql.ts'
+import type { Databases } from '#src/tenancy/databases.ts'
+import type { Tenant } from '#src/tenancy/directory.ts'
+import { leavesTransactionOpen } from '#src/tenancy/open-transaction.ts'
+
+export interface Outcome {
+  status: 'succeeded' | 'failed'
+  message: string
+}
+
+export interface RunDeps {
+  databases: Pick<Databases, 'asOwner'>
+  timeoutMs: number
+  /** Told where it runs, before it does. */
+  noteBackend(pid: number): Promise<unknown>
+  /** Ends the session it runs in. */
+  endBackend(): Promise<unknown>
+}
+
+/** Between asking a run to end and ending its session. */
+const patienceMs = 1000
+const busyMs = { most: 10_000, pause: 200 }
+const longestMessage = 4000
+const settings = (timeoutMs: number) =>
+  `set statement_timeout = ${timeoutMs}; set client_connection_check_interval = '5s';
+   set search_path = "$user", public, extensions`
+
+export async function runJob(
+  tenant: Tenant,
+  command: string,
+  stop: AbortSignal,
+  { databases, timeoutMs, noteBackend, endBackend }: RunDeps,
+): Promise<Outcome> {
+  const timeout = AbortSignal.timeout(timeoutMs)
+  const end = AbortSignal.any([timeout, stop])
+  let ending: NodeJS.Timeout | undefined
+  const insist = () => {
+    ending = setTimeout(() => void endBackend().catch(() => {}), patienceMs)
+  }
+  end.addEventListener('abort', insist, { once: true })
+  try {
+    const tag = await inTurn(() =>
+      databases.asOwner(
+        tenant,
+        async session => {
+          await session.script(settings(timeoutMs))
+          const { pid } = (await session.row<{ pid: number }>(
+            sql`select pg_catalog.pg_backend_pid() as pid`,
+          ))!
+          await noteBackend(pid)
+          end.throwIfAborted()
+          return carryOut(session, command)
+        },
+        end,
+      ),
+    )
+    return { status: 'succeeded', message: tag }
+  } catch (error) {
+    const message = stop.aborted
+      ? 'the platform was stopped'
+      : timeout.aborted || isStatementTimeout(error)
+        ? `it took longer than the ${timeoutMs} ms of PLATFORM_CRON_TIMEOUT_MS and was ended`
+        : toldBy(error)
+    return { status: 'failed', message: message.slice(0, longestMessage) }
+  } finally {
+    end.removeEventListener('abort', insist)
+    clearTimeout(ending)
+  }
+}
+
+async function carryOut(session: Session, command: string): Promise<string> {
+  const tag = await session.lastTag(command)
+  if (await leavesTransactionOpen(session))
+    throw new Refusal('invalid_request', 'it left a transaction open, and nothing of it was kept')
+  return tag
+}
+
+/** Others work as the project's owner at the same time; a job waits for its turn, for a while. */
+async function inTurn<T>(work: () => Promise<T>): Promise<T> {
+  const until = performance.now() + busyMs.most
+  for (;;)
+    try {
+      return await work()
+    } catch (error) {
+      if (!(error instanceof Refusal) || error.code !== 'pool_exhausted' || performance.now() > until)
+        throw error
+      await new Promise(resolve => setTimeout(resolve, busyMs.pause))
+    }
+}
+
+const isStatementTimeout = (error: unknown) => {
+  const { code, message } = error as { code?: string; message?: string }
+  return code === '57014' && message?.includes('statement timeout') === true
+}
+
+function toldBy(error: unknown): string {
+  const { message, detail, hint } = error as { message: string; detail?: string; hint?: string }
+  return [message, detail && `DETAIL: ${detail}`, hint && `HINT: ${hint}`].filter(Boolean).join('\n')
+}

@@ -1,0 +1,43 @@
+// What goes wrong in a queue's tables, told to whoever uses them.
+import { Refusal } from '#src/kernel/errors.ts'
+import { DatabaseError } from '#src/kernel/postgres/wire/database-error.ts'
+import { refusalFromSql } from '#src/planes/data/database-refusal.ts'
+
+const noSuchTable = '42P01'
+const noSuchFunction = '42883'
+const noSuchSchema = '3F000'
+/** A text that holds NUL, or a number beyond what JSON in Postgres can hold. */
+const unstorable = new Set(['22P05', '22021', '22003', '22P02'])
+/** The database hands out no more than this in one piece. */
+const tooMuch = '54000'
+
+export const noQueue = (name: string) =>
+  new Refusal('queue_not_found', `There is no queue "${name}"; create it with POST queues {"name":"${name}"}`)
+
+export function messageRefusal(error: unknown, queue: string): unknown {
+  if (!(error instanceof DatabaseError)) return error
+  if (error.code === noSuchTable) return noQueue(queue)
+  if (unstorable.has(error.code))
+    return new Refusal('invalid_request', 'A message holds something Postgres cannot keep as JSON', {
+      details: error.message,
+      hint: 'Leave out \\u0000, and write numbers beyond 131072 digits as texts.',
+    })
+  if (error.code === tooMuch)
+    return new Refusal(
+      'invalid_request',
+      'The messages are too large to be answered in one piece; read fewer',
+    )
+  return refusalFromSql(error)
+}
+
+export function setUpRefusal(error: unknown): unknown {
+  const { code } = error as { code?: string }
+  if (code !== noSuchFunction && code !== noSuchSchema && code !== noSuchTable) return error
+  return new Refusal(
+    'retrofit_required',
+    'The database of this project lacks the queue functions and needs a retrofit before queues can be created or dropped',
+    {
+      hint: 'Restart the platform: it brings the databases of projects up to date. Messages of existing queues can be sent and read meanwhile.',
+    },
+  )
+}

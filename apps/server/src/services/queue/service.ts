@@ -1,0 +1,128 @@
+// Durable queues in the project's own database. Messages are worked on as service_role in one statement each; queues
+// are made and dropped as the project's owner, to whom their tables belong.
+import type { CreatedQueue } from '@plinth/contract/queue.ts'
+import { Refusal } from '#src/kernel/errors.ts'
+import { readBody } from '#src/kernel/http/body.ts'
+import type { RawReply, RawRequest } from '#src/kernel/http/request.ts'
+import { sql } from '#src/kernel/postgres/sql.ts'
+import type { Cell } from '#src/kernel/postgres/wire/connection.ts'
+import type { Value } from '#src/kernel/postgres/wire/encoder.ts'
+import type { Caller, Databases, RequestFacts, Statement } from '#src/tenancy/databases.ts'
+import { manyMessages, oneMessage, readWish } from './body.ts'
+import { messageRefusal, noQueue, setUpRefusal } from './refusals.ts'
+import { listQueues, type QueueStatements, statementsOf } from './statements.ts'
+
+export type QueueService = ReturnType<typeof queueService>
+
+const maxBodyBytes = 10 * 1024 * 1024
+const mostArchived = 1000
+const rememberedQueues = 2000
+const facts: RequestFacts = { method: 'POST', path: '/queue', headers: '{}' }
+const json = { 'content-type': 'application/json; charset=utf-8' }
+
+export function queueService(databases: Databases) {
+  /** By name: queues of the same name in different projects have the same statements. */
+  const known = new Map<string, QueueStatements>()
+
+  function statements(name: string): QueueStatements {
+    const found = known.get(name)
+    if (found) return found
+    if (known.size >= rememberedQueues) known.delete(known.keys().next().value!)
+    const made = statementsOf(name)
+    known.set(name, made)
+    return made
+  }
+
+  const rows = (caller: Caller, name: string, statement: Statement, values: readonly Value[]) =>
+    databases.asCaller(caller, facts, statement, values).then(
+      answer => answer.rows,
+      error => {
+        throw messageRefusal(error, name)
+      },
+    )
+
+  /** The only value of the only row. */
+  const value = (caller: Caller, name: string, statement: Statement, values: readonly Value[]) =>
+    rows(caller, name, statement, values).then(([row]): Cell => row?.[0] ?? null)
+
+  const ids = async (caller: Caller, name: string, statement: Statement, given: readonly number[]) =>
+    JSON.parse(String(await value(caller, name, statement, [`{${given.join(',')}}`]))) as number[]
+
+  return {
+    async create({ tenant }: Caller, name: string): Promise<CreatedQueue> {
+      const queue = await databases
+        .asOwner(tenant, async session => {
+          await session.run(sql`select pgmq.create(${name}::text)`)
+          return session.row<Omit<CreatedQueue, 'queue'>>(sql`
+            select queue_name, is_partitioned, is_unlogged, created_at from pgmq.meta where queue_name = ${name}`)
+        })
+        .catch(error => {
+          throw setUpRefusal(error)
+        })
+      return { queue: name, ...queue! }
+    },
+
+    async list(caller: Caller): Promise<CreatedQueue[]> {
+      const { rows } = await databases.asCaller(caller, facts, listQueues, []).catch(error => {
+        throw setUpRefusal(error)
+      })
+      return JSON.parse(String(rows[0]![0]))
+    },
+
+    async drop({ tenant }: Caller, name: string): Promise<void> {
+      const dropped = await databases
+        .asOwner(tenant, session =>
+          session.row<{ existed: boolean }>(sql`select pgmq.drop_queue(${name}::text) as existed`),
+        )
+        .catch(error => {
+          throw setUpRefusal(error)
+        })
+      if (!dropped?.existed) throw noQueue(name)
+    },
+
+    async send(caller: Caller, name: string, request: RawRequest): Promise<RawReply> {
+      const body = oneMessage(await readBody(request, maxBodyBytes))
+      const id = await value(caller, name, statements(name).send, [body.json, String(body.delay)])
+      return { status: 200, headers: json, body: `{"msg_id":${id}}` }
+    },
+
+    async sendBatch(caller: Caller, name: string, request: RawRequest): Promise<RawReply> {
+      const body = manyMessages(await readBody(request, maxBodyBytes))
+      const sent = await value(caller, name, statements(name).sendBatch, [body.json, String(body.delay)])
+      return { status: 200, headers: json, body: `{"msg_ids":${sent}}` }
+    },
+
+    async read(caller: Caller, name: string, request: RawRequest): Promise<RawReply> {
+      const { vt, qty } = readWish(await readBody(request, maxBodyBytes))
+      const messages = await value(caller, name, statements(name).read, [String(vt), String(qty)])
+      return { status: 200, headers: json, body: messages }
+    },
+
+    async pop(caller: Caller, name: string): Promise<RawReply> {
+      const message = await value(caller, name, statements(name).pop, [])
+      return { status: 200, headers: json, body: message ?? 'null' }
+    },
+
+    ack: (caller: Caller, name: string, given: readonly number[]) =>
+      ids(caller, name, statements(name).ack, given),
+
+    archive: (caller: Caller, name: string, given: readonly number[]) =>
+      ids(caller, name, statements(name).archive, given),
+
+    async archived(caller: Caller, name: string, limit: number, offset: number): Promise<RawReply> {
+      const page = [String(Math.min(limit, mostArchived)), String(offset)]
+      const messages = await value(caller, name, statements(name).archived, page)
+      return { status: 200, headers: json, body: messages }
+    },
+
+    async replay(caller: Caller, name: string, id: number): Promise<number> {
+      const [row] = await rows(caller, name, statements(name).replay, [String(id)])
+      if (!row)
+        throw new Refusal('archived_message_not_found', `The archive of queue "${name}" has no message ${id}`)
+      return id
+    },
+
+    metrics: async (caller: Caller, name: string) =>
+      JSON.parse(String(await value(caller, name, statements(name).metrics, []))),
+  }
+}
