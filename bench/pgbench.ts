@@ -32,16 +32,34 @@ export interface Reference {
   settings?: Readonly<Record<string, string>>
 }
 
-export async function pgbench(
-  server: { address: ServerAddress; database: string; postmaster: number },
-  { file, unit, values, ids, depth, clients, seconds, settings: other = {} }: Reference,
-): Promise<Sample> {
+interface Server {
+  address: ServerAddress
+  database: string
+  postmaster: number
+}
+
+export function pgbench(server: Server, { unit, ids, depth, ...how }: Reference): Promise<Sample> {
   const operations = Array.from({ length: depth }, (_, index) => index)
   const drawn = ids === undefined ? [] : operations.map(index => `\\set id${index} random(1, ${ids})`)
   const statements = operations.flatMap(index =>
     unit.map(each => `${each.replace(/(?<!:):id\b/g, `:id${index}`)};`),
   )
-  writeFileSync(file, [...drawn, '\\startpipeline', ...statements, '\\endpipeline', ''].join('\n'))
+  const script = [...drawn, '\\startpipeline', ...statements, '\\endpipeline', ''].join('\n')
+  return pgbenchScript(server, { ...how, script, perRun: depth })
+}
+
+export interface ScriptedReference extends Pick<Reference, 'file' | 'clients' | 'seconds' | 'settings'> {
+  script: string
+  /** Operations in one run of the script. */
+  perRun: number
+  values?: Readonly<Record<string, string>>
+}
+
+export async function pgbenchScript(
+  server: Server,
+  { file, script, perRun, values = {}, clients, seconds, settings: other = {} }: ScriptedReference,
+): Promise<Sample> {
+  writeFileSync(file, script)
 
   const { host, port, user, password } = server.address
   const settings = Object.entries({ ...sessionSettings, ...other }).map(
@@ -63,9 +81,9 @@ export async function pgbench(
   if (!(transactions > 0)) throw new Error(`pgbench failed: ${stderr}${stdout}`)
   await sleep(100) // its backends are still ending
   return {
-    per_second: rate * depth,
-    client_cpu_us: cpuMicros / (transactions * depth),
-    postgres_cpu_us: (familyCpuMicros(server.postmaster) - before) / (transactions * depth),
+    per_second: rate * perRun,
+    client_cpu_us: cpuMicros / (transactions * perRun),
+    postgres_cpu_us: (familyCpuMicros(server.postmaster) - before) / (transactions * perRun),
     connections: clients,
   }
 }

@@ -17,6 +17,13 @@ export interface LoadRequest {
   tokens?: readonly string[]
 }
 
+/** Requests that follow from the answers before: Lua that defines `request` and `response`. */
+export interface LoadScript {
+  /** What to call it when it fails. */
+  path: string
+  lua(url: string): string
+}
+
 export interface Load {
   requests: number
   perSecond: number
@@ -51,7 +58,7 @@ export interface LoadOptions {
 export async function loaded(
   server: StagedServer,
   postmaster: number,
-  request: LoadRequest,
+  request: LoadRequest | LoadScript,
   options: LoadOptions,
 ): Promise<Sample> {
   const before = { node: cpuMicros(server.pid), postgres: familyCpuMicros(postmaster) }
@@ -68,8 +75,12 @@ export async function loaded(
 }
 
 /** Fails when a single answer was not a success. */
-export async function wrk(url: string, request: LoadRequest, options: LoadOptions): Promise<Load> {
-  writeFileSync(options.file, script(url, request))
+export async function wrk(
+  url: string,
+  request: LoadRequest | LoadScript,
+  options: LoadOptions,
+): Promise<Load> {
+  writeFileSync(options.file, `${'lua' in request ? request.lua(url) : script(url, request)}${summing}`)
   const { stdout, stderr, cpuMicros } = await runToEnd('wrk', [
     ...['--threads', '1', '--connections', String(options.connections)],
     ...['--duration', `${options.seconds}s`, '--timeout', '30s', '--script', options.file, url],
@@ -107,6 +118,10 @@ local before, after = ${luaText(before)}, ${luaText(after)}
 ${tokens ? passing(tokens) : ''}
 function init() math.randomseed(os.time()) end
 function request() return before .. ${drawn} .. after end
+`
+}
+
+const summing = `
 function done(summary, latency)
   local e = summary.errors
   print(string.format(
@@ -115,7 +130,6 @@ function done(summary, latency)
     latency.max, e.status, e.connect + e.read + e.write + e.timeout))
 end
 `
-}
 
 /** A line of tokens: the oldest is taken, what an answer brings goes to the end. All are of one length. */
 const passing = (tokens: readonly string[]) => `
@@ -135,5 +149,5 @@ function response(status, headers, body)
 end`
 
 /** Every byte by its number: nothing to escape. */
-const luaText = (text: string) =>
+export const luaText = (text: string) =>
   `"${[...Buffer.from(text)].map(byte => `\\${String(byte).padStart(3, '0')}`).join('')}"`

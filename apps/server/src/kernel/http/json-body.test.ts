@@ -24,3 +24,14 @@ for (const [what, bytes] of refused)
   test(`refused: ${what}`, () => assert.throws(() => parseJsonBody(bytes), { name: 'Refusal', status: 400 }))
 
 test('a hundred levels are fine', () => assert.ok(parse(nested(100))))
+
+test('brackets in texts are no levels', () => {
+  const brackets = '[{'.repeat(200)
+  for (const text of [brackets, `\\"${brackets}`, `\\\\\\"${brackets}`])
+    assert.ok(parse(`{"a":"${text}"}`), text.slice(0, 5))
+})
+
+test('keys of any name are taken where somebody asks for it', () => {
+  const value = parseJsonBody(Buffer.from('{"__proto__":{"a":1}}'), { anyKey: true })
+  assert.deepEqual(Object.keys(value as object), ['__proto__'])
+})

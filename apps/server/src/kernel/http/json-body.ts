@@ -14,6 +14,7 @@ const mentionsSurrogate = /\\u[dD][89a-fA-F]/
 export function parseJsonBody(bytes: Buffer, { anyKey = false } = {}): unknown {
   if (bytes.length === 0) return
   if (!isUtf8(bytes)) throw invalid('The body is not valid UTF-8')
+  refuseDepth(bytes)
   const text = bytes.toString('utf8')
   let value: unknown
   try {
@@ -23,27 +24,42 @@ export function parseJsonBody(bytes: Buffer, { anyKey = false } = {}): unknown {
   } catch (cause) {
     throw invalid('The body is not valid JSON', cause)
   }
-  inspect(value, mentionsSurrogate.test(text))
+  if (mentionsSurrogate.test(text)) refuseHalves(value)
   return value
 }
 
 const invalid = (message: string, cause?: unknown) => new Refusal('invalid_json', message, { cause })
 
-/** Goes level by level, not by recursion: depth is what it guards against. */
-function inspect(value: unknown, mayHoldHalves: boolean): void {
-  let level = [value]
-  for (let depth = 0; level.length > 0; depth++) {
-    if (depth > maxDepth) throw invalid(`The body is nested more than ${maxDepth} levels deep`)
-    if (mayHoldHalves) for (const each of level) refuseHalves(each)
-    level = level.flatMap(each =>
-      typeof each === 'object' && each !== null
-        ? [...(mayHoldHalves ? Object.keys(each) : []), ...Object.values(each)]
-        : [],
-    )
+const [quote, backslash, openBracket, closeBracket, openBrace, closeBrace] = Buffer.from('"\\[]{}')
+
+/** Of a text that is JSON, or not: counted before it is read, since reading is what may exhaust the stack. */
+function refuseDepth(bytes: Buffer): void {
+  let depth = 0
+  for (let at = 0; at < bytes.length; at++) {
+    const byte = bytes[at]
+    if (byte === quote) at = endOfText(bytes, at)
+    else if (byte === openBracket || byte === openBrace) {
+      if (++depth > maxDepth) throw invalid(`The body is nested more than ${maxDepth} levels deep`)
+    } else if (byte === closeBracket || byte === closeBrace) depth--
   }
 }
 
+/** Where the text that begins here ends: at a quotation mark that no backslash stands before. */
+function endOfText(bytes: Buffer, start: number): number {
+  for (let at = bytes.indexOf(quote!, start + 1); at >= 0; at = bytes.indexOf(quote!, at + 1)) {
+    let backslashes = 0
+    while (bytes[at - 1 - backslashes] === backslash) backslashes++
+    if (backslashes % 2 === 0) return at
+  }
+  return bytes.length
+}
+
+/** Goes level by level; how deep it can get is known. */
 function refuseHalves(value: unknown): void {
-  if (typeof value === 'string' && !value.isWellFormed())
-    throw new Refusal('invalid_request', 'A text in the body holds half of a surrogate pair')
+  for (let level = [value]; level.length > 0; )
+    level = level.flatMap(each => {
+      if (typeof each === 'string' && !each.isWellFormed())
+        throw new Refusal('invalid_request', 'A text in the body holds half of a surrogate pair')
+      return typeof each === 'object' && each !== null ? [...Object.keys(each), ...Object.values(each)] : []
+    })
 }

@@ -2,6 +2,7 @@
 import type { Input, Route } from '@plinth/contract/route.ts'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { type Exchange, exchangeOf } from './exchange.ts'
+import { parseJsonBody } from './json-body.ts'
 import type { Plane } from './plane.ts'
 import type { RawReply, RawRequest, RequestHead } from './request.ts'
 
@@ -28,14 +29,14 @@ export function addRoute<Who>(
       ...(!route.raw && status !== 204 && { response: { [status]: route.reply } }),
     },
   }
-  if (!route.raw) {
-    app.route({ ...options, handler: plane.done ? audited : plain })
-    return
-  }
-  void app.register(async scope => {
-    takeBodiesAsTheyAre(scope)
-    scope.route({ ...options, handler: raw })
-  })
+  const handler = route.raw ? raw : plane.done ? audited : plain
+  if (!route.raw && !route.anyKey) app.route({ ...options, handler })
+  else
+    void app.register(async scope => {
+      if (route.raw) takeBodiesAsTheyAre(scope)
+      else takeJson(scope, { anyKey: true })
+      scope.route({ ...options, handler })
+    })
 
   async function audited(request: FastifyRequest, reply: FastifyReply) {
     const exchange = exchangeOf(request)
@@ -79,6 +80,18 @@ export function addRoute<Who>(
     await plane.done!(route, exchange.who as Who, exchange, undefined)
     return answer
   }
+}
+
+/** Bodies are JSON and nothing else. */
+export function takeJson(scope: FastifyInstance, options: Parameters<typeof parseJsonBody>[1] = {}): void {
+  scope.removeAllContentTypeParsers()
+  scope.addContentTypeParser('application/json', { parseAs: 'buffer' }, (_request, body, done) => {
+    try {
+      done(null, parseJsonBody(body as Buffer, options))
+    } catch (error) {
+      done(error as Error)
+    }
+  })
 }
 
 /** No parser touches the body: the handler reads the stream, or nobody does. */

@@ -7,12 +7,11 @@ import { Refusal } from '#src/kernel/errors.ts'
 import type { Log } from '#src/kernel/log.ts'
 import { exchangeOf } from './exchange.ts'
 import { failureFrom } from './failure.ts'
-import { parseJsonBody } from './json-body.ts'
 import { refuseMalformed } from './malformed.ts'
 import type { Failure, Handlers, Plane } from './plane.ts'
 import type { RequestHead } from './request.ts'
 import { newRequestId } from './request-id.ts'
-import { type AnyHandler, addRoute, takeBodiesAsTheyAre } from './route.ts'
+import { type AnyHandler, addRoute, takeBodiesAsTheyAre, takeJson } from './route.ts'
 import { validatorCompiler } from './validation.ts'
 
 export interface HttpServer {
@@ -48,7 +47,8 @@ export function createHttpServer({ log, trustedProxies, wordOutside }: HttpOptio
     clientErrorHandler: refuseMalformed,
     // Node's own refusal would carry no request id; ours is in `frame`.
     http: { requireHostHeader: false },
-    routerOptions: { maxParamLength: 2048, ignoreTrailingSlash: true, caseSensitive: true },
+    // As sent: a cache key of 2048 characters can take twelve bytes for each.
+    routerOptions: { maxParamLength: 12 * 2048, ignoreTrailingSlash: true, caseSensitive: true },
     forceCloseConnections: 'idle',
     return503OnClosing: false,
     frameworkErrors: (error, request, reply) =>
@@ -59,14 +59,7 @@ export function createHttpServer({ log, trustedProxies, wordOutside }: HttpOptio
     if (method !== 'CONNECT' && !app.supportedMethods.includes(method)) app.addHttpMethod(method)
   app.decorateRequest('exchange', null)
   app.setValidatorCompiler(validatorCompiler())
-  app.removeAllContentTypeParsers()
-  app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (_request, body, done) => {
-    try {
-      done(null, parseJsonBody(body as Buffer))
-    } catch (error) {
-      done(error as Error)
-    }
-  })
+  takeJson(app)
   app.setNotFoundHandler((request, reply) =>
     refuseOutside(new Refusal('route_not_found', 'There is nothing at this address'), request, reply),
   )
