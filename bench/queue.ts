@@ -198,7 +198,7 @@ function cycle(name: string): string {
 ${become}
 ${fill(send.sql, `'${JSON.stringify({ message })}'`, `'0'`)};
 \\endpipeline
-${fill(read.sql, `'600'`, `'1'`).replace(/select coalesce\(.*$/, 'select msg_id from taken')} \\gset
+${fill(read.sql, `'0'`, `'600'`, `'1'`).replace(/select coalesce\(.*$/, 'select msg_id from taken')} \\gset
 \\startpipeline
 ${become}
 ${fill(ack.sql, `'{:msg_id}'`).replace(`'{:msg_id}'`, 'array[:msg_id]')};

@@ -9,6 +9,7 @@ import type { Cell } from '#src/kernel/postgres/wire/connection.ts'
 import type { Value } from '#src/kernel/postgres/wire/encoder.ts'
 import type { Caller, Databases, RequestFacts, Statement } from '#src/tenancy/databases.ts'
 import { manyMessages, oneMessage, readWish } from './body.ts'
+import { createHeads, type Head, type Heads } from './heads.ts'
 import { messageRefusal, noQueue, setUpRefusal } from './refusals.ts'
 import { listQueues, type QueueStatements, statementsOf } from './statements.ts'
 
@@ -20,7 +21,7 @@ const rememberedQueues = 2000
 const facts: RequestFacts = { method: 'POST', path: '/queue', headers: '{}' }
 const json = { 'content-type': 'application/json; charset=utf-8' }
 
-export function queueService(databases: Databases) {
+export function queueService(databases: Databases, heads: Heads = createHeads()) {
   /** By name: queues of the same name in different projects have the same statements. */
   const known = new Map<string, QueueStatements>()
 
@@ -33,17 +34,31 @@ export function queueService(databases: Databases) {
     return made
   }
 
-  const rows = (caller: Caller, name: string, statement: Statement, values: readonly Value[]) =>
-    databases.asCaller(caller, facts, statement, values).then(
-      answer => answer.rows,
-      error => {
-        throw messageRefusal(error, name)
-      },
-    )
+  const ask = (caller: Caller, name: string, statement: Statement, values: readonly Value[]) =>
+    databases.asCaller(caller, facts, statement, values).catch(error => {
+      throw messageRefusal(error, name)
+    })
 
   /** The only value of the only row. */
   const value = (caller: Caller, name: string, statement: Statement, values: readonly Value[]) =>
-    rows(caller, name, statement, values).then(([row]): Cell => row?.[0] ?? null)
+    ask(caller, name, statement, values).then(({ rows }): Cell => rows[0]?.[0] ?? null)
+
+  /** The only value of what reads from the head of the queue. */
+  async function fromHead(
+    caller: Caller,
+    name: string,
+    statement: Statement,
+    values: readonly Value[],
+  ): Promise<Cell> {
+    const queue = `${caller.tenant.id}:${name}`
+    const look = async (): Promise<Head> => {
+      const { rows } = await ask(caller, name, statements(name).head, [])
+      return { id: String(rows[0]![0]), ms: Number(rows[0]![1]) }
+    }
+    const { rows, ms } = await ask(caller, name, statement, [heads.of(queue, look), ...values])
+    heads.note(queue, ms, look)
+    return rows[0]?.[0] ?? null
+  }
 
   const ids = async (caller: Caller, name: string, statement: Statement, given: readonly number[]) =>
     JSON.parse(String(await value(caller, name, statement, [`{${given.join(',')}}`]))) as number[]
@@ -54,7 +69,8 @@ export function queueService(databases: Databases) {
         .asOwner(tenant, async session => {
           await session.run(sql`select pgmq.create(${name}::text)`)
           return session.row<Omit<CreatedQueue, 'queue'>>(sql`
-            select queue_name, is_partitioned, is_unlogged, created_at from pgmq.meta where queue_name = ${name}`)
+            select queue_name, is_partitioned, is_unlogged, pg_catalog.to_json(created_at) #>> '{}' as created_at
+              from pgmq.meta where queue_name = ${name}`)
         })
         .catch(error => {
           throw setUpRefusal(error)
@@ -94,12 +110,12 @@ export function queueService(databases: Databases) {
 
     async read(caller: Caller, name: string, request: RawRequest): Promise<RawReply> {
       const { vt, qty } = readWish(await readBody(request, maxBodyBytes))
-      const messages = await value(caller, name, statements(name).read, [String(vt), String(qty)])
+      const messages = await fromHead(caller, name, statements(name).read, [String(vt), String(qty)])
       return { status: 200, headers: json, body: messages }
     },
 
     async pop(caller: Caller, name: string): Promise<RawReply> {
-      const message = await value(caller, name, statements(name).pop, [])
+      const message = await fromHead(caller, name, statements(name).pop, [])
       return { status: 200, headers: json, body: message ?? 'null' }
     },
 
@@ -116,9 +132,10 @@ export function queueService(databases: Databases) {
     },
 
     async replay(caller: Caller, name: string, id: number): Promise<number> {
-      const [row] = await rows(caller, name, statements(name).replay, [String(id)])
-      if (!row)
+      const replayed = await value(caller, name, statements(name).replay, [String(id)])
+      if (replayed === null)
         throw new Refusal('archived_message_not_found', `The archive of queue "${name}" has no message ${id}`)
+      heads.forget(`${caller.tenant.id}:${name}`)
       return id
     },
 

@@ -3,14 +3,18 @@
 // SQL; these do without them, since a database that lacks them still has messages to serve.
 import { identifier } from '#src/kernel/postgres/sql.ts'
 import { type Statement, statement } from '#src/tenancy/databases.ts'
+import { horizonSeconds, margin } from './heads.ts'
 
 export interface QueueStatements {
   /** Body of the request as JSON, delay in seconds. */
   readonly send: Statement
   readonly sendBatch: Statement
-  /** Seconds to hide them for, how many. */
+  /** Where to begin, seconds to hide them for, how many. */
   readonly read: Statement
+  /** Where to begin. */
   readonly pop: Statement
+  /** The lowest id that is visible soon, and the milliseconds it took to find it. */
+  readonly head: Statement
   /** An array of ids. */
   readonly ack: Statement
   readonly archive: Statement
@@ -41,7 +45,8 @@ export function statementsOf(name: string): QueueStatements {
   const sequence = `pgmq.${identifier(`q_${name}_msg_id_seq`)}`
   /** Wall-clock time: in a long transaction now() stands still. Whoever has a message locked is about to take it. */
   const visible = (limit: string) => `
-    select msg_id from ${queue} where vt <= pg_catalog.clock_timestamp()
+    select msg_id from ${queue}
+     where msg_id >= $1::bigint and vt <= (select pg_catalog.clock_timestamp())
      order by msg_id limit ${limit} for update skip locked`
   const quick = (sql: string) => statement(sql, true)
 
@@ -65,14 +70,24 @@ export function statementsOf(name: string): QueueStatements {
     // As an array, what was picked is found again by one pass through the index; a join looks up each by itself.
     read: quick(`
       with taken as (
-        update ${queue} set vt = ${inSeconds('$1')}, read_ct = read_ct + 1
-         where msg_id = any(array(${visible('$2::int')}))
+        update ${queue} set vt = ${inSeconds('$2')}, read_ct = read_ct + 1
+         where msg_id = any(array(${visible('$3::int')}))
         returning ${all})
       ${listed('taken', 'r.msg_id')}`),
 
     pop: quick(`
       with popped as (delete from ${queue} where msg_id = any(array(${visible('1')})) returning ${all})
       select pg_catalog.row_to_json(r) from popped r`),
+
+    head: quick(`
+      with found as materialized (
+        select coalesce(
+          (select msg_id from ${queue}
+            where vt <= (select pg_catalog.clock_timestamp()) + interval '${horizonSeconds} seconds'
+            order by msg_id limit 1),
+          (select max(msg_id) from ${queue}), 0) - ${margin} as msg_id)
+      select msg_id, extract(epoch from pg_catalog.clock_timestamp() - pg_catalog.statement_timestamp()) * 1000
+        from found`),
 
     ack: quick(`
       with gone as (delete from ${queue} where msg_id = any($1::bigint[]) returning msg_id)

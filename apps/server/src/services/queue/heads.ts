@@ -1,0 +1,86 @@
+// Where the messages of a queue begin that anybody can read soon. Reads go through a queue from its lowest id; what
+// stands in front may be long: messages delayed until tomorrow, or dead rows that a transaction left open somewhere
+// keeps from being cleared away. Where passing over them costs something, it is done once for many reads.
+//
+// A head is looked up only for queues whose reads have become slow. Until the next look, a message below it is not seen
+// by reads over HTTP: one whose transaction has committed late by more than `margin` messages, or that SQL has made
+// visible again before its time. The next look comes within a second or so, and no message is passed over for good.
+
+export interface Head {
+  /** The lowest id, as text, that may be visible before the look is too old. */
+  id: string
+  /** How long the look took in Postgres. */
+  ms: number
+}
+
+export interface Heads {
+  /** Where to read from. `look` is called, now and then, when there is something to be gained. */
+  of(queue: string, look: () => Promise<Head>): string
+  /** What a read from there has cost. */
+  note(queue: string, ms: number, look: () => Promise<Head>): void
+  /** A message has come back under an old id. */
+  forget(queue: string): void
+}
+
+interface Known {
+  head: string
+  validUntil: number
+  lookAgainAt: number
+  isLooking: boolean
+}
+
+/** Messages that become visible within this time are not passed over; no head is used for longer. */
+export const horizonSeconds = 10
+/** Ids are given out before they are committed: these many below the head are looked at all the same. */
+export const margin = 1000
+const begin = '0'
+/** A read that took this long makes it worth to look; a look that took this long makes it worth to keep what it saw. */
+const usually = { readMs: 5, lookMs: 2, pauseMs: 1000 }
+/** Of the time there is, one twentieth may go into looking. */
+const share = 20
+const maxKnown = 1000
+
+export function createHeads(worth = usually, now = () => performance.now()): Heads {
+  const known = new Map<string, Known>()
+
+  function begun(queue: string): Known {
+    if (known.size >= maxKnown) known.delete(known.keys().next().value!)
+    const state = { head: begin, validUntil: 0, lookAgainAt: 0, isLooking: false }
+    known.set(queue, state)
+    return state
+  }
+
+  async function refresh(queue: string, state: Known, look: () => Promise<Head>): Promise<void> {
+    state.isLooking = true
+    const since = now()
+    try {
+      const { id, ms } = await look()
+      state.head = ms < worth.lookMs ? begin : id
+      state.lookAgainAt = now() + Math.max(worth.pauseMs, share * ms)
+      state.validUntil = since + horizonSeconds * 1000
+    } catch {
+      // Reads say themselves what is wrong with the queue.
+      known.delete(queue)
+    } finally {
+      state.isLooking = false
+    }
+  }
+
+  return {
+    of(queue, look) {
+      const state = known.get(queue)
+      if (!state || state.head === begin || now() >= state.validUntil) return begin
+      if (now() >= state.lookAgainAt && !state.isLooking) void refresh(queue, state, look)
+      return state.head
+    },
+    note(queue, ms, look) {
+      if (ms < worth.readMs) return
+      const state = known.get(queue) ?? begun(queue)
+      if (!state.isLooking && now() >= state.lookAgainAt) void refresh(queue, state, look)
+    },
+    forget(queue) {
+      const state = known.get(queue)
+      if (state) state.validUntil = 0
+    },
+  }
+}
