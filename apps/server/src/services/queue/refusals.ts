@@ -1,11 +1,12 @@
 // What goes wrong in a queue's tables, told to whoever uses them.
 import { Refusal } from '#src/kernel/errors.ts'
-import { DatabaseError } from '#src/kernel/postgres/wire/database-error.ts'
+import { DatabaseError, fromDriver } from '#src/kernel/postgres/wire/database-error.ts'
 import { refusalFromSql } from '#src/planes/data/database-refusal.ts'
 
 const noSuchTable = '42P01'
 const noSuchFunction = '42883'
 const noSuchSchema = '3F000'
+const duplicateTable = '42P07'
 /** A text that holds NUL, or a number beyond what JSON in Postgres can hold. */
 const unstorable = new Set(['22P05', '22021', '22003', '22P02'])
 /** The database hands out no more than this in one piece. */
@@ -30,9 +31,20 @@ export function messageRefusal(error: unknown, queue: string): unknown {
   return refusalFromSql(error)
 }
 
-export function setUpRefusal(error: unknown): unknown {
-  const { code } = error as { code?: string }
-  if (code !== noSuchFunction && code !== noSuchSchema && code !== noSuchTable) return error
+/** Of what makes, drops and lists queues. */
+export function setUpRefusal(error: unknown, queue?: string): unknown {
+  const raised = error instanceof DatabaseError ? error : fromDriver(error)
+  if (!raised || error instanceof Refusal) return error
+  if (raised.code === duplicateTable)
+    return new Refusal(
+      'already_exists',
+      `The parts of another queue have the names that those of "${queue}" need`,
+      {
+        hint: 'Choose another name.',
+      },
+    )
+  if (raised.code !== noSuchFunction && raised.code !== noSuchSchema && raised.code !== noSuchTable)
+    return refusalFromSql(raised)
   return new Refusal(
     'retrofit_required',
     'The database of this project lacks the queue functions and needs a retrofit before queues can be created or dropped',

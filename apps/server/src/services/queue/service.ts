@@ -73,7 +73,7 @@ export function queueService(databases: Databases, heads: Heads = createHeads())
               from pgmq.meta where queue_name = ${name}`)
         })
         .catch(error => {
-          throw setUpRefusal(error)
+          throw setUpRefusal(error, name)
         })
       return { queue: name, ...queue! }
     },
@@ -91,7 +91,7 @@ export function queueService(databases: Databases, heads: Heads = createHeads())
           session.row<{ existed: boolean }>(sql`select pgmq.drop_queue(${name}::text) as existed`),
         )
         .catch(error => {
-          throw setUpRefusal(error)
+          throw setUpRefusal(error, name)
         })
       if (!dropped?.existed) throw noQueue(name)
     },

@@ -4,7 +4,7 @@ import { readBody } from '#src/kernel/http/body.ts'
 import type { RawReply, RawRequest } from '#src/kernel/http/request.ts'
 import type { Session, TextResult } from '#src/kernel/postgres/database.ts'
 import { type Statement, splitStatements } from '#src/kernel/postgres/statements.ts'
-import { DatabaseError } from '#src/kernel/postgres/wire/database-error.ts'
+import { fromDriver } from '#src/kernel/postgres/wire/database-error.ts'
 import type { Caller, Databases } from '#src/tenancy/databases.ts'
 import { leavesTransactionOpen } from '#src/tenancy/open-transaction.ts'
 import { toldError } from './database-refusal.ts'
@@ -55,25 +55,9 @@ function inTransaction(): never {
   )
 }
 
-interface OwnersError extends Error {
-  code: string
-  severity: string
-  detail?: string
-  hint?: string
-}
-
 /** The other driver's error, in the words of the row API. */
 function fail(error: unknown, signal: AbortSignal): never {
   if (signal.aborted) throw new Refusal('client_closed_request', 'The client closed the connection')
-  const { code, severity, message, detail, hint } = error as OwnersError
-  if (error instanceof Refusal || typeof severity !== 'string') throw error
-  throw toldError(
-    new DatabaseError({
-      C: code,
-      V: severity,
-      M: message,
-      ...(detail && { D: detail }),
-      ...(hint && { H: hint }),
-    }),
-  )
+  const raised = error instanceof Refusal ? undefined : fromDriver(error)
+  throw raised ? toldError(raised) : error
 }

@@ -24,6 +24,21 @@ export class DatabaseError extends Error {
   }
 }
 
+/** The other driver's error, if it is one of the server. */
+export function fromDriver(error: unknown): DatabaseError | undefined {
+  const { code, severity, message, detail, hint } = error as DriverError
+  if (!(error instanceof Error) || typeof severity !== 'string' || typeof code !== 'string') return
+  const told = { C: code, V: severity, M: message, ...(detail && { D: detail }), ...(hint && { H: hint }) }
+  return new DatabaseError(told)
+}
+
+interface DriverError extends Error {
+  code?: string
+  severity?: string
+  detail?: string
+  hint?: string
+}
+
 /** From a body that may have been cut, in the middle of its last field. */
 export function errorFrom(bytes: Buffer, start: number, end: number): DatabaseError {
   const fields: Record<string, string> = {}

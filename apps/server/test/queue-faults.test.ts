@@ -1,0 +1,270 @@
+// Queues over HTTP when things go wrong: many clients at once, a platform that is killed, a database without functions.
+import assert from 'node:assert/strict'
+import { type ChildProcess, spawn } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
+import { once } from 'node:events'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import type { CreatedProject } from '@plinth/contract/projects.ts'
+import { call, type Reply, startPlatform, type TestPlatform, testServer } from './harness.ts'
+
+let platform: TestPlatform
+before(async () => {
+  platform = await startPlatform({ settings: { PLATFORM_RATE_LIMIT_SERVICE_ROLE: '0' } })
+})
+after(() => platform.stop())
+
+interface Queue {
+  create(): Promise<Reply>
+  drop(): Promise<Reply>
+  list(): Promise<Reply>
+  post(what: string, body?: unknown): Promise<Reply>
+  get(what: string): Promise<Reply>
+}
+
+function queueAt(url: () => string, { id, service_role_key: token }: CreatedProject, name: string): Queue {
+  const path = (rest: string) => `${url()}/v1/queue/${id}/queues${rest}`
+  return {
+    create: () => call(path(''), 'POST', { token, body: { name } }),
+    drop: () => call(path(`/${name}`), 'DELETE', { token }),
+    list: () => call(path(''), 'GET', { token }),
+    post: (what, body) => call(path(`/${name}/${what}`), 'POST', { token, body }),
+    get: what => call(path(`/${name}/${what}`), 'GET', { token }),
+  }
+}
+async function newQueue(): Promise<Queue> {
+  const queue = queueAt(() => platform.url, await platform.createProject(), 'work')
+  assert.equal((await queue.create()).status, 201)
+  return queue
+}
+const numbers = (count: number) => Array.from({ length: count }, (_, at) => at + 1)
+
+test('fifty clients that pop get every message once', async () => {
+  const queue = await newQueue()
+  await queue.post('send_batch', { messages: numbers(600) })
+  const popped: number[] = []
+  const client = async () => {
+    for (;;) {
+      const { status, body } = await queue.post('pop')
+      assert.equal(status, 200, JSON.stringify(body))
+      if (body) popped.push(body.message)
+      // What another has locked at this moment is not seen: none is left only when the queue is empty.
+      else if ((await queue.get('metrics')).body.queue_length === 0) return
+    }
+  }
+  await Promise.all(numbers(50).map(client))
+  assert.deepEqual(
+    popped.sort((a, b) => a - b),
+    numbers(600),
+  )
+})
+
+test('readers at the same time get different messages', async () => {
+  const queue = await newQueue()
+  await queue.post('send_batch', { messages: numbers(200) })
+  const read: number[] = []
+  const client = async () => {
+    for (let misses = 0; read.length < 200; ) {
+      const { body } = await queue.post('read', { vt: 600, qty: 7 })
+      read.push(...body.map((each: { message: number }) => each.message))
+      if (body.length === 0) assert.ok(++misses < 1000, 'all should have been read')
+    }
+  }
+  await Promise.all(numbers(10).map(client))
+  assert.deepEqual(
+    read.sort((a, b) => a - b),
+    numbers(200),
+  )
+})
+
+test('a message archived, replayed and acked by many at once is done with once', async () => {
+  const queue = await newQueue()
+  const { msg_id } = (await queue.post('send', { message: 1 })).body
+  const trues = async (what: string, told: string) => {
+    const replies = await Promise.all(numbers(20).map(() => queue.post(what, { msg_id })))
+    return replies.filter(({ status, body }) => status === 200 && body[told] === true).length
+  }
+  assert.equal(await trues('archive', 'archived'), 1)
+  assert.equal(await trues('replay', 'replayed'), 1)
+  assert.equal(await trues('ack', 'acked'), 1)
+  const { queue_length } = (await queue.get('metrics')).body
+  assert.deepEqual([queue_length, (await queue.get('archived')).body], [0, []])
+})
+
+test('a database without the functions asks for a retrofit, and its messages can be worked on all the same', async () => {
+  const project = await platform.createProject()
+  const queue = queueAt(() => platform.url, project, 'work')
+  await queue.create()
+  const ref = await platform.refOf(project.id)
+  await platform.asSuperuser(ref, session =>
+    session.script(`
+      do $$ declare f record; begin
+        for f in select oid::regprocedure as call from pg_proc where pronamespace = 'pgmq'::regnamespace loop
+          execute format('drop function %s cascade', f.call);
+        end loop;
+      end $$`),
+  )
+  for (const reply of [await queue.create(), await queue.drop()]) {
+    assert.deepEqual([reply.status, reply.body.code], [409, 'retrofit_required'])
+    assert.match(reply.body.message, /retrofit/)
+    assert.match(reply.body.hint, /[Rr]estart/)
+  }
+  const { msg_id } = (await queue.post('send', { message: 'still here' })).body
+  await queue.post('send_batch', { messages: [1, 2] })
+  assert.equal((await queue.post('read', { vt: 60 })).body[0].message, 'still here')
+  assert.deepEqual((await queue.post('archive', { msg_id })).body, { archived: true })
+  assert.equal((await queue.get('archived')).body.length, 1)
+  assert.equal((await queue.post('replay', { msg_id })).body.msg_id, msg_id)
+  assert.equal((await queue.post('pop')).body.message, 'still here')
+  assert.deepEqual((await queue.post('ack', { msg_id: msg_id + 1 })).body, { acked: true })
+  assert.equal((await queue.get('metrics')).body.queue_length, 1)
+  assert.equal((await queue.list()).body.length, 1)
+})
+
+test('a queue with tables and no row in the list is worked on, too', async () => {
+  const project = await platform.createProject()
+  const queue = queueAt(() => platform.url, project, 'work')
+  await queue.create()
+  await platform.asSuperuser(await platform.refOf(project.id), session =>
+    session.script('delete from pgmq.meta'),
+  )
+  assert.equal((await queue.post('send', { message: 1 })).status, 200)
+  assert.equal((await queue.create()).status, 201)
+  assert.equal((await queue.post('pop')).body.message, 1)
+})
+
+test('a tenant that breaks the tables of a queue gets an error, and no other project does', async () => {
+  const project = await platform.createProject()
+  const queue = queueAt(() => platform.url, project, 'work')
+  await queue.create()
+  const other = await newQueue()
+  const tenant = (await platform.app.directory.find(project.id))!
+  await platform.app.databases.asOwner(tenant, session =>
+    session.script('alter table pgmq.q_work drop column read_ct'),
+  )
+  const { status, body } = await queue.post('read', { vt: 1 })
+  assert.ok(status >= 400 && status < 500, JSON.stringify(body))
+  assert.equal((await other.post('send', { message: 1 })).status, 200)
+  assert.equal((await queue.drop()).status, 204)
+})
+
+test('every message whose sending was answered is delivered, whenever the platform is killed', async t => {
+  const node = new KilledNode()
+  t.after(() => node.remove())
+  await node.start()
+  const queue = queueAt(() => node.url, await node.createProject(), 'work')
+  await queue.create()
+  const sent = new Set<number>()
+  const delivered = new Set<number>()
+  /** Acked, and told so: the answer to some is lost with the platform. */
+  const acked = new Set<number>()
+  const redelivered = new Set<number>()
+  let next = 0
+  let isOver = false
+  const tries = async (work: () => Promise<void>) => {
+    while (!isOver) await work().catch(() => new Promise(resolve => setTimeout(resolve, 20)))
+  }
+  const producer = () =>
+    tries(async () => {
+      const number = ++next
+      if ((await queue.post('send', { message: number })).status === 200) sent.add(number)
+    })
+  const consume = async () => {
+    const { status, body } = await queue.post('read', { vt: 1, qty: 5 })
+    if (status !== 200) return 0
+    for (const { msg_id, message } of body) {
+      delivered.add(message)
+      if (acked.has(message)) redelivered.add(message)
+      if ((await queue.post('ack', { msg_id })).status === 200) acked.add(message)
+    }
+    return body.length as number
+  }
+  const everybody = [
+    producer(),
+    producer(),
+    tries(async () => void (await consume())),
+    tries(async () => void (await consume())),
+  ]
+  for (let kills = 0; kills < 2; kills++) {
+    const before = sent.size
+    while (sent.size < before + 30) await new Promise(resolve => setTimeout(resolve, 10))
+    await node.kill()
+    await node.start()
+  }
+  isOver = true
+  await Promise.all(everybody)
+  for (;;) if ((await consume()) === 0 && (await queue.get('metrics')).body.queue_length === 0) break
+  assert.deepEqual(
+    [...sent].filter(number => !delivered.has(number)),
+    [],
+    'none is lost',
+  )
+  assert.deepEqual([...redelivered], [], 'none comes back once its end was answered')
+})
+
+/** A platform in a process of its own on a control database of its own. */
+class KilledNode {
+  url = ''
+  readonly #control = `t_queue_${randomBytes(5).toString('hex')}`
+  readonly #token = randomBytes(24).toString('hex')
+  readonly #secret = randomBytes(24).toString('hex')
+  readonly #cwd = mkdtempSync(join(tmpdir(), 'plinth-queue-'))
+  #child: ChildProcess | undefined
+  #project: CreatedProject | undefined
+
+  async start(): Promise<void> {
+    const { user, password, host, port } = testServer()
+    const child = spawn(process.execPath, [fileURLToPath(new URL('../src/main.ts', import.meta.url))], {
+      cwd: this.#cwd,
+      env: {
+        PATH: process.env['PATH'],
+        TMPDIR: tmpdir(),
+        PLATFORM_PORT: '0',
+        PLATFORM_ADMIN_TOKEN: this.#token,
+        PLATFORM_RATE_LIMIT_SERVICE_ROLE: '0',
+        CONTROL_PLANE_SECRET: this.#secret,
+        DATABASE_URL: `postgres://${user}:${password}@${encodeURIComponent(host)}:${port}/${this.#control}`,
+      },
+      stdio: ['ignore', 'ignore', 'pipe'],
+    })
+    this.#child = child
+    let said = ''
+    await new Promise<void>(resolve => {
+      child.once('exit', () => resolve())
+      child.stderr!.setEncoding('utf8').on('data', text => {
+        said += text
+        if (said.includes('Next:')) resolve()
+      })
+    })
+    this.url = /running at (\S+)/.exec(said)?.[1] ?? assert.fail(`it should have started: ${said}`)
+  }
+
+  async createProject(): Promise<CreatedProject> {
+    const { body } = await call(`${this.url}/api/v1/projects`, 'POST', {
+      token: this.#token,
+      body: { name: 'q' },
+    })
+    this.#project = body
+    return body
+  }
+
+  async kill(): Promise<void> {
+    this.#child!.kill('SIGKILL')
+    await once(this.#child!, 'exit')
+  }
+
+  async remove(): Promise<void> {
+    if (this.#project)
+      await call(`${this.url}/api/v1/projects/${this.#project.id}`, 'DELETE', { token: this.#token })
+    await this.kill()
+    rmSync(this.#cwd, { recursive: true, force: true })
+    await platform.asSuperuser('postgres', async session => {
+      await session.script(`alter database ${this.#control}_template is_template false`)
+      for (const name of [`${this.#control}_template`, this.#control])
+        await session.script(`drop database if exists ${name} with (force)`)
+    })
+  }
+}
