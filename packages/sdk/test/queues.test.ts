@@ -1,0 +1,249 @@
+// client.queues against a real platform.
+import assert from 'node:assert/strict'
+import { after, before, describe, test } from 'node:test'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { granted, refused, type Stage, setStage } from './stage.ts'
+
+let stage: Stage
+before(async () => {
+  stage = await setStage()
+})
+after(() => stage.stop())
+const queues = () => stage.service.queues
+
+let made = 0
+/** A queue nobody else uses. */
+async function fresh(): Promise<string> {
+  return granted(await queues().create(`q${++made}`)).queue_name
+}
+
+describe('queues', () => {
+  test('are created, listed and dropped', async () => {
+    const queue = granted(await queues().create('mail'))
+    assert.partialDeepStrictEqual(queue, { queue_name: 'mail', is_partitioned: false, is_unlogged: false })
+    assert.deepEqual(Object.keys(queue).sort(), ['created_at', 'is_partitioned', 'is_unlogged', 'queue_name'])
+    assert.deepEqual(granted(await queues().list()), [queue])
+    assert.deepEqual(granted(await queues().create('mail')), queue, 'again, as it is')
+    assert.equal(granted(await queues().drop('mail')), null)
+    assert.deepEqual(granted(await queues().list()), [])
+  })
+})
+
+describe('send and read', () => {
+  test('what is sent is read, whatever JSON it is', async () => {
+    const queue = await fresh()
+    const messages = [{ to: 'ada', nested: [1, { ok: true }] }, ['a'], 'text ☀️', 42.5, false, null]
+    for (const [index, message] of messages.entries())
+      assert.equal(granted(await queues().send(queue, message)), index + 1)
+    const read = granted(await queues().read(queue, { vt: 60, qty: 10 }))
+    assert.deepEqual(
+      read.map(({ message }) => message),
+      messages,
+    )
+    assert.deepEqual(
+      read.map(({ msg_id, read_ct, headers }) => [msg_id, read_ct, headers]),
+      messages.map((_, index) => [index + 1, 1, null]),
+    )
+    assert.ok(Date.parse(read[0]!.vt) > Date.parse(read[0]!.enqueued_at))
+    assert.deepEqual(granted(await queues().read(queue, { vt: 60 })), [], 'hidden')
+  })
+
+  test('the type of a message is what the caller says', async () => {
+    const queue = await fresh()
+    interface Mail {
+      to: string
+    }
+    granted(await queues().send<Mail>(queue, { to: 'ada' }))
+    const [read] = granted(await queues().read<Mail>(queue, { vt: 0 }))
+    const to: string = read!.message.to
+    assert.equal(to, 'ada')
+    const popped = granted(await queues().pop<Mail>(queue))
+    assert.equal(popped?.message.to, 'ada')
+  })
+
+  test('read takes one message unless told, the oldest first, and vt 0 hides nothing', async () => {
+    const queue = await fresh()
+    granted(await queues().sendBatch(queue, ['a', 'b', 'c']))
+    for (const times of [1, 2]) {
+      const read = granted(await queues().read(queue, { vt: 0 }))
+      assert.deepEqual(
+        read.map(({ message, read_ct }) => [message, read_ct]),
+        [['a', times]],
+      )
+    }
+    assert.equal(granted(await queues().read(queue, { vt: 60, qty: 2 })).length, 2)
+  })
+
+  test('a delay keeps a message back, and headers travel with it', async () => {
+    const queue = await fresh()
+    granted(await queues().send(queue, 'later', { delay: 3600 }))
+    assert.deepEqual(granted(await queues().read(queue, { vt: 60 })), [])
+    granted(await queues().send(queue, 'soon', { delay: 1, headers: { trace: 'x', n: 1 } }))
+    let [read] = granted(await queues().read(queue, { vt: 60 }))
+    for (; !read; [read] = granted(await queues().read(queue, { vt: 60 }))) await sleep(20)
+    assert.deepEqual([read.message, read.headers], ['soon', { trace: 'x', n: 1 }])
+  })
+
+  test('a batch keeps its order, its headers and its delay', async () => {
+    const queue = await fresh()
+    const ids = granted(
+      await queues().sendBatch(queue, [{ n: 1 }, { n: 2 }, null], { headers: [{ h: 1 }, null, { h: 3 }] }),
+    )
+    assert.deepEqual(ids, [1, 2, 3])
+    const read = granted(await queues().read(queue, { vt: 60, qty: 3 }))
+    assert.deepEqual(
+      read.map(({ message, headers }) => [message, headers]),
+      [
+        [{ n: 1 }, { h: 1 }],
+        [{ n: 2 }, null],
+        [null, { h: 3 }],
+      ],
+    )
+    granted(await queues().sendBatch(queue, ['a', 'b'], { delay: 3600 }))
+    assert.equal(granted(await queues().pop(queue)), null)
+    assert.deepEqual(granted(await queues().sendBatch(queue, [])), [])
+  })
+
+  test('pop takes the oldest and leaves nothing of it', async () => {
+    const queue = await fresh()
+    granted(await queues().sendBatch(queue, ['a', 'b']))
+    assert.partialDeepStrictEqual(granted(await queues().pop(queue)), { msg_id: 1, message: 'a', read_ct: 0 })
+    assert.equal(granted(await queues().pop(queue))?.message, 'b')
+    assert.deepEqual(await queues().pop(queue), { data: null, error: null })
+  })
+})
+
+describe('what becomes of a message', () => {
+  test('ack deletes one, and says whether it was there', async () => {
+    const queue = await fresh()
+    const id = granted(await queues().send(queue, 'a'))
+    const acked: boolean = granted(await queues().ack(queue, id))
+    assert.equal(acked, true)
+    assert.equal(granted(await queues().ack(queue, id)), false)
+  })
+
+  test('ack of several says which were there', async () => {
+    const queue = await fresh()
+    granted(await queues().sendBatch(queue, ['a', 'b', 'c']))
+    const acked: number[] = granted(await queues().ack(queue, [1, 3, 9]))
+    assert.deepEqual(acked.toSorted(), [1, 3])
+    assert.deepEqual(granted(await queues().ack(queue, [1, 9])), [])
+    assert.equal(granted(await queues().pop(queue))?.message, 'b')
+  })
+
+  test('archive puts aside, archived lists the newest first, replay brings back', async () => {
+    const queue = await fresh()
+    granted(await queues().sendBatch(queue, ['a', 'b', 'c'], { headers: [{ h: 1 }, null, null] }))
+    const archived: boolean = granted(await queues().archive(queue, 1))
+    assert.equal(archived, true)
+    assert.equal(granted(await queues().archive(queue, 1)), false)
+    const several: number[] = granted(await queues().archive(queue, [2, 9]))
+    assert.deepEqual(several, [2])
+
+    const all = granted(await queues().archived<string>(queue))
+    assert.deepEqual(
+      all.map(({ msg_id, message, headers }) => [msg_id, message, headers]),
+      [
+        [2, 'b', null],
+        [1, 'a', { h: 1 }],
+      ],
+    )
+    assert.ok(all.every(({ archived_at, enqueued_at }) => Date.parse(archived_at) >= Date.parse(enqueued_at)))
+    const ids = async (options: { limit?: number; offset?: number }) =>
+      granted(await queues().archived(queue, options)).map(({ msg_id }) => msg_id)
+    assert.deepEqual(await ids({ limit: 1 }), [2])
+    assert.deepEqual(await ids({ limit: 1, offset: 1 }), [1])
+    assert.deepEqual(await ids({ offset: 2 }), [])
+
+    assert.equal(granted(await queues().replay(queue, 1)), 1)
+    assert.deepEqual(await ids({}), [2])
+    assert.partialDeepStrictEqual(granted(await queues().pop(queue)), { msg_id: 1, message: 'a' })
+    refused(await queues().replay(queue, 1), 404, 'archived_message_not_found')
+  })
+
+  test('metrics count', async () => {
+    const queue = await fresh()
+    assert.partialDeepStrictEqual(granted(await queues().metrics(queue)), {
+      queue_name: queue,
+      queue_length: 0,
+      newest_msg_age_sec: null,
+      total_messages: 0,
+    })
+    granted(await queues().sendBatch(queue, ['a', 'b', 'c']))
+    granted(await queues().read(queue, { vt: 3600 }))
+    granted(await queues().pop(queue))
+    const metrics = granted(await queues().metrics(queue))
+    assert.partialDeepStrictEqual(metrics, { queue_length: 2, queue_visible_length: 1, total_messages: 3 })
+    assert.ok(metrics.oldest_msg_age_sec !== null && metrics.oldest_msg_age_sec >= 0)
+  })
+})
+
+const everyCall = (
+  from: Stage['service']['queues'],
+  queue: string,
+  options: { signal?: AbortSignal } = {},
+) => ({
+  send: from.send(queue, 'x', options),
+  sendBatch: from.sendBatch(queue, ['x'], options),
+  read: from.read(queue, { vt: 1, ...options }),
+  pop: from.pop(queue, options),
+  ack: from.ack(queue, 1, options),
+  'ack of several': from.ack(queue, [1], options),
+  archive: from.archive(queue, 1, options),
+  'archive of several': from.archive(queue, [1], options),
+  archived: from.archived(queue, options),
+  replay: from.replay(queue, 1, options),
+  metrics: from.metrics(queue, options),
+  drop: from.drop(queue, options),
+})
+
+describe('refusals', () => {
+  test('a queue nobody made is not found by any method', async () => {
+    for (const [name, call] of Object.entries(everyCall(queues(), 'nobody_made_it'))) {
+      const error = refused(await call, 404, 'queue_not_found')
+      assert.ok(error.requestId, name)
+    }
+  })
+
+  test('a name that is none is refused', async () => {
+    for (const name of ['Upper', '1st', 'a-b', 'x'.repeat(48), 'ä', 'a/b']) {
+      refused(await queues().create(name), 400, 'invalid_request')
+      refused(await queues().send(name, 'x'), 400, 'invalid_request')
+    }
+    for (const name of ['.', '..', ''])
+      for (const call of Object.values(everyCall(queues(), name))) refused(await call, 0, 'invalid_argument')
+  })
+
+  test('what cannot be right is refused', async () => {
+    const queue = await fresh()
+    refused(await queues().read(queue, { vt: -1 }), 400, 'invalid_request')
+    refused(await queues().read(queue, { vt: 1, qty: 0 }), 400, 'invalid_request')
+    refused(await queues().send(queue, 'x', { delay: -1 }), 400, 'invalid_request')
+    refused(await queues().send(queue, undefined), 400, 'invalid_request')
+    refused(await queues().ack(queue, 0), 400, 'invalid_request')
+    const loop: { self?: unknown } = {}
+    loop.self = loop
+    refused(await queues().send(queue, loop), 0, 'invalid_argument')
+    refused(await queues().sendBatch(queue, [1n]), 0, 'invalid_argument')
+    assert.equal(granted(await queues().metrics(queue)).total_messages, 0)
+  })
+
+  test('the anon key is refused by every method', async () => {
+    const queue = await fresh()
+    const { queues: from } = stage.anon
+    const calls = [from.create('x'), from.list(), ...Object.values(everyCall(from, queue))]
+    for (const call of calls) refused(await call, 403, 'role_not_allowed')
+  })
+
+  test('a call whose signal has been aborted is not made', async () => {
+    const queue = await fresh()
+    const signal = AbortSignal.abort()
+    const calls = [
+      queues().create('never', { signal }),
+      queues().list({ signal }),
+      ...Object.values(everyCall(queues(), queue, { signal })),
+    ]
+    for (const call of calls) refused(await call, 0, 'request_aborted')
+    assert.equal(granted(await queues().metrics(queue)).total_messages, 0)
+  })
+})
