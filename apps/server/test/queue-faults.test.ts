@@ -151,6 +151,20 @@ test('a tenant that breaks the tables of a queue gets an error, and no other pro
   assert.equal((await queue.drop()).status, 204)
 })
 
+test('a queue that a view depends on is not dropped, and says so', async () => {
+  const project = await platform.createProject()
+  const queue = queueAt(() => platform.url, project, 'work')
+  await queue.create()
+  const tenant = (await platform.app.directory.find(project.id))!
+  await platform.app.databases.asOwner(tenant, session =>
+    session.script('create view waiting as select count(*) from pgmq.q_work'),
+  )
+  const { status, body } = await queue.drop()
+  assert.deepEqual([status, body.code], [409, 'has_dependants'])
+  assert.match(body.details, /waiting/)
+  assert.equal((await queue.post('send', { message: 1 })).status, 200)
+})
+
 test('every message whose sending was answered is delivered, whenever the platform is killed', async t => {
   const node = new KilledNode()
   t.after(() => node.remove())

@@ -149,8 +149,30 @@ export function grants(ref: string, name: string): string {
     grant select, insert, update, delete, references, trigger on all tables in schema auth to ${owner};
     revoke insert, update, delete, references, trigger on auth.revocations from ${owner};
     grant execute on function platform.first_time(oid), platform.forget(oid) to ${owner};
+    ${queueGrants(identifier(loginRole(ref, 'owner')))}
     ${defaults} select, insert, update, delete on tables to ${everyone};
     ${defaults} usage, select on sequences to ${everyone};
     ${defaults} execute on functions to ${everyone};
     alter database ${database} connection limit ${databaseConnectionLimit};`
+}
+
+/** Queues belong to the owner, who makes them; the service role works on their messages, however a table came there. */
+function queueGrants(owner: string): string {
+  const defaults = `alter default privileges for role ${owner} in schema pgmq grant`
+  return `
+    grant usage, create on schema pgmq to ${owner};
+    grant select, insert, update, delete on pgmq.meta to ${owner};
+    grant execute on all functions in schema pgmq to ${owner};
+    ${defaults} select, insert, update, delete, truncate on tables to service_role;
+    ${defaults} usage, select on sequences to service_role;
+    do $$
+    begin
+      -- Where the tenant has made a schema of this name, it is the tenant's.
+      if exists (select from pg_namespace n join pg_roles r on r.oid = n.nspowner
+                  where n.nspname = 'pgmq_public' and r.rolname = current_user) then
+        grant usage on schema pgmq_public to ${owner};
+        grant execute on all functions in schema pgmq_public to ${owner};
+      end if;
+    end
+    $$;`
 }

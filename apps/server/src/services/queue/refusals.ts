@@ -7,6 +7,7 @@ const noSuchTable = '42P01'
 const noSuchFunction = '42883'
 const noSuchSchema = '3F000'
 const duplicateTable = '42P07'
+const dependantsExist = '2BP01'
 /** A text that holds NUL, or a number beyond what JSON in Postgres can hold. */
 const unstorable = new Set(['22P05', '22021', '22003', '22P02'])
 /** The database hands out no more than this in one piece. */
@@ -41,6 +42,14 @@ export function setUpRefusal(error: unknown, queue?: string): unknown {
       `The parts of another queue have the names that those of "${queue}" need`,
       {
         hint: 'Choose another name.',
+      },
+    )
+  if (raised.code === dependantsExist)
+    return new Refusal(
+      'has_dependants',
+      `Something depends on the tables of queue "${queue}"; drop that first`,
+      {
+        details: raised.detail ?? '',
       },
     )
   if (raised.code !== noSuchFunction && raised.code !== noSuchSchema && raised.code !== noSuchTable)

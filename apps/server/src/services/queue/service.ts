@@ -70,7 +70,7 @@ export function queueService(databases: Databases, heads: Heads = createHeads())
           await session.run(sql`select pgmq.create(${name}::text)`)
           return session.row<Omit<CreatedQueue, 'queue'>>(sql`
             select queue_name, is_partitioned, is_unlogged, pg_catalog.to_json(created_at) #>> '{}' as created_at
-              from pgmq.meta where queue_name = ${name}`)
+              from pgmq.meta where lower(queue_name) = ${name}`)
         })
         .catch(error => {
           throw setUpRefusal(error, name)

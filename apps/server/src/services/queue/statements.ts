@@ -117,8 +117,8 @@ export function statementsOf(name: string): QueueStatements {
       select pg_catalog.json_build_object(
           'queue_name', ${`'${name}'`}, 'queue_length', count(*),
           'queue_visible_length', count(*) filter (where vt <= pg_catalog.clock_timestamp()),
-          'newest_msg_age_sec', pg_catalog.floor(extract(epoch from pg_catalog.now() - max(enqueued_at))),
-          'oldest_msg_age_sec', pg_catalog.floor(extract(epoch from pg_catalog.now() - min(enqueued_at))),
+          'newest_msg_age_sec', pg_catalog.trunc(extract(epoch from pg_catalog.now() - max(enqueued_at))),
+          'oldest_msg_age_sec', pg_catalog.trunc(extract(epoch from pg_catalog.now() - min(enqueued_at))),
           'total_messages', (select case when is_called then last_value else 0 end from ${sequence}),
           'scrape_time', pg_catalog.now())
         from ${queue}`),
