@@ -8,7 +8,7 @@ import { type CreatedProject, projectsApi } from '@plinth/contract/projects.ts'
 import { type App, createApp } from '#src/app.ts'
 import { type Config, readConfig } from '#src/config.ts'
 import { createLog } from '#src/kernel/log.ts'
-import { guardedSettings, type Session, withClient } from '#src/kernel/postgres/database.ts'
+import { guardedSettings, type OwnSession, withClient } from '#src/kernel/postgres/database.ts'
 import { parseDatabaseUrl, type ServerAddress } from '#src/kernel/postgres/server-address.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 
@@ -29,7 +29,7 @@ export interface TestPlatform {
   createProject(name?: string): Promise<CreatedProject>
   /** Calls any path; JSON bodies are encoded, JSON answers parsed. */
   call(method: string, path: string, options?: CallOptions): Promise<Reply>
-  asSuperuser<T>(database: string, work: (session: Session) => Promise<T>): Promise<T>
+  asSuperuser<T>(database: string, work: (session: OwnSession) => Promise<T>): Promise<T>
   /** The opaque database name of a project. */
   refOf(projectId: string): Promise<string>
   stop(): Promise<void>
@@ -74,7 +74,13 @@ export async function startPlatform({
   const adminToken = beside?.adminToken ?? randomBytes(24).toString('hex')
   const controlPlaneSecret = beside?.controlPlaneSecret ?? randomBytes(24).toString('hex')
   const logged: string[] = []
-  const config = readConfig({ PLATFORM_PORT: '0', PLATFORM_LOG_LEVEL: 'debug', ...settings })
+  const config = readConfig({
+    PLATFORM_PORT: '0',
+    PLATFORM_LOG_LEVEL: 'debug',
+    // Of scripts/test-redis.ts.
+    REDIS_URL: process.env['TEST_REDIS_URL'],
+    ...settings,
+  })
   const app = await createApp({
     config,
     server: { address, control },
@@ -85,7 +91,7 @@ export async function startPlatform({
   mount?.(app)
   const url = await app.listen()
   const options = { baseUrl: url, token: adminToken }
-  const asSuperuser = <T>(database: string, work: (session: Session) => Promise<T>) =>
+  const asSuperuser = <T>(database: string, work: (session: OwnSession) => Promise<T>) =>
     withClient(address, database, guardedSettings, work)
   const projects = client(projectsApi, options)
 

@@ -1,5 +1,5 @@
 // What tests of a project's schema have in common.
-import type { Session } from '#src/kernel/postgres/database.ts'
+import type { OwnSession } from '#src/kernel/postgres/database.ts'
 import { type SqlFragment, sql } from '#src/kernel/postgres/sql.ts'
 import type { TestPlatform } from './harness.ts'
 
@@ -43,5 +43,5 @@ export class Project {
     )
     return rows.map(({ name }) => name)
   }
-  asOwner = <T>(work: (session: Session) => Promise<T>) => this.platform.app.databases.asOwner(this, work)
+  asOwner = <T>(work: (session: OwnSession) => Promise<T>) => this.platform.app.databases.asOwner(this, work)
 }

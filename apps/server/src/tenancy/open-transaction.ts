@@ -1,7 +1,7 @@
-import type { Session } from '#src/kernel/postgres/database.ts'
+import type { OwnSession } from '#src/kernel/postgres/database.ts'
 
 /** Whether SQL of a tenant has begun a transaction and not ended it: time stands still in one. */
-export async function leavesTransactionOpen(session: Session): Promise<boolean> {
+export async function leavesTransactionOpen(session: OwnSession): Promise<boolean> {
   const { tag, rows } = await session
     .lastResult('select pg_catalog.now() <> pg_catalog.statement_timestamp()')
     .catch(() => failed)

@@ -1,13 +1,13 @@
 // Work as a project's owner, each piece on a connection of its own: it may run any SQL of the tenant.
 import { retryLater } from '#src/kernel/errors.ts'
-import { type Session, withClient } from '#src/kernel/postgres/database.ts'
+import { type OwnSession, type Session, withClient } from '#src/kernel/postgres/database.ts'
 import type { Tenant } from './directory.ts'
 import type { Logins } from './logins.ts'
 import { sessionSettings } from './session-settings.ts'
 
 export type AsOwner = <T>(
   tenant: Pick<Tenant, 'ref'>,
-  work: (session: Session) => Promise<T>,
+  work: (session: OwnSession) => Promise<T>,
   signal?: AbortSignal,
 ) => Promise<T>
 
@@ -18,7 +18,7 @@ export function createOwners(control: Session, logins: Logins): AsOwner {
 
   async function once<T>(
     ref: string,
-    work: (session: Session) => Promise<T>,
+    work: (session: OwnSession) => Promise<T>,
     signal: AbortSignal | undefined,
   ): Promise<T> {
     let hasBegun = false

@@ -24,7 +24,11 @@ export interface Session {
   run(statement: SqlFragment): Promise<number>
   /** Several statements without parameters, as one implicit transaction. */
   script(text: string): Promise<void>
-  /** The same, with what the last of them answered, every value as Postgres writes it. */
+}
+
+/** On a connection of its own. */
+export interface OwnSession extends Session {
+  /** Several statements, with what the last of them answered, every value as Postgres writes it. */
   lastResult(text: string): Promise<TextResult>
   /** The same, with nothing but what the last of them is called: `SELECT 3`. */
   lastTag(text: string): Promise<string>
@@ -87,7 +91,10 @@ function clientConfig(
 
 const closePatienceMs = 500
 interface Breakable {
-  connection: { stream: { destroy(): void; on(event: 'data', heard: (chunk: Buffer) => void): void } }
+  connection: {
+    stream: { destroy(): void; on(event: 'data', heard: (chunk: Buffer) => void): void }
+    on(event: 'commandComplete', heard: (message: { text: string }) => void): void
+  }
 }
 /** What one statement may answer with on a connection of its own: tenants choose what their statements say. */
 const maxAnswerBytes = 64 * 1024 * 1024
@@ -149,7 +156,7 @@ export async function withClient<T>(
   address: ServerAddress,
   database: string,
   settings: Record<string, string>,
-  work: (session: Session) => Promise<T>,
+  work: (session: OwnSession) => Promise<T>,
   signal?: AbortSignal,
 ): Promise<T> {
   const client = new Client(clientConfig(address, database, settings))
@@ -191,10 +198,23 @@ export async function listenOn(
   return { close: () => client.end() }
 }
 
+/** A connection that stays open, with what belongs to its session, until it is closed or breaks. */
+export async function openSession(
+  address: ServerAddress,
+  database: string,
+): Promise<{ session: Session; close(): Promise<void> }> {
+  const client = new Client({ ...clientConfig(address, database, guardedSettings), keepAlive: true })
+  client.on('error', () => {})
+  await client.connect().catch(told)
+  return { session: session(client), close: () => client.end() }
+}
+
 interface Tally {
   received: number
   max: number
   isCut: boolean
+  /** Of the last statement, in full: the driver tells its first word. */
+  tag: string
 }
 const tallies = new WeakMap<object, Tally>()
 
@@ -202,8 +222,12 @@ const tallies = new WeakMap<object, Tally>()
 function tallyOf(client: Client | PoolClient, max: number): Tally {
   const known = tallies.get(client)
   if (known) return known
-  const tally = { received: 0, max, isCut: false }
-  const { stream } = (client as unknown as Breakable).connection
+  const tally = { received: 0, max, isCut: false, tag: '' }
+  const { connection } = client as unknown as Breakable
+  const { stream } = connection
+  connection.on('commandComplete', ({ text }) => {
+    tally.tag = text
+  })
   stream.on('data', chunk => {
     tally.received += chunk.length
     if (tally.received <= max || tally.isCut) return
@@ -215,7 +239,7 @@ function tallyOf(client: Client | PoolClient, max: number): Tally {
 }
 
 /** Rows that nobody asked for are dropped as they come, and no answer grows past its bound. */
-function boundedSession(client: Client | PoolClient, max = maxAnswerBytes): Session {
+function boundedSession(client: Client | PoolClient, max = maxAnswerBytes): OwnSession {
   const tally = tallyOf(client, max)
   const bounded = async <T>(ask: () => Promise<T>): Promise<T> => {
     tally.received = 0
@@ -225,10 +249,10 @@ function boundedSession(client: Client | PoolClient, max = maxAnswerBytes): Sess
   }
   const plain = session(client)
   const dropRows = (text: string) =>
-    new Promise<string>((resolve, reject) => {
+    new Promise<void>((resolve, reject) => {
       const query = new Query(text)
       query.on('row', () => {})
-      query.on('end', result => resolve(tagOf(lastOf(result))))
+      query.on('end', () => resolve())
       query.on('error', reject)
       client.query(query)
     })
@@ -236,9 +260,19 @@ function boundedSession(client: Client | PoolClient, max = maxAnswerBytes): Sess
     rows: statement => bounded(() => plain.rows(statement)),
     row: statement => bounded(() => plain.row(statement)),
     run: statement => bounded(() => plain.run(statement)),
-    script: async text => void (await bounded(() => dropRows(text).catch(told))),
-    lastResult: text => bounded(() => plain.lastResult(text)),
-    lastTag: text => bounded(() => dropRows(text).catch(told)),
+    script: text => bounded(() => dropRows(text).catch(told)),
+    async lastResult(text) {
+      const asked = { text, rowMode: 'array' as const, types: asWritten }
+      const all = await bounded(() => client.query(asked).catch(told))
+      const last = (Array.isArray(all) ? all.at(-1) : all) as QueryArrayResult<(string | null)[]>
+      const columns = last.fields.map(({ name, dataTypeID }) => ({ name, type: dataTypeID }))
+      return { columns, rows: last.rows, tag: tally.tag }
+    },
+    async lastTag(text) {
+      tally.tag = ''
+      await bounded(() => dropRows(text).catch(told))
+      return tally.tag
+    },
   }
 }
 
@@ -255,24 +289,8 @@ function session(client: Pool | PoolClient | Client): Session {
     row: async <T>(statement: SqlFragment) => (await query(statement)).rows[0] as T | undefined,
     run: async statement => (await query(statement)).rowCount ?? 0,
     script: async text => void (await client.query(text).catch(told)),
-    async lastResult(text) {
-      const all = await client.query({ text, rowMode: 'array', types: asWritten }).catch(told)
-      const last = lastOf(all) as QueryArrayResult<(string | null)[]>
-      const { fields, rows } = last
-      return {
-        columns: fields.map(({ name, dataTypeID }) => ({ name, type: dataTypeID })),
-        rows,
-        tag: tagOf(last),
-      }
-    },
-    lastTag: async text => tagOf(lastOf(await client.query(text).catch(told))),
   }
 }
-
-const lastOf = <T>(results: T | T[]): T => (Array.isArray(results) ? results.at(-1)! : results)
-/** As Postgres writes it: an INSERT names an oid, too, which is 0. */
-const tagOf = ({ command, rowCount }: { command: string | null; rowCount: number | null }): string =>
-  rowCount === null ? (command ?? '') : `${command === 'INSERT' ? 'INSERT 0' : command} ${rowCount}`
 
 const asWritten = { getTypeParser: () => (text: string) => text } as unknown as NonNullable<
   ClientConfig['types']

@@ -2,7 +2,7 @@
 import { Refusal } from '#src/kernel/errors.ts'
 import { readBody } from '#src/kernel/http/body.ts'
 import type { RawReply, RawRequest } from '#src/kernel/http/request.ts'
-import type { Session, TextResult } from '#src/kernel/postgres/database.ts'
+import type { OwnSession, TextResult } from '#src/kernel/postgres/database.ts'
 import { type Statement, splitStatements } from '#src/kernel/postgres/statements.ts'
 import { fromDriver } from '#src/kernel/postgres/wire/database-error.ts'
 import type { Caller, Databases } from '#src/tenancy/databases.ts'
@@ -31,7 +31,7 @@ export async function execSql(databases: Databases, { tenant }: Caller, raw: Raw
   }
 }
 
-async function answerOf(session: Session, sql: string): Promise<TextResult> {
+async function answerOf(session: OwnSession, sql: string): Promise<TextResult> {
   await session.script(settings)
   const result = await session.lastResult(sql)
   if (await leavesTransactionOpen(session)) inTransaction()
