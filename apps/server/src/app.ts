@@ -27,6 +27,10 @@ import { adminService } from '#src/services/admin/service.ts'
 import { authRoutes } from '#src/services/auth/data-routes.ts'
 import { authPlane, wordUnknown } from '#src/services/auth/plane.ts'
 import { authService } from '#src/services/auth/service.ts'
+import { cacheRoutes } from '#src/services/cache/data-routes.ts'
+import { cacheManagementRoutes } from '#src/services/cache/management-routes.ts'
+import { openCacheEngine } from '#src/services/cache/open-engine.ts'
+import { cacheService } from '#src/services/cache/service.ts'
 import { cronRoutes } from '#src/services/cron/data-routes.ts'
 import { cronManagementRoutes } from '#src/services/cron/management-routes.ts'
 import { cronService } from '#src/services/cron/service.ts'
@@ -136,7 +140,17 @@ async function compose(
   await checkSecret(control, deriveKey)
 
   const logins = createLogins(server.address, deriveKey)
-  const lifecycle = createLifecycle(control, cluster, createProvisioner(control, cluster, logins), log)
+  const cacheEngine = await openCacheEngine({
+    redisUrl: config.redisUrl,
+    server,
+    deriveKey,
+    isThere: async id => (await directory.find(id)) !== undefined,
+    log,
+  })
+  open.push(() => cacheEngine.close())
+  const lifecycle = createLifecycle(control, cluster, createProvisioner(control, cluster, logins), log, [
+    cacheEngine,
+  ])
   open.push(() => lifecycle.close())
   await lifecycle.recover()
   await lifecycle.upgrade()
@@ -167,7 +181,13 @@ async function compose(
   const db = dbService({ owner, databases, shadows: createShadows(control, cluster, logins) })
   const docs = docsService(owner, () => baseUrl)
   const rest = restService({ databases, docs, maxRows: config.restMaxRows })
-  const health = healthService({ control, version, warnings: () => watchdog.warnings() })
+  const health = healthService({
+    control,
+    version,
+    warnings: () => [...watchdog.warnings(), ...cacheEngine.warnings()],
+  })
+
+  const cache = cacheService(cacheEngine, owner)
 
   const mailWorker = startMailWorker({ control, sealer, deployment: config.smtp, log })
   open.push(() => mailWorker.close())
@@ -242,6 +262,8 @@ async function compose(
   http.mount(planes.management, routeTables.admin, adminRoutes(admin))
   http.mount(planes.data, routeTables.whoami, whoamiRoutes())
   http.mount(planes.data, routeTables.rest, restRoutes(rest))
+  http.mount(planes.data, routeTables.cache, cacheRoutes(cache))
+  http.mount(planes.management, routeTables.cacheManagement, cacheManagementRoutes(cache))
   http.mount(authPlane(directory, meter), routeTables.auth, authRoutes(auth))
   http.mount(planes.data, routeTables.queue, queueRoutes(queueService(databases)))
   http.mount(planes.data, routeTables.cron, cronRoutes(cron))
@@ -259,6 +281,7 @@ async function compose(
   async function disconnectUnserved(id: string): Promise<void> {
     const tenant = await Promise.resolve(directory.find(id)).catch(() => undefined)
     if (tenant?.status !== 'active') databases.disconnect(id)
+    cacheEngine.changed(id, tenant)
   }
 
   return {

@@ -295,7 +295,7 @@ async function useSecretsInTheWrongPlace(id: string): Promise<void> {
     ['no HTTP at all', (value: string) => `${value}\r\n\r\n`],
     [
       'oversized head',
-      (value: string) => `GET /health HTTP/1.1\r\nHost: x\r\nX-Big: ${value.repeat(900)}\r\n\r\n`,
+      (value: string) => `GET /health HTTP/1.1\r\nHost: x\r\nX-Big: ${value.repeat(1800)}\r\n\r\n`,
     ],
   ] as const) {
     const answer = await sendBytes(bytes(secret(name)))

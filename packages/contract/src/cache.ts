@@ -131,10 +131,19 @@ export const cacheApi = {
     ...call,
     method: 'POST',
     path: '/cache/{project}/mset',
+    anyKey: true,
     summary: 'Write several values, all or none; they do not expire',
     params: ofProject,
     body: Type.Object(
-      { pairs: Type.Record(Type.String({ minLength: 1, maxLength: maxKeyLength }), Value) },
+      {
+        // Record would leave keys with a line break unchecked.
+        pairs: Type.Unsafe<Record<string, string>>({
+          type: 'object',
+          maxProperties: 10_000,
+          propertyNames: Key,
+          additionalProperties: Value,
+        }),
+      },
       { additionalProperties: false },
     ),
     reply: Type.Object({ ok: Type.Boolean() }),

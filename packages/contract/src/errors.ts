@@ -276,7 +276,10 @@ export const errorCodes = {
   email_taken: { status: 409, meaning: 'Another platform user has this e-mail address.' },
   already_member: { status: 409, meaning: 'A member of the project has this e-mail address already.' },
   too_many_invites: { status: 409, meaning: 'The project has 1000 pending invites; revoke some of them.' },
-  too_many_jobs: { status: 409, meaning: 'The project has 1000 scheduled jobs; remove some of them.' },
+  too_many_jobs: {
+    status: 409,
+    meaning: 'The project has 1000 scheduled jobs, or 4,000,000 characters of SQL in them; remove some.',
+  },
   retrofit_required: {
     status: 409,
     meaning:
@@ -297,6 +300,11 @@ export const errorCodes = {
   },
   invite_expired: { status: 410, meaning: 'The invite was not accepted in time; ask for a new one.' },
   body_too_large: { status: 413, meaning: 'The body is larger than this route takes.' },
+  cache_value_too_large: {
+    status: 413,
+    meaning:
+      'The value does not fit into the cache of the project, bounded by its quota `max_cache_bytes`, or the values asked for do not fit into one answer.',
+  },
   unsupported_media_type: { status: 415, meaning: 'The body must be sent as application/json.' },
   over_request_rate_limit: {
     status: 429,

@@ -26,6 +26,9 @@ export const Quotas = Type.Object(
     rate_limit_anon: quota('Requests per 60 seconds with the anon key; 0 lifts the limit.'),
     rate_limit_authenticated: quota('Requests per 60 seconds of signed-in users; 0 lifts the limit.'),
     rate_limit_service_role: quota('Requests per 60 seconds with the service_role key; 0 lifts the limit.'),
+    max_cache_bytes: quota(
+      'Bytes of cached keys and values, with 200 for each key, while the cache is kept in this process (default 67108864).',
+    ),
     realtime_max_clients: quota('Open realtime sockets (default 10000).'),
     realtime_max_events_per_second: quota('Realtime messages a second (default 10000).'),
   },

@@ -18,6 +18,8 @@ interface Common {
   status?: 200 | 201 | 202 | 204
   /** The handler reads the request and writes the reply itself (streams, CSV, text passed through). */
   raw?: true
+  /** The body's objects may have keys of any name, `__proto__` among them; the handler only lists them. */
+  anyKey?: true
   /** Bytes of a JSON body; the plane's own limit when absent. */
   bodyLimit?: number
 }

@@ -36,6 +36,14 @@ export interface Lifecycle {
   close(): void
 }
 
+/** What a project has elsewhere, and comes and goes with it. */
+export interface Attachment {
+  /** What fails here does not fail the project: it is made when it is first needed. */
+  created?(projectId: string): Promise<void>
+  /** The project is not gone until this has succeeded; it may be called again. */
+  removed(projectId: string): Promise<void>
+}
+
 /** Each operation holds one connection for its lock and needs another: fewer at once than connections. */
 const atOnce = 3
 
@@ -44,6 +52,7 @@ export function createLifecycle(
   cluster: Cluster,
   provisioner: Provisioner,
   log: Log,
+  attachments: readonly Attachment[] = [],
 ): Lifecycle {
   const turn = createTurns(atOnce)
 
@@ -74,7 +83,17 @@ export function createLifecycle(
 
   async function takeDown(id: string, ref: string): Promise<void> {
     await provisioner.drop(ref)
+    for (const attachment of attachments) await attachment.removed(id)
     await markDeleted(control, id)
+  }
+
+  async function attach(id: string): Promise<void> {
+    for (const attachment of attachments)
+      await attachment
+        .created?.(id)
+        .catch(error =>
+          log.warn({ err: error, project: id }, 'what belongs to a new project will be made on first use'),
+        )
   }
 
   async function recover(): Promise<void> {
@@ -100,6 +119,7 @@ export function createLifecycle(
           if (!(await insertCreating(control, project, cluster.projectVersion))) return false
           await provisioner.create(project.ref)
           await control.transaction(session => markActive(session, project))
+          await attach(project.id)
           return true
         } catch (error) {
           await undo(project).catch(recoverSoon)

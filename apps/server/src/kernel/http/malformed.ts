@@ -1,12 +1,15 @@
 import type { Socket } from 'node:net'
 import { newRequestId } from './request-id.ts'
 
+/** Room for a cache key of 2048 characters in a path, where each can take twelve bytes. */
+export const maxHeaderSize = 32 * 1024
+
 /** What is not even HTTP never becomes a request; it is answered on the socket. */
 export function refuseMalformed(error: Error & { code?: string }, socket: Socket): void {
   if (error.code === 'ECONNRESET' || !socket.writable) return void socket.destroy()
   const [status, message] =
     error.code === 'HPE_HEADER_OVERFLOW'
-      ? ['431 Request Header Fields Too Large', 'The headers are larger than 16 kB']
+      ? ['431 Request Header Fields Too Large', `The headers are larger than ${maxHeaderSize / 1024} kB`]
       : error.code === 'ERR_HTTP_REQUEST_TIMEOUT'
         ? ['408 Request Timeout', 'The request took too long to arrive']
         : ['400 Bad Request', 'This is not a valid HTTP request']

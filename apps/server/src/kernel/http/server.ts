@@ -7,7 +7,7 @@ import { Refusal } from '#src/kernel/errors.ts'
 import type { Log } from '#src/kernel/log.ts'
 import { exchangeOf } from './exchange.ts'
 import { failureFrom } from './failure.ts'
-import { refuseMalformed } from './malformed.ts'
+import { maxHeaderSize, refuseMalformed } from './malformed.ts'
 import type { Failure, Handlers, Plane } from './plane.ts'
 import type { RequestHead } from './request.ts'
 import { newRequestId } from './request-id.ts'
@@ -46,9 +46,8 @@ export function createHttpServer({ log, trustedProxies, wordOutside }: HttpOptio
     requestTimeout: 300_000,
     clientErrorHandler: refuseMalformed,
     // Node's own refusal would carry no request id; ours is in `frame`.
-    http: { requireHostHeader: false },
-    // As sent: a cache key of 2048 characters can take twelve bytes for each.
-    routerOptions: { maxParamLength: 12 * 2048, ignoreTrailingSlash: true, caseSensitive: true },
+    http: { requireHostHeader: false, maxHeaderSize },
+    routerOptions: { maxParamLength: maxHeaderSize, ignoreTrailingSlash: true, caseSensitive: true },
     forceCloseConnections: 'idle',
     return503OnClosing: false,
     frameworkErrors: (error, request, reply) =>

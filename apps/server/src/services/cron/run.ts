@@ -1,11 +1,12 @@
 // One run of a job: its SQL, as the project's owner, on a connection of its own that is closed afterwards. Whatever the
 // SQL sets or catches, the run ends with its timeout: first by a request to cancel, then by ending its session.
 import { Refusal } from '#src/kernel/errors.ts'
-import type { Session } from '#src/kernel/postgres/database.ts'
+import type { OwnSession } from '#src/kernel/postgres/database.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 import type { Databases } from '#src/tenancy/databases.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
 import { leavesTransactionOpen } from '#src/tenancy/open-transaction.ts'
+import type { Backend } from './store.ts'
 
 export interface Outcome {
   status: 'succeeded' | 'failed'
@@ -15,10 +16,9 @@ export interface Outcome {
 export interface RunDeps {
   databases: Pick<Databases, 'asOwner'>
   timeoutMs: number
-  /** Told where it runs, before it does. */
-  noteBackend(pid: number): Promise<unknown>
-  /** Ends the session it runs in. */
-  endBackend(): Promise<unknown>
+  /** Told where it runs, before it does; undefined when it must not run any more. */
+  noteBackend(pid: number): Promise<Backend | undefined>
+  endBackend(backend: Backend): Promise<unknown>
 }
 
 /** Between asking a run to end and ending its session. */
@@ -29,21 +29,25 @@ const settings = (timeoutMs: number) =>
   `set statement_timeout = ${timeoutMs}; set client_connection_check_interval = '5s';
    set search_path = "$user", public, extensions`
 
+/** The signal's reason, where it is a text, is what the run has failed of. */
 export async function runJob(
   tenant: Tenant,
   command: string,
   stop: AbortSignal,
   { databases, timeoutMs, noteBackend, endBackend }: RunDeps,
 ): Promise<Outcome> {
+  const since = performance.now()
   const timeout = AbortSignal.timeout(timeoutMs)
   const end = AbortSignal.any([timeout, stop])
+  let backend: Backend | undefined
   let ending: NodeJS.Timeout | undefined
+  // Again and again: the first attempt may meet a control database that is away.
   const insist = () => {
-    ending = setTimeout(() => void endBackend().catch(() => {}), patienceMs)
+    ending = setInterval(() => backend && void endBackend(backend).catch(() => {}), patienceMs)
   }
   end.addEventListener('abort', insist, { once: true })
   try {
-    const tag = await inTurn(() =>
+    const tag = await inTurn(end, () =>
       databases.asOwner(
         tenant,
         async session => {
@@ -51,8 +55,9 @@ export async function runJob(
           const { pid } = (await session.row<{ pid: number }>(
             sql`select pg_catalog.pg_backend_pid() as pid`,
           ))!
-          await noteBackend(pid)
+          backend = await noteBackend(pid)
           end.throwIfAborted()
+          if (!backend) throw new Error('it was given up before it began')
           return carryOut(session, command)
         },
         end,
@@ -60,19 +65,20 @@ export async function runJob(
     )
     return { status: 'succeeded', message: tag }
   } catch (error) {
+    const isOver = timeout.aborted || (isStatementTimeout(error) && performance.now() - since >= timeoutMs)
     const message = stop.aborted
-      ? 'the platform was stopped'
-      : timeout.aborted || isStatementTimeout(error)
+      ? reasonOf(stop)
+      : isOver
         ? `it took longer than the ${timeoutMs} ms of PLATFORM_CRON_TIMEOUT_MS and was ended`
         : toldBy(error)
     return { status: 'failed', message: message.slice(0, longestMessage) }
   } finally {
     end.removeEventListener('abort', insist)
-    clearTimeout(ending)
+    clearInterval(ending)
   }
 }
 
-async function carryOut(session: Session, command: string): Promise<string> {
+async function carryOut(session: OwnSession, command: string): Promise<string> {
   const tag = await session.lastTag(command)
   if (await leavesTransactionOpen(session))
     throw new Refusal('invalid_request', 'it left a transaction open, and nothing of it was kept')
@@ -80,10 +86,11 @@ async function carryOut(session: Session, command: string): Promise<string> {
 }
 
 /** Others work as the project's owner at the same time; a job waits for its turn, for a while. */
-async function inTurn<T>(work: () => Promise<T>): Promise<T> {
+async function inTurn<T>(end: AbortSignal, work: () => Promise<T>): Promise<T> {
   const until = performance.now() + busyMs.most
   for (;;)
     try {
+      end.throwIfAborted()
       return await work()
     } catch (error) {
       if (!(error instanceof Refusal) || error.code !== 'pool_exhausted' || performance.now() > until)
@@ -97,7 +104,15 @@ const isStatementTimeout = (error: unknown) => {
   return code === '57014' && message?.includes('statement timeout') === true
 }
 
+const reasonOf = ({ reason }: AbortSignal): string =>
+  typeof reason === 'string' ? reason : 'the platform was stopped'
+
+/** What became of its session says more than that the database cannot be reached. */
+const isEnded = (error: unknown): error is Error => /^57P0/.test(String((error as { code?: string })?.code))
+
 function toldBy(error: unknown): string {
+  const { cause } = error as { cause?: unknown }
+  if (isEnded(cause)) return `its session was ended: ${cause.message}`
   const { message, detail, hint } = error as { message: string; detail?: string; hint?: string }
   return [message, detail && `DETAIL: ${detail}`, hint && `HINT: ${hint}`].filter(Boolean).join('\n')
 }

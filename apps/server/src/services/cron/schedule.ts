@@ -1,35 +1,57 @@
-// When a job is due. Five cron fields in UTC, read by croner, or `N seconds` on a steady beat.
-import { Cron } from 'croner'
+// When a job is due. Five cron fields in UTC, or `N seconds` on a steady beat.
 import { Refusal } from '#src/kernel/errors.ts'
+import { type Calendar, nextMinute } from './calendar.ts'
 
 export interface Schedule {
   /** The first tick after a moment; undefined when none will ever come. `before` is a tick that was due earlier. */
   next(after: Date, before?: Date): Date | undefined
 }
 
-const everySeconds = /^(\d{1,2}) seconds?$/i
-/** What the five fields may hold; croner would take more, which no other cron knows. */
-const fieldPattern = /^[0-9a-z*,/-]+$/i
-const dayOfMonth = 2
+interface Field {
+  called: string
+  least: number
+  most: number
+  /** The first stands for `least`. */
+  names?: readonly string[]
+}
+
+const months = ['jan', 'feb', 'mar', 'apr', 'may', 'jun', 'jul', 'aug', 'sep', 'oct', 'nov', 'dec']
+const weekdays = ['sun', 'mon', 'tue', 'wed', 'thu', 'fri', 'sat']
+const fields = {
+  minute: { called: 'minute', least: 0, most: 59 },
+  hour: { called: 'hour', least: 0, most: 23 },
+  day: { called: 'day', least: 1, most: 31 },
+  month: { called: 'month', least: 1, most: 12, names: months },
+  // Sunday is 0 and 7.
+  weekday: { called: 'weekday', least: 0, most: 7, names: weekdays },
+} satisfies Record<string, Field>
+
+const everySeconds = /^(\d{1,2})\s+seconds?$/i
+const part = /^(?:\*|(?<from>\d+|[a-z]+)(?:-(?<to>\d+|[a-z]+))?)(?:\/(?<step>\d+))?$/i
+/** Both ways to say the last day of the month are known. */
+const lastDay = /^[l$]$/i
 
 export function parseSchedule(text: string): Schedule {
   const trimmed = text.trim()
-  const beat = everySeconds.exec(trimmed)
-  if (beat) return steady(Number(beat[1]))
-  const fields = trimmed.split(/\s+/)
-  if (fields.length !== 5)
-    throw unusable(text, 'it must have five fields (minute hour day month weekday) or read like "30 seconds"')
-  // Both ways to say the last day of the month are known.
-  const read = fields.map((field, place) => (place === dayOfMonth && field === '$' ? 'L' : field))
-  const strange = read.find(field => !fieldPattern.test(field))
-  if (strange !== undefined) throw unusable(text, `the field "${strange}" cannot be read`)
-  return cron(text, read.join(' '))
+  try {
+    const beat = everySeconds.exec(trimmed)
+    if (beat) return steady(Number(beat[1]))
+    const calendar = readFields(trimmed.split(/\s+/))
+    return { next: after => nextMinute(calendar, after) }
+  } catch (error) {
+    if (!(error instanceof Unreadable)) throw error
+    throw new Refusal('invalid_schedule', `The schedule "${text}" cannot be used: ${error.message}`, {
+      hint: 'For example "*/5 * * * *", "0 3 * * mon-fri", "0 0 L * *" or "30 seconds"; times are UTC.',
+    })
+  }
 }
+
+class Unreadable extends Error {}
 
 /** On the beat of the ticks before, so that late runs do not push the later ones back. */
 function steady(seconds: number): Schedule {
   if (seconds < 1 || seconds > 59)
-    throw unusable(`${seconds} seconds`, 'the seconds must be from 1 to 59; use cron fields for more')
+    throw new Unreadable('the seconds must be from 1 to 59; use cron fields for more')
   const step = seconds * 1000
   return {
     next(after, before) {
@@ -40,17 +62,59 @@ function steady(seconds: number): Schedule {
   }
 }
 
-function cron(text: string, fields: string): Schedule {
-  let parsed: Cron
-  try {
-    parsed = new Cron(fields, { timezone: 'UTC', mode: '5-part', paused: true })
-  } catch (error) {
-    throw unusable(text, (error as Error).message)
+function readFields(given: readonly string[]): Calendar {
+  const [minute, hour, day, month, weekday] = given
+  if (given.length !== 5 || !minute || !hour || !day || !month || !weekday)
+    throw new Unreadable('it must have five fields (minute hour day month weekday) or read like "30 seconds"')
+  const days = day.split(',')
+  return {
+    minutes: valuesIn(minute.split(','), fields.minute),
+    hours: valuesIn(hour.split(','), fields.hour),
+    days: new Set(
+      valuesIn(
+        days.filter(each => !lastDay.test(each)),
+        fields.day,
+      ),
+    ),
+    hasLastDay: days.some(each => lastDay.test(each)),
+    months: new Set(valuesIn(month.split(','), fields.month)),
+    weekdays: new Set(valuesIn(weekday.split(','), fields.weekday).map(each => each % weekdays.length)),
+    // A day or a weekday, if both are said; with a star in front, `*/2` too, a field only narrows the other down.
+    needsBoth: day.startsWith('*') || weekday.startsWith('*'),
   }
-  return { next: after => parsed.nextRun(after) ?? undefined }
 }
 
-const unusable = (text: string, why: string) =>
-  new Refusal('invalid_schedule', `The schedule "${text}" cannot be used: ${why}`, {
-    hint: 'For example "*/5 * * * *", "0 3 * * mon-fri", "0 0 L * *" or "30 seconds"; times are UTC.',
-  })
+const valuesIn = (parts: readonly string[], field: Field): number[] =>
+  [...new Set(parts.flatMap(given => valuesOf(given, field)))].sort((a, b) => a - b)
+
+/** Every value that one part of a field's list stands for. */
+function valuesOf(given: string, field: Field): number[] {
+  const found = part.exec(given)?.groups
+  if (!found) throw new Unreadable(`"${given}" cannot be read as a ${field.called}`)
+  const { from, to, step } = found
+  if (step !== undefined && from !== undefined && to === undefined)
+    throw new Unreadable(`"${given}" has a step and needs a range, such as "${from}-${field.most}/${step}"`)
+  const least = from === undefined ? field.least : numberOf(from, field)
+  const most = from === undefined ? field.most : to === undefined ? least : endOf(to, least, field)
+  if (most < least) throw new Unreadable(`"${given}" ends before it begins`)
+  const by = Number(step ?? 1)
+  if (by < 1 || by > field.most + 1)
+    throw new Unreadable(`the step in "${given}" must be from 1 to ${field.most + 1}`)
+  return Array.from({ length: Math.floor((most - least) / by) + 1 }, (_, at) => least + at * by)
+}
+
+function numberOf(given: string, { called, least, most, names }: Field): number {
+  const isNumber = /^\d+$/.test(given)
+  const named = names?.indexOf(given.toLowerCase()) ?? -1
+  if (!isNumber && named < 0) throw new Unreadable(`"${given}" is no ${called}`)
+  const value = isNumber ? Number(given) : named + least
+  if (value < least || value > most)
+    throw new Unreadable(`"${given}" is no ${called}: they go from ${least} to ${most}`)
+  return value
+}
+
+/** A range of weekdays may end with Sunday: `fri-sun`. */
+function endOf(given: string, least: number, field: Field): number {
+  const isSunday = field.names === weekdays && given.toLowerCase() === weekdays[0]
+  return isSunday && least > 0 ? field.most : numberOf(given, field)
+}

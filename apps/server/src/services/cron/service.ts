@@ -17,7 +17,8 @@ interface CronDeps {
 
 export type CronService = ReturnType<typeof cronService>
 
-const mostJobs = 1000
+/** Every run keeps what it ran, and the list shows it all: what one project may fill is bounded. */
+const most = { jobs: 1000, characters: 4_000_000 }
 const mostRuns = 100
 
 export function cronService({ control, owner, wake }: CronDeps) {
@@ -37,9 +38,12 @@ export function cronService({ control, owner, wake }: CronDeps) {
       const first = next(await store.clock(control))
       if (!first)
         throw new Refusal('invalid_schedule', `The schedule "${wish.schedule}" names a day that never comes`)
-      const job = await store.saveJob(control, id, wish, first, mostJobs)
+      const job = await store.saveJob(control, id, wish, first, most)
       if (!job)
-        throw new Refusal('too_many_jobs', `A project may have ${mostJobs} scheduled jobs; remove some first`)
+        throw new Refusal(
+          'too_many_jobs',
+          `A project may have ${most.jobs} scheduled jobs with ${most.characters} characters of SQL in all; remove some first`,
+        )
       wake()
       return job
     },

@@ -14,21 +14,27 @@ const runColumns = sql`r.id::float8 as runid, r.job_id::float8 as jobid, j.name,
 export const clock = async (session: Session) =>
   new Date((await session.row<{ now: string }>(sql`select clock_timestamp() as now`))!.now)
 
-/** Of the same name, it is the same job with another schedule and command. Undefined when there are too many. */
+/** Of the same name, it is the same job with another schedule and command. Undefined when it would be too much. */
 export const saveJob = (
   control: Database,
   projectId: string,
   { name, schedule, command }: JobWish,
   nextRunAt: Date,
-  most: number,
+  most: { jobs: number; characters: number },
 ) =>
-  control.row<Job>(sql`
-    insert into jobs (project_id, name, schedule, command, next_run_at)
-    select ${projectId}, ${name}, ${schedule}, ${command}, ${nextRunAt}
-     where (select count(*) from jobs where project_id = ${projectId} and name <> ${name}) < ${most}
-    on conflict (project_id, name) do update set schedule = excluded.schedule, command = excluded.command,
-      next_run_at = excluded.next_run_at, updated_at = now()
-    returning ${jobColumns}`)
+  control.transaction(async session => {
+    // One after the other, or each would count the jobs without the others.
+    await session.run(sql`select from projects where id = ${projectId} for no key update`)
+    return session.row<Job>(sql`
+      insert into jobs (project_id, name, schedule, command, next_run_at)
+      select ${projectId}, ${name}, ${schedule}, ${command}, ${nextRunAt}
+        from (select count(*) as jobs, coalesce(sum(length(command)), 0) as characters
+                from jobs where project_id = ${projectId} and name <> ${name}) others
+       where jobs < ${most.jobs} and characters + length(${command}) <= ${most.characters}
+      on conflict (project_id, name) do update set schedule = excluded.schedule, command = excluded.command,
+        next_run_at = excluded.next_run_at, updated_at = now()
+      returning ${jobColumns}`)
+  })
 
 export async function listJobs(
   control: Database,
@@ -81,14 +87,14 @@ export interface DueJob {
   is_running: boolean
 }
 
-/** The most overdue job; nobody else has it until the transaction ends. */
+/** The most overdue job; nobody else has it until the transaction ends. Not by clock_timestamp(), which no index knows. */
 export const findDue = (session: Session, busyProjects: readonly string[]) =>
   session.row<DueJob>(sql`
-    select j.id, j.project_id, j.name, j.schedule, j.command, j.next_run_at, clock_timestamp() as now,
+    select j.id, j.project_id, j.name, j.schedule, j.command, j.next_run_at, statement_timestamp() as now,
            p.updated_at as project_changed_at,
            exists (select from job_runs r where r.job_id = j.id and r.status = 'running') as is_running
       from jobs j join projects p on p.id = j.project_id and p.status = 'active'
-     where j.next_run_at <= clock_timestamp() and j.project_id <> all(${busyProjects}::uuid[])
+     where j.next_run_at <= statement_timestamp() and j.project_id <> all(${busyProjects}::uuid[])
      order by j.next_run_at limit 1 for update of j skip locked`)
 
 export const moveOn = (session: Session, jobId: string, nextRunAt: Date) =>
@@ -99,11 +105,12 @@ export async function findNextDueMs(
   control: Database,
   busyProjects: readonly string[],
 ): Promise<number | undefined> {
-  const next = await control.row<{ ms: number | null }>(sql`
-    select (extract(epoch from min(j.next_run_at) - clock_timestamp()) * 1000)::float8 as ms
+  const next = await control.row<{ ms: number }>(sql`
+    select (extract(epoch from j.next_run_at - clock_timestamp()) * 1000)::float8 as ms
       from jobs j join projects p on p.id = j.project_id and p.status = 'active'
-     where j.project_id <> all(${busyProjects}::uuid[])`)
-  return next?.ms ?? undefined
+     where j.project_id <> all(${busyProjects}::uuid[])
+     order by j.next_run_at limit 1`)
+  return next?.ms
 }
 
 export const insertRunning = (session: Session, { id, command }: DueJob, leaseSeconds: number) =>
@@ -116,12 +123,20 @@ export const insertSkipped = (session: Session, { id, command }: DueJob, why: st
     insert into job_runs (job_id, status, command, return_message, end_time)
     values (${id}, 'skipped', ${command}, ${why}, clock_timestamp())`)
 
-/** Where it runs, so that it can be ended from elsewhere. */
+/** A process id alone may be somebody else's by now. */
+export interface Backend {
+  pid: number
+  /** As Postgres writes it: a date here would lose the microseconds. */
+  startedAt: string
+}
+
+/** Where it runs, so that it can be ended from elsewhere. Undefined when somebody has given it up, or the job is gone. */
 export const noteBackend = (control: Database, runId: string, pid: number) =>
-  control.run(sql`
-    update job_runs set backend_pid = ${pid},
-           backend_start = (select backend_start from pg_stat_activity where pid = ${pid})
-     where id = ${runId} and status = 'running'`)
+  control.row<Backend>(sql`
+    update job_runs set backend_pid = s.pid, backend_start = s.backend_start
+      from pg_stat_activity s
+     where id = ${runId} and status = 'running' and s.pid = ${pid}
+    returning s.pid, s.backend_start::text as "startedAt"`)
 
 /** False when somebody has given it up for dead meanwhile, or the job is gone. */
 export const finishRun = async (
@@ -135,7 +150,7 @@ export const finishRun = async (
            leased_until = null
      where id = ${runId} and status = 'running'`)) === 1
 
-export const forgetRunsBeyond = (control: Database, jobId: string, kept: number) =>
+export const forgetRunsBeyond = (control: Session, jobId: string, kept: number) =>
   control.run(sql`
     delete from job_runs where job_id = ${jobId} and status <> 'running' and id < (
       select id from job_runs where job_id = ${jobId} order by id desc offset ${kept - 1} limit 1)`)
@@ -156,11 +171,10 @@ export const failAbandoned = (control: Database, message: string) =>
     select a.id, pg_terminate_backend(s.pid) from abandoned a
       left join pg_stat_activity s on s.pid = a.backend_pid and s.backend_start = a.backend_start`)
 
-export const endBackend = (control: Database, runId: string) =>
+export const endBackend = (control: Database, { pid, startedAt }: Backend) =>
   control.run(sql`
-    select pg_terminate_backend(s.pid) from job_runs r
-      join pg_stat_activity s on s.pid = r.backend_pid and s.backend_start = r.backend_start
-     where r.id = ${runId}`)
+    select pg_terminate_backend(pid) from pg_stat_activity
+     where pid = ${pid} and backend_start = ${startedAt}::timestamptz`)
 
 /** For putting right what a clock that jumped has done. */
 export const listTicks = (control: Database) =>
@@ -173,3 +187,9 @@ export const setTick = (control: Database, jobId: string, from: string, to: Date
   control.run(sql`
     update jobs set next_run_at = ${to}
      where id = ${jobId} and date_trunc('milliseconds', next_run_at) = ${from}::timestamptz`)
+
+/** Of a node that died before the clock was set back, a lease would last until it is that late again. */
+export const shortenLeases = (control: Database, leaseSeconds: number) =>
+  control.run(sql`
+    update job_runs set leased_until = clock_timestamp() + make_interval(secs => ${leaseSeconds})
+     where status = 'running' and leased_until > clock_timestamp() + make_interval(secs => ${leaseSeconds})`)

@@ -1,5 +1,7 @@
-// What to do about a tick that is due. Ticks are not made up for: what came while the platform was down, or the project
+// Which tick comes next, and what to do about one that is due. Ticks are not made up for: what came while the platform was down, or the project
 // suspended, is over. One that found no turn for a minute is over, too, but is told of.
+import { Refusal } from '#src/kernel/errors.ts'
+import { parseSchedule } from './schedule.ts'
 import type { DueJob } from './store.ts'
 
 export type Verdict = { kind: 'run' } | { kind: 'skip'; why: string } | { kind: 'drop' }
@@ -21,4 +23,17 @@ export function verdictOn(
   if (lateBy > patience)
     return { kind: 'skip', why: `it found no turn within ${patience / seconds} seconds of its time` }
   return { kind: 'run' }
+}
+
+/** For a schedule whose last tick has come. */
+const never = new Date('9999-12-31T00:00:00Z')
+
+/** A schedule that cannot be read, as another version may have left one, must not hold up all the others. */
+export function tickAfter(schedule: string, after: Date, before?: Date): Date {
+  try {
+    return parseSchedule(schedule).next(after, before) ?? never
+  } catch (error) {
+    if (error instanceof Refusal) return never
+    throw error
+  }
 }

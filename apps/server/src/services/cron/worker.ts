@@ -4,11 +4,11 @@ import type { Log } from '#src/kernel/log.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
 import { startWorker, type Worker } from '#src/kernel/worker.ts'
 import type { Databases } from '#src/tenancy/databases.ts'
-import type { Directory } from '#src/tenancy/directory.ts'
+import type { Directory, Tenant } from '#src/tenancy/directory.ts'
+import { watchClock } from './clock.ts'
 import { type Outcome, runJob } from './run.ts'
-import { parseSchedule } from './schedule.ts'
 import * as store from './store.ts'
-import { verdictOn } from './tick.ts'
+import { tickAfter, verdictOn } from './tick.ts'
 
 interface CronWorkerDeps {
   control: Database
@@ -21,6 +21,7 @@ interface CronWorkerDeps {
 interface Running {
   run: string
   job: store.DueJob
+  ended: AbortController
 }
 
 /** One project's slow jobs must not hold up those of the others. */
@@ -30,17 +31,12 @@ const graceMs = 2000
 const lease = { seconds: 30, extendMs: 10_000 }
 /** As many as the routes show. */
 const keptRuns = 100
-/** A clock set back by less is waited for: the ticks it goes through again have run already. */
-const repeatedMs = 3 * 3_600_000
-const jumpMs = 60_000
 
 export async function startCronWorker(deps: CronWorkerDeps): Promise<Worker> {
   const { control, directory, databases, timeoutMs, log } = deps
-  const startedAt = await store.clock(control)
+  const clock = await watchClock(control, lease.seconds)
   const running = new Map<string, Running>()
   const extending = setInterval(() => void extend(), lease.extendMs).unref()
-  let seen = { wall: startedAt.getTime(), steady: performance.now() }
-  await straighten()
 
   function busyProjects(): string[] {
     const counts = new Map<string, number>()
@@ -60,32 +56,33 @@ export async function startCronWorker(deps: CronWorkerDeps): Promise<Worker> {
     control.transaction(async session => {
       const due = await store.findDue(session, busyProjects())
       if (!due) return
-      const next = parseSchedule(due.schedule).next(new Date(due.now), new Date(due.next_run_at))
-      await store.moveOn(session, due.id, next ?? never)
-      const verdict = verdictOn(due, startedAt)
+      const next = tickAfter(due.schedule, new Date(due.now), new Date(due.next_run_at))
+      await store.moveOn(session, due.id, next)
+      const verdict = verdictOn(due, clock.startedAt)
       if (verdict.kind === 'drop') return 'later'
       if (verdict.kind === 'skip') {
         await store.insertSkipped(session, due, verdict.why)
+        await store.forgetRunsBeyond(session, due.id, keptRuns)
         return 'later'
       }
-      return { run: (await store.insertRunning(session, due, lease.seconds))!.id, job: due }
+      const { id: run } = (await store.insertRunning(session, due, lease.seconds))!
+      return { run, job: due, ended: new AbortController() }
     })
 
-  /** A clock that was wrong by far, and was put right, would keep jobs waiting for the wrong day. */
-  async function straighten(): Promise<void> {
-    for (const { id, schedule, next_run_at, now } of await store.listTicks(control)) {
-      const { next } = parseSchedule(schedule)
-      const tick = new Date(next_run_at)
-      const latest = next(new Date(Date.parse(now) + repeatedMs))
-      if (latest && tick > latest) await store.setTick(control, id, next_run_at, next(new Date(now)) ?? never)
+  const findTenant = async (id: string): Promise<Tenant | undefined | Error> => {
+    try {
+      return await directory.find(id)
+    } catch (error) {
+      return error as Error
     }
   }
 
-  async function watchClock(): Promise<void> {
-    const wall = (await store.clock(control)).getTime()
-    const expected = seen.wall + performance.now() - seen.steady
-    seen = { wall, steady: performance.now() }
-    if (wall < expected - jumpMs) await straighten()
+  async function endRunsOf(projectId: string): Promise<void> {
+    const ofProject = [...running.values()].filter(({ job }) => job.project_id === projectId)
+    if (ofProject.length === 0) return
+    const tenant = await findTenant(projectId)
+    if (tenant instanceof Error || tenant?.status === 'active') return
+    for (const { ended } of ofProject) ended.abort(suspended)
   }
 
   const worker = startWorker<Running, Outcome>(
@@ -106,17 +103,19 @@ export async function startCronWorker(deps: CronWorkerDeps): Promise<Worker> {
         }
       },
       async nextDueMs() {
-        await watchClock()
+        await clock.look()
         return store.findNextDueMs(control, busyProjects())
       },
-      async act({ run, job }, stop) {
-        const tenant = await directory.find(job.project_id)
-        if (tenant?.status !== 'active') return { status: 'failed', message: 'the project was suspended' }
-        return runJob(tenant, job.command, stop, {
+      async act({ run, job, ended }, stop) {
+        // An error here is an outcome, too: a run that is not recorded would be running for ever.
+        const tenant = await findTenant(job.project_id)
+        if (tenant instanceof Error) return { status: 'failed', message: tenant.message }
+        if (tenant?.status !== 'active') return { status: 'failed', message: suspended }
+        return runJob(tenant, job.command, AbortSignal.any([stop, ended.signal]), {
           databases,
           timeoutMs,
           noteBackend: pid => store.noteBackend(control, run, pid),
-          endBackend: () => store.endBackend(control, run),
+          endBackend: backend => store.endBackend(control, backend),
         })
       },
       async record({ run, job }, { status, message }) {
@@ -127,6 +126,11 @@ export async function startCronWorker(deps: CronWorkerDeps): Promise<Worker> {
     },
     log,
   )
+  // A project that is resumed has ticks again, and one that is suspended is not to run any longer.
+  directory.onChange(id => {
+    worker.wake()
+    void endRunsOf(id)
+  })
   return {
     wake: worker.wake,
     async close() {
@@ -136,5 +140,4 @@ export async function startCronWorker(deps: CronWorkerDeps): Promise<Worker> {
   }
 }
 
-/** For a schedule whose last tick has come. */
-const never = new Date(8.64e15 / 4)
+const suspended = 'the project was suspended'

@@ -1,0 +1,144 @@
+// All keys of a project, gone through over the platform's own connection. Redis goes through the keys of everybody and
+// picks by pattern; what it picks is looked at again here, byte by byte.
+import type { CacheEntry, CacheStats } from '@plinth/contract/cache.ts'
+import type { RedisConnection } from '#src/kernel/redis/connection.ts'
+import type { Page } from '../engine.ts'
+import { createMatcher } from '../glob.ts'
+import { createTurns } from '../turns.ts'
+import { describe } from './reading.ts'
+import { escapePattern, prefixOf } from './users.ts'
+
+/** Keys Redis looks at for one command: it does nothing else meanwhile. */
+const scanAtOnce = 1000
+const removeAtOnce = 500
+/** Commands for one answer to a scan, however few keys they find. */
+const scansPerAnswer = 16
+const sampled = 100
+const remembered = 100_000
+
+interface Found {
+  /** Where Redis goes on; '0' at the end. */
+  cursor: string
+  /** Whole, with the prefix. The same one can come twice. */
+  keys: Buffer[]
+}
+
+async function findKeys(
+  redis: RedisConnection,
+  projectId: string,
+  cursor: string,
+  count: number,
+): Promise<Found> {
+  const prefix = prefixOf(projectId)
+  const command = ['SCAN', cursor, 'MATCH', `${escapePattern(prefix)}*`, 'COUNT', String(count)]
+  const [next, keys] = (await redis.sendForBytes(command)) as [Buffer, Buffer[]]
+  const bytes = Buffer.from(prefix)
+  return {
+    cursor: next.toString(),
+    keys: keys.filter(key => key.subarray(0, bytes.length).equals(bytes)),
+  }
+}
+
+/** The key as its project knows it. */
+const bareKey = (projectId: string, key: Buffer) => key.toString('utf8', prefixOf(projectId).length)
+
+async function* allKeys(redis: RedisConnection, projectId: string): AsyncGenerator<Buffer[]> {
+  let cursor = '0'
+  do {
+    const found = await findKeys(redis, projectId, cursor, scanAtOnce)
+    yield found.keys
+    cursor = found.cursor
+  } while (cursor !== '0')
+}
+
+/** Each key once. Of very many only the first are remembered: then a count can be a little too high. */
+async function* eachKey(redis: RedisConnection, projectId: string): AsyncGenerator<Buffer[]> {
+  const seen = new Set<string>()
+  const isNew = (key: Buffer) => {
+    const text = key.toString('latin1')
+    if (seen.has(text)) return false
+    if (seen.size < remembered) seen.add(text)
+    return true
+  }
+  for await (const keys of allKeys(redis, projectId)) yield keys.filter(isNew)
+}
+
+/** Where the project's keys are few among those of others, Redis is asked for more of them at a time. */
+export async function scanKeys(
+  redis: RedisConnection,
+  projectId: string,
+  cursor: string,
+  pattern: string,
+  count: number,
+): Promise<{ cursor: string; keys: string[] }> {
+  const match = createMatching(pattern)
+  const keys: string[] = []
+  let next = cursor
+  let width = count
+  for (let scans = 0; scans < scansPerAnswer; scans++) {
+    const found = await findKeys(redis, projectId, next, width)
+    const bare = found.keys.map(key => bareKey(projectId, key))
+    for (const key of bare) if (await match(key)) keys.push(key)
+    next = found.cursor
+    if (next === '0' || keys.length >= count) break
+    if (found.keys.length === 0) width = Math.min(width * 4, scanAtOnce)
+  }
+  return { cursor: next, keys }
+}
+
+export async function listKeys(
+  redis: RedisConnection,
+  projectId: string,
+  pattern: string,
+  limit: number,
+  offset: number,
+): Promise<Page> {
+  const match = createMatching(pattern)
+  const page: Buffer[] = []
+  let total = 0
+  for await (const keys of eachKey(redis, projectId))
+    for (const key of keys) {
+      if (!(await match(bareKey(projectId, key)))) continue
+      if (total >= offset && page.length < limit) page.push(key)
+      total++
+    }
+  const entries = await Promise.all(page.map(key => describe(redis, key, bareKey(projectId, key))))
+  return { entries: entries.filter((entry): entry is CacheEntry => entry !== undefined), total }
+}
+
+/** How many there were. */
+export async function removeKeys(redis: RedisConnection, projectId: string): Promise<number> {
+  let removed = 0
+  for await (const keys of allKeys(redis, projectId)) removed += await unlink(redis, keys)
+  return removed
+}
+
+async function unlink(redis: RedisConnection, keys: readonly Buffer[]): Promise<number> {
+  let removed = 0
+  for (let at = 0; at < keys.length; at += removeAtOnce)
+    removed += Number(await redis.send(['UNLINK', ...keys.slice(at, at + removeAtOnce)]))
+  return removed
+}
+
+export async function statsOf(redis: RedisConnection, projectId: string): Promise<CacheStats> {
+  const sample: Buffer[] = []
+  let count = 0
+  for await (const keys of eachKey(redis, projectId)) {
+    sample.push(...keys.slice(0, sampled - sample.length))
+    count += keys.length
+  }
+  const sizes = await Promise.all(sample.map(key => redis.send(['MEMORY', 'USAGE', key])))
+  const bytes = sizes.reduce<number>((sum, size) => sum + Number(size), 0)
+  const average = sample.length === 0 ? 0 : bytes / sample.length
+  return { engine: 'redis', key_count: count, memory_bytes: Math.round(average * count), max_bytes: null }
+}
+
+/** Compares keys with a pattern, and lets others have their turn in between. */
+function createMatching(pattern: string): (key: string) => boolean | Promise<boolean> {
+  const matcher = createMatcher(pattern)
+  const turns = createTurns(matcher)
+  return key => {
+    if (!turns.isOver()) return matcher.matches(key)
+    return turns.next().then(() => matcher.matches(key))
+  }
+}

@@ -1,0 +1,183 @@
+// Ticks that were missed, and clocks that jump. The clock of a control database is set by what its functions answer.
+import assert from 'node:assert/strict'
+import { after, before, beforeEach, test } from 'node:test'
+import { CronProject, eventually } from './cron-project.ts'
+import { startPlatform, type TestPlatform } from './harness.ts'
+
+let platform: TestPlatform
+let project: CronProject
+before(async () => {
+  platform = await startPlatform()
+  await platform.asSuperuser(platform.control, session => session.script(movableClock))
+})
+after(async () => {
+  await setClock('0')
+  await platform?.stop()
+})
+beforeEach(async () => {
+  await setClock('0')
+  project = await CronProject.create(platform)
+  await project.sql('create table ran (a int)')
+})
+
+/** In its control database, what these answer can be moved: all the platform asks the clock for. */
+const clocks = { now: 'stable', statement_timestamp: 'stable', clock_timestamp: 'volatile' }
+const movableClock = `
+  set allow_system_table_mods = on;
+  create table public.clock_shift as select interval '0' as shift;
+  ${Object.entries(clocks)
+    .map(
+      ([name, kind]) => `
+        alter function pg_catalog.${name}() rename to real_${name};
+        create function pg_catalog.${name}() returns timestamptz language plpgsql ${kind} as
+          $$ begin return pg_catalog.real_${name}() + (select shift from public.clock_shift); end $$;`,
+    )
+    .join('')}`
+const setClock = (by: string) =>
+  platform.asSuperuser(platform.control, session =>
+    session.script(`update public.clock_shift set shift = '${by}'`),
+  )
+
+const insert = 'insert into ran values (1)'
+const ran = async () => (await project.sql('select * from ran')).length
+/** In milliseconds from now, by the clock of the control database. */
+async function aheadBy(name: string): Promise<number> {
+  const [job] = await project.inControl<{ ms: number }>(
+    `select extract(epoch from next_run_at - clock_timestamp()) * 1000 as ms from jobs
+      where project_id = '${project.id}' and name = '${name}'`,
+  )
+  return Number(job!.ms)
+}
+/** The node looks, and has looked. */
+async function look(node = platform): Promise<void> {
+  const seen = new CronProject(node, project.id, project.ref, project.key)
+  await seen.schedule('witness', 'select 1')
+  assert.equal((await seen.run('witness')).status, 'succeeded')
+}
+const minutes = 60_000
+const hours = 60 * minutes
+
+test('the clock of this test can be moved', async () => {
+  const read = async () =>
+    (await project.inControl<{ now: string }>('select clock_timestamp() as now'))[0]!.now
+  const before = Date.parse(await read())
+  await setClock('10 years')
+  assert.ok(Date.parse(await read()) - before > 3650 * 24 * hours)
+})
+
+test('ticks that came while no node was there are not made up for', async () => {
+  const down = await startPlatform()
+  const first = await CronProject.create(down)
+  await first.schedule('missed', 'select 1', '*/5 * * * *')
+  await first.schedule('beat', 'select 1', '20 seconds')
+  await first.schedule('once', 'select 1')
+  await down.app.close()
+  await down.asSuperuser(down.control, session =>
+    session.script(`update public.jobs set next_run_at = now() - interval '1 hour'`),
+  )
+  const next = await startPlatform({ beside: down })
+  try {
+    project = new CronProject(next, first.id, first.ref, first.key)
+    await look(next)
+    for (const name of ['missed', 'beat', 'once']) {
+      assert.deepEqual(await project.statuses(name), [], name)
+      assert.ok((await aheadBy(name)) > 0, name)
+    }
+    assert.ok((await aheadBy('missed')) <= 5 * minutes)
+    assert.ok((await aheadBy('beat')) <= 20_000)
+    assert.equal((await project.run('missed')).status, 'succeeded')
+  } finally {
+    await next.app.close()
+  }
+})
+
+test('a tick of a moment ago is not a missed one', async () => {
+  await project.schedule('late', insert)
+  await project.tick('late', `now() - interval '2 seconds'`)
+  const next = await startPlatform({ beside: platform })
+  assert.equal((await project.over('late')).status, 'succeeded')
+  await next.stop()
+})
+
+test('a tick that found no turn for a minute is skipped and recorded, and the next one is ahead', async () => {
+  await project.schedule('crowded', insert, '*/5 * * * *')
+  // It ticks an hour from now, and so after the node has started; nobody takes it for more than a minute.
+  await project.tick('crowded', `now() + interval '1 hour'`)
+  await setClock('1 hour 61 seconds')
+  await look()
+  const [run] = await project.runs('crowded')
+  assert.deepEqual(
+    [run!.status, run!.return_message],
+    ['skipped', 'it found no turn within 60 seconds of its time'],
+  )
+  assert.ok((await aheadBy('crowded')) > 0)
+  assert.equal(await ran(), 0)
+})
+
+test('a clock set forward by an hour, or by years, gives one skipped tick and no flood', async () => {
+  for (const by of ['1 hour', '5 years']) {
+    await setClock('0')
+    await project.schedule('often', insert, '* * * * *')
+    await project.schedule('beat', insert, '10 seconds')
+    await setClock(by)
+    await look()
+    for (const [name, most] of Object.entries({ often: minutes, beat: 10_000 })) {
+      const statuses = await project.statuses(name)
+      assert.deepEqual(statuses.slice(0, 1), ['skipped'], `${name} after ${by}`)
+      const ahead = await aheadBy(name)
+      assert.ok(ahead > 0 && ahead <= most, `${name} ticks in ${ahead} ms`)
+      await project.call('DELETE', `/${name}`)
+    }
+  }
+  assert.equal(await ran(), 0)
+})
+
+test('a clock set back by an hour runs nothing twice: jobs wait until it is as late again', async () => {
+  await project.schedule('hourly', insert, '0 * * * *')
+  await project.schedule('beat', insert, '10 seconds')
+  const before = [await aheadBy('hourly'), await aheadBy('beat')]
+  await setClock('-1 hour')
+  await look()
+  const after = [await aheadBy('hourly'), await aheadBy('beat')]
+  for (const [index, ahead] of after.entries())
+    assert.ok(ahead > 50 * minutes, `${before[index]} has become ${ahead}`)
+  assert.equal(await ran(), 0)
+  await setClock('0')
+  await look()
+  assert.ok((await aheadBy('beat')) <= 10_000)
+  assert.equal((await project.run('beat')).status, 'succeeded')
+})
+
+test('a clock set back by years leaves no job waiting for years, nor a run of a node that died', async () => {
+  const schedules = { often: '*/5 * * * *', beat: '30 seconds', seldom: '0 0 29 2 *' }
+  for (const [name, schedule] of Object.entries(schedules)) await project.schedule(name, insert, schedule)
+  await setClock('5 years')
+  await look()
+  const seldom = (await project.job('seldom')).next_run_at!
+  const { jobid } = await project.job('often')
+  await project.inControl(
+    `insert into job_runs (job_id, status, command, leased_until) values (${jobid}, 'running', '', now() + interval '30 seconds')`,
+  )
+  await setClock('0')
+  await look()
+  await eventually(async () => (await aheadBy('often')) <= 5 * minutes, 'a tick within five minutes')
+  assert.ok((await aheadBy('beat')) <= 30_000)
+  assert.ok((await project.job('seldom')).next_run_at! < seldom)
+  const [lease] = await project.inControl<{ seconds: string }>(
+    `select extract(epoch from leased_until - now()) as seconds from job_runs where job_id = ${jobid} and status = 'running'`,
+  )
+  assert.ok(Number(lease!.seconds) <= 30, `its lease ends in ${lease!.seconds} s`)
+})
+
+test('a node that starts puts ticks right that a wrong clock has left years ahead, and leaves those within hours', async () => {
+  await project.schedule('far', insert, '*/5 * * * *')
+  await project.schedule('beat', insert, '30 seconds')
+  await project.schedule('near', insert, '*/5 * * * *')
+  await project.tick(['far', 'beat'], `now() + interval '7 years'`)
+  await project.tick('near', `now() + interval '1 hour'`)
+  const next = await startPlatform({ beside: platform })
+  assert.ok((await aheadBy('far')) <= 5 * minutes)
+  assert.ok((await aheadBy('beat')) <= 30_000)
+  assert.ok((await aheadBy('near')) > 50 * minutes)
+  await next.stop()
+})

@@ -1,0 +1,392 @@
+// What becomes of jobs and their runs: turns, history, projects that come and go, and what a run leaves behind.
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
+import { CronProject, eventually, runningNow, seldom, waitAtGate } from './cron-project.ts'
+import { startPlatform, type TestPlatform } from './harness.ts'
+
+let platform: TestPlatform
+/** For what needs no project of its own. */
+let shared: CronProject
+before(async () => {
+  platform = await startPlatform({ settings: { PLATFORM_RATE_LIMIT_SERVICE_ROLE: '0' } })
+  shared = await CronProject.create(platform)
+})
+after(() => platform?.stop())
+
+test('a run is recorded with its command, its command tag and its times', async () => {
+  const { jobid } = await shared.schedule(
+    'tagged',
+    'create table tagged (a int); insert into tagged values (1), (2)',
+  )
+  const first = await shared.run('tagged')
+  assert.deepEqual(
+    [first.jobid, first.name, first.status, first.return_message],
+    [jobid, 'tagged', 'succeeded', 'INSERT 0 2'],
+  )
+  assert.equal(first.command, 'create table tagged (a int); insert into tagged values (1), (2)')
+  assert.ok(first.start_time <= first.end_time!)
+  const second = await shared.run('tagged')
+  assert.deepEqual([second.status, second.return_message], ['failed', 'relation "tagged" already exists'])
+  assert.deepEqual(await shared.sql('select count(*) from tagged'), [{ count: 2 }])
+})
+
+test('the statements of a job are one transaction unless they say otherwise', async () => {
+  await shared.sql('create table whole (a int)')
+  await shared.schedule('whole', 'insert into whole values (1); select 1 / 0')
+  const { status, return_message } = await shared.run('whole')
+  assert.deepEqual([status, return_message], ['failed', 'division by zero'])
+  assert.deepEqual(await shared.sql('select * from whole'), [])
+  await shared.schedule('whole', 'begin; insert into whole values (2); commit; select 1 / 0')
+  assert.equal((await shared.run('whole')).status, 'failed')
+  assert.deepEqual(await shared.sql('select * from whole'), [{ a: 2 }])
+})
+
+test('detail and hint of an error are kept, and megabytes of it are cut', async () => {
+  await shared.schedule(
+    'told',
+    `do $$ begin raise exception 'bad' using detail = 'the detail', hint = 'the hint'; end $$`,
+  )
+  assert.equal((await shared.run('told')).return_message, 'bad\nDETAIL: the detail\nHINT: the hint')
+  await shared.schedule('told', `do $$ begin raise exception '%', repeat('ü', 5000000); end $$`)
+  const { status, return_message } = await shared.run('told')
+  assert.equal(status, 'failed')
+  assert.equal(return_message, 'ü'.repeat(4000))
+})
+
+test('a timeout of its own is told as its own', async () => {
+  await shared.schedule('modest', `set statement_timeout = 50; select pg_sleep(100)`)
+  assert.equal((await shared.run('modest')).return_message, 'canceling statement due to statement timeout')
+})
+
+test('a transaction that a job leaves open, or has prepared, is undone and the run has failed', async () => {
+  await shared.sql('create table opened (a int)')
+  for (const command of [
+    'begin; insert into opened values (1)',
+    'insert into opened values (1); begin',
+    'begin; insert into opened values (1); commit and chain; insert into opened values (2)',
+    'begin; select 1 / 0',
+    `begin; insert into opened values (1); prepare transaction 'kept'`,
+  ]) {
+    await shared.schedule('opened', command)
+    assert.equal((await shared.run('opened')).status, 'failed', command)
+  }
+  assert.match((await shared.runs('opened'))[4]!.return_message!, /left a transaction open/)
+  assert.deepEqual(await shared.look(`select from pg_prepared_xacts`), [])
+  // What it has committed itself is there.
+  assert.deepEqual(await shared.sql('select a from opened'), [{ a: 1 }])
+})
+
+test('what a run leaves in its session is gone for the next one', async () => {
+  const { ref } = shared
+  await shared.schedule(
+    'tidy',
+    `create temp table left_over (a int); prepare left_over as select 1; listen left_over; notify left_over, 'x';
+     set work_mem = '77MB'; select set_config('my.word', 'left', false), pg_advisory_lock(4711);
+     declare left_over cursor with hold for select 1`,
+  )
+  assert.equal((await shared.run('tidy')).status, 'succeeded')
+  await shared.schedule(
+    'tidy',
+    `do $$ begin
+       assert to_regclass('pg_temp.left_over') is null, 'temporary table';
+       assert not exists (select from pg_prepared_statements where name = 'left_over'), 'prepared statement';
+       assert not exists (select from pg_cursors where name = 'left_over'), 'cursor';
+       assert not exists (select from pg_listening_channels()), 'channel';
+       assert current_setting('work_mem') <> '77MB', 'setting';
+       assert current_setting('my.word', true) is null, 'word';
+       assert pg_try_advisory_xact_lock(4711), 'advisory lock';
+     end $$`,
+  )
+  assert.equal((await shared.run('tidy')).return_message, 'DO')
+  const sessions = `select from pg_stat_activity where datname = '${ref}' and usename = '${ref}_owner'`
+  await eventually(async () => (await shared.look(sessions)).length === 0, 'no session of the owner')
+})
+
+test('rows that a job selects are dropped as they come, and above 64 MB the run has failed', async () => {
+  setFlagsFromString('--expose-gc')
+  const collect = runInNewContext('gc') as () => void
+  const held = () => {
+    collect()
+    const { heapUsed, external } = process.memoryUsage()
+    return (heapUsed + external) / 1024 / 1024
+  }
+  const rows = (count: number) => `select repeat('x', 1000) from generate_series(1, ${count})`
+  const gate = await shared.gate()
+  await shared.schedule('wide', `${rows(50_000)}; ${waitAtGate}; ${rows(3)}`)
+  await shared.tick('wide')
+  const blocked = `select from pg_locks where locktype = 'advisory' and not granted and database = (select oid from pg_database where datname = current_database())`
+  const before = held()
+  await eventually(
+    async () => (await shared.look(blocked)).length === 1,
+    'a job that has its 50 MB behind it',
+  )
+  assert.ok(held() - before < 20, `${before} MB have become ${held()}`)
+  await gate.open()
+  assert.equal((await shared.over('wide')).return_message, 'SELECT 3')
+  await shared.schedule('wide', rows(100_000))
+  assert.match((await shared.run('wide')).return_message!, /more than 64 MB/)
+})
+
+test('COPY from and to the client, notices without end and an empty statement end like any other', async () => {
+  await shared.sql('create table copied (a int)')
+  const ends: Record<string, [status: string, message: RegExp]> = {
+    'copy copied from stdin': ['failed', /COPY from stdin failed/],
+    'copy (select 1) to stdout': ['succeeded', /^COPY 1$/],
+    "do $$ begin for i in 1..20000 loop raise notice 'again and again'; end loop; end $$": [
+      'succeeded',
+      /^DO$/,
+    ],
+    ';': ['succeeded', /^$/],
+    '-- nothing': ['succeeded', /^$/],
+  }
+  for (const [command, [status, message]] of Object.entries(ends)) {
+    await shared.schedule('odd', command)
+    const run = await shared.run('odd')
+    assert.equal(run.status, status, `${command}: ${run.return_message}`)
+    assert.match(run.return_message!, message)
+  }
+})
+
+test('while a run is going, the next tick is skipped and recorded', async () => {
+  const gate = await shared.gate()
+  await shared.schedule('slow', waitAtGate)
+  await shared.tick('slow')
+  await shared.underWay('slow')
+  await shared.tick('slow')
+  await eventually(async () => (await shared.statuses('slow')).length === 2, 'a second tick')
+  const [skipped, running] = await shared.runs('slow')
+  assert.deepEqual(
+    [skipped!.status, skipped!.return_message, running!.status, running!.end_time],
+    ['skipped', 'the run before was still going', 'running', null],
+  )
+  assert.ok(skipped!.end_time)
+  await gate.open()
+  await eventually(async () => (await shared.statuses('slow'))[1] === 'succeeded', 'the end of the first')
+  assert.equal((await shared.run('slow')).status, 'succeeded')
+})
+
+test('a job replaced while it runs ends as it began, and then runs as it is now', async () => {
+  const gate = await shared.gate()
+  const { jobid, created_at } = await shared.schedule('changed', waitAtGate)
+  await shared.tick('changed')
+  await shared.underWay('changed')
+  const replaced = await shared.schedule('changed', 'select 2', '*/5 * * * *')
+  assert.deepEqual([replaced.jobid, replaced.created_at], [jobid, created_at])
+  await gate.open()
+  const first = await shared.over('changed')
+  assert.deepEqual([first.status, first.command], ['succeeded', waitAtGate])
+  const second = await shared.run('changed')
+  assert.deepEqual(
+    [second.status, second.command, second.return_message],
+    ['succeeded', 'select 2', 'SELECT 1'],
+  )
+})
+
+test('a job unscheduled while it runs ends in peace, leaves no history, and its name is free', async () => {
+  await shared.sql('create table farewell (a int)')
+  const gate = await shared.gate()
+  const { jobid } = await shared.schedule('gone', `${waitAtGate}; insert into farewell values (1)`)
+  await shared.tick('gone')
+  const { pid } = await shared.underWay('gone')
+  assert.equal((await shared.call('DELETE', '/gone')).status, 204)
+  assert.equal((await shared.call('GET', '/gone/runs')).body.code, 'job_not_found')
+  const again = await shared.schedule('gone', 'select 1')
+  assert.notEqual(again.jobid, jobid)
+  assert.equal((await shared.run('gone')).status, 'succeeded', 'the one before does not keep it waiting')
+  await gate.open()
+  await eventually(async () => !(await shared.hasSession(pid)), 'the end of the first')
+  assert.deepEqual(await shared.sql('select a from farewell'), [{ a: 1 }])
+  assert.deepEqual(await shared.statuses('gone'), ['succeeded'])
+})
+
+test('the history keeps the newest hundred runs', async () => {
+  const { jobid } = await shared.schedule('often', 'select 1')
+  const fill = `insert into job_runs (job_id, status, return_message, command, end_time)
+                select ${jobid}, 'succeeded', 'old ' || n, '', now() from generate_series(1, 150) n`
+  const kept = async () => (await shared.inControl(`select from job_runs where job_id = ${jobid}`)).length
+  await shared.inControl(fill)
+  const last = await shared.run('often')
+  await eventually(async () => (await kept()) === 100, 'a hundred runs')
+  const runs = await shared.runs('often')
+  assert.deepEqual(
+    [runs[0]!.runid, runs[1]!.return_message, runs[99]!.return_message],
+    [last.runid, 'old 150', 'old 52'],
+  )
+
+  // Skipped ticks are part of it; a run that is still going is kept however old.
+  const gate = await shared.gate()
+  await shared.schedule('often', waitAtGate)
+  await shared.tick('often')
+  await shared.underWay('often')
+  await shared.inControl(fill)
+  await shared.tick('often')
+  await eventually(async () => (await shared.statuses('often'))[0] === 'skipped', 'a skipped tick')
+  assert.equal(await kept(), 101)
+  await gate.open()
+  await eventually(async () => (await kept()) === 100, 'a hundred runs')
+})
+
+test('a thousand jobs are enough for a project, however many ask at once', async () => {
+  const project = await CronProject.create(platform)
+  await project.inControl(
+    `insert into jobs (project_id, name, schedule, command, next_run_at)
+     select '${project.id}', 'job ' || n, '${seldom}', 'select 1', '2100-01-01' from generate_series(1, 997) n`,
+  )
+  const replies = await Promise.all(
+    Array.from({ length: 8 }, (_, at) =>
+      project.call('POST', '', { name: `more ${at}`, schedule: seldom, command: 'select 1' }),
+    ),
+  )
+  assert.deepEqual(replies.map(({ status }) => status).sort(), [201, 201, 201, 409, 409, 409, 409, 409])
+  assert.equal(replies.find(({ status }) => status === 409)!.body.code, 'too_many_jobs')
+  assert.equal((await project.call('GET', '')).body.length, 1000)
+  await project.schedule('job 1', 'select 2')
+  assert.equal((await project.call('DELETE', '/job%202')).status, 204)
+  await project.schedule('one more', 'select 1')
+})
+
+test('the SQL of all jobs of a project together is bounded, too', async () => {
+  const project = await CronProject.create(platform)
+  const long = (length: number) => `--${'x'.repeat(length - 2)}`
+  await project.inControl(
+    `insert into jobs (project_id, name, schedule, command, next_run_at)
+     select '${project.id}', 'job ' || n, '${seldom}', repeat('x', 99500), '2100-01-01' from generate_series(1, 40) n`,
+  )
+  const ask = (name: string, command: string) => project.call('POST', '', { name, schedule: seldom, command })
+  assert.equal((await ask('more', long(20_001))).body.code, 'too_many_jobs')
+  assert.equal((await ask('more', long(20_000))).status, 201)
+  assert.equal((await ask('more', long(19_000))).status, 201, 'a job is not counted beside itself')
+  assert.equal((await ask('job 1', long(100_000))).status, 201)
+  assert.equal((await ask('job 2', long(100_000))).status, 201)
+  assert.equal((await ask('job 3', long(100_000))).status, 409)
+})
+
+test('a suspended project does not run, and after it is resumed no old tick does', async () => {
+  const project = await CronProject.create(platform)
+  await project.sql('create table ran (a int)')
+  await project.schedule('sleeper', 'insert into ran values (1)', '*/10 * * * *')
+  await shared.schedule('other', 'select 1')
+  await platform.projects.suspend({ params: { id: project.id } })
+  await project.tick('sleeper')
+  assert.equal((await shared.run('other')).status, 'succeeded', 'the node has looked')
+  const ranUntilNow = () =>
+    project.inControl(
+      `select from job_runs r join jobs j on j.id = r.job_id where j.project_id = '${project.id}'`,
+    )
+  assert.deepEqual(await ranUntilNow(), [])
+
+  // A minute has passed.
+  await project.tick('sleeper', `now() - interval '1 minute'`)
+  await platform.projects.resume({ params: { id: project.id } })
+  const isAhead = async () =>
+    (await project.inControl(`select from jobs where project_id = '${project.id}' and next_run_at > now()`))
+      .length === 1
+  await eventually(isAhead, 'a tick in the future')
+  assert.deepEqual(await ranUntilNow(), [])
+  assert.deepEqual(await project.sql('select * from ran'), [])
+  assert.equal((await project.run('sleeper')).status, 'succeeded')
+})
+
+test('what runs when its project is suspended is ended', async () => {
+  const project = await CronProject.create(platform)
+  await project.gate()
+  await project.schedule('waiting', waitAtGate)
+  await project.tick('waiting')
+  const { pid } = await project.underWay('waiting')
+  await platform.projects.suspend({ params: { id: project.id } })
+  await eventually(async () => !(await project.hasSession(pid)), 'the end of its session')
+  await platform.projects.resume({ params: { id: project.id } })
+  const { status, return_message } = await project.over('waiting')
+  assert.deepEqual([status, return_message], ['failed', 'the project was suspended'])
+})
+
+test('a deleted project has no jobs and no history, and what ran in it is over', async () => {
+  const project = await CronProject.create(platform)
+  await project.gate()
+  await project.schedule('idle', 'select 1')
+  await project.schedule('waiting', waitAtGate)
+  await project.run('idle')
+  await project.tick('waiting')
+  const { pid } = await project.underWay('waiting')
+  await platform.projects.remove({ params: { id: project.id } })
+  assert.deepEqual(await shared.inControl(`select from jobs where project_id = '${project.id}'`), [])
+  assert.deepEqual(
+    await shared.inControl('select from job_runs where job_id not in (select id from jobs)'),
+    [],
+  )
+  await eventually(async () => !(await shared.hasSession(pid)), 'the end of its session')
+  const isForgotten = async () =>
+    (await runningNow(platform)).every(({ project_id }) => project_id !== project.id)
+  await eventually(isForgotten, 'nothing that runs')
+})
+
+test('slow jobs of a project take three places, and jobs of others go past them', async () => {
+  const [busy, quick] = await Promise.all([CronProject.create(platform), CronProject.create(platform)])
+  const gate = await busy.gate()
+  const names = Array.from({ length: 8 }, (_, at) => `slow${at}`)
+  for (const name of names) await busy.schedule(name, waitAtGate)
+  await quick.schedule('quick', 'select 1')
+  await busy.tick(names, `now() - interval '1 second'`)
+  const isFull = async () =>
+    (await runningNow(platform)).filter(({ backend_pid }) => backend_pid !== null).length === 3
+  await eventually(isFull, 'three that run')
+  for (let round = 0; round < 3; round++) assert.equal((await quick.run('quick')).status, 'succeeded')
+  assert.equal((await runningNow(platform)).length, 3)
+  await gate.open()
+  for (const name of names) assert.equal((await busy.over(name)).status, 'succeeded')
+})
+
+test('forty jobs run at once on a node, and the others when they end', async () => {
+  const projects = await Promise.all(Array.from({ length: 14 }, () => CronProject.create(platform)))
+  const gates = await Promise.all(projects.map(project => project.gate()))
+  const names = ['one', 'two', 'three']
+  await Promise.all(projects.flatMap(project => names.map(name => project.schedule(name, waitAtGate))))
+  for (const project of projects) await project.tick(names)
+  const places = async () =>
+    (await runningNow(platform)).filter(({ backend_pid }) => backend_pid !== null).length
+  await eventually(async () => (await places()) === 40, 'forty that run')
+  platform.app.directory.forget(shared.id)
+  assert.equal((await runningNow(platform)).length, 40)
+  await Promise.all(gates.map(gate => gate.open()))
+  for (const project of projects)
+    for (const name of names) assert.equal((await project.over(name)).status, 'succeeded')
+})
+
+test('a job waits while others work as the owner of the project, as many as may', async () => {
+  const project = await CronProject.create(platform)
+  const gate = await project.gate()
+  const work = Array.from({ length: 5 }, () => project.sql(waitAtGate))
+  const waiting = `select from pg_locks where locktype = 'advisory' and not granted`
+  await eventually(async () => (await project.look(waiting)).length === 5, 'five sessions of the owner')
+  await project.schedule('patient', 'select 1')
+  await project.tick('patient')
+  await eventually(async () => (await project.statuses('patient'))[0] === 'running', 'a run')
+  const refusal = await platform.call('POST', `/v1/rest/${project.id}/rpc/exec_sql`, {
+    token: project.key,
+    apikey: project.key,
+    body: { sql: 'select 1' },
+  })
+  assert.equal(refusal.body.code, 'pool_exhausted')
+  const [run] = await runningNow(platform)
+  assert.equal(run!.backend_pid, null)
+  await gate.open()
+  await Promise.all(work)
+  assert.equal((await project.over('patient')).status, 'succeeded')
+})
+
+test('a schedule that cannot be read any more does not keep the other jobs, or a node, from starting', async () => {
+  const project = await CronProject.create(platform)
+  await project.schedule('strange', 'select 1')
+  await project.schedule('sound', 'select 1')
+  await project.inControl(
+    `update jobs set schedule = 'at dawn' where project_id = '${project.id}' and name = 'strange'`,
+  )
+  await project.tick(['strange', 'sound'])
+  assert.equal((await project.over('sound')).status, 'succeeded')
+  assert.equal((await project.over('strange')).status, 'succeeded')
+  assert.equal((await project.job('strange')).next_run_at, '9999-12-31T00:00:00.000Z')
+  const next = await startPlatform({ beside: platform })
+  await next.stop()
+})
