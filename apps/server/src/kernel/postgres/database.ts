@@ -1,4 +1,5 @@
 // `pg` for everything off the hot path: the control database, provisioning, migrations, owners' sessions.
+import type { Socket } from 'node:net'
 import {
   Client,
   type ClientConfig,
@@ -10,6 +11,7 @@ import {
   types,
 } from 'pg'
 import { Refusal } from '#src/kernel/errors.ts'
+import { readFairly } from './fair-reading.ts'
 import type { ServerAddress } from './server-address.ts'
 import { compile, type SqlFragment } from './sql.ts'
 import { isUnavailable, unavailable } from './unavailable.ts'
@@ -92,7 +94,7 @@ function clientConfig(
 const closePatienceMs = 500
 interface Breakable {
   connection: {
-    stream: { destroy(): void; on(event: 'data', heard: (chunk: Buffer) => void): void }
+    stream: Socket
     on(event: 'commandComplete', heard: (message: { text: string }) => void): void
   }
 }
@@ -228,12 +230,13 @@ function tallyOf(client: Client | PoolClient, max: number): Tally {
   connection.on('commandComplete', ({ text }) => {
     tally.tag = text
   })
-  stream.on('data', chunk => {
+  stream.on('data', (chunk: Buffer) => {
     tally.received += chunk.length
     if (tally.received <= max || tally.isCut) return
     tally.isCut = true
     stream.destroy()
   })
+  readFairly(stream)
   tallies.set(client, tally)
   return tally
 }

@@ -1,7 +1,7 @@
 // Takes the ticks that are due and runs their jobs. Any number of nodes may do so: a tick is taken in one transaction
 // that moves the job on, so each runs once at most; what a node that died was running is recorded failed by another.
 import type { Log } from '#src/kernel/log.ts'
-import type { Database } from '#src/kernel/postgres/database.ts'
+import type { Database, Session } from '#src/kernel/postgres/database.ts'
 import { startWorker, type Worker } from '#src/kernel/worker.ts'
 import type { Databases } from '#src/tenancy/databases.ts'
 import type { Directory, Tenant } from '#src/tenancy/directory.ts'
@@ -36,6 +36,7 @@ export async function startCronWorker(deps: CronWorkerDeps): Promise<Worker> {
   const { control, directory, databases, timeoutMs, log } = deps
   const clock = await watchClock(control, lease.seconds)
   const running = new Map<string, Running>()
+  const hadTurn = new Set<string>()
   const extending = setInterval(() => void extend(), lease.extendMs).unref()
 
   function busyProjects(): string[] {
@@ -51,10 +52,22 @@ export async function startCronWorker(deps: CronWorkerDeps): Promise<Worker> {
       .catch(error => log.warn({ err: error }, 'leases of running jobs could not be extended'))
   }
 
+  /** Projects take turns, however much of one is overdue: those that had theirs wait for the others. */
+  async function findDue(session: Session): Promise<store.DueJob | undefined> {
+    const busy = busyProjects()
+    let due = await store.findDue(session, [...busy, ...hadTurn])
+    if (!due && hadTurn.size > 0) {
+      hadTurn.clear()
+      due = await store.findDue(session, busy)
+    }
+    if (due) hadTurn.add(due.project_id)
+    return due
+  }
+
   /** One tick: its run, `later` when it was not to be run, or nothing when none is due. */
   const take = (): Promise<Running | 'later' | undefined> =>
     control.transaction(async session => {
-      const due = await store.findDue(session, busyProjects())
+      const due = await findDue(session)
       if (!due) return
       const next = tickAfter(due.schedule, new Date(due.now), new Date(due.next_run_at))
       await store.moveOn(session, due.id, next)
