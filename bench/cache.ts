@@ -1,10 +1,7 @@
 // Cache get and set over HTTP in both engines against the platform's own empty authenticated route, each in the same
 // process as its reference, in the same run. Options: --rounds, --seconds, --patience, --engine, --profile.
-import { type ChildProcess, spawn } from 'node:child_process'
-import { once } from 'node:events'
-import { connect, createServer } from 'node:net'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
+import { startRedis } from '../apps/server/test/redis-server.ts'
 import { compare, cpuMicros, interleave, report, type Sample } from './measure.ts'
 import { onStage, projectsAt, type StagedServer, startMain } from './stage.ts'
 import { type LoadScript, luaText, usualHeaders, wrk } from './wrk.ts'
@@ -30,7 +27,7 @@ const unlimited = { PLATFORM_RATE_LIMIT_SERVICE_ROLE: '0', PLATFORM_LOG_LEVEL: '
 await onStage(async stage => {
   const engine = await stage.engine()
   for (const name of given.engine) {
-    const redis = name === 'redis' ? await startRedis(stage.dataDir('redis')) : undefined
+    const redis = name === 'redis' ? await startRedis() : undefined
     try {
       const env = { ...engine.env, ...unlimited, ...(redis && { REDIS_URL: redis.url }) }
       const profiling = given.profile ? ['--cpu-prof', `--cpu-prof-dir=${given.profile}`] : []
@@ -39,14 +36,14 @@ await onStage(async stage => {
       const samples = await measure(
         platform,
         project,
-        redis?.process.pid,
+        redis?.pid(),
         `${stage.dataDir(`wrk-${name}`)}/load.lua`,
       )
       await platform.stop()
       for (const operation of ['get', 'set'] as const)
         tell(name, operation, samples[operation], samples.whoami)
     } finally {
-      redis?.process.kill()
+      await redis?.stop()
     }
   }
 })
@@ -141,33 +138,3 @@ function request() return before .. ${after === undefined ? "''" : drawn} .. aft
     },
   }
 }
-
-async function startRedis(directory: string): Promise<{ process: ChildProcess; url: string }> {
-  const port = await freePort()
-  const child = spawn(
-    'redis-server',
-    ['--port', String(port), '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no', '--dir', directory],
-    { stdio: 'ignore' },
-  )
-  child.on('error', error => {
-    throw new Error(`redis-server is needed for this bench (apt-get install redis-server): ${error.message}`)
-  })
-  while (!(await answers(port))) await sleep(50)
-  return { process: child, url: `redis://127.0.0.1:${port}` }
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const { port } = server.address() as { port: number }
-  server.close()
-  return port
-}
-
-const answers = (port: number) =>
-  new Promise<boolean>(resolve => {
-    const socket = connect(port, '127.0.0.1', () => {
-      socket.destroy()
-      resolve(true)
-    }).on('error', () => resolve(false))
-  })

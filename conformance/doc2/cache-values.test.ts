@@ -51,6 +51,17 @@ test('2 §4.1 what is set can be got, in both shapes of the URL', async () => {
   }
 })
 
+test('2 §4.1 the routes for several keys answer in both shapes of the URL, too', async () => {
+  for (const shape of shapes) {
+    const [a, b] = [unique('a'), unique('b')]
+    const post = async (path: string, body: unknown) => bodyOf(await cache.ask('POST', path, body, shape))
+    assert.deepEqual(await post('mset', { pairs: { [a]: '1', [b]: '2' } }), { ok: true })
+    assert.deepEqual(await post('mget', { keys: [b, a] }), { values: ['2', '1'] })
+    assert.deepEqual(await post('expire', { key: a, seconds: 5000 }), { applied: true })
+    assert.deepEqual(await post('del', { keys: [a, b] }), { deleted: 2 })
+  }
+})
+
 test('2 §7 get of an absent key is 404', async () => {
   for (const shape of shapes)
     assertDataError(

@@ -112,7 +112,7 @@ test('2 §3 a message can go to the archive and back again and again', async () 
   assert.ok((await queue.send('new')) > id)
 })
 
-test('brief: to replay an id that is not archived is 404 and adds nothing', async () => {
+test('Queues contract §5: to replay an id that is not archived is 404 and adds nothing', async () => {
   const queue = await createQueue(queues)
   const waiting = await queue.send('waiting')
   const acked = await queue.send('acked')

@@ -121,17 +121,10 @@ async function closeAll(open: Closing[]): Promise<void> {
   if (failures.length > 0) throw failures[0]
 }
 
-async function compose(
-  { config, server, controlPlaneSecret, adminToken, log }: AppOptions,
-  open: Closing[],
-): Promise<App> {
+/** What every service stands on: the cluster, the control database, and the projects in both. */
+async function openGround({ config, server, controlPlaneSecret, log }: AppOptions, open: Closing[]) {
   const deriveKey = keyring(controlPlaneSecret)
   const sealer = createSealer(deriveKey('sealed'))
-  const hashingTurns = createHashingTurns()
-  const passwords = createPasswords(hashingTurns)
-  const windows = createRateWindows()
-  let baseUrl = config.baseUrl ?? ''
-
   const cluster = await prepareCluster(server.address, server.control)
   const control = openDatabase(server.address, server.control, controlSettings, error =>
     log.warn({ err: error }, 'a connection to the control database broke'),
@@ -168,6 +161,45 @@ async function compose(
   directory.onChange(id => void disconnectUnserved(id))
   const watchdog = startWatchdog(server.address, server.control, config.statementTimeoutMs.others, log)
   open.push(() => watchdog.close())
+
+  async function disconnectUnserved(id: string): Promise<void> {
+    const tenant = await Promise.resolve(directory.find(id)).catch(() => undefined)
+    if (tenant?.status !== 'active') databases.disconnect(id)
+    cacheEngine.changed(id, tenant)
+  }
+
+  return {
+    deriveKey,
+    sealer,
+    cluster,
+    control,
+    logins,
+    cacheEngine,
+    lifecycle,
+    directory,
+    databases,
+    watchdog,
+  }
+}
+
+async function compose(options: AppOptions, open: Closing[]): Promise<App> {
+  const { config, adminToken, log } = options
+  const {
+    deriveKey,
+    sealer,
+    cluster,
+    control,
+    logins,
+    cacheEngine,
+    lifecycle,
+    directory,
+    databases,
+    watchdog,
+  } = await openGround(options, open)
+  const hashingTurns = createHashingTurns()
+  const passwords = createPasswords(hashingTurns)
+  const windows = createRateWindows()
+  let baseUrl = config.baseUrl ?? ''
 
   const credentials = createCredentials(control, deriveKey, adminToken)
   const meter = createMeter(windows, config.rateLimits)
@@ -277,12 +309,6 @@ async function compose(
   await admin
     .encryptSettingsSecrets()
     .catch(error => log.error({ err: error }, 'stored secrets could not be encrypted'))
-
-  async function disconnectUnserved(id: string): Promise<void> {
-    const tenant = await Promise.resolve(directory.find(id)).catch(() => undefined)
-    if (tenant?.status !== 'active') databases.disconnect(id)
-    cacheEngine.changed(id, tenant)
-  }
 
   return {
     http,

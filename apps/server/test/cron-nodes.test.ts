@@ -127,11 +127,9 @@ test('a run cut off by kill -9 is recorded failed by the next node, once its lea
     project.platform.asSuperuser(project.platform.control, session => session.rows<T>(raw(text)))
   await behind(`update public.jobs set next_run_at = now()`)
   await behind(`select pg_notify('project_changed', '${project.id}')`)
-  const [run] = await eventually(async () => {
-    const found = await behind<{ pid: number }>(
-      `select backend_pid as pid from public.job_runs where status = 'running' and backend_pid is not null`,
-    )
-    return found.length > 0 && found
+  const run = await eventually(async () => {
+    const running = `select backend_pid as pid from public.job_runs where status = 'running' and backend_pid is not null`
+    return (await behind<{ pid: number }>(running))[0]
   }, 'a run')
   child.kill('SIGKILL')
   await once(child, 'exit')
@@ -142,7 +140,7 @@ test('a run cut off by kill -9 is recorded failed by the next node, once its lea
   await later.schedule('other', 'select 1')
   assert.equal((await later.run('other')).status, 'succeeded', 'the node has looked')
   assert.deepEqual(await later.statuses('cut'), ['running'], 'nobody knows yet that the other is dead')
-  assert.ok(await later.hasSession(run!.pid))
+  assert.ok(await later.hasSession(run.pid))
   await later.tick('cut')
   await eventually(async () => (await later.statuses('cut')).length === 2, 'a tick beside it')
   assert.deepEqual(await later.statuses('cut'), ['skipped', 'running'])
@@ -153,7 +151,7 @@ test('a run cut off by kill -9 is recorded failed by the next node, once its lea
   const [, cut] = await later.runs('cut')
   assert.equal(cut!.return_message, 'the platform stopped while it ran')
   assert.ok(cut!.end_time)
-  await eventually(async () => !(await later.hasSession(run!.pid)), 'the end of its session')
+  await eventually(async () => !(await later.hasSession(run.pid)), 'the end of its session')
   await later.schedule('cut', 'select 1')
   assert.equal((await later.run('cut')).status, 'succeeded')
 })

@@ -116,7 +116,7 @@ export class CronProject {
     client.on('error', () => {}) // its project may be deleted
     await client.connect()
     await client.query('select pg_advisory_lock(1)')
-    client.unref()
+    ;(client as pg.Client & { unref(): void }).unref()
     return { open: () => client.end().catch(() => {}) }
   }
 }

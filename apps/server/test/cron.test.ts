@@ -129,7 +129,7 @@ test('rows that a job selects are dropped as they come, and above 64 MB the run 
   assert.match((await shared.run('wide')).return_message!, /more than 64 MB/)
 })
 
-test('COPY from and to the client, notices without end and an empty statement end like any other', async () => {
+test('COPY from and to the client, notices without end, and nothing at all end like any other', async () => {
   await shared.sql('create table copied (a int)')
   const ends: Record<string, [status: string, message: RegExp]> = {
     'copy copied from stdin': ['failed', /COPY from stdin failed/],
@@ -139,6 +139,8 @@ test('COPY from and to the client, notices without end and an empty statement en
       /^DO$/,
     ],
     ';': ['succeeded', /^$/],
+    'create table if not exists copied (a int)': ['succeeded', /^CREATE TABLE$/],
+    'create table if not exists copied (a int); -- over': ['succeeded', /^CREATE TABLE$/],
     '-- nothing': ['succeeded', /^$/],
   }
   for (const [command, [status, message]] of Object.entries(ends)) {

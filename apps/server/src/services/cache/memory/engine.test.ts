@@ -1,0 +1,114 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { Quotas } from '@plinth/contract/projects.ts'
+import type { Tenant } from '#src/tenancy/directory.ts'
+import { createMemoryEngine } from './engine.ts'
+
+const tenant = (id: string, quotas: Quotas = {}): Tenant => ({
+  id,
+  ref: '',
+  name: '',
+  status: 'active',
+  anonKey: '',
+  serviceRoleKey: '',
+  jwtSecret: '',
+  quotas,
+  exposedSchemas: [],
+  settings: {},
+})
+const forEver = { ttlMs: undefined, onlyIf: undefined }
+
+function stage(maxBytes: number) {
+  let startOver = () => {}
+  const engine = createMemoryEngine({
+    keeper(again) {
+      startOver = again
+      return { isSure: () => true, makeSure: async () => {}, close: async () => {} }
+    },
+    maxBytes,
+  })
+  const fill = (whose: Tenant, keys: number, bytes = 800) => {
+    for (let number = 0; number < keys; number++)
+      void engine.set(whose, `k${number}`, 'x'.repeat(bytes), forEver)
+  }
+  const count = async (whose: Tenant) => (await engine.stats(whose)).key_count
+  return { engine, fill, count, startOver: () => startOver() }
+}
+
+test('when all projects together need too much, the one that has most gives way', async () => {
+  const { engine, fill, count } = stage(4 * 1024 * 1024)
+  const [small, large] = [tenant('small'), tenant('large')]
+  fill(small, 500)
+  fill(large, 10_000)
+  assert.equal(await count(small), 500)
+  assert.equal(engine.get(large, 'k0'), undefined)
+  assert.equal(engine.get(large, 'k9999'), 'x'.repeat(800))
+  const used = (await engine.stats(small)).memory_bytes + (await engine.stats(large)).memory_bytes
+  assert.ok(used <= 4 * 1024 * 1024, `${used} bytes`)
+})
+
+test('projects that need the same end up with the same', async () => {
+  const { fill, count } = stage(4 * 1024 * 1024)
+  const both = [tenant('one'), tenant('other')]
+  for (let round = 0; round < 10; round++) for (const each of both) fill(each, 3000)
+  const [one, other] = [await count(both[0]!), await count(both[1]!)]
+  assert.ok(Math.min(one, other) > 1000, `${one} and ${other}`)
+})
+
+test('a quota that is lowered counts with the next write, one that is raised at once', async () => {
+  const { engine, fill, count } = stage(64 * 1024 * 1024)
+  fill(tenant('a'), 1000)
+  const smaller = tenant('a', { max_cache_bytes: 100_000 })
+  await engine.set(smaller, 'new', 'value', forEver)
+  const { memory_bytes, max_bytes } = await engine.stats(smaller)
+  assert.ok(memory_bytes <= 100_000)
+  assert.equal(max_bytes, 100_000)
+  fill(tenant('a', { max_cache_bytes: 10_000_000 }), 1000)
+  assert.equal(await count(tenant('a')), 1001)
+})
+
+test('a project that is gone leaves nothing behind, and room for others', async () => {
+  const { engine, fill, count } = stage(4 * 1024 * 1024)
+  const [gone, other] = [tenant('gone'), tenant('other')]
+  fill(gone, 4000)
+  engine.changed('gone', undefined)
+  fill(other, 3900)
+  assert.equal(await count(other), 3900)
+  assert.equal(await count(gone), 0)
+})
+
+test('a project that is suspended keeps its keys', async () => {
+  const { engine, fill, count } = stage(4 * 1024 * 1024)
+  fill(tenant('a'), 10)
+  engine.changed('a', { ...tenant('a'), status: 'suspended' })
+  assert.equal(await count(tenant('a')), 10)
+})
+
+test('started over, nothing is remembered', async () => {
+  const { fill, count, startOver } = stage(4 * 1024 * 1024)
+  fill(tenant('a'), 4000)
+  startOver()
+  assert.equal(await count(tenant('a')), 0)
+  fill(tenant('b'), 3900)
+  assert.equal(await count(tenant('b')), 3900)
+})
+
+test('a list is put together in many turns of the event loop', async () => {
+  const { engine, fill } = stage(512 * 1024 * 1024)
+  const whose = tenant('a', { max_cache_bytes: 512 * 1024 * 1024 })
+  fill(whose, 20_000, 1)
+  let turns = 0
+  const turn = () => {
+    turns++
+    ticking = setImmediate(turn)
+  }
+  let ticking = setImmediate(turn)
+  const { entries, total } = await engine.list(whose, '*9', 5, 100)
+  clearImmediate(ticking)
+  assert.equal(total, 2000)
+  assert.deepEqual(
+    entries.map(({ key }) => key),
+    ['k18999', 'k18989', 'k18979', 'k18969', 'k18959'],
+  )
+  assert.ok(turns >= 5, `${turns} turns`)
+})
