@@ -191,7 +191,7 @@ export const queueApi = {
     params: ofQueue,
     query: Type.Object({
       limit: Type.Optional(Type.Integer({ minimum: 0, default: 100, description: 'Clamped to 1000.' })),
-      offset: Type.Optional(Type.Integer({ minimum: 0, default: 0 })),
+      offset: Type.Optional(Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER, default: 0 })),
     }),
     reply: Type.Array(ArchivedMessage),
   },

@@ -13,7 +13,9 @@ export const Nullable = <T extends TSchema>(schema: T) => Type.Union([schema, Ty
 /** `limit` above the cap is clamped by the server, not refused. */
 export const pageQuery = {
   limit: Type.Optional(Type.Integer({ minimum: 0, description: 'Rows to return; clamped to 100.' })),
-  offset: Type.Optional(Type.Integer({ minimum: 0, description: 'Rows to skip.' })),
+  offset: Type.Optional(
+    Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER, description: 'Rows to skip.' }),
+  ),
 }
 export const PageQuery = Type.Object(pageQuery)
 export type PageQuery = Static<typeof PageQuery>

@@ -4,9 +4,8 @@
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Log } from '#src/kernel/log.ts'
 import type { Database, Session } from '#src/kernel/postgres/database.ts'
-import { guardedSettings, withClient } from '#src/kernel/postgres/database.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
-import { type Cluster, migrateProject } from './cluster.ts'
+import type { Cluster } from './cluster.ts'
 import type { Provisioner } from './provision.ts'
 
 export interface NewProject {
@@ -154,9 +153,6 @@ export function createLifecycle(
       const behind = await listBehind(control, cluster.projectVersion)
       for (const { id, ref } of behind)
         try {
-          await withClient(cluster.address, ref, guardedSettings, session =>
-            migrateProject(session, cluster.projectMigrations),
-          )
           await provisioner.renew(ref)
           await noteVersion(control, id, cluster.projectVersion)
         } catch (error) {

@@ -2,7 +2,7 @@
 // half-made project can finish removing it.
 import { type Database, guardedSettings, type Session, withClient } from '#src/kernel/postgres/database.ts'
 import { identifier, literal, sql } from '#src/kernel/postgres/sql.ts'
-import { type Cluster, controlSettings } from './cluster.ts'
+import { type Cluster, controlSettings, migrateProject } from './cluster.ts'
 import {
   logins as allLogins,
   type Login,
@@ -14,7 +14,7 @@ import {
 
 export interface Provisioner {
   create(ref: string): Promise<void>
-  /** Gives a project made by an older version the logins and rights it would have today. */
+  /** Gives a project made by an older version the tables, functions, logins and rights it would have today. */
   renew(ref: string): Promise<void>
   drop(ref: string): Promise<void>
 }
@@ -55,11 +55,11 @@ export function createProvisioner(control: Database, cluster: Cluster, logins: L
   }
 
   /** Any tenant can hold a lock that stands in the way; whoever does is shown out. */
-  async function insist(session: Session, statement: string): Promise<void> {
+  async function insist(session: Session, work: () => Promise<void>): Promise<void> {
     const { pid } = (await session.row<{ pid: number }>(sql`select pg_backend_pid() as pid`))!
     const clear = setInterval(() => void endBlockers(control, pid).catch(() => {}), patienceMs)
     try {
-      await session.script(statement)
+      await work()
     } finally {
       clearInterval(clear)
     }
@@ -80,18 +80,25 @@ export function createProvisioner(control: Database, cluster: Cluster, logins: L
         login => !existing.some(({ rolname }) => rolname === loginRole(ref, login)),
       )
       if (missing.length > 0) await createRoles(ref, missing)
-      await withClient(cluster.address, ref, guardedSettings, session => session.script(grants(ref, ref)))
+      await withClient(cluster.address, ref, { ...guardedSettings, lock_timeout: '10s' }, session =>
+        insist(session, async () => {
+          await migrateProject(session, cluster.projectMigrations)
+          await session.script(grants(ref, ref))
+        }),
+      )
     },
     async drop(ref) {
       const roles = allLogins.map(login => loginRole(ref, login))
       await withClient(cluster.address, cluster.control, controlSettings, async session => {
         await endMakers(session, ref)
         // No new logins, so that FORCE leaves nobody behind; roles go last, because the database depends on them.
-        await retrying(() => insist(session, roles.map(disable).join('\n')))
+        await retrying(() => insist(session, () => session.script(roles.map(disable).join('\n'))))
         await endSessions(session, roles)
         for (const database of [ref, shadowOf(ref)])
-          await insist(session, `drop database if exists ${identifier(database)} with (force)`)
-        await insist(session, `drop role if exists ${roles.map(identifier).join(', ')}`)
+          await insist(session, () =>
+            session.script(`drop database if exists ${identifier(database)} with (force)`),
+          )
+        await insist(session, () => session.script(`drop role if exists ${roles.map(identifier).join(', ')}`))
       })
     },
   }

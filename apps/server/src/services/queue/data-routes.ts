@@ -4,9 +4,9 @@ import type { Caller } from '#src/tenancy/databases.ts'
 import type { QueueService } from './service.ts'
 
 export const queueRoutes = (queues: QueueService): Handlers<typeof queueApi, Caller> => ({
-  create: ({ body }, caller) => queues.create(caller, body.name),
+  create: ({ body }, caller, { signal }) => queues.create(caller, body.name, signal),
   list: (_input, caller) => queues.list(caller),
-  drop: async ({ params }, caller) => void (await queues.drop(caller, params.name)),
+  drop: async ({ params }, caller, { signal }) => void (await queues.drop(caller, params.name, signal)),
   send: ({ params }, caller, request) => queues.send(caller, params.name, request),
   sendBatch: ({ params }, caller, request) => queues.sendBatch(caller, params.name, request),
   read: ({ params }, caller, request) => queues.read(caller, params.name, request),

@@ -4,7 +4,8 @@
 //
 // A head is looked up only for queues whose reads have become slow. Until the next look, a message below it is not seen
 // by reads over HTTP: one whose transaction has committed late by more than `margin` messages, or that SQL has made
-// visible again before its time. The next look comes within a second or so, and no message is passed over for good.
+// visible again before its time, or that belongs to a queue which another node has dropped and made anew. The next look
+// comes within a second or so, no head is used for more than ten, and no message is passed over for good.
 
 export interface Head {
   /** The lowest id, as text, that may be visible before the look is too old. */
@@ -18,7 +19,7 @@ export interface Heads {
   of(queue: string, look: () => Promise<Head>): string
   /** What a read from there has cost. */
   note(queue: string, ms: number, look: () => Promise<Head>): void
-  /** A message has come back under an old id. */
+  /** A message has come back under an old id, or the queue is another one of the same name. */
   forget(queue: string): void
 }
 
@@ -78,9 +79,6 @@ export function createHeads(worth = usually, now = () => performance.now()): Hea
       const state = known.get(queue) ?? begun(queue)
       if (!state.isLooking && now() >= state.lookAgainAt) void refresh(queue, state, look)
     },
-    forget(queue) {
-      const state = known.get(queue)
-      if (state) state.validUntil = 0
-    },
+    forget: queue => void known.delete(queue),
   }
 }

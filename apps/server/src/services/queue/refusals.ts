@@ -8,6 +8,8 @@ const noSuchFunction = '42883'
 const noSuchSchema = '3F000'
 const duplicateTable = '42P07'
 const dependantsExist = '2BP01'
+/** A lock, or a statement, that took too long. */
+const busy = new Set(['55P03', '57014'])
 /** A text that holds NUL, or a number beyond what JSON in Postgres can hold. */
 const unstorable = new Set(['22P05', '22021', '22003', '22P02'])
 /** The database hands out no more than this in one piece. */
@@ -44,6 +46,8 @@ export function setUpRefusal(error: unknown, queue?: string): unknown {
         hint: 'Choose another name.',
       },
     )
+  if (busy.has(raised.code))
+    return new Refusal('object_busy', `Another session is using queue "${queue}"; try again in a moment`)
   if (raised.code === dependantsExist)
     return new Refusal(
       'has_dependants',

@@ -4,10 +4,12 @@ import type { CreatedQueue } from '@plinth/contract/queue.ts'
 import { Refusal } from '#src/kernel/errors.ts'
 import { readBody } from '#src/kernel/http/body.ts'
 import type { RawReply, RawRequest } from '#src/kernel/http/request.ts'
+import type { Session } from '#src/kernel/postgres/database.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 import type { Cell } from '#src/kernel/postgres/wire/connection.ts'
 import type { Value } from '#src/kernel/postgres/wire/encoder.ts'
 import type { Caller, Databases, RequestFacts, Statement } from '#src/tenancy/databases.ts'
+import type { Tenant } from '#src/tenancy/directory.ts'
 import { manyMessages, oneMessage, readWish } from './body.ts'
 import { createHeads, type Head, type Heads } from './heads.ts'
 import { messageRefusal, noQueue, setUpRefusal } from './refusals.ts'
@@ -19,6 +21,8 @@ const maxBodyBytes = 10 * 1024 * 1024
 const mostArchived = 1000
 const rememberedQueues = 2000
 const facts: RequestFacts = { method: 'POST', path: '/queue', headers: '{}' }
+/** Whoever waits for a lock holds up everybody behind it: not for long. */
+const patience = `set lock_timeout = '3s'; set statement_timeout = '30s'`
 const json = { 'content-type': 'application/json; charset=utf-8' }
 
 export function queueService(databases: Databases, heads: Heads = createHeads()) {
@@ -60,21 +64,40 @@ export function queueService(databases: Databases, heads: Heads = createHeads())
     return rows[0]?.[0] ?? null
   }
 
+  /** Queues come and go with their tables. */
+  async function asOwner<T>(
+    tenant: Tenant,
+    name: string,
+    signal: AbortSignal | undefined,
+    work: (session: Session) => Promise<T>,
+  ): Promise<T> {
+    try {
+      return await databases.asOwner(
+        tenant,
+        async session => {
+          await session.script(patience)
+          return work(session)
+        },
+        signal,
+      )
+    } catch (error) {
+      throw setUpRefusal(error, name)
+    } finally {
+      heads.forget(`${tenant.id}:${name}`)
+    }
+  }
+
   const ids = async (caller: Caller, name: string, statement: Statement, given: readonly number[]) =>
     JSON.parse(String(await value(caller, name, statement, [`{${given.join(',')}}`]))) as number[]
 
   return {
-    async create({ tenant }: Caller, name: string): Promise<CreatedQueue> {
-      const queue = await databases
-        .asOwner(tenant, async session => {
-          await session.run(sql`select pgmq.create(${name}::text)`)
-          return session.row<Omit<CreatedQueue, 'queue'>>(sql`
-            select queue_name, is_partitioned, is_unlogged, pg_catalog.to_json(created_at) #>> '{}' as created_at
-              from pgmq.meta where lower(queue_name) = ${name}`)
-        })
-        .catch(error => {
-          throw setUpRefusal(error, name)
-        })
+    async create({ tenant }: Caller, name: string, signal?: AbortSignal): Promise<CreatedQueue> {
+      const queue = await asOwner(tenant, name, signal, async session => {
+        await session.run(sql`select pgmq.create(${name}::text)`)
+        return session.row<Omit<CreatedQueue, 'queue'>>(sql`
+          select queue_name, is_partitioned, is_unlogged, pg_catalog.to_json(created_at) #>> '{}' as created_at
+            from pgmq.meta where lower(queue_name) = ${name}`)
+      })
       return { queue: name, ...queue! }
     },
 
@@ -85,14 +108,10 @@ export function queueService(databases: Databases, heads: Heads = createHeads())
       return JSON.parse(String(rows[0]![0]))
     },
 
-    async drop({ tenant }: Caller, name: string): Promise<void> {
-      const dropped = await databases
-        .asOwner(tenant, session =>
-          session.row<{ existed: boolean }>(sql`select pgmq.drop_queue(${name}::text) as existed`),
-        )
-        .catch(error => {
-          throw setUpRefusal(error, name)
-        })
+    async drop({ tenant }: Caller, name: string, signal?: AbortSignal): Promise<void> {
+      const dropped = await asOwner(tenant, name, signal, session =>
+        session.row<{ existed: boolean }>(sql`select pgmq.drop_queue(${name}::text) as existed`),
+      )
       if (!dropped?.existed) throw noQueue(name)
     },
 
