@@ -282,3 +282,45 @@ class KilledNode {
     })
   }
 }
+
+test('messages too large to be answered in one piece stay where they are', async () => {
+  const queue = await newQueue()
+  const message = 'x'.repeat(9_000_000)
+  for (let count = 0; count < 7; count++) assert.equal((await queue.post('send', { message })).status, 200)
+  const { status, body } = await queue.post('read', { vt: 3600, qty: 7 })
+  assert.equal(status, 400)
+  assert.match(body.message, /read fewer/)
+  const [first] = (await queue.post('read', { vt: 3600 })).body
+  assert.equal(first.read_ct, 1)
+  assert.equal((await queue.get('metrics')).body.queue_visible_length, 6)
+})
+
+test('a queue dropped and made anew is read from its beginning', async () => {
+  const project = await platform.createProject()
+  const queue = queueAt(() => platform.url, project, 'work')
+  await queue.create()
+  const ref = await platform.refOf(project.id)
+  await platform.asSuperuser(ref, session =>
+    session.script(
+      `insert into pgmq.q_work (vt, message) select now() + interval '1 day', '0' from generate_series(1, 60000)`,
+    ),
+  )
+  for (let reads = 0; reads < 5; reads++) await queue.post('read', { vt: 1 })
+  await queue.drop()
+  await queue.create()
+  await queue.post('send', { message: 'new' })
+  assert.equal((await queue.post('read', { vt: 1 })).body[0]?.message, 'new')
+})
+
+test('making and dropping waits for no lock without end', async () => {
+  const project = await platform.createProject()
+  const queue = queueAt(() => platform.url, project, 'work')
+  await queue.create()
+  const tenant = (await platform.app.directory.find(project.id))!
+  await platform.app.databases.asOwner(tenant, async session => {
+    await session.script('begin; lock table pgmq.q_work in access exclusive mode')
+    const { status, body } = await queue.drop()
+    assert.deepEqual([status, body.code], [409, 'object_busy'])
+  })
+  assert.equal((await queue.drop()).status, 204)
+})

@@ -5,8 +5,9 @@ import { Empty, Id, Nullable, page, pageQuery, Timestamp } from './shapes.ts'
 const JobName = Type.String({
   minLength: 1,
   maxLength: 200,
-  pattern: '^[^\\u0000-\\u001f\\u007f]+$',
-  description: 'a name of 1 to 200 characters on one line',
+  // A path cannot name what is called `.` or `..`.
+  pattern: '^(?!\\.{1,2}$)[^\\u0000-\\u001f\\u007f]+$',
+  description: 'a name of 1 to 200 characters on one line, and not . or ..',
 })
 
 export const JobWish = Type.Object(
@@ -48,7 +49,7 @@ export const Run = Type.Object({
   return_message: Nullable(
     Type.String({ description: 'The command tag, such as `SELECT 1`, or why it failed or was skipped.' }),
   ),
-  command: Type.String(),
+  command: Type.String({ description: 'Its first 1000 characters.' }),
   start_time: Timestamp,
   end_time: Nullable(Timestamp),
 })

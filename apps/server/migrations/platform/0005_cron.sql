@@ -19,7 +19,8 @@ create table job_runs (
   job_id bigint not null references jobs on delete cascade,
   status text not null check (status in ('running', 'succeeded', 'failed', 'skipped')),
   return_message text,
-  command text not null,
+  -- Null: what the job runs now. Otherwise what it ran before, in short.
+  command text,
   start_time timestamptz not null default clock_timestamp(),
   end_time timestamptz,
   -- The node that runs it says again and again that it is alive; past that, it is not.

@@ -35,3 +35,32 @@ test('keys of any name are taken where somebody asks for it', () => {
   const value = parseJsonBody(Buffer.from('{"__proto__":{"a":1}}'), { anyKey: true })
   assert.deepEqual(Object.keys(value as object), ['__proto__'])
 })
+
+const halves: [string, boolean][] = [
+  ['\\ud83d\\ude00', true],
+  ['\\uD83D\\uDE00\\ud83d\\ude00', true],
+  ['\\\\ud83d', true],
+  ['\\\\\\\\ude00', true],
+  ['\\u0041\\ud7ff\\ue000', true],
+  ['\\ud83d', false],
+  ['\\ude00', false],
+  ['\\ude00\\ud83d', false],
+  ['\\ud83d\\ud83d\\ude00', false],
+  ['\\ud83d\\ude00\\ude00', false],
+  ['\\ud83d \\ude00', false],
+  ['\\ud83d\\\\ude00', false],
+  ['\\\\\\ud83d', false],
+]
+for (const [text, isWhole] of halves)
+  test(`${text} is ${isWhole ? 'taken' : 'refused'}`, () => {
+    const body = `{"${text}":["${text}"]}`
+    if (isWhole) assert.ok(parse(body))
+    else assert.throws(() => parse(body), { code: 'invalid_request' })
+  })
+
+test('more values than can be read while others wait are refused', () => {
+  const values = (count: number) => `[${Array(count).fill('1').join()}]`
+  assert.equal((parse(values(500_000)) as unknown[]).length, 500_000)
+  assert.throws(() => parse(values(500_001)), { status: 413 })
+  assert.ok(parse(`["${','.repeat(600_000)}"]`), 'commas in a text are none')
+})

@@ -5,7 +5,9 @@ import { parse } from 'secure-json-parse'
 import { Refusal } from '#src/kernel/errors.ts'
 
 const maxDepth = 100
-const mentionsSurrogate = /\\u[dD][89a-fA-F]/
+/** Whatever reads a value reads all of it, and meanwhile nobody else is served. */
+const maxValues = 500_000
+const surrogate = /\\u[dD](?<kind>[89a-fA-F])[\da-fA-F]{2}/g
 
 /**
  * The value of a body; an empty one is no value, since clients declare JSON on requests without a body, too. Keys of
@@ -14,7 +16,7 @@ const mentionsSurrogate = /\\u[dD][89a-fA-F]/
 export function parseJsonBody(bytes: Buffer, { anyKey = false } = {}): unknown {
   if (bytes.length === 0) return
   if (!isUtf8(bytes)) throw invalid('The body is not valid UTF-8')
-  refuseDepth(bytes)
+  refuseExcess(bytes)
   const text = bytes.toString('utf8')
   let value: unknown
   try {
@@ -24,28 +26,31 @@ export function parseJsonBody(bytes: Buffer, { anyKey = false } = {}): unknown {
   } catch (cause) {
     throw invalid('The body is not valid JSON', cause)
   }
-  if (mentionsSurrogate.test(text)) refuseHalves(value)
+  refuseHalves(text)
   return value
 }
 
 const invalid = (message: string, cause?: unknown) => new Refusal('invalid_json', message, { cause })
 
-const [quote, backslash, openBracket, closeBracket, openBrace, closeBrace] = Buffer.from('"\\[]{}')
+const [quote, backslash, comma, openBracket, closeBracket, openBrace, closeBrace] = Buffer.from('"\\,[]{}')
 
 /** Of a text that is JSON, or not: counted before it is read, since reading is what may exhaust the stack. */
-function refuseDepth(bytes: Buffer): void {
+function refuseExcess(bytes: Buffer): void {
   let depth = 0
+  let values = 1
   for (let at = 0; at < bytes.length; at++) {
     const byte = bytes[at]
     if (byte === quote) at = endOfText(bytes, at)
-    else if (byte === openBracket || byte === openBrace) {
+    else if (byte === comma) {
+      if (++values > maxValues) throw tooMany()
+    } else if (byte === openBracket || byte === openBrace) {
       if (++depth > maxDepth) throw invalid(`The body is nested more than ${maxDepth} levels deep`)
     } else if (byte === closeBracket || byte === closeBrace) depth--
   }
 }
 
 /** Where the text that begins here ends: at a quotation mark that no backslash stands before. */
-function endOfText(bytes: Buffer, start: number): number {
+export function endOfText(bytes: Buffer, start: number): number {
   for (let at = bytes.indexOf(quote!, start + 1); at >= 0; at = bytes.indexOf(quote!, at + 1)) {
     let backslashes = 0
     while (bytes[at - 1 - backslashes] === backslash) backslashes++
@@ -54,12 +59,24 @@ function endOfText(bytes: Buffer, start: number): number {
   return bytes.length
 }
 
-/** Goes level by level; how deep it can get is known. */
-function refuseHalves(value: unknown): void {
-  for (let level = [value]; level.length > 0; )
-    level = level.flatMap(each => {
-      if (typeof each === 'string' && !each.isWellFormed())
-        throw new Refusal('invalid_request', 'A text in the body holds half of a surrogate pair')
-      return typeof each === 'object' && each !== null ? [...Object.keys(each), ...Object.values(each)] : []
-    })
+/** In the text, where each is an escape: a first half is followed by a second at once, and a second by nothing else. */
+function refuseHalves(text: string): void {
+  let secondAt = -1
+  for (const { index, groups } of text.matchAll(surrogate)) {
+    if (!isEscape(text, index)) continue
+    const isSecond = /[c-f]/i.test(groups!['kind']!)
+    if (secondAt >= 0 ? index !== secondAt || !isSecond : isSecond) throw half()
+    secondAt = isSecond ? -1 : index + '\\ud800'.length
+  }
+  if (secondAt >= 0) throw half()
 }
+
+function isEscape(text: string, at: number): boolean {
+  let backslashes = 0
+  while (text[at - 1 - backslashes] === '\\') backslashes++
+  return backslashes % 2 === 0
+}
+
+const half = () => new Refusal('invalid_request', 'A text in the body holds half of a surrogate pair')
+const tooMany = () =>
+  new Refusal('body_too_large', `The body holds more than ${maxValues} values; send it in several requests`)

@@ -18,7 +18,9 @@ const lostTexts =
 export function isUnavailable(error: unknown): boolean {
   if (error instanceof ConnectionLost) return true
   if (!(error instanceof Error)) return false
-  const { code } = error as { code?: unknown }
+  const { code, severity } = error as { code?: unknown; severity?: unknown }
+  // A statement may raise any code; the end of a connection is never a mere error.
+  if (severity === 'ERROR') return false
   if (typeof code === 'string')
     return networkCodes.has(code) || code.startsWith('08') || /^57P0[1-4]$/.test(code) || code === '53300'
   return lostTexts.test(error.message)

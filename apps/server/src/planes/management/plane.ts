@@ -57,7 +57,8 @@ function signedIn(reply: unknown): Actor | undefined {
 /** What was acted upon: the last thing the path names, or what was just made. */
 function aim(route: ManagementRoute, { params }: RequestHead, reply: unknown) {
   const { id: made = null, project_id: joined = null } = (reply ?? {}) as { id?: string; project_id?: string }
-  const named = Object.values(params).at(-1) ?? null
+  // Postgres keeps no NUL; what a tenant names may hold one.
+  const named = Object.values(params).at(-1)?.replaceAll('\0', '\\0') ?? null
   const projectId = isOfProject(route) ? (params['id'] ?? null) : route.path === '/projects' ? made : joined
   return { target: named ?? made ?? joined, projectId }
 }

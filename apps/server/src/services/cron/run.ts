@@ -24,7 +24,7 @@ export interface RunDeps {
 /** Between asking a run to end and ending its session. */
 const patienceMs = 1000
 const busyMs = { most: 10_000, pause: 200 }
-const longestMessage = 4000
+const longestMessage = 1000
 const settings = (timeoutMs: number) =>
   `set statement_timeout = ${timeoutMs}; set client_connection_check_interval = '5s';
    set search_path = "$user", public, extensions`

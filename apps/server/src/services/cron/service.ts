@@ -17,8 +17,8 @@ interface CronDeps {
 
 export type CronService = ReturnType<typeof cronService>
 
-/** Every run keeps what it ran, and the list shows it all: what one project may fill is bounded. */
-const most = { jobs: 1000, characters: 4_000_000 }
+/** All projects share the control database, and the list shows all of a project's jobs at once. */
+const most = { jobs: 1000, bytes: 4_000_000 }
 const mostRuns = 100
 
 export function cronService({ control, owner, wake }: CronDeps) {
@@ -42,7 +42,7 @@ export function cronService({ control, owner, wake }: CronDeps) {
       if (!job)
         throw new Refusal(
           'too_many_jobs',
-          `A project may have ${most.jobs} scheduled jobs with ${most.characters} characters of SQL in all; remove some first`,
+          `A project may have ${most.jobs} scheduled jobs with ${most.bytes} bytes of SQL in all; remove some first`,
         )
       wake()
       return job

@@ -8,8 +8,10 @@ export interface JobWish {
   command: string
 }
 
+/** Of the command of a run: the whole of it stands in the job, once. */
+const shownCharacters = 1000
 const jobColumns = sql`id::float8 as jobid, name, schedule, command, true as active, created_at, updated_at, next_run_at`
-const runColumns = sql`r.id::float8 as runid, r.job_id::float8 as jobid, j.name, r.status, r.return_message, r.command, r.start_time, r.end_time`
+const runColumns = sql`r.id::float8 as runid, r.job_id::float8 as jobid, j.name, r.status, r.return_message, left(coalesce(r.command, j.command), ${shownCharacters}) as command, r.start_time, r.end_time`
 
 export const clock = async (session: Session) =>
   new Date((await session.row<{ now: string }>(sql`select clock_timestamp() as now`))!.now)
@@ -20,17 +22,21 @@ export const saveJob = (
   projectId: string,
   { name, schedule, command }: JobWish,
   nextRunAt: Date,
-  most: { jobs: number; characters: number },
+  most: { jobs: number; bytes: number },
 ) =>
   control.transaction(async session => {
     // One after the other, or each would count the jobs without the others.
     await session.run(sql`select from projects where id = ${projectId} for no key update`)
+    await session.run(sql`
+      update job_runs r set command = left(j.command, ${shownCharacters}) from jobs j
+       where j.project_id = ${projectId} and j.name = ${name} and j.command <> ${command}
+         and r.job_id = j.id and r.command is null`)
     return session.row<Job>(sql`
       insert into jobs (project_id, name, schedule, command, next_run_at)
       select ${projectId}, ${name}, ${schedule}, ${command}, ${nextRunAt}
-        from (select count(*) as jobs, coalesce(sum(length(command)), 0) as characters
+        from (select count(*) as jobs, coalesce(sum(octet_length(command)), 0) as bytes
                 from jobs where project_id = ${projectId} and name <> ${name}) others
-       where jobs < ${most.jobs} and characters + length(${command}) <= ${most.characters}
+       where jobs < ${most.jobs} and bytes + octet_length(${command}) <= ${most.bytes}
       on conflict (project_id, name) do update set schedule = excluded.schedule, command = excluded.command,
         next_run_at = excluded.next_run_at, updated_at = now()
       returning ${jobColumns}`)
@@ -113,15 +119,15 @@ export async function findNextDueMs(
   return next?.ms
 }
 
-export const insertRunning = (session: Session, { id, command }: DueJob, leaseSeconds: number) =>
+export const insertRunning = (session: Session, { id }: DueJob, leaseSeconds: number) =>
   session.row<{ id: string }>(sql`
-    insert into job_runs (job_id, status, command, leased_until)
-    values (${id}, 'running', ${command}, now() + make_interval(secs => ${leaseSeconds})) returning id`)
+    insert into job_runs (job_id, status, leased_until)
+    values (${id}, 'running', now() + make_interval(secs => ${leaseSeconds})) returning id`)
 
-export const insertSkipped = (session: Session, { id, command }: DueJob, why: string) =>
+export const insertSkipped = (session: Session, { id }: DueJob, why: string) =>
   session.run(sql`
-    insert into job_runs (job_id, status, command, return_message, end_time)
-    values (${id}, 'skipped', ${command}, ${why}, clock_timestamp())`)
+    insert into job_runs (job_id, status, return_message, end_time)
+    values (${id}, 'skipped', ${why}, clock_timestamp())`)
 
 /** A process id alone may be somebody else's by now. */
 export interface Backend {

@@ -1,7 +1,7 @@
 // Bodies that hold messages. They are looked at and then handed to Postgres as they came: a number of any size, and any
 // key, arrives as it was sent.
 import { Refusal } from '#src/kernel/errors.ts'
-import { parseJsonBody } from '#src/kernel/http/json-body.ts'
+import { endOfText, parseJsonBody } from '#src/kernel/http/json-body.ts'
 
 export interface MessageBody {
   readonly json: Buffer
@@ -45,6 +45,7 @@ export function readWish(json: Buffer): { vt: number; qty: number } {
 
 function fieldsOf(json: Buffer, known: readonly string[], needed: string): Fields {
   const body = parseJsonBody(json, { anyKey: true })
+  refuseUnfolding(json)
   if (!isObject(body)) throw invalid('The body must be an object')
   const stranger = Object.keys(body).find(key => !known.includes(key))
   if (stranger !== undefined) throw invalid(`The body has an unknown field "${stranger}"`)
@@ -68,3 +69,20 @@ const isWhole = (value: unknown, low: number, high: number): value is number =>
 const isObject = (value: unknown): value is Fields =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 const invalid = (message: string) => new Refusal('invalid_request', message)
+
+/** Postgres writes a number out in full: `1e-9999` sent as seven characters would come back as ten thousand. */
+const maxZeros = 1_000_000
+const [quote, smallE, bigE] = Buffer.from('"eE')
+
+function refuseUnfolding(json: Buffer): void {
+  let zeros = 0
+  for (let at = 0; at < json.length; at++) {
+    if (json[at] === quote) at = endOfText(json, at)
+    else if (json[at] === smallE || json[at] === bigE) {
+      // Also the end of `true` and `false`, where no digits follow.
+      zeros += Number(/^[+-]?(\d+)/.exec(json.toString('latin1', at + 1, at + 20))?.[1] ?? 0)
+      if (zeros > maxZeros)
+        throw invalid('The numbers in the message are too long when written out; send them as texts')
+    }
+  }
+}

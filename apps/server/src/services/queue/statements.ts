@@ -25,11 +25,18 @@ export interface QueueStatements {
   readonly metrics: Statement
 }
 
+/** Of one answer; the connection takes a little more. */
+const maxAnswerBytes = 60_000_000
 const all = 'msg_id, read_ct, enqueued_at, vt, message, headers'
 const inSeconds = (parameter: string) =>
   `pg_catalog.clock_timestamp() + pg_catalog.make_interval(secs => ${parameter}::float8)`
+/** What could not be sent must not be taken either: the statement refuses, and is undone. */
+const sendable = (json: string, rows: string) => `
+  select case when pg_catalog.octet_length(answer::text) > ${maxAnswerBytes}
+              then platform.refuse('54000', 'too much')::json else answer end
+    from (select ${json} as answer from ${rows} r) a`
 const listed = (rows: string, order: string) =>
-  `select coalesce(pg_catalog.json_agg(pg_catalog.row_to_json(r) order by ${order}), '[]') from ${rows} r`
+  sendable(`coalesce(pg_catalog.json_agg(pg_catalog.row_to_json(r) order by ${order}), '[]')`, rows)
 const idsOf = (rows: string) =>
   `select coalesce(pg_catalog.json_agg(msg_id order by msg_id), '[]') from ${rows}`
 
@@ -77,7 +84,7 @@ export function statementsOf(name: string): QueueStatements {
 
     pop: quick(`
       with popped as (delete from ${queue} where msg_id = any(array(${visible('1')})) returning ${all})
-      select pg_catalog.row_to_json(r) from popped r`),
+      ${sendable('pg_catalog.row_to_json(r)', 'popped')}`),
 
     head: quick(`
       with found as materialized (
