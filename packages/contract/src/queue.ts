@@ -114,7 +114,7 @@ export const queueApi = {
     reply: CreatedQueue,
   },
   list: {
-    ...call,
+    ...passing,
     method: 'GET',
     path: '/queue/{project}/queues',
     summary: 'List the queues of the project',

@@ -92,6 +92,7 @@ function clientConfig(
 }
 
 const closePatienceMs = 500
+const silenceMs = 5000
 interface Breakable {
   connection: {
     stream: Socket
@@ -153,7 +154,10 @@ export function openDatabase(
   }
 }
 
-/** One connection for one piece of work, closed whatever happens; what runs on it ends with the signal. */
+/**
+ * One connection for one piece of work, closed whatever happens; what runs on it ends with the signal. A server that
+ * has gone silent is not waited for: some seconds after the signal, or the end of the work, the connection is cut.
+ */
 export async function withClient<T>(
   address: ServerAddress,
   database: string,
@@ -161,17 +165,26 @@ export async function withClient<T>(
   work: (session: OwnSession) => Promise<T>,
   signal?: AbortSignal,
 ): Promise<T> {
-  const client = new Client(clientConfig(address, database, settings))
+  const client = new Client({ ...clientConfig(address, database, settings), keepAlive: true })
   client.on('error', () => {}) // the query in flight rejects; there is nothing to add
   await client.connect().catch(told)
-  const cancel = () => void requestCancel(address, backendOf(client)).catch(() => {})
+  let cutting: NodeJS.Timeout | undefined
+  const cutSoon = () => {
+    cutting ??= setTimeout(() => (client as unknown as Breakable).connection.stream.destroy(), silenceMs)
+  }
+  const cancel = () => {
+    void requestCancel(address, backendOf(client)).catch(() => {})
+    cutSoon()
+  }
   signal?.addEventListener('abort', cancel, { once: true })
   try {
     signal?.throwIfAborted()
     return await work(boundedSession(client))
   } finally {
     signal?.removeEventListener('abort', cancel)
+    cutSoon()
     await client.end().catch(() => {})
+    clearTimeout(cutting)
   }
 }
 

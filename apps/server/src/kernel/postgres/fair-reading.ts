@@ -12,25 +12,29 @@ interface Readable {
 const restPerWork = 4
 /** Less is what ordinary answers take. */
 const worthRestMs = 1
+const forgetMs = 20
 let resting = 0
 
 /** After the driver has begun to listen: the time between both listeners is what reading a piece took. */
 export function readFairly(stream: Readable): void {
   let since = 0
+  let owedMs = 0
   stream.prependListener('data', () => {
-    since = performance.now()
+    const now = performance.now()
+    // A pause of the server's own pays for what came before it.
+    if (now - since > forgetMs) owedMs = 0
+    since = now
   })
   stream.on('data', () => {
-    const tookMs = performance.now() - since
-    if (tookMs < worthRestMs) return
+    owedMs += performance.now() - since
+    if (owedMs < worthRestMs) return
     stream.pause()
     resting++
-    setTimeout(
-      () => {
-        resting--
-        stream.resume()
-      },
-      tookMs * restPerWork * resting,
-    )
+    const restMs = owedMs * restPerWork * resting
+    owedMs = 0
+    setTimeout(() => {
+      resting--
+      stream.resume()
+    }, restMs)
   })
 }

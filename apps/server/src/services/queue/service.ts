@@ -101,11 +101,11 @@ export function queueService(databases: Databases, heads: Heads = createHeads())
       return { queue: name, ...queue! }
     },
 
-    async list(caller: Caller): Promise<CreatedQueue[]> {
+    async list(caller: Caller): Promise<RawReply> {
       const { rows } = await databases.asCaller(caller, facts, listQueues, []).catch(error => {
         throw setUpRefusal(error)
       })
-      return JSON.parse(String(rows[0]![0]))
+      return { status: 200, headers: json, body: rows[0]![0]! }
     },
 
     async drop({ tenant }: Caller, name: string, signal?: AbortSignal): Promise<void> {

@@ -42,7 +42,8 @@ const idsOf = (rows: string) =>
 
 export const listQueues = statement(
   `select coalesce(pg_catalog.json_agg(pg_catalog.row_to_json(m) order by m.queue_name), '[]')
-     from (select queue_name, is_partitioned, is_unlogged, created_at from pgmq.meta) m`,
+     from (select queue_name, is_partitioned, is_unlogged, created_at from pgmq.meta
+            order by queue_name limit 10000) m`,
   true,
 )
 
