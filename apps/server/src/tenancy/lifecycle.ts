@@ -5,6 +5,7 @@ import { Refusal } from '#src/kernel/errors.ts'
 import type { Log } from '#src/kernel/log.ts'
 import type { Database, Session } from '#src/kernel/postgres/database.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
+import { createTurns } from '#src/kernel/turns.ts'
 import type { Cluster } from './cluster.ts'
 import type { Provisioner } from './provision.ts'
 
@@ -161,23 +162,6 @@ export function createLifecycle(
         }
       if (behind.length > 0) log.info({ projects: behind.length }, 'brought project databases up to date')
     },
-  }
-}
-
-/** Lets a few in at a time; the rest wait in line. */
-function createTurns(places: number) {
-  let free = places
-  const line: (() => void)[] = []
-  return async <T>(work: () => Promise<T>): Promise<T> => {
-    if (free > 0) free--
-    else await new Promise<void>(resolve => line.push(resolve))
-    try {
-      return await work()
-    } finally {
-      const next = line.shift()
-      if (next) next()
-      else free++
-    }
   }
 }
 

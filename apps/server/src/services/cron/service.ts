@@ -2,6 +2,7 @@
 import type { Job, JobWish, Run } from '@plinth/contract/cron.ts'
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
+import { createLines } from '#src/kernel/turns.ts'
 import type { OwnerWork } from '#src/planes/management/owner-work.ts'
 import type { Paging } from '#src/planes/management/paging.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
@@ -20,8 +21,13 @@ export type CronService = ReturnType<typeof cronService>
 /** All projects share the control database, and the list shows all of a project's jobs at once. */
 const most = { jobs: 1000, bytes: 4_000_000 }
 const mostRuns = 100
+/** The platform itself lives on the same few connections: a project's servers have one of them. */
+const atOnce = 1
+const mayWait = 100
 
 export function cronService({ control, owner, wake }: CronDeps) {
+  const inLine = createLines(atOnce, mayWait)
+
   async function runsOf(projectId: string, name: string, page: Paging) {
     const job = await store.findJobId(control, projectId, name)
     if (!job) throw noJob(name)
@@ -35,10 +41,10 @@ export function cronService({ control, owner, wake }: CronDeps) {
       if (wish.command.trim() === '') throw new Refusal('invalid_request', 'Field "command" must hold SQL')
       if (wish.command.includes('\0'))
         throw new Refusal('invalid_request', 'Field "command" cannot hold a NUL character')
-      const first = next(await store.clock(control))
+      const first = next(await inLine(id, () => store.clock(control)))
       if (!first)
         throw new Refusal('invalid_schedule', `The schedule "${wish.schedule}" names a day that never comes`)
-      const job = await store.saveJob(control, id, wish, first, most)
+      const job = await inLine(id, () => store.saveJob(control, id, wish, first, most))
       if (!job)
         throw new Refusal(
           'too_many_jobs',
@@ -48,14 +54,16 @@ export function cronService({ control, owner, wake }: CronDeps) {
       return job
     },
 
-    list: async ({ id }: Tenant): Promise<Job[]> => (await store.listJobs(control, id)).rows,
+    list: async ({ id }: Tenant): Promise<Job[]> =>
+      (await inLine(id, () => store.listJobs(control, id))).rows,
 
     async unschedule({ id }: Tenant, name: string): Promise<void> {
-      if ((await store.deleteJob(control, id, name)) === 0) throw noJob(name)
+      const deleted = await inLine(id, () => store.deleteJob(control, id, name))
+      if (deleted === 0) throw noJob(name)
     },
 
     runs: async ({ id }: Tenant, name: string, limit: number): Promise<Run[]> =>
-      (await runsOf(id, name, { limit, offset: 0 })).rows,
+      (await inLine(id, () => runsOf(id, name, { limit, offset: 0 }))).rows,
 
     async listManaged(projectId: string, page: Paging) {
       const { id } = await owner.tenant(projectId)
