@@ -22,6 +22,8 @@ const connections = 32
 const batch = 100
 const plenty = 1_000_000_000
 const message = { kind: 'mail', to: 'somebody@example.test', attempt: 1 }
+/** The id for the ack, and the messages as the platform has them written. */
+const readAnswer = `select max(msg_id) as msg_id, coalesce(json_agg(row_to_json(r) order by r.msg_id), '[]') as messages from taken r`
 const atLeast = { ratio: 0.5, perCpuSecond: 20_000 }
 
 await onStage(async stage => {
@@ -198,7 +200,7 @@ function cycle(name: string): string {
 ${become}
 ${fill(send.sql, `'${JSON.stringify({ message })}'`, `'0'`)};
 \\endpipeline
-${fill(read.sql, `'0'`, `'600'`, `'1'`).replace(/select coalesce\(.*$/, 'select msg_id from taken')} \\gset
+${fill(read.sql, `'0'`, `'600'`, `'1'`).replace(/\) select case when .*$/, `) ${readAnswer}`)} \\gset
 \\startpipeline
 ${become}
 ${fill(ack.sql, `'{:msg_id}'`).replace(`'{:msg_id}'`, 'array[:msg_id]')};
