@@ -10,7 +10,10 @@ before(async () => {
   platform = await startPlatform()
   await platform.asSuperuser(platform.control, session => session.script(movableClock))
 })
+/** Nodes that have joined, and others, to be closed whatever becomes of a test. */
+const nodes: TestPlatform[] = []
 after(async () => {
+  for (const node of nodes) await node.app.close()
   await setClock('0')
   await platform?.stop()
 })
@@ -73,30 +76,42 @@ test('ticks that came while no node was there are not made up for', async () => 
   await first.schedule('once', 'select 1')
   await down.app.close()
   await down.asSuperuser(down.control, session =>
-    session.script(`update public.jobs set next_run_at = now() - interval '1 hour'`),
+    session.script(`
+      update public.projects set updated_at = now() - interval '1 day';
+      update public.jobs set next_run_at = now() - interval '1 hour'`),
   )
   const next = await startPlatform({ beside: down })
-  try {
-    project = new CronProject(next, first.id, first.ref, first.key)
-    await look(next)
-    for (const name of ['missed', 'beat', 'once']) {
-      assert.deepEqual(await project.statuses(name), [], name)
-      assert.ok((await aheadBy(name)) > 0, name)
-    }
-    assert.ok((await aheadBy('missed')) <= 5 * minutes)
-    assert.ok((await aheadBy('beat')) <= 20_000)
-    assert.equal((await project.run('missed')).status, 'succeeded')
-  } finally {
-    await next.app.close()
+  nodes.push(next)
+  project = new CronProject(next, first.id, first.ref, first.key)
+  await look(next)
+  for (const name of ['missed', 'beat', 'once']) {
+    assert.deepEqual(await project.statuses(name), [], name)
+    assert.ok((await aheadBy(name)) > 0, name)
   }
+  assert.ok((await aheadBy('missed')) <= 5 * minutes)
+  assert.ok((await aheadBy('beat')) <= 20_000)
+  assert.equal((await project.run('missed')).status, 'succeeded')
+})
+
+test('ticks that came while the project was suspended are not made up for', async () => {
+  await project.schedule('missed', insert, '*/5 * * * *')
+  await platform.projects.suspend({ params: { id: project.id } })
+  // All of it after the node has started.
+  await project.tick('missed', `now() + interval '30 minutes'`)
+  await setClock('1 hour')
+  await platform.projects.resume({ params: { id: project.id } })
+  await look()
+  assert.deepEqual(await project.statuses('missed'), [])
+  const ahead = await aheadBy('missed')
+  assert.ok(ahead > 0 && ahead <= 5 * minutes, `it ticks in ${ahead} ms`)
+  assert.equal((await project.run('missed')).status, 'succeeded')
 })
 
 test('a tick of a moment ago is not a missed one', async () => {
   await project.schedule('late', insert)
+  await project.inControl(`update projects set updated_at = now() where id = '${project.id}'`)
   await project.tick('late', `now() - interval '2 seconds'`)
-  const next = await startPlatform({ beside: platform })
   assert.equal((await project.over('late')).status, 'succeeded')
-  await next.stop()
 })
 
 test('a tick that found no turn for a minute is skipped and recorded, and the next one is ahead', async () => {
@@ -175,9 +190,8 @@ test('a node that starts puts ticks right that a wrong clock has left years ahea
   await project.schedule('near', insert, '*/5 * * * *')
   await project.tick(['far', 'beat'], `now() + interval '7 years'`)
   await project.tick('near', `now() + interval '1 hour'`)
-  const next = await startPlatform({ beside: platform })
+  nodes.push(await startPlatform({ beside: platform }))
   assert.ok((await aheadBy('far')) <= 5 * minutes)
   assert.ok((await aheadBy('beat')) <= 30_000)
   assert.ok((await aheadBy('near')) > 50 * minutes)
-  await next.stop()
 })

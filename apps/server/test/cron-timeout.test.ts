@@ -16,7 +16,12 @@ before(async () => {
   projects = await Promise.all([1, 2, 3].map(() => CronProject.create(platform)))
   project = projects[0]!
 })
-after(() => platform?.stop())
+after(async () => {
+  // What the platform has failed to end would keep it from stopping.
+  for (const { ref, look } of projects ?? [])
+    await look(`select pg_terminate_backend(pid) from pg_stat_activity where usename = '${ref}_owner'`)
+  await platform?.stop()
+})
 
 const ownersSessions = ({ ref, look }: CronProject) =>
   look(`select from pg_stat_activity where usename = '${ref}_owner' and datname = '${ref}'`)

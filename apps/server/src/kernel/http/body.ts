@@ -1,33 +1,93 @@
-// The body of a `raw` request, read whole and never past its limit.
+// The body of a request, read whole and never past its limit. What arrives goes past the machinery of streams, which
+// would cost more than all that is done with a small body afterwards.
+import { type IncomingHttpHeaders, IncomingMessage } from 'node:http'
+import type { Readable } from 'node:stream'
 import { Refusal } from '#src/kernel/errors.ts'
 import type { RawRequest } from './request.ts'
 
+type OnBody = (error: Error | null, bytes: Buffer) => void
+
+interface Taking {
+  take(chunk: Buffer): void
+  end(): void
+  /** Of no consequence after the end. */
+  abort(): void
+}
+
+/** A request whose body somebody may take before it arrives; otherwise it is the stream it always is. */
+export class TakeableRequest extends IncomingMessage {
+  taking: Taking | undefined = undefined
+
+  override push(chunk: Buffer | null, encoding?: BufferEncoding): boolean {
+    const { taking } = this
+    if (taking === undefined) return super.push(chunk, encoding)
+    if (chunk !== null) {
+      taking.take(chunk)
+      return true
+    }
+    const isMoreWanted = super.push(null)
+    taking.end()
+    return isMoreWanted
+  }
+
+  override _destroy(error: Error | null, callback: (error?: Error | null) => void): void {
+    this.taking?.abort()
+    super._destroy(error, callback)
+  }
+}
+
+/** Calls back once; at once where there is no body. */
+export function takeBody(body: Readable, headers: IncomingHttpHeaders, limit: number, done: OnBody): void {
+  const length = headers['content-length']
+  if (headers['transfer-encoding'] === undefined && (length === undefined || length === '0'))
+    return done(null, nothing)
+  if (Number(length ?? 0) > limit) return done(tooLarge(limit), nothing)
+  if ((headers['content-encoding'] ?? 'identity') !== 'identity') return done(encoded(), nothing)
+  const taking = createTaking(limit, done)
+  if (body instanceof TakeableRequest && body.readableLength === 0 && !body.complete) {
+    body.taking = taking
+    return
+  }
+  body.on('data', taking.take)
+  body.on('end', taking.end)
+  body.on('close', taking.abort)
+}
+
+function createTaking(limit: number, done: OnBody): Taking {
+  const chunks: Buffer[] = []
+  let received = 0
+  let isDone = false
+  const refuse = (why: Refusal) => {
+    isDone = true
+    done(why, nothing)
+  }
+  return {
+    take(chunk) {
+      received += chunk.length
+      // What comes after that is read and dropped, so that the refusal can be heard.
+      if (isDone) return
+      if (received > limit) refuse(tooLarge(limit))
+      else chunks.push(chunk)
+    },
+    end() {
+      if (isDone) return
+      isDone = true
+      done(null, chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks))
+    },
+    abort() {
+      if (!isDone) refuse(new Refusal('client_closed_request', 'The client closed the connection'))
+    },
+  }
+}
+
 export function readBody({ body, headers }: RawRequest, limit: number): Promise<Buffer> {
   return new Promise((resolve, reject) => {
-    if (Number(headers['content-length'] ?? 0) > limit) return reject(tooLarge(limit))
-    if ((headers['content-encoding'] ?? 'identity') !== 'identity') return reject(encoded())
-    const chunks: Buffer[] = []
-    let length = 0
-    body.on('data', (chunk: Buffer) => {
-      length += chunk.length
-      // What comes after that is read and dropped, so that the refusal can be heard.
-      if (length > limit) reject(tooLarge(limit))
-      else chunks.push(chunk)
-    })
-    let hasEnded = false
-    body.once('end', () => {
-      hasEnded = true
-      resolve(chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks))
-    })
-    body.once('error', reject)
-    body.once('close', () => {
-      if (!hasEnded) reject(new Refusal('client_closed_request', 'The client closed the connection'))
-    })
+    takeBody(body, headers, limit, (error, bytes) => (error ? reject(error) : resolve(bytes)))
   })
 }
 
+const nothing = Buffer.alloc(0)
 const encoded = () => new Refusal('unsupported_media_type', 'Send the body without Content-Encoding')
-
 const tooLarge = (limit: number) =>
   new Refusal('body_too_large', `The body is larger than the ${limit} bytes this route takes`, {
     headers: { connection: 'close' },

@@ -1,13 +1,13 @@
 // JSON bodies, taken only if they are what they seem: valid UTF-8, no half characters, no nesting that would
 // exhaust the stack further down, and no keys that reach for a prototype.
 import { isUtf8 } from 'node:buffer'
+import { errorCodes } from '@plinth/contract/errors.ts'
 import { parse } from 'secure-json-parse'
 import { Refusal } from '#src/kernel/errors.ts'
 
 const maxDepth = 100
 /** Whatever reads a value reads all of it, and meanwhile nobody else is served. */
 const maxValues = 500_000
-const surrogate = /\\u[dD](?<kind>[89a-fA-F])[\da-fA-F]{2}/g
 
 /**
  * The value of a body; an empty one is no value, since clients declare JSON on requests without a body, too. Keys of
@@ -16,65 +16,88 @@ const surrogate = /\\u[dD](?<kind>[89a-fA-F])[\da-fA-F]{2}/g
 export function parseJsonBody(bytes: Buffer, { anyKey = false } = {}): unknown {
   if (bytes.length === 0) return
   if (!isUtf8(bytes)) throw invalid('The body is not valid UTF-8')
-  refuseExcess(bytes)
   const text = bytes.toString('utf8')
+  const hasEscapes = text.includes('\\u')
+  if (hasEscapes || !isFlat(text)) inspect(bytes)
   let value: unknown
   try {
-    value = anyKey
-      ? JSON.parse(text)
-      : parse(text, null, { protoAction: 'error', constructorAction: 'error' })
+    value =
+      anyKey || !(hasEscapes || isSuspect(text))
+        ? JSON.parse(text)
+        : parse(text, null, { protoAction: 'error', constructorAction: 'error' })
   } catch (cause) {
     throw invalid('The body is not valid JSON', cause)
   }
-  refuseHalves(text)
   return value
+}
+
+/** Few bodies are: the others are spared the second look. A mark of byte order is for the careful parser, too. */
+const isSuspect = (text: string) =>
+  text.includes('__proto__') || text.includes('constructor') || text.charCodeAt(0) === 0xfeff
+
+/** One object or list without another in it, and short: nothing to count. Most bodies are. */
+const isFlat = (text: string) =>
+  text.length < maxValues && text.indexOf('{', 1) < 0 && text.indexOf('[', 1) < 0
+
+const jsonType = /^application\/json\s*(?:;|$)/i
+
+/** The value of a body that is declared to be JSON; a body of any other kind is refused. */
+export function jsonFrom(contentType: string | undefined, bytes: Buffer, anyKey: boolean): unknown {
+  if (contentType !== 'application/json' && !jsonType.test(contentType ?? '')) {
+    if (contentType === undefined && bytes.length === 0) return
+    throw new Refusal('unsupported_media_type', errorCodes.unsupported_media_type.meaning)
+  }
+  return parseJsonBody(bytes, { anyKey })
 }
 
 const invalid = (message: string, cause?: unknown) => new Refusal('invalid_json', message, { cause })
 
-const [quote, backslash, comma, openBracket, closeBracket, openBrace, closeBrace] = Buffer.from('"\\,[]{}')
+const [quote, backslash, comma, openBracket, closeBracket, openBrace, closeBrace, letterU, letterD] =
+  Buffer.from('"\\,[]{}ud')
 
-/** Of a text that is JSON, or not: counted before it is read, since reading is what may exhaust the stack. */
-function refuseExcess(bytes: Buffer): void {
+/**
+ * One pass over a text that is JSON, or not: it is counted before it is read, since reading is what may exhaust the
+ * stack, or the patience of others. Of a character written as two escapes, neither half comes without the other.
+ */
+function inspect(bytes: Buffer): void {
   let depth = 0
   let values = 1
   for (let at = 0; at < bytes.length; at++) {
     const byte = bytes[at]
-    if (byte === quote) at = endOfText(bytes, at)
-    else if (byte === comma) {
-      if (++values > maxValues) throw tooMany()
-    } else if (byte === openBracket || byte === openBrace) {
+    if (byte === quote) at = endOfText(bytes, at, true)
+    else if (byte === comma) values++
+    else if (byte === openBracket || byte === openBrace) {
+      values++
       if (++depth > maxDepth) throw invalid(`The body is nested more than ${maxDepth} levels deep`)
     } else if (byte === closeBracket || byte === closeBrace) depth--
+    if (values > maxValues) throw tooMany()
   }
 }
 
 /** Where the text that begins here ends: at a quotation mark that no backslash stands before. */
-export function endOfText(bytes: Buffer, start: number): number {
-  for (let at = bytes.indexOf(quote!, start + 1); at >= 0; at = bytes.indexOf(quote!, at + 1)) {
-    let backslashes = 0
-    while (bytes[at - 1 - backslashes] === backslash) backslashes++
-    if (backslashes % 2 === 0) return at
+export function endOfText(bytes: Buffer, start: number, refusesHalves = false): number {
+  let secondAt = -1
+  for (let at = start + 1; at < bytes.length; at++) {
+    const byte = bytes[at]
+    if (byte === backslash) {
+      const kind = refusesHalves ? halfAt(bytes, at) : 'none'
+      if ((kind === 'second') !== (at === secondAt)) throw half()
+      secondAt = kind === 'first' ? at + '\\ud800'.length : -1
+      at += kind === 'none' ? 1 : '\\ud800'.length - 1
+    } else if (secondAt >= 0) throw half()
+    else if (byte === quote) return at
   }
   return bytes.length
 }
 
-/** In the text, where each is an escape: a first half is followed by a second at once, and a second by nothing else. */
-function refuseHalves(text: string): void {
-  let secondAt = -1
-  for (const { index, groups } of text.matchAll(surrogate)) {
-    if (!isEscape(text, index)) continue
-    const isSecond = /[c-f]/i.test(groups!['kind']!)
-    if (secondAt >= 0 ? index !== secondAt || !isSecond : isSecond) throw half()
-    secondAt = isSecond ? -1 : index + '\\ud800'.length
-  }
-  if (secondAt >= 0) throw half()
-}
+const lowerCase = 0x20
+const [digit8, digit9, letterA, letterB] = Buffer.from('89ab')
 
-function isEscape(text: string, at: number): boolean {
-  let backslashes = 0
-  while (text[at - 1 - backslashes] === '\\') backslashes++
-  return backslashes % 2 === 0
+function halfAt(bytes: Buffer, at: number): 'first' | 'second' | 'none' {
+  if (bytes[at + 1] !== letterU || (bytes[at + 2]! | lowerCase) !== letterD) return 'none'
+  const kind = bytes[at + 3]! | lowerCase
+  if (kind === letterA || kind === letterB || kind === digit8 || kind === digit9) return 'first'
+  return kind > letterB! ? 'second' : 'none'
 }
 
 const half = () => new Refusal('invalid_request', 'A text in the body holds half of a surrogate pair')

@@ -1,103 +1,112 @@
-// A declared route and its handler, as the framework wants them.
+// A declared route and its handler, as the framework wants them. The framework leaves bodies alone: reading one by its
+// ways costs as much as all the rest of a small request.
 import type { Input, Route } from '@plinth/contract/route.ts'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import { type Exchange, exchangeOf } from './exchange.ts'
-import { parseJsonBody } from './json-body.ts'
+import { takeBody } from './body.ts'
+import { atEndOfTurn } from './end-of-turn.ts'
+import { exchangeOf } from './exchange.ts'
+import { jsonFrom } from './json-body.ts'
 import type { Plane } from './plane.ts'
 import type { RawReply, RawRequest, RequestHead } from './request.ts'
 
 export type AnyHandler = (input: Input<Route>, who: unknown, request: RequestHead | RawRequest) => unknown
 
-export function addRoute<Who>(
-  app: FastifyInstance,
-  plane: Plane<Who>,
-  route: Route,
-  address: string,
-  handle: AnyHandler,
-  common: object,
-  unsendable: (error: unknown, requestId: string) => void,
-): void {
+export interface RouteParts<Who> {
+  plane: Plane<Who>
+  route: Route
+  address: string
+  handle: AnyHandler
+  /** Throws when a body does not have the declared shape. */
+  checkBody: ((body: unknown) => void) | undefined
+  /** What all routes of the plane have in common. */
+  common: object
+  unsendable(error: unknown, requestId: string): void
+}
+
+export function addRoute<Who>(app: FastifyInstance, parts: RouteParts<Who>): void {
+  const { plane, route, address, handle, checkBody, common, unsendable } = parts
   const status = route.status ?? 200
-  const options = {
+  const bodyLimit = route.bodyLimit ?? plane.bodyLimit
+  const anyKey = route.anyKey === true
+  const takesNone = route.method === 'GET' || route.method === 'HEAD'
+  app.route({
     ...common,
     method: route.method,
     url: address.replace(/\{(\w+)\}/g, ':$1').replace(/:path$/, '*'),
     schema: {
       ...(route.params && { params: route.params }),
       ...(route.query && { querystring: route.query }),
-      ...(route.body && !route.raw && { body: route.body }),
       ...(!route.raw && status !== 204 && { response: { [status]: route.reply } }),
     },
-  }
-  const handler = route.raw ? raw : plane.done ? audited : plain
-  if (!route.raw && !route.anyKey) app.route({ ...options, handler })
-  else
-    void app.register(async scope => {
-      if (route.raw) takeBodiesAsTheyAre(scope)
-      else takeJson(scope, { anyKey: true })
-      scope.route({ ...options, handler })
+    handler: route.raw ? raw : takesNone ? answer : readAndAnswer,
+  })
+
+  function readAndAnswer(request: FastifyRequest, reply: FastifyReply): void {
+    takeBody(request.raw, request.headers, bodyLimit, (error, bytes) => {
+      if (error) return void reply.send(error)
+      atEndOfTurn(() => {
+        try {
+          request.body = jsonFrom(request.headers['content-type'], bytes, anyKey)
+          checkBody?.(request.body)
+          answer(request, reply)
+        } catch (refusal) {
+          void reply.send(refusal)
+        }
+      })
     })
-
-  async function audited(request: FastifyRequest, reply: FastifyReply) {
-    const exchange = exchangeOf(request)
-    const result = await handle(inputOf(request), exchange.who, exchange)
-    await plane.done!(route, exchange.who as Who, exchange, result)
-    return reply.status(status).send(result)
   }
 
-  /** Without anything to wait for, the answer goes out in the same turn. */
-  function plain(request: FastifyRequest, reply: FastifyReply) {
+  /** Without anything to wait for, the answer goes out in the same turn, with the others of it. */
+  function answer(request: FastifyRequest, reply: FastifyReply): void {
     const exchange = exchangeOf(request)
     const result = handle(inputOf(request), exchange.who, exchange)
-    reply.status(status)
-    return result instanceof Promise ? result : reply.send(result)
+    if (plane.done || result instanceof Promise)
+      settle(request, reply, Promise.resolve(result), value => void reply.status(status).send(value))
+    else atEndOfTurn(() => sendNow(request, reply, result))
   }
 
-  /** Answers from where its result comes in: a wait of this function's own would be one more turn. */
   function raw(request: FastifyRequest, reply: FastifyReply): void {
     const exchange = exchangeOf(request)
-    const send = ({ status, headers, body }: RawReply) =>
+    const result = handle(inputOf(request), exchange.who, exchange) as Promise<RawReply>
+    settle(request, reply, result, ({ status, headers, body }) => {
       void reply
         .status(status)
         .headers(headers ?? {})
         .send(body ?? undefined)
+    })
+  }
+
+  /** Answers from where its result comes in: a wait of this function's own would be one more turn. */
+  function settle<T>(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    result: Promise<T>,
+    send: (result: T) => void,
+  ): void {
+    const told = plane.done ? result.then(value => recorded(request, value)) : result
     const fail = (error: unknown) => void reply.send(error)
-    // An answer that cannot even be begun: whatever it was, it must not end the process.
-    const cut = (error: unknown) => {
-      unsendable(error, request.id)
-      reply.raw.destroy()
-    }
+    told.then(send, fail).catch(error => cut(error, request, reply))
+  }
+
+  function sendNow(request: FastifyRequest, reply: FastifyReply, result: unknown): void {
     try {
-      const result = handle(inputOf(request), exchange.who, exchange) as Promise<RawReply>
-      const told = plane.done ? result.then(answer => recorded(exchange, answer)) : result
-      told.then(send, fail).catch(cut)
+      void reply.status(status).send(result)
     } catch (error) {
-      fail(error)
+      cut(error, request, reply)
     }
   }
 
-  async function recorded(exchange: Exchange, answer: RawReply): Promise<RawReply> {
-    await plane.done!(route, exchange.who as Who, exchange, undefined)
-    return answer
+  /** An answer that cannot even be begun: whatever it was, it must not end the process. */
+  function cut(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
+    unsendable(error, request.id)
+    reply.raw.destroy()
   }
-}
 
-/** Bodies are JSON and nothing else. */
-export function takeJson(scope: FastifyInstance, options: Parameters<typeof parseJsonBody>[1] = {}): void {
-  scope.removeAllContentTypeParsers()
-  scope.addContentTypeParser('application/json', { parseAs: 'buffer' }, (_request, body, done) => {
-    try {
-      done(null, parseJsonBody(body as Buffer, options))
-    } catch (error) {
-      done(error as Error)
-    }
-  })
-}
-
-/** No parser touches the body: the handler reads the stream, or nobody does. */
-export function takeBodiesAsTheyAre(scope: FastifyInstance): void {
-  scope.removeAllContentTypeParsers()
-  scope.addContentTypeParser('*', (_request, _payload, done) => done(null))
+  async function recorded<T>(request: FastifyRequest, result: T): Promise<T> {
+    const exchange = exchangeOf(request)
+    await plane.done!(route, exchange.who as Who, exchange, route.raw ? undefined : result)
+    return result
+  }
 }
 
 const inputOf = (request: FastifyRequest) => request as unknown as Input<Route>

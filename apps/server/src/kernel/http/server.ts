@@ -1,18 +1,20 @@
 // The web framework lives in this folder alone.
-import { METHODS } from 'node:http'
+import { METHODS, type ServerResponse } from 'node:http'
+import type { Socket } from 'node:net'
 import { addresses } from '@plinth/contract/openapi.ts'
 import { prefix, type Route, type Routes } from '@plinth/contract/route.ts'
 import Fastify, { type FastifyReply, type FastifyRequest } from 'fastify'
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Log } from '#src/kernel/log.ts'
+import { TakeableRequest } from './body.ts'
 import { exchangeOf } from './exchange.ts'
 import { failureFrom } from './failure.ts'
 import { maxHeaderSize, refuseMalformed } from './malformed.ts'
 import type { Failure, Handlers, Plane } from './plane.ts'
 import type { RequestHead } from './request.ts'
 import { newRequestId } from './request-id.ts'
-import { type AnyHandler, addRoute, takeBodiesAsTheyAre, takeJson } from './route.ts'
-import { validatorCompiler } from './validation.ts'
+import { type AnyHandler, addRoute } from './route.ts'
+import { bodyChecks, validatorCompiler } from './validation.ts'
 
 export interface HttpServer {
   mount<T extends Routes, Who>(plane: Plane<Who>, routes: T, handlers: Handlers<T, Who>): void
@@ -24,6 +26,8 @@ export interface HttpServer {
 }
 
 const allowOrigin = 'access-control-allow-origin'
+/** A client that takes nothing of its answer is cut after once or twice this: meanwhile the answer is in memory. */
+const stalledMs = 15_000
 const requestIdFromProxy = /^[\w.:-]{8,128}$/
 
 interface HttpOptions {
@@ -44,21 +48,24 @@ export function createHttpServer({ log, trustedProxies, wordOutside }: HttpOptio
     },
     requestIdHeader: false,
     requestTimeout: 300_000,
+    connectionTimeout: stalledMs,
     clientErrorHandler: refuseMalformed,
     // Node's own refusal would carry no request id; ours is in `frame`.
-    http: { requireHostHeader: false, maxHeaderSize },
+    http: { requireHostHeader: false, maxHeaderSize, IncomingMessage: TakeableRequest },
     routerOptions: { maxParamLength: maxHeaderSize, ignoreTrailingSlash: true, caseSensitive: true },
     forceCloseConnections: 'idle',
     return503OnClosing: false,
     frameworkErrors: (error, request, reply) =>
       refuseOutside(error, request as FastifyRequest, reply as FastifyReply),
   })
-  // Every method Node can read reaches a plane, and its own words, also the ones no route will ever take.
+  // Every method Node can read reaches a plane, and its own words, also the ones no route will ever take; bodies are read
+  // in route.ts.
   for (const method of METHODS)
-    if (method !== 'CONNECT' && !app.supportedMethods.includes(method)) app.addHttpMethod(method)
+    if (method !== 'CONNECT') app.addHttpMethod(method, { hasBody: false, overrideExisting: true })
+  app.server.on('timeout', cutUnlessAtWork)
   app.decorateRequest('exchange', null)
   app.setValidatorCompiler(validatorCompiler())
-  takeJson(app)
+  const checkOf = bodyChecks()
   app.setNotFoundHandler((request, reply) =>
     refuseOutside(new Refusal('route_not_found', 'There is nothing at this address'), request, reply),
   )
@@ -79,7 +86,6 @@ export function createHttpServer({ log, trustedProxies, wordOutside }: HttpOptio
     const { cors } = plane
     return {
       onResponse: logLine(log, address),
-      bodyLimit: route.bodyLimit ?? plane.bodyLimit,
       errorHandler(error: unknown, request: FastifyRequest, reply: FastifyReply) {
         const failure = failureFrom(error, log, request.id)
         const { body, headers } = plane.refuse(failure, exchangeOf(request))
@@ -120,29 +126,26 @@ export function createHttpServer({ log, trustedProxies, wordOutside }: HttpOptio
     mount(plane, routes, handlers) {
       for (const [name, route] of Object.entries(routes))
         for (const address of addresses(route))
-          addRoute(
-            app,
+          addRoute(app, {
             plane,
             route,
             address,
-            handlers[name] as AnyHandler,
-            {
+            handle: handlers[name] as AnyHandler,
+            checkBody: route.body && !route.raw ? checkOf(route.body) : undefined,
+            common: {
               ...frame(plane, route, address),
               exposeHeadRoute: route.method === 'GET' && !declaresHead(routes, route.path),
             },
             unsendable,
-          )
+          })
     },
 
     mountUnknown(plane, route, answer) {
-      app.register(async scope => {
-        takeBodiesAsTheyAre(scope)
-        for (const address of [prefix(route), `${prefix(route)}/*`])
-          scope.all(address, {
-            ...frame(plane, route, address),
-            handler: async request => answer(exchangeOf(request)),
-          })
-      })
+      for (const address of [prefix(route), `${prefix(route)}/*`])
+        app.all(address, {
+          ...frame(plane, route, address),
+          handler: async request => answer(exchangeOf(request)),
+        })
     },
 
     listen: (host, port) => app.listen({ host, port }),
@@ -168,3 +171,11 @@ const withoutHost = () => new Refusal('invalid_request', 'The Host header is mis
 
 const declaresHead = (routes: Routes, path: string) =>
   Object.values(routes).some(route => route.method === 'HEAD' && route.path === path)
+
+/** Nothing has gone either way for a while. An answer that is still being made is waited for; the rest is over. */
+function cutUnlessAtWork(socket: Socket): void {
+  // Node's own name for what the connection is busy with.
+  const { _httpMessage: answer } = socket as Socket & { _httpMessage?: ServerResponse | null }
+  if (answer && !answer.writableEnded && socket.writableLength === 0) socket.setTimeout(stalledMs)
+  else socket.destroy()
+}

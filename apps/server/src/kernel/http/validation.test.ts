@@ -1,11 +1,19 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { projectsApi } from '@plinth/contract/projects.ts'
-import { validationSentence, validatorCompiler } from './validation.ts'
+import { bodyChecks, validationSentence, validatorCompiler } from './validation.ts'
 
 const compile = validatorCompiler()
+const checkOf = bodyChecks()
 
 function sentence(httpPart: string, schema: object, value: unknown): string | undefined {
+  if (httpPart === 'body')
+    try {
+      checkOf(schema)(value)
+      return undefined
+    } catch (error) {
+      return (error as Error).message
+    }
   const validate = compile({ schema, httpPart, method: 'POST', url: '/' }) as {
     (value: unknown): boolean
     errors?: Parameters<typeof validationSentence>[0]

@@ -3,6 +3,7 @@
 import { Ajv, type ErrorObject } from 'ajv'
 import formats from 'ajv-formats'
 import type { FastifySchemaCompiler } from 'fastify'
+import { Refusal } from '#src/kernel/errors.ts'
 
 function ajv(coerceTypes: boolean) {
   const instance = new Ajv({
@@ -18,10 +19,22 @@ function ajv(coerceTypes: boolean) {
   return instance
 }
 
+/** For what comes in addresses. */
 export function validatorCompiler(): FastifySchemaCompiler<object> {
   const text = ajv(true)
-  const body = ajv(false)
-  return ({ schema, httpPart }) => (httpPart === 'body' ? body : text).compile(schema)
+  return ({ schema }) => text.compile(schema)
+}
+
+/** For bodies: refuses with a sentence. */
+export function bodyChecks(): (schema: object) => (body: unknown) => void {
+  const compiler = ajv(false)
+  return schema => {
+    const validate = compiler.compile(schema)
+    return body => {
+      if (!validate(body))
+        throw new Refusal('invalid_request', validationSentence(validate.errors ?? [], 'body'))
+    }
+  }
 }
 
 /** One sentence naming the field and what is wrong with it. */

@@ -1,0 +1,203 @@
+// What hostile and careless owners do with scheduled jobs: to the jobs of others, to the platform's time, to its memory of
+// what ran, and to connections.
+import assert from 'node:assert/strict'
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
+import { after, before, test } from 'node:test'
+import { sql } from '#src/kernel/postgres/sql.ts'
+import { CronProject, eventually, seldom } from './cron-project.ts'
+import { startPlatform, type TestPlatform, testServer } from './harness.ts'
+
+let platform: TestPlatform
+before(async () => {
+  platform = await startPlatform()
+})
+after(() => platform.stop())
+
+/** Straight into the control database: asking for a thousand takes too long. */
+const schedule = (project: CronProject, count: number, command: string, every = '1 seconds') =>
+  platform.app.control.run(sql`
+    insert into jobs (project_id, name, schedule, command, next_run_at)
+    select ${project.id}, 'job ' || n, ${every}, ${command}, clock_timestamp()
+      from generate_series(1, ${count}::int) n`)
+const unscheduleAll = (project: CronProject) =>
+  platform.app.control.run(sql`delete from jobs where project_id = ${project.id}`)
+
+test('a project runs in its turn, however much of others is overdue', async () => {
+  const victim = await CronProject.create(platform)
+  await victim.schedule('mine', 'select 1')
+  const others: CronProject[] = []
+  for (let count = 0; count < 4; count++) others.push(await CronProject.create(platform))
+  for (const other of others) await schedule(other, 500, 'select 1')
+  const [{ tick }] = (await victim.inControl(`select clock_timestamp()::text as tick`)) as [{ tick: string }]
+  await victim.tick('mine', `'${tick}'`)
+  const { status } = await victim.over('mine')
+  const older = await victim.inControl(`
+    select from jobs where project_id <> '${victim.id}' and next_run_at < '${tick}'::timestamptz`)
+  for (const other of others) await unscheduleAll(other)
+  assert.equal(status, 'succeeded')
+  assert.ok(older.length > 1000, `${older.length} of 2000 older ticks were still waiting`)
+})
+
+/** How much of a core this process takes, while nobody asks it for anything. */
+async function shareOfCore(): Promise<number> {
+  const [since, before] = [performance.now(), process.cpuUsage()]
+  await new Promise(resolve => setTimeout(resolve, 3000))
+  const { user, system } = process.cpuUsage(before)
+  return (user + system) / 1000 / (performance.now() - since)
+}
+
+const floods = {
+  rows: 'select 1, 2, 3, 4, 5, 6, 7, 8 from generate_series(1, 3000) a, generate_series(1, 3000) b',
+  notices: `do $$ begin loop raise warning ''; end loop; end $$`,
+}
+for (const [what, command] of Object.entries(floods))
+  test(`jobs that answer with ${what} without end leave most of the platform's time to others`, async () => {
+    const guilty = await CronProject.create(platform)
+    const names = ['a', 'b', 'c']
+    for (const name of names) await guilty.schedule(name, command)
+    await guilty.tick(names)
+    for (const name of names)
+      await eventually(async () => (await guilty.statuses(name)).includes('running'), `${name} running`)
+    const share = await shareOfCore()
+    await platform.projects.remove({ params: { id: guilty.id } })
+    console.log(share)
+    assert.ok(share < 0.6, `they take ${Math.round(share * 100)} % of a core`)
+  })
+
+test('the history of a job does not repeat its command', async () => {
+  const project = await CronProject.create(platform)
+  const noise = Array.from({ length: 90_000 }, () =>
+    String.fromCharCode(0x4e00 + Math.floor(Math.random() * 20_000)),
+  ).join('')
+  await project.schedule('long', `select 1 -- ${noise}`)
+  for (let count = 0; count < 5; count++) assert.equal((await project.run('long')).status, 'succeeded')
+  await project.schedule('long', 'select 2')
+  const [{ bytes }] = (await project.inControl(`
+    select sum(pg_column_size(r.*))::int as bytes from job_runs r join jobs j on j.id = r.job_id
+     where j.project_id = '${project.id}'`)) as [{ bytes: number }]
+  assert.ok(bytes < 50_000, `${bytes} bytes for five runs`)
+  assert.match((await project.runs('long'))[0]!.command, /^select 1 -- /)
+})
+
+test('many requests for the jobs of one project do not make the rest of the platform wait for all of them', async () => {
+  const [guilty, other] = [await CronProject.create(platform), await CronProject.create(platform)]
+  await schedule(guilty, 40, `select '${'x'.repeat(90_000)}'`, seldom)
+  await platform.app.control.run(
+    sql`update jobs set next_run_at = '9999-01-01' where project_id = ${guilty.id}`,
+  )
+  const { hostname, port } = new URL(platform.url)
+  const sockets = await Promise.all(Array.from({ length: 100 }, () => connected(hostname, Number(port))))
+  let answered = 0
+  const lists = sockets.map(async socket => {
+    socket.write(
+      `GET /v1/cron/${guilty.id}/jobs HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${guilty.key}\r\nConnection: close\r\n\r\n`,
+    )
+    socket.once('data', () => answered++)
+    for await (const _ of socket);
+  })
+  await eventually(() => answered > 0, 'an answer')
+  const { status } = await platform.call('GET', "/api/v1/projects?limit=1", {
+    token: platform.adminToken,
+  })
+  const before = answered
+  await Promise.all(lists)
+  assert.equal(status, 200)
+  console.log(before)
+  assert.ok(before < sockets.length / 2, `${before} of ${sockets.length} lists were answered first`)
+})
+
+const connected = (host: string, port: number) =>
+  new Promise<Socket>((resolve, reject) => {
+    const socket = connect(port, host, () => resolve(socket))
+    socket.on('error', reject)
+  })
+
+test('no operator of its own makes a job that leaves a transaction open a success', async () => {
+  const project = await CronProject.create(platform)
+  await project.sql(`
+    create table kept (a int);
+    create function public.no(timestamptz, timestamptz) returns boolean language sql return false;
+    create operator public.<> (leftarg = timestamptz, rightarg = timestamptz, function = public.no)`)
+  await project.schedule('open', `set search_path = public, pg_catalog; begin; insert into kept values (1)`)
+  const { status, return_message } = await project.run('open')
+  assert.deepEqual([status, await project.sql('select a from kept')], ['failed', []])
+  assert.match(return_message!, /transaction open/)
+})
+
+test('what a job raises is told in its own words, under whatever code, and stays out of the log', async () => {
+  const project = await CronProject.create(platform)
+  for (const code of ['08006', '53300', '57P01', '57014', '28P01', '40001', 'XX000', 'P0001', 'PT429']) {
+    const secret = `secret-${crypto.randomUUID()}`
+    await project.schedule(
+      'raise',
+      `do $$ begin raise exception '${secret}' using errcode = '${code}', detail = '${secret}'; end $$`,
+    )
+    const { status, return_message } = await project.run('raise')
+    assert.equal(status, 'failed', code)
+    assert.ok(return_message!.includes(secret), `${code}: ${return_message}`)
+    assert.ok(!platform.logged.some(line => line.includes(secret)), code)
+  }
+})
+
+test('a run whose connection has gone silent ends with its timeout, and the platform can be stopped', async t => {
+  const pit = await openPit()
+  const { address } = pit
+  const behind = await startPlatform({ settings: { PLATFORM_CRON_TIMEOUT_MS: '2000' }, address })
+  let stopping: Promise<void> | undefined
+  const stop = () => {
+    stopping ??= behind.stop()
+    return stopping
+  }
+  t.after(async () => {
+    pit.letGo()
+    await stop()
+    pit.close()
+  })
+  const project = await CronProject.create(behind)
+  await project.schedule('silent', 'select pg_sleep(3600)')
+  await project.tick('silent')
+  await project.underWay('silent')
+  pit.silence()
+  const { status, return_message } = await project.over('silent')
+  assert.equal(status, 'failed')
+  assert.match(return_message!, /PLATFORM_CRON_TIMEOUT_MS/)
+  await project.schedule('silent', 'select 1')
+  assert.equal((await project.run('silent')).status, 'succeeded')
+  // With the silent connection as silent as before.
+  await stop()
+})
+
+/** How a login begins. */
+const asOwner = /user\0p_[a-z2-7]+_owner\0/
+
+/** Passes everything on, until it is told to keep what the connections of owners carry, in both directions. */
+async function openPit() {
+  const real = testServer()
+  const owners: { isSilent: boolean; sockets: Socket[] }[] = []
+  const pit = createServer(client => {
+    const server = real.host.startsWith('/')
+      ? connect(`${real.host}/.s.PGSQL.${real.port}`)
+      : connect(real.port, real.host)
+    const pair = { isSilent: false, sockets: [client, server] }
+    client.on('data', bytes => {
+      if (asOwner.test(bytes.toString('latin1'))) owners.push(pair)
+      if (!pair.isSilent) server.write(bytes)
+    })
+    server.on('data', bytes => pair.isSilent || client.write(bytes))
+    client.on('close', () => pair.isSilent || server.destroy())
+    server.on('close', () => pair.isSilent || client.destroy())
+    for (const socket of pair.sockets) socket.on('error', () => {})
+  })
+  await new Promise<void>(resolve => pit.listen(0, '127.0.0.1', resolve))
+  const { port } = pit.address() as AddressInfo
+  return {
+    address: { ...real, host: '127.0.0.1', port },
+    silence() {
+      for (const owner of owners) owner.isSilent = true
+    },
+    letGo() {
+      for (const { sockets } of owners) for (const socket of sockets) socket.destroy()
+    },
+    close: () => pit.close(),
+  }
+}

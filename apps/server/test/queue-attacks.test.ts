@@ -1,0 +1,199 @@
+// What a hostile owner of a project does with queues: to climb, to hold up a start, to cost everybody time.
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+import type { Client } from 'pg'
+import { sql } from '#src/kernel/postgres/sql.ts'
+import { eventually } from './cron-project.ts'
+import { startPlatform, type TestPlatform } from './harness.ts'
+import { type QueueProject, queueProject } from './queue-database.ts'
+
+let platform: TestPlatform
+before(async () => {
+  platform = await startPlatform()
+})
+after(() => platform.stop())
+
+const call = (project: QueueProject, method: string, path: string, body?: unknown, at = platform) =>
+  at.call(method, `/v1/queue/${project.id}/queues${path}`, { token: project.serviceRoleKey, body })
+
+async function done(project: QueueProject, method: string, path: string, body?: unknown, at = platform) {
+  const reply = await call(project, method, path, body, at)
+  assert.ok(reply.status < 300, `${method} ${path}: ${reply.status} ${JSON.stringify(reply.body)}`)
+  return reply.body
+}
+
+/** As a version before left it: the next start brings it up to date. */
+const older = (id: string) =>
+  platform.asSuperuser(platform.control, session =>
+    session.run(sql`update public.projects set schema_version = 'older' where id = ${id}`),
+  )
+const isOlder = async (id: string) =>
+  (await platform.app.control.row(
+    sql`select from projects where id = ${id} and schema_version = 'older'`,
+  )) !== undefined
+
+/** Whoever runs any of this is written down in public.runners. */
+const traps = `
+  create table public.runners (who text, session text, super text, at text);
+  grant all on public.runners to service_role;
+  create function public.trip(at text) returns boolean language plpgsql as $$
+    begin
+      insert into public.runners values (current_user, session_user, current_setting('is_superuser'), at);
+      return true;
+    end $$;
+  create function public.on_row() returns trigger language plpgsql as $$
+    begin
+      perform public.trip(tg_op || ' ' || tg_table_name);
+      return case tg_op when 'DELETE' then old else new end;
+    end $$;
+  create function public.headers() returns jsonb language plpgsql as $$
+    begin perform public.trip('default'); return null; end $$;
+  create function public.indexed(jsonb) returns text language plpgsql immutable as $$
+    begin perform public.trip('index'); return null; end $$;
+  create function public.same(varchar, text) returns boolean language plpgsql as $$ begin return public.trip('='); end $$;
+
+  select pgmq.create('trap');
+  create trigger trap before insert or update or delete on pgmq.q_trap for each row execute function public.on_row();
+  create trigger trap before insert or update or delete on pgmq.a_trap for each row execute function public.on_row();
+  alter table pgmq.q_trap alter headers set default public.headers();
+  create index on pgmq.q_trap ((public.indexed(message)));
+  alter table pgmq.q_trap enable row level security;
+  alter table pgmq.q_trap force row level security;
+  create policy everything on pgmq.q_trap using (public.trip('policy'));
+  create view pgmq.q_seen as select msg_id, read_ct, enqueued_at, vt, message, headers from pgmq.q_trap where public.trip('view');
+  create view pgmq.q_seen_msg_id_seq as select 1::bigint as last_value, public.trip('sequence') as is_called;
+
+  create function pgmq.create(varchar) returns void language plpgsql as $$ begin perform public.trip('create'); end $$;
+  create function pgmq.drop_queue(varchar) returns boolean language plpgsql as $$ begin return public.trip('drop'); end $$;
+  create function pgmq.clock_timestamp() returns timestamptz language plpgsql as $$
+    begin perform public.trip('clock'); return now(); end $$;
+  create operator public.= (leftarg = varchar, rightarg = text, function = public.same);
+  create operator pgmq.= (leftarg = varchar, rightarg = text, function = public.same)`
+
+test('whatever an owner hangs on a queue is run by its own logins, over HTTP, at an upgrade and when it is removed', async () => {
+  const project = await queueProject(platform)
+  await project.rows(traps)
+
+  await done(project, 'POST', '/trap/send', { message: 1 })
+  await done(project, 'POST', '/trap/send_batch', { messages: [2, 3] })
+  await done(project, 'POST', '/trap/read', { vt: 0, qty: 3 })
+  await done(project, 'POST', '/trap/archive', { msg_id: 1 })
+  await done(project, 'POST', '/trap/replay', { msg_id: 1 })
+  await done(project, 'POST', '/trap/ack', { msg_id: 2 })
+  await done(project, 'POST', '/trap/pop')
+  for (const queue of ['trap', 'seen']) await done(project, 'GET', `/${queue}/metrics`)
+  await done(project, 'GET', '/trap/archived')
+  for (const [method, path, body] of [
+    ['POST', '/seen/read', { vt: 0 }],
+    ['POST', '/seen/pop', undefined],
+  ] as const)
+    assert.ok((await call(project, method, path, body)).status < 500, `${method} ${path}`)
+  await done(project, 'POST', '', { name: 'another' })
+  await done(project, 'DELETE', '/another')
+  await done(project, 'GET', '')
+
+  await older(project.id)
+  const next = await startPlatform({ beside: platform })
+  try {
+    assert.ok(!(await isOlder(project.id)), 'brought up to date')
+    await done(project, 'POST', '/trap/send', { message: 4 }, next)
+  } finally {
+    await next.stop()
+  }
+
+  const runners = await project.rows('select who, session, super, at from public.runners')
+  const values = (column: string) => [...new Set(runners.map(row => row[column]))].sort()
+  assert.deepEqual(values('super'), ['off'])
+  for (const who of values('who')) assert.ok(['service_role', `${project.ref}_owner`].includes(who), who)
+  for (const login of values('session'))
+    assert.ok([`${project.ref}_svc`, `${project.ref}_owner`].includes(login), login)
+  for (const at of ['INSERT q_trap', 'UPDATE q_trap', 'DELETE q_trap', 'INSERT a_trap', 'view', 'index'])
+    assert.ok(values('at').includes(at), `${at} was run`)
+  await project.close()
+  await platform.projects.remove({ params: { id: project.id } })
+})
+
+// In a transaction of the owner's that goes on: what stands in the way of the next version's rights and functions.
+const obstacles: Record<string, string[]> = {
+  'the list of queues': ['begin', 'lock table pgmq.meta in access exclusive mode'],
+  'a function of its own beside ours': [
+    'create function pgmq.mine() returns int language sql return 1',
+    'begin',
+    'alter function pgmq.mine() cost 7',
+  ],
+  'rights on tables to come': [
+    'begin',
+    'alter default privileges in schema pgmq grant select on tables to anon',
+  ],
+  'the lock that commits of definitions take': ['select pg_advisory_lock(7203412907742)'],
+}
+for (const [what, statements] of Object.entries(obstacles))
+  test(`an owner who holds on to ${what} keeps no node from starting`, async () => {
+    const project = await queueProject(platform)
+    const holder: Client = await project.connect()
+    for (const statement of statements) await holder.query(statement)
+    // A session at work is nobody's idle transaction.
+    const holding = holder.query('select pg_sleep(60)').then(
+      () => 'let go',
+      () => 'ended',
+    )
+    await older(project.id)
+    const next = await startPlatform({ beside: platform })
+    try {
+      assert.ok(!(await isOlder(project.id)), 'brought up to date')
+      assert.equal(await holding, 'ended')
+      await done(project, 'POST', '', { name: 'after' }, next)
+    } finally {
+      await next.stop()
+      await project.close()
+    }
+  })
+
+test('a list that an owner has filled by hand is shown in part', async () => {
+  const project = await queueProject(platform)
+  await project.rows(
+    `insert into pgmq.meta (queue_name, is_partitioned, is_unlogged) select 'q' || n, false, false from generate_series(1, 20000) n`,
+  )
+  assert.equal((await done(project, 'GET', '')).length, 10_000)
+  await project.close()
+})
+
+test('a body of millions of values is refused, in whatever way they are nested', async () => {
+  const project = await queueProject(platform)
+  await done(project, 'POST', '', { name: 'bodies' })
+  const nested = '['.repeat(90) + ']'.repeat(90)
+  for (const [what, message] of Object.entries({
+    'side by side': `[${Array(2_000_000).fill('[]').join()}]`,
+    'in each other': `[${Array(50_000).fill(nested).join()}]`,
+    'objects in each other': `[${Array(10_000)
+      .fill(`${'{"a":'.repeat(90)}1${'}'.repeat(90)}`)
+      .join()}]`,
+  }))
+    assert.equal((await call(project, 'POST', '/bodies/send', `{"message":${message}}`)).status, 413, what)
+  assert.equal((await done(project, 'GET', '/bodies/metrics')).total_messages, 0)
+  await project.close()
+})
+
+test('a message that another node has put back is read here, too, whatever was passed over', async () => {
+  const project = await queueProject(platform)
+  await done(project, 'POST', '', { name: 'shared' })
+  await done(project, 'POST', '/shared/send', { message: 'first' })
+  await done(project, 'POST', '/shared/archive', { msg_id: 1 })
+  await project.rows(
+    `select pgmq.send_batch('shared', array(select to_jsonb(n) from generate_series(1, 100000) n), 86400)`,
+  )
+  for (let count = 0; count < 10; count++)
+    assert.deepEqual(await done(project, 'POST', '/shared/read', { vt: 0 }), [])
+  const next = await startPlatform({ beside: platform })
+  try {
+    await done(project, 'POST', '/shared/replay', { msg_id: 1 }, next)
+    const found = await eventually(async () => {
+      const [message] = await done(project, 'POST', '/shared/read', { vt: 3600 })
+      return message
+    }, 'the message')
+    assert.deepEqual([found.msg_id, found.message], [1, 'first'])
+  } finally {
+    await next.stop()
+    await project.close()
+  }
+})
