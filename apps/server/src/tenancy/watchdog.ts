@@ -65,9 +65,9 @@ export function startWatchdog(
       try {
         await withClient(address, control, watchdogSettings, async session => {
           for (let look = 0; !isClosed; look++) {
-            report('too many locks', await session.run(hoarders))
+            report('too many locks', await session.repeat(hoarders))
             if (look % agesEvery === 0)
-              report('transaction too old', await session.run(late).catch(unlessLocked))
+              report('transaction too old', await session.repeat(late).catch(unlessLocked))
             if (look % queueEvery === 0)
               warnings = queueWarning(await session.row<{ used: number }>(queueUsage))
             await rest(lookMs)

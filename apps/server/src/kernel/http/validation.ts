@@ -25,13 +25,13 @@ export function validatorCompiler(): FastifySchemaCompiler<object> {
   return ({ schema }) => text.compile(schema)
 }
 
-/** For bodies: refuses with a sentence. */
+/** For bodies: refuses with a sentence. No body counts as null, which a schema may allow. */
 export function bodyChecks(): (schema: object) => (body: unknown) => void {
   const compiler = ajv(false)
   return schema => {
     const validate = compiler.compile(schema)
     return body => {
-      if (!validate(body))
+      if (!validate(body ?? null))
         throw new Refusal('invalid_request', validationSentence(validate.errors ?? [], 'body'))
     }
   }

@@ -1,4 +1,5 @@
 // `pg` for everything off the hot path: the control database, provisioning, migrations, owners' sessions.
+import { createHash } from 'node:crypto'
 import type { Socket } from 'node:net'
 import {
   Client,
@@ -34,6 +35,8 @@ export interface OwnSession extends Session {
   lastResult(text: string): Promise<TextResult>
   /** The same, with nothing but what the last of them is called: `SELECT 3`. */
   lastTag(text: string): Promise<string>
+  /** Like `run`, for what is run over and over: planned once. */
+  repeat(statement: SqlFragment): Promise<number>
 }
 
 export interface TextResult {
@@ -283,6 +286,12 @@ function boundedSession(client: Client | PoolClient, max = maxAnswerBytes): OwnS
       const last = (Array.isArray(all) ? all.at(-1) : all) as QueryArrayResult<(string | null)[]>
       const columns = last.fields.map(({ name, dataTypeID }) => ({ name, type: dataTypeID }))
       return { columns, rows: last.rows, tag: tally.tag }
+    },
+    async repeat(statement) {
+      const { text, values } = compile(statement)
+      const name = createHash('sha256').update(text).digest('hex').slice(0, 32)
+      const { rowCount } = await bounded(() => client.query({ name, text, values: [...values] }).catch(told))
+      return rowCount ?? 0
     },
     async lastTag(text) {
       tally.tag = ''
