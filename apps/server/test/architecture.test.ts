@@ -25,6 +25,7 @@ const keepers: Record<string, string> = {
   '@node-rs/argon2': 'kernel/crypto/',
   nodemailer: 'kernel/outbound/',
   jose: 'services/auth/oauth/',
+  'lru-cache': 'services/cache/memory/',
 }
 
 interface Import {

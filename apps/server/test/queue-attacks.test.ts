@@ -133,10 +133,13 @@ for (const [what, statements] of Object.entries(obstacles))
     const holder: Client = await project.connect()
     for (const statement of statements) await holder.query(statement)
     // A session at work is nobody's idle transaction.
-    const holding = holder.query('select pg_sleep(60)').then(
-      () => 'let go',
-      () => 'ended',
-    )
+    const holding = holder
+      .query('select pg_sleep(60)')
+      .then(
+        () => 'let go',
+        () => 'ended',
+      )
+      .finally(() => holder.end())
     await older(project.id)
     const next = await startPlatform({ beside: platform })
     try {

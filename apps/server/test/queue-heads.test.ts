@@ -29,8 +29,13 @@ beforeEach(async () => {
   await queues.create(caller, name)
 })
 
-const body = (value: unknown) =>
-  ({ headers: {}, body: Readable.from([Buffer.from(JSON.stringify(value))]) }) as unknown as RawRequest
+function body(value: unknown): RawRequest {
+  const bytes = Buffer.from(JSON.stringify(value))
+  return {
+    headers: { 'content-length': String(bytes.length) },
+    body: Readable.from([bytes]),
+  } as unknown as RawRequest
+}
 const send = async (message: unknown, delay = 0): Promise<number> =>
   JSON.parse(String((await queues.send(caller, name, body({ message, delay }))).body)).msg_id
 const read = async (qty = 1, vt = 600): Promise<{ msg_id: number; message: unknown }[]> =>

@@ -77,6 +77,18 @@ test('a project that is gone leaves nothing behind, and room for others', async 
   assert.equal(await count(gone), 0)
 })
 
+test('a cache that was emptied key by key starts anew', async () => {
+  const { engine, fill, count } = stage(4 * 1024 * 1024)
+  const whose = tenant('a')
+  fill(whose, 1000)
+  const keys = Array.from({ length: 1000 }, (_, number) => `k${number}`)
+  assert.equal(engine.remove(whose, keys), 1000)
+  assert.equal(engine.remove(whose, keys), 0)
+  fill(whose, 10)
+  assert.equal(await count(whose), 10)
+  assert.equal((await engine.stats(whose)).memory_bytes, 10 * 1002)
+})
+
 test('a project that is suspended keeps its keys', async () => {
   const { engine, fill, count } = stage(4 * 1024 * 1024)
   fill(tenant('a'), 10)

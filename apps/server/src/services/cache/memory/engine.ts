@@ -98,7 +98,12 @@ export function createMemoryEngine({ keeper: createKeeper, maxBytes }: MemoryEng
         return true
       }),
     remove: (tenant, keys) =>
-      using(tenant, space => keys.reduce((removed, key) => removed + (space.remove(key) ? 1 : 0), 0)),
+      using(tenant, space => {
+        const removed = keys.reduce((count, key) => count + (space.remove(key) ? 1 : 0), 0)
+        // What once held many keys keeps the room for them.
+        if (space.bytes === 0) drop(tenant.id)
+        return removed
+      }),
     add: (tenant, key, by) => writing(tenant, space => space.add(key, by)),
     expire: (tenant, key, seconds) => using(tenant, space => space.expire(key, seconds * 1000)),
     ttl: (tenant, key) => using(tenant, space => secondsOf(space.ttlMs(key))),
