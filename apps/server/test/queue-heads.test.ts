@@ -99,7 +99,7 @@ test('a message whose time to be hidden is over is read again, whatever was pass
 test('a replayed message is read at once', async () => {
   const id = await send('old')
   await fill()
-  await queues.archive(caller, name, [id])
+  await queues.archive(caller, name, body({ msg_id: id }))
   await lookedUp()
   await queues.replay(caller, name, id)
   assert.deepEqual(

@@ -166,7 +166,7 @@ export const queueApi = {
     reply: Nullable(Message),
   },
   ack: {
-    ...call,
+    ...passing,
     method: 'POST',
     path: '/queue/{project}/queues/{name}/ack',
     summary: 'Delete a message that was dealt with; false when there is none of this id',
@@ -175,7 +175,7 @@ export const queueApi = {
     reply: Type.Object({ acked: Type.Boolean(), ...settled }),
   },
   archive: {
-    ...call,
+    ...passing,
     method: 'POST',
     path: '/queue/{project}/queues/{name}/archive',
     summary: 'Move a message to the archive of the queue; false when there is none of this id',

@@ -97,6 +97,8 @@ export interface Databases {
   auth(tenant: Tenant): AuthDatabase
   /** One statement on the same tables, in one round trip among others. */
   asAuth(tenant: Tenant, statement: AuthStatement, values: readonly Value[]): Promise<Answer>
+  /** One statement of the platform's own as service_role, which depends on nothing in a request. */
+  asService(tenant: Tenant, statement: Statement, values: readonly Value[]): Promise<Answer>
   /** Called when the last connection to a project was closed because nobody has used it for a while. */
   onIdle(listener: (id: string) => void): void
   /** Drops every connection to a project: it was suspended, deleted, or its keys changed. */
@@ -151,6 +153,12 @@ const limitTime = (ms: number): Step => ({
   sql: `select set_config('statement_timeout', '${ms}', true)`,
   values: [],
 })
+const serve = (ms: number): Step => ({
+  key: `serve ${ms}`,
+  sql: `select set_config('role', 'service_role', true), set_config('request.jwt.claims', '{"role":"service_role"}', true),
+    set_config('statement_timeout', '${ms}', true), pg_advisory_unlock_all()`,
+  values: [],
+})
 const sharedAuthSteps: readonly Step[] = [forgetSession, limitTime(sharedTimeoutMs)]
 const loneAuthSteps: readonly Step[] = [forgetSession, limitTime(authTimeoutMs)]
 
@@ -173,6 +181,11 @@ export function openDatabases(options: DatabasesOptions): Databases {
     authenticated: String(Math.min(sharedTimeoutMs, statementTimeoutMs.others)),
     service_role: String(Math.min(sharedTimeoutMs, statementTimeoutMs.others)),
   }
+
+  const serviceSteps = [sharedTimeouts.service_role, timeouts.service_role].map(ms => [
+    forgetSession,
+    serve(Number(ms)),
+  ]) as [Step[], Step[]]
 
   const budget: ConnectionBudget = {
     take() {
@@ -276,6 +289,16 @@ export function openDatabases(options: DatabasesOptions): Databases {
         shape: name,
         mayPipeline: true,
         alone: () => [...loneAuthSteps, step],
+      })
+    },
+
+    asService(tenant, { sql, keys: { service_role: key }, mayPipeline }, values) {
+      const step = { key, sql, values }
+      const [shared, lone] = serviceSteps
+      return poolFor(tenant, 'svc').run([...(mayPipeline ? shared : lone), step], {
+        shape: key,
+        mayPipeline,
+        alone: () => [...lone, step],
       })
     },
 

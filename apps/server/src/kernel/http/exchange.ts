@@ -43,7 +43,8 @@ export class Exchange implements RawRequest {
     return this.request.headers
   }
   get ip() {
-    return this.request.ip
+    // Of a client that has hung up, nothing is known any more.
+    return (this.request.ip as string | undefined) ?? ''
   }
   get body() {
     return this.request.raw

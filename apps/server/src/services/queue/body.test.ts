@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { manyMessages, oneMessage, readWish } from './body.ts'
+import { manyMessages, oneMessage, readWish, settleWish } from './body.ts'
 
 const bytes = (text: string) => Buffer.from(text)
 const refused = (parse: () => unknown, words: RegExp) =>
@@ -16,6 +16,8 @@ test('a message is handed on as it came', () => {
   assert.equal(oneMessage(bytes('{"message":null,"headers":null}')).delay, 0)
   assert.equal(manyMessages(bytes('{"messages":[1,{"__proto__":2}],"headers":[null,{}]}')).delay, 0)
   assert.deepEqual(readWish(bytes('{"vt":0}')), { vt: 0, qty: 1 })
+  assert.deepEqual(settleWish(bytes('{"msg_id":3}')), { ids: [3], areMany: false })
+  assert.deepEqual(settleWish(bytes('{"msg_ids":[]}')), { ids: [], areMany: true })
 })
 
 test('what is wrong with a body is named', () => {
@@ -29,6 +31,11 @@ test('what is wrong with a body is named', () => {
   refused(() => manyMessages(bytes('{"messages":{}}')), /"messages"/)
   refused(() => manyMessages(bytes('{"messages":[1],"headers":[]}')), /one element for each/)
   refused(() => manyMessages(bytes('{"messages":[1],"headers":[2]}')), /"headers.0"/)
+  for (const body of ['{}', '{"msg_id":1,"msg_ids":[1]}']) refused(() => settleWish(bytes(body)), /either/)
+  for (const id of ['0', '-1', '1.5', '"1"', 'null', '9007199254740992'])
+    for (const body of [`{"msg_id":${id}}`, `{"msg_ids":[1,${id}]}`])
+      refused(() => settleWish(bytes(body)), /"msg_id/)
+  refused(() => settleWish(bytes('{"msg_ids":1}')), /"msg_ids"/)
   for (const body of ['{"vt":-1}', '{"vt":"1"}']) refused(() => readWish(bytes(body)), /"vt"/)
   for (const qty of ['0', '1001', '1.5', 'null'])
     refused(() => readWish(bytes(`{"vt":1,"qty":${qty}}`)), /"qty"/)

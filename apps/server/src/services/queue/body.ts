@@ -43,13 +43,32 @@ export function readWish(json: Buffer): { vt: number; qty: number } {
   return { vt, qty }
 }
 
-function fieldsOf(json: Buffer, known: readonly string[], needed: string): Fields {
+/** `{msg_id}` or `{msg_ids}`. */
+export function settleWish(json: Buffer): { ids: readonly number[]; areMany: boolean } {
+  const fields = fieldsOf(json, ['msg_id', 'msg_ids'])
+  const { msg_id, msg_ids } = fields
+  if ((msg_id === undefined) === (msg_ids === undefined))
+    throw invalid('The body must have either the field "msg_id" or the field "msg_ids"')
+  if (msg_ids === undefined) {
+    if (!isWhole(msg_id, 1, Number.MAX_SAFE_INTEGER))
+      throw invalid('Field "msg_id" must be the id of a message')
+    return { ids: [msg_id], areMany: false }
+  }
+  if (!Array.isArray(msg_ids) || msg_ids.length > maxBatch)
+    throw invalid(`Field "msg_ids" must be an array of at most ${maxBatch} ids`)
+  if (!msg_ids.every(id => isWhole(id, 1, Number.MAX_SAFE_INTEGER)))
+    throw invalid('Field "msg_ids" must hold ids of messages')
+  return { ids: msg_ids, areMany: true }
+}
+
+function fieldsOf(json: Buffer, known: readonly string[], needed?: string): Fields {
   const body = parseJsonBody(json, { anyKey: true })
   refuseUnfolding(json)
   if (!isObject(body)) throw invalid('The body must be an object')
   const stranger = Object.keys(body).find(key => !known.includes(key))
   if (stranger !== undefined) throw invalid(`The body has an unknown field "${stranger}"`)
-  if (!Object.hasOwn(body, needed)) throw invalid(`The body must have the field "${needed}"`)
+  if (needed !== undefined && !Object.hasOwn(body, needed))
+    throw invalid(`The body must have the field "${needed}"`)
   return body
 }
 
@@ -74,7 +93,10 @@ const invalid = (message: string) => new Refusal('invalid_request', message)
 const maxZeros = 1_000_000
 const [quote, smallE, bigE] = Buffer.from('"eE')
 
+const mayUnfold = /[eE][+-]?\d\d/
+
 function refuseUnfolding(json: Buffer): void {
+  if (!mayUnfold.test(json.toString('latin1'))) return
   let zeros = 0
   for (let at = 0; at < json.length; at++) {
     if (json[at] === quote) at = endOfText(json, at)

@@ -11,14 +11,8 @@ export const queueRoutes = (queues: QueueService): Handlers<typeof queueApi, Cal
   sendBatch: ({ params }, caller, request) => queues.sendBatch(caller, params.name, request),
   read: ({ params }, caller, request) => queues.read(caller, params.name, request),
   pop: ({ params }, caller) => queues.pop(caller, params.name),
-  async ack({ params, body }, caller) {
-    const done = await queues.ack(caller, params.name, idsIn(body))
-    return { acked: done.length > 0, ...told(body, done) }
-  },
-  async archive({ params, body }, caller) {
-    const done = await queues.archive(caller, params.name, idsIn(body))
-    return { archived: done.length > 0, ...told(body, done) }
-  },
+  ack: ({ params }, caller, request) => queues.ack(caller, params.name, request),
+  archive: ({ params }, caller, request) => queues.archive(caller, params.name, request),
   archived: ({ params, query }, caller) =>
     queues.archived(caller, params.name, query.limit ?? 100, query.offset ?? 0),
   replay: async ({ params, body }, caller) => ({
@@ -27,10 +21,3 @@ export const queueRoutes = (queues: QueueService): Handlers<typeof queueApi, Cal
   }),
   metrics: ({ params }, caller) => queues.metrics(caller, params.name),
 })
-
-interface Ids {
-  msg_id?: number
-  msg_ids?: number[]
-}
-const idsIn = ({ msg_id, msg_ids }: Ids): number[] => msg_ids ?? [msg_id!]
-const told = ({ msg_ids }: Ids, done: number[]) => (msg_ids ? { msg_ids: done } : {})

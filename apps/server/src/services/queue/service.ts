@@ -8,9 +8,9 @@ import type { Session } from '#src/kernel/postgres/database.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 import type { Cell } from '#src/kernel/postgres/wire/connection.ts'
 import type { Value } from '#src/kernel/postgres/wire/encoder.ts'
-import type { Caller, Databases, RequestFacts, Statement } from '#src/tenancy/databases.ts'
+import type { Caller, Databases, Statement } from '#src/tenancy/databases.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
-import { manyMessages, oneMessage, readWish } from './body.ts'
+import { manyMessages, oneMessage, readWish, settleWish } from './body.ts'
 import { createHeads, type Head, type Heads } from './heads.ts'
 import { messageRefusal, noQueue, setUpRefusal } from './refusals.ts'
 import { listQueues, type QueueStatements, statementsOf } from './statements.ts'
@@ -20,7 +20,6 @@ export type QueueService = ReturnType<typeof queueService>
 const maxBodyBytes = 10 * 1024 * 1024
 const mostArchived = 1000
 const rememberedQueues = 2000
-const facts: RequestFacts = { method: 'POST', path: '/queue', headers: '{}' }
 /** Whoever waits for a lock holds up everybody behind it: not for long. */
 const patience = `set lock_timeout = '3s'; set statement_timeout = '30s'`
 const json = { 'content-type': 'application/json; charset=utf-8' }
@@ -39,7 +38,7 @@ export function queueService(databases: Databases, heads: Heads = createHeads())
   }
 
   const ask = (caller: Caller, name: string, statement: Statement, values: readonly Value[]) =>
-    databases.asCaller(caller, facts, statement, values).catch(error => {
+    databases.asService(caller.tenant, statement, values).catch(error => {
       throw messageRefusal(error, name)
     })
 
@@ -87,8 +86,19 @@ export function queueService(databases: Databases, heads: Heads = createHeads())
     }
   }
 
-  const ids = async (caller: Caller, name: string, statement: Statement, given: readonly number[]) =>
-    JSON.parse(String(await value(caller, name, statement, [`{${given.join(',')}}`]))) as number[]
+  /** Deletes or moves messages, and says which of them there were if several were named. */
+  async function settle(
+    caller: Caller,
+    name: string,
+    request: RawRequest,
+    statement: Statement,
+    told: 'acked' | 'archived',
+  ): Promise<RawReply> {
+    const { ids, areMany } = settleWish(await readBody(request, maxBodyBytes))
+    const done = String(await value(caller, name, statement, [`{${ids.join(',')}}`]))
+    const answer = `"${told}":${done !== '[]'}`
+    return { status: 200, headers: json, body: areMany ? `{${answer},"msg_ids":${done}}` : `{${answer}}` }
+  }
 
   return {
     async create({ tenant }: Caller, name: string, signal?: AbortSignal): Promise<CreatedQueue> {
@@ -102,7 +112,7 @@ export function queueService(databases: Databases, heads: Heads = createHeads())
     },
 
     async list(caller: Caller): Promise<RawReply> {
-      const { rows } = await databases.asCaller(caller, facts, listQueues, []).catch(error => {
+      const { rows } = await databases.asService(caller.tenant, listQueues, []).catch(error => {
         throw setUpRefusal(error)
       })
       return { status: 200, headers: json, body: rows[0]![0]! }
@@ -138,11 +148,11 @@ export function queueService(databases: Databases, heads: Heads = createHeads())
       return { status: 200, headers: json, body: message ?? 'null' }
     },
 
-    ack: (caller: Caller, name: string, given: readonly number[]) =>
-      ids(caller, name, statements(name).ack, given),
+    ack: (caller: Caller, name: string, request: RawRequest) =>
+      settle(caller, name, request, statements(name).ack, 'acked'),
 
-    archive: (caller: Caller, name: string, given: readonly number[]) =>
-      ids(caller, name, statements(name).archive, given),
+    archive: (caller: Caller, name: string, request: RawRequest) =>
+      settle(caller, name, request, statements(name).archive, 'archived'),
 
     async archived(caller: Caller, name: string, limit: number, offset: number): Promise<RawReply> {
       const page = [String(Math.min(limit, mostArchived)), String(offset)]
