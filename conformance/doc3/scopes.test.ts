@@ -67,6 +67,14 @@ const specified: Record<string, 'none' | 'session' | 'read' | 'deploy' | 'admin'
   'POST /api/v1/admin/users': 'admin',
   'PATCH /api/v1/admin/users/{user_id}': 'admin',
   'DELETE /api/v1/admin/users/{user_id}': 'admin',
+  'GET /api/v1/projects/{id}/cache/keys': 'read',
+  'GET /api/v1/projects/{id}/cache/keys/{key}': 'read',
+  'POST /api/v1/projects/{id}/cache/keys': 'admin',
+  'DELETE /api/v1/projects/{id}/cache/keys/{key}': 'admin',
+  'POST /api/v1/projects/{id}/cache/flush': 'admin',
+  'GET /api/v1/projects/{id}/cache/stats': 'read',
+  'GET /api/v1/projects/{id}/cron/jobs': 'read',
+  'GET /api/v1/projects/{id}/cron/jobs/{name}/runs': 'read',
 }
 
 const declared: Route[] = Object.values(routeTables).flatMap(table => Object.values(table))
