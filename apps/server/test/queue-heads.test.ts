@@ -24,7 +24,10 @@ before(async () => {
 })
 after(() => platform.stop())
 beforeEach(async () => {
-  queues = queueService(platform.app.databases, createHeads({ readMs: 0, lookMs: 0, pauseMs: 100 }))
+  queues = queueService(
+    platform.app.databases,
+    createHeads({ readMs: 0, lookMs: 0, pauseMs: 100, moveOnMs: 30 }),
+  )
   name = `q${++number}`
   await queues.create(caller, name)
 })

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { createLines, createTurns } from './turns.ts'
+import { createTurnsByOwner, createTurns } from './turns.ts'
 
 const gate = () => Promise.withResolvers<void>()
 const settle = () => new Promise(resolve => setImmediate(resolve))
@@ -29,7 +29,7 @@ test('a few work at a time, and the others in the order they came', async () => 
 })
 
 test('whoever has a long line is refused, and nobody else waits for it', async () => {
-  const inLine = createLines(1, 2)
+  const inLine = createTurnsByOwner(1, 2)
   const held = gate()
   const waiting = [1, 2, 3].map(() => inLine('a', () => held.promise))
   await assert.rejects(

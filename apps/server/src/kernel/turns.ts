@@ -9,7 +9,7 @@ export function createTurns(places: number): Turns {
 }
 
 /** A line for each of many, so that whoever sends much waits for itself. */
-export function createLines(places: number, maxWaiting: number) {
+export function createTurnsByOwner(places: number, maxWaiting: number) {
   const lines = new Map<string, Line>()
   return async <T>(whose: string, work: () => Promise<T>): Promise<T> => {
     const line = lines.get(whose) ?? new Line(places, maxWaiting)

@@ -2,7 +2,7 @@
 import type { Job, JobWish, Run } from '@plinth/contract/cron.ts'
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
-import { createLines } from '#src/kernel/turns.ts'
+import { createTurnsByOwner } from '#src/kernel/turns.ts'
 import type { OwnerWork } from '#src/planes/management/owner-work.ts'
 import type { Paging } from '#src/planes/management/paging.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
@@ -26,7 +26,7 @@ const atOnce = 1
 const mayWait = 100
 
 export function cronService({ control, owner, wake }: CronDeps) {
-  const inLine = createLines(atOnce, mayWait)
+  const inLine = createTurnsByOwner(atOnce, mayWait)
 
   async function runsOf(projectId: string, name: string, page: Paging) {
     const job = await store.findJobId(control, projectId, name)

@@ -11,7 +11,7 @@ import type { Value } from '#src/kernel/postgres/wire/encoder.ts'
 import type { Caller, Databases, Statement } from '#src/tenancy/databases.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
 import { manyMessages, oneMessage, readWish, settleWish } from './body.ts'
-import { createHeads, type Head, type Heads } from './heads.ts'
+import { createHeads, type Heads, type Look } from './heads.ts'
 import { messageRefusal, noQueue, setUpRefusal } from './refusals.ts'
 import { listQueues, type QueueStatements, statementsOf } from './statements.ts'
 
@@ -54,8 +54,8 @@ export function queueService(databases: Databases, heads: Heads = createHeads())
     values: readonly Value[],
   ): Promise<Cell> {
     const queue = `${caller.tenant.id}:${name}`
-    const look = async (): Promise<Head> => {
-      const { rows } = await ask(caller, name, statements(name).head, [])
+    const look: Look = async from => {
+      const { rows } = await ask(caller, name, statements(name).head, [from])
       return { id: String(rows[0]![0]), ms: Number(rows[0]![1]) }
     }
     const { rows, ms } = await ask(caller, name, statement, [heads.of(queue, look), ...values])

@@ -13,7 +13,7 @@ export interface QueueStatements {
   readonly read: Statement
   /** Where to begin. */
   readonly pop: Statement
-  /** The lowest id that is visible soon, and the milliseconds it took to find it. */
+  /** From an id on: the lowest one that is visible soon, and the milliseconds it took to find it. */
   readonly head: Statement
   /** An array of ids. */
   readonly ack: Statement
@@ -91,7 +91,7 @@ export function statementsOf(name: string): QueueStatements {
       with found as materialized (
         select coalesce(
           (select msg_id from ${queue}
-            where vt <= (select pg_catalog.clock_timestamp()) + interval '${horizonSeconds} seconds'
+            where msg_id >= $1::bigint and vt <= (select pg_catalog.clock_timestamp()) + interval '${horizonSeconds} seconds'
             order by msg_id limit 1),
           (select max(msg_id) from ${queue}), 0) - ${margin} as msg_id)
       select msg_id, extract(epoch from pg_catalog.clock_timestamp() - pg_catalog.statement_timestamp()) * 1000

@@ -5,7 +5,7 @@ import type { Tenant } from '#src/tenancy/directory.ts'
 import type { Answer, CacheEngine } from '../engine.ts'
 import { createMatcher } from '../glob.ts'
 import { checkAnswer } from '../too-large.ts'
-import { createTurns } from '../turns.ts'
+import { createPace } from '../pace.ts'
 import type { Keeper } from './keeper.ts'
 import { createKeyspace, type Keyspace } from './keyspace.ts'
 
@@ -72,14 +72,14 @@ export function createMemoryEngine({ keeper: createKeeper, maxBytes }: MemoryEng
   /** Shows all keys, a few in each turn of the event loop. */
   async function throughout(space: Keyspace, pattern: string, see: (key: string) => void): Promise<void> {
     const matcher = createMatcher(pattern)
-    const turns = createTurns(matcher)
+    const pace = createPace(matcher)
     let place = 0
     do {
       place = space.walk(place, placesAtOnce, key => {
         if (matcher.matches(key)) see(key)
-        return !turns.isOver()
+        return !pace.isOver()
       })
-      if (place !== 0) await turns.next()
+      if (place !== 0) await pace.next()
     } while (place !== 0)
   }
 
@@ -123,11 +123,11 @@ export function createMemoryEngine({ keeper: createKeeper, maxBytes }: MemoryEng
     scan: (tenant, cursor, pattern, count) =>
       using(tenant, space => {
         const matcher = createMatcher(pattern)
-        const turns = createTurns(matcher)
+        const pace = createPace(matcher)
         const keys: string[] = []
         const end = space.walk(Number(cursor), placesAtOnce, key => {
           if (matcher.matches(key)) keys.push(key)
-          return keys.length < count && !turns.isOver()
+          return keys.length < count && !pace.isOver()
         })
         return { cursor: String(end), keys }
       }),

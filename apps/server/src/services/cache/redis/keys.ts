@@ -4,7 +4,7 @@ import type { CacheEntry, CacheStats } from '@plinth/contract/cache.ts'
 import type { RedisConnection } from '#src/kernel/redis/connection.ts'
 import type { Page } from '../engine.ts'
 import { createMatcher } from '../glob.ts'
-import { createTurns } from '../turns.ts'
+import { createPace } from '../pace.ts'
 import { describe } from './reading.ts'
 import { escapePattern, prefixOf } from './users.ts'
 
@@ -136,9 +136,9 @@ export async function statsOf(redis: RedisConnection, projectId: string): Promis
 /** Compares keys with a pattern, and lets others have their turn in between. */
 function createMatching(pattern: string): (key: string) => boolean | Promise<boolean> {
   const matcher = createMatcher(pattern)
-  const turns = createTurns(matcher)
+  const pace = createPace(matcher)
   return key => {
-    if (!turns.isOver()) return matcher.matches(key)
-    return turns.next().then(() => matcher.matches(key))
+    if (!pace.isOver()) return matcher.matches(key)
+    return pace.next().then(() => matcher.matches(key))
   }
 }

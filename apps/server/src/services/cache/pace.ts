@@ -8,13 +8,13 @@ const stepsAtOnce = 200_000
 /** A few seconds of work. Ordinary patterns take a few steps for each key. */
 const maxSteps = 500_000_000
 
-export interface Turns {
+export interface Pace {
   /** Whether this turn has done its share. */
   isOver(): boolean
   next(): Promise<void>
 }
 
-export function createTurns(matcher: Matcher): Turns {
+export function createPace(matcher: Matcher): Pace {
   let limit = stepsAtOnce
   return {
     isOver: () => matcher.steps >= limit,
