@@ -29,6 +29,8 @@ export type DataRoute = Common & {
   method: Method
   /** The roles that may call; 'open' needs no credential and is metered by address. */
   allow: readonly Role[] | 'open'
+  /** Without any credential the caller is anon, metered by address; one that is sent must be valid. */
+  mayBeOpen?: true
 }
 
 export type AuditAction = `${string}.${string}`

@@ -16,6 +16,7 @@ import { restApi } from './rest.ts'
 import { rlsApi } from './rls.ts'
 import type { Routes } from './route.ts'
 import { schemaApi } from './schema.ts'
+import { storageApi } from './storage.ts'
 import { teamApi } from './team.ts'
 import { typesApi } from './types.ts'
 import { usersApi } from './users.ts'
@@ -44,4 +45,5 @@ export const routeTables = {
   queue: queueApi,
   cron: cronApi,
   cronManagement: cronManagementApi,
+  storage: storageApi,
 } as const satisfies Record<string, Routes>
