@@ -1,6 +1,6 @@
 // Writes the documents that are lists of what the code declares.
 import { readFileSync, writeFileSync } from 'node:fs'
-import { settings } from '../apps/server/src/config.ts'
+import { settings } from '../apps/server/src/settings.ts'
 import { errorCodes } from '../packages/contract/src/errors.ts'
 
 const table = (head: string[], rows: string[][]) =>
@@ -13,7 +13,7 @@ export const documents: Record<string, () => string> = {
 
 Settings are environment variables; a \`.env\` file in the working directory is read too, and the environment wins.
 A value that cannot be used stops the start with one sentence naming the setting. Written from
-\`apps/server/src/config.ts\` by \`npm run docs\`.
+\`apps/server/src/settings.ts\` by \`npm run docs\`.
 
 ${table(
   ['setting', 'default', 'meaning'],

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { ConfigError, readConfig, settings } from './config.ts'
+import { ConfigError, readConfig } from './config.ts'
+import { settings } from './settings.ts'
 
 const secret = 'f3b1c09d7e5a42468f7c0a9be1d25d3b'
 const external = { DATABASE_URL: 'postgres://u:p@db:5433/app', CONTROL_PLANE_SECRET: secret }
@@ -40,6 +41,29 @@ test('SMTP_HOST alone makes an SMTP server, by what is usual', () => {
     ['tls', { user: 'shop@b.test', password: '' }, 'shop@b.test'],
   )
   assert.equal(readConfig({ SMTP_HOST: '127.0.0.1', SMTP_PORT: '1025' }).smtp?.encryption, 'none')
+})
+
+const s3 = { S3_BUCKET: 'files', S3_ACCESS_KEY_ID: 'key', S3_SECRET_ACCESS_KEY: 'hunter2' }
+
+test('S3_BUCKET with its keys makes an S3 service, by what is usual', () => {
+  assert.equal(readConfig({}).s3, undefined)
+  const aws = {
+    endpoint: undefined,
+    bucket: 'files',
+    accessKeyId: 'key',
+    secretAccessKey: 'hunter2',
+    region: 'us-east-1',
+    forcePathStyle: false,
+  }
+  assert.deepEqual(readConfig(s3).s3, aws)
+  const own = { ...s3, S3_ENDPOINT: 'http://127.0.0.1:9000', S3_REGION: 'garage' }
+  assert.deepEqual(readConfig(own).s3, {
+    ...aws,
+    endpoint: 'http://127.0.0.1:9000',
+    region: 'garage',
+    forcePathStyle: true,
+  })
+  assert.equal(readConfig({ ...own, S3_FORCE_PATH_STYLE: 'false' }).s3?.forcePathStyle, false)
 })
 
 const bad: [string, Record<string, string>, RegExp][] = [
@@ -89,6 +113,18 @@ const bad: [string, Record<string, string>, RegExp][] = [
     /^SMTP_FROM_NAME .*single line/,
   ],
   ['an unknown encryption', { SMTP_HOST: 'mail.test', SMTP_ENCRYPTION: 'ssl' }, /^SMTP_ENCRYPTION .*"ssl"/],
+  ['a stray S3 setting', { S3_REGION: 'us-east-1' }, /^S3_REGION .*S3_BUCKET/],
+  ['a bucket that is no name', { ...s3, S3_BUCKET: 'My Files' }, /^S3_BUCKET .*"My Files"/],
+  ['a bucket without an access key', { ...s3, S3_ACCESS_KEY_ID: '' }, /^S3_ACCESS_KEY_ID .*S3_BUCKET/],
+  ['a bucket without a secret', { ...s3, S3_SECRET_ACCESS_KEY: '' }, /^S3_SECRET_ACCESS_KEY .*S3_BUCKET/],
+  ['an S3 endpoint that is no URL', { ...s3, S3_ENDPOINT: 'localhost:9000' }, /^S3_ENDPOINT .*http/],
+  [
+    'an S3 endpoint with a password, which is not repeated',
+    { ...s3, S3_ENDPOINT: 'https://key:hunter2@s3.test' },
+    /^S3_ENDPOINT (?!.*hunter2)/,
+  ],
+  ['an S3 region that is none', { ...s3, S3_REGION: 'eu west' }, /^S3_REGION .*"eu west"/],
+  ['a path style that is no answer', { ...s3, S3_FORCE_PATH_STYLE: 'yes' }, /^S3_FORCE_PATH_STYLE .*"yes"/],
   [
     'an outbound target that is a name',
     { PLATFORM_OUTBOUND_ALLOW: '10.0.0.0/8,provider.example' },

@@ -4,6 +4,7 @@ import { BlockList, isIP } from 'node:net'
 import { resolve } from 'node:path'
 import { parseEnv } from 'node:util'
 import { type Encryption, encryptions } from '@plinth/contract/email.ts'
+import type { S3Settings } from '#src/kernel/objects/s3.ts'
 import {
   isAddress,
   isHost,
@@ -12,6 +13,7 @@ import {
   usualWay,
 } from '#src/kernel/outbound/smtp-server.ts'
 import { parseDatabaseUrl, type ServerAddress } from '#src/kernel/postgres/server-address.ts'
+import { type Name, settings } from '#src/settings.ts'
 
 export interface Config {
   host: string
@@ -38,153 +40,12 @@ export interface Config {
   cronTimeoutMs: number
   /** For projects that have no SMTP server of their own. */
   smtp: SmtpServer | undefined
+  /** Where files are kept; in the data directory when absent. */
+  s3: S3Settings | undefined
   logLevel: string
   shutdownGraceMs: number
 }
 
-interface Setting {
-  name: string
-  /** As shown in docs/configuration.md. */
-  default: string
-  meaning: string
-}
-
-/** Every setting with its default and one sentence; docs/configuration.md is written from this table. */
-export const settings = [
-  { name: 'PLATFORM_HOST', default: '127.0.0.1', meaning: 'Address to listen on.' },
-  { name: 'PLATFORM_PORT', default: '39001', meaning: 'Port to listen on; 0 takes a free one.' },
-  {
-    name: 'PLATFORM_BASE_URL',
-    default: 'http://<host>:<port>',
-    meaning: 'The URL clients reach the platform by, when a proxy stands in front of it.',
-  },
-  {
-    name: 'PLATFORM_DATA_DIR',
-    default: '.plinth/data',
-    meaning:
-      'Where the embedded database and the generated secrets live, relative to the working directory. Run as root below a directory the database user cannot enter, the database itself is kept in /var/lib/plinth.',
-  },
-  {
-    name: 'PLATFORM_ADMIN_TOKEN',
-    default: 'generated with the embedded database, else unset',
-    meaning: 'Root token of the management API, at least 32 characters; unset disables it.',
-  },
-  {
-    name: 'CONTROL_PLANE_SECRET',
-    default: 'generated with the embedded database, else required',
-    meaning:
-      'Keys every stored secret, platform token and session, at least 32 characters. It must never change: what it sealed cannot be opened with another.',
-  },
-  {
-    name: 'DATABASE_URL',
-    default: 'unset: the embedded Postgres',
-    meaning:
-      'A Postgres server (15 or newer) to use instead, as a superuser: postgres://user:password@host:port/database?sslmode=verify-full. The database named is the control database (`plinth` when none or `postgres` is named) and is created if absent.',
-  },
-  {
-    name: 'PLATFORM_EXTENSION_DIR',
-    default: 'none',
-    meaning:
-      'Further extensions for the embedded Postgres, such as pgvector: control and SQL files in its subdirectory `extension`, libraries in `lib`. Projects can create those whose control file says `trusted = true`.',
-  },
-  {
-    name: 'PLATFORM_TRUSTED_PROXIES',
-    default: 'none',
-    meaning:
-      'Comma-separated addresses or CIDRs of proxies whose X-Forwarded-For and X-Request-Id are believed.',
-  },
-  {
-    name: 'PLATFORM_OUTBOUND_ALLOW',
-    default: 'none',
-    meaning:
-      'Comma-separated addresses or CIDRs that are not public and that calls to sign-in providers may reach all the same, such as an intranet or a test server.',
-  },
-  {
-    name: 'PLATFORM_RATE_LIMIT_ANON',
-    default: '100',
-    meaning: 'Requests per project and 60 seconds with the anon key; 0 lifts the limit.',
-  },
-  {
-    name: 'PLATFORM_RATE_LIMIT_AUTHENTICATED',
-    default: '1000',
-    meaning: 'Requests per project and 60 seconds of signed-in users; 0 lifts the limit.',
-  },
-  {
-    name: 'PLATFORM_RATE_LIMIT_SERVICE_ROLE',
-    default: '5000',
-    meaning: 'Requests per project and 60 seconds with the service_role key; 0 lifts the limit.',
-  },
-  {
-    name: 'PLATFORM_STATEMENT_TIMEOUT_MS',
-    default: '8000',
-    meaning: 'How long a statement of a data-plane caller may run.',
-  },
-  { name: 'PLATFORM_STATEMENT_TIMEOUT_ANON_MS', default: '3000', meaning: 'The same for anonymous callers.' },
-  {
-    name: 'PLATFORM_REST_MAX_ROWS',
-    default: '1000',
-    meaning: 'Rows a read returns at most, whatever its limit; 0 lifts the cap.',
-  },
-  {
-    name: 'PLATFORM_POOL_SIZE',
-    default: '10',
-    meaning:
-      'Statements of one project and login that may run at once, each on a connection of its own; quick ones share two further connections.',
-  },
-  {
-    name: 'PLATFORM_MAX_DB_CONNECTIONS',
-    default: '200',
-    meaning: 'Data-plane database connections of all projects together.',
-  },
-  {
-    name: 'PLATFORM_AUDIT_RETENTION_DAYS',
-    default: '90',
-    meaning: 'Age in days past which `audit prune` deletes entries.',
-  },
-  {
-    name: 'REDIS_URL',
-    default: 'unset: caches are kept in this process',
-    meaning:
-      'A Redis (7 or newer) or Valkey server for the caches of projects, as a user who may manage ACL users: redis://user:password@host:port, or rediss:// for TLS. Needed once more than one process runs the platform.',
-  },
-  {
-    name: 'PLATFORM_CRON_TIMEOUT_MS',
-    default: '600000',
-    meaning: 'How long a run of a scheduled job may take; then its database session is ended.',
-  },
-  {
-    name: 'SMTP_HOST',
-    default: 'none',
-    meaning:
-      'The SMTP server for the mail of projects that have none of their own. Without any, mail is kept in the local catch-all.',
-  },
-  {
-    name: 'SMTP_PORT',
-    default: '587, with tls 465, with none 1025',
-    meaning: 'Its port.',
-  },
-  { name: 'SMTP_USERNAME', default: 'none', meaning: 'The login; without one, mail is sent without.' },
-  { name: 'SMTP_PASSWORD', default: 'none', meaning: 'The password of the login.' },
-  {
-    name: 'SMTP_FROM_EMAIL',
-    default: 'SMTP_USERNAME if it is an address, else no-reply@SMTP_HOST',
-    meaning: 'The sender’s address.',
-  },
-  { name: 'SMTP_FROM_NAME', default: 'none', meaning: 'The sender’s name.' },
-  {
-    name: 'SMTP_ENCRYPTION',
-    default: 'none on this machine, tls on port 465, else starttls',
-    meaning: 'none, starttls or tls. Certificates are verified.',
-  },
-  { name: 'PLATFORM_LOG_LEVEL', default: 'info', meaning: 'fatal, error, warn, info, debug or silent.' },
-  {
-    name: 'PLATFORM_SHUTDOWN_GRACE_MS',
-    default: '10000',
-    meaning: 'How long requests in flight may take to finish once the platform is told to stop.',
-  },
-] as const satisfies readonly Setting[]
-
-type Name = (typeof settings)[number]['name']
 type Environment = Readonly<Record<string, string | undefined>>
 
 /** A setting that cannot be used; its message is the one sentence the operator sees. */
@@ -246,6 +107,7 @@ export function readConfig(environment: Environment): Config {
     redisUrl: readRedisUrl(text('REDIS_URL')),
     cronTimeoutMs: integer('PLATFORM_CRON_TIMEOUT_MS', 600_000, 1, 2 ** 31 - 1),
     smtp: readSmtp(text, () => integer('SMTP_PORT', 0, 1, 65_535)),
+    s3: readS3(text),
     logLevel: readLevel(text('PLATFORM_LOG_LEVEL')),
     shutdownGraceMs: integer('PLATFORM_SHUTDOWN_GRACE_MS', 10_000, 0, 600_000),
   })
@@ -351,6 +213,52 @@ function readSmtp(text: (name: Name) => string | undefined, portGiven: () => num
     login: user === undefined ? undefined : { user, password: password ?? '' },
     from: { name, address },
   })
+}
+
+function readS3(text: (name: Name) => string | undefined): S3Settings | undefined {
+  const bucket = text('S3_BUCKET')
+  if (bucket === undefined) {
+    const stray = settings.find(({ name }) => name.startsWith('S3_') && text(name) !== undefined)
+    if (stray) throw new ConfigError(`${stray.name} is of no use without S3_BUCKET; set that, too.`)
+    return
+  }
+  if (!/^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/.test(bucket))
+    throw new ConfigError(
+      `S3_BUCKET must be 3 to 63 lowercase letters, digits, dots and hyphens, not "${bucket}".`,
+    )
+  const required = (name: Name) => {
+    const given = text(name)
+    if (given === undefined) throw new ConfigError(`${name} must be set when S3_BUCKET is.`)
+    return given
+  }
+  const endpoint = readS3Endpoint(text('S3_ENDPOINT'))
+  const region = text('S3_REGION') ?? 'us-east-1'
+  if (!/^[a-z0-9-]+$/i.test(region))
+    throw new ConfigError(`S3_REGION must be the name of a region, not "${region}".`)
+  const style = text('S3_FORCE_PATH_STYLE') ?? String(endpoint !== undefined)
+  if (style !== 'true' && style !== 'false')
+    throw new ConfigError(`S3_FORCE_PATH_STYLE must be true or false, not "${style}".`)
+  return Object.freeze({
+    endpoint,
+    bucket,
+    accessKeyId: required('S3_ACCESS_KEY_ID'),
+    secretAccessKey: required('S3_SECRET_ACCESS_KEY'),
+    region,
+    forcePathStyle: style === 'true',
+  })
+}
+
+/** It may hold a password by mistake: no message repeats it. */
+function readS3Endpoint(url: string | undefined): string | undefined {
+  if (url === undefined) return
+  const parsed = URL.parse(url)
+  if (!parsed || !/^https?:$/.test(parsed.protocol))
+    throw new ConfigError('S3_ENDPOINT must be an http or https URL, such as https://s3.example.com.')
+  if (parsed.username || parsed.password || parsed.search || parsed.hash)
+    throw new ConfigError(
+      'S3_ENDPOINT must hold no user, password or query: the keys are settings of their own.',
+    )
+  return url
 }
 
 function readLevel(level: string | undefined): string {

@@ -24,8 +24,10 @@ const keepers: Record<string, string> = {
   pino: 'kernel/log.ts',
   '@node-rs/argon2': 'kernel/crypto/',
   nodemailer: 'kernel/outbound/',
+  '@aws-sdk/client-s3': 'kernel/objects/',
   jose: 'services/auth/oauth/',
   'lru-cache': 'services/cache/memory/',
+  sharp: 'services/storage/render/worker.ts',
 }
 
 interface Import {

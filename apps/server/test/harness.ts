@@ -1,6 +1,9 @@
 // A real platform for a test file: real HTTP on a free port, a control database and template of its own on
 // the Postgres of this run.
 import { randomBytes } from 'node:crypto'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { adminApi } from '@plinth/contract/admin.ts'
 import { type Client, client } from '@plinth/contract/client.ts'
 import { platformApi } from '@plinth/contract/platform.ts'
@@ -74,11 +77,14 @@ export async function startPlatform({
   const adminToken = beside?.adminToken ?? randomBytes(24).toString('hex')
   const controlPlaneSecret = beside?.controlPlaneSecret ?? randomBytes(24).toString('hex')
   const logged: string[] = []
+  // Files of the projects; a node that joins another works on the same ones.
+  const dataDir = beside?.config.dataDir ?? (await mkdtemp(join(tmpdir(), 'plinth-files-')))
   const config = readConfig({
     PLATFORM_PORT: '0',
     PLATFORM_LOG_LEVEL: 'debug',
     // Of scripts/test-redis.ts.
     REDIS_URL: process.env['TEST_REDIS_URL'],
+    PLATFORM_DATA_DIR: dataDir,
     ...settings,
   })
   const app = await createApp({
@@ -118,6 +124,7 @@ export async function startPlatform({
       )
       await app.close()
       if (beside) return
+      await rm(dataDir, { recursive: true, force: true })
       await asSuperuser('postgres', async session => {
         await session.script(`alter database ${control}_template is_template false`)
         for (const database of [...refs.map(({ ref }) => ref), `${control}_template`, control])

@@ -13,10 +13,10 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import type { CreatedProject } from '@plinth/contract/projects.ts'
 import pg from 'pg'
-import { settings } from '#src/config.ts'
 import { canReach } from '#src/kernel/postgres/engine/os-user.ts'
 import { engineFiles } from '#src/kernel/postgres/engine/place.ts'
 import { version } from '#src/kernel/version.ts'
+import { settings } from '#src/settings.ts'
 import { call, testServer } from './harness.ts'
 
 const isRoot = process.getuid?.() === 0
@@ -735,6 +735,12 @@ const bad: Record<(typeof settings)[number]['name'], string> = {
   SMTP_FROM_EMAIL: 'no address',
   SMTP_FROM_NAME: 'without a host',
   SMTP_ENCRYPTION: 'ssl',
+  S3_BUCKET: 'two words',
+  S3_ENDPOINT: 'https://key:hunter2@s3.test',
+  S3_ACCESS_KEY_ID: 'without a bucket',
+  S3_SECRET_ACCESS_KEY: 'hunter2',
+  S3_REGION: 'without a bucket',
+  S3_FORCE_PATH_STYLE: 'true',
   PLATFORM_LOG_LEVEL: 'verbose',
   PLATFORM_SHUTDOWN_GRACE_MS: '-5',
 }

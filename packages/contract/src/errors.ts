@@ -46,6 +46,66 @@ export const errorCodes = {
     status: 400,
     meaning: 'The schedule is neither five cron fields nor `N seconds`; the message says what is wrong.',
   },
+  InvalidKey: {
+    status: 400,
+    meaning: 'Storage: the name of an object holds characters or parts that names cannot have.',
+  },
+  InvalidBucketName: { status: 400, meaning: 'Storage: a bucket cannot have this name.' },
+  InvalidRequest: {
+    status: 400,
+    meaning: 'Storage: the request cannot be read; the message says what is wrong.',
+  },
+  InvalidJWT: {
+    status: 400,
+    meaning: 'Storage: the token of a signed URL is missing, malformed or not signed by this project.',
+  },
+  InvalidSignature: {
+    status: 400,
+    meaning: 'Storage: the token of a signed URL is for another object, or for another purpose.',
+  },
+  ExpiredToken: { status: 400, meaning: 'Storage: the signed URL has expired; sign a new one.' },
+  AccessDenied: {
+    status: 403,
+    meaning: 'Storage: no policy allows it, or the folder belongs to another user.',
+  },
+  NoSuchBucket: { status: 404, meaning: 'Storage: there is no such bucket, or the caller may not see it.' },
+  NoSuchKey: { status: 404, meaning: 'Storage: there is no such object, or the caller may not see it.' },
+  NoSuchUpload: { status: 404, meaning: 'Storage: there is no such resumable upload; it may have expired.' },
+  KeyAlreadyExists: {
+    status: 409,
+    meaning: 'Storage: there is an object of this name; x-upsert: true replaces it.',
+  },
+  BucketAlreadyExists: { status: 409, meaning: 'Storage: there is a bucket of this name.' },
+  ResourceNotEmpty: { status: 409, meaning: 'Storage: the bucket holds objects; empty it first.' },
+  OffsetConflict: {
+    status: 409,
+    meaning: 'Storage: Upload-Offset is not where the upload stands; ask with HEAD.',
+  },
+  UnsupportedTusVersion: { status: 412, meaning: 'Storage: Tus-Resumable must be 1.0.0.' },
+  EntityTooLarge: {
+    status: 413,
+    meaning: 'Storage: the object is larger than the bucket, or one request, allows.',
+  },
+  storage_quota_exceeded: {
+    status: 413,
+    meaning:
+      'Storage: the files of the project would take more than its quota `max_storage_size_mb`; nothing was stored.',
+  },
+  InvalidMimeType: { status: 415, meaning: 'Storage: the bucket does not take files of this type.' },
+  InvalidRange: {
+    status: 416,
+    meaning: 'Storage: the object has no such bytes; Content-Range has its size.',
+  },
+  ResourceLocked: { status: 423, meaning: 'Storage: another request is appending to this upload right now.' },
+  FileDamaged: { status: 500, meaning: 'Storage: what is stored of the file is not what was written.' },
+  FilesUnavailable: {
+    status: 503,
+    meaning: 'Storage: the place where files are kept cannot be reached right now.',
+  },
+  StorageFull: {
+    status: 507,
+    meaning: 'Storage: the machine has no room left for files; nothing was stored.',
+  },
   PGRST100: {
     status: 400,
     meaning:

@@ -56,6 +56,12 @@ const project = {
 export const Project = Type.Object(project)
 export type Project = Static<typeof Project>
 
+export const ProjectDetails = Type.Object({
+  ...project,
+  storage_bytes: Type.Integer({ description: 'Bytes its files take, uploads under way included.' }),
+})
+export type ProjectDetails = Static<typeof ProjectDetails>
+
 /** The one answer that shows the secrets of a project. */
 export const CreatedProject = Type.Object({
   ...project,
@@ -104,7 +110,7 @@ export const projectsApi = {
     scope: 'read',
     summary: 'Read one project',
     params: ById,
-    reply: Project,
+    reply: ProjectDetails,
   },
   update: {
     plane: 'management',

@@ -166,7 +166,10 @@ export const storageApi = {
     ...open,
     query: Download,
   },
-  info: { ...bytes('GET', 'object/info/{bucket}/{path}', AtPath, 'What is known of a file'), mayBeOpen: true },
+  info: {
+    ...bytes('GET', 'object/info/{bucket}/{path}', AtPath, 'What is known of a file'),
+    mayBeOpen: true,
+  },
   infoPublic: {
     ...bytes('GET', 'object/info/public/{bucket}/{path}', AtPath, 'What is known of a public file'),
     ...open,
@@ -287,7 +290,12 @@ export const storageApi = {
   },
 
   renderAuthenticated: {
-    ...bytes('GET', 'render/image/authenticated/{bucket}/{path}', AtPath, 'An image in another size or format'),
+    ...bytes(
+      'GET',
+      'render/image/authenticated/{bucket}/{path}',
+      AtPath,
+      'An image in another size or format',
+    ),
     query: Render,
   },
   renderPublic: {

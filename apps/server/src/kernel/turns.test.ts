@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { createTurnsByOwner, createTurns } from './turns.ts'
+import { createTurns, createTurnsByOwner } from './turns.ts'
 
 const gate = () => Promise.withResolvers<void>()
 const settle = () => new Promise(resolve => setImmediate(resolve))

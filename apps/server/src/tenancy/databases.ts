@@ -33,6 +33,8 @@ export interface RequestFacts {
   /** JSON object of the request's cookies. */
   readonly cookies?: string | undefined
   readonly timeZone?: string | undefined
+  /** What a request for files does, as policies read it with storage.operation(). */
+  readonly operation?: string
   /** Whatever the statement or a function in it tries to write is refused. */
   readonly isReadOnly?: boolean
   /** Runs, answers, and leaves no trace. */
@@ -139,6 +141,7 @@ const becomeCaller = `select
   set_config('request.headers', $6, true), set_config('statement_timeout', $7, true),
   set_config('transaction_read_only', $8, true), pg_advisory_unlock_all()`
 const setTimeZone = `select set_config('TimeZone', $1, true)`
+const setOperation = `select set_config('storage.operation', $1, true)`
 const setCookies = `select set_config('request.cookies', $1, true)`
 /** What a commit would have found out is found out, and then everything is undone. */
 const undo: readonly Step[] = [
@@ -260,7 +263,7 @@ export function openDatabases(options: DatabasesOptions): Databases {
 
   return {
     asCaller({ tenant, role, claims, userId }, request, { sql, keys, mayPipeline }, values) {
-      const { method, path, headers, cookies, timeZone } = request
+      const { method, path, headers, cookies, timeZone, operation } = request
       const pool = poolFor(tenant, role === 'service_role' ? 'svc' : 'api')
       const isReadOnly = request.isReadOnly ? 'on' : 'off'
       const become = (timeout: string): Step => ({
@@ -271,6 +274,7 @@ export function openDatabases(options: DatabasesOptions): Databases {
       const steps: Step[] = [forgetSession, become(mayPipeline ? sharedTimeouts[role] : timeouts[role])]
       if (timeZone !== undefined) steps.push({ key: 'time zone', sql: setTimeZone, values: [timeZone] })
       if (cookies !== undefined) steps.push({ key: 'cookies', sql: setCookies, values: [cookies] })
+      if (operation !== undefined) steps.push({ key: 'operation', sql: setOperation, values: [operation] })
       const shape = keys[role]
       const answering = steps.push({ key: shape, sql, values }) - 1
       if (request.rollsBack) steps.push(...undo)

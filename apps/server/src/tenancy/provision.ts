@@ -156,6 +156,9 @@ export function grants(ref: string, name: string): string {
     grant select, insert, update, delete, references, trigger on all tables in schema auth to ${owner};
     revoke insert, update, delete, references, trigger on auth.revocations from ${owner};
     grant execute on function platform.first_time(oid), platform.forget(oid) to ${owner};
+    grant usage on schema storage to ${owner};
+    alter table if exists storage.buckets owner to ${owner};
+    alter table if exists storage.objects owner to ${owner};
     ${queueGrants(identifier(loginRole(ref, 'owner')))}
     ${defaults} select, insert, update, delete on tables to ${everyone};
     ${defaults} usage, select on sequences to ${everyone};

@@ -33,6 +33,7 @@ export function addRoute<Who>(app: FastifyInstance, parts: RouteParts<Who>): voi
     ...common,
     method: route.method,
     url: address.replace(/\{(\w+)\}/g, ':$1').replace(/:path$/, '*'),
+    ...(address.endsWith('{path}') && { preValidation: namePath }),
     schema: {
       ...(route.params && { params: route.params }),
       ...(route.query && { querystring: route.query }),
@@ -107,6 +108,13 @@ export function addRoute<Who>(app: FastifyInstance, parts: RouteParts<Who>): voi
     await plane.done!(route, exchange.who as Who, exchange, route.raw ? undefined : result)
     return result
   }
+}
+
+/** The framework calls the rest of a path `*`. */
+function namePath(request: FastifyRequest, _reply: FastifyReply, next: () => void): void {
+  const params = request.params as Record<string, string>
+  params['path'] = params['*'] ?? ''
+  next()
 }
 
 const inputOf = (request: FastifyRequest) => request as unknown as Input<Route>

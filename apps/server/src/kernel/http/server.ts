@@ -125,19 +125,22 @@ export function createHttpServer({ log, trustedProxies, wordOutside }: HttpOptio
   return {
     mount(plane, routes, handlers) {
       for (const [name, route] of Object.entries(routes))
-        for (const address of addresses(route))
-          addRoute(app, {
-            plane,
-            route,
-            address,
-            handle: handlers[name] as AnyHandler,
-            checkBody: route.body && !route.raw ? checkOf(route.body) : undefined,
-            common: {
-              ...frame(plane, route, address),
-              exposeHeadRoute: route.method === 'GET' && !declaresHead(routes, route.path),
-            },
-            unsendable,
-          })
+        for (const address of addresses(route)) {
+          const needsHead = route.method === 'GET' && !declaresHead(routes, route.path)
+          const add = (route: Route, exposeHeadRoute: boolean) =>
+            addRoute(app, {
+              plane,
+              route,
+              address,
+              handle: handlers[name] as AnyHandler,
+              checkBody: route.body && !route.raw ? checkOf(route.body) : undefined,
+              common: { ...frame(plane, route, address), exposeHeadRoute },
+              unsendable,
+            })
+          add(route, needsHead && !route.raw)
+          // The framework's own would say that there is nothing where the handler has left out the bytes.
+          if (needsHead && route.raw) add({ ...route, method: 'HEAD' } as Route, false)
+        }
     },
 
     mountUnknown(plane, route, answer) {

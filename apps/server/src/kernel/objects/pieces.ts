@@ -44,3 +44,33 @@ export class MissingPiece extends Error {
     this.name = 'MissingPiece'
   }
 }
+
+/** What a write meets when the disk or the owner's share of it is full. */
+export class NoSpace extends Error {
+  constructor(cause: unknown) {
+    super('there is no space left for files', { cause })
+    this.name = 'NoSpace'
+  }
+}
+
+/** The S3 service cannot be reached, or answers with a failure. */
+export class ObjectsUnavailable extends Error {
+  constructor(cause: unknown) {
+    super('the S3 service failed', { cause })
+    this.name = 'ObjectsUnavailable'
+  }
+}
+
+const folderForm = /^[0-9a-f-]{1,64}$/
+const nameForm = /^[0-9a-f-]{1,64}\/[0-9a-f-]{2}[0-9a-f.~-]{0,126}$/
+
+/** Before it reaches a disk or a URL: nothing in it can lead elsewhere. */
+export function assertName(name: string): void {
+  if (!nameForm.test(name)) throw new TypeError(`${JSON.stringify(name)} is no name of a piece`)
+}
+
+export function assertFolder(folder: string): void {
+  if (!folderForm.test(folder)) throw new TypeError(`${JSON.stringify(folder)} is no name of a folder`)
+}
+
+export const isName = (name: string): boolean => nameForm.test(name)

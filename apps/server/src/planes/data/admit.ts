@@ -23,7 +23,7 @@ export function callerFrom(
   route: DataRoute,
   headers: RequestHead['headers'],
 ): Caller {
-  if (route.allow === 'open') {
+  if (isOpen(route, headers)) {
     if (!tenant) throw unauthorized()
     return served({ tenant, role: 'anon', claims: anonClaims, userId: '', sessionId: '' })
   }
@@ -31,13 +31,19 @@ export function callerFrom(
   const bearer = bearerOf(headers.authorization)
   const caller = identify(tenant ?? nobody, typeof key === 'string' ? key : undefined, bearer)
   if (!tenant || !caller) throw unauthorized()
-  if (!route.allow.includes(caller.role))
+  if (route.allow !== 'open' && !route.allow.includes(caller.role))
     throw new Refusal(
       'role_not_allowed',
       `This route is for ${route.allow.join(' or ')}, not for ${caller.role}`,
     )
   return served(caller)
 }
+
+/** Nobody has to say who they are; where somebody may, nobody has. */
+export const isOpen = (
+  { allow, mayBeOpen }: DataRoute,
+  { apikey, authorization }: RequestHead['headers'],
+): boolean => allow === 'open' || (mayBeOpen === true && apikey === undefined && authorization === undefined)
 
 function served(caller: Caller): Caller {
   if (caller.tenant.status === 'suspended')

@@ -1,8 +1,8 @@
 // Browsers on any origin may call a project: what they may do is decided by key, token and policies.
 const allowed =
-  'authorization, apikey, content-type, x-client-info, x-supabase-api-version, prefer, range, range-unit, accept-profile, content-profile, x-upsert, x-region, x-retry-count, cache-control, traceparent, tracestate, baggage, tus-resumable, upload-length, upload-offset, upload-metadata, upload-defer-length, upload-concat, upload-checksum'
+  'authorization, apikey, content-type, x-client-info, x-supabase-api-version, prefer, range, range-unit, accept-profile, content-profile, x-upsert, x-region, x-retry-count, cache-control, traceparent, tracestate, baggage, tus-resumable, upload-length, upload-offset, upload-metadata, upload-defer-length, upload-concat, upload-checksum, x-signature, x-metadata, x-robots-tag, x-http-method-override, if-none-match, if-modified-since, if-range'
 const exposed =
-  'x-supabase-api-version, x-total-count, link, content-range, content-location, location, preference-applied, x-sb-error-code, x-request-id, x-ratelimit-limit, x-ratelimit-remaining, retry-after, tus-resumable, tus-version, tus-extension, tus-max-size, upload-length, upload-offset, upload-metadata, upload-expires, sb-auth-user-id'
+  'x-supabase-api-version, x-total-count, link, content-range, content-location, location, preference-applied, x-sb-error-code, x-request-id, x-ratelimit-limit, x-ratelimit-remaining, retry-after, tus-resumable, tus-version, tus-extension, tus-max-size, upload-length, upload-offset, upload-metadata, upload-expires, upload-defer-length, tus-complete, etag, content-disposition, x-transformations, sb-auth-user-id'
 
 export const cors = {
   headers: { 'access-control-allow-origin': '*', 'access-control-expose-headers': exposed },

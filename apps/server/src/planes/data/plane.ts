@@ -5,7 +5,7 @@ import type { Failure, Plane, SetHeader } from '#src/kernel/http/plane.ts'
 import type { RequestHead } from '#src/kernel/http/request.ts'
 import type { Caller } from '#src/tenancy/databases.ts'
 import type { Directory, Tenant } from '#src/tenancy/directory.ts'
-import { callerFrom, projectIn } from './admit.ts'
+import { callerFrom, isOpen, projectIn } from './admit.ts'
 import { cors } from './cors.ts'
 import type { Meter } from './meter.ts'
 
@@ -46,7 +46,7 @@ export function dataPlane(
   { isRevoked = () => false, word, explain = error => error }: DataPlaneOptions = {},
 ): Plane<Caller> {
   function admit(route: DataRoute, request: RequestHead, setHeader: SetHeader): Caller | Promise<Caller> {
-    const open = route.allow === 'open'
+    const open = isOpen(route, request.headers)
     if (open) meter.countAddress(request.ip, setHeader)
     const meet = (tenant: Tenant | undefined) => {
       const caller = callerFrom(tenant, route, request.headers)

@@ -1,5 +1,5 @@
 // Projects: made, read, changed, suspended, resumed, deleted, and their keys.
-import type { CreatedProject, Project, Quotas } from '@plinth/contract/projects.ts'
+import type { CreatedProject, Project, ProjectDetails, Quotas } from '@plinth/contract/projects.ts'
 import { randomToken } from '#src/kernel/crypto/keys.ts'
 import type { Sealer } from '#src/kernel/crypto/sealed.ts'
 import { Refusal } from '#src/kernel/errors.ts'
@@ -26,6 +26,7 @@ interface ProjectsDeps {
   lifecycle: Lifecycle
   sealer: Sealer
   baseUrl(): string
+  storageBytes(id: string): Promise<number>
 }
 
 export interface ProjectChange {
@@ -37,7 +38,8 @@ export interface ProjectChange {
 
 export type ProjectsService = ReturnType<typeof projectsService>
 
-export function projectsService({ control, directory, lifecycle, sealer, baseUrl }: ProjectsDeps) {
+export function projectsService(deps: ProjectsDeps) {
+  const { control, directory, lifecycle, sealer, baseUrl, storageBytes } = deps
   const seal = (id: string, column: CredentialColumn, plain: string) =>
     sealer.seal(plain, credentialContext(id, column))
 
@@ -109,7 +111,10 @@ export function projectsService({ control, directory, lifecycle, sealer, baseUrl
       return { projects: rows.map(shown), total, ...page }
     },
 
-    read: async (id: string): Promise<Project> => found(await store.findProject(control, id)),
+    async read(id: string): Promise<ProjectDetails> {
+      const [row, storage_bytes] = await Promise.all([store.findProject(control, id), storageBytes(id)])
+      return { ...found(row), storage_bytes }
+    },
 
     async update(id: string, change: ProjectChange): Promise<Project> {
       checkExposedSchemas(change.settings?.['exposed_schemas'])

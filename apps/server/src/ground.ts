@@ -1,0 +1,100 @@
+// What every service stands on: the cluster, the control database, the projects in both, and where files lie.
+import type { Config } from '#src/config.ts'
+import { keyring } from '#src/kernel/crypto/keys.ts'
+import { sealer as createSealer } from '#src/kernel/crypto/sealed.ts'
+import type { Log } from '#src/kernel/log.ts'
+import { openPieces } from '#src/kernel/objects/open-pieces.ts'
+import { openDatabase } from '#src/kernel/postgres/database.ts'
+import type { ServerAddress } from '#src/kernel/postgres/server-address.ts'
+import { openCacheEngine } from '#src/services/cache/open-engine.ts'
+import { filesOfProjects } from '#src/services/storage/attachment.ts'
+import { controlSettings, prepareCluster } from '#src/tenancy/cluster.ts'
+import { openDatabases } from '#src/tenancy/databases.ts'
+import { openDirectory } from '#src/tenancy/directory.ts'
+import { createLifecycle } from '#src/tenancy/lifecycle.ts'
+import { createLogins } from '#src/tenancy/logins.ts'
+import { createProvisioner } from '#src/tenancy/provision.ts'
+import { checkSecret } from '#src/tenancy/secret-proof.ts'
+import { startWatchdog } from '#src/tenancy/watchdog.ts'
+
+export interface AppOptions {
+  config: Config
+  server: { address: ServerAddress; control: string }
+  controlPlaneSecret: string
+  adminToken: string | undefined
+  log: Log
+}
+
+export type Closing = () => Promise<void> | void
+
+/** Everything is closed, whatever became of the one before. */
+export async function closeAll(open: Closing[]): Promise<void> {
+  const failures: unknown[] = []
+  for (const close of open.splice(0).reverse())
+    await Promise.resolve(close()).catch(error => failures.push(error))
+  if (failures.length > 0) throw failures[0]
+}
+
+export async function openGround({ config, server, controlPlaneSecret, log }: AppOptions, open: Closing[]) {
+  const deriveKey = keyring(controlPlaneSecret)
+  const sealer = createSealer(deriveKey('sealed'))
+  const cluster = await prepareCluster(server.address, server.control)
+  const control = openDatabase(server.address, server.control, controlSettings, error =>
+    log.warn({ err: error }, 'a connection to the control database broke'),
+  )
+  open.push(() => control.close())
+  await checkSecret(control, deriveKey)
+
+  const logins = createLogins(server.address, deriveKey)
+  const cacheEngine = await openCacheEngine({
+    redisUrl: config.redisUrl,
+    server,
+    deriveKey,
+    isThere: async id => (await directory.find(id)) !== undefined,
+    log,
+  })
+  open.push(() => cacheEngine.close())
+  const pieces = await openPieces(config)
+  open.push(() => pieces.close())
+  const lifecycle = createLifecycle(control, cluster, createProvisioner(control, cluster, logins), log, [
+    cacheEngine,
+    filesOfProjects(control, pieces),
+  ])
+  open.push(() => lifecycle.close())
+  await lifecycle.recover()
+  await lifecycle.upgrade()
+
+  const directory = await openDirectory(control, server, sealer, log)
+  open.push(() => directory.close())
+  const databases = openDatabases({
+    control,
+    logins,
+    poolSize: config.poolSize,
+    maxConnections: config.maxConnections,
+    statementTimeoutMs: config.statementTimeoutMs,
+  })
+  open.push(() => databases.close())
+  directory.onChange(id => void disconnectUnserved(id))
+  const watchdog = startWatchdog(server.address, server.control, config.statementTimeoutMs.others, log)
+  open.push(() => watchdog.close())
+
+  async function disconnectUnserved(id: string): Promise<void> {
+    const tenant = await Promise.resolve(directory.find(id)).catch(() => undefined)
+    if (tenant?.status !== 'active') databases.disconnect(id)
+    cacheEngine.changed(id, tenant)
+  }
+
+  return {
+    deriveKey,
+    sealer,
+    cluster,
+    control,
+    logins,
+    cacheEngine,
+    pieces,
+    lifecycle,
+    directory,
+    databases,
+    watchdog,
+  }
+}

@@ -1,0 +1,148 @@
+// A file on its way into pieces. What has been written is only promised after `flush` or `end`; the last bytes, up to a
+// frame, are held back until it is known whether they are the last.
+import { type FrameCipher, frameBytes } from './frames.ts'
+import { framesInPiece, pieceName, storedFrameBytes } from './layout.ts'
+import type { Pieces, PieceWriter } from './pieces.ts'
+
+export interface FileAddress {
+  project: string
+  version: string
+}
+
+/** How far a file has come: whole frames that are stored, and the bytes after them. */
+export interface Progress {
+  frames: number
+  tail: Buffer
+}
+
+export interface FileWriter {
+  /** Bytes taken so far, those of before included. */
+  readonly size: number
+  write(chunk: Buffer): Promise<void>
+  /** Stores every whole frame; what it answers is all one needs to go on elsewhere. Throws after a failure to store. */
+  flush(): Promise<Progress>
+  /** The file is complete and stored. */
+  end(): Promise<void>
+  abort(): Promise<void>
+}
+
+/** Sealed frames are handed on in runs of this many bytes. */
+const runBytes = 4 * storedFrameBytes
+
+interface FileWriterOptions {
+  pieces: Pieces
+  cipher: FrameCipher
+  address: FileAddress
+  from?: Progress
+  /** Called when a piece is full and stored, with how far the file is then. */
+  onPiece?: (progress: Progress) => Promise<void>
+}
+
+export function openFileWriter({ pieces, cipher, address, from, onPiece }: FileWriterOptions): FileWriter {
+  let frames = from?.frames ?? 0
+  let held: Buffer[] = from && from.tail.length > 0 ? [from.tail] : []
+  let heldBytes = from?.tail.length ?? 0
+  let size = frames * frameBytes + heldBytes
+  let run: Buffer[] = []
+  let inRun = 0
+  let piece: PieceWriter | undefined
+  let isOver = false
+  /** What was handed on is not known to be stored. */
+  let isBroken = false
+
+  const nextPiece = () =>
+    pieces.write(
+      pieceName(address.project, address.version, Math.floor(frames / framesInPiece)),
+      (frames % framesInPiece) * storedFrameBytes,
+    )
+
+  async function sendRun(): Promise<void> {
+    if (run.length === 0) return
+    const sent = run
+    run = []
+    inRun = 0
+    await orBroken(piece!.append(sent))
+  }
+
+  async function closePiece(): Promise<void> {
+    await sendRun()
+    if (piece) await orBroken(piece.finish())
+    piece = undefined
+  }
+
+  function orBroken(storing: Promise<void>): Promise<void> {
+    return storing.catch(error => {
+      isBroken = true
+      throw error
+    })
+  }
+
+  async function seal(isLast: boolean): Promise<void> {
+    // Before the frame is counted: where it goes depends on how many there are.
+    piece ??= await nextPiece()
+    const plain = take(Math.min(frameBytes, heldBytes))
+    const sealed = cipher.seal(frames, isLast ? 'last' : 'inner', plain)
+    frames++
+    for (const part of sealed) {
+      run.push(part)
+      inRun += part.length
+    }
+    if (inRun >= runBytes) await sendRun()
+  }
+
+  function take(bytes: number): Buffer[] {
+    heldBytes -= bytes
+    const taken: Buffer[] = []
+    let missing = bytes
+    let used = 0
+    while (missing > 0) {
+      const chunk = held[used]!
+      if (chunk.length > missing) {
+        taken.push(chunk.subarray(0, missing))
+        held[used] = chunk.subarray(missing)
+        missing = 0
+      } else {
+        taken.push(chunk)
+        missing -= chunk.length
+        used++
+      }
+    }
+    held = held.slice(used)
+    return taken
+  }
+
+  const progress = (): Progress => ({ frames, tail: Buffer.concat(held) })
+
+  return {
+    get size() {
+      return size
+    },
+    async write(chunk) {
+      if (chunk.length === 0) return
+      held.push(chunk)
+      heldBytes += chunk.length
+      size += chunk.length
+      while (heldBytes > frameBytes) {
+        await seal(false)
+        if (frames % framesInPiece > 0) continue
+        await closePiece()
+        await onPiece?.(progress())
+      }
+    },
+    async flush() {
+      if (isBroken) throw new Error('the file could not be stored')
+      await closePiece()
+      return progress()
+    },
+    async end() {
+      await seal(true)
+      await closePiece()
+      isOver = true
+    },
+    async abort() {
+      if (isOver) return
+      isOver = true
+      await piece?.abort()
+    },
+  }
+}

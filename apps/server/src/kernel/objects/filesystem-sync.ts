@@ -1,0 +1,45 @@
+// Makes the entries of directories outlive a loss of power. Whoever asks for the same directory at the same time
+// shares one sync; one that is under way already may have missed what came since, so late ones wait for the next.
+import fs from 'node:fs'
+
+export class SharedSync {
+  readonly #underWay = new Map<string, Promise<void>>()
+  readonly #next = new Map<string, Promise<void>>()
+  readonly #syncOne: (directory: string) => Promise<void>
+
+  constructor(syncOne = syncDirectory) {
+    this.#syncOne = syncOne
+  }
+
+  sync(directory: string): Promise<void> {
+    const underWay = this.#underWay.get(directory)
+    if (!underWay) return this.#start(directory)
+    const planned = this.#next.get(directory)
+    if (planned) return planned
+    const next = underWay
+      .catch(() => {})
+      .then(() => {
+        this.#next.delete(directory)
+        return this.#start(directory)
+      })
+    this.#next.set(directory, next)
+    return next
+  }
+
+  #start(directory: string): Promise<void> {
+    const run = this.#syncOne(directory).finally(() => {
+      if (this.#underWay.get(directory) === run) this.#underWay.delete(directory)
+    })
+    this.#underWay.set(directory, run)
+    return run
+  }
+}
+
+function syncDirectory(directory: string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    fs.open(directory, fs.constants.O_RDONLY, (failure, fd) => {
+      if (failure) return reject(failure)
+      fs.fsync(fd, error => fs.close(fd, () => (error ? reject(error) : resolve())))
+    })
+  })
+}

@@ -1,0 +1,113 @@
+// Bytes of a resumable upload, sealed into the file's pieces as they come. How far they are on disk is noted in the
+// control database after every piece and when the request ends, however it ends: the offset a client is told is what it
+// need not send again.
+import { Refusal } from '#src/kernel/errors.ts'
+import type { RawRequest } from '#src/kernel/http/request.ts'
+import type { FileWriter, Progress } from '#src/kernel/objects/file-writer.ts'
+import { type FrameCipher, frameBytes } from '#src/kernel/objects/frames.ts'
+import type { Database } from '#src/kernel/postgres/database.ts'
+import type { Tenant } from '#src/tenancy/directory.ts'
+import { type Files, told } from './files.ts'
+import { storageRefusal } from './refusals.ts'
+import type { UploadRow } from './upload-store.ts'
+import * as uploads from './upload-store.ts'
+
+/** Of a finished one the tail is gone. */
+export const offsetOf = (upload: UploadRow) =>
+  upload.is_finished ? upload.length! : upload.frames * frameBytes + upload.tail_bytes
+
+export type Append = (
+  tenant: Tenant,
+  request: RawRequest,
+  upload: UploadRow,
+  holder: string,
+) => Promise<number>
+
+/** The body of a request is appended under a hold; answers how far the upload is then. */
+export function createAppend(control: Database, files: Files): Append {
+  return async (tenant, request, upload, holder) => {
+    const announced = Number(request.headers['content-length'] ?? 0)
+    if (upload.length !== null && offsetOf(upload) + announced > upload.length) throw beyond(upload.length)
+    const cipher = await files.cipherOf(tenant.id, upload.version)
+    const tail = upload.tail_bytes === 0 ? Buffer.alloc(0) : cipher.open(upload.frames, 'tail', upload.tail)
+    const note = async (progress: Progress) => {
+      if (!(await uploads.noteProgress(control, upload.id, holder, sealTail(cipher, progress))))
+        throw lostHold()
+    }
+    const writer = files.writer(tenant.id, upload.version, cipher, { frames: upload.frames, tail }, note)
+    const hold = keepHold(control, upload.id, holder)
+    try {
+      await take(files, tenant, request, upload, writer, hold)
+      if (writer.size === upload.length) await writer.end()
+      else await note(await writer.flush())
+      return writer.size
+    } catch (error) {
+      // What has come so far has come.
+      if (!hold.isLost)
+        await writer
+          .flush()
+          .then(note)
+          .catch(() => {})
+      await writer.abort().catch(() => {})
+      throw told(error)
+    } finally {
+      hold.stop()
+    }
+  }
+}
+
+async function take(
+  files: Files,
+  tenant: Tenant,
+  { body }: RawRequest,
+  upload: UploadRow,
+  writer: FileWriter,
+  hold: Hold,
+): Promise<void> {
+  let room = upload.length ?? writer.size
+  try {
+    for await (const chunk of body as AsyncIterable<Buffer>) {
+      if (hold.isLost) throw lostHold()
+      const size = writer.size + chunk.length
+      if (upload.length !== null && size > upload.length) throw beyond(upload.length)
+      if (size > room) {
+        await files.resize(tenant, upload.bucket, { version: upload.version, size })
+        room = size
+      }
+      await writer.write(chunk)
+    }
+  } catch (error) {
+    if ((error as { code?: string }).code !== 'ECONNRESET') throw error
+    throw new Refusal('client_closed_request', 'The client closed the connection', { cause: error })
+  }
+}
+
+/** What has arrived of the last frame is sealed, too: nothing is in the clear anywhere. */
+const sealTail = (cipher: FrameCipher, { frames, tail }: Progress) => ({
+  frames,
+  tail: tail.length === 0 ? tail : Buffer.concat(cipher.seal(frames, 'tail', [tail])),
+  tailBytes: tail.length,
+})
+
+interface Hold {
+  readonly isLost: boolean
+  stop(): void
+}
+
+function keepHold(control: Database, id: string, holder: string): Hold {
+  const hold = { isLost: false, stop: () => clearInterval(timer) }
+  const renew = async () => {
+    if (!(await uploads.renewHold(control, id, holder))) hold.isLost = true
+  }
+  // While the database is away nobody else can take it either.
+  const timer = setInterval(() => void renew().catch(() => {}), uploads.renewMs)
+  return hold
+}
+
+export const beyond = (length: number) =>
+  storageRefusal('EntityTooLarge', `The upload was announced with ${length} bytes, and these are more`)
+const lostHold = () =>
+  storageRefusal(
+    'ResourceLocked',
+    'Another request has taken over this upload; ask with HEAD where it stands',
+  )

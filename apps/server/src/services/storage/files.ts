@@ -1,0 +1,189 @@
+// The bytes behind objects: room is taken, they are stored sealed under a version of their own, and they go when nothing
+// names them any more. A version is never changed once it is complete.
+import type { Readable } from 'node:stream'
+import type { Log } from '#src/kernel/log.ts'
+import { openFile } from '#src/kernel/objects/file-reader.ts'
+import { type FileWriter, openFileWriter, type Progress } from '#src/kernel/objects/file-writer.ts'
+import { DamagedFile, type FrameCipher, frameCipher } from '#src/kernel/objects/frames.ts'
+import { pieceNames } from '#src/kernel/objects/layout.ts'
+import { MissingPiece, NoSpace, ObjectsUnavailable, type Pieces } from '#src/kernel/objects/pieces.ts'
+import type { Tenant } from '#src/tenancy/directory.ts'
+import type { Ledger, StoredFile } from './ledger.ts'
+import { quotaExceeded, storageRefusal, tooLarge } from './refusals.ts'
+
+export interface Intake {
+  tenant: Tenant
+  bucket: string
+  source: AsyncIterable<Buffer>
+  /** As announced; it is not believed. */
+  announcedBytes: number | undefined
+  maxBytes: number
+  tooLargeHint: string
+}
+
+export type Files = ReturnType<typeof createFiles>
+
+const megabyte = 1024 * 1024
+const defaultQuotaMegabytes = 1024
+/** Taken at a time for uploads that do not say how long they are. */
+const stepBytes = 8 * megabyte
+/** No direct upload goes on for that long. */
+const uploadMs = 15 * 60_000
+
+export const quotaBytes = ({ quotas }: Tenant) =>
+  (quotas.max_storage_size_mb ?? defaultQuotaMegabytes) * megabyte
+
+interface FilesDeps {
+  pieces: Pieces
+  ledger: Ledger
+  log: Log
+  /** Makes room by removing what nothing names; false when there was no use in trying. */
+  sweep(tenant: Tenant): Promise<boolean>
+}
+
+export function createFiles({ pieces, ledger, log, sweep }: FilesDeps) {
+  /** Versions being read here; those that go meanwhile are removed when the last reader is done. */
+  const readers = new Map<string, { count: number; isGone: boolean }>()
+
+  const cipherOf = async (project: string, version: string): Promise<FrameCipher> =>
+    frameCipher(await ledger.dataKey(project), version)
+
+  /** Throws when it does not fit, even after what nothing needs has been removed. */
+  async function insist(tenant: Tenant, bucket: string, take: () => Promise<boolean>): Promise<void> {
+    if (await take()) return
+    if ((await sweep(tenant)) && (await take())) return
+    throw quotaExceeded(bucket, await ledger.usedBytes(tenant.id), quotaBytes(tenant))
+  }
+
+  async function take(tenant: Tenant, bucket: string, file: StoredFile, until: Date): Promise<void> {
+    // Where the room is counted comes into being with the key.
+    await ledger.dataKey(tenant.id)
+    await insist(tenant, bucket, () => ledger.take(tenant.id, file, until, quotaBytes(tenant)))
+  }
+
+  const resize = (tenant: Tenant, bucket: string, file: StoredFile) =>
+    insist(tenant, bucket, () => ledger.resize(tenant.id, file, quotaBytes(tenant)))
+
+  /** Bytes first: what is not counted must not be there. */
+  async function drop(project: string, files: readonly StoredFile[]): Promise<void> {
+    await pieces.remove(files.flatMap(({ version, size }) => pieceNames(project, version, size)))
+    await ledger.drop(
+      project,
+      files.map(({ version }) => version),
+    )
+  }
+
+  /** What cannot be removed now is found by the sweeper. */
+  const dropInPeace = (project: string, files: readonly StoredFile[]) =>
+    drop(project, files).catch(error =>
+      log.warn({ err: error, project }, 'bytes that nothing names are left to be swept up'),
+    )
+
+  async function receive({ tenant, bucket, source, announcedBytes, maxBytes, tooLargeHint }: Intake) {
+    if ((announcedBytes ?? 0) > maxBytes) throw tooLarge(maxBytes, tooLargeHint)
+    const version = crypto.randomUUID()
+    let taken = announcedBytes ?? 0
+    await take(tenant, bucket, { version, size: taken }, new Date(Date.now() + uploadMs))
+    let writer: FileWriter | undefined
+    try {
+      writer = openFileWriter({
+        pieces,
+        cipher: await cipherOf(tenant.id, version),
+        address: { project: tenant.id, version },
+      })
+      for await (const chunk of source) {
+        const size = writer.size + chunk.length
+        if (size > maxBytes) throw tooLarge(maxBytes, tooLargeHint)
+        if (size > taken) {
+          const wanted = Math.max(size, Math.min(taken + stepBytes, maxBytes))
+          await resize(tenant, bucket, { version, size: wanted })
+          taken = wanted
+        }
+        await writer.write(chunk)
+      }
+      await writer.end()
+      if (writer.size !== taken) await resize(tenant, bucket, { version, size: writer.size })
+      return { version, size: writer.size }
+    } catch (error) {
+      await writer?.abort().catch(() => {})
+      await dropInPeace(tenant.id, [{ version, size: Math.max(taken, writer?.size ?? 0) }])
+      throw told(error)
+    }
+  }
+
+  function readerLeft(project: string, file: StoredFile): void {
+    const reading = readers.get(file.version)!
+    reading.count--
+    if (reading.count > 0) return
+    readers.delete(file.version)
+    if (reading.isGone) void dropInPeace(project, [file])
+  }
+
+  return {
+    receive,
+    take,
+    resize,
+    cipherOf,
+    pieces,
+
+    async open(project: string, file: StoredFile, from: number, to: number): Promise<Buffer | Readable> {
+      const { version, size } = file
+      const reading = readers.get(version) ?? { count: 0, isGone: false }
+      readers.set(version, reading)
+      reading.count++
+      const leave = () => readerLeft(project, file)
+      try {
+        const cipher = await cipherOf(project, version)
+        const opened = await openFile({ pieces, cipher, address: { project, version }, size, from, to })
+        if (Buffer.isBuffer(opened)) leave()
+        else opened.once('close', leave)
+        return opened
+      } catch (error) {
+        leave()
+        throw told(error)
+      }
+    },
+
+    writer: (
+      project: string,
+      version: string,
+      cipher: FrameCipher,
+      from: Progress,
+      onPiece: (progress: Progress) => Promise<void>,
+    ): FileWriter => openFileWriter({ pieces, cipher, address: { project, version }, from, onPiece }),
+
+    /** Nothing names these any more. */
+    async dropVersions(project: string, versions: readonly string[]): Promise<void> {
+      const known = versions.filter(version => uuid.test(version))
+      if (known.length === 0) return
+      const files = await ledger.find(project, known)
+      const free = files.filter(({ version }) => {
+        const reading = readers.get(version)
+        if (reading) reading.isGone = true
+        return !reading
+      })
+      await dropInPeace(project, free)
+    },
+    dropInPeace,
+  }
+}
+
+const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
+
+/** What goes wrong with bytes, as whoever asked for them is told. */
+export function told(error: unknown): unknown {
+  if (error instanceof NoSpace)
+    return storageRefusal('StorageFull', 'There is no room left on the machine for this file', {
+      cause: error,
+    })
+  if (error instanceof ObjectsUnavailable)
+    return storageRefusal('FilesUnavailable', 'Files cannot be reached right now; try again shortly', {
+      cause: error,
+      headers: { 'retry-after': '1' },
+    })
+  if (error instanceof DamagedFile || error instanceof MissingPiece)
+    return storageRefusal('FileDamaged', 'What is stored of this file is not what was written', {
+      cause: error,
+    })
+  return error
+}

@@ -1,0 +1,62 @@
+// Images in another size or format: whoever may read the original may read them.
+import type { RawReply, RawRequest } from '#src/kernel/http/request.ts'
+import { fileHeaders, isUnchanged, type Showing } from './download.ts'
+import type { Files } from './files.ts'
+import { sizeOf } from './objects.ts'
+import { storageRefusal } from './refusals.ts'
+import type { RenderCache } from './render/cache.ts'
+import { maxSourceBytes, type Renderer } from './render/renderer.ts'
+import {
+  outputFormat,
+  renderKey,
+  type Transformation,
+  transformationsHeader,
+} from './render/transformation.ts'
+import type { ObjectRow } from './store.ts'
+
+export type Images = ReturnType<typeof createImages>
+
+export function createImages(files: Files, renderer: Renderer, cache: RenderCache) {
+  async function source(project: string, object: ObjectRow): Promise<Buffer> {
+    const size = sizeOf(object)
+    const opened = await files.open(project, { version: object.version, size }, 0, size)
+    if (Buffer.isBuffer(opened)) return opened
+    return Buffer.concat(await opened.toArray())
+  }
+
+  return {
+    async show(
+      request: RawRequest,
+      project: string,
+      object: ObjectRow,
+      wanted: Transformation,
+      showing: Showing,
+    ): Promise<RawReply> {
+      if (!/^image\//i.test(object.metadata?.mimetype ?? ''))
+        throw storageRefusal('InvalidRequest', 'Only images can be transformed')
+      if (sizeOf(object) > maxSourceBytes)
+        throw storageRefusal(
+          'InvalidRequest',
+          `Images of more than ${maxSourceBytes} bytes are not transformed`,
+        )
+      const format = outputFormat(wanted, request.headers.accept)
+      const key = renderKey(wanted, format)
+      // Another one for every way it is rendered.
+      const rendered = { ...object, version: `${object.version}-${Buffer.from(key).toString('base64url')}` }
+      const headersOf = (mimetype: string) => ({
+        ...fileHeaders({ ...rendered, metadata: { ...object.metadata!, mimetype } }, showing),
+        'accept-ranges': 'none',
+        'x-transformations': transformationsHeader(wanted),
+        vary: 'Accept',
+      })
+      if (isUnchanged(rendered, showing.headers)) return { status: 304, headers: headersOf(''), body: null }
+      const { bytes, contentType } = await cache.through(project, object.version, key, () =>
+        renderer.render(project, () => source(project, object), wanted, format),
+      )
+      const headers = { ...headersOf(contentType), 'content-length': String(bytes.length) }
+      return { status: 200, headers, body: request.method === 'HEAD' ? null : bytes }
+    },
+
+    forget: (project: string, version?: string) => cache.forget(project, version),
+  }
+}

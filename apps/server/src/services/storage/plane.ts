@@ -1,0 +1,18 @@
+// The data plane as storage clients know it.
+import type { Plane } from '#src/kernel/http/plane.ts'
+import type { Meter } from '#src/planes/data/meter.ts'
+import { type DataPlaneOptions, dataPlane } from '#src/planes/data/plane.ts'
+import type { Caller } from '#src/tenancy/databases.ts'
+import type { Directory } from '#src/tenancy/directory.ts'
+import { storageWording } from './refusals.ts'
+
+const storagePath = /^\/v1\/(?:storage\/|[0-9a-f-]{36}\/storage\/v1(?:\/|$))/i
+
+/** For the plane of all the rest: what no route takes under an address of this service is refused in its words. */
+export const isStoragePath = (path: string) => storagePath.test(path)
+
+export const storagePlane = (
+  directory: Directory,
+  meter: Meter,
+  options: Pick<DataPlaneOptions, 'isRevoked'>,
+): Plane<Caller> => dataPlane(directory, meter, { ...options, word: storageWording })

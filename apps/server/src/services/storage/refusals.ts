@@ -1,0 +1,109 @@
+// What clients of storage are told: the codes of storage-js's world with their real statuses.
+import type { ErrorCode } from '@plinth/contract/errors.ts'
+import { Refusal } from '#src/kernel/errors.ts'
+import type { Failure } from '#src/kernel/http/plane.ts'
+import { DatabaseError } from '#src/kernel/postgres/wire/database-error.ts'
+import { refusalFromSql } from '#src/planes/data/database-refusal.ts'
+import type { DataError } from '#src/planes/data/plane.ts'
+
+/** Code to the short name in `error`. */
+const shortNames = {
+  NoSuchBucket: 'Bucket not found',
+  NoSuchKey: 'not_found',
+  NoSuchUpload: 'not_found',
+  KeyAlreadyExists: 'Duplicate',
+  BucketAlreadyExists: 'Duplicate',
+  ResourceNotEmpty: 'Duplicate',
+  AccessDenied: 'Unauthorized',
+  InvalidJWT: 'InvalidJWT',
+  InvalidSignature: 'InvalidSignature',
+  ExpiredToken: 'ExpiredToken',
+  InvalidBucketName: 'Invalid Input',
+  InvalidKey: 'InvalidKey',
+  InvalidRequest: 'invalid_request',
+  EntityTooLarge: 'Payload too large',
+  InvalidMimeType: 'invalid_mime_type',
+  InvalidRange: 'invalid_range',
+  ResourceLocked: 'ResourceLocked',
+  OffsetConflict: 'OffsetConflict',
+  UnsupportedTusVersion: 'UnsupportedTusVersion',
+  storage_quota_exceeded: 'storage_quota_exceeded',
+  StorageFull: 'StorageFull',
+  FileDamaged: 'FileDamaged',
+  FilesUnavailable: 'FilesUnavailable',
+} as const satisfies Partial<Record<ErrorCode, string>>
+export type StorageCode = keyof typeof shortNames
+
+export const storageRefusal = (
+  code: StorageCode,
+  message: string,
+  extras: ConstructorParameters<typeof Refusal>[2] = {},
+) => new Refusal(code, message, extras)
+
+/** What the plane itself refuses, by the names clients know. */
+const translated: Readonly<Record<string, StorageCode>> = {
+  invalid_request: 'InvalidRequest',
+  invalid_json: 'InvalidRequest',
+  body_too_large: 'EntityTooLarge',
+}
+
+export function storageWording(body: DataError, failure: Failure) {
+  const code = translated[failure.code] ?? failure.code
+  const short = (shortNames as Record<string, string>)[code] ?? body.error
+  const quota = code === 'storage_quota_exceeded' ? (JSON.parse(failure.details) as object) : undefined
+  return {
+    body: { ...body, code, error: short, ...(quota && { ...quota, details: '' }) },
+    headers: {},
+  }
+}
+
+export const noSuchKey = () => storageRefusal('NoSuchKey', 'Object not found')
+export const noSuchBucket = () => storageRefusal('NoSuchBucket', 'Bucket not found')
+export const denied = (message = 'new row violates row-level security policy') =>
+  storageRefusal('AccessDenied', message)
+
+export const quotaExceeded = (bucket: string, usedBytes: number, limitBytes: number) =>
+  storageRefusal(
+    'storage_quota_exceeded',
+    `The files of this project may take ${limitBytes} bytes, and ${usedBytes} are taken`,
+    {
+      details: JSON.stringify({ bucket, used_bytes: usedBytes, limit_bytes: limitBytes }),
+      headers: { connection: 'close' },
+    },
+  )
+
+export const tooLarge = (limitBytes: number, hint = '') =>
+  storageRefusal('EntityTooLarge', `The object exceeded the maximum allowed size of ${limitBytes} bytes`, {
+    hint,
+    headers: { connection: 'close' },
+  })
+
+const uniqueViolation = '23505'
+const foreignKeyViolation = '23503'
+const noRight = '42501'
+const userBucketCheck = 'user_buckets_are_private'
+
+/** An error of Postgres about a row of objects or buckets. */
+export function fromSql(error: unknown, what: 'object' | 'bucket'): unknown {
+  if (!(error instanceof DatabaseError)) return error
+  switch (error.code) {
+    case uniqueViolation:
+      return what === 'object'
+        ? storageRefusal('KeyAlreadyExists', 'The resource already exists')
+        : storageRefusal('BucketAlreadyExists', 'The resource already exists')
+    case foreignKeyViolation:
+      return what === 'object'
+        ? noSuchBucket()
+        : storageRefusal('ResourceNotEmpty', 'The bucket you tried to delete is not empty', {
+            hint: 'Empty it first with POST bucket/<bucket>/empty.',
+          })
+    case noRight:
+      return denied(error.message)
+    default:
+      if (error.constraint === userBucketCheck) return userBucketIsPrivate()
+      return refusalFromSql(error)
+  }
+}
+
+export const userBucketIsPrivate = () =>
+  storageRefusal('InvalidRequest', 'A bucket whose name begins with user- cannot be public')

@@ -1,0 +1,73 @@
+// Files of a project: the parts put together, and what they have in common.
+import { rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { Sealer } from '#src/kernel/crypto/sealed.ts'
+import type { Log } from '#src/kernel/log.ts'
+import { openDirectoryPieces } from '#src/kernel/objects/filesystem.ts'
+import type { Pieces } from '#src/kernel/objects/pieces.ts'
+import type { Database } from '#src/kernel/postgres/database.ts'
+import type { Databases } from '#src/tenancy/databases.ts'
+import type { Directory } from '#src/tenancy/directory.ts'
+import { createBuckets } from './buckets.ts'
+import { createFiles } from './files.ts'
+import { createImages } from './images.ts'
+import { createLedger } from './ledger.ts'
+import { createObjects } from './objects.ts'
+import { createRenderCache } from './render/cache.ts'
+import { createRenderer } from './render/renderer.ts'
+import { createRenderStore } from './render-store.ts'
+import { createResumable } from './resumable.ts'
+import { createSigned } from './signed.ts'
+import { createStore } from './store.ts'
+import { createSweeping } from './sweep.ts'
+import { createUploads } from './uploads.ts'
+
+interface StorageDeps {
+  control: Database
+  sealer: Sealer
+  databases: Databases
+  directory: Directory
+  pieces: Pieces
+  /** For rendered images. */
+  dataDir: string
+  baseUrl(): string
+  log: Log
+}
+
+export type StorageService = Awaited<ReturnType<typeof storageService>>
+
+export async function storageService(deps: StorageDeps) {
+  const { control, sealer, databases, directory, pieces, log } = deps
+  const rendersDir = join(deps.dataDir, 'renders')
+  const clearRenders = () => rm(rendersDir, { recursive: true, force: true })
+  await clearRenders()
+
+  const ledger = createLedger(control, sealer)
+  const store = createStore(databases)
+  const sweeping = createSweeping({ control, directory, store, ledger, pieces, log })
+  const files = createFiles({ pieces, ledger, log, sweep: sweeping.sweep })
+  const uploads = createUploads(store, files)
+  const renderer = createRenderer({ log })
+  const renderPieces = await openDirectoryPieces(rendersDir, { isDurable: false })
+  const cache = createRenderCache(createRenderStore(renderPieces, clearRenders), log)
+  const objects = createObjects(store, files, uploads)
+  const worker = sweeping.start()
+
+  return {
+    store,
+    uploads,
+    objects,
+    signed: createSigned(store, objects, uploads),
+    buckets: createBuckets(store, files),
+    images: createImages(files, renderer, cache),
+    resumable: createResumable({ control, store, files, objects: uploads, baseUrl: deps.baseUrl }),
+    usedBytes: (project: string) => ledger.usedBytes(project),
+    /** What is remembered of a project that may have changed or gone. */
+    forget: (project: string) => ledger.forget(project),
+    async close() {
+      renderer.close()
+      await worker.close()
+      await clearRenders()
+    },
+  }
+}

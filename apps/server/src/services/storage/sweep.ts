@@ -1,0 +1,210 @@
+// What nothing names is removed: uploads that were cut off, objects that were deleted by SQL, bytes that a crash has left
+// behind. A file stays for as long as an object of the project names it, whatever else is known of it.
+import type { Log } from '#src/kernel/log.ts'
+import { pieceNames } from '#src/kernel/objects/layout.ts'
+import type { Pieces } from '#src/kernel/objects/pieces.ts'
+import type { Database } from '#src/kernel/postgres/database.ts'
+import { sql } from '#src/kernel/postgres/sql.ts'
+import { startWorker, type Worker } from '#src/kernel/worker.ts'
+import type { Directory, Tenant } from '#src/tenancy/directory.ts'
+import type { Ledger, StoredFile } from './ledger.ts'
+import type { Store } from './store.ts'
+
+const batch = 1000
+const dayMs = 24 * 3_600_000
+/** A file that has just been stored may not be in the ledger's snapshot yet. */
+const freshMs = 3_600_000
+/** Asked for because a quota was reached: not more often. */
+const pauseMs = 10_000
+
+interface SweepDeps {
+  control: Database
+  directory: Directory
+  store: Store
+  ledger: Ledger
+  pieces: Pieces
+  log: Log
+}
+
+export interface Sweeping {
+  /** Of one project, now; false when it was done a moment ago. */
+  sweep(tenant: Tenant): Promise<boolean>
+  start(): Worker
+}
+
+interface Area {
+  project_id: string
+  isCompared: boolean
+}
+
+export function createSweeping({ control, directory, store, ledger, pieces, log }: SweepDeps): Sweeping {
+  const lastSwept = new Map<string, number>()
+
+  async function drop(project: string, files: readonly StoredFile[]): Promise<void> {
+    await pieces.remove(files.flatMap(({ version, size }) => pieceNames(project, version, size)))
+    await ledger.drop(
+      project,
+      files.map(({ version }) => version),
+    )
+  }
+
+  /** Splits files into those that objects name and the rest, which goes. */
+  async function settle(tenant: Tenant, files: readonly StoredFile[]): Promise<void> {
+    const named = await store.namedVersions(
+      tenant,
+      files.map(({ version }) => version),
+    )
+    const [kept, left] = [true, false].map(is => files.filter(({ version }) => named.has(version) === is))
+    await confirm(
+      control,
+      kept!.map(({ version }) => version),
+    )
+    await drop(tenant.id, left!)
+    if (left!.length > 0) log.info({ project: tenant.id, files: left!.length }, 'removed files nothing names')
+  }
+
+  async function sweepDue(tenant: Tenant): Promise<void> {
+    await deleteExpired(control, tenant.id)
+    for (;;) {
+      const files = await findDue(control, tenant.id)
+      if (files.length === 0) return
+      await settle(tenant, files)
+    }
+  }
+
+  /** Everything the ledger has, against everything the objects name. */
+  async function compare(tenant: Tenant): Promise<void> {
+    for (let after = '00000000-0000-0000-0000-000000000000'; ; ) {
+      const files = await findConfirmed(control, tenant.id, after)
+      if (files.length === 0) return
+      await settle(tenant, files)
+      after = files.at(-1)!.version
+    }
+  }
+
+  /** Bytes that not even the ledger knows. */
+  async function clearUnknown(tenant: Tenant): Promise<void> {
+    let names: string[] = []
+    const check = async () => {
+      const versionOf = (name: string) => name.slice(name.indexOf('/') + 1, name.lastIndexOf('.'))
+      const known = new Set(
+        (await ledger.find(tenant.id, [...new Set(names.map(versionOf))])).map(({ version }) => version),
+      )
+      await pieces.remove(names.filter(name => !known.has(versionOf(name))))
+      names = []
+    }
+    for await (const { name, modifiedAt } of pieces.list(tenant.id)) {
+      if (Date.now() - modifiedAt.getTime() > freshMs) names.push(name)
+      if (names.length === batch) await check()
+    }
+    await check()
+  }
+
+  async function act({ project_id, isCompared }: Area): Promise<void> {
+    const tenant = await directory.find(project_id)
+    if (!tenant) return
+    await sweepDue(tenant)
+    if (isCompared) return
+    await compare(tenant)
+    await clearUnknown(tenant)
+    await recount(control, tenant.id)
+  }
+
+  return {
+    async sweep(tenant) {
+      const now = performance.now()
+      if (now - (lastSwept.get(tenant.id) ?? Number.NEGATIVE_INFINITY) < pauseMs) return false
+      lastSwept.set(tenant.id, now)
+      setTimeout(() => lastSwept.delete(tenant.id), pauseMs).unref()
+      await sweepDue(tenant)
+      await compare(tenant)
+      return true
+    },
+
+    start: () =>
+      startWorker<Area, 'done' | 'failed'>(
+        {
+          name: 'storage sweeper',
+          claim: () => claimArea(control),
+          nextDueMs: () => nextDueMs(control),
+          act: area =>
+            act(area).then(
+              () => 'done',
+              error => {
+                log.warn({ err: error, project: area.project_id }, 'files could not be swept; trying again')
+                return 'failed'
+              },
+            ),
+          record: async ({ project_id, isCompared }, outcome) => {
+            if (outcome === 'done') await noteSwept(control, project_id, !isCompared)
+          },
+          atOnce: 2,
+          pollMs: 60_000,
+          graceMs: 2000,
+        },
+        log,
+      ),
+  }
+}
+
+const numbered = (rows: { version: string; size: string }[]): StoredFile[] =>
+  rows.map(({ version, size }) => ({ version, size: Number(size) }))
+
+/** An area that fails is tried again after the lease. */
+async function claimArea(control: Database): Promise<Area | undefined> {
+  const row = await control.row<{ project_id: string; is_compared: boolean }>(sql`
+    update storage_areas set sweep_at = now() + interval '10 minutes'
+     where project_id = (
+       select project_id from storage_areas where sweep_at <= now() order by sweep_at limit 1 for update skip locked)
+    returning project_id, compared_at > now() - make_interval(secs => ${dayMs / 1000}) as is_compared`)
+  return row && { project_id: row.project_id, isCompared: row.is_compared }
+}
+
+const nextDueMs = async (control: Database) =>
+  (
+    await control.row<{ ms: number | null }>(
+      sql`select (extract(epoch from min(sweep_at) - now()) * 1000)::float8 as ms from storage_areas`,
+    )
+  )?.ms ?? undefined
+
+const noteSwept = (control: Database, project: string, isCompared: boolean) =>
+  control.run(sql`
+    update storage_areas a set
+      sweep_at = least(
+        (select min(until) from stored_files f where f.project_id = a.project_id and until is not null),
+        now() + interval '1 day'),
+      compared_at = case when ${isCompared} then now() else compared_at end
+     where project_id = ${project}`)
+
+const deleteExpired = (control: Database, project: string) =>
+  control.run(sql`delete from storage_uploads where project_id = ${project} and expires_at <= now()`)
+
+/** Not those that somebody is appending to at this moment. */
+const findDue = async (control: Database, project: string) =>
+  numbered(
+    await control.rows(sql`
+      select version, size from stored_files f
+       where project_id = ${project} and until <= now()
+         and not exists (select from storage_uploads u where u.version = f.version and u.held_until > now())
+       limit ${batch}`),
+  )
+
+const findConfirmed = async (control: Database, project: string, after: string) =>
+  numbered(
+    await control.rows(sql`
+      select version, size from stored_files
+       where project_id = ${project} and until is null and version > ${after}::uuid order by version limit ${batch}`),
+  )
+
+const confirm = (control: Database, versions: readonly string[]) =>
+  control.run(
+    sql`update stored_files set until = null where version = any(${versions}::uuid[]) and until is not null`,
+  )
+
+/** The sum is kept by every change; here it is put right, should it ever not be. */
+const recount = (control: Database, project: string) =>
+  control.run(sql`
+    with area as (select project_id from storage_areas where project_id = ${project} for update)
+    update storage_areas a
+       set bytes = (select coalesce(sum(size), 0) from stored_files f where f.project_id = a.project_id)
+      from area where a.project_id = area.project_id`)

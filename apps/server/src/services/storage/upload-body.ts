@@ -1,0 +1,162 @@
+// What an upload brings: bytes as they are, or one file in a multipart form with a few fields before it.
+import type { IncomingHttpHeaders } from 'node:http'
+import { finished, type Readable } from 'node:stream'
+import { Busboy, type BusboyHeaders, type BusboyInstance } from '@fastify/busboy'
+import { Refusal } from '#src/kernel/errors.ts'
+import type { RawRequest } from '#src/kernel/http/request.ts'
+import { storageRefusal } from './refusals.ts'
+
+export interface Upload {
+  contentType: string
+  cacheControl: string
+  userMetadata: object | null
+  robots: string | undefined
+  source: AsyncIterable<Buffer>
+  announcedBytes: number | undefined
+  /** Then what was announced is a little more than the file. */
+  isForm: boolean
+  /** Throws when what came after the file is not the end of the form. */
+  ended(): Promise<void>
+}
+
+const maxUserMetadata = 1024 * 1024
+const formLimits = {
+  fields: 10,
+  files: 1,
+  parts: 11,
+  fieldSize: maxUserMetadata,
+  fieldNameSize: 100,
+  headerPairs: 50,
+}
+
+export function uploadFrom(request: RawRequest): Promise<Upload> | Upload {
+  const { headers } = request
+  const type = headers['content-type']
+  return type !== undefined && /^multipart\/form-data\b/i.test(type) ? formFrom(request) : rawFrom(request)
+}
+
+function rawFrom({ headers, body }: RawRequest): Upload {
+  return {
+    contentType: checkContentType(headers['content-type'] ?? 'application/octet-stream'),
+    cacheControl: checkHeader('cache-control', headers['cache-control'] ?? 'no-cache'),
+    userMetadata: metadataFromHeader(headers['x-metadata']),
+    robots: robotsFrom(headers),
+    source: arriving(body),
+    announcedBytes: lengthOf(headers),
+    isForm: false,
+    ended: async () => {},
+  }
+}
+
+/** Settles when the file begins: the fields are before it. */
+function formFrom({ headers, body }: RawRequest): Promise<Upload> {
+  return new Promise((resolve, reject) => {
+    const fields = new Map<string, string>()
+    let form: BusboyInstance
+    try {
+      form = new Busboy({ headers: headers as BusboyHeaders, limits: formLimits })
+    } catch (error) {
+      return reject(storageRefusal('InvalidRequest', `The form cannot be read: ${(error as Error).message}`))
+    }
+    const ended = new Promise<void>((done, fail) => {
+      form.once('finish', done)
+      form.once('error', (error: Error) => fail(malformed(error.message)))
+    })
+    ended.then(() => reject(storageRefusal('InvalidRequest', 'The form holds no file')), reject)
+    form.on('field', (name, value, _nameCut, isCut) => {
+      if (isCut) form.destroy(new Error(`the field ${name} is too long`))
+      fields.set(name, value)
+    })
+    form.on('file', (_name, file, _filename, _encoding, mimeType) => {
+      ended.catch(error => file.destroy(error))
+      try {
+        const seconds = fields.get('cacheControl')
+        const metadata = fields.get('metadata')
+        resolve({
+          contentType: checkContentType(fields.get('contentType') ?? mimeType ?? 'application/octet-stream'),
+          cacheControl: checkHeader('cacheControl', seconds === undefined ? 'no-cache' : maxAge(seconds)),
+          userMetadata: metadata === undefined ? null : metadataFromText(metadata),
+          robots: robotsFrom(headers),
+          source: arriving(file),
+          announcedBytes: lengthOf(headers),
+          isForm: true,
+          ended: () => ended,
+        })
+      } catch (error) {
+        file.resume()
+        reject(error)
+      }
+    })
+    finished(body, { writable: false }, error => {
+      if (error) form.destroy(error)
+    })
+    body.pipe(form)
+  })
+}
+
+const maxAge = (cacheControl: string) =>
+  /^\d+$/.test(cacheControl) ? `max-age=${cacheControl}` : cacheControl
+
+/** A connection that ends before the body is a refusal, never the end of a file. */
+async function* arriving(body: Readable): AsyncGenerator<Buffer> {
+  try {
+    for await (const chunk of body) yield chunk as Buffer
+  } catch (error) {
+    if (error instanceof Refusal) throw error
+    throw new Refusal('client_closed_request', 'The client closed the connection', { cause: error })
+  }
+}
+
+const malformed = (why: string) => storageRefusal('InvalidRequest', `The form cannot be read: ${why}`)
+
+function lengthOf(headers: IncomingHttpHeaders): number | undefined {
+  if (headers['transfer-encoding'] !== undefined) return
+  return Number(headers['content-length'] ?? 0)
+}
+
+const mimeType = /^[\w!#$&^.+-]+\/[\w!#$&^.+*-]+\s*(?:;[\x20-\x7e]*)?$/
+const printable = /^[\x20-\x7e]*$/
+const maxHeader = 255
+
+export function checkContentType(type: string): string {
+  const trimmed = type.trim()
+  if (!mimeType.test(trimmed) || trimmed.length > maxHeader)
+    throw storageRefusal('InvalidMimeType', `mime type ${trimmed.slice(0, 100)} is not valid`)
+  return trimmed
+}
+
+/** Sent back as a header with every download. */
+export function checkHeader(name: string, value: string): string {
+  if (!printable.test(value) || value.length > maxHeader)
+    throw storageRefusal('InvalidRequest', `${name} must be at most ${maxHeader} printable characters`)
+  return value
+}
+
+function robotsFrom(headers: IncomingHttpHeaders): string | undefined {
+  const given = headers['x-robots-tag']
+  return typeof given === 'string' ? checkHeader('x-robots-tag', given) : undefined
+}
+
+export function metadataFromHeader(header: string | string[] | undefined): object | null {
+  return typeof header === 'string' && header !== ''
+    ? metadataFromText(Buffer.from(header, 'base64').toString('utf8'))
+    : null
+}
+
+export function metadataFromText(json: string): object | null {
+  try {
+    const value: unknown = JSON.parse(json)
+    if (value === null) return null
+    // Postgres keeps no NUL.
+    if (
+      typeof value === 'object' &&
+      !Array.isArray(value) &&
+      !json.includes('\\u0000') &&
+      json.length <= maxUserMetadata
+    )
+      return value
+  } catch {
+    // Told below.
+  }
+  throw storageRefusal('InvalidRequest', 'metadata must be a JSON object of at most 1 MiB')
+}

@@ -1,0 +1,80 @@
+// A real S3 service of a test's own, in a process of its own: what it prints and takes up is not the test's.
+import { fork } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtempSync, rmSync, statSync } from 'node:fs'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { S3Settings } from '#src/kernel/objects/s3.ts'
+
+export interface S3Server {
+  settings: S3Settings
+  stop(): Promise<void>
+}
+
+const bucket = 'plinth'
+
+export async function startS3(): Promise<S3Server> {
+  const directory = mkdtempSync(join(tmpdir(), 'plinth-s3-'))
+  const child = fork(import.meta.filename, [directory], {
+    // It pages by a cipher that OpenSSL has put away.
+    execArgv: ['--no-warnings', '--openssl-legacy-provider'],
+    stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
+  })
+  let complaint = ''
+  child.stderr!.setEncoding('utf8').on('data', text => (complaint += text))
+  const ended = once(child, 'close')
+  const [port] = (await Promise.race([
+    once(child, 'message'),
+    ended.then(() => Promise.reject(new Error(`the S3 server did not start: ${complaint}`))),
+  ])) as [number]
+  return {
+    settings: {
+      endpoint: `http://127.0.0.1:${port}`,
+      bucket,
+      accessKeyId: 'S3RVER',
+      secretAccessKey: 'S3RVER',
+      region: 'us-east-1',
+      forcePathStyle: true,
+    },
+    async stop() {
+      child.kill('SIGKILL')
+      await ended
+      rmSync(directory, { recursive: true, force: true })
+    },
+  }
+}
+
+async function serve(directory: string): Promise<void> {
+  const { default: S3rver } = await import('s3rver')
+  const server = new S3rver({
+    address: '127.0.0.1',
+    port: 0,
+    silent: true,
+    directory,
+    configureBuckets: [{ name: bucket, configs: [] }],
+  })
+  waitForFiles((server as unknown as { store: Store }).store)
+  const { port } = (await server.run()) as AddressInfo
+  process.once('disconnect', () => process.exit())
+  process.send!(port)
+}
+
+interface Store {
+  putObject(object: { bucket: string; key: string }): Promise<{ size: number }>
+  getResourcePath(bucket: string, key: string, resource: string): string
+}
+
+/** It answers a PUT before all of it is in the file, which the next reader would find short. */
+function waitForFiles(store: Store): void {
+  const putObject = store.putObject.bind(store)
+  store.putObject = async object => {
+    const put = await putObject(object)
+    const file = store.getResourcePath(object.bucket, object.key, 'object')
+    while (statSync(file).size < put.size) await sleep(1)
+    return put
+  }
+}
+
+if (process.send && process.argv[1] === import.meta.filename) await serve(process.argv[2]!)
