@@ -70,16 +70,32 @@ as $$ select pg_catalog.split_part(name, '/', 1) operator(pg_catalog.=)
   (nullif(pg_catalog.current_setting('request.jwt.claims', true), '')::pg_catalog.jsonb operator(pg_catalog.->>) 'sub')
   and pg_catalog.strpos(name, '/') operator(pg_catalog.>) 1 $$;
 
-create policy "public buckets are read by the names of their objects" on storage.buckets for select
-  using (public and storage.is_addressed());
-create policy "objects of public buckets are read by their names" on storage.objects for select
-  using (storage.is_addressed() and exists (select from storage.buckets b where b.id = bucket_id and b.public));
-create policy "user- buckets are for the owner of each folder" on storage.objects as restrictive for all
-  using (not starts_with(bucket_id, 'user-') or storage.is_own_folder(name))
-  with check (not starts_with(bucket_id, 'user-') or storage.is_own_folder(name));
-create policy "users have their folders in user- buckets" on storage.objects for all to authenticated
-  using (starts_with(bucket_id, 'user-') and storage.is_own_folder(name))
-  with check (starts_with(bucket_id, 'user-') and storage.is_own_folder(name));
+-- The rules every project begins with, in place of all others. Run by whoever owns the tables, in that role.
+create function storage.restore_policies() returns void
+language plpgsql set search_path = pg_catalog, pg_temp
+as $$
+declare
+  r record;
+begin
+  for r in
+    select polname, polrelid::regclass as rel from pg_policy
+     where polrelid in ('storage.buckets'::regclass, 'storage.objects'::regclass)
+  loop
+    execute format('drop policy %I on %s', r.polname, r.rel);
+  end loop;
+  create policy "public buckets are read by the names of their objects" on storage.buckets for select
+    using (public and storage.is_addressed());
+  create policy "objects of public buckets are read by their names" on storage.objects for select
+    using (storage.is_addressed() and exists (select from storage.buckets b where b.id = bucket_id and b.public));
+  create policy "user- buckets are for the owner of each folder" on storage.objects as restrictive for all
+    using (not starts_with(bucket_id, 'user-') or storage.is_own_folder(name))
+    with check (not starts_with(bucket_id, 'user-') or storage.is_own_folder(name));
+  create policy "users have their folders in user- buckets" on storage.objects for all to authenticated
+    using (starts_with(bucket_id, 'user-') and storage.is_own_folder(name))
+    with check (starts_with(bucket_id, 'user-') and storage.is_own_folder(name));
+end
+$$;
+select storage.restore_policies();
 
 grant usage on schema storage to anon, authenticated, service_role;
 grant select, insert, update, delete on storage.buckets, storage.objects to anon, authenticated, service_role;

@@ -1,5 +1,5 @@
 // A project's database as it was when new: everything of the project's own is dropped, extensions and the
-// platform's schemas stay, and schema public has its first grants and default privileges again.
+// platform's schemas stay, buckets are gone, and schema public has its first grants and default privileges again.
 import type { Session } from '#src/kernel/postgres/database.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 
@@ -26,6 +26,7 @@ export async function dropEverything(session: Session): Promise<Dropped> {
   const objects = await session.rows<OwnObject>(ownObjects)
   for (const { statement } of objects) if (statement !== null) await session.script(statement)
   await session.script(asNew)
+  await session.script(withoutFiles)
   const named = (kind: OwnObject['kind']) =>
     objects.filter(each => each.kind === kind).map(({ name }) => name)
   return {
@@ -113,6 +114,18 @@ const ownObjects = sql`
   select o.kind, o.name, case when o.kind = 'schemas' or p.oid is null or p.stays then o.statement end as statement
     from object o left join place p on p.oid = o.place
    order by o.rank, o.name`
+
+/** Migrations make buckets and policies on them again. The bytes of the objects are swept up. */
+const withoutFiles = `
+  do $reset$
+  begin
+    if pg_catalog.to_regclass('storage.objects') is not null and pg_catalog.to_regclass('storage.buckets') is not null then
+      delete from storage.objects;
+      delete from storage.buckets;
+      perform storage.restore_policies();
+    end if;
+  end
+  $reset$`
 
 /** Whatever was granted or taken is undone; then come the grants every project begins with. */
 const asNew = `

@@ -1,12 +1,12 @@
 // Buckets, by the policies on storage.buckets; without any, they are the service role's.
 import type { Bucket, BucketWish } from '@plinth/contract/storage.ts'
 import type { RequestHead } from '#src/kernel/http/request.ts'
-import type { Caller } from '#src/tenancy/databases.ts'
-import { statement } from '#src/tenancy/databases.ts'
+import { type Caller, statement } from '#src/tenancy/databases.ts'
+import type { Tenant } from '#src/tenancy/directory.ts'
 import { actOf } from './access.ts'
-import type { Files } from './files.ts'
+import { type Files, quotaBytes } from './files.ts'
 import { bytesFrom, checkBucketName, isUserBucket } from './names.ts'
-import { noSuchBucket, storageRefusal, userBucketIsPrivate } from './refusals.ts'
+import { noSuchBucket, storageRefusal, tooLarge, userBucketIsPrivate } from './refusals.ts'
 import { type BucketRow, bucketJson, type Store } from './store.ts'
 import { checkContentType } from './upload-body.ts'
 
@@ -54,7 +54,7 @@ export function createBuckets(store: Store, files: Files) {
       if (isPublic && isUserBucket(id)) throw userBucketIsPrivate()
       if (wish.type !== undefined && wish.type !== 'STANDARD')
         throw storageRefusal('InvalidRequest', 'Buckets are of type STANDARD')
-      const { fileSizeLimit = null, mimeTypes = null } = limitsFrom(wish)
+      const { fileSizeLimit = null, mimeTypes = null } = limitsFrom(caller.tenant, wish)
       await store.insertBucket(actOf(caller, request, 'bucket.create'), {
         id,
         name: wish.name === undefined ? id : checkBucketName(wish.name),
@@ -67,7 +67,7 @@ export function createBuckets(store: Store, files: Files) {
 
     async update(caller: Caller, request: RequestHead, id: string, wish: BucketWish) {
       if (wish.public && isUserBucket(id)) throw userBucketIsPrivate()
-      const change = { isPublic: wish.public ?? undefined, ...limitsFrom(wish) }
+      const change = { isPublic: wish.public ?? undefined, ...limitsFrom(caller.tenant, wish) }
       if (!(await store.updateBucket(actOf(caller, request, 'bucket.update'), id, change)))
         throw noSuchBucket()
       return { message: 'Successfully updated' }
@@ -90,15 +90,22 @@ export function createBuckets(store: Store, files: Files) {
   }
 }
 
-function limitsFrom({ file_size_limit, allowed_mime_types }: BucketWish) {
+function limitsFrom(tenant: Tenant, { file_size_limit, allowed_mime_types }: BucketWish) {
   return {
     ...(file_size_limit !== undefined && {
-      fileSizeLimit: file_size_limit === null ? null : bytesFrom(file_size_limit),
+      fileSizeLimit: file_size_limit === null ? null : limitFrom(tenant, file_size_limit),
     }),
     ...(allowed_mime_types !== undefined && {
       mimeTypes: allowed_mime_types?.map(checkContentType) ?? null,
     }),
   }
+}
+
+function limitFrom(tenant: Tenant, given: number | string): number {
+  const limit = bytesFrom(given)
+  if (limit > quotaBytes(tenant))
+    throw tooLarge(quotaBytes(tenant), 'A bucket cannot take more than its project.')
+  return limit
 }
 
 function count(name: string, given: string | undefined): string | null {

@@ -68,14 +68,12 @@ export const quotaExceeded = (bucket: string, usedBytes: number, limitBytes: num
     `The files of this project may take ${limitBytes} bytes, and ${usedBytes} are taken`,
     {
       details: JSON.stringify({ bucket, used_bytes: usedBytes, limit_bytes: limitBytes }),
-      headers: { connection: 'close' },
     },
   )
 
 export const tooLarge = (limitBytes: number, hint = '') =>
   storageRefusal('EntityTooLarge', `The object exceeded the maximum allowed size of ${limitBytes} bytes`, {
     hint,
-    headers: { connection: 'close' },
   })
 
 const uniqueViolation = '23505'

@@ -68,6 +68,8 @@ function formFrom({ headers, body }: RawRequest): Promise<Upload> {
       fields.set(name, value)
     })
     form.on('file', (_name, file, _filename, _encoding, mimeType) => {
+      // Whoever reads it hears of it; when nobody does any more, nobody needs to.
+      file.on('error', () => {})
       ended.catch(error => file.destroy(error))
       try {
         const seconds = fields.get('cacheControl')

@@ -4,26 +4,25 @@ import { createLog } from '#src/kernel/log.ts'
 import { createRenderCache, type RenderStore } from './cache.ts'
 import type { Rendered } from './renderer.ts'
 
-/** A store in memory that can be made to fail, or to wait. */
+/** A store in memory that can be made to fail, or to be slow to write. */
 function stage(maxBytes = 1_000_000) {
   const files = new Map<string, Buffer>()
   const lines: string[] = []
   const state = { isBroken: false, mostBytes: 0, gate: Promise.resolve() }
-  const inOrder = async <T>(work: () => T): Promise<T> => {
-    await state.gate
+  const unlessBroken = async <T>(work: () => T): Promise<T> => {
     if (state.isBroken) throw new Error('disk on fire')
     return work()
   }
   const used = () => [...files.values()].reduce((sum, { length }) => sum + length, 0)
   const store: RenderStore = {
-    put: (project, name, bytes) =>
-      inOrder(() => {
-        files.set(`${project}/${name}`, bytes)
-        state.mostBytes = Math.max(state.mostBytes, used())
-      }),
-    get: (project, name) => inOrder(() => files.get(`${project}/${name}`)),
-    remove: (project, name) => inOrder(() => void files.delete(`${project}/${name}`)),
-    clear: () => inOrder(() => files.clear()),
+    async put(project, name, bytes) {
+      await state.gate
+      await unlessBroken(() => files.set(`${project}/${name}`, bytes))
+      state.mostBytes = Math.max(state.mostBytes, used())
+    },
+    get: (project, name) => unlessBroken(() => files.get(`${project}/${name}`)),
+    remove: (project, name) => unlessBroken(() => void files.delete(`${project}/${name}`)),
+    clear: () => unlessBroken(() => files.clear()),
   }
   files.set('old/left-over', Buffer.from('x'))
   const log = createLog('info', { write: line => void lines.push(line) })
@@ -152,9 +151,8 @@ test('what is forgotten while it is rendered or written is not kept', async () =
   state.gate = writing.promise
   await cache.through('a', 'v', 'k', make('x'))
   await settled()
-  const forgotten = cache.forget('a', 'v')
+  await cache.forget('a', 'v')
   writing.resolve()
-  await forgotten
   await settled()
   assert.equal(files.size, 0)
   assert.equal(await isMade('a', 'v'), true)

@@ -14,8 +14,6 @@ export type Outcome = Answer | 'too late' | 'gone' | 'unable'
 export type Wished = Omit<Job, 'sourceBytes'>
 
 export interface Child {
-  readonly pid: number | undefined
-  readonly isGone: boolean
   ask(source: Buffer, wished: Wished, timeLimitMs: number): Promise<Outcome>
   end(): void
 }
@@ -75,12 +73,6 @@ export function startChild(log: Log, limits: Limits, onGone: (child: Child) => v
   }
 
   const child: Child = {
-    get pid() {
-      return forked.pid
-    },
-    get isGone() {
-      return isGone
-    },
     end,
     async ask(source, wished, timeLimitMs) {
       if (!(await isUp)) return 'unable'

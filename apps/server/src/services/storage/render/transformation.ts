@@ -23,7 +23,7 @@ export type Wish = Partial<
 export const maxSide = 2000
 const defaultQuality = 80
 
-export const invalid = (message: string) => new Refusal({ code: 'InvalidRequest', status: 400 }, message)
+export const invalid = (message: string) => new Refusal('InvalidRequest', message)
 
 export function transformationFrom(wish: Wish): Transformation {
   const width = side('width', wish.width)

@@ -108,7 +108,7 @@ function end(): void {
 /** Others come first, and when memory runs out this is what Linux ends. */
 function stepBack(): void {
   try {
-    setPriority(10)
+    setPriority(5)
     writeFileSync('/proc/self/oom_score_adj', '1000')
   } catch {} // not on this system
 }
