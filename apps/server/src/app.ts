@@ -114,7 +114,7 @@ async function compose(options: AppOptions, open: Closing[]): Promise<App> {
     log,
   })
   open.push(() => storage.close())
-  directory.onChange(storage.forget)
+  directory.onChange(id => void storage.changed(id).catch(() => {}))
   const projects = projectsService({
     control,
     directory,

@@ -97,6 +97,11 @@ export const errorCodes = {
     meaning: 'Storage: the object has no such bytes; Content-Range has its size.',
   },
   ResourceLocked: { status: 423, meaning: 'Storage: another request is appending to this upload right now.' },
+  SlowDown: {
+    status: 429,
+    meaning:
+      'Storage: too many images of the project wait to be rendered; retry after the second `Retry-After` names.',
+  },
   FileDamaged: { status: 500, meaning: 'Storage: what is stored of the file is not what was written.' },
   FilesUnavailable: {
     status: 503,

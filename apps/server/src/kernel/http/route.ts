@@ -110,10 +110,11 @@ export function addRoute<Who>(app: FastifyInstance, parts: RouteParts<Who>): voi
   }
 }
 
-/** The framework calls the rest of a path `*`. */
+/** The framework calls the rest of a path `*`, and leaves out the slash at its end, which is part of a name. */
 function namePath(request: FastifyRequest, _reply: FastifyReply, next: () => void): void {
   const params = request.params as Record<string, string>
-  params['path'] = params['*'] ?? ''
+  const rest = params['*'] ?? ''
+  params['path'] = exchangeOf(request).path.endsWith('/') && !rest.endsWith('/') ? `${rest}/` : rest
   next()
 }
 

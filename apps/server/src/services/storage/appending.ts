@@ -78,6 +78,8 @@ async function take(
     }
   } catch (error) {
     if ((error as { code?: string }).code !== 'ECONNRESET') throw error
+    // Nobody is left to be told, but everything has come.
+    if (writer.size === upload.length) return
     throw new Refusal('client_closed_request', 'The client closed the connection', { cause: error })
   }
 }

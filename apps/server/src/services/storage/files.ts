@@ -26,7 +26,7 @@ export type Files = ReturnType<typeof createFiles>
 const megabyte = 1024 * 1024
 const defaultQuotaMegabytes = 1024
 /** Taken at a time for uploads that do not say how long they are. */
-const stepBytes = 8 * megabyte
+const stepBytes = megabyte
 /** No direct upload goes on for that long. */
 const uploadMs = 15 * 60_000
 
@@ -64,6 +64,14 @@ export function createFiles({ pieces, ledger, log, sweep }: FilesDeps) {
   const resize = (tenant: Tenant, bucket: string, file: StoredFile) =>
     insist(tenant, bucket, () => ledger.resize(tenant.id, file, quotaBytes(tenant)))
 
+  /** Some room in advance where there is some, else just what is needed. */
+  async function grow(tenant: Tenant, bucket: string, version: string, needed: number, wished: number) {
+    const size = Math.max(needed, wished)
+    if (await ledger.resize(tenant.id, { version, size }, quotaBytes(tenant))) return size
+    await resize(tenant, bucket, { version, size: needed })
+    return needed
+  }
+
   /** Bytes first: what is not counted must not be there. */
   async function drop(project: string, files: readonly StoredFile[]): Promise<void> {
     await pieces.remove(files.flatMap(({ version, size }) => pieceNames(project, version, size)))
@@ -95,9 +103,7 @@ export function createFiles({ pieces, ledger, log, sweep }: FilesDeps) {
         const size = writer.size + chunk.length
         if (size > maxBytes) throw tooLarge(maxBytes, tooLargeHint)
         if (size > taken) {
-          const wanted = Math.max(size, Math.min(taken + stepBytes, maxBytes))
-          await resize(tenant, bucket, { version, size: wanted })
-          taken = wanted
+          taken = await grow(tenant, bucket, version, size, Math.min(taken + stepBytes, maxBytes))
         }
         await writer.write(chunk)
       }

@@ -49,7 +49,11 @@ export function createImages(files: Files, renderer: Renderer, cache: RenderCach
         'x-transformations': transformationsHeader(wanted),
         vary: 'Accept',
       })
-      if (isUnchanged(rendered, showing.headers)) return { status: 304, headers: headersOf(''), body: null }
+      if (isUnchanged(rendered, showing.headers)) {
+        // What it is was said when it was sent; a cache would take over whatever is said now.
+        const { 'content-type': _type, 'content-disposition': _disposition, ...headers } = headersOf('')
+        return { status: 304, headers, body: null }
+      }
       const { bytes, contentType } = await cache.through(project, object.version, key, () =>
         renderer.render(project, () => source(project, object), wanted, format),
       )

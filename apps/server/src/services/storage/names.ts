@@ -6,16 +6,18 @@ const key = /^[\w/!\-.*'() &$=@;:+,?]+$/
 const maxKeyLength = 1024
 const bucketName = /^[\w!\-.*'() &$=@;:+,?]{1,100}$/
 
+const isSpelt = (name: string) => key.test(name) && name.length <= maxKeyLength
+const hasParts = (name: string) => name.split('/').every(part => part !== '' && part !== '.' && part !== '..')
+
+export const isKey = (name: string): boolean => isSpelt(name) && hasParts(name)
+
 export function checkKey(name: string): string {
-  if (!key.test(name) || name.length > maxKeyLength)
-    throw storageRefusal('InvalidKey', `Invalid key: ${shown(name)}`, {
-      hint: `A name has 1 to ${maxKeyLength} letters (A to Z), digits, spaces or characters of _/!-.*'()&$=@;:+,?`,
-    })
-  if (name.split('/').some(segment => segment === '' || segment === '.' || segment === '..'))
-    throw storageRefusal('InvalidKey', `Invalid key: ${shown(name)}`, {
-      hint: 'No part between slashes may be empty, "." or "..".',
-    })
-  return name
+  if (isKey(name)) return name
+  throw storageRefusal('InvalidKey', `Invalid key: ${shown(name)}`, {
+    hint: isSpelt(name)
+      ? 'No part between slashes may be empty, "." or "..".'
+      : `A name has 1 to ${maxKeyLength} letters (A to Z), digits, spaces or characters of _/!-.*'()&$=@;:+,?`,
+  })
 }
 
 export function checkBucketName(name: string): string {

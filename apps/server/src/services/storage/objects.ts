@@ -6,7 +6,7 @@ import { actOf, checkFolder, checkListed } from './access.ts'
 import { type ByteRange, fileHeaders, isUnchanged, modifiedAt, rangeOf, type Showing } from './download.ts'
 import type { Files } from './files.ts'
 import { type FolderWish, listFolder, listPage, type PageWish } from './listing.ts'
-import { checkBucketName, checkKey } from './names.ts'
+import { checkBucketName, checkKey, isKey } from './names.ts'
 import { noSuchKey, tooLarge } from './refusals.ts'
 import type { Act, ObjectRow, Store } from './store.ts'
 import { metadataFromHeader } from './upload-body.ts'
@@ -85,8 +85,10 @@ export function createObjects(store: Store, files: Files, uploads: Uploads) {
 
     async removeMany(caller: Caller, request: RequestHead, bucket: string, names: readonly string[]) {
       checkBucketName(bucket)
-      for (const name of names) checkFolder(caller, bucket, checkKey(name))
-      const removed = await store.removeMany(actOf(caller, request, 'object.delete_many'), bucket, names)
+      // What no object can be called is missing like any other.
+      const possible = names.filter(isKey)
+      for (const name of possible) checkFolder(caller, bucket, name)
+      const removed = await store.removeMany(actOf(caller, request, 'object.delete_many'), bucket, possible)
       await files.dropVersions(
         caller.tenant.id,
         removed.map(({ version }) => version),

@@ -28,6 +28,7 @@ const shortNames = {
   OffsetConflict: 'OffsetConflict',
   UnsupportedTusVersion: 'UnsupportedTusVersion',
   storage_quota_exceeded: 'storage_quota_exceeded',
+  SlowDown: 'SlowDown',
   StorageFull: 'StorageFull',
   FileDamaged: 'FileDamaged',
   FilesUnavailable: 'FilesUnavailable',

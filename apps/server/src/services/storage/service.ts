@@ -62,8 +62,11 @@ export async function storageService(deps: StorageDeps) {
     images: createImages(files, renderer, cache),
     resumable: createResumable({ control, store, files, objects: uploads, baseUrl: deps.baseUrl }),
     usedBytes: (project: string) => ledger.usedBytes(project),
-    /** What is remembered of a project that may have changed or gone. */
-    forget: (project: string) => ledger.forget(project),
+    /** A project may have changed or gone. */
+    async changed(project: string) {
+      ledger.forget(project)
+      if (!(await directory.find(project))) await cache.forget(project)
+    },
     async close() {
       renderer.close()
       await worker.close()

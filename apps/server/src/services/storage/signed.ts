@@ -2,7 +2,7 @@
 import type { RawRequest, RequestHead } from '#src/kernel/http/request.ts'
 import type { Caller } from '#src/tenancy/databases.ts'
 import { actOf, checkFolder } from './access.ts'
-import { checkBucketName, checkKey } from './names.ts'
+import { checkBucketName, checkKey, isKey } from './names.ts'
 import type { Objects } from './objects.ts'
 import { storageRefusal } from './refusals.ts'
 import { fromToken, toToken, transformationFrom, type Wish } from './render/transformation.ts'
@@ -118,8 +118,8 @@ function lifetime({ expiresIn, expires_in }: SignWish): number {
 /** A name that cannot be is one of nobody's. */
 function isReachable(caller: Caller, bucket: string, path: string): boolean {
   try {
-    checkFolder(caller, bucket, checkKey(path))
-    return true
+    checkFolder(caller, bucket, path)
+    return isKey(path)
   } catch {
     return false
   }

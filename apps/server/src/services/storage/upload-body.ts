@@ -63,6 +63,8 @@ function formFrom({ headers, body }: RawRequest): Promise<Upload> {
       form.once('error', (error: Error) => fail(malformed(error.message)))
     })
     ended.then(() => reject(storageRefusal('InvalidRequest', 'The form holds no file')), reject)
+    for (const limit of ['filesLimit', 'fieldsLimit', 'partsLimit'] as const)
+      form.once(limit, () => form.destroy(new Error('it holds more than one file and ten fields')))
     form.on('field', (name, value, _nameCut, isCut) => {
       if (isCut) form.destroy(new Error(`the field ${name} is too long`))
       fields.set(name, value)
