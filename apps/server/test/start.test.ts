@@ -856,7 +856,7 @@ test('with DATABASE_URL no Postgres is embedded, and only a bootstrapped super_a
     )
     const platform = await start({ dataDir, cwd })
     assert.equal((await call(`${platform.url}/health`, 'GET', {})).status, 200)
-    assert.deepEqual(fs.readdirSync(dataDir).sort(), ['platform.json', 'platform.lock'])
+    assert.deepEqual(fs.readdirSync(dataDir).sort(), ['objects', 'platform.json', 'platform.lock'])
     for (const token of ['undefined', 'null', env['CONTROL_PLANE_SECRET']!])
       assert.equal((await call(`${platform.url}/api/v1/projects`, 'GET', { token })).status, 401)
 

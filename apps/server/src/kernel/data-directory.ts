@@ -82,7 +82,9 @@ export function takeDataDirectory(path: string): DataDirectory {
 
 /** Whether this is a directory of ours: there is something in it that only we put there. */
 export const isDataDirectory = (path: string): boolean =>
-  ['secrets.json', 'platform.lock', 'postgres', 'postgres.home'].some(name => existsSync(join(path, name)))
+  ['secrets.json', 'platform.lock', 'postgres', 'postgres.home', 'objects/.plinth'].some(name =>
+    existsSync(join(path, name)),
+  )
 
 /** Whether a platform holds the directory right now. */
 export const isTaken = (path: string): boolean => holderOf(join(path, 'platform.lock')) !== undefined

@@ -84,8 +84,8 @@ export function rangeOf(
   headers: IncomingHttpHeaders,
 ): ByteRange | undefined {
   const { range } = headers
-  if (range === undefined || !/^bytes=/i.test(range.trim()) || !stillApplies(object, headers)) return
-  const [, first = '', last = ''] = /^bytes=\s*(\d*)\s*-\s*(\d*)\s*$/i.exec(range.trim()) ?? []
+  if (range === undefined || !/^bytes=/i.test(range) || !stillApplies(object, headers)) return
+  const [, first = '', last = ''] = /^bytes=(\d{0,15})-(\d{0,15})$/i.exec(range) ?? []
   if (first === '' && last === '') throw unsatisfiable(size)
   const from = first === '' ? Math.max(0, size - Number(last)) : Number(first)
   const to = first === '' || last === '' ? size : Math.min(size, Number(last) + 1)

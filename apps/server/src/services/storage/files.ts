@@ -117,12 +117,56 @@ export function createFiles({ pieces, ledger, log, sweep }: FilesDeps) {
     }
   }
 
-  function readerLeft(project: string, file: StoredFile): void {
-    const reading = readers.get(file.version)!
-    reading.count--
-    if (reading.count > 0) return
-    readers.delete(file.version)
-    if (reading.isGone) void dropInPeace(project, [file])
+  /** How long a version is stands in the ledger; what a row says may be anything. */
+  async function dropVersions(project: string, versions: readonly string[]): Promise<void> {
+    const known = versions.filter(version => uuid.test(version))
+    if (known.length === 0) return
+    const free = (await ledger.find(project, known)).filter(({ version }) => {
+      const reading = readers.get(`${project}/${version}`)
+      if (reading) reading.isGone = true
+      return !reading
+    })
+    await dropInPeace(project, free)
+  }
+
+  function enter(project: string, version: string): () => void {
+    const key = `${project}/${version}`
+    const reading = readers.get(key) ?? { count: 0, isGone: false }
+    readers.set(key, reading)
+    reading.count++
+    return () => {
+      reading.count--
+      if (reading.count > 0) return
+      readers.delete(key)
+      if (reading.isGone) void dropVersions(project, [version]).catch(() => {})
+    }
+  }
+
+  async function open(
+    project: string,
+    file: StoredFile,
+    from: number,
+    to: number,
+  ): Promise<Buffer | Readable> {
+    const { version, size } = file
+    const leave = enter(project, version)
+    try {
+      const cipher = await cipherOf(project, version)
+      const opened = await openFile({ pieces, cipher, address: { project, version }, size, from, to })
+      if (Buffer.isBuffer(opened)) leave()
+      else opened.once('close', leave)
+      return opened
+    } catch (error) {
+      leave()
+      throw told(error)
+    }
+  }
+
+  /** The whole file, opened when its first bytes are asked for. */
+  async function* read(project: string, file: StoredFile): AsyncGenerator<Buffer> {
+    const opened = await open(project, file, 0, file.size)
+    if (Buffer.isBuffer(opened)) yield opened
+    else for await (const chunk of opened) yield chunk as Buffer
   }
 
   return {
@@ -130,25 +174,8 @@ export function createFiles({ pieces, ledger, log, sweep }: FilesDeps) {
     take,
     resize,
     cipherOf,
-    pieces,
-
-    async open(project: string, file: StoredFile, from: number, to: number): Promise<Buffer | Readable> {
-      const { version, size } = file
-      const reading = readers.get(version) ?? { count: 0, isGone: false }
-      readers.set(version, reading)
-      reading.count++
-      const leave = () => readerLeft(project, file)
-      try {
-        const cipher = await cipherOf(project, version)
-        const opened = await openFile({ pieces, cipher, address: { project, version }, size, from, to })
-        if (Buffer.isBuffer(opened)) leave()
-        else opened.once('close', leave)
-        return opened
-      } catch (error) {
-        leave()
-        throw told(error)
-      }
-    },
+    open,
+    read,
 
     writer: (
       project: string,
@@ -159,17 +186,7 @@ export function createFiles({ pieces, ledger, log, sweep }: FilesDeps) {
     ): FileWriter => openFileWriter({ pieces, cipher, address: { project, version }, from, onPiece }),
 
     /** Nothing names these any more. */
-    async dropVersions(project: string, versions: readonly string[]): Promise<void> {
-      const known = versions.filter(version => uuid.test(version))
-      if (known.length === 0) return
-      const files = await ledger.find(project, known)
-      const free = files.filter(({ version }) => {
-        const reading = readers.get(version)
-        if (reading) reading.isGone = true
-        return !reading
-      })
-      await dropInPeace(project, free)
-    },
+    dropVersions,
     dropInPeace,
   }
 }

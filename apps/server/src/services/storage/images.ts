@@ -43,7 +43,7 @@ export function createImages(files: Files, renderer: Renderer, cache: RenderCach
       const key = renderKey(wanted, format)
       // Another one for every way it is rendered.
       const rendered = { ...object, version: `${object.version}-${Buffer.from(key).toString('base64url')}` }
-      const headersOf = (mimetype: string) => ({
+      const headersOf = (mimetype: string): Record<string, string> => ({
         ...fileHeaders({ ...rendered, metadata: { ...object.metadata!, mimetype } }, showing),
         'accept-ranges': 'none',
         'x-transformations': transformationsHeader(wanted),

@@ -133,14 +133,10 @@ export function createObjects(store: Store, files: Files, uploads: Uploads) {
       const maxBytes = target.file_size_limit ?? Number.MAX_SAFE_INTEGER
       if (size > maxBytes) throw tooLarge(maxBytes)
       await rehearse(act, to[0], to[1], isUpsert)
-      const opened = await files.open(tenant.id, { version: source.version, size }, 0, size)
-      const bytes = Buffer.isBuffer(opened) ? [opened] : opened
       const file = await files.receive({
         tenant,
         bucket: to[0],
-        source: (async function* () {
-          for await (const chunk of bytes) yield chunk as Buffer
-        })(),
+        source: files.read(tenant.id, { version: source.version, size }),
         announcedBytes: size,
         maxBytes,
         tooLargeHint: '',

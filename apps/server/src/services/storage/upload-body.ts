@@ -124,7 +124,7 @@ const maxHeader = 255
 
 export function checkContentType(type: string): string {
   const trimmed = type.trim()
-  if (!mimeType.test(trimmed) || trimmed.length > maxHeader)
+  if (trimmed.length > maxHeader || !mimeType.test(trimmed))
     throw storageRefusal('InvalidMimeType', `mime type ${trimmed.slice(0, 100)} is not valid`)
   return trimmed
 }
