@@ -46,7 +46,7 @@ export function fileHeaders(object: ObjectRow, showing: Showing): Record<string,
 function dispositionOf(download: string | undefined, isInline: boolean): string | undefined {
   if (download === undefined) return isInline ? undefined : 'attachment'
   if (download === '') return 'attachment;'
-  const name = encodeURIComponent(download.slice(0, 255)).replace(
+  const name = encodeURIComponent(download.slice(0, 255).toWellFormed()).replace(
     /['()*]/g,
     each => `%${each.charCodeAt(0).toString(16).toUpperCase()}`,
   )

@@ -171,6 +171,7 @@ export function createFiles({ pieces, ledger, log, sweep }: FilesDeps) {
 
   return {
     receive,
+    find: async (project: string, version: string) => (await ledger.find(project, [version]))[0],
     take,
     resize,
     cipherOf,

@@ -1,6 +1,6 @@
 // What a project's files take, kept in the control database where no owner can change it. Room is taken before a byte is
 // stored and given back when the bytes are gone, so the sum never passes the quota, whoever uploads at the same time.
-import { randomBytes } from 'node:crypto'
+import { createSecretKey, type KeyObject, randomBytes } from 'node:crypto'
 import type { Sealer } from '#src/kernel/crypto/sealed.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
@@ -12,7 +12,7 @@ export interface StoredFile {
 
 export interface Ledger {
   /** The key of a project's files; made when it is first asked for. */
-  dataKey(project: string): Promise<Buffer>
+  dataKey(project: string): Promise<KeyObject>
   /** False when it does not fit. */
   take(project: string, file: StoredFile, until: Date, limit: number): Promise<boolean>
   /** The file takes this many bytes now. False when they do not fit, and nothing has changed. */
@@ -29,12 +29,12 @@ const firstSweepMs = 15 * 60_000
 const rememberedKeys = 1000
 
 export function createLedger(control: Database, sealer: Sealer): Ledger {
-  const keys = new Map<string, Promise<Buffer>>()
+  const keys = new Map<string, Promise<KeyObject>>()
 
-  async function findOrMakeKey(project: string): Promise<Buffer> {
+  async function findOrMakeKey(project: string): Promise<KeyObject> {
     const found = await findKey(control, project)
     const sealed = found ?? (await makeKey(project))
-    return Buffer.from(sealer.open(sealed, keyContext(project)), 'base64')
+    return createSecretKey(Buffer.from(sealer.open(sealed, keyContext(project)), 'base64'))
   }
 
   async function makeKey(project: string): Promise<string> {

@@ -4,13 +4,14 @@ import { Refusal } from '#src/kernel/errors.ts'
 import type { RawReply, RawRequest } from '#src/kernel/http/request.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
 import type { Caller } from '#src/tenancy/databases.ts'
+import type { Tenant } from '#src/tenancy/directory.ts'
 import { actOf, checkFolder } from './access.ts'
 import { beyond, createAppend, offsetOf } from './appending.ts'
 import type { Files } from './files.ts'
 import { checkBucketName, checkKey } from './names.ts'
 import { noSuchBucket, storageRefusal, tooLarge } from './refusals.ts'
 import { readGrant, type UploadGrant } from './signing.ts'
-import type { Act, BucketRow, Store } from './store.ts'
+import type { Act, BucketRow, NewObject, Store } from './store.ts'
 import * as tus from './tus.ts'
 import type { UploadRow } from './upload-store.ts'
 import * as uploads from './upload-store.ts'
@@ -39,7 +40,8 @@ interface Way {
   grant: UploadGrant | undefined
 }
 
-export function createResumable({ control, store, files, objects, baseUrl }: ResumableDeps) {
+export function createResumable(deps: ResumableDeps) {
+  const { control, store, files, objects, baseUrl } = deps
   const append = createAppend(control, files)
 
   async function bucketOf({ act, grant }: Way, bucket: string): Promise<BucketRow> {
@@ -59,6 +61,8 @@ export function createResumable({ control, store, files, objects, baseUrl }: Res
 
   async function allow(caller: Caller, request: RawRequest, upload: UploadRow, kind: Kind): Promise<Way> {
     const way = wayOf(caller, request, kind, upload.bucket, upload.name)
+    if (way.grant && way.grant.upsert !== upload.is_upsert)
+      throw storageRefusal('InvalidSignature', 'The token is for another upload')
     if (upload.is_finished) return way
     try {
       await objects.rehearse(way.act, upload.bucket, upload.name, upload.is_upsert)
@@ -79,21 +83,20 @@ export function createResumable({ control, store, files, objects, baseUrl }: Res
 
   /** Appends the body, and makes the object visible when that was the last of it. */
   async function receive({ act, grant }: Way, request: RawRequest, upload: UploadRow, holder: string) {
-    const size = await append(act.caller.tenant, request, upload, holder)
+    const { tenant, userId } = act.caller
+    if ((await files.find(tenant.id, upload.version)) === undefined) {
+      await uploads.deleteUpload(control, upload.id)
+      throw noUpload()
+    }
+    const size = await append(tenant, request, upload, holder)
     if (size !== upload.length) return size
-    const owner = grant ? (grant.owner ?? '') : act.caller.userId
-    const object = newObject(
-      upload.bucket,
-      upload.name,
-      owner,
-      { version: upload.version, size },
-      {
-        contentType: upload.content_type,
-        cacheControl: upload.cache_control,
-        userMetadata: upload.user_metadata,
-      },
-    )
-    await objects.reveal(act, object, upload.is_upsert)
+    const object = objectOf(upload, size, grant ? (grant.owner ?? '') : userId)
+    await objects.reveal(act, object, upload.is_upsert, async ({ status }) => {
+      // Too many at once is no verdict: it can be finished later.
+      if (status === 429) return
+      await uploads.deleteUpload(control, upload.id)
+      await files.dropInPeace(tenant.id, [{ version: upload.version, size }])
+    })
     await uploads.markFinished(control, upload.id)
     return size
   }
@@ -110,30 +113,6 @@ export function createResumable({ control, store, files, objects, baseUrl }: Res
     upload.length = length
   }
 
-  async function begin(way: Way, wish: tus.UploadWish, length: number | null, isUpsert: boolean) {
-    const { tenant } = way.act.caller
-    const version = crypto.randomUUID()
-    const expiresAt = new Date(Date.now() + expiryMs)
-    const until = new Date(expiresAt.getTime() + graceMs)
-    await files.take(tenant, wish.bucket, { version, size: length ?? 0 }, until)
-    const upload = {
-      project: tenant.id,
-      id: crypto.randomUUID(),
-      version,
-      bucket: wish.bucket,
-      name: wish.name,
-      length,
-      content_type: wish.contentType,
-      cache_control: wish.cacheControl,
-      user_metadata: wish.userMetadata,
-      upload_metadata: wish.metadata,
-      is_upsert: isUpsert,
-      expiresAt,
-    }
-    await uploads.insertUpload(control, upload)
-    return upload
-  }
-
   return {
     async create(caller: Caller, request: RawRequest, kind: Kind): Promise<RawReply> {
       tus.checkVersion(request.headers)
@@ -147,7 +126,7 @@ export function createResumable({ control, store, files, objects, baseUrl }: Res
       checkType(bucket, wish.name, wish.contentType)
       const isUpsert = way.grant ? way.grant.upsert : request.headers['x-upsert'] === 'true'
       await objects.rehearse(way.act, wish.bucket, wish.name, isUpsert)
-      const { id, expiresAt } = await begin(way, wish, length, isUpsert)
+      const { id, expiresAt } = await begin(deps, caller.tenant, wish, length, isUpsert)
       const location = `${originOf(request, baseUrl())}${request.path.replace(/\/+$/, '')}/${id}`
       const headers = { ...tus.tusHeaders, ...expiry(expiresAt), location }
       if (length !== 0 && !tus.isChunk(request.headers)) return { status: 201, headers, body: null }
@@ -203,6 +182,39 @@ export function createResumable({ control, store, files, objects, baseUrl }: Res
   }
 }
 
+/** Room is taken for all of it, so that whoever begins can finish. */
+async function begin(
+  { control, files }: ResumableDeps,
+  tenant: Tenant,
+  wish: tus.UploadWish,
+  length: number | null,
+  isUpsert: boolean,
+) {
+  const version = crypto.randomUUID()
+  const expiresAt = new Date(Date.now() + expiryMs)
+  const until = new Date(expiresAt.getTime() + graceMs)
+  await files.take(tenant, wish.bucket, { version, size: length ?? 0 }, until)
+  const upload = {
+    project: tenant.id,
+    id: crypto.randomUUID(),
+    version,
+    bucket: wish.bucket,
+    name: wish.name,
+    length,
+    content_type: wish.contentType,
+    cache_control: wish.cacheControl,
+    user_metadata: wish.userMetadata,
+    upload_metadata: wish.metadata,
+    is_upsert: isUpsert,
+    expiresAt,
+  }
+  await uploads.insertUpload(control, upload).catch(async error => {
+    await files.dropInPeace(tenant.id, [{ version, size: length ?? 0 }])
+    throw error
+  })
+  return upload
+}
+
 function wayOf(caller: Caller, request: RawRequest, kind: Kind, bucket: string, name: string): Way {
   const act = actOf(caller, request, 'object.upload')
   if (kind === 'plain') {
@@ -214,6 +226,19 @@ function wayOf(caller: Caller, request: RawRequest, kind: Kind, bucket: string, 
   const grant = readGrant(caller.tenant, given, 'upload', `${bucket}/${name}`)
   return { act: { ...act, asService: true }, grant }
 }
+
+const objectOf = (upload: UploadRow, size: number, owner: string): NewObject =>
+  newObject(
+    upload.bucket,
+    upload.name,
+    owner,
+    { version: upload.version, size },
+    {
+      contentType: upload.content_type,
+      cacheControl: upload.cache_control,
+      userMetadata: upload.user_metadata,
+    },
+  )
 
 const maxLength = (bucket: BucketRow) => bucket.file_size_limit ?? Number.MAX_SAFE_INTEGER
 

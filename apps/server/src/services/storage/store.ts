@@ -122,6 +122,10 @@ const statements = {
       select ${objectJson} from gone`,
     false,
   ),
+  count: statement(
+    'select pg_catalog.count(*) from storage.objects where bucket_id operator(pg_catalog.=) $1::text',
+    false,
+  ),
   removeSome: statement(
     `delete from storage.objects where id operator(pg_catalog.=) any (array(
         select id from storage.objects where bucket_id operator(pg_catalog.=) $1::text limit 1000)) returning version`,
@@ -231,6 +235,8 @@ export function createStore(databases: Databases) {
       (await ask(act, 'object', statements.remove, [bucket, name]))[0]?.[0] ?? undefined,
     removeMany: async (act: Act, bucket: string, names: readonly string[]) =>
       parsed<ObjectRow>(await ask(act, 'object', statements.removeMany, [bucket, arrayOf(names)])),
+    count: async (act: Act, bucket: string) =>
+      Number((await ask(act, 'object', statements.count, [bucket]))[0]![0]),
     removeSome: async (act: Act, bucket: string) =>
       (await ask(act, 'object', statements.removeSome, [bucket])).map(([version]) => version!),
     /** Of these versions, the ones that objects name. */

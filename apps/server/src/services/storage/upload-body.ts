@@ -3,6 +3,7 @@ import type { IncomingHttpHeaders } from 'node:http'
 import { finished, type Readable } from 'node:stream'
 import { Busboy, type BusboyHeaders, type BusboyInstance } from '@fastify/busboy'
 import { Refusal } from '#src/kernel/errors.ts'
+import { parseJsonBody } from '#src/kernel/http/json-body.ts'
 import type { RawRequest } from '#src/kernel/http/request.ts'
 import { storageRefusal } from './refusals.ts'
 
@@ -148,19 +149,19 @@ export function metadataFromHeader(header: string | string[] | undefined): objec
 }
 
 export function metadataFromText(json: string): object | null {
+  if (json.length > maxUserMetadata) throw noMetadata()
   try {
-    const value: unknown = JSON.parse(json)
+    const value = parseJsonBody(Buffer.from(json), { anyKey: true })
     if (value === null) return null
     // Postgres keeps no NUL.
-    if (
-      typeof value === 'object' &&
-      !Array.isArray(value) &&
-      !json.includes('\\u0000') &&
-      json.length <= maxUserMetadata
-    )
-      return value
-  } catch {
-    // Told below.
+    if (typeof value === 'object' && !Array.isArray(value) && !json.includes('\\u0000')) return value
+  } catch (error) {
+    throw noMetadata(error)
   }
-  throw storageRefusal('InvalidRequest', 'metadata must be a JSON object of at most 1 MiB')
+  throw noMetadata()
 }
+
+const noMetadata = (cause?: unknown) =>
+  storageRefusal('InvalidRequest', 'metadata must be a JSON object of at most 1 MiB, not nested too deeply', {
+    cause,
+  })

@@ -46,13 +46,24 @@ export type NewUpload = Omit<UploadRow, 'frames' | 'tail' | 'tail_bytes' | 'is_f
   expiresAt: Date
 }
 
-export const insertUpload = (control: Database, upload: NewUpload) =>
-  control.run(sql`
+/** Uploads of a project that can be under way at the same time. */
+const mostUnderWay = 1000
+
+export async function insertUpload(control: Database, upload: NewUpload): Promise<void> {
+  const inserted = await control.run(sql`
     insert into storage_uploads (id, project_id, version, bucket, name, length, content_type, cache_control, user_metadata,
       upload_metadata, is_upsert, expires_at)
-    values (${upload.id}, ${upload.project}, ${upload.version}, ${upload.bucket}, ${upload.name}, ${upload.length},
-      ${upload.content_type}, ${upload.cache_control}, ${upload.user_metadata && JSON.stringify(upload.user_metadata)},
-      ${upload.upload_metadata}, ${upload.is_upsert}, ${upload.expiresAt})`)
+    select ${upload.id}, ${upload.project}, ${upload.version}, ${upload.bucket}, ${upload.name}, ${upload.length}::bigint,
+      ${upload.content_type}, ${upload.cache_control}, ${upload.user_metadata && JSON.stringify(upload.user_metadata)}::jsonb,
+      ${upload.upload_metadata}, ${upload.is_upsert}::boolean, ${upload.expiresAt}::timestamptz
+     where (select count(*) from storage_uploads where project_id = ${upload.project} and not is_finished) < ${mostUnderWay}`)
+  if (inserted === 0)
+    throw storageRefusal(
+      'SlowDown',
+      `This project has ${mostUnderWay} uploads under way; finish or delete some of them`,
+      { headers: { 'retry-after': '60' } },
+    )
+}
 
 export const findUpload = (control: Database, project: string, id: string) =>
   one(
@@ -89,6 +100,7 @@ export const setLength = (control: Database, id: string, holder: string, length:
   control.run(sql`
     update storage_uploads set length = ${length} where id = ${id} and holder = ${holder} and length is null`)
 
+/** It stays for a while, for a client that has not heard the answer. */
 export const markFinished = (control: Database, id: string) =>
   control.run(
     sql`update storage_uploads set is_finished = true, tail = '', held_until = '-infinity' where id = ${id}`,

@@ -91,19 +91,29 @@ export function createUploads(store: Store, files: Files) {
     await place({ ...act, facts: { ...act.facts, rollsBack: true } }, object, isUpsert)
   }
 
-  /** Makes a stored file visible. What Postgres refuses leaves nothing; what it did not answer is found out later. */
-  async function reveal(act: Act, object: NewObject, isUpsert: boolean): Promise<string> {
-    const { tenant } = act.caller
+  /**
+   * Makes a stored file visible. What Postgres refuses leaves nothing, unless the caller sees to that; what it did not
+   * answer is found out later.
+   */
+  async function reveal(
+    act: Act,
+    object: NewObject,
+    isUpsert: boolean,
+    onRefused: (refusal: Refusal) => Promise<void> = () => discard(act, object),
+  ): Promise<string> {
     try {
       const { id, replaced } = await place(act, object, isUpsert)
-      if (replaced !== null && replaced !== object.version) await files.dropVersions(tenant.id, [replaced])
+      if (replaced !== null && replaced !== object.version)
+        await files.dropVersions(act.caller.tenant.id, [replaced])
       return id
     } catch (error) {
-      if (error instanceof Refusal && error.status < 500)
-        await files.dropInPeace(tenant.id, [{ version: object.version, size: object.metadata.size }])
+      if (error instanceof Refusal && error.status < 500) await onRefused(error)
       throw error
     }
   }
+
+  const discard = ({ caller }: Act, { version, metadata }: NewObject) =>
+    files.dropInPeace(caller.tenant.id, [{ version, size: metadata.size }])
 
   async function receive(
     act: Act,
