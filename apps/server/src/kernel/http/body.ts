@@ -53,8 +53,12 @@ export function takeBody(body: Readable, headers: IncomingHttpHeaders, limit: nu
   body.on('close', taking.abort)
 }
 
+const maxFew = 1000
+
 function createTaking(limit: number, done: OnBody): Taking {
   const chunks: Buffer[] = []
+  /** A body that comes byte by byte would take up the room of a hundred: some are put together now and then. */
+  let few: Buffer[] = []
   let received = 0
   let isDone = false
   const refuse = (why: Refusal) => {
@@ -66,12 +70,16 @@ function createTaking(limit: number, done: OnBody): Taking {
       received += chunk.length
       // What comes after that is read and dropped, so that the refusal can be heard.
       if (isDone) return
-      if (received > limit) refuse(tooLarge(limit))
-      else chunks.push(chunk)
+      if (received > limit) return refuse(tooLarge(limit))
+      few.push(chunk)
+      if (few.length < maxFew) return
+      chunks.push(Buffer.concat(few))
+      few = []
     },
     end() {
       if (isDone) return
       isDone = true
+      chunks.push(...few)
       done(null, chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks))
     },
     abort() {

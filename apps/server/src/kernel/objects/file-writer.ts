@@ -28,6 +28,7 @@ export interface FileWriter {
 
 /** Sealed frames are handed on in runs of this many bytes. */
 const runBytes = 4 * storedFrameBytes
+const maxHeld = 64
 
 interface FileWriterOptions {
   pieces: Pieces
@@ -120,6 +121,8 @@ export function openFileWriter({ pieces, cipher, address, from, onPiece }: FileW
     async write(chunk) {
       if (chunk.length === 0) return
       held.push(chunk)
+      // Bytes that come one by one would each take up the room of many.
+      if (held.length > maxHeld) held = [Buffer.concat(held)]
       heldBytes += chunk.length
       size += chunk.length
       while (heldBytes > frameBytes) {

@@ -6,6 +6,7 @@ import { SharedSync } from './filesystem-sync.ts'
 import {
   assertFolder,
   assertName,
+  isFolder,
   isName,
   MissingPiece,
   NoSpace,
@@ -70,7 +71,7 @@ export async function openDirectoryPieces(root: string, { isDurable = true }: Op
         const name = `${folder}/${entry}`
         if (!isName(name) || !entry.startsWith(shard)) continue
         const found = await stat(fileOf(name)).catch(unlessMissing)
-        if (found) yield { name, modifiedAt: found.mtime }
+        if (found) yield { name, size: found.size, modifiedAt: found.mtime }
       }
   }
 
@@ -119,6 +120,9 @@ export async function openDirectoryPieces(root: string, { isDurable = true }: Op
       }
       await remove(batch)
       await rm(join(root, folder), { recursive: true, force: true, maxRetries: 3 })
+    },
+    async *folders() {
+      for await (const entry of entriesOf(root)) if (isFolder(entry)) yield entry
     },
     list,
     close: async () => {},

@@ -21,3 +21,6 @@ export const pieceName = (project: string, version: string, piece: number) => `$
 
 export const pieceNames = (project: string, version: string, size: number): string[] =>
   Array.from({ length: pieceCount(size) }, (_, piece) => pieceName(project, version, piece))
+
+/** Of a file whose pieces take so many bytes in all. */
+export const plainBytes = (stored: number) => stored - Math.ceil(stored / storedFrameBytes) * overheadBytes

@@ -12,6 +12,8 @@ export interface Pieces {
   /** Those that are not there count as removed. */
   remove(names: readonly string[]): Promise<void>
   removeFolder(folder: string): Promise<void>
+  /** Those that hold something. */
+  folders(): AsyncIterable<string>
   /** Everything in a folder, in no order. */
   list(folder: string): AsyncIterable<PieceFound>
   close(): Promise<void>
@@ -35,6 +37,7 @@ export interface PieceReader {
 
 export interface PieceFound {
   name: string
+  size: number
   modifiedAt: Date
 }
 
@@ -73,4 +76,5 @@ export function assertFolder(folder: string): void {
   if (!folderForm.test(folder)) throw new TypeError(`${JSON.stringify(folder)} is no name of a folder`)
 }
 
+export const isFolder = (folder: string): boolean => folderForm.test(folder)
 export const isName = (name: string): boolean => nameForm.test(name)

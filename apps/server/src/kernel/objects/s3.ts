@@ -4,6 +4,7 @@ import type { DeleteObjectsCommand, S3Client } from '@aws-sdk/client-s3'
 import {
   assertFolder,
   assertName,
+  isFolder,
   isName,
   MissingPiece,
   NoSpace,
@@ -172,7 +173,11 @@ function createS3Pieces(library: Library, client: S3Client, Bucket: string): Pie
         throw explained(error)
       })
       yield (page.Contents ?? [])
-        .map(({ Key = '', LastModified }) => ({ name: Key, modifiedAt: LastModified ?? new Date() }))
+        .map(({ Key = '', Size = 0, LastModified }) => ({
+          name: Key,
+          size: Size,
+          modifiedAt: LastModified ?? new Date(),
+        }))
         .filter(({ name }) => isName(name))
       ContinuationToken = page.IsTruncated ? page.NextContinuationToken : undefined
     } while (ContinuationToken !== undefined)
@@ -187,6 +192,22 @@ function createS3Pieces(library: Library, client: S3Client, Bucket: string): Pie
     remove,
     async removeFolder(folder) {
       for await (const page of pages(folder)) await remove(page.map(({ name }) => name))
+    },
+    async *folders() {
+      let ContinuationToken: string | undefined
+      do {
+        const command = new ListObjectsV2Command({
+          Bucket,
+          Delimiter: '/',
+          ...(ContinuationToken === undefined ? {} : { ContinuationToken }),
+        })
+        const page = await client.send(command).catch(error => {
+          throw explained(error)
+        })
+        for (const { Prefix = '' } of page.CommonPrefixes ?? [])
+          if (isFolder(Prefix.slice(0, -1))) yield Prefix.slice(0, -1)
+        ContinuationToken = page.IsTruncated ? page.NextContinuationToken : undefined
+      } while (ContinuationToken !== undefined)
     },
     async *list(folder) {
       for await (const page of pages(folder)) yield* page

@@ -42,7 +42,7 @@ const objectRoutes = ({ objects, uploads }: StorageService) => {
       uploads.upload(caller, request, params.bucket, params.path, isUpsert(request)),
     put: ({ params }, caller, request) => uploads.upload(caller, request, params.bucket, params.path, true),
     download: async ({ params, query }, caller, request) =>
-      objects.show(request, caller.tenant.id, await found(caller, request, params, 'object.get'), {
+      objects.show(request, caller.tenant.id, () => found(caller, request, params, 'object.get'), {
         headers: request.headers,
         download: query.download,
       }),
@@ -50,7 +50,7 @@ const objectRoutes = ({ objects, uploads }: StorageService) => {
       objects.show(
         request,
         caller.tenant.id,
-        await found(caller, request, params, 'object.get_authenticated'),
+        () => found(caller, request, params, 'object.get_authenticated'),
         {
           headers: request.headers,
           download: query.download,
@@ -60,7 +60,7 @@ const objectRoutes = ({ objects, uploads }: StorageService) => {
       objects.show(
         request,
         caller.tenant.id,
-        await foundPublic(caller, request, params, 'object.get_public'),
+        () => foundPublic(caller, request, params, 'object.get_public'),
         {
           headers: request.headers,
           download: query.download,
@@ -98,13 +98,13 @@ const signedRoutes = ({ objects, uploads, signed }: StorageService) =>
     signUpload: ({ params }, caller, request) =>
       signed.signUpload(caller, request, params.bucket, params.path),
     downloadSigned: async ({ params, query }, caller, request) => {
-      const { object, grant } = await signed.found(caller, request, params.bucket, params.path, query.token)
-      if (grant.transformations !== undefined)
+      const granted = signed.granted(caller, request, params.bucket, params.path, query.token)
+      if (granted.isRendered)
         throw storageRefusal('InvalidSignature', 'The token is for a rendered image, not for the original')
-      return objects.show(request, caller.tenant.id, object, {
+      return objects.show(request, caller.tenant.id, granted.find, {
         headers: request.headers,
         download: query.download,
-        expires: new Date(grant.exp * 1000),
+        expires: granted.expires,
       })
     },
     uploadSigned: async ({ params, query }, caller, request) => {
@@ -134,17 +134,11 @@ const imageRoutes = ({ objects, images, signed, store }: StorageService) =>
       return images.show(request, caller.tenant.id, object, wanted, showing)
     },
     renderSigned: async ({ params, query }, caller, request) => {
-      const { object, grant, wanted } = await signed.found(
-        caller,
-        request,
-        params.bucket,
-        params.path,
-        query.token,
-      )
-      return images.show(request, caller.tenant.id, object, wanted, {
+      const granted = signed.granted(caller, request, params.bucket, params.path, query.token)
+      return images.show(request, caller.tenant.id, await granted.find(), granted.wanted, {
         headers: request.headers,
         download: query.download,
-        expires: new Date(grant.exp * 1000),
+        expires: granted.expires,
       })
     },
     purgeBucket: async (_input, caller) => {

@@ -1,5 +1,6 @@
 // Objects that are there: read, listed, moved, copied, removed.
 import type { Carrying } from '@plinth/contract/storage.ts'
+import { Refusal } from '#src/kernel/errors.ts'
 import { jsonReply, type RawReply, type RawRequest, type RequestHead } from '#src/kernel/http/request.ts'
 import type { Caller } from '#src/tenancy/databases.ts'
 import { actOf, checkFolder, checkListed } from './access.ts'
@@ -30,7 +31,7 @@ export function createObjects(store: Store, files: Files, uploads: Uploads) {
     return (await store.findPublic(act, bucket, name)) ?? missing()
   }
 
-  async function show(
+  async function reply(
     request: RawRequest,
     tenantId: string,
     object: ObjectRow,
@@ -50,6 +51,24 @@ export function createObjects(store: Store, files: Files, uploads: Uploads) {
     if (request.method === 'HEAD') return { status, headers: sent, body: null }
     const body = await files.open(tenantId, { version: object.version, size }, from, to)
     return { status, headers: sent, body }
+  }
+
+  async function show(
+    request: RawRequest,
+    tenantId: string,
+    find: () => Promise<ObjectRow>,
+    showing: Showing,
+  ): Promise<RawReply> {
+    const object = await find()
+    try {
+      return await reply(request, tenantId, object, showing)
+    } catch (error) {
+      if (!(error instanceof Refusal && error.code === 'FileDamaged')) throw error
+      // It may have been replaced since it was found, and its bytes be gone.
+      const now = await find()
+      if (now.version === object.version) throw error
+      return reply(request, tenantId, now, showing)
+    }
   }
 
   return {

@@ -83,16 +83,15 @@ export function createSigned(store: Store, objects: Objects, uploads: Uploads) {
     },
 
     /** What the token of a URL grants, and how it is to be shown. */
-    async found(
-      caller: Caller,
-      request: RawRequest,
-      bucket: string,
-      name: string,
-      token: string | undefined,
-    ) {
+    granted(caller: Caller, request: RawRequest, bucket: string, name: string, token: string | undefined) {
       const grant = readGrant(caller.tenant, token, 'download', `${bucket}/${name}`)
-      const object = await objects.found(granted(caller, request, 'object.get_signed'), bucket, name)
-      return { object, grant, wanted: fromToken(grant.transformations ?? '', grant.format) }
+      const act = granted(caller, request, 'object.get_signed')
+      return {
+        find: () => objects.found(act, bucket, name),
+        isRendered: grant.transformations !== undefined,
+        wanted: fromToken(grant.transformations ?? '', grant.format),
+        expires: new Date(grant.exp * 1000),
+      }
     },
 
     grantedUpload(

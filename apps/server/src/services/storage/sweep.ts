@@ -1,8 +1,8 @@
 // What nothing names is removed: uploads that were cut off, objects that were deleted by SQL, bytes that a crash has left
 // behind. A file stays for as long as an object of the project names it, whatever else is known of it.
 import type { Log } from '#src/kernel/log.ts'
-import { pieceNames } from '#src/kernel/objects/layout.ts'
-import type { Pieces } from '#src/kernel/objects/pieces.ts'
+import { pieceNames, plainBytes } from '#src/kernel/objects/layout.ts'
+import type { PieceFound, Pieces } from '#src/kernel/objects/pieces.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 import { startWorker, type Worker } from '#src/kernel/worker.ts'
@@ -82,22 +82,42 @@ export function createSweeping({ control, directory, store, ledger, pieces, log 
     }
   }
 
-  /** Bytes that not even the ledger knows. */
+  /** Bytes that not even the ledger knows: a database that was restored may have forgotten some. */
   async function clearUnknown(tenant: Tenant): Promise<void> {
-    let names: string[] = []
-    const check = async () => {
-      const versionOf = (name: string) => name.slice(name.indexOf('/') + 1, name.lastIndexOf('.'))
-      const known = new Set(
-        (await ledger.find(tenant.id, [...new Set(names.map(versionOf))])).map(({ version }) => version),
+    const unnamed: string[] = []
+    const forgotten = new Map<string, number>()
+    for await (const found of inBatches(pieces.list(tenant.id))) {
+      const old = found.filter(({ modifiedAt }) => Date.now() - modifiedAt.getTime() > freshMs)
+      const unknown = await without(old, versions => ledger.find(tenant.id, versions))
+      const named = await store.namedVersions(tenant, [...new Set(unknown.map(versionOf))])
+      for (const piece of unknown) {
+        const version = versionOf(piece)
+        if (named.has(version)) forgotten.set(version, (forgotten.get(version) ?? 0) + piece.size)
+        else unnamed.push(piece.name)
+      }
+    }
+    await pieces.remove(unnamed)
+    for (const [version, stored] of forgotten)
+      await insertFound(control, tenant.id, { version, size: plainBytes(stored) })
+    if (unnamed.length + forgotten.size > 0)
+      log.warn(
+        { project: tenant.id, removed: unnamed.length, found: forgotten.size },
+        'bytes that nobody had counted were removed, or are counted now',
       )
-      await pieces.remove(names.filter(name => !known.has(versionOf(name))))
-      names = []
-    }
-    for await (const { name, modifiedAt } of pieces.list(tenant.id)) {
-      if (Date.now() - modifiedAt.getTime() > freshMs) names.push(name)
-      if (names.length === batch) await check()
-    }
-    await check()
+  }
+
+  async function without(found: PieceFound[], find: (versions: string[]) => Promise<StoredFile[]>) {
+    const known = new Set((await find([...new Set(found.map(versionOf))])).map(({ version }) => version))
+    return found.filter(piece => !known.has(versionOf(piece)))
+  }
+
+  /** Of projects that are gone: an upload that was under way may have left something after them. */
+  async function clearFolders(): Promise<void> {
+    for await (const folder of pieces.folders())
+      if (!(await hasProject(control, folder))) {
+        await pieces.removeFolder(folder)
+        log.info({ project: folder }, 'removed files of a project that is gone')
+      }
   }
 
   async function act({ project_id, isCompared }: Area): Promise<void> {
@@ -121,8 +141,14 @@ export function createSweeping({ control, directory, store, ledger, pieces, log 
       return true
     },
 
-    start: () =>
-      startWorker<Area, 'done' | 'failed'>(
+    start() {
+      const clear = () =>
+        void clearFolders().catch(error =>
+          log.warn({ err: error }, 'folders of files could not be looked through'),
+        )
+      clear()
+      const daily = setInterval(clear, dayMs).unref()
+      const worker = startWorker<Area, 'done' | 'failed'>(
         {
           name: 'storage sweeper',
           claim: () => claimArea(control),
@@ -143,8 +169,28 @@ export function createSweeping({ control, directory, store, ledger, pieces, log 
           graceMs: 2000,
         },
         log,
-      ),
+      )
+      return {
+        wake: worker.wake,
+        close() {
+          clearInterval(daily)
+          return worker.close()
+        },
+      }
+    },
   }
+}
+
+const versionOf = ({ name }: PieceFound) => name.slice(name.indexOf('/') + 1, name.lastIndexOf('.'))
+
+async function* inBatches(found: AsyncIterable<PieceFound>): AsyncGenerator<PieceFound[]> {
+  let some: PieceFound[] = []
+  for await (const piece of found)
+    if (some.push(piece) === batch) {
+      yield some
+      some = []
+    }
+  yield some
 }
 
 const numbered = (rows: { version: string; size: string }[]): StoredFile[] =>
@@ -175,6 +221,13 @@ const noteSwept = (control: Database, project: string, isCompared: boolean) =>
         now() + interval '1 day'),
       compared_at = case when ${isCompared} then now() else compared_at end
      where project_id = ${project}`)
+
+const insertFound = (control: Database, project: string, { version, size }: StoredFile) =>
+  control.run(sql`
+    insert into stored_files (version, project_id, size) values (${version}, ${project}, ${size}) on conflict do nothing`)
+
+const hasProject = async (control: Database, id: string) =>
+  (await control.row(sql`select from projects where id::text = ${id} and status <> 'deleted'`)) !== undefined
 
 const deleteExpired = (control: Database, project: string) =>
   control.run(sql`delete from storage_uploads where project_id = ${project} and expires_at <= now()`)
