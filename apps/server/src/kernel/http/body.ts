@@ -41,7 +41,7 @@ export function takeBody(body: Readable, headers: IncomingHttpHeaders, limit: nu
   const length = headers['content-length']
   if (headers['transfer-encoding'] === undefined && (length === undefined || length === '0'))
     return done(null, nothing)
-  if (Number(length ?? 0) > limit) return done(tooLarge(limit), nothing)
+  if (Number(length ?? 0) > limit) return done(tooLarge(limit, { connection: 'close' }), nothing)
   if ((headers['content-encoding'] ?? 'identity') !== 'identity') return done(encoded(), nothing)
   const taking = createTaking(limit, done)
   if (body instanceof TakeableRequest && body.readableLength === 0 && !body.complete) {
@@ -96,7 +96,5 @@ export function readBody({ body, headers }: RawRequest, limit: number): Promise<
 
 const nothing = Buffer.alloc(0)
 const encoded = () => new Refusal('unsupported_media_type', 'Send the body without Content-Encoding')
-const tooLarge = (limit: number) =>
-  new Refusal('body_too_large', `The body is larger than the ${limit} bytes this route takes`, {
-    headers: { connection: 'close' },
-  })
+const tooLarge = (limit: number, headers: Record<string, string> = {}) =>
+  new Refusal('body_too_large', `The body is larger than the ${limit} bytes this route takes`, { headers })

@@ -68,7 +68,12 @@ export function addRoute<Who>(app: FastifyInstance, parts: RouteParts<Who>): voi
 
   function raw(request: FastifyRequest, reply: FastifyReply): void {
     const exchange = exchangeOf(request)
-    const result = handle(inputOf(request), exchange.who, exchange) as Promise<RawReply>
+    const result = (handle(inputOf(request), exchange.who, exchange) as Promise<RawReply>).finally(() => {
+      // The rest of a body that nobody wants any more is read and dropped, so that the answer can be heard.
+      if (request.raw.complete) return
+      request.raw.unpipe()
+      request.raw.resume()
+    })
     settle(request, reply, result, ({ status, headers, body }) => {
       void reply
         .status(status)

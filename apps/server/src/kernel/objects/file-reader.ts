@@ -41,10 +41,13 @@ function createSource({ pieces, cipher, address, size, from, to }: Wanted): Sour
   const endFrame = Math.max(1, Math.ceil(to / frameBytes))
   let frame = Math.floor(from / frameBytes)
   let reader: PieceReader | undefined
-  const buffer = Buffer.allocUnsafeSlow(Math.min(framesInRun, endFrame - frame) * storedFrameBytes)
 
   const storedBytes = (index: number) =>
     index === lastFrame ? size - lastFrame * frameBytes + overheadBytes : storedFrameBytes
+
+  const runBytes = (count: number) => (count - 1) * storedFrameBytes + storedBytes(frame + count - 1)
+  /** Every run is read into it; the first is never shorter than those that follow. */
+  const buffer = Buffer.allocUnsafe(runBytes(Math.min(framesInRun, endFrame - frame)))
 
   async function openPiece(): Promise<PieceReader> {
     const piece = Math.floor(frame / framesInPiece)
@@ -76,7 +79,7 @@ function createSource({ pieces, cipher, address, size, from, to }: Wanted): Sour
       reader ??= await openPiece()
       const inPiece = framesInPiece - (frame % framesInPiece)
       const count = Math.min(framesInRun, endFrame - frame, inPiece)
-      const bytes = (count - 1) * storedFrameBytes + storedBytes(frame + count - 1)
+      const bytes = runBytes(count)
       const run = buffer.subarray(0, bytes)
       if ((await reader.fill(run)) < bytes) throw new DamagedFile(`frame ${frame} is cut short`)
       const plain: Buffer[] = []

@@ -39,7 +39,11 @@ function syncDirectory(directory: string): Promise<void> {
   return new Promise((resolve, reject) => {
     fs.open(directory, fs.constants.O_RDONLY, (failure, fd) => {
       if (failure) return reject(failure)
-      fs.fsync(fd, error => fs.close(fd, () => (error ? reject(error) : resolve())))
+      fs.fsync(fd, error => {
+        fs.closeSync(fd)
+        if (error) reject(error)
+        else resolve()
+      })
     })
   })
 }

@@ -9,6 +9,7 @@ import type { Database } from '#src/kernel/postgres/database.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
 import { type Files, told } from './files.ts'
 import { storageRefusal } from './refusals.ts'
+import { arriving } from './upload-body.ts'
 import type { UploadRow } from './upload-store.ts'
 import * as uploads from './upload-store.ts'
 
@@ -66,7 +67,7 @@ async function take(
 ): Promise<void> {
   let room = upload.length ?? writer.size
   try {
-    for await (const chunk of body as AsyncIterable<Buffer>) {
+    for await (const chunk of arriving(body)) {
       if (hold.isLost) throw lostHold()
       const size = writer.size + chunk.length
       if (upload.length !== null && size > upload.length) throw beyond(upload.length)
@@ -77,10 +78,10 @@ async function take(
       await writer.write(chunk)
     }
   } catch (error) {
-    if ((error as { code?: string }).code !== 'ECONNRESET') throw error
     // Nobody is left to be told, but everything has come.
-    if (writer.size === upload.length) return
-    throw new Refusal('client_closed_request', 'The client closed the connection', { cause: error })
+    if (error instanceof Refusal && error.code === 'client_closed_request' && writer.size === upload.length)
+      return
+    throw error
   }
 }
 

@@ -85,7 +85,7 @@ export function rangeOf(
 ): ByteRange | undefined {
   const { range } = headers
   if (range === undefined || !/^bytes=/i.test(range) || !stillApplies(object, headers)) return
-  const [, first = '', last = ''] = /^bytes=(\d{0,15})-(\d{0,15})$/i.exec(range) ?? []
+  const [, first = '', last = ''] = /^bytes=(\d{0,20})-(\d{0,20})$/i.exec(range) ?? []
   if (first === '' && last === '') throw unsatisfiable(size)
   const from = first === '' ? Math.max(0, size - Number(last)) : Number(first)
   const to = first === '' || last === '' ? size : Math.min(size, Number(last) + 1)

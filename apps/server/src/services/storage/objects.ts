@@ -10,7 +10,7 @@ import { type FolderWish, listFolder, listPage, type PageWish } from './listing.
 import { checkBucketName, checkKey, isKey } from './names.ts'
 import { noSuchKey, tooLarge } from './refusals.ts'
 import type { Act, ObjectRow, Store } from './store.ts'
-import { metadataFromHeader } from './upload-body.ts'
+import { checkContentType, checkHeader, metadataFromHeader } from './upload-body.ts'
 import { checkType, type Described, newObject, type Uploads } from './uploads.ts'
 
 export type Objects = ReturnType<typeof createObjects>
@@ -151,7 +151,7 @@ export function createObjects(store: Store, files: Files, uploads: Uploads) {
       checkType(target, to[1], described.contentType)
       const maxBytes = target.file_size_limit ?? Number.MAX_SAFE_INTEGER
       if (size > maxBytes) throw tooLarge(maxBytes)
-      await rehearse(act, to[0], to[1], isUpsert)
+      await rehearse(act, to[0], to[1], isUpsert, described, size)
       const file = await files.receive({
         tenant,
         bucket: to[0],
@@ -202,8 +202,13 @@ function copied({ metadata, user_metadata }: ObjectRow, wish: Carrying, request:
   const given = metadataFromHeader(request.headers['x-metadata'])
   const keeps = wish.copyMetadata !== false
   return {
-    contentType: wish.metadata?.mimetype ?? metadata?.mimetype ?? 'application/octet-stream',
-    cacheControl: wish.metadata?.cacheControl ?? (keeps ? metadata?.cacheControl : undefined) ?? 'no-cache',
+    contentType: checkContentType(
+      wish.metadata?.mimetype ?? metadata?.mimetype ?? 'application/octet-stream',
+    ),
+    cacheControl: checkHeader(
+      'cacheControl',
+      wish.metadata?.cacheControl ?? (keeps ? metadata?.cacheControl : undefined) ?? 'no-cache',
+    ),
     userMetadata: given ?? (keeps ? user_metadata : null),
   }
 }

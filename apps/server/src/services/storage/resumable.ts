@@ -15,7 +15,7 @@ import type { Act, BucketRow, NewObject, Store } from './store.ts'
 import * as tus from './tus.ts'
 import type { UploadRow } from './upload-store.ts'
 import * as uploads from './upload-store.ts'
-import { checkType, newObject, type Uploads } from './uploads.ts'
+import { checkType, type Described, newObject, type Uploads } from './uploads.ts'
 
 const expiryMs = 24 * 3_600_000
 /** What a request that has begun before the end may still need. */
@@ -65,7 +65,8 @@ export function createResumable(deps: ResumableDeps) {
       throw storageRefusal('InvalidSignature', 'The token is for another upload')
     if (upload.is_finished) return way
     try {
-      await objects.rehearse(way.act, upload.bucket, upload.name, upload.is_upsert)
+      const { bucket, name, is_upsert, length } = upload
+      await objects.rehearse(way.act, bucket, name, is_upsert, describedBy(upload), length ?? 0)
     } catch (error) {
       if (!(await isDone(caller, upload))) throw error
     }
@@ -125,7 +126,7 @@ export function createResumable(deps: ResumableDeps) {
       if ((length ?? 0) > maxLength(bucket)) throw tooLarge(maxLength(bucket))
       checkType(bucket, wish.name, wish.contentType)
       const isUpsert = way.grant ? way.grant.upsert : request.headers['x-upsert'] === 'true'
-      await objects.rehearse(way.act, wish.bucket, wish.name, isUpsert)
+      await objects.rehearse(way.act, wish.bucket, wish.name, isUpsert, wish, length ?? 0)
       const { id, expiresAt } = await begin(deps, caller.tenant, wish, length, isUpsert)
       const location = `${originOf(request, baseUrl())}${request.path.replace(/\/+$/, '')}/${id}`
       const headers = { ...tus.tusHeaders, ...expiry(expiresAt), location }
@@ -144,7 +145,7 @@ export function createResumable(deps: ResumableDeps) {
         ...tus.tusHeaders,
         'upload-offset': String(offsetOf(upload)),
         ...length,
-        'upload-metadata': upload.upload_metadata,
+        ...(upload.upload_metadata && { 'upload-metadata': upload.upload_metadata }),
         ...expiry(new Date(upload.expires_at)),
       }
       return { status: 200, headers, body: null }
@@ -227,18 +228,14 @@ function wayOf(caller: Caller, request: RawRequest, kind: Kind, bucket: string, 
   return { act: { ...act, asService: true }, grant }
 }
 
+const describedBy = (upload: UploadRow): Described => ({
+  contentType: upload.content_type,
+  cacheControl: upload.cache_control,
+  userMetadata: upload.user_metadata,
+})
+
 const objectOf = (upload: UploadRow, size: number, owner: string): NewObject =>
-  newObject(
-    upload.bucket,
-    upload.name,
-    owner,
-    { version: upload.version, size },
-    {
-      contentType: upload.content_type,
-      cacheControl: upload.cache_control,
-      userMetadata: upload.user_metadata,
-    },
-  )
+  newObject(upload.bucket, upload.name, owner, { version: upload.version, size }, describedBy(upload))
 
 const maxLength = (bucket: BucketRow) => bucket.file_size_limit ?? Number.MAX_SAFE_INTEGER
 

@@ -176,7 +176,7 @@ export function createStore(databases: Databases) {
 
     /** Whoever may see it: its limits concern all. */
     bucketOf: async (tenant: Tenant, bucket: string) =>
-      parsed<BucketRow>(await askService(tenant, statements.findBucket, [bucket]))[0],
+      parsed<BucketRow>(await askService(tenant, statements.findBucket, [bucket])).map(sound)[0],
     ensureBucket: async (tenant: Tenant, bucket: string) =>
       void (await askService(tenant, statements.ensureBucket, [bucket])),
     findBucket: async (act: Act, bucket: string) =>
@@ -246,6 +246,13 @@ export function createStore(databases: Databases) {
       ),
   }
 }
+
+/** An owner can give the columns other types. */
+const sound = (bucket: BucketRow): BucketRow => ({
+  ...bucket,
+  file_size_limit: Number.isSafeInteger(bucket.file_size_limit) ? bucket.file_size_limit : null,
+  allowed_mime_types: Array.isArray(bucket.allowed_mime_types) ? bucket.allowed_mime_types.map(String) : null,
+})
 
 export interface NewBucket {
   id: string

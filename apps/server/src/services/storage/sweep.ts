@@ -114,7 +114,7 @@ export function createSweeping({ control, directory, store, ledger, pieces, log 
   /** Of projects that are gone: an upload that was under way may have left something after them. */
   async function clearFolders(): Promise<void> {
     for await (const folder of pieces.folders())
-      if (!(await hasProject(control, folder))) {
+      if (await isDeletedProject(control, folder)) {
         await pieces.removeFolder(folder)
         log.info({ project: folder }, 'removed files of a project that is gone')
       }
@@ -226,8 +226,9 @@ const insertFound = (control: Database, project: string, { version, size }: Stor
   control.run(sql`
     insert into stored_files (version, project_id, size) values (${version}, ${project}, ${size}) on conflict do nothing`)
 
-const hasProject = async (control: Database, id: string) =>
-  (await control.row(sql`select from projects where id::text = ${id} and status <> 'deleted'`)) !== undefined
+/** Said of it here. What this database has never heard of may be another platform's, or of before a restore. */
+const isDeletedProject = async (control: Database, id: string) =>
+  (await control.row(sql`select from projects where id::text = ${id} and status = 'deleted'`)) !== undefined
 
 const deleteExpired = (control: Database, project: string) =>
   control.run(sql`delete from storage_uploads where project_id = ${project} and expires_at <= now()`)
@@ -254,10 +255,12 @@ const confirm = (control: Database, versions: readonly string[]) =>
     sql`update stored_files set until = null where version = any(${versions}::uuid[]) and until is not null`,
   )
 
-/** The sum is kept by every change; here it is put right, should it ever not be. */
+/** The sum is kept by every change; here it is put right, should it ever not be. Added up while nobody changes it. */
 const recount = (control: Database, project: string) =>
-  control.run(sql`
-    with area as (select project_id from storage_areas where project_id = ${project} for update)
-    update storage_areas a
-       set bytes = (select coalesce(sum(size), 0) from stored_files f where f.project_id = a.project_id)
-      from area where a.project_id = area.project_id`)
+  control.transaction(async session => {
+    await session.run(sql`select from storage_areas where project_id = ${project} for update`)
+    await session.run(sql`
+      update storage_areas
+         set bytes = (select coalesce(sum(size), 0) from stored_files where project_id = ${project})
+       where project_id = ${project}`)
+  })

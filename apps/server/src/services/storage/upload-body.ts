@@ -103,9 +103,10 @@ const maxAge = (cacheControl: string) =>
   /^\d+$/.test(cacheControl) ? `max-age=${cacheControl}` : cacheControl
 
 /** A connection that ends before the body is a refusal, never the end of a file. */
-async function* arriving(body: Readable): AsyncGenerator<Buffer> {
+export async function* arriving(body: Readable): AsyncGenerator<Buffer> {
   try {
-    for await (const chunk of body) yield chunk as Buffer
+    // Whoever stops in the middle has something to say first: the connection is not to end with that.
+    for await (const chunk of body.iterator({ destroyOnReturn: false })) yield chunk as Buffer
   } catch (error) {
     if (error instanceof Refusal) throw error
     throw new Refusal('client_closed_request', 'The client closed the connection', { cause: error })

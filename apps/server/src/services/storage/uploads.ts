@@ -64,6 +64,13 @@ export function checkType(bucket: BucketRow, name: string, contentType: string):
 
 export const maxBytesOf = (bucket: BucketRow, most: number) => Math.min(bucket.file_size_limit ?? most, most)
 
+/** As long as nothing is known of it. */
+const undescribed: Described = {
+  contentType: 'application/octet-stream',
+  cacheControl: 'no-cache',
+  userMetadata: null,
+}
+
 export function createUploads(store: Store, files: Files) {
   /** A bucket is made by the first upload to it where nothing is to be decided about it. */
   async function bucketFor({ tenant, role }: Caller, bucket: string): Promise<BucketRow> {
@@ -80,14 +87,20 @@ export function createUploads(store: Store, files: Files) {
       : store.insert(act, object).then(() => ({ id: object.id, replaced: null }))
 
   /** Does it, undoes it, and throws what it would have thrown. */
-  async function rehearse(act: Act, bucket: string, name: string, isUpsert: boolean): Promise<void> {
+  async function rehearse(
+    act: Act,
+    bucket: string,
+    name: string,
+    isUpsert: boolean,
+    described: Described = undescribed,
+    size = 0,
+  ): Promise<void> {
     if (act.asService) {
       if (!isUpsert && (await store.find(act, bucket, name)))
         throw storageRefusal('KeyAlreadyExists', 'The resource already exists')
       return
     }
-    const nothing = { contentType: 'application/octet-stream', cacheControl: 'no-cache', userMetadata: null }
-    const object = newObject(bucket, name, act.caller.userId, { version: 'none', size: 0 }, nothing)
+    const object = newObject(bucket, name, act.caller.userId, { version: 'none', size }, described)
     await place({ ...act, facts: { ...act.facts, rollsBack: true } }, object, isUpsert)
   }
 
@@ -132,10 +145,10 @@ export function createUploads(store: Store, files: Files) {
     const hint = maxBytes === maxDirectBytes ? directHint : ''
     // Where it is known that it does not fit, nothing else matters; a form is a little longer than its file.
     if (Number(request.headers['content-length'] ?? 0) > maxBytes + formSlack) throw tooLarge(maxBytes, hint)
-    await rehearse(act, bucket, name, isUpsert)
     const upload: Upload = await uploadFrom(request)
-    checkType(found, name, upload.contentType)
     const announced = upload.announcedBytes
+    await rehearse(act, bucket, name, isUpsert, upload, announced)
+    checkType(found, name, upload.contentType)
     const file = await files.receive({
       tenant: act.caller.tenant,
       bucket,
