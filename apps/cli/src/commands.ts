@@ -7,6 +7,7 @@ import { directoryCommands } from './tree/directory.ts'
 import { machineCommands } from './tree/machine.ts'
 import { platformCommands } from './tree/platform.ts'
 import { rlsCommands, schemaCommands } from './tree/schema.ts'
+import { storageCommands } from './tree/storage.ts'
 
 const flags: readonly Flag[] = [
   { name: 'url', value: 'url', summary: 'The platform to talk to (PLATFORM_URL)' },
@@ -34,6 +35,7 @@ export const tree: Tree = {
     ...rlsCommands,
     ...databaseCommands,
     ...generatorCommands,
+    ...storageCommands,
     ...authCommands,
     ...directoryCommands,
   ],
@@ -51,6 +53,7 @@ export const sections: readonly [title: string, names: readonly string[]][] = [
   ['Platform on this machine', ['start', 'ps', 'restart', 'stop', 'down', 'bootstrap']],
   ['Any platform', ['status', 'health', 'projects', 'secrets', 'token', 'audit']],
   ['Tables and rows of a project', ['schema', 'rls', 'db', 'migrations', 'gen']],
+  ['Files of a project', ['storage']],
   ['People of a project', ['auth']],
   ['This directory', ['config', 'link', 'completion']],
 ]
@@ -64,6 +67,7 @@ export const groups: Readonly<Record<string, string>> = {
   migrations: 'List and apply the migrations of this directory',
   auth: 'Users of a project and their sessions; who works on it',
   gen: 'Types for applications, from the schema as it is',
+  storage: 'Buckets and files: list, copy, remove',
   secrets: 'Rotate the JWT secret or the keys of a project',
   token: 'Mint, list and revoke platform tokens',
   audit: 'Keep the audit log short',

@@ -45,6 +45,20 @@ const remedies = new Map<string, string>(
     migrations_busy: 'Wait until the other push or reset has ended.',
     dump_too_large: 'plinth projects pooler shows the connection for pg_dump.',
     message_not_found: 'plinth projects mail shows the messages there are.',
+    NoSuchBucket:
+      'plinth storage ls shows the buckets there are; plinth storage mb ss:///<bucket> makes one.',
+    NoSuchKey: 'plinth storage ls ss:///<bucket> -r shows the files there are.',
+    BucketAlreadyExists: 'plinth storage ls shows the buckets there are.',
+    ResourceNotEmpty: 'Files came in meanwhile: run it again.',
+    InvalidBucketName: 'Choose a name of letters, digits, - and _.',
+    InvalidKey:
+      "Names consist of letters of a to z, digits, spaces and _ / ! - . * ' ( ) & $ = @ ; : + , ? alone.",
+    InvalidMimeType: 'Name another type with --content-type, or a bucket that takes this one.',
+    EntityTooLarge: 'plinth storage ls shows how large the files of each bucket may be.',
+    storage_quota_exceeded: 'plinth storage rm makes room; max_storage_size_mb of the project is the limit.',
+    StorageFull: 'The disk of the platform is full: make room there and run it again.',
+    FilesUnavailable: 'Wait a moment and run it again; plinth health shows the state.',
+    FileDamaged: 'Copy the file there again; the log of the platform has the cause under the request id.',
     slug_taken: 'Choose another with --slug.',
     over_request_rate_limit: 'Wait a minute and run it again.',
     project_busy: 'Wait a moment and run it again.',
@@ -84,6 +98,11 @@ const networkReasons: Readonly<Record<string, readonly [why: string, fix: string
   UND_ERR_SOCKET: [
     'the connection was cut',
     'Run it again; if it stays so, check that the URL is a platform’s.',
+  ],
+  EPIPE: ['the connection was cut', 'Run it again; if it stays so, see the log of the platform.'],
+  ERR_STREAM_PREMATURE_CLOSE: [
+    'the connection was cut',
+    'Run it again; if it stays so, see the log of the platform.',
   ],
   ETIMEDOUT: ['it did not answer in time', 'Check the URL and the network.'],
   UND_ERR_CONNECT_TIMEOUT: ['it did not answer in time', 'Check the URL and the network.'],

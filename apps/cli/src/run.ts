@@ -4,11 +4,12 @@ import type { Context } from './context.ts'
 import { type Environment, readEnvironment } from './environment.ts'
 import { explain } from './explain.ts'
 import { Failure, Interrupted } from './failure.ts'
+import { wasInterrupted, watchForInterruption } from './interruption.ts'
 import { type Format, openScreen, type Screen } from './print.ts'
 
 /** Sets the exit code: 0, 1, or 130 after Ctrl-C. */
 export async function run(argv: readonly string[], ownVersion: string): Promise<void> {
-  process.once('SIGINT', () => process.exit(130))
+  watchForInterruption()
   process.stdout.on('error', endOfPipe)
   const tokens = tokenise(argv, tree)
   let screen = openScreenFor(tokens, {})
@@ -31,7 +32,7 @@ export async function run(argv: readonly string[], ownVersion: string): Promise<
 }
 
 function fail(error: unknown, screen: Screen, command: string, context: Context | null): void {
-  if (error instanceof Interrupted) {
+  if (error instanceof Interrupted || wasInterrupted()) {
     process.exitCode = 130
     return
   }

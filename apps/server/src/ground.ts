@@ -79,7 +79,7 @@ export async function openGround({ config, server, controlPlaneSecret, log }: Ap
   open.push(() => watchdog.close())
 
   async function disconnectUnserved(id: string): Promise<void> {
-    const tenant = await Promise.resolve(directory.find(id)).catch(() => undefined)
+    const tenant = await directory.read(id).catch(() => undefined)
     if (tenant?.status !== 'active') databases.disconnect(id)
     cacheEngine.changed(id, tenant)
   }

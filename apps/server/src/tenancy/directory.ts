@@ -28,6 +28,8 @@ export interface Tenant {
 export interface Directory {
   /** Answers at once when the project is remembered. */
   find(id: string): Tenant | undefined | Promise<Tenant | undefined>
+  /** As it is now; nothing is remembered of it. For those who are told of a change. */
+  read(id: string): Promise<Tenant | undefined>
   forget(id: string): void
   /** Called whenever a project may have changed or gone. */
   onChange(listener: (id: string) => void): void
@@ -124,6 +126,7 @@ export async function openDirectory(
       }
       return loadOnce(id)
     },
+    read: load,
     forget,
     onChange: listener => void listeners.push(listener),
     async close() {

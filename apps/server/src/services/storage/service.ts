@@ -65,7 +65,7 @@ export async function storageService(deps: StorageDeps) {
     /** A project may have changed or gone. */
     async changed(project: string) {
       ledger.forget(project)
-      if (!(await directory.find(project))) await cache.forget(project)
+      if (!(await directory.read(project))) await cache.forget(project)
     },
     async close() {
       renderer.close()
