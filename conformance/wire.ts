@@ -8,12 +8,15 @@ export interface CallOptions {
   apikey?: string | undefined
   /** Text goes as it is, anything else as JSON. */
   body?: unknown
+  /** Instead of a body: goes as it is, with no content type but its own or the one in the headers. */
+  raw?: RequestInit['body'] | undefined
   headers?: Record<string, string>
 }
 
 export interface Reply {
   status: number
   headers: Headers
+  bytes: Buffer
   text: string
   /** The parsed JSON, or undefined when the answer is not JSON. */
   body: any
@@ -22,10 +25,10 @@ export interface Reply {
 export async function send(
   url: string,
   method: string,
-  { token, apikey, body, headers = {} }: CallOptions = {},
+  { token, apikey, body, raw, headers = {} }: CallOptions = {},
 ): Promise<Reply> {
   const isAsItIs = typeof body === 'string' || body instanceof Uint8Array
-  const init: RequestInit = {
+  const init: RequestInit & { duplex?: 'half' } = {
     method,
     redirect: 'manual',
     headers: {
@@ -36,8 +39,11 @@ export async function send(
     },
   }
   if (body !== undefined) init.body = isAsItIs ? (body as string) : JSON.stringify(body)
+  if (raw !== undefined) init.body = raw
+  // Without this, fetch takes no stream.
+  if (raw instanceof ReadableStream) init.duplex = 'half'
   const reply = await fetch(url, init)
-  return answer(reply.status, reply.headers, await reply.text())
+  return answer(reply.status, reply.headers, Buffer.from(await reply.arrayBuffer()))
 }
 
 /** Sends exactly these bytes and reads one answer; nothing corrects or completes them. */
@@ -68,12 +74,13 @@ function firstAnswer(received: Buffer): Reply | undefined {
   const length = Number(headers.get('content-length') ?? 0)
   const body = received.subarray(end + 4)
   if (body.length < length) return undefined
-  return answer(Number(statusLine?.split(' ')[1]), headers, body.subarray(0, length).toString())
+  return answer(Number(statusLine?.split(' ')[1]), headers, body.subarray(0, length))
 }
 
-function answer(status: number, headers: Headers, text: string): Reply {
+export function answer(status: number, headers: Headers, bytes: Buffer): Reply {
+  const text = new TextDecoder().decode(bytes)
   const isJson = text !== '' && /^application\/(.+\+)?json/.test(headers.get('content-type') ?? '')
-  return { status, headers, text, body: isJson ? JSON.parse(text) : undefined }
+  return { status, headers, bytes, text, body: isJson ? JSON.parse(text) : undefined }
 }
 
 const meanings: Record<string, { status: number }> = errorCodes

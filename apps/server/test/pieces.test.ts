@@ -365,7 +365,7 @@ test('a write past the space that is left is NoSpace, and what was promised befo
   const child = spawnSync(
     'sh',
     ['-c', 'ulimit -f 40 && exec "$0" --input-type=module -e "$1"', process.execPath, script],
-    { encoding: 'utf8' },
+    { encoding: 'utf8', env: {} },
   )
   assert.deepEqual([child.stdout.trim(), child.stderr], ['NoSpace EFBIG', ''])
   const kept = fs.readFileSync(join(place, 'ab/cd/cd')).subarray(0, 10_000)
