@@ -31,14 +31,17 @@ export function createAppend(control: Database, files: Files): Append {
     if (upload.length !== null && offsetOf(upload) + announced > upload.length) throw beyond(upload.length)
     const cipher = await files.cipherOf(tenant.id, upload.version)
     const tail = upload.tail_bytes === 0 ? Buffer.alloc(0) : cipher.open(upload.frames, 'tail', upload.tail)
-    const note = async (progress: Progress) => {
-      if (!(await uploads.noteProgress(control, upload.id, holder, sealTail(cipher, progress))))
-        throw lostHold()
+    const note = async ({ frames, tail }: Progress) => {
+      // An upload that stands at its length is taken for complete: it does not until its object is there.
+      const isAll = frames * frameBytes + tail.length === upload.length
+      const noted = sealTail(cipher, { frames, tail: isAll ? tail.subarray(0, -1) : tail })
+      if (!(await uploads.noteProgress(control, upload.id, holder, noted))) throw lostHold()
     }
     const writer = files.writer(tenant.id, upload.version, cipher, { frames: upload.frames, tail }, note)
     const hold = keepHold(control, upload.id, holder)
     try {
       await take(files, tenant, request, upload, writer, hold)
+      await hold.renew()
       if (writer.size === upload.length) await writer.end()
       else await note(await writer.flush())
       return writer.size
@@ -93,18 +96,32 @@ const sealTail = (cipher: FrameCipher, { frames, tail }: Progress) => ({
 })
 
 interface Hold {
+  /** Or not known to be held any more: then another may be writing. */
   readonly isLost: boolean
+  /** Throws when it is lost. */
+  renew(): Promise<void>
   stop(): void
 }
 
 function keepHold(control: Database, id: string, holder: string): Hold {
-  const hold = { isLost: false, stop: () => clearInterval(timer) }
+  let isLost = false
+  let heldAt = performance.now()
   const renew = async () => {
-    if (!(await uploads.renewHold(control, id, holder))) hold.isLost = true
+    const askedAt = performance.now()
+    if (await uploads.renewHold(control, id, holder)) heldAt = askedAt
+    else isLost = true
   }
-  // While the database is away nobody else can take it either.
   const timer = setInterval(() => void renew().catch(() => {}), uploads.renewMs)
-  return hold
+  return {
+    get isLost() {
+      return isLost || performance.now() - heldAt > uploads.trustMs
+    },
+    async renew() {
+      await renew()
+      if (isLost) throw lostHold()
+    },
+    stop: () => clearInterval(timer),
+  }
 }
 
 export const beyond = (length: number) =>

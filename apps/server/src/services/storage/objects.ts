@@ -53,22 +53,39 @@ export function createObjects(store: Store, files: Files, uploads: Uploads) {
     return { status, headers: sent, body }
   }
 
-  async function show(
+  const show = (
     request: RawRequest,
     tenantId: string,
     find: () => Promise<ObjectRow>,
     showing: Showing,
-  ): Promise<RawReply> {
-    const object = await find()
-    try {
-      return await reply(request, tenantId, object, showing)
-    } catch (error) {
-      if (!(error instanceof Refusal && error.code === 'FileDamaged')) throw error
-      // It may have been replaced since it was found, and its bytes be gone.
-      const now = await find()
-      if (now.version === object.version) throw error
-      return reply(request, tenantId, now, showing)
-    }
+  ): Promise<RawReply> => ofCurrent(find, object => reply(request, tenantId, object, showing))
+
+  async function copyOf(
+    act: Act,
+    source: ObjectRow,
+    to: [string, string],
+    wish: Carrying,
+    request: RequestHead,
+  ) {
+    const { tenant, userId } = act.caller
+    const isUpsert = request.headers['x-upsert'] === 'true'
+    const target = await bucketFor(act.caller, to[0])
+    const size = sizeOf(source)
+    const described = copied(source, wish, request)
+    checkType(target, to[1], described.contentType)
+    const maxBytes = target.file_size_limit ?? Number.MAX_SAFE_INTEGER
+    if (size > maxBytes) throw tooLarge(maxBytes)
+    await rehearse(act, to[0], to[1], isUpsert, described, size)
+    const file = await files.receive({
+      tenant,
+      bucket: to[0],
+      source: files.read(tenant.id, { version: source.version, size }),
+      announcedBytes: size,
+      maxBytes,
+      tooLargeHint: '',
+    })
+    const object = newObject(to[0], to[1], userId, file, described)
+    return { id: await reveal(act, object, isUpsert), object }
   }
 
   return {
@@ -76,22 +93,7 @@ export function createObjects(store: Store, files: Files, uploads: Uploads) {
     foundPublic,
     show,
 
-    async info(object: ObjectRow): Promise<RawReply> {
-      const { id, name, version, bucket_id, metadata, user_metadata, created_at } = object
-      return jsonReply(200, {
-        id,
-        name,
-        version,
-        bucket_id,
-        size: metadata?.size ?? 0,
-        content_type: metadata?.mimetype ?? null,
-        cache_control: metadata?.cacheControl ?? null,
-        etag: `"${version}"`,
-        metadata: user_metadata,
-        last_modified: modifiedAt(object).toISOString(),
-        created_at,
-      })
-    },
+    info,
 
     async remove(caller: Caller, request: RequestHead, bucket: string, name: string): Promise<void> {
       checkBucketName(bucket)
@@ -141,27 +143,9 @@ export function createObjects(store: Store, files: Files, uploads: Uploads) {
 
     async copy(caller: Caller, request: RequestHead, wish: Carrying) {
       const { from, to } = bothEnds(caller, wish)
-      const { tenant } = caller
-      const isUpsert = request.headers['x-upsert'] === 'true'
       const act = actOf(caller, request, 'object.copy')
-      const source = (await store.find(act, ...from)) ?? missing()
-      const target = await bucketFor(caller, to[0])
-      const size = sizeOf(source)
-      const described = copied(source, wish, request)
-      checkType(target, to[1], described.contentType)
-      const maxBytes = target.file_size_limit ?? Number.MAX_SAFE_INTEGER
-      if (size > maxBytes) throw tooLarge(maxBytes)
-      await rehearse(act, to[0], to[1], isUpsert, described, size)
-      const file = await files.receive({
-        tenant,
-        bucket: to[0],
-        source: files.read(tenant.id, { version: source.version, size }),
-        announcedBytes: size,
-        maxBytes,
-        tooLargeHint: '',
-      })
-      const object = newObject(to[0], to[1], caller.userId, file, described)
-      const id = await reveal(act, object, isUpsert)
+      const find = async () => (await store.find(act, ...from)) ?? missing()
+      const { id, object } = await ofCurrent(find, source => copyOf(act, source, to, wish, request))
       const { metadata, userMetadata, version } = object
       return {
         Id: id,
@@ -174,6 +158,39 @@ export function createObjects(store: Store, files: Files, uploads: Uploads) {
         user_metadata: userMetadata,
       }
     },
+  }
+}
+
+async function info(object: ObjectRow): Promise<RawReply> {
+  const { id, name, version, bucket_id, metadata, user_metadata, created_at } = object
+  return jsonReply(200, {
+    id,
+    name,
+    version,
+    bucket_id,
+    size: metadata?.size ?? 0,
+    content_type: metadata?.mimetype ?? null,
+    cache_control: metadata?.cacheControl ?? null,
+    etag: `"${version}"`,
+    metadata: user_metadata,
+    last_modified: modifiedAt(object).toISOString(),
+    created_at,
+  })
+}
+
+/** What is found may be replaced before its bytes are read, and they be gone: then it is what it is now. */
+async function ofCurrent<T>(
+  find: () => Promise<ObjectRow>,
+  use: (object: ObjectRow) => Promise<T>,
+): Promise<T> {
+  const object = await find()
+  try {
+    return await use(object)
+  } catch (error) {
+    if (!(error instanceof Refusal && error.code === 'FileDamaged')) throw error
+    const now = await find()
+    if (now.version === object.version) throw error
+    return use(now)
   }
 }
 

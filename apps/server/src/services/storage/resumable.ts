@@ -93,8 +93,8 @@ export function createResumable(deps: ResumableDeps) {
     if (size !== upload.length) return size
     const object = objectOf(upload, size, grant ? (grant.owner ?? '') : userId)
     await objects.reveal(act, object, upload.is_upsert, async ({ status }) => {
-      // Too many at once is no verdict: it can be finished later.
-      if (status === 429) return
+      // Too many at once is no verdict: it can be finished later. And what an object names is somebody's.
+      if (status === 429 || (await store.namedVersions(tenant, [upload.version])).size > 0) return
       await uploads.deleteUpload(control, upload.id)
       await files.dropInPeace(tenant.id, [{ version: upload.version, size }])
     })

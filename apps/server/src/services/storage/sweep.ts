@@ -163,6 +163,7 @@ export function createSweeping({ control, directory, store, ledger, pieces, log 
             ),
           record: async ({ project_id, isCompared }, outcome) => {
             if (outcome === 'done') await noteSwept(control, project_id, !isCompared)
+            else await sweepAgain(control, project_id)
           },
           atOnce: 2,
           pollMs: 60_000,
@@ -196,7 +197,7 @@ async function* inBatches(found: AsyncIterable<PieceFound>): AsyncGenerator<Piec
 const numbered = (rows: { version: string; size: string }[]): StoredFile[] =>
   rows.map(({ version, size }) => ({ version, size: Number(size) }))
 
-/** An area that fails is tried again after the lease. */
+/** An area whose sweeper dies is tried again after the lease. */
 async function claimArea(control: Database): Promise<Area | undefined> {
   const row = await control.row<{ project_id: string; is_compared: boolean }>(sql`
     update storage_areas set sweep_at = now() + interval '10 minutes'
@@ -221,6 +222,11 @@ const noteSwept = (control: Database, project: string, isCompared: boolean) =>
         now() + interval '1 day'),
       compared_at = case when ${isCompared} then now() else compared_at end
      where project_id = ${project}`)
+
+const sweepAgain = (control: Database, project: string) =>
+  control.run(
+    sql`update storage_areas set sweep_at = now() + interval '20 seconds' where project_id = ${project}`,
+  )
 
 const insertFound = (control: Database, project: string, { version, size }: StoredFile) =>
   control.run(sql`

@@ -21,6 +21,8 @@ export interface Upload {
 }
 
 const maxUserMetadata = 1024 * 1024
+/** Any other field of a form. */
+const maxField = 4096
 const formLimits = {
   fields: 10,
   files: 1,
@@ -67,7 +69,8 @@ function formFrom({ headers, body }: RawRequest): Promise<Upload> {
     for (const limit of ['filesLimit', 'fieldsLimit', 'partsLimit'] as const)
       form.once(limit, () => form.destroy(new Error('it holds more than one file and ten fields')))
     form.on('field', (name, value, _nameCut, isCut) => {
-      if (isCut) form.destroy(new Error(`the field ${name} is too long`))
+      const most = name === 'metadata' ? maxUserMetadata : maxField
+      if (isCut || value.length > most) form.destroy(new Error(`the field ${name.slice(0, 100)} is too long`))
       fields.set(name, value)
     })
     form.on('file', (_name, file, _filename, _encoding, mimeType) => {

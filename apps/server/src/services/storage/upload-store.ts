@@ -31,6 +31,8 @@ interface Numbers {
 const leaseSeconds = 8
 const until = sql`now() + make_interval(secs => ${leaseSeconds})`
 export const renewMs = 2000
+/** Without having heard of it for so long, whoever holds it stops. */
+export const trustMs = 6000
 
 const columns = sql`id, version, bucket, name, length, frames, tail, tail_bytes, is_finished, content_type,
   cache_control, user_metadata, upload_metadata, is_upsert, expires_at`

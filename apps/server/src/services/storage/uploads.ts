@@ -1,4 +1,4 @@
-// Files on their way in. Whether the caller may is asked of Postgres before a byte is read, and again by the statement
+// Files on their way in. Whether the caller may is asked of Postgres before the file is read, and again by the statement
 // that makes the object visible.
 import { Refusal } from '#src/kernel/errors.ts'
 import { jsonReply, type RawRequest } from '#src/kernel/http/request.ts'

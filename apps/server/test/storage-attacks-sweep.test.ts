@@ -1,0 +1,258 @@
+// What is kept and what goes when databases have been restored, projects are gone, holds lapse or many write at once.
+import assert from 'node:assert/strict'
+import fs from 'node:fs'
+import { connect } from 'node:net'
+import { join } from 'node:path'
+import { after, before, test } from 'node:test'
+import type { CreatedProject } from '@plinth/contract/projects.ts'
+import { sql } from '#src/kernel/postgres/sql.ts'
+import { startPlatform, type TestPlatform } from './harness.ts'
+import { until } from './storage-node.ts'
+import { mebibyte } from './tus-files.ts'
+import { metadataOf, offsetStream } from './tus-requests.ts'
+
+let platform: TestPlatform
+before(async () => {
+  platform = await startPlatform({ settings: { PLATFORM_RATE_LIMIT_SERVICE_ROLE: '0' } })
+})
+after(() => platform.stop())
+
+const folderOf = (project: string) => join(platform.config.dataDir, 'objects', project)
+
+function piecesOf(project: string): string[] {
+  if (!fs.existsSync(folderOf(project))) return []
+  return fs
+    .readdirSync(folderOf(project), { recursive: true, withFileTypes: true })
+    .filter(each => each.isFile())
+    .map(each => join(each.parentPath, each.name))
+}
+
+async function usedBytes({ id }: CreatedProject): Promise<number> {
+  const { body } = await platform.call('GET', `/api/v1/projects/${id}`, { token: platform.adminToken })
+  return body.storage_bytes
+}
+
+function ask(project: CreatedProject, method: string, path: string, init: RequestInit = {}) {
+  const headers = { apikey: project.service_role_key, ...(init.headers as Record<string, string>) }
+  return fetch(`${platform.url}/v1/storage/${project.id}/${path}`, { ...init, method, headers })
+}
+
+async function put(project: CreatedProject, name: string, bytes: number): Promise<void> {
+  const reply = await ask(project, 'PUT', `object/files/${name}`, { body: new Uint8Array(bytes) })
+  assert.equal(reply.status, 200, await reply.text())
+}
+
+/** A request whose body is written by hand. */
+function opened(
+  { id, service_role_key }: CreatedProject,
+  method: string,
+  path: string,
+  headers: Record<string, string | number>,
+) {
+  const { hostname, port } = new URL(platform.url)
+  const request = { socket: connect(Number(port), hostname), answer: '' }
+  request.socket
+    .on('data', text => {
+      request.answer += text
+    })
+    .on('error', () => {})
+  const lines = Object.entries({ host: hostname, apikey: service_role_key, ...headers })
+  request.socket.write(`${method} /v1/storage/${id}/${path} HTTP/1.1\r\n`)
+  request.socket.write(`${lines.map(([name, value]) => `${name}: ${value}`).join('\r\n')}\r\n\r\n`)
+  return request
+}
+
+/** Another node starts, and sweeps what is due. */
+async function swept(holds: () => unknown, what: string): Promise<void> {
+  const node = await startPlatform({ beside: platform })
+  try {
+    await until(holds, what)
+  } finally {
+    await node.stop()
+  }
+}
+
+test('a file that the ledger has forgotten is found again, and one that nothing names goes', async () => {
+  const project = await platform.createProject()
+  await put(project, 'kept', 9 * mebibyte)
+  await put(project, 'gone', 1000)
+  const { control } = platform.app
+  // As after a restore: rows that were written since then are not there.
+  await control.run(sql`delete from stored_files where project_id = ${project.id}`)
+  await platform.app.databases.asOwner({ ref: await platform.refOf(project.id) }, session =>
+    session.run(sql`delete from storage.objects where name = 'gone'`),
+  )
+  const before = new Date(Date.now() - 2 * 3_600_000)
+  for (const piece of piecesOf(project.id)) fs.utimesSync(piece, before, before)
+  await control.run(sql`
+    update storage_areas set bytes = 0, sweep_at = now(), compared_at = now() - interval '2 days'
+     where project_id = ${project.id}`)
+  await swept(async () => (await usedBytes(project)) === 9 * mebibyte, 'the right sum')
+  assert.equal(piecesOf(project.id).length, 2)
+  const reply = await ask(project, 'GET', 'object/files/kept')
+  assert.equal(reply.status, 200)
+  assert.equal((await reply.arrayBuffer()).byteLength, 9 * mebibyte)
+})
+
+test('what an upload writes after its project is gone goes with the next look', async () => {
+  const project = await platform.createProject()
+  await put(project, 'x', 1)
+  const upload = opened(project, 'PUT', 'object/files/big', { 'content-length': 20 * mebibyte })
+  // A whole piece, and too little for the next to be begun.
+  upload.socket.write(Buffer.alloc(8 * mebibyte + 1000))
+  await until(
+    () => piecesOf(project.id).some(piece => fs.statSync(piece).size > 8 * mebibyte),
+    'the first piece',
+  )
+  await platform.projects.remove({ params: { id: project.id } })
+  upload.socket.write(Buffer.alloc(12 * mebibyte - 1000))
+  await until(() => upload.answer !== '', 'an answer')
+  upload.socket.destroy()
+  assert.doesNotMatch(upload.answer, /^HTTP\/1.1 2/)
+  await swept(() => !fs.existsSync(folderOf(project.id)), 'nothing left')
+})
+
+test('files of projects that this control database does not know are left alone', async () => {
+  const stranger = crypto.randomUUID()
+  const gone = await platform.createProject()
+  await platform.projects.remove({ params: { id: gone.id } })
+  const file = (project: string) => join(folderOf(project), 'ab', `ab${crypto.randomUUID().slice(2)}.0`)
+  const [theirs, left] = [file(stranger), file(gone.id)]
+  for (const each of [theirs, left]) {
+    fs.mkdirSync(join(each, '..'), { recursive: true })
+    fs.writeFileSync(each, 'sealed')
+  }
+  await swept(() => !fs.existsSync(left), 'what the deleted project left to be removed')
+  assert.ok(fs.existsSync(theirs), 'it may belong to another platform, or to one restored from an old backup')
+})
+
+test('a project has no more than a thousand uploads under way', async () => {
+  const project = await platform.createProject()
+  await put(project, 'x', 1)
+  await platform.app.control.run(sql`
+    insert into storage_uploads (id, project_id, version, bucket, name, content_type, cache_control, upload_metadata,
+      is_upsert, expires_at)
+    select gen_random_uuid(), ${project.id}, gen_random_uuid(), 'files', 'n' || i, 'a/b', '', '', false,
+      now() + interval '1 day' from generate_series(1, 1000) i`)
+  const headers = { 'tus-resumable': '1.0.0', 'upload-length': '1000', 'upload-metadata': metadataOf('n') }
+  const reply = await ask(project, 'POST', 'upload/resumable', { headers })
+  assert.equal(reply.status, 429)
+  assert.equal(((await reply.json()) as { code: string }).code, 'SlowDown')
+  assert.equal(await usedBytes(project), 1, 'and it takes no room')
+})
+
+test('a PATCH that has lost its hold spoils nothing of what another has completed', async () => {
+  const project = await platform.createProject()
+  await put(project, 'x', 1)
+  const size = 3 * mebibyte
+  const tus = { 'tus-resumable': '1.0.0' }
+  const begun = await ask(project, 'POST', 'upload/resumable', {
+    headers: { ...tus, 'upload-length': `${size}`, 'upload-metadata': metadataOf('file') },
+  })
+  const id = begun.headers.get('location')!.split('/').at(-1)!
+  const headers = { ...tus, ...offsetStream, 'upload-offset': '0' }
+  const slow = opened(project, 'PATCH', `upload/resumable/${id}`, { ...headers, 'content-length': size })
+  // What is missing is less than would be written before the end.
+  slow.socket.write(Buffer.alloc(size - 10, 'a'))
+  await until(
+    () => piecesOf(project.id).some(piece => fs.statSync(piece).size > 2 * mebibyte),
+    'bytes on disk',
+  )
+  const { control } = platform.app
+  const lapse = sql`update storage_uploads set held_until = '-infinity', holder = null
+                     where id = ${id} and holder is not null`
+  await until(async () => (await control.run(lapse)) === 1, 'a hold that lapses')
+  const whole = Buffer.alloc(size, 'b')
+  const body = new Uint8Array(whole)
+  const other = await ask(project, 'PATCH', `upload/resumable/${id}`, { headers, body })
+  assert.equal(other.status, 204)
+  slow.socket.write(Buffer.alloc(10, 'a'))
+  await until(() => slow.answer !== '', 'an answer')
+  slow.socket.destroy()
+  assert.match(slow.answer, /^HTTP\/1.1 423/)
+  const reply = await ask(project, 'GET', 'object/files/file')
+  assert.equal(reply.status, 200)
+  assert.ok(Buffer.from(await reply.arrayBuffer()).equals(whole), 'as the other sent it')
+  assert.equal(await usedBytes(project), size + 1)
+})
+
+test('however many write, copy, replace, delete and go away at once, the sum is what is there and within the quota', async () => {
+  const limit = 10 * mebibyte
+  const project = await platform.projects.create({
+    body: { name: 'storm', quotas: { max_storage_size_mb: 10 } },
+  })
+  await put(project, 'k0', 1000)
+  const json = { 'content-type': 'application/json', 'x-upsert': 'true' }
+  const tus = { 'tus-resumable': '1.0.0', 'x-upsert': 'true' }
+  const statuses = new Set<number>()
+  const noted = async (asked: Promise<Response>) => {
+    const reply = await asked
+    await reply.arrayBuffer()
+    statuses.add(reply.status)
+    return reply
+  }
+  const chunked = (size: number) =>
+    new ReadableStream({
+      start(controller) {
+        for (let sent = 0; sent < size; sent += 50_000)
+          controller.enqueue(new Uint8Array(Math.min(50_000, size - sent)))
+        controller.close()
+      },
+    })
+  const works: ((key: number, size: number) => Promise<unknown>)[] = [
+    (key, size) => noted(ask(project, 'PUT', `object/files/k${key}`, { body: new Uint8Array(size) })),
+    (key, size) =>
+      noted(
+        ask(project, 'PUT', `object/files/c${key}`, { body: chunked(size), duplex: 'half' } as RequestInit),
+      ),
+    key => {
+      const body = JSON.stringify({ bucketId: 'files', sourceKey: `k${key}`, destinationKey: 'copy' })
+      return noted(ask(project, 'POST', 'object/copy', { headers: json, body }))
+    },
+    () => {
+      const body = JSON.stringify({ prefixes: ['k1', 'c0', 'copy'] })
+      return noted(ask(project, 'DELETE', 'object/files', { headers: json, body }))
+    },
+    (key, size) => {
+      const body = chunked(size)
+      const signal = AbortSignal.timeout(5)
+      const given = { body, duplex: 'half', signal } as RequestInit
+      return ask(project, 'PUT', `object/files/k${key}`, given).then(
+        reply => reply.arrayBuffer(),
+        () => {},
+      )
+    },
+    async (key, size) => {
+      const told = { 'upload-length': `${size}`, 'upload-metadata': metadataOf(`t${key}`) }
+      const type = { 'content-type': 'application/offset+octet-stream' }
+      const begun = await noted(
+        ask(project, 'POST', 'upload/resumable', {
+          headers: { ...tus, ...told, ...type },
+          body: new Uint8Array(Math.floor(size / 2)),
+        }),
+      )
+      const id = begun.headers.get('location')?.split('/').at(-1)
+      if (id) await noted(ask(project, 'DELETE', `upload/resumable/${id}`, { headers: tus }))
+    },
+  ]
+  let most = 0
+  const writers = Array.from({ length: 20 }, async (_, writer) => {
+    for (let round = 0; round < 5; round++) {
+      const size = 1 + ((writer * 37 + round * 91) % 15) * 100_000
+      await works[(writer + round) % works.length]!(round % 3, size)
+      most = Math.max(most, await usedBytes(project))
+    }
+  })
+  await Promise.all(writers)
+  assert.ok(most <= limit, `${most} of ${limit} bytes`)
+  for (const status of statuses) assert.ok([200, 201, 204, 404, 413].includes(status), `${status}`)
+  const rows = await platform.app.databases.asOwner({ ref: await platform.refOf(project.id) }, session =>
+    session.rows<{ size: string }>(
+      sql`select coalesce(sum((metadata->>'size')::bigint), 0)::text as size from storage.objects`,
+    ),
+  )
+  await until(async () => (await usedBytes(project)) === Number(rows[0]!.size), 'the sum of what is there')
+  const onDisk = () => piecesOf(project.id).reduce((sum, piece) => sum + fs.statSync(piece).size, 0)
+  const overhead = () => piecesOf(project.id).length * 28 * 128
+  await until(() => onDisk() <= Number(rows[0]!.size) + overhead(), 'nothing else on disk')
+})
