@@ -1,0 +1,229 @@
+// A platform in a process and on a data directory of its own, to be killed while files go in and out.
+import assert from 'node:assert/strict'
+import { type ChildProcess, spawn } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
+import { once } from 'node:events'
+import fs from 'node:fs'
+import { connect, type Socket } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import type { CreatedProject } from '@plinth/contract/projects.ts'
+import { guardedSettings, withClient } from '#src/kernel/postgres/database.ts'
+import { sql } from '#src/kernel/postgres/sql.ts'
+import { controlSettings } from '#src/tenancy/cluster.ts'
+import { call, type Reply, testServer } from './harness.ts'
+
+export interface StartOptions {
+  settings?: Record<string, string>
+  /** No file can grow beyond so many bytes, as on a disk that is full. */
+  fileSizeLimit?: number
+}
+
+export class StorageNode {
+  url = ''
+  readonly dataDir = fs.mkdtempSync(join(tmpdir(), 'plinth-storage-'))
+  readonly #control = `t_storage_${randomBytes(5).toString('hex')}`
+  readonly #token = randomBytes(24).toString('hex')
+  readonly #secret = randomBytes(24).toString('hex')
+  #child: ChildProcess | undefined
+
+  async start({ settings = {}, fileSizeLimit }: StartOptions = {}): Promise<void> {
+    const { user, password, host, port } = testServer()
+    const command = [process.execPath, fileURLToPath(new URL('../src/main.ts', import.meta.url))]
+    // Shells count in blocks of 512 bytes; Node.js is not ended by the signal but told by an error.
+    const limited = ['sh', '-c', `ulimit -f ${Math.floor((fileSizeLimit ?? 0) / 512)}; exec "$0" "$@"`]
+    const [program = '', ...given] = fileSizeLimit === undefined ? command : [...limited, ...command]
+    const child = spawn(program, given, {
+      cwd: this.dataDir,
+      env: {
+        PATH: process.env['PATH'],
+        TMPDIR: tmpdir(),
+        PLATFORM_PORT: '0',
+        PLATFORM_DATA_DIR: this.dataDir,
+        PLATFORM_ADMIN_TOKEN: this.#token,
+        PLATFORM_RATE_LIMIT_SERVICE_ROLE: '0',
+        CONTROL_PLANE_SECRET: this.#secret,
+        DATABASE_URL: `postgres://${user}:${password}@${encodeURIComponent(host)}:${port}/${this.#control}`,
+        ...settings,
+      },
+      stdio: ['ignore', 'ignore', 'pipe'],
+    })
+    this.#child = child
+    let said = ''
+    await new Promise<void>(resolve => {
+      child.once('exit', () => resolve())
+      child.stderr!.setEncoding('utf8').on('data', text => {
+        said += text
+        if (said.includes('Next:')) resolve()
+      })
+    })
+    this.url = /running at (\S+)/.exec(said)?.[1] ?? assert.fail(`it should have started: ${said}`)
+  }
+
+  async kill(): Promise<void> {
+    const child = this.#child
+    if (!child || child.exitCode !== null || child.signalCode !== null) return
+    child.kill('SIGKILL')
+    await once(child, 'exit')
+  }
+
+  manage(method: string, path: string, body?: unknown): Promise<Reply> {
+    return call(`${this.url}/api/v1${path}`, method, { token: this.#token, body })
+  }
+
+  async createProject(quotas: Record<string, number> = {}): Promise<StoredFiles> {
+    const { status, body } = await this.manage('POST', '/projects', { name: 'files', quotas })
+    assert.equal(status, 201, JSON.stringify(body))
+    return new StoredFiles(this, body)
+  }
+
+  /** Killed, and started when nobody is kept away any more by what it was at work on. */
+  async restart(options?: StartOptions): Promise<void> {
+    await this.kill()
+    await this.#inControl(`update storage_uploads set held_until = '-infinity'`)
+    await this.start(options)
+  }
+
+  /** Killed, and started two days later: nothing begun before is under way any more. */
+  async restartLater(): Promise<void> {
+    await this.kill()
+    await this.#inControl(`
+      update storage_uploads set held_until = '-infinity', expires_at = expires_at - interval '2 days';
+      update stored_files set until = until - interval '2 days';
+      update storage_areas set sweep_at = now(), compared_at = compared_at - interval '2 days'`)
+    await this.start()
+  }
+
+  #inControl(script: string): Promise<void> {
+    return withClient(testServer(), this.#control, controlSettings, async session => {
+      await session.script(script)
+    })
+  }
+
+  /** Ends it and drops everything it made. */
+  async remove(): Promise<void> {
+    await this.kill()
+    fs.rmSync(this.dataDir, { recursive: true, force: true })
+    const control = this.#control
+    const address = testServer()
+    const refs = await withClient(address, control, controlSettings, session =>
+      session.rows<{ ref: string }>(sql`select ref from projects`),
+    )
+    await withClient(address, 'postgres', guardedSettings, async session => {
+      await session.script(`alter database ${control}_template is_template false`)
+      for (const name of [...refs.map(each => each.ref), `${control}_template`, control])
+        await session.script(`drop database if exists ${name} with (force)`)
+      for (const { ref } of refs)
+        await session.script(`drop role if exists ${ref}_owner, ${ref}_api, ${ref}_svc, ${ref}_auth`)
+    })
+  }
+}
+
+/** The files of one project, as service_role. */
+export class StoredFiles {
+  readonly project: CreatedProject
+  readonly #node: StorageNode
+  constructor(node: StorageNode, project: CreatedProject) {
+    this.#node = node
+    this.project = project
+  }
+
+  get base(): string {
+    return `${this.#node.url}/v1/storage/${this.project.id}`
+  }
+  get headers(): Record<string, string> {
+    return { apikey: this.project.service_role_key }
+  }
+  /** Where the pieces of its files lie. */
+  get folder(): string {
+    return join(this.#node.dataDir, 'objects', this.project.id)
+  }
+
+  fetch(method: string, path: string, init: RequestInit = {}): Promise<Response> {
+    const headers = { ...this.headers, ...(init.headers as Record<string, string>) }
+    return fetch(`${this.base}/${path}`, { ...init, method, headers })
+  }
+
+  async put(path: string, body: Buffer): Promise<void> {
+    const reply = await this.fetch('PUT', `object/files/${path}`, { body: new Uint8Array(body) })
+    assert.equal(reply.status, 200, await reply.text())
+  }
+
+  async get(path: string): Promise<Buffer> {
+    const reply = await this.fetch('GET', `object/files/${path}`)
+    assert.equal(reply.status, 200, path)
+    return Buffer.from(await reply.arrayBuffer())
+  }
+
+  async statusOf(path: string): Promise<number> {
+    return (await this.fetch('HEAD', `object/files/${path}`)).status
+  }
+
+  async names(): Promise<string[]> {
+    const reply = await this.fetch('POST', 'object/list-v2/files', {
+      body: '{}',
+      headers: { 'content-type': 'application/json' },
+    })
+    const { objects } = (await reply.json()) as { objects: { name: string }[] }
+    return objects.map(({ name }) => name)
+  }
+
+  /** What counts against the quota. */
+  async usedBytes(): Promise<number> {
+    const { status, body } = await this.#node.manage('GET', `/projects/${this.project.id}`)
+    assert.equal(status, 200)
+    return body.storage_bytes
+  }
+
+  /** Bytes of its pieces on disk. */
+  bytesOnDisk(): number {
+    return this.pieces().reduce(
+      (sum, name) => sum + (fs.statSync(name, { throwIfNoEntry: false })?.size ?? 0),
+      0,
+    )
+  }
+
+  pieces(): string[] {
+    if (!fs.existsSync(this.folder)) return []
+    return fs
+      .readdirSync(this.folder, { recursive: true, withFileTypes: true })
+      .filter(each => each.isFile())
+      .map(each => join(each.parentPath, each.name))
+  }
+
+  /** A request whose body is written by hand: its socket, and what was answered so far. */
+  async opened(method: string, path: string, headers: Record<string, string | number>): Promise<Opened> {
+    const { hostname, port } = new URL(this.base)
+    const socket = connect(Number(port), hostname)
+    const request = { socket, answer: '', isClosed: false }
+    socket.setEncoding('latin1').on('data', text => {
+      request.answer += text
+    })
+    socket
+      .on('error', () => {})
+      .on('close', () => {
+        request.isClosed = true
+      })
+    await once(socket, 'connect')
+    const lines = Object.entries({ host: hostname, ...this.headers, ...headers })
+    const target = path.startsWith('/') ? path : `${new URL(this.base).pathname}/${path}`
+    socket.write(`${method} ${target} HTTP/1.1\r\n`)
+    socket.write(`${lines.map(([name, value]) => `${name}: ${value}`).join('\r\n')}\r\n\r\n`)
+    return request
+  }
+}
+
+export interface Opened {
+  socket: Socket
+  answer: string
+  isClosed: boolean
+}
+
+export const answeredStatus = ({ answer }: Opened): number => Number(answer.split(' ')[1])
+
+export async function until(holds: () => unknown, what: string, withinMs = 10_000): Promise<void> {
+  for (const end = Date.now() + withinMs; !(await holds()); await sleep(20))
+    assert.ok(Date.now() < end, `${what} within ${withinMs} ms`)
+}

@@ -1,0 +1,5 @@
+// The unmodified client: both kinds of lists.
+import { listTests, listV2Tests } from './supabase-js/storage-lists.ts'
+import { storageSuite } from './supabase-js/storage-suite.ts'
+
+storageSuite('lists', [listTests, listV2Tests])

@@ -1,0 +1,6 @@
+// The unmodified client: who is refused, why, and in which words.
+import { callerTests } from './supabase-js/storage-callers.ts'
+import { refusalTests } from './supabase-js/storage-refusals.ts'
+import { storageSuite } from './supabase-js/storage-suite.ts'
+
+storageSuite('refusals', [refusalTests, callerTests])

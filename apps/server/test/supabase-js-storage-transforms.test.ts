@@ -1,0 +1,5 @@
+// The unmodified client: images in another size or format.
+import { storageSuite } from './supabase-js/storage-suite.ts'
+import { transformTests } from './supabase-js/storage-transforms.ts'
+
+storageSuite('transforms', [transformTests])
