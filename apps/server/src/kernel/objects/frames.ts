@@ -9,7 +9,6 @@ import {
   type KeyObject,
   randomBytes,
 } from 'node:crypto'
-import { passingCollector } from '#src/kernel/garbage.ts'
 
 export const frameBytes = 65_536
 const nonceBytes = 12
@@ -17,8 +16,6 @@ const tagBytes = 16
 /** What a frame takes beyond what it holds. */
 export const overheadBytes = nonceBytes + tagBytes
 const algorithm = 'aes-256-gcm'
-/** Of all files together. */
-const passing = passingCollector()
 
 /** The end of an upload that has not arrived whole is kept sealed as well, and is no frame. */
 export type FrameKind = 'inner' | 'last' | 'tail'
@@ -55,7 +52,6 @@ export function frameCipher(dataKey: Buffer | KeyObject, version: string): Frame
       for (const chunk of plain) sealed.push(cipher.update(chunk))
       cipher.final()
       sealed.push(cipher.getAuthTag())
-      for (const part of sealed) passing(part.length)
       return sealed
     },
     open(index, kind, stored) {
@@ -66,7 +62,6 @@ export function frameCipher(dataKey: Buffer | KeyObject, version: string): Frame
           .setAuthTag(stored.subarray(end))
         const plain = decipher.update(stored.subarray(nonceBytes, end))
         decipher.final()
-        passing(plain.length)
         return plain
       } catch (error) {
         throw new DamagedFile(`frame ${index} does not open`, error)

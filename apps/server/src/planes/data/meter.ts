@@ -17,7 +17,8 @@ const quotaNames = {
 
 export interface Meter {
   countCaller(tenant: Tenant, role: Role, setHeader: SetHeader): void
-  countAddress(ip: string, setHeader: SetHeader): void
+  /** Without a credential; by the limit of a role, in a window of its own. */
+  countAddress(ip: string, setHeader: SetHeader, like?: Role): void
 }
 
 export function createMeter(windows: RateWindows, limits: RateLimits): Meter {
@@ -51,6 +52,7 @@ export function createMeter(windows: RateWindows, limits: RateLimits): Meter {
   return {
     countCaller: (tenant, role, setHeader) =>
       count(keysOf(tenant)[role], tenant.quotas[quotaNames[role]] ?? limits[role], setHeader),
-    countAddress: (ip, setHeader) => count(`address:${networkOf(ip)}`, limits.anon, setHeader),
+    countAddress: (ip, setHeader, like = 'anon') =>
+      count(`address:${like}:${networkOf(ip)}`, limits[like], setHeader),
   }
 }

@@ -1,5 +1,5 @@
 // Policy of /v1: who is calling which project, how often, and how a refusal reads.
-import type { DataRoute } from '@plinth/contract/route.ts'
+import type { DataRoute, Role } from '@plinth/contract/route.ts'
 import { unauthorized } from '#src/kernel/errors.ts'
 import type { Failure, Plane, SetHeader } from '#src/kernel/http/plane.ts'
 import type { RequestHead } from '#src/kernel/http/request.ts'
@@ -18,6 +18,8 @@ export interface DataPlaneOptions {
     failure: Failure,
     request: RequestHead,
   ): { body: object; headers: Record<string, string> }
+  /** Whose limit counts for those who need no credential, for each address. */
+  openLike?: Role
   /** A service may say otherwise why nobody was admitted. */
   explain?(error: unknown, route: DataRoute, request: RequestHead): unknown
 }
@@ -43,11 +45,11 @@ export const dataRefusal = ({ status, code, message, hint, details }: Failure): 
 export function dataPlane(
   directory: Directory,
   meter: Meter,
-  { isRevoked = () => false, word, explain = error => error }: DataPlaneOptions = {},
+  { isRevoked = () => false, word, openLike = 'anon', explain = error => error }: DataPlaneOptions = {},
 ): Plane<Caller> {
   function admit(route: DataRoute, request: RequestHead, setHeader: SetHeader): Caller | Promise<Caller> {
     const open = isOpen(route, request.headers)
-    if (open) meter.countAddress(request.ip, setHeader)
+    if (open) meter.countAddress(request.ip, setHeader, openLike)
     const meet = (tenant: Tenant | undefined) => {
       const caller = callerFrom(tenant, route, request.headers)
       if (open || caller.userId === '') return count(caller)

@@ -29,6 +29,8 @@ const defaultQuotaMegabytes = 1024
 const stepBytes = megabyte
 /** No direct upload goes on for that long. */
 const uploadMs = 15 * 60_000
+/** A copy may be of any size. */
+const slowestBytesPerMs = 1000
 
 export const quotaBytes = ({ quotas }: Tenant) =>
   (quotas.max_storage_size_mb ?? defaultQuotaMegabytes) * megabyte
@@ -91,7 +93,8 @@ export function createFiles({ pieces, ledger, log, sweep }: FilesDeps) {
     if ((announcedBytes ?? 0) > maxBytes) throw tooLarge(maxBytes, tooLargeHint)
     const version = crypto.randomUUID()
     let taken = announcedBytes ?? 0
-    await take(tenant, bucket, { version, size: taken }, new Date(Date.now() + uploadMs))
+    const until = new Date(Date.now() + uploadMs + taken / slowestBytesPerMs)
+    await take(tenant, bucket, { version, size: taken }, until)
     let writer: FileWriter | undefined
     try {
       writer = openFileWriter({

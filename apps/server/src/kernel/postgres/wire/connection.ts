@@ -3,12 +3,12 @@
 // is its own. Units are written once per turn of the event loop.
 import { randomBytes } from 'node:crypto'
 import type { Socket } from 'node:net'
-import { quietCollector } from '#src/kernel/garbage.ts'
 import type { ServerAddress } from '../server-address.ts'
 import { cellsOf } from './cells.ts'
 import { ConnectionLost, DatabaseError, errorFrom } from './database-error.ts'
 import { Encoder, message, type Value } from './encoder.ts'
 import { type Frames, maxBodyBytes, type OnFrame } from './frames.ts'
+import { quietCollector } from './garbage.ts'
 import { type Greeted, greet, requestCancel } from './handshake.ts'
 
 export interface Step {

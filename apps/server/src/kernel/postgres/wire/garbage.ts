@@ -37,24 +37,8 @@ export function quietCollector(firstLookMs = 2000): () => void {
   }
 }
 
-/**
- * To be told of bytes that pass through in buffers which are of no use soon after: they would pile up to tens of
- * megabytes before the collector looks. To look now and then costs nothing: buffers that are used again are in the cache.
- */
-export function passingCollector(everyBytes = 8 * 1024 * 1024): (bytes: number) => void {
-  let passed = 0
-  let collect: ((options: { type: 'minor' }) => void) | undefined
-  return bytes => {
-    passed += bytes
-    if (passed < everyBytes) return
-    passed = 0
-    collect ??= collector()
-    collect({ type: 'minor' })
-  }
-}
-
 /** Node has no function for it without this flag, and contexts made before it was set do not get one. */
-function collector(): (options?: { type: 'minor' }) => void {
+function collector(): () => void {
   setFlagsFromString('--expose-gc')
   return runInNewContext('gc') as () => void
 }
