@@ -17,6 +17,8 @@ import type { ServerAddress } from '../apps/server/src/kernel/postgres/server-ad
 import { type SqlFragment, sql } from '../apps/server/src/kernel/postgres/sql.ts'
 
 export const repository = fileURLToPath(new URL('..', import.meta.url))
+/** As `npm start` has it. */
+const serverOptions = ['--max-semi-space-size=1']
 const mainFile = join(repository, 'apps/server/src/main.ts')
 const startTimeoutMs = 240_000
 const stopTimeoutMs = 60_000
@@ -120,7 +122,7 @@ export function startMain(
   dataDir = stage.dataDir(`platform-${platforms++}`),
   nodeOptions: string[] = [],
 ): Promise<StagedServer> {
-  return stage.server(mainFile, { PLATFORM_DATA_DIR: dataDir, ...env }, nodeOptions)
+  return stage.server(mainFile, { PLATFORM_DATA_DIR: dataDir, ...env }, [...serverOptions, ...nodeOptions])
 }
 
 /** The engine a platform keeps in its data directory, as its superuser sees it. */

@@ -17,7 +17,7 @@ import type { Context } from './context.ts'
 import { Failure } from './failure.ts'
 import { askHealth } from './health.ts'
 import { inspect, type PlatformRecord, readRecord } from './local-platform.ts'
-import { serverEntry } from './server-process.ts'
+import { serverEntry, serverOptions } from './server-process.ts'
 
 const healthyWithinMs = 60_000
 const maxLogBytes = 10 * 1024 * 1024
@@ -57,7 +57,7 @@ export interface Server {
 
 /** In a session of its own, so that neither Ctrl-C here nor a closed terminal ends it. */
 export async function launch(context: Context, log: Log): Promise<Server> {
-  const child = spawn(process.execPath, [serverEntry()], {
+  const child = spawn(process.execPath, [...serverOptions, serverEntry()], {
     cwd: context.cwd,
     env: context.environment,
     detached: true,
