@@ -223,8 +223,8 @@ test('a node killed while it sends loses nothing: the mail is sent again when it
     },
   })
   const id = await projectAt(server.port)
-  const { control, adminToken, controlPlaneSecret } = platform
-  const beside = { control, adminToken, controlPlaneSecret }
+  const { control, adminToken, controlPlaneSecret, config } = platform
+  const beside = { control, adminToken, controlPlaneSecret, config: { dataDir: config.dataDir } }
   const given = JSON.stringify({ beside, projectId: id, to: 'ada@example.test' })
   const node = spawn(process.execPath, [join(import.meta.dirname, 'mail/node.ts'), given], {
     stdio: 'inherit',
