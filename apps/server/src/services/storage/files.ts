@@ -180,6 +180,8 @@ export function createFiles({ pieces, ledger, log, sweep }: FilesDeps) {
     cipherOf,
     open,
     read,
+    /** As long as it is held, nothing here removes its bytes. Answers how to let go. */
+    hold: enter,
 
     writer: (
       project: string,

@@ -145,7 +145,10 @@ export function createObjects(store: Store, files: Files, uploads: Uploads) {
       const { from, to } = bothEnds(caller, wish)
       const act = actOf(caller, request, 'object.copy')
       const find = async () => (await store.find(act, ...from)) ?? missing()
-      const { id, object } = await ofCurrent(find, source => copyOf(act, source, to, wish, request))
+      const { id, object } = await ofCurrent(find, async source => {
+        const letGo = files.hold(caller.tenant.id, source.version)
+        return copyOf(act, source, to, wish, request).finally(letGo)
+      })
       const { metadata, userMetadata, version } = object
       return {
         Id: id,
@@ -178,20 +181,23 @@ async function info(object: ObjectRow): Promise<RawReply> {
   })
 }
 
+const attempts = 5
+
 /** What is found may be replaced before its bytes are read, and they be gone: then it is what it is now. */
 async function ofCurrent<T>(
   find: () => Promise<ObjectRow>,
   use: (object: ObjectRow) => Promise<T>,
 ): Promise<T> {
-  const object = await find()
-  try {
-    return await use(object)
-  } catch (error) {
-    if (!(error instanceof Refusal && error.code === 'FileDamaged')) throw error
-    const now = await find()
-    if (now.version === object.version) throw error
-    return use(now)
-  }
+  let object = await find()
+  for (let attempt = 1; ; attempt++)
+    try {
+      return await use(object)
+    } catch (error) {
+      if (!(error instanceof Refusal && error.code === 'FileDamaged') || attempt === attempts) throw error
+      const now = await find()
+      if (now.version === object.version) throw error
+      object = now
+    }
 }
 
 const missing = (): never => {
