@@ -9,6 +9,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { client } from '@plinth/contract/client.ts'
 import { projectsApi } from '@plinth/contract/projects.ts'
+import { serverOptions } from '../apps/cli/src/server-process.ts'
 import { guardedSettings, withClient } from '../apps/server/src/kernel/postgres/database.ts'
 import { engineFiles, locate } from '../apps/server/src/kernel/postgres/engine/place.ts'
 import { rememberedPort } from '../apps/server/src/kernel/postgres/engine/port.ts'
@@ -17,8 +18,6 @@ import type { ServerAddress } from '../apps/server/src/kernel/postgres/server-ad
 import { type SqlFragment, sql } from '../apps/server/src/kernel/postgres/sql.ts'
 
 export const repository = fileURLToPath(new URL('..', import.meta.url))
-/** As `npm start` has it. */
-const serverOptions = ['--max-semi-space-size=1']
 const mainFile = join(repository, 'apps/server/src/main.ts')
 const startTimeoutMs = 240_000
 const stopTimeoutMs = 60_000

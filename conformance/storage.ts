@@ -20,6 +20,8 @@ export interface Ask {
 export const ada = { sub: '6f1f0a3e-7d0b-4f6e-9a59-6b5f0a8b2c11', email: 'ada@example.test' }
 export const bob = { sub: '0b0b0b0b-7d0b-4f6e-9a59-6b5f0a8b2c22', email: 'bob@example.test' }
 
+export const upsert = { 'x-upsert': 'true' }
+
 export interface Uploaded {
   Id: string
   Key: string
@@ -43,6 +45,8 @@ export interface StorageApi {
   store(bucket: string, key: string, content?: string | Uint8Array, options?: Ask): Promise<Uploaded>
   /** The bytes of a file that must be there. */
   read(bucket: string, key: string, options?: Ask): Promise<Buffer>
+  /** There must be no such file. */
+  gone(bucket: string, key: string): Promise<void>
   info(bucket: string, key: string): Promise<any>
   /** Every key of a bucket, as service_role. */
   keys(bucket: string): Promise<string[]>
@@ -125,6 +129,9 @@ export function storageOf(target: Target, project: CreatedProject): StorageApi {
       assert.equal(reply.status, 200, `${bucket}/${key}: ${reply.status} ${reply.text.slice(0, 500)}`)
       return reply.bytes
     },
+    async gone(bucket, key) {
+      assertRefused(await ask('GET', objectPath(bucket, key)), 404, 'NoSuchKey')
+    },
     info: async (bucket, key) => bodyOf(await ask('GET', objectPath(bucket, key, 'object/info'))),
     async keys(bucket) {
       const { objects } = bodyOf(
@@ -190,6 +197,11 @@ export function assertErrorBody(reply: Reply): void {
 export function assertBytes(actual: Buffer, expected: Uint8Array, what = ''): void {
   assert.ok(actual.equals(expected), `${what} ${actual.length} bytes, other than ${expected.length} expected`)
 }
+
+/** Lets ada, and nobody else, upload to a bucket. */
+export const letAdaWrite = (storage: StorageApi, bucket: string) =>
+  storage.sql(`create policy ada_writes on storage.objects for insert to authenticated
+    with check (bucket_id = '${bucket}' and auth.uid() = '${ada.sub}')`)
 
 /** What a token of ours says, unverified. */
 export const claimsOf = (token: string): any =>

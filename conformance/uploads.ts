@@ -28,6 +28,12 @@ export function multipart(parts: Part[]): Buffer {
   return Buffer.concat([...written, `--${boundary}--\r\n`].map(each => Buffer.from(each)))
 }
 
+/** A form, as a request brings it. */
+export const formOf = (parts: Part[]): Pick<Ask, 'raw' | 'headers'> => ({
+  raw: multipart(parts),
+  headers: { 'content-type': multipartType },
+})
+
 type Pieces = Iterable<Uint8Array> | AsyncIterable<Uint8Array>
 
 /**
@@ -169,3 +175,7 @@ export function resumable(storage: StorageApi, created: Reply, usual: Ask = {}):
     },
   }
 }
+
+/** Creates an upload, which must succeed. */
+export const begun = async (storage: StorageApi, wish: Begin): Promise<Resumable> =>
+  resumable(storage, await begin(storage, wish))

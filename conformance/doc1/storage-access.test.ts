@@ -16,6 +16,7 @@ import {
   storageProject,
   storageTarget,
   tokenIn,
+  upsert,
 } from '../storage.ts'
 import type { Target } from '../target.ts'
 import { begin, resumable } from '../uploads.ts'
@@ -72,14 +73,13 @@ const reading: Record<string, Operation> = {
 /** What needs to make a file. */
 const writing: Record<string, Operation> = {
   upload: (as, key, bucket) => storage.upload(bucket, key, 'new', { as }),
-  'upload with upsert': (as, key, bucket) =>
-    storage.upload(bucket, key, 'new', { as, headers: { 'x-upsert': 'true' } }),
+  'upload with upsert': (as, key, bucket) => storage.upload(bucket, key, 'new', { as, headers: upsert }),
   put: (as, key, bucket) => storage.ask('PUT', objectPath(bucket, key), { raw: 'new', as }),
   'signed upload': (as, key, bucket) =>
     storage.post(objectPath(bucket, key, 'object/upload/sign'), {}, { as }),
   'resumable upload': (as, key, bucket) => begin(storage, { bucket, key, length: 3, as }),
   'resumable upload with upsert': (as, key, bucket) =>
-    begin(storage, { bucket, key, length: 3, as, headers: { 'x-upsert': 'true' } }),
+    begin(storage, { bucket, key, length: 3, as, headers: upsert }),
 }
 
 for (const [what, operation] of Object.entries(reading)) {
@@ -211,17 +211,17 @@ async function bucketWith(rights: Rights): Promise<string> {
 }
 const rightsOf = async (rights: Rights) => {
   const bucket = await bucketWith(rights)
-  const upsert = { as: ada, headers: { 'x-upsert': 'true' } }
+  const replacing = { as: ada, headers: upsert }
   const destination = { bucketId: bucket, sourceKey: 'a.txt' }
   const done = async (reply: Promise<Reply>) => (await reply).status === 200
   return {
     upload: await done(storage.upload(bucket, 'new.txt', 'x', { as: ada })),
     download: await done(storage.get(objectPath(bucket, 'a.txt'), { as: ada })),
-    upsert: await done(storage.upload(bucket, 'a.txt', 'y', upsert)),
+    upsert: await done(storage.upload(bucket, 'a.txt', 'y', replacing)),
     copy: await done(storage.post('object/copy', { ...destination, destinationKey: 'c.txt' }, { as: ada })),
     deleteOne: await done(storage.delete(objectPath(bucket, 'a.txt'), undefined, { as: ada })),
     move: await (async () => {
-      await storage.store(bucket, 'a.txt', 'again', { headers: { 'x-upsert': 'true' } })
+      await storage.store(bucket, 'a.txt', 'again', { headers: upsert })
       return done(storage.post('object/move', { ...destination, destinationKey: 'm.txt' }, { as: ada }))
     })(),
   }

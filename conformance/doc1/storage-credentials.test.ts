@@ -15,6 +15,7 @@ import {
   storageProject,
   storageTarget,
   tokenIn,
+  upsert,
 } from '../storage.ts'
 import type { Target } from '../target.ts'
 import { until } from '../until.ts'
@@ -110,7 +111,7 @@ for (const [name, route] of [...closed, ...open])
       const reply = await call(route, path, { token, headers: { 'tus-resumable': '0.0.1' } })
       assert.ok(reply.status < 500 && reply.status !== 401, `${path}: ${reply.status} ${reply.text}`)
       statuses.push(reply.status)
-      await storage.store(bucket, 'a.txt', 'content', { headers: { 'x-upsert': 'true' } })
+      await storage.store(bucket, 'a.txt', 'content', { headers: upsert })
     }
     if (route.method === 'GET') assert.equal(statuses[0], statuses[1])
   })

@@ -14,6 +14,7 @@ import {
   type StorageApi,
   storageProject,
   storageTarget,
+  upsert,
 } from '../storage.ts'
 import type { Target } from '../target.ts'
 import type { Reply } from '../wire.ts'
@@ -75,7 +76,7 @@ test('contract §3 the ETag changes with the content, and stays without a change
   await storage.store(closed, 'tagged.txt', 'one')
   const first = await etag()
   assert.equal(await etag(), first)
-  await storage.store(closed, 'tagged.txt', 'two', { headers: { 'x-upsert': 'true' } })
+  await storage.store(closed, 'tagged.txt', 'two', { headers: upsert })
   assert.notEqual(await etag(), first)
 })
 

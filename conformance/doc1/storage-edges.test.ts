@@ -16,10 +16,11 @@ import {
   storageProject,
   storageRoot,
   storageTarget,
+  upsert,
 } from '../storage.ts'
 import type { Target } from '../target.ts'
 import { until } from '../until.ts'
-import { begin, multipart, multipartType, resumable } from '../uploads.ts'
+import { begin, begun, formOf } from '../uploads.ts'
 import type { Reply } from '../wire.ts'
 
 let it: Target
@@ -33,7 +34,6 @@ before(async () => {
 after(() => it.stop())
 
 const key = () => unique('file')
-const upsert = { 'x-upsert': 'true' }
 
 /** Refused as it comes, or stored so that it can be read again. */
 async function assertReadableOrRefused(name: string, reply: Reply, what: string): Promise<void> {
@@ -50,13 +50,14 @@ const hostile = ['60\r\nx-evil: 1', 'max-age=😀', 'ü', '\0', 'a\nb', '\x7f', 
 for (const value of hostile)
   test(`case 44: ${JSON.stringify(value.slice(0, 20))} in a header to be replayed is refused or harmless`, async () => {
     const form = async (name: string, fields: Record<string, string>) =>
-      storage.ask('POST', objectPath(bucket, name), {
-        raw: multipart([
+      storage.ask(
+        'POST',
+        objectPath(bucket, name),
+        formOf([
           ...Object.entries(fields).map(([name, content]) => ({ name, content })),
           { name: '', filename: 'x', type: 'text/plain', content: 'content' },
         ]),
-        headers: { 'content-type': multipartType },
-      })
+      )
     const [a, b, c, d, e] = [key(), key(), key(), key(), key()]
     await assertReadableOrRefused(a, await form(a, { cacheControl: value }), 'cacheControl')
     await assertReadableOrRefused(b, await form(b, { contentType: value }), 'contentType')
@@ -174,7 +175,7 @@ test('contract §1 a bucket deleted while files come has no files, or stays', as
 
 test('contract §1 a bucket deleted under a resumable upload ends it without harm', async () => {
   const own = await storage.bucket()
-  const upload = resumable(storage, await begin(storage, { bucket: own, key: 'a', length: 3 }))
+  const upload = await begun(storage, { bucket: own, key: 'a', length: 3 })
   assertStatus(await storage.delete(`bucket/${own}`, {}), 200)
   const reply = await upload.append(0, Buffer.from('abc'))
   assert.ok(reply.status < 500, `${reply.status} ${reply.text}`)

@@ -16,7 +16,7 @@ import {
   storageTarget,
 } from '../storage.ts'
 import type { Target } from '../target.ts'
-import { begin, resumable } from '../uploads.ts'
+import { begin, begun } from '../uploads.ts'
 import type { Reply } from '../wire.ts'
 
 let it: Target
@@ -235,7 +235,7 @@ test('case 44: strange bodies and headers are 4xx, never 5xx', async () => {
 })
 
 test('contract §8 refusals of a resumable upload have the same fields', async () => {
-  const upload = resumable(storage, await begin(storage, { bucket, key: unique('x'), length: 5 }))
+  const upload = await begun(storage, { bucket, key: unique('x'), length: 5 })
   const x = Buffer.from('x')
   assertRefused(await upload.append(3, x), 409)
   assertRefused(await upload.append(0, x, { headers: { 'content-type': 'text/plain' } }), 415)

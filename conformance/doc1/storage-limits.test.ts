@@ -14,7 +14,7 @@ import {
   storageTarget,
 } from '../storage.ts'
 import type { Target } from '../target.ts'
-import { begin, multipart, multipartType, resumable, sendPieces } from '../uploads.ts'
+import { begin, begun, formOf, multipart, multipartType, sendPieces } from '../uploads.ts'
 import { sendBytes } from '../wire.ts'
 
 let it: Target
@@ -33,8 +33,6 @@ function* megas(count: number, last = Buffer.alloc(0)): Generator<Buffer> {
   for (let i = 0; i < count; i++) yield mega
   yield last
 }
-const gone = async (name: string, of = bucket) =>
-  assertRefused(await storage.get(objectPath(of, name)), 404, 'NoSuchKey')
 
 /** Only the head: the answer must not wait for the body. */
 function announce(method: string, path: string, length: number, type = 'text/plain') {
@@ -68,7 +66,7 @@ test('1 §4.6.1 a length over 50 MB is 413 before the body comes', async () => {
     assertRefused(await announce(method, objectPath(bucket, 'announced'), over), 413, 'EntityTooLarge')
   const { url } = bodyOf(await storage.post(objectPath(bucket, 'announced', 'object/upload/sign'), {}))
   assertRefused(await announce('PUT', url.slice(1), over), 413, 'EntityTooLarge')
-  await gone('announced')
+  await storage.gone(bucket, 'announced')
 })
 
 test('1 §4.6.1 over 50 MB without a length are 413 while they come, and nothing is stored', async () => {
@@ -76,13 +74,13 @@ test('1 §4.6.1 over 50 MB without a length are 413 while they come, and nothing
   const path = objectPath(bucket, 'streamed')
   const reply = await sendPieces(storage, 'POST', path, megas(53))
   assertRefused(reply, 413, 'EntityTooLarge')
-  await gone('streamed')
+  await storage.gone(bucket, 'streamed')
   assert.equal(await storage.usage(), before)
 })
 
 test('1 §4.6.1 larger files are uploaded resumably', async () => {
   const length = 53_000_000
-  const upload = resumable(storage, await begin(storage, { bucket, key: 'resumed', length }))
+  const upload = await begun(storage, { bucket, key: 'resumed', length })
   const sum = createHash('sha256')
   for (let offset = 0; offset < length; offset += 26_500_000) {
     const chunk = Buffer.alloc(26_500_000, String(offset))
@@ -112,7 +110,7 @@ test('contract §2 a file of just the size limit of its bucket passes, one byte 
   }
   for (const [name, way] of Object.entries(ways)) {
     assertRefused(await way(tooLong), 413, 'EntityTooLarge')
-    await gone(name, small)
+    await storage.gone(small, name)
     bodyOf(await way(fits))
     assert.equal((await storage.info(small, name)).size, 1000)
   }
@@ -163,10 +161,11 @@ test('contract §2 the types of a bucket are exact, or all of a kind', async () 
 test('contract §2 the type of a file part, a field or an upload’s metadata is the one that counts', async () => {
   const images = await storage.bucket({ allowed_mime_types: ['image/png'] })
   const part = (type: string, fields: { name: string; content: string }[] = []) =>
-    storage.ask('PUT', objectPath(images, 'a'), {
-      raw: multipart([...fields, { name: '', filename: 'x', type, content: 'x' }]),
-      headers: { 'content-type': multipartType },
-    })
+    storage.ask(
+      'PUT',
+      objectPath(images, 'a'),
+      formOf([...fields, { name: '', filename: 'x', type, content: 'x' }]),
+    )
   assertStatus(await part('image/png'), 200)
   assertRefused(await part('text/html'), 415, 'InvalidMimeType')
   assertStatus(await part('text/html', [{ name: 'contentType', content: 'image/png' }]), 200)

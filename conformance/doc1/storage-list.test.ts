@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { unique, uuid } from '../people.ts'
 import { bodyOf, shapes } from '../service.ts'
-import { ada, assertRefused, type StorageApi, storageProject, storageTarget } from '../storage.ts'
+import { ada, assertRefused, type StorageApi, storageProject, storageTarget, upsert } from '../storage.ts'
 import type { Target } from '../target.ts'
 
 let it: Target
@@ -154,7 +154,7 @@ test('contract §4 by any other column folders come first, then the files in its
   const descending = namesOf(await list(by('created_at', 'desc'), own))
   assert.deepEqual(descending.slice(0, 2).sort(), ['y', 'z'])
   assert.deepEqual(descending.slice(2), ['x.txt', 'b.txt', 'm.txt'])
-  await storage.store(own, 'm.txt', 'again', { headers: { 'x-upsert': 'true' } })
+  await storage.store(own, 'm.txt', 'again', { headers: upsert })
   assert.deepEqual(namesOf(await list(by('updated_at'), own)).slice(2), ['b.txt', 'x.txt', 'm.txt'])
   const pages = [0, 2, 4].map(offset => list({ limit: 2, offset, ...by('created_at') }, own))
   assert.deepEqual(namesOf((await Promise.all(pages)).flat()), ['y', 'z', 'm.txt', 'b.txt', 'x.txt'])

@@ -14,6 +14,7 @@ import {
   type StorageApi,
   storageProject,
   storageTarget,
+  upsert,
 } from '../storage.ts'
 import type { Target } from '../target.ts'
 
@@ -41,8 +42,6 @@ async function stored(content: Uint8Array = randomBytes(70_000)) {
   const { Id } = await storage.store(bucket, name, content, { headers })
   return { name, content, Id }
 }
-const gone = async (name: string, from = bucket) =>
-  assertRefused(await storage.get(objectPath(from, name)), 404, 'NoSuchKey')
 const text = (value: unknown) => assert.ok(typeof value === 'string' && value !== '', `${value}`)
 
 for (const shape of shapes)
@@ -54,7 +53,7 @@ for (const shape of shapes)
     const reply = bodyOf(await storage.post('object/move', request, { shape }))
     text(reply.message)
     assert.deepEqual([reply.Id, reply.Key], [Id, to])
-    await gone(name)
+    await storage.gone(bucket, name)
     assertBytes(await storage.read(bucket, to), content)
     const after = await storage.info(bucket, to)
     for (const field of ['id', 'size', 'content_type', 'cache_control', 'metadata', 'created_at'])
@@ -71,7 +70,7 @@ test('contract §1 a move to another bucket', async () => {
       destinationBucket: other,
     }),
   )
-  await gone(name)
+  await storage.gone(bucket, name)
   assertBytes(await storage.read(other, name), content)
   assert.equal((await storage.info(other, name)).bucket_id, other)
   assert.ok((await storage.keys(other)).includes(name))
@@ -141,7 +140,7 @@ test('contract §1 a copy onto a file is 409, unless x-upsert says to replace it
   for (const headers of [{}, { 'x-upsert': 'false' }])
     assertRefused(await storage.post('object/copy', request, { headers }), 409, duplicate)
   assertBytes(await storage.read(bucket, onto.name), onto.content)
-  const { Id } = bodyOf(await storage.post('object/copy', request, { headers: { 'x-upsert': 'true' } }))
+  const { Id } = bodyOf(await storage.post('object/copy', request, { headers: upsert }))
   assertBytes(await storage.read(bucket, onto.name), from.content)
   assert.equal(Id, onto.Id)
 })
@@ -199,7 +198,7 @@ for (const shape of shapes)
   test(`1 §4.6 a file is deleted by its path, in the ${shape} shape; a second time it is 404`, async () => {
     const { name } = await stored()
     text(bodyOf(await storage.delete(objectPath(bucket, name), undefined, { shape })).message)
-    await gone(name)
+    await storage.gone(bucket, name)
     assertRefused(await storage.delete(objectPath(bucket, name), undefined, { shape }), 404, 'NoSuchKey')
   })
 
@@ -214,8 +213,8 @@ test('contract §1 many are deleted by their keys, and answered as records', asy
     assert.ok('owner' in record)
     assert.equal(record.metadata.size, 70_000)
   }
-  await gone(files[0]!.name)
-  await gone(files[1]!.name)
+  await storage.gone(bucket, files[0]!.name)
+  await storage.gone(bucket, files[1]!.name)
   assertBytes(await storage.read(bucket, files[2]!.name), files[2]!.content)
 })
 

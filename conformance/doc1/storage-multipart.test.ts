@@ -14,7 +14,7 @@ import {
   storageTarget,
 } from '../storage.ts'
 import type { Target } from '../target.ts'
-import { boundary, multipart, multipartType, type Part, sendPieces } from '../uploads.ts'
+import { boundary, formOf, multipart, multipartType, type Part, sendPieces } from '../uploads.ts'
 
 let it: Target
 let storage: StorageApi
@@ -28,10 +28,7 @@ after(() => it.stop())
 
 const key = () => `${unique('file')}.bin`
 const post = (name: string, parts: Part[], method = 'POST') =>
-  storage.ask(method, objectPath(bucket, name), {
-    raw: multipart(parts),
-    headers: { 'content-type': multipartType },
-  })
+  storage.ask(method, objectPath(bucket, name), formOf(parts))
 const file = (content: string | Uint8Array, more: Partial<Part> = {}): Part => ({
   name: '',
   filename: 'blob',
@@ -137,7 +134,7 @@ for (const [what, body] of Object.entries(refused))
       const headers = { 'content-type': multipartType }
       const reply = await sendPieces(storage, method, objectPath(bucket, name), [body()], { headers })
       assertOneOf(reply, [400, 413, 422])
-      assertRefused(await storage.get(objectPath(bucket, name)), 404, 'NoSuchKey')
+      await storage.gone(bucket, name)
     }
   })
 

@@ -15,7 +15,7 @@ import {
   storageTarget,
 } from '../storage.ts'
 import type { Target } from '../target.ts'
-import { begin, resumable } from '../uploads.ts'
+import { begin, begun } from '../uploads.ts'
 import { sendBytes } from '../wire.ts'
 
 let it: Target
@@ -79,7 +79,7 @@ for (const key of [
     bodyOf(await storage.post('object/move', { bucketId: own, sourceKey: 'copy', destinationKey: key }))
     const removed = bodyOf(await storage.delete(`object/${own}`, { prefixes: [key] }))
     assert.equal(removed.length, 1)
-    const upload = resumable(storage, await begin(storage, { bucket: own, key, length: 1 }))
+    const upload = await begun(storage, { bucket: own, key, length: 1 })
     assertStatus(await upload.append(0, Buffer.from('x')), 204)
     assert.deepEqual(await storage.keys(own), [key])
   })

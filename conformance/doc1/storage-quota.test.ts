@@ -9,10 +9,11 @@ import {
   type StorageApi,
   storageProject,
   storageTarget,
+  upsert,
 } from '../storage.ts'
 import type { Target } from '../target.ts'
 import { until } from '../until.ts'
-import { begin, resumable, sendPart, sendPieces } from '../uploads.ts'
+import { begin, begun, sendPart, sendPieces } from '../uploads.ts'
 import { assertRequestId, type Reply } from '../wire.ts'
 
 let it: Target
@@ -79,7 +80,7 @@ test('issue 6: storage_bytes of a project follows its files', async () => {
   await storage.store(bucket, 'a', bytes(1000))
   await storage.store(other, 'b', bytes(100))
   await usage(1100)
-  await storage.store(bucket, 'a', bytes(10), { headers: { 'x-upsert': 'true' } })
+  await storage.store(bucket, 'a', bytes(10), { headers: upsert })
   await usage(110)
   const carry = { bucketId: bucket, sourceKey: 'a', destinationKey: 'c' }
   bodyOf(await storage.post('object/copy', carry))
@@ -102,7 +103,7 @@ test('1 §4.6.2 what is deleted or replaced makes room', async () => {
   await storage.store(bucket, 'b', bytes(limit))
   bodyOf(await storage.delete(`object/${bucket}`, { prefixes: ['b'] }))
   await storage.store(bucket, 'c', bytes(400_000))
-  await storage.store(bucket, 'c', bytes(500_000), { headers: { 'x-upsert': 'true' } })
+  await storage.store(bucket, 'c', bytes(500_000), { headers: upsert })
   await storage.store(bucket, 'd', bytes(limit - 500_000))
   assert.equal(await storage.usage(), limit)
 })
@@ -127,7 +128,7 @@ test('case 32: a resumable upload whose length comes late keeps to the quota', a
   const { storage, bucket } = await limited()
   await storage.store(bucket, 'a', bytes(900_000))
   const headers = { 'upload-defer-length': '1' }
-  const upload = resumable(storage, await begin(storage, { bucket, key: 'b', headers }))
+  const upload = await begun(storage, { bucket, key: 'b', headers })
   const reply = await upload.append(0, bytes(200_000))
   assert.equal(reply.status, 413, reply.text)
   assert.deepEqual(await storage.keys(bucket), ['a'])
@@ -138,7 +139,7 @@ test('case 32: a resumable upload whose length comes late keeps to the quota', a
 
 test('1 §4.6.2 what a resumable upload was given up for can be used again', async () => {
   const { storage, bucket } = await limited()
-  const upload = resumable(storage, await begin(storage, { bucket, key: 'a', length: limit }))
+  const upload = await begun(storage, { bucket, key: 'a', length: limit })
   assertStatus(await upload.append(0, bytes(500_000)), 204)
   assertStatus(await upload.terminate(), 204)
   await storage.store(bucket, 'b', bytes(limit))
@@ -187,9 +188,7 @@ test('case 32: nor do 20 parallel copies, or replacements', async () => {
   assert.equal(copies.filter(({ status }) => status === 200).length, 9)
   assert.equal(await storage.usage(), 10 * tenth)
   const larger = await Promise.all(
-    Array.from({ length: 6 }, () =>
-      storage.upload(bucket, 'a', bytes(tenth + 40_000), { headers: { 'x-upsert': 'true' } }),
-    ),
+    Array.from({ length: 6 }, () => storage.upload(bucket, 'a', bytes(tenth + 40_000), { headers: upsert })),
   )
   for (const reply of larger) assertOneOf(reply, [200, 413])
   const sizes = await storage.sql(`select sum((metadata ->> 'size')::int)::int as total from storage.objects`)
@@ -217,13 +216,13 @@ test('1 §8 a quota that is changed counts within a second or so', async () => {
   bodyOf(await it.manage('PATCH', path, { quotas: { max_storage_size_mb: 2 } }))
   await until('the new quota counts', async () => {
     const { status } = await storage.upload(bucket, 'a', bytes(limit + 1), {
-      headers: { 'x-upsert': 'true' },
+      headers: upsert,
     })
     return status === 200
   })
   bodyOf(await it.manage('PATCH', path, { quotas: { max_storage_size_mb: 1 } }))
   await until('the old quota counts', async () => {
-    const { status } = await storage.upload(bucket, 'b', 'x', { headers: { 'x-upsert': 'true' } })
+    const { status } = await storage.upload(bucket, 'b', 'x', { headers: upsert })
     return status === 413
   })
   assert.equal((await storage.read(bucket, 'a')).length, limit + 1, 'what is there stays')

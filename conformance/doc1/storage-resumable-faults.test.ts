@@ -5,7 +5,6 @@ import { after, before, test } from 'node:test'
 import { unique } from '../people.ts'
 import { bodyOf } from '../service.ts'
 import {
-  type Ask,
   assertBytes,
   assertOneOf,
   assertRefused,
@@ -19,9 +18,9 @@ import type { Target } from '../target.ts'
 import { until } from '../until.ts'
 import {
   begin,
+  begun,
   offsetType,
   type Resumable,
-  resumable,
   sendPart,
   sendPieces,
   tusMetadata,
@@ -39,10 +38,7 @@ before(async () => {
 after(() => it.stop())
 
 const name = () => unique('file')
-const created = async (key: string, length: number, more: Ask = {}) =>
-  resumable(storage, await begin(storage, { bucket, key, length, ...more }))
-const gone = async (key: string) =>
-  assertRefused(await storage.get(objectPath(bucket, key)), 404, 'NoSuchKey')
+const created = (key: string, length: number) => begun(storage, { bucket, key, length })
 const abc = Buffer.from('abc')
 
 test('contract §8 a wrong offset is 409, and changes nothing', async () => {
@@ -112,7 +108,7 @@ test('contract §8 a part that goes beyond the length is 413, and the upload can
     headers: { ...headers, 'upload-offset': String(offset) },
   })
   assertOneOf(streamed, [413])
-  await gone(key)
+  await storage.gone(bucket, key)
   const rest = Buffer.from('abcab').subarray(await upload.offset())
   assertStatus(await upload.append(await upload.offset(), rest), 204)
   assert.equal((await storage.read(bucket, key)).toString(), 'abcab')
@@ -121,7 +117,7 @@ test('contract §8 a part that goes beyond the length is 413, and the upload can
 test('contract §8 a first part longer than the whole is 413', async () => {
   const key = name()
   assertStatus(await begin(storage, { bucket, key, length: 2, first: abc }), 413)
-  await gone(key)
+  await storage.gone(bucket, key)
 })
 
 test('contract §8 a length that is none is 400', async () => {
@@ -199,7 +195,7 @@ test('case 31: of two PATCHes at once one is 423, and the other ends well', asyn
   assertRefused(refused, 423, 'ResourceLocked')
   assertStatus(await upload.append(0, content.subarray(0, 50)), 423)
   assertOneOf(await upload.terminate(), [423])
-  await gone(key)
+  await storage.gone(bucket, key)
   slow.goOn()
   assertStatus(await slow.reply, 204)
   assertBytes(await storage.read(bucket, key), content)
@@ -230,7 +226,7 @@ test('case 31: a connection cut inside a PATCH leaves an offset from which the f
     return reply.status === 200 && Number(reply.headers.get('upload-offset'))
   })
   assert.ok(offset <= 250_000, `${offset}`)
-  await gone(key)
+  await storage.gone(bucket, key)
   await until('it goes on', async () => {
     offset = await upload.offset()
     const { status } = await upload.append(offset, content.subarray(offset))
@@ -252,7 +248,7 @@ test('case 31: a PATCH cut off after the last byte but one is not the file', asy
     })
     const sent = { ...headers, 'upload-offset': String(offset) }
     await sendPart(storage, 'PATCH', upload.path, announced, Buffer.alloc(99 - offset, 'x'), sent)
-    await gone(key)
+    await storage.gone(bucket, key)
   }
   await until('it goes on', async () => {
     const offset = await upload.offset()
@@ -266,7 +262,7 @@ test('case 31: an upload refused at its end can be finished once nothing is in i
   const own = await storageProject(it, { max_storage_size_mb: 1 })
   const files = await own.bucket()
   const content = randomBytes(600_000)
-  const upload = resumable(own, await begin(own, { bucket: files, key: 'a', length: content.length }))
+  const upload = await begun(own, { bucket: files, key: 'a', length: content.length })
   await own.store(files, 'a', 'in between')
   assertStatus(await upload.append(0, content), 409)
   bodyOf(await own.delete(objectPath(files, 'a')))

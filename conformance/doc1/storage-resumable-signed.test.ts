@@ -10,11 +10,13 @@ import {
   assertRefused,
   assertStatus,
   duplicate,
+  letAdaWrite,
   objectPath,
   type StorageApi,
   storageProject,
   storageTarget,
   tokenIn,
+  upsert,
 } from '../storage.ts'
 import type { Target } from '../target.ts'
 import { begin, resumable, tusVersion } from '../uploads.ts'
@@ -26,8 +28,7 @@ before(async () => {
   it = await storageTarget()
   storage = await storageProject(it)
   bucket = await storage.bucket()
-  await storage.sql(`create policy ada_writes on storage.objects for insert to authenticated
-    with check (bucket_id = '${bucket}' and auth.uid() = '${ada.sub}')`)
+  await letAdaWrite(storage, bucket)
 })
 after(() => it.stop())
 
@@ -75,10 +76,10 @@ test('contract §8 the creation may bring everything', async () => {
 
 test('contract §8 whether it replaces is said by the token, not by the header', async () => {
   const key = name()
-  const [once, again] = [await sign(key), await sign(key, { headers: { 'x-upsert': 'true' } })]
+  const [once, again] = [await sign(key), await sign(key, { headers: upsert })]
   await storage.store(bucket, key, 'first')
   assertRefused(await start(key, once), 409, duplicate)
-  assertRefused(await start(key, once, { headers: { 'x-upsert': 'true' } }), 409, duplicate)
+  assertRefused(await start(key, once, { headers: upsert }), 409, duplicate)
   const reply = await start(key, again, { headers: { 'x-upsert': 'false' } })
   const upload = resumable(storage, reply, { as: 'nobody', headers: { 'x-signature': again } })
   assertStatus(await upload.append(0, Buffer.from('second')), 204)

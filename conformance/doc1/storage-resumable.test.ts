@@ -12,14 +12,14 @@ import {
   assertRefused,
   assertStatus,
   duplicate,
-  objectPath,
   type StorageApi,
   storageProject,
   storageRoot,
   storageTarget,
+  upsert,
 } from '../storage.ts'
 import type { Target } from '../target.ts'
-import { begin, offsetType, resumable, sendPieces, tusMetadata, tusVersion } from '../uploads.ts'
+import { begin, begun, offsetType, resumable, sendPieces, tusMetadata, tusVersion } from '../uploads.ts'
 import type { Reply } from '../wire.ts'
 
 let it: Target
@@ -32,11 +32,8 @@ before(async () => {
 })
 after(() => it.stop())
 
-const upsert = { 'x-upsert': 'true' }
 const name = () => `folder/${unique('file')}.bin`
 const header = (reply: Reply, name: string) => reply.headers.get(name)
-const gone = async (key: string) =>
-  assertRefused(await storage.get(objectPath(bucket, key)), 404, 'NoSuchKey')
 const created = async (key: string, length: number, more: Ask = {}) =>
   resumable(storage, await begin(storage, { bucket, key, length, ...more }), more)
 
@@ -79,7 +76,7 @@ for (const shape of shapes)
       assert.equal(header(reply, 'tus-resumable'), '1.0.0')
       assert.ok(Date.parse(header(reply, 'upload-expires') ?? '') > Date.now())
       assert.equal(header(reply, 'tus-complete'), null)
-      await gone(key)
+      await storage.gone(bucket, key)
       const head = await upload.head()
       assert.deepEqual(
         [header(head, 'upload-offset'), header(head, 'upload-length'), header(head, 'cache-control')],
@@ -102,7 +99,7 @@ for (const shape of shapes)
 test('contract §8 HEAD tells the metadata it was created with', async () => {
   const fields = { contentType: 'text/plain', own: 'ü' }
   const key = name()
-  const upload = await resumable(storage, await begin(storage, { bucket, key, length: 5, fields }))
+  const upload = await begun(storage, { bucket, key, length: 5, fields })
   const head = await upload.head()
   const sent = tusMetadata({ bucketName: bucket, objectName: key, ...fields })
   assert.deepEqual(header(head, 'upload-metadata')?.split(',').sort(), sent.split(',').sort())
@@ -139,7 +136,7 @@ test('contract §8 the creation may bring the first part, or all of it', async (
     first: content.subarray(0, 40_000),
   })
   assert.equal(header(some, 'upload-offset'), '40000')
-  await gone(half)
+  await storage.gone(bucket, half)
   const upload = resumable(storage, some)
   assert.equal(await upload.offset(), 40_000)
   assertStatus(await upload.append(40_000, content.subarray(40_000)), 204)
@@ -162,7 +159,7 @@ test('contract §8 the length may come later', async () => {
     [header(head, 'upload-offset'), header(head, 'upload-defer-length'), header(head, 'upload-length')],
     ['3', '1', null],
   )
-  await gone(key)
+  await storage.gone(bucket, key)
   assertStatus(await upload.append(3, Buffer.from('def'), { headers: { 'upload-length': '8' } }), 204)
   assert.equal(header(await upload.head(), 'upload-length'), '8')
   const last = await upload.append(6, Buffer.from('gh'))
@@ -172,7 +169,7 @@ test('contract §8 the length may come later', async () => {
 
 test('contract §8 a length that came is not changed, nor less than what is there', async () => {
   const deferred = { headers: { 'upload-defer-length': '1' } }
-  const upload = resumable(storage, await begin(storage, { bucket, key: name(), ...deferred }))
+  const upload = await begun(storage, { bucket, key: name(), ...deferred })
   assertStatus(await upload.append(0, Buffer.from('abc')), 204)
   assertOneOf(await upload.append(3, Buffer.from('d'), { headers: { 'upload-length': '2' } }), [400, 413])
   assertStatus(await upload.append(3, Buffer.from('d'), { headers: { 'upload-length': '8' } }), 204)
@@ -231,7 +228,7 @@ test('contract §8 a terminated upload is gone, with what it brought', async () 
     await upload.terminate(),
   ])
     assertOneOf(after, [404, 410])
-  await gone(key)
+  await storage.gone(bucket, key)
 })
 
 test('contract §8 a finished upload cannot be terminated, and its file stays', async () => {
@@ -298,7 +295,7 @@ test('contract §8 of two uploads of one key the first to finish is kept', async
 
 test('clarifications: an unknown bucket is created by service_role, and 404 for others', async () => {
   const own = unique('tus')
-  const upload = resumable(storage, await begin(storage, { bucket: own, key: 'a', length: 1 }))
+  const upload = await begun(storage, { bucket: own, key: 'a', length: 1 })
   assertStatus(await upload.append(0, Buffer.from('x')), 204)
   assert.equal(bodyOf(await storage.get(`bucket/${own}`)).public, false)
   for (const as of ['anon', ada] as const)

@@ -10,10 +10,12 @@ import {
   bob,
   claimsOf,
   duplicate,
+  letAdaWrite,
   objectPath,
   type StorageApi,
   storageProject,
   storageTarget,
+  upsert,
 } from '../storage.ts'
 import type { Target } from '../target.ts'
 
@@ -24,12 +26,10 @@ before(async () => {
   it = await storageTarget()
   storage = await storageProject(it)
   bucket = await storage.bucket()
-  await storage.sql(`create policy ada_writes on storage.objects for insert to authenticated
-    with check (bucket_id = '${bucket}' and auth.uid() = '${ada.sub}')`)
+  await letAdaWrite(storage, bucket)
 })
 after(() => it.stop())
 
-const upsert = { 'x-upsert': 'true' }
 const signing = (key: string, options: Ask = {}, of = bucket) =>
   storage.post(objectPath(of, key, 'object/upload/sign'), {}, options)
 const sign = async (key: string, options?: Ask, of?: string): Promise<{ url: string; token: string }> =>

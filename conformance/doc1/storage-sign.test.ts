@@ -16,6 +16,7 @@ import {
   storageRoot,
   storageTarget,
   tokenIn,
+  upsert,
 } from '../storage.ts'
 import type { Target } from '../target.ts'
 import { until } from '../until.ts'
@@ -209,11 +210,7 @@ test('contract §5 a token for downloads uploads nothing, one for uploads opens 
   const put = `${objectPath(bucket, path, 'object/upload/sign')}?token=${download}`
   assertRefused(await storage.ask('PUT', put, options), 400)
   const { token } = bodyOf(
-    await storage.post(
-      objectPath(bucket, path, 'object/upload/sign'),
-      {},
-      { headers: { 'x-upsert': 'true' } },
-    ),
+    await storage.post(objectPath(bucket, path, 'object/upload/sign'), {}, { headers: upsert }),
   )
   assertRefused(await open(at(path, token)), 400)
   assert.equal((await storage.read(bucket, path)).toString(), 'content')
@@ -298,7 +295,7 @@ test('contract §1 1 to 1000 paths are signed', async () => {
 test('contract §5 a file that was deleted is not opened by its URL, a replaced one is', async () => {
   await storage.store(bucket, 'passing.txt', 'one')
   const url = await sign('passing.txt')
-  await storage.store(bucket, 'passing.txt', 'two', { headers: { 'x-upsert': 'true' } })
+  await storage.store(bucket, 'passing.txt', 'two', { headers: upsert })
   assert.equal((await open(url)).text, 'two')
   bodyOf(await storage.delete(objectPath(bucket, 'passing.txt')))
   assertRefused(await open(url), 404, 'NoSuchKey')

@@ -16,6 +16,7 @@ import {
   storageProject,
   storageRoot,
   storageTarget,
+  upsert,
 } from '../storage.ts'
 import type { Target } from '../target.ts'
 import { begin, resumable } from '../uploads.ts'
@@ -48,7 +49,6 @@ const both: [string, () => StorageApi][] = [
   ['with policies that allow everything', () => open],
 ]
 const strangers: Caller[] = ['anon', bob]
-const upsert = { 'x-upsert': 'true' }
 
 async function assertUntouched(storage: StorageApi): Promise<void> {
   assert.equal((await storage.read(bucket, mine)).toString(), 'of ada')

@@ -6,6 +6,7 @@ import { databaseCommands, generatorCommands } from './tree/database.ts'
 import { directoryCommands } from './tree/directory.ts'
 import { machineCommands } from './tree/machine.ts'
 import { platformCommands } from './tree/platform.ts'
+import { realtimeCommands } from './tree/realtime.ts'
 import { rlsCommands, schemaCommands } from './tree/schema.ts'
 import { storageCommands } from './tree/storage.ts'
 
@@ -36,6 +37,7 @@ export const tree: Tree = {
     ...databaseCommands,
     ...generatorCommands,
     ...storageCommands,
+    ...realtimeCommands,
     ...authCommands,
     ...directoryCommands,
   ],
@@ -54,6 +56,7 @@ export const sections: readonly [title: string, names: readonly string[]][] = [
   ['Any platform', ['status', 'health', 'projects', 'secrets', 'token', 'audit']],
   ['Tables and rows of a project', ['schema', 'rls', 'db', 'migrations', 'gen']],
   ['Files of a project', ['storage']],
+  ['What happens in a project', ['realtime']],
   ['People of a project', ['auth']],
   ['This directory', ['config', 'link', 'completion']],
 ]
@@ -67,6 +70,7 @@ export const groups: Readonly<Record<string, string>> = {
   migrations: 'List and apply the migrations of this directory',
   auth: 'Users of a project and their sessions; who works on it',
   gen: 'Types for applications, from the schema as it is',
+  realtime: 'Watch changes and messages as they come; which tables send changes',
   storage: 'Buckets and files: list, copy, remove',
   secrets: 'Rotate the JWT secret or the keys of a project',
   token: 'Mint, list and revoke platform tokens',

@@ -11,6 +11,8 @@ export interface Answer {
   text: (paint: Paint) => string
   /** What to do next, said on stderr after the text. */
   hints?: readonly string[]
+  /** It was printed as it came, piece by piece; nothing is left to say. */
+  wasStreamed?: true
   /** For `--output env`. */
   env?: Record<string, string>
 }

@@ -7,6 +7,7 @@ import type { emailApi } from '@plinth/contract/email.ts'
 import type { platformApi } from '@plinth/contract/platform.ts'
 import type { poolerApi } from '@plinth/contract/pooler.ts'
 import type { projectsApi } from '@plinth/contract/projects.ts'
+import type { realtimeManagementApi } from '@plinth/contract/realtime.ts'
 import type { rlsApi } from '@plinth/contract/rls.ts'
 import type { ManagementRoute } from '@plinth/contract/route.ts'
 import type { schemaApi } from '@plinth/contract/schema.ts'
@@ -72,6 +73,10 @@ const rls = {
   dropPolicy: route<typeof rlsApi.dropPolicy>('DELETE', '/projects/{id}/rls/tables/{table}/policies/{name}'),
   test: route<typeof rlsApi.test>('POST', '/projects/{id}/rls/test'),
 }
+const realtime = {
+  listTables: route<typeof realtimeManagementApi.listTables>('GET', '/projects/{id}/realtime/tables'),
+  setTable: route<typeof realtimeManagementApi.setTable>('PUT', '/projects/{id}/realtime/tables/{table}'),
+}
 const db = {
   push: route<typeof dbApi.push>('POST', '/projects/{id}/db/push'),
   plan: route<typeof dbApi.plan>('POST', '/projects/{id}/db/plan'),
@@ -119,6 +124,7 @@ export interface Platform {
   admin: Client<typeof admin>
   schema: Client<typeof schema>
   rls: Client<typeof rls>
+  realtime: Client<typeof realtime>
   db: Client<typeof db>
   types: Client<typeof types>
   pooler: Client<typeof pooler>
@@ -149,6 +155,7 @@ export function connect(context: Context, target = resolveTarget(context)): Plat
     admin: client(admin, options),
     schema: client(schema, options),
     rls: client(rls, options),
+    realtime: client(realtime, options),
     db: client(db, options),
     types: client(types, options),
     pooler: client(pooler, options),

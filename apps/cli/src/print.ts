@@ -20,6 +20,8 @@ export interface Screen {
   readonly isInteractive: boolean
   readonly isDebug: boolean
   answer(answer: Answer): void
+  /** One of many, as it comes: a line of text or of JSON. */
+  piece(piece: Pick<Answer, 'data'> & Partial<Pick<Answer, 'text'>>): void
   failure(command: string, failure: Failure): void
   /** Said before a question; only people read it. */
   hint(line: string): void
@@ -50,6 +52,7 @@ export function openScreen({ format, hasColor, isDebug }: ScreenOptions): Screen
     isInteractive: stdin.isTTY === true && stderr.isTTY === true,
     isDebug,
     answer(answer) {
+      if (answer.wasStreamed) return
       if (format === 'json') json({ ok: true, data: answer.data ?? null })
       else if (format === 'env') stdout.write(envLines(answer.env ?? {}))
       else {
@@ -57,6 +60,9 @@ export function openScreen({ format, hasColor, isDebug }: ScreenOptions): Screen
         if (text !== '') stdout.write(`${text}\n`)
         for (const hint of answer.hints ?? []) say(hint)
       }
+    },
+    piece({ data, text }) {
+      stdout.write(`${format === 'json' || !text ? JSON.stringify(data) : text(out)}\n`)
     },
     failure(command, { code, message, suggestion }) {
       if (format === 'json') json({ ok: false, error: { code, message, suggestion } })

@@ -32,6 +32,8 @@ import { poolerService } from '#src/services/pooler/service.ts'
 import { projectsService } from '#src/services/projects/service.ts'
 import { queriesService } from '#src/services/queries/service.ts'
 import { queueService } from '#src/services/queue/service.ts'
+import { realtimeRoutes } from '#src/services/realtime/data-routes.ts'
+import { openRealtime } from '#src/services/realtime/open-realtime.ts'
 import { restService } from '#src/services/rest/service.ts'
 import { rlsService } from '#src/services/rls/service.ts'
 import { schemaService } from '#src/services/schema/service.ts'
@@ -77,19 +79,8 @@ const wordByPath: NonNullable<DataPlaneOptions['word']> = (body, failure, reques
 
 async function compose(options: AppOptions, open: Closing[]): Promise<App> {
   const { config, adminToken, log } = options
-  const {
-    deriveKey,
-    sealer,
-    cluster,
-    control,
-    logins,
-    cacheEngine,
-    pieces,
-    lifecycle,
-    directory,
-    databases,
-    watchdog,
-  } = await openGround(options, open)
+  const ground = await openGround(options, open)
+  const { deriveKey, sealer, cluster, control, logins, cacheEngine, directory, databases } = ground
   const hashingTurns = createHashingTurns()
   const passwords = createPasswords(hashingTurns)
   const windows = createRateWindows()
@@ -103,23 +94,11 @@ async function compose(options: AppOptions, open: Closing[]): Promise<App> {
     management: managementPlane(credentials, createAudit(control, log)),
   }
   const owner = createOwnerWork(directory, databases)
-  const storage = await storageService({
-    control,
-    sealer,
-    databases,
-    directory,
-    pieces,
-    dataDir: config.dataDir,
-    baseUrl: () => baseUrl,
-    log,
-  })
+  const storage = await storageService({ ...ground, dataDir: config.dataDir, baseUrl: () => baseUrl, log })
   open.push(() => storage.close())
   directory.onChange(id => void storage.changed(id).catch(() => {}))
   const projects = projectsService({
-    control,
-    directory,
-    lifecycle,
-    sealer,
+    ...ground,
     baseUrl: () => baseUrl,
     storageBytes: storage.usedBytes,
   })
@@ -127,12 +106,6 @@ async function compose(options: AppOptions, open: Closing[]): Promise<App> {
   const db = dbService({ owner, databases, shadows: createShadows(control, cluster, logins) })
   const docs = docsService(owner, () => baseUrl)
   const rest = restService({ databases, docs, maxRows: config.restMaxRows })
-  const health = healthService({
-    control,
-    version,
-    warnings: () => [...watchdog.warnings(), ...cacheEngine.warnings()],
-  })
-
   const cache = cacheService(cacheEngine, owner)
 
   const mailWorker = startMailWorker({ control, sealer, deployment: config.smtp, log })
@@ -179,6 +152,15 @@ async function compose(options: AppOptions, open: Closing[]): Promise<App> {
     pruneEvents: auth.pruneEvents,
   })
 
+  const { redisUrl, realtime: limits } = config
+  const realtime = openRealtime({ ...ground, owner, revocations, redisUrl, limits, log })
+  open.push(() => realtime.close())
+  const health = healthService({
+    control,
+    version,
+    warnings: () => [ground.watchdog, cacheEngine, realtime].flatMap(part => part.warnings()),
+  })
+
   const http = createHttpServer({
     log,
     trustedProxies: config.trustedProxies,
@@ -187,6 +169,8 @@ async function compose(options: AppOptions, open: Closing[]): Promise<App> {
   mountData(http, planes.data, { rest, cache, queues: queueService(databases), cron })
   http.mount(authPlane(directory, meter), routeTables.auth, authRoutes(auth))
   http.mount(storagePlane(directory, meter, revocations), routeTables.storage, storageRoutes(storage))
+  http.mount(planes.data, routeTables.realtime, realtimeRoutes(realtime.service))
+  http.mountSocket(realtime.service.sockets)
   mountManagement(http, planes.management, {
     health,
     platform,
@@ -204,6 +188,7 @@ async function compose(options: AppOptions, open: Closing[]): Promise<App> {
     admin,
     cache,
     cron,
+    realtimeTables: realtime.tables,
   })
 
   await admin

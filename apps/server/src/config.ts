@@ -33,6 +33,7 @@ export interface Config {
   restMaxRows: number
   poolSize: number
   maxConnections: number
+  realtime: { maxListeners: number; maxConnections: number; poolSize: number }
   auditRetentionDays: number
   /** Where the caches of projects live; in this process when absent. */
   redisUrl: string | undefined
@@ -103,6 +104,11 @@ export function readConfig(environment: Environment): Config {
     restMaxRows: integer('PLATFORM_REST_MAX_ROWS', 1000, 0),
     poolSize: integer('PLATFORM_POOL_SIZE', 10, 1, 1000),
     maxConnections: integer('PLATFORM_MAX_DB_CONNECTIONS', 200, 4, 10_000),
+    realtime: Object.freeze({
+      maxListeners: integer('PLATFORM_REALTIME_MAX_LISTENERS', 200, 1, 10_000),
+      maxConnections: integer('PLATFORM_REALTIME_MAX_DB_CONNECTIONS', 20, 1, 10_000),
+      poolSize: integer('PLATFORM_REALTIME_QUERY_POOL_SIZE', 4, 1, 1000),
+    }),
     auditRetentionDays: integer('PLATFORM_AUDIT_RETENTION_DAYS', 90, 1, 36_500),
     redisUrl: readRedisUrl(text('REDIS_URL')),
     cronTimeoutMs: integer('PLATFORM_CRON_TIMEOUT_MS', 600_000, 1, 2 ** 31 - 1),

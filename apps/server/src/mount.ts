@@ -34,6 +34,8 @@ import { queriesRoutes } from '#src/services/queries/management-routes.ts'
 import type { queriesService } from '#src/services/queries/service.ts'
 import { queueRoutes } from '#src/services/queue/data-routes.ts'
 import type { QueueService } from '#src/services/queue/service.ts'
+import { realtimeManagementRoutes } from '#src/services/realtime/management-routes.ts'
+import type { RealtimeTables } from '#src/services/realtime/tables.ts'
 import { restRoutes } from '#src/services/rest/data-routes.ts'
 import type { RestService } from '#src/services/rest/service.ts'
 import { refuseRowsPath } from '#src/services/rest/unknown-path.ts'
@@ -90,6 +92,7 @@ interface ManagementServices {
   admin: ReturnType<typeof adminService>
   cache: CacheService
   cron: CronService
+  realtimeTables: RealtimeTables
 }
 
 export function mountManagement(
@@ -114,6 +117,7 @@ export function mountManagement(
   http.mount(plane, routeTables.admin, adminRoutes(services.admin))
   http.mount(plane, routeTables.cacheManagement, cacheManagementRoutes(services.cache))
   http.mount(plane, routeTables.cronManagement, cronManagementRoutes(services.cron))
+  http.mount(plane, routeTables.realtimeManagement, realtimeManagementRoutes(services.realtimeTables))
   http.mountUnknown(plane, unknownManagementRoute, notFound)
 }
 

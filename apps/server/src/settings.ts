@@ -95,6 +95,23 @@ export const settings = [
     meaning: 'Data-plane database connections of all projects together.',
   },
   {
+    name: 'PLATFORM_REALTIME_MAX_LISTENERS',
+    default: '200',
+    meaning:
+      'Projects whose row changes are read at the same time, each on a connection of its own; further ones wait until there is room.',
+  },
+  {
+    name: 'PLATFORM_REALTIME_MAX_DB_CONNECTIONS',
+    default: '20',
+    meaning: 'Connections on which policies are asked about changed rows, of all projects together.',
+  },
+  {
+    name: 'PLATFORM_REALTIME_QUERY_POOL_SIZE',
+    default: '4',
+    meaning:
+      'The same for one project. When all are busy for two seconds, changes are not delivered, and subscribers are told.',
+  },
+  {
     name: 'PLATFORM_AUDIT_RETENTION_DAYS',
     default: '90',
     meaning: 'Age in days past which `audit prune` deletes entries.',

@@ -1,9 +1,11 @@
 // A file through both sides of the encryption, on a real directory and a real S3 server.
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
+import { readdirSync, readlinkSync } from 'node:fs'
 import { mkdtemp, readdir, readFile, rename, rm, truncate, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import type { Readable } from 'node:stream'
 import { after, before, test } from 'node:test'
 import { openFile } from '#src/kernel/objects/file-reader.ts'
 import { openFileWriter, type Progress } from '#src/kernel/objects/file-writer.ts'
@@ -162,6 +164,40 @@ test('pieces of one file that change places, or come from another file, are an e
   await writeFile((await filesOf(one.version))[1]!, await readFile((await filesOf(other.version))[1]!))
   await assert.rejects(read(one), DamagedFile)
   assert.ok((await read(other)).equals(bytes))
+})
+
+/** Of the files of the directory. */
+const openDescriptors = () =>
+  readdirSync('/proc/self/fd').filter(fd => {
+    try {
+      return readlinkSync(`/proc/self/fd/${fd}`).startsWith(directory)
+    } catch {
+      return false
+    }
+  }).length
+
+test('a file stays open no longer than it is read, also when it is damaged or its reader goes away', async () => {
+  const pieces = engines['directory']!
+  const stored = await store(pieces, bytes)
+  const { version, size } = stored
+  const cipher = frameCipher(dataKey, version)
+  const reading = () =>
+    openFile({ pieces, cipher, address: { project, version }, size, from: 0, to: size }) as Promise<Readable>
+  // Around the end of the first piece, so that the second is just being opened in one of the cases.
+  for (let chunks = framesInPiece - 16; chunks < framesInPiece + 4; chunks++)
+    for (const error of [undefined, new Error('gone')]) {
+      const stream = await reading()
+      let left = chunks
+      stream.on('error', () => {}).on('data', () => --left === 0 && setImmediate(() => stream.destroy(error)))
+      await new Promise(resolve => stream.once('close', resolve))
+      assert.equal(openDescriptors(), 0, `after ${chunks} chunks`)
+    }
+  const [first] = await filesOf(version)
+  const damaged = await readFile(first!)
+  damaged[5]! ^= 1
+  await writeFile(first!, damaged)
+  await assert.rejects(read(stored), DamagedFile)
+  assert.equal(openDescriptors(), 0, 'after damage')
 })
 
 test('a file whose size is not told rightly does not open', async () => {

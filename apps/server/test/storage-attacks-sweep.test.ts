@@ -126,6 +126,28 @@ test('files of projects that this control database does not know are left alone'
   assert.ok(fs.existsSync(theirs), 'it may belong to another platform, or to one restored from an old backup')
 })
 
+test('a file that is deleted by SQL while it is read is read to its end, and goes then, also when room is needed before', async () => {
+  const project = await platform.projects.create({
+    body: { name: 'read', quotas: { max_storage_size_mb: 50 } },
+  })
+  const size = 40 * mebibyte
+  await put(project, 'file', size)
+  // As after its first sweep.
+  await platform.app.control.run(sql`update stored_files set until = null where project_id = ${project.id}`)
+  // Far more than fits into the buffers on the way.
+  const reading = await ask(project, 'GET', 'object/files/file')
+  assert.equal(reading.status, 200)
+  await platform.app.databases.asOwner({ ref: await platform.refOf(project.id) }, session =>
+    session.run(sql`delete from storage.objects`),
+  )
+  const refused = await ask(project, 'PUT', 'object/files/other', { body: new Uint8Array(20 * mebibyte) })
+  assert.equal(refused.status, 413, 'as long as it is read it takes its room')
+  await refused.body?.cancel()
+  assert.ok(Buffer.from(await reading.arrayBuffer()).equals(Buffer.alloc(size)), 'all of it')
+  await until(async () => (await usedBytes(project)) === 0, 'no bytes counted')
+  assert.deepEqual(piecesOf(project.id), [])
+})
+
 test('a project has no more than a thousand uploads under way', async () => {
   const project = await platform.createProject()
   await put(project, 'x', 1)

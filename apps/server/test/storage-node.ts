@@ -13,6 +13,7 @@ import type { CreatedProject } from '@plinth/contract/projects.ts'
 import { guardedSettings, withClient } from '#src/kernel/postgres/database.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 import { controlSettings } from '#src/tenancy/cluster.ts'
+import { serverOptions } from '../../cli/src/server-process.ts'
 import { call, type Reply, testServer } from './harness.ts'
 
 export interface StartOptions {
@@ -31,7 +32,8 @@ export class StorageNode {
 
   async start({ settings = {}, fileSizeLimit }: StartOptions = {}): Promise<void> {
     const { user, password, host, port } = testServer()
-    const command = [process.execPath, fileURLToPath(new URL('../src/main.ts', import.meta.url))]
+    const main = fileURLToPath(new URL('../src/main.ts', import.meta.url))
+    const command = [process.execPath, ...serverOptions, main]
     // Shells count in blocks of 512 bytes; Node.js is not ended by the signal but told by an error.
     const limited = ['sh', '-c', `ulimit -f ${Math.floor((fileSizeLimit ?? 0) / 512)}; exec "$0" "$@"`]
     const [program = '', ...given] = fileSizeLimit === undefined ? command : [...limited, ...command]
@@ -60,6 +62,12 @@ export class StorageNode {
       })
     })
     this.url = /running at (\S+)/.exec(said)?.[1] ?? assert.fail(`it should have started: ${said}`)
+  }
+
+  /** What it holds of the machine's memory. */
+  residentBytes(): number {
+    const status = fs.readFileSync(`/proc/${this.#child!.pid}/status`, 'utf8')
+    return Number(/^VmRSS:\s+(\d+) kB/m.exec(status)![1]) * 1024
   }
 
   async kill(): Promise<void> {

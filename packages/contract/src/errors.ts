@@ -371,6 +371,18 @@ export const errorCodes = {
       'The value does not fit into the cache of the project, bounded by its quota `max_cache_bytes`, or the values asked for do not fit into one answer.',
   },
   unsupported_media_type: { status: 415, meaning: 'The body must be sent as application/json.' },
+  invalid_broadcast: {
+    status: 422,
+    meaning: 'Realtime: a message lacks its topic, event or payload, or is too large; `errors` says which.',
+  },
+  upgrade_required: {
+    status: 426,
+    meaning: 'Realtime: this address is a WebSocket; connect with a client that can upgrade.',
+  },
+  too_many_connections: {
+    status: 429,
+    meaning: 'Realtime: the project has as many sockets as its quota `realtime_max_clients` allows.',
+  },
   over_request_rate_limit: {
     status: 429,
     meaning: 'Too many requests in this window; `Retry-After` says when it ends.',

@@ -12,6 +12,7 @@ import { poolerApi } from './pooler.ts'
 import { projectsApi } from './projects.ts'
 import { queriesApi } from './queries.ts'
 import { queueApi } from './queue.ts'
+import { realtimeApi, realtimeManagementApi } from './realtime.ts'
 import { restApi } from './rest.ts'
 import { rlsApi } from './rls.ts'
 import type { Routes } from './route.ts'
@@ -46,4 +47,6 @@ export const routeTables = {
   cron: cronApi,
   cronManagement: cronManagementApi,
   storage: storageApi,
+  realtime: realtimeApi,
+  realtimeManagement: realtimeManagementApi,
 } as const satisfies Record<string, Routes>

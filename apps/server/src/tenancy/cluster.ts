@@ -68,12 +68,13 @@ async function checkServer(session: Session): Promise<void> {
     )
 }
 
-/** Of these, the three a caller can be, and the owner of the tables of users, which nobody can become. */
+/** Of these, the three a caller can be; nobody can become the owner of the tables of users, or who notes changes. */
 const sharedRoles = {
   anon: '',
   authenticated: '',
   service_role: 'bypassrls',
   supabase_auth_admin: '',
+  supabase_realtime_admin: '',
 }
 
 async function createSharedRoles(session: Session): Promise<void> {

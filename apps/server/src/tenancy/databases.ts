@@ -4,14 +4,13 @@ import type { Role } from '@plinth/contract/route.ts'
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
 import { type ConnectionBudget, Pool } from '#src/kernel/postgres/pool.ts'
-import { identifier } from '#src/kernel/postgres/sql.ts'
 import type { Answer, Step } from '#src/kernel/postgres/wire/connection.ts'
 import type { Value } from '#src/kernel/postgres/wire/encoder.ts'
 import { type AuthDatabase, createAuthPools } from './auth-pools.ts'
 import type { Tenant } from './directory.ts'
 import type { Logins } from './logins.ts'
 import { type AsOwner, createOwners } from './owners.ts'
-import { sessionSettings } from './session-settings.ts'
+import { searchPathOf, sessionSettings } from './session-settings.ts'
 
 export interface Caller {
   readonly tenant: Tenant
@@ -101,6 +100,8 @@ export interface Databases {
   asAuth(tenant: Tenant, statement: AuthStatement, values: readonly Value[]): Promise<Answer>
   /** One statement of the platform's own as service_role, which depends on nothing in a request. */
   asService(tenant: Tenant, statement: Statement, values: readonly Value[]): Promise<Answer>
+  /** Calls back whenever a caller may have written to a project; undefined ends it. */
+  onWrite(id: string, listener: (() => void) | undefined): void
   /** Called when the last connection to a project was closed because nobody has used it for a while. */
   onIdle(listener: (id: string) => void): void
   /** Drops every connection to a project: it was suspended, deleted, or its keys changed. */
@@ -165,25 +166,26 @@ const serve = (ms: number): Step => ({
 const sharedAuthSteps: readonly Step[] = [forgetSession, limitTime(sharedTimeoutMs)]
 const loneAuthSteps: readonly Step[] = [forgetSession, limitTime(authTimeoutMs)]
 
+const timeoutsUpTo = (
+  { anon, others }: DatabasesOptions['statementTimeoutMs'],
+  most: number,
+): Record<Role, string> => ({
+  anon: String(Math.min(most, anon)),
+  authenticated: String(Math.min(most, others)),
+  service_role: String(Math.min(most, others)),
+})
+
 export function openDatabases(options: DatabasesOptions): Databases {
   const { control, logins, statementTimeoutMs } = options
   const pools = new Map<string, Pool>()
   const names = new WeakMap<Tenant, PoolNames>()
   const asOwner = createOwners(control, logins)
   const idleListeners: ((id: string) => void)[] = []
+  const writeListeners = new Map<string, () => void>()
   let held = 0
   let sweeper: NodeJS.Timeout | undefined
-  const timeouts: Record<Role, string> = {
-    anon: String(statementTimeoutMs.anon),
-    authenticated: String(statementTimeoutMs.others),
-    service_role: String(statementTimeoutMs.others),
-  }
-
-  const sharedTimeouts: Record<Role, string> = {
-    anon: String(Math.min(sharedTimeoutMs, statementTimeoutMs.anon)),
-    authenticated: String(Math.min(sharedTimeoutMs, statementTimeoutMs.others)),
-    service_role: String(Math.min(sharedTimeoutMs, statementTimeoutMs.others)),
-  }
+  const timeouts = timeoutsUpTo(statementTimeoutMs, Number.POSITIVE_INFINITY)
+  const sharedTimeouts = timeoutsUpTo(statementTimeoutMs, sharedTimeoutMs)
 
   const serviceSteps = [sharedTimeouts.service_role, timeouts.service_role].map(ms => [
     forgetSession,
@@ -210,7 +212,7 @@ export function openDatabases(options: DatabasesOptions): Databases {
   function poolNames(tenant: Tenant): PoolNames {
     const known = names.get(tenant)
     if (known) return known
-    const searchPath = [...tenant.exposedSchemas, 'extensions', 'pg_temp'].map(identifier).join(', ')
+    const searchPath = searchPathOf(tenant)
     const made = {
       api: `${tenant.id}:api:${searchPath}`,
       svc: `${tenant.id}:svc:${searchPath}`,
@@ -279,7 +281,10 @@ export function openDatabases(options: DatabasesOptions): Databases {
       const answering = steps.push({ key: shape, sql, values }) - 1
       if (request.rollsBack) steps.push(...undo)
       const alone = () => steps.with(1, become(timeouts[role]))
-      return pool.run(steps, { shape, mayPipeline, answering, request, alone })
+      const answer = pool.run(steps, { shape, mayPipeline, answering, request, alone })
+      const onWrite = request.isReadOnly ? undefined : writeListeners.get(tenant.id)
+      if (onWrite) answer.then(onWrite, () => {})
+      return answer
     },
 
     auth(tenant) {
@@ -307,6 +312,10 @@ export function openDatabases(options: DatabasesOptions): Databases {
     },
 
     asOwner,
+    onWrite(id, listener) {
+      if (listener) writeListeners.set(id, listener)
+      else writeListeners.delete(id)
+    },
     onIdle: listener => void idleListeners.push(listener),
     disconnect(id) {
       authPools.disconnect(id)

@@ -159,6 +159,8 @@ export function grants(ref: string, name: string): string {
     grant usage on schema storage to ${owner};
     alter table if exists storage.buckets owner to ${owner};
     alter table if exists storage.objects owner to ${owner};
+    grant usage on schema realtime to ${owner};
+    alter table if exists realtime.messages owner to ${owner};
     ${queueGrants(identifier(loginRole(ref, 'owner')))}
     ${defaults} select, insert, update, delete on tables to ${everyone};
     ${defaults} usage, select on sequences to ${everyone};

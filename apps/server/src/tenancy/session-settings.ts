@@ -1,3 +1,6 @@
+import { identifier } from '#src/kernel/postgres/sql.ts'
+import type { Tenant } from './directory.ts'
+
 /** The session's own settings; RESET ALL returns to these, not to what a tenant stored for its roles. */
 export const sessionSettings = {
   application_name: 'plinth',
@@ -8,3 +11,7 @@ export const sessionSettings = {
   TimeZone: 'UTC',
   idle_in_transaction_session_timeout: '10s',
 }
+
+/** Where unqualified names in a project's SQL are looked for, on behalf of its callers. */
+export const searchPathOf = ({ exposedSchemas }: Tenant): string =>
+  [...exposedSchemas, 'extensions', 'pg_temp'].map(identifier).join(', ')

@@ -11,7 +11,10 @@ $$;
 
 create or replace function platform.forget(rel oid) returns void
 language sql security definer volatile set search_path = pg_catalog, pg_temp
-as $$ delete from platform.seen where relid = rel $$;
+as $$
+  delete from platform.seen where relid = rel;
+  delete from platform.realtime_tables where relid = rel;
+$$;
 
 create or replace function platform.on_ddl() returns event_trigger
 language plpgsql set search_path = pg_catalog, pg_temp
@@ -59,6 +62,7 @@ begin
     if r.relkind in ('r', 'p') then
       if platform.first_time(r.oid) then
         execute format('alter table %I.%I enable row level security', r.nspname, r.relname);
+        perform platform.attach_capture(r.oid);
         -- It arrived by SET SCHEMA or with its schema: default privileges did not apply.
         if r.acl is null then
           execute format('grant select, insert, update, delete on %I.%I to anon, authenticated, service_role', r.nspname, r.relname);

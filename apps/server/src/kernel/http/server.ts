@@ -1,5 +1,5 @@
 // The web framework lives in this folder alone.
-import { METHODS, type ServerResponse } from 'node:http'
+import { type IncomingMessage, METHODS, type ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { addresses } from '@plinth/contract/openapi.ts'
 import { prefix, type Route, type Routes } from '@plinth/contract/route.ts'
@@ -14,12 +14,15 @@ import type { Failure, Handlers, Plane } from './plane.ts'
 import type { RequestHead } from './request.ts'
 import { newRequestId } from './request-id.ts'
 import { type AnyHandler, addRoute } from './route.ts'
+import { createSockets, type SocketMount } from './sockets.ts'
 import { bodyChecks, validatorCompiler } from './validation.ts'
 
 export interface HttpServer {
   mount<T extends Routes, Who>(plane: Plane<Who>, routes: T, handlers: Handlers<T, Who>): void
   /** Answers everything under a plane's prefix that no route takes. */
   mountUnknown<Who>(plane: Plane<Who>, route: Route, answer: (request: RequestHead) => never): void
+  /** WebSockets at these addresses; whoever asks there for anything else is told so. */
+  mountSocket<Who>(mount: SocketMount<Who>): void
   listen(host: string, port: number): Promise<string>
   /** Stops accepting, lets what is in flight finish within the grace, then cuts what is left. */
   close(graceMs: number): Promise<void>
@@ -39,19 +42,26 @@ interface HttpOptions {
 
 export function createHttpServer({ log, trustedProxies, wordOutside }: HttpOptions): HttpServer {
   const trusts = trustedProxies.length > 0
+  const requestId = ({ headers }: Pick<IncomingMessage, 'headers'>): string => {
+    const given = trusts ? headers['x-request-id'] : undefined
+    return typeof given === 'string' && requestIdFromProxy.test(given) ? given : newRequestId()
+  }
+  const sockets = createSockets(log, requestId)
   const app = Fastify({
     logger: false,
     trustProxy: trusts ? [...trustedProxies] : false,
-    genReqId: request => {
-      const given = trusts ? request.headers['x-request-id'] : undefined
-      return typeof given === 'string' && requestIdFromProxy.test(given) ? given : newRequestId()
-    },
+    genReqId: requestId,
     requestIdHeader: false,
     requestTimeout: 300_000,
     connectionTimeout: stalledMs,
     clientErrorHandler: refuseMalformed,
     // Node's own refusal would carry no request id; ours is in `frame`.
-    http: { requireHostHeader: false, maxHeaderSize, IncomingMessage: TakeableRequest },
+    http: {
+      requireHostHeader: false,
+      maxHeaderSize,
+      IncomingMessage: TakeableRequest,
+      shouldUpgradeCallback: sockets.takes,
+    },
     routerOptions: { maxParamLength: maxHeaderSize, ignoreTrailingSlash: true, caseSensitive: true },
     forceCloseConnections: 'idle',
     return503OnClosing: false,
@@ -63,6 +73,7 @@ export function createHttpServer({ log, trustedProxies, wordOutside }: HttpOptio
   for (const method of METHODS)
     if (method !== 'CONNECT') app.addHttpMethod(method, { hasBody: false, overrideExisting: true })
   app.server.on('timeout', cutUnlessAtWork)
+  app.server.on('upgrade', sockets.upgrade)
   app.decorateRequest('exchange', null)
   app.setValidatorCompiler(validatorCompiler())
   const checkOf = bodyChecks()
@@ -151,13 +162,27 @@ export function createHttpServer({ log, trustedProxies, wordOutside }: HttpOptio
         })
     },
 
+    mountSocket(mount) {
+      sockets.mount(mount)
+      for (const address of mount.addresses)
+        app.get(address.replace(/\{(\w+)\}/g, ':$1'), {
+          exposeHeadRoute: false,
+          onResponse: logLine(log, address),
+          handler(request, reply) {
+            const failure = failureFrom(upgradeRequired(), log, request.id)
+            const headers = { ...failure.headers, 'x-request-id': request.id, [allowOrigin]: '*' }
+            return reply.status(failure.status).headers(headers).send(mount.refuse(failure))
+          },
+        })
+    },
+
     listen: (host, port) => app.listen({ host, port }),
 
     async close(graceMs) {
       const cut = setTimeout(() => app.server.closeAllConnections(), graceMs)
       // A connection kept alive counts as open until its client lets go of it.
       const tidy = setInterval(() => app.server.closeIdleConnections(), 50)
-      await app.close()
+      await Promise.all([sockets.close(graceMs), app.close()])
       clearTimeout(cut)
       clearInterval(tidy)
     },
@@ -169,6 +194,11 @@ const logLine =
     log.answered(route, request.id, request.method, reply.statusCode, Math.round(reply.elapsedTime * 10) / 10)
     next()
   }
+
+const upgradeRequired = () =>
+  new Refusal('upgrade_required', 'This address is a WebSocket; connect with a client that can upgrade', {
+    headers: { upgrade: 'websocket' },
+  })
 
 const withoutHost = () => new Refusal('invalid_request', 'The Host header is missing')
 

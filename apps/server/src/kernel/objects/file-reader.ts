@@ -22,12 +22,15 @@ const framesInRun = 4
 /** The first run is read before this answers, so that a file that is missing or damaged is known in time. */
 export async function openFile(wanted: Wanted): Promise<Buffer | Readable> {
   const source = createSource(wanted)
-  const first = await source.next()
-  if (!source.hasMore) {
-    await source.close()
+  let isStreamed = false
+  try {
+    const first = await source.next()
+    isStreamed = source.hasMore
+    if (isStreamed) return new FileStream(source, first)
     return first.length === 1 ? first[0]! : Buffer.concat(first)
+  } finally {
+    if (!isStreamed) await source.close()
   }
-  return new FileStream(source, first)
 }
 
 interface Source {
@@ -40,7 +43,7 @@ function createSource({ pieces, cipher, address, size, from, to }: Wanted): Sour
   const lastFrame = frameCount(size) - 1
   const endFrame = Math.max(1, Math.ceil(to / frameBytes))
   let frame = Math.floor(from / frameBytes)
-  let reader: PieceReader | undefined
+  let reader: Promise<PieceReader> | undefined
 
   const storedBytes = (index: number) =>
     index === lastFrame ? size - lastFrame * frameBytes + overheadBytes : storedFrameBytes
@@ -76,12 +79,13 @@ function createSource({ pieces, cipher, address, size, from, to }: Wanted): Sour
       return frame < endFrame
     },
     async next() {
-      reader ??= await openPiece()
+      reader ??= openPiece()
+      const piece = await reader
       const inPiece = framesInPiece - (frame % framesInPiece)
       const count = Math.min(framesInRun, endFrame - frame, inPiece)
       const bytes = runBytes(count)
       const run = buffer.subarray(0, bytes)
-      if ((await reader.fill(run)) < bytes) throw new DamagedFile(`frame ${frame} is cut short`)
+      if ((await piece.fill(run)) < bytes) throw new DamagedFile(`frame ${frame} is cut short`)
       const plain: Buffer[] = []
       for (let each = 0; each < count; each++) {
         const at = each * storedFrameBytes
@@ -89,13 +93,15 @@ function createSource({ pieces, cipher, address, size, from, to }: Wanted): Sour
       }
       frame += count
       if (count === inPiece) {
-        await reader.close()
         reader = undefined
+        await piece.close()
       }
       return plain
     },
     async close() {
-      await reader?.close()
+      // Also one that is just being opened; of a read under way its reader takes care.
+      const piece = await reader?.catch(() => undefined)
+      await piece?.close()
     },
   }
 }
@@ -103,8 +109,6 @@ function createSource({ pieces, cipher, address, size, from, to }: Wanted): Sour
 class FileStream extends Readable {
   readonly #source: Source
   #ready: Buffer[]
-  /** What is being read; a descriptor is not closed under it. */
-  #reading: Promise<void> | undefined
   constructor(source: Source, first: Buffer[]) {
     super({ highWaterMark: 4 * frameBytes })
     this.#source = source
@@ -114,7 +118,7 @@ class FileStream extends Readable {
     if (this.#ready.length > 0) this.#hand()
     else if (!this.#source.hasMore) this.push(null)
     else
-      this.#reading = this.#source.next().then(
+      this.#source.next().then(
         run => {
           this.#ready = run
           this.#hand()
@@ -128,12 +132,7 @@ class FileStream extends Readable {
     for (const chunk of run) this.push(chunk)
   }
   override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
-    const close = async () => {
-      // Not when it is the reading that has failed: that ends here.
-      if (!error) await this.#reading
-      await this.#source.close()
-    }
-    close().then(
+    this.#source.close().then(
       () => done(error),
       closing => done(error ?? closing),
     )

@@ -40,8 +40,7 @@ export async function connectRedis(
   // One that takes connections and says nothing is not there, either.
   const late = setTimeout(line.close, patience.connectMs)
   try {
-    const login = address.login ? ['AUTH', address.login.user, address.login.password] : []
-    const hello = (await line.send(['HELLO', '2', ...login])) as RedisReply[]
+    const hello = (await line.send(greeting(address))) as RedisReply[]
     const version = String(hello[hello.indexOf('version') + 1])
     return Object.assign(line, { version })
   } catch (error) {
@@ -52,7 +51,13 @@ export async function connectRedis(
   }
 }
 
-function openSocket({ host, port, isTls }: RedisAddress, connectMs: number): Promise<Socket> {
+/** Agrees on the protocol, and logs in. */
+export const greeting = ({ login }: RedisAddress): RedisCommand => [
+  ...['HELLO', '2'],
+  ...(login ? ['AUTH', login.user, login.password] : []),
+]
+
+export function openSocket({ host, port, isTls }: RedisAddress, connectMs: number): Promise<Socket> {
   return new Promise((resolve, reject) => {
     const options = { host, port, noDelay: true, keepAlive: true }
     const socket = isTls ? connectTls({ ...options, servername: host }) : connectPlain(options)

@@ -45,6 +45,56 @@ export const isOpen = (
   { apikey, authorization }: RequestHead['headers'],
 ): boolean => allow === 'open' || (mayBeOpen === true && apikey === undefined && authorization === undefined)
 
+/** Who holds a key or a token, and until when it says so. */
+export interface Credential {
+  readonly caller: Caller
+  readonly expiresAtMs: number
+}
+
+/** A key or a user's token on its own, as sockets and their channels take it. */
+export function callerOfCredential(tenant: Tenant, credential: string): Credential | undefined {
+  const byKey = callerOfProjectKey(tenant, credential)
+  if (byKey) return { caller: byKey, expiresAtMs: Number.POSITIVE_INFINITY }
+  const caller = callerOfToken(tenant, credential)
+  return caller && knownOf(tenant).tokens.get(credential)
+}
+
+/** Why a credential counts for nothing; told to those only who have been admitted to the project. */
+export function whyRefused(
+  tenant: Tenant,
+  credential: string,
+): 'malformed' | 'signature' | 'expired' | 'claims' {
+  if (!looksLikeJwt(credential)) return 'malformed'
+  if (verifyJwt(credential, tenant.jwtSecret)) return 'claims'
+  // At the beginning of time nothing had expired.
+  return verifyJwt(credential, tenant.jwtSecret, 0) ? 'expired' : 'signature'
+}
+
+/** Who opens a socket: browsers can send no headers there, so keys and tokens come in the query, too. */
+export function callerOfSocket(
+  tenant: Tenant | undefined,
+  query: URLSearchParams,
+  headers: RequestHead['headers'],
+): Credential & { readonly text: string } {
+  const text = credentialOfSocket(query, headers)
+  const found = callerOfCredential(tenant ?? nobody, text)
+  if (!tenant || !found) throw unauthorized()
+  served(found.caller)
+  return { ...found, text }
+}
+
+/** Of a token and a key, the token decides. */
+function credentialOfSocket(query: URLSearchParams, headers: RequestHead['headers']): string {
+  const given = [
+    bearerOf(headers.authorization),
+    query.get('token'),
+    query.get('apikey'),
+    headers['apikey'],
+    headers['x-api-key'],
+  ].filter(each => typeof each === 'string')
+  return given.find(looksLikeJwt) ?? given[0] ?? ''
+}
+
 function served(caller: Caller): Caller {
   if (caller.tenant.status === 'suspended')
     throw new Refusal('project_suspended', 'This project is suspended', {

@@ -1,15 +1,14 @@
 // The bytes behind objects: room is taken, they are stored sealed under a version of their own, and they go when nothing
 // names them any more. A version is never changed once it is complete.
 import type { Readable } from 'node:stream'
-import type { Log } from '#src/kernel/log.ts'
 import { openFile } from '#src/kernel/objects/file-reader.ts'
 import { type FileWriter, openFileWriter, type Progress } from '#src/kernel/objects/file-writer.ts'
 import { DamagedFile, type FrameCipher, frameCipher } from '#src/kernel/objects/frames.ts'
-import { pieceNames } from '#src/kernel/objects/layout.ts'
 import { MissingPiece, NoSpace, ObjectsUnavailable, type Pieces } from '#src/kernel/objects/pieces.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
 import type { Ledger, StoredFile } from './ledger.ts'
 import { quotaExceeded, storageRefusal, tooLarge } from './refusals.ts'
+import type { Removal } from './removal.ts'
 
 export interface Intake {
   tenant: Tenant
@@ -18,7 +17,7 @@ export interface Intake {
   /** As announced; it is not believed. */
   announcedBytes: number | undefined
   maxBytes: number
-  tooLargeHint: string
+  tooLargeHint?: string | undefined
 }
 
 export type Files = ReturnType<typeof createFiles>
@@ -38,15 +37,12 @@ export const quotaBytes = ({ quotas }: Tenant) =>
 interface FilesDeps {
   pieces: Pieces
   ledger: Ledger
-  log: Log
+  removal: Removal
   /** Makes room by removing what nothing names; false when there was no use in trying. */
   sweep(tenant: Tenant): Promise<boolean>
 }
 
-export function createFiles({ pieces, ledger, log, sweep }: FilesDeps) {
-  /** Versions being read here; those that go meanwhile are removed when the last reader is done. */
-  const readers = new Map<string, { count: number; isGone: boolean }>()
-
+export function createFiles({ pieces, ledger, removal, sweep }: FilesDeps) {
   const cipherOf = async (project: string, version: string): Promise<FrameCipher> =>
     frameCipher(await ledger.dataKey(project), version)
 
@@ -74,21 +70,6 @@ export function createFiles({ pieces, ledger, log, sweep }: FilesDeps) {
     return needed
   }
 
-  /** Bytes first: what is not counted must not be there. */
-  async function drop(project: string, files: readonly StoredFile[]): Promise<void> {
-    await pieces.remove(files.flatMap(({ version, size }) => pieceNames(project, version, size)))
-    await ledger.drop(
-      project,
-      files.map(({ version }) => version),
-    )
-  }
-
-  /** What cannot be removed now is found by the sweeper. */
-  const dropInPeace = (project: string, files: readonly StoredFile[]) =>
-    drop(project, files).catch(error =>
-      log.warn({ err: error, project }, 'bytes that nothing names are left to be swept up'),
-    )
-
   async function receive({ tenant, bucket, source, announcedBytes, maxBytes, tooLargeHint }: Intake) {
     if ((announcedBytes ?? 0) > maxBytes) throw tooLarge(maxBytes, tooLargeHint)
     const version = crypto.randomUUID()
@@ -115,7 +96,7 @@ export function createFiles({ pieces, ledger, log, sweep }: FilesDeps) {
       return { version, size: writer.size }
     } catch (error) {
       await writer?.abort().catch(() => {})
-      await dropInPeace(tenant.id, [{ version, size: Math.max(taken, writer?.size ?? 0) }])
+      await removal.dropInPeace(tenant.id, [{ version, size: Math.max(taken, writer?.size ?? 0) }])
       throw told(error)
     }
   }
@@ -123,26 +104,7 @@ export function createFiles({ pieces, ledger, log, sweep }: FilesDeps) {
   /** How long a version is stands in the ledger; what a row says may be anything. */
   async function dropVersions(project: string, versions: readonly string[]): Promise<void> {
     const known = versions.filter(version => uuid.test(version))
-    if (known.length === 0) return
-    const free = (await ledger.find(project, known)).filter(({ version }) => {
-      const reading = readers.get(`${project}/${version}`)
-      if (reading) reading.isGone = true
-      return !reading
-    })
-    await dropInPeace(project, free)
-  }
-
-  function enter(project: string, version: string): () => void {
-    const key = `${project}/${version}`
-    const reading = readers.get(key) ?? { count: 0, isGone: false }
-    readers.set(key, reading)
-    reading.count++
-    return () => {
-      reading.count--
-      if (reading.count > 0) return
-      readers.delete(key)
-      if (reading.isGone) void dropVersions(project, [version]).catch(() => {})
-    }
+    if (known.length > 0) await removal.dropInPeace(project, await ledger.find(project, known))
   }
 
   async function open(
@@ -152,7 +114,7 @@ export function createFiles({ pieces, ledger, log, sweep }: FilesDeps) {
     to: number,
   ): Promise<Buffer | Readable> {
     const { version, size } = file
-    const leave = enter(project, version)
+    const leave = removal.hold(project, version)
     try {
       const cipher = await cipherOf(project, version)
       const opened = await openFile({ pieces, cipher, address: { project, version }, size, from, to })
@@ -180,8 +142,7 @@ export function createFiles({ pieces, ledger, log, sweep }: FilesDeps) {
     cipherOf,
     open,
     read,
-    /** As long as it is held, nothing here removes its bytes. Answers how to let go. */
-    hold: enter,
+    hold: removal.hold,
 
     writer: (
       project: string,
@@ -193,7 +154,7 @@ export function createFiles({ pieces, ledger, log, sweep }: FilesDeps) {
 
     /** Nothing names these any more. */
     dropVersions,
-    dropInPeace,
+    dropInPeace: removal.dropInPeace,
   }
 }
 

@@ -33,7 +33,9 @@ export function createImages(files: Files, renderer: Renderer, cache: RenderCach
       showing: Showing,
     ): Promise<RawReply> {
       if (!/^image\//i.test(object.metadata?.mimetype ?? ''))
-        throw storageRefusal('InvalidRequest', 'Only images can be transformed')
+        throw storageRefusal('InvalidRequest', 'Only images can be transformed', {
+          hint: 'The object was not uploaded with a content type of image/….',
+        })
       if (sizeOf(object) > maxSourceBytes)
         throw storageRefusal(
           'InvalidRequest',

@@ -82,7 +82,6 @@ export function createObjects(store: Store, files: Files, uploads: Uploads) {
       source: files.read(tenant.id, { version: source.version, size }),
       announcedBytes: size,
       maxBytes,
-      tooLargeHint: '',
     })
     const object = newObject(to[0], to[1], userId, file, described)
     return { id: await reveal(act, object, isUpsert), object }

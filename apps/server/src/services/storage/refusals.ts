@@ -35,11 +35,26 @@ const shortNames = {
 } as const satisfies Partial<Record<ErrorCode, string>>
 export type StorageCode = keyof typeof shortNames
 
+const signAgain = 'POST object/sign makes a URL to download, POST object/upload/sign one to upload.'
+
+/** What to do about it, where the message does not say so: many are worded as clients know them. */
+const hints: Partial<Record<StorageCode, string>> = {
+  NoSuchBucket: 'POST bucket creates one; GET bucket lists those that this caller may see.',
+  NoSuchKey:
+    'There is none, or this caller may not see it; a policy on storage.objects or a signed URL lets it.',
+  KeyAlreadyExists: 'Choose another name; uploads and copies with x-upsert: true replace what is there.',
+  BucketAlreadyExists: 'Choose another id, or change the bucket with PUT bucket/<bucket>.',
+  InvalidJWT: signAgain,
+  InvalidSignature: signAgain,
+  ExpiredToken: signAgain,
+  storage_quota_exceeded: 'Delete files, or raise max_storage_size_mb of the project.',
+}
+
 export const storageRefusal = (
   code: StorageCode,
   message: string,
   extras: ConstructorParameters<typeof Refusal>[2] = {},
-) => new Refusal(code, message, extras)
+) => new Refusal(code, message, { hint: hints[code] ?? '', ...extras })
 
 /** What the plane itself refuses, by the names clients know. */
 const translated: Readonly<Record<string, StorageCode>> = {
@@ -60,8 +75,7 @@ export function storageWording(body: DataError, failure: Failure) {
 
 export const noSuchKey = () => storageRefusal('NoSuchKey', 'Object not found')
 export const noSuchBucket = () => storageRefusal('NoSuchBucket', 'Bucket not found')
-export const denied = (message = 'new row violates row-level security policy') =>
-  storageRefusal('AccessDenied', message)
+export const denied = (message: string, hint = '') => storageRefusal('AccessDenied', message, { hint })
 
 export const quotaExceeded = (bucket: string, usedBytes: number, limitBytes: number) =>
   storageRefusal(
@@ -72,7 +86,8 @@ export const quotaExceeded = (bucket: string, usedBytes: number, limitBytes: num
     },
   )
 
-export const tooLarge = (limitBytes: number, hint = '') =>
+const bucketLimit = 'It is the file_size_limit of the bucket: PUT bucket/<bucket> changes it.'
+export const tooLarge = (limitBytes: number, hint = bucketLimit) =>
   storageRefusal('EntityTooLarge', `The object exceeded the maximum allowed size of ${limitBytes} bytes`, {
     hint,
   })
@@ -97,7 +112,10 @@ export function fromSql(error: unknown, what: 'object' | 'bucket'): unknown {
             hint: 'Empty it first with POST bucket/<bucket>/empty.',
           })
     case noRight:
-      return denied(error.message)
+      return denied(
+        error.message,
+        `A policy on storage.${what}s must allow it to this caller; the service_role key needs none.`,
+      )
     default:
       if (error.constraint === userBucketCheck) return userBucketIsPrivate()
       return refusalFromSql(error)

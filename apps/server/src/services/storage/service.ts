@@ -13,6 +13,7 @@ import { createFiles } from './files.ts'
 import { createImages } from './images.ts'
 import { createLedger } from './ledger.ts'
 import { createObjects } from './objects.ts'
+import { createRemoval } from './removal.ts'
 import { createRenderCache } from './render/cache.ts'
 import { createRenderer } from './render/renderer.ts'
 import { createRenderStore } from './render-store.ts'
@@ -44,8 +45,9 @@ export async function storageService(deps: StorageDeps) {
 
   const ledger = createLedger(control, sealer)
   const store = createStore(databases)
-  const sweeping = createSweeping({ control, directory, store, ledger, pieces, log })
-  const files = createFiles({ pieces, ledger, log, sweep: sweeping.sweep })
+  const removal = createRemoval(pieces, ledger, log)
+  const sweeping = createSweeping({ control, directory, store, ledger, removal, pieces, log })
+  const files = createFiles({ pieces, ledger, removal, sweep: sweeping.sweep })
   const uploads = createUploads(store, files)
   const renderer = createRenderer({ log })
   const renderPieces = await openDirectoryPieces(rendersDir, { isDurable: false })

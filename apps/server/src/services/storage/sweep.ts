@@ -1,13 +1,14 @@
 // What nothing names is removed: uploads that were cut off, objects that were deleted by SQL, bytes that a crash has left
 // behind. A file stays for as long as an object of the project names it, whatever else is known of it.
 import type { Log } from '#src/kernel/log.ts'
-import { pieceNames, plainBytes } from '#src/kernel/objects/layout.ts'
+import { plainBytes } from '#src/kernel/objects/layout.ts'
 import type { PieceFound, Pieces } from '#src/kernel/objects/pieces.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 import { startWorker, type Worker } from '#src/kernel/worker.ts'
 import type { Directory, Tenant } from '#src/tenancy/directory.ts'
 import type { Ledger, StoredFile } from './ledger.ts'
+import type { Removal } from './removal.ts'
 import type { Store } from './store.ts'
 
 const batch = 1000
@@ -22,6 +23,7 @@ interface SweepDeps {
   directory: Directory
   store: Store
   ledger: Ledger
+  removal: Removal
   pieces: Pieces
   log: Log
 }
@@ -37,19 +39,12 @@ interface Area {
   isCompared: boolean
 }
 
-export function createSweeping({ control, directory, store, ledger, pieces, log }: SweepDeps): Sweeping {
+export function createSweeping(deps: SweepDeps): Sweeping {
+  const { control, directory, store, ledger, removal, pieces, log } = deps
   const lastSwept = new Map<string, number>()
 
-  async function drop(project: string, files: readonly StoredFile[]): Promise<void> {
-    await pieces.remove(files.flatMap(({ version, size }) => pieceNames(project, version, size)))
-    await ledger.drop(
-      project,
-      files.map(({ version }) => version),
-    )
-  }
-
-  /** Splits files into those that objects name and the rest, which goes. */
-  async function settle(tenant: Tenant, files: readonly StoredFile[]): Promise<void> {
+  /** Splits files into those that objects name and the rest, which goes unless it is being read. Answers how many are settled. */
+  async function settle(tenant: Tenant, files: readonly StoredFile[]): Promise<number> {
     const named = await store.namedVersions(
       tenant,
       files.map(({ version }) => version),
@@ -59,16 +54,17 @@ export function createSweeping({ control, directory, store, ledger, pieces, log 
       control,
       kept!.map(({ version }) => version),
     )
-    await drop(tenant.id, left!)
-    if (left!.length > 0) log.info({ project: tenant.id, files: left!.length }, 'removed files nothing names')
+    const gone = await removal.drop(tenant.id, left!)
+    if (gone > 0) log.info({ project: tenant.id, files: gone }, 'removed files nothing names')
+    return kept!.length + gone
   }
 
   async function sweepDue(tenant: Tenant): Promise<void> {
     await deleteExpired(control, tenant.id)
     for (;;) {
       const files = await findDue(control, tenant.id)
-      if (files.length === 0) return
-      await settle(tenant, files)
+      // Those that are being read are left in the end.
+      if (files.length === 0 || (await settle(tenant, files)) === 0) return
     }
   }
 
@@ -214,12 +210,13 @@ const nextDueMs = async (control: Database) =>
     )
   )?.ms ?? undefined
 
+/** What is due and still being read is looked at again, though not at once. */
 const noteSwept = (control: Database, project: string, isCompared: boolean) =>
   control.run(sql`
     update storage_areas a set
-      sweep_at = least(
+      sweep_at = greatest(now() + interval '1 minute', least(
         (select min(until) from stored_files f where f.project_id = a.project_id and until is not null),
-        now() + interval '1 day'),
+        now() + interval '1 day')),
       compared_at = case when ${isCompared} then now() else compared_at end
      where project_id = ${project}`)
 

@@ -130,7 +130,9 @@ const maxHeader = 255
 export function checkContentType(type: string): string {
   const trimmed = type.trim()
   if (trimmed.length > maxHeader || !mimeType.test(trimmed))
-    throw storageRefusal('InvalidMimeType', `mime type ${trimmed.slice(0, 100)} is not valid`)
+    throw storageRefusal('InvalidMimeType', `mime type ${trimmed.slice(0, 100)} is not valid`, {
+      hint: 'It has two parts, as image/png has; a bucket may also allow image/*.',
+    })
   return trimmed
 }
 

@@ -62,8 +62,6 @@ export function checkType(bucket: BucketRow, name: string, contentType: string):
     })
 }
 
-export const maxBytesOf = (bucket: BucketRow, most: number) => Math.min(bucket.file_size_limit ?? most, most)
-
 /** As long as nothing is known of it. */
 const undescribed: Described = {
   contentType: 'application/octet-stream',
@@ -141,20 +139,19 @@ export function createUploads(store: Store, files: Files) {
     const found = act.asService
       ? ((await store.bucketOf(act.caller.tenant, bucket)) ?? noBucket())
       : await bucketFor(act.caller, bucket)
-    const maxBytes = maxBytesOf(found, maxDirectBytes)
-    const hint = maxBytes === maxDirectBytes ? directHint : ''
-    // Where it is known that it does not fit, nothing else matters; a form is a little longer than its file.
+    const maxBytes = Math.min(found.file_size_limit ?? maxDirectBytes, maxDirectBytes)
+    const hint = maxBytes === maxDirectBytes ? directHint : undefined
+    // Where it is known that it does not fit, nothing else matters.
     if (Number(request.headers['content-length'] ?? 0) > maxBytes + formSlack) throw tooLarge(maxBytes, hint)
     const upload: Upload = await uploadFrom(request)
-    const announced = upload.announcedBytes
+    const { announcedBytes: announced, isForm } = upload
     await rehearse(act, bucket, name, isUpsert, upload, announced)
     checkType(found, name, upload.contentType)
     const file = await files.receive({
       tenant: act.caller.tenant,
       bucket,
       source: upload.source,
-      announcedBytes:
-        announced === undefined ? undefined : Math.min(announced, upload.isForm ? maxBytes : announced),
+      announcedBytes: isForm && (announced ?? 0) > maxBytes ? maxBytes : announced,
       maxBytes,
       tooLargeHint: hint,
     })

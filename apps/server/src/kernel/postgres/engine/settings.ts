@@ -1,10 +1,13 @@
 /** What every embedded cluster runs with. On the command line, so that neither file nor ALTER SYSTEM undoes it. */
 export const engineSettings: Record<string, string> = {
   listen_addresses: '127.0.0.1',
-  max_connections: '300',
+  // Requests may hold 200, listeners to changes another 200.
+  max_connections: '500',
   // Cloning, dropping and dumping a project's database locks every relation in it, in one transaction.
   max_locks_per_transaction: '1024',
   max_prepared_transactions: '0',
+  // Live changes are told in the order in which they were committed.
+  track_commit_timestamp: 'on',
   // Our statements take microseconds; compiling one takes milliseconds.
   jit: 'off',
   password_encryption: 'scram-sha-256',

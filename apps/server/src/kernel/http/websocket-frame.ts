@@ -1,0 +1,37 @@
+// Frames as a server sends them (RFC 6455 §5.2): whole, unmasked, made once and written to as many sockets as want them.
+
+const lastFrame = 0x80
+const text = 0x1
+const binary = 0x2
+
+export const textFrame = (payload: string): Buffer => {
+  const length = Buffer.byteLength(payload)
+  const frame = framed(text, length)
+  frame.write(payload, frame.length - length, 'utf8')
+  return frame
+}
+
+export const binaryFrame = (...parts: readonly Buffer[]): Buffer => {
+  let length = 0
+  for (const part of parts) length += part.length
+  const frame = framed(binary, length)
+  let at = frame.length - length
+  for (const part of parts) at += part.copy(frame, at)
+  return frame
+}
+
+/** The head of a frame, and room for what it holds. */
+function framed(kind: number, length: number): Buffer {
+  const head = length < 126 ? 2 : length < 0x1_0000 ? 4 : 10
+  const frame = Buffer.allocUnsafe(head + length)
+  frame[0] = lastFrame | kind
+  if (head === 2) frame[1] = length
+  else if (head === 4) {
+    frame[1] = 126
+    frame.writeUInt16BE(length, 2)
+  } else {
+    frame[1] = 127
+    frame.writeBigUInt64BE(BigInt(length), 2)
+  }
+  return frame
+}

@@ -1,0 +1,46 @@
+// A message for everybody on a topic, and the frames it travels in: each is made once, when the first receiver needs it.
+import { encodeMessage, encodeUserBroadcast, type Version } from './wire.ts'
+
+export interface Broadcast {
+  readonly event: string
+  readonly isJson: boolean
+  /** JSON text, or any bytes. */
+  readonly payload: Buffer
+  /** JSON text of what is said about the message, or empty. */
+  readonly meta: string
+}
+
+export class BroadcastFrames {
+  readonly #topic: string
+  readonly #broadcast: Broadcast
+  #old: Buffer | undefined
+  #new: Buffer | undefined
+
+  constructor(topic: string, broadcast: Broadcast) {
+    this.#topic = topic
+    this.#broadcast = broadcast
+  }
+
+  /** Bytes are nothing that clients of 1.0.0 could be told. */
+  of(version: Version): Buffer | undefined {
+    if (version === '2.0.0') {
+      this.#new ??= this.#broadcast.isJson ? this.#text(version) : this.#bytes()
+      return this.#new
+    }
+    if (this.#broadcast.isJson) this.#old ??= this.#text(version)
+    return this.#old
+  }
+
+  /** Text is what every client understands, also those that know nothing of binary frames. */
+  #text(version: Version): Buffer {
+    const { event, payload, meta } = this.#broadcast
+    const about = meta === '' ? '' : `,"meta":${meta}`
+    const envelope = `{"type":"broadcast","event":${JSON.stringify(event)},"payload":${payload.toString('utf8')}${about}}`
+    return encodeMessage(version, this.#topic, 'broadcast', envelope)
+  }
+
+  #bytes(): Buffer {
+    const { event, payload, meta } = this.#broadcast
+    return encodeUserBroadcast(this.#topic, event, meta, false, payload)
+  }
+}

@@ -1,0 +1,223 @@
+// A batch of changes to all who may hear of them: matched once for each group, judged once for each table and role with
+// the claims of everybody, encoded once for all who see the same, sent in the order of the changes.
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import type { Role } from '@plinth/contract/route.ts'
+import { identifier } from '#src/kernel/postgres/sql.ts'
+import type { Tenant } from '#src/tenancy/directory.ts'
+import type { ChangeSubscriber } from '../subscriber.ts'
+import type { Asked, Gate, Verdict } from './gate.ts'
+import type { Group, Groups } from './groups.ts'
+import { type Answers, conditionsToAsk, matches, mayHear, relationOf } from './matching.ts'
+import type { TableFacts } from './store.ts'
+import { type Change, tell } from './telling.ts'
+
+/** One change, for the members of a group with one role. */
+interface Telling {
+  change: Change
+  wish: { ids: readonly number[]; select: ReadonlySet<string> | undefined }
+  /** Where its rows stand among those the gate is asked about; absent when it is not asked. */
+  rows: { sheet: Sheet; newAt: number; oldAt: number | undefined } | undefined
+  withOld: Buffer | undefined
+  withoutOld: Buffer | undefined
+}
+
+/** The rows of one table that the members of a group with one role are judged on. */
+interface Sheet {
+  readonly relid: string
+  readonly table: TableFacts
+  readonly rows: string[]
+}
+
+type Plan = readonly Telling[]
+/** What everybody who was there when the changes were read is to hear. */
+type Plans = Map<Group, { members: readonly ChangeSubscriber[]; byRole: ReadonlyMap<Role, Plan> }>
+type Verdicts = Map<Sheet, Map<string, Verdict>>
+
+/** Longer than this, others wait for their turn. */
+const turnMs = 10
+
+export interface Outcome {
+  /** Subscribers whose policies failed, and on which table. */
+  readonly failed: Map<ChangeSubscriber, string>
+  /** Subscribers about whom nobody was free to ask. */
+  readonly dropped: Set<ChangeSubscriber>
+}
+
+export async function dispatch(
+  gate: Gate,
+  tenant: Tenant,
+  groups: Groups,
+  changes: readonly Change[],
+): Promise<Outcome> {
+  const answers = await askConditions(gate, tenant, groups, changes)
+  const plans: Plans = new Map()
+  for (const group of groups) {
+    if (group.wishes.length === 0) continue
+    const byRole = new Map<Role, Plan>()
+    for (const role of rolesIn(group)) {
+      const plan = planFor(group, role, changes, answers)
+      if (plan.length > 0) byRole.set(role, plan)
+    }
+    if (byRole.size > 0) plans.set(group, { members: [...group.members], byRole })
+  }
+  const verdicts = await judge(gate, tenant, plans)
+  return deliver(plans, verdicts)
+}
+
+const rolesIn = ({ members }: Group): Set<Role> => {
+  const roles = new Set<Role>()
+  for (const { caller } of members) roles.add(caller.role)
+  return roles
+}
+
+async function askConditions(
+  gate: Gate,
+  tenant: Tenant,
+  groups: Groups,
+  changes: readonly Change[],
+): Promise<Answers> {
+  const answers = new Map<Change, Map<string, boolean>>()
+  const wishes = [...groups].flatMap(group => group.wishes)
+  for (const [table, asked] of conditionsToAsk(wishes, changes)) {
+    const { conditions } = asked
+    const rowOf = ({ event, newRow, oldRow }: Change) => (event === 'DELETE' ? oldRow : newRow)
+    const those = asked.changes.filter(change => rowOf(change) !== undefined)
+    const rows = those.map(change => rowOf(change)!)
+    const ask = (some: readonly string[]) =>
+      gate.match(tenant, relationOf(table), identifier(table.name), some, rows)
+    const lines = (await ask(conditions)) ?? (await askEach(conditions, ask, rows.length))
+    for (const [index, change] of those.entries())
+      answers.set(change, new Map(conditions.map((condition, at) => [condition, lines[index]?.[at] === '1'])))
+  }
+  return answers
+}
+
+/** One that cannot be asked matches nothing, and spoils nothing. */
+async function askEach(
+  conditions: readonly string[],
+  ask: (some: readonly string[]) => Promise<string[] | undefined>,
+  count: number,
+): Promise<string[]> {
+  const lines = Array.from({ length: count }, () => '')
+  for (const condition of conditions) {
+    const column = await ask([condition])
+    for (const at of lines.keys()) lines[at] += column?.[at] ?? '0'
+  }
+  return lines
+}
+
+function planFor(group: Group, role: Role, changes: readonly Change[], answers: Answers): Plan {
+  const sheets = new Map<TableFacts, Sheet>()
+  const plan: Telling[] = []
+  for (const change of changes) {
+    if (!mayHear(change, role)) continue
+    const matched = group.wishes.filter(wish => matches(wish, change, role, answers))
+    if (matched.length === 0) continue
+    const isGated = role !== 'service_role' && change.event !== 'DELETE'
+    // Too large to be judged.
+    if (isGated && change.newRow === undefined) continue
+    const ids = [...new Set(matched.map(({ binding }) => binding.id))]
+    const selects = matched.map(({ binding }) => binding.select)
+    plan.push({
+      change,
+      wish: { ids, select: selects.includes(undefined) ? undefined : new Set(selects.flat() as string[]) },
+      rows: isGated ? placeRows(sheets, change) : undefined,
+      withOld: undefined,
+      withoutOld: undefined,
+    })
+  }
+  return plan
+}
+
+function placeRows(
+  sheets: Map<TableFacts, Sheet>,
+  { table, relid, newRow, oldRow }: Change,
+): Telling['rows'] {
+  const sheet = sheets.get(table) ?? { relid, table, rows: [] }
+  sheets.set(table, sheet)
+  return {
+    sheet,
+    newAt: sheet.rows.push(newRow!) - 1,
+    oldAt: oldRow === undefined ? undefined : sheet.rows.push(oldRow) - 1,
+  }
+}
+
+/** Everybody who needs a verdict on a sheet is asked about on it, once for equal claims. */
+async function judge(gate: Gate, tenant: Tenant, plans: Plans): Promise<Verdicts> {
+  const questions = new Map<
+    string,
+    { relid: string; role: 'anon' | 'authenticated'; asked: Asked[]; on: Sheet[] }
+  >()
+  for (const { members, byRole } of plans.values())
+    for (const [role, plan] of byRole) {
+      if (role === 'service_role') continue
+      const sheets = new Set(plan.flatMap(({ rows }) => rows?.sheet ?? []))
+      if (sheets.size === 0) continue
+      const callers = new Map<string, string>()
+      for (const { caller } of members) if (caller.role === role) callers.set(caller.claims, caller.userId)
+      for (const sheet of sheets) {
+        const key = `${role} ${sheet.relid}`
+        const question = questions.get(key) ?? { relid: sheet.relid, role, asked: [], on: [] }
+        questions.set(key, question)
+        for (const [claims, userId] of callers) {
+          question.asked.push({ claims, userId, rows: sheet.rows })
+          question.on.push(sheet)
+        }
+      }
+    }
+  const verdicts: Verdicts = new Map()
+  await Promise.all(
+    questions.values().map(async ({ relid, role, asked, on }) => {
+      const found = await gate.judge(tenant, { relid, role, command: 'select' }, asked)
+      for (const [index, sheet] of on.entries()) {
+        const known = verdicts.get(sheet) ?? new Map<string, Verdict>()
+        known.set(asked[index]!.claims, found[index]!)
+        verdicts.set(sheet, known)
+      }
+    }),
+  )
+  return verdicts
+}
+
+async function deliver(plans: Plans, verdicts: Verdicts): Promise<Outcome> {
+  const outcome: Outcome = { failed: new Map(), dropped: new Set() }
+  let since = performance.now()
+  for (const [group, { members, byRole }] of plans)
+    for (const member of members) {
+      if (!group.members.has(member)) continue
+      const { role, claims } = member.caller
+      for (const telling of byRole.get(role) ?? []) {
+        const frame = frameFor(group, role, telling, verdicts, claims, member, outcome)
+        if (frame) member.send(frame)
+      }
+      if (performance.now() - since < turnMs) continue
+      await nextTurn()
+      since = performance.now()
+    }
+  return outcome
+}
+
+function frameFor(
+  group: Group,
+  role: Role,
+  telling: Telling,
+  verdicts: Verdicts,
+  claims: string,
+  member: ChangeSubscriber,
+  { failed, dropped }: Outcome,
+): Buffer | undefined {
+  const { change, wish, rows } = telling
+  let showsOld = true
+  if (rows) {
+    // Whoever has new claims since the gate was asked is not known there.
+    const verdict = verdicts.get(rows.sheet)?.get(claims)
+    const isSeen = verdict?.[rows.newAt]
+    if (isSeen === 'x') failed.set(member, change.table.name)
+    else if (isSeen !== '1' && isSeen !== '0') dropped.add(member)
+    if (isSeen !== '1') return
+    showsOld = rows.oldAt !== undefined && verdict![rows.oldAt] === '1'
+  }
+  const side = showsOld ? 'withOld' : 'withoutOld'
+  telling[side] ??= tell(group, change, role, wish, showsOld)
+  return telling[side]
+}

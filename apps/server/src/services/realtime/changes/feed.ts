@@ -1,0 +1,230 @@
+// The changes of one project, while somebody listens: read in the order of commits, batch by batch, each told before the
+// next is read. Delivery is at most once, and what may have been lost is said.
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Log } from '#src/kernel/log.ts'
+import type { CaptureSwitch } from '#src/tenancy/capture-switch.ts'
+import type { Tenant } from '#src/tenancy/directory.ts'
+import type { OpenListener } from '#src/tenancy/listeners.ts'
+import type { ChangeSubscriber, SentMessage } from '../subscriber.ts'
+import { createBell } from './bell.ts'
+import { type Captured, capture, nothingCaptured } from './capture.ts'
+import type { Gate } from './gate.ts'
+import { Groups } from './groups.ts'
+import { tellRound } from './round.ts'
+import { type ChangesStore, type Cursor, changesStore, listeningSeconds, type Reading } from './store.ts'
+import { whatIsWrong } from './wishes.ts'
+
+export interface FeedDeps {
+  node: string
+  gate: Gate
+  openListener: OpenListener
+  captureSwitch: CaptureSwitch
+  /** The project as it is now, or undefined when it is served no more. */
+  tenant(): Promise<Tenant | undefined>
+  /** Noted before the first trigger is on: a node that dies leaves word of it. */
+  noteCapture(): Promise<void>
+  message(message: SentMessage): void
+  log: Log
+}
+
+export interface Feed {
+  readonly size: number
+  add(subscriber: ChangeSubscriber): void
+  remove(subscriber: ChangeSubscriber): void
+  /** Something may have been written. */
+  kick(): void
+  /** What is captured may have to change. */
+  recapture(): void
+  close(): Promise<void>
+}
+
+/** While changes come, the next look is soon; then rarer, for writes that nobody has announced. */
+const busyPollMs = 5
+const quietPollMs = 100
+const idlePollMs = 200
+const idleAfterMs = 10_000
+const renewMs = (listeningSeconds * 1000) / 3
+/** What all nodes have had the time to read. */
+const keepMs = 15_000
+const messagesEveryMs = 3_600_000
+const retryMs = { first: 100, most: 3000 }
+const tellAgainMs = 10_000
+/** Times a table that somebody holds is tried at the end; then it is left to whoever tidies up. */
+const lastTries = 20
+
+export function startFeed(deps: FeedDeps): Feed {
+  const { node, gate, openListener, captureSwitch, log } = deps
+  const groups = new Groups()
+  /** Those who have not been told yet that their changes flow. */
+  const waiting = new Set<ChangeSubscriber>()
+  const excusedAt = new WeakMap<ChangeSubscriber, number>()
+  const bell = createBell()
+  const closing = new AbortController()
+  /** Kept from one connection to the next. */
+  let cursor: Cursor | undefined
+  let captured: Captured = nothingCaptured
+  let mustCapture = true
+
+  async function run(): Promise<void> {
+    for (
+      let pauseMs = retryMs.first;
+      !closing.signal.aborted;
+      pauseMs = Math.min(retryMs.most, pauseMs * 2)
+    ) {
+      const startedAt = performance.now()
+      await listen().catch(error => {
+        if (!closing.signal.aborted)
+          log.warn({ err: error }, 'live changes of a project cannot be read; trying again')
+      })
+      if (performance.now() - startedAt > retryMs.most) pauseMs = retryMs.first
+      await sleep(pauseMs, undefined, { signal: closing.signal }).catch(() => {})
+    }
+  }
+
+  /** On one connection, until it breaks. */
+  async function listen(): Promise<void> {
+    const tenant = await deps.tenant()
+    if (!tenant) return
+    const lost = new AbortController()
+    const listener = await openListener(tenant, () => {
+      lost.abort()
+      bell.ring()
+    })
+    try {
+      const store = changesStore(listener, node)
+      await follow(store, tenant, AbortSignal.any([lost.signal, closing.signal]))
+      if (!lost.signal.aborted) await leave(store, tenant)
+    } finally {
+      listener.close()
+    }
+  }
+
+  async function follow(store: ChangesStore, tenant: Tenant, end: AbortSignal): Promise<void> {
+    const chores = createChores(store, deps)
+    await deps.noteCapture()
+    if (cursor) tellAll('Changes may have been lost: the listener has reconnected')
+    cursor ??= { seen: await store.snapshot() }
+    await recapture(store, tenant)
+    let catalogVersion = ''
+    let lastChangeAt = performance.now()
+    while (!end.aborted) {
+      const reading = await store.read(cursor)
+      cursor = reading.cursor
+      if (reading.registered === 0 && captured.tables.size > 0) {
+        mustCapture = true
+        tellAll('Changes may have been lost: the database has forgotten them')
+      }
+      if (reading.catalogVersion !== catalogVersion || (await chores(cursor.seen))) mustCapture = true
+      catalogVersion = reading.catalogVersion
+      if (reading.changes.length > 0) {
+        lastChangeAt = performance.now()
+        await tell(store, reading)
+      }
+      if (mustCapture) await recapture(store, tenant)
+      if (!reading.isFull && !end.aborted)
+        await bell.orAfter(pauseAfter(reading, performance.now() - lastChangeAt))
+    }
+  }
+
+  async function tell(store: ChangesStore, { changes }: Reading): Promise<void> {
+    const tenant = await deps.tenant()
+    if (!tenant) return
+    const { message } = deps
+    await tellRound({ store, gate, groups, tenant, messages: captured.messages, message, excuse }, changes)
+  }
+
+  function tellAll(message: string): void {
+    for (const subscriber of groups.listeners())
+      if (!waiting.has(subscriber)) subscriber.tell('error', message)
+  }
+
+  /** Not for each of many changes. */
+  function excuse(subscriber: ChangeSubscriber, message: string): void {
+    const now = performance.now()
+    if (now - (excusedAt.get(subscriber) ?? Number.NEGATIVE_INFINITY) < tellAgainMs) return
+    excusedAt.set(subscriber, now)
+    subscriber.tell('error', message)
+  }
+
+  async function recapture(store: ChangesStore, tenant: Tenant): Promise<void> {
+    mustCapture = false
+    const begun = [...waiting]
+    captured = await capture(store, captureSwitch, tenant, groups.listeners())
+    if (!captured.isComplete) {
+      // Tried again at the next look.
+      mustCapture = true
+      return
+    }
+    await store.unregisterOthers([...captured.tables.keys()])
+    for (const subscriber of begun) {
+      if (!waiting.delete(subscriber)) continue
+      const wrong = await whatIsWrong(subscriber, captured, store, gate, tenant)
+      subscriber.tell(wrong === undefined ? 'ok' : 'error', wrong ?? 'Subscribed to PostgreSQL')
+    }
+  }
+
+  /** Other nodes see that this one has gone, and triggers nobody needs are off. */
+  async function leave(store: ChangesStore, tenant: Tenant): Promise<void> {
+    await store.unregisterOthers([])
+    for (let left = lastTries; left > 0; left--) {
+      if ((await captureSwitch.adjust(tenant.ref)).isDone) return
+      await sleep(100)
+    }
+  }
+
+  const running = run()
+  return {
+    get size() {
+      return groups.size
+    },
+    add(subscriber) {
+      groups.add(subscriber)
+      if (subscriber.bindings.length === 0) return
+      waiting.add(subscriber)
+      mustCapture = true
+      bell.ring()
+    },
+    remove(subscriber) {
+      groups.remove(subscriber)
+      waiting.delete(subscriber)
+    },
+    kick: bell.ring,
+    recapture() {
+      mustCapture = true
+      bell.ring()
+    },
+    async close() {
+      closing.abort()
+      bell.ring()
+      await running
+    },
+  }
+}
+
+function pauseAfter({ changes }: Reading, quietMs: number): number {
+  if (changes.length > 0) return busyPollMs
+  return quietMs > idleAfterMs ? idlePollMs : Math.min(quietPollMs, Math.max(busyPollMs, quietMs))
+}
+
+/** What has to be done now and then; true when the tables have to be registered anew. */
+function createChores(store: ChangesStore, { noteCapture }: Pick<FeedDeps, 'noteCapture'>) {
+  let renewedAt = performance.now()
+  let old: { snapshot: string; at: number } | undefined
+  let messagesAt = Number.NEGATIVE_INFINITY
+  return async (snapshot: string): Promise<boolean> => {
+    const now = performance.now()
+    old ??= { snapshot, at: now }
+    if (now - old.at > keepMs) {
+      await store.forget(old.snapshot)
+      old = { snapshot, at: now }
+    }
+    if (now - messagesAt > messagesEveryMs) {
+      messagesAt = now
+      await store.forgetMessages()
+    }
+    if (now - renewedAt < renewMs) return false
+    renewedAt = now
+    await noteCapture()
+    return true
+  }
+}

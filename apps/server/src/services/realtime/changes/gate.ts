@@ -1,0 +1,185 @@
+// Asks Postgres who may see which changed rows: once for a batch of rows and all callers with the same role, each under
+// its own claims. What cannot be judged is not seen.
+import { Refusal } from '#src/kernel/errors.ts'
+import { DatabaseError } from '#src/kernel/postgres/wire/database-error.ts'
+import type { Tenant } from '#src/tenancy/directory.ts'
+import type { GatePools } from '#src/tenancy/gate-pools.ts'
+
+/** A caller as policies see it, and the rows it asks about. Equal lists of rows are best the same list. */
+export interface Asked {
+  readonly claims: string
+  readonly userId: string
+  /** As Postgres writes them: `(1,"two",)`. */
+  readonly rows: readonly string[]
+}
+
+/** For each row `1` or `0`, `x` where its policy failed, `-` where nobody was free to ask. */
+export type Verdict = string
+
+export interface Question {
+  readonly relid: string
+  readonly role: 'anon' | 'authenticated'
+  /** Whether rows are seen, or added. */
+  readonly command: 'select' | 'insert'
+  /** What realtime.topic() says. */
+  readonly topic?: string
+}
+
+export type Gate = ReturnType<typeof createGate>
+
+const passMs = 1000
+const aloneMs = 250
+const chunkSize = 100
+/** Of callers whose policies failed on a batch, how many of their rows are looked at one by one. */
+const mostSingles = 1000
+const canceled = '57014'
+/** A caller whose policies took too long is not asked about again for so long. */
+const restMs = 30_000
+const mostResting = 10_000
+
+const judge = `select place, verdict from platform.judge(
+  $1::oid, $2::text, $3::"char", $4::text[], $5::text[], $6::text[], $7::integer[], $8::text)`
+
+export function createGate(pools: GatePools) {
+  const resting = new Map<string, number>()
+
+  async function ask(tenant: Tenant, question: Question, asked: readonly Asked[], timeoutMs: number) {
+    const sets = new Map<readonly string[], number>()
+    for (const { rows } of asked) if (!sets.has(rows)) sets.set(rows, sets.size + 1)
+    const { relid, role, command, topic = '' } = question
+    const { rows } = await pools.run(
+      tenant,
+      judge,
+      [
+        relid,
+        role,
+        command === 'select' ? 'r' : 'a',
+        textArray(asked.map(({ claims }) => claims)),
+        textArray(asked.map(({ userId }) => userId)),
+        textArray([...sets.keys()].map(textArray)),
+        `{${asked.map(each => sets.get(each.rows)).join(',')}}`,
+        topic,
+      ],
+      timeoutMs,
+    )
+    // Without rows nobody of the role may use the table.
+    const verdicts = asked.map(each => '0'.repeat(each.rows.length))
+    for (const [place, verdict] of rows) {
+      const at = Number(place!.toString('latin1')) - 1
+      verdicts[at] = verdict?.toString('latin1') ?? unknown(asked[at]!)
+    }
+    return verdicts
+  }
+
+  /** Who takes too long is found by asking about each alone. */
+  async function askEach(tenant: Tenant, question: Question, asked: readonly Asked[]): Promise<Verdict[]> {
+    const verdicts: Verdict[] = []
+    for (const each of asked)
+      verdicts.push(
+        await ask(tenant, question, [each], aloneMs).then(
+          ([verdict]) => verdict!,
+          error => {
+            if (isCanceled(error)) rest(tenant, question, each)
+            return unknown(each)
+          },
+        ),
+      )
+    return verdicts
+  }
+
+  async function askChunk(tenant: Tenant, question: Question, asked: readonly Asked[]): Promise<Verdict[]> {
+    try {
+      return await ask(tenant, question, asked, passMs)
+    } catch (error) {
+      if (isCanceled(error)) return askEach(tenant, question, asked)
+      if (error instanceof DatabaseError) return asked.map(unknown)
+      if (error instanceof Refusal) return asked.map(({ rows }) => '-'.repeat(rows.length))
+      throw error
+    }
+  }
+
+  const restKey = ({ id }: Tenant, { relid, role }: Question, { claims }: Asked) =>
+    `${id}:${relid}:${role}:${claims}`
+  function rest(tenant: Tenant, question: Question, asked: Asked): void {
+    if (resting.size >= mostResting) resting.clear()
+    resting.set(restKey(tenant, question, asked), performance.now() + restMs)
+  }
+  function isResting(tenant: Tenant, question: Question, asked: Asked): boolean {
+    if (resting.size === 0) return false
+    const key = restKey(tenant, question, asked)
+    const until = resting.get(key)
+    if (until !== undefined && until < performance.now()) resting.delete(key)
+    return resting.has(key)
+  }
+
+  async function inChunks(tenant: Tenant, question: Question, asked: readonly Asked[]): Promise<Verdict[]> {
+    const chunks: Promise<Verdict[]>[] = []
+    for (let start = 0; start < asked.length; start += chunkSize)
+      chunks.push(askChunk(tenant, question, asked.slice(start, start + chunkSize)))
+    return (await Promise.all(chunks)).flat()
+  }
+
+  /** One row that makes a policy fail says nothing about the others. */
+  async function askAgain(tenant: Tenant, question: Question, asked: readonly Asked[], verdicts: Verdict[]) {
+    const singles: { at: number; row: number; asked: Asked }[] = []
+    for (const [at, verdict] of verdicts.entries()) {
+      const { rows, ...caller } = asked[at]!
+      if (rows.length < 2 || verdict !== unknown(asked[at]!)) continue
+      if (singles.length + rows.length > mostSingles || isResting(tenant, question, asked[at]!)) continue
+      for (const [row, text] of rows.entries()) singles.push({ at, row, asked: { ...caller, rows: [text] } })
+    }
+    if (singles.length === 0) return
+    const found = await inChunks(
+      tenant,
+      question,
+      singles.map(single => single.asked),
+    )
+    for (const [index, { at, row }] of singles.entries())
+      verdicts[at] = verdicts[at]!.slice(0, row) + found[index] + verdicts[at]!.slice(row + 1)
+  }
+
+  return {
+    /** One verdict for each who is asked about, in their order. */
+    async judge(tenant: Tenant, question: Question, asked: readonly Asked[]): Promise<Verdict[]> {
+      const verdicts = asked.map(unknown)
+      const awake = asked.flatMap((each, at) => (isResting(tenant, question, each) ? [] : at))
+      const found = await inChunks(
+        tenant,
+        question,
+        awake.map(at => asked[at]!),
+      )
+      for (const [index, at] of awake.entries()) verdicts[at] = found[index]!
+      await askAgain(tenant, question, asked, verdicts)
+      return verdicts
+    },
+
+    /** For each row, whether each of the conditions holds; undefined where one of them cannot be asked. */
+    async match(
+      tenant: Tenant,
+      relation: string,
+      alias: string,
+      conditions: readonly string[],
+      rows: readonly string[],
+    ): Promise<string[] | undefined> {
+      const all = conditions.map(each => `case when ${each} then '1' else '0' end`).join(' || ')
+      const found = await pools
+        .run(
+          tenant,
+          `select ${all} from pg_catalog.unnest($1::${relation}[]) as ${alias}`,
+          [textArray(rows)],
+          passMs,
+          'authenticated',
+        )
+        .catch(error => {
+          if (error instanceof DatabaseError || error instanceof Refusal) return undefined
+          throw error
+        })
+      return found?.rows.map(([line]) => line!.toString('latin1'))
+    },
+  }
+}
+
+const unknown = ({ rows }: Asked): Verdict => 'x'.repeat(rows.length)
+const isCanceled = (error: unknown) => error instanceof DatabaseError && error.code === canceled
+const textArray = (texts: readonly string[]) =>
+  `{${texts.map(text => `"${text.replace(/["\\]/g, '\\$&')}"`).join(',')}}`

@@ -1,0 +1,70 @@
+// What was read in one look, told: messages to their channels, row changes to those who may see them.
+import type { Tenant } from '#src/tenancy/directory.ts'
+import type { ChangeSubscriber, SentMessage } from '../subscriber.ts'
+import { dispatch } from './dispatch.ts'
+import type { Gate } from './gate.ts'
+import type { Groups } from './groups.ts'
+import { columnsOf } from './row-text.ts'
+import type { ChangesStore, NotedChange } from './store.ts'
+import type { Change } from './telling.ts'
+
+export interface Round {
+  readonly store: ChangesStore
+  readonly gate: Gate
+  readonly groups: Groups
+  readonly tenant: Tenant
+  /** Of realtime.messages. */
+  readonly messages: string | undefined
+  message(message: SentMessage): void
+  /** That something did not reach a subscriber. */
+  excuse(subscriber: ChangeSubscriber, message: string): void
+}
+
+export async function tellRound(round: Round, noted: readonly NotedChange[]): Promise<void> {
+  const { store, gate, groups, tenant, messages, excuse } = round
+  for (const change of noted)
+    if (change.relid === messages && change.event === 'INSERT') await tellMessage(round, change)
+  const changes = await withTables(
+    store,
+    noted.filter(({ relid }) => relid !== messages),
+  )
+  if (changes.length === 0) return
+  const { failed, dropped } = await dispatch(gate, tenant, groups, changes)
+  for (const [subscriber, table] of failed)
+    excuse(subscriber, `Changes of ${table} were not delivered: a policy failed for this subscriber`)
+  for (const subscriber of dropped)
+    excuse(subscriber, 'Changes may have been lost: policies could not be asked in time')
+}
+
+/** A table that is gone, or is switched off since, says no more. */
+async function withTables(store: ChangesStore, noted: readonly NotedChange[]): Promise<Change[]> {
+  if (noted.length === 0) return []
+  const facts = await store.facts([...new Set(noted.map(({ relid }) => relid))])
+  const changes: Change[] = []
+  for (const change of noted) {
+    const table = facts.get(change.relid)
+    if (!table?.isCaptured) continue
+    changes.push({ ...change, table, ...(change.isOversized && (await oversized(store, change, table.key))) })
+  }
+  return changes
+}
+
+async function oversized(store: ChangesStore, { id }: NotedChange, key: readonly string[]) {
+  const row = await store.readOversized(id, key)
+  return { newRow: row?.newRow, oldRow: row?.oldRow, keys: { new: row?.newKey, old: row?.oldKey } }
+}
+
+async function tellMessage({ store, message }: Round, change: NotedChange): Promise<void> {
+  const row = change.isOversized ? (await store.readOversized(change.id, []))?.new : change.new
+  if (row === undefined) return
+  const columns = columnsOf(row)
+  const value = (name: string) => JSON.parse(columns.get(name) ?? 'null') as unknown
+  if (value('extension') !== 'broadcast') return
+  message({
+    id: String(value('id')),
+    topic: String(value('topic')),
+    event: String(value('event') ?? ''),
+    payload: columns.get('payload') ?? 'null',
+    isPrivate: value('private') === true,
+  })
+}

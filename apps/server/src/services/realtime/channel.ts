@@ -1,0 +1,195 @@
+// A topic that a socket has joined: who is there by which token, what it asked for, and how it ends.
+import { type Credential, callerOfCredential, whyRefused } from '#src/planes/data/admit.ts'
+import type { Caller } from '#src/tenancy/databases.ts'
+import { type Project, spaceOf } from './hub.ts'
+import type { JoinConfig } from './join-config.ts'
+import { maxEarly, reasons } from './limits.ts'
+import type { Parts } from './parts.ts'
+import type { Tracked } from './presence.ts'
+import { type Member, topicPrefix } from './space.ts'
+import type { Binding, ChangeSubscriber, Permissions } from './subscriber.ts'
+import { encodeMessage, encodeReply, type Message, type Ref, type UserPush, type Version } from './wire.ts'
+
+/** What a channel sees of its socket. */
+export interface Home {
+  readonly version: Version
+  readonly project: Project
+  send(frame: Buffer): void
+  /** The channel has ended. */
+  drop(channel: Channel): void
+}
+
+/** On a public topic everybody may do everything. */
+const all: Permissions = {
+  mayReadBroadcast: true,
+  maySendBroadcast: true,
+  mayReadPresence: true,
+  maySendPresence: true,
+}
+
+export class Channel implements ChangeSubscriber, Member {
+  readonly topic: string
+  readonly joinRef: Ref
+  readonly home: Home
+  readonly acksBroadcasts: boolean
+  readonly hearsItself: boolean
+  readonly isPrivate: boolean
+  readonly isLegacy: boolean
+  readonly bindings: readonly Binding[]
+  caller: Caller
+  expiresAtMs: number
+  /** Its own; without one it has its socket's. */
+  token: string | undefined
+  permissions = all
+  presenceKey: string
+  isPresenceEnabled: boolean
+  tracked: Tracked | undefined
+  /** What was tracked, as it was sent. */
+  trackedText = ''
+  trackTimes: number[] = none
+  #state: 'joining' | 'joined' | 'ended' = 'joining'
+  #early: (Message | UserPush)[] | undefined
+  #unsubscribe: (() => void) | undefined
+  /** A newer token overtakes an older one that is still being judged. */
+  #refreshes = 0
+
+  constructor(home: Home, { topic, joinRef }: Message, config: JoinConfig, credential: Credential) {
+    this.home = home
+    this.topic = topic
+    this.joinRef = joinRef
+    this.isPrivate = config.isPrivate
+    this.acksBroadcasts = config.acksBroadcasts
+    this.hearsItself = config.hearsItself
+    this.isLegacy = config.isLegacy
+    this.bindings = config.bindings
+    this.presenceKey = config.presence.key
+    this.isPresenceEnabled = config.presence.isEnabled
+    this.token = config.token
+    this.caller = credential.caller
+    this.expiresAtMs = credential.expiresAtMs
+  }
+
+  get version(): Version {
+    return this.home.version
+  }
+  get subTopic(): string {
+    return this.topic.slice(topicPrefix.length)
+  }
+  get space(): string {
+    return spaceOf(this.isPrivate, this.subTopic)
+  }
+  get isJoined(): boolean {
+    return this.#state === 'joined'
+  }
+  get isEnded(): boolean {
+    return this.#state === 'ended'
+  }
+  get hearsBroadcasts(): boolean {
+    return this.permissions.mayReadBroadcast
+  }
+  get hearsPresence(): boolean {
+    return this.isPresenceEnabled && this.permissions.mayReadPresence
+  }
+
+  send(frame: Buffer): void {
+    if (this.#state !== 'ended') this.home.send(frame)
+  }
+  push(event: string, payload: string): void {
+    this.send(encodeMessage(this.version, this.topic, event, payload, this.joinRef))
+  }
+  reply(to: Pick<Message, 'joinRef' | 'ref' | 'topic'>, status: 'ok' | 'error', response: string): void {
+    this.send(encodeReply(this.version, to, status, response))
+  }
+  tell(status: 'ok' | 'error', message: string): void {
+    this.#system('postgres_changes', status, message)
+  }
+  complain(message: string): void {
+    this.#system('system', 'error', message)
+  }
+  #system(extension: string, status: 'ok' | 'error', message: string): void {
+    this.push('system', JSON.stringify({ extension, status, message, channel: this.subTopic }))
+  }
+
+  /** What comes before the join is answered waits for it. */
+  early(message: Message | UserPush): void {
+    this.#early ??= []
+    if (this.#early.length < maxEarly) this.#early.push(message)
+  }
+
+  /** The join has been answered. */
+  enter(parts: Parts): (Message | UserPush)[] {
+    this.#state = 'joined'
+    const { project } = this.home
+    project.enter(this.space, this)
+    if (this.hearsPresence) this.push('presence_state', project.presenceState(this.space))
+    this.#unsubscribe = parts.changes.subscribe(this)
+    const early = this.#early ?? []
+    this.#early = undefined
+    return early
+  }
+
+  /** Gone without a word; whoever ends it says what is to be said. */
+  end(): void {
+    if (this.#state === 'ended') return
+    const wasJoined = this.#state === 'joined'
+    this.#state = 'ended'
+    this.home.drop(this)
+    if (!wasJoined) return
+    this.#unsubscribe?.()
+    const { project } = this.home
+    if (this.tracked) project.untrack(this.space, this.tracked)
+    project.leave(this.space, this)
+  }
+
+  close(): void {
+    if (this.#state === 'ended') return
+    this.home.project.settle(this.space)
+    this.send(encodeMessage(this.version, this.topic, 'phx_close', '{}', this.joinRef, this.joinRef))
+    this.end()
+  }
+
+  /** Ended by the server, with a reason. */
+  shut(reason: string): void {
+    this.complain(reason)
+    this.close()
+  }
+
+  /** A token that is sent on an open channel. Later events are judged by it. */
+  async refresh(token: string, parts: Parts): Promise<void> {
+    if (token === this.token) return
+    const { tenant } = this.home.project
+    const credential = callerOfCredential(tenant, token)
+    if (!credential) return this.shut(refusalOf(tenant, token))
+    const turn = ++this.#refreshes
+    const { caller } = credential
+    const isOver = caller.userId !== '' && (await parts.isRevoked(caller))
+    if (turn !== this.#refreshes || this.isEnded) return
+    if (isOver) return this.shut(revoked)
+    const permissions = this.isPrivate ? await parts.permissions(caller, this.subTopic) : all
+    if (turn !== this.#refreshes || this.isEnded) return
+    if (!permissions.mayReadBroadcast && !permissions.mayReadPresence) return this.shut(reasons.mayRead)
+    this.token = token
+    this.permissions = permissions
+    this.caller = caller
+    this.expiresAtMs = credential.expiresAtMs
+  }
+}
+
+const none: number[] = []
+
+export const revoked = 'InvalidJWTToken: Token has been revoked'
+export const expired = 'InvalidJWTToken: Token has expired'
+
+/** Why a token of a channel counts for nothing. */
+export function refusalOf(tenant: Project['tenant'], token: string): string {
+  switch (whyRefused(tenant, token)) {
+    case 'malformed':
+      return 'MalformedJWT: The token provided is not a valid JWT'
+    case 'signature':
+      return 'JwtSignatureError: Failed to validate JWT signature'
+    case 'expired':
+      return expired
+    case 'claims':
+      return 'InvalidJWTToken: Fields `role` and `exp` are required in JWT'
+  }
+}

@@ -1,0 +1,166 @@
+// Who is on which topic of a project, on this node. Public and private topics of the same name are separate spaces.
+import type { Tenant } from '#src/tenancy/directory.ts'
+import { decodeFromNode, encodeForNodes, type ToldTracked } from './between-nodes.ts'
+import type { Broadcast } from './broadcast.ts'
+import { Rates } from './limits.ts'
+import type { Tracked } from './presence.ts'
+import { type Member, Space } from './space.ts'
+import type { Span, SpanListener } from './span.ts'
+
+export const spaceOf = (isPrivate: boolean, subTopic: string) => (isPrivate ? 'p' : 'o') + subTopic
+
+/** From its first socket on this node to the last. */
+export class Project<Socket = unknown> implements SpanListener {
+  readonly id: string
+  tenant: Tenant
+  readonly sockets = new Set<Socket>()
+  readonly rates = new Rates()
+  readonly #span: Span
+  readonly #spaces = new Map<string, Space>()
+  readonly #changed = new Set<string>()
+  readonly #unwatch: () => void
+
+  constructor(tenant: Tenant, span: Span) {
+    this.id = tenant.id
+    this.tenant = tenant
+    this.#span = span
+    this.#unwatch = span.watch(tenant.id, this)
+  }
+
+  /** Undefined when there is nothing to wait for. */
+  ready(): Promise<void> | undefined {
+    return this.#span.ready(this.id)
+  }
+
+  enter(key: string, member: Member): void {
+    this.#space(key).enter(member)
+  }
+
+  leave(key: string, member: Member): void {
+    this.#spaces.get(key)?.leave(member)
+    this.#tidy(key)
+  }
+
+  /** To everybody on the topic but the sender, here and elsewhere. */
+  broadcast(key: string, message: Broadcast, except?: Member): void {
+    this.deliver(key, message, except)
+    this.#span.publish(this.id, encodeForNodes({ kind: 'broadcast', space: key, ...message }))
+  }
+
+  /** On this node alone. */
+  deliver(key: string, message: Broadcast, except?: Member): void {
+    this.#spaces.get(key)?.broadcast(message, except)
+  }
+
+  /** Whatever has been sent to the topic so far is on its way. */
+  settle(key: string): void {
+    this.#spaces.get(key)?.flush()
+  }
+
+  /** In place of what was tracked before, if anything was. */
+  track(key: string, tracked: Tracked, previous?: Tracked): void {
+    const { presence } = this.#space(key)
+    if (previous) presence.leave(previous.ref)
+    presence.join(tracked)
+    this.#tellSoon(key)
+  }
+
+  untrack(key: string, { ref }: Tracked): void {
+    this.#spaces.get(key)?.presence.leave(ref)
+    this.#tellSoon(key)
+  }
+
+  /** JSON text of who is there. Whoever gets it has to hear of no change it holds already. */
+  presenceState(key: string): string {
+    this.#tell(key)
+    return this.#spaces.get(key)?.presence.state() ?? '{}'
+  }
+
+  #space(key: string): Space {
+    let space = this.#spaces.get(key)
+    if (!space) {
+      space = new Space(key)
+      this.#spaces.set(key, space)
+    }
+    return space
+  }
+
+  #tidy(key: string): void {
+    const space = this.#spaces.get(key)
+    if (space?.isEmpty) this.#spaces.delete(key)
+  }
+
+  #tellSoon(key: string): void {
+    if (this.#changed.size === 0) setImmediate(this.#tellAll)
+    this.#changed.add(key)
+  }
+
+  readonly #tellAll = () => {
+    const keys = [...this.#changed]
+    this.#changed.clear()
+    for (const key of keys) this.#tell(key)
+  }
+
+  #tell(key: string): void {
+    this.#changed.delete(key)
+    const space = this.#spaces.get(key)
+    if (!space?.presence.isChanged) return this.#tidy(key)
+    const { json, joins, leaves } = space.presence.takeDiff()
+    space.tellPresent(json)
+    const own = { joins: joins.filter(isHere).map(told), leaves: leaves.filter(isHere).map(({ ref }) => ref) }
+    if (own.joins.length > 0 || own.leaves.length > 0)
+      this.#span.publish(this.id, encodeForNodes({ kind: 'presence', space: key, ...own }))
+    this.#tidy(key)
+  }
+
+  message(bytes: Buffer, node: string): void {
+    const message = decodeFromNode(bytes)
+    if (!message) return
+    if (message.kind === 'broadcast') return this.deliver(message.space, message)
+    if (message.kind === 'presence') {
+      const { presence } = this.#space(message.space)
+      for (const ref of message.leaves) presence.leave(ref)
+      for (const each of message.joins) presence.join(heard(each, node))
+      return this.#tellSoon(message.space)
+    }
+    this.#replaceAll(node, new Map(message.spaces))
+    if (message.isAsking) this.#tellState(false)
+  }
+
+  linked(): void {
+    this.#tellState(true)
+  }
+
+  gone(node: string): void {
+    this.#replaceAll(node, new Map())
+  }
+
+  #tellState(isAsking: boolean): void {
+    const spaces = Array.from(
+      this.#spaces,
+      ([key, { presence }]) => [key, presence.of('').map(told)] as const,
+    ).filter(([, present]) => present.length > 0)
+    this.#span.publish(this.id, encodeForNodes({ kind: 'state', isAsking, spaces }))
+  }
+
+  #replaceAll(node: string, told: ReadonlyMap<string, readonly ToldTracked[]>): void {
+    for (const key of new Set([...this.#spaces.keys(), ...told.keys()])) {
+      const { presence } = this.#space(key)
+      const present = told.get(key) ?? []
+      const refs = new Set(present.map(([, ref]) => ref))
+      for (const { ref } of presence.of(node)) if (!refs.has(ref)) presence.leave(ref)
+      for (const each of present) presence.join(heard(each, node))
+      this.#tellSoon(key)
+    }
+  }
+
+  /** The others hear of what is left before nobody speaks for it any more. */
+  close(): void {
+    this.#tellAll()
+    this.#unwatch()
+  }
+}
+
+const isHere = ({ node }: Tracked) => node === ''
+const told = ({ key, ref, meta }: Tracked): ToldTracked => [key, ref, meta]
+const heard = ([key, ref, meta]: ToldTracked, node: string): Tracked => ({ key, ref, meta, node })

@@ -1,0 +1,139 @@
+// What a client asks for when it joins a channel, from whatever it sent.
+import { maxBindings } from './limits.ts'
+import type { Binding, ChangeEvent } from './subscriber.ts'
+import { isObject } from './wire.ts'
+
+export interface JoinConfig {
+  readonly isPrivate: boolean
+  readonly acksBroadcasts: boolean
+  readonly hearsItself: boolean
+  readonly replay: { readonly since: number; readonly limit: number } | undefined
+  /** An empty key stands for one of its own. */
+  readonly presence: { readonly key: string; readonly isEnabled: boolean }
+  readonly bindings: readonly Binding[]
+  /** JSON text: each wish as it was sent, with its id. */
+  readonly answer: string
+  /** A wish that nobody can follow, and why. */
+  readonly complaint: string | undefined
+  readonly isLegacy: boolean
+  readonly token: string | undefined
+  readonly hasTooManyBindings: boolean
+}
+
+const mostReplayed = 25
+
+/** `subTopic` may stand for a table: `<schema>:<table>[:<filter>]`. */
+export function joinConfigFrom(
+  payload: unknown,
+  subTopic: string,
+  exposedSchemas: readonly string[],
+): JoinConfig {
+  const given = isObject(payload) ? payload : {}
+  const token = given['access_token'] ?? given['user_token']
+  const isLegacy = !isObject(given['config'])
+  const config = objectIn(given, 'config')
+  const broadcast = objectIn(config, 'broadcast')
+  const presence = objectIn(config, 'presence')
+  const wishes = Array.isArray(config['postgres_changes']) ? config['postgres_changes'] : []
+  const isPrivate = isTrue(config['private'])
+  const replay = replayFrom(broadcast['replay'])
+  // Clients that do not know the switch have always been told who is there.
+  const isEnabled =
+    isObject(config['presence']) && (presence['enabled'] === undefined || isTrue(presence['enabled']))
+  const asked = {
+    isPrivate,
+    acksBroadcasts: isTrue(broadcast['ack']),
+    hearsItself: isTrue(broadcast['self']),
+    replay,
+    presence: { key: typeof presence['key'] === 'string' ? presence['key'] : '', isEnabled },
+    isLegacy,
+    token: typeof token === 'string' ? token : undefined,
+    hasTooManyBindings: wishes.length > maxBindings,
+  }
+  if (wishes.length > 0) return { ...asked, ...bindingsFrom(wishes.slice(0, maxBindings)) }
+  const wantsMore =
+    asked.acksBroadcasts || asked.hearsItself || isEnabled || isPrivate || replay !== undefined
+  const implied = wantsMore ? undefined : bindingOfTopic(subTopic, isLegacy, exposedSchemas)
+  return { ...asked, bindings: implied ? [implied] : [], answer: '[]', complaint: undefined }
+}
+
+/** Booleans may come as texts. */
+const isTrue = (value: unknown) => value === true || value === 'true'
+const objectIn = (from: Readonly<Record<string, unknown>>, name: string) => {
+  const value = Object.hasOwn(from, name) ? from[name] : undefined
+  return isObject(value) ? value : {}
+}
+
+function replayFrom(value: unknown): JoinConfig['replay'] {
+  if (!isObject(value)) return
+  const { since, limit } = value
+  if (typeof since !== 'number' || !Number.isFinite(since)) return
+  const asked = Number.isInteger(limit) ? (limit as number) : mostReplayed
+  return { since, limit: Math.min(mostReplayed, Math.max(1, asked)) }
+}
+
+/** Equal wishes share an id, which depends on nothing else, so that channels with the same wishes get the same frames. */
+function bindingsFrom(wishes: readonly unknown[]): Pick<JoinConfig, 'bindings' | 'answer' | 'complaint'> {
+  const ids = new Map<string, number>()
+  const bindings: Binding[] = []
+  const answers: string[] = []
+  let complaint: string | undefined
+  for (const wish of wishes) {
+    const { id: _theirs, ...fields } = isObject(wish) ? wish : {}
+    const text = JSON.stringify(fields)
+    const known = ids.get(text)
+    const id = known ?? ids.size + 1
+    answers.push(text === '{}' ? `{"id":${id}}` : `{"id":${id},${text.slice(1)}`)
+    if (known !== undefined) continue
+    ids.set(text, id)
+    const binding = bindingFrom(fields, id)
+    if (typeof binding === 'string') complaint ??= binding
+    else bindings.push(binding)
+  }
+  return { bindings, answer: `[${answers.join(',')}]`, complaint }
+}
+
+const events: readonly unknown[] = ['INSERT', 'UPDATE', 'DELETE', '*']
+
+function bindingFrom(wish: Readonly<Record<string, unknown>>, id: number): Binding | string {
+  const { event, schema, table, filter, select } = wish
+  if (!events.includes(event)) return '`event` must be INSERT, UPDATE, DELETE or *'
+  if (typeof schema !== 'string' || schema === '') return '`schema` must be the name of a schema or *'
+  if (!isTextOrAbsent(table)) return '`table` must be the name of a table'
+  if (!isTextOrAbsent(filter)) return '`filter` must be of the form column=op.value'
+  if (select !== undefined && select !== null && !areTexts(select))
+    return '`select` must be a list of names of columns'
+  return {
+    id,
+    event: event as ChangeEvent | '*',
+    schema,
+    table: table || undefined,
+    filter: filter || undefined,
+    select: select ?? undefined,
+  }
+}
+
+const isTextOrAbsent = (value: unknown): value is string | null | undefined =>
+  value === undefined || value === null || typeof value === 'string'
+const areTexts = (value: unknown): value is string[] =>
+  Array.isArray(value) && value.every(each => typeof each === 'string')
+
+/** `public:todos:id=eq.1`; a schema alone stands for all its tables where nothing else can be meant. */
+function bindingOfTopic(
+  subTopic: string,
+  isLegacy: boolean,
+  exposedSchemas: readonly string[],
+): Binding | undefined {
+  const [schema = '', table, ...rest] = subTopic.split(':')
+  if (!exposedSchemas.includes(schema) && !(isLegacy && schema === '*')) return
+  if (!table && !isLegacy) return
+  const filter = rest.join(':')
+  return {
+    id: 1,
+    event: '*',
+    schema,
+    table: table || undefined,
+    filter: filter || undefined,
+    select: undefined,
+  }
+}

@@ -1,0 +1,78 @@
+// Parts of a JSON text as they were written: what is only passed on is not read and written anew, which would cost
+// time, and the last digits of large numbers.
+
+const quote = 0x22
+const backslash = 0x5c
+
+/** The text of a member of an object, the last one of that name, or undefined. The text must be valid JSON. */
+export function memberText(object: string, name: string): string | undefined {
+  let at = afterSpace(object, 0)
+  if (object[at] !== '{') return
+  let found: string | undefined
+  at = afterSpace(object, at + 1)
+  while (at < object.length && object[at] !== '}') {
+    const keyEnd = afterString(object, at)
+    const key = object.slice(at, keyEnd)
+    const valueAt = afterSpace(object, afterSpace(object, keyEnd) + 1)
+    const valueEnd = afterValue(object, valueAt)
+    if (key.length === name.length + 2 ? key === `"${name}"` : key.includes('\\') && JSON.parse(key) === name)
+      found = object.slice(valueAt, valueEnd)
+    at = afterComma(object, valueEnd)
+  }
+  return found
+}
+
+/** The texts of the elements of an array. The text must be valid JSON. */
+export function elementTexts(array: string): string[] {
+  const found: string[] = []
+  let at = afterSpace(array, 0)
+  if (array[at] !== '[') return found
+  at = afterSpace(array, at + 1)
+  while (at < array.length && array[at] !== ']') {
+    const end = afterValue(array, at)
+    found.push(array.slice(at, end))
+    at = afterComma(array, end)
+  }
+  return found
+}
+
+/** What stands between the braces of an object, without space around it. */
+export const insideOf = (object: string): string => object.trim().slice(1, -1).trim()
+
+const afterComma = (text: string, at: number): number => {
+  const next = afterSpace(text, at)
+  return text[next] === ',' ? afterSpace(text, next + 1) : next
+}
+
+function afterSpace(text: string, at: number): number {
+  while (text.charCodeAt(at) <= 0x20) at++
+  return at
+}
+
+function afterString(text: string, at: number): number {
+  for (let next = at + 1; next < text.length; next++) {
+    const code = text.charCodeAt(next)
+    if (code === backslash) next++
+    else if (code === quote) return next + 1
+  }
+  return text.length
+}
+
+const scalarEnd = /[\s,\]}]/g
+
+function afterValue(text: string, at: number): number {
+  const first = text[at]
+  if (first === '"') return afterString(text, at)
+  if (first !== '{' && first !== '[') {
+    scalarEnd.lastIndex = at
+    return scalarEnd.exec(text)?.index ?? text.length
+  }
+  let depth = 0
+  for (let next = at; next < text.length; next++) {
+    const code = text.charCodeAt(next)
+    if (code === quote) next = afterString(text, next) - 1
+    else if (code === 0x7b || code === 0x5b) depth++
+    else if ((code === 0x7d || code === 0x5d) && --depth === 0) return next + 1
+  }
+  return text.length
+}

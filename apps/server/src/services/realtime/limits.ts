@@ -1,0 +1,65 @@
+// How much one client, one channel and one project may do, and the names of what is refused.
+import type { Tenant } from '#src/tenancy/directory.ts'
+
+export const maxTopicBytes = 255
+export const maxEventBytes = 255
+export const maxPayloadBytes = 3_000_000
+export const maxChannels = 100
+export const maxBindings = 100
+/** Messages that come while a join is still being judged. */
+export const maxEarly = 100
+const joinsPerSecond = 500
+const joinsAtOnce = 1000
+const presencePerSecond = 1000
+/** Of one channel. */
+export const maxTracks = 5
+export const tracksWindowMs = 30_000
+
+export const maxClients = ({ quotas }: Tenant): number => quotas.realtime_max_clients ?? 10_000
+const maxEvents = ({ quotas }: Tenant): number => quotas.realtime_max_events_per_second ?? 10_000
+
+/** So many at once, and so many a second after that. */
+class Allowance {
+  #left: number
+  #at = performance.now()
+  constructor(atOnce: number) {
+    this.#left = atOnce
+  }
+  take(perSecond: number, atOnce = perSecond): boolean {
+    const now = performance.now()
+    this.#left = Math.min(atOnce, this.#left + ((now - this.#at) / 1000) * perSecond)
+    this.#at = now
+    if (this.#left < 1) return false
+    this.#left--
+    return true
+  }
+}
+
+/** What the sockets of a project do, all together, on this node. */
+export class Rates {
+  readonly #joins = new Allowance(joinsAtOnce)
+  readonly #events = new Allowance(Number.MAX_SAFE_INTEGER)
+  readonly #presence = new Allowance(presencePerSecond)
+
+  mayJoin = () => this.#joins.take(joinsPerSecond, joinsAtOnce)
+  maySend = (tenant: Tenant) => this.#events.take(maxEvents(tenant))
+  mayTrack = () => this.#presence.take(presencePerSecond)
+}
+
+export const reasons = {
+  topicRequired: 'TopicNameRequired: You must provide a topic name',
+  topicTooLong: `TopicNameTooLong: A topic has at most ${maxTopicBytes} bytes`,
+  tooManyJoins: 'ClientJoinRateLimitReached: Too many joins per second',
+  tooManyChannels: `ChannelRateLimitReached: A connection has at most ${maxChannels} channels`,
+  tooManyBindings: `TooManyBindings: A channel has at most ${maxBindings} entries in postgres_changes`,
+  tooManyMessages: 'MessagesPerSecondReached: Too many messages per second',
+  tooMuchPresence: 'PresenceRateLimitReached: Too many presence messages per second',
+  tooManyTracks: `ClientPresenceRateLimitReached: A channel may track ${maxTracks} times in ${tracksWindowMs / 1000} seconds`,
+  payloadTooLarge: `PayloadSizeExceeded: A payload has at most ${maxPayloadBytes} bytes`,
+  eventTooLong: `EventNameTooLong: An event has at most ${maxEventBytes} bytes`,
+  maySend: 'Unauthorized: You do not have permissions to send to this channel',
+  mayRead: 'Unauthorized: You do not have permissions to read from this channel topic',
+  replayNeedsPrivate: 'UnableToReplayMessages: Replay is not allowed for public channels',
+  replayFailed: 'UnableToReplayMessages: The messages could not be read',
+  judgeFailed: 'UnableToConnectToProject: Permissions could not be asked for; try again',
+} as const

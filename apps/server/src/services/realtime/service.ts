@@ -1,0 +1,171 @@
+// Sockets of projects: who is admitted, and until when. What they do on their channels is in socket.ts and channel.ts.
+import { retryLater, unauthorized } from '#src/kernel/errors.ts'
+import type { ClientSocket } from '#src/kernel/http/client-socket.ts'
+import type { RawReply } from '#src/kernel/http/request.ts'
+import type { SocketMount, SocketRequest } from '#src/kernel/http/sockets.ts'
+import { callerOfSocket } from '#src/planes/data/admit.ts'
+import { dataRefusal } from '#src/planes/data/plane.ts'
+import type { Caller } from '#src/tenancy/databases.ts'
+import type { Directory } from '#src/tenancy/directory.ts'
+import { encodeForNodes } from './between-nodes.ts'
+import type { Channel } from './channel.ts'
+import { expired, revoked } from './channel.ts'
+import { Project, spaceOf } from './hub.ts'
+import { maxClients } from './limits.ts'
+import type { Parts } from './parts.ts'
+import { faultReply, type Posted, PostingFault } from './posting.ts'
+import { broadcastOf, RealtimeSocket, type SocketCredential } from './socket.ts'
+import type { SentMessage } from './subscriber.ts'
+
+export interface RealtimeOptions extends Parts {
+  readonly directory: Directory
+}
+
+export type RealtimeService = ReturnType<typeof realtimeService>
+
+const addresses = ['/v1/realtime/{project}/socket/websocket', '/v1/{project}/realtime/v1/websocket']
+const sweepMs = 1000
+/** Tokens that were good once are asked about again. */
+const sweepsUntilAsked = 30
+const isUuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
+
+export function realtimeService({ directory, ...parts }: RealtimeOptions) {
+  const { span, log } = parts
+  const projects = new Map<string, Project<RealtimeSocket>>()
+
+  async function admit({ params, query, headers }: SocketRequest): Promise<SocketCredential> {
+    const id = (params['project'] ?? '').toLowerCase()
+    for (;;) {
+      const tenant = isUuid.test(id) ? await directory.find(id) : undefined
+      const credential = callerOfSocket(tenant, query, headers)
+      const { caller } = credential
+      if (caller.userId !== '' && (await parts.isRevoked(caller))) throw unauthorized()
+      // Whatever was changed meanwhile counts.
+      if ((await directory.find(id)) === tenant) return credential
+    }
+  }
+
+  function enter({ caller: { tenant } }: SocketCredential): void {
+    const most = maxClients(tenant)
+    if ((projects.get(tenant.id)?.sockets.size ?? 0) >= most)
+      throw retryLater(
+        'too_many_connections',
+        `The project has ${most} sockets already, as many as it may`,
+        5,
+      )
+  }
+
+  function accept(
+    credential: SocketCredential,
+    client: ClientSocket,
+    { query }: SocketRequest,
+  ): RealtimeSocket {
+    const { tenant } = credential.caller
+    let project = projects.get(tenant.id)
+    if (!project) {
+      project = new Project(tenant, span)
+      projects.set(tenant.id, project)
+    }
+    project.tenant = tenant
+    const version = query.get('vsn')?.startsWith('2.') ? '2.0.0' : '1.0.0'
+    const socket = new RealtimeSocket(client, version, project, credential, parts, ended)
+    project.sockets.add(socket)
+    return socket
+  }
+
+  function ended(socket: RealtimeSocket): void {
+    const { project } = socket
+    project.sockets.delete(socket)
+    if (project.sockets.size > 0) return
+    projects.delete(project.id)
+    project.close()
+  }
+
+  async function changed(projectId: string): Promise<void> {
+    const project = projects.get(projectId)
+    if (!project) return
+    const tenant = await directory.read(projectId)
+    const closeAll = (reason: string) => {
+      for (const socket of [...project.sockets]) socket.close(1008, reason)
+    }
+    if (!tenant) return closeAll('the project is gone')
+    if (tenant.status === 'suspended') return closeAll('the project is suspended')
+    project.tenant = tenant
+    for (const socket of [...project.sockets]) socket.takeAnew()
+  }
+
+  function* openChannels(project: Project<RealtimeSocket>): Generator<Channel> {
+    for (const socket of project.sockets) yield* socket.channels
+  }
+
+  function endExpired(): void {
+    const now = Date.now()
+    for (const project of projects.values())
+      for (const channel of openChannels(project)) if (channel.expiresAtMs <= now) channel.shut(expired)
+  }
+
+  async function endRevoked(): Promise<void> {
+    for (const project of [...projects.values()]) {
+      const bySession = Map.groupBy(
+        [...openChannels(project)].filter(({ caller }) => caller.userId !== ''),
+        ({ caller }) => `${caller.userId} ${caller.sessionId}`,
+      )
+      for (const channels of bySession.values())
+        if (await parts.isRevoked(channels[0]!.caller)) for (const channel of channels) channel.shut(revoked)
+    }
+  }
+
+  let sweeps = 0
+  const sweep = setInterval(() => {
+    endExpired()
+    if (++sweeps % sweepsUntilAsked === 0)
+      endRevoked().catch(error => log.warn({ err: error }, 'cannot ask which sessions have ended'))
+  }, sweepMs).unref()
+
+  /** A private message that its sender may not send is dropped, and nobody is told. */
+  async function send(caller: Caller, { topic, isPrivate, broadcast }: Posted): Promise<void> {
+    const projectId = caller.tenant.id
+    if (isPrivate && !(await parts.permissions(caller, topic)).maySendBroadcast) return
+    const space = spaceOf(isPrivate, topic)
+    const project = projects.get(projectId)
+    if (project) project.broadcast(space, broadcast)
+    else span.publish(projectId, encodeForNodes({ kind: 'broadcast', space, ...broadcast }))
+  }
+
+  const sockets: SocketMount<SocketCredential> = { addresses, admit, enter, accept, refuse: dataRefusal }
+
+  return {
+    sockets,
+
+    /** Of the project of whoever sends them. */
+    async post(caller: Caller, read: () => Promise<Posted[]>): Promise<RawReply> {
+      let posted: Posted[]
+      try {
+        posted = await read()
+      } catch (error) {
+        if (error instanceof PostingFault) return faultReply(error)
+        throw error
+      }
+      const rates = projects.get(caller.tenant.id)?.rates
+      for (const message of posted) {
+        if (rates && !rates.maySend(caller.tenant))
+          throw retryLater('over_request_rate_limit', 'Too many messages per second', 1)
+        await send(caller, message)
+      }
+      return { status: 202, body: null }
+    },
+
+    /** What SQL has sent; every node hears of it by itself. */
+    deliver(projectId: string, message: SentMessage): void {
+      const space = spaceOf(message.isPrivate, message.topic)
+      projects.get(projectId)?.deliver(space, broadcastOf(message, false))
+    },
+
+    /** The project was changed, suspended or deleted, or has other keys. */
+    changed,
+
+    close(): void {
+      clearInterval(sweep)
+    },
+  }
+}

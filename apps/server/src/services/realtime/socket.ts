@@ -1,0 +1,224 @@
+// One connection of a client, and the channels it has joined.
+import type { ClientSocket, SocketHandlers } from '#src/kernel/http/client-socket.ts'
+import { type Credential, callerOfCredential } from '#src/planes/data/admit.ts'
+import type { Broadcast } from './broadcast.ts'
+import { BroadcastFrames } from './broadcast.ts'
+import { Channel, expired, type Home, refusalOf, revoked } from './channel.ts'
+import type { Project } from './hub.ts'
+import { joinConfigFrom } from './join-config.ts'
+import { maxChannels, maxTopicBytes, reasons } from './limits.ts'
+import type { Parts } from './parts.ts'
+import { changePresence, sendBytes, sendText } from './sending.ts'
+import { topicPrefix } from './space.ts'
+import type { SentMessage } from './subscriber.ts'
+import {
+  decode,
+  encodeReply,
+  isObject,
+  Malformed,
+  type Message,
+  type UserPush,
+  type Version,
+} from './wire.ts'
+
+export type SocketCredential = Credential & { readonly text: string }
+
+export class RealtimeSocket implements SocketHandlers, Home {
+  readonly version: Version
+  readonly project: Project<RealtimeSocket>
+  credential: SocketCredential
+  readonly #client: ClientSocket
+  readonly #parts: Parts
+  readonly #ended: (socket: RealtimeSocket) => void
+  #channels: Map<string, Channel> | undefined
+
+  constructor(
+    client: ClientSocket,
+    version: Version,
+    project: Project<RealtimeSocket>,
+    credential: SocketCredential,
+    parts: Parts,
+    ended: (socket: RealtimeSocket) => void,
+  ) {
+    this.#client = client
+    this.version = version
+    this.project = project
+    this.credential = credential
+    this.#parts = parts
+    this.#ended = ended
+  }
+
+  get channels(): Iterable<Channel> {
+    return this.#channels?.values() ?? []
+  }
+  send(frame: Buffer): void {
+    this.#client.send(frame)
+  }
+  drop(channel: Channel): void {
+    if (this.#channels?.get(channel.topic) === channel) this.#channels.delete(channel.topic)
+  }
+  close(code: number, reason: string): void {
+    this.#client.close(code, reason)
+  }
+  closed(): void {
+    for (const channel of [...this.channels]) channel.end()
+    this.#ended(this)
+  }
+
+  /** The project has changed: whatever no longer counts ends, the rest goes on as it is now. */
+  takeAnew(): void {
+    const { tenant } = this.project
+    const credential = callerOfCredential(tenant, this.credential.text)
+    if (credential) this.credential = { ...credential, text: this.credential.text }
+    else if (this.credential.expiresAtMs > Date.now())
+      return this.close(1008, 'the credential of this socket no longer counts')
+    for (const channel of [...this.channels]) {
+      const { token } = channel
+      const own = token === undefined ? this.credential : callerOfCredential(tenant, token)
+      if (own) channel.caller = own.caller
+      else channel.shut(refusalOf(tenant, token!))
+    }
+  }
+
+  message(data: Buffer, isBinary: boolean): void {
+    try {
+      this.#handle(decode(data, isBinary, this.version))
+    } catch (error) {
+      if (error instanceof Malformed) return this.close(1003, `malformed: ${error.message}`)
+      this.#parts.log.error({ err: error }, 'a message on a socket could not be handled')
+      this.close(1011, 'the message could not be handled')
+    }
+  }
+
+  #handle(message: Message | UserPush): void {
+    const event = 'userEvent' in message ? 'broadcast' : message.event
+    const { topic } = message
+    if (topic === 'phoenix') {
+      if (event === 'heartbeat') this.#reply(message, 'ok', '{}')
+      return
+    }
+    const channel = this.#channels?.get(topic)
+    if (!this.project.rates.maySend(this.project.tenant)) return channel?.shut(reasons.tooManyMessages)
+    if (event === 'phx_join') return void this.#join(message as Message, channel)
+    // Of a channel that has been joined anew since.
+    const isStale = message.joinRef !== null && channel !== undefined && message.joinRef !== channel.joinRef
+    if (event === 'phx_leave') {
+      this.#reply(message, 'ok', '{}')
+      if (!isStale) channel?.close()
+      return
+    }
+    if (!channel) return this.#reply(message, 'error', '{"reason":"unmatched topic"}')
+    if (isStale) return
+    if (!channel.isJoined) return channel.early(message)
+    this.#onChannel(channel, message)
+  }
+
+  #onChannel(channel: Channel, message: Message | UserPush): void {
+    if ('userEvent' in message) return sendBytes(channel, message)
+    if (message.event === 'broadcast') return sendText(channel, message)
+    if (message.event === 'presence') return changePresence(channel, message)
+    if (message.event !== 'access_token') return
+    const token = isObject(message.payload) ? message.payload['access_token'] : undefined
+    if (typeof token !== 'string' || token === (channel.token ?? this.credential.text)) return
+    channel.refresh(token, this.#parts).catch(error => {
+      this.#parts.log.warn({ err: error }, 'a refreshed token could not be judged')
+      channel.shut(reasons.judgeFailed)
+    })
+  }
+
+  #reply(message: Message | UserPush, status: 'ok' | 'error', response: string): void {
+    this.send(encodeReply(this.version, message, status, response))
+  }
+
+  async #join(message: Message, previous: Channel | undefined): Promise<void> {
+    const refuse = (reason: string) => this.#reply(message, 'error', JSON.stringify({ reason }))
+    previous?.close()
+    let channel: Channel | undefined
+    try {
+      const opened = this.#open(message)
+      if (typeof opened === 'string') return refuse(opened)
+      channel = opened.channel
+      const problem = await this.#judge(channel)
+      if (channel.isEnded) return
+      if (problem !== undefined) {
+        channel.end()
+        return refuse(problem)
+      }
+      const { config } = opened
+      const replayed =
+        config.replay && channel.hearsBroadcasts && (await this.#replayed(channel, config.replay))
+      if (channel.isEnded) return
+      this.#reply(message, 'ok', `{"postgres_changes":${config.answer}}`)
+      const early = channel.enter(this.#parts)
+      if (config.complaint !== undefined) channel.tell('error', config.complaint)
+      for (const frame of replayed || []) channel.send(frame)
+      for (const each of early) if (channel.isJoined) this.#onChannel(channel, each)
+    } catch (error) {
+      this.#parts.log.warn({ err: error }, 'a channel could not be joined')
+      if (channel?.isEnded) return
+      channel?.end()
+      refuse(error instanceof ReplayFailed ? reasons.replayFailed : reasons.judgeFailed)
+    }
+  }
+
+  /** What can be said against a join without asking anybody. */
+  #open(message: Message) {
+    const { topic } = message
+    const { project } = this
+    if (!topic.startsWith(topicPrefix)) return 'unmatched topic'
+    if (topic.length === topicPrefix.length) return reasons.topicRequired
+    if (Buffer.byteLength(topic) > maxTopicBytes) return reasons.topicTooLong
+    if (!project.rates.mayJoin()) return reasons.tooManyJoins
+    this.#channels ??= new Map()
+    if (this.#channels.size >= maxChannels) return reasons.tooManyChannels
+    const config = joinConfigFrom(
+      message.payload,
+      topic.slice(topicPrefix.length),
+      project.tenant.exposedSchemas,
+    )
+    if (config.hasTooManyBindings) return reasons.tooManyBindings
+    if (config.replay && !config.isPrivate) return reasons.replayNeedsPrivate
+    const credential =
+      config.token === undefined ? this.credential : callerOfCredential(project.tenant, config.token)
+    if (!credential) return refusalOf(project.tenant, config.token!)
+    if (credential.expiresAtMs <= Date.now()) return expired
+    const channel = new Channel(this, message, config, credential)
+    this.#channels.set(topic, channel)
+    return { channel, config }
+  }
+
+  /** Whether the caller still counts, and may be on a private topic. */
+  async #judge(channel: Channel): Promise<string | undefined> {
+    const { caller } = channel
+    const { project } = this
+    if (caller.userId !== '' && (await this.#parts.isRevoked(caller))) return revoked
+    // Who is present elsewhere is known by then.
+    const others = project.ready()
+    if (others) await others
+    if (!channel.isPrivate) return
+    channel.permissions = await this.#parts.permissions(caller, channel.subTopic)
+    const { mayReadBroadcast, mayReadPresence } = channel.permissions
+    return mayReadBroadcast || mayReadPresence ? undefined : reasons.mayRead
+  }
+
+  async #replayed(
+    { caller, subTopic, topic }: Channel,
+    { since, limit }: { since: number; limit: number },
+  ): Promise<Buffer[]> {
+    const sent = await this.#parts.replay(caller, subTopic, since, limit).catch(cause => {
+      throw new ReplayFailed('messages could not be replayed', { cause })
+    })
+    return sent
+      .map(message => new BroadcastFrames(topic, broadcastOf(message, true)).of(this.version))
+      .filter(frame => frame !== undefined)
+  }
+}
+
+class ReplayFailed extends Error {}
+
+export const broadcastOf = ({ id, event, payload }: SentMessage, isReplayed: boolean): Broadcast => ({
+  event,
+  isJson: true,
+  payload: Buffer.from(payload),
+  meta: isReplayed ? `{"id":${JSON.stringify(id)},"replayed":true}` : `{"id":${JSON.stringify(id)}}`,
+})

@@ -1,0 +1,51 @@
+// What is noted of tables for the feed of row changes. A row stands there only for a table that is not as all begin:
+// changes on, and not public. It goes with the table.
+import type { RealtimeTable, RealtimeTableWish } from '@plinth/contract/realtime.ts'
+import type { Session } from '#src/kernel/postgres/database.ts'
+import { qualified } from '#src/kernel/postgres/name.ts'
+import { raw, sql } from '#src/kernel/postgres/sql.ts'
+import type { Paging } from '#src/planes/management/paging.ts'
+
+/** Tables of extensions send no changes. */
+const tables = sql`
+  pg_catalog.pg_class c
+  left join platform.realtime_tables t on t.relid = c.oid
+  where c.relnamespace = pg_catalog.to_regnamespace('public') and c.relkind in ('r', 'p')
+    and not exists (select from pg_catalog.pg_depend d
+                     where d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass and d.objid = c.oid and d.deptype = 'e')`
+
+const table = sql`
+  'public' as schema, c.relname as "table", coalesce(t.cdc_enabled, true) as cdc_enabled,
+  c.relrowsecurity as rls_enabled, coalesce(t.realtime_public, false) as realtime_public`
+
+export async function listTables(
+  session: Session,
+  { limit, offset }: Paging,
+): Promise<{ tables: RealtimeTable[]; total: number }> {
+  const found = await session.rows<RealtimeTable>(
+    sql`select ${table} from ${tables} order by c.relname limit ${limit} offset ${offset}`,
+  )
+  const count = await session.row<{ total: number }>(sql`select count(*)::int as total from ${tables}`)
+  return { tables: found, total: count?.total ?? 0 }
+}
+
+/** Undefined when it is none that could send changes. */
+export const readTable = (session: Session, relation: number) =>
+  session.row<RealtimeTable>(sql`select ${table} from ${tables} and c.oid = ${relation}`)
+
+/** Until the end of the transaction nobody drops it, and whoever reads or writes it goes on. */
+export const keepTable = (session: Session, name: string) =>
+  session.run(raw(`lock table only ${qualified('public', name)} in access share mode`))
+
+/** What is not wished for stays. */
+export async function noteTable(session: Session, relation: number, wish: RealtimeTableWish): Promise<void> {
+  const { cdc_enabled = null, realtime_public = null } = wish
+  await session.run(sql`
+    insert into platform.realtime_tables as t (relid, cdc_enabled, realtime_public)
+    values (${relation}, coalesce(${cdc_enabled}::boolean, true), coalesce(${realtime_public}::boolean, false))
+    on conflict (relid) do update
+       set cdc_enabled = coalesce(${cdc_enabled}::boolean, t.cdc_enabled),
+           realtime_public = coalesce(${realtime_public}::boolean, t.realtime_public)`)
+  await session.run(sql`
+    delete from platform.realtime_tables where relid = ${relation} and cdc_enabled and not realtime_public`)
+}

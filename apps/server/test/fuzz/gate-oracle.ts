@@ -1,0 +1,69 @@
+// Who may see a row, the simple way: a real table that holds nothing but this row, and a plain select by each listener
+// alone. What it takes away to get there is put back.
+import type { Session } from '#src/kernel/postgres/database.ts'
+import { raw, sql } from '#src/kernel/postgres/sql.ts'
+import type { Listener } from './gate-cases.ts'
+import { quote } from './gate-table.ts'
+
+/** By the superuser of the server. */
+export const oracleScript = `
+  create schema oracle;
+  create function oracle.judge_alone(tab text, row_id int, roles text[], claims text[], users text[]) returns text[]
+  language plpgsql as $$
+  declare
+    verdicts text[] := '{}';
+    seen bigint;
+  begin
+    begin
+      execute 'delete from ' || tab || ' where id <> ' || row_id;
+      execute 'select count(*) from ' || tab into seen;
+      if seen <> 1 then raise 'the row % is not there', row_id; end if;
+      for i in 1 .. cardinality(roles) loop
+        begin
+          perform set_config('role', roles[i], true), set_config('request.jwt.claims', claims[i], true),
+            set_config('request.user_id', users[i], true);
+          execute 'select count(*) from ' || tab into seen;
+          verdicts := verdicts || case seen when 1 then 'shown' else 'hidden' end;
+        exception when others then
+          verdicts := verdicts || sqlstate;
+        end;
+        perform set_config('role', 'none', true);
+      end loop;
+      raise sqlstate 'UNDO0';
+    exception when sqlstate 'UNDO0' then
+      null;
+    end;
+    return verdicts;
+  end $$;`
+
+/** 'shown', 'hidden', or the SQLSTATE of what the policies raised; by row, then by listener. */
+export type Verdicts = Map<number, string[]>
+
+export interface GateOracle {
+  verdicts(table: string, ids: readonly number[], listeners: readonly Listener[]): Promise<Verdicts>
+  /** The rows as their JSON, by id. */
+  rows(table: string): Promise<Map<number, string>>
+}
+
+/** On a session of the superuser, in which no trigger fires. */
+export function gateOracle(session: Session): GateOracle {
+  return {
+    async verdicts(table, ids, listeners) {
+      const found: Verdicts = new Map()
+      const of = (field: keyof Listener) => listeners.map(each => each[field])
+      for (const id of ids) {
+        const answer = await session.row<{ verdicts: string[] }>(
+          sql`select oracle.judge_alone(${`public.${quote(table)}`}, ${id}, ${of('role')}, ${of('claims')}, ${of('userId')}) as verdicts`,
+        )
+        found.set(id, answer!.verdicts)
+      }
+      return found
+    },
+    async rows(table) {
+      const all = await session.rows<{ id: number; row: string }>(
+        raw(`select id, row_to_json(t.*)::text as row from public.${quote(table)} t`),
+      )
+      return new Map(all.map(({ id, row }) => [id, row]))
+    },
+  }
+}

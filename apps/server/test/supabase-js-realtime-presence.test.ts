@@ -1,0 +1,5 @@
+// The unmodified client: presence over three clients.
+import { presenceTests } from './supabase-js/realtime-presence.ts'
+import { realtimeSuite } from './supabase-js/realtime-suite.ts'
+
+realtimeSuite('presence', [presenceTests])

@@ -1,0 +1,6 @@
+// The unmodified client: private channels, and messages that SQL sends.
+import { privateTests } from './supabase-js/realtime-private.ts'
+import { sentBySqlTests } from './supabase-js/realtime-sent-by-sql.ts'
+import { realtimeSuite } from './supabase-js/realtime-suite.ts'
+
+realtimeSuite('private', [privateTests, sentBySqlTests])

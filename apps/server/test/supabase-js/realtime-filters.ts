@@ -1,0 +1,143 @@
+// Every operator of a filter, as text and as the client's builder writes it.
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { idsOf, until } from './realtime-ear.ts'
+import { where } from './realtime-recorder.ts'
+import { ada, ear, rows, type Stage } from './realtime-stage.ts'
+
+const columns =
+  'id int primary key, stars int, name text, region text, done boolean, price numeric, at timestamptz'
+const data = `
+  (1, 1, 'Ada', 'a', true, 1.5, '2026-01-01'),
+  (2, 2, 'ada', 'b', false, 10, '2026-01-02'),
+  (3, 3, 'Bob', 'c', null, 2, null),
+  (4, null, 'a,b', 'a', true, null, '2026-01-04'),
+  (5, 5, 'say "hi" (\\)', null, false, -1, '2026-01-05'),
+  (6, 10, ' spaced ', 'b', null, 100, null)`
+
+/** By id; what has no value matches nothing but what asks for that. */
+const cases: [filter: string | { build(): string }, ids: number[]][] = [
+  ['id=eq.3', [3]],
+  ['stars=neq.3', [1, 2, 5, 6]],
+  ['stars=gt.2', [3, 5, 6]],
+  ['stars=gte.2', [2, 3, 5, 6]],
+  ['stars=lt.3', [1, 2]],
+  ['stars=lte.3', [1, 2, 3]],
+  ['region=in.(a,b)', [1, 2, 4, 6]],
+  ['name=in.("a,b",Bob)', [3, 4]],
+  ['name=eq."a,b"', [4]],
+  // As numbers and times, not as text.
+  ['price=gt.9', [2, 6]],
+  ['at=gte.2026-01-03', [4, 5]],
+  ['done=eq.true', [1, 4]],
+  ['stars=gt.1,region=eq.b', [2, 6]],
+  ['stars=not.in.(1,2)', [3, 5, 6]],
+  [where().eq('id', 3), [3]],
+  [where().neq('region', 'a'), [2, 3, 6]],
+  [where().gt('stars', 3).lt('price', 50), [5]],
+  [where().gte('price', 2), [2, 3, 6]],
+  [where().lte('price', 1.5), [1, 5]],
+  [where().in('name', ['a,b', 'Ada', 'Ada']), [1, 4]],
+  [where().in('stars', [10, 2]), [2, 6]],
+  [where().like('name', 'A%'), [1]],
+  [where().ilike('name', 'A%'), [1, 2, 4]],
+  [where().match('name', '^A.a$'), [1]],
+  [where().imatch('name', '^A.a$'), [1, 2]],
+  [where().is('region', null), [5]],
+  [where().is('done', true), [1, 4]],
+  [where().is('done', 'unknown'), [3, 6]],
+  [where().isDistinct('region', 'a'), [2, 3, 5, 6]],
+  [where().not('region', 'is', null), [1, 2, 3, 4, 6]],
+  [where().not('name', 'like', '%a%'), [3, 5]],
+  [where().not('stars', 'in', [1, 10]), [2, 3, 5]],
+  [where().not('done', 'eq', true), [2, 5]],
+  [where().eq('name', 'say "hi" (\\)'), [5]],
+  [where().eq('name', ' spaced '), [6]],
+  [where().eq('name', 'a,b').eq('region', 'a'), [4]],
+  ['', [1, 2, 3, 4, 5, 6]],
+]
+
+export function filterTests(stage: () => Stage): void {
+  test('the builder writes what is sent', () => {
+    const filter = where().eq('id', 1).not('name', 'in', ['a', 'b,c'])
+    assert.equal(filter.build(), 'id=eq.1,name=not.in.(a,"b,c")')
+    assert.equal(filter.toString(), filter.build())
+  })
+
+  for (const who of ['service_role', 'a user'] as const)
+    test(`every operator chooses its rows for ${who}`, async () => {
+      const { service, user, sql, table } = stage()
+      const name = await table(columns, 'using (true)')
+      const listener = ear(who === 'a user' ? await user(ada) : service())
+      const heard = cases.map(([filter]) => listener.wants({ event: 'INSERT', table: name, filter }))
+      const marker = listener.wants({ event: 'DELETE', table: name })
+      await listener.join()
+      await sql(`insert into ${name} values ${data}`)
+      await sql(`delete from ${name} where id = 6`)
+      await until(() => marker.length === 1, 'the last change')
+      assert.deepEqual(
+        cases.map(([filter], index) => [filterText(filter), idsOf(heard[index]!)]),
+        cases.map(([filter, ids]) => [filterText(filter), ids]),
+      )
+    })
+
+  test('a filter on an update is about the row as it is now', async () => {
+    const { user, sql, table } = stage()
+    const name = await table(columns, 'using (true)')
+    const listener = await rows(await user(ada), { event: 'UPDATE', table: name, filter: 'stars=gte.3' })
+    await sql(`insert into ${name} (id, stars) values (1, 1), (2, 5)`)
+    await sql(`update ${name} set stars = 2; update ${name} set stars = 3 where id = 1`)
+    await sql(`update ${name} set stars = 4 where id = 2`)
+    await listener.hears(2)
+    assert.deepEqual(
+      listener.changes.map(each => [each.new['id'], each.old['stars'], each.new['stars']]),
+      [
+        [1, 2, 3],
+        [2, 2, 4],
+      ],
+    )
+  })
+
+  test('a filter on a delete may ask for the key; for more than that only with the service_role key', async () => {
+    const { user, service, sql, table } = stage()
+    const name = await table(columns, 'using (true)')
+    const wish = { event: 'DELETE', table: name } as const
+    const [ofUser, ofService] = [ear(await user(ada)), ear(service())]
+    const heard = [ofUser, ofService].map(each => ({
+      byKey: each.wants({ ...wish, filter: 'id=in.(1,3)' }),
+      byStars: each.wants({ ...wish, filter: 'stars=gte.2' }),
+      all: each.wants(wish),
+    }))
+    await Promise.all([ofUser.join(), ofService.join()])
+    await sql(`insert into ${name} (id, stars) values (1, 1), (2, 2), (3, 3)`)
+    for (const id of [1, 2, 3]) await sql(`delete from ${name} where id = ${id}`)
+    for (const { all } of heard) await until(() => all.length === 3, 'three deletes')
+    const [one, two] = heard
+    assert.deepEqual([idsOf(one!.byKey), idsOf(one!.byStars), idsOf(one!.all)], [[1, 3], [], [1, 2, 3]])
+    assert.deepEqual(
+      [idsOf(two!.byKey), idsOf(two!.byStars), idsOf(two!.all)],
+      [
+        [1, 3],
+        [2, 3],
+        [1, 2, 3],
+      ],
+    )
+    assert.deepEqual(one!.all[1]!.old, { id: 2 })
+    assert.equal(two!.all[1]!.old['stars'], 2)
+  })
+
+  test('the same wish twice is one binding, and calls back once', async () => {
+    const { service, sql, table } = stage()
+    const name = await table()
+    const listener = ear(service())
+    const [one, two] = [listener.wants({ table: name }), listener.wants({ table: name })]
+    const other = listener.wants({ table: name, filter: 'id=gt.0' })
+    await listener.join()
+    await sql(`insert into ${name} (id) values (1), (2)`)
+    await until(() => other.length === 2, 'both rows')
+    assert.deepEqual([idsOf(one), idsOf(two), idsOf(other)], [[1, 2], [], [1, 2]])
+  })
+}
+
+const filterText = (filter: string | { build(): string }) =>
+  typeof filter === 'string' ? filter : filter.build()

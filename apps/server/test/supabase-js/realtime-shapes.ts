@@ -1,0 +1,71 @@
+// The unmodified client in both shapes of the URL, in both versions of the protocol, over both kinds of WebSocket.
+import {
+  createClient,
+  type RealtimeChannel,
+  RealtimeClient,
+  type RealtimeClientOptions,
+  type SupabaseClient,
+  type WebSocketLikeConstructor,
+} from '@supabase/supabase-js'
+import { WebSocket } from 'ws'
+
+export type Realtime = RealtimeClient
+export type Channel = RealtimeChannel
+export type Options = RealtimeClientOptions
+export type Auth = SupabaseClient['auth']
+
+export interface Shape {
+  name: string
+  vsn: '1.0.0' | '2.0.0'
+  /** Where the HTTP routes of realtime are. */
+  base(url: string, projectId: string): string
+  connect(url: string, projectId: string, key: string, options?: Options): Realtime
+  /** A client of somebody who has an account, with the auth client that holds the session. */
+  signedIn(url: string, projectId: string, key: string, options?: Options): { realtime: Realtime; auth: Auth }
+}
+
+const inMemory = { auth: { persistSession: false, autoRefreshToken: false } }
+
+function supabaseShape(name: string, vsn: Shape['vsn'], fixed: Options = {}): Shape {
+  const create = (url: string, projectId: string, key: string, options: Options = {}) =>
+    createClient(`${url}/v1/${projectId}`, key, { ...inMemory, realtime: { vsn, ...fixed, ...options } })
+  return {
+    name,
+    vsn,
+    base: (url, projectId) => `${url}/v1/${projectId}/realtime/v1`,
+    connect: (...given) => create(...given).realtime,
+    signedIn(...given) {
+      const { realtime, auth } = create(...given)
+      return { realtime, auth }
+    },
+  }
+}
+
+const connectNative: Shape['connect'] = (url, projectId, key, options = {}) =>
+  new RealtimeClient(`${url.replace(/^http/, 'ws')}/v1/realtime/${projectId}/socket`, {
+    ...options,
+    params: { apikey: key, ...options.params },
+  })
+
+export const newest = supabaseShape('createClient at /v1/<project_id>', '2.0.0')
+
+export const oldest = supabaseShape('createClient with vsn 1.0.0, over ws', '1.0.0', {
+  transport: WebSocket as unknown as WebSocketLikeConstructor,
+})
+
+export const native: Shape = {
+  name: 'RealtimeClient at /v1/realtime/<project_id>/socket',
+  vsn: '2.0.0',
+  base: (url, projectId) => `${url}/v1/realtime/${projectId}`,
+  connect: connectNative,
+  signedIn(url, projectId, key, options) {
+    const { auth } = createClient(`${url}/v1/${projectId}`, key, inMemory)
+    const accessToken = async () => (await auth.getSession()).data.session?.access_token ?? key
+    const realtime = connectNative(url, projectId, key, { ...options, accessToken })
+    // What an application does that has no createClient to do it.
+    auth.onAuthStateChange(() => void realtime.setAuth())
+    return { realtime, auth }
+  },
+}
+
+export const shapes: readonly Shape[] = [newest, oldest, native]

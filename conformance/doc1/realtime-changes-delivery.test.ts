@@ -1,0 +1,325 @@
+// 1 §6 rules 9 and 10: which writes are told, in which order, and that each is told once and never again.
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+import { newOf, type RealtimeApi, realtimeProject, told } from '../realtime.ts'
+import { ada, bob } from '../storage.ts'
+import { type Target, target } from '../target.ts'
+
+let it: Target
+let realtime: RealtimeApi
+before(async () => {
+  it = await target()
+  realtime = await realtimeProject(it)
+})
+after(async () => {
+  await realtime.closeAll()
+  await it.stop()
+})
+
+const everybody = (table: string) =>
+  `create policy everybody on public.${table} using (true) with check (true)`
+
+test('1 §6 changes of one transaction come in the order they were made', async () => {
+  const [one, two] = [
+    await realtime.table('id int primary key, n int', everybody),
+    await realtime.table('id int primary key', everybody),
+  ]
+  const listener = await realtime.listen('anon', [{ table: one }, { table: two }])
+  await realtime.sql(`
+    insert into public.${one} values (1, 0);
+    insert into public.${two} values (1);
+    update public.${one} set n = 1;
+    update public.${one} set n = 2;
+    delete from public.${two};
+    insert into public.${two} values (2);
+    delete from public.${one}`)
+  const [changes] = await realtime.seen(listener)
+  assert.deepEqual(
+    changes!.map(({ table, ...change }) => [table, ...told({ table, ...change })]),
+    [
+      [one, 'INSERT', { id: 1, n: 0 }, null],
+      [two, 'INSERT', { id: 1 }, null],
+      [one, 'UPDATE', { id: 1, n: 1 }, { id: 1, n: 0 }],
+      [one, 'UPDATE', { id: 1, n: 2 }, { id: 1, n: 1 }],
+      [two, 'DELETE', null, { id: 1 }],
+      [two, 'INSERT', { id: 2 }, null],
+      [one, 'DELETE', null, { id: 1 }],
+    ],
+  )
+})
+
+test('1 §6 transactions one after another come in that order, each change once', async () => {
+  const table = await realtime.table('id int primary key', everybody)
+  const listeners = [
+    await realtime.listen('anon', { table }),
+    await realtime.listen(ada, { table }),
+    await realtime.listen('service_role', { table }, { version: '1.0.0' }),
+  ]
+  for (let id = 1; id <= 40; id++) await realtime.sql(`insert into public.${table} values (${id})`)
+  const ids = Array.from({ length: 40 }, (_, i) => i + 1)
+  for (const changes of await realtime.seen(...listeners)) assert.deepEqual(newOf(changes), ids)
+})
+
+test('1 §6 changes come in the order of the commits, not of the writes', async () => {
+  const table = await realtime.table('id int primary key, n int', everybody)
+  const listener = await realtime.listen('anon', { table })
+  // The first waits with its change made until the second, which begins later, has committed.
+  const slow = realtime.sql(`
+    insert into public.${table} values (1, 0);
+    do $$ begin
+      for i in 1..200 loop
+        perform pg_sleep(0.02);
+        exit when exists (select from public.${table} where id = 2);
+      end loop;
+    end $$`)
+  await realtime.sql(`insert into public.${table} values (2, 0)`)
+  await slow
+  const [changes] = await realtime.seen(listener)
+  assert.deepEqual(newOf(changes!), [2, 1])
+})
+
+test('1 §6 writers at once: every change comes, those of one row in their order', async () => {
+  const table = await realtime.table('id int primary key, n int', everybody)
+  await realtime.sql(`insert into public.${table} select i, 0 from generate_series(1, 4) i`)
+  const listener = await realtime.listen('anon', { event: 'UPDATE', table })
+  const count = async (id: number) => {
+    for (let n = 1; n <= 15; n++) await realtime.sql(`update public.${table} set n = n + 1 where id = ${id}`)
+  }
+  await Promise.all([1, 2, 3, 4, 1, 2].map(count))
+  const [changes] = await realtime.seen(listener)
+  assert.equal(changes!.length, 90)
+  for (const id of [1, 2, 3, 4]) {
+    const counts = changes!.filter(change => change.new.id === id).map(change => change.new.n)
+    assert.deepEqual(
+      counts,
+      counts.map((_, i) => i + 1),
+    )
+  }
+})
+
+test('1 §6 a statement of many rows tells each of them', async () => {
+  const table = await realtime.table('id int primary key, n int', everybody)
+  const [anon, service] = [
+    await realtime.listen('anon', { table }),
+    await realtime.listen('service_role', { table }),
+  ]
+  await realtime.sql(`insert into public.${table} select i, 0 from generate_series(1, 300) i`)
+  await realtime.sql(`update public.${table} set n = id where id % 3 = 0`)
+  await realtime.sql(`delete from public.${table} where id % 5 = 0`)
+  const expected = Array.from({ length: 300 }, (_, i) => i + 1)
+  const sorted = (ids: number[]) => ids.toSorted((a, b) => a - b)
+  for (const changes of await realtime.seen(anon, service)) {
+    const of = (kind: string) => changes.filter(({ eventType }) => eventType === kind)
+    assert.deepEqual(sorted(newOf(of('INSERT'))), expected)
+    assert.deepEqual(
+      sorted(newOf(of('UPDATE'))),
+      expected.filter(id => id % 3 === 0),
+    )
+    for (const { new: now, old } of of('UPDATE'))
+      assert.deepEqual([now.n, old], [now.id, { id: now.id, n: 0 }])
+    assert.deepEqual(
+      sorted(of('DELETE').map(({ old }) => old.id)),
+      expected.filter(id => id % 5 === 0),
+    )
+  }
+})
+
+test('1 §6 a statement that changes no row tells nothing', async () => {
+  const table = await realtime.table('id int primary key, n int', everybody)
+  const listener = await realtime.listen('service_role', { table })
+  await realtime.sql(
+    `insert into public.${table} select 1, 1 where false; update public.${table} set n = 2; delete from public.${table}`,
+  )
+  const [changes] = await realtime.seen(listener)
+  assert.deepEqual(changes, [])
+})
+
+test('1 §6 an upsert tells an INSERT of a new row and an UPDATE of one that was there', async () => {
+  const table = await realtime.table('id int primary key, n int', everybody)
+  await realtime.sql(`insert into public.${table} values (1, 1)`)
+  const listener = await realtime.listen('anon', { table })
+  await realtime.sql(
+    `insert into public.${table} values (1, 10), (2, 20) on conflict (id) do update set n = excluded.n`,
+  )
+  await realtime.sql(`insert into public.${table} values (1, 11) on conflict do nothing`)
+  const [changes] = await realtime.seen(listener)
+  const events = changes!.map(told).toSorted((a, b) => a[0].localeCompare(b[0]))
+  assert.deepEqual(events, [
+    ['INSERT', { id: 2, n: 20 }, null],
+    ['UPDATE', { id: 1, n: 10 }, { id: 1, n: 1 }],
+  ])
+})
+
+test('1 §6 a MERGE tells each thing it did', async () => {
+  const table = await realtime.table('id int primary key, n int', everybody)
+  await realtime.sql(`insert into public.${table} values (1, 1), (2, 2)`)
+  const listener = await realtime.listen('anon', { table })
+  await realtime.sql(`
+    merge into public.${table} t using (values (1, 10), (2, null), (3, 30)) s (id, n) on t.id = s.id
+    when matched and s.n is null then delete
+    when matched then update set n = s.n
+    when not matched then insert values (s.id, s.n)`)
+  const [changes] = await realtime.seen(listener)
+  const events = changes!.map(told).toSorted((a, b) => a[0].localeCompare(b[0]))
+  assert.deepEqual(events, [
+    ['DELETE', null, { id: 2 }],
+    ['INSERT', { id: 3, n: 30 }, null],
+    ['UPDATE', { id: 1, n: 10 }, { id: 1, n: 1 }],
+  ])
+})
+
+test('1 §6 what a statement does by WITH, by a foreign key or by a trigger is told as well', async () => {
+  const parent = await realtime.table('id int primary key', everybody)
+  const child = await realtime.table(
+    `id int primary key, parent int references public.${parent} on delete cascade`,
+    everybody,
+  )
+  const log = await realtime.table('id int primary key', everybody)
+  await realtime.sql(`
+    create function public.logged() returns trigger language plpgsql as $$ begin insert into public.${log} values (new.id); return new; end $$;
+    create trigger logged after insert on public.${parent} for each row execute function public.logged()`)
+  const listener = await realtime.listen('anon', [{ table: parent }, { table: child }, { table: log }])
+  await realtime.sql(`insert into public.${parent} values (1)`)
+  await realtime.sql(`insert into public.${child} values (10, 1), (11, 1)`)
+  await realtime.sql(`delete from public.${parent}`)
+  await realtime.sql(
+    `with made as (insert into public.${parent} values (2) returning id) insert into public.${child} select 12, null from made`,
+  )
+  const [changes] = await realtime.seen(listener)
+  const events = changes!.map(
+    ({ table, eventType, new: now, old }) => `${table} ${eventType} ${(now ?? old).id}`,
+  )
+  assert.deepEqual(
+    events.toSorted(),
+    [
+      `${parent} INSERT 1`,
+      `${log} INSERT 1`,
+      `${child} INSERT 10`,
+      `${child} INSERT 11`,
+      `${parent} DELETE 1`,
+      `${child} DELETE 10`,
+      `${child} DELETE 11`,
+      `${parent} INSERT 2`,
+      `${log} INSERT 2`,
+      `${child} INSERT 12`,
+    ].toSorted(),
+  )
+})
+
+test('1 §6 rows written over HTTP are told, whoever wrote them', async () => {
+  const table = await realtime.table('id int primary key, n int', everybody)
+  await realtime.rows.ddl('select 1')
+  const listener = await realtime.listen(bob, { table })
+  const { rows } = realtime
+  const good = [
+    await rows.post(table, { id: 1, n: 1 }),
+    await rows.post(table, [{ id: 2 }, { id: 3 }], { as: ada }),
+    await rows.patch(`${table}?id=eq.1`, { n: 2 }, { as: ada }),
+    await rows.post(
+      `${table}`,
+      { id: 1, n: 3 },
+      { as: 'service_role', prefer: 'resolution=merge-duplicates' },
+    ),
+    await rows.delete(`${table}?id=eq.2`),
+  ]
+  for (const { status, text } of good) assert.ok(status < 300, text)
+  const [changes] = await realtime.seen(listener)
+  assert.deepEqual(changes!.map(told), [
+    ['INSERT', { id: 1, n: 1 }, null],
+    ['INSERT', { id: 2, n: null }, null],
+    ['INSERT', { id: 3, n: null }, null],
+    ['UPDATE', { id: 1, n: 2 }, { id: 1, n: 1 }],
+    ['UPDATE', { id: 1, n: 3 }, { id: 1, n: 2 }],
+    ['DELETE', null, { id: 2 }],
+  ])
+})
+
+test('1 §6 what is rolled back is never told', async () => {
+  const table = await realtime.table('id int primary key, n int check (n < 100)', everybody)
+  const listener = await realtime.listen('service_role', { table })
+  const failing = await realtime.rows.post(
+    'rpc/exec_sql',
+    { sql: `insert into public.${table} values (1, 1); update public.${table} set n = 2; select 1 / 0` },
+    { as: 'service_role' },
+  )
+  assert.equal(failing.status, 400, failing.text)
+  await realtime.sql(`
+    do $$ begin
+      begin insert into public.${table} values (2, 1), (3, 1); raise 'no'; exception when raise_exception then null; end;
+      insert into public.${table} values (4, 1);
+      begin insert into public.${table} values (5, 1), (6, 1000); exception when check_violation then null; end;
+    end $$`)
+  const [changes] = await realtime.seen(listener)
+  assert.deepEqual(newOf(changes!), [4])
+})
+
+test('1 §6 rule 10: nothing is replayed to who comes later, or comes again', async () => {
+  const table = await realtime.table('id int primary key', everybody)
+  const first = await realtime.listen('anon', { table })
+  await realtime.sql(`insert into public.${table} values (1)`)
+  const [changes] = await realtime.seen(first)
+  assert.deepEqual(newOf(changes!), [1])
+  const late = await realtime.listen('anon', { table })
+  await first.socket.close()
+  const again = await realtime.listen('anon', { table })
+  await realtime.sql(`insert into public.${table} values (2)`)
+  for (const seen of await realtime.seen(late, again)) assert.deepEqual(newOf(seen), [2])
+})
+
+test('1 §6 a change committed after the word that changes flow is never missed', async () => {
+  for (let i = 0; i < 8; i++) {
+    const table = await realtime.table('id int primary key', everybody)
+    const listener = await realtime.listen('anon', { table })
+    await realtime.sql(`insert into public.${table} values (1)`)
+    const [changes] = await realtime.seen(listener)
+    assert.deepEqual(newOf(changes!), [1])
+    await listener.socket.close()
+  }
+})
+
+test('1 §6 rule 9: a table is told of again when the last listener has left and another comes', async () => {
+  const table = await realtime.table('id int primary key', everybody)
+  for (let id = 1; id <= 3; id++) {
+    const listener = await realtime.listen('anon', { table })
+    await realtime.sql(`insert into public.${table} values (${id})`)
+    const [changes] = await realtime.seen(listener)
+    assert.deepEqual(newOf(changes!), [id])
+    await listener.leave()
+  }
+})
+
+test('1 §6 rule 9: rows of a partitioned table are told under its name', async () => {
+  const table = 'measured'
+  await realtime.sql(`
+    create table public.${table} (id int, at date, primary key (id, at)) partition by range (at);
+    create table public.${table}_2026 partition of public.${table} for values from ('2026-01-01') to ('2027-01-01');
+    alter table public.${table} enable row level security;
+    create policy everybody on public.${table} for select using (true)`)
+  const listener = await realtime.listen('anon', { table })
+  await realtime.sql(`insert into public.${table} values (1, '2026-05-05'); delete from public.${table}`)
+  const [changes] = await realtime.seen(listener)
+  assert.deepEqual(changes!.map(told), [
+    ['INSERT', { id: 1, at: '2026-05-05' }, null],
+    ['DELETE', null, { id: 1, at: '2026-05-05' }],
+  ])
+})
+
+test('1 §1 another project hears nothing', async () => {
+  const other = await realtimeProject(it)
+  try {
+    const [here, there] = [
+      await realtime.table('id int primary key', everybody),
+      await other.table('id int primary key', everybody),
+    ]
+    const [mine, theirs] = [
+      await realtime.listen('service_role', { schema: '*' }),
+      await other.listen('service_role', { schema: '*' }),
+    ]
+    await realtime.sql(`insert into public.${here} values (1)`)
+    await other.sql(`insert into public.${there} values (2)`)
+    const [[mines], [others]] = [await realtime.seen(mine), await other.seen(theirs)]
+    assert.deepEqual([newOf(mines!), newOf(others!)], [[1], [2]])
+  } finally {
+    await other.closeAll()
+  }
+})

@@ -1,0 +1,163 @@
+// 1 §6 rule 8 and §8: rows of more than about 7900 bytes.
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+import { type Change, newOf, type RealtimeApi, realtimeProject } from '../realtime.ts'
+import { ada, bob } from '../storage.ts'
+import { type Target, target } from '../target.ts'
+
+let it: Target
+let realtime: RealtimeApi
+before(async () => {
+  it = await target()
+  realtime = await realtimeProject(it)
+})
+after(async () => {
+  await realtime.closeAll()
+  await it.stop()
+})
+
+const everybody = (table: string) => `create policy everybody on public.${table} for select using (true)`
+const mine = (table: string) => `create policy mine on public.${table} for select using (owner = auth.uid())`
+const large = `repeat('x', 9000)`
+const tooLarge = ['payload_too_large']
+const outline = ({ eventType, new: now, old, errors }: Change) => [eventType, now, old, errors]
+
+test('1 §8 a row below the cap is told whole, one beyond it by its key', async () => {
+  const table = await realtime.table('id int primary key, body text', everybody)
+  const [anon, service] = [
+    await realtime.listen('anon', { table }),
+    await realtime.listen('service_role', { table }),
+  ]
+  await realtime.sql(
+    `insert into public.${table} values (1, repeat('x', 7000)), (2, repeat('x', 8200)), (3, repeat('漢', 2900)), (4, repeat('y', 300000)), (5, 'z')`,
+  )
+  for (const changes of await realtime.seen(anon, service)) {
+    assert.deepEqual(newOf(changes), [1, 2, 3, 4, 5])
+    assert.deepEqual(
+      changes.map(({ errors }) => errors),
+      [null, tooLarge, tooLarge, tooLarge, null],
+    )
+    assert.equal(changes[0]!.new.body.length, 7000)
+    for (const { new: now, text } of changes.slice(1, 4)) {
+      assert.deepEqual(Object.keys(now), ['id'])
+      assert.ok(text.length < 4000, `${text.length} bytes`)
+    }
+  }
+})
+
+test('1 §6 rule 8: each kind of event is told by key columns alone', async () => {
+  const table = await realtime.table('a int, b text, body text, primary key (a, b)', everybody)
+  const [anon, service] = [
+    await realtime.listen('anon', { table }),
+    await realtime.listen('service_role', { table }),
+  ]
+  await realtime.sql(`insert into public.${table} values (1, 'k', ${large})`)
+  await realtime.sql(`update public.${table} set body = body || 'y'`)
+  await realtime.sql(`delete from public.${table}`)
+  const key = { a: 1, b: 'k' }
+  const [anons, services] = await realtime.seen(anon, service)
+  for (const [inserted, updated, deleted] of [anons!, services!]) {
+    assert.deepEqual(outline(inserted!), ['INSERT', key, null, tooLarge])
+    assert.deepEqual(outline(updated!), ['UPDATE', key, key, tooLarge])
+    assert.deepEqual([deleted!.eventType, deleted!.new, deleted!.old], ['DELETE', null, key])
+  }
+  assert.deepEqual(services![2]!.errors, tooLarge)
+})
+
+test('1 §6 rule 8: an update to or from a large row tells no more than the key of the large one', async () => {
+  const table = await realtime.table('id int primary key, body text', everybody)
+  const service = await realtime.listen('service_role', { event: 'UPDATE', table })
+  await realtime.sql(`insert into public.${table} values (1, 'small')`)
+  await realtime.sql(`update public.${table} set body = ${large}`)
+  await realtime.sql(`update public.${table} set body = 'small'`)
+  const [[grown, shrunk] = []] = await realtime.seen(service)
+  assert.deepEqual([grown!.new, grown!.errors], [{ id: 1 }, tooLarge])
+  assert.deepEqual([shrunk!.old, shrunk!.errors], [{ id: 1 }, tooLarge])
+})
+
+test('1 §6 rule 8: it is still checked against the policies, on both sides', async () => {
+  const table = await realtime.table('id int primary key, owner uuid, body text', mine)
+  const [anon, adas, bobs] = [
+    await realtime.listen('anon', { table }),
+    await realtime.listen(ada, { table }),
+    await realtime.listen(bob, { table }),
+  ]
+  await realtime.sql(`insert into public.${table} values (1, '${ada.sub}', ${large})`)
+  const first = await realtime.seen(anon, adas, bobs)
+  assert.deepEqual(
+    first.map(changes => changes.map(outline)),
+    [[], [['INSERT', { id: 1 }, null, tooLarge]], []],
+  )
+  await realtime.sql(`update public.${table} set owner = '${bob.sub}'`)
+  const [anons, , theirs] = await realtime.seen(anon, adas, bobs)
+  assert.deepEqual(anons, [])
+  assert.deepEqual(theirs!.map(outline), [['UPDATE', { id: 1 }, null, tooLarge]])
+})
+
+test('1 §6 rule 8: a policy on the large column itself is judged by all of it', async () => {
+  const table = await realtime.table(
+    'id int primary key, body text',
+    name =>
+      `create policy ends on public.${name} for select using (body like '%end of ' || (auth.jwt() ->> 'email'))`,
+  )
+  const [adas, bobs] = [await realtime.listen(ada, { table }), await realtime.listen(bob, { table })]
+  await realtime.sql(
+    `insert into public.${table} values (1, ${large} || 'end of ${ada.email}'), (2, ${large} || 'end of ${bob.email}')`,
+  )
+  const seen = await realtime.seen(adas, bobs)
+  assert.deepEqual(
+    seen.map(changes => newOf(changes)),
+    [[1], [2]],
+  )
+})
+
+test('1 §6 rule 8: a filter on a key column receives it, a filter on another column does not', async () => {
+  const table = await realtime.table('id int primary key, region text, body text', everybody)
+  const wish = (filter: string) => ({ event: 'INSERT', table, filter })
+  const listeners = [
+    await realtime.listen('anon', wish('id=eq.1')),
+    await realtime.listen('anon', wish('id=eq.2')),
+    await realtime.listen('anon', wish('region=eq.a')),
+    await realtime.listen('anon', wish('id=eq.1,region=eq.a')),
+    await realtime.listen('service_role', wish('region=eq.a')),
+    await realtime.listen('service_role', wish('id=eq.1')),
+  ]
+  await realtime.sql(`insert into public.${table} values (1, 'a', ${large}), (3, 'a', 'small')`)
+  const seen = await realtime.seen(...listeners)
+  assert.deepEqual(
+    seen.map(changes => newOf(changes)),
+    [[1], [], [3], [], [3], [1]],
+  )
+})
+
+test('1 §6 rule 8: of a table without a key only service_role receives it', async () => {
+  const table = await realtime.table('a int, body text', everybody)
+  const [anon, adas, service] = [
+    await realtime.listen('anon', { event: 'INSERT', table }),
+    await realtime.listen(ada, { event: 'INSERT', table }),
+    await realtime.listen('service_role', { event: 'INSERT', table }),
+  ]
+  await realtime.sql(`insert into public.${table} values (1, ${large}), (2, 'small')`)
+  const [anons, users, services] = await realtime.seen(anon, adas, service)
+  for (const changes of [anons, users]) assert.deepEqual(newOf(changes!, 'a'), [2])
+  assert.deepEqual(
+    services!.map(({ errors }) => errors),
+    [tooLarge, null],
+  )
+  assert.deepEqual(services![0]!.new ?? {}, {})
+})
+
+test('1 §6 rule 8: a table of another’s eyes stays one: a large row without RLS goes to service_role alone', async () => {
+  const table = await realtime.table(
+    'id int primary key, body text',
+    name => `alter table public.${name} disable row level security`,
+  )
+  const [anon, service] = [
+    await realtime.listen('anon', { table }),
+    await realtime.listen('service_role', { table }),
+  ]
+  await realtime.sql(`insert into public.${table} values (1, ${large})`)
+  const [anons, services] = await realtime.seen(anon, service)
+  assert.deepEqual(anons, [])
+  assert.deepEqual(services!.map(outline), [['INSERT', { id: 1 }, null, tooLarge]])
+})
