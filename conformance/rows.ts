@@ -74,9 +74,9 @@ function rowsOf(target: Target, project: CreatedProject): RowsApi {
   async function ddl(script: string): Promise<void> {
     const marker = `settled_${++changes}`
     await sql(`${script}; create table public.${marker} (a int)`)
-    for (const deadline = Date.now() + 5000; Date.now() < deadline; await sleep(20))
+    for (const deadline = Date.now() + 30_000; Date.now() < deadline; await sleep(20))
       if ((await ask('GET', `${marker}?limit=0`)).status === 200) return
-    assert.fail('the API does not know the new table after 5 seconds')
+    assert.fail('the API does not know the new table after 30 seconds')
   }
 
   return {

@@ -52,7 +52,7 @@ export function sendBytes(url: string, bytes: string | Uint8Array): Promise<Repl
   return new Promise((resolve, reject) => {
     const received: Buffer[] = []
     const socket = connect(Number(port), hostname, () => socket.write(bytes))
-    socket.setTimeout(5000, () => socket.destroy(new Error('the server did not answer within 5 seconds')))
+    socket.setTimeout(30_000, () => socket.destroy(new Error('the server did not answer within 30 seconds')))
     socket.on('data', (chunk: Buffer) => {
       received.push(chunk)
       const reply = firstAnswer(Buffer.concat(received))

@@ -178,6 +178,37 @@ test('Realtime contract §6: nothing is heard on another topic, or in another pr
   }
 })
 
+test('Realtime contract §2: frames of every length arrive whole', async () => {
+  const topic = topicOf('lengths')
+  const [speaker, listener, old] = [
+    await join(topic, { broadcast: { ack: true } }),
+    await join(topic),
+    await join(topic, {}, { version: '1.0.0' }),
+  ]
+  const lengths = [...Array(150).keys(), ...Array.from({ length: 160 }, (_, i) => 65_400 + i)]
+  for (const length of lengths) {
+    await speaker.socket.replyTo(speaker.broadcast('text', { x: 'x'.repeat(length) }))
+    const payload = Buffer.alloc(length, 'y')
+    await speaker.socket.replyTo(
+      speaker.socket.pushBroadcast({ topic, event: 'bytes', payload, joinRef: speaker.joinRef }),
+    )
+  }
+  const of = (kind: string, got: [string, any][]) => got.filter(([event]) => event === kind)
+  const got = await marked(listener)
+  assert.deepEqual(
+    of('text', got).map(([, { x }]) => x.length),
+    lengths,
+  )
+  assert.deepEqual(
+    of('bytes', got).map(([, bytes]) => bytes.length),
+    lengths,
+  )
+  assert.deepEqual(
+    of('text', await marked(old)).map(([, { x }]) => x.length),
+    lengths,
+  )
+})
+
 test('Realtime contract §6: a payload of a megabyte arrives; one beyond the limit is an error, and hurts nobody else', async () => {
   const topic = topicOf()
   const [speaker, listener] = [await join(topic, { broadcast: { ack: true } }), await join(topic)]

@@ -194,6 +194,61 @@ test('1 §6 values are told as rows over HTTP tell them', async () => {
   assert.deepEqual(changes![0]!.new, row)
 })
 
+test('1 §6 what the writer’s session has set does not change what is told', async () => {
+  const table = await realtime.table(
+    'id int primary key, at timestamptz, plain timestamp, day date, span interval, bin bytea, f float8, m numeric',
+    everybody,
+  )
+  const listener = await realtime.listen('anon', { event: 'INSERT', table })
+  const values = `timestamptz '2026-02-03 04:05:06.789+02', timestamp '2026-02-03 04:05:06', date '2026-02-03', interval '1 day 02:00', bytea '\\xdeadbeef', 0.1::float8 + 0.2, 1.50`
+  await realtime.sql(`insert into public.${table} values (1, ${values})`)
+  await realtime.sql(`set local timezone = 'Asia/Tokyo'; set local datestyle = 'German'; set local intervalstyle = 'sql_standard'; set local bytea_output = 'escape';
+    set local extra_float_digits = 0; insert into public.${table} values (2, ${values})`)
+  const [[one, two] = []] = await realtime.seen(listener)
+  assert.deepEqual({ ...two!.new, id: 1 }, one!.new)
+})
+
+test('1 §6 a part of the columns is told exactly, whatever stands in the others', async () => {
+  const table = await realtime.table(
+    'doc json, k text, body text, n int, primary key (k, n)',
+    name =>
+      `${everybody(name)}; revoke select on public.${name} from authenticated; grant select (k, n) on public.${name} to authenticated`,
+  )
+  const listeners = [
+    await realtime.listen(ada, { table }),
+    await realtime.listen('anon', { table, select: ['n'] }),
+    await realtime.listen('anon', { event: 'DELETE', table }),
+  ]
+  const tricky = [
+    `"},{"n":7,"k":"`,
+    `back\\\\" \\`,
+    `line\nbreak\ttab`,
+    `{[(,)]}`,
+    `'quoted' \u0001 漢🙂`,
+    '',
+    ' ',
+  ]
+  const key = (text: string) => text.replaceAll('\\\\', '\\')
+  for (const [n, text] of tricky.entries()) {
+    const value = `'${key(text).replaceAll("'", "''")}'`
+    await realtime.sql(
+      `insert into public.${table} values (json_build_object('n', ${value}::text, 'k', json_build_array(${value}::text)), ${value}, ${value}, ${n})`,
+    )
+  }
+  await realtime.sql(`delete from public.${table}`)
+  const [adas, selected, deleted] = await realtime.seen(...listeners)
+  const rows = tricky.map((text, n) => ({ k: key(text), n }))
+  const byNumber = (list: any[]) => list.toSorted((a, b) => a.n - b.n)
+  for (const changes of [adas!, selected!]) {
+    assert.deepEqual(
+      changes.slice(0, rows.length).map(({ new: now }) => now),
+      rows,
+    )
+    assert.deepEqual(byNumber(changes.slice(rows.length).map(({ old }) => old)), rows)
+  }
+  assert.deepEqual(byNumber(deleted!.map(({ old }) => old)), rows)
+})
+
 test('1 §6 numbers beyond what JavaScript counts stay exact on the wire', async () => {
   const table = await realtime.table('id bigint primary key, n numeric, f jsonb', everybody)
   const listener = await realtime.listen('anon', { table })

@@ -317,6 +317,38 @@ test('1 §6 rule 6: columns of every type stand before the policies as they are 
   assert.deepEqual(ids(await realtime.seen(...listeners)), [[1], []])
 })
 
+test('1 §6 rule 6: values of every kind stand before the policies exactly as they are stored', async () => {
+  const table =
+    await realtime.table(`id int primary key, body text, list text[], nested int[][], doc json, docb jsonb, f8 float8, f4 float4, num numeric,
+    at timestamptz, plain timestamp, day date, span interval, bin bytea, fixed char(5), bits bit varying, spot point, path path, rel regclass, range tstzrange, words tsvector,
+    cost money, net inet, key uuid, pair public.markers, pairs public.markers[], is_it boolean`)
+  await realtime.sql(`
+    create function public.is_as_stored(it public.${table}) returns boolean language sql stable security definer as $$
+      select exists (select from public.${table} x where x.id = it.id and x::text = it::text and row_to_json(x)::text = row_to_json(it)::text) $$;
+    create policy exact on public.${table} for select using (public.is_as_stored(${table}))`)
+  const [adas] = await listenAll([ada], table, 'INSERT')
+  const texts = [
+    `''`,
+    `' '`,
+    `'null'`,
+    `'NULL'`,
+    `null`,
+    `'"'`,
+    `'""'`,
+    `'\\'`,
+    `'a\\"b'`,
+    `'(a,b)'`,
+    `'{x}'`,
+    `E'line\\nbreak\\t\\u0001'`,
+    `'漢 🙂 e\u0301'`,
+  ]
+  for (const [id, text] of texts.entries())
+    await realtime.sql(`insert into public.${table} values (${id}, ${text}, array[${text}, 'x', null], '{{1,2},{3,null}}', '{"a":  1, "a": 2}', '{"n": 1234567890.12345678901234567890}',
+      0.1::float8 + 0.2, 1.1::float4, 1.10, case ${id} % 3 when 0 then 'infinity' else now() end, 'now', '0044-03-15 BC', '-1 year 2 days -03:04:05.678', '\\x00ff5c27', 'ab', '101',
+      '(1.5,-2)', '[(0,0),(1,1)]', 'public.markers', '[2026-01-01,)', 'a fat cat', '12.34', '10.0.0.1/8', '${ada.sub}', row(1), array[row(2)::public.markers, null], ${id} % 2 = 0)`)
+  assert.deepEqual(ids(await realtime.seen(adas!)), [texts.map((_, id) => id)])
+})
+
 test('case 7: what a policy does to the session is gone when the next change is judged', async () => {
   const table = await realtime.table('id int primary key')
   await realtime.sql(`

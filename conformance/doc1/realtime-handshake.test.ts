@@ -90,6 +90,22 @@ test('Realtime contract §1: after it is open, the connection itself sends nothi
   }
 })
 
+test('Realtime contract §1: a browser opens it from any page, whatever extensions it offers', async () => {
+  const origin = { origin: 'https://app.example.test' }
+  await (await open({ apikey: project.anon_key, ...vsn }, { shape: 'alias', headers: origin })).heartbeat()
+  for (const shape of shapes) {
+    const socket = new WebSocket(socketUrl(it, project, { apikey: project.anon_key, ...vsn }, shape))
+    const reply = new Promise<string>((resolve, reject) => {
+      socket.onmessage = ({ data }) => resolve(data)
+      socket.onerror = () => reject(new Error('the browser’s socket failed'))
+    })
+    socket.onopen = () => socket.send('[null,"1","phoenix","heartbeat",{}]')
+    const text = await within(10, 'the answer to a heartbeat', reply)
+    assert.deepEqual(JSON.parse(text), [null, '1', 'phoenix', 'phx_reply', { status: 'ok', response: {} }])
+    socket.close()
+  }
+})
+
 test('1 §5.1, Clarifications: every wrong credential is one and the same 401', async () => {
   const other = await createProject(it)
   const pat = await mintToken(it, 'admin')

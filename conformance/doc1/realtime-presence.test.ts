@@ -195,6 +195,18 @@ test('Realtime contract §4: the first track enables presence where the join did
   assert.deepEqual(tracked(payload.joins.late.metas), [{ n: 1 }])
 })
 
+test('Realtime contract §7: where presence is not enabled, no state comes', async () => {
+  const socket = await realtime.connect()
+  const channel = await socket.join(topicOf(), {
+    presence: { key: '', enabled: false },
+    broadcast: { self: true },
+  })
+  channel.broadcast('end')
+  await heard(channel, 'end')
+  await socket.heartbeat()
+  assert.ok(!channel.received().some(({ event }) => event === 'presence_state'))
+})
+
 test('Realtime contract §7: keys and fields may be of any name', async () => {
   const topic = topicOf()
   const watcher = await join(topic)

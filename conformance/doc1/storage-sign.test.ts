@@ -58,7 +58,7 @@ test('1 §4.6 the body names the time expires_in, contract §1 expiresIn', async
   for (const body of [{ expires_in: 60 }, { expiresIn: 60 }]) {
     const { iat, exp } = claimsOf(tokenIn(await sign(path, body)))
     assert.equal(exp - iat, 60)
-    assert.ok(Math.abs(iat - nowSeconds()) <= 5)
+    assert.ok(Math.abs(iat - nowSeconds()) <= 30)
   }
 })
 
@@ -178,7 +178,7 @@ test('contract §5 an expired token is 400', async () => {
   })
   assertRefused(refused, 400, ['InvalidJWT', 'ExpiredToken'])
   assert.match(refused.body.message, /expire|exp/i)
-  assert.ok(nowSeconds() - claimsOf(tokenIn(url)).exp <= 3)
+  assert.ok(nowSeconds() - claimsOf(tokenIn(url)).exp <= 30)
 })
 
 test('clarifications: a user’s token is no signed token, whatever it claims', async () => {

@@ -41,7 +41,7 @@ create function public.nearest(query extensions.vector, wanted int) returns seto
 const asOwner = (script: string) => platform.app.databases.asOwner({ ref }, session => session.script(script))
 
 async function known(table: string): Promise<void> {
-  for (const deadline = Date.now() + 5000; (await get(table)).status === 404; await sleep(20))
+  for (const deadline = Date.now() + 30_000; (await get(table)).status === 404; await sleep(20))
     assert.ok(Date.now() < deadline, `the API knows ${table}`)
 }
 
@@ -217,7 +217,7 @@ test('in a project that has not created it, the answer names the extension and h
   )
   const path = `/v1/rest/${bare.id}/documents?order=embedding.l2.[1,0,0]`
   const attempt = () => platform.call('GET', path, { apikey: bare.anon_key })
-  for (const deadline = Date.now() + 5000; (await attempt()).status === 404; await sleep(20))
+  for (const deadline = Date.now() + 30_000; (await attempt()).status === 404; await sleep(20))
     assert.ok(Date.now() < deadline, 'the API knows the table')
   const { status, body } = await attempt()
   assert.equal(status, 400, JSON.stringify(body))

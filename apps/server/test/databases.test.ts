@@ -239,7 +239,7 @@ describe('the owner', () => {
       (await wide.asSuperuser('postgres', session =>
         session.row(sql`select from pg_stat_activity where pid = ${seen!.pid} and usename = ${seen!.who}`),
       )) !== undefined
-    await eventually(async () => !(await isOpen()), 'the session is closed', 1000)
+    await eventually(async () => !(await isOpen()), 'the session is closed', 20_000)
   })
 
   it('passes errors on and closes its session all the same', async () => {
@@ -389,7 +389,7 @@ describe('nothing of a request is left to the next on its connection', () => {
       await many('select 2')
       return (await held()).length === 0
     }
-    await eventually(areGone, 'the locks are gone', 5000)
+    await eventually(areGone, 'the locks are gone', 20_000)
   })
 
   it('after one that drew from a sequence', async () => {
@@ -680,7 +680,7 @@ describe('one caller’s trouble', () => {
     const own = await newProject()
     const doomed = settled(ask(own, 'service_role', 'select pg_sleep(5)'))
     const isRunning = async () => (await backends(own)).find(({ query }) => query.includes('pg_sleep'))
-    await eventually(async () => (await isRunning()) !== undefined, 'it runs', 2000)
+    await eventually(async () => (await isRunning()) !== undefined, 'it runs', 20_000)
     const { pid } = (await isRunning())!
     await wide.asSuperuser('postgres', session => session.run(sql`select pg_terminate_backend(${pid})`))
     assert.equal(await doomed, 'database_unavailable')
@@ -696,7 +696,7 @@ describe('one caller’s trouble', () => {
       session.run(sql`select pg_terminate_backend(pid) from unnest(${ended}::int[]) pid`),
     )
     const isGone = async () => !(await backends(own)).some(({ pid }) => ended.includes(pid))
-    await eventually(isGone, 'they are gone', 2000)
+    await eventually(isGone, 'they are gone', 20_000)
     await sleep(20)
     assert.equal(await askOne(own, 'anon', 'select 1', { mayPipeline: true }), '1')
     assert.equal(await askOne(own, 'anon', 'select 1'), '1')
@@ -788,19 +788,19 @@ describe('the ceiling for all projects together', () => {
       assert.ok(capped.app.databases.connections() <= 4, `${capped.app.databases.connections()} connections`)
     }
     const open = async () => (await Promise.all(projects.map(backends))).flat().length
-    await eventually(async () => (await open()) <= 4, 'no more on the server either', 1000)
+    await eventually(async () => (await open()) <= 4, 'no more on the server either', 20_000)
   })
 
   it('makes a project wait while others use all of it', async () => {
     const third = await newProject()
     const held = [project, project, elsewhere, elsewhere].map(each =>
-      settled(ask(each, 'service_role', 'select pg_sleep(1.5)', { on: capped })),
+      settled(ask(each, 'service_role', 'select pg_sleep(4)', { on: capped })),
     )
     const sleeping = async () =>
       [...(await backends(project)), ...(await backends(elsewhere))].filter(
         ({ state, query }) => state === 'active' && query.includes('pg_sleep'),
       ).length
-    await eventually(async () => (await sleeping()) === 4, 'all four are in use', 1400)
+    await eventually(async () => (await sleeping()) === 4, 'all four are in use', 3500)
     assert.equal(capped.app.databases.connections(), 4)
     assert.equal(await settled(ask(third, 'anon', 'select 1', { on: capped })), 'pool_exhausted')
     assert.deepEqual(tally(await Promise.all(held)), { done: 4 })
@@ -841,7 +841,7 @@ describe('a client that goes away', () => {
       await sleep(30)
       client.abort()
       assert.equal(await work, 'client_closed_request')
-      assert.ok(performance.now() - started < 1500)
+      assert.ok(performance.now() - started < 4000)
     }
     const next = [0, 1].map(() => askOne(own, 'service_role', 'select 1', { on: narrow }))
     assert.deepEqual(await Promise.all(next), ['1', '1'])
@@ -894,20 +894,20 @@ describe('a project that is suspended', () => {
         for (let run = 0; run < 5; run++) await ask(own, role, 'select 1', { on, mayPipeline: true })
     assert.ok((await backends(own)).length >= 4)
     assert.equal((await suspend(own)).status, 200)
-    await eventually(async () => (await backends(own)).length === 0, 'its connections are gone', 1000)
+    await eventually(async () => (await backends(own)).length === 0, 'its connections are gone', 5000)
   })
 
   it('has what it is running ended as well', async () => {
     const own = await newProject('create table written (a int)')
-    const running = settled(ask(own, 'service_role', 'insert into written select 1 from pg_sleep(2)'))
+    const running = settled(ask(own, 'service_role', 'insert into written select 1 from pg_sleep(7)'))
     await eventually(
       async () => (await backends(own)).some(({ state }) => state === 'active'),
       'it runs',
-      1000,
+      6000,
     )
     await suspend(own)
     try {
-      await eventually(async () => (await backends(own)).length === 0, 'its connections are gone', 1000)
+      await eventually(async () => (await backends(own)).length === 0, 'its connections are gone', 5000)
     } finally {
       await running
     }
@@ -926,7 +926,7 @@ describe('an answer that is too large', () => {
 })
 
 describe('a statement this way of speaking cannot carry', () => {
-  const soon = (work: Promise<unknown>) => Promise.race([settled(work), sleep(1500, 'no answer')])
+  const soon = (work: Promise<unknown>) => Promise.race([settled(work), sleep(20_000, 'no answer')])
 
   it('is refused when it asks the client for data', async () => {
     const own = await newProject('create table filled (a int)')
@@ -958,5 +958,5 @@ it('a disconnected project leaves no connection, here or on the server', async (
   const before = wide.app.databases.connections()
   wide.app.databases.disconnect(own.id)
   assert.equal(wide.app.databases.connections(), before - 2)
-  await eventually(async () => (await backends(own)).length === 0, 'none on the server', 1000)
+  await eventually(async () => (await backends(own)).length === 0, 'none on the server', 20_000)
 })

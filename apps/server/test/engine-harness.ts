@@ -85,7 +85,7 @@ export async function connect(engine: Engine, over: pg.ClientConfig = {}): Promi
   return client
 }
 
-export async function eventually(holds: () => unknown, what: string, withinMs = 8000): Promise<void> {
+export async function eventually(holds: () => unknown, what: string, withinMs = 30_000): Promise<void> {
   for (const end = Date.now() + withinMs; !(await holds()); await sleep(15)) {
     assert.ok(Date.now() < end, `${what} within ${withinMs} ms`)
   }

@@ -104,7 +104,7 @@ const entriesOf = (id: string | null) => entries().filter(entry => entry['id'] =
 
 /** The line of a request is written once its answer is sent, which the client may notice first. */
 async function requestLine(id: string | null): Promise<Record<string, any>> {
-  for (const end = Date.now() + 2000; Date.now() < end; await sleep(5)) {
+  for (const end = Date.now() + 20_000; Date.now() < end; await sleep(5)) {
     const [found, ...more] = entriesOf(id).filter(({ msg }) => msg === 'request')
     assert.equal(more.length, 0, 'one line a request')
     if (found) return found

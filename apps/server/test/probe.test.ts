@@ -103,21 +103,21 @@ it('is not open to the key of another project', async () => {
 })
 
 it('stops the statement of a client that hangs up, and serves the next on its connection', async () => {
-  const slow = 'select pg_sleep(5)'
+  const slow = 'select pg_sleep(7)'
   for (let round = 0; round < 3; round++) {
     const sent = open(slow)
-    await eventually(async () => (await running(slow)).length === 1, 'it runs', 3000)
+    await eventually(async () => (await running(slow)).length === 1, 'it runs', 20_000)
     sent.destroy()
-    await eventually(async () => (await running(slow)).length === 0, 'it is stopped', 1500)
+    await eventually(async () => (await running(slow)).length === 0, 'it is stopped', 4000)
     assert.deepEqual((await probe('select 1')).body, [['1']])
   }
 })
 
 it('takes the statement of a client that hangs up out of the line', async () => {
   await platform.app.databases.asOwner({ ref }, session => session.script('create table lines (a int)'))
-  const slow = 'select pg_sleep(0.7)'
+  const slow = 'select pg_sleep(1.8)'
   const first = probe(slow)
-  await eventually(async () => (await running(slow)).length === 1, 'it runs', 3000)
+  await eventually(async () => (await running(slow)).length === 1, 'it runs', 20_000)
   const second = open('insert into lines values (1)')
   await sleep(150)
   second.destroy()
@@ -152,7 +152,7 @@ it('tells a project that has no connection left 429, when to come back, and why'
 it('tells a caller whose session the server ended 503 and when to try again', async () => {
   const slow = 'select pg_sleep(4)'
   const reply = probe(slow)
-  await eventually(async () => (await running(slow)).length === 1, 'it runs', 3000)
+  await eventually(async () => (await running(slow)).length === 1, 'it runs', 20_000)
   await platform.asSuperuser('postgres', session =>
     session.run(sql`select pg_terminate_backend(pid) from pg_stat_activity where datname = ${ref}`),
   )

@@ -70,11 +70,12 @@ test('a message behind thousands of delayed ones is read', async () => {
 })
 
 test('a delayed message is read in its turn once it is due', async () => {
-  const first = await send('first', 1)
+  // Not due yet when the others are looked at, however long that takes.
+  const first = await send('first', 4)
   await fill()
   await lookedUp()
   const second = await send('second', 1)
-  await sleep(1100)
+  await sleep(4100)
   assert.deepEqual(
     (await read(10)).map(each => each.msg_id),
     [first, second],

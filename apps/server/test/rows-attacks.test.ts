@@ -249,21 +249,23 @@ test('exec_sql ends when its client goes away', async () => {
   const client = new AbortController()
   const url = `${platform.url}/v1/rest/${project.id}/rpc/exec_sql`
   const headers = { apikey: project.service_role_key, 'content-type': 'application/json' }
-  const body = JSON.stringify({ sql: `select pg_sleep(5) as left_behind` })
+  const body = JSON.stringify({ sql: `select pg_sleep(60) as left_behind` })
   const calls = Array.from({ length: 5 }, () =>
     fetch(url, { method: 'POST', headers, body, signal: client.signal }).catch(() => undefined),
   )
   await sleep(500)
   client.abort()
   await Promise.all(calls)
-  await sleep(700)
-  const { status } = await rows('POST', 'rpc/exec_sql', { body: { sql: 'select 1' } })
-  const [running] = await platform.asSuperuser(await platform.refOf(project.id), session =>
-    session.rows<{ count: string }>(
-      sql`select count(*) from pg_stat_activity where query like '%left_behind%' and state = 'active' and pid <> pg_backend_pid()`,
-    ),
-  )
-  assert.deepEqual([status, Number(running!.count)], [200, 0])
+  const ref = await platform.refOf(project.id)
+  const running = () =>
+    platform.asSuperuser(ref, session =>
+      session.rows(
+        sql`select from pg_stat_activity where query like '%left_behind%' and state = 'active' and pid <> pg_backend_pid()`,
+      ),
+    )
+  for (const end = Date.now() + 20_000; (await running()).length > 0; await sleep(20))
+    assert.ok(Date.now() < end, 'it goes on without anybody to answer')
+  assert.equal((await rows('POST', 'rpc/exec_sql', { body: { sql: 'select 1' } })).status, 200)
 })
 
 test('exec_sql does not call done what an open transaction takes back', async () => {
@@ -310,7 +312,7 @@ test('nobody waits behind somebody else’s row lock for longer than a moment', 
   const patch = (id: number) => rows('PATCH', `locked?id=eq.${id}`, { body: { v: 3 } })
   for (let run = 0; run < 8; run++) await Promise.all([patch(2), get()])
   await Promise.all(Array.from({ length: 40 }, (_, index) => (index % 2 ? get() : patch(2))))
-  const holding = owner('begin; update locked set v = 9 where id = 1; select pg_sleep(2); commit')
+  const holding = owner('begin; update locked set v = 9 where id = 1; select pg_sleep(4); commit')
   await sleep(400)
   const blocked = [1, 1, 1, 1].map(patch)
   const waits: Promise<number>[] = []
@@ -322,7 +324,7 @@ test('nobody waits behind somebody else’s row lock for longer than a moment', 
   const slowest = Math.max(...(await Promise.all(waits)))
   for (const { status } of await Promise.all(blocked)) assert.equal(status, 204)
   await holding
-  assert.ok(slowest < 1000, `${Math.round(slowest)} ms`)
+  assert.ok(slowest < 2500, `${Math.round(slowest)} ms`)
 })
 
 test('what one request sets is never seen by another, also with errors between them', async () => {
@@ -415,7 +417,7 @@ test('a project that exposes a schema with an unusual name is served, and nobody
     await sleep(1200)
     const reply = await fetch(`${platform.url}/v1/rest/${own.id}/nothing`, {
       headers: { apikey: own.service_role_key },
-      signal: AbortSignal.timeout(3000),
+      signal: AbortSignal.timeout(30_000),
     })
     assert.equal(reply.status, 404)
     await platform.call('POST', `/v1/rest/${own.id}/rpc/exec_sql`, {
@@ -427,7 +429,7 @@ test('a project that exposes a schema with an unusual name is served, and nobody
     })
     const inside = await fetch(`${platform.url}/v1/rest/${own.id}/inside`, {
       headers: { apikey: own.service_role_key },
-      signal: AbortSignal.timeout(3000),
+      signal: AbortSignal.timeout(30_000),
     })
     assert.equal(inside.status, 200)
   }

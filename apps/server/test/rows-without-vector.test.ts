@@ -15,7 +15,7 @@ before(async () => {
       create policy everybody on public.documents using (true);
       insert into public.documents values (1, '[1,0,0]')`),
   )
-  for (const deadline = Date.now() + 5000; (await get('documents')).status === 404; await sleep(20))
+  for (const deadline = Date.now() + 30_000; (await get('documents')).status === 404; await sleep(20))
     assert.ok(Date.now() < deadline, 'the API knows the table')
 })
 after(() => platform?.stop())

@@ -132,7 +132,7 @@ async function start(options: Launch): Promise<Running> {
 }
 
 /** Resolves with the one line on standard error of a command that does not do what it was asked. */
-async function refusal(options: Launch, withinMs = 15_000): Promise<string> {
+async function refusal(options: Launch, withinMs = 30_000): Promise<string> {
   const run = launch(options)
   const how = await endOf(run, withinMs)
   assert.equal(how, '1', run.stderr)
@@ -140,7 +140,7 @@ async function refusal(options: Launch, withinMs = 15_000): Promise<string> {
   return run.stderr.trim()
 }
 
-async function endOf(run: Run, withinMs = 15_000): Promise<string> {
+async function endOf(run: Run, withinMs = 30_000): Promise<string> {
   await eventually(() => run.hasEnded, 'an end', withinMs)
   return run.ended
 }
@@ -164,7 +164,7 @@ function killHard(pid: number, child?: ChildProcess): void {
   }
 }
 
-async function eventually(holds: () => unknown, what: string, withinMs = 8000): Promise<void> {
+async function eventually(holds: () => unknown, what: string, withinMs = 30_000): Promise<void> {
   for (const end = Date.now() + withinMs; !(await holds()); await sleep(15))
     assert.ok(Date.now() < end, `${what} within ${withinMs} ms`)
 }
@@ -535,7 +535,7 @@ test('SIGTERM lets a request whose body is still arriving finish', async () => {
   )
   assert.ok(!platform.hasEnded)
   assert.match(await slow.finish(), /^HTTP\/1\.1 201 /)
-  assert.equal(await endOf(platform, 5000), '0', 'a connection kept alive does not use up the grace')
+  assert.equal(await endOf(platform, 8000), '0', 'a connection kept alive does not use up the grace')
   assertNothingLeft(dataDir)
 })
 
@@ -546,7 +546,7 @@ test('SIGINT lets creations in flight finish, and they are there afterwards', as
   await Promise.race(creations)
   process.kill(platform.child.pid!, 'SIGINT')
   const created = await Promise.all(creations)
-  assert.equal(await endOf(platform, 5000), '0')
+  assert.equal(await endOf(platform), '0')
   assertNothingLeft(dataDir)
   const again = await start({ dataDir })
   for (const project of created) assert.equal((await whoami(again, project)).status, 200)
@@ -560,7 +560,7 @@ test('a client that never finishes holds up the end no longer than the grace', a
   await once(http.get(`${platform.url}/health`, { agent: idle }), 'response')
   const since = Date.now()
   process.kill(platform.child.pid!, 'SIGTERM')
-  assert.equal(await endOf(platform, 5000), '0')
+  assert.equal(await endOf(platform, 8000), '0')
   assert.ok(Date.now() - since >= 300, 'the grace is given')
   idle.destroy()
   assertNothingLeft(dataDir)
@@ -576,7 +576,7 @@ test('a statement that never ends holds up the end no longer than the grace', as
   await sleep(1200)
   process.kill(platform.child.pid!, 'SIGTERM')
   try {
-    assert.equal(await endOf(platform, 6000), '0')
+    assert.equal(await endOf(platform, 8000), '0')
     await stuck
     assertNothingLeft(dataDir)
   } finally {
@@ -601,7 +601,7 @@ test('SIGTERM while Postgres is down still ends with 0', async () => {
   process.kill(postmasterPid(dataDir), 'SIGKILL')
   await sleep(50)
   process.kill(platform.child.pid!, 'SIGTERM')
-  assert.equal(await endOf(platform, 8000), '0', platform.stderr)
+  assert.equal(await endOf(platform), '0', platform.stderr)
   assert.deepEqual(postgresOf(dataDir), [])
   await assertServes(await start({ dataDir }))
 })

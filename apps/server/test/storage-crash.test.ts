@@ -118,13 +118,16 @@ test('whenever it is killed, every file is whole, and what was answered is there
   const everybody = [writer('a'), writer('b'), copier()]
   const someUploads = async () => {
     const before = answered.get('a') ?? 0
-    await until(() => (answered.get('a') ?? 0) > before + 4, 'some uploads')
+    await until(() => (answered.get('a') ?? 0) > before + 4, 'some uploads', 60_000)
   }
-  await someUploads()
-  await node.restart()
-  await someUploads()
-  await node.kill()
-  isOver = true
+  try {
+    await someUploads()
+    await node.restart()
+    await someUploads()
+    await node.kill()
+  } finally {
+    isOver = true
+  }
   await Promise.all(everybody)
   await node.restartLater()
   let sum = 0

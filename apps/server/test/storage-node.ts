@@ -231,7 +231,7 @@ export interface Opened {
 
 export const answeredStatus = ({ answer }: Opened): number => Number(answer.split(' ')[1])
 
-export async function until(holds: () => unknown, what: string, withinMs = 10_000): Promise<void> {
+export async function until(holds: () => unknown, what: string, withinMs = 30_000): Promise<void> {
   for (const end = Date.now() + withinMs; !(await holds()); await sleep(20))
     assert.ok(Date.now() < end, `${what} within ${withinMs} ms`)
 }

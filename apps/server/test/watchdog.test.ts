@@ -77,14 +77,14 @@ describe('a session that fills the lock table', () => {
       (error: { code?: string }) => error.code ?? 'connection lost',
     )
     try {
-      await eventually(async () => !(await isAlive(hoarder)), 'the session is ended', 5000)
+      await eventually(async () => !(await isAlive(hoarder)), 'the session is ended', 20_000)
     } finally {
       isOver = true
       await Promise.all([attack, others])
       await hoarder.end().catch(() => {})
     }
     assert.ok(logIns > 0)
-    await eventually(() => wasLogged('too many locks'), 'it is logged', 2000)
+    await eventually(() => wasLogged('too many locks'), 'it is logged', 20_000)
   })
 
   it('keeps none of them when it is a caller’s on a pooled connection', async () => {
@@ -99,7 +99,7 @@ describe('a session that fills the lock table', () => {
           sql`select from pg_locks l join pg_stat_activity a using (pid) where a.usename = ${`${culprit}_api`} and l.locktype = 'advisory'`,
         ),
       )
-    await eventually(async () => (await held()).length === 0, 'the locks are gone', 5000)
+    await eventually(async () => (await held()).length === 0, 'the locks are gone', 20_000)
     assert.equal((await ask('select 1')).rows[0]?.[0]?.toString(), '1')
   })
 
@@ -116,7 +116,7 @@ describe('a session that fills the lock table', () => {
     await Promise.all(several.map((client, index) => client.query(hoard(2_000_000 + index * 20_000, 19_500))))
     try {
       const areSomeEnded = async () => (await Promise.all(several.map(isAlive))).includes(false)
-      await eventually(areSomeEnded, 'they are ended', 1500)
+      await eventually(areSomeEnded, 'they are ended', 20_000)
     } finally {
       await Promise.all(several.map(client => client.end().catch(() => {})))
     }
@@ -144,10 +144,10 @@ it('a caller deaf to its time limit is ended all the same', async () => {
     () => 'answered',
     () => 'ended',
   )
-  assert.equal(await Promise.race([calling, sleep(15_000, 'still running')]), 'ended')
+  assert.equal(await Promise.race([calling, sleep(30_000, 'still running')]), 'ended')
   const seconds = (Date.now() - started) / 1000
-  assert.ok(seconds > 7.5 && seconds < 14, `${seconds} s`)
-  await eventually(() => wasLogged('transaction too old'), 'it is logged', 2000)
+  assert.ok(seconds > 7.5 && seconds < 25, `${seconds} s`)
+  await eventually(() => wasLogged('transaction too old'), 'it is logged', 20_000)
 })
 
 describe('what the watchdog asks', () => {

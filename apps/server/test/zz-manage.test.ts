@@ -1,56 +1,35 @@
-import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
 import { after, before, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { startPlatform, type TestPlatform } from './harness.ts'
+import { authProject } from './signed-up.ts'
 
 let platform: TestPlatform
-let other: TestPlatform
-before(async () => {
-  platform = await startPlatform()
-  other = await startPlatform({ beside: platform })
-})
-after(async () => {
-  await other.stop()
-  await platform.stop()
-})
+before(async () => { platform = await startPlatform() })
+after(() => platform.stop())
 
-test('switching on node A counts for listeners of node B', async () => {
-  const project = await platform.createProject()
+test('the statements of docs/realtime.md work', async () => {
+  const project = await authProject(platform)
   const ref = await platform.refOf(project.id)
   const script = (text: string) => platform.app.databases.asOwner({ ref }, s => s.script(text))
-  await script('create table t (id int primary key); create table fence (id serial primary key)')
-  for (const at of [other]) {
-    await script('delete from t')
-    const heard: string[] = []
-    const socket = new WebSocket(`${at.url.replace('http', 'ws')}/v1/realtime/${project.id}/socket/websocket?token=${project.service_role_key}&vsn=2.0.0`)
-    socket.onmessage = ({ data }) => heard.push(String(data))
-    await new Promise(r => (socket.onopen = r))
-    socket.send(JSON.stringify(['1', '1', 'realtime:x', 'phx_join', { config: { postgres_changes: [{ event: '*', schema: 'public', table: 't' }, { event: '*', schema: 'public', table: 'fence' }] } }]))
-    const until = async (what: string, so: () => boolean, ms = 30_000) => {
-      const t0 = Date.now()
-      while (!so()) { assert.ok(Date.now() - t0 < ms, what + heard.join('\n')); await sleep(5) }
-      return Date.now() - t0
-    }
-    await until('sub', () => heard.some(h => h.includes('Subscribed')))
-    const put = async (body: object) => assert.equal((await platform.call('PUT', `/api/v1/projects/${project.id}/realtime/tables/t`, { token: platform.adminToken, body })).status, 200)
-    await script('insert into t values (1)')
-    await until('1', () => heard.some(h => h.includes('"table":"t"')))
-    await put({ cdc_enabled: false })
-    heard.length = 0
-    await script('insert into t values (2)')
-    await script('insert into fence default values')
-    await until('fence', () => heard.some(h => h.includes('"table":"fence"')))
-    console.log('off at once:', !heard.some(h => h.includes('"table":"t"')))
-    await put({ cdc_enabled: true })
-    heard.length = 0
-    await script('insert into t values (3)')
-    await script('insert into fence default values')
-    await until('fence', () => heard.some(h => h.includes('"table":"fence"')))
-    console.log('on at once:', heard.some(h => h.includes('"table":"t"')))
-    const t0 = Date.now()
-    let n = 10
-    while (!heard.some(h => h.includes('"table":"t"')) && Date.now() - t0 < 20_000) { await script(`insert into t values (${n++})`); await sleep(100) }
-    console.log('on after ms', Date.now() - t0)
-    socket.close()
-  }
+  const doc = readFileSync(new URL('../../../docs/realtime.md', import.meta.url), 'utf8')
+  const sqls = [...doc.matchAll(/```sql\n(.*?)```/gs)].map(m => m[1]!)
+  const ann = await project.signUp('ann@example.com')
+  await script(`create table messages (id serial primary key, room_id text, body text);
+    create table room_members (user_id uuid, room_id text); insert into room_members values ('${ann.user.id}', '1');
+    create policy own on room_members for select using (user_id = auth.uid())`)
+  const ws = new WebSocket(`${platform.url.replace('http', 'ws')}/v1/realtime/${project.id}/socket/websocket?token=${ann.access_token}&vsn=2.0.0`)
+  ws.onmessage = ({ data }) => console.log(String(data))
+  await new Promise(r => (ws.onopen = r))
+  const join = (t: string) => ws.send(JSON.stringify(['1', '1', 'realtime:' + t, 'phx_join', { config: { private: true } }]))
+  join('room:1')
+  await sleep(500)
+  await script(sqls[1]!)
+  for (let i = 0; i < 4; i++) { join('room:1'); await sleep(700) }
+  join('room:2'); await sleep(500)
+  await script(sqls[0]!)
+  await script(`insert into messages (room_id, body) values ('1', 'hi'), ('2', 'no')`)
+  await sleep(700)
+  ws.close()
+  for (const l of platform.logged.filter(l => l.includes('realtime') || l.includes('"warn"') || l.includes('"error"')).slice(-5)) console.log(l.slice(0, 600))
 })

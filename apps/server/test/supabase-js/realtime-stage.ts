@@ -92,6 +92,8 @@ export async function setStage(
       const email = `${randomBytes(5).toString('hex')}@example.com`
       const { data, error } = await auth.signUp({ email, password })
       assert.equal(error, null)
+      // Joined before it has the token, a client would never send it.
+      await realtime.setAuth()
       return { id: data.user!.id, email, realtime: kept(realtime), auth }
     },
     async table(columns = 'id int primary key, owner uuid, label text', policy) {

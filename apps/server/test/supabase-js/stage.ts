@@ -87,7 +87,7 @@ export async function setStage(platform: TestPlatform, shape: Shape): Promise<St
 
 /** Until the API has heard of the last table made. */
 async function knownTo(client: Rows): Promise<void> {
-  for (const deadline = Date.now() + 5000; ; await sleep(20)) {
+  for (const deadline = Date.now() + 30_000; ; await sleep(20)) {
     const { error } = await client.from('diary').select().limit(0)
     if (!error) return
     if (Date.now() > deadline)

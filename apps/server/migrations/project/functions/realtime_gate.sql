@@ -30,9 +30,25 @@ as $$
               else pg_catalog.has_any_column_privilege(who, rel, 'select') end
 $$;
 
+-- A statement that is planned once in a session; the answer is how to run it.
+create or replace function platform.prepare_judge(who text, shape text, body text) returns text
+language plpgsql volatile
+as $$
+declare
+  prepared constant text := 'plinth_judge_' operator(pg_catalog.||)
+    pg_catalog.md5(who operator(pg_catalog.||) ' ' operator(pg_catalog.||) shape operator(pg_catalog.||) ' ' operator(pg_catalog.||) body);
+begin
+  if not exists (select from pg_catalog.pg_prepared_statements p where p.name operator(pg_catalog.=) prepared) then
+    execute pg_catalog.format('prepare %I as %s', prepared, body);
+  end if;
+  return pg_catalog.format('execute %I', prepared);
+end
+$$;
+
 -- For each of many claims, a line of 1 and 0: which of its rows a caller with them may see. Each is a statement of its own
 -- with its own claims, planned once for all; what one of them raises is its own.
--- row_sets are arrays of rows, set_of says which of them each claims are about.
+-- row_sets are arrays of rows, or in JSON where the table had other columns then; set_of says which of them each claims
+-- are about.
 create or replace function platform.judge(
   rel oid, who text, command "char", claims text[], users text[], row_sets text[], set_of integer[], topic text
 ) returns table (place integer, verdict text, failure text)
@@ -41,7 +57,7 @@ as $$
 declare
   expression text;
   relation record;
-  prepared text;
+  prepared text[];
 begin
   -- Not for callers of the data plane, who could have any statement run.
   if current_user <> session_user then
@@ -51,19 +67,23 @@ begin
   if expression is null then
     return;
   end if;
-  select n.nspname, c.relname into relation
+  -- A plan does not hear of another type of a column.
+  select n.nspname, c.relname, (
+      select pg_catalog.string_agg(a.atttypid operator(pg_catalog.||) ' ' operator(pg_catalog.||) a.atttypmod, ',' order by a.attnum)
+        from pg_catalog.pg_attribute a where a.attrelid operator(pg_catalog.=) rel and a.attnum operator(pg_catalog.>) 0) as shape
+    into relation
     from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid operator(pg_catalog.=) c.relnamespace
    where c.oid operator(pg_catalog.=) rel;
-  expression := pg_catalog.format(
-    'select pg_catalog.string_agg(case when %s then ''1'' else ''0'' end, '''')
-       from pg_catalog.unnest(pg_catalog.current_setting(''platform.rows'')::%I.%I[]) as %3$I',
-    expression, relation.nspname, relation.relname);
-  prepared := 'plinth_judge_' operator(pg_catalog.||) pg_catalog.md5(who operator(pg_catalog.||) expression);
   perform pg_catalog.set_config('role', who, true);
-  if not exists (select from pg_catalog.pg_prepared_statements p where p.name operator(pg_catalog.=) prepared) then
-    execute pg_catalog.format('prepare %I as %s', prepared, expression);
-  end if;
-  prepared := pg_catalog.format('execute %I', prepared);
+  prepared := array[
+    platform.prepare_judge(who, relation.shape, pg_catalog.format(
+      'select pg_catalog.string_agg(case when %s then ''1'' else ''0'' end, '''')
+         from pg_catalog.unnest(pg_catalog.current_setting(''platform.rows'')::%I.%I[]) as %3$I',
+      expression, relation.nspname, relation.relname)),
+    platform.prepare_judge(who, relation.shape, pg_catalog.format(
+      'select pg_catalog.string_agg(case when %s then ''1'' else ''0'' end, '''')
+         from pg_catalog.json_populate_recordset(null::%I.%I, pg_catalog.current_setting(''platform.rows'')::pg_catalog.json) as %3$I',
+      expression, relation.nspname, relation.relname))];
   for i in 1 .. pg_catalog.cardinality(claims) loop
     place := i;
     begin
@@ -72,7 +92,7 @@ begin
         pg_catalog.set_config('request.user_id', users[i], true),
         pg_catalog.set_config('realtime.topic', topic, true),
         pg_catalog.set_config('platform.rows', row_sets[set_of[i]], true);
-      execute prepared into verdict;
+      execute prepared[case when pg_catalog.starts_with(row_sets[set_of[i]], '[') then 2 else 1 end] into verdict;
       failure := null;
     exception when others then
       verdict := null;

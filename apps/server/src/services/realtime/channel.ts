@@ -3,7 +3,7 @@ import { type Credential, callerOfCredential, whyRefused } from '#src/planes/dat
 import type { Caller } from '#src/tenancy/databases.ts'
 import { type Project, spaceOf } from './hub.ts'
 import type { JoinConfig } from './join-config.ts'
-import { maxEarly, reasons } from './limits.ts'
+import { maxHeldBack, reasons } from './limits.ts'
 import type { Parts } from './parts.ts'
 import type { Tracked } from './presence.ts'
 import { type Member, topicPrefix } from './space.ts'
@@ -48,10 +48,9 @@ export class Channel implements ChangeSubscriber, Member {
   trackedText = ''
   trackTimes: number[] = none
   #state: 'joining' | 'joined' | 'ended' = 'joining'
-  #early: (Message | UserPush)[] | undefined
+  #isRefreshing = false
+  #heldBack: (Message | UserPush)[] | undefined
   #unsubscribe: (() => void) | undefined
-  /** A newer token overtakes an older one that is still being judged. */
-  #refreshes = 0
 
   constructor(home: Home, { topic, joinRef }: Message, config: JoinConfig, credential: Credential) {
     this.home = home
@@ -78,8 +77,9 @@ export class Channel implements ChangeSubscriber, Member {
   get space(): string {
     return spaceOf(this.isPrivate, this.subTopic)
   }
-  get isJoined(): boolean {
-    return this.#state === 'joined'
+  /** Joined, and by a token that has been judged. */
+  get isReady(): boolean {
+    return this.#state === 'joined' && !this.#isRefreshing
   }
   get isEnded(): boolean {
     return this.#state === 'ended'
@@ -110,22 +110,22 @@ export class Channel implements ChangeSubscriber, Member {
     this.push('system', JSON.stringify({ extension, status, message, channel: this.subTopic }))
   }
 
-  /** What comes before the join is answered waits for it. */
-  early(message: Message | UserPush): void {
-    this.#early ??= []
-    if (this.#early.length < maxEarly) this.#early.push(message)
+  /** What comes while the join or a token is being judged waits for that. */
+  holdBack(message: Message | UserPush): void {
+    this.#heldBack ??= []
+    if (this.#heldBack.length < maxHeldBack) this.#heldBack.push(message)
+  }
+  nextHeldBack(): Message | UserPush | undefined {
+    return this.isReady ? this.#heldBack?.shift() : undefined
   }
 
   /** The join has been answered. */
-  enter(parts: Parts): (Message | UserPush)[] {
+  enter(parts: Parts): void {
     this.#state = 'joined'
     const { project } = this.home
     project.enter(this.space, this)
     if (this.hearsPresence) this.push('presence_state', project.presenceState(this.space))
     this.#unsubscribe = parts.changes.subscribe(this)
-    const early = this.#early ?? []
-    this.#early = undefined
-    return early
   }
 
   /** Gone without a word; whoever ends it says what is to be said. */
@@ -154,24 +154,28 @@ export class Channel implements ChangeSubscriber, Member {
     this.close()
   }
 
-  /** A token that is sent on an open channel. Later events are judged by it. */
+  /** A token that is sent on an open channel: once it is found good, later events are judged by it. */
   async refresh(token: string, parts: Parts): Promise<void> {
-    if (token === this.token) return
+    this.#isRefreshing = true
+    try {
+      await this.#take(token, parts)
+    } catch (error) {
+      parts.log.warn({ err: error }, 'a refreshed token could not be judged')
+      this.shut(reasons.judgeFailed)
+    } finally {
+      this.#isRefreshing = false
+    }
+  }
+
+  async #take(token: string, parts: Parts): Promise<void> {
     const { tenant } = this.home.project
     const credential = callerOfCredential(tenant, token)
     if (!credential) return this.shut(refusalOf(tenant, token))
-    const turn = ++this.#refreshes
-    const { caller } = credential
-    const isOver = caller.userId !== '' && (await parts.isRevoked(caller))
-    if (turn !== this.#refreshes || this.isEnded) return
-    if (isOver) return this.shut(revoked)
+    const { caller, expiresAtMs } = credential
+    if (caller.userId !== '' && (await parts.isRevoked(caller))) return this.shut(revoked)
     const permissions = this.isPrivate ? await parts.permissions(caller, this.subTopic) : all
-    if (turn !== this.#refreshes || this.isEnded) return
     if (!permissions.mayReadBroadcast && !permissions.mayReadPresence) return this.shut(reasons.mayRead)
-    this.token = token
-    this.permissions = permissions
-    this.caller = caller
-    this.expiresAtMs = credential.expiresAtMs
+    Object.assign(this, { token, permissions, caller, expiresAtMs })
   }
 }
 

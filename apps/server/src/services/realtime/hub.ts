@@ -1,11 +1,11 @@
 // Who is on which topic of a project, on this node. Public and private topics of the same name are separate spaces.
 import type { Tenant } from '#src/tenancy/directory.ts'
-import { decodeFromNode, encodeForNodes, type ToldTracked } from './between-nodes.ts'
+import { decodeFromNode, encodeForNodes, type NodeMessage, type ToldTracked } from './between-nodes.ts'
 import type { Broadcast } from './broadcast.ts'
 import { Rates } from './limits.ts'
 import type { Tracked } from './presence.ts'
 import { type Member, Space } from './space.ts'
-import type { Span, SpanListener } from './span.ts'
+import { alone, type Span, type SpanListener } from './span.ts'
 
 export const spaceOf = (isPrivate: boolean, subTopic: string) => (isPrivate ? 'p' : 'o') + subTopic
 
@@ -44,7 +44,7 @@ export class Project<Socket = unknown> implements SpanListener {
   /** To everybody on the topic but the sender, here and elsewhere. */
   broadcast(key: string, message: Broadcast, except?: Member): void {
     this.deliver(key, message, except)
-    this.#span.publish(this.id, encodeForNodes({ kind: 'broadcast', space: key, ...message }))
+    this.#publish({ kind: 'broadcast', space: key, ...message })
   }
 
   /** On this node alone. */
@@ -108,8 +108,7 @@ export class Project<Socket = unknown> implements SpanListener {
     const { json, joins, leaves } = space.presence.takeDiff()
     space.tellPresent(json)
     const own = { joins: joins.filter(isHere).map(told), leaves: leaves.filter(isHere).map(({ ref }) => ref) }
-    if (own.joins.length > 0 || own.leaves.length > 0)
-      this.#span.publish(this.id, encodeForNodes({ kind: 'presence', space: key, ...own }))
+    if (own.joins.length > 0 || own.leaves.length > 0) this.#publish({ kind: 'presence', space: key, ...own })
     this.#tidy(key)
   }
 
@@ -135,12 +134,16 @@ export class Project<Socket = unknown> implements SpanListener {
     this.#replaceAll(node, new Map())
   }
 
+  #publish(message: NodeMessage): void {
+    if (this.#span !== alone) this.#span.publish(this.id, encodeForNodes(message))
+  }
+
   #tellState(isAsking: boolean): void {
     const spaces = Array.from(
       this.#spaces,
       ([key, { presence }]) => [key, presence.of('').map(told)] as const,
     ).filter(([, present]) => present.length > 0)
-    this.#span.publish(this.id, encodeForNodes({ kind: 'state', isAsking, spaces }))
+    this.#publish({ kind: 'state', isAsking, spaces })
   }
 
   #replaceAll(node: string, told: ReadonlyMap<string, readonly ToldTracked[]>): void {

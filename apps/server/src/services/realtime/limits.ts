@@ -6,8 +6,8 @@ export const maxEventBytes = 255
 export const maxPayloadBytes = 3_000_000
 export const maxChannels = 100
 export const maxBindings = 100
-/** Messages that come while a join is still being judged. */
-export const maxEarly = 100
+/** Messages that come while the token of a channel is being judged. */
+export const maxHeldBack = 1000
 const joinsPerSecond = 500
 const joinsAtOnce = 1000
 const presencePerSecond = 1000

@@ -24,9 +24,8 @@ export interface RealtimeOptions extends Parts {
 export type RealtimeService = ReturnType<typeof realtimeService>
 
 const addresses = ['/v1/realtime/{project}/socket/websocket', '/v1/{project}/realtime/v1/websocket']
-const sweepMs = 1000
-/** Tokens that were good once are asked about again. */
-const sweepsUntilAsked = 30
+/** A token that expires, or whose session ends, counts for a second more at most. */
+const sweepMs = 500
 const isUuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
 export function realtimeService({ directory, ...parts }: RealtimeOptions) {
@@ -104,22 +103,28 @@ export function realtimeService({ directory, ...parts }: RealtimeOptions) {
       for (const channel of openChannels(project)) if (channel.expiresAtMs <= now) channel.shut(expired)
   }
 
-  async function endRevoked(): Promise<void> {
-    for (const project of [...projects.values()]) {
-      const bySession = Map.groupBy(
-        [...openChannels(project)].filter(({ caller }) => caller.userId !== ''),
-        ({ caller }) => `${caller.userId} ${caller.sessionId}`,
-      )
-      for (const channels of bySession.values())
-        if (await parts.isRevoked(channels[0]!.caller)) for (const channel of channels) channel.shut(revoked)
+  /** Projects whose databases are being asked; a slow one does not keep the others waiting. */
+  const asked = new Set<Project<RealtimeSocket>>()
+
+  /** Answered from memory for all but the first. */
+  async function endRevoked(project: Project<RealtimeSocket>): Promise<void> {
+    asked.add(project)
+    try {
+      for (const channel of [...openChannels(project)])
+        if (channel.caller.userId !== '') {
+          const is = parts.isRevoked(channel.caller)
+          if (is instanceof Promise ? await is : is) channel.shut(revoked)
+        }
+    } catch (error) {
+      log.warn({ err: error }, 'cannot ask which sessions have ended')
+    } finally {
+      asked.delete(project)
     }
   }
 
-  let sweeps = 0
   const sweep = setInterval(() => {
     endExpired()
-    if (++sweeps % sweepsUntilAsked === 0)
-      endRevoked().catch(error => log.warn({ err: error }, 'cannot ask which sessions have ended'))
+    for (const project of projects.values()) if (!asked.has(project)) void endRevoked(project)
   }, sweepMs).unref()
 
   /** A private message that its sender may not send is dropped, and nobody is told. */

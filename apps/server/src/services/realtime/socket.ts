@@ -85,8 +85,7 @@ export class RealtimeSocket implements SocketHandlers, Home {
       this.#handle(decode(data, isBinary, this.version))
     } catch (error) {
       if (error instanceof Malformed) return this.close(1003, `malformed: ${error.message}`)
-      this.#parts.log.error({ err: error }, 'a message on a socket could not be handled')
-      this.close(1011, 'the message could not be handled')
+      this.#fail(error)
     }
   }
 
@@ -109,7 +108,7 @@ export class RealtimeSocket implements SocketHandlers, Home {
     }
     if (!channel) return this.#reply(message, 'error', '{"reason":"unmatched topic"}')
     if (isStale) return
-    if (!channel.isJoined) return channel.early(message)
+    if (!channel.isReady) return channel.holdBack(message)
     this.#onChannel(channel, message)
   }
 
@@ -120,10 +119,22 @@ export class RealtimeSocket implements SocketHandlers, Home {
     if (message.event !== 'access_token') return
     const token = isObject(message.payload) ? message.payload['access_token'] : undefined
     if (typeof token !== 'string' || token === (channel.token ?? this.credential.text)) return
-    channel.refresh(token, this.#parts).catch(error => {
-      this.#parts.log.warn({ err: error }, 'a refreshed token could not be judged')
-      channel.shut(reasons.judgeFailed)
-    })
+    void channel.refresh(token, this.#parts).then(() => this.#resume(channel))
+  }
+
+  /** What has waited for a join, or for a token. */
+  #resume(channel: Channel): void {
+    try {
+      for (let held = channel.nextHeldBack(); held; held = channel.nextHeldBack())
+        this.#onChannel(channel, held)
+    } catch (error) {
+      this.#fail(error)
+    }
+  }
+
+  #fail(error: unknown): void {
+    this.#parts.log.error({ err: error }, 'a message on a socket could not be handled')
+    this.close(1011, 'the message could not be handled')
   }
 
   #reply(message: Message | UserPush, status: 'ok' | 'error', response: string): void {
@@ -149,10 +160,10 @@ export class RealtimeSocket implements SocketHandlers, Home {
         config.replay && channel.hearsBroadcasts && (await this.#replayed(channel, config.replay))
       if (channel.isEnded) return
       this.#reply(message, 'ok', `{"postgres_changes":${config.answer}}`)
-      const early = channel.enter(this.#parts)
+      channel.enter(this.#parts)
       if (config.complaint !== undefined) channel.tell('error', config.complaint)
       for (const frame of replayed || []) channel.send(frame)
-      for (const each of early) if (channel.isJoined) this.#onChannel(channel, each)
+      this.#resume(channel)
     } catch (error) {
       this.#parts.log.warn({ err: error }, 'a channel could not be joined')
       if (channel?.isEnded) return

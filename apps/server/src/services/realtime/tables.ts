@@ -17,8 +17,8 @@ interface Options {
   owner: OwnerWork
   /** Of the server, as its superuser. */
   address: ServerAddress
-  /** Whoever reads changes of the project looks at its switches again. */
-  changed(tenant: Tenant): void
+  /** Whoever reads changes of the project looks at its switches again; done when triggers are as they should be. */
+  changed(tenant: Tenant): Promise<void> | void
 }
 
 const settings = { ...guardedSettings, statement_timeout: '10s', lock_timeout: '3s' }
@@ -37,7 +37,7 @@ export function realtimeTables({ owner, address, changed }: Options) {
       const table = await turn(tenant.id, () =>
         withClient(address, tenant.ref, settings, session => switchTable(session, name, wish)),
       )
-      changed(tenant)
+      await changed(tenant)
       return table
     },
   }

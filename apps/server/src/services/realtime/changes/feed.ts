@@ -130,7 +130,8 @@ export function startFeed(deps: FeedDeps): Feed {
     const tenant = await deps.tenant()
     if (!tenant) return
     const { message } = deps
-    await tellRound({ store, gate, groups, tenant, messages: captured.messages, message, excuse }, changes)
+    const { messages } = captured
+    await tellRound({ store, gate, groups, tenant, messages, message, excuse }, changes)
   }
 
   function tellAll(message: string): void {

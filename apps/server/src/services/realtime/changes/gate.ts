@@ -9,7 +9,7 @@ import type { GatePools } from '#src/tenancy/gate-pools.ts'
 export interface Asked {
   readonly claims: string
   readonly userId: string
-  /** As Postgres writes them: `(1,"two",)`. */
+  /** As Postgres writes them: `(1,"two",)`; or all in JSON, where the table had other columns then. */
   readonly rows: readonly string[]
 }
 
@@ -56,7 +56,7 @@ export function createGate(pools: GatePools) {
         command === 'select' ? 'r' : 'a',
         textArray(asked.map(({ claims }) => claims)),
         textArray(asked.map(({ userId }) => userId)),
-        textArray([...sets.keys()].map(textArray)),
+        textArray([...sets.keys()].map(rowArray)),
         `{${asked.map(each => sets.get(each.rows)).join(',')}}`,
         topic,
       ],
@@ -181,5 +181,7 @@ export function createGate(pools: GatePools) {
 
 const unknown = ({ rows }: Asked): Verdict => 'x'.repeat(rows.length)
 const isCanceled = (error: unknown) => error instanceof DatabaseError && error.code === canceled
+const rowArray = (rows: readonly string[]) =>
+  rows[0]?.startsWith('{') ? `[${rows.join(',')}]` : textArray(rows)
 const textArray = (texts: readonly string[]) =>
   `{${texts.map(text => `"${text.replace(/["\\]/g, '\\$&')}"`).join(',')}}`

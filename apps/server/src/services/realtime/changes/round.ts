@@ -29,9 +29,9 @@ export async function tellRound(round: Round, noted: readonly NotedChange[]): Pr
     noted.filter(({ relid }) => relid !== messages),
   )
   if (changes.length === 0) return
-  const { failed, dropped } = await dispatch(gate, tenant, groups, changes)
+  const { failed, dropped } = await dispatch(gate, tenant, groups, isFreshSchema ? inShape(changes) : changes)
   for (const [subscriber, table] of failed)
-    excuse(subscriber, `Changes of ${table} were not delivered: a policy failed for this subscriber`)
+    excuse(subscriber, `Changes of ${table} were not delivered: its policies failed for this subscriber`)
   for (const subscriber of dropped)
     excuse(subscriber, 'Changes may have been lost: policies could not be asked in time')
 }
@@ -47,6 +47,20 @@ async function withTables(store: ChangesStore, noted: readonly NotedChange[]): P
     changes.push({ ...change, table, ...(change.isOversized && (await oversized(store, change, table.key))) })
   }
   return changes
+}
+
+/** A row of other columns than the table has now cannot be read as one of its rows, but by the names of its columns. */
+function inShape(changes: readonly Change[]): Change[] {
+  const isOther = ({ table, new: after, old }: Change) =>
+    [after, old].some(
+      row =>
+        row !== undefined &&
+        [...columnsOf(row).keys()].join() !== table.columns.map(({ name }) => name).join(),
+    )
+  const others = new Set(changes.filter(isOther).map(({ relid }) => relid))
+  return changes.map(change =>
+    others.has(change.relid) ? { ...change, newRow: change.new, oldRow: change.old } : change,
+  )
 }
 
 async function oversized(store: ChangesStore, { id }: NotedChange, key: readonly string[]) {

@@ -78,8 +78,8 @@ const snapshotNow = 'select pg_current_snapshot()::text'
 
 const oversizedRow = `
   select case when c.is_small then c.new end, case when c.is_small then c.new_row end, case when c.is_small then c.old_row end,
-         (select json_object_agg(k, c.new::json -> k) from unnest($2::text[]) k),
-         (select json_object_agg(k, c.old::json -> k) from unnest($2::text[]) k)
+         (select '{' || string_agg(to_json(k)::text || ':' || (c.new::json -> k)::text, ',') || '}' from unnest($2::text[]) k),
+         (select '{' || string_agg(to_json(k)::text || ':' || (c.old::json -> k)::text, ',') || '}' from unnest($2::text[]) k)
     from (select d.*, coalesce(octet_length(d.new), 0) + coalesce(octet_length(d.old), 0) <= ${judgedBytes} as is_small
             from platform.changes d where d.id = $1::bigint) c`
 

@@ -1,0 +1,86 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { BadFilter, conditionSql, holds, parseFilter, wantedValues } from './filters.ts'
+import type { TableFacts } from './store.ts'
+
+const column = (name: string, type: string, isPlain = true) => ({
+  name,
+  type,
+  isPlain,
+  anon: true,
+  authenticated: true,
+})
+const table: TableFacts = {
+  schema: 'public',
+  name: 't',
+  isSecured: true,
+  isPublic: false,
+  isCaptured: true,
+  key: ['id'],
+  columns: [
+    column('id', 'bigint'),
+    column('title', 'text'),
+    column('price', 'numeric', false),
+    column('user_id', 'uuid'),
+    column('mood', 'public.mood'),
+    column('done', 'boolean'),
+  ],
+  anon: true,
+  authenticated: true,
+}
+const sqlOf = (filter: string) => parseFilter(filter).map(conditionSql)
+const meets = (filter: string, values: Record<string, string>) =>
+  parseFilter(filter).every(each => holds(each, wantedValues(each, table)!, values[each.column]))
+
+test('each operator becomes its SQL, with the value as a literal', () => {
+  assert.deepEqual(sqlOf("title=eq.it's"), [`("title" = 'it''s')`])
+  assert.deepEqual(sqlOf('price=gte.3'), [`("price" >= '3')`])
+  assert.deepEqual(sqlOf('title=not.ilike.%a%'), [`not ("title" ilike '%a%')`])
+  assert.deepEqual(sqlOf('title=is.not_null'), ['("title" is not null)'])
+  assert.deepEqual(sqlOf('id=in.(1,2)'), [`("id" in ('1', '2'))`])
+  assert.deepEqual(sqlOf('id=in.()'), ['(false)'])
+  assert.deepEqual(sqlOf('a"b=eq.1'), [`("a""b" = '1')`])
+})
+
+test('conditions are separated by commas; a comma in a value is quoted, or followed by no condition', () => {
+  assert.equal(parseFilter('id=gt.1,title=eq.b').length, 2)
+  assert.deepEqual(parseFilter('title=eq."a,id=eq.1"')[0]!.values, ['a,id=eq.1'])
+  assert.deepEqual(parseFilter('title=eq.hello, world')[0]!.values, ['hello, world'])
+  assert.deepEqual(parseFilter('title=in.("a,b","say \\"x\\"",c)')[0]!.values, ['a,b', 'say "x"', 'c'])
+})
+
+test('what is no filter is told', () => {
+  for (const filter of [
+    'title',
+    'title=eq',
+    'title=like',
+    '=eq.1',
+    'title=nope.1',
+    'id=in.1,2',
+    'id=is.5',
+    'a=eq.\0',
+  ])
+    assert.throws(() => parseFilter(filter), BadFilter, filter)
+  assert.throws(() => parseFilter(`id=in.(${Array.from({ length: 101 }).fill(1).join(',')})`), BadFilter)
+})
+
+test('equal values of plain columns are found by their text, in whatever spelling', () => {
+  assert.ok(meets('id=eq.007', { id: '7' }))
+  assert.ok(meets('id=eq.+9007199254740993', { id: '9007199254740993' }))
+  assert.ok(!meets('id=eq.9007199254740992', { id: '9007199254740993' }))
+  assert.ok(meets('title=eq.a"b', { title: '"a\\"b"' }))
+  assert.ok(meets('mood=in.(sad,"very happy")', { mood: '"very happy"' }))
+  assert.ok(meets('done=neq.true', { done: 'false' }))
+  const id = 'A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11'
+  assert.ok(meets(`user_id=eq.${id}`, { user_id: JSON.stringify(id.toLowerCase()) }))
+})
+
+test('a missing value equals nothing and differs from nothing', () => {
+  for (const filter of ['title=eq.null', 'title=neq.x', 'title=not.eq.x', 'title=in.(null)'])
+    assert.ok(!meets(filter, { title: 'null' }), filter)
+})
+
+test('what only Postgres can compare is left to it', () => {
+  for (const filter of ['price=eq.1', 'id=gt.1', 'id=eq.0x10', 'user_id=eq.x', 'done=eq.yes'])
+    assert.equal(wantedValues(parseFilter(filter)[0]!, table), undefined, filter)
+})
