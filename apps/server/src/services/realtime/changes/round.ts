@@ -29,7 +29,7 @@ export async function tellRound(round: Round, noted: readonly NotedChange[]): Pr
     noted.filter(({ relid }) => relid !== messages),
   )
   if (changes.length === 0) return
-  const { failed, dropped } = await dispatch(gate, tenant, groups, isFreshSchema ? inShape(changes) : changes)
+  const { failed, dropped } = await dispatch(gate, tenant, groups, inShape(changes))
   for (const [subscriber, table] of failed)
     excuse(subscriber, `Changes of ${table} were not delivered: its policies failed for this subscriber`)
   for (const subscriber of dropped)
