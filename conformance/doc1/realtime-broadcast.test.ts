@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { createProject } from '../people.ts'
 import type { Channel } from '../phoenix.ts'
+import { encodeBroadcast } from '../phoenix-frames.ts'
 import { heard, heardBefore, type RealtimeApi, realtimeProject, topicOf } from '../realtime.ts'
 import { shapes } from '../service.ts'
 import { ada } from '../storage.ts'
@@ -144,6 +145,47 @@ test('Realtime contract §2: names of events may be of any script, up to 255 byt
       joinRef: speaker.joinRef,
     })
     await heard(listener, `${event.slice(0, 200)}!`)
+  }
+})
+
+test('Realtime contract §2: bytes that call themselves JSON and are none confuse nobody', async () => {
+  const topic = topicOf()
+  const [listener, old] = [await join(topic), await join(topic, {}, { version: '1.0.0' })]
+  const inner = [
+    '{',
+    '',
+    '}',
+    `{}},"event":"spoofed","payload":{"a":1}`,
+    '1,2',
+    `{"a":1}{"b":2}`,
+    '"\\x"',
+    'undefined',
+  ]
+  const metas = ['{', 'x', `{}},"event":"spoofed"`, '"text"']
+  const frames = [
+    ...inner.map(text => ({ meta: '', text })),
+    ...metas.map(meta => ({ meta, text: '{"good":1}' })),
+    { meta: '', text: Buffer.from([0x22, 0xff, 0xfe, 0x22]) },
+  ]
+  for (const { meta, text } of frames) {
+    const speaker = await join(topic)
+    const head = encodeBroadcast({
+      topic,
+      event: 'odd',
+      payload: Buffer.from(text),
+      joinRef: speaker.joinRef,
+      meta,
+    })
+    head[6] = 1
+    speaker.socket.sendRaw(head)
+    await Promise.race([speaker.socket.heartbeat().catch(() => {}), speaker.socket.closed])
+  }
+  for (const channel of [listener, old]) {
+    const got = await marked(channel)
+    for (const [event, payload] of got) {
+      assert.equal(event, 'odd')
+      if (typeof payload === 'object') assert.deepEqual(payload, { good: 1 })
+    }
   }
 })
 

@@ -118,10 +118,13 @@ test('each change is one line of JSON, and Ctrl-C ends it with 0', async () => {
 test('for people each change is a line of text, without what could steer a terminal', async () => {
   const watcher = watch(['--channel', 'public:todos:id=eq.5', '-o', 'text'])
   await watcher.says(subscribed)
-  await script(`insert into todos values (4, 'other'), (5, e'a\\x1b[2Jb')`)
+  // JSON escapes what stands below a space, and leaves these.
+  await script(`insert into todos values (4, 'other'), (5, 'a' || chr(155) || '2J' || chr(8238))`)
+  await broadcast('public:todos:id=eq.5', 'be\x1b[2Jll', 1)
+  await watcher.says(/broadcast {2}be/)
   await watcher.says(/INSERT {2}public\.todos {2}\{"id":5,/)
   assert.ok(!watcher.stdout.includes('other'))
-  assert.ok(!watcher.stdout.includes('\x1b'))
+  for (const steering of ['\x1b', '\x9b', '\u202e']) assert.ok(!watcher.stdout.includes(steering))
   await script('delete from todos')
   await watcher.says(/DELETE {2}public\.todos {2}\{"id":5\}/)
   assert.deepEqual(await watcher.interrupt(), [0, null])

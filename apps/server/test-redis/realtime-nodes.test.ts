@@ -37,6 +37,8 @@ test('a broadcast reaches everybody in the room on both nodes, once, in order, a
   const [a, b] = [await enter(here, project, room), await enter(here, project, room)]
   const [c, d] = [await enter(there, project, room), await enter(there, project, room, { self: true })]
   for (let number = 0; number < 20; number++) assert.equal(await a.say('number', { number }), 'ok')
+  // Between what two nodes say there is no order.
+  await until('all are heard', async () => [b, c, d].every(({ heard }) => heard.length === 20))
   await d.say('end', { text: 'tèxt 日😀\0' })
   await hear([a, b, c, d], 'end')
   const numbers = Array.from({ length: 20 }, (_, number) => ['number', { number }])

@@ -53,7 +53,9 @@ export class RawSocket {
   }
 
   static async open(platform: TestPlatform, project: CreatedProject, key?: string): Promise<RawSocket> {
-    const socket = new RawSocket(new WebSocket(socketUrl(platform, project, key), { perMessageDeflate: false }))
+    const socket = new RawSocket(
+      new WebSocket(socketUrl(platform, project, key), { perMessageDeflate: false }),
+    )
     await once(socket.connection, 'open')
     return socket
   }
@@ -119,7 +121,10 @@ export class RawSocket {
   async #change(endAt: number, what: string): Promise<void> {
     const { promise, resolve, reject } = Promise.withResolvers<void>()
     this.#wake = resolve
-    const late = setTimeout(() => reject(new Error(`${what}: not within ${patienceMs} ms`)), endAt - Date.now())
+    const late = setTimeout(
+      () => reject(new Error(`${what}: not within ${patienceMs} ms`)),
+      endAt - Date.now(),
+    )
     await promise.finally(() => clearTimeout(late))
   }
 }

@@ -1,9 +1,5 @@
-// The unmodified client: connections, servers and databases that fail.
-import { databaseFaultTests } from './supabase-js/realtime-database-faults.ts'
-import { killedServerTests } from './supabase-js/realtime-killed-server.ts'
-import { reconnectTests } from './supabase-js/realtime-reconnects.ts'
+// The unmodified client: connections that are cut or held, and a server that ends.
+import { endingServerTests, reconnectTests } from './supabase-js/realtime-reconnects.ts'
 import { realtimeSuite } from './supabase-js/realtime-suite.ts'
 
-realtimeSuite('reconnect', [reconnectTests])
-killedServerTests()
-databaseFaultTests()
+realtimeSuite('reconnect', [reconnectTests], [endingServerTests])

@@ -3,6 +3,7 @@ import { memberPolicies, type Policy, randomPolicies } from './gate-policies.ts'
 import {
   columns,
   insertOf,
+  oddText,
   quote,
   type Row,
   randomRow,
@@ -94,7 +95,7 @@ function randomListener(random: Random): Listener {
   const claims = {
     ...(random.chance(0.95) && { role }),
     ...(sub && { sub }),
-    ...(random.chance(0.5) && { email: random.pick(['user1@example.com', 'a']) }),
+    ...(random.chance(0.5) && { email: random.pick(['user1@example.com', 'a', oddText]) }),
     ...(random.chance(0.6) && { team: random.pick([0, 1, 2, '3', 'x', null]) }),
     ...(random.chance(0.3) && { mood: random.pick(['good', 'bad']) }),
     ...(random.chance(0.6) && {

@@ -12,6 +12,9 @@ export interface Column {
 export const users = [1, 2, 3, 4].map(n => `00000000-0000-4000-8000-00000000000${n}`)
 export const teams = [0, 1, 2, 3, 4, 5]
 
+/** In rows and in claims. */
+export const oddText = 'é"\\\n{},() NULL'
+
 const typed = (type: string, ...texts: string[]) => [
   ...texts.map(text => `'${text.replaceAll("'", "''")}'::${type}`),
   'null',
@@ -19,7 +22,7 @@ const typed = (type: string, ...texts: string[]) => [
 
 export const columns: readonly Column[] = [
   { name: 'n', type: 'int', values: [...teams.map(String), '13', '-1', 'null'] },
-  { name: 'word', type: 'text', values: typed('text', 'a', 'b', '', '5', 'é"\\\n', 'user1@example.com') },
+  { name: 'word', type: 'text', values: typed('text', 'a', 'b', '', '5', oddText, 'user1@example.com') },
   { name: 'who', type: 'uuid', values: typed('uuid', ...users) },
   { name: 'flag', type: 'boolean', values: ['true', 'false', 'null'] },
   {
@@ -75,9 +78,10 @@ export const tableScript = `
     .map(
       name => `
   create table ${quoted(name)} (
-    id int primary key,
+    id int primary key, gone int,
     ${columns.map(column => `${quoted(column.name)} ${column.type}`).join(', ')},
     twice int generated always as (n * 2) stored);
+  alter table ${quoted(name)} drop column gone;
   alter table ${quoted(name)} enable row level security;`,
     )
     .join('')}

@@ -150,9 +150,10 @@ export function changeTests(stage: () => Stage): void {
   test('columns are chosen with select, and the key is always among them', async () => {
     const { service, sql, table } = stage()
     const name = await table('id int primary key, a text, b text, c text')
-    const client = service()
-    const { changes: some } = await rows(client, { table: name, select: ['a', 'c'] })
-    const { changes: all } = await rows(client, { table: name })
+    const listener = ear(service())
+    const some = listener.wants({ table: name, select: ['a', 'c'] })
+    const all = listener.wants({ table: name })
+    await listener.join()
     await sql(`insert into ${name} values (1, 'a', 'b', 'c'); update ${name} set a = 'x'`)
     await until(() => some.length === 2 && all.length === 2, 'both')
     assert.deepEqual(

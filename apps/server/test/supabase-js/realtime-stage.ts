@@ -62,12 +62,22 @@ export async function setStage(
   })
   const ref = await platform.refOf(project.id)
   const { id, anon_key: anonKey, service_role_key: serviceKey } = project
-  const clients: Realtime[] = []
+  const leaving: (() => void)[] = []
   const kept = (realtime: Realtime) => {
-    clients.push(realtime)
+    leaving.push(() => void realtime.disconnect())
     return watched(realtime)
   }
-  const as: Stage['as'] = (key, options, url = platform.url) => kept(shape.connect(url, id, key, options))
+  const as: Stage['as'] = (key, { reconnectAfterMs, ...options } = {}, url = platform.url) => {
+    let hasLeft = false
+    leaving.push(() => {
+      hasLeft = true
+    })
+    // Hung up while it gives up a connection, a client would try for ever.
+    const patience = reconnectAfterMs && {
+      reconnectAfterMs: (tries: number) => (hasLeft ? 3_600_000 : reconnectAfterMs(tries)),
+    }
+    return kept(shape.connect(url, id, key, { ...options, ...patience }))
+  }
   const token = (claims: object) => signJwt({ ...claims }, project.jwt_secret)
   const sql = (script: string) =>
     platform.app.databases.asOwner({ ref }, session => session.script(script).then(() => {}))
@@ -111,7 +121,7 @@ export async function setStage(
         headers: { apikey: serviceKey, 'content-type': 'application/json', ...init.headers },
       }),
     hangUp() {
-      for (const client of clients.splice(0)) void client.disconnect()
+      for (const leave of leaving.splice(0)) leave()
     },
   }
 }

@@ -3,21 +3,21 @@ import assert from 'node:assert/strict'
 import { after, afterEach, before, describe, test } from 'node:test'
 import { startPlatform, type TestPlatform } from '../harness.ts'
 import { called, type Theme, walked } from './realtime-recorder.ts'
-import { shapes } from './realtime-shapes.ts'
+import { newest, shapes } from './realtime-shapes.ts'
 import { type Stage, setStage } from './realtime-stage.ts'
 
 export type Part = (stage: () => Stage) => void
 
-letGoOfLongTimers()
-
-export function realtimeSuite(theme: Theme, parts: readonly Part[], given = shapes): void {
+/** `once` are parts that take too long to be had in every shape. */
+export function realtimeSuite(theme: Theme, parts: readonly Part[], once: readonly Part[] = []): void {
+  letGoOfLongTimers()
   let platform: TestPlatform
   before(async () => {
     platform = await startPlatform()
   })
   after(() => platform?.stop())
 
-  for (const shape of given)
+  for (const shape of shapes)
     describe(shape.name, () => {
       let stage: Stage
       before(async () => {
@@ -25,6 +25,7 @@ export function realtimeSuite(theme: Theme, parts: readonly Part[], given = shap
       })
       afterEach(() => stage?.hangUp())
       for (const part of parts) part(() => stage)
+      if (shape === newest) for (const part of once) part(() => stage)
     })
 
   test(`every method under ${theme} was called above`, () => {

@@ -67,8 +67,8 @@ begin
   if expression is null then
     return;
   end if;
-  -- A plan does not hear of another type of a column.
-  select n.nspname, c.relname, (
+  -- A plan does not hear of another type of a column, nor of another table with the same name.
+  select n.nspname, c.relname, rel operator(pg_catalog.||) ' ' operator(pg_catalog.||) (
       select pg_catalog.string_agg(a.atttypid operator(pg_catalog.||) ' ' operator(pg_catalog.||) a.atttypmod, ',' order by a.attnum)
         from pg_catalog.pg_attribute a where a.attrelid operator(pg_catalog.=) rel and a.attnum operator(pg_catalog.>) 0) as shape
     into relation

@@ -123,9 +123,23 @@ export class Channel implements ChangeSubscriber, Member {
   enter(parts: Parts): void {
     this.#state = 'joined'
     const { project } = this.home
+    // What it is told already must not be told as a change.
+    project.tellPresence(this.space)
     project.enter(this.space, this)
-    if (this.hearsPresence) this.push('presence_state', project.presenceState(this.space))
-    this.#unsubscribe = parts.changes.subscribe(this)
+    this.#tellPresent()
+    this.#unsubscribe = parts.changes.subscribe(this).end
+  }
+
+  /** The first `track` asks for presence, too. */
+  enablePresence(): void {
+    if (this.isPresenceEnabled) return
+    this.home.project.tellPresence(this.space)
+    this.isPresenceEnabled = true
+    this.#tellPresent()
+  }
+
+  #tellPresent(): void {
+    if (this.hearsPresence) this.push('presence_state', this.home.project.presenceState(this.space))
   }
 
   /** Gone without a word; whoever ends it says what is to be said. */

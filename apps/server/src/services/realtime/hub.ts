@@ -70,9 +70,13 @@ export class Project<Socket = unknown> implements SpanListener {
     this.#tellSoon(key)
   }
 
-  /** JSON text of who is there. Whoever gets it has to hear of no change it holds already. */
-  presenceState(key: string): string {
+  /** What has changed is told now, to those who have been there. */
+  tellPresence(key: string): void {
     this.#tell(key)
+  }
+
+  /** JSON text of who is there. */
+  presenceState(key: string): string {
     return this.#spaces.get(key)?.presence.state() ?? '{}'
   }
 

@@ -47,13 +47,14 @@ export function openRealtime(deps: RealtimeDeps) {
     perProject: limits.poolSize,
     inAll: limits.maxConnections,
   })
+  const captureSwitch = createCaptureSwitch(cluster)
   const changes = createChanges({
     control,
     databases,
     directory,
     pools,
     openListener: createListeners(control, logins),
-    captureSwitch: createCaptureSwitch(cluster),
+    captureSwitch,
     maxListeners: limits.maxListeners,
     log,
   })
@@ -83,7 +84,11 @@ export function openRealtime(deps: RealtimeDeps) {
     tables: realtimeTables({
       owner: deps.owner,
       address: cluster.address,
-      changed: ({ id }) => changes.tablesChanged(id),
+      // Triggers are switched before it is answered, also where only other nodes listen.
+      async changed({ id, ref }) {
+        changes.tablesChanged(id)
+        await captureSwitch.adjust(ref)
+      },
     }),
     warnings: span.warnings,
     async close() {

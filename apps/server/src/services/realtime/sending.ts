@@ -61,10 +61,7 @@ function track(
   if (Buffer.byteLength(tracked) > maxPayloadBytes) return reasons.payloadTooLarge
   if (!mayTrackAgain(channel)) return reasons.tooManyTracks
   if (!project.rates.mayTrack()) return reasons.tooMuchPresence
-  if (!channel.isPresenceEnabled) {
-    channel.isPresenceEnabled = true
-    if (channel.hearsPresence) channel.push('presence_state', project.presenceState(channel.space))
-  }
+  channel.enablePresence()
   if (channel.tracked && channel.trackedText === tracked) return
   channel.presenceKey ||= crypto.randomUUID()
   const ref = randomBytes(9).toString('base64url')

@@ -149,7 +149,7 @@ export class RealtimeSocket implements SocketHandlers, Home {
       const opened = this.#open(message)
       if (typeof opened === 'string') return refuse(opened)
       channel = opened.channel
-      const problem = await this.#judge(channel)
+      const problem = this.#hasToAsk(channel) ? await this.#judge(channel) : undefined
       if (channel.isEnded) return
       if (problem !== undefined) {
         channel.end()
@@ -196,6 +196,11 @@ export class RealtimeSocket implements SocketHandlers, Home {
     const channel = new Channel(this, message, config, credential)
     this.#channels.set(topic, channel)
     return { channel, config }
+  }
+
+  /** Most joins are answered in the same turn. */
+  #hasToAsk({ caller, isPrivate }: Channel): boolean {
+    return caller.userId !== '' || isPrivate || this.project.ready() !== undefined
   }
 
   /** Whether the caller still counts, and may be on a private topic. */

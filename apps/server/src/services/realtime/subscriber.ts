@@ -33,9 +33,15 @@ export interface ChangeSubscriber {
   tell(status: 'ok' | 'error', message: string): void
 }
 
+export interface ChangeSubscription {
+  /** Resolves when changes are captured, or will not be; what there is to tell, and changes, come a turn later. */
+  readonly flowing: Promise<void>
+  end(): void
+}
+
 export interface Changes {
-  /** Called once the join has been answered; `tell` says when changes flow. Returns how to end it. */
-  subscribe(subscriber: ChangeSubscriber): () => void
+  /** Every channel subscribes: one without bindings hears what SQL sends. */
+  subscribe(subscriber: ChangeSubscriber): ChangeSubscription
   close(): Promise<void>
 }
 

@@ -1,5 +1,4 @@
 // Live changes of all projects: one feed for each that somebody listens to, as many as the operator allows.
-import { randomUUID } from 'node:crypto'
 import type { Log } from '#src/kernel/log.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
@@ -8,7 +7,7 @@ import type { Databases } from '#src/tenancy/databases.ts'
 import type { Directory } from '#src/tenancy/directory.ts'
 import type { GatePools } from '#src/tenancy/gate-pools.ts'
 import type { OpenListener } from '#src/tenancy/listeners.ts'
-import type { ChangeSubscriber, SentMessage } from '../subscriber.ts'
+import type { ChangeSubscriber, ChangeSubscription, SentMessage } from '../subscriber.ts'
 import { type Feed, startFeed } from './feed.ts'
 import { createGate } from './gate.ts'
 import { createPermissions } from './permissions.ts'
@@ -24,13 +23,14 @@ interface ChangesOptions {
   log: Log
 }
 
+const deferral =
+  'Changes are deferred: too many projects listen at the moment; they will flow when there is room'
 /** Somebody who reconnects finds everything as it was. */
 const lingerMs = 5000
 const leftoverMs = 60_000
 
 export function createChanges(options: ChangesOptions) {
   const { control, databases, directory, pools, openListener, captureSwitch, maxListeners, log } = options
-  const node = randomUUID()
   const gate = createGate(pools)
   const feeds = new Map<string, Feed>()
   const ending = new Map<string, NodeJS.Timeout>()
@@ -41,7 +41,6 @@ export function createChanges(options: ChangesOptions) {
 
   function start(id: string): Feed {
     const feed = startFeed({
-      node,
       gate,
       openListener,
       captureSwitch,
@@ -74,26 +73,23 @@ export function createChanges(options: ChangesOptions) {
       if (feeds.size >= maxListeners) return
       deferred.delete(id)
       const feed = start(id)
-      for (const subscriber of subscribers) feed.add(subscriber)
+      for (const subscriber of subscribers) void feed.add(subscriber)
     }
   }
 
-  function subscribe(subscriber: ChangeSubscriber): () => void {
+  function subscribe(subscriber: ChangeSubscriber): ChangeSubscription {
     const { id } = subscriber.caller.tenant
     clearTimeout(ending.get(id))
     ending.delete(id)
     const feed = feeds.get(id) ?? (feeds.size < maxListeners ? start(id) : undefined)
-    if (feed) feed.add(subscriber)
+    let flowing = Promise.resolve()
+    if (feed) flowing = feed.add(subscriber)
     else {
       const others = deferred.get(id) ?? new Set()
       deferred.set(id, others.add(subscriber))
-      if (subscriber.bindings.length > 0)
-        subscriber.tell(
-          'error',
-          'Changes are deferred: too many projects listen at the moment; they will flow when there is room',
-        )
+      if (subscriber.bindings.length > 0) setImmediate(() => subscriber.tell('error', deferral))
     }
-    return () => unsubscribe(id, subscriber)
+    return { flowing, end: () => unsubscribe(id, subscriber) }
   }
 
   function unsubscribe(id: string, subscriber: ChangeSubscriber): void {

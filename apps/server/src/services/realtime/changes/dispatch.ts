@@ -14,7 +14,7 @@ import { type Change, tell } from './telling.ts'
 /** One change, for the members of a group with one role. */
 interface Telling {
   change: Change
-  wish: { ids: readonly number[]; select: ReadonlySet<string> | undefined }
+  wish: { ids: readonly number[]; select: readonly string[] | undefined }
   /** Where its rows stand among those the gate is asked about; absent when it is not asked. */
   rows: { sheet: Sheet; newAt: number; oldAt: number | undefined } | undefined
   withOld: Buffer | undefined
@@ -116,15 +116,13 @@ function planFor(group: Group, role: Role, changes: readonly Change[], answers: 
     const isGated = role !== 'service_role' && change.event !== 'DELETE'
     // Too large to be judged.
     if (isGated && change.newRow === undefined) continue
-    const ids = [...new Set(matched.map(({ binding }) => binding.id))]
-    const selects = matched.map(({ binding }) => binding.select)
-    plan.push({
-      change,
-      wish: { ids, select: selects.includes(undefined) ? undefined : new Set(selects.flat() as string[]) },
-      rows: isGated ? placeRows(sheets, change) : undefined,
-      withOld: undefined,
-      withoutOld: undefined,
-    })
+    const rows = isGated ? placeRows(sheets, change) : undefined
+    // Those who asked for other columns are told apart.
+    for (const wishes of Map.groupBy(matched, ({ binding }) => binding.select?.join()).values()) {
+      const ids = [...new Set(wishes.map(({ binding }) => binding.id))]
+      const { select } = wishes[0]!.binding
+      plan.push({ change, wish: { ids, select }, rows, withOld: undefined, withoutOld: undefined })
+    }
   }
   return plan
 }

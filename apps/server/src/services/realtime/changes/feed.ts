@@ -1,6 +1,7 @@
 // The changes of one project, while somebody listens: read in the order of commits, batch by batch, each told before the
 // next is read. Delivery is at most once, and what may have been lost is said.
-import { setTimeout as sleep } from 'node:timers/promises'
+import { randomUUID } from 'node:crypto'
+import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises'
 import type { Log } from '#src/kernel/log.ts'
 import type { CaptureSwitch } from '#src/tenancy/capture-switch.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
@@ -15,7 +16,6 @@ import { type ChangesStore, type Cursor, changesStore, listeningSeconds, type Re
 import { whatIsWrong } from './wishes.ts'
 
 export interface FeedDeps {
-  node: string
   gate: Gate
   openListener: OpenListener
   captureSwitch: CaptureSwitch
@@ -29,7 +29,8 @@ export interface FeedDeps {
 
 export interface Feed {
   readonly size: number
-  add(subscriber: ChangeSubscriber): void
+  /** Resolves when its changes are captured, or will not be. */
+  add(subscriber: ChangeSubscriber): Promise<void>
   remove(subscriber: ChangeSubscriber): void
   /** Something may have been written. */
   kick(): void
@@ -53,10 +54,12 @@ const tellAgainMs = 10_000
 const lastTries = 20
 
 export function startFeed(deps: FeedDeps): Feed {
-  const { node, gate, openListener, captureSwitch, log } = deps
+  const { gate, openListener, captureSwitch, log } = deps
+  /** Its own: one that ends and one that begins may meet. */
+  const node = randomUUID()
   const groups = new Groups()
-  /** Those who have not been told yet that their changes flow. */
-  const waiting = new Set<ChangeSubscriber>()
+  /** Those whose changes do not flow yet, and how to tell them that they do. */
+  const waiting = new Map<ChangeSubscriber, () => void>()
   const excusedAt = new WeakMap<ChangeSubscriber, number>()
   const bell = createBell()
   const closing = new AbortController()
@@ -135,8 +138,7 @@ export function startFeed(deps: FeedDeps): Feed {
   }
 
   function tellAll(message: string): void {
-    for (const subscriber of groups.listeners())
-      if (!waiting.has(subscriber)) subscriber.tell('error', message)
+    for (const subscriber of groups.listeners()) subscriber.tell('error', message)
   }
 
   /** Not for each of many changes. */
@@ -150,16 +152,20 @@ export function startFeed(deps: FeedDeps): Feed {
   async function recapture(store: ChangesStore, tenant: Tenant): Promise<void> {
     mustCapture = false
     const begun = [...waiting]
-    captured = await capture(store, captureSwitch, tenant, groups.listeners())
+    captured = await capture(store, captureSwitch, tenant, [...groups.listeners(), ...waiting.keys()])
     if (!captured.isComplete) {
       // Tried again at the next look.
       mustCapture = true
       return
     }
     await store.unregisterOthers([...captured.tables.keys()])
-    for (const subscriber of begun) {
-      if (!waiting.delete(subscriber)) continue
+    for (const [subscriber, flows] of begun) {
       const wrong = await whatIsWrong(subscriber, captured, store, gate, tenant)
+      if (!waiting.delete(subscriber)) continue
+      groups.add(subscriber)
+      flows()
+      // The join is answered first.
+      await nextTurn()
       subscriber.tell(wrong === undefined ? 'ok' : 'error', wrong ?? 'Subscribed to PostgreSQL')
     }
   }
@@ -176,14 +182,13 @@ export function startFeed(deps: FeedDeps): Feed {
   const running = run()
   return {
     get size() {
-      return groups.size
+      return groups.size + waiting.size
     },
-    add(subscriber) {
-      groups.add(subscriber)
-      if (subscriber.bindings.length === 0) return
-      waiting.add(subscriber)
+    async add(subscriber) {
+      if (subscriber.bindings.length === 0) return groups.add(subscriber)
       mustCapture = true
       bell.ring()
+      return new Promise(resolve => waiting.set(subscriber, resolve))
     },
     remove(subscriber) {
       groups.remove(subscriber)

@@ -30,12 +30,14 @@ export function tell(
   audience: Audience,
   change: Change,
   role: Role,
-  wish: { ids: readonly number[]; select: ReadonlySet<string> | undefined },
+  wish: { ids: readonly number[]; select: readonly string[] | undefined },
   showsOld: boolean,
 ): Buffer {
   const { table, event, keys } = change
   const may = selectable(table, role)
-  const names = wish.select ? may.filter(name => wish.select!.has(name) || table.key.includes(name)) : may
+  const names = wish.select
+    ? may.filter(name => wish.select!.includes(name) || table.key.includes(name))
+    : may
   const isWhole = names.length === table.columns.length
   const shown = (row: string | undefined, only: readonly string[]) =>
     row === undefined ? 'null' : isWhole && only === names ? row : rowOf(columnsOf(row), only)

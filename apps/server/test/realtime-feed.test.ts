@@ -1,0 +1,180 @@
+// The feed of row changes from behind: when tables are captured, in which order changes come, and what happens when
+// somebody is slow, gone, or too many.
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+import type { CreatedProject } from '@plinth/contract/projects.ts'
+import { sql } from '#src/kernel/postgres/sql.ts'
+import { until } from '#test/cache-project.ts'
+import { startPlatform, type TestPlatform } from '#test/harness.ts'
+import { behind, everybodyStops, hears, isTold, listen } from '#test/realtime-listener.ts'
+
+let platform: TestPlatform
+let project: CreatedProject
+let database: Awaited<ReturnType<typeof behind>>
+
+before(async () => {
+  platform = await startPlatform()
+  project = await platform.createProject()
+  database = await behind(platform, project)
+  await database.run(`
+    create table notes (id int primary key, text text);
+    create policy everybody on notes for select using (true);
+    create table others (id int primary key);
+    create policy everybody on others for select using (true)`)
+})
+after(async () => {
+  await everybodyStops()
+  await platform.stop()
+})
+
+test('triggers are on while somebody listens to the table, and off again soon after', async () => {
+  assert.deepEqual(await database.captured(), [])
+  const one = await listen(platform, project, { table: 'notes' })
+  assert.deepEqual(await database.captured(), ['notes'])
+  const all = await listen(platform, project)
+  assert.deepEqual(await database.captured(), ['notes', 'others'])
+  await one.leave()
+  await all.leave()
+  await until('the triggers are off', async () => (await database.captured()).length === 0, 60)
+  const [left] = await database.look<{ count: number }>(
+    'select count(*)::int as count from platform.listening',
+  )
+  assert.equal(left!.count, 0)
+})
+
+test('what is written while nobody listens is not noted, not even when a trigger was left on', async () => {
+  await platform.asSuperuser(database.ref, session =>
+    session.script('alter table public.others enable trigger all'),
+  )
+  await database.run('insert into others values (-1); delete from others')
+  assert.deepEqual(
+    await database.look("select 1 from platform.changes where relid = 'public.others'::regclass"),
+    [],
+  )
+})
+
+test('triggers that a killed node has left on are switched off by the next one', async () => {
+  await until('nobody listens', async () => (await database.captured()).length <= 1, 60)
+  await platform.asSuperuser(database.ref, session =>
+    session.script('alter table public.others enable trigger all'),
+  )
+  await platform.app.control.run(sql`
+    insert into realtime_captures values (${project.id}, now() - interval '1 second')
+    on conflict (project_id) do update set until = excluded.until`)
+  const next = await startPlatform({ beside: platform })
+  await until('the triggers are off', async () => (await database.captured()).length === 0, 60)
+  await next.stop()
+})
+
+test('a table that a long transaction holds is captured when that ends, and only then is it confirmed', async () => {
+  await platform.asSuperuser(database.ref, async session => {
+    await session.script('begin; insert into public.notes values (-1)')
+    let isConfirmed = false
+    const listening = listen(platform, project, { table: 'notes' }).then(one => {
+      isConfirmed = true
+      return one
+    })
+    // Long enough for several tries.
+    await new Promise(resolve => setTimeout(resolve, 1500))
+    assert.equal(isConfirmed, false)
+    await session.script('rollback')
+    const one = await listening
+    await database.run('insert into notes values (-2)')
+    await hears(one, 'INSERT -2')
+    await one.leave()
+  })
+})
+
+test('changes come in the order of commits, whatever the order of writes', async () => {
+  const one = await listen(platform, project, { table: 'notes' })
+  await platform.asSuperuser(database.ref, async early => {
+    await early.script('begin; insert into public.notes values (101)')
+    await database.run('insert into notes values (102)')
+    await hears(one, 'INSERT 102')
+    await early.script('insert into public.notes values (103); commit')
+  })
+  await hears(one, 'INSERT 103')
+  assert.deepEqual(one.heard, ['INSERT 102', 'INSERT 101', 'INSERT 103'])
+  await one.leave()
+})
+
+test('a statement that changes thousands of rows is told whole, in order', async () => {
+  const one = await listen(platform, project, { table: 'notes' })
+  await database.run(`insert into notes select i, 'x' from generate_series(1000, 4999) i`)
+  await until('all are heard', async () => one.heard.length >= 4000, 120)
+  assert.deepEqual(
+    one.heard,
+    Array.from({ length: 4000 }, (_, index) => `INSERT ${index + 1000}`),
+  )
+  await one.leave()
+})
+
+test('a table that is made later, or made again, is captured, too', async () => {
+  const all = await listen(platform, project)
+  const named = await listen(platform, project, {
+    table: 'late',
+    until: /^error There is no table public.late/,
+  })
+  const make =
+    'create table late (id int primary key); create policy everybody on late for select using (true)'
+  for (const id of [1, 2]) {
+    await database.run(make)
+    await until('it is captured', async () => (await database.captured()).includes('late'), 60)
+    await database.run(`insert into late values (${id})`)
+    await hears(all, `INSERT ${id}`)
+    await hears(named, `INSERT ${id}`)
+    await database.run('drop table late')
+  }
+  await all.leave()
+  await named.leave()
+})
+
+test('what has been read is removed', async () => {
+  const one = await listen(platform, project, { table: 'notes' })
+  await database.run('insert into notes values (5000)')
+  await hears(one, 'INSERT 5000')
+  await until(
+    'nothing is left',
+    async () => (await database.look('select 1 from platform.changes')).length === 0,
+    90,
+  )
+  await one.leave()
+})
+
+test('every node tells its own subscribers, with nothing between them but the database', async () => {
+  const second = await startPlatform({ beside: platform })
+  const here = await listen(platform, project, { table: 'notes' })
+  const there = await listen(second, project, { table: 'notes' })
+  await database.run('insert into notes values (6001)')
+  await Promise.all([hears(here, 'INSERT 6001'), hears(there, 'INSERT 6001')])
+  await there.leave()
+  await second.stop()
+  await database.run('insert into notes values (6002)')
+  await hears(here, 'INSERT 6002')
+  assert.deepEqual(await database.captured(), ['notes'])
+  await here.leave()
+})
+
+test('a listener that is cut off is connected again, and those who may have missed something are told', async () => {
+  const one = await listen(platform, project, { table: 'notes' })
+  await platform.asSuperuser('postgres', session =>
+    session.run(sql`
+      select pg_terminate_backend(pid) from pg_stat_activity
+       where usename = ${`${database.ref}_svc`} and datname = ${database.ref}`),
+  )
+  await isTold(one, /^error Changes may have been lost/)
+  await database.run('insert into notes values (7001)')
+  await hears(one, 'INSERT 7001')
+  await one.leave()
+})
+
+test('an outbox that a crash has emptied is told', async () => {
+  const one = await listen(platform, project, { table: 'notes' })
+  await platform.asSuperuser(database.ref, session =>
+    session.script('truncate platform.changes, platform.listening'),
+  )
+  await isTold(one, /^error Changes may have been lost: the database has forgotten them/)
+  await database.run('insert into notes values (8001)')
+  await hears(one, 'INSERT 8001')
+  await one.leave()
+})
