@@ -1,6 +1,6 @@
 // A broadcast to five hundred subscribers, against a bare `ws` server that sends the same bytes to as many with batched
 // writes: flat out, and at a pace, where only the CPU differs. Options: --rounds, --seconds, --window, --patience,
-// --profile=<directory>.
+// --paces=flat-out,200,2000, --profile=<directory>.
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
@@ -17,14 +17,15 @@ const { values: given } = parseArgs({
     seconds: { type: 'string', default: '3' },
     window: { type: 'string', default: '100' },
     patience: { type: 'string', default: '5' },
+    paces: { type: 'string', default: 'flat-out,200,2000' },
     profile: { type: 'string' },
   },
 })
 const seconds = Number(given.seconds)
 const window = Number(given.window)
 const atLeast = 0.5
-/** Messages a second. With the first, hardly two are ever sent at once; with the second, a few are. */
-const paces = [200, 2000]
+/** Messages a second. At 200 hardly two are ever sent at once; at 2000 a few are. */
+const paces = given.paces.split(',').map(each => (each === 'flat-out' ? undefined : Number(each)))
 const topic = 'room'
 const payload = {
   text: 'of about a hundred characters, as people write them to each other all day long'.padEnd(96),
@@ -70,8 +71,8 @@ await onStage(async stage => {
     send: () => bareSender.send(passedOn),
     cpu: () => cpuMicros(bare.pid),
   }
-  for (const side of [ours, reference]) for (const pace of [undefined, ...paces]) await fanOut(side, pace)
-  for (const pace of [undefined, ...paces]) await measure(ours, reference, pace, bytes.length)
+  for (const side of [ours, reference]) for (const pace of paces) await fanOut(side, pace)
+  for (const pace of paces) await measure(ours, reference, pace, bytes.length)
 
   for (const socket of [sender, bareSender]) socket.end()
   for (const readers of [ourReaders, bareReaders]) await readers.end()
