@@ -104,17 +104,23 @@ test('1 §6 filters let the same through for service_role', async () => {
 })
 
 test('Realtime contract §5: the filter of an UPDATE is asked of the new row', async () => {
-  const listener = await realtime.listen('anon', {
-    event: 'UPDATE',
-    table: 'tasks',
-    filter: 'priority=gte.3',
-  })
+  const wish = (filter: string) => ({ event: 'UPDATE', table: 'tasks', filter })
+  const listeners = [
+    await realtime.listen('anon', wish('priority=gte.3')),
+    await realtime.listen('anon', wish('priority=eq.3')),
+    await realtime.listen('anon', wish('region=in.(b)')),
+  ]
   await realtime.sql(
-    `delete from public.tasks; insert into public.tasks (id, priority) values (1, 1), (2, 5), (3, 5)`,
+    `delete from public.tasks; insert into public.tasks (id, priority, region) values (1, 1, 'a'), (2, 3, 'b'), (3, 3, 'a')`,
   )
-  await realtime.sql(`update public.tasks set priority = case id when 1 then 3 when 2 then 2 else 6 end`)
-  const [changes] = await realtime.seen(listener)
-  assert.deepEqual(newOf(changes!).toSorted(), [1, 3])
+  await realtime.sql(
+    `update public.tasks set priority = case id when 1 then 3 when 2 then 2 else 6 end, region = case id when 1 then 'b' else 'a' end`,
+  )
+  const seen = await realtime.seen(...listeners)
+  assert.deepEqual(
+    seen.map(changes => newOf(changes).toSorted()),
+    [[1, 3], [1], [1]],
+  )
 })
 
 test('1 §6 a filter on * lets through each kind of event', async () => {

@@ -121,12 +121,16 @@ test('1 §6 rule 8: a filter on a key column receives it, a filter on another co
     await realtime.listen('anon', wish('id=eq.1,region=eq.a')),
     await realtime.listen('service_role', wish('region=eq.a')),
     await realtime.listen('service_role', wish('id=eq.1')),
+    await realtime.listen('anon', wish('region=gte.a')),
+    await realtime.listen('anon', wish('region=neq.z')),
+    await realtime.listen('service_role', wish('body=like.%')),
+    await realtime.listen('anon', wish('id=lt.2')),
   ]
   await realtime.sql(`insert into public.${table} values (1, 'a', ${large}), (3, 'a', 'small')`)
   const seen = await realtime.seen(...listeners)
   assert.deepEqual(
     seen.map(changes => newOf(changes)),
-    [[1], [], [3], [], [3], [1]],
+    [[1], [], [3], [], [3], [1], [3], [3], [3], [1]],
   )
 })
 

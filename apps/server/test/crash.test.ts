@@ -27,6 +27,8 @@ const server = testServer()
 const environment = {
   PATH: process.env['PATH'],
   TMPDIR: tmpdir(),
+  // It is started many times.
+  NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'],
   PLATFORM_PORT: '0',
   PLATFORM_ADMIN_TOKEN: adminToken,
   CONTROL_PLANE_SECRET: randomBytes(24).toString('hex'),
@@ -75,7 +77,7 @@ async function start(): Promise<void> {
   child = spawn(process.execPath, [main], { cwd, env: environment, stdio: ['ignore', 'ignore', 'pipe'] })
   let said = ''
   child.stderr!.setEncoding('utf8').on('data', text => (said += text))
-  await eventually(() => said.includes('Next:') || child.exitCode !== null, 'a start', 30_000)
+  await eventually(() => said.includes('Next:') || child.exitCode !== null, 'a start', 120_000)
   url = /running at (\S+)/.exec(said)?.[1] ?? assert.fail(`it should have started: ${said}`)
 }
 

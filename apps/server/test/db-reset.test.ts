@@ -188,3 +188,20 @@ test('a project that lost schema public, or never had anything, is reset, too', 
   assert.deepEqual(await state(project), await state(untouched))
   assert.equal((await untouched.reset({ reapply: true })).status, 200)
 })
+
+test('who may use private channels is forgotten, so that migrations can say it again', async () => {
+  const project = await Project.create(platform)
+  const migration = {
+    version: '20240101000000',
+    sql: `create policy members on realtime.messages for select to authenticated using (realtime.topic() = 'room');
+      select realtime.send('{}', 'event', 'room')`,
+  }
+  assert.equal((await project.push(migration)).status, 200)
+  assert.equal((await project.reset({ reapply: true })).status, 200)
+  const policies = await project.look(
+    sql`select polname from pg_policy where polrelid = 'realtime.messages'::regclass`,
+  )
+  assert.deepEqual(policies, [{ polname: 'members' }])
+  const messages = await project.look(sql`select event from realtime.messages`)
+  assert.deepEqual(messages, [{ event: 'event' }])
+})

@@ -95,6 +95,8 @@ export async function enter(
     async leave() {
       guests.delete(guest)
       await client.removeAllChannels()
+      // A client does nothing about a connection that the other side is closing, and would come back.
+      await until('the connection is closed', async () => !client.realtime.isDisconnecting())
       await client.realtime.disconnect()
     },
   }

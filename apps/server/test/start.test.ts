@@ -126,7 +126,7 @@ function behindTerminal(command: string[]): string[] {
 async function start(options: Launch): Promise<Running> {
   const run = launch(options)
   const url = () => /Plinth is running at (\S+)/.exec(run.stderr + run.stdout)?.[1]
-  await eventually(() => url() !== undefined || run.hasEnded, 'a start', 30_000)
+  await eventually(() => url() !== undefined || run.hasEnded, 'a start', 120_000)
   assert.ok(!run.hasEnded, `it should have started: ${run.stderr}${run.stdout}`)
   return Object.assign(run, { url: url()! })
 }

@@ -42,6 +42,7 @@ export class StorageNode {
       env: {
         PATH: process.env['PATH'],
         TMPDIR: tmpdir(),
+        NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'],
         PLATFORM_PORT: '0',
         PLATFORM_DATA_DIR: this.dataDir,
         PLATFORM_ADMIN_TOKEN: this.#token,

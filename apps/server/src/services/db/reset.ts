@@ -27,6 +27,7 @@ export async function dropEverything(session: Session): Promise<Dropped> {
   for (const { statement } of objects) if (statement !== null) await session.script(statement)
   await session.script(asNew)
   await session.script(withoutFiles)
+  await session.script(withoutMessages)
   const named = (kind: OwnObject['kind']) =>
     objects.filter(each => each.kind === kind).map(({ name }) => name)
   return {
@@ -123,6 +124,23 @@ const withoutFiles = `
       delete from storage.objects;
       delete from storage.buckets;
       perform storage.restore_policies();
+    end if;
+  end
+  $reset$`
+
+/** Who may use private channels is said by migrations, too. */
+const withoutMessages = `
+  do $reset$
+  declare
+    r record;
+  begin
+    for r in
+      select p.polname from pg_catalog.pg_policy p where p.polrelid = pg_catalog.to_regclass('realtime.messages')
+    loop
+      execute pg_catalog.format('drop policy %I on realtime.messages', r.polname);
+    end loop;
+    if pg_catalog.to_regclass('realtime.messages') is not null then
+      delete from realtime.messages;
     end if;
   end
   $reset$`

@@ -1,4 +1,5 @@
 // A message for everybody on a topic, and the frames it travels in: each is made once, when the first receiver needs it.
+import type { SentMessage } from './subscriber.ts'
 import { encodeMessage, encodeUserBroadcast, type Version } from './wire.ts'
 
 export interface Broadcast {
@@ -9,6 +10,14 @@ export interface Broadcast {
   /** JSON text of what is said about the message, or empty. */
   readonly meta: string
 }
+
+/** Of SQL. */
+export const broadcastOf = ({ id, event, payload }: SentMessage, isReplayed: boolean): Broadcast => ({
+  event,
+  isJson: true,
+  payload: Buffer.from(payload),
+  meta: isReplayed ? `{"id":${JSON.stringify(id)},"replayed":true}` : `{"id":${JSON.stringify(id)}}`,
+})
 
 export class BroadcastFrames {
   readonly #topic: string

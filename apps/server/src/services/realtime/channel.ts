@@ -7,7 +7,7 @@ import { maxHeldBack, reasons } from './limits.ts'
 import type { Parts } from './parts.ts'
 import type { Tracked } from './presence.ts'
 import { type Member, topicPrefix } from './space.ts'
-import type { Binding, ChangeSubscriber, Permissions } from './subscriber.ts'
+import type { Binding, ChangeSubscriber, ChangeSubscription, Permissions } from './subscriber.ts'
 import { encodeMessage, encodeReply, type Message, type Ref, type UserPush, type Version } from './wire.ts'
 
 /** What a channel sees of its socket. */
@@ -50,7 +50,7 @@ export class Channel implements ChangeSubscriber, Member {
   #state: 'joining' | 'joined' | 'ended' = 'joining'
   #isRefreshing = false
   #heldBack: (Message | UserPush)[] | undefined
-  #unsubscribe: (() => void) | undefined
+  #subscription: ChangeSubscription | undefined
 
   constructor(home: Home, { topic, joinRef }: Message, config: JoinConfig, credential: Credential) {
     this.home = home
@@ -119,15 +119,20 @@ export class Channel implements ChangeSubscriber, Member {
     return this.isReady ? this.#heldBack?.shift() : undefined
   }
 
+  /** Before the join is answered. Resolves when changes are captured. */
+  subscribe({ changes }: Parts): Promise<void> {
+    this.#subscription = changes.subscribe(this)
+    return this.#subscription.flowing
+  }
+
   /** The join has been answered. */
-  enter(parts: Parts): void {
+  enter(): void {
     this.#state = 'joined'
     const { project } = this.home
     // What it is told already must not be told as a change.
     project.tellPresence(this.space)
     project.enter(this.space, this)
     this.#tellPresent()
-    this.#unsubscribe = parts.changes.subscribe(this).end
   }
 
   /** The first `track` asks for presence, too. */
@@ -148,8 +153,8 @@ export class Channel implements ChangeSubscriber, Member {
     const wasJoined = this.#state === 'joined'
     this.#state = 'ended'
     this.home.drop(this)
+    this.#subscription?.end()
     if (!wasJoined) return
-    this.#unsubscribe?.()
     const { project } = this.home
     if (this.tracked) project.untrack(this.space, this.tracked)
     project.leave(this.space, this)

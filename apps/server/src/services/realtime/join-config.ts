@@ -17,10 +17,14 @@ export interface JoinConfig {
   readonly complaint: string | undefined
   readonly isLegacy: boolean
   readonly token: string | undefined
+  /** How long a client waits for changes to flow rather than be told later; undefined if it does not. */
+  readonly waitMs: number | undefined
   readonly hasTooManyBindings: boolean
 }
 
 const mostReplayed = 25
+const usualWaitMs = 10_000
+const longestWaitMs = 60_000
 
 /** `subTopic` may stand for a table: `<schema>:<table>[:<filter>]`. */
 export function joinConfigFrom(
@@ -48,6 +52,7 @@ export function joinConfigFrom(
     presence: { key: typeof presence['key'] === 'string' ? presence['key'] : '', isEnabled },
     isLegacy,
     token: typeof token === 'string' ? token : undefined,
+    waitMs: waitFrom(objectIn(config, 'postgres_changes_options')),
     hasTooManyBindings: wishes.length > maxBindings,
   }
   if (wishes.length > 0) return { ...asked, ...bindingsFrom(wishes.slice(0, maxBindings)) }
@@ -62,6 +67,12 @@ const isTrue = (value: unknown) => value === true || value === 'true'
 const objectIn = (from: Readonly<Record<string, unknown>>, name: string) => {
   const value = Object.hasOwn(from, name) ? from[name] : undefined
   return isObject(value) ? value : {}
+}
+
+function waitFrom({ wait, timeout }: Readonly<Record<string, unknown>>): number | undefined {
+  if (!isTrue(wait)) return
+  const asked = typeof timeout === 'number' && timeout > 0 ? timeout : usualWaitMs
+  return Math.min(asked, longestWaitMs)
 }
 
 function replayFrom(value: unknown): JoinConfig['replay'] {

@@ -8,6 +8,8 @@ export const maxChannels = 100
 export const maxBindings = 100
 /** Messages that come while the token of a channel is being judged. */
 export const maxHeldBack = 1000
+/** A join is not held up for longer by changes that do not flow yet; it is told later that they do. */
+export const flowingMs = 3000
 const joinsPerSecond = 500
 const joinsAtOnce = 1000
 const presencePerSecond = 1000
@@ -61,5 +63,6 @@ export const reasons = {
   mayRead: 'Unauthorized: You do not have permissions to read from this channel topic',
   replayNeedsPrivate: 'UnableToReplayMessages: Replay is not allowed for public channels',
   replayFailed: 'UnableToReplayMessages: The messages could not be read',
+  notFlowing: 'PostgresChangesSubscribeTimeout: Changes did not flow in time; try again',
   judgeFailed: 'UnableToConnectToProject: Permissions could not be asked for; try again',
 } as const

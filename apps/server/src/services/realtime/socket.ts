@@ -1,16 +1,14 @@
 // One connection of a client, and the channels it has joined.
 import type { ClientSocket, SocketHandlers } from '#src/kernel/http/client-socket.ts'
 import { type Credential, callerOfCredential } from '#src/planes/data/admit.ts'
-import type { Broadcast } from './broadcast.ts'
-import { BroadcastFrames } from './broadcast.ts'
+import { BroadcastFrames, broadcastOf } from './broadcast.ts'
 import { Channel, expired, type Home, refusalOf, revoked } from './channel.ts'
 import type { Project } from './hub.ts'
 import { joinConfigFrom } from './join-config.ts'
-import { maxChannels, maxTopicBytes, reasons } from './limits.ts'
+import { flowingMs, maxChannels, maxTopicBytes, reasons } from './limits.ts'
 import type { Parts } from './parts.ts'
 import { changePresence, sendBytes, sendText } from './sending.ts'
 import { topicPrefix } from './space.ts'
-import type { SentMessage } from './subscriber.ts'
 import {
   decode,
   encodeReply,
@@ -158,9 +156,15 @@ export class RealtimeSocket implements SocketHandlers, Home {
       const { config } = opened
       const replayed =
         config.replay && channel.hearsBroadcasts && (await this.#replayed(channel, config.replay))
+      const flows = channel.subscribe(this.#parts)
+      const isFlowing = channel.bindings.length === 0 || (await isIn(flows, config.waitMs))
       if (channel.isEnded) return
+      if (!isFlowing) {
+        channel.end()
+        return refuse(reasons.notFlowing)
+      }
       this.#reply(message, 'ok', `{"postgres_changes":${config.answer}}`)
-      channel.enter(this.#parts)
+      channel.enter()
       if (config.complaint !== undefined) channel.tell('error', config.complaint)
       for (const frame of replayed || []) channel.send(frame)
       this.#resume(channel)
@@ -230,11 +234,15 @@ export class RealtimeSocket implements SocketHandlers, Home {
   }
 }
 
-class ReplayFailed extends Error {}
+/** Whether changes flow; false if the client would rather not join than wait any longer. */
+function isIn(flows: Promise<void>, waitMs: number | undefined): Promise<boolean> {
+  const { promise, resolve } = Promise.withResolvers<boolean>()
+  const late = setTimeout(resolve, waitMs ?? flowingMs, waitMs === undefined)
+  flows.then(
+    () => resolve(true),
+    () => resolve(true),
+  )
+  return promise.finally(() => clearTimeout(late))
+}
 
-export const broadcastOf = ({ id, event, payload }: SentMessage, isReplayed: boolean): Broadcast => ({
-  event,
-  isJson: true,
-  payload: Buffer.from(payload),
-  meta: isReplayed ? `{"id":${JSON.stringify(id)},"replayed":true}` : `{"id":${JSON.stringify(id)}}`,
-})
+class ReplayFailed extends Error {}

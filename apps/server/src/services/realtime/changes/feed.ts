@@ -164,6 +164,7 @@ export function startFeed(deps: FeedDeps): Feed {
       if (!waiting.delete(subscriber)) continue
       groups.add(subscriber)
       flows()
+      if (subscriber.bindings.length === 0) continue
       // The join is answered first.
       await nextTurn()
       subscriber.tell(wrong === undefined ? 'ok' : 'error', wrong ?? 'Subscribed to PostgreSQL')
@@ -185,7 +186,8 @@ export function startFeed(deps: FeedDeps): Feed {
       return groups.size + waiting.size
     },
     async add(subscriber) {
-      if (subscriber.bindings.length === 0) return groups.add(subscriber)
+      // What SQL sends is heard by all.
+      if (subscriber.bindings.length === 0 && captured !== nothingCaptured) return groups.add(subscriber)
       mustCapture = true
       bell.ring()
       return new Promise(resolve => waiting.set(subscriber, resolve))
