@@ -120,7 +120,7 @@ export const settings = [
     name: 'REDIS_URL',
     default: 'unset: caches are kept in this process',
     meaning:
-      'A Redis (7 or newer) or Valkey server for the caches of projects, as a user who may manage ACL users: redis://user:password@host:port, or rediss:// for TLS. Needed once more than one process runs the platform.',
+      'A Redis (7 or newer) or Valkey server for the caches of projects, and for broadcast and presence over several nodes, as a user who may manage ACL users and use channels: redis://user:password@host:port, or rediss:// for TLS. Needed once more than one process runs the platform.',
   },
   {
     name: 'PLATFORM_CRON_TIMEOUT_MS',

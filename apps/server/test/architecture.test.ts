@@ -20,6 +20,7 @@ const keepers: Record<string, string> = {
   ajv: 'kernel/http/',
   'ajv-formats': 'kernel/http/',
   'secure-json-parse': 'kernel/http/',
+  ws: 'kernel/http/',
   pg: 'kernel/postgres/',
   pino: 'kernel/log.ts',
   '@node-rs/argon2': 'kernel/crypto/',

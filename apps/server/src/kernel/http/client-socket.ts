@@ -22,8 +22,6 @@ export interface SocketHandlers {
 
 /** A reader that leaves more than this to wait is let go. */
 const maxUnsentBytes = 4 * 1024 * 1024
-/** Clients send a heartbeat every 25 seconds. */
-const idleMs = 75_000
 
 /** By the connection, whose events come to functions that all sockets share. */
 const clientOf = Symbol('client')
@@ -101,7 +99,7 @@ export class Client implements ClientSocket, Outbox {
     if (this.#socket.writableLength > maxUnsentBytes) this.cut()
   }
 
-  look(now: number): void {
+  closeIfIdle(now: number, idleMs: number): void {
     if (now - this.#heardAt > idleMs) this.close(1001, `idle: nothing was heard for ${idleMs / 1000} seconds`)
   }
 

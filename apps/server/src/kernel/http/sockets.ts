@@ -37,11 +37,16 @@ export interface Sockets {
 
 /** A message larger than this ends the socket (1009). */
 export const maxMessageBytes = 4_000_000
-const sweepMs = 1000
+/** Clients send a heartbeat every 25 seconds. */
+const usualPace = { idleMs: 75_000, sweepMs: 1000 }
 /** For the other side to answer a goodbye. */
 const closingMs = 2000
 
-export function createSockets(log: Log, requestId: (request: IncomingMessage) => string): Sockets {
+export function createSockets(
+  log: Log,
+  requestId: (request: IncomingMessage) => string,
+  { idleMs, sweepMs } = usualPace,
+): Sockets {
   const mounts: { pattern: RegExp; address: string; mount: SocketMount<unknown> }[] = []
   const clients = new Set<Client>()
   let isClosing = false
@@ -96,7 +101,7 @@ export function createSockets(log: Log, requestId: (request: IncomingMessage) =>
 
   const sweep = setInterval(() => {
     const now = performance.now()
-    for (const client of clients) client.look(now)
+    for (const client of clients) client.closeIfIdle(now, idleMs)
   }, sweepMs).unref()
 
   return {
