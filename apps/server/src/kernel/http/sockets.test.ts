@@ -24,7 +24,10 @@ async function echo(pace?: { idleMs: number; sweepMs: number }) {
     },
     refuse: ({ message }) => ({ message }),
   })
-  const server = createServer({ shouldUpgradeCallback: sockets.takes }, (_request, reply) => void reply.end('plain'))
+  const server = createServer(
+    { shouldUpgradeCallback: sockets.takes },
+    (_request, reply) => void reply.end('plain'),
+  )
   server.on('upgrade', sockets.upgrade)
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')

@@ -61,6 +61,8 @@ test('what is no filter is told', () => {
     'a=eq.\0',
   ])
     assert.throws(() => parseFilter(filter), BadFilter, filter)
+  for (const filter of [' '.repeat(9999), `${' '.repeat(9000)}=`, '('.repeat(9999), 'x'.repeat(4_000_000)])
+    assert.throws(() => parseFilter(filter), BadFilter)
   assert.throws(() => parseFilter(`id=in.(${Array.from({ length: 101 }).fill(1).join(',')})`), BadFilter)
 })
 

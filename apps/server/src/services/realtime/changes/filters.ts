@@ -27,6 +27,7 @@ const operators = {
 } as const
 type Operator = keyof typeof operators
 
+const mostCharacters = 10_000
 const mostValues = 100
 const mostConditions = 20
 const isValues = new Set(['null', 'true', 'false', 'unknown', 'not_null'])
@@ -35,6 +36,7 @@ const isValues = new Set(['null', 'true', 'false', 'unknown', 'not_null'])
 export class BadFilter extends Error {}
 
 export function parseFilter(text: string): Condition[] {
+  if (text.length > mostCharacters) throw new BadFilter(`A filter has at most ${mostCharacters} characters`)
   const conditions = joinValues(splitList(text)).map(parseCondition)
   if (conditions.length > mostConditions)
     throw new BadFilter(`A filter has at most ${mostConditions} conditions`)
@@ -52,8 +54,10 @@ function joinValues(parts: readonly string[]): string[] {
 }
 
 function parseCondition(text: string): Condition {
-  const [, column, negation, operator, value] = /^\s*([^=]+)=(not\.)?([a-z]+)\.(.*)$/s.exec(text) ?? []
-  if (column === undefined || value === undefined)
+  const equals = text.indexOf('=')
+  const [, negation, operator, value] = /^(not\.)?([a-z]+)\.(.*)$/s.exec(text.slice(equals + 1)) ?? []
+  const column = text.slice(0, Math.max(0, equals)).trim()
+  if (column === '' || value === undefined)
     throw new BadFilter(`The filter ${JSON.stringify(text)} must have the form column=operator.value`)
   if (!isOperator(operator!))
     throw new BadFilter(
@@ -64,7 +68,7 @@ function parseCondition(text: string): Condition {
   if (operator === 'is' && !isValues.has(values[0]!.toLowerCase()))
     throw new BadFilter('The operator "is" takes null, not_null, true, false or unknown')
   if (text.includes('\0')) throw new BadFilter('A filter cannot hold a NUL character')
-  return { column: column.trim(), operator, isNegated: negation !== undefined, values }
+  return { column, operator, isNegated: negation !== undefined, values }
 }
 
 const isOperator = (name: string): name is Operator => Object.hasOwn(operators, name)
