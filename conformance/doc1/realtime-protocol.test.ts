@@ -271,6 +271,64 @@ for (const [what, data] of malformed)
     await heard(channel, 'alive')
   })
 
+const oddJoins: unknown[] = [
+  null,
+  [],
+  'x',
+  { config: null },
+  { config: 'x' },
+  { config: { broadcast: null, presence: null, postgres_changes: null, private: null } },
+  { config: { broadcast: 'x', presence: [], postgres_changes: {}, private: {} } },
+  { config: { presence: { key: 5, enabled: 'perhaps' } } },
+  { config: { postgres_changes: [null] } },
+  { config: { postgres_changes: ['x', 1, []] } },
+  { config: { postgres_changes: [{}] } },
+  { config: { postgres_changes: [{ event: 1, schema: 2, table: 3, filter: 4, select: 5 }] } },
+  { config: { postgres_changes: [{ event: '*', schema: 'public', table: { a: 1 }, filter: ['id=eq.1'] }] } },
+  {
+    config: {
+      postgres_changes: [{ event: '*', schema: 'public', table: 'markers', select: [1, null, 'nothing'] }],
+    },
+  },
+  { config: { broadcast: { replay: { since: 'x', limit: -1 } } } },
+  { config: {}, access_token: 5 },
+  { config: {}, access_token: {} },
+]
+test('Realtime contract §4: a join of any odd shape is answered, and hurts nobody else', async () => {
+  const witness = await realtime.connect()
+  const channel = await witness.join(topicOf(), { broadcast: { self: true } })
+  for (const payload of oddJoins) {
+    const socket = await realtime.connect()
+    const { status, message } = await socket.tryJoin(topicOf(), payload)
+    assert.ok(['ok', 'error'].includes(status), message.text)
+    if (status === 'error') assert.equal(typeof message.payload.response.reason, 'string', message.text)
+    await socket.heartbeat()
+    await socket.close()
+  }
+  channel.broadcast('alive')
+  await heard(channel, 'alive')
+})
+
+test('Realtime contract §3: messages of any odd shape on a channel hurt nobody else', async () => {
+  const topic = topicOf()
+  const [odd, listener] = [
+    await (await realtime.connect()).join(topic),
+    await (await realtime.connect()).join(topic, { presence: { enabled: true, key: 'me' } }),
+  ]
+  const payloads = [null, [], 'x', 5, {}, { type: 'broadcast' }, { type: 'broadcast', event: 5, payload: {} }]
+  const presences = [
+    { type: 'presence', event: 5 },
+    { type: 'presence', event: 'dance', payload: {} },
+  ]
+  for (const event of ['broadcast', 'presence', 'access_token'])
+    for (const payload of [...payloads, ...presences, { access_token: {} }]) odd.push(event, payload)
+  odd.push('phx_join', {})
+  await odd.socket.heartbeat()
+  const speaker = await (await realtime.connect()).join(topic)
+  speaker.broadcast('alive')
+  await heard(listener, 'alive')
+})
+
 test('Realtime contract §4: a JWT given with the join speaks for the channel, without one the socket’s own', async () => {
   const table = await realtime.table(
     'id int primary key, owner uuid',

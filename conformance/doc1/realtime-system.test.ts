@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import type { Message } from '../phoenix-frames.ts'
 import { newOf, type RealtimeApi, realtimeProject, topicOf } from '../realtime.ts'
+import { ada, bob } from '../storage.ts'
 import { freshTarget, type Target } from '../target.ts'
 import { until } from '../until.ts'
 
@@ -93,6 +94,24 @@ test('Realtime contract §4: wishes that mean nothing are told as a system error
     }
     await socket.close()
   }
+})
+
+test('1 §6 rule 10: a policy that takes for ever is told nothing, and does not keep back the others for ever', async () => {
+  const table = await realtime.table(
+    'id int primary key, owner uuid',
+    name =>
+      `create policy slow on public.${name} for select using (case when auth.uid() = '${bob.sub}' then pg_sleep(600)::text = '' else owner = auth.uid() end)`,
+  )
+  const [bobs, adas, service] = [
+    await realtime.listen(bob, { table }),
+    await realtime.listen(ada, { table }),
+    await realtime.listen('service_role', { table }),
+  ]
+  await realtime.sql(`insert into public.${table} values (1, '${ada.sub}'), (2, '${bob.sub}')`)
+  const [ofAda, ofAll] = await realtime.seen(adas, service)
+  assert.deepEqual([newOf(ofAda!), newOf(ofAll!)], [[1], [1, 2]])
+  assert.ok(!bobs.received().some(({ payload }) => payload.data?.table === table))
+  await Promise.all([bobs, adas, service].map(({ socket }) => socket.close()))
 })
 
 test('1 §6 rule 10: a project beyond the ceiling of listeners is told that it is deferred, and served when there is room', async () => {

@@ -13,7 +13,7 @@ create unlogged table platform.changes (
   new_row text,
   old_row text
 );
-create index changes_xid on platform.changes (xid);
+create index changes_xid on platform.changes (xid, id);
 -- Rows live for seconds; what they leave behind must not pile up.
 alter table platform.changes set (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 

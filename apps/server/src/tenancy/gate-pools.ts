@@ -83,7 +83,7 @@ export function createGatePools({ control, logins, perProject, inAll }: GatePool
     run(tenant, sql, values, timeoutMs, role) {
       const steps: Step[] = [
         { key: 'reset', sql: 'reset all', values: [] },
-        { key: 'begin', sql: begin, values: [String(timeoutMs), role ?? 'none'] },
+        { key: 'begin', sql: begin, values: [String(Math.ceil(timeoutMs)), role ?? 'none'] },
         { key: sql, sql, values },
       ]
       return poolFor(tenant).run(steps, { shape: sql, mayPipeline: false })

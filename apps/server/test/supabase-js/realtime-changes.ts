@@ -198,15 +198,31 @@ export function changeTests(stage: () => Stage): void {
     }
   })
 
-  test('SUBSCRIBED waits for the rows where the application asks for it', async () => {
-    const { service, sql, table } = stage()
+  for (const [what, config] of Object.entries({ 'of itself': {}, 'when asked to': { wait: true } }))
+    test(`SUBSCRIBED waits ${what} until a row that is written then is heard`, async () => {
+      const { service, sql, table } = stage()
+      const name = await table()
+      const waits = { postgres_changes_options: config }
+      const listener = ear(service(), topic(), waits, { table: name }).subscribe()
+      await listener.becomes('SUBSCRIBED')
+      await sql(`insert into ${name} (id) values (1)`)
+      await listener.hears(1)
+      assert.deepEqual(listener.ids(), [1])
+    })
+
+  test('a client that waits for rows of a table somebody has locked is told that it takes too long, and joins later', async () => {
+    const { platform, ref, service, sql, table } = stage()
     const name = await table()
-    const wait = { postgres_changes_options: { wait: true, timeout: 5000 } }
-    const listener = ear(service(), topic(), wait, { table: name }).subscribe()
+    const waits = { postgres_changes_options: { wait: true, timeout: 300 } }
+    const listener = ear(service(), topic(), waits, { table: name })
+    await platform.asSuperuser(ref, async session => {
+      await session.script(`begin; lock table public.${name} in access exclusive mode`)
+      assert.match(await listener.refused(), /^PostgresChangesSubscribeTimeout: \S/)
+      await session.script('rollback')
+    })
     await listener.becomes('SUBSCRIBED')
     await sql(`insert into ${name} (id) values (1)`)
     await listener.hears(1)
-    assert.deepEqual(listener.ids(), [1])
   })
 
   const senseless = {

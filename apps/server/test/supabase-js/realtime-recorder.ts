@@ -48,6 +48,7 @@ export const walked = {
     'channel.copyBindings',
   ],
   auth: ['client.setAuth', 'channel.updateJoinPayload'],
+  users: [],
   private: [],
   reconnect: [],
 } as const satisfies Record<string, readonly string[]>

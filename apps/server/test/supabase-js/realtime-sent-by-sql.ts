@@ -103,8 +103,15 @@ export function sentBySqlTests(stage: () => Stage): void {
       ...closed,
       broadcast: { replay: { since: Date.now() + 60_000 } },
     }).join()
-    const blind = await ear(await user(bob), name, { ...closed, broadcast: { replay: { since } } })
-    blind.subscribe()
+    const blind = await ear(await user(bob), name, {
+      ...closed,
+      broadcast: { replay: { since }, ack: true },
+    }).join()
+    // The answer comes after all that is played again.
+    assert.equal(
+      await blind.channel.send({ type: 'broadcast', event: 'not mine to say', payload: {} }),
+      'error',
+    )
     await sql(`select realtime.send('{}', 'end', '${name}')`)
     await late.hearsOf('end')
     assert.deepEqual([late.events(), blind.events()], [['end'], []])

@@ -30,7 +30,12 @@ export interface NotedChange {
 export interface Cursor {
   readonly seen: string
   /** Of an answer that was full: what was visible then, and the last of it. */
-  readonly upTo?: { readonly snapshot: string; readonly at: string; readonly id: string }
+  readonly upTo?: {
+    readonly snapshot: string
+    readonly at: string
+    readonly xid: string
+    readonly id: string
+  }
 }
 
 export interface Reading {
@@ -46,31 +51,38 @@ export interface Reading {
 
 const events: Record<string, ChangeEvent> = { I: 'INSERT', U: 'UPDATE', D: 'DELETE' }
 
+/** Transaction by transaction, so that one with a million rows costs each look no more than the rows it takes. */
 const readChanges = `
-  select s.snapshot::text, s.registered, s.version, c.id, c.relid, c.kind, c.told_at, c.moment, c.is_oversized,
-         c.new, c.old, c.new_row, c.old_row
+  with recursive noted (xid) as (
+    (select n.xid from platform.changes n where n.xid >= pg_snapshot_xmin($1::pg_snapshot) order by n.xid limit 1)
+    union all
+    select (select n.xid from platform.changes n where n.xid > p.xid order by n.xid limit 1) from noted p where p.xid is not null
+  ), fresh as (
+    select f.xid, coalesce(
+             case when current_setting('track_commit_timestamp') = 'on' then pg_xact_commit_timestamp(f.xid::xid) end,
+             (select n.at from platform.changes n where n.xid = f.xid order by n.id limit 1)) as moment
+      from noted f
+     where f.xid is not null and not pg_visible_in_snapshot(f.xid, $1::pg_snapshot)
+       and ($3::pg_snapshot is null or pg_visible_in_snapshot(f.xid, $3::pg_snapshot))
+  )
+  select s.snapshot::text, s.registered, s.version, c.id, c.relid, c.kind, c.told_at, c.moment::text, c.xid, c.is_oversized,
+         case when not c.is_oversized then c.new end, case when not c.is_oversized then c.old end,
+         case when not c.is_oversized then c.new_row end, case when not c.is_oversized then c.old_row end
     from (
       select pg_current_snapshot() as snapshot,
              (select count(*) from platform.listening l where l.node = $2::uuid and l.until > clock_timestamp()) as registered,
              (select max(v.version) from platform.catalog_version v) as version
     ) s
     left join lateral (
-      select d.id, d.relid, d.kind, to_char(d.moment at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as told_at,
-             d.moment::text, d.is_oversized,
-             case when not d.is_oversized then d.new end as new, case when not d.is_oversized then d.old end as old,
-             case when not d.is_oversized then d.new_row end as new_row,
-             case when not d.is_oversized then d.old_row end as old_row
-        from (
-          select n.id, n.relid, n.kind, n.new, n.old, n.new_row, n.old_row,
-                 coalesce(octet_length(n.new), 0) + coalesce(octet_length(n.old), 0) > ${payloadBytes} as is_oversized,
-                 coalesce(case when current_setting('track_commit_timestamp') = 'on'
-                               then pg_xact_commit_timestamp(n.xid::xid) end, n.at) as moment
-            from platform.changes n
-           where n.xid >= pg_snapshot_xmin($1::pg_snapshot) and not pg_visible_in_snapshot(n.xid, $1::pg_snapshot)
-             and ($3::pg_snapshot is null or pg_visible_in_snapshot(n.xid, $3::pg_snapshot))
-        ) d
-       where $4::timestamptz is null or (d.moment, d.id) > ($4::timestamptz, $5::bigint)
-       order by d.moment, d.id
+      select d.*, t.moment, to_char(t.moment at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as told_at
+        from (select * from fresh f
+               where $4::timestamptz is null or (f.moment, f.xid) >= ($4::timestamptz, $5::xid8)
+               order by f.moment, f.xid) t
+       cross join lateral (
+         select n.*, coalesce(octet_length(n.new), 0) + coalesce(octet_length(n.old), 0) > ${payloadBytes} as is_oversized
+           from platform.changes n
+          where n.xid = t.xid and ($5::xid8 is distinct from t.xid or n.id > $6::bigint)
+          order by n.id) d
        limit ${batchRows}
     ) c on true`
 
@@ -154,12 +166,13 @@ export function changesStore({ ask }: Listener, node: string) {
         node,
         upTo?.snapshot ?? null,
         upTo?.at ?? null,
+        upTo?.xid ?? null,
         upTo?.id ?? null,
       ])
       const [snapshot, registered, catalogVersion] = rows[0]!.slice(0, 3).map(text)
       const found = rows.filter(row => row[3] !== null)
       const changes = found.map(row => {
-        const [id, relid, kind, at, , isOversized, after, before, newRow, oldRow] = row.slice(3).map(text)
+        const [id, relid, kind, at, , , isOversized, after, before, newRow, oldRow] = row.slice(3).map(text)
         return {
           id: id!,
           relid: relid!,
@@ -176,7 +189,10 @@ export function changesStore({ ask }: Listener, node: string) {
       const visible = upTo?.snapshot ?? snapshot!
       const isFull = found.length === batchRows
       const cursor = isFull
-        ? { seen, upTo: { snapshot: visible, at: text(last![7])!, id: text(last![3])! } }
+        ? {
+            seen,
+            upTo: { snapshot: visible, at: text(last![7])!, xid: text(last![8])!, id: text(last![3])! },
+          }
         : { seen: visible }
       return {
         cursor,
