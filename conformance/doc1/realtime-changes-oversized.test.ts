@@ -111,6 +111,26 @@ test('1 §6 rule 8: a policy on the large column itself is judged by all of it',
   )
 })
 
+test('1 §6 rule 8: so is a row of megabytes', async () => {
+  const table = await realtime.table('id int primary key, owner uuid, body text', mine)
+  const [adas, bobs, service] = [
+    await realtime.listen(ada, { table }),
+    await realtime.listen(bob, { table }),
+    await realtime.listen('service_role', { table }),
+  ]
+  await realtime.sql(
+    `insert into public.${table} values (1, '${ada.sub}', repeat('x', 2000000)), (2, '${bob.sub}', 'small')`,
+  )
+  const [ofAda, ofBob, ofAll] = await realtime.seen(adas, bobs, service)
+  const reference = ['INSERT', { id: 1 }, null, tooLarge]
+  assert.deepEqual(ofAda!.map(outline), [reference])
+  assert.deepEqual(newOf(ofBob!), [2])
+  assert.deepEqual(
+    ofAll!.map(({ errors }) => errors),
+    [tooLarge, null],
+  )
+})
+
 test('1 §6 rule 8: a filter on a key column receives it, a filter on another column does not', async () => {
   const table = await realtime.table('id int primary key, region text, body text', everybody)
   const wish = (filter: string) => ({ event: 'INSERT', table, filter })

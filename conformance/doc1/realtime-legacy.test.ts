@@ -171,3 +171,21 @@ test('Realtime contract §4: with wishes of its own such a topic gets changes in
   assert.equal(payload.data.record.id, 1)
   assert.ok(!channel.received().some(isChange))
 })
+
+test('1 §4.7 the topic of a table is enough to hear of its changes, with an empty config as well', async () => {
+  const table = await realtime.table(notes, mineOrShared)
+  for (const payload of [{}, { config: {} }, { config: { postgres_changes: [] } }]) {
+    const socket = await realtime.connect()
+    const topic = `realtime:public:${table}`
+    const { status, message } = await socket.tryJoin(topic, payload)
+    assert.equal(status, 'ok', message.text)
+    const isHeard = (each: Message) =>
+      each.topic === topic &&
+      (isChange(each) || (each.event === 'postgres_changes' && each.payload.data.table === table))
+    await until('a change comes', async () => {
+      await realtime.sql(`delete from public.${table}; insert into public.${table} values (1, null, 'a')`)
+      return socket.received.some(isHeard)
+    })
+    await socket.close()
+  }
+})

@@ -1,9 +1,9 @@
 // Every operator of a filter, as text and as the client's builder writes it.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { idsOf, until } from './realtime-ear.ts'
+import { type Change, idsOf, until } from './realtime-ear.ts'
 import { where } from './realtime-recorder.ts'
-import { ada, ear, rows, type Stage } from './realtime-stage.ts'
+import { ada, ear, type Stage } from './realtime-stage.ts'
 
 const columns =
   'id int primary key, stars int, name text, region text, done boolean, price numeric, at timestamptz'
@@ -84,18 +84,25 @@ export function filterTests(stage: () => Stage): void {
   test('a filter on an update is about the row as it is now', async () => {
     const { user, sql, table } = stage()
     const name = await table(columns, 'using (true)')
-    const listener = await rows(await user(ada), { event: 'UPDATE', table: name, filter: 'stars=gte.3' })
+    const listener = ear(await user(ada))
+    const wish = { event: 'UPDATE', table: name } as const
+    const fromThree = listener.wants({ ...wish, filter: 'stars=gte.3' })
+    const two = listener.wants({ ...wish, filter: 'stars=eq.2' })
+    await listener.join()
     await sql(`insert into ${name} (id, stars) values (1, 1), (2, 5)`)
     await sql(`update ${name} set stars = 2; update ${name} set stars = 3 where id = 1`)
     await sql(`update ${name} set stars = 4 where id = 2`)
-    await listener.hears(2)
-    assert.deepEqual(
-      listener.changes.map(each => [each.new['id'], each.old['stars'], each.new['stars']]),
-      [
-        [1, 2, 3],
-        [2, 2, 4],
-      ],
-    )
+    await until(() => fromThree.length === 2, 'the last update')
+    const shown = (changes: Change[]) =>
+      changes.map(each => [each.new['id'], each.old['stars'], each.new['stars']])
+    assert.deepEqual(shown(fromThree), [
+      [1, 2, 3],
+      [2, 2, 4],
+    ])
+    assert.deepEqual(shown(two), [
+      [1, 1, 2],
+      [2, 5, 2],
+    ])
   })
 
   test('a filter on a delete may ask for the key; for more than that only with the service_role key', async () => {

@@ -24,7 +24,8 @@ export async function capture(
 ): Promise<Captured> {
   const wanted = new Map<string, { schema: string; table: string | undefined }>()
   for (const { bindings } of subscribers)
-    for (const { schema, table } of bindings) wanted.set(`${schema} ${table}`, { schema, table })
+    for (const { schema, table } of bindings)
+      if (canBeAsked(schema) && canBeAsked(table ?? '')) wanted.set(`${schema} ${table}`, { schema, table })
   const found = await store.findTables([...wanted.values()])
   const relids = found.map(({ relid }) => relid)
   await store.register(relids)
@@ -36,3 +37,6 @@ export async function capture(
     isComplete: isDone,
   }
 }
+
+/** Postgres takes neither in JSON, whoever it comes from. */
+const canBeAsked = (name: string) => name.isWellFormed() && !name.includes('\0')
