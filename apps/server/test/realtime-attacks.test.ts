@@ -1,9 +1,17 @@
 // What hostile subscribers and hostile owners of a project do with live changes: to hear what is not theirs, to make others
 // hear nothing, to break writes, to stop the platform.
 import assert from 'node:assert/strict'
+import { randomUUID } from 'node:crypto'
+import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { after, before, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { CreatedProject } from '@plinth/contract/projects.ts'
+import { createGate } from '#src/services/realtime/changes/gate.ts'
+import type { Tenant } from '#src/tenancy/directory.ts'
+import { createGatePools } from '#src/tenancy/gate-pools.ts'
+import { createLogins } from '#src/tenancy/logins.ts'
+import { keyring } from '#src/kernel/crypto/keys.ts'
+import { signJwt } from '#src/kernel/crypto/jwt.ts'
 import { raw } from '#src/kernel/postgres/sql.ts'
 import { until } from '#test/cache-project.ts'
 import { startPlatform, type TestPlatform } from '#test/harness.ts'
@@ -323,4 +331,272 @@ test('a policy that cannot be cancelled holds up its own project at most', async
   await other.leave()
   const isStopped = await Promise.race([second.stop().then(() => true), sleep(20_000, false)])
   assert.deepEqual({ isHeard, isStopped }, { isHeard: true, isStopped: true })
+})
+
+test('a function that is declared immutable, and is not, mixes up nobody', async () => {
+  const { project, database } = await projectWith(`
+    create function me() returns text language sql immutable as $$ select current_setting('request.jwt.claims')::json ->> 'name' $$;
+    create table mine (id int primary key, owner text);
+    create policy own on mine for select using (owner = me())`)
+  const as = (name: string) =>
+    signJwt({ role: 'authenticated', sub: randomUUID(), name }, project.jwt_secret)
+  const ada = await listen(platform, project, { token: as('ada'), table: 'mine' })
+  const bob = await listen(platform, project, { token: as('bob'), table: 'mine' })
+  for (let id = 1; id < 5; id++) {
+    await database.run(`insert into mine values (${id * 10}, 'ada'), (${id * 10 + 1}, 'bob')`)
+    await sleep(500)
+  }
+  const rest = []
+  for (const name of ['ada', 'bob', 'ada', 'bob', 'ada', 'bob', 'ada', 'bob', 'ada', 'bob', 'ada', 'bob', 'ada', 'bob']) {
+    const { body } = await platform.call('GET', `/v1/rest/${project.id}/mine?select=owner&id=lt.20`, { token: as(name), apikey: project.anon_key })
+    rest.push(`${name} sees ${JSON.stringify(body)}`)
+  }
+  console.log(rest.join('\n'), ada.heard, bob.heard)
+  assert.deepEqual(ada.heard, ['INSERT 10', 'INSERT 20', 'INSERT 30', 'INSERT 40'])
+  assert.deepEqual(bob.heard, ['INSERT 11', 'INSERT 21', 'INSERT 31', 'INSERT 41'])
+})
+
+test('many bindings of one subscriber do not stop the platform', async () => {
+  const { project, database } = await projectWith()
+  const sockets = await Promise.all(Array.from({ length: 5 }, () => RawSocket.open(platform, project)))
+  for (const [place, socket] of sockets.entries()) {
+    const refs = []
+    for (let at = 0; at < 100; at++)
+      refs.push(socket.push(`realtime:${place} ${at}`, 'phx_join', {
+        config: { postgres_changes: Array.from({ length: 100 }, (_, id) => wish({ filter: `id=eq.${-id - at * 100}` })) },
+      }))
+    for (const ref of refs) await socket.answer(ref)
+  }
+  await sleep(5000)
+  console.log(sockets.map(({ frames }) => frames.length), JSON.stringify(sockets[0]!.frames[0]), JSON.stringify(sockets[4]!.frames.at(-1)))
+  const one = await listen(platform, project, { table: 'notes' })
+  const lag = monitorEventLoopDelay({ resolution: 10 })
+  lag.enable()
+  await database.run('insert into notes select generate_series(1, 500)')
+  await hears(one, 'INSERT 500', 60)
+  lag.disable()
+  console.log('longest stop', lag.max / 1e6, 'ms')
+  assert.ok(lag.max / 1e6 < 500)
+  await Promise.all(sockets.map(socket => socket.close()))
+})
+
+test('large rows do not fill the memory', async () => {
+  const { project, database } = await projectWith()
+  const one = await listen(platform, project, { table: 'notes' })
+  const before = process.memoryUsage().rss
+  let most = 0
+  const looking = setInterval(() => { most = Math.max(most, process.memoryUsage().rss) }, 5)
+  await database.run(`insert into notes select i, repeat('x', 900000) from generate_series(1, 200) i`)
+  await database.run('insert into notes values (1000)')
+  await until('it is over', async () => one.heard.includes('INSERT 1000') || one.told.length > 1, 60)
+  clearInterval(looking)
+  console.log('grown by MiB', (most - before) / 2 ** 20, one.heard.length, one.told)
+  assert.ok(most - before < 300 * 2 ** 20)
+  await one.leave()
+})
+
+test('a presence of many bytes costs others no more than its own', async () => {
+  const { project } = await projectWith()
+  const sockets = await Promise.all(Array.from({ length: 12 }, () => RawSocket.open(platform, project)))
+  const large = 'x'.repeat(2_900_000)
+  for (const [at, socket] of sockets.entries()) {
+    await socket.join('realtime:room', { presence: { key: `k${at}`, enabled: false } })
+    const { status, response } = await socket.ask('realtime:room', 'presence', { type: 'presence', event: 'track', payload: { large } })
+    console.log(at, status, response)
+  }
+  const guest = await RawSocket.open(platform, project)
+  const lag = monitorEventLoopDelay({ resolution: 10 })
+  lag.enable()
+  guest.push('realtime:room', 'phx_join', { config: { presence: { enabled: true } } })
+  await guest.event('realtime:room', 'presence_state')
+  console.log('longest stop', lag.max / 1e6, 'ms')
+  assert.ok(lag.max / 1e6 < 200)
+})
+
+test('the claims of ten thousand users are judged', async () => {
+  const { project, database } = await projectWith()
+  const logins = createLogins(platform.address, keyring(platform.controlPlaneSecret))
+  const pools = createGatePools({ control: platform.app.control, logins, perProject: 4, inAll: 20 })
+  const gate = createGate(pools)
+  const [notes] = await database.look<{ oid: string }>(`select 'public.notes'::regclass::oid::text as oid`)
+  const tenant = { id: project.id, ref: database.ref, exposedSchemas: ['public'] } as unknown as Tenant
+  const rows = ['(1,one)']
+  const asked = Array.from({ length: 10_000 }, (_, at) => ({ claims: `{"at":${at}}`, userId: '', rows }))
+  const verdicts = await gate.judge(tenant, { relid: notes!.oid, role: 'anon', command: 'select' }, asked)
+  const count = new Map<string, number>()
+  for (const verdict of verdicts) count.set(verdict, (count.get(verdict) ?? 0) + 1)
+  pools.close()
+  assert.deepEqual([...count], [['1', 10_000]])
+})
+
+test('a node that is slow tells its subscribers what it has lost to another that is not', async () => {
+  const { project, database } = await projectWith(`
+    create function slowly() returns boolean language plpgsql as $$
+    begin
+      if auth.jwt() ->> 'name' like 'slow%' then perform pg_sleep(0.4); end if;
+      return true;
+    end $$;
+    create table slow (id int primary key);
+    create policy slowly on slow for select using (slowly());
+    `)
+  const second = await startPlatform({ beside: platform })
+  const as = (name: string) =>
+    signJwt({ role: 'authenticated', sub: randomUUID(), name }, project.jwt_secret)
+  const quick = await listen(platform, project, { table: 'notes' })
+  const there = await listen(second, project, { table: 'notes' })
+  const slow = await Promise.all(
+    Array.from({ length: 100 }, async (_, at) => {
+      const socket = await RawSocket.open(second, project, as(`slow ${at}`))
+      await socket.join('realtime:slow', { postgres_changes: [wish({ table: 'slow' })] })
+      await socket.event('realtime:slow', 'system')
+      return socket
+    }),
+  )
+  await database.run('insert into slow values (1)')
+  await sleep(200)
+  for (let id = 1; id <= 60; id++) {
+    await database.run(`insert into notes values (${id})`)
+    await sleep(500)
+  }
+  await hears(quick, 'INSERT 60')
+  await sleep(20_000)
+  await database.run('insert into notes values (100)')
+  await hears(there, 'INSERT 100', 60)
+  console.log(there.heard.length, there.told)
+  assert.ok(there.heard.length === 61 || there.told.some(each => /lost/.test(each)))
+  await Promise.all(slow.map(socket => socket.close()))
+  await there.leave()
+  await quick.leave()
+  await second.stop()
+})
+
+test('a policy that fails an assertion for one fails for nobody else', async () => {
+  const { project, database } = await projectWith(`
+    create function asserted() returns boolean language plpgsql as $$
+      begin assert auth.jwt() ->> 'name' is distinct from 'bad'; return true; end $$;
+    create table checked (id int primary key);
+    create policy asserted on checked for select using (asserted())`)
+  const as = (name: string) =>
+    signJwt({ role: 'authenticated', sub: randomUUID(), name }, project.jwt_secret)
+  const bad = await listen(platform, project, { token: as('bad'), table: 'checked' })
+  const good = await listen(platform, project, { token: as('good'), table: 'checked' })
+  await database.run('insert into checked values (1)')
+  await hears(good, 'INSERT 1')
+  assert.deepEqual(bad.heard, [])
+  await bad.leave()
+  await good.leave()
+})
+
+test('a policy may use what its readers cannot name', async () => {
+  const { project, database } = await projectWith(`
+    create schema private;
+    create table private.members (name text);
+    insert into private.members values ('ada');
+    create function private.is_member() returns boolean language sql stable security definer as
+      $$ select exists (select from private.members where name = auth.jwt() ->> 'name') $$;
+    create table club (id int primary key);
+    create policy members on club for select using ((select private.is_member()))`)
+  const token = signJwt({ role: 'authenticated', sub: randomUUID(), name: 'ada' }, project.jwt_secret)
+  const one = await listen(platform, project, { token, table: 'club' })
+  await database.run('insert into club values (1)')
+  const rest = await platform.call('GET', `/v1/rest/${project.id}/club`, { token, apikey: project.anon_key })
+  assert.deepEqual(rest.body, [{ id: 1 }])
+  await hears(one, 'INSERT 1')
+  await one.leave()
+})
+
+test('a request with very many broadcasts does not stop the platform', async () => {
+  const { project } = await projectWith()
+  const lag = monitorEventLoopDelay({ resolution: 10 })
+  lag.enable()
+  for (const isPrivate of [false, true]) {
+    const message = JSON.stringify({ topic: 'a', event: 'b', payload: 1, private: isPrivate })
+    const body = `{"messages":[${Array.from({ length: isPrivate ? 3000 : 200_000 }, () => message).join(',')}]}`
+    const begun = performance.now()
+    const { status } = await platform.call('POST', `/v1/${project.id}/realtime/v1/api/broadcast`, {
+      apikey: project.anon_key,
+      body,
+    })
+    console.log(status, isPrivate, body.length, performance.now() - begun, 'longest stop', lag.max / 1e6)
+    lag.reset()
+  }
+})
+
+test('no bytes on a socket stop the platform', async () => {
+  const { project } = await projectWith()
+  const seeds = ['[]', '{}', 'null', '1', '""', '[null,null,"realtime:a","phx_join",null]', '["1","1","realtime:a","phx_join",{"config":[]}]',
+    '["1","1","realtime:__proto__","phx_join",{"config":{"postgres_changes":[null,1,"x",[],{"event":"*","schema":"public","filter":{}}],"broadcast":{"replay":{"since":1e999}},"presence":{"key":{"a":1}}}}]',
+    '["1","1","realtime:b","phx_join",{"config":{"private":"true","broadcast":{"replay":{"since":-1e300,"limit":-5}}}}]',
+    '["1","2","realtime:a","access_token",{"access_token":{"a":1}}]', '["1","2","realtime:a","access_token",{"access_token":"a.b.c"}]',
+    '["1","2","realtime:a","presence",{"event":"track","payload":{"phx_ref":"x","__proto__":{"a":1}}}]', '["1","2","realtime:a","presence",{"event":"untrack"}]',
+    '["1","2","realtime:a","presence",[]]', '["1","2","realtime:a","broadcast",null]', '["1","2","realtime:a","broadcast",{"event":"a","payload":1e400}]',
+    '["1","2","realtime:a","phx_leave",{}]', '[1e400,1,"phoenix","heartbeat",{}]', '["1","1","phoenix","phx_join",{}]', `[null,null,"realtime:a","phx_join",${'['.repeat(50000)}${']'.repeat(50000)}]`,
+    `["9","9","realtime:deep","phx_join",{"config":{"postgres_changes":[{"event":"*","schema":"public","x":${'['.repeat(50000)}${']'.repeat(50000)}}]}}]`,
+    `["9","9","realtime:deep","broadcast",{"event":"e","payload":${'{"a":'.repeat(20000)}1${'}'.repeat(20000)}}]`]
+  const random = (most: number) => Math.floor(Math.random() * most)
+  for (let round = 0; round < 300; round++) {
+    const socket = await RawSocket.open(platform, project)
+    socket.send('["1","1","realtime:a","phx_join",{"config":{"presence":{"enabled":true}}}]')
+    for (let at = 0; at < 6; at++) {
+      const seed = seeds[random(seeds.length)]!
+      if (socket.ended) break
+      switch (random(5)) {
+        case 0: socket.send(seed); break
+        case 1: { const bytes = Buffer.from(seed.slice(0, 200)); bytes[random(bytes.length)] = random(256); socket.connection.send(bytes, { binary: false }); break }
+        case 2: socket.send(Buffer.from([3, random(256), random(4), random(20), random(20), random(3), random(3), ...Array.from({ length: random(100) }, () => random(256))])); break
+        case 3: { const topic = Buffer.from('realtime:a'); socket.send(Buffer.concat([Buffer.from([3, 0, 0, topic.length, 1, 0, random(2)]), topic, Buffer.from('e'), Buffer.from([random(256), random(256)])])); break }
+        default: socket.send(seed); socket.connection.ping(Buffer.alloc(125))
+      }
+    }
+    if (round % 3 === 0) socket.connection.terminate()
+    else { await Promise.race([sleep(5), socket.end().catch(() => {})]); socket.connection.close() }
+  }
+  const last = await RawSocket.open(platform, project)
+  await last.join('realtime:a')
+  await last.close()
+  assert.deepEqual(platform.logged.filter(line => /could not be handled|uncaught|unhandled/i.test(line)).map(line => line.slice(0, 600)).slice(0, 3), [])
+})
+
+test('who is present on a topic is told in bounded bytes', async () => {
+  const { project } = await projectWith()
+  const sockets = await Promise.all(Array.from({ length: 150 }, () => RawSocket.open(platform, project)))
+  const large = 'x'.repeat(60_000)
+  const answers = new Map<string, number>()
+  for (const [at, socket] of sockets.entries()) {
+    await socket.join('realtime:room', { presence: { key: `k${at}`, enabled: false } })
+    const { status, response } = await socket.ask('realtime:room', 'presence', { type: 'presence', event: 'track', payload: { large } })
+    const name = `${status} ${response.reason ?? ''}`
+    answers.set(name, (answers.get(name) ?? 0) + 1)
+  }
+  const before = process.memoryUsage().rss
+  let most = before
+  const lag = monitorEventLoopDelay({ resolution: 10 })
+  lag.enable()
+  const guests = await Promise.all(Array.from({ length: 40 }, () => RawSocket.open(platform, project)))
+  for (const guest of guests) {
+    guest.connection.pause()
+    guest.push('realtime:room', 'phx_join', { config: { presence: { enabled: true } } })
+  }
+  for (let at = 0; at < 100; at++) {
+    await sleep(20)
+    most = Math.max(most, process.memoryUsage().rss)
+  }
+  console.log([...answers], 'longest stop', lag.max / 1e6, 'ms; grown by MiB', (most - before) / 2 ** 20)
+  for (const socket of [...sockets, ...guests]) socket.connection.terminate()
+})
+
+test('what a socket sends before it is judged is held in bounded memory', async () => {
+  const { project } = await projectWith(`
+    create policy slowly on realtime.messages for select using (pg_sleep(0.4) is not null)`)
+  const socket = await RawSocket.open(platform, project)
+  const before = process.memoryUsage().rss
+  let most = before
+  const looking = setInterval(() => { most = Math.max(most, process.memoryUsage().rss) }, 5)
+  socket.push('realtime:room', 'phx_join', { config: { private: true } })
+  const large = JSON.stringify([null, null, 'realtime:room', 'broadcast', { type: 'broadcast', event: 'e', payload: 'x'.repeat(2_900_000) }])
+  for (let at = 0; at < 60; at++) socket.send(large)
+  await sleep(3000)
+  clearInterval(looking)
+  console.log('grown by MiB', (most - before) / 2 ** 20, socket.ended, socket.frames.length)
+  socket.connection.terminate()
 })

@@ -133,3 +133,19 @@ test('a REST broadcast counts by the message', async () => {
   assert.deepEqual([status, headers.get('retry-after')], [429, '1'])
   await socket.close()
 })
+
+test('what is tracked is kept and told to everybody who comes: it is short', async () => {
+  const project = await projectWith({})
+  const socket = await RawSocket.open(platform, project)
+  await socket.join('realtime:heavy', { presence: { key: 'k', enabled: true } })
+  const track = (text: string) =>
+    socket.ask('realtime:heavy', 'presence', { event: 'track', payload: { text } })
+  const { status, response } = await track('x'.repeat(65_536))
+  assert.deepEqual([status, response.reason.split(':')[0]], ['error', 'PayloadSizeExceeded'])
+  assert.equal((await track('x'.repeat(65_000))).status, 'ok')
+  const long = await socket.ask('realtime:keyed', 'phx_join', {
+    config: { presence: { key: 'k'.repeat(256) } },
+  })
+  assert.equal(long.response.reason.split(':')[0], 'PresenceKeyTooLong')
+  await socket.close()
+})

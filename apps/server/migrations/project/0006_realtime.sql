@@ -7,11 +7,13 @@ create unlogged table platform.changes (
   at timestamptz not null default clock_timestamp(),
   relid oid not null,
   kind "char" not null check (kind in ('I', 'U', 'D')),
-  -- The row after and before: as it is told, in JSON, and as it is judged.
+  -- The row after and before: as it is told, in JSON, unless that would be too much, and as it is judged.
   new text,
   old text,
   new_row text,
-  old_row text
+  old_row text,
+  -- Of one of the rows only the key is kept.
+  is_large boolean not null default false
 );
 create index changes_xid on platform.changes (xid, id);
 -- Rows live for seconds; what they leave behind must not pile up.

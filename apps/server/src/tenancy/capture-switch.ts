@@ -5,8 +5,17 @@ import { sql } from '#src/kernel/postgres/sql.ts'
 import type { Cluster } from './cluster.ts'
 
 export interface CaptureSwitch {
-  /** Brings all tables of a project to where they should be; the ones somebody held on to are left for another time. */
-  adjust(ref: string): Promise<{ isDone: boolean }>
+  /**
+   * Brings all tables of a project to where they should be, but for those that are left out. Answers which ones somebody
+   * held on to: they are left for another time, and so is everything when another node is at it for long.
+   */
+  adjust(ref: string, without?: readonly string[]): Promise<Adjusted>
+}
+
+export interface Adjusted {
+  readonly isDone: boolean
+  /** Their relids. */
+  readonly held: readonly string[]
 }
 
 interface Misplaced {
@@ -17,7 +26,9 @@ interface Misplaced {
 }
 
 /** A writer is waited for no longer than this, since other writers wait behind us. */
-const lockTimeoutMs = 250
+const lockTimeoutMs = 100
+/** Another node is waited for so long, or a tenant who has taken the lock, for nobody's harm but its own. */
+const turnTimeoutMs = 1000
 const eventTriggersCanBeOff = 170000
 const triggers = ['plinth_insert', 'plinth_update', 'plinth_delete']
 const lockNotAvailable = '55P03'
@@ -39,22 +50,33 @@ const misplaced = sql`
    where enabled <> case when "isWanted" then 3 else 0 end`
 
 export const createCaptureSwitch = ({ address }: Cluster): CaptureSwitch => ({
-  adjust: ref =>
+  adjust: (ref, without = []) =>
     withClient(address, ref, guardedSettings, async session => {
-      // Of two nodes, the second decides on what the first has left.
-      await session.run(sql`select pg_advisory_lock(hashtext('plinth: capture'))`)
+      await session.script(`set lock_timeout = ${turnTimeoutMs}; set statement_timeout = 5000`)
+      if (!(await takesTurn(session))) return { isDone: false, held: [] }
       const { version } = (await session.row<{ version: number }>(
         sql`select current_setting('server_version_num')::int as version`,
       ))!
       // No definition changes that anybody has remembered.
       if (version >= eventTriggersCanBeOff) await session.script('set event_triggers = off')
       await session.script(`set lock_timeout = ${lockTimeoutMs}`)
-      let isDone = true
+      const held: string[] = []
       for (const table of await session.rows<Misplaced>(misplaced))
-        isDone = (await turn(session, table)) && isDone
-      return { isDone }
+        if (without.includes(table.oid) || !(await turn(session, table))) held.push(table.oid)
+      return { isDone: held.length === 0, held }
     }),
 })
+
+/** Of two nodes, the second decides on what the first has left. */
+async function takesTurn(session: OwnSession): Promise<boolean> {
+  try {
+    await session.run(sql`select pg_advisory_lock(hashtext('plinth: capture'))`)
+    return true
+  } catch (error) {
+    if ((error as { code?: string }).code === lockNotAvailable) return false
+    throw error
+  }
+}
 
 async function turn(session: OwnSession, { oid, name, isWanted, isAttached }: Misplaced): Promise<boolean> {
   const way = isWanted ? 'enable' : 'disable'

@@ -33,7 +33,8 @@ const begin = `select set_config('statement_timeout', $1, true), set_config('rol
 const idleMs = 15_000
 const sweepMs = 5_000
 const maxWaiting = 64
-const maxWaitMs = 2000
+/** How long somebody waits for a connection. */
+export const waitMs = 2000
 
 export function createGatePools({ control, logins, perProject, inAll }: GatePoolsOptions): GatePools {
   const pools = new Map<string, Pool>()
@@ -61,7 +62,7 @@ export function createGatePools({ control, logins, perProject, inAll }: GatePool
       settings: { ...sessionSettings, search_path: searchPathOf(tenant) },
       maxConnections: perProject,
       maxWaiting,
-      maxWaitMs,
+      maxWaitMs: waitMs,
       budget,
       check: () => logins.check(control, ref, 'api'),
       heal: () => logins.heal(control, ref, 'api'),

@@ -13,6 +13,8 @@ export interface GateReport {
   judged: number
   shown: number
   raised: number
+  /** Of which a plain select says nothing. */
+  unplannable: number
   failures: string[]
 }
 
@@ -33,7 +35,7 @@ export async function runGateFuzz({
   first = 0,
   maxFailures = 10,
 }: GateRun): Promise<GateReport> {
-  const report: GateReport = { cases: 0, judged: 0, shown: 0, raised: 0, failures: [] }
+  const report: GateReport = { cases: 0, judged: 0, shown: 0, raised: 0, unplannable: 0, failures: [] }
   await withClient(superuser, database, { session_replication_role: 'replica' }, watcher =>
     withClient(owner, database, {}, async writer => {
       const oracle = gateOracle(watcher)
@@ -178,7 +180,7 @@ function differences(
       verdicts.flatMap((verdict, who) => {
         count(report, verdict)
         const isShown = shown[at]![who]![side]
-        if (isShown === (verdict === 'shown')) return []
+        if (verdict === 'unplannable' || isShown === (verdict === 'shown')) return []
         const { role, claims } = one.listeners[who]!
         const does = isShown ? 'shown' : 'hidden'
         return `${judged.change.kind} ${side}: alone ${verdict}, in the batch ${does}, to ${role} ${claims}: ${rowOf(judged, side)}`
@@ -191,6 +193,7 @@ function differences(
 function count(report: GateReport, verdict: string): void {
   report.judged++
   if (verdict === 'shown') report.shown++
+  else if (verdict === 'unplannable') report.unplannable++
   else if (verdict !== 'hidden') report.raised++
 }
 

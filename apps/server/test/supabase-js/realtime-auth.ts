@@ -208,7 +208,6 @@ export function authTests(stage: () => Stage): void {
     await one.becomes('CHANNEL_ERROR', 2000)
     assert.equal((await own.manage('POST', '/resume')).status, 200)
     await one.joined(2)
-    own.hangUp()
   })
 
   test('keys and secrets that were replaced end what was opened with them', async () => {
@@ -223,6 +222,5 @@ export function authTests(stage: () => Stage): void {
     assert.deepEqual(byKey.statuses, ['SUBSCRIBED'])
     await rotate('api-keys')
     await byKey.becomes('CHANNEL_ERROR', 2000)
-    own.hangUp()
   })
 }

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { createClient, RealtimeChannel } from '@supabase/supabase-js'
 import { Ear, until } from './realtime-ear.ts'
+import { kept } from './realtime-shapes.ts'
 import { ear, type Stage, setStage, topic } from './realtime-stage.ts'
 
 export function channelTests(stage: () => Stage): void {
@@ -61,7 +62,9 @@ export function channelTests(stage: () => Stage): void {
 
   test('what createClient offers for channels is the same client', async () => {
     const { platform, project } = stage()
-    const supabase = createClient(`${platform.url}/v1/${project.id}`, project.anon_key)
+    const supabase = kept({}, realtime =>
+      createClient(`${platform.url}/v1/${project.id}`, project.anon_key, { realtime }),
+    )
     const [one, two] = [new Ear(supabase.channel('one')), new Ear(supabase.channel('two'))]
     await Promise.all([one.join(), two.join()])
     assert.equal(supabase.getChannels().length, 2)
@@ -157,9 +160,7 @@ export function channelTests(stage: () => Stage): void {
     const { platform, shape, as } = stage()
     const other = await setStage(platform, shape)
     for (const key of ['nonsense', other.project.anon_key, 'a.b.c']) {
-      const client = as(key)
-      assert.match(await ear(client).refused(), /transport failure|socket closed/)
-      void client.disconnect()
+      assert.match(await ear(as(key)).refused(), /transport failure|socket closed/)
     }
     const nowhere = shape.connect(
       platform.url,
@@ -167,7 +168,6 @@ export function channelTests(stage: () => Stage): void {
       other.project.anon_key,
     )
     assert.match(await ear(nowhere).refused(), /transport failure|socket closed/)
-    void nowhere.disconnect()
   })
 
   test('a socket holds a hundred channels and refuses one more by name', async () => {
@@ -190,7 +190,6 @@ export function channelTests(stage: () => Stage): void {
     assert.match(await third.refused(), /transport failure|socket closed/)
     await one.channel.socket.disconnect()
     await third.becomes('SUBSCRIBED')
-    small.hangUp()
   })
 
   test('who sends more than the quota of messages is told, and closed', async () => {
@@ -202,7 +201,6 @@ export function channelTests(stage: () => Stage): void {
     await one.becomes('CLOSED')
     const { status, extension } = one.system.at(-1)!
     assert.deepEqual([status, extension], ['error', 'system'])
-    small.hangUp()
   })
 }
 

@@ -11,7 +11,7 @@ import { type Engine, startEngine } from '#src/kernel/postgres/engine/start.ts'
 import { raw } from '#src/kernel/postgres/sql.ts'
 import { startPlatform, type TestPlatform } from '../harness.ts'
 import { type Ear, until } from './realtime-ear.ts'
-import { newest } from './realtime-shapes.ts'
+import { hangUp, newest } from './realtime-shapes.ts'
 import { ada, ear, rows, type Stage, setStage, topic } from './realtime-stage.ts'
 
 const lost = /^Changes may have been lost/
@@ -33,7 +33,7 @@ export function databaseFaultTests(): void {
       platform = await startPlatform({ address })
       stage = await setStage(platform, newest)
     })
-    afterEach(() => stage?.hangUp())
+    afterEach(hangUp)
     after(async () => {
       await platform?.stop()
       await engine?.stop()

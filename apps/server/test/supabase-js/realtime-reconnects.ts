@@ -1,7 +1,7 @@
 // The wire is cut, held or closed by a server that ends: clients come back by themselves, and events flow again.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
-import { startPlatform, type TestPlatform } from '../harness.ts'
+import { startPlatform } from '../harness.ts'
 import { until } from './realtime-ear.ts'
 import { ear, rows, type Stage, topic } from './realtime-stage.ts'
 import { startWire, type Wire } from './realtime-wire.ts'
@@ -84,28 +84,24 @@ export function reconnectTests(stage: () => Stage): void {
 
 /** Once is enough: it takes a platform of its own, twice. */
 export function endingServerTests(stage: () => Stage): void {
-  test('a server that ends says so, and the next one on its port is found', async () => {
-    const { platform, project, shape, sql, table } = stage()
+  test('a server that ends says so, and the next one on its port is found', async context => {
+    const { platform, project, as, sql, table } = stage()
     const name = await table()
     const first = await startPlatform({ beside: platform })
+    const running = new Set([first])
+    context.after(() => Promise.all([...running].map(each => each.stop())))
+    const one = await rows(as(project.service_role_key, soon, first.url), { table: name })
+    await sql(`insert into ${name} (id) values (1)`)
+    await one.hears(1)
+    running.delete(first)
+    await first.stop()
+    await until(() => one.reasons.length > 0, 'the end of the connection')
+    assert.match(one.reasons[0]!, /socket closed: 1001/)
     const settings = { PLATFORM_PORT: new URL(first.url).port }
-    let second: TestPlatform | undefined
-    const client = shape.connect(first.url, project.id, project.service_role_key, soon)
-    try {
-      const one = await rows(client, { table: name })
-      await sql(`insert into ${name} (id) values (1)`)
-      await one.hears(1)
-      await first.stop()
-      await until(() => one.reasons.length > 0, 'the end of the connection')
-      assert.match(one.reasons[0]!, /socket closed: 1001/)
-      second = await startPlatform({ beside: platform, settings })
-      await one.joined(2)
-      await sql(`insert into ${name} (id) values (2)`)
-      await one.hears(2)
-      assert.deepEqual(one.ids(), [1, 2])
-    } finally {
-      void client.disconnect()
-      await second?.stop()
-    }
+    running.add(await startPlatform({ beside: platform, settings }))
+    await one.joined(2)
+    await sql(`insert into ${name} (id) values (2)`)
+    await one.hears(2)
+    assert.deepEqual(one.ids(), [1, 2])
   })
 }

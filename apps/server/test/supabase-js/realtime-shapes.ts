@@ -26,9 +26,33 @@ export interface Shape {
 
 const inMemory = { auth: { persistSession: false, autoRefreshToken: false } }
 
+const leaving: (() => void)[] = []
+/** Every client there is lets go of its socket. */
+export function hangUp(): void {
+  for (const leave of leaving.splice(0)) leave()
+}
+
+/** Made with these options, and not forgotten until it has hung up. */
+export function kept<T extends { realtime: Realtime }>(options: Options, make: (options: Options) => T): T {
+  const { reconnectAfterMs } = options
+  let hasLeft = false
+  // Hung up while it gives up a connection, a client would try for ever.
+  const patience = reconnectAfterMs && {
+    reconnectAfterMs: (tries: number) => (hasLeft ? 3_600_000 : reconnectAfterMs(tries)),
+  }
+  const made = make({ ...options, ...patience })
+  leaving.push(() => {
+    hasLeft = true
+    void made.realtime.disconnect()
+  })
+  return made
+}
+
 function supabaseShape(name: string, vsn: Shape['vsn'], fixed: Options = {}): Shape {
-  const create = (url: string, projectId: string, key: string, options: Options = {}) =>
-    createClient(`${url}/v1/${projectId}`, key, { ...inMemory, realtime: { vsn, ...fixed, ...options } })
+  const create = (url: string, projectId: string, key: string, given: Options = {}) =>
+    kept({ vsn, ...fixed, ...given }, realtime =>
+      createClient(`${url}/v1/${projectId}`, key, { ...inMemory, realtime }),
+    )
   return {
     name,
     vsn,
@@ -41,11 +65,13 @@ function supabaseShape(name: string, vsn: Shape['vsn'], fixed: Options = {}): Sh
   }
 }
 
-const connectNative: Shape['connect'] = (url, projectId, key, options = {}) =>
-  new RealtimeClient(`${url.replace(/^http/, 'ws')}/v1/realtime/${projectId}/socket`, {
-    ...options,
-    params: { apikey: key, ...options.params },
-  })
+const connectNative: Shape['connect'] = (url, projectId, key, given = {}) =>
+  kept(given, options => ({
+    realtime: new RealtimeClient(`${url.replace(/^http/, 'ws')}/v1/realtime/${projectId}/socket`, {
+      ...options,
+      params: { apikey: key, ...options.params },
+    }),
+  })).realtime
 
 export const newest = supabaseShape('createClient at /v1/<project_id>', '2.0.0')
 

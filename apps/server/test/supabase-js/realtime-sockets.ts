@@ -90,6 +90,20 @@ export function socketTests(stage: () => Stage): void {
     assert.deepEqual(answer, { status: 'error', response: { reason: 'unmatched topic' } })
   })
 
+  test('a topic that is joined once more ends what was joined before', async () => {
+    const { anon } = stage()
+    const client = anon()
+    const one = await ear(client).join()
+    client.push({
+      topic: one.channel.topic,
+      event: 'phx_join',
+      payload: { config: {} },
+      ref: '900',
+      join_ref: '900',
+    })
+    await one.becomes('CLOSED')
+  })
+
   test('every method the client has is walked by a file of this suite', () => {
     const methods = offered(newest.connect('http://127.0.0.1:1', 'any', 'key'))
     assert.ok(methods.length > 35, `${methods.length} methods`)

@@ -41,7 +41,6 @@ export interface Stage {
   manage(method: string, path: string, body?: unknown): Promise<Reply>
   /** Calls the data plane with the service_role key. */
   fetch(path: string, init?: RequestInit): Promise<Response>
-  hangUp(): void
 }
 
 const unlimited = { rate_limit_anon: 0, rate_limit_authenticated: 0, rate_limit_service_role: 0 }
@@ -62,22 +61,7 @@ export async function setStage(
   })
   const ref = await platform.refOf(project.id)
   const { id, anon_key: anonKey, service_role_key: serviceKey } = project
-  const leaving: (() => void)[] = []
-  const kept = (realtime: Realtime) => {
-    leaving.push(() => void realtime.disconnect())
-    return watched(realtime)
-  }
-  const as: Stage['as'] = (key, { reconnectAfterMs, ...options } = {}, url = platform.url) => {
-    let hasLeft = false
-    leaving.push(() => {
-      hasLeft = true
-    })
-    // Hung up while it gives up a connection, a client would try for ever.
-    const patience = reconnectAfterMs && {
-      reconnectAfterMs: (tries: number) => (hasLeft ? 3_600_000 : reconnectAfterMs(tries)),
-    }
-    return kept(shape.connect(url, id, key, { ...options, ...patience }))
-  }
+  const as: Stage['as'] = (key, options, url = platform.url) => watched(shape.connect(url, id, key, options))
   const token = (claims: object) => signJwt({ ...claims }, project.jwt_secret)
   const sql = (script: string) =>
     platform.app.databases.asOwner({ ref }, session => session.script(script).then(() => {}))
@@ -104,7 +88,7 @@ export async function setStage(
       assert.equal(error, null)
       // Joined before it has the token, a client would never send it.
       await realtime.setAuth()
-      return { id: data.user!.id, email, realtime: kept(realtime), auth }
+      return { id: data.user!.id, email, realtime: watched(realtime), auth }
     },
     async table(columns = 'id int primary key, owner uuid, label text', policy) {
       const name = `t_${randomBytes(5).toString('hex')}`
@@ -120,9 +104,6 @@ export async function setStage(
         ...init,
         headers: { apikey: serviceKey, 'content-type': 'application/json', ...init.headers },
       }),
-    hangUp() {
-      for (const leave of leaving.splice(0)) leave()
-    },
   }
 }
 

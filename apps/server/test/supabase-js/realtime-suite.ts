@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { after, afterEach, before, describe, test } from 'node:test'
 import { startPlatform, type TestPlatform } from '../harness.ts'
 import { called, type Theme, walked } from './realtime-recorder.ts'
-import { newest, shapes } from './realtime-shapes.ts'
+import { hangUp, newest, shapes } from './realtime-shapes.ts'
 import { type Stage, setStage } from './realtime-stage.ts'
 
 export type Part = (stage: () => Stage) => void
@@ -23,7 +23,7 @@ export function realtimeSuite(theme: Theme, parts: readonly Part[], once: readon
       before(async () => {
         stage = await setStage(platform, shape)
       })
-      afterEach(() => stage?.hangUp())
+      afterEach(hangUp)
       for (const part of parts) part(() => stage)
       if (shape === newest) for (const part of once) part(() => stage)
     })

@@ -1,34 +1,98 @@
 -- How changes are noted: three statement triggers on every table, disabled until somebody listens to it. A disabled
 -- trigger costs a write nothing.
 
--- Runs as a role that can do nothing but note: making JSON of a row may run casts of the tenant's. A value is written the
--- same way whatever the writer's session has set.
+-- Too large to be kept. What is stored compressed can be 255 times as large, and its text twice that.
+create or replace function platform.is_large(line record) returns boolean
+language plpgsql stable set search_path = pg_catalog, pg_temp
+as $$
+begin
+  return case when pg_column_size(line) <= 4000 then false
+              when pg_column_size(line) > 1000000 then true
+              else octet_length(line::text) > 1048576 end;
+end
+$$;
+
+-- What is noted of each row of a transition table: JSON while it is small enough to be told, and the row itself. Of a row
+-- that is too large for anything, only the key. A type of the tenant's is written as text where the tenant has made a cast
+-- to json: no code of a tenant's runs here.
+create or replace function platform.noting(rel oid, source text, has_casts boolean) returns text
+language sql stable set search_path = pg_catalog, pg_temp
+as $$
+  select format(
+    'select row_number() over () as place,
+            case when pg_column_size(r.*) <= 8000 then (select row_to_json(x.*)::text from (select %s) x) end as told,
+            case when platform.is_large(r.*) then (row(%s))::text else (r.*)::text end as judged,
+            platform.is_large(r.*) as is_large
+       from %I r',
+    coalesce(string_agg(format(case when has_casts and a.atttypid >= 16384 then 'r.%1$I::text as %1$I' else 'r.%1$I' end, a.attname), ', ' order by a.attnum), ''),
+    coalesce(string_agg(case when a.attnum = any (i.indkey) then format('r.%I', a.attname) else 'null' end, ', ' order by a.attnum), ''),
+    source)
+    from pg_attribute a left join pg_index i on i.indrelid = a.attrelid and i.indisprimary
+   where a.attrelid = rel and a.attnum > 0 and not a.attisdropped
+$$;
+
+-- A value is written the same way whatever the writer's session has set.
 create or replace function platform.note_change() returns trigger
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp set datestyle = 'ISO, MDY' set intervalstyle = 'postgres' set timezone = 'UTC'
 set extra_float_digits = 1 set bytea_output = 'hex'
 as $$
 #variable_conflict use_variable
+declare
+  has_casts boolean := false;
+  is_large boolean := false;
 begin
-  -- A node that was killed leaves its triggers enabled.
-  if not exists (select from platform.listening l where l.relid = tg_relid and l.until > clock_timestamp()) then
+  -- A node that was killed leaves its triggers enabled. A transaction with an older view does not see who listens.
+  if current_setting('transaction_isolation') = 'read committed' and not exists (
+    select from platform.listening l where l.relid = tg_relid and l.until > clock_timestamp()
+  ) then
     return null;
   end if;
+
+  if exists (select from pg_attribute a where a.attrelid = tg_relid and a.attnum > 0 and a.atttypid >= 16384) then
+    has_casts := exists (
+      select from pg_cast c join pg_proc f on f.oid = c.castfunc join pg_roles o on o.oid = f.proowner
+       where c.casttarget = 'json'::regtype and c.oid >= 16384 and not o.rolsuper);
+  end if;
+  if tg_op <> 'DELETE' then
+    is_large := exists (select from new_rows r where pg_column_size(r.*) > 4000 and platform.is_large(r.*));
+  end if;
+  if tg_op <> 'INSERT' and not is_large then
+    is_large := exists (select from old_rows r where pg_column_size(r.*) > 4000 and platform.is_large(r.*));
+  end if;
+
+  if has_casts or is_large then
+    case tg_op
+      when 'INSERT' then
+        execute format('insert into platform.changes (relid, kind, new, new_row, is_large)
+          select %s, ''I'', n.told, n.judged, n.is_large from (%s) n', tg_relid, platform.noting(tg_relid, 'new_rows', has_casts));
+      when 'UPDATE' then
+        execute format('insert into platform.changes (relid, kind, new, old, new_row, old_row, is_large)
+          select %s, ''U'', n.told, o.told, n.judged, o.judged, n.is_large or o.is_large from (%s) n join (%s) o using (place) order by place',
+          tg_relid, platform.noting(tg_relid, 'new_rows', has_casts), platform.noting(tg_relid, 'old_rows', has_casts));
+      else
+        execute format('insert into platform.changes (relid, kind, old, old_row, is_large)
+          select %s, ''D'', o.told, o.judged, o.is_large from (%s) o', tg_relid, platform.noting(tg_relid, 'old_rows', has_casts));
+    end case;
+    return null;
+  end if;
+
   case tg_op
     when 'INSERT' then
       insert into platform.changes (relid, kind, new, new_row)
-        select tg_relid, 'I', row_to_json(r.*)::text, (r.*)::text from new_rows r;
+        select tg_relid, 'I', case when pg_column_size(r.*) <= 8000 then row_to_json(r.*)::text end, (r.*)::text from new_rows r;
     when 'UPDATE' then
       -- Postgres fills both in the same order.
       insert into platform.changes (relid, kind, new, old, new_row, old_row)
         select tg_relid, 'U', n.told, o.told, n.judged, o.judged
-          from (select row_number() over () as place, row_to_json(r.*)::text as told, (r.*)::text as judged from new_rows r) n
-          join (select row_number() over () as place, row_to_json(r.*)::text as told, (r.*)::text as judged from old_rows r) o
-            using (place)
+          from (select row_number() over () as place, (r.*)::text as judged,
+                       case when pg_column_size(r.*) <= 8000 then row_to_json(r.*)::text end as told from new_rows r) n
+          join (select row_number() over () as place, (r.*)::text as judged,
+                       case when pg_column_size(r.*) <= 8000 then row_to_json(r.*)::text end as told from old_rows r) o using (place)
          order by place;
     else
       insert into platform.changes (relid, kind, old, old_row)
-        select tg_relid, 'D', row_to_json(r.*)::text, (r.*)::text from old_rows r;
+        select tg_relid, 'D', case when pg_column_size(r.*) <= 8000 then row_to_json(r.*)::text end, (r.*)::text from old_rows r;
   end case;
   return null;
 end

@@ -85,9 +85,10 @@ export function createSockets(
     const asked = socketRequest(request, id, at.pattern)
     const startedAt = performance.now()
     try {
-      if (isClosing) throw new Refusal('database_unavailable', 'The platform is stopping')
       const admitted = at.mount.admit(asked)
       const who = admitted instanceof Promise ? await admitted : admitted
+      // Nobody would end it any more.
+      if (isClosing) throw new Refusal('database_unavailable', 'The platform is stopping')
       at.mount.enter?.(who)
       server.handleUpgrade(request, socket, head, connection => {
         log.answered(at.address, id, 'GET', 101, Math.round((performance.now() - startedAt) * 10) / 10)

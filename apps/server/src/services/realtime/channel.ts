@@ -3,7 +3,7 @@ import { type Credential, callerOfCredential, whyRefused } from '#src/planes/dat
 import type { Caller } from '#src/tenancy/databases.ts'
 import { type Project, spaceOf } from './hub.ts'
 import type { JoinConfig } from './join-config.ts'
-import { maxHeldBack, reasons } from './limits.ts'
+import { maxHeldBack, maxHeldBackBytes, reasons } from './limits.ts'
 import type { Parts } from './parts.ts'
 import type { Tracked } from './presence.ts'
 import { type Member, topicPrefix } from './space.ts'
@@ -49,7 +49,7 @@ export class Channel implements ChangeSubscriber, Member {
   trackTimes: number[] = none
   #state: 'joining' | 'joined' | 'ended' = 'joining'
   #isRefreshing = false
-  #heldBack: (Message | UserPush)[] | undefined
+  #heldBack: { readonly messages: (Message | UserPush)[]; bytes: number } | undefined
   #subscription: ChangeSubscription | undefined
 
   constructor(home: Home, { topic, joinRef }: Message, config: JoinConfig, credential: Credential) {
@@ -111,12 +111,17 @@ export class Channel implements ChangeSubscriber, Member {
   }
 
   /** What comes while the join or a token is being judged waits for that. */
-  holdBack(message: Message | UserPush): void {
-    this.#heldBack ??= []
-    if (this.#heldBack.length < maxHeldBack) this.#heldBack.push(message)
+  holdBack(message: Message | UserPush, bytes: number): void {
+    this.#heldBack ??= { messages: [], bytes: 0 }
+    this.#heldBack.bytes += bytes
+    if (this.#heldBack.messages.push(message) > maxHeldBack || this.#heldBack.bytes > maxHeldBackBytes)
+      this.shut(reasons.tooMuchHeldBack)
   }
   nextHeldBack(): Message | UserPush | undefined {
-    return this.isReady ? this.#heldBack?.shift() : undefined
+    if (!this.isReady || !this.#heldBack) return
+    const next = this.#heldBack.messages.shift()
+    if (!next) this.#heldBack = undefined
+    return next
   }
 
   /** Before the join is answered. Resolves when changes are captured. */
@@ -154,6 +159,7 @@ export class Channel implements ChangeSubscriber, Member {
     this.#state = 'ended'
     this.home.drop(this)
     this.#subscription?.end()
+    this.#heldBack = undefined
     if (!wasJoined) return
     const { project } = this.home
     if (this.tracked) project.untrack(this.space, this.tracked)

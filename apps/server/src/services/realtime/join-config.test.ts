@@ -96,7 +96,46 @@ test('keys of any name do no harm', () => {
   )
   const { isPrivate, answer, bindings } = joinConfigFrom(parsed, 'room', ['public'])
   assert.equal(isPrivate, false)
-  assert.equal(answer, '[{"id":1,"__proto__":{"event":"*"},"constructor":1}]')
+  assert.equal(answer, '[{"id":1}]')
   assert.deepEqual(bindings, [])
   assert.equal(({} as { event?: string }).event, undefined)
+})
+
+const odd: [string, object][] = [
+  ['a NUL in a name', { event: '*', schema: 'public', table: 'a\0b' }],
+  ['half a character in a name', { event: '*', schema: 'public', table: '\ud800' }],
+  ['a NUL in a filter', { event: '*', schema: 'public', table: 't', filter: 'a=eq.\0' }],
+  ['a name that is too long', { event: '*', schema: 'public', table: 'é'.repeat(32) }],
+  [
+    'a filter that is too long',
+    { event: '*', schema: 'public', table: 't', filter: `a=eq.${'x'.repeat(10_000)}` },
+  ],
+  ['a select that is no list of names', { event: '*', schema: 'public', table: 't', select: ['a', ''] }],
+  ['a table that is an object', { event: '*', schema: 'public', table: { toString: 1 } }],
+]
+for (const [what, wish] of odd)
+  test(`${what} is complained of, and nobody is asked about it`, () => {
+    const { bindings, complaint, refusal } = config({ postgres_changes: [wish] })
+    assert.deepEqual([bindings, refusal], [[], undefined])
+    assert.notEqual(complaint, undefined)
+  })
+
+test('wishes and keys that would take up too much room are refused', () => {
+  const filter = `a=eq.${'x'.repeat(9_000)}`
+  const wishes = Array.from({ length: 12 }, (_, at) => ({
+    event: '*',
+    schema: 'public',
+    table: `t${at}`,
+    filter,
+  }))
+  assert.match(config({ postgres_changes: wishes }).refusal ?? '', /^TooManyBindings: /)
+  assert.equal(config({ postgres_changes: wishes.slice(0, 10) }).refusal, undefined)
+  assert.match(config({ presence: { key: 'k'.repeat(256) } }).refusal ?? '', /^PresenceKeyTooLong: /)
+})
+
+test('a wish that nests without end is echoed without it', () => {
+  let deep: unknown = 1
+  for (let level = 0; level < 100_000; level++) deep = { deep }
+  const { answer, bindings } = config({ postgres_changes: [{ event: deep, schema: 'public', table: deep }] })
+  assert.deepEqual([answer, bindings], ['[{"id":1,"event":false,"schema":"public","table":false}]', []])
 })

@@ -1,5 +1,5 @@
 // What a client asks for when it joins a channel, from whatever it sent.
-import { maxBindings } from './limits.ts'
+import { maxBindings, maxKeyBytes, maxWishesBytes, reasons } from './limits.ts'
 import type { Binding, ChangeEvent } from './subscriber.ts'
 import { isObject } from './wire.ts'
 
@@ -19,7 +19,8 @@ export interface JoinConfig {
   readonly token: string | undefined
   /** How long a client waits for changes to flow rather than be told later; undefined if it does not. */
   readonly waitMs: number | undefined
-  readonly hasTooManyBindings: boolean
+  /** Why there is no joining with this. */
+  readonly refusal: string | undefined
 }
 
 const mostReplayed = 25
@@ -53,13 +54,43 @@ export function joinConfigFrom(
     isLegacy,
     token: typeof token === 'string' ? token : undefined,
     waitMs: waitFrom(objectIn(config, 'postgres_changes_options')),
-    hasTooManyBindings: wishes.length > maxBindings,
+    refusal: refusalOf(wishes, presence['key']),
   }
-  if (wishes.length > 0) return { ...asked, ...bindingsFrom(wishes.slice(0, maxBindings)) }
+  if (asked.refusal !== undefined) return { ...asked, ...nothingAsked }
+  if (wishes.length > 0) return { ...asked, ...bindingsFrom(wishes) }
   const wantsMore =
     asked.acksBroadcasts || asked.hearsItself || isEnabled || isPrivate || replay !== undefined
   const implied = wantsMore ? undefined : bindingOfTopic(subTopic, isLegacy, exposedSchemas)
-  return { ...asked, bindings: implied ? [implied] : [], answer: '[]', complaint: undefined }
+  return { ...asked, ...nothingAsked, bindings: implied ? [implied] : [] }
+}
+
+const nothingAsked = { bindings: [], answer: '[]', complaint: undefined }
+
+/** What is kept for as long as a channel lasts is bounded. */
+function refusalOf(wishes: readonly unknown[], key: unknown): string | undefined {
+  if (wishes.length > maxBindings) return reasons.tooManyBindings
+  if (typeof key === 'string' && Buffer.byteLength(key) > maxKeyBytes) return reasons.keyTooLong
+  let bytes = 0
+  for (const wish of wishes) for (const value of Object.values(known(wish))) bytes += roughBytes(value)
+  return bytes > maxWishesBytes ? reasons.wishesTooLong : undefined
+}
+
+/** Of texts and of lists of texts; anything else is complained of anyway. */
+const roughBytes = (value: unknown): number =>
+  typeof value === 'string'
+    ? Buffer.byteLength(value)
+    : Array.isArray(value)
+      ? value.reduce((sum, each) => sum + 8 + (typeof each === 'string' ? Buffer.byteLength(each) : 0), 0)
+      : 0
+
+/** The fields of a wish that mean something. What is neither a text nor a list of texts is left out. */
+function known(wish: unknown): Readonly<Record<string, unknown>> {
+  const { event, schema, table, filter, select } = isObject(wish) ? wish : {}
+  const simple = { event, schema, table, filter, select }
+  for (const [name, value] of Object.entries(simple))
+    if (typeof value === 'object' && value !== null && !areTexts(value))
+      Object.assign(simple, { [name]: false })
+  return simple
 }
 
 /** Booleans may come as texts. */
@@ -90,12 +121,12 @@ function bindingsFrom(wishes: readonly unknown[]): Pick<JoinConfig, 'bindings' |
   const answers: string[] = []
   let complaint: string | undefined
   for (const wish of wishes) {
-    const { id: _theirs, ...fields } = isObject(wish) ? wish : {}
+    const fields = known(wish)
     const text = JSON.stringify(fields)
-    const known = ids.get(text)
-    const id = known ?? ids.size + 1
+    const sameId = ids.get(text)
+    const id = sameId ?? ids.size + 1
     answers.push(text === '{}' ? `{"id":${id}}` : `{"id":${id},${text.slice(1)}`)
-    if (known !== undefined) continue
+    if (sameId !== undefined) continue
     ids.set(text, id)
     const binding = bindingFrom(fields, id)
     if (typeof binding === 'string') complaint ??= binding
@@ -109,10 +140,11 @@ const events: readonly unknown[] = ['INSERT', 'UPDATE', 'DELETE', '*']
 function bindingFrom(wish: Readonly<Record<string, unknown>>, id: number): Binding | string {
   const { event, schema, table, filter, select } = wish
   if (!events.includes(event)) return '`event` must be INSERT, UPDATE, DELETE or *'
-  if (typeof schema !== 'string' || schema === '') return '`schema` must be the name of a schema or *'
-  if (!isTextOrAbsent(table)) return '`table` must be the name of a table'
-  if (!isTextOrAbsent(filter)) return '`filter` must be of the form column=op.value'
-  if (select !== undefined && select !== null && !areTexts(select))
+  if (!isName(schema)) return '`schema` must be the name of a schema or *'
+  if (!isAbsent(table) && !isName(table)) return '`table` must be the name of a table'
+  if (!isAbsent(filter) && !(isStorable(filter) && filter.length <= maxFilter))
+    return `\`filter\` must be of the form column=op.value, of at most ${maxFilter} characters`
+  if (!isAbsent(select) && !(areTexts(select) && select.length <= maxColumns && select.every(isName)))
     return '`select` must be a list of names of columns'
   return {
     id,
@@ -120,12 +152,20 @@ function bindingFrom(wish: Readonly<Record<string, unknown>>, id: number): Bindi
     schema,
     table: table || undefined,
     filter: filter || undefined,
-    select: select ?? undefined,
+    select: select || undefined,
   }
 }
 
-const isTextOrAbsent = (value: unknown): value is string | null | undefined =>
-  value === undefined || value === null || typeof value === 'string'
+const maxFilter = 10_000
+const maxColumns = 1600
+const maxName = 63
+const isAbsent = (value: unknown): value is null | undefined | '' =>
+  value === undefined || value === null || value === ''
+/** Postgres has no place for a NUL, nor for half a character. */
+const isStorable = (value: unknown): value is string =>
+  typeof value === 'string' && !value.includes('\0') && value.isWellFormed()
+const isName = (value: unknown): value is string =>
+  isStorable(value) && value !== '' && Buffer.byteLength(value) <= maxName
 const areTexts = (value: unknown): value is string[] =>
   Array.isArray(value) && value.every(each => typeof each === 'string')
 

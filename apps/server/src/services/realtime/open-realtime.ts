@@ -93,8 +93,9 @@ export function openRealtime(deps: RealtimeDeps) {
     warnings: span.warnings,
     async close() {
       await service.close()
-      await changes.close()
+      // Whatever a policy does, nobody waits for it now.
       pools.close()
+      await changes.close()
       await span.close()
     },
   }

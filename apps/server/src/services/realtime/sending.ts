@@ -3,7 +3,14 @@ import { randomBytes } from 'node:crypto'
 import type { Broadcast } from './broadcast.ts'
 import type { Channel } from './channel.ts'
 import { memberText } from './json-text.ts'
-import { maxEventBytes, maxPayloadBytes, maxTracks, reasons, tracksWindowMs } from './limits.ts'
+import {
+  maxEventBytes,
+  maxPayloadBytes,
+  maxTrackedBytes,
+  maxTracks,
+  reasons,
+  tracksWindowMs,
+} from './limits.ts'
 import { trackedMeta } from './presence.ts'
 import { isObject, type Message, type UserPush } from './wire.ts'
 
@@ -58,7 +65,7 @@ function track(
   if (!isObject(payload)) return 'InvalidPresencePayload: What is tracked must be an object'
   const text = memberText(message.payloadText(), 'payload')
   const tracked = isObject(wish['payload']) && text !== undefined ? text : '{}'
-  if (Buffer.byteLength(tracked) > maxPayloadBytes) return reasons.payloadTooLarge
+  if (Buffer.byteLength(tracked) > maxTrackedBytes) return reasons.trackedTooLarge
   if (!mayTrackAgain(channel)) return reasons.tooManyTracks
   if (!project.rates.mayTrack()) return reasons.tooMuchPresence
   channel.enablePresence()

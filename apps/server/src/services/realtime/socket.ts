@@ -80,14 +80,14 @@ export class RealtimeSocket implements SocketHandlers, Home {
 
   message(data: Buffer, isBinary: boolean): void {
     try {
-      this.#handle(decode(data, isBinary, this.version))
+      this.#handle(decode(data, isBinary, this.version), data.length)
     } catch (error) {
       if (error instanceof Malformed) return this.close(1003, `malformed: ${error.message}`)
       this.#fail(error)
     }
   }
 
-  #handle(message: Message | UserPush): void {
+  #handle(message: Message | UserPush, bytes: number): void {
     const event = 'userEvent' in message ? 'broadcast' : message.event
     const { topic } = message
     if (topic === 'phoenix') {
@@ -106,7 +106,7 @@ export class RealtimeSocket implements SocketHandlers, Home {
     }
     if (!channel) return this.#reply(message, 'error', '{"reason":"unmatched topic"}')
     if (isStale) return
-    if (!channel.isReady) return channel.holdBack(message)
+    if (!channel.isReady) return channel.holdBack(message, bytes)
     this.#onChannel(channel, message)
   }
 
@@ -157,7 +157,7 @@ export class RealtimeSocket implements SocketHandlers, Home {
       const replayed =
         config.replay && channel.hearsBroadcasts && (await this.#replayed(channel, config.replay))
       const flows = channel.subscribe(this.#parts)
-      const isFlowing = channel.bindings.length === 0 || (await isIn(flows, config.waitMs))
+      const isFlowing = await isIn(flows, channel.bindings.length === 0 ? undefined : config.waitMs)
       if (channel.isEnded) return
       if (!isFlowing) {
         channel.end()
@@ -191,7 +191,7 @@ export class RealtimeSocket implements SocketHandlers, Home {
       topic.slice(topicPrefix.length),
       project.tenant.exposedSchemas,
     )
-    if (config.hasTooManyBindings) return reasons.tooManyBindings
+    if (config.refusal !== undefined) return config.refusal
     if (config.replay && !config.isPrivate) return reasons.replayNeedsPrivate
     const credential =
       config.token === undefined ? this.credential : callerOfCredential(project.tenant, config.token)

@@ -101,7 +101,13 @@ export function createChanges(options: ChangesOptions) {
     if (others?.size === 0) deferred.delete(id)
   }
 
+  const messages = createPermissions(databases, gate)
   const tidy = async () => {
+    for (const id of feeds.keys()) {
+      const tenant = await directory.find(id)
+      // The table is the tenant's: it may have triggers, or be gone.
+      if (tenant?.status === 'active') await messages.forgetMessages(tenant).catch(() => {})
+    }
     for (const { ref, id } of await forgottenCaptures(control)) {
       if (feeds.has(id)) continue
       if ((await captureSwitch.adjust(ref)).isDone) await forgetCapture(control, id)
@@ -115,7 +121,7 @@ export function createChanges(options: ChangesOptions) {
 
   return {
     subscribe,
-    ...createPermissions(databases, gate),
+    ...messages,
     /** Of messages that SQL has sent. */
     onMessage(listener: typeof onMessage) {
       onMessage = listener

@@ -8,7 +8,7 @@ import type { Tenant } from '#src/tenancy/directory.ts'
 import type { OpenListener } from '#src/tenancy/listeners.ts'
 import type { ChangeSubscriber, SentMessage } from '../subscriber.ts'
 import { createBell } from './bell.ts'
-import { type Captured, capture, nothingCaptured } from './capture.ts'
+import { type Captured, capture, flowsFor, nothingCaptured } from './capture.ts'
 import type { Gate } from './gate.ts'
 import { Groups } from './groups.ts'
 import { tellRound } from './round.ts'
@@ -47,11 +47,11 @@ const idleAfterMs = 10_000
 const renewMs = (listeningSeconds * 1000) / 3
 /** What all nodes have had the time to read. */
 const keepMs = 15_000
-const messagesEveryMs = 3_600_000
 const retryMs = { first: 100, most: 3000 }
 const tellAgainMs = 10_000
-/** Times a table that somebody holds is tried at the end; then it is left to whoever tidies up. */
-const lastTries = 20
+/** At the end, tables that somebody holds are tried for so long; then they are left to whoever tidies up. */
+const leaveMs = 3000
+const restMs = { first: 250, most: 10_000 }
 
 export function startFeed(deps: FeedDeps): Feed {
   const { gate, openListener, captureSwitch, log } = deps
@@ -66,6 +66,8 @@ export function startFeed(deps: FeedDeps): Feed {
   /** Kept from one connection to the next. */
   let cursor: Cursor | undefined
   let captured: Captured = nothingCaptured
+  const rests = createRests()
+  let confirming = Promise.resolve()
   let mustCapture = true
 
   async function run(): Promise<void> {
@@ -111,14 +113,16 @@ export function startFeed(deps: FeedDeps): Feed {
     let catalogVersion = ''
     let lastChangeAt = performance.now()
     while (!end.aborted) {
-      const reading = await store.read(cursor)
-      cursor = reading.cursor
+      const reading: Reading = await store.read(cursor)
       if (reading.registered === 0 && captured.tables.size > 0) {
         mustCapture = true
         tellAll('Changes may have been lost: the database has forgotten them')
       }
-      if (reading.catalogVersion !== catalogVersion || (await chores(cursor.seen))) mustCapture = true
+      if (reading.catalogVersion !== catalogVersion || rests.isOver() || (await chores(cursor.seen)))
+        mustCapture = true
       catalogVersion = reading.catalogVersion
+      // Whatever comes of it, it is not told twice.
+      cursor = reading.cursor
       if (reading.changes.length > 0) {
         lastChangeAt = performance.now()
         await tell(store, reading)
@@ -151,33 +155,41 @@ export function startFeed(deps: FeedDeps): Feed {
 
   async function recapture(store: ChangesStore, tenant: Tenant): Promise<void> {
     mustCapture = false
+    const before = captured
     const begun = [...waiting]
-    captured = await capture(store, captureSwitch, tenant, [...groups.listeners(), ...waiting.keys()])
-    if (!captured.isComplete) {
-      // Tried again at the next look.
-      mustCapture = true
-      return
-    }
+    const all = [...groups.listeners(), ...waiting.keys()]
+    captured = await capture(store, captureSwitch, tenant, all, rests.resting())
+    rests.note(captured.held)
     await store.unregisterOthers([...captured.tables.keys()])
     for (const [subscriber, flows] of begun) {
-      const wrong = await whatIsWrong(subscriber, captured, store, gate, tenant)
-      if (!waiting.delete(subscriber)) continue
+      if (!flowsFor(subscriber, captured) || !waiting.delete(subscriber)) continue
       groups.add(subscriber)
       flows()
-      if (subscriber.bindings.length === 0) continue
-      // The join is answered first.
-      await nextTurn()
-      subscriber.tell(wrong === undefined ? 'ok' : 'error', wrong ?? 'Subscribed to PostgreSQL')
+      if (subscriber.bindings.length > 0) confirm(subscriber, store, tenant)
     }
+    // Nobody listens to some of them any more.
+    if (before.tables.keys().some(relid => !captured.tables.has(relid)))
+      await captureSwitch.adjust(tenant.ref, [...rests.resting()])
   }
 
-  /** Other nodes see that this one has gone, and triggers nobody needs are off. */
+  /** Says whether changes will come. Not in the way of others: of filters one after the other is looked at. */
+  function confirm(subscriber: ChangeSubscriber, store: ChangesStore, tenant: Tenant): void {
+    const say = async () => {
+      // The join is answered first.
+      await nextTurn()
+      const wrong = await whatIsWrong(subscriber, captured, store, gate, tenant)
+      if (groups.has(subscriber))
+        subscriber.tell(wrong === undefined ? 'ok' : 'error', wrong ?? 'Subscribed to PostgreSQL')
+    }
+    const said = subscriber.bindings.some(({ filter }) => filter) ? confirming.then(say) : say()
+    confirming = said.catch(error => log.warn({ err: error }, 'a subscription could not be looked at'))
+  }
+
+  /** Other nodes see that this one has gone, and triggers nobody needs are off, or will be. */
   async function leave(store: ChangesStore, tenant: Tenant): Promise<void> {
     await store.unregisterOthers([])
-    for (let left = lastTries; left > 0; left--) {
+    for (const until = performance.now() + leaveMs; performance.now() < until; await sleep(100))
       if ((await captureSwitch.adjust(tenant.ref)).isDone) return
-      await sleep(100)
-    }
   }
 
   const running = run()
@@ -215,24 +227,44 @@ function pauseAfter({ changes }: Reading, quietMs: number): number {
 }
 
 /** What has to be done now and then; true when the tables have to be registered anew. */
-function createChores(store: ChangesStore, { noteCapture }: Pick<FeedDeps, 'noteCapture'>) {
+function createChores(store: ChangesStore, { noteCapture, log }: Pick<FeedDeps, 'noteCapture' | 'log'>) {
   let renewedAt = performance.now()
   let old: { snapshot: string; at: number } | undefined
-  let messagesAt = Number.NEGATIVE_INFINITY
   return async (snapshot: string): Promise<boolean> => {
     const now = performance.now()
     old ??= { snapshot, at: now }
-    if (now - old.at > keepMs) {
-      await store.forget(old.snapshot)
-      old = { snapshot, at: now }
+    try {
+      if (now - old.at > keepMs) {
+        const { snapshot: seen } = old
+        old = { snapshot, at: now }
+        await store.forget(seen)
+      }
+      if (now - renewedAt < renewMs) return false
+      renewedAt = now
+      await noteCapture()
+    } catch (error) {
+      log.warn({ err: error }, 'what was read of live changes could not be tidied up; it will be')
     }
-    if (now - messagesAt > messagesEveryMs) {
-      messagesAt = now
-      await store.forgetMessages()
-    }
-    if (now - renewedAt < renewMs) return false
-    renewedAt = now
-    await noteCapture()
-    return true
+    return renewedAt === now
+  }
+}
+
+/** Tables that somebody holds are tried again, more and more rarely: writers wait behind each try. */
+function createRests() {
+  const rests = new Map<string, { ms: number; until: number }>()
+  return {
+    note(held: ReadonlySet<string>) {
+      const now = performance.now()
+      for (const relid of rests.keys()) if (!held.has(relid)) rests.delete(relid)
+      for (const relid of held) {
+        const rest = rests.get(relid)
+        if (rest && rest.until > now) continue
+        const ms = Math.min(restMs.most, (rest?.ms ?? restMs.first / 2) * 2)
+        rests.set(relid, { ms, until: now + ms })
+      }
+    },
+    resting: (): Set<string> =>
+      new Set([...rests].filter(([, { until }]) => until > performance.now()).map(([relid]) => relid)),
+    isOver: (): boolean => rests.values().some(({ until }) => until <= performance.now()),
   }
 }

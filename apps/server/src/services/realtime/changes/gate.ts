@@ -1,9 +1,11 @@
 // Asks Postgres who may see which changed rows: once for a batch of rows and all callers with the same role, each under
 // its own claims. What cannot be judged is not seen.
 import { Refusal } from '#src/kernel/errors.ts'
+import { identifier } from '#src/kernel/postgres/sql.ts'
+import type { Answer } from '#src/kernel/postgres/wire/connection.ts'
 import { DatabaseError } from '#src/kernel/postgres/wire/database-error.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
-import type { GatePools } from '#src/tenancy/gate-pools.ts'
+import { type GatePools, waitMs } from '#src/tenancy/gate-pools.ts'
 
 /** A caller as policies see it, and the rows it asks about. Equal lists of rows are best the same list. */
 export interface Asked {
@@ -38,17 +40,30 @@ const canceled = '57014'
 const restMs = 30_000
 const mostResting = 10_000
 
+/** A policy can refuse to be ended; then nobody waits for it any longer. */
+const unansweredMs = 1500
+
+class Unanswered extends Error {}
+
 const judge = `select place, verdict from platform.judge(
   $1::oid, $2::text, $3::"char", $4::text[], $5::text[], $6::text[], $7::integer[], $8::text)`
 
 export function createGate(pools: GatePools) {
-  const resting = new Map<string, number>()
+  const rests = createRests()
+
+  /** Ends a while after its time is over, whatever Postgres says. */
+  function run(...[tenant, sql, values, timeoutMs, role]: Parameters<GatePools['run']>): Promise<Answer> {
+    const { promise, resolve, reject } = Promise.withResolvers<Answer>()
+    const late = setTimeout(() => reject(new Unanswered()), timeoutMs + waitMs + unansweredMs)
+    pools.run(tenant, sql, values, timeoutMs, role).then(resolve, reject)
+    return promise.finally(() => clearTimeout(late))
+  }
 
   async function ask(tenant: Tenant, question: Question, asked: readonly Asked[], timeoutMs: number) {
     const sets = new Map<readonly string[], number>()
     for (const { rows } of asked) if (!sets.has(rows)) sets.set(rows, sets.size + 1)
     const { relid, role, command, topic = '' } = question
-    const { rows } = await pools.run(
+    const { rows } = await run(
       tenant,
       judge,
       [
@@ -80,7 +95,7 @@ export function createGate(pools: GatePools) {
         await ask(tenant, question, [each], aloneMs(each.rows.length)).then(
           ([verdict]) => verdict!,
           error => {
-            if (isCanceled(error)) rest(tenant, question, each)
+            if (isCanceled(error) || error instanceof Unanswered) rests.begin(tenant, question, each)
             return unknown(each)
           },
         ),
@@ -95,23 +110,13 @@ export function createGate(pools: GatePools) {
     } catch (error) {
       if (isCanceled(error)) return askEach(tenant, question, asked)
       if (error instanceof DatabaseError) return asked.map(unknown)
+      if (error instanceof Unanswered) {
+        for (const each of asked) rests.begin(tenant, question, each)
+        return asked.map(unknown)
+      }
       if (error instanceof Refusal) return asked.map(({ rows }) => '-'.repeat(rows.length))
       throw error
     }
-  }
-
-  const restKey = ({ id }: Tenant, { relid, role }: Question, { claims }: Asked) =>
-    `${id}:${relid}:${role}:${claims}`
-  function rest(tenant: Tenant, question: Question, asked: Asked): void {
-    if (resting.size >= mostResting) resting.clear()
-    resting.set(restKey(tenant, question, asked), performance.now() + restMs)
-  }
-  function isResting(tenant: Tenant, question: Question, asked: Asked): boolean {
-    if (resting.size === 0) return false
-    const key = restKey(tenant, question, asked)
-    const until = resting.get(key)
-    if (until !== undefined && until < performance.now()) resting.delete(key)
-    return resting.has(key)
   }
 
   async function inChunks(tenant: Tenant, question: Question, asked: readonly Asked[]): Promise<Verdict[]> {
@@ -127,7 +132,7 @@ export function createGate(pools: GatePools) {
     for (const [at, verdict] of verdicts.entries()) {
       const { rows, ...caller } = asked[at]!
       if (rows.length < 2 || verdict !== unknown(asked[at]!)) continue
-      if (singles.length + rows.length > mostSingles || isResting(tenant, question, asked[at]!)) continue
+      if (singles.length + rows.length > mostSingles || rests.has(tenant, question, asked[at]!)) continue
       for (const [row, text] of rows.entries()) singles.push({ at, row, asked: { ...caller, rows: [text] } })
     }
     if (singles.length === 0) return
@@ -144,7 +149,7 @@ export function createGate(pools: GatePools) {
     /** One verdict for each who is asked about, in their order. */
     async judge(tenant: Tenant, question: Question, asked: readonly Asked[]): Promise<Verdict[]> {
       const verdicts = asked.map(unknown)
-      const awake = asked.flatMap((each, at) => (isResting(tenant, question, each) ? [] : at))
+      const awake = asked.flatMap((each, at) => (rests.has(tenant, question, each) ? [] : at))
       const found = await inChunks(
         tenant,
         question,
@@ -164,21 +169,61 @@ export function createGate(pools: GatePools) {
       rows: readonly string[],
     ): Promise<string[] | undefined> {
       const all = conditions.map(each => `case when ${each} then '1' else '0' end`).join(' || ')
-      const found = await pools
-        .run(
-          tenant,
-          `select ${all} from pg_catalog.unnest($1::${relation}[]) as ${alias}`,
-          [textArray(rows)],
-          passMs(rows.length),
-          'authenticated',
-        )
-        .catch(error => {
-          if (error instanceof DatabaseError || error instanceof Refusal) return undefined
-          throw error
-        })
+      const found = await run(
+        tenant,
+        `select ${all} from pg_catalog.unnest($1::${relation}[]) as ${alias}`,
+        [textArray(rows)],
+        passMs(rows.length),
+        'authenticated',
+      ).catch(notAsked)
       return found?.rows.map(([line]) => line!.toString('latin1'))
     },
+
+    /** Some columns of a row, in JSON; undefined where the row cannot be read. */
+    async jsonOf(
+      tenant: Tenant,
+      table: { readonly schema: string; readonly name: string },
+      line: string,
+      columns: readonly string[],
+    ): Promise<string | undefined> {
+      if (columns.length === 0) return '{}'
+      const alias = identifier(table.name)
+      const named = columns.map(column => `${alias}.${identifier(column)}`).join(', ')
+      const found = await run(
+        tenant,
+        `select pg_catalog.row_to_json(k.*) from pg_catalog.unnest($1::${identifier(table.schema)}.${alias}[]) as ${alias}, lateral (select ${named}) k`,
+        [textArray([line])],
+        passMs(1),
+        'authenticated',
+      ).catch(notAsked)
+      return found?.rows[0]?.[0]?.toString('utf8')
+    },
   }
+}
+
+/** Callers who are not asked about for a while. */
+function createRests() {
+  const until = new Map<string, number>()
+  const keyOf = ({ id }: Tenant, { relid, role }: Question, { claims }: Asked) =>
+    `${id}:${relid}:${role}:${claims}`
+  return {
+    begin(tenant: Tenant, question: Question, asked: Asked): void {
+      if (until.size >= mostResting) until.clear()
+      until.set(keyOf(tenant, question, asked), performance.now() + restMs)
+    },
+    has(tenant: Tenant, question: Question, asked: Asked): boolean {
+      if (until.size === 0) return false
+      const key = keyOf(tenant, question, asked)
+      if ((until.get(key) ?? 0) < performance.now()) until.delete(key)
+      return until.has(key)
+    },
+  }
+}
+
+function notAsked(error: unknown): undefined {
+  if (!(error instanceof DatabaseError || error instanceof Refusal || error instanceof Unanswered))
+    throw error
+  return
 }
 
 const unknown = ({ rows }: Asked): Verdict => 'x'.repeat(rows.length)

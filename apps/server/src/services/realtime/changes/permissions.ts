@@ -1,7 +1,9 @@
 // Private channels: the policies on realtime.messages say who may read and send on a topic. Asked like any other policies,
 // about a message that could be there.
 import { randomUUID } from 'node:crypto'
+import { createTurnsByOwner } from '#src/kernel/turns.ts'
 import { type Caller, type Databases, statement } from '#src/tenancy/databases.ts'
+import type { Tenant } from '#src/tenancy/directory.ts'
 import type { Permissions, SentMessage } from '../subscriber.ts'
 import type { Gate, Question } from './gate.ts'
 
@@ -23,6 +25,13 @@ const messagesSince = statement(
   true,
 )
 
+/** Where SQL sends much, a part at a time. */
+const forgetOld = statement(
+  `delete from realtime.messages where id in (
+     select id from realtime.messages where inserted_at < now() - interval '72 hours' limit 1000)`,
+  false,
+)
+
 const extensions = ['broadcast', 'presence'] as const
 const all: Permissions = {
   mayReadBroadcast: true,
@@ -32,6 +41,7 @@ const all: Permissions = {
 }
 
 export function createPermissions(databases: Databases, gate: Gate) {
+  const turns = createTurnsByOwner(1, 1000)
   return {
     async permissions({ tenant, role, claims, userId }: Caller, topic: string): Promise<Permissions> {
       if (role === 'service_role') return all
@@ -42,13 +52,22 @@ export function createPermissions(databases: Databases, gate: Gate) {
         const asked = [{ claims, userId, rows: messages }]
         return (await gate.judge(tenant, { relid, role, command, topic }, asked))[0]!
       }
-      const [read, send] = await Promise.all([ask('select'), ask('insert')])
+      // One after the other, and few at a time: row changes are judged on the same connections.
+      const [read, send] = await turns(
+        tenant.id,
+        async () => [await ask('select'), await ask('insert')] as const,
+      )
       return {
         mayReadBroadcast: read[0] === '1',
         mayReadPresence: read[1] === '1',
         maySendBroadcast: send[0] === '1',
         maySendPresence: send[1] === '1',
       }
+    },
+
+    /** Messages are kept for three days. */
+    async forgetMessages(tenant: Tenant): Promise<void> {
+      await databases.asService(tenant, forgetOld, [])
     },
 
     /** What SQL has sent on a private topic since then, the latest of it, oldest first. */

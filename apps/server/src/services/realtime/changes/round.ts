@@ -5,7 +5,7 @@ import { dispatch } from './dispatch.ts'
 import type { Gate } from './gate.ts'
 import type { Groups } from './groups.ts'
 import { columnsOf } from './row-text.ts'
-import type { ChangesStore, NotedChange } from './store.ts'
+import type { ChangesStore, NotedChange, TableFacts } from './store.ts'
 import type { Change } from './telling.ts'
 
 export interface Round {
@@ -21,11 +21,11 @@ export interface Round {
 }
 
 export async function tellRound(round: Round, noted: readonly NotedChange[]): Promise<void> {
-  const { store, gate, groups, tenant, messages, excuse } = round
+  const { gate, groups, tenant, messages, excuse } = round
   for (const change of noted)
     if (change.relid === messages && change.event === 'INSERT') await tellMessage(round, change)
   const changes = await withTables(
-    store,
+    round,
     noted.filter(({ relid }) => relid !== messages),
   )
   if (changes.length === 0) return
@@ -37,14 +37,14 @@ export async function tellRound(round: Round, noted: readonly NotedChange[]): Pr
 }
 
 /** A table that is gone, or is switched off since, says no more. */
-async function withTables(store: ChangesStore, noted: readonly NotedChange[]): Promise<Change[]> {
+async function withTables(round: Round, noted: readonly NotedChange[]): Promise<Change[]> {
   if (noted.length === 0) return []
-  const facts = await store.facts([...new Set(noted.map(({ relid }) => relid))])
+  const facts = await round.store.facts([...new Set(noted.map(({ relid }) => relid))])
   const changes: Change[] = []
   for (const change of noted) {
     const table = facts.get(change.relid)
     if (!table?.isCaptured) continue
-    changes.push({ ...change, table, ...(change.isOversized && (await oversized(store, change, table.key))) })
+    changes.push({ ...change, table, ...(change.isOversized && (await oversized(round, change, table))) })
   }
   return changes
 }
@@ -63,18 +63,25 @@ function inShape(changes: readonly Change[]): Change[] {
   )
 }
 
-async function oversized(store: ChangesStore, { id }: NotedChange, key: readonly string[]) {
-  const row = await store.readOversized(id, key)
-  return { newRow: row?.newRow, oldRow: row?.oldRow, keys: { new: row?.newKey, old: row?.oldKey } }
+/** Told by its key, and judged as a whole unless it is too large even for that. */
+async function oversized({ store, gate, tenant }: Round, { id }: NotedChange, table: TableFacts) {
+  const row = await store.readOversized(id)
+  const keyOf = (line: string | undefined) =>
+    line === undefined ? undefined : gate.jsonOf(tenant, table, line, table.key)
+  return {
+    keys: { new: await keyOf(row?.newRow), old: await keyOf(row?.oldRow) },
+    newRow: row?.isLarge ? undefined : row?.newRow,
+    oldRow: row?.isLarge ? undefined : row?.oldRow,
+  }
 }
 
-async function tellMessage({ store, message }: Round, change: NotedChange): Promise<void> {
-  const row = change.isOversized ? (await store.readOversized(change.id, []))?.new : change.new
+async function tellMessage(round: Round, change: NotedChange): Promise<void> {
+  const row = change.isOversized ? await largeMessage(round, change) : change.new
   if (row === undefined) return
   const columns = columnsOf(row)
   const value = (name: string) => JSON.parse(columns.get(name) ?? 'null') as unknown
   if (value('extension') !== 'broadcast') return
-  message({
+  round.message({
     id: String(value('id')),
     topic: String(value('topic')),
     event: String(value('event') ?? ''),
@@ -82,3 +89,15 @@ async function tellMessage({ store, message }: Round, change: NotedChange): Prom
     isPrivate: value('private') === true,
   })
 }
+
+async function largeMessage(
+  { store, gate, tenant }: Round,
+  { id }: NotedChange,
+): Promise<string | undefined> {
+  const row = await store.readOversized(id)
+  if (!row?.newRow || row.isLarge) return
+  return row.new ?? gate.jsonOf(tenant, messagesTable, row.newRow, messageColumns)
+}
+
+const messagesTable = { schema: 'realtime', name: 'messages' }
+const messageColumns = ['id', 'topic', 'extension', 'event', 'payload', 'private']

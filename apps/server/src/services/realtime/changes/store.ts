@@ -5,8 +5,6 @@ import type { ChangeEvent } from '../subscriber.ts'
 
 /** Payloads beyond this are told by their key only. */
 const payloadBytes = 7900
-/** Rows beyond this are not judged: nobody sees them but service_role. */
-const judgedBytes = 1024 * 1024
 export const batchRows = 500
 /** How long a node's word that it listens is good. */
 export const listeningSeconds = 30
@@ -79,7 +77,8 @@ const readChanges = `
                where $4::timestamptz is null or (f.moment, f.xid) >= ($4::timestamptz, $5::xid8)
                order by f.moment, f.xid) t
        cross join lateral (
-         select n.*, coalesce(octet_length(n.new), 0) + coalesce(octet_length(n.old), 0) > ${payloadBytes} as is_oversized
+         select n.*, coalesce(octet_length(n.new), 0) + coalesce(octet_length(n.old), 0) > ${payloadBytes}
+                  or (n.new is null and n.new_row is not null) or (n.old is null and n.old_row is not null) as is_oversized
            from platform.changes n
           where n.xid = t.xid and ($5::xid8 is distinct from t.xid or n.id > $6::bigint)
           order by n.id) d
@@ -88,12 +87,8 @@ const readChanges = `
 
 const snapshotNow = 'select pg_current_snapshot()::text'
 
-const oversizedRow = `
-  select case when c.is_small then c.new end, case when c.is_small then c.new_row end, case when c.is_small then c.old_row end,
-         (select '{' || string_agg(to_json(k)::text || ':' || (c.new::json -> k)::text, ',') || '}' from unnest($2::text[]) k),
-         (select '{' || string_agg(to_json(k)::text || ':' || (c.old::json -> k)::text, ',') || '}' from unnest($2::text[]) k)
-    from (select d.*, coalesce(octet_length(d.new), 0) + coalesce(octet_length(d.old), 0) <= ${judgedBytes} as is_small
-            from platform.changes d where d.id = $1::bigint) c`
+const oversizedRow =
+  'select c.new, c.new_row, c.old_row, c.is_large from platform.changes c where c.id = $1::bigint'
 
 const registerTables = `
   insert into platform.listening (relid, node, until)
@@ -102,8 +97,9 @@ const registerTables = `
 const unregisterOthers =
   'delete from platform.listening where (node = $2::uuid and relid <> all ($1::oid[])) or until < clock_timestamp()'
 /** What everybody has had the time to read. */
-const forgetChanges = 'delete from platform.changes where xid < pg_snapshot_xmin($1::pg_snapshot)'
-const forgetMessages = `delete from realtime.messages where inserted_at < now() - interval '72 hours'`
+const forgetChanges = `
+  delete from platform.changes
+   where xid < pg_snapshot_xmax($1::pg_snapshot) and pg_visible_in_snapshot(xid, $1::pg_snapshot)`
 
 /** Base tables by schema and name, or all of a schema, or all; with what has to be done to their triggers. */
 const findTables = `
@@ -153,9 +149,6 @@ export interface TableFacts {
 
 const text = (cell: Cell | undefined): string | undefined => cell?.toString('utf8')
 const list = (values: readonly string[]) => `{${values.join(',')}}`
-const textList = (values: readonly string[]) =>
-  `{${values.map(value => `"${value.replace(/["\\]/g, '\\$&')}"`).join(',')}}`
-
 export function changesStore({ ask }: Listener, node: string) {
   return {
     snapshot: async (): Promise<string> => text((await ask(snapshotNow, []))[0]![0])!,
@@ -203,12 +196,12 @@ export function changesStore({ ask }: Listener, node: string) {
       }
     },
 
-    /** The rows unless they are too large for anything, and their keys. */
-    async readOversized(id: string, key: readonly string[]) {
-      const [row] = await ask(oversizedRow, [id, textList(key)])
+    /** The rows; of large ones their keys only. */
+    async readOversized(id: string) {
+      const [row] = await ask(oversizedRow, [id])
       if (!row) return
-      const [after, newRow, oldRow, newKey, oldKey] = row.map(text)
-      return { new: after, newRow, oldRow, newKey, oldKey }
+      const [after, newRow, oldRow, isLarge] = row.map(text)
+      return { new: after, newRow, oldRow, isLarge: isLarge === 't' }
     },
 
     async register(relids: readonly string[]): Promise<void> {
@@ -219,9 +212,6 @@ export function changesStore({ ask }: Listener, node: string) {
     },
     async forget(snapshot: string): Promise<void> {
       await ask(forgetChanges, [snapshot])
-    },
-    async forgetMessages(): Promise<void> {
-      await ask(forgetMessages, [])
     },
 
     async findTables(

@@ -11,28 +11,34 @@ import { selectable } from './telling.ts'
 
 /** Undefined when nothing is. */
 export async function whatIsWrong(
-  subscriber: ChangeSubscriber,
+  { bindings, caller }: ChangeSubscriber,
   captured: Captured,
   store: ChangesStore,
   gate: Gate,
   tenant: Tenant,
 ): Promise<string | undefined> {
-  for (const binding of subscriber.bindings) {
-    const wrong = await bindingFault(binding, subscriber, captured, store, gate, tenant)
-    if (wrong !== undefined) return wrong
+  const filters = new Map<string, Condition[]>()
+  for (const binding of bindings) {
+    const found = look(binding, captured)
+    if (typeof found === 'string') return found
+    if (found) filters.set(found.relid, [...(filters.get(found.relid) ?? []), ...found.conditions])
+  }
+  if (filters.size === 0) return
+  const facts = await store.facts([...filters.keys()])
+  for (const [relid, conditions] of filters) {
+    const table = facts.get(relid)
+    const fault =
+      table && (await filterFault(conditions, table, selectable(table, caller.role), gate, tenant))
+    if (fault !== undefined) return fault
   }
   return
 }
 
-async function bindingFault(
-  binding: Binding,
-  { caller }: ChangeSubscriber,
+/** What is wrong with a binding in itself, or the filter that is left to be looked at. */
+function look(
+  { schema, table, filter }: Binding,
   captured: Captured,
-  store: ChangesStore,
-  gate: Gate,
-  tenant: Tenant,
-): Promise<string | undefined> {
-  const { schema, table, filter } = binding
+): string | { relid: string; conditions: Condition[] } | undefined {
   if (schema !== 'public' && schema !== '*')
     return `Changes are captured in schema public only, not in ${schema}`
   let conditions: Condition[] = []
@@ -46,10 +52,7 @@ async function bindingFault(
   const found = captured.tables.values().find(each => each.schema === 'public' && each.name === table)
   if (!found) return `There is no table public.${table}; changes will come when there is`
   if (!found.isWanted) return `Changes of public.${table} are switched off`
-  if (conditions.length === 0) return
-  const facts = (await store.facts([found.relid])).get(found.relid)
-  if (!facts) return `There is no table public.${table}; changes will come when there is`
-  return filterFault(conditions, facts, selectable(facts, caller.role), gate, tenant)
+  return conditions.length > 0 ? { relid: found.relid, conditions } : undefined
 }
 
 async function filterFault(
@@ -62,16 +65,10 @@ async function filterFault(
   const strange = conditions.find(({ column }) => !may.includes(column))
   if (strange)
     return `The filter names ${strange.column}, which is no column of ${table.name} for this subscriber`
-  for (const condition of conditions) {
-    if (isLookedUp(condition, table)) continue
-    const answer = await gate.match(
-      tenant,
-      relationOf(table),
-      identifier(table.name),
-      [conditionSql(condition)],
-      [],
-    )
-    if (!answer) return `The filter on ${condition.column} does not fit the type of that column`
-  }
-  return
+  const asked = conditions.filter(condition => !isLookedUp(condition, table))
+  if (asked.length === 0) return
+  const sql = [...new Set(asked.map(conditionSql))]
+  if (await gate.match(tenant, relationOf(table), identifier(table.name), sql, [])) return
+  const columns = [...new Set(asked.map(({ column }) => column))].join(', ')
+  return `The filter on ${columns} does not fit the type of that column`
 }
