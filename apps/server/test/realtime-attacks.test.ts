@@ -2,18 +2,21 @@
 // hear nothing, to break writes, to stop the platform.
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
+import { once } from 'node:events'
+import { connect } from 'node:net'
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { after, before, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { CreatedProject } from '@plinth/contract/projects.ts'
+import { signJwt } from '#src/kernel/crypto/jwt.ts'
+import { keyring } from '#src/kernel/crypto/keys.ts'
+import { raw } from '#src/kernel/postgres/sql.ts'
 import { createGate } from '#src/services/realtime/changes/gate.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
 import { createGatePools } from '#src/tenancy/gate-pools.ts'
 import { createLogins } from '#src/tenancy/logins.ts'
-import { keyring } from '#src/kernel/crypto/keys.ts'
-import { signJwt } from '#src/kernel/crypto/jwt.ts'
-import { raw } from '#src/kernel/postgres/sql.ts'
 import { until } from '#test/cache-project.ts'
+import { createRandom } from '#test/fuzz/random.ts'
 import { startPlatform, type TestPlatform } from '#test/harness.ts'
 import { behind, everybodyStops, type Listening, listen } from '#test/realtime-listener.ts'
 import { RawSocket } from '#test/realtime-raw.ts'
@@ -38,8 +41,16 @@ async function projectWith(script = '') {
   return { project, database }
 }
 
+const as = ({ jwt_secret: secret }: CreatedProject, name: string) =>
+  signJwt({ role: 'authenticated', sub: randomUUID(), name }, secret)
+
 /** Somebody who asks for whatever he likes. */
-async function intruder(project: CreatedProject, wishes: object[], topic = 'realtime:intruder', node = platform) {
+async function intruder(
+  project: CreatedProject,
+  wishes: object[],
+  topic = 'realtime:intruder',
+  node = platform,
+) {
   const socket = await RawSocket.open(node, project)
   const ref = socket.push(topic, 'phx_join', { config: { postgres_changes: wishes } })
   return { socket, ref, topic }
@@ -55,7 +66,9 @@ for (const [what, name] of Object.entries({ 'a NUL': 'a\0b', 'half of a pair': '
     test(`${what} in the name of a ${field} costs nobody else anything`, async () => {
       const { project, database } = await projectWith()
       const good = await listen(platform, project, { table: 'notes' })
-      const { socket } = await intruder(project, [wish({ table: 'notes', filter: 'text=eq.a', [field]: name })])
+      const { socket } = await intruder(project, [
+        wish({ table: 'notes', filter: 'text=eq.a', [field]: name }),
+      ])
       await new Promise(resolve => setTimeout(resolve, 500))
       await database.run('insert into notes values (1)')
       await hears(good, 'INSERT 1')
@@ -63,7 +76,10 @@ for (const [what, name] of Object.entries({ 'a NUL': 'a\0b', 'half of a pair': '
       await database.run('insert into notes values (2)')
       await hears(late, 'INSERT 2')
       await hears(good, 'INSERT 2')
-      assert.deepEqual(good.told.filter(each => each.startsWith('error')), [])
+      assert.deepEqual(
+        good.told.filter(each => each.startsWith('error')),
+        [],
+      )
       await socket.close()
       await good.leave()
       await late.leave()
@@ -82,6 +98,32 @@ test('a cast of the tenant breaks no write while somebody listens', async () => 
   const one = await listen(platform, project, { table: 'days' })
   await database.run(`insert into days values (1, 'good')`)
   await database.run(`update days set mood = 'bad'; delete from days`)
+  await one.leave()
+})
+
+test('a cast to text is not run where changes are noted, and generated columns break nothing there', async () => {
+  const { project, database } = await projectWith(`
+    create type mood as enum ('good', 'bad');
+    create table ran (who text);
+    create function mood_json(mood) returns json language sql as $$ select '1'::json $$;
+    create cast (mood as json) with function mood_json(mood);
+    create function mood_text(mood) returns text language plpgsql as
+      $$ begin raise 'run as %', current_user; end $$;
+    create cast (mood as text) with function mood_text(mood);
+    create table days (id int primary key, mood mood, moods mood[], large text);
+    create policy everybody on days for select using (true);
+    create table made (id int primary key, large text, twice int generated always as (id * 2));
+    create policy everybody on made for select using (true)`)
+  const one = await listen(platform, project)
+  await database.run(
+    `insert into days values (1, 'good', '{good,bad}'), (2, null, null); update days set mood = 'bad'; delete from days where id = 2`,
+  )
+  await database.run(
+    `insert into made values (10); insert into made values (11, repeat('x', 3000000)); update made set id = id + 10; delete from made`,
+  )
+  await hears(one, 'INSERT 1')
+  await hears(one, 'INSERT 10')
+  await hears(one, 'DELETE 20')
   await one.leave()
 })
 
@@ -179,24 +221,14 @@ test('a tenant that takes the lock of the switch holds up nobody but itself', as
   })
 })
 
-test('a transaction that holds one table keeps nobody from listening to another, and few from writing', async () => {
+test('a transaction that holds one table keeps nobody from listening to another', async () => {
   const { project, database } = await projectWith(`
     create table held (id int primary key);
     create policy everybody on held for select using (true)`)
   await platform.asSuperuser(database.ref, async open => {
     await open.script('begin; insert into public.held values (1)')
     const { socket } = await intruder(project, [wish({ table: 'held' })])
-    await sleep(1000)
-    const waits: number[] = []
-    for (let id = 2; id < 32; id++) {
-      const begun = performance.now()
-      await platform.asSuperuser(database.ref, session => session.script(`insert into public.held values (${id})`))
-      waits.push(Math.round(performance.now() - begun))
-      await sleep(50)
-    }
-    console.log(waits.join(' '))
-    const one = await Promise.race([listen(platform, project, { table: 'notes' }), sleep(15_000)])
-    assert.ok(one, 'another table is listened to')
+    const one = await listen(platform, project, { table: 'notes' })
     await database.run('insert into notes values (1)')
     await hears(one, 'INSERT 1')
     await open.script('rollback')
@@ -216,7 +248,10 @@ test('a tenant that spoils the table of messages spoils no row changes', async (
     await hears(one, `INSERT ${id}`)
     await sleep(300)
   }
-  assert.deepEqual(one.told.filter(each => each.startsWith('error')), [])
+  assert.deepEqual(
+    one.told.filter(each => each.startsWith('error')),
+    [],
+  )
   await one.leave()
 })
 
@@ -231,44 +266,35 @@ test('a project without a table of messages hears of its rows', async () => {
   await one.leave()
 })
 
-test('filters of one subscriber hold up nobody else', async () => {
-  const { project, database } = await projectWith(`
-    alter table notes add column at timestamptz default now()`)
+test('a subscriber who asks for much does not keep others waiting', async () => {
+  const { project, database } = await projectWith('alter table notes add column at timestamptz default now()')
   const one = await listen(platform, project, { table: 'notes' })
-  const many = Array.from({ length: 100 }, (_, place) =>
+  const many = Array.from({ length: 50 }, (_, place) =>
     wish({
       table: 'notes',
-      filter: Array.from({ length: 20 }, (__, at) => `at=gt.2020-01-01 ${place % 24}:${at}:00`).join(','),
+      filter: Array.from({ length: 20 }, (__, at) => `at=gt.2020-01-01 ${place % 24}:${at}:00`).join(),
     }),
   )
   const { socket } = await intruder(project, many)
-  for (let at = 0; at < 5; at++) socket.push(`realtime:more ${at}`, 'phx_join', { config: { postgres_changes: many } })
-  await sleep(200)
-  const begun = performance.now()
+  for (let at = 0; at < 10; at++)
+    socket.push(`realtime:more ${at}`, 'phx_join', { config: { postgres_changes: many } })
+  await socket.settled()
   await database.run('insert into notes values (1)')
-  await hears(one, 'INSERT 1', 60)
-  console.log('while joining', performance.now() - begun)
-  await sleep(3000)
-  const again = performance.now()
-  await database.run('insert into notes values (2)')
-  await hears(one, 'INSERT 2', 60)
-  console.log('while there', performance.now() - again)
-  assert.ok(performance.now() - again < 5000)
+  await hears(one, 'INSERT 1', 10)
   await socket.close()
   await one.leave()
 })
 
-test('filters that take for ever, or do not fit, hold up nobody else', async () => {
+test('filters that take for ever hold up nobody else', async () => {
   const { project, database } = await projectWith()
   const one = await listen(platform, project, { table: 'notes' })
-  const slow = Array.from({ length: 30 }, (_, at) => wish({ table: 'notes', filter: `text=match.^(a+)(a+)(a+)\\1\\2\\3${at}?$` }))
-  const { socket } = await intruder(project, slow)
-  await sleep(1000)
-  const begun = performance.now()
+  const slow = Array.from({ length: 30 }, (_, at) =>
+    wish({ table: 'notes', filter: `text=match.^(a+)(a+)(a+)\\1\\2\\3${at}?$` }),
+  )
+  const { socket, topic } = await intruder(project, slow)
+  await socket.event(topic, 'system')
   await database.run(`insert into notes values (1, repeat('a', 1001))`)
-  await hears(one, 'INSERT 1', 60)
-  console.log('slow filters', performance.now() - begun)
-  assert.ok(performance.now() - begun < 5000)
+  await hears(one, 'INSERT 1', 10)
   await socket.close()
   await one.leave()
 })
@@ -277,7 +303,7 @@ test('a row is judged by its generated columns, too', async t => {
   const [server] = await platform.asSuperuser('postgres', session =>
     session.rows<{ version: number }>(raw(`select current_setting('server_version_num')::int as version`)),
   )
-  if (server!.version < 180000) return t.diagnostic('only stored ones there')
+  if (server!.version < 180_000) return t.diagnostic('there are only stored ones')
   const { project, database } = await projectWith(`
     create table secrets (id int primary key, is_secret bool generated always as (id > 5) virtual);
     create policy most on secrets for select using (is_secret is not true)`)
@@ -288,14 +314,14 @@ test('a row is judged by its generated columns, too', async t => {
   await one.leave()
 })
 
-/** A gate that is asked too much at once lets nobody see anything. */
 test('joins of one subscriber do not make others lose changes', async () => {
   const { project, database } = await projectWith(`
     create policy all_topics on realtime.messages for select using (pg_sleep(0.05) is not null)`)
   const one = await listen(platform, project, { table: 'notes' })
   const sockets = await Promise.all(Array.from({ length: 4 }, () => RawSocket.open(platform, project)))
   for (const socket of sockets)
-    for (let at = 0; at < 99; at++) socket.push(`realtime:private ${at}`, 'phx_join', { config: { private: true } })
+    for (let at = 0; at < 99; at++)
+      socket.push(`realtime:private ${at}`, 'phx_join', { config: { private: true } })
   for (let id = 1; id < 20; id++) {
     await database.run(`insert into notes values (${id})`)
     await sleep(50)
@@ -303,7 +329,10 @@ test('joins of one subscriber do not make others lose changes', async () => {
   await sleep(4000)
   await database.run('insert into notes values (100)')
   await hears(one, 'INSERT 100')
-  assert.deepEqual(one.told.filter(each => each.startsWith('error')), [])
+  assert.deepEqual(
+    one.told.filter(each => each.startsWith('error')),
+    [],
+  )
   assert.equal(one.heard.length, 20)
   await Promise.all(sockets.map(socket => socket.close()))
   await one.leave()
@@ -326,7 +355,10 @@ test('a policy that cannot be cancelled holds up its own project at most', async
   await database.run('insert into stuck values (1)')
   await sleep(3000)
   await database.run('insert into notes values (1)')
-  const isHeard = await hears(other, 'INSERT 1', 15).then(() => true, () => false)
+  const isHeard = await hears(other, 'INSERT 1', 15).then(
+    () => true,
+    () => false,
+  )
   await one.leave()
   await other.leave()
   const isStopped = await Promise.race([second.stop().then(() => true), sleep(20_000, false)])
@@ -338,46 +370,36 @@ test('a function that is declared immutable, and is not, mixes up nobody', async
     create function me() returns text language sql immutable as $$ select current_setting('request.jwt.claims')::json ->> 'name' $$;
     create table mine (id int primary key, owner text);
     create policy own on mine for select using (owner = me())`)
-  const as = (name: string) =>
-    signJwt({ role: 'authenticated', sub: randomUUID(), name }, project.jwt_secret)
-  const ada = await listen(platform, project, { token: as('ada'), table: 'mine' })
-  const bob = await listen(platform, project, { token: as('bob'), table: 'mine' })
+  const ada = await listen(platform, project, { token: as(project, 'ada'), table: 'mine' })
+  const bob = await listen(platform, project, { token: as(project, 'bob'), table: 'mine' })
   for (let id = 1; id < 5; id++) {
     await database.run(`insert into mine values (${id * 10}, 'ada'), (${id * 10 + 1}, 'bob')`)
-    await sleep(500)
+    await until('both have heard', async () => ada.heard.length >= id && bob.heard.length >= id, 20)
   }
-  const rest = []
-  for (const name of ['ada', 'bob', 'ada', 'bob', 'ada', 'bob', 'ada', 'bob', 'ada', 'bob', 'ada', 'bob', 'ada', 'bob']) {
-    const { body } = await platform.call('GET', `/v1/rest/${project.id}/mine?select=owner&id=lt.20`, { token: as(name), apikey: project.anon_key })
-    rest.push(`${name} sees ${JSON.stringify(body)}`)
-  }
-  console.log(rest.join('\n'), ada.heard, bob.heard)
   assert.deepEqual(ada.heard, ['INSERT 10', 'INSERT 20', 'INSERT 30', 'INSERT 40'])
   assert.deepEqual(bob.heard, ['INSERT 11', 'INSERT 21', 'INSERT 31', 'INSERT 41'])
+  await ada.leave()
+  await bob.leave()
 })
 
-test('many bindings of one subscriber do not stop the platform', async () => {
+test('very many wishes do not stop the platform', async () => {
   const { project, database } = await projectWith()
-  const sockets = await Promise.all(Array.from({ length: 5 }, () => RawSocket.open(platform, project)))
-  for (const [place, socket] of sockets.entries()) {
-    const refs = []
-    for (let at = 0; at < 100; at++)
-      refs.push(socket.push(`realtime:${place} ${at}`, 'phx_join', {
-        config: { postgres_changes: Array.from({ length: 100 }, (_, id) => wish({ filter: `id=eq.${-id - at * 100}` })) },
-      }))
-    for (const ref of refs) await socket.answer(ref)
-  }
-  await sleep(5000)
-  console.log(sockets.map(({ frames }) => frames.length), JSON.stringify(sockets[0]!.frames[0]), JSON.stringify(sockets[4]!.frames.at(-1)))
+  const sockets = await Promise.all(Array.from({ length: 3 }, () => RawSocket.open(platform, project)))
+  for (const socket of sockets)
+    for (let at = 0; at < 100; at++) {
+      const wishes = Array.from({ length: 100 }, (_, id) => wish({ filter: `id=eq.${-id - at * 100}` }))
+      socket.push(`realtime:${at}`, 'phx_join', { config: { postgres_changes: wishes } })
+    }
   const one = await listen(platform, project, { table: 'notes' })
-  const lag = monitorEventLoopDelay({ resolution: 10 })
-  lag.enable()
+  await sleep(1000)
+  const stops = monitorEventLoopDelay({ resolution: 10 })
+  stops.enable()
   await database.run('insert into notes select generate_series(1, 500)')
   await hears(one, 'INSERT 500', 60)
-  lag.disable()
-  console.log('longest stop', lag.max / 1e6, 'ms')
-  assert.ok(lag.max / 1e6 < 500)
-  await Promise.all(sockets.map(socket => socket.close()))
+  stops.disable()
+  assert.ok(stops.max / 1e6 < 1000, `it stopped for ${Math.round(stops.max / 1e6)} ms`)
+  for (const { connection } of sockets) connection.terminate()
+  await one.leave()
 })
 
 test('large rows do not fill the memory', async () => {
@@ -385,32 +407,15 @@ test('large rows do not fill the memory', async () => {
   const one = await listen(platform, project, { table: 'notes' })
   const before = process.memoryUsage().rss
   let most = 0
-  const looking = setInterval(() => { most = Math.max(most, process.memoryUsage().rss) }, 5)
+  const looking = setInterval(() => {
+    most = Math.max(most, process.memoryUsage().rss)
+  }, 5)
   await database.run(`insert into notes select i, repeat('x', 900000) from generate_series(1, 200) i`)
   await database.run('insert into notes values (1000)')
   await until('it is over', async () => one.heard.includes('INSERT 1000') || one.told.length > 1, 60)
   clearInterval(looking)
-  console.log('grown by MiB', (most - before) / 2 ** 20, one.heard.length, one.told)
-  assert.ok(most - before < 300 * 2 ** 20)
+  assert.ok(most - before < 300 * 2 ** 20, `grown by ${Math.round((most - before) / 2 ** 20)} MiB`)
   await one.leave()
-})
-
-test('a presence of many bytes costs others no more than its own', async () => {
-  const { project } = await projectWith()
-  const sockets = await Promise.all(Array.from({ length: 12 }, () => RawSocket.open(platform, project)))
-  const large = 'x'.repeat(2_900_000)
-  for (const [at, socket] of sockets.entries()) {
-    await socket.join('realtime:room', { presence: { key: `k${at}`, enabled: false } })
-    const { status, response } = await socket.ask('realtime:room', 'presence', { type: 'presence', event: 'track', payload: { large } })
-    console.log(at, status, response)
-  }
-  const guest = await RawSocket.open(platform, project)
-  const lag = monitorEventLoopDelay({ resolution: 10 })
-  lag.enable()
-  guest.push('realtime:room', 'phx_join', { config: { presence: { enabled: true } } })
-  await guest.event('realtime:room', 'presence_state')
-  console.log('longest stop', lag.max / 1e6, 'ms')
-  assert.ok(lag.max / 1e6 < 200)
 })
 
 test('the claims of ten thousand users are judged', async () => {
@@ -429,57 +434,14 @@ test('the claims of ten thousand users are judged', async () => {
   assert.deepEqual([...count], [['1', 10_000]])
 })
 
-test('a node that is slow tells its subscribers what it has lost to another that is not', async () => {
-  const { project, database } = await projectWith(`
-    create function slowly() returns boolean language plpgsql as $$
-    begin
-      if auth.jwt() ->> 'name' like 'slow%' then perform pg_sleep(0.4); end if;
-      return true;
-    end $$;
-    create table slow (id int primary key);
-    create policy slowly on slow for select using (slowly());
-    `)
-  const second = await startPlatform({ beside: platform })
-  const as = (name: string) =>
-    signJwt({ role: 'authenticated', sub: randomUUID(), name }, project.jwt_secret)
-  const quick = await listen(platform, project, { table: 'notes' })
-  const there = await listen(second, project, { table: 'notes' })
-  const slow = await Promise.all(
-    Array.from({ length: 100 }, async (_, at) => {
-      const socket = await RawSocket.open(second, project, as(`slow ${at}`))
-      await socket.join('realtime:slow', { postgres_changes: [wish({ table: 'slow' })] })
-      await socket.event('realtime:slow', 'system')
-      return socket
-    }),
-  )
-  await database.run('insert into slow values (1)')
-  await sleep(200)
-  for (let id = 1; id <= 60; id++) {
-    await database.run(`insert into notes values (${id})`)
-    await sleep(500)
-  }
-  await hears(quick, 'INSERT 60')
-  await sleep(20_000)
-  await database.run('insert into notes values (100)')
-  await hears(there, 'INSERT 100', 60)
-  console.log(there.heard.length, there.told)
-  assert.ok(there.heard.length === 61 || there.told.some(each => /lost/.test(each)))
-  await Promise.all(slow.map(socket => socket.close()))
-  await there.leave()
-  await quick.leave()
-  await second.stop()
-})
-
 test('a policy that fails an assertion for one fails for nobody else', async () => {
   const { project, database } = await projectWith(`
     create function asserted() returns boolean language plpgsql as $$
       begin assert auth.jwt() ->> 'name' is distinct from 'bad'; return true; end $$;
     create table checked (id int primary key);
     create policy asserted on checked for select using (asserted())`)
-  const as = (name: string) =>
-    signJwt({ role: 'authenticated', sub: randomUUID(), name }, project.jwt_secret)
-  const bad = await listen(platform, project, { token: as('bad'), table: 'checked' })
-  const good = await listen(platform, project, { token: as('good'), table: 'checked' })
+  const bad = await listen(platform, project, { token: as(project, 'bad'), table: 'checked' })
+  const good = await listen(platform, project, { token: as(project, 'good'), table: 'checked' })
   await database.run('insert into checked values (1)')
   await hears(good, 'INSERT 1')
   assert.deepEqual(bad.heard, [])
@@ -495,45 +457,54 @@ test('a policy may use what its readers cannot name', async () => {
     create function private.is_member() returns boolean language sql stable security definer as
       $$ select exists (select from private.members where name = auth.jwt() ->> 'name') $$;
     create table club (id int primary key);
-    create policy members on club for select using ((select private.is_member()))`)
-  const token = signJwt({ role: 'authenticated', sub: randomUUID(), name: 'ada' }, project.jwt_secret)
+    create policy members on club for select using ((select private.is_member()));
+    create table bars (id int primary key, name text);
+    insert into bars values (1, 'ada');
+    create policy everybody on bars for select using (true);
+    create table drinks (id int primary key, bar int);
+    create policy members on drinks for select using (
+      exists (select from bars where bars.id = drinks.bar and bars.name = auth.jwt() ->> 'name') and private.is_member())`)
+  const token = as(project, 'ada')
   const one = await listen(platform, project, { token, table: 'club' })
   await database.run('insert into club values (1)')
   const rest = await platform.call('GET', `/v1/rest/${project.id}/club`, { token, apikey: project.anon_key })
   assert.deepEqual(rest.body, [{ id: 1 }])
   await hears(one, 'INSERT 1')
+  const two = await listen(platform, project, { token, table: 'drinks' })
+  await database.run('insert into drinks values (2, 1)')
+  await hears(two, 'INSERT 2')
   await one.leave()
-})
-
-test('a request with very many broadcasts does not stop the platform', async () => {
-  const { project } = await projectWith()
-  const lag = monitorEventLoopDelay({ resolution: 10 })
-  lag.enable()
-  for (const isPrivate of [false, true]) {
-    const message = JSON.stringify({ topic: 'a', event: 'b', payload: 1, private: isPrivate })
-    const body = `{"messages":[${Array.from({ length: isPrivate ? 3000 : 200_000 }, () => message).join(',')}]}`
-    const begun = performance.now()
-    const { status } = await platform.call('POST', `/v1/${project.id}/realtime/v1/api/broadcast`, {
-      apikey: project.anon_key,
-      body,
-    })
-    console.log(status, isPrivate, body.length, performance.now() - begun, 'longest stop', lag.max / 1e6)
-    lag.reset()
-  }
+  await two.leave()
 })
 
 test('no bytes on a socket stop the platform', async () => {
   const { project } = await projectWith()
-  const seeds = ['[]', '{}', 'null', '1', '""', '[null,null,"realtime:a","phx_join",null]', '["1","1","realtime:a","phx_join",{"config":[]}]',
+  const seeds = [
+    '[]',
+    '{}',
+    'null',
+    '1',
+    '""',
+    '[null,null,"realtime:a","phx_join",null]',
+    '["1","1","realtime:a","phx_join",{"config":[]}]',
     '["1","1","realtime:__proto__","phx_join",{"config":{"postgres_changes":[null,1,"x",[],{"event":"*","schema":"public","filter":{}}],"broadcast":{"replay":{"since":1e999}},"presence":{"key":{"a":1}}}}]',
     '["1","1","realtime:b","phx_join",{"config":{"private":"true","broadcast":{"replay":{"since":-1e300,"limit":-5}}}}]',
-    '["1","2","realtime:a","access_token",{"access_token":{"a":1}}]', '["1","2","realtime:a","access_token",{"access_token":"a.b.c"}]',
-    '["1","2","realtime:a","presence",{"event":"track","payload":{"phx_ref":"x","__proto__":{"a":1}}}]', '["1","2","realtime:a","presence",{"event":"untrack"}]',
-    '["1","2","realtime:a","presence",[]]', '["1","2","realtime:a","broadcast",null]', '["1","2","realtime:a","broadcast",{"event":"a","payload":1e400}]',
-    '["1","2","realtime:a","phx_leave",{}]', '[1e400,1,"phoenix","heartbeat",{}]', '["1","1","phoenix","phx_join",{}]', `[null,null,"realtime:a","phx_join",${'['.repeat(50000)}${']'.repeat(50000)}]`,
+    '["1","2","realtime:a","access_token",{"access_token":{"a":1}}]',
+    '["1","2","realtime:a","access_token",{"access_token":"a.b.c"}]',
+    '["1","2","realtime:a","presence",{"event":"track","payload":{"phx_ref":"x","__proto__":{"a":1}}}]',
+    '["1","2","realtime:a","presence",{"event":"untrack"}]',
+    '["1","2","realtime:a","presence",[]]',
+    '["1","2","realtime:a","broadcast",null]',
+    '["1","2","realtime:a","broadcast",{"event":"a","payload":1e400}]',
+    '["1","2","realtime:a","phx_leave",{}]',
+    '[1e400,1,"phoenix","heartbeat",{}]',
+    '["1","1","phoenix","phx_join",{}]',
+    `[null,null,"realtime:a","phx_join",${'['.repeat(50000)}${']'.repeat(50000)}]`,
     `["9","9","realtime:deep","phx_join",{"config":{"postgres_changes":[{"event":"*","schema":"public","x":${'['.repeat(50000)}${']'.repeat(50000)}}]}}]`,
-    `["9","9","realtime:deep","broadcast",{"event":"e","payload":${'{"a":'.repeat(20000)}1${'}'.repeat(20000)}}]`]
-  const random = (most: number) => Math.floor(Math.random() * most)
+    `["9","9","realtime:deep","broadcast",{"event":"e","payload":${'{"a":'.repeat(20000)}1${'}'.repeat(20000)}}]`,
+  ]
+  const { int } = createRandom('bytes')
+  const random = (most: number) => int(0, most - 1)
   for (let round = 0; round < 300; round++) {
     const socket = await RawSocket.open(platform, project)
     socket.send('["1","1","realtime:a","phx_join",{"config":{"presence":{"enabled":true}}}]')
@@ -541,48 +512,84 @@ test('no bytes on a socket stop the platform', async () => {
       const seed = seeds[random(seeds.length)]!
       if (socket.ended) break
       switch (random(5)) {
-        case 0: socket.send(seed); break
-        case 1: { const bytes = Buffer.from(seed.slice(0, 200)); bytes[random(bytes.length)] = random(256); socket.connection.send(bytes, { binary: false }); break }
-        case 2: socket.send(Buffer.from([3, random(256), random(4), random(20), random(20), random(3), random(3), ...Array.from({ length: random(100) }, () => random(256))])); break
-        case 3: { const topic = Buffer.from('realtime:a'); socket.send(Buffer.concat([Buffer.from([3, 0, 0, topic.length, 1, 0, random(2)]), topic, Buffer.from('e'), Buffer.from([random(256), random(256)])])); break }
-        default: socket.send(seed); socket.connection.ping(Buffer.alloc(125))
+        case 0:
+          socket.send(seed)
+          break
+        case 1: {
+          const bytes = Buffer.from(seed.slice(0, 200))
+          bytes[random(bytes.length)] = random(256)
+          socket.connection.send(bytes, { binary: false })
+          break
+        }
+        case 2:
+          socket.send(
+            Buffer.from([
+              3,
+              random(256),
+              random(4),
+              random(20),
+              random(20),
+              random(3),
+              random(3),
+              ...Array.from({ length: random(100) }, () => random(256)),
+            ]),
+          )
+          break
+        case 3: {
+          const topic = Buffer.from('realtime:a')
+          socket.send(
+            Buffer.concat([
+              Buffer.from([3, 0, 0, topic.length, 1, 0, random(2)]),
+              topic,
+              Buffer.from('e'),
+              Buffer.from([random(256), random(256)]),
+            ]),
+          )
+          break
+        }
+        default:
+          socket.send(seed)
+          socket.connection.ping(Buffer.alloc(125))
       }
     }
     if (round % 3 === 0) socket.connection.terminate()
-    else { await Promise.race([sleep(5), socket.end().catch(() => {})]); socket.connection.close() }
+    else {
+      await Promise.race([sleep(5), socket.end().catch(() => {})])
+      socket.connection.close()
+    }
   }
   const last = await RawSocket.open(platform, project)
   await last.join('realtime:a')
   await last.close()
-  assert.deepEqual(platform.logged.filter(line => /could not be handled|uncaught|unhandled/i.test(line)).map(line => line.slice(0, 600)).slice(0, 3), [])
+  assert.deepEqual(
+    platform.logged
+      .filter(line => /could not be handled|uncaught|unhandled/i.test(line))
+      .map(line => line.slice(0, 600))
+      .slice(0, 3),
+    [],
+  )
 })
 
 test('who is present on a topic is told in bounded bytes', async () => {
   const { project } = await projectWith()
-  const sockets = await Promise.all(Array.from({ length: 150 }, () => RawSocket.open(platform, project)))
+  const sockets: RawSocket[] = []
   const large = 'x'.repeat(60_000)
-  const answers = new Map<string, number>()
-  for (const [at, socket] of sockets.entries()) {
+  for (let at = 0; at < 120; at++) {
+    const socket = await RawSocket.open(platform, project)
+    sockets.push(socket)
     await socket.join('realtime:room', { presence: { key: `k${at}`, enabled: false } })
-    const { status, response } = await socket.ask('realtime:room', 'presence', { type: 'presence', event: 'track', payload: { large } })
-    const name = `${status} ${response.reason ?? ''}`
-    answers.set(name, (answers.get(name) ?? 0) + 1)
+    socket.push('realtime:room', 'presence', { type: 'presence', event: 'track', payload: { large } })
+    await socket.settled().catch(() => {})
   }
-  const before = process.memoryUsage().rss
-  let most = before
-  const lag = monitorEventLoopDelay({ resolution: 10 })
-  lag.enable()
-  const guests = await Promise.all(Array.from({ length: 40 }, () => RawSocket.open(platform, project)))
-  for (const guest of guests) {
-    guest.connection.pause()
-    guest.push('realtime:room', 'phx_join', { config: { presence: { enabled: true } } })
-  }
-  for (let at = 0; at < 100; at++) {
+  const guest = await RawSocket.open(platform, project)
+  await guest.join('realtime:room', { presence: { enabled: true } })
+  const [, , , , state] = await guest.event('realtime:room', 'presence_state')
+  assert.ok(JSON.stringify(state).length < 4 * 2 ** 20)
+  for (let at = 0; at < 10; at++) {
+    await guest.settled()
     await sleep(20)
-    most = Math.max(most, process.memoryUsage().rss)
   }
-  console.log([...answers], 'longest stop', lag.max / 1e6, 'ms; grown by MiB', (most - before) / 2 ** 20)
-  for (const socket of [...sockets, ...guests]) socket.connection.terminate()
+  for (const socket of [...sockets, guest]) socket.connection.terminate()
 })
 
 test('what a socket sends before it is judged is held in bounded memory', async () => {
@@ -591,12 +598,96 @@ test('what a socket sends before it is judged is held in bounded memory', async 
   const socket = await RawSocket.open(platform, project)
   const before = process.memoryUsage().rss
   let most = before
-  const looking = setInterval(() => { most = Math.max(most, process.memoryUsage().rss) }, 5)
+  const looking = setInterval(() => {
+    most = Math.max(most, process.memoryUsage().rss)
+  }, 5)
   socket.push('realtime:room', 'phx_join', { config: { private: true } })
-  const large = JSON.stringify([null, null, 'realtime:room', 'broadcast', { type: 'broadcast', event: 'e', payload: 'x'.repeat(2_900_000) }])
+  const large = JSON.stringify([
+    null,
+    null,
+    'realtime:room',
+    'broadcast',
+    { type: 'broadcast', event: 'e', payload: 'x'.repeat(2_900_000) },
+  ])
   for (let at = 0; at < 60; at++) socket.send(large)
   await sleep(3000)
   clearInterval(looking)
-  console.log('grown by MiB', (most - before) / 2 ** 20, socket.ended, socket.frames.length)
+  assert.ok(most - before < 100 * 2 ** 20, `grown by ${Math.round((most - before) / 2 ** 20)} MiB`)
   socket.connection.terminate()
+})
+
+for (const [what, condition] of Object.entries({
+  'that many': (place: number, at: number) =>
+    `at=gt.2020-01-01 ${place % 24}:${at}:${Math.floor(place / 24)}`,
+  'slow ones': (place: number, at: number) => `text=match.^(a+)(a+)(a+)\\1\\2\\3${place}b${at}?$`,
+  'ones that do not fit': (place: number, at: number) => `at=gt.never ${place} ${at}`,
+}))
+  test(`filters of others still count, or it is told, whoever has ${what}`, async () => {
+    const { project, database } = await projectWith(
+      'alter table notes add column at timestamptz default now()',
+    )
+    const many = Array.from({ length: 60 }, (_, place) =>
+      wish({
+        table: 'notes',
+        filter: Array.from({ length: 18 }, (__, at) => condition(place, at)).join(','),
+      }),
+    )
+    const { socket, topic } = await intruder(project, many)
+    await socket.event(topic, 'system')
+    const one = await listen(platform, project, { table: 'notes', filter: 'at=gt.2001-01-01' })
+    for (let id = 1; id < 4; id++) await database.run(`insert into notes values (${id}, repeat('a', 1001))`)
+    await until(
+      'it is heard or told',
+      async () => one.heard.length === 3 || one.told.some(each => each.startsWith('error')),
+      30,
+    )
+    assert.deepEqual([one.heard, one.told.length], [['INSERT 1', 'INSERT 2', 'INSERT 3'], 1])
+    await socket.close()
+    await one.leave()
+  })
+
+test('no request for a socket stops the platform', async () => {
+  const { project } = await projectWith()
+  const { hostname, port } = new URL(platform.url)
+  const path = `/v1/realtime/${project.id}/socket/websocket?token=${project.anon_key}`
+  const upgrade = [
+    'connection: Upgrade',
+    'upgrade: websocket',
+    'sec-websocket-version: 13',
+    'sec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==',
+  ]
+  const requests: string[][] = [
+    [`GET ${path} HTTP/1.1`, ...upgrade.slice(0, 3)],
+    [`GET ${path} HTTP/1.1`, ...upgrade.slice(0, 2), 'sec-websocket-version: 7', upgrade[3]!],
+    [`GET ${path} HTTP/1.1`, ...upgrade.slice(0, 3), 'sec-websocket-key: x'],
+    [`POST ${path} HTTP/1.1`, 'content-length: 5', ...upgrade],
+    [`GET http://evil${path} HTTP/1.1`, ...upgrade],
+    [`GET /v1/realtime/%zz/socket/websocket?token=%zz HTTP/1.1`, ...upgrade],
+    [`GET /v1/%00/realtime/v1/websocket?apikey=${'a'.repeat(8000)} HTTP/1.1`, ...upgrade],
+    [
+      `GET /v1/realtime/${project.id}/socket/websocket HTTP/1.1`,
+      ...upgrade,
+      `authorization: Bearer ${'a.'.repeat(3000)}`,
+    ],
+    [
+      `GET ${path} HTTP/1.1`,
+      ...upgrade,
+      'sec-websocket-protocol: a,,b',
+      'sec-websocket-extensions: permessage-deflate; x="',
+    ],
+    [`GET ${path} HTTP/1.1`, 'connection: Upgrade', 'upgrade: h2c, websocket'],
+    [`GET ${path} HTTP/1.0`, ...upgrade],
+  ]
+  for (const lines of requests)
+    for (const isCut of [false, true]) {
+      const socket = connect(Number(port), hostname)
+      socket.on('error', () => {})
+      socket.write(`${[lines[0], 'host: x', ...lines.slice(1)].join('\r\n')}\r\n\r\n`)
+      if (isCut) setImmediate(() => socket.resetAndDestroy())
+      else await Promise.race([once(socket, 'data'), once(socket, 'close'), sleep(2000)])
+      socket.destroy()
+    }
+  const last = await RawSocket.open(platform, project)
+  await last.settled()
+  await last.close()
 })

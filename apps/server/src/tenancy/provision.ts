@@ -161,6 +161,7 @@ export function grants(ref: string, name: string): string {
     alter table if exists storage.objects owner to ${owner};
     grant usage on schema realtime to ${owner};
     alter table if exists realtime.messages owner to ${owner};
+    alter function platform.prepare_judge(oid, text, "char") owner to ${owner};
     ${queueGrants(identifier(loginRole(ref, 'owner')))}
     ${defaults} select, insert, update, delete on tables to ${everyone};
     ${defaults} usage, select on sequences to ${everyone};

@@ -53,7 +53,7 @@ export function authTests(stage: () => Stage): void {
     const { anon, sql, table } = stage()
     const name = await table(columns, own)
     let token = tokenOf(ada)
-    const client = anon({ accessToken: async () => token, heartbeatIntervalMs: 400 })
+    const client = anon({ accessToken: async () => token, heartbeatIntervalMs: 1000 })
     await client.setAuth()
     const listener = await ear(client, topic(), acknowledged, { table: name }).join()
     await sql(`insert into ${name} values (1, '${ada}', '')`)

@@ -8,7 +8,7 @@ as $$
 begin
   return case when pg_column_size(line) <= 4000 then false
               when pg_column_size(line) > 1000000 then true
-              else octet_length(line::text) > 1048576 end;
+              else octet_length(line::text) > 262144 end;
 end
 $$;
 
@@ -24,11 +24,12 @@ as $$
             case when platform.is_large(r.*) then (row(%s))::text else (r.*)::text end as judged,
             platform.is_large(r.*) as is_large
        from %I r',
-    coalesce(string_agg(format(case when has_casts and a.atttypid >= 16384 then 'r.%1$I::text as %1$I' else 'r.%1$I' end, a.attname), ', ' order by a.attnum), ''),
+    coalesce(string_agg(format(case when has_casts and a.atttypid >= 16384
+        then 'case when num_nulls(r.%1$I) = 0 then concat(r.%1$I) end as %1$I' else 'r.%1$I' end, a.attname), ', ' order by a.attnum), ''),
     coalesce(string_agg(case when a.attnum = any (i.indkey) then format('r.%I', a.attname) else 'null' end, ', ' order by a.attnum), ''),
     source)
     from pg_attribute a left join pg_index i on i.indrelid = a.attrelid and i.indisprimary
-   where a.attrelid = rel and a.attnum > 0 and not a.attisdropped
+   where a.attrelid = rel and a.attnum > 0 and not a.attisdropped and a.attgenerated <> 'v'
 $$;
 
 -- A value is written the same way whatever the writer's session has set.

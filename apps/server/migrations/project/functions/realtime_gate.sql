@@ -30,59 +30,84 @@ as $$
               else pg_catalog.has_any_column_privilege(who, rel, 'select') end
 $$;
 
--- A statement that is planned once in a session; the answer is how to run it.
-create or replace function platform.prepare_judge(who text, shape text, body text) returns text
-language plpgsql volatile
+-- The columns of a row for which generated ones have to be worked out, since none of them is stored; null where all are.
+create or replace function platform.worked_out(rel oid) returns text
+language sql stable set search_path = ''
 as $$
-declare
-  prepared constant text := 'plinth_judge_' operator(pg_catalog.||)
-    pg_catalog.md5(who operator(pg_catalog.||) ' ' operator(pg_catalog.||) shape operator(pg_catalog.||) ' ' operator(pg_catalog.||) body);
-begin
-  if not exists (select from pg_catalog.pg_prepared_statements p where p.name operator(pg_catalog.=) prepared) then
-    execute pg_catalog.format('prepare %I as %s', prepared, body);
-  end if;
-  return pg_catalog.format('execute %I', prepared);
-end
+  select pg_catalog.string_agg(
+      case when a.attgenerated = 'v' then pg_catalog.format('(%s) as %I', pg_catalog.pg_get_expr(d.adbin, d.adrelid), a.attname)
+           else pg_catalog.format('%I.%I', c.relname, a.attname) end, ', ' order by a.attnum)
+    from pg_catalog.pg_class c join pg_catalog.pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
+    left join pg_catalog.pg_attrdef d on d.adrelid = c.oid and d.adnum = a.attnum
+   where c.oid = rel
+  having pg_catalog.bool_or(a.attgenerated = 'v')
 $$;
 
--- The same rows with nothing in the columns that no policy speaks of: rows are read again for each of many claims. Columns
--- of domains stay, since some of them take no null.
-create or replace function platform.slim_rows(rel oid, who text, shape text, relation text, alias text, row_sets text[]) returns text[]
-language plpgsql volatile
+-- Prepares the statements by which rows of a table are judged, unless the session has them, and answers their names: for rows,
+-- for rows in JSON, and for rows with nothing in the columns that no policy speaks of. Runs as the project's owner, who may name
+-- all that policies speak of, as their readers need not; nothing in the statements comes from outside the catalogue. What they
+-- may see is decided when they are run.
+create or replace function platform.prepare_judge(rel oid, who text, command "char") returns text[]
+language plpgsql volatile security definer
 as $$
 declare
-  needed text;
-  run text;
-  slim text[] := array[]::text[];
-  rows text;
+  expression constant text := platform.policy_expression(rel, who, command);
+  worked_out constant text := platform.worked_out(rel);
+  relation record;
+  bodies text[];
+  names text[] := array[]::text[];
+  body text;
+  prepared text;
 begin
-  select pg_catalog.string_agg(
-      case when t.typtype operator(pg_catalog.=) 'd' or exists (
-             select from pg_catalog.pg_depend d join pg_catalog.pg_policy p on p.oid operator(pg_catalog.=) d.objid
-              where d.classid operator(pg_catalog.=) 'pg_catalog.pg_policy'::pg_catalog.regclass
-                and d.refclassid operator(pg_catalog.=) 'pg_catalog.pg_class'::pg_catalog.regclass
-                and p.polrelid operator(pg_catalog.=) rel and d.refobjid operator(pg_catalog.=) rel
-                and d.refobjsubid operator(pg_catalog.=) a.attnum)
-           then pg_catalog.format('%I.%I', alias, a.attname) else 'null' end, ', ' order by a.attnum)
-    into needed
-    from pg_catalog.pg_attribute a join pg_catalog.pg_type t on t.oid operator(pg_catalog.=) a.atttypid
-   where a.attrelid operator(pg_catalog.=) rel and a.attnum operator(pg_catalog.>) 0 and not a.attisdropped;
-  run := platform.prepare_judge(who, shape, pg_catalog.format(
-    'select pg_catalog.array_agg(row(%s)::%s)::text from pg_catalog.unnest(pg_catalog.current_setting(''platform.rows'')::%2$s[]) as %I',
-    needed, relation, alias));
-  foreach rows in array row_sets loop
-    if pg_catalog.starts_with(rows, '{') then
-      perform pg_catalog.set_config('platform.rows', rows, true);
-      execute run into rows;
+  if expression is null then
+    return null;
+  end if;
+  -- A plan does not hear of another type of a column, nor of another table with the same name. Columns of domains stay, since
+  -- some of them take no null; a policy that takes the row as a whole has it as relation.*
+  select pg_catalog.format('%I.%I', n.nspname, c.relname) as name, pg_catalog.quote_ident(c.relname) as alias,
+         pg_catalog.concat(rel, ' ', pg_catalog.string_agg(pg_catalog.concat(a.atttypid, ' ', a.atttypmod), ',' order by a.attnum)) as shape,
+         pg_catalog.string_agg(
+           case when worked_out is not null or pg_catalog.strpos(expression, '.*') operator(pg_catalog.>) 0 or t.typtype operator(pg_catalog.=) 'd' or exists (
+                  select from pg_catalog.pg_depend d join pg_catalog.pg_policy p on p.oid operator(pg_catalog.=) d.objid
+                   where d.classid operator(pg_catalog.=) 'pg_catalog.pg_policy'::pg_catalog.regclass
+                     and d.refclassid operator(pg_catalog.=) 'pg_catalog.pg_class'::pg_catalog.regclass
+                     and p.polrelid operator(pg_catalog.=) rel and d.refobjid operator(pg_catalog.=) rel
+                     and d.refobjsubid operator(pg_catalog.=) a.attnum)
+                then pg_catalog.format('%I.%I', c.relname, a.attname) else 'null' end, ', ' order by a.attnum)
+           filter (where not a.attisdropped) as needed
+    into relation
+    from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid operator(pg_catalog.=) c.relnamespace
+    join pg_catalog.pg_attribute a on a.attrelid operator(pg_catalog.=) c.oid and a.attnum operator(pg_catalog.>) 0
+    left join pg_catalog.pg_type t on t.oid operator(pg_catalog.=) a.atttypid
+   where c.oid operator(pg_catalog.=) rel
+   group by n.nspname, c.relname;
+  bodies := array[
+    pg_catalog.format('pg_catalog.unnest(pg_catalog.current_setting(''platform.rows'')::%s[]) as %s', relation.name, relation.alias),
+    pg_catalog.format('pg_catalog.json_populate_recordset(null::%s, pg_catalog.current_setting(''platform.rows'')::pg_catalog.json) as %s',
+      relation.name, relation.alias),
+    pg_catalog.format('select pg_catalog.array_agg(row(%s)::%s)::text
+      from pg_catalog.unnest(pg_catalog.current_setting(''platform.rows'')::%2$s[]) as %s', relation.needed, relation.name, relation.alias)];
+  for i in 1 .. 2 loop
+    if worked_out is not null then
+      bodies[i] := pg_catalog.format('(select %s from %s) as %s', worked_out, bodies[i], relation.alias);
     end if;
-    slim := slim operator(pg_catalog.||) rows;
+    bodies[i] := pg_catalog.format(
+      'select pg_catalog.string_agg(case when %s then ''1'' else ''0'' end, '''') from %s', expression, bodies[i]);
   end loop;
-  return slim;
+  foreach body in array bodies loop
+    prepared := pg_catalog.concat('plinth_judge_', pg_catalog.md5(pg_catalog.concat(who, ' ', relation.shape, ' ', body)));
+    if not exists (select from pg_catalog.pg_prepared_statements p where p.name operator(pg_catalog.=) prepared) then
+      -- The parameter makes plans for one time possible.
+      execute pg_catalog.format('prepare %I (integer) as %s', prepared, body);
+    end if;
+    names := pg_catalog.array_append(names, prepared);
+  end loop;
+  return names;
 end
 $$;
 
 -- For each of many claims, a line of 1 and 0: which of its rows a caller with them may see. Each is a statement of its own
--- with its own claims, planned once for all; what one of them raises is its own.
+-- with its own claims; what one of them raises is its own.
 -- row_sets are arrays of rows, or in JSON where the table had other columns then; set_of says which of them each claims
 -- are about.
 create or replace function platform.judge(
@@ -91,44 +116,35 @@ create or replace function platform.judge(
 language plpgsql volatile
 as $$
 declare
-  expression text;
-  relation record;
   prepared text[];
+  run text;
 begin
-  -- Not for callers of the data plane, who could have any statement run.
+  -- Not for callers of the data plane.
   if current_user <> session_user then
     raise insufficient_privilege using message = 'judge is for the platform';
   end if;
-  expression := platform.policy_expression(rel, who, command);
-  if expression is null then
+  prepared := platform.prepare_judge(rel, who, command);
+  if prepared is null then
     return;
   end if;
-  -- A plan does not hear of another type of a column, nor of another table with the same name.
-  select n.nspname, c.relname, rel operator(pg_catalog.||) ' ' operator(pg_catalog.||) (
-      select pg_catalog.string_agg(a.atttypid operator(pg_catalog.||) ' ' operator(pg_catalog.||) a.atttypmod, ',' order by a.attnum)
-        from pg_catalog.pg_attribute a where a.attrelid operator(pg_catalog.=) rel and a.attnum operator(pg_catalog.>) 0) as shape
-    into relation
-    from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid operator(pg_catalog.=) c.relnamespace
-   where c.oid operator(pg_catalog.=) rel;
-  perform pg_catalog.set_config('role', who, true);
-  prepared := array[
-    platform.prepare_judge(who, relation.shape, pg_catalog.format(
-      'select pg_catalog.string_agg(case when %s then ''1'' else ''0'' end, '''')
-         from pg_catalog.unnest(pg_catalog.current_setting(''platform.rows'')::%I.%I[]) as %3$I',
-      expression, relation.nspname, relation.relname)),
-    platform.prepare_judge(who, relation.shape, pg_catalog.format(
-      'select pg_catalog.string_agg(case when %s then ''1'' else ''0'' end, '''')
-         from pg_catalog.json_populate_recordset(null::%I.%I, pg_catalog.current_setting(''platform.rows'')::pg_catalog.json) as %3$I',
-      expression, relation.nspname, relation.relname))];
-  -- A policy that takes the row as a whole has it as relation.*
-  if (pg_catalog.cardinality(claims) operator(pg_catalog.>) (3 operator(pg_catalog.*) pg_catalog.cardinality(row_sets)))
-     and (pg_catalog.strpos(expression, '.*') operator(pg_catalog.=) 0) then
-    begin
-      row_sets := platform.slim_rows(
-        rel, who, relation.shape, pg_catalog.format('%I.%I', relation.nspname, relation.relname), relation.relname, row_sets);
-    exception when others then
-      null; -- Then with all that they hold.
-    end;
+  -- Planned once for all, unless a function of the tenant's claims to be the same for all: a plan would keep what it said first.
+  perform pg_catalog.set_config('plan_cache_mode', case when exists (
+      select from pg_catalog.pg_proc f join pg_catalog.pg_roles o on o.oid operator(pg_catalog.=) f.proowner
+       where f.oid operator(pg_catalog.>=) 16384::pg_catalog.oid and f.provolatile operator(pg_catalog.=) 'i' and not o.rolsuper
+    ) then 'force_custom_plan' else 'force_generic_plan' end, true),
+    pg_catalog.set_config('role', who, true);
+  -- Rows are read again for each of many claims.
+  if pg_catalog.cardinality(claims) operator(pg_catalog.>) (3 operator(pg_catalog.*) pg_catalog.cardinality(row_sets)) then
+    for i in 1 .. pg_catalog.cardinality(row_sets) loop
+      continue when pg_catalog.starts_with(row_sets[i], '[');
+      begin
+        perform pg_catalog.set_config('platform.rows', row_sets[i], true);
+        execute pg_catalog.format('execute %I(0)', prepared[3]) into run;
+        row_sets[i] := run;
+      exception when others or assert_failure then
+        null; -- Then with all that they hold.
+      end;
+    end loop;
   end if;
   for i in 1 .. pg_catalog.cardinality(claims) loop
     place := i;
@@ -138,9 +154,10 @@ begin
         pg_catalog.set_config('request.user_id', users[i], true),
         pg_catalog.set_config('realtime.topic', topic, true),
         pg_catalog.set_config('platform.rows', row_sets[set_of[i]], true);
-      execute prepared[case when pg_catalog.starts_with(row_sets[set_of[i]], '[') then 2 else 1 end] into verdict;
+      run := pg_catalog.format('execute %I(0)', prepared[case when pg_catalog.starts_with(row_sets[set_of[i]], '[') then 2 else 1 end]);
+      execute run into verdict;
       failure := null;
-    exception when others then
+    exception when others or assert_failure then
       verdict := null;
       failure := sqlstate;
     end;
@@ -162,7 +179,7 @@ as $$
        where i.indrelid = c.oid and i.indisprimary), '[]'),
     'columns', (
       select coalesce(pg_catalog.json_agg(pg_catalog.json_build_object(
-        'name', a.attname, 'type', pg_catalog.format_type(a.atttypid, null),
+        'name', a.attname, 'type', pg_catalog.format_type(a.atttypid, null), 'isVirtual', a.attgenerated = 'v',
         -- bool, int8, int2, int4, text, varchar, uuid
         'isPlain', (y.typtype = 'e' or y.oid in (16, 20, 21, 23, 25, 1043, 2950))
           and not exists (select from pg_catalog.pg_collation l where l.oid = a.attcollation and not l.collisdeterministic),

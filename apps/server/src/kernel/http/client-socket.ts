@@ -8,6 +8,9 @@ export interface ClientSocket {
   /** A whole frame (websocket-frame.ts). Of no consequence once the socket is closing. */
   send(frame: Buffer): void
   close(code: number, reason: string): void
+  /** Nothing is heard until `resume`, but for what has been read already; the other side has to wait. */
+  pause(): void
+  resume(): void
   readonly isOpen: boolean
   /** Sent, but not yet taken by the system. */
   readonly unsentBytes: number
@@ -72,7 +75,19 @@ export class Client implements ClientSocket, Outbox {
     // What was sent before goes out before.
     if (this.frames.length > 0) this.take(Buffer.concat(this.frames))
     this.isOpen = false
+    // Its answer is to be heard.
+    this.#connection.resume()
     this.#connection.close(code, reason.slice(0, 120))
+  }
+
+  pause(): void {
+    if (this.isOpen) this.#connection.pause()
+  }
+
+  resume(): void {
+    if (!this.#connection.isPaused) return
+    this.#heardAt = performance.now()
+    this.#connection.resume()
   }
 
   cut(): void {

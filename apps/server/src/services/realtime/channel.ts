@@ -3,18 +3,20 @@ import { type Credential, callerOfCredential, whyRefused } from '#src/planes/dat
 import type { Caller } from '#src/tenancy/databases.ts'
 import { type Project, spaceOf } from './hub.ts'
 import type { JoinConfig } from './join-config.ts'
-import { maxHeldBack, maxHeldBackBytes, reasons } from './limits.ts'
+import { reasons } from './limits.ts'
 import type { Parts } from './parts.ts'
 import type { Tracked } from './presence.ts'
 import { type Member, topicPrefix } from './space.ts'
 import type { Binding, ChangeSubscriber, ChangeSubscription, Permissions } from './subscriber.ts'
-import { encodeMessage, encodeReply, type Message, type Ref, type UserPush, type Version } from './wire.ts'
+import { encodeMessage, encodeReply, type Message, type Ref, type Version } from './wire.ts'
 
 /** What a channel sees of its socket. */
 export interface Home {
   readonly version: Version
   readonly project: Project
   send(frame: Buffer): void
+  /** So many bytes more are held back; fewer, if negative. */
+  hold(bytes: number): void
   /** The channel has ended. */
   drop(channel: Channel): void
 }
@@ -26,6 +28,15 @@ const all: Permissions = {
   mayReadPresence: true,
   maySendPresence: true,
 }
+
+/** As it came: what has been parsed can be many times as large. */
+interface HeldBack {
+  readonly data: Buffer
+  readonly isBinary: boolean
+}
+/** Of one in memory, besides its bytes. */
+const heldBackCost = 200
+const sizeOf = ({ data }: HeldBack) => data.length + heldBackCost
 
 export class Channel implements ChangeSubscriber, Member {
   readonly topic: string
@@ -49,7 +60,7 @@ export class Channel implements ChangeSubscriber, Member {
   trackTimes: number[] = none
   #state: 'joining' | 'joined' | 'ended' = 'joining'
   #isRefreshing = false
-  #heldBack: { readonly messages: (Message | UserPush)[]; bytes: number } | undefined
+  #heldBack: HeldBack[] = none
   #subscription: ChangeSubscription | undefined
 
   constructor(home: Home, { topic, joinRef }: Message, config: JoinConfig, credential: Credential) {
@@ -111,16 +122,16 @@ export class Channel implements ChangeSubscriber, Member {
   }
 
   /** What comes while the join or a token is being judged waits for that. */
-  holdBack(message: Message | UserPush, bytes: number): void {
-    this.#heldBack ??= { messages: [], bytes: 0 }
-    this.#heldBack.bytes += bytes
-    if (this.#heldBack.messages.push(message) > maxHeldBack || this.#heldBack.bytes > maxHeldBackBytes)
-      this.shut(reasons.tooMuchHeldBack)
+  holdBack(message: HeldBack): void {
+    if (this.#heldBack === none) this.#heldBack = []
+    this.#heldBack.push(message)
+    this.home.hold(sizeOf(message))
   }
-  nextHeldBack(): Message | UserPush | undefined {
-    if (!this.isReady || !this.#heldBack) return
-    const next = this.#heldBack.messages.shift()
-    if (!next) this.#heldBack = undefined
+  nextHeldBack(): HeldBack | undefined {
+    if (!this.isReady) return
+    const next = this.#heldBack.shift()
+    if (next) this.home.hold(-sizeOf(next))
+    else this.#heldBack = none
     return next
   }
 
@@ -159,7 +170,8 @@ export class Channel implements ChangeSubscriber, Member {
     this.#state = 'ended'
     this.home.drop(this)
     this.#subscription?.end()
-    this.#heldBack = undefined
+    for (const each of this.#heldBack) this.home.hold(-sizeOf(each))
+    this.#heldBack = none
     if (!wasJoined) return
     const { project } = this.home
     if (this.tracked) project.untrack(this.space, this.tracked)
@@ -204,7 +216,7 @@ export class Channel implements ChangeSubscriber, Member {
   }
 }
 
-const none: number[] = []
+const none: never[] = []
 
 export const revoked = 'InvalidJWTToken: Token has been revoked'
 export const expired = 'InvalidJWTToken: Token has expired'

@@ -5,9 +5,9 @@ import { postedMessages, postedPayload } from './posting.ts'
 import type { RealtimeService } from './service.ts'
 
 export const realtimeRoutes = (realtime: RealtimeService): Handlers<typeof realtimeApi, Caller> => ({
-  broadcast: (_input, caller, request) => realtime.post(caller, () => postedMessages(request)),
+  broadcast: (_input, caller, request) => realtime.post(caller, request, () => postedMessages(request)),
   broadcastOne: ({ params, query }, caller, request) =>
-    realtime.post(caller, async () => [
+    realtime.post(caller, request, async () => [
       await postedPayload(request, params.topic, params.event, query.private === true),
     ]),
 })

@@ -1,4 +1,5 @@
 // Who is on which topic of a project, on this node. Public and private topics of the same name are separate spaces.
+import type { Log } from '#src/kernel/log.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
 import { decodeFromNode, encodeForNodes, type NodeMessage, type ToldTracked } from './between-nodes.ts'
 import type { Broadcast } from './broadcast.ts'
@@ -16,14 +17,16 @@ export class Project<Socket = unknown> implements SpanListener {
   readonly sockets = new Set<Socket>()
   readonly rates = new Rates()
   readonly #span: Span
+  readonly #log: Log
   readonly #spaces = new Map<string, Space>()
   readonly #changed = new Set<string>()
   readonly #unwatch: () => void
 
-  constructor(tenant: Tenant, span: Span) {
+  constructor(tenant: Tenant, span: Span, log: Log) {
     this.id = tenant.id
     this.tenant = tenant
     this.#span = span
+    this.#log = log
     this.#unwatch = span.watch(tenant.id, this)
   }
 
@@ -57,12 +60,11 @@ export class Project<Socket = unknown> implements SpanListener {
     this.#spaces.get(key)?.flush()
   }
 
-  /** In place of what was tracked before, if anything was. */
-  track(key: string, tracked: Tracked, previous?: Tracked): void {
-    const { presence } = this.#space(key)
-    if (previous) presence.leave(previous.ref)
-    presence.join(tracked)
+  /** In place of what was tracked before, if anything was. False if there is no room for it. */
+  track(key: string, tracked: Tracked, previous?: Tracked): boolean {
+    const isIn = this.#space(key).presence.join(tracked, previous)
     this.#tellSoon(key)
+    return isIn
   }
 
   untrack(key: string, { ref }: Tracked): void {
@@ -102,7 +104,13 @@ export class Project<Socket = unknown> implements SpanListener {
   readonly #tellAll = () => {
     const keys = [...this.#changed]
     this.#changed.clear()
-    for (const key of keys) this.#tell(key)
+    for (const key of keys)
+      try {
+        this.#tell(key)
+      } catch (error) {
+        // Nobody else would catch it.
+        this.#log.error({ err: error }, 'who is present could not be told')
+      }
   }
 
   #tell(key: string): void {

@@ -6,14 +6,19 @@ export const maxEventBytes = 255
 export const maxPayloadBytes = 3_000_000
 export const maxChannels = 100
 export const maxBindings = 100
+/** Of all channels of a socket. */
+export const maxSocketBindings = 1000
 /** Of the texts in `postgres_changes`. */
 export const maxWishesBytes = 100_000
 /** Of presence, as long as what is tracked: they are kept, and told to everybody who comes. */
 export const maxKeyBytes = 255
 export const maxTrackedBytes = 65_536
-/** Messages that come while the token of a channel is being judged. */
-export const maxHeldBack = 1000
-export const maxHeldBackBytes = 4_000_000
+/** Of all that is tracked on a topic, with its keys. */
+export const maxPresenceBytes = 1024 * 1024
+/** In one request. */
+export const maxPosted = 1000
+/** Of messages that came while the tokens of their channels were being judged; a socket that has more is not read. */
+export const maxHeldBackBytes = 256 * 1024
 /** A join is not held up for longer by changes that do not flow yet; it is told later that they do. */
 export const flowingMs = 3000
 const joinsPerSecond = 500
@@ -60,10 +65,11 @@ export const reasons = {
   tooManyJoins: 'ClientJoinRateLimitReached: Too many joins per second',
   tooManyChannels: `ChannelRateLimitReached: A connection has at most ${maxChannels} channels`,
   tooManyBindings: `TooManyBindings: A channel has at most ${maxBindings} entries in postgres_changes`,
+  tooManyOfSocket: `TooManyBindings: A connection has at most ${maxSocketBindings} entries in postgres_changes, on all its channels`,
   wishesTooLong: `TooManyBindings: The entries in postgres_changes have at most ${maxWishesBytes} bytes in all`,
   keyTooLong: `PresenceKeyTooLong: A key of presence has at most ${maxKeyBytes} bytes`,
   trackedTooLarge: `PayloadSizeExceeded: What is tracked has at most ${maxTrackedBytes} bytes`,
-  tooMuchHeldBack: 'MessagesPerSecondReached: Too much was sent before the channel was ready',
+  presenceTooLarge: `PresenceTooLarge: What is tracked on a topic has at most ${maxPresenceBytes} bytes in all`,
   tooManyMessages: 'MessagesPerSecondReached: Too many messages per second',
   tooMuchPresence: 'PresenceRateLimitReached: Too many presence messages per second',
   tooManyTracks: `ClientPresenceRateLimitReached: A channel may track ${maxTracks} times in ${tracksWindowMs / 1000} seconds`,

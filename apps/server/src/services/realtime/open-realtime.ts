@@ -56,6 +56,7 @@ export function openRealtime(deps: RealtimeDeps) {
     openListener: createListeners(control, logins),
     captureSwitch,
     maxListeners: limits.maxListeners,
+    questionsAtOnce: limits.poolSize,
     log,
   })
   const service = realtimeService({

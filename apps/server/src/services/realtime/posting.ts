@@ -6,7 +6,7 @@ import { jsonReply, type RawReply, type RawRequest } from '#src/kernel/http/requ
 import { dataRefusal } from '#src/planes/data/plane.ts'
 import type { Broadcast } from './broadcast.ts'
 import { elementTexts, memberText } from './json-text.ts'
-import { maxEventBytes, maxPayloadBytes, maxTopicBytes } from './limits.ts'
+import { maxEventBytes, maxPayloadBytes, maxPosted, maxTopicBytes } from './limits.ts'
 import { topicPrefix } from './space.ts'
 import { isObject } from './wire.ts'
 
@@ -37,6 +37,8 @@ export async function postedMessages(request: RawRequest): Promise<Posted[]> {
   const body = parseJsonBody(bytes, { anyKey: true })
   const messages = isObject(body) ? body['messages'] : undefined
   if (!Array.isArray(messages)) throw new PostingFault({ messages: [missing] })
+  if (messages.length > maxPosted)
+    throw new PostingFault({ messages: [`should have at most ${maxPosted} item(s)`] })
   const texts = elementTexts(memberText(bytes.toString('utf8'), 'messages')!)
   const faults = messages.map(faultsOf)
   const posted = messages.map((message, at) => {

@@ -1,5 +1,6 @@
 // Who is on a topic, here and on other nodes. What changes in one turn is told in one diff.
 import { insideOf } from './json-text.ts'
+import { maxPresenceBytes } from './limits.ts'
 
 export interface Tracked {
   readonly key: string
@@ -20,6 +21,7 @@ export function trackedMeta(payload: string, ref: string, previous: string | und
 
 export class Presence {
   readonly #present = new Map<string, Tracked>()
+  #bytes = 0
   #joins = new Map<string, Tracked>()
   #leaves = new Map<string, Tracked>()
 
@@ -30,16 +32,24 @@ export class Presence {
     return this.#joins.size > 0 || this.#leaves.size > 0
   }
 
-  join(tracked: Tracked): void {
-    if (this.#present.has(tracked.ref)) return
+  /** False if it is too much, for it is told to everybody who comes. `previous` is what it takes the place of. */
+  join(tracked: Tracked, previous?: Tracked): boolean {
+    if (this.#present.has(tracked.ref)) return true
+    const freed = previous && this.#present.has(previous.ref) ? bytesOf(previous) : 0
+    const bytes = this.#bytes - freed + bytesOf(tracked)
+    if (bytes > maxPresenceBytes) return false
+    if (previous) this.leave(previous.ref)
+    this.#bytes = bytes
     this.#present.set(tracked.ref, tracked)
     this.#joins.set(tracked.ref, tracked)
+    return true
   }
 
   leave(ref: string): void {
     const tracked = this.#present.get(ref)
     if (!tracked) return
     this.#present.delete(ref)
+    this.#bytes -= bytesOf(tracked)
     // Nobody has heard of one that came in the same turn.
     if (!this.#joins.delete(ref)) this.#leaves.set(ref, tracked)
   }
@@ -62,6 +72,10 @@ export class Presence {
     return { json: `{"joins":${byKey(joins)},"leaves":${byKey(leaves)}}`, joins, leaves }
   }
 }
+
+/** As it is told, under a key of its own. */
+const bytesOf = ({ key, meta }: Tracked) =>
+  Buffer.byteLength(JSON.stringify(key)) + Buffer.byteLength(meta) + ':{"metas":[]},'.length
 
 /** Written by hand: a key may have any name. */
 function byKey(all: Iterable<Tracked>): string {

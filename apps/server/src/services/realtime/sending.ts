@@ -73,14 +73,15 @@ function track(
   channel.presenceKey ||= crypto.randomUUID()
   const ref = randomBytes(9).toString('base64url')
   const previous = channel.tracked
-  channel.trackedText = tracked
-  channel.tracked = {
+  const next = {
     key: channel.presenceKey,
     ref,
     meta: trackedMeta(tracked, ref, previous?.ref),
     node: '',
   }
-  project.track(channel.space, channel.tracked, previous)
+  if (!project.track(channel.space, next, previous)) return reasons.presenceTooLarge
+  channel.trackedText = tracked
+  channel.tracked = next
   return
 }
 

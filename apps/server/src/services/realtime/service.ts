@@ -1,7 +1,7 @@
 // Sockets of projects: who is admitted, and until when. What they do on their channels is in socket.ts and channel.ts.
-import { retryLater, unauthorized } from '#src/kernel/errors.ts'
+import { Refusal, retryLater, unauthorized } from '#src/kernel/errors.ts'
 import type { ClientSocket } from '#src/kernel/http/client-socket.ts'
-import type { RawReply } from '#src/kernel/http/request.ts'
+import type { RawReply, RawRequest } from '#src/kernel/http/request.ts'
 import type { SocketMount, SocketRequest } from '#src/kernel/http/sockets.ts'
 import { callerOfSocket } from '#src/planes/data/admit.ts'
 import { dataRefusal } from '#src/planes/data/plane.ts'
@@ -62,7 +62,7 @@ export function realtimeService({ directory, ...parts }: RealtimeOptions) {
     const { tenant } = credential.caller
     let project = projects.get(tenant.id)
     if (!project) {
-      project = new Project(tenant, span)
+      project = new Project(tenant, span, log)
       projects.set(tenant.id, project)
     }
     project.tenant = tenant
@@ -128,9 +128,12 @@ export function realtimeService({ directory, ...parts }: RealtimeOptions) {
   }, sweepMs).unref()
 
   /** A private message that its sender may not send is dropped, and nobody is told. */
-  async function send(caller: Caller, { topic, isPrivate, broadcast }: Posted): Promise<void> {
-    const projectId = caller.tenant.id
-    if (isPrivate && !(await parts.permissions(caller, topic)).maySendBroadcast) return
+  async function send(
+    { tenant: { id: projectId } }: Caller,
+    { topic, isPrivate, broadcast }: Posted,
+    maySend: (topic: string) => Promise<boolean>,
+  ): Promise<void> {
+    if (isPrivate && !(await maySend(topic))) return
     const space = spaceOf(isPrivate, topic)
     const project = projects.get(projectId)
     if (project) project.broadcast(space, broadcast)
@@ -143,7 +146,11 @@ export function realtimeService({ directory, ...parts }: RealtimeOptions) {
     sockets,
 
     /** Of the project of whoever sends them. */
-    async post(caller: Caller, read: () => Promise<Posted[]>): Promise<RawReply> {
+    async post(
+      caller: Caller,
+      { signal }: Pick<RawRequest, 'signal'>,
+      read: () => Promise<Posted[]>,
+    ): Promise<RawReply> {
       let posted: Posted[]
       try {
         posted = await read()
@@ -152,10 +159,19 @@ export function realtimeService({ directory, ...parts }: RealtimeOptions) {
         throw error
       }
       const rates = projects.get(caller.tenant.id)?.rates
+      const judged = new Map<string, boolean>()
+      const maySend = async (topic: string) => {
+        const known = judged.get(topic)
+        if (known !== undefined) return known
+        const { maySendBroadcast } = await parts.permissions(caller, topic)
+        judged.set(topic, maySendBroadcast)
+        return maySendBroadcast
+      }
       for (const message of posted) {
+        if (signal.aborted) throw new Refusal('client_closed_request', 'The client closed the connection')
         if (rates && !rates.maySend(caller.tenant))
           throw retryLater('over_request_rate_limit', 'Too many messages per second', 1)
-        await send(caller, message)
+        await send(caller, message, maySend)
       }
       return { status: 202, body: null }
     },

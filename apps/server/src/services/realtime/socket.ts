@@ -5,7 +5,14 @@ import { BroadcastFrames, broadcastOf } from './broadcast.ts'
 import { Channel, expired, type Home, refusalOf, revoked } from './channel.ts'
 import type { Project } from './hub.ts'
 import { joinConfigFrom } from './join-config.ts'
-import { flowingMs, maxChannels, maxTopicBytes, reasons } from './limits.ts'
+import {
+  flowingMs,
+  maxChannels,
+  maxHeldBackBytes,
+  maxSocketBindings,
+  maxTopicBytes,
+  reasons,
+} from './limits.ts'
 import type { Parts } from './parts.ts'
 import { changePresence, sendBytes, sendText } from './sending.ts'
 import { topicPrefix } from './space.ts'
@@ -29,6 +36,7 @@ export class RealtimeSocket implements SocketHandlers, Home {
   readonly #parts: Parts
   readonly #ended: (socket: RealtimeSocket) => void
   #channels: Map<string, Channel> | undefined
+  #heldBytes = 0
 
   constructor(
     client: ClientSocket,
@@ -55,6 +63,12 @@ export class RealtimeSocket implements SocketHandlers, Home {
   drop(channel: Channel): void {
     if (this.#channels?.get(channel.topic) === channel) this.#channels.delete(channel.topic)
   }
+  /** Nothing is lost by not reading, and others can be read meanwhile. */
+  hold(bytes: number): void {
+    this.#heldBytes += bytes
+    if (this.#heldBytes > maxHeldBackBytes) this.#client.pause()
+    else this.#client.resume()
+  }
   close(code: number, reason: string): void {
     this.#client.close(code, reason)
   }
@@ -80,14 +94,15 @@ export class RealtimeSocket implements SocketHandlers, Home {
 
   message(data: Buffer, isBinary: boolean): void {
     try {
-      this.#handle(decode(data, isBinary, this.version), data.length)
+      this.#handle(data, isBinary)
     } catch (error) {
       if (error instanceof Malformed) return this.close(1003, `malformed: ${error.message}`)
       this.#fail(error)
     }
   }
 
-  #handle(message: Message | UserPush, bytes: number): void {
+  #handle(data: Buffer, isBinary: boolean): void {
+    const message = decode(data, isBinary, this.version)
     const event = 'userEvent' in message ? 'broadcast' : message.event
     const { topic } = message
     if (topic === 'phoenix') {
@@ -106,7 +121,7 @@ export class RealtimeSocket implements SocketHandlers, Home {
     }
     if (!channel) return this.#reply(message, 'error', '{"reason":"unmatched topic"}')
     if (isStale) return
-    if (!channel.isReady) return channel.holdBack(message, bytes)
+    if (!channel.isReady) return channel.holdBack({ data, isBinary })
     this.#onChannel(channel, message)
   }
 
@@ -124,7 +139,7 @@ export class RealtimeSocket implements SocketHandlers, Home {
   #resume(channel: Channel): void {
     try {
       for (let held = channel.nextHeldBack(); held; held = channel.nextHeldBack())
-        this.#onChannel(channel, held)
+        this.#onChannel(channel, decode(held.data, held.isBinary, this.version))
     } catch (error) {
       this.#fail(error)
     }
@@ -192,6 +207,9 @@ export class RealtimeSocket implements SocketHandlers, Home {
       project.tenant.exposedSchemas,
     )
     if (config.refusal !== undefined) return config.refusal
+    let bindings = config.bindings.length
+    for (const each of this.channels) bindings += each.bindings.length
+    if (bindings > maxSocketBindings) return reasons.tooManyOfSocket
     if (config.replay && !config.isPrivate) return reasons.replayNeedsPrivate
     const credential =
       config.token === undefined ? this.credential : callerOfCredential(project.tenant, config.token)

@@ -20,6 +20,8 @@ interface ChangesOptions {
   openListener: OpenListener
   captureSwitch: CaptureSwitch
   maxListeners: number
+  /** Of one project, on connections of the gate. */
+  questionsAtOnce: number
   log: Log
 }
 
@@ -31,7 +33,7 @@ const leftoverMs = 60_000
 
 export function createChanges(options: ChangesOptions) {
   const { control, databases, directory, pools, openListener, captureSwitch, maxListeners, log } = options
-  const gate = createGate(pools)
+  const gate = createGate(pools, options.questionsAtOnce)
   const feeds = new Map<string, Feed>()
   const ending = new Map<string, NodeJS.Timeout>()
   /** Projects for which there is no room, and who listens there. */

@@ -17,6 +17,8 @@ interface Telling {
   wish: { ids: readonly number[]; select: readonly string[] | undefined }
   /** Where its rows stand among those the gate is asked about; absent when it is not asked. */
   rows: { sheet: Sheet; newAt: number; oldAt: number | undefined } | undefined
+  /** For anybody to be judged on it. */
+  isTooLarge: boolean
   withOld: Buffer | undefined
   withoutOld: Buffer | undefined
 }
@@ -39,6 +41,17 @@ const conditionsMs = 2000
 /** Longer than this, others wait for their turn. */
 const turnMs = 10
 
+function createTurn() {
+  let since = performance.now()
+  return {
+    async pass(): Promise<void> {
+      if (performance.now() - since < turnMs) return
+      await nextTurn()
+      since = performance.now()
+    },
+  }
+}
+
 export interface Outcome {
   /** Subscribers whose policies failed, and on which table. */
   readonly failed: Map<ChangeSubscriber, string>
@@ -54,12 +67,14 @@ export async function dispatch(
 ): Promise<Outcome> {
   const answers = await askConditions(gate, tenant, groups, changes)
   const plans: Plans = new Map()
+  const turn = createTurn()
   for (const group of groups) {
     if (group.wishes.length === 0) continue
     const byRole = new Map<Role, Plan>()
     for (const role of rolesIn(group)) {
       const plan = planFor(group, role, changes, answers)
       if (plan.length > 0) byRole.set(role, plan)
+      await turn.pass()
     }
     if (byRole.size > 0) plans.set(group, { members: [...group.members], byRole })
   }
@@ -118,14 +133,20 @@ function planFor(group: Group, role: Role, changes: readonly Change[], answers: 
     const matched = group.wishes.filter(wish => matches(wish, change, role, answers))
     if (matched.length === 0) continue
     const isGated = role !== 'service_role' && change.event !== 'DELETE'
-    // Too large to be judged.
-    if (isGated && change.newRow === undefined) continue
-    const rows = isGated ? placeRows(sheets, change) : undefined
+    const isTooLarge = isGated && change.newRow === undefined
+    const rows = isGated && !isTooLarge ? placeRows(sheets, change) : undefined
     // Those who asked for other columns are told apart.
     for (const wishes of Map.groupBy(matched, ({ binding }) => binding.select?.join()).values()) {
       const ids = [...new Set(wishes.map(({ binding }) => binding.id))]
       const { select } = wishes[0]!.binding
-      plan.push({ change, wish: { ids, select }, rows, withOld: undefined, withoutOld: undefined })
+      plan.push({
+        change,
+        wish: { ids, select },
+        rows,
+        isTooLarge,
+        withOld: undefined,
+        withoutOld: undefined,
+      })
     }
   }
   return plan
@@ -183,7 +204,7 @@ async function judge(gate: Gate, tenant: Tenant, plans: Plans): Promise<Verdicts
 
 async function deliver(plans: Plans, verdicts: Verdicts): Promise<Outcome> {
   const outcome: Outcome = { failed: new Map(), dropped: new Set() }
-  let since = performance.now()
+  const turn = createTurn()
   for (const [group, { members, byRole }] of plans)
     for (const member of members) {
       if (!group.members.has(member)) continue
@@ -192,9 +213,7 @@ async function deliver(plans: Plans, verdicts: Verdicts): Promise<Outcome> {
         const frame = frameFor(group, role, telling, verdicts, claims, member, outcome)
         if (frame) member.send(frame)
       }
-      if (performance.now() - since < turnMs) continue
-      await nextTurn()
-      since = performance.now()
+      await turn.pass()
     }
   return outcome
 }
@@ -210,6 +229,10 @@ function frameFor(
 ): Buffer | undefined {
   const { change, wish, rows } = telling
   let showsOld = true
+  if (telling.isTooLarge) {
+    failed.set(member, change.table.name)
+    return
+  }
   if (rows) {
     // Whoever has new claims since the gate was asked is not known there.
     const verdict = verdicts.get(rows.sheet)?.get(claims)

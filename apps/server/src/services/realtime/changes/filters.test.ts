@@ -7,6 +7,7 @@ const column = (name: string, type: string, isPlain = true) => ({
   name,
   type,
   isPlain,
+  isVirtual: false,
   anon: true,
   authenticated: true,
 })

@@ -48,7 +48,8 @@ class Unanswered extends Error {}
 const judge = `select place, verdict from platform.judge(
   $1::oid, $2::text, $3::"char", $4::text[], $5::text[], $6::text[], $7::integer[], $8::text)`
 
-export function createGate(pools: GatePools) {
+/** `atOnce` questions of one project are asked side by side. */
+export function createGate(pools: GatePools, atOnce = 4) {
   const rests = createRests()
 
   /** Ends a while after its time is over, whatever Postgres says. */
@@ -108,8 +109,8 @@ export function createGate(pools: GatePools) {
       const rows = asked.reduce((sum, each) => sum + each.rows.length, 0)
       return await ask(tenant, question, asked, passMs(rows))
     } catch (error) {
-      if (isCanceled(error)) return askEach(tenant, question, asked)
-      if (error instanceof DatabaseError) return asked.map(unknown)
+      if (error instanceof DatabaseError)
+        return asked.length > 1 ? askEach(tenant, question, asked) : asked.map(unknown)
       if (error instanceof Unanswered) {
         for (const each of asked) rests.begin(tenant, question, each)
         return asked.map(unknown)
@@ -120,10 +121,14 @@ export function createGate(pools: GatePools) {
   }
 
   async function inChunks(tenant: Tenant, question: Question, asked: readonly Asked[]): Promise<Verdict[]> {
-    const chunks: Promise<Verdict[]>[] = []
-    for (let start = 0; start < asked.length; start += chunkSize)
-      chunks.push(askChunk(tenant, question, asked.slice(start, start + chunkSize)))
-    return (await Promise.all(chunks)).flat()
+    const found: Verdict[][] = []
+    let next = 0
+    const takeTurns = async () => {
+      for (let at = next++; at * chunkSize < asked.length; at = next++)
+        found[at] = await askChunk(tenant, question, asked.slice(at * chunkSize, (at + 1) * chunkSize))
+    }
+    await Promise.all(Array.from({ length: atOnce }, takeTurns))
+    return found.flat()
   }
 
   /** One row that makes a policy fail says nothing about the others. */

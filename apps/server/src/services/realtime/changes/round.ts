@@ -21,32 +21,44 @@ export interface Round {
 }
 
 export async function tellRound(round: Round, noted: readonly NotedChange[]): Promise<void> {
-  const { gate, groups, tenant, messages, excuse } = round
+  const { store, messages } = round
   for (const change of noted)
     if (change.relid === messages && change.event === 'INSERT') await tellMessage(round, change)
-  const changes = await withTables(
-    round,
-    noted.filter(({ relid }) => relid !== messages),
-  )
+  const rows = noted.filter(({ relid }) => relid !== messages)
+  if (rows.length === 0) return
+  const facts = await store.facts([...new Set(rows.map(({ relid }) => relid))])
+  let changes: Change[] = []
+  let bytes = 0
+  for (const change of rows) {
+    const table = facts.get(change.relid)
+    // A table that is gone, or is switched off since, says no more.
+    if (!table?.isCaptured) continue
+    changes.push({ ...change, table, ...(change.isOversized && (await oversized(round, change, table))) })
+    bytes += (changes.at(-1)!.newRow?.length ?? 0) + (changes.at(-1)!.oldRow?.length ?? 0)
+    if (bytes < mostBytes) continue
+    await tellChanges(round, changes)
+    changes = []
+    bytes = 0
+  }
+  await tellChanges(round, changes)
+}
+
+/** Of large rows, so much at once. */
+const mostBytes = 4 * 1024 * 1024
+
+async function tellChanges(
+  { gate, tenant, groups, excuse }: Round,
+  changes: readonly Change[],
+): Promise<void> {
   if (changes.length === 0) return
   const { failed, dropped } = await dispatch(gate, tenant, groups, inShape(changes))
   for (const [subscriber, table] of failed)
-    excuse(subscriber, `Changes of ${table} were not delivered: its policies failed for this subscriber`)
+    excuse(
+      subscriber,
+      `Changes of ${table} were not delivered: its policies failed for this subscriber, or on rows so large`,
+    )
   for (const subscriber of dropped)
     excuse(subscriber, 'Changes may have been lost: policies could not be asked in time')
-}
-
-/** A table that is gone, or is switched off since, says no more. */
-async function withTables(round: Round, noted: readonly NotedChange[]): Promise<Change[]> {
-  if (noted.length === 0) return []
-  const facts = await round.store.facts([...new Set(noted.map(({ relid }) => relid))])
-  const changes: Change[] = []
-  for (const change of noted) {
-    const table = facts.get(change.relid)
-    if (!table?.isCaptured) continue
-    changes.push({ ...change, table, ...(change.isOversized && (await oversized(round, change, table))) })
-  }
-  return changes
 }
 
 /** A row of other columns than the table has now cannot be read as one of its rows, but by the names of its columns. */

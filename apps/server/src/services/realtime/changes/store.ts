@@ -129,6 +129,8 @@ export interface Column {
   type: string
   /** Whether equal values are the same JSON. */
   isPlain: boolean
+  /** Worked out whenever it is read: nothing of it is noted. */
+  isVirtual: boolean
   /** Whether the role may select it. */
   anon: boolean
   authenticated: boolean

@@ -17,13 +17,11 @@ export interface Change extends NotedChange {
   readonly keys?: { readonly new: string | undefined; readonly old: string | undefined }
 }
 
-/** Columns a role may know of. */
+/** Columns a role may be told. */
 export const selectable = ({ columns, ...table }: TableFacts, role: Role): string[] =>
-  role === 'service_role'
-    ? columns.map(({ name }) => name)
-    : table[role]
-      ? columns.filter(column => column[role]).map(({ name }) => name)
-      : []
+  columns
+    .filter(column => !column.isVirtual && (role === 'service_role' || (table[role] && column[role])))
+    .map(({ name }) => name)
 
 /** The frame for those with this role who asked for these columns (all, when undefined), with or without the old row. */
 export function tell(
