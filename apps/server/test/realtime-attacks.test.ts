@@ -18,7 +18,7 @@ import { createLogins } from '#src/tenancy/logins.ts'
 import { until } from '#test/cache-project.ts'
 import { createRandom } from '#test/fuzz/random.ts'
 import { startPlatform, type TestPlatform } from '#test/harness.ts'
-import { behind, everybodyStops, type Listening, listen } from '#test/realtime-listener.ts'
+import { behind, everybodyStops, isTold, type Listening, listen } from '#test/realtime-listener.ts'
 import { RawSocket } from '#test/realtime-raw.ts'
 
 let platform: TestPlatform
@@ -472,9 +472,33 @@ test('a policy may use what its readers cannot name', async () => {
   await hears(one, 'INSERT 1')
   const two = await listen(platform, project, { token, table: 'drinks' })
   await database.run('insert into drinks values (2, 1)')
-  await hears(two, 'INSERT 2')
+  // Beside a sub-select on a table with policies of its own, Postgres reads the policy again as its reader. Nobody is shown
+  // anything by that, and it is told.
+  await isTold(two, /^error Changes of drinks were not delivered: its policies failed/)
   await one.leave()
   await two.leave()
+})
+
+test('a policy that cannot be cancelled for one is asked about the others', async () => {
+  const { project, database } = await projectWith(`
+    create function stay() returns boolean language plpgsql as $$
+    begin
+      if auth.jwt() ->> 'name' <> 'bad' then return true; end if;
+      for i in 1..20 loop
+        begin perform pg_sleep(60); exception when query_canceled then null; end;
+      end loop;
+      return true;
+    end $$;
+    create table stuck (id int primary key);
+    create policy stay on stuck for select using (stay())`)
+  const bad = await listen(platform, project, { token: as(project, 'bad'), table: 'stuck' })
+  const good = await listen(platform, project, { token: as(project, 'good'), table: 'stuck' })
+  await database.run('insert into stuck values (1)')
+  await isTold(bad, /^error Changes of stuck were not delivered/)
+  await database.run('insert into stuck values (2)')
+  await hears(good, 'INSERT 2')
+  await bad.leave()
+  await good.leave()
 })
 
 test('no bytes on a socket stop the platform', async () => {
@@ -592,28 +616,22 @@ test('who is present on a topic is told in bounded bytes', async () => {
   for (const socket of [...sockets, guest]) socket.connection.terminate()
 })
 
-test('what a socket sends before it is judged is held in bounded memory', async () => {
+test('what a socket sends before it is judged waits where it comes from', async () => {
   const { project } = await projectWith(`
-    create policy slowly on realtime.messages for select using (pg_sleep(0.4) is not null)`)
+    create policy slowly on realtime.messages for select using (pg_sleep(0.4) is not null);
+    create policy all_of_them on realtime.messages for insert with check (true)`)
   const socket = await RawSocket.open(platform, project)
-  const before = process.memoryUsage().rss
-  let most = before
-  const looking = setInterval(() => {
-    most = Math.max(most, process.memoryUsage().rss)
-  }, 5)
-  socket.push('realtime:room', 'phx_join', { config: { private: true } })
-  const large = JSON.stringify([
-    null,
-    null,
-    'realtime:room',
-    'broadcast',
-    { type: 'broadcast', event: 'e', payload: 'x'.repeat(2_900_000) },
-  ])
-  for (let at = 0; at < 60; at++) socket.send(large)
-  await sleep(3000)
-  clearInterval(looking)
-  assert.ok(most - before < 100 * 2 ** 20, `grown by ${Math.round((most - before) / 2 ** 20)} MiB`)
-  socket.connection.terminate()
+  const ref = socket.push('realtime:room', 'phx_join', {
+    config: { private: true, broadcast: { ack: true } },
+  })
+  const payload = 'x'.repeat(2_900_000)
+  const sent = Array.from({ length: 20 }, () =>
+    socket.push('realtime:room', 'broadcast', { type: 'broadcast', event: 'e', payload }),
+  )
+  assert.equal((await socket.answer(ref)).status, 'ok')
+  assert.ok(socket.connection.bufferedAmount > 30_000_000, `only ${socket.connection.bufferedAmount} wait`)
+  for (const each of sent) assert.equal((await socket.answer(each)).status, 'ok')
+  await socket.close()
 })
 
 for (const [what, condition] of Object.entries({

@@ -82,7 +82,7 @@ test('when nobody is free to ask, changes are not delivered, and that is told', 
     () => void other.database.run(`insert into notes values (${++id})`).catch(() => {}),
     300,
   )
-  await isTold(one, /^error Changes may have been lost: policies could not be asked in time/)
+  await isTold(one, /^error Changes may have been lost: policies or filters could not be asked in time/)
   await isTold(slow[11]!, /^error Changes of notes were not delivered/)
   clearInterval(writing)
   await other.database.run('insert into notes values (1000)')

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import type { CreatedProject } from '@plinth/contract/projects.ts'
 import { startPlatform, type TestPlatform } from './harness.ts'
+import { behind } from './realtime-listener.ts'
 import { broadcast, RawSocket, refused, socketUrl } from './realtime-raw.ts'
 
 let platform: TestPlatform
@@ -67,10 +68,10 @@ test('more messages a second than the quota close the channel that sent them, wi
 test('joins beyond what a project may do in a second are refused with their name', async () => {
   const project = await projectWith({})
   const socket = await RawSocket.open(platform, project)
+  await socket.join('realtime:first')
   const refs = Array.from({ length: 1600 }, (_, at) =>
     socket.push(`realtime:${at % 50}`, 'phx_join', { config: {} }),
   )
-  assert.equal((await socket.answer(refs[0]!)).status, 'ok')
   await socket.answer(refs.at(-1)!)
   const reasons = socket.frames
     .filter(frame => frame[4].status === 'error')
@@ -122,6 +123,21 @@ test('a hundred wishes fit into a channel, and no more', async () => {
   await socket.close()
 })
 
+test('a socket has a thousand wishes on all its channels together', async () => {
+  const project = await projectWith({})
+  const socket = await RawSocket.open(platform, project)
+  const wishes = Array.from({ length: 100 }, (_, at) => ({ event: '*', schema: 'public', table: `t${at}` }))
+  for (let at = 0; at < 10; at++) await socket.join(`realtime:${at}`, { postgres_changes: wishes })
+  const { status, response } = await socket.ask('realtime:more', 'phx_join', {
+    config: { postgres_changes: wishes.slice(0, 1) },
+  })
+  assert.deepEqual([status, response.reason.split(':')[0]], ['error', 'TooManyBindings'])
+  await socket.join('realtime:wishless')
+  await socket.ask('realtime:7', 'phx_leave', {})
+  await socket.join('realtime:more', { postgres_changes: wishes })
+  await socket.close()
+})
+
 test('a REST broadcast counts by the message', async () => {
   const project = await projectWith({ realtime_max_events_per_second: 10 })
   const socket = await RawSocket.open(platform, project)
@@ -147,5 +163,109 @@ test('what is tracked is kept and told to everybody who comes: it is short', asy
     config: { presence: { key: 'k'.repeat(256) } },
   })
   assert.equal(long.response.reason.split(':')[0], 'PresenceKeyTooLong')
+  await socket.close()
+})
+
+/** Whoever asks what a private topic permits waits that long for it. */
+async function slowProject(seconds: number): Promise<CreatedProject> {
+  const project = await projectWith({})
+  const database = await behind(platform, project)
+  await database.run(`
+    create policy slowly on realtime.messages using (pg_sleep(${seconds}) is not null) with check (true)`)
+  return project
+}
+
+const posting = (
+  project: CreatedProject,
+  messages: unknown[],
+  signal: AbortSignal = AbortSignal.timeout(10_000),
+) =>
+  fetch(`${platform.url}/v1/realtime/${project.id}/api/broadcast`, {
+    method: 'POST',
+    headers: { apikey: project.anon_key, 'content-type': 'application/json' },
+    body: JSON.stringify({ messages }),
+    signal,
+  })
+
+test('a request has a thousand messages, and is asked once what it may do on each topic', async () => {
+  const project = await slowProject(0.2)
+  const message = { topic: 'room', event: 'e', payload: 1, private: true }
+  assert.equal((await posting(project, Array(1000).fill(message))).status, 202)
+  const tooMany = await posting(project, Array(1001).fill(message))
+  assert.equal(tooMany.status, 422)
+  assert.deepEqual((await tooMany.json()).errors, { messages: ['should have at most 1000 item(s)'] })
+})
+
+test('a request that nobody waits for any more sends nothing more', async () => {
+  const project = await slowProject(0.1)
+  const socket = await RawSocket.open(platform, project)
+  await socket.join('realtime:room')
+  const slow = Array.from({ length: 10 }, (_, at) => ({
+    topic: `slow ${at}`,
+    event: 'e',
+    payload: 1,
+    private: true,
+  }))
+  const messages = (payload: string) => {
+    const heard = { topic: 'room', event: 'e', payload }
+    return [heard, ...slow, heard]
+  }
+  const hangUp = new AbortController()
+  const posted = posting(project, messages('first'), hangUp.signal)
+  await socket.event('realtime:room', 'broadcast')
+  hangUp.abort()
+  await assert.rejects(posted, { name: 'AbortError' })
+  // It would have been through before one that came later.
+  assert.equal((await posting(project, messages('second'))).status, 202)
+  await socket.settled()
+  const heard = socket.frames.filter(([, , , event]) => event === 'broadcast').map(frame => frame[4].payload)
+  assert.deepEqual(heard, ['second', 'second'])
+  await socket.close()
+})
+
+test('a topic has room for so much presence; beyond that nobody is tracked until somebody goes', async () => {
+  const project = await projectWith({})
+  const open = async (key: string) => {
+    const socket = await RawSocket.open(platform, project)
+    await socket.join('realtime:full', { presence: { key, enabled: false } })
+    const track = (text: string) =>
+      socket.ask('realtime:full', 'presence', { event: 'track', payload: { text } })
+    return { socket, track }
+  }
+  const last = await open('last')
+  assert.equal((await last.track('small')).status, 'ok')
+  const others = await Promise.all(Array.from({ length: 16 }, (_, at) => open(`k${at}`)))
+  const large = 'x'.repeat(65_000)
+  for (const { track } of others) assert.equal((await track(large)).status, 'ok')
+  const { status, response } = await last.track(large)
+  assert.deepEqual([status, response.reason.split(':')[0]], ['error', 'PresenceTooLarge'])
+  const guest = await RawSocket.open(platform, project)
+  await guest.join('realtime:full', { presence: { enabled: true } })
+  const [, , , , state] = await guest.event('realtime:full', 'presence_state')
+  assert.deepEqual([Object.keys(state).length, state.last.metas[0].text], [17, 'small'])
+  await others[0]!.socket.close()
+  await guest.event('realtime:full', 'presence_diff')
+  assert.equal((await last.track(large)).status, 'ok')
+  for (const { socket } of [last, ...others.slice(1)]) await socket.close()
+  await guest.close()
+})
+
+test('what is sent before a channel is judged waits with its sender, and nothing of it is lost', async () => {
+  const project = await slowProject(0.4)
+  const socket = await RawSocket.open(platform, project)
+  const join = socket.push('realtime:room', 'phx_join', {
+    config: { private: true, broadcast: { ack: true } },
+  })
+  const [, , , , large] = broadcast('', 'e', 'x'.repeat(1_000_000))
+  const refs = Array.from({ length: 50 }, () => socket.push('realtime:room', 'broadcast', large))
+  let leastWaiting = Number.POSITIVE_INFINITY
+  const looking = setInterval(() => {
+    leastWaiting = Math.min(leastWaiting, socket.connection.bufferedAmount)
+  }, 5)
+  const { status } = await socket.answer(join)
+  clearInterval(looking)
+  assert.equal(status, 'ok')
+  assert.ok(leastWaiting > 20_000_000, `all but ${leastWaiting} bytes were taken`)
+  for (const ref of refs) assert.equal((await socket.answer(ref)).status, 'ok')
   await socket.close()
 })

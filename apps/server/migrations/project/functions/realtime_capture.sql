@@ -8,7 +8,7 @@ as $$
 begin
   return case when pg_column_size(line) <= 4000 then false
               when pg_column_size(line) > 1000000 then true
-              else octet_length(line::text) > 262144 end;
+              else octet_length(line::text) > 1048576 end;
 end
 $$;
 

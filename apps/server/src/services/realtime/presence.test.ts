@@ -42,3 +42,19 @@ test('a phx_ref counts, whatever else is tracked under that name', () => {
   })
   assert.equal(trackedMeta('{ }', 'x', undefined), '{"phx_ref":"x"}')
 })
+
+test('no more is kept than can be told; what takes the place of something counts instead of it', () => {
+  const presence = new Presence()
+  const large = (ref: string, node = '') => ({ key: 'k', ref, meta: `{"x":"${'x'.repeat(400_000)}"}`, node })
+  assert.deepEqual([presence.join(large('1')), presence.join(large('2', 'other'))], [true, true])
+  assert.equal(presence.join(large('3', 'other')), false)
+  assert.equal(presence.join(large('4'), large('1')), true)
+  assert.equal(presence.join(large('5'), large('unknown')), false)
+  presence.leave('2')
+  presence.leave('3')
+  assert.equal(presence.join(large('5')), true)
+  assert.deepEqual(
+    presence.of('').map(({ ref }) => ref),
+    ['4', '5'],
+  )
+})

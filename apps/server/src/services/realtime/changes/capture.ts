@@ -1,7 +1,8 @@
 // Which tables of a project are captured: registered as listened to, with their triggers on.
 import type { CaptureSwitch } from '#src/tenancy/capture-switch.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
-import type { Binding, ChangeSubscriber } from '../subscriber.ts'
+import type { ChangeSubscriber } from '../subscriber.ts'
+import { isOfTable } from './matching.ts'
 import type { ChangesStore, FoundTable } from './store.ts'
 
 export interface Captured {
@@ -51,14 +52,10 @@ export function flowsFor({ bindings }: ChangeSubscriber, { tables, held, message
     if (!table?.isWanted) continue
     if (relid === messages) {
       if (bindings.length === 0) return false
-    } else if (bindings.some(each => isAbout(each, table))) return false
+    } else if (bindings.some(each => isOfTable(each, table))) return false
   }
   return true
 }
-
-const isAbout = ({ schema, table }: Binding, found: FoundTable) =>
-  (schema === '*' || schema === found.schema) &&
-  (table === undefined || table === '*' || table === found.name)
 
 /** Postgres takes neither in JSON, whoever it comes from. */
 const canBeAsked = (name: string) => name.isWellFormed() && !name.includes('\0')

@@ -2,12 +2,12 @@
 // the claims of everybody, encoded once for all who see the same, sent in the order of the changes.
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Role } from '@plinth/contract/route.ts'
-import { identifier } from '#src/kernel/postgres/sql.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
 import type { ChangeSubscriber } from '../subscriber.ts'
+import type { Conditions } from './conditions.ts'
 import type { Asked, Gate, Verdict } from './gate.ts'
 import type { Group, Groups } from './groups.ts'
-import { type Answers, conditionsToAsk, matches, mayHear, relationOf } from './matching.ts'
+import { type Answers, matches, mayHear } from './matching.ts'
 import type { TableFacts } from './store.ts'
 import { type Change, tell } from './telling.ts'
 
@@ -35,9 +35,6 @@ type Plan = readonly Telling[]
 type Plans = Map<Group, { members: readonly ChangeSubscriber[]; byRole: ReadonlyMap<Role, Plan> }>
 type Verdicts = Map<Sheet, Map<string, Verdict>>
 
-/** Different filters that are asked of Postgres for one table, and how long one by one. Whoever has more hears nothing. */
-const mostConditions = 1000
-const conditionsMs = 2000
 /** Longer than this, others wait for their turn. */
 const turnMs = 10
 
@@ -61,11 +58,12 @@ export interface Outcome {
 
 export async function dispatch(
   gate: Gate,
+  conditions: Conditions,
   tenant: Tenant,
   groups: Groups,
   changes: readonly Change[],
 ): Promise<Outcome> {
-  const answers = await askConditions(gate, tenant, groups, changes)
+  const { answers, unasked } = await conditions(tenant, groups, changes)
   const plans: Plans = new Map()
   const turn = createTurn()
   for (const group of groups) {
@@ -79,50 +77,15 @@ export async function dispatch(
     if (byRole.size > 0) plans.set(group, { members: [...group.members], byRole })
   }
   const verdicts = await judge(gate, tenant, plans)
-  return deliver(plans, verdicts)
+  const outcome = await deliver(plans, verdicts)
+  for (const { members } of unasked) for (const member of members) outcome.dropped.add(member)
+  return outcome
 }
 
 const rolesIn = ({ members }: Group): Set<Role> => {
   const roles = new Set<Role>()
   for (const { caller } of members) roles.add(caller.role)
   return roles
-}
-
-async function askConditions(
-  gate: Gate,
-  tenant: Tenant,
-  groups: Groups,
-  changes: readonly Change[],
-): Promise<Answers> {
-  const answers = new Map<Change, Map<string, boolean>>()
-  const wishes = [...groups].flatMap(group => group.wishes)
-  for (const [table, asked] of conditionsToAsk(wishes, changes)) {
-    const rowOf = ({ event, newRow, oldRow }: Change) => (event === 'DELETE' ? oldRow : newRow)
-    const those = asked.changes.filter(change => rowOf(change) !== undefined)
-    const rows = those.map(change => rowOf(change)!)
-    const ask = (some: readonly string[]) =>
-      gate.match(tenant, relationOf(table), identifier(table.name), some, rows)
-    const conditions = asked.conditions.slice(0, mostConditions)
-    const lines = (await ask(conditions)) ?? (await askEach(conditions, ask, rows.length))
-    for (const [index, change] of those.entries())
-      answers.set(change, new Map(conditions.map((condition, at) => [condition, lines[index]?.[at] === '1'])))
-  }
-  return answers
-}
-
-/** One that cannot be asked matches nothing, and holds up nobody for long. */
-async function askEach(
-  conditions: readonly string[],
-  ask: (some: readonly string[]) => Promise<string[] | undefined>,
-  count: number,
-): Promise<string[]> {
-  const lines = Array.from({ length: count }, () => '')
-  const until = performance.now() + conditionsMs
-  for (const condition of conditions) {
-    const column = performance.now() < until ? await ask([condition]) : undefined
-    for (const at of lines.keys()) lines[at] += column?.[at] ?? '0'
-  }
-  return lines
 }
 
 function planFor(group: Group, role: Role, changes: readonly Change[], answers: Answers): Plan {

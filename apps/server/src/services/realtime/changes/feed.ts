@@ -9,6 +9,7 @@ import type { OpenListener } from '#src/tenancy/listeners.ts'
 import type { ChangeSubscriber, SentMessage } from '../subscriber.ts'
 import { createBell } from './bell.ts'
 import { type Captured, capture, flowsFor, nothingCaptured } from './capture.ts'
+import { createConditions } from './conditions.ts'
 import type { Gate } from './gate.ts'
 import { Groups } from './groups.ts'
 import { tellRound } from './round.ts'
@@ -57,10 +58,11 @@ export function startFeed(deps: FeedDeps): Feed {
   const { gate, openListener, captureSwitch, log } = deps
   /** Its own: one that ends and one that begins may meet. */
   const node = randomUUID()
+  const conditions = createConditions(gate)
   const groups = new Groups()
   /** Those whose changes do not flow yet, and how to tell them that they do. */
   const waiting = new Map<ChangeSubscriber, () => void>()
-  const excusedAt = new WeakMap<ChangeSubscriber, number>()
+  const excuse = createExcuses()
   const bell = createBell()
   const closing = new AbortController()
   /** Kept from one connection to the next. */
@@ -138,19 +140,11 @@ export function startFeed(deps: FeedDeps): Feed {
     if (!tenant) return
     const { message } = deps
     const { messages } = captured
-    await tellRound({ store, gate, groups, tenant, messages, message, excuse }, changes)
+    await tellRound({ store, gate, conditions, groups, tenant, messages, message, excuse }, changes)
   }
 
   function tellAll(message: string): void {
     for (const subscriber of groups.listeners()) subscriber.tell('error', message)
-  }
-
-  /** Not for each of many changes. */
-  function excuse(subscriber: ChangeSubscriber, message: string): void {
-    const now = performance.now()
-    if (now - (excusedAt.get(subscriber) ?? Number.NEGATIVE_INFINITY) < tellAgainMs) return
-    excusedAt.set(subscriber, now)
-    subscriber.tell('error', message)
   }
 
   async function recapture(store: ChangesStore, tenant: Tenant): Promise<void> {
@@ -192,6 +186,11 @@ export function startFeed(deps: FeedDeps): Feed {
       if ((await captureSwitch.adjust(tenant.ref)).isDone) return
   }
 
+  function captureSoon(): void {
+    mustCapture = true
+    bell.ring()
+  }
+
   const running = run()
   return {
     get size() {
@@ -200,8 +199,7 @@ export function startFeed(deps: FeedDeps): Feed {
     async add(subscriber) {
       // What SQL sends is heard by all.
       if (subscriber.bindings.length === 0 && captured !== nothingCaptured) return groups.add(subscriber)
-      mustCapture = true
-      bell.ring()
+      captureSoon()
       return new Promise(resolve => waiting.set(subscriber, resolve))
     },
     remove(subscriber) {
@@ -209,15 +207,23 @@ export function startFeed(deps: FeedDeps): Feed {
       waiting.delete(subscriber)
     },
     kick: bell.ring,
-    recapture() {
-      mustCapture = true
-      bell.ring()
-    },
+    recapture: captureSoon,
     async close() {
       closing.abort()
       bell.ring()
       await running
     },
+  }
+}
+
+/** Not for each of many changes. */
+function createExcuses() {
+  const excusedAt = new WeakMap<ChangeSubscriber, number>()
+  return (subscriber: ChangeSubscriber, message: string): void => {
+    const now = performance.now()
+    if (now - (excusedAt.get(subscriber) ?? Number.NEGATIVE_INFINITY) < tellAgainMs) return
+    excusedAt.set(subscriber, now)
+    subscriber.tell('error', message)
   }
 }
 

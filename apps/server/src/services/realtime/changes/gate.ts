@@ -42,6 +42,7 @@ const mostResting = 10_000
 
 /** A policy can refuse to be ended; then nobody waits for it any longer. */
 const unansweredMs = 1500
+const mostUnanswered = 2
 
 class Unanswered extends Error {}
 
@@ -91,16 +92,21 @@ export function createGate(pools: GatePools, atOnce = 4) {
   /** Who takes too long is found by asking about each alone. */
   async function askEach(tenant: Tenant, question: Question, asked: readonly Asked[]): Promise<Verdict[]> {
     const verdicts: Verdict[] = []
-    for (const each of asked)
-      verdicts.push(
-        await ask(tenant, question, [each], aloneMs(each.rows.length)).then(
-          ([verdict]) => verdict!,
+    let unanswered = 0
+    for (const each of asked) {
+      // Each of those keeps a connection for a while: no more of them.
+      if (unanswered >= mostUnanswered) rests.begin(tenant, question, each)
+      const verdict =
+        unanswered < mostUnanswered &&
+        (await ask(tenant, question, [each], aloneMs(each.rows.length)).then(
+          ([found]) => found,
           error => {
             if (isCanceled(error) || error instanceof Unanswered) rests.begin(tenant, question, each)
-            return unknown(each)
+            if (error instanceof Unanswered) unanswered++
           },
-        ),
-      )
+        ))
+      verdicts.push(verdict || unknown(each))
+    }
     return verdicts
   }
 
@@ -109,12 +115,10 @@ export function createGate(pools: GatePools, atOnce = 4) {
       const rows = asked.reduce((sum, each) => sum + each.rows.length, 0)
       return await ask(tenant, question, asked, passMs(rows))
     } catch (error) {
-      if (error instanceof DatabaseError)
-        return asked.length > 1 ? askEach(tenant, question, asked) : asked.map(unknown)
-      if (error instanceof Unanswered) {
-        for (const each of asked) rests.begin(tenant, question, each)
-        return asked.map(unknown)
-      }
+      if (asked.length > 1 && (error instanceof DatabaseError || error instanceof Unanswered))
+        return askEach(tenant, question, asked)
+      if (error instanceof Unanswered) rests.begin(tenant, question, asked[0]!)
+      if (error instanceof DatabaseError || error instanceof Unanswered) return asked.map(unknown)
       if (error instanceof Refusal) return asked.map(({ rows }) => '-'.repeat(rows.length))
       throw error
     }

@@ -28,13 +28,15 @@ export function mayHear(change: Change, role: Role): boolean {
   return selectable(table, role).length > 0
 }
 
-export function isAbout({ event, schema, table }: Binding, change: Pick<Change, 'event' | 'table'>): boolean {
-  return (
-    (event === '*' || event === change.event) &&
-    (schema === '*' || schema === change.table.schema) &&
-    (table === undefined || table === '*' || table === change.table.name)
-  )
-}
+const isAbout = (binding: Binding, { event, table }: Change): boolean =>
+  (binding.event === '*' || binding.event === event) && isOfTable(binding, table)
+
+export const isOfTable = (
+  { schema, table }: Binding,
+  found: { readonly schema: string; readonly name: string },
+): boolean =>
+  (schema === '*' || schema === found.schema) &&
+  (table === undefined || table === '*' || table === found.name)
 
 /** Filters look at the row as it is now, those of a DELETE at the row that was. */
 export function matches(wish: Wish, change: Change, role: Role, answers: Answers): boolean {
@@ -72,34 +74,6 @@ function columnText(change: Change, column: string): string | undefined {
 function filteredRow({ event, keys, ...change }: Change): string | undefined {
   const side = event === 'DELETE' ? 'old' : 'new'
   return keys ? keys[side] : change[side]
-}
-
-/** Conditions to be asked of Postgres, by table: as SQL, once each. */
-export function conditionsToAsk(
-  wishes: Iterable<Wish>,
-  changes: readonly Change[],
-): Map<TableFacts, { conditions: string[]; changes: Change[] }> {
-  const found = new Map<TableFacts, { conditions: Set<string>; changes: Change[] }>()
-  for (const change of changes) {
-    const known = found.get(change.table) ?? { conditions: new Set<string>(), changes: [] }
-    known.changes.push(change)
-    found.set(change.table, known)
-  }
-  for (const { binding, conditions } of wishes)
-    for (const [table, asked] of found)
-      for (const condition of conditions ?? [])
-        if (
-          (binding.schema === '*' || binding.schema === table.schema) &&
-          (binding.table === undefined || binding.table === '*' || binding.table === table.name) &&
-          table.columns.some(({ name }) => name === condition.column) &&
-          !isLookedUp(condition, table)
-        )
-          asked.conditions.add(conditionSql(condition))
-  return new Map(
-    [...found]
-      .filter(([, { conditions }]) => conditions.size > 0)
-      .map(([table, asked]) => [table, { ...asked, conditions: [...asked.conditions] }]),
-  )
 }
 
 export const relationOf = ({ schema, name }: TableFacts) => `${identifier(schema)}.${identifier(name)}`

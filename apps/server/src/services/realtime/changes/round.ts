@@ -1,6 +1,7 @@
 // What was read in one look, told: messages to their channels, row changes to those who may see them.
 import type { Tenant } from '#src/tenancy/directory.ts'
 import type { ChangeSubscriber, SentMessage } from '../subscriber.ts'
+import type { Conditions } from './conditions.ts'
 import { dispatch } from './dispatch.ts'
 import type { Gate } from './gate.ts'
 import type { Groups } from './groups.ts'
@@ -11,6 +12,7 @@ import type { Change } from './telling.ts'
 export interface Round {
   readonly store: ChangesStore
   readonly gate: Gate
+  readonly conditions: Conditions
   readonly groups: Groups
   readonly tenant: Tenant
   /** Of realtime.messages. */
@@ -47,18 +49,18 @@ export async function tellRound(round: Round, noted: readonly NotedChange[]): Pr
 const mostBytes = 4 * 1024 * 1024
 
 async function tellChanges(
-  { gate, tenant, groups, excuse }: Round,
+  { gate, conditions, tenant, groups, excuse }: Round,
   changes: readonly Change[],
 ): Promise<void> {
   if (changes.length === 0) return
-  const { failed, dropped } = await dispatch(gate, tenant, groups, inShape(changes))
+  const { failed, dropped } = await dispatch(gate, conditions, tenant, groups, inShape(changes))
   for (const [subscriber, table] of failed)
     excuse(
       subscriber,
       `Changes of ${table} were not delivered: its policies failed for this subscriber, or on rows so large`,
     )
   for (const subscriber of dropped)
-    excuse(subscriber, 'Changes may have been lost: policies could not be asked in time')
+    excuse(subscriber, 'Changes may have been lost: policies or filters could not be asked in time')
 }
 
 /** A row of other columns than the table has now cannot be read as one of its rows, but by the names of its columns. */
