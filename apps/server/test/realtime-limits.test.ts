@@ -193,7 +193,8 @@ test('a request has a thousand messages, and is asked once what it may do on eac
   assert.equal((await posting(project, Array(1000).fill(message))).status, 202)
   const tooMany = await posting(project, Array(1001).fill(message))
   assert.equal(tooMany.status, 422)
-  assert.deepEqual((await tooMany.json()).errors, { messages: ['should have at most 1000 item(s)'] })
+  const { errors } = (await tooMany.json()) as { errors: unknown }
+  assert.deepEqual(errors, { messages: ['should have at most 1000 item(s)'] })
 })
 
 test('a request that nobody waits for any more sends nothing more', async () => {

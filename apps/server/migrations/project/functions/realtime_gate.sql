@@ -94,6 +94,15 @@ begin
     bodies[i] := pg_catalog.format(
       'select pg_catalog.string_agg(case when %s then ''1'' else ''0'' end, '''') from %s', expression, bodies[i]);
   end loop;
+  -- Policies that change leave statements behind.
+  if (select pg_catalog.count(*) operator(pg_catalog.>) 60 from pg_catalog.pg_prepared_statements p
+       where pg_catalog.starts_with(p.name, 'plinth_judge_')) then
+    for prepared in
+      select p.name from pg_catalog.pg_prepared_statements p where pg_catalog.starts_with(p.name, 'plinth_judge_')
+    loop
+      execute pg_catalog.format('deallocate %I', prepared);
+    end loop;
+  end if;
   foreach body in array bodies loop
     prepared := pg_catalog.concat('plinth_judge_', pg_catalog.md5(pg_catalog.concat(who, ' ', relation.shape, ' ', body)));
     if not exists (select from pg_catalog.pg_prepared_statements p where p.name operator(pg_catalog.=) prepared) then

@@ -6,20 +6,32 @@ const backslash = 0x5c
 
 /** The text of a member of an object, the last one of that name, or undefined. The text must be valid JSON. */
 export function memberText(object: string, name: string): string | undefined {
+  let found: string | undefined
+  for (const [key, value] of members(object))
+    if (key.length === name.length + 2 ? key === `"${name}"` : key.includes('\\') && JSON.parse(key) === name)
+      found = value
+  return found
+}
+
+/** The texts of all members by their names. */
+export function memberTexts(object: string): Map<string, string> {
+  const found = new Map<string, string>()
+  for (const [key, value] of members(object)) found.set(JSON.parse(key), value)
+  return found
+}
+
+/** Names as they are written, quotes and all, with the texts of the values. */
+function* members(object: string): Generator<[key: string, value: string]> {
   let at = afterSpace(object, 0)
   if (object[at] !== '{') return
-  let found: string | undefined
   at = afterSpace(object, at + 1)
   while (at < object.length && object[at] !== '}') {
     const keyEnd = afterString(object, at)
-    const key = object.slice(at, keyEnd)
     const valueAt = afterSpace(object, afterSpace(object, keyEnd) + 1)
     const valueEnd = afterValue(object, valueAt)
-    if (key.length === name.length + 2 ? key === `"${name}"` : key.includes('\\') && JSON.parse(key) === name)
-      found = object.slice(valueAt, valueEnd)
+    yield [object.slice(at, keyEnd), object.slice(valueAt, valueEnd)]
     at = afterComma(object, valueEnd)
   }
-  return found
 }
 
 /** The texts of the elements of an array. The text must be valid JSON. */
