@@ -53,14 +53,7 @@ const judge = `select place, verdict from platform.judge(
 /** `atOnce` questions of one project are asked side by side. */
 export function createGate(pools: GatePools, atOnce = 4) {
   const rests = createRests()
-
-  /** Ends a while after its time is over, whatever Postgres says. */
-  function run(...[tenant, sql, values, timeoutMs, role]: Parameters<GatePools['run']>): Promise<Answer> {
-    const { promise, resolve, reject } = Promise.withResolvers<Answer>()
-    const late = setTimeout(() => reject(new Unanswered()), timeoutMs + waitMs + unansweredMs)
-    pools.run(tenant, sql, values, timeoutMs, role).then(resolve, reject)
-    return promise.finally(() => clearTimeout(late))
-  }
+  const run = withinTime(pools)
 
   async function ask(tenant: Tenant, question: Question, asked: readonly Asked[], timeoutMs: number) {
     const sets = new Map<readonly string[], number>()
@@ -211,6 +204,16 @@ export function createGate(pools: GatePools, atOnce = 4) {
     },
   }
 }
+
+/** Ends a while after its time is over, whatever Postgres says. */
+const withinTime =
+  (pools: GatePools) =>
+  (...[tenant, sql, values, timeoutMs, role]: Parameters<GatePools['run']>): Promise<Answer> => {
+    const { promise, resolve, reject } = Promise.withResolvers<Answer>()
+    const late = setTimeout(() => reject(new Unanswered()), timeoutMs + waitMs + unansweredMs)
+    pools.run(tenant, sql, values, timeoutMs, role).then(resolve, reject)
+    return promise.finally(() => clearTimeout(late))
+  }
 
 /** Callers who are not asked about for a while. */
 function createRests() {
