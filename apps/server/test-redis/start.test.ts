@@ -56,7 +56,9 @@ test('a login that Redis refuses is told as such, and no password is in the log'
     createRedisUsers(keyring(served.platform.controlPlaneSecret)).login(other.id).user,
   ])
   await until('it is refused', async () => (await other.cache('GET', 'get/a')).status === 503)
-  assert.match((await served.services()).warnings.join(), /does not let the login of REDIS_URL manage users/)
+  await until('health says so', async () =>
+    /does not let the login of REDIS_URL manage users/.test((await served.services()).warnings.join()),
+  )
   await connection.send(['ACL', 'SETUSER', 'plinth', '+acl'])
   await until('it is served', async () => (await other.cache('GET', 'get/a')).status === 200)
   assert.deepEqual((await served.services()).warnings, [])
