@@ -69,7 +69,7 @@ export function startFeed(deps: FeedDeps): Feed {
   let cursor: Cursor | undefined
   let captured: Captured = nothingCaptured
   const rests = createRests()
-  let confirming = Promise.resolve()
+  let confirming: Promise<void> = Promise.resolve()
   let mustCapture = true
 
   async function run(): Promise<void> {
@@ -175,8 +175,10 @@ export function startFeed(deps: FeedDeps): Feed {
       if (groups.has(subscriber))
         subscriber.tell(wrong === undefined ? 'ok' : 'error', wrong ?? 'Subscribed to PostgreSQL')
     }
-    const said = subscriber.bindings.some(({ filter }) => filter) ? confirming.then(say) : say()
-    confirming = said.catch(error => log.warn({ err: error }, 'a subscription could not be looked at'))
+    const sayOrLog = () =>
+      say().catch(error => log.warn({ err: error }, 'a subscription could not be looked at'))
+    if (subscriber.bindings.some(({ filter }) => filter)) confirming = confirming.then(sayOrLog)
+    else void sayOrLog()
   }
 
   /** Other nodes see that this one has gone, and triggers nobody needs are off, or will be. */
