@@ -398,6 +398,28 @@ test('Clarifications: columns that the role may not read are left out, on both s
   assert.deepEqual(all!.map(told), full)
 })
 
+test('Clarifications: so is one that is gone when its row is told', async () => {
+  const table = await realtime.table(
+    'id int primary key, body text, salary int',
+    name =>
+      `${everybody(name)}; revoke select on public.${name} from authenticated; grant select (id, body) on public.${name} to authenticated`,
+  )
+  const [adas, service] = [
+    await realtime.listen(ada, { table }),
+    await realtime.listen('service_role', { table }),
+  ]
+  await realtime.sql(`insert into public.${table} values (1, 'x', 987654);
+    update public.${table} set salary = 987655; alter table public.${table} drop column salary`)
+  const row = { id: 1, body: 'x' }
+  for (const changes of await realtime.seen(adas, service)) {
+    assert.deepEqual(changes.map(told), [
+      ['INSERT', row, null],
+      ['UPDATE', row, row],
+    ])
+    assert.ok(!changes.some(({ text }) => text.includes('98765')))
+  }
+})
+
 test('Clarifications: a policy may judge by a column that the role may not read', async () => {
   const table = await realtime.table(
     'id int primary key, owner uuid',

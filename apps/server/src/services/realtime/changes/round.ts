@@ -73,7 +73,9 @@ function inShape(changes: readonly Change[]): Change[] {
     )
   const others = new Set(changes.filter(isOther).map(({ relid }) => relid))
   return changes.map(change =>
-    others.has(change.relid) ? { ...change, newRow: change.new, oldRow: change.old } : change,
+    others.has(change.relid)
+      ? { ...change, newRow: change.new, oldRow: change.old, isOfOtherColumns: true }
+      : change,
   )
 }
 

@@ -15,6 +15,8 @@ export interface Change extends NotedChange {
   readonly table: TableFacts
   /** Of an oversized one: the key columns, as rows. */
   readonly keys?: { readonly new: string | undefined; readonly old: string | undefined }
+  /** The table may have other columns by now than the row has. */
+  readonly isOfOtherColumns?: boolean
 }
 
 /** Columns a role may be told. */
@@ -36,7 +38,7 @@ export function tell(
   const names = wish.select
     ? may.filter(name => wish.select!.includes(name) || table.key.includes(name))
     : may
-  const isWhole = names.length === table.columns.length
+  const isWhole = names.length === table.columns.length && !change.isOfOtherColumns
   const shown = (row: string | undefined, only: readonly string[]) =>
     row === undefined ? 'null' : isWhole && only === names ? row : rowOf(columnsOf(row), only)
   const keyNames = names.filter(name => table.key.includes(name))
