@@ -181,6 +181,24 @@ test('Realtime contract §5: a list of columns limits what is told; the key is a
   ])
 })
 
+test('Realtime contract §5: lists of columns are told apart, whatever the names', async () => {
+  const table = await realtime.table('id int primary key, "a,b" int, a int, b int', everybody)
+  const listener = await realtime.listen('anon', [
+    { table, select: ['a,b'] },
+    { table, select: ['a', 'b'] },
+  ])
+  await realtime.sql(`insert into public.${table} values (1, 2, 3, 4)`)
+  const [changes] = await realtime.seen(listener)
+  const [whole, parts] = listener.ids
+  assert.deepEqual(
+    changes!.map(({ ids, new: now }) => [ids, now]),
+    [
+      [[whole], { id: 1, 'a,b': 2 }],
+      [[parts], { id: 1, a: 3, b: 4 }],
+    ],
+  )
+})
+
 test('Realtime contract §5: a list of columns does not narrow what a filter may ask', async () => {
   const table = await realtime.table('id int primary key, a text, b text', everybody)
   const listener = await realtime.listen('anon', { table, select: ['a'], filter: 'b=eq.yes' })

@@ -85,6 +85,18 @@ for (const [what, name] of Object.entries({ 'a NUL': 'a\0b', 'half of a pair': '
       await late.leave()
     })
 
+test('a wish that reads like that for another table takes nothing from who listens to it', async () => {
+  const { project, database } = await projectWith(
+    'create table "order items" (id int primary key); create policy everybody on "order items" for select using (true)',
+  )
+  const one = await listen(platform, project, { table: 'order items' })
+  const { socket, topic } = await intruder(project, [{ event: '*', schema: 'public order', table: 'items' }])
+  await socket.event(topic, 'system')
+  await database.run('insert into "order items" values (1)')
+  await hears(one, 'INSERT 1')
+  await socket.close()
+})
+
 test('a cast of the tenant breaks no write while somebody listens', async () => {
   const { project, database } = await projectWith(`
     create type mood as enum ('good', 'bad');

@@ -99,7 +99,7 @@ function planFor(group: Group, role: Role, changes: readonly Change[], answers: 
     const isTooLarge = isGated && change.newRow === undefined
     const rows = isGated && !isTooLarge ? placeRows(sheets, change) : undefined
     // Those who asked for other columns are told apart.
-    for (const wishes of Map.groupBy(matched, ({ binding }) => binding.select?.join()).values()) {
+    for (const wishes of Map.groupBy(matched, ({ binding }) => binding.select?.join('\0')).values()) {
       const ids = [...new Set(wishes.map(({ binding }) => binding.id))]
       const { select } = wishes[0]!.binding
       plan.push({

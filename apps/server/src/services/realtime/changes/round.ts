@@ -69,7 +69,7 @@ function inShape(changes: readonly Change[]): Change[] {
     [after, old].some(
       row =>
         row !== undefined &&
-        [...columnsOf(row).keys()].join() !== table.columns.map(({ name }) => name).join(),
+        [...columnsOf(row).keys()].join('\0') !== table.columns.map(({ name }) => name).join('\0'),
     )
   const others = new Set(changes.filter(isOther).map(({ relid }) => relid))
   return changes.map(change =>
