@@ -41,6 +41,22 @@ test('Realtime contract §2: in 1.0.0 messages are objects both ways', async () 
   )
 })
 
+test('Realtime contract §2: in 1.0.0 a join may leave out its join_ref, and what follows may name it', async () => {
+  const socket = await realtime.connect({ version: '1.0.0' })
+  const topic = topicOf()
+  const say = (event: string, ref: string, payload: object, more = {}) =>
+    socket.sendRaw(JSON.stringify({ topic, event, payload, ref, ...more }))
+  say('phx_join', '7', { config: { broadcast: { ack: true } } })
+  await socket.replyTo('7')
+  for (const [ref, more] of [
+    ['8', {}],
+    ['9', { join_ref: '7' }],
+  ] as const) {
+    say('broadcast', ref, { type: 'broadcast', event: 'e', payload: {} }, more)
+    assert.equal((await socket.replyTo(ref)).status, 'ok')
+  }
+})
+
 test('Realtime contract §3: a join is answered with its refs, and an empty list where nothing was asked for', async () => {
   for (const shape of shapes) {
     const socket = await realtime.connect({ shape })

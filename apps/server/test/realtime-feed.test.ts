@@ -7,6 +7,7 @@ import { sql } from '#src/kernel/postgres/sql.ts'
 import { until } from '#test/cache-project.ts'
 import { startPlatform, type TestPlatform } from '#test/harness.ts'
 import { behind, everybodyStops, hears, isTold, listen } from '#test/realtime-listener.ts'
+import { RawSocket } from '#test/realtime-raw.ts'
 
 let platform: TestPlatform
 let project: CreatedProject
@@ -177,4 +178,46 @@ test('an outbox that a crash has emptied is told', async () => {
   await database.run('insert into notes values (8001)')
   await hears(one, 'INSERT 8001')
   await one.leave()
+})
+
+test('what is replayed to who joins is not told again when the feed comes to it', async () => {
+  await database.run('create policy everybody on realtime.messages for select using (true)')
+  const room = 'realtime:again'
+  const witness = await RawSocket.open(platform, project)
+  await witness.join(room, { private: true })
+  for (const event of ['one', 'two', 'three']) {
+    await database.run(`select realtime.send('{}'::jsonb, '${event}', 'again')`)
+    const late = await RawSocket.open(platform, project)
+    await late.join(room, { private: true, broadcast: { replay: { since: Date.now() - 60_000 } } })
+    await witness.next(frame => frame[4].event === event, `${event} as it is sent`)
+    await late.settled()
+    const told = late.frames.filter(frame => frame[3] === 'broadcast' && frame[4].event === event)
+    assert.deepEqual(
+      told.map(frame => frame[4].meta.replayed),
+      [true],
+    )
+    await late.close()
+  }
+  await witness.close()
+})
+
+test('who has gone before its messages are replayed is listened for no more', async () => {
+  const messages = { private: true, broadcast: { replay: { since: 0 } } }
+  const wishes = { postgres_changes: [{ event: '*', schema: 'public', table: 'notes' }] }
+  await platform.asSuperuser(database.ref, async session => {
+    await session.script('begin; lock table realtime.messages in access exclusive mode')
+    const hasty = await RawSocket.open(platform, project, project.service_role_key)
+    hasty.push('realtime:hasty', 'phx_join', { config: { ...messages, ...wishes } })
+    await until('the messages are waited for', async () => {
+      const waiting = await database.look(
+        "select 1 from pg_stat_activity where wait_event_type = 'Lock' and query like '%realtime.messages%'",
+      )
+      return waiting.length > 0
+    })
+    await hasty.close()
+    await session.script('rollback')
+  })
+  const one = await listen(platform, project, { table: 'notes' })
+  await one.leave()
+  await until('the triggers are off', async () => (await database.captured()).length === 0, 20)
 })

@@ -9,6 +9,8 @@ export interface Broadcast {
   readonly payload: Buffer
   /** JSON text of what is said about the message, or empty. */
   readonly meta: string
+  /** Of a message that is kept, and may be replayed. */
+  readonly id?: string
 }
 
 /** Of SQL. */
@@ -16,6 +18,7 @@ export const broadcastOf = ({ id, event, payload }: SentMessage, isReplayed: boo
   event,
   isJson: true,
   payload: Buffer.from(payload),
+  id,
   meta: isReplayed ? `{"id":${JSON.stringify(id)},"replayed":true}` : `{"id":${JSON.stringify(id)}}`,
 })
 

@@ -58,6 +58,7 @@ export class Channel implements ChangeSubscriber, Member {
   /** What was tracked, as it was sent. */
   trackedText = ''
   trackTimes: number[] = none
+  replayed: ReadonlySet<string> = nothing
   #state: 'joining' | 'joined' | 'ended' = 'joining'
   #isRefreshing = false
   #heldBack: HeldBack[] = none
@@ -217,6 +218,7 @@ export class Channel implements ChangeSubscriber, Member {
 }
 
 const none: never[] = []
+const nothing: ReadonlySet<string> = new Set()
 
 export const revoked = 'InvalidJWTToken: Token has been revoked'
 export const expired = 'InvalidJWTToken: Token has expired'

@@ -4,7 +4,7 @@ import { type Credential, callerOfCredential } from '#src/planes/data/admit.ts'
 import { BroadcastFrames, broadcastOf } from './broadcast.ts'
 import { Channel, expired, type Home, refusalOf, revoked } from './channel.ts'
 import type { Project } from './hub.ts'
-import { joinConfigFrom } from './join-config.ts'
+import { type JoinConfig, joinConfigFrom } from './join-config.ts'
 import {
   flowingMs,
   maxChannels,
@@ -113,7 +113,8 @@ export class RealtimeSocket implements SocketHandlers, Home {
     if (!this.project.rates.maySend(this.project.tenant)) return channel?.shut(reasons.tooManyMessages)
     if (event === 'phx_join') return void this.#join(message as Message, channel)
     // Of a channel that has been joined anew since.
-    const isStale = message.joinRef !== null && channel !== undefined && message.joinRef !== channel.joinRef
+    const isStale =
+      message.joinRef !== null && channel?.joinRef != null && message.joinRef !== channel.joinRef
     if (event === 'phx_leave') {
       this.#reply(message, 'ok', '{}')
       if (!isStale) channel?.close()
@@ -169,10 +170,14 @@ export class RealtimeSocket implements SocketHandlers, Home {
         return refuse(problem)
       }
       const { config } = opened
-      const replayed =
-        config.replay && channel.hearsBroadcasts && (await this.#replayed(channel, config.replay))
+      const hasWishes = channel.bindings.length > 0
+      // Changes of rows come as soon as they flow, and nothing comes before the answer. Without them, what is read last is
+      // followed by what is sent from then on.
+      const before = hasWishes ? await this.#replayed(channel, config) : undefined
+      if (channel.isEnded) return
       const flows = channel.subscribe(this.#parts)
-      const isFlowing = await isIn(flows, channel.bindings.length === 0 ? undefined : config.waitMs)
+      const isFlowing = await isIn(flows, hasWishes ? config.waitMs : undefined)
+      const replayed = before ?? (await this.#replayed(channel, config))
       if (channel.isEnded) return
       if (!isFlowing) {
         channel.end()
@@ -181,7 +186,7 @@ export class RealtimeSocket implements SocketHandlers, Home {
       this.#reply(message, 'ok', `{"postgres_changes":${config.answer}}`)
       channel.enter()
       if (config.complaint !== undefined) channel.tell('error', config.complaint)
-      for (const frame of replayed || []) channel.send(frame)
+      for (const frame of replayed) channel.send(frame)
       this.#resume(channel)
     } catch (error) {
       this.#parts.log.warn({ err: error }, 'a channel could not be joined')
@@ -239,13 +244,13 @@ export class RealtimeSocket implements SocketHandlers, Home {
     return mayReadBroadcast || mayReadPresence ? undefined : reasons.mayRead
   }
 
-  async #replayed(
-    { caller, subTopic, topic }: Channel,
-    { since, limit }: { since: number; limit: number },
-  ): Promise<Buffer[]> {
-    const sent = await this.#parts.replay(caller, subTopic, since, limit).catch(cause => {
+  async #replayed(channel: Channel, { replay }: JoinConfig): Promise<Buffer[]> {
+    if (!replay || !channel.hearsBroadcasts) return []
+    const { caller, subTopic, topic } = channel
+    const sent = await this.#parts.replay(caller, subTopic, replay.since, replay.limit).catch(cause => {
       throw new ReplayFailed('messages could not be replayed', { cause })
     })
+    channel.replayed = new Set(sent.map(({ id }) => id))
     return sent
       .map(message => new BroadcastFrames(topic, broadcastOf(message, true)).of(this.version))
       .filter(frame => frame !== undefined)

@@ -11,6 +11,8 @@ export interface Member {
   readonly version: Version
   readonly hearsBroadcasts: boolean
   readonly hearsPresence: boolean
+  /** Ids of messages that it was told when it came. */
+  readonly replayed: ReadonlySet<string>
   /** A frame, or several behind one another. */
   send(frames: Buffer): void
 }
@@ -19,6 +21,7 @@ interface Waiting {
   readonly frames: BroadcastFrames
   /** Whoever has sent it, and does not hear itself. */
   readonly except: Member | undefined
+  readonly id: string | undefined
 }
 
 export class Space {
@@ -49,7 +52,7 @@ export class Space {
   broadcast(message: Broadcast, except: Member | undefined): void {
     if (this.#members.size === 0) return
     const frames = new BroadcastFrames(this.topic, message)
-    if (this.#waiting.push({ frames, except }) === 1) beforeFlush(() => this.flush())
+    if (this.#waiting.push({ frames, except, id: message.id }) === 1) beforeFlush(() => this.flush())
   }
 
   flush(): void {
@@ -62,9 +65,9 @@ export class Space {
       if (!member.hearsBroadcasts) continue
       const { version } = member
       let bytes: Buffer
-      if (senders.has(member))
+      if (senders.has(member) || waiting.some(({ id }) => id !== undefined && member.replayed.has(id)))
         bytes = together(
-          waiting.filter(({ except }) => except !== member),
+          waiting.filter(({ except, id }) => except !== member && !(id && member.replayed.has(id))),
           version,
         )
       else {
