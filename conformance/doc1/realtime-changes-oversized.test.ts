@@ -154,6 +154,31 @@ test('1 §6 rule 8: a filter on a key column receives it, a filter on another co
   )
 })
 
+test('1 §6 rule 8: so with a row of megabytes, whatever the operator', async () => {
+  const table = await realtime.table('id int primary key, body text', everybody)
+  const [anon, service] = [
+    await realtime.listen('anon', { event: 'DELETE', table, filter: 'id=gt.1' }),
+    await realtime.listen('service_role', { table, filter: 'id=gt.1' }),
+  ]
+  await realtime.sql(`insert into public.${table} select id, repeat('x', 2000000) from generate_series(1, 2) id;
+    delete from public.${table}`)
+  const [anons, services] = await realtime.seen(anon, service)
+  const deleted = ['DELETE', null, { id: 2 }, tooLarge]
+  assert.deepEqual(anons!.map(outline), [deleted])
+  assert.deepEqual(services!.map(outline), [['INSERT', { id: 2 }, null, tooLarge], deleted])
+})
+
+test('1 §6 rules 8 and 10: of a row whose key cannot be read no half is told, but that something was lost', async () => {
+  const table = await realtime.table('id int primary key, body text', everybody)
+  const service = await realtime.listen('service_role', { table })
+  await realtime.sql('revoke usage on schema public from authenticated, public')
+  await realtime.sql(`insert into public.${table} values (1, ${large})`)
+  const [changes] = await realtime.seen(service)
+  await realtime.sql('grant usage on schema public to authenticated')
+  if (changes!.length === 0) await service.system('error')
+  else assert.deepEqual(changes!.map(outline), [['INSERT', { id: 1 }, null, tooLarge]])
+})
+
 test('1 §6 rule 8: of a table without a key only service_role receives it', async () => {
   const table = await realtime.table('a int, body text', everybody)
   const [anon, adas, service] = [

@@ -17,7 +17,7 @@ interface Telling {
   wish: { ids: readonly number[]; select: readonly string[] | undefined }
   /** Where its rows stand among those the gate is asked about; absent when it is not asked. */
   rows: { sheet: Sheet; newAt: number; oldAt: number | undefined } | undefined
-  /** For anybody to be judged on it. */
+  /** For anybody to be judged on it, or for its key to be read. */
   isTooLarge: boolean
   withOld: Buffer | undefined
   withoutOld: Buffer | undefined
@@ -96,7 +96,7 @@ function planFor(group: Group, role: Role, changes: readonly Change[], answers: 
     const matched = group.wishes.filter(wish => matches(wish, change, role, answers))
     if (matched.length === 0) continue
     const isGated = role !== 'service_role' && change.event !== 'DELETE'
-    const isTooLarge = isGated && change.newRow === undefined
+    const isTooLarge = change.isUnreadable || (isGated && change.newRow === undefined)
     const rows = isGated && !isTooLarge ? placeRows(sheets, change) : undefined
     // Those who asked for other columns are told apart.
     for (const wishes of Map.groupBy(matched, ({ binding }) => binding.select?.join('\0')).values()) {

@@ -74,7 +74,7 @@ function inShape(changes: readonly Change[]): Change[] {
   const others = new Set(changes.filter(isOther).map(({ relid }) => relid))
   return changes.map(change =>
     others.has(change.relid)
-      ? { ...change, newRow: change.new, oldRow: change.old, isOfOtherColumns: true }
+      ? { ...change, newRow: change.new, oldRow: change.old, filteredRow: undefined, isOfOtherColumns: true }
       : change,
   )
 }
@@ -84,8 +84,13 @@ async function oversized({ store, gate, tenant }: Round, { id }: NotedChange, ta
   const row = await store.readOversized(id)
   const keyOf = (line: string | undefined) =>
     line === undefined ? undefined : gate.jsonOf(tenant, table, line, table.key)
+  const keys = { new: await keyOf(row?.newRow), old: await keyOf(row?.oldRow) }
+  const isRead = (line: string | undefined, key: string | undefined) =>
+    line === undefined || key !== undefined
   return {
-    keys: { new: await keyOf(row?.newRow), old: await keyOf(row?.oldRow) },
+    keys,
+    isUnreadable: !row || !isRead(row.newRow, keys.new) || !isRead(row.oldRow, keys.old),
+    filteredRow: row?.newRow ?? row?.oldRow,
     newRow: row?.isLarge ? undefined : row?.newRow,
     oldRow: row?.isLarge ? undefined : row?.oldRow,
   }

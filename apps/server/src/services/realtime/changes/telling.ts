@@ -15,6 +15,10 @@ export interface Change extends NotedChange {
   readonly table: TableFacts
   /** Of an oversized one: the key columns, as rows. */
   readonly keys?: { readonly new: string | undefined; readonly old: string | undefined }
+  /** Not even that could be read. */
+  readonly isUnreadable?: boolean
+  /** What filters look at, where the rows are too large to be judged. */
+  readonly filteredRow?: string | undefined
   /** The table may have other columns by now than the row has. */
   readonly isOfOtherColumns?: boolean
 }
