@@ -278,3 +278,16 @@ for (const [what, filter] of bad)
     assert.ok(changes!.some(({ eventType }) => eventType === 'INSERT'))
     assert.ok(!channel.received().some(({ event }) => event === 'postgres_changes'))
   })
+
+test('1 §6 a filter goes on where the columns of the table change right after a row was written', async () => {
+  const table = await realtime.table(
+    'id int primary key, priority numeric',
+    name => `create policy everybody on public.${name} for select using (true)`,
+  )
+  const listener = await realtime.listen('anon', { table, filter: 'priority=gte.3' })
+  await realtime.sql(`insert into public.${table} values (1, 2), (2, 3);
+    alter table public.${table} add column more text`)
+  await realtime.sql(`insert into public.${table} values (3, 4)`)
+  const [changes] = await realtime.seen(listener)
+  assert.deepEqual(newOf(changes!), [2, 3])
+})

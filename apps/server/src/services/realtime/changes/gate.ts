@@ -173,10 +173,13 @@ export function createGate(pools: GatePools, atOnce = 4) {
       rows: readonly string[],
     ): Promise<string[] | undefined> {
       const all = conditions.map(each => `case when ${each} then '1' else '0' end`).join(' || ')
+      const source = areJson(rows)
+        ? `pg_catalog.json_populate_recordset(null::${relation}, $1::json)`
+        : `pg_catalog.unnest($1::${relation}[])`
       const found = await run(
         tenant,
-        `select ${all} from pg_catalog.unnest($1::${relation}[]) as ${alias}`,
-        [textArray(rows)],
+        `select ${all} from ${source} as ${alias}`,
+        [rowArray(rows)],
         passMs(rows.length),
         'authenticated',
       ).catch(notAsked)
@@ -242,7 +245,7 @@ function notAsked(error: unknown): undefined {
 
 const unknown = ({ rows }: Asked): Verdict => 'x'.repeat(rows.length)
 const isCanceled = (error: unknown) => error instanceof DatabaseError && error.code === canceled
-const rowArray = (rows: readonly string[]) =>
-  rows[0]?.startsWith('{') ? `[${rows.join(',')}]` : textArray(rows)
+const areJson = (rows: readonly string[]) => rows[0]?.startsWith('{') === true
+const rowArray = (rows: readonly string[]) => (areJson(rows) ? `[${rows.join(',')}]` : textArray(rows))
 const textArray = (texts: readonly string[]) =>
   `{${texts.map(text => `"${text.replace(/["\\]/g, '\\$&')}"`).join(',')}}`
