@@ -10,6 +10,7 @@ import type { ChangeSubscriber, SentMessage } from '../subscriber.ts'
 import { createBell } from './bell.ts'
 import { type Captured, capture, flowsFor, nothingCaptured } from './capture.ts'
 import { createConditions } from './conditions.ts'
+import { createExcuses } from './excuses.ts'
 import type { Gate } from './gate.ts'
 import { Groups } from './groups.ts'
 import { tellRound } from './round.ts'
@@ -49,7 +50,6 @@ const renewMs = (listeningSeconds * 1000) / 3
 /** What all nodes have had the time to read. */
 const keepMs = 15_000
 const retryMs = { first: 100, most: 3000 }
-const tellAgainMs = 10_000
 /** At the end, tables that somebody holds are tried for so long; then they are left to whoever tidies up. */
 const leaveMs = 3000
 const restMs = { first: 250, most: 10_000 }
@@ -215,17 +215,6 @@ export function startFeed(deps: FeedDeps): Feed {
       bell.ring()
       await running
     },
-  }
-}
-
-/** Not for each of many changes. */
-function createExcuses() {
-  const excusedAt = new WeakMap<ChangeSubscriber, number>()
-  return (subscriber: ChangeSubscriber, message: string): void => {
-    const now = performance.now()
-    if (now - (excusedAt.get(subscriber) ?? Number.NEGATIVE_INFINITY) < tellAgainMs) return
-    excusedAt.set(subscriber, now)
-    subscriber.tell('error', message)
   }
 }
 
