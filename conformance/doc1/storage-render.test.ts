@@ -16,6 +16,7 @@ import {
   storageProject,
   storageTarget,
   tokenIn,
+  upsert,
 } from '../storage.ts'
 import type { Target } from '../target.ts'
 import type { Reply } from '../wire.ts'
@@ -296,6 +297,24 @@ test('case 34: many renders at once all end', async () => {
     if (reply.status === 200) assert.equal((await sizeOf(reply))[0], 20 + i)
     else assertOneOf(reply, [429, 503])
   assertStatus(await render('width=20', 'photo.jpg'), 200)
+})
+
+test('issue 6: what is replaced or deleted while its render waits is rendered as it is then, or 404', async () => {
+  const large = await sharp(photo).resize({ width: 1600 }).jpeg({ quality: 95 }).toBuffer()
+  await storage.store(open, 'large.jpg', large, { headers: { 'content-type': 'image/jpeg' } })
+  const store = (key: string, headers = {}) =>
+    storage.store(open, key, stripes, { headers: { 'content-type': 'image/png', ...headers } })
+  await Promise.all(['replaced.png', 'deleted.png'].map(key => store(key)))
+  // The renders of a project come one after another.
+  const busy = [700, 701].map(width => render(`width=${width}&format=avif`, 'large.jpg'))
+  const waiting = ['replaced.png', 'deleted.png'].map(key => render('width=60', key))
+  for (let i = 0; i < 5; i++) await storage.head(objectPath(open, image))
+  await store('replaced.png', upsert)
+  bodyOf(await storage.delete(objectPath(open, 'deleted.png')))
+  const [replaced, deleted] = await Promise.all(waiting)
+  assert.deepEqual(await sizeOf(replaced!), [60, 20])
+  assertOneOf(deleted!, [200, 404])
+  await Promise.all(busy)
 })
 
 const signing = (transform: unknown, key = image) =>

@@ -122,20 +122,20 @@ const imageRoutes = ({ objects, images, signed, store }: StorageService) =>
     renderAuthenticated: async ({ params, query }, caller, request) => {
       const wanted = transformationFrom(query)
       const act = actOf(caller, request, 'object.get_render_authenticated', readOnly)
-      const object = await objects.found(act, params.bucket, params.path)
+      const find = () => objects.found(act, params.bucket, params.path)
       const showing = { headers: request.headers, download: query.download }
-      return images.show(request, caller.tenant.id, object, wanted, showing)
+      return images.show(request, caller.tenant.id, find, wanted, showing)
     },
     renderPublic: async ({ params, query }, caller, request) => {
       const wanted = transformationFrom(query)
       const act = actOf(caller, request, 'object.get_render_public', readOnly)
-      const object = await objects.foundPublic(act, params.bucket, params.path)
+      const find = () => objects.foundPublic(act, params.bucket, params.path)
       const showing = { headers: request.headers, download: query.download }
-      return images.show(request, caller.tenant.id, object, wanted, showing)
+      return images.show(request, caller.tenant.id, find, wanted, showing)
     },
     renderSigned: async ({ params, query }, caller, request) => {
       const granted = signed.granted(caller, request, params.bucket, params.path, query.token)
-      return images.show(request, caller.tenant.id, await granted.find(), granted.wanted, {
+      return images.show(request, caller.tenant.id, granted.find, granted.wanted, {
         headers: request.headers,
         download: query.download,
         expires: granted.expires,

@@ -183,7 +183,7 @@ async function info(object: ObjectRow): Promise<RawReply> {
 const attempts = 5
 
 /** What is found may be replaced before its bytes are read, and they be gone: then it is what it is now. */
-async function ofCurrent<T>(
+export async function ofCurrent<T>(
   find: () => Promise<ObjectRow>,
   use: (object: ObjectRow) => Promise<T>,
 ): Promise<T> {
