@@ -219,7 +219,14 @@ for (const type of [
   })
 
 test('case 34: a type that is two is not taken for the harmless one', async () => {
-  for (const type of ['image/png, text/html', 'text/plain,text/html', 'image/png text/html']) {
+  for (const type of [
+    'image/png, text/html',
+    'text/plain,text/html',
+    'image/png text/html',
+    'image/png;a=b, text/html',
+    'image/png;a="b", image/gif,text/html;charset=utf-8',
+    'video/webm;codecs=vp8,opus,image/svg+xml',
+  ]) {
     const name = unique('typed')
     const stored = await storage.upload(open, name, page, { headers: { 'content-type': type } })
     assertOneOf(stored, [200, 400, 415])
@@ -227,6 +234,13 @@ test('case 34: a type that is two is not taken for the harmless one', async () =
     const reply = await storage.get(objectPath(open, name, 'object/public'), { as: 'nobody' })
     assert.ok(isAttachment(reply), type)
     assert.equal(reply.headers.get('x-content-type-options'), 'nosniff')
+  }
+})
+
+test('1 §4.6.3 a recording whose type lists its codecs is shown in place', async () => {
+  for (const type of ['video/webm;codecs=vp8,opus', 'video/mp4; codecs="avc1.42E01E, mp4a.40.2"']) {
+    const reply = await storage.get(objectPath(open, await storeAs(type), 'object/public'))
+    assert.deepEqual([reply.headers.get('content-type'), isAttachment(reply)], [type, false])
   }
 })
 

@@ -25,9 +25,7 @@ const inlineFamilies = /^(?:image|audio|video|font)\/(?!.*(?:svg|xml))/
 export function fileHeaders(object: ObjectRow, showing: Showing): Record<string, string> {
   const { metadata } = object
   const type = safe(metadata?.mimetype) ?? 'application/octet-stream'
-  const bare = type.split(';', 1)[0]!.trim().toLowerCase()
-  const isInline = inlineTypes.has(bare) || inlineFamilies.test(bare)
-  const disposition = dispositionOf(showing.download, isInline)
+  const disposition = dispositionOf(showing.download, isInline(type))
   return {
     'content-type': type,
     etag: etagOf(object),
@@ -42,6 +40,15 @@ export function fileHeaders(object: ObjectRow, showing: Showing): Record<string,
     ...(disposition !== undefined && { 'content-disposition': disposition }),
   }
 }
+
+/** Of several types in one header browsers take the last; lists of codecs have commas, too, and hold no types. */
+const isInline = (type: string): boolean =>
+  type
+    .toLowerCase()
+    .split(',')
+    .filter((part, place) => place === 0 || part.includes('/'))
+    .map(part => part.split(';', 1)[0]!.trim())
+    .every(bare => inlineTypes.has(bare) || inlineFamilies.test(bare))
 
 function dispositionOf(download: string | undefined, isInline: boolean): string | undefined {
   if (download === undefined) return isInline ? undefined : 'attachment'
