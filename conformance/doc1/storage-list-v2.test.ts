@@ -110,6 +110,15 @@ test('contract §4 with a delimiter folders are grouped, with the time of their 
   assert.equal(typeof top.folders[1].updated_at, 'string')
   const partly = await list({ with_delimiter: true, prefix: 'di' })
   assert.deepEqual([namesOf(partly.folders), namesOf(partly.objects)], [['dir/'], ['dirt.txt']])
+  for (const [prefix, key, name] of [
+    ['di', 'dir', 'dir/'],
+    ['dir', 'dir', 'dir/'],
+    ['dir/s', 'sub', 'dir/sub/'],
+    ['dir/sub', 'sub', 'dir/sub/'],
+  ] as const) {
+    const [folder] = (await list({ with_delimiter: true, prefix })).folders
+    assert.deepEqual([folder.key, folder.name], [key, name], `the last part, whole, of what ${prefix} finds`)
+  }
 })
 
 for (const limit of [1, 2, 3, 100])

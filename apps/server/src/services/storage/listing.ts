@@ -73,8 +73,8 @@ function pageSql(column: Exclude<Column, 'last_accessed_at'>, order: Order, grou
        where $5::text is null or (${key}e.name collate "C") ${beyond} (${from})
        order by ${key ? `e.${column} ${order}, ` : ''}e.name collate "C" ${order} limit $4::bigint)
     select p.name, p.is_folder, ${column === 'name' ? 'null' : `p.${column}::text`}, case when p.is_folder
-        then pg_catalog.json_build_object('name', p.name, 'key', pg_catalog.split_part(pg_catalog.rtrim(${rest.replace('name', 'p.name')}, '/'), '/', 1),
-          'id', null, 'created_at', ${utc('p.created_at')}, 'updated_at', ${utc('p.updated_at')})
+        then pg_catalog.json_build_object('name', p.name, 'key', pg_catalog.split_part(p.name, '/', -2), 'id', null,
+           'created_at', ${utc('p.created_at')}, 'updated_at', ${utc('p.updated_at')})
         else pg_catalog.json_build_object('name', p.name, 'key', p.name, ${fields}) end
       from page p left join storage.objects o on o.id = p.id and not p.is_folder
      order by ${key ? `p.${column} ${order}, ` : ''}p.name collate "C" ${order}`
