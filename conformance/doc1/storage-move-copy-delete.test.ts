@@ -98,6 +98,15 @@ test('contract §1 a copy is a file of its own, with the metadata of the first',
   }
 })
 
+test('contract §2 a copy is kept from search engines as the first is', async () => {
+  const [name, to] = [unique('file'), unique('copy')]
+  await storage.store(bucket, name, 'content', { headers: { 'x-robots-tag': 'noarchive' } })
+  const request = { bucketId: bucket, sourceKey: name, destinationKey: to }
+  bodyOf(await storage.post('object/copy', request))
+  const { headers } = await storage.get(objectPath(bucket, to))
+  assert.equal(headers.get('x-robots-tag'), 'noarchive')
+})
+
 test('contract §1 a copy into another bucket', async () => {
   const { name, content } = await stored()
   const to = unique('copy')

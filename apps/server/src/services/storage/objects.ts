@@ -232,5 +232,6 @@ function copied({ metadata, user_metadata }: ObjectRow, wish: Carrying, request:
       wish.metadata?.cacheControl ?? (keeps ? metadata?.cacheControl : undefined) ?? 'no-cache',
     ),
     userMetadata: given ?? (keeps ? user_metadata : null),
+    robots: keeps ? metadata?.xRobotsTag : undefined,
   }
 }
