@@ -118,6 +118,19 @@ test('contract §2 a file of just the size limit of its bucket passes, one byte 
   assertStatus(await begin(storage, { bucket: small, key: 'tus', length: 1000 }), 201)
 })
 
+test('contract §2 an upload of unknown length takes no more than its bucket does', async () => {
+  const small = await storage.bucket({ file_size_limit: '1KB' })
+  const before = await storage.usage()
+  const headers = { 'upload-defer-length': '1' }
+  const upload = await begun(storage, { bucket: small, key: 'a', headers })
+  assertRefused(await upload.append(0, Buffer.alloc(1001, 'x')), 413, 'EntityTooLarge')
+  assert.ok((await storage.usage()) - before <= 1000)
+  const offset = await upload.offset()
+  const rest = Buffer.alloc(1000 - offset, 'x')
+  assertStatus(await upload.append(offset, rest, { headers: { 'upload-length': '1000' } }), 204)
+  assert.equal((await storage.read(small, 'a')).toString(), 'x'.repeat(1000))
+})
+
 test('contract §2 a file too long for its bucket replaces nothing', async () => {
   const small = await storage.bucket({ file_size_limit: 10 })
   await storage.store(small, 'a', 'first')

@@ -239,17 +239,52 @@ test('contract §8 a finished upload cannot be terminated, and its file stays', 
   assert.equal((await storage.read(bucket, key)).toString(), 'abc')
 })
 
+test('contract §8 an upload that can no longer be finished can be terminated, and gives back its room', async () => {
+  const own = await storageProject(it)
+  const [taken, doomed] = [await own.bucket(), await own.bucket()]
+  const before = await own.usage()
+  const uploads = [
+    await begun(own, { bucket: taken, key: 'a', length: 60_000 }),
+    await begun(own, { bucket: doomed, key: 'a', length: 60_000 }),
+  ]
+  await own.store(taken, 'a', 'abc')
+  bodyOf(await own.delete(`bucket/${doomed}`, {}))
+  for (const upload of uploads) {
+    assertRefused(await upload.terminate({ as: 'anon' }), 403, 'AccessDenied')
+    assertStatus(await upload.terminate(), 204)
+    assertStatus(await upload.head(), 404)
+  }
+  assert.equal(await own.usage(), before + 3)
+  assert.equal((await own.read(taken, 'a')).toString(), 'abc')
+})
+
+test('contract §8 every answer about an upload names the version of TUS and is not to be kept', async () => {
+  const upload = await created(name(), 3)
+  const path = `upload/resumable/${someId}`
+  for (const reply of [
+    await begin(storage, { bucket, key: '..', length: 3 }),
+    await begin(storage, { bucket, key: name(), length: 3, as: 'anon' }),
+    await upload.append(2, Buffer.from('c')),
+    await upload.append(0, Buffer.from('abcd')),
+    await storage.head(path, { headers: tusVersion }),
+    await storage.head(path, { headers: tusVersion, as: 'nobody' }),
+    await storage.head(path, { headers: tusVersion, shape: 'alias' }),
+    await storage.head(path),
+  ]) {
+    assert.ok(reply.status >= 400, `${reply.status}`)
+    assert.equal(header(reply, 'tus-resumable'), '1.0.0', reply.text)
+    assert.equal(header(reply, 'cache-control'), 'no-store', reply.text)
+  }
+})
+
 test('contract §7 an unknown upload is 404', async () => {
   for (const id of [someId, 'nothing', '..%2f..%2fetc', 'a'.repeat(300)])
     for (const path of [`upload/resumable/${id}`]) {
-      assertOneOf(await storage.head(path, { headers: tusVersion }), [400, 404])
-      assertOneOf(await storage.delete(path, undefined, { headers: tusVersion }), [400, 404])
+      assertStatus(await storage.head(path, { headers: tusVersion }), 404)
+      assertRefused(await storage.delete(path, undefined, { headers: tusVersion }), 404, 'NoSuchUpload')
       const headers = { ...tusVersion, ...offsetType, 'upload-offset': '0' }
-      assertOneOf(await storage.ask('PATCH', path, { raw: 'x', headers }), [400, 404])
+      assertRefused(await storage.ask('PATCH', path, { raw: 'x', headers }), 404, 'NoSuchUpload')
     }
-  const headers = { ...tusVersion, ...offsetType, 'upload-offset': '0' }
-  const reply = await storage.ask('PATCH', `upload/resumable/${someId}`, { raw: 'x', headers })
-  assertRefused(reply, 404, 'NoSuchUpload')
 })
 
 test('1 §1 an upload of one project is unknown in another', async () => {

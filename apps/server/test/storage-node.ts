@@ -105,6 +105,13 @@ export class StorageNode {
     await this.start()
   }
 
+  /** Killed between the object of a finished upload and the note that it is finished; for uploads of one PATCH. */
+  async restartUnnoted(): Promise<void> {
+    await this.kill()
+    await this.#inControl(`update storage_uploads set is_finished = false`)
+    await this.start()
+  }
+
   #inControl(script: string): Promise<void> {
     return withClient(testServer(), this.#control, controlSettings, async session => {
       await session.script(script)

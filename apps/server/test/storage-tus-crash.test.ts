@@ -147,6 +147,24 @@ test('an upload that stands at its length is a file, also when the last answer w
   }
 })
 
+test('killed between the file and the note that its upload is over, the file stays, whatever becomes of the upload', async () => {
+  const file = randomFile(300_000)
+  const uploads = await Promise.all(
+    ['false', 'true'].map(upsert => created(files, `upsert-${upsert}`, file.length, { 'x-upsert': upsert })),
+  )
+  for (const upload of uploads) assert.equal(await patched(files, upload, 0, file), 204)
+  await node.restartUnnoted()
+  for (const upload of uploads) assert.equal(await patched(files, upload, 0, randomFile(file.length)), 409)
+  await node.restartUnnoted()
+  for (const upload of uploads) {
+    const headers = { 'tus-resumable': '1.0.0' }
+    assert.equal((await files.fetch('DELETE', `upload/resumable/${upload}`, { headers })).status, 400)
+    assert.equal(await offsetOf(files, upload), file.length)
+  }
+  for (const upsert of ['false', 'true'])
+    assert.equal(sha256(await files.get(`upsert-${upsert}`)), sha256(file), `upsert-${upsert}`)
+})
+
 test('on a disk that is full a PATCH is an error, its offset is durable, and it goes on when there is room', async () => {
   const file = randomFile(9 * mebibyte)
   const upload = await created(files, 'full', file.length)

@@ -8,7 +8,7 @@ import { type FrameCipher, frameBytes } from '#src/kernel/objects/frames.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
 import { type Files, told } from './files.ts'
-import { storageRefusal } from './refusals.ts'
+import { storageRefusal, tooLarge } from './refusals.ts'
 import { arriving } from './upload-body.ts'
 import type { UploadRow } from './upload-store.ts'
 import * as uploads from './upload-store.ts'
@@ -22,13 +22,15 @@ export type Append = (
   request: RawRequest,
   upload: UploadRow,
   holder: string,
+  /** As long as its own length is not known. */
+  maxBytes: number,
 ) => Promise<number>
 
 /** The body of a request is appended under a hold; answers how far the upload is then. */
 export function createAppend(control: Database, files: Files): Append {
-  return async (tenant, request, upload, holder) => {
+  return async (tenant, request, upload, holder, maxBytes) => {
     const announced = Number(request.headers['content-length'] ?? 0)
-    if (upload.length !== null && offsetOf(upload) + announced > upload.length) throw beyond(upload.length)
+    checkEnd(upload, maxBytes, offsetOf(upload) + announced)
     const cipher = await files.cipherOf(tenant.id, upload.version)
     const tail = upload.tail_bytes === 0 ? Buffer.alloc(0) : cipher.open(upload.frames, 'tail', upload.tail)
     const note = async ({ frames, tail }: Progress) => {
@@ -40,7 +42,7 @@ export function createAppend(control: Database, files: Files): Append {
     const writer = files.writer(tenant.id, upload.version, cipher, { frames: upload.frames, tail }, note)
     const hold = keepHold(control, upload.id, holder)
     try {
-      await take(files, tenant, request, upload, writer, hold)
+      await take(files, tenant, request, upload, writer, hold, maxBytes)
       await hold.renew()
       if (writer.size === upload.length) await writer.end()
       else await note(await writer.flush())
@@ -67,13 +69,14 @@ async function take(
   upload: UploadRow,
   writer: FileWriter,
   hold: Hold,
+  maxBytes: number,
 ): Promise<void> {
   let room = upload.length ?? writer.size
   try {
     for await (const chunk of arriving(body)) {
       if (hold.isLost) throw lostHold()
       const size = writer.size + chunk.length
-      if (upload.length !== null && size > upload.length) throw beyond(upload.length)
+      checkEnd(upload, maxBytes, size)
       if (size > room) {
         await files.resize(tenant, upload.bucket, { version: upload.version, size })
         room = size
@@ -86,6 +89,10 @@ async function take(
       return
     throw error
   }
+}
+
+function checkEnd({ length }: UploadRow, maxBytes: number, size: number): void {
+  if (size > (length ?? maxBytes)) throw length === null ? tooLarge(maxBytes) : beyond(length)
 }
 
 /** What has arrived of the last frame is sealed, too: nothing is in the clear anywhere. */

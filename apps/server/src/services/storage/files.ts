@@ -5,6 +5,7 @@ import { openFile } from '#src/kernel/objects/file-reader.ts'
 import { type FileWriter, openFileWriter, type Progress } from '#src/kernel/objects/file-writer.ts'
 import { DamagedFile, type FrameCipher, frameCipher } from '#src/kernel/objects/frames.ts'
 import { MissingPiece, NoSpace, ObjectsUnavailable, type Pieces } from '#src/kernel/objects/pieces.ts'
+import { isUuid } from '#src/kernel/uuid.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
 import type { Ledger, StoredFile } from './ledger.ts'
 import { quotaExceeded, storageRefusal, tooLarge } from './refusals.ts'
@@ -103,7 +104,7 @@ export function createFiles({ pieces, ledger, removal, sweep }: FilesDeps) {
 
   /** How long a version is stands in the ledger; what a row says may be anything. */
   async function dropVersions(project: string, versions: readonly string[]): Promise<void> {
-    const known = versions.filter(version => uuid.test(version))
+    const known = versions.filter(isUuid)
     if (known.length > 0) await removal.dropInPeace(project, await ledger.find(project, known))
   }
 
@@ -157,8 +158,6 @@ export function createFiles({ pieces, ledger, removal, sweep }: FilesDeps) {
     dropInPeace: removal.dropInPeace,
   }
 }
-
-const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
 /** What goes wrong with bytes, as whoever asked for them is told. */
 export function told(error: unknown): unknown {

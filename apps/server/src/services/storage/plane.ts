@@ -5,11 +5,20 @@ import { type DataPlaneOptions, dataPlane } from '#src/planes/data/plane.ts'
 import type { Caller } from '#src/tenancy/databases.ts'
 import type { Directory } from '#src/tenancy/directory.ts'
 import { storageWording } from './refusals.ts'
+import { tusHeaders } from './tus.ts'
 
 const storagePath = /^\/v1\/(?:storage\/|[0-9a-f-]{36}\/storage\/v1(?:\/|$))/i
 
 /** For the plane of all the rest: what no route takes under an address of this service is refused in its words. */
 export const isStoragePath = (path: string) => storagePath.test(path)
+
+const uploadPath = /^\/v1\/(?:storage\/[^/]+|[^/]+\/storage\/v1)\/upload\/resumable(?:\/|$)/
+
+/** What TUS wants on every answer goes on refusals, too. */
+const worded: DataPlaneOptions['word'] = (body, failure, { path }) => ({
+  ...storageWording(body, failure),
+  headers: uploadPath.test(path) ? tusHeaders : {},
+})
 
 export const storagePlane = (
   directory: Directory,
@@ -17,4 +26,4 @@ export const storagePlane = (
   options: Pick<DataPlaneOptions, 'isRevoked'>,
 ): Plane<Caller> =>
   // A page shows many images at once: what is enough for signing in would leave some of them out.
-  dataPlane(directory, meter, { ...options, word: storageWording, openLike: 'authenticated' })
+  dataPlane(directory, meter, { ...options, word: worded, openLike: 'authenticated' })

@@ -3,6 +3,7 @@
 import { Refusal } from '#src/kernel/errors.ts'
 import type { RawReply, RawRequest } from '#src/kernel/http/request.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
+import { isUuid } from '#src/kernel/uuid.ts'
 import type { Caller } from '#src/tenancy/databases.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
 import { actOf, checkFolder } from './access.ts'
@@ -51,45 +52,58 @@ export function createResumable(deps: ResumableDeps) {
     return found
   }
 
-  /** The upload, if the caller may work on it. */
-  async function find(caller: Caller, request: RawRequest, id: string, kind: Kind) {
+  /** The upload, if the caller may work on it; to give it up, nothing need be free for it any more. */
+  async function find(caller: Caller, request: RawRequest, id: string, kind: Kind, isGivenUp = false) {
     tus.checkVersion(request.headers)
-    const upload = await uploads.findUpload(control, caller.tenant.id, id.toLowerCase())
+    const upload = isUuid(id) && (await uploads.findUpload(control, caller.tenant.id, id.toLowerCase()))
     if (!upload) throw noUpload()
-    return { upload, way: await allow(caller, request, upload, kind) }
+    return { upload, way: await allow(caller, request, upload, kind, isGivenUp) }
   }
 
-  async function allow(caller: Caller, request: RawRequest, upload: UploadRow, kind: Kind): Promise<Way> {
+  async function allow(
+    caller: Caller,
+    request: RawRequest,
+    upload: UploadRow,
+    kind: Kind,
+    isGivenUp: boolean,
+  ): Promise<Way> {
     const way = wayOf(caller, request, kind, upload.bucket, upload.name)
     if (way.grant && way.grant.upsert !== upload.is_upsert)
       throw storageRefusal('InvalidSignature', 'The token is for another upload')
-    if (upload.is_finished) return way
+    if (upload.is_finished || (await isDone(caller, upload))) return way
     try {
       const { bucket, name, is_upsert, length } = upload
       await objects.rehearse(way.act, bucket, name, is_upsert, describedBy(upload), length ?? 0)
     } catch (error) {
-      if (!(await isDone(caller, upload))) throw error
+      if (!(isGivenUp && hasNoPlace(error))) throw error
     }
     return way
   }
 
   /** The object is there, and it is this upload's: whoever finished it died before noting so. */
   async function isDone({ tenant }: Caller, upload: UploadRow): Promise<boolean> {
+    if (upload.length === null) return false
     const named = await store.namedVersions(tenant, [upload.version])
-    if (!named.has(upload.version) || upload.length === null) return false
+    if (!named.has(upload.version)) return false
     await uploads.markFinished(control, upload.id)
     upload.is_finished = true
     return true
   }
 
   /** Appends the body, and makes the object visible when that was the last of it. */
-  async function receive({ act, grant }: Way, request: RawRequest, upload: UploadRow, holder: string) {
+  async function receive(
+    { act, grant }: Way,
+    request: RawRequest,
+    upload: UploadRow,
+    holder: string,
+    maxBytes: number,
+  ) {
     const { tenant, userId } = act.caller
     if ((await files.find(tenant.id, upload.version)) === undefined) {
       await uploads.deleteUpload(control, upload.id)
       throw noUpload()
     }
-    const size = await append(tenant, request, upload, holder)
+    const size = await append(tenant, request, upload, holder, maxBytes)
     if (size !== upload.length) return size
     const object = objectOf(upload, size, grant ? (grant.owner ?? '') : userId)
     await objects.reveal(act, object, upload.is_upsert, async ({ status }) => {
@@ -102,16 +116,18 @@ export function createResumable(deps: ResumableDeps) {
     return size
   }
 
-  /** Of an upload that was begun without a length. */
+  /** Of an upload that was begun without a length it may be told now. Answers how long it can be in the end. */
   async function learnLength(way: Way, request: RawRequest, upload: UploadRow, holder: string) {
-    if (upload.length !== null || request.headers['upload-length'] === undefined) return
-    const length = tus.wholeNumber('Upload-Length', request.headers['upload-length'])
+    if (upload.length !== null) return upload.length
     const most = maxLength(await bucketOf(way, upload.bucket))
+    if (request.headers['upload-length'] === undefined) return most
+    const length = tus.wholeNumber('Upload-Length', request.headers['upload-length'])
     if (length > most) throw tooLarge(most)
     if (length < offsetOf(upload)) throw beyond(length)
     await files.resize(way.act.caller.tenant, upload.bucket, { version: upload.version, size: length })
     await uploads.setLength(control, upload.id, holder, length)
     upload.length = length
+    return length
   }
 
   return {
@@ -132,7 +148,7 @@ export function createResumable(deps: ResumableDeps) {
       const headers = { ...tus.tusHeaders, ...expiry(expiresAt), location }
       if (length !== 0 && !tus.isChunk(request.headers)) return { status: 201, headers, body: null }
       const offset = await uploads.whileHeld(control, caller.tenant.id, id, (upload, holder) =>
-        receive(way, request, upload, holder),
+        receive(way, request, upload, holder, maxLength(bucket)),
       )
       return { status: 201, headers: { ...headers, ...standing(offset, length) }, body: null }
     },
@@ -159,8 +175,8 @@ export function createResumable(deps: ResumableDeps) {
       const { upload: found, way } = await find(caller, request, given, kind)
       return uploads.whileHeld(control, caller.tenant.id, found.id, async (upload, holder) => {
         if (offset !== offsetOf(upload) || upload.is_finished) throw wrongOffset(offsetOf(upload))
-        await learnLength(way, request, upload, holder)
-        const size = await receive(way, request, upload, holder)
+        const most = await learnLength(way, request, upload, holder)
+        const size = await receive(way, request, upload, holder, most)
         const headers = {
           ...tus.tusHeaders,
           ...expiry(new Date(upload.expires_at)),
@@ -171,7 +187,7 @@ export function createResumable(deps: ResumableDeps) {
     },
 
     async remove(caller: Caller, request: RawRequest, given: string, kind: Kind): Promise<RawReply> {
-      const { upload: found } = await find(caller, request, given, kind)
+      const { upload: found } = await find(caller, request, given, kind, true)
       return uploads.whileHeld(control, caller.tenant.id, found.id, async upload => {
         if (upload.is_finished)
           throw storageRefusal('InvalidRequest', 'The upload is complete; delete the object instead')
@@ -244,6 +260,10 @@ const standing = (offset: number, length: number | null) => ({
   'upload-offset': String(offset),
   ...(offset === length && { 'tus-complete': '1' }),
 })
+
+/** The name was taken meanwhile, or the bucket is gone. */
+const hasNoPlace = (error: unknown) =>
+  error instanceof Refusal && (error.code === 'KeyAlreadyExists' || error.code === 'NoSuchBucket')
 
 const noUpload = () =>
   storageRefusal('NoSuchUpload', 'There is no such upload; it may have expired, begin a new one')

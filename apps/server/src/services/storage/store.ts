@@ -2,6 +2,7 @@
 // decides nothing about access (a bucket's limits, what a signed URL has granted) goes by service_role.
 import type { Cell } from '#src/kernel/postgres/wire/connection.ts'
 import type { Value } from '#src/kernel/postgres/wire/encoder.ts'
+import { isUuid } from '#src/kernel/uuid.ts'
 import {
   type Caller,
   type Databases,
@@ -137,7 +138,6 @@ const statements = {
 } as const
 
 const text = (cell: Cell | undefined) => cell?.toString() ?? null
-const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 
 export function createStore(databases: Databases) {
   async function ask(
@@ -164,7 +164,7 @@ export function createStore(databases: Databases) {
     id,
     bucket,
     name,
-    uuid.test(userId) ? userId : null,
+    isUuid(userId) ? userId : null,
     userId || null,
     version,
     JSON.stringify(metadata),
@@ -189,7 +189,7 @@ export function createStore(databases: Databases) {
       await ask(act, 'bucket', statements.insertBucket, [
         id,
         name,
-        uuid.test(userId) ? userId : null,
+        isUuid(userId) ? userId : null,
         userId || null,
         String(isPublic),
         fileSizeLimit === null ? null : String(fileSizeLimit),
