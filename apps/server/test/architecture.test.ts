@@ -18,6 +18,7 @@ const below: Record<string, string[]> = {
 const keepers: Record<string, string> = {
   fastify: 'kernel/http/',
   ajv: 'kernel/http/',
+  'fast-json-stringify': 'kernel/http/',
   'ajv-formats': 'kernel/http/',
   'secure-json-parse': 'kernel/http/',
   ws: 'kernel/http/',

@@ -15,7 +15,7 @@ import type { RequestHead } from './request.ts'
 import { newRequestId } from './request-id.ts'
 import { type AnyHandler, addRoute } from './route.ts'
 import { createSockets, type SocketMount } from './sockets.ts'
-import { bodyChecks, validatorCompiler } from './validation.ts'
+import { bodyChecks, serializerCompiler, validatorCompiler } from './validation.ts'
 
 export interface HttpServer {
   mount<T extends Routes, Who>(plane: Plane<Who>, routes: T, handlers: Handlers<T, Who>): void
@@ -76,6 +76,7 @@ export function createHttpServer({ log, trustedProxies, wordOutside }: HttpOptio
   app.server.on('upgrade', sockets.upgrade)
   app.decorateRequest('exchange', null)
   app.setValidatorCompiler(validatorCompiler())
+  app.setSerializerCompiler(serializerCompiler())
   const checkOf = bodyChecks()
   app.setNotFoundHandler((request, reply) =>
     refuseOutside(new Refusal('route_not_found', 'There is nothing at this address'), request, reply),

@@ -1,7 +1,10 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { projectsApi } from '@plinth/contract/projects.ts'
-import { bodyChecks, validationSentence, validatorCompiler } from './validation.ts'
+import type { Route, Routes } from '@plinth/contract/route.ts'
+import { routeTables } from '@plinth/contract/routes.ts'
+import { Ajv } from 'ajv'
+import { bodyChecks, serializerCompiler, validationSentence, validatorCompiler } from './validation.ts'
 
 const compile = validatorCompiler()
 const checkOf = bodyChecks()
@@ -43,4 +46,35 @@ test('a sentence names the field and what is wrong with it', () => {
 test('numbers in a query are read, text in a body is not turned into numbers', () => {
   assert.equal(sentence('querystring', projectsApi.list.query, { limit: '5' }), undefined)
   assert.match(sentence('body', body, { name: 'x', quotas: { rate_limit_anon: '5' } })!, /rate_limit_anon/)
+})
+
+test('every schema of the contract is a valid one, and can be compiled for what it is for', () => {
+  const judge = new Ajv()
+  const write = serializerCompiler()
+  const problems: string[] = []
+  const attempt = (what: string, schema: object | undefined, use: (schema: object) => unknown) => {
+    if (schema === undefined) return
+    if (!judge.validateSchema(schema)) return problems.push(`${what}: ${judge.errorsText()}`)
+    try {
+      use(schema)
+    } catch (error) {
+      // A value that does not fit says nothing about the schema.
+      if (!/^(The body|Field|The value) |is required!$/.test((error as Error).message)) problems.push(`${what}: ${error}`)
+    }
+  }
+  let count = 0
+  for (const table of Object.values<Routes>(routeTables))
+    for (const route of Object.values<Route>(table)) {
+      const what = `${route.method} ${route.path}`
+      count++
+      for (const part of ['params', 'query'] as const)
+        attempt(`${what} ${part}`, route[part], schema => sentence(part, schema, {}))
+      attempt(`${what} body`, route.body, schema => checkOf(schema)({}))
+      if (route.reply && !route.raw)
+        attempt(`${what} reply`, route.reply, schema =>
+          write({ schema, method: route.method, url: route.path, httpStatus: '200' })({}),
+        )
+    }
+  assert.ok(count > 150)
+  assert.deepEqual(problems, [])
 })
