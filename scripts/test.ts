@@ -7,6 +7,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { engineFiles } from '../apps/server/src/kernel/postgres/engine/place.ts'
 import { startEngine } from '../apps/server/src/kernel/postgres/engine/start.ts'
+import { parseDatabaseUrl } from '../apps/server/src/kernel/postgres/server-address.ts'
+import { prepareCluster } from '../apps/server/src/tenancy/cluster.ts'
 
 const everything = [
   'packages/*/{src,test}/**/*.test.ts',
@@ -44,11 +46,21 @@ const engine = await startEngine({
   log: quiet,
 })
 
+const url = `postgres://${engine.user}:${password}@${encodeURIComponent(engine.socketDir)}:${engine.port}`
+// What every platform begins with, to be copied by the harness.
+const seed = 'test_seed'
+await prepareCluster(parseDatabaseUrl(url).address, seed)
+
 const status = await new Promise<number>(resolve => {
-  const url = `postgres://${engine.user}:${password}@${encodeURIComponent(engine.socketDir)}:${engine.port}`
   const child = spawn(process.execPath, ['--test', '--test-concurrency=2', ...files], {
     stdio: 'inherit',
-    env: { ...process.env, TEST_DATABASE_URL: url, NODE_NO_WARNINGS: '1', NODE_COMPILE_CACHE: compileCache },
+    env: {
+      ...process.env,
+      TEST_DATABASE_URL: url,
+      TEST_DATABASE_SEED: seed,
+      NODE_NO_WARNINGS: '1',
+      NODE_COMPILE_CACHE: compileCache,
+    },
   })
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => child.kill(signal))
   child.on('exit', code => resolve(code ?? 1))
