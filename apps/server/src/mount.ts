@@ -2,7 +2,7 @@
 import { openapi } from '@plinth/contract/openapi.ts'
 import type { DataRoute, ManagementRoute } from '@plinth/contract/route.ts'
 import { routeTables } from '@plinth/contract/routes.ts'
-import { Type } from 'typebox'
+import { Type } from '@plinth/contract/type.ts'
 import { Refusal } from '#src/kernel/errors.ts'
 import type { HttpServer } from '#src/kernel/http/server.ts'
 import { version } from '#src/kernel/version.ts'

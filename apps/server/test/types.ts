@@ -1,6 +1,6 @@
 // What must not compile. `tsc` fails on an expected error that does not come; types.test.ts runs it.
 import type { Routes } from '@plinth/contract/route.ts'
-import Type from 'typebox'
+import { Type } from '@plinth/contract/type.ts'
 import type { Handlers } from '#src/kernel/http/plane.ts'
 
 const reply = Type.Object({ n: Type.Integer() })

@@ -1,7 +1,8 @@
-import Type, { type Static } from 'typebox'
+import type { Static } from 'typebox'
 import { PlatformRole } from './platform.ts'
 import type { Routes } from './route.ts'
 import { Empty, Id, Nullable, PageQuery, page, pageQuery, Timestamp } from './shapes.ts'
+import { Type } from './type.ts'
 
 const PlatformUser = Type.Object({
   id: Id,

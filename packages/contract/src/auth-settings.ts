@@ -1,5 +1,6 @@
 // How the users of one project sign in: what an operator sets, and what holds while nothing is set.
-import Type, { type Static } from 'typebox'
+import type { Static } from 'typebox'
+import { Type } from './type.ts'
 
 const Seconds = (minimum: number, maximum: number, description: string) =>
   Type.Integer({ minimum, maximum, description })

@@ -1,8 +1,9 @@
 // Users of a project sign in here: natively, and by the names the client library calls. Both shapes of address reach
 // every route. Bodies may hold more than is declared, since clients send what other versions need.
-import Type, { type TProperties } from 'typebox'
+import type { TProperties } from 'typebox'
 import type { Method, Role, Routes } from './route.ts'
 import { Id, Nullable } from './shapes.ts'
+import { Type } from './type.ts'
 
 const Text = Type.Optional(Nullable(Type.String({ maxLength: 4096 })))
 const Flag = Type.Optional(Nullable(Type.Boolean()))

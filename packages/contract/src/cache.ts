@@ -1,6 +1,7 @@
-import Type, { type Static } from 'typebox'
+import type { Static } from 'typebox'
 import type { DataRoute, Routes } from './route.ts'
 import { Empty, Id, Nullable, page, pageQuery } from './shapes.ts'
+import { Type } from './type.ts'
 
 export const maxKeyLength = 2048
 const Key = Type.String({ minLength: 1, maxLength: maxKeyLength })

@@ -1,6 +1,7 @@
-import Type, { type Static } from 'typebox'
+import type { Static } from 'typebox'
 import type { Routes } from './route.ts'
 import { Id, Nullable, page, pageQuery, Timestamp } from './shapes.ts'
+import { Type } from './type.ts'
 
 const Version = Type.String({
   pattern: '^[0-9]{1,32}$',

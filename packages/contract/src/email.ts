@@ -1,6 +1,7 @@
-import Type, { type Static } from 'typebox'
+import type { Static } from 'typebox'
 import type { Routes } from './route.ts'
 import { Empty, Id, Nullable, page, pageQuery, Timestamp } from './shapes.ts'
+import { Type } from './type.ts'
 
 export const templateTypes = ['magic_link', 'verify_email', 'reset_password', 'invite', 'welcome'] as const
 export const TemplateType = Type.Enum(templateTypes)

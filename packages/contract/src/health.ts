@@ -1,5 +1,6 @@
-import Type, { type Static } from 'typebox'
+import type { Static } from 'typebox'
 import type { Routes } from './route.ts'
+import { Type } from './type.ts'
 
 const Service = Type.Object({
   status: Type.String({ description: 'ok or down' }),

@@ -1,6 +1,7 @@
-import Type, { type Static } from 'typebox'
+import type { Static } from 'typebox'
 import type { Routes } from './route.ts'
 import { Empty, Id, Nullable, PageQuery, page, Timestamp } from './shapes.ts'
+import { Type } from './type.ts'
 
 export const PlatformRole = Type.Union([
   Type.Literal('super_admin'),

@@ -1,6 +1,7 @@
-import Type, { type Static } from 'typebox'
+import type { Static } from 'typebox'
 import type { Routes } from './route.ts'
 import { Id, Nullable } from './shapes.ts'
+import { Type } from './type.ts'
 
 export const PoolerInfo = Type.Object({
   project_id: Id,

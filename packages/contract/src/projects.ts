@@ -1,6 +1,7 @@
-import Type, { type Static } from 'typebox'
+import type { Static } from 'typebox'
 import type { Routes } from './route.ts'
 import { Empty, Id, Nullable, page, pageQuery, Timestamp } from './shapes.ts'
+import { Type } from './type.ts'
 
 const Name = Type.String({
   minLength: 1,

@@ -1,7 +1,8 @@
 // SQL that people keep for a project, and what they have run lately.
-import Type, { type Static } from 'typebox'
+import type { Static } from 'typebox'
 import type { Routes } from './route.ts'
 import { Empty, Id, Nullable, page, pageQuery, Timestamp } from './shapes.ts'
+import { Type } from './type.ts'
 
 const Name = Type.String({
   minLength: 1,

@@ -1,6 +1,7 @@
-import Type, { type Static } from 'typebox'
+import type { Static } from 'typebox'
 import type { DataRoute, Routes } from './route.ts'
 import { Empty, Id, Nullable, Timestamp } from './shapes.ts'
+import { Type } from './type.ts'
 
 const maxSeconds = 3_155_760_000
 

@@ -1,9 +1,10 @@
 // Messages into channels by plain HTTP, and which tables send their changes. The socket itself is no route: it is
 // upgraded at /v1/realtime/{project}/socket/websocket and /v1/{project}/realtime/v1/websocket.
-import Type, { type Static } from 'typebox'
+import type { Static } from 'typebox'
 import type { DataRoute, Routes } from './route.ts'
 import { SqlName } from './schema.ts'
 import { Empty, Id, page, pageQuery } from './shapes.ts'
+import { Type } from './type.ts'
 
 export const BroadcastMessage = Type.Object({
   topic: Type.String({ description: 'The channel, without `realtime:` before it; at most 255 bytes.' }),

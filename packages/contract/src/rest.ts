@@ -1,8 +1,9 @@
 // Rows and functions of a project. Query strings, bodies and answers are shaped by the project's own schema;
 // GET /api/v1/projects/{id}/docs describes them.
-import Type, { type TSchema } from 'typebox'
+import type { TSchema } from 'typebox'
 import type { DataRoute, Method, Routes } from './route.ts'
 import { Id } from './shapes.ts'
+import { Type } from './type.ts'
 
 const Rows = Type.Unknown({ description: 'JSON text made by Postgres, or the media type asked for.' })
 

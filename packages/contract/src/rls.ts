@@ -1,8 +1,9 @@
 // Row-level security of a project: which tables have it, their policies, and what a role would see and may do.
-import Type, { type Static } from 'typebox'
+import type { Static } from 'typebox'
 import type { Routes } from './route.ts'
 import { SchemaQuery, SqlName, SqlText } from './schema.ts'
 import { Empty, Id, Nullable, page, pageQuery } from './shapes.ts'
+import { Type } from './type.ts'
 
 const Text = Type.String()
 

@@ -1,8 +1,9 @@
 // Tables, columns and extensions of a project, as the management API shows and changes them. Types, defaults and
 // checks are SQL of the project's owner; names are taken as they are, whatever they look like.
-import Type, { type Static, type TProperties } from 'typebox'
+import type { Static, TProperties } from 'typebox'
 import type { Routes } from './route.ts'
 import { Empty, Id, Nullable, page, pageQuery } from './shapes.ts'
+import { Type } from './type.ts'
 
 /** The name of something in Postgres: 63 bytes at most, which the server counts. */
 export const SqlName = Type.String({

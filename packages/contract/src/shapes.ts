@@ -1,5 +1,6 @@
 // Shapes that several route tables share.
-import Type, { type Static, type TArray, type TInteger, type TSchema } from 'typebox'
+import type { Static, TArray, TInteger, TSchema } from 'typebox'
+import { Type } from './type.ts'
 
 export const Id = Type.String({
   format: 'uuid',

@@ -1,7 +1,8 @@
 // Files of a project, natively and as storage-js calls them. Bodies of uploads and answers of downloads are bytes.
-import Type, { type Static, type TSchema } from 'typebox'
+import type { Static, TSchema } from 'typebox'
 import type { DataRoute, Method, Role, Routes } from './route.ts'
 import { Id, Nullable, Timestamp } from './shapes.ts'
+import { Type } from './type.ts'
 
 const everyone = ['anon', 'authenticated', 'service_role'] as const satisfies Role[]
 

@@ -1,7 +1,8 @@
 // Who works on a project: invites, and the members they become.
-import Type, { type Static } from 'typebox'
+import type { Static } from 'typebox'
 import type { Routes } from './route.ts'
 import { Empty, Id, PageQuery, page, Timestamp } from './shapes.ts'
+import { Type } from './type.ts'
 
 export const MemberRole = Type.Enum(['owner', 'admin', 'editor', 'read_only'] as const)
 export type MemberRole = Static<typeof MemberRole>

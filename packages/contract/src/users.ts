@@ -1,8 +1,9 @@
 // A project's users and how they sign in, as whoever runs the project sees them.
-import Type, { type Static, type TSchema } from 'typebox'
+import type { Static, TSchema } from 'typebox'
 import { AuthSettings, RateLimits } from './auth-settings.ts'
 import type { Routes } from './route.ts'
 import { Empty, Id, Nullable, page, pageQuery, Timestamp } from './shapes.ts'
+import { Type } from './type.ts'
 
 export const providerNames = ['github', 'google', 'apple', 'discord', 'microsoft'] as const
 export const ProviderName = Type.Enum(providerNames)

@@ -1,6 +1,6 @@
-import Type from 'typebox'
 import type { Routes } from './route.ts'
 import { Id, Nullable } from './shapes.ts'
+import { Type } from './type.ts'
 
 export const whoamiApi = {
   read: {
