@@ -60,12 +60,13 @@ export class Space {
     const waiting = this.#waiting
     this.#waiting = []
     const senders = new Set(waiting.map(({ except }) => except))
+    const kept = waiting.map(({ id }) => id).filter(id => id !== undefined)
     const shared: Partial<Record<Version, Buffer>> = {}
     for (const member of this.#members) {
       if (!member.hearsBroadcasts) continue
       const { version } = member
       let bytes: Buffer
-      if (senders.has(member) || waiting.some(({ id }) => id !== undefined && member.replayed.has(id)))
+      if (senders.has(member) || kept.some(id => member.replayed.has(id)))
         bytes = together(
           waiting.filter(({ except, id }) => except !== member && !(id && member.replayed.has(id))),
           version,
