@@ -5,7 +5,9 @@ import { connect } from 'node:net'
 import { after, before, test } from 'node:test'
 import type { CreatedProject } from '@plinth/contract/projects.ts'
 import { signJwt } from '#src/kernel/crypto/jwt.ts'
+import { until } from './cache-project.ts'
 import { startPlatform, type TestPlatform } from './harness.ts'
+import { behind } from './realtime-listener.ts'
 import { broadcast, RawSocket, refused, socketUrl } from './realtime-raw.ts'
 import { authProject } from './signed-up.ts'
 
@@ -74,6 +76,25 @@ test('rotated keys close the sockets they opened, another secret those that user
       code: 1008,
       reason: 'the credential of this socket no longer counts',
     })
+})
+
+test('a token that loses its secret while it is judged counts for nothing', async () => {
+  const own = await platform.createProject()
+  const database = await behind(platform, own)
+  await database.run(`
+    create policy slowly on realtime.messages for select using (auth.uid() is null or pg_sleep(0.25) is not null)`)
+  const socket = await RawSocket.open(platform, own)
+  const joinRef = await socket.join('realtime:mine', { private: true })
+  socket.push('realtime:mine', 'access_token', { access_token: user(own) }, joinRef)
+  await until('the policy is asked', async () => {
+    const asking = await database.look("select 1 from pg_stat_activity where wait_event = 'PgSleep'")
+    return asking.length > 0
+  })
+  await platform.projects.rotateJwtSecret({ params: { id: own.id } })
+  const [, , , , { message }] = await socket.event('realtime:mine', 'system')
+  assert.match(message, /^JwtSignatureError: /)
+  await socket.event('realtime:mine', 'phx_close')
+  await socket.close()
 })
 
 test('changed settings change nothing for those who are connected', async () => {

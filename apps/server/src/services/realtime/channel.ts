@@ -212,6 +212,8 @@ export class Channel implements ChangeSubscriber, Member {
     const { caller, expiresAtMs } = credential
     if (caller.userId !== '' && (await parts.isRevoked(caller))) return this.shut(revoked)
     const permissions = this.isPrivate ? await parts.permissions(caller, this.subTopic) : all
+    // Its keys may be others by now.
+    if (this.home.project.tenant !== tenant) return this.#take(token, parts)
     if (!permissions.mayReadBroadcast && !permissions.mayReadPresence) return this.shut(reasons.mayRead)
     Object.assign(this, { token, permissions, caller, expiresAtMs })
   }
