@@ -110,6 +110,24 @@ test('a statement that changes thousands of rows is told whole, in order', async
   await one.leave()
 })
 
+test('what a large transaction has changed is looked at once, however many looks that takes', async () => {
+  const rows = 20_000
+  const fetched = async () => {
+    const [found] = await database.look<{ count: number }>(
+      "select (idx_tup_fetch + seq_tup_read)::int as count from pg_stat_all_tables where relid = 'platform.changes'::regclass",
+    )
+    return found!.count
+  }
+  await database.run('create table many (id int primary key)')
+  const one = await listen(platform, project, { table: 'many', apikey: project.service_role_key })
+  const before = await fetched()
+  await database.run(`insert into many select generate_series(1, ${rows})`)
+  await hears(one, `INSERT ${rows}`)
+  await one.leave()
+  await until('Postgres has counted', async () => (await fetched()) - before >= rows)
+  assert.ok((await fetched()) - before < 3 * rows)
+})
+
 test('a table that is made later, or made again, is captured, too', async () => {
   const all = await listen(platform, project)
   const named = await listen(platform, project, {

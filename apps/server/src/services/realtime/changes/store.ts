@@ -49,7 +49,10 @@ export interface Reading {
 
 const events: Record<string, ChangeEvent> = { I: 'INSERT', U: 'UPDATE', D: 'DELETE' }
 
-/** Transaction by transaction, so that one with a million rows costs each look no more than the rows it takes. */
+/**
+ * Transaction by transaction, so that one with a million rows costs each look no more than the rows it takes: the inner limit is
+ * what makes Postgres walk the index rather than sort the whole transaction every time.
+ */
 const readChanges = `
   with recursive noted (xid) as (
     (select n.xid from platform.changes n where n.xid >= pg_snapshot_xmin($1::pg_snapshot) order by n.xid limit 1)
@@ -80,8 +83,8 @@ const readChanges = `
          select n.*, coalesce(octet_length(n.new), 0) + coalesce(octet_length(n.old), 0) > ${payloadBytes}
                   or (n.new is null and n.new_row is not null) or (n.old is null and n.old_row is not null) as is_oversized
            from platform.changes n
-          where n.xid = t.xid and ($5::xid8 is distinct from t.xid or n.id > $6::bigint)
-          order by n.id) d
+          where n.xid = t.xid and n.id > case when t.xid = $5::xid8 then $6::bigint else 0 end
+          order by n.id limit ${batchRows}) d
        limit ${batchRows}
     ) c on true`
 
