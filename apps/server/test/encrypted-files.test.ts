@@ -115,6 +115,22 @@ for (const engine of ['directory', 'S3']) {
     assert.ok((await read({ pieces, version, size: bytes.length })).equals(bytes))
   })
 
+  test(`${engine}: a file goes on from where it was when a piece was full, however much has come after it`, async () => {
+    const pieces = engines[engine]!
+    const version = crypto.randomUUID()
+    const options = { pieces, cipher: frameCipher(dataKey, version), address: { project, version } }
+    const told: Progress[] = []
+    const cut = openFileWriter({ ...options, onPiece: async progress => void told.push(progress) })
+    await cut.write(bytes)
+    await cut.abort()
+    assert.equal(told.length, 2)
+    for (const from of told) {
+      assert.equal(from.frames * frameBytes + from.tail.length, bytes.length)
+      await openFileWriter({ ...options, from }).end()
+      assert.ok((await read({ pieces, version, size: bytes.length })).equals(bytes), `${from.frames}`)
+    }
+  })
+
   test(`${engine}: without the key of the project nothing is read`, async () => {
     const stored = await store(engines[engine]!, bytes.subarray(0, 5000))
     await assert.rejects(read(stored, 0, 5000, randomBytes(32)), DamagedFile)

@@ -91,6 +91,16 @@ export function openFileWriter({ pieces, cipher, address, from, onPiece }: FileW
     if (inRun >= runBytes) await sendRun()
   }
 
+  /** Every frame that is not the last for sure. */
+  async function sealWhole(): Promise<void> {
+    while (heldBytes > frameBytes) {
+      await seal(false)
+      if (frames % framesInPiece > 0) continue
+      await closePiece()
+      await onPiece?.(progress())
+    }
+  }
+
   function take(bytes: number): Buffer[] {
     heldBytes -= bytes
     const taken: Buffer[] = []
@@ -125,12 +135,7 @@ export function openFileWriter({ pieces, cipher, address, from, onPiece }: FileW
       if (held.length > maxHeld) held = [Buffer.concat(held)]
       heldBytes += chunk.length
       size += chunk.length
-      while (heldBytes > frameBytes) {
-        await seal(false)
-        if (frames % framesInPiece > 0) continue
-        await closePiece()
-        await onPiece?.(progress())
-      }
+      await sealWhole()
     },
     async flush() {
       if (isBroken) throw new Error('the file could not be stored')
@@ -138,6 +143,8 @@ export function openFileWriter({ pieces, cipher, address, from, onPiece }: FileW
       return progress()
     },
     async end() {
+      // More than a frame may have been held where it goes on from.
+      await sealWhole()
       await seal(true)
       await closePiece()
       isOver = true
