@@ -394,6 +394,65 @@ test('a function that is declared immutable, and is not, mixes up nobody', async
   await bob.leave()
 })
 
+test("columns and functions called like those of the gate change nobody's verdict", async () => {
+  const { project, database } = await projectWith(`
+    create collation lenient (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
+    create function concat(variadic text[]) returns text language plpgsql as $$ begin raise 'run by the gate'; end $$;
+    create function cardinality(text[]) returns int language sql as $$ select 0 $$;
+    create function array_append(text[], text) returns text[] language sql as $$ select '{1,1,1,1}'::text[] $$;
+    create function array_to_string(text[], text) returns text language sql as $$ select '1111' $$;
+    create function set_config(text, text, boolean) returns text language sql as $$ select 'x' $$;
+    create table line (
+      id int primary key, name text collate lenient, is_asked bool, claims text[], line text, lines text[], verdict text,
+      verdicts text[], i int, set_of int[], row_sets text[], users text[], topic text, done text, rel text, who text, x text);
+    create policy own on line for select using (
+      name = (auth.jwt() ->> 'name') and is_asked is not true and verdict is null and line is null and claims is null
+      and exists (select from notes where notes.id = 0 and notes.text = line.name))`)
+  await database.run(`insert into notes values (0, 'ADA')`)
+  const ada = await listen(platform, project, { token: as(project, 'ada'), table: 'line' })
+  const bob = await listen(platform, project, { token: as(project, 'bob'), table: 'line' })
+  await database.run(`insert into line (id, name, verdict) values (1, 'ADA', '1')`)
+  await database.run(
+    `insert into line (id, name, is_asked, verdicts, claims) values (2, 'ADA', true, '{1}', '{}')`,
+  )
+  await database.run(`insert into line (id, name) values (3, 'ADA')`)
+  await database.run(
+    `insert into line (id, name, is_asked) values (4, 'ada', false), (5, 'ADA', false), (6, 'Bob', false)`,
+  )
+  await hears(ada, 'INSERT 5')
+  await database.run(`insert into line (id, name) values (7, 'ADA')`)
+  await hears(ada, 'INSERT 7')
+  assert.deepEqual(ada.heard, ['INSERT 3', 'INSERT 4', 'INSERT 5', 'INSERT 7'])
+  assert.deepEqual(bob.heard, [])
+  await ada.leave()
+  await bob.leave()
+})
+
+test('a policy that takes the row as a whole is asked about it', async () => {
+  const { project, database } = await projectWith(`
+    create table wholes (id int primary key, owner text);
+    create function is_own(wholes) returns boolean language sql stable as $$ select $1.owner = auth.jwt() ->> 'name' $$;
+    create policy own on wholes for select using (is_own(wholes))`)
+  const ada = await listen(platform, project, { token: as(project, 'ada'), table: 'wholes' })
+  const bob = await listen(platform, project, { token: as(project, 'bob'), table: 'wholes' })
+  await database.run(`insert into wholes values (1, 'ada')`)
+  await database.run(`insert into wholes values (2, 'bob')`)
+  await hears(ada, 'INSERT 1')
+  await hears(bob, 'INSERT 2')
+  await database.run(`insert into wholes values (3, 'ada'), (4, 'bob')`)
+  await hears(ada, 'INSERT 3')
+  await hears(bob, 'INSERT 4')
+  assert.deepEqual(
+    [ada.heard, bob.heard],
+    [
+      ['INSERT 1', 'INSERT 3'],
+      ['INSERT 2', 'INSERT 4'],
+    ],
+  )
+  await ada.leave()
+  await bob.leave()
+})
+
 test('very many wishes do not stop the platform', async () => {
   const { project, database } = await projectWith()
   const sockets = await Promise.all(Array.from({ length: 3 }, () => RawSocket.open(platform, project)))

@@ -43,118 +43,148 @@ as $$
   having pg_catalog.bool_or(a.attgenerated = 'v')
 $$;
 
--- Prepares the statements by which rows of a table are judged, unless the session has them, and answers their names: for rows,
--- for rows in JSON, and for rows with nothing in the columns that no policy speaks of. Runs as the project's owner, who may name
--- all that policies speak of, as their readers need not; nothing in the statements comes from outside the catalogue. What they
--- may see is decided when they are run.
-create or replace function platform.prepare_judge(rel oid, who text, command "char") returns text[]
+-- They answered otherwise once.
+drop function if exists platform.prepare_judge(oid, text, "char");
+drop function if exists platform.judge(oid, text, "char", text[], text[], text[], integer[], text);
+
+-- The rows that a set of them holds, given what names the set: an array of rows, or in JSON where the table had other columns then.
+create or replace function platform.rows_in(rel oid, named text) returns text
+language sql stable set search_path = ''
+as $$
+  select pg_catalog.format(
+    'case when pg_catalog.starts_with(%2$s, ''['')
+       then (select pg_catalog.array_agg(x.*) from pg_catalog.json_populate_recordset(null::%1$s, %2$s::pg_catalog.json) as x)
+       else %2$s::%1$s[] end', rel::pg_catalog.regclass, named)
+$$;
+
+-- Rows in the place of the table that policies speak of.
+create or replace function platform.judged_as(rel oid, rows text) returns text
+language sql stable set search_path = ''
+as $$
+  select case when w.worked_out is null then pg_catalog.format('%s as %I', rows, c.relname)
+              else pg_catalog.format('(select %1$s from %2$s as %3$I) as %3$I', w.worked_out, rows, c.relname) end
+    from pg_catalog.pg_class c, platform.worked_out(rel) as w (worked_out)
+   where c.oid = rel
+$$;
+
+-- A line of 1 and 0: for which of the rows the policies hold.
+create or replace function platform.line_of(rel oid, expression text, named text) returns text
+language sql stable set search_path = ''
+as $$
+  select pg_catalog.format('pg_catalog.array_to_string(array(select case when %s then ''1'' else ''0'' end from %s), '''')',
+    expression, platform.judged_as(rel, pg_catalog.format('pg_catalog.unnest(%s)', named)))
+$$;
+
+-- A block that judges for many callers, run in their role. Its statements are planned once and rows are read once; each caller
+-- has a turn of its own with its own claims, and what it raises is its own. The block takes what it needs from a cursor, which is
+-- closed before anything of a tenant's runs, and leaves its verdicts in a setting. Columns may be called what its variables are.
+create or replace function platform.judging_block(rel oid, who text, expression text) returns text
+language sql stable set search_path = ''
+as $$
+  select pg_catalog.format($block$
+#variable_conflict use_column
+declare
+  asked refcursor := 'plinth_asked';
+  claims text[];
+  users text[];
+  row_sets text[];
+  set_of integer[];
+  topic text;
+  done text;
+  is_asked boolean := false;
+  set_read integer := 0;
+  lines %1$s[];
+  line %1$s;
+  verdict text;
+  verdicts text[] := array[]::text[];
+begin
+  fetch asked into claims, users, row_sets, set_of, topic;
+  close asked;
+  -- Planned with nobody's claims, for no row.
+  done := pg_catalog.set_config('request.jwt.claims', '{}', true);
+  verdict := %2$s;
+  is_asked := true;
+  for i in 1 .. pg_catalog.cardinality(claims) loop
+    begin
+      done := pg_catalog.concat(pg_catalog.set_config('role', %3$L, true), pg_catalog.set_config('request.jwt.claims', claims[i], true),
+        pg_catalog.set_config('request.user_id', users[i], true), pg_catalog.set_config('realtime.topic', topic, true));
+      if set_read operator(pg_catalog.<>) set_of[i] then
+        lines := %4$s;
+        set_read := set_of[i];
+        line := lines[1];
+      end if;
+      if pg_catalog.cardinality(lines) operator(pg_catalog.=) 1 then
+        verdict := %2$s;
+      else
+        verdict := %5$s;
+      end if;
+    exception when others or assert_failure then
+      verdict := null;
+    end;
+    verdicts := pg_catalog.array_append(verdicts, verdict);
+  end loop;
+  done := pg_catalog.set_config('platform.verdicts', verdicts::text, true);
+end
+$block$,
+    rel::pg_catalog.regclass,
+    -- A policy that takes the row as a whole has it as relation.*
+    case when pg_catalog.strpos(expression, '.*') > 0 then platform.line_of(rel, expression, 'lines') else pg_catalog.format(
+      'case when %s then ''1'' else ''0'' end from %s', expression, platform.judged_as(rel, pg_catalog.format('(select %s where is_asked)',
+        (select pg_catalog.string_agg(pg_catalog.format('line.%I', a.attname), ', ' order by a.attnum)
+           from pg_catalog.pg_attribute a where a.attrelid = rel and a.attnum > 0 and not a.attisdropped)))) end,
+    who, platform.rows_in(rel, 'row_sets[set_of[i]]'), platform.line_of(rel, expression, 'lines'))
+$$;
+
+-- Prepares a statement that judges rows of a table for one caller. Runs as the project's owner, who may name all that policies
+-- speak of, as their readers need not; nothing in it comes from outside the catalogue. What it may see is decided when it is run.
+create or replace function platform.prepare_judge(rel oid, who text, command "char") returns void
 language plpgsql volatile security definer
 as $$
-declare
-  expression constant text := platform.policy_expression(rel, who, command);
-  worked_out constant text := platform.worked_out(rel);
-  relation record;
-  bodies text[];
-  names text[] := array[]::text[];
-  body text;
-  prepared text;
 begin
-  if expression is null then
-    return null;
+  if exists (select from pg_catalog.pg_prepared_statements p where p.name operator(pg_catalog.=) 'plinth_judge') then
+    deallocate plinth_judge;
   end if;
-  -- A plan does not hear of another type of a column, nor of another table with the same name. Columns of domains stay, since
-  -- some of them take no null; a policy that takes the row as a whole has it as relation.*
-  select pg_catalog.format('%I.%I', n.nspname, c.relname) as name, pg_catalog.quote_ident(c.relname) as alias,
-         pg_catalog.concat(rel, ' ', pg_catalog.string_agg(pg_catalog.concat(a.atttypid, ' ', a.atttypmod), ',' order by a.attnum)) as shape,
-         pg_catalog.string_agg(
-           case when worked_out is not null or pg_catalog.strpos(expression, '.*') operator(pg_catalog.>) 0 or t.typtype operator(pg_catalog.=) 'd' or exists (
-                  select from pg_catalog.pg_depend d join pg_catalog.pg_policy p on p.oid operator(pg_catalog.=) d.objid
-                   where d.classid operator(pg_catalog.=) 'pg_catalog.pg_policy'::pg_catalog.regclass
-                     and d.refclassid operator(pg_catalog.=) 'pg_catalog.pg_class'::pg_catalog.regclass
-                     and p.polrelid operator(pg_catalog.=) rel and d.refobjid operator(pg_catalog.=) rel
-                     and d.refobjsubid operator(pg_catalog.=) a.attnum)
-                then pg_catalog.format('%I.%I', c.relname, a.attname) else 'null' end, ', ' order by a.attnum)
-           filter (where not a.attisdropped) as needed
-    into relation
-    from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid operator(pg_catalog.=) c.relnamespace
-    join pg_catalog.pg_attribute a on a.attrelid operator(pg_catalog.=) c.oid and a.attnum operator(pg_catalog.>) 0
-    left join pg_catalog.pg_type t on t.oid operator(pg_catalog.=) a.atttypid
-   where c.oid operator(pg_catalog.=) rel
-   group by n.nspname, c.relname;
-  bodies := array[
-    pg_catalog.format('pg_catalog.unnest(pg_catalog.current_setting(''platform.rows'')::%s[]) as %s', relation.name, relation.alias),
-    pg_catalog.format('pg_catalog.json_populate_recordset(null::%s, pg_catalog.current_setting(''platform.rows'')::pg_catalog.json) as %s',
-      relation.name, relation.alias),
-    pg_catalog.format('select pg_catalog.array_agg(row(%s)::%s)::text
-      from pg_catalog.unnest(pg_catalog.current_setting(''platform.rows'')::%2$s[]) as %s', relation.needed, relation.name, relation.alias)];
-  for i in 1 .. 2 loop
-    if worked_out is not null then
-      bodies[i] := pg_catalog.format('(select %s from %s) as %s', worked_out, bodies[i], relation.alias);
-    end if;
-    bodies[i] := pg_catalog.format(
-      'select pg_catalog.string_agg(case when %s then ''1'' else ''0'' end, '''') from %s', expression, bodies[i]);
-  end loop;
-  -- Policies that change leave statements behind.
-  if (select pg_catalog.count(*) operator(pg_catalog.>) 60 from pg_catalog.pg_prepared_statements p
-       where pg_catalog.starts_with(p.name, 'plinth_judge_')) then
-    for prepared in
-      select p.name from pg_catalog.pg_prepared_statements p where pg_catalog.starts_with(p.name, 'plinth_judge_')
-    loop
-      execute pg_catalog.format('deallocate %I', prepared);
-    end loop;
-  end if;
-  foreach body in array bodies loop
-    prepared := pg_catalog.concat('plinth_judge_', pg_catalog.md5(pg_catalog.concat(who, ' ', relation.shape, ' ', body)));
-    if not exists (select from pg_catalog.pg_prepared_statements p where p.name operator(pg_catalog.=) prepared) then
-      -- The parameter makes plans for one time possible.
-      execute pg_catalog.format('prepare %I (integer) as %s', prepared, body);
-    end if;
-    names := pg_catalog.array_append(names, prepared);
-  end loop;
-  return names;
+  -- The parameter makes plans for one time possible.
+  execute pg_catalog.concat('prepare plinth_judge (integer) as select ', platform.line_of(
+    rel, platform.policy_expression(rel, who, command), platform.rows_in(rel, 'pg_catalog.current_setting(''platform.rows'')')));
 end
 $$;
 
--- For each of many claims, a line of 1 and 0: which of its rows a caller with them may see. Each is a statement of its own
--- with its own claims; what one of them raises is its own.
+-- For each of many claims, a line of 1 and 0: which of its rows a caller with them may see; nothing where that cannot be said.
 -- row_sets are arrays of rows, or in JSON where the table had other columns then; set_of says which of them each claims
 -- are about.
 create or replace function platform.judge(
   rel oid, who text, command "char", claims text[], users text[], row_sets text[], set_of integer[], topic text
-) returns table (place integer, verdict text, failure text)
+) returns table (place integer, verdict text)
 language plpgsql volatile
 as $$
 declare
-  prepared text[];
-  run text;
+  expression constant text := platform.policy_expression(rel, who, command);
+  asked refcursor := 'plinth_asked';
 begin
   -- Not for callers of the data plane.
   if current_user <> session_user then
     raise insufficient_privilege using message = 'judge is for the platform';
   end if;
-  prepared := platform.prepare_judge(rel, who, command);
-  if prepared is null then
+  if expression is null then
     return;
   end if;
   -- Planned once for all, unless a function of the tenant's claims to be the same for all: a plan would keep what it said first.
   perform pg_catalog.set_config('plan_cache_mode', case when exists (
       select from pg_catalog.pg_proc f join pg_catalog.pg_roles o on o.oid operator(pg_catalog.=) f.proowner
        where f.oid operator(pg_catalog.>=) 16384::pg_catalog.oid and f.provolatile operator(pg_catalog.=) 'i' and not o.rolsuper
-    ) then 'force_custom_plan' else 'force_generic_plan' end, true),
-    pg_catalog.set_config('role', who, true);
-  -- Rows are read again for each of many claims.
-  if pg_catalog.cardinality(claims) operator(pg_catalog.>) (3 operator(pg_catalog.*) pg_catalog.cardinality(row_sets)) then
-    for i in 1 .. pg_catalog.cardinality(row_sets) loop
-      continue when pg_catalog.starts_with(row_sets[i], '[');
-      begin
-        perform pg_catalog.set_config('platform.rows', row_sets[i], true);
-        execute pg_catalog.format('execute %I(0)', prepared[3]) into run;
-        row_sets[i] := run;
-      exception when others or assert_failure then
-        null; -- Then with all that they hold.
-      end;
-    end loop;
-  end if;
+    ) then 'force_custom_plan' else 'force_generic_plan' end, true);
+  begin
+    open asked for select claims, users, row_sets, set_of, topic;
+    perform pg_catalog.set_config('role', who, true);
+    execute pg_catalog.format('do %L', platform.judging_block(rel, who, expression));
+    return query select v.place::integer, v.verdict
+      from pg_catalog.unnest(pg_catalog.current_setting('platform.verdicts')::text[]) with ordinality as v (verdict, place);
+    return;
+  exception when others or assert_failure then
+    null; -- Its readers cannot name all that it speaks of.
+  end;
+  perform platform.prepare_judge(rel, who, command);
   for i in 1 .. pg_catalog.cardinality(claims) loop
     place := i;
     begin
@@ -163,12 +193,9 @@ begin
         pg_catalog.set_config('request.user_id', users[i], true),
         pg_catalog.set_config('realtime.topic', topic, true),
         pg_catalog.set_config('platform.rows', row_sets[set_of[i]], true);
-      run := pg_catalog.format('execute %I(0)', prepared[case when pg_catalog.starts_with(row_sets[set_of[i]], '[') then 2 else 1 end]);
-      execute run into verdict;
-      failure := null;
+      execute 'execute plinth_judge(0)' into verdict;
     exception when others or assert_failure then
       verdict := null;
-      failure := sqlstate;
     end;
     return next;
   end loop;
