@@ -74,6 +74,23 @@ test('a file that is deleted while it is read goes as a whole, whatever its row 
   await untilClean(files, 0, 0)
 })
 
+test('a client that asks for files one after the other and goes away in the middle keeps none of them open', async () => {
+  const files = await node.createProject()
+  for (const name of ['a', 'b']) await files.put(name, Buffer.alloc(40 * mebibyte))
+  const reading = await files.opened('GET', 'object/files/a', {})
+  reading.socket.once('data', () => reading.socket.pause())
+  const head = Object.entries({ host: 'x', ...files.headers }).map(([name, value]) => `${name}: ${value}`)
+  const path = `${new URL(files.base).pathname}/object/files/b`
+  reading.socket.write(`GET ${path} HTTP/1.1\r\n${head.join('\r\n')}\r\n\r\n`)
+  await until(() => reading.answer.startsWith('HTTP/1.1 200'), 'an answer')
+  await until(() => node.openPieces() === 2, 'the second waits for its turn')
+  reading.socket.destroy()
+  for (const name of ['a', 'b'])
+    assert.equal((await files.fetch('DELETE', `object/files/${name}`)).status, 200)
+  await untilClean(files, 0, 0)
+  assert.equal(node.openPieces(), 0)
+})
+
 test('an upload whose object is refused is over, and writes nothing that does not count', async () => {
   const files = await node.createProject()
   await files.put('x', Buffer.alloc(1))

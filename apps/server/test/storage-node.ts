@@ -71,6 +71,19 @@ export class StorageNode {
     return Number(/^VmRSS:\s+(\d+) kB/m.exec(status)![1]) * 1024
   }
 
+  /** Pieces that the platform has open at the moment. */
+  openPieces(): number {
+    const folder = `/proc/${this.#child!.pid}/fd`
+    const targets = fs.readdirSync(folder).map(fd => {
+      try {
+        return fs.readlinkSync(join(folder, fd))
+      } catch {
+        return ''
+      }
+    })
+    return targets.filter(target => target.startsWith(join(this.dataDir, 'objects'))).length
+  }
+
   async kill(): Promise<void> {
     const child = this.#child
     if (!child || child.exitCode !== null || child.signalCode !== null) return

@@ -1,6 +1,7 @@
 // What the rest of the server sees of an HTTP exchange; the framework stays behind this file and its neighbours.
 import type { IncomingHttpHeaders } from 'node:http'
 import type { Readable } from 'node:stream'
+import type { ByteSource } from '#src/kernel/byte-source.ts'
 
 /** Everything known before a byte of the body is read. */
 export interface RequestHead {
@@ -27,7 +28,7 @@ export interface RawRequest extends RequestHead {
 export interface RawReply {
   readonly status: number
   readonly headers?: Readonly<Record<string, string>>
-  readonly body: string | Buffer | Readable | null
+  readonly body: string | Buffer | Readable | ByteSource | null
 }
 
 export const jsonReply = (

@@ -1,12 +1,15 @@
 // A declared route and its handler, as the framework wants them. The framework leaves bodies alone: reading one by its
 // ways costs as much as all the rest of a small request.
+import type { OutgoingHttpHeaders } from 'node:http'
 import type { Input, Route } from '@plinth/contract/route.ts'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { ByteSource } from '#src/kernel/byte-source.ts'
 import { takeBody } from './body.ts'
 import { atEndOfTurn } from './end-of-turn.ts'
 import { exchangeOf } from './exchange.ts'
 import { jsonFrom } from './json-body.ts'
 import type { Plane } from './plane.ts'
+import { pour } from './pour.ts'
 import type { RawReply, RawRequest, RequestHead } from './request.ts'
 
 export type AnyHandler = (input: Input<Route>, who: unknown, request: RequestHead | RawRequest) => unknown
@@ -75,11 +78,16 @@ export function addRoute<Who>(app: FastifyInstance, parts: RouteParts<Who>): voi
       request.raw.resume()
     })
     settle(request, reply, result, ({ status, headers, body }) => {
-      void reply
-        .status(status)
-        .headers(headers ?? {})
-        .send(body ?? undefined)
+      reply.status(status).headers(headers ?? {})
+      if (isSource(body)) pourOut(request, reply, body)
+      else void reply.send(body ?? undefined)
     })
+  }
+
+  function pourOut(request: FastifyRequest, reply: FastifyReply, source: ByteSource): void {
+    reply.hijack()
+    reply.raw.writeHead(reply.statusCode, reply.getHeaders() as OutgoingHttpHeaders)
+    pour(source, reply.raw, request.raw.socket).catch(error => cut(error, request, reply))
   }
 
   /** Answers from where its result comes in: a wait of this function's own would be one more turn. */
@@ -122,5 +130,8 @@ function namePath(request: FastifyRequest, _reply: FastifyReply, next: () => voi
   params['path'] = exchangeOf(request).path.endsWith('/') && !rest.endsWith('/') ? `${rest}/` : rest
   next()
 }
+
+const isSource = (body: RawReply['body']): body is ByteSource =>
+  body !== null && typeof body === 'object' && 'next' in body
 
 const inputOf = (request: FastifyRequest) => request as unknown as Input<Route>

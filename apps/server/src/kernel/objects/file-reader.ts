@@ -1,5 +1,5 @@
 // Part of a file, or all of it, from its pieces. Only the frames that hold what is asked for are read and opened.
-import { Readable } from 'node:stream'
+import type { ByteSource } from '#src/kernel/byte-source.ts'
 import type { FileAddress } from './file-writer.ts'
 import { DamagedFile, type FrameCipher, frameBytes, overheadBytes } from './frames.ts'
 import { frameCount, framesInPiece, pieceName, storedFrameBytes, storedPieceBytes } from './layout.ts'
@@ -17,29 +17,41 @@ interface Wanted {
 }
 
 /** Frames read and opened in one go. */
-const framesInRun = 4
+const framesInRun = 8
+const runBytesMax = framesInRun * storedFrameBytes
+/** Runs are read into these, which nobody holds for longer than that takes. */
+const spare: Buffer[] = []
+const sparesMax = 4
 
 /** The first run is read before this answers, so that a file that is missing or damaged is known in time. */
-export async function openFile(wanted: Wanted): Promise<Buffer | Readable> {
+export async function openFile(wanted: Wanted): Promise<Buffer | ByteSource> {
   const source = createSource(wanted)
-  let isStreamed = false
+  let first: readonly Buffer[] | undefined
   try {
-    const first = await source.next()
-    isStreamed = source.hasMore
-    if (isStreamed) return new FileStream(source, first)
-    return first.length === 1 ? first[0]! : Buffer.concat(first)
+    first = await source.next()
   } finally {
-    if (!isStreamed) await source.close()
+    // What is read to its end is not kept open for a slow client.
+    if (!first || !source.hasMore) await source.close()
+  }
+  return first.length === 1 && !source.hasMore ? first[0]! : after(first, source)
+}
+
+function after(first: readonly Buffer[], rest: ByteSource): ByteSource {
+  let ready: readonly Buffer[] | undefined = first
+  return {
+    get hasMore() {
+      return ready !== undefined || rest.hasMore
+    },
+    async next() {
+      const run = ready ?? (await rest.next())
+      ready = undefined
+      return run
+    },
+    close: () => rest.close(),
   }
 }
 
-interface Source {
-  readonly hasMore: boolean
-  next(): Promise<Buffer[]>
-  close(): Promise<void>
-}
-
-function createSource({ pieces, cipher, address, size, from, to }: Wanted): Source {
+function createSource({ pieces, cipher, address, size, from, to }: Wanted): ByteSource {
   const lastFrame = frameCount(size) - 1
   const endFrame = Math.max(1, Math.ceil(to / frameBytes))
   let frame = Math.floor(from / frameBytes)
@@ -49,8 +61,6 @@ function createSource({ pieces, cipher, address, size, from, to }: Wanted): Sour
     index === lastFrame ? size - lastFrame * frameBytes + overheadBytes : storedFrameBytes
 
   const runBytes = (count: number) => (count - 1) * storedFrameBytes + storedBytes(frame + count - 1)
-  /** Every run is read into it; the first is never shorter than those that follow. */
-  const buffer = Buffer.allocUnsafe(runBytes(Math.min(framesInRun, endFrame - frame)))
 
   async function openPiece(): Promise<PieceReader> {
     const piece = Math.floor(frame / framesInPiece)
@@ -64,6 +74,21 @@ function createSource({ pieces, cipher, address, size, from, to }: Wanted): Sour
     if (opened.size === expected) return opened
     await opened.close()
     throw new DamagedFile(`piece ${piece} has ${opened.size} bytes, not ${expected}`)
+  }
+
+  async function openRun(piece: PieceReader, count: number): Promise<Buffer[]> {
+    const bytes = runBytes(count)
+    const buffer = bytes < frameBytes ? Buffer.allocUnsafe(bytes) : (spare.pop() ?? largest())
+    try {
+      const run = buffer.subarray(0, bytes)
+      if ((await piece.fill(run)) < bytes) throw new DamagedFile(`frame ${frame} is cut short`)
+      return Array.from({ length: count }, (_, each) => {
+        const at = each * storedFrameBytes
+        return opened(frame + each, run.subarray(at, at + storedBytes(frame + each)))
+      })
+    } finally {
+      if (buffer.length === runBytesMax && spare.length < sparesMax) spare.push(buffer)
+    }
   }
 
   function opened(index: number, stored: Buffer): Buffer {
@@ -83,14 +108,7 @@ function createSource({ pieces, cipher, address, size, from, to }: Wanted): Sour
       const piece = await reader
       const inPiece = framesInPiece - (frame % framesInPiece)
       const count = Math.min(framesInRun, endFrame - frame, inPiece)
-      const bytes = runBytes(count)
-      const run = buffer.subarray(0, bytes)
-      if ((await piece.fill(run)) < bytes) throw new DamagedFile(`frame ${frame} is cut short`)
-      const plain: Buffer[] = []
-      for (let each = 0; each < count; each++) {
-        const at = each * storedFrameBytes
-        plain.push(opened(frame + each, run.subarray(at, at + storedBytes(frame + each))))
-      }
+      const plain = await openRun(piece, count)
       frame += count
       if (count === inPiece) {
         reader = undefined
@@ -106,35 +124,4 @@ function createSource({ pieces, cipher, address, size, from, to }: Wanted): Sour
   }
 }
 
-class FileStream extends Readable {
-  readonly #source: Source
-  #ready: Buffer[]
-  constructor(source: Source, first: Buffer[]) {
-    super({ highWaterMark: 4 * frameBytes })
-    this.#source = source
-    this.#ready = first
-  }
-  override _read(): void {
-    if (this.#ready.length > 0) this.#hand()
-    else if (!this.#source.hasMore) this.push(null)
-    else
-      this.#source.next().then(
-        run => {
-          this.#ready = run
-          this.#hand()
-        },
-        error => void this.destroy(error),
-      )
-  }
-  #hand(): void {
-    const run = this.#ready
-    this.#ready = []
-    for (const chunk of run) this.push(chunk)
-  }
-  override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
-    this.#source.close().then(
-      () => done(error),
-      closing => done(error ?? closing),
-    )
-  }
-}
+const largest = () => Buffer.allocUnsafeSlow(runBytesMax)

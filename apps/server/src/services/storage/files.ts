@@ -1,6 +1,6 @@
 // The bytes behind objects: room is taken, they are stored sealed under a version of their own, and they go when nothing
 // names them any more. A version is never changed once it is complete.
-import type { Readable } from 'node:stream'
+import { type ByteSource, chunksOf } from '#src/kernel/byte-source.ts'
 import { openFile } from '#src/kernel/objects/file-reader.ts'
 import { type FileWriter, openFileWriter, type Progress } from '#src/kernel/objects/file-writer.ts'
 import { DamagedFile, type FrameCipher, frameCipher } from '#src/kernel/objects/frames.ts'
@@ -113,14 +113,14 @@ export function createFiles({ pieces, ledger, removal, sweep }: FilesDeps) {
     file: StoredFile,
     from: number,
     to: number,
-  ): Promise<Buffer | Readable> {
+  ): Promise<Buffer | ByteSource> {
     const { version, size } = file
     const leave = removal.hold(project, version)
     try {
       const cipher = await cipherOf(project, version)
       const opened = await openFile({ pieces, cipher, address: { project, version }, size, from, to })
-      if (Buffer.isBuffer(opened)) leave()
-      else opened.once('close', leave)
+      if (!Buffer.isBuffer(opened)) return heldUntilClosed(opened, leave)
+      leave()
       return opened
     } catch (error) {
       leave()
@@ -132,7 +132,7 @@ export function createFiles({ pieces, ledger, removal, sweep }: FilesDeps) {
   async function* read(project: string, file: StoredFile): AsyncGenerator<Buffer> {
     const opened = await open(project, file, 0, file.size)
     if (Buffer.isBuffer(opened)) yield opened
-    else for await (const chunk of opened) yield chunk as Buffer
+    else yield* chunksOf(opened)
   }
 
   return {
@@ -158,6 +158,14 @@ export function createFiles({ pieces, ledger, removal, sweep }: FilesDeps) {
     dropInPeace: removal.dropInPeace,
   }
 }
+
+const heldUntilClosed = (source: ByteSource, leave: () => void): ByteSource => ({
+  get hasMore() {
+    return source.hasMore
+  },
+  next: () => source.next(),
+  close: () => source.close().finally(leave),
+})
 
 /** What goes wrong with bytes, as whoever asked for them is told. */
 export function told(error: unknown): unknown {

@@ -1,4 +1,5 @@
 // Images in another size or format: whoever may read the original may read them.
+import { wholeOf } from '#src/kernel/byte-source.ts'
 import type { RawReply, RawRequest } from '#src/kernel/http/request.ts'
 import { fileHeaders, isUnchanged, type Showing } from './download.ts'
 import type { Files } from './files.ts'
@@ -19,9 +20,7 @@ export type Images = ReturnType<typeof createImages>
 export function createImages(files: Files, renderer: Renderer, cache: RenderCache) {
   async function source(project: string, object: ObjectRow): Promise<Buffer> {
     const size = sizeOf(object)
-    const opened = await files.open(project, { version: object.version, size }, 0, size)
-    if (Buffer.isBuffer(opened)) return opened
-    return Buffer.concat(await opened.toArray())
+    return wholeOf(await files.open(project, { version: object.version, size }, 0, size))
   }
 
   async function reply(

@@ -1,5 +1,6 @@
 // Rendered images on the local disk, sealed like the files they come from. Nothing is lost with them.
 import { randomBytes } from 'node:crypto'
+import { wholeOf } from '#src/kernel/byte-source.ts'
 import { openFile } from '#src/kernel/objects/file-reader.ts'
 import { openFileWriter } from '#src/kernel/objects/file-writer.ts'
 import { frameCipher } from '#src/kernel/objects/frames.ts'
@@ -42,7 +43,7 @@ export function createRenderStore(pieces: Pieces, clear: () => Promise<void>): R
         if (error instanceof MissingPiece) return undefined
         throw error
       })
-      return opened === undefined || Buffer.isBuffer(opened) ? opened : Buffer.concat(await opened.toArray())
+      return opened && wholeOf(opened)
     },
     async remove(project, name) {
       const size = kept.get(name)?.size ?? 0
