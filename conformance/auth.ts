@@ -143,7 +143,7 @@ export function authOf(target: Target, project: CreatedProject): AuthApi {
     return reply.body.messages.filter(({ to }: Mail) => to === address)
   }
   async function mailTo(address: string, template: string, after?: Mail): Promise<Mail> {
-    for (const deadline = Date.now() + 10_000; Date.now() < deadline; await sleep(50)) {
+    for (const deadline = Date.now() + 60_000; Date.now() < deadline; await sleep(50)) {
       const found = (await mailsTo(address)).find((mail: Mail) => mail.template === template)
       if (found && found.id !== after?.id) return readMail(found.id)
     }

@@ -108,7 +108,7 @@ export async function listAll(target: Target, path: string, plural: string): Pro
 /** The audit entry of the request that got this answer; entries may trail the answer a little. */
 export async function auditOf(target: Target, action: string, reply: Reply): Promise<any> {
   const requestId = reply.headers.get('x-request-id')
-  for (const deadline = Date.now() + 20_000; Date.now() < deadline; await sleep(25)) {
+  for (const deadline = Date.now() + 60_000; Date.now() < deadline; await sleep(25)) {
     const entries = await listAll(target, `/admin/audit?action=${action}&`, 'entries')
     const found = entries.find(({ request_id }) => request_id === requestId)
     if (found) return found

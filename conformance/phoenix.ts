@@ -65,7 +65,7 @@ export interface Channel {
 /** The answer of a server that does not open the socket. */
 export function refusal(url: string, headers: Record<string, string> = {}): Promise<Reply> {
   return new Promise((resolve, reject) => {
-    const socket = new WebSocket(url, { headers, handshakeTimeout: 10_000 })
+    const socket = new WebSocket(url, { headers, handshakeTimeout: 60_000 })
     socket.on('open', () => {
       socket.terminate()
       reject(new assert.AssertionError({ message: `the server opened ${new URL(url).pathname}` }))
@@ -91,7 +91,7 @@ export async function openSocket(
   version: Version,
   headers: Record<string, string> = {},
 ): Promise<Socket> {
-  const socket = new WebSocket(url, { headers, handshakeTimeout: 10_000, perMessageDeflate: false })
+  const socket = new WebSocket(url, { headers, handshakeTimeout: 60_000, perMessageDeflate: false })
   // Before it is open: what the server sends at once counts, too.
   const inbox = inboxOf(socket, version)
   const closed = new Promise<{ code: number; reason: string }>(resolve =>
@@ -134,7 +134,7 @@ function inboxOf(socket: WebSocket, version: Version): Inbox {
     for (const watch of watchers) watch()
   })
 
-  const find: Inbox['find'] = (what, isIt, seconds = 15, from = 0) => {
+  const find: Inbox['find'] = (what, isIt, seconds = 60, from = 0) => {
     let looked = from
     return new Promise((resolve, reject) => {
       const end = (settle: () => void) => {

@@ -338,7 +338,7 @@ test('clarifications: the token of who is banned or deleted stops working everyw
     assert.equal(await whoami(), 200)
     succeeded(await act(id))
     assert.equal((await auth.get('/user', { token })).status, 403, 'at once on auth routes')
-    const deadline = Date.now() + 10_000
+    const deadline = Date.now() + 60_000
     while ((await whoami()) === 200) {
       assert.ok(Date.now() < deadline, 'the token is still taken')
       await sleep(50)

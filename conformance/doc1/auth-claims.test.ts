@@ -36,7 +36,7 @@ before(async () => {
     create table public.grown_up (id int primary key);
     insert into public.grown_up values (1);
     create policy permanent on public.grown_up for select using (not (auth.jwt() ->> 'is_anonymous')::boolean)`)
-  for (const deadline = Date.now() + 10_000; Date.now() < deadline; await sleep(50))
+  for (const deadline = Date.now() + 60_000; Date.now() < deadline; await sleep(50))
     if ((await rest('GET', 'grown_up', undefined)).status === 200) return
   assert.fail('the API does not know the new tables')
 })

@@ -161,7 +161,7 @@ test('1 §1 a suspended project is 403, and its open sockets are closed within a
   const socket = await open({ token: own.anon_key, ...vsn }, { of: own })
   await socket.heartbeat()
   assert.equal((await it.manage('POST', `/projects/${own.id}/suspend`)).status, 200)
-  await within(5, 'the socket of a suspended project is closed', socket.closed)
+  await within(15, 'the socket of a suspended project is closed', socket.closed)
   for (const shape of shapes)
     assertDataError(await refused(it, own, { token: own.anon_key, ...vsn }, {}, shape), 'project_suspended')
   assert.equal((await it.manage('POST', `/projects/${own.id}/resume`)).status, 200)
@@ -187,7 +187,7 @@ test('Clarifications: new keys close the sockets that the old ones opened', asyn
   ]
   const { body, status } = await it.manage('POST', `/projects/${own.id}/rotate/api-keys`)
   assert.equal(status, 200)
-  for (const socket of olds) await within(5, 'the socket of an old key is closed', socket.closed)
+  for (const socket of olds) await within(15, 'the socket of an old key is closed', socket.closed)
   assertDataError(await refused(it, own, { token: own.anon_key, ...vsn }), 'unauthorized')
   await (await open({ token: body.anon_key, ...vsn }, { of: own })).heartbeat()
 })
@@ -198,7 +198,7 @@ test('Clarifications: a new JWT secret closes the sockets of the users', async (
   await socket.heartbeat()
   const rotated = await it.manage('POST', `/projects/${own.id}/rotate/jwt`)
   assert.equal(rotated.status, 200, rotated.text)
-  await within(5, 'the socket of an old JWT is closed', socket.closed)
+  await within(15, 'the socket of an old JWT is closed', socket.closed)
   assertDataError(await refused(it, own, { token: userJwt(own), ...vsn }), 'unauthorized')
 })
 
@@ -207,7 +207,7 @@ test('Clarifications: a deleted project closes its sockets', async () => {
   const socket = await open({ token: own.service_role_key, ...vsn }, { of: own })
   await socket.heartbeat()
   assert.equal((await it.manage('DELETE', `/projects/${own.id}`)).status, 204)
-  await within(5, 'the socket of a deleted project is closed', socket.closed)
+  await within(15, 'the socket of a deleted project is closed', socket.closed)
   assertDataError(await refused(it, own, { token: own.service_role_key, ...vsn }), 'unauthorized')
 })
 
@@ -240,9 +240,9 @@ test('Clarifications: nor does it hear any more on the sockets it has opened', a
     if (ends === 'is banned') await auth.admin('PUT', admin, { ban_duration: '1h' })
     if (ends === 'is deleted') await auth.admin('DELETE', admin)
     const gone = channel
-      .find('phx_close', ({ event }) => event === 'phx_close', 5)
+      .find('phx_close', ({ event }) => event === 'phx_close', 15)
       .catch(() => assert(!socket.isOpen))
-    await within(5, `who ${ends} is sent away`, Promise.race([gone, socket.closed]))
+    await within(15, `who ${ends} is sent away`, Promise.race([gone, socket.closed]))
     speaker.broadcast(ends)
   }
 })

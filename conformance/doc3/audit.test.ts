@@ -29,7 +29,7 @@ const names = (entries: { action: string }[]) => entries.map(({ action }) => act
 
 /** Entries may trail their answers a little. */
 async function settled(query: string, count: number): Promise<any> {
-  for (const deadline = Date.now() + 20_000; ; await sleep(25)) {
+  for (const deadline = Date.now() + 60_000; ; await sleep(25)) {
     const page = await audit(query)
     if (page.total >= count || Date.now() > deadline) return page
   }

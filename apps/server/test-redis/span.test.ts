@@ -9,6 +9,7 @@ import { createLog } from '#src/kernel/log.ts'
 import { sealEnvelope } from '#src/services/realtime/span/envelope.ts'
 import { alone, channelsOf, openSpan, type Span } from '#src/services/realtime/span.ts'
 import { until } from '#test/cache-project.ts'
+import { promptly } from '#test/promptly.ts'
 import { type RedisServer, startRedis } from '#test/redis-server.ts'
 
 let redis: RedisServer
@@ -266,15 +267,18 @@ test('without Redis a node is alone', async () => {
 
 test('a Redis that is away from the start holds nobody up', async () => {
   await redis.kill()
-  const a = node()
   try {
-    const begun = performance.now()
-    await watch(a, project())
-    a.say(project(), 'x')
-    assert.ok(performance.now() - begun < pace.readyMs + 500)
-    const closing = performance.now()
-    await a.span.close()
-    assert.ok(performance.now() - closing < 3000)
+    await promptly(pace.readyMs + 500, async () => {
+      const a = node()
+      const begun = performance.now()
+      await watch(a, project())
+      a.say(project(), 'x')
+      const ms = performance.now() - begun
+      const closing = performance.now()
+      await a.span.close()
+      assert.ok(performance.now() - closing < 15_000)
+      return ms
+    })
   } finally {
     await redis.start()
   }

@@ -9,6 +9,7 @@ import { sql } from '#src/kernel/postgres/sql.ts'
 import type { Value } from '#src/kernel/postgres/wire/encoder.ts'
 import { type Caller, type RequestFacts, statement } from '#src/tenancy/databases.ts'
 import { startPlatform, type TestPlatform } from './harness.ts'
+import { promptly } from './promptly.ts'
 
 interface Project {
   id: string
@@ -708,30 +709,33 @@ describe('when the connections of a project run out', () => {
     const busy = await newProject()
     const slow = (seconds: number) => ask(busy, 'service_role', `select pg_sleep(${seconds})`, { on: narrow })
     await Promise.all([slow(0.2), slow(0.2)])
-    const refusals: { error: Refusal; afterMs: number }[] = []
-    const started = performance.now()
-    const work = Array.from({ length: 30 }, () =>
-      slow(2.8).catch((error: Refusal) => {
-        refusals.push({ error, afterMs: performance.now() - started })
-      }),
-    )
-    while (performance.now() - started < 2000) {
-      const asked = performance.now()
-      assert.equal(await askOne(project, 'service_role', 'select 1', { on: narrow }), '1')
-      assert.ok(performance.now() - asked < 1500)
-      await sleep(50)
-    }
-    await Promise.all(work)
-    assert.equal(refusals.length, 28, 'two connections, two served')
-    for (const { error } of refusals) {
-      assert.ok(error instanceof Refusal)
-      const told = [error.code, error.status, error.headers]
-      assert.deepEqual(told, ['pool_exhausted', 429, { 'retry-after': '1' }])
-    }
-    // Twenty may wait in line, for two seconds; the others hear it at once.
-    const atOnce = refusals.filter(({ afterMs }) => afterMs < 1900).length
-    assert.ok(atOnce >= 8 && atOnce <= 10, `${atOnce} at once`)
-    assert.equal(await askOne(busy, 'service_role', 'select 1', { on: narrow }), '1')
+    await promptly(1500, async () => {
+      const refusals: { error: Refusal; afterMs: number }[] = []
+      const started = performance.now()
+      const work = Array.from({ length: 30 }, () =>
+        slow(2.8).catch((error: Refusal) => {
+          refusals.push({ error, afterMs: performance.now() - started })
+        }),
+      )
+      let longest = 0
+      while (performance.now() - started < 2000) {
+        const asked = performance.now()
+        assert.equal(await askOne(project, 'service_role', 'select 1', { on: narrow }), '1')
+        longest = Math.max(longest, performance.now() - asked)
+        await sleep(50)
+      }
+      await Promise.all(work)
+      assert.equal(refusals.length, 28, 'two connections, two served')
+      for (const { error } of refusals) {
+        assert.ok(error instanceof Refusal)
+        const told = [error.code, error.status, error.headers]
+        assert.deepEqual(told, ['pool_exhausted', 429, { 'retry-after': '1' }])
+      }
+      assert.equal(await askOne(busy, 'service_role', 'select 1', { on: narrow }), '1')
+      // Twenty may wait in line, for two seconds; the others hear it at once.
+      const atOnce = refusals.filter(({ afterMs }) => afterMs < 1900).length
+      return atOnce >= 8 && atOnce <= 10 ? longest : Number.POSITIVE_INFINITY
+    })
   })
 
   it('quick statements go on while slow ones hold every connection', async () => {
@@ -794,13 +798,13 @@ describe('the ceiling for all projects together', () => {
   it('makes a project wait while others use all of it', async () => {
     const third = await newProject()
     const held = [project, project, elsewhere, elsewhere].map(each =>
-      settled(ask(each, 'service_role', 'select pg_sleep(4)', { on: capped })),
+      settled(ask(each, 'service_role', 'select pg_sleep(7)', { on: capped })),
     )
     const sleeping = async () =>
       [...(await backends(project)), ...(await backends(elsewhere))].filter(
         ({ state, query }) => state === 'active' && query.includes('pg_sleep'),
       ).length
-    await eventually(async () => (await sleeping()) === 4, 'all four are in use', 3500)
+    await eventually(async () => (await sleeping()) === 4, 'all four are in use', 4500)
     assert.equal(capped.app.databases.connections(), 4)
     assert.equal(await settled(ask(third, 'anon', 'select 1', { on: capped })), 'pool_exhausted')
     assert.deepEqual(tally(await Promise.all(held)), { done: 4 })
@@ -836,12 +840,12 @@ describe('a client that goes away', () => {
       const client = new AbortController()
       const started = performance.now()
       const work = settled(
-        ask(own, 'service_role', 'select pg_sleep(5)', { on: narrow, signal: client.signal }),
+        ask(own, 'service_role', 'select pg_sleep(60)', { on: narrow, signal: client.signal }),
       )
       await sleep(30)
       client.abort()
       assert.equal(await work, 'client_closed_request')
-      assert.ok(performance.now() - started < 4000)
+      assert.ok(performance.now() - started < 20_000)
     }
     const next = [0, 1].map(() => askOne(own, 'service_role', 'select 1', { on: narrow }))
     assert.deepEqual(await Promise.all(next), ['1', '1'])
@@ -894,7 +898,7 @@ describe('a project that is suspended', () => {
         for (let run = 0; run < 5; run++) await ask(own, role, 'select 1', { on, mayPipeline: true })
     assert.ok((await backends(own)).length >= 4)
     assert.equal((await suspend(own)).status, 200)
-    await eventually(async () => (await backends(own)).length === 0, 'its connections are gone', 5000)
+    await eventually(async () => (await backends(own)).length === 0, 'its connections are gone', 20_000)
   })
 
   it('has what it is running ended as well', async () => {
@@ -907,7 +911,7 @@ describe('a project that is suspended', () => {
     )
     await suspend(own)
     try {
-      await eventually(async () => (await backends(own)).length === 0, 'its connections are gone', 5000)
+      await eventually(async () => (await backends(own)).length === 0, 'its connections are gone', 20_000)
     } finally {
       await running
     }

@@ -11,6 +11,7 @@ import { raw, sql } from '#src/kernel/postgres/sql.ts'
 import { type Caller, statement } from '#src/tenancy/databases.ts'
 import { createLogins, type Login, type Logins } from '#src/tenancy/logins.ts'
 import { startPlatform, type TestPlatform } from './harness.ts'
+import { promptly } from './promptly.ts'
 
 type Who = 'owner' | Role
 const everyone: readonly Who[] = ['owner', 'anon', 'authenticated', 'service_role']
@@ -750,25 +751,27 @@ describe('what a tenant holds on to', () => {
   })
 
   it('does not keep the platform from its control database', async () => {
-    const project = await platform.createProject()
-    const ref = await platform.refOf(project.id)
-    const holders = await Promise.all([logIn(ref, 'api'), logIn(ref, 'svc')])
-    for (const holder of holders) {
-      await holder.query(`alter role current_user password 'known'`)
-      await holder.query(`begin; alter role current_user password 'better known'`)
-    }
-    // Every connection these need finds the password changed, and its row held.
-    const callers = (['anon', 'service_role'] as const).flatMap(role =>
-      Array.from({ length: 20 }, () => asCaller(project, role, 'select 1').catch(() => {})),
-    )
-    await sleep(200)
-    const asked = performance.now()
-    const { status } = await platform.call('GET', '/api/v1/projects', { token: platform.adminToken })
-    const ms = performance.now() - asked
-    await Promise.all(callers.concat(holders.map(holder => holder.end())) as Promise<unknown>[])
-    assert.equal(status, 200)
-    assert.ok(ms < 1500, `the list of projects took ${ms} ms`)
-    assert.deepEqual(await asCaller(project, 'anon', 'select 1'), [['1']])
+    await promptly(1500, async () => {
+      const project = await platform.createProject()
+      const ref = await platform.refOf(project.id)
+      const holders = await Promise.all([logIn(ref, 'api'), logIn(ref, 'svc')])
+      for (const holder of holders) {
+        await holder.query(`alter role current_user password 'known'`)
+        await holder.query(`begin; alter role current_user password 'better known'`)
+      }
+      // Every connection these need finds the password changed, and its row held.
+      const callers = (['anon', 'service_role'] as const).flatMap(role =>
+        Array.from({ length: 20 }, () => asCaller(project, role, 'select 1').catch(() => {})),
+      )
+      await sleep(200)
+      const asked = performance.now()
+      const { status } = await platform.call('GET', '/api/v1/projects', { token: platform.adminToken })
+      const ms = performance.now() - asked
+      await Promise.all(callers.concat(holders.map(holder => holder.end())) as Promise<unknown>[])
+      assert.equal(status, 200)
+      assert.deepEqual(await asCaller(project, 'anon', 'select 1'), [['1']])
+      return ms
+    })
   })
 })
 

@@ -440,13 +440,13 @@ test('killed in the middle, a platform leaves a migration applied and recorded, 
                  (select array_agg(relname::text order by relname) from pg_class where relnamespace = 'public'::regnamespace and relkind = 'r') as tables,
                  exists (select from pg_stat_activity where query like '%pg_sleep(20)%' and pid <> pg_backend_pid() and state = 'active') as working`),
       )
-    for (const deadline = Date.now() + 10_000; Date.now() < deadline; await sleep(50))
+    for (const deadline = Date.now() + 60_000; Date.now() < deadline; await sleep(50))
       if ((await state().catch(() => undefined))?.working) break
     child.kill('SIGKILL')
     await push
     // The server notices within seconds that nobody is there any more, and undoes what was open.
     let left = await state()
-    for (const deadline = Date.now() + 10_000; left!.working && Date.now() < deadline; left = await state())
+    for (const deadline = Date.now() + 60_000; left!.working && Date.now() < deadline; left = await state())
       await sleep(100)
     assert.deepEqual(left, { recorded: ['1'], tables: ['a'], working: false })
   } finally {

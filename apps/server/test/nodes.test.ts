@@ -18,7 +18,7 @@ after(async () => {
 
 /** Asks until the answer has the given status: a second is all it may take, the rest is for a busy machine. */
 async function within(second: () => Promise<Reply>, status: number): Promise<Reply> {
-  const end = performance.now() + 5000
+  const end = performance.now() + 20_000
   for (;;) {
     const reply = await second()
     if (reply.status === status || performance.now() > end) return reply
@@ -72,7 +72,7 @@ test('while a node cannot hear of changes it trusts its memory for a second only
     await session.run(sql`update public.projects set status = 'suspended' where id = ${id}`)
     await session.script('alter table public.projects enable trigger announce_project')
   })
-  const end = performance.now() + 10_000
+  const end = performance.now() + 20_000
   let reply = await ask()
   while (reply.status !== 403 && performance.now() < end) {
     await sleep(50)

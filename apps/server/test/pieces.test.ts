@@ -62,7 +62,7 @@ async function namesOf(pieces: Pieces, folder: string): Promise<string[]> {
 }
 
 const until = async (holds: () => boolean, what: string) => {
-  for (const end = Date.now() + 20_000; !holds(); await sleep(10)) assert.ok(Date.now() < end, what)
+  for (const end = Date.now() + 60_000; !holds(); await sleep(10)) assert.ok(Date.now() < end, what)
 }
 const openFiles = () => fs.readdirSync('/dev/fd').length
 

@@ -18,6 +18,7 @@ import { createLogins } from '#src/tenancy/logins.ts'
 import { until } from '#test/cache-project.ts'
 import { createRandom } from '#test/fuzz/random.ts'
 import { startPlatform, type TestPlatform } from '#test/harness.ts'
+import { promptly } from '#test/promptly.ts'
 import { behind, everybodyStops, isTold, type Listening, listen } from '#test/realtime-listener.ts'
 import { RawSocket } from '#test/realtime-raw.ts'
 
@@ -56,7 +57,7 @@ async function intruder(
   return { socket, ref, topic }
 }
 
-const hears = (one: Listening, what: string, seconds = 20) =>
+const hears = (one: Listening, what: string, seconds = 60) =>
   until(`${what} is heard (told: ${one.told})`, async () => one.heard.includes(what), seconds)
 
 const wish = (more: object) => ({ event: '*', schema: 'public', ...more })
@@ -463,12 +464,16 @@ test('very many wishes do not stop the platform', async () => {
     }
   const one = await listen(platform, project, { table: 'notes' })
   await sleep(1000)
-  const stops = monitorEventLoopDelay({ resolution: 10 })
-  stops.enable()
-  await database.run('insert into notes select generate_series(1, 500)')
-  await hears(one, 'INSERT 500', 60)
-  stops.disable()
-  assert.ok(stops.max / 1e6 < 1000, `it stopped for ${Math.round(stops.max / 1e6)} ms`)
+  let last = 0
+  await promptly(1000, async () => {
+    const stops = monitorEventLoopDelay({ resolution: 10 })
+    stops.enable()
+    await database.run(`insert into notes select generate_series(${last + 1}, ${last + 500})`)
+    last += 500
+    await hears(one, `INSERT ${last}`, 60)
+    stops.disable()
+    return stops.max / 1e6
+  })
   for (const { connection } of sockets) connection.terminate()
   await one.leave()
 })

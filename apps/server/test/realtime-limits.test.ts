@@ -178,7 +178,7 @@ async function slowProject(seconds: number): Promise<CreatedProject> {
 const posting = (
   project: CreatedProject,
   messages: unknown[],
-  signal: AbortSignal = AbortSignal.timeout(10_000),
+  signal: AbortSignal = AbortSignal.timeout(60_000),
 ) =>
   fetch(`${platform.url}/v1/realtime/${project.id}/api/broadcast`, {
     method: 'POST',

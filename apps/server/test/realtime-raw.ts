@@ -16,7 +16,7 @@ export interface RawOptions {
   headers?: Record<string, string>
 }
 
-const patienceMs = 15_000
+const patienceMs = 60_000
 
 export const socketUrl = (platform: TestPlatform, project: CreatedProject, key = project.anon_key) =>
   `${platform.url.replace('http', 'ws')}/v1/realtime/${project.id}/socket/websocket?token=${key}&vsn=2.0.0`

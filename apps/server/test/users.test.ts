@@ -61,7 +61,7 @@ const eventsOf = async (project: AuthProject, userId: string) =>
   ).map(({ type }) => type)
 
 async function until(isSo: () => Promise<boolean>, what: string): Promise<void> {
-  for (const deadline = Date.now() + 15_000; !(await isSo()); await sleep(25))
+  for (const deadline = Date.now() + 60_000; !(await isSo()); await sleep(25))
     assert.ok(Date.now() < deadline, what)
 }
 

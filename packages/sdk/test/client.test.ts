@@ -55,7 +55,7 @@ before(async () => {
   const ref = await stage.platform.refOf(stage.project.id)
   await stage.platform.app.databases.asOwner({ ref }, session => session.script(notes))
   const ready = () => stage.service.schema('shop').from('items').select().limit(0)
-  for (const end = Date.now() + 10_000; (await ready()).error && Date.now() < end; ) await sleep(20)
+  for (const end = Date.now() + 60_000; (await ready()).error && Date.now() < end; ) await sleep(20)
 })
 after(() => stage.stop())
 

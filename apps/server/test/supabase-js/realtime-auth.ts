@@ -195,7 +195,7 @@ export function authTests(stage: () => Stage): void {
       body: JSON.stringify({ ban_duration: '1h' }),
     })
     assert.equal(banned.status, 200)
-    await one.becomes('CLOSED', 3000)
+    await one.becomes('CLOSED', 15_000)
     assert.partialDeepStrictEqual(one.system.at(-1), { extension: 'system', status: 'error' })
     assert.match(await ear(client).refused(), /^InvalidJWTToken: \S/)
   })
@@ -205,7 +205,7 @@ export function authTests(stage: () => Stage): void {
     const own = await setStage(platform, shape)
     const one = await ear(own.anon({ reconnectAfterMs: () => 100 })).join()
     assert.equal((await own.manage('POST', '/suspend')).status, 200)
-    await one.becomes('CHANNEL_ERROR', 2000)
+    await one.becomes('CHANNEL_ERROR', 15_000)
     assert.equal((await own.manage('POST', '/resume')).status, 200)
     await one.joined(2)
   })
@@ -217,10 +217,10 @@ export function authTests(stage: () => Stage): void {
     const rotate = async (what: string) =>
       assert.equal((await own.manage('POST', `/rotate/${what}`)).status, 200, what)
     await rotate('jwt')
-    await byToken.becomes('CLOSED', 2000)
+    await byToken.becomes('CLOSED', 15_000)
     assert.partialDeepStrictEqual(byToken.system.at(-1), { extension: 'system', status: 'error' })
     assert.deepEqual(byKey.statuses, ['SUBSCRIBED'])
     await rotate('api-keys')
-    await byKey.becomes('CHANNEL_ERROR', 2000)
+    await byKey.becomes('CHANNEL_ERROR', 15_000)
   })
 }

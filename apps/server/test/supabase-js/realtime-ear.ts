@@ -33,7 +33,7 @@ export interface Wish {
   select?: string[]
 }
 
-export async function until(holds: () => unknown, what: string, withinMs = 8000): Promise<void> {
+export async function until(holds: () => unknown, what: string, withinMs = 60_000): Promise<void> {
   for (const end = Date.now() + withinMs; !(await holds()); await sleep(4))
     assert.ok(Date.now() < end, `${what} within ${withinMs} ms`)
 }
