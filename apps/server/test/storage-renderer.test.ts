@@ -20,8 +20,9 @@ import { type Format, transformationFrom, type Wish } from '#src/services/storag
 const lines: string[] = []
 const log = createLog('info', { write: line => void lines.push(line) })
 const opened: Renderer[] = []
+/** With time for a busy machine, unless the time is what a test is about. */
 function newRenderer(options: Partial<Parameters<typeof createRenderer>[0]> = {}): Renderer {
-  const made = createRenderer({ log, ...options })
+  const made = createRenderer({ log, timeLimitMs: 60_000, ...options })
   opened.push(made)
   return made
 }
@@ -351,7 +352,7 @@ test('an image that takes too long is refused at its time, and the next is rende
   await render(small, {}, 'origin', impatient)
   const begun = performance.now()
   await assert.rejects(render(slow, { quality: 100 }, 'avif', impatient), refusal(/takes too long/))
-  assert.ok(performance.now() - begun < 5000)
+  assert.ok(performance.now() - begun < 15_000)
   assert.equal(await sizeOf(await render(small, {}, 'origin', impatient)), '8x8')
   impatient.close()
 })
@@ -464,7 +465,7 @@ test('a platform that is killed takes the process along, even in the middle of a
   const [pid] = processesOf(other.pid)
   await until('work', () => cpuSeconds(pid!) > 0.4)
   other.kill('SIGKILL')
-  await until('its end', () => !existsSync(`/proc/${pid}`), 3)
+  await until('its end', () => !existsSync(`/proc/${pid}`), 15)
 })
 
 test('a platform with nothing else to do can end while the process waits for work', async () => {
