@@ -3,7 +3,7 @@
 import { spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { chmodSync, cpSync, globSync, mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { availableParallelism, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { engineFiles } from '../apps/server/src/kernel/postgres/engine/place.ts'
 import { startEngine } from '../apps/server/src/kernel/postgres/engine/start.ts'
@@ -23,6 +23,8 @@ if (files.length === 0) {
   process.exit(1)
 }
 
+// One more than there are cores: much of a test is waiting.
+const atOnce = availableParallelism() + 1
 const compileCache = join(import.meta.dirname, '../node_modules/.cache/plinth-tests')
 const dataDir = mkdtempSync(join(tmpdir(), 'plinth-test-'))
 // As root the database runs as another user, who must be able to pass through.
@@ -52,7 +54,7 @@ const seed = 'test_seed'
 await prepareCluster(parseDatabaseUrl(url).address, seed)
 
 const status = await new Promise<number>(resolve => {
-  const child = spawn(process.execPath, ['--test', '--test-concurrency=2', ...files], {
+  const child = spawn(process.execPath, ['--test', `--test-concurrency=${atOnce}`, ...files], {
     stdio: 'inherit',
     env: {
       ...process.env,
