@@ -6,7 +6,13 @@ const unit = globSync(['packages/*/src/**/*.test.ts', 'apps/*/src/**/*.test.ts',
 const gates: Record<string, string[]> = {
   'format and lint': ['biome', 'check', '--error-on-warnings', '.'],
   types: ['tsc', '-p', '.'],
-  'architecture and units': ['node', '--test', 'apps/server/test/architecture.test.ts', ...unit],
+  'architecture and units': [
+    'node',
+    '--test',
+    '--test-timeout=120000',
+    'apps/server/test/architecture.test.ts',
+    ...unit,
+  ],
 }
 
 const results = await Promise.all(

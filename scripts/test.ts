@@ -25,6 +25,8 @@ if (files.length === 0) {
 
 // One more than there are cores: much of a test is waiting.
 const atOnce = availableParallelism() + 1
+/** A file that takes longer will not end by itself; then it is said which. */
+const hangingMs = 900_000
 const compileCache = join(import.meta.dirname, '../node_modules/.cache/plinth-tests')
 const dataDir = mkdtempSync(join(tmpdir(), 'plinth-test-'))
 // As root the database runs as another user, who must be able to pass through.
@@ -54,7 +56,8 @@ const seed = 'test_seed'
 await prepareCluster(parseDatabaseUrl(url).address, seed)
 
 const status = await new Promise<number>(resolve => {
-  const child = spawn(process.execPath, ['--test', `--test-concurrency=${atOnce}`, ...files], {
+  const options = ['--test', `--test-concurrency=${atOnce}`, `--test-timeout=${hangingMs}`]
+  const child = spawn(process.execPath, [...options, ...files], {
     stdio: 'inherit',
     env: {
       ...process.env,

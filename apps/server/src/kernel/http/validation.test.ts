@@ -59,7 +59,8 @@ test('every schema of the contract is a valid one, and can be compiled for what 
       use(schema)
     } catch (error) {
       // A value that does not fit says nothing about the schema.
-      if (!/^(The body|Field|The value) |is required!$/.test((error as Error).message)) problems.push(`${what}: ${error}`)
+      if (!/^(The body|Field|The value) |is required!$/.test((error as Error).message))
+        problems.push(`${what}: ${error}`)
     }
   }
   let count = 0
