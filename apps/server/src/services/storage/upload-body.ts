@@ -105,14 +105,25 @@ function formFrom({ headers, body }: RawRequest): Promise<Upload> {
 const maxAge = (cacheControl: string) =>
   /^\d+$/.test(cacheControl) ? `max-age=${cacheControl}` : cacheControl
 
+/** A client that changes its network leaves a connection without an end; by the next one it must find its upload free. */
+const silenceMs = 30_000
+
 /** A connection that ends before the body is a refusal, never the end of a file. */
 export async function* arriving(body: Readable): AsyncGenerator<Buffer> {
+  const cutLater = () => setTimeout(() => body.destroy(new Error(`silent for ${silenceMs} ms`)), silenceMs)
+  let silence = cutLater()
   try {
     // Whoever stops in the middle has something to say first: the connection is not to end with that.
-    for await (const chunk of body.iterator({ destroyOnReturn: false })) yield chunk as Buffer
+    for await (const chunk of body.iterator({ destroyOnReturn: false })) {
+      clearTimeout(silence)
+      yield chunk as Buffer
+      silence = cutLater()
+    }
   } catch (error) {
     if (error instanceof Refusal) throw error
     throw new Refusal('client_closed_request', 'The client closed the connection', { cause: error })
+  } finally {
+    clearTimeout(silence)
   }
 }
 
