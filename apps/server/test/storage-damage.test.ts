@@ -209,6 +209,16 @@ test('files swapped between projects are errors, also under the other’s name',
   assert.deepEqual(await neighbour.names(), [theirs.path])
 })
 
+test('an image that is damaged far behind its beginning is an error that says so', async () => {
+  const before = new Set(files.pieces())
+  const headers = { 'content-type': 'image/png' }
+  const body = new Uint8Array(randomFile(3 * mebibyte))
+  assert.equal((await files.fetch('PUT', 'object/files/image', { headers, body })).status, 200)
+  flip(files.pieces().find(name => !before.has(name))!, 2 * mebibyte)
+  const reply = await files.fetch('GET', 'render/image/authenticated/files/image')
+  assert.equal(((await reply.json()) as { code: string }).code, 'FileDamaged')
+})
+
 test('a damaged file can be replaced and removed', async () => {
   const [file, other] = [await stored(100_000), await stored(100_000)]
   flip(file.pieces[0]!, 10)

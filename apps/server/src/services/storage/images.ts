@@ -2,7 +2,7 @@
 import { wholeOf } from '#src/kernel/byte-source.ts'
 import type { RawReply, RawRequest } from '#src/kernel/http/request.ts'
 import { fileHeaders, isUnchanged, type Showing } from './download.ts'
-import type { Files } from './files.ts'
+import { type Files, told } from './files.ts'
 import { ofCurrent, sizeOf } from './objects.ts'
 import { storageRefusal } from './refusals.ts'
 import type { RenderCache } from './render/cache.ts'
@@ -14,6 +14,10 @@ import {
   transformationsHeader,
 } from './render/transformation.ts'
 import type { ObjectRow } from './store.ts'
+
+const tell = (error: unknown): never => {
+  throw told(error)
+}
 
 export type Images = ReturnType<typeof createImages>
 
@@ -55,7 +59,7 @@ export function createImages(files: Files, renderer: Renderer, cache: RenderCach
       return { status: 304, headers, body: null }
     }
     const { bytes, contentType } = await cache.through(project, object.version, key, () =>
-      renderer.render(project, () => source(project, object), wanted, format),
+      renderer.render(project, () => source(project, object).catch(tell), wanted, format),
     )
     const headers = { ...headersOf(contentType), 'content-length': String(bytes.length) }
     return { status: 200, headers, body: request.method === 'HEAD' ? null : bytes }
