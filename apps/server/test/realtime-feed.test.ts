@@ -239,3 +239,24 @@ test('who has gone before its messages are replayed is listened for no more', as
   await one.leave()
   await until('the triggers are off', async () => (await database.captured()).length === 0, 20)
 })
+
+test('what cannot be read in time is let go of and told; what comes after it is heard', async () => {
+  const one = await listen(platform, project, { table: 'notes' })
+  // In place of the outbox, one in which everything up to now takes for ever to read.
+  await platform.asSuperuser(database.ref, session =>
+    session.script(`
+      begin;
+      alter table platform.changes rename to heavy;
+      insert into platform.heavy (relid, kind, new) values ('public.notes'::regclass, 'I', '{"id": 0}');
+      do $$ declare last bigint := (select max(id) from platform.heavy); begin
+        execute format('create view platform.changes as select * from platform.heavy
+          where case when id <= %s then pg_sleep(10) is not null else true end', last);
+      end $$;
+      grant select, insert, delete on platform.changes to service_role, supabase_realtime_admin;
+      commit`),
+  )
+  await isTold(one, /^error Changes may have been lost: there was more than could be read in time/)
+  await database.run('insert into notes values (7777)')
+  await hears(one, 'INSERT 7777')
+  await one.leave()
+})

@@ -11,7 +11,7 @@ import { createBell } from './bell.ts'
 import { type Captured, capture, flowsFor, nothingCaptured } from './capture.ts'
 import { createConditions } from './conditions.ts'
 import { createExcuses } from './excuses.ts'
-import type { Gate } from './gate.ts'
+import { type Gate, isCanceled } from './gate.ts'
 import { Groups } from './groups.ts'
 import { tellRound } from './round.ts'
 import { type ChangesStore, type Cursor, changesStore, listeningSeconds, type Reading } from './store.ts'
@@ -115,7 +115,7 @@ export function startFeed(deps: FeedDeps): Feed {
     let catalogVersion = ''
     let lastChangeAt = performance.now()
     while (!end.aborted) {
-      const reading: Reading = await store.read(cursor)
+      const reading = await look(store, cursor, tellAll)
       if (reading.registered === 0 && captured.tables.size > 0) {
         mustCapture = true
         tellAll('Changes may have been lost: the database has forgotten them')
@@ -215,6 +215,17 @@ export function startFeed(deps: FeedDeps): Feed {
       bell.ring()
       await running
     },
+  }
+}
+
+/** What takes too long to read would take as long the next time: it is let go of. */
+async function look(store: ChangesStore, from: Cursor, tellAll: (message: string) => void): Promise<Reading> {
+  try {
+    return await store.read(from)
+  } catch (error) {
+    if (!isCanceled(error)) throw error
+    tellAll('Changes may have been lost: there was more than could be read in time')
+    return store.read({ seen: await store.snapshot() })
   }
 }
 

@@ -244,7 +244,7 @@ function notAsked(error: unknown): undefined {
 }
 
 const unknown = ({ rows }: Asked): Verdict => 'x'.repeat(rows.length)
-const isCanceled = (error: unknown) => error instanceof DatabaseError && error.code === canceled
+export const isCanceled = (error: unknown) => error instanceof DatabaseError && error.code === canceled
 const areJson = (rows: readonly string[]) => rows[0]?.startsWith('{') === true
 const rowArray = (rows: readonly string[]) => (areJson(rows) ? `[${rows.join(',')}]` : textArray(rows))
 const textArray = (texts: readonly string[]) =>
