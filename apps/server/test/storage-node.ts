@@ -125,6 +125,22 @@ export class StorageNode {
     await this.start()
   }
 
+  /** Killed while what is asked waits for a table of the control database. */
+  async restartWaiting(table: string, ask: () => Promise<unknown>): Promise<void> {
+    await withClient(testServer(), this.#control, controlSettings, async session => {
+      await session.script(`begin; lock table ${table} in exclusive mode`)
+      const asked = ask().catch(() => {})
+      const waiting = () =>
+        session.rows(
+          sql`select 1 from pg_catalog.pg_locks where not granted and relation = ${table}::pg_catalog.regclass`,
+        )
+      await until(async () => (await waiting()).length > 0, 'somebody who waits')
+      await this.kill()
+      await asked
+    })
+    await this.start()
+  }
+
   #inControl(script: string): Promise<void> {
     return withClient(testServer(), this.#control, controlSettings, async session => {
       await session.script(script)

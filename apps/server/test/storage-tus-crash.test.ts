@@ -165,6 +165,12 @@ test('killed between the file and the note that its upload is over, the file sta
     assert.equal(sha256(await files.get(`upsert-${upsert}`)), sha256(file), `upsert-${upsert}`)
 })
 
+test('killed while an upload is begun, no room stays taken for it', async () => {
+  const before = await files.usedBytes()
+  await node.restartWaiting('storage_uploads', () => created(files, 'begun', 5 * mebibyte))
+  assert.equal(await files.usedBytes(), before)
+})
+
 test('on a disk that is full a PATCH is an error, its offset is durable, and it goes on when there is room', async () => {
   const file = randomFile(9 * mebibyte)
   const upload = await created(files, 'full', file.length)

@@ -210,7 +210,6 @@ async function begin(
   const version = crypto.randomUUID()
   const expiresAt = new Date(Date.now() + expiryMs)
   const until = new Date(expiresAt.getTime() + graceMs)
-  await files.take(tenant, wish.bucket, { version, size: length ?? 0 }, until)
   const upload = {
     project: tenant.id,
     id: crypto.randomUUID(),
@@ -225,10 +224,16 @@ async function begin(
     is_upsert: isUpsert,
     expiresAt,
   }
-  await uploads.insertUpload(control, upload).catch(async error => {
-    await files.dropInPeace(tenant.id, [{ version, size: length ?? 0 }])
+  // Room is taken last: after a crash, room for an upload that nobody has heard of would stay taken.
+  await files.take(tenant, wish.bucket, { version, size: 0 }, until)
+  try {
+    await uploads.insertUpload(control, upload)
+    if (length) await files.resize(tenant, wish.bucket, { version, size: length })
+  } catch (error) {
+    await uploads.deleteUpload(control, upload.id)
+    await files.dropInPeace(tenant.id, [{ version, size: 0 }])
     throw error
-  })
+  }
   return upload
 }
 
