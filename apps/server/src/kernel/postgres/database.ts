@@ -1,5 +1,5 @@
 // `pg` for everything off the hot path: the control database, provisioning, migrations, owners' sessions.
-import { createHash } from 'node:crypto'
+import { hash } from 'node:crypto'
 import type { Socket } from 'node:net'
 import {
   Client,
@@ -27,6 +27,10 @@ export interface Session {
   run(statement: SqlFragment): Promise<number>
   /** Several statements without parameters, as one implicit transaction. */
   script(text: string): Promise<void>
+  /** Like `run`, for what is run over and over: planned once for each connection. */
+  repeat(statement: SqlFragment): Promise<number>
+  /** The same with rows. */
+  repeatRows<T>(statement: SqlFragment): Promise<T[]>
 }
 
 /** On a connection of its own. */
@@ -35,8 +39,6 @@ export interface OwnSession extends Session {
   lastResult(text: string): Promise<TextResult>
   /** The same, with nothing but what the last of them is called: `SELECT 3`. */
   lastTag(text: string): Promise<string>
-  /** Like `run`, for what is run over and over: planned once. */
-  repeat(statement: SqlFragment): Promise<number>
 }
 
 export interface TextResult {
@@ -287,12 +289,8 @@ function boundedSession(client: Client | PoolClient, max = maxAnswerBytes): OwnS
       const columns = last.fields.map(({ name, dataTypeID }) => ({ name, type: dataTypeID }))
       return { columns, rows: last.rows, tag: tally.tag }
     },
-    async repeat(statement) {
-      const { text, values } = compile(statement)
-      const name = createHash('sha256').update(text).digest('hex').slice(0, 32)
-      const { rowCount } = await bounded(() => client.query({ name, text, values: [...values] }).catch(told))
-      return rowCount ?? 0
-    },
+    repeat: statement => bounded(() => plain.repeat(statement)),
+    repeatRows: statement => bounded(() => plain.repeatRows(statement)),
     async lastTag(text) {
       tally.tag = ''
       await bounded(() => dropRows(text).catch(told))
@@ -309,13 +307,21 @@ function session(client: Pool | PoolClient | Client): Session {
     const { text, values } = compile(statement)
     return client.query(onlyOne(text, values)).catch(told)
   }
+  const prepared = async (statement: SqlFragment) => {
+    const { text, values } = compile(statement)
+    return client.query({ name: nameOf(text), text, values: [...values] }).catch(told)
+  }
   return {
     rows: async <T>(statement: SqlFragment) => (await query(statement)).rows as T[],
     row: async <T>(statement: SqlFragment) => (await query(statement)).rows[0] as T | undefined,
     run: async statement => (await query(statement)).rowCount ?? 0,
     script: async text => void (await client.query(text).catch(told)),
+    repeat: async statement => (await prepared(statement)).rowCount ?? 0,
+    repeatRows: async <T>(statement: SqlFragment) => (await prepared(statement)).rows as T[],
   }
 }
+
+const nameOf = (text: string) => hash('sha256', text).slice(0, 32)
 
 const asWritten = { getTypeParser: () => (text: string) => text } as unknown as NonNullable<
   ClientConfig['types']

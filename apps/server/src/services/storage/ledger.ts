@@ -101,7 +101,7 @@ const takeRoom = (
   until: Date,
   limit: number,
 ) =>
-  control.run(sql`
+  control.repeat(sql`
     with soon as materialized (${soon}),
     area as (
       update storage_areas set bytes = bytes + ${size}, sweep_at = least(sweep_at, ${until}::timestamptz)
@@ -111,7 +111,7 @@ const takeRoom = (
     insert into stored_files (version, project_id, size, until) select ${version}, project_id, ${size}, ${until} from area`)
 
 const resizeFile = (control: Database, project: string, { version, size }: StoredFile, limit: number) =>
-  control.run(sql`
+  control.repeat(sql`
     with soon as materialized (${soon}),
     area as (
       update storage_areas a set bytes = a.bytes + ${size} - f.size from soon, stored_files f
@@ -125,13 +125,13 @@ const findFiles = async (
   project: string,
   versions: readonly string[],
 ): Promise<StoredFile[]> => {
-  const rows = await control.rows<{ version: string; size: string }>(sql`
+  const rows = await control.repeatRows<{ version: string; size: string }>(sql`
     select version, size from stored_files where project_id = ${project} and version = any(${versions}::uuid[])`)
   return rows.map(({ version, size }) => ({ version, size: Number(size) }))
 }
 
 const dropFiles = (control: Database, project: string, versions: readonly string[]) =>
-  control.run(sql`
+  control.repeat(sql`
     with soon as materialized (${soon}),
     dropped as (
       delete from stored_files using soon
