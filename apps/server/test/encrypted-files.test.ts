@@ -50,7 +50,7 @@ async function store(pieces: Pieces, content: Buffer, chunkBytes = 100_000): Pro
     address: { project, version },
   })
   for (let at = 0; at < content.length; at += chunkBytes)
-    await writer.write(content.subarray(at, at + chunkBytes))
+    await writer.write([content.subarray(at, at + chunkBytes)])
   await writer.end()
   assert.equal(writer.size, content.length)
   return { pieces, version, size: content.length }
@@ -100,10 +100,10 @@ for (const engine of ['directory', 'S3']) {
     let progress: Progress | undefined
     for (let at = 0; at < bytes.length; at += 5_000_000) {
       const lost = resume(progress)
-      await lost.write(randomBytes(3_000_000))
+      await lost.write([randomBytes(3_000_000)])
       await lost.abort()
       const writer = resume(progress)
-      await writer.write(bytes.subarray(at, at + 5_000_000))
+      await writer.write([bytes.subarray(at, at + 5_000_000)])
       progress = await writer.flush()
       assert.equal(
         progress.frames * frameBytes + progress.tail.length,
@@ -120,7 +120,7 @@ for (const engine of ['directory', 'S3']) {
     const options = { pieces, cipher: frameCipher(dataKey, version), address: { project, version } }
     const told: Progress[] = []
     const cut = openFileWriter({ ...options, onPiece: async progress => void told.push(progress) })
-    await cut.write(bytes)
+    await cut.write([Buffer.from(bytes)])
     await cut.abort()
     assert.equal(told.length, 2)
     for (const from of told) {

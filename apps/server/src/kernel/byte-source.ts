@@ -9,9 +9,9 @@ export interface ByteSource {
   close(): Promise<void>
 }
 
-export async function* chunksOf(source: ByteSource): AsyncGenerator<Buffer> {
+export async function* chunksOf(source: ByteSource): AsyncGenerator<readonly Buffer[]> {
   try {
-    while (source.hasMore) yield* await source.next()
+    while (source.hasMore) yield await source.next()
   } finally {
     await source.close()
   }
@@ -20,7 +20,7 @@ export async function* chunksOf(source: ByteSource): AsyncGenerator<Buffer> {
 export async function wholeOf(source: Buffer | ByteSource): Promise<Buffer> {
   if (Buffer.isBuffer(source)) return source
   const chunks: Buffer[] = []
-  for await (const chunk of chunksOf(source)) chunks.push(chunk)
+  for await (const next of chunksOf(source)) chunks.push(...next)
   return Buffer.concat(chunks)
 }
 
@@ -28,3 +28,6 @@ export async function wholeOf(source: Buffer | ByteSource): Promise<Buffer> {
 export function discard({ buffer, byteLength }: Buffer): void {
   if (byteLength === buffer.byteLength && buffer instanceof ArrayBuffer) buffer.transfer(0)
 }
+
+export const bytesIn = (chunks: readonly Buffer[]): number =>
+  chunks.reduce((sum, { length }) => sum + length, 0)

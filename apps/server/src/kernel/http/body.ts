@@ -8,7 +8,8 @@ import type { RawRequest } from './request.ts'
 type OnBody = (error: Error | null, bytes: Buffer) => void
 
 interface Taking {
-  take(chunk: Buffer): void
+  /** False when the next should wait until they are asked for. */
+  take(chunk: Buffer): boolean
   end(): void
   /** Of no consequence after the end. */
   abort(): void
@@ -21,13 +22,15 @@ export class TakeableRequest extends IncomingMessage {
   override push(chunk: Buffer | null, encoding?: BufferEncoding): boolean {
     const { taking } = this
     if (taking === undefined) return super.push(chunk, encoding)
-    if (chunk !== null) {
-      taking.take(chunk)
-      return true
-    }
+    if (chunk !== null) return taking.take(chunk)
     const isMoreWanted = super.push(null)
     taking.end()
     return isMoreWanted
+  }
+
+  /** After a chunk that was one too many. */
+  askForMore(): void {
+    this._read(0)
   }
 
   override _destroy(error: Error | null, callback: (error?: Error | null) => void): void {
@@ -69,12 +72,13 @@ function createTaking(limit: number, done: OnBody): Taking {
     take(chunk) {
       received += chunk.length
       // What comes after that is read and dropped, so that the refusal can be heard.
-      if (isDone) return
-      if (received > limit) return refuse(tooLarge(limit))
-      few.push(chunk)
-      if (few.length < maxFew) return
+      if (isDone) return true
+      if (received > limit) refuse(tooLarge(limit))
+      else few.push(chunk)
+      if (few.length < maxFew) return true
       chunks.push(Buffer.concat(few))
       few = []
+      return true
     },
     end() {
       if (isDone) return
@@ -83,7 +87,7 @@ function createTaking(limit: number, done: OnBody): Taking {
       done(null, chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks))
     },
     abort() {
-      if (!isDone) refuse(new Refusal('client_closed_request', 'The client closed the connection'))
+      if (!isDone) refuse(clientClosed())
     },
   }
 }
@@ -93,6 +97,66 @@ export function readBody({ body, headers }: RawRequest, limit: number): Promise<
     takeBody(body, headers, limit, (error, bytes) => (error ? reject(error) : resolve(bytes)))
   })
 }
+
+/** What may wait to be taken. */
+const maxArrived = { bytes: 512 * 1024, chunks: 64 }
+
+/**
+ * A body of any length, in whatever has come since the last of it was taken. The client waits when that is much. What
+ * comes after whoever takes it has stopped is left to the stream.
+ */
+export async function* arrivingChunks(body: TakeableRequest): AsyncGenerator<readonly Buffer[]> {
+  let arrived: Buffer[] = []
+  let arrivedBytes = 0
+  let isComplete = false
+  let isCut = body.destroyed
+  let wake = () => {}
+  const isEnough = () => arrivedBytes >= maxArrived.bytes || arrived.length >= maxArrived.chunks
+  const taking: Taking = {
+    take(chunk) {
+      arrived.push(chunk)
+      arrivedBytes += chunk.length
+      wake()
+      return !isEnough()
+    },
+    end() {
+      isComplete = true
+      wake()
+    },
+    abort() {
+      isCut = true
+      wake()
+    },
+  }
+  // What came before is in the stream.
+  const before = body.read() as Buffer | null
+  if (before) taking.take(before)
+  isComplete = body.complete
+  body.taking = taking
+  try {
+    while (!isComplete || arrived.length > 0) {
+      if (arrived.length > 0) {
+        const taken = arrived
+        const wasEnough = isEnough()
+        arrived = []
+        arrivedBytes = 0
+        if (wasEnough) body.askForMore()
+        yield taken
+      } else if (isCut) throw clientClosed()
+      else
+        await new Promise<void>(resolve => {
+          wake = resolve
+        })
+    }
+  } finally {
+    body.taking = undefined
+    // The stream thinks that it has asked already.
+    if (!isComplete) body.askForMore()
+  }
+}
+
+export const clientClosed = (cause?: unknown) =>
+  new Refusal('client_closed_request', 'The client closed the connection', { cause })
 
 const nothing = Buffer.alloc(0)
 const encoded = () => new Refusal('unsupported_media_type', 'Send the body without Content-Encoding')

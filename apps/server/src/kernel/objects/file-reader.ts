@@ -2,7 +2,14 @@
 import type { ByteSource } from '#src/kernel/byte-source.ts'
 import type { FileAddress } from './file-writer.ts'
 import { DamagedFile, type FrameCipher, frameBytes, overheadBytes } from './frames.ts'
-import { frameCount, framesInPiece, pieceName, storedFrameBytes, storedPieceBytes } from './layout.ts'
+import {
+  frameCount,
+  framesInPiece,
+  framesInRun,
+  pieceName,
+  storedFrameBytes,
+  storedPieceBytes,
+} from './layout.ts'
 import type { PieceReader, Pieces } from './pieces.ts'
 
 interface Wanted {
@@ -16,8 +23,6 @@ interface Wanted {
   to: number
 }
 
-/** Frames read and opened in one go. */
-const framesInRun = 8
 const runBytesMax = framesInRun * storedFrameBytes
 /** Runs are read into these, which nobody holds for longer than that takes. */
 const spare: Buffer[] = []

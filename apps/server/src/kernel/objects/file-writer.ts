@@ -1,7 +1,8 @@
 // A file on its way into pieces. What has been written is only promised after `flush` or `end`; the last bytes, up to a
 // frame, are held back until it is known whether they are the last.
+import { discard } from '#src/kernel/byte-source.ts'
 import { type FrameCipher, frameBytes } from './frames.ts'
-import { framesInPiece, pieceName, storedFrameBytes } from './layout.ts'
+import { framesInPiece, framesInRun, pieceName, storedFrameBytes } from './layout.ts'
 import type { Pieces, PieceWriter } from './pieces.ts'
 
 export interface FileAddress {
@@ -18,7 +19,8 @@ export interface Progress {
 export interface FileWriter {
   /** Bytes taken so far, those of before included. */
   readonly size: number
-  write(chunk: Buffer): Promise<void>
+  /** The chunks are the writer's from now on: their memory is given back when they are sealed. */
+  write(chunks: readonly Buffer[]): Promise<void>
   /** Stores every whole frame; what it answers is all one needs to go on elsewhere. Throws after a failure to store. */
   flush(): Promise<Progress>
   /** The file is complete and stored. */
@@ -27,7 +29,7 @@ export interface FileWriter {
 }
 
 /** Sealed frames are handed on in runs of this many bytes. */
-const runBytes = 4 * storedFrameBytes
+const runBytes = framesInRun * storedFrameBytes
 const maxHeld = 64
 
 interface FileWriterOptions {
@@ -42,6 +44,8 @@ interface FileWriterOptions {
 export function openFileWriter({ pieces, cipher, address, from, onPiece }: FileWriterOptions): FileWriter {
   let frames = from?.frames ?? 0
   let held: Buffer[] = from && from.tail.length > 0 ? [from.tail] : []
+  /** Of the first of them, what has been sealed already. */
+  let sealedBytes = 0
   let heldBytes = from?.tail.length ?? 0
   let size = frames * frameBytes + heldBytes
   let run: Buffer[] = []
@@ -63,6 +67,7 @@ export function openFileWriter({ pieces, cipher, address, from, onPiece }: FileW
     run = []
     inRun = 0
     await orBroken(piece!.append(sent))
+    sent.forEach(discard)
   }
 
   async function closePiece(): Promise<void> {
@@ -81,8 +86,9 @@ export function openFileWriter({ pieces, cipher, address, from, onPiece }: FileW
   async function seal(isLast: boolean): Promise<void> {
     // Before the frame is counted: where it goes depends on how many there are.
     piece ??= await nextPiece()
-    const plain = take(Math.min(frameBytes, heldBytes))
-    const sealed = cipher.seal(frames, isLast ? 'last' : 'inner', plain)
+    const { parts, used } = take(Math.min(frameBytes, heldBytes))
+    const sealed = cipher.seal(frames, isLast ? 'last' : 'inner', parts)
+    held.splice(0, used).forEach(discard)
     frames++
     for (const part of sealed) {
       run.push(part)
@@ -101,40 +107,39 @@ export function openFileWriter({ pieces, cipher, address, from, onPiece }: FileW
     }
   }
 
-  function take(bytes: number): Buffer[] {
+  /** Also how many of those held are used up by that. */
+  function take(bytes: number): { parts: Buffer[]; used: number } {
     heldBytes -= bytes
-    const taken: Buffer[] = []
+    const parts: Buffer[] = []
     let missing = bytes
     let used = 0
     while (missing > 0) {
-      const chunk = held[used]!
-      if (chunk.length > missing) {
-        taken.push(chunk.subarray(0, missing))
-        held[used] = chunk.subarray(missing)
-        missing = 0
-      } else {
-        taken.push(chunk)
-        missing -= chunk.length
-        used++
-      }
+      const part = held[used]!.subarray(sealedBytes, sealedBytes + missing)
+      parts.push(part)
+      missing -= part.length
+      sealedBytes += part.length
+      if (sealedBytes < held[used]!.length) break
+      used++
+      sealedBytes = 0
     }
-    held = held.slice(used)
-    return taken
+    return { parts, used }
   }
 
-  const progress = (): Progress => ({ frames, tail: Buffer.concat(held) })
+  const progress = (): Progress => ({ frames, tail: Buffer.concat(held).subarray(sealedBytes) })
 
   return {
     get size() {
       return size
     },
-    async write(chunk) {
-      if (chunk.length === 0) return
-      held.push(chunk)
-      // Bytes that come one by one would each take up the room of many.
-      if (held.length > maxHeld) held = [Buffer.concat(held)]
-      heldBytes += chunk.length
-      size += chunk.length
+    async write(chunks) {
+      for (const chunk of chunks) {
+        if (chunk.length === 0) continue
+        held.push(chunk)
+        // Bytes that come one by one would each take up the room of many.
+        if (held.length > maxHeld) held = [Buffer.concat(held)]
+        heldBytes += chunk.length
+        size += chunk.length
+      }
       await sealWhole()
     },
     async flush() {

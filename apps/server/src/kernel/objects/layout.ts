@@ -2,6 +2,8 @@
 import { frameBytes, overheadBytes } from './frames.ts'
 
 export const framesInPiece = 128
+/** What is read and opened, or sealed and written, in one go. */
+export const framesInRun = 8
 export const storedFrameBytes = frameBytes + overheadBytes
 
 /** An empty file has a frame, too: that it is empty is authenticated. */

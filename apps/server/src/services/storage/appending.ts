@@ -1,6 +1,7 @@
 // Bytes of a resumable upload, sealed into the file's pieces as they come. How far they are on disk is noted in the
 // control database after every piece and when the request ends, however it ends: the offset a client is told is what it
 // need not send again.
+import { bytesIn } from '#src/kernel/byte-source.ts'
 import { Refusal } from '#src/kernel/errors.ts'
 import type { RawRequest } from '#src/kernel/http/request.ts'
 import type { FileWriter, Progress } from '#src/kernel/objects/file-writer.ts'
@@ -73,15 +74,15 @@ async function take(
 ): Promise<void> {
   let room = upload.length ?? writer.size
   try {
-    for await (const chunk of arriving(body)) {
+    for await (const chunks of arriving(body)) {
       if (hold.isLost) throw lostHold()
-      const size = writer.size + chunk.length
+      const size = writer.size + bytesIn(chunks)
       checkEnd(upload, maxBytes, size)
       if (size > room) {
         await files.resize(tenant, upload.bucket, { version: upload.version, size })
         room = size
       }
-      await writer.write(chunk)
+      await writer.write(chunks)
     }
   } catch (error) {
     // Nobody is left to be told, but everything has come.

@@ -1,6 +1,6 @@
 // The bytes behind objects: room is taken, they are stored sealed under a version of their own, and they go when nothing
 // names them any more. A version is never changed once it is complete.
-import { type ByteSource, chunksOf } from '#src/kernel/byte-source.ts'
+import { type ByteSource, bytesIn, chunksOf } from '#src/kernel/byte-source.ts'
 import { openFile } from '#src/kernel/objects/file-reader.ts'
 import { type FileWriter, openFileWriter, type Progress } from '#src/kernel/objects/file-writer.ts'
 import { DamagedFile, type FrameCipher, frameCipher } from '#src/kernel/objects/frames.ts'
@@ -14,7 +14,7 @@ import type { Removal } from './removal.ts'
 export interface Intake {
   tenant: Tenant
   bucket: string
-  source: AsyncIterable<Buffer>
+  source: AsyncIterable<readonly Buffer[]>
   /** As announced; it is not believed. */
   announcedBytes: number | undefined
   maxBytes: number
@@ -84,13 +84,13 @@ export function createFiles({ pieces, ledger, removal, sweep }: FilesDeps) {
         cipher: await cipherOf(tenant.id, version),
         address: { project: tenant.id, version },
       })
-      for await (const chunk of source) {
-        const size = writer.size + chunk.length
+      for await (const chunks of source) {
+        const size = writer.size + bytesIn(chunks)
         if (size > maxBytes) throw tooLarge(maxBytes, tooLargeHint)
         if (size > taken) {
           taken = await grow(tenant, bucket, version, size, Math.min(taken + stepBytes, maxBytes))
         }
-        await writer.write(chunk)
+        await writer.write(chunks)
       }
       await writer.end()
       if (writer.size !== taken) await resize(tenant, bucket, { version, size: writer.size })
@@ -129,9 +129,9 @@ export function createFiles({ pieces, ledger, removal, sweep }: FilesDeps) {
   }
 
   /** The whole file, opened when its first bytes are asked for. */
-  async function* read(project: string, file: StoredFile): AsyncGenerator<Buffer> {
+  async function* read(project: string, file: StoredFile): AsyncGenerator<readonly Buffer[]> {
     const opened = await open(project, file, 0, file.size)
-    if (Buffer.isBuffer(opened)) yield opened
+    if (Buffer.isBuffer(opened)) yield [opened]
     else yield* chunksOf(opened)
   }
 

@@ -24,7 +24,8 @@ export function createRenderStore(pieces: Pieces, clear: () => Promise<void>): R
         cipher: frameCipher(key, name),
         address: { project, version: name },
       })
-      await writer.write(bytes)
+      // A copy: the image itself is on its way to whoever asked for it.
+      await writer.write([Buffer.from(bytes)])
       await writer.end()
       kept.set(name, { key, size: bytes.length })
     },

@@ -3,6 +3,7 @@ import type { IncomingHttpHeaders } from 'node:http'
 import { finished, type Readable } from 'node:stream'
 import { Busboy, type BusboyHeaders, type BusboyInstance } from '@fastify/busboy'
 import { Refusal } from '#src/kernel/errors.ts'
+import { arrivingChunks, clientClosed, TakeableRequest } from '#src/kernel/http/body.ts'
 import { parseJsonBody } from '#src/kernel/http/json-body.ts'
 import type { RawRequest } from '#src/kernel/http/request.ts'
 import { storageRefusal } from './refusals.ts'
@@ -12,7 +13,7 @@ export interface Upload {
   cacheControl: string
   userMetadata: object | null
   robots: string | undefined
-  source: AsyncIterable<Buffer>
+  source: AsyncIterable<readonly Buffer[]>
   announcedBytes: number | undefined
   /** Then what was announced is a little more than the file. */
   isForm: boolean
@@ -109,22 +110,26 @@ const maxAge = (cacheControl: string) =>
 const silenceMs = 30_000
 
 /** A connection that ends before the body is a refusal, never the end of a file. */
-export async function* arriving(body: Readable): AsyncGenerator<Buffer> {
+export async function* arriving(body: Readable): AsyncGenerator<readonly Buffer[]> {
   const cutLater = () => setTimeout(() => body.destroy(new Error(`silent for ${silenceMs} ms`)), silenceMs)
   let silence = cutLater()
   try {
-    // Whoever stops in the middle has something to say first: the connection is not to end with that.
-    for await (const chunk of body.iterator({ destroyOnReturn: false })) {
+    for await (const chunks of body instanceof TakeableRequest ? arrivingChunks(body) : eachOf(body)) {
       clearTimeout(silence)
-      yield chunk as Buffer
+      yield chunks
       silence = cutLater()
     }
   } catch (error) {
     if (error instanceof Refusal) throw error
-    throw new Refusal('client_closed_request', 'The client closed the connection', { cause: error })
+    throw clientClosed(error)
   } finally {
     clearTimeout(silence)
   }
+}
+
+/** Whoever stops in the middle has something to say first: the connection is not to end with that. */
+async function* eachOf(body: Readable): AsyncGenerator<readonly Buffer[]> {
+  for await (const chunk of body.iterator({ destroyOnReturn: false })) yield [chunk as Buffer]
 }
 
 const malformed = (why: string) => storageRefusal('InvalidRequest', `The form cannot be read: ${why}`)
