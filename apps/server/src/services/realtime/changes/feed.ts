@@ -13,6 +13,7 @@ import { createConditions } from './conditions.ts'
 import { createExcuses } from './excuses.ts'
 import { type Gate, isCanceled } from './gate.ts'
 import { Groups } from './groups.ts'
+import { createLag } from './lag.ts'
 import { tellRound } from './round.ts'
 import { type ChangesStore, type Cursor, changesStore, listeningSeconds, type Reading } from './store.ts'
 import { whatIsWrong } from './wishes.ts'
@@ -108,6 +109,7 @@ export function startFeed(deps: FeedDeps): Feed {
 
   async function follow(store: ChangesStore, tenant: Tenant, end: AbortSignal): Promise<void> {
     const chores = createChores(store, deps)
+    const noteLag = createLag(store, keepMs, tellAll)
     await deps.noteCapture()
     if (cursor) tellAll('Changes may have been lost: the listener has reconnected')
     cursor ??= { seen: await store.snapshot() }
@@ -115,7 +117,9 @@ export function startFeed(deps: FeedDeps): Feed {
     let catalogVersion = ''
     let lastChangeAt = performance.now()
     while (!end.aborted) {
+      const lookedAt = performance.now()
       const reading = await look(store, cursor, tellAll)
+      await noteLag(reading, lookedAt)
       if (reading.registered === 0 && captured.tables.size > 0) {
         mustCapture = true
         tellAll('Changes may have been lost: the database has forgotten them')

@@ -99,6 +99,8 @@ const registerTables = `
   on conflict (relid, node) do update set until = excluded.until`
 const unregisterOthers =
   'delete from platform.listening where (node = $2::uuid and relid <> all ($1::oid[])) or until < clock_timestamp()'
+const othersListen =
+  'select from platform.listening where node <> $1::uuid and until > clock_timestamp() limit 1'
 /** What everybody has had the time to read. */
 const forgetChanges = `
   delete from platform.changes
@@ -215,6 +217,8 @@ export function changesStore({ ask }: Listener, node: string) {
     async unregisterOthers(relids: readonly string[]): Promise<void> {
       await ask(unregisterOthers, [list(relids), node])
     },
+    /** Whether another node, or another feed of this one, reads the same outbox. */
+    hasOthers: async (): Promise<boolean> => (await ask(othersListen, [node])).length > 0,
     async forget(snapshot: string): Promise<void> {
       await ask(forgetChanges, [snapshot])
     },
