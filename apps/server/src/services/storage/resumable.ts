@@ -75,7 +75,8 @@ export function createResumable(deps: ResumableDeps) {
       const { bucket, name, is_upsert, length } = upload
       await objects.rehearse(way.act, bucket, name, is_upsert, describedBy(upload), length ?? 0)
     } catch (error) {
-      if (!(isGivenUp && hasNoPlace(error))) throw error
+      // It may have been finished meanwhile.
+      if (!(await isDone(caller, upload)) && !(isGivenUp && hasNoPlace(error))) throw error
     }
     return way
   }
