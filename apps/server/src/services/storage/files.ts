@@ -5,7 +5,6 @@ import { openFile } from '#src/kernel/objects/file-reader.ts'
 import { type FileWriter, openFileWriter, type Progress } from '#src/kernel/objects/file-writer.ts'
 import { DamagedFile, type FrameCipher, frameCipher } from '#src/kernel/objects/frames.ts'
 import { MissingPiece, NoSpace, ObjectsUnavailable, type Pieces } from '#src/kernel/objects/pieces.ts'
-import { isUuid } from '#src/kernel/uuid.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
 import type { Ledger, StoredFile } from './ledger.ts'
 import { quotaExceeded, storageRefusal, tooLarge } from './refusals.ts'
@@ -49,6 +48,8 @@ export function createFiles({ pieces, ledger, removal, sweep }: FilesDeps) {
 
   /** Throws when it does not fit, even after what nothing needs has been removed. */
   async function insist(tenant: Tenant, bucket: string, take: () => Promise<boolean>): Promise<void> {
+    if (await take()) return
+    await removal.settled(tenant.id)
     if (await take()) return
     if ((await sweep(tenant)) && (await take())) return
     throw quotaExceeded(bucket, await ledger.usedBytes(tenant.id), quotaBytes(tenant))
@@ -102,12 +103,6 @@ export function createFiles({ pieces, ledger, removal, sweep }: FilesDeps) {
     }
   }
 
-  /** How long a version is stands in the ledger; what a row says may be anything. */
-  async function dropVersions(project: string, versions: readonly string[]): Promise<void> {
-    const known = versions.filter(isUuid)
-    if (known.length > 0) await removal.dropInPeace(project, await ledger.find(project, known))
-  }
-
   async function open(
     project: string,
     file: StoredFile,
@@ -154,7 +149,8 @@ export function createFiles({ pieces, ledger, removal, sweep }: FilesDeps) {
     ): FileWriter => openFileWriter({ pieces, cipher, address: { project, version }, from, onPiece }),
 
     /** Nothing names these any more. */
-    dropVersions,
+    dropVersions: removal.dropVersions,
+    dropSoon: removal.dropSoon,
     dropInPeace: removal.dropInPeace,
   }
 }

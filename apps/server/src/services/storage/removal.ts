@@ -2,6 +2,7 @@
 import type { Log } from '#src/kernel/log.ts'
 import { pieceNames } from '#src/kernel/objects/layout.ts'
 import type { Pieces } from '#src/kernel/objects/pieces.ts'
+import { isUuid } from '#src/kernel/uuid.ts'
 import type { Ledger, StoredFile } from './ledger.ts'
 
 export interface Removal {
@@ -11,6 +12,13 @@ export interface Removal {
   drop(project: string, files: readonly StoredFile[]): Promise<number>
   /** What cannot be removed now is found by the sweeper. */
   dropInPeace(project: string, files: readonly StoredFile[]): Promise<void>
+  /** How long a version is stands in the ledger; what a row says may be anything. */
+  dropVersions(project: string, versions: readonly string[]): Promise<void>
+  /** A version that was replaced: it goes a little later, with others of the project. */
+  dropSoon(project: string, version: string): void
+  /** Those that were to go soon have gone. */
+  settled(project: string): Promise<void>
+  close(): Promise<void>
 }
 
 interface Held {
@@ -19,8 +27,18 @@ interface Held {
   gone: StoredFile | undefined
 }
 
+interface Replaced {
+  versions: string[]
+  timer: NodeJS.Timeout
+}
+
+/** Asking the ledger costs more than all the rest of a removal. */
+const gatherMs = 30
+
 export function createRemoval(pieces: Pieces, ledger: Ledger, log: Log): Removal {
   const held = new Map<string, Held>()
+  const replaced = new Map<string, Replaced>()
+  const dropping = new Map<string, Promise<void>>()
 
   async function drop(project: string, files: readonly StoredFile[]): Promise<number> {
     const free: StoredFile[] = []
@@ -44,6 +62,34 @@ export function createRemoval(pieces: Pieces, ledger: Ledger, log: Log): Removal
       error => log.warn({ err: error, project }, 'bytes that nothing names are left to be swept up'),
     )
 
+  async function dropVersions(project: string, versions: readonly string[]): Promise<void> {
+    const known = versions.filter(isUuid)
+    if (known.length > 0) await dropInPeace(project, await ledger.find(project, known))
+  }
+
+  /** After those before them; what fails is found by the sweeper. */
+  function dropReplaced(project: string): void {
+    const gathered = replaced.get(project)
+    if (!gathered) return
+    replaced.delete(project)
+    clearTimeout(gathered.timer)
+    const before = dropping.get(project) ?? Promise.resolve()
+    const dropped = before
+      .then(() => dropVersions(project, gathered.versions))
+      .catch(error =>
+        log.warn({ err: error, project }, 'versions that were replaced are left to be swept up'),
+      )
+      .finally(() => {
+        if (dropping.get(project) === dropped) dropping.delete(project)
+      })
+    dropping.set(project, dropped)
+  }
+
+  async function settled(project: string): Promise<void> {
+    dropReplaced(project)
+    await dropping.get(project)
+  }
+
   return {
     hold(project, version) {
       const key = `${project}/${version}`
@@ -59,5 +105,19 @@ export function createRemoval(pieces: Pieces, ledger: Ledger, log: Log): Removal
     },
     drop,
     dropInPeace,
+    dropVersions,
+    dropSoon(project, version) {
+      const gathered = replaced.get(project)
+      if (gathered) gathered.versions.push(version)
+      else
+        replaced.set(project, {
+          versions: [version],
+          timer: setTimeout(() => dropReplaced(project), gatherMs),
+        })
+    },
+    settled,
+    async close() {
+      await Promise.all([...new Set([...replaced.keys(), ...dropping.keys()])].map(settled))
+    },
   }
 }

@@ -63,7 +63,10 @@ export async function storageService(deps: StorageDeps) {
     buckets: createBuckets(store, files),
     images: createImages(files, renderer, cache),
     resumable: createResumable({ control, store, files, objects: uploads, baseUrl: deps.baseUrl }),
-    usedBytes: (project: string) => ledger.usedBytes(project),
+    async usedBytes(project: string) {
+      await removal.settled(project)
+      return ledger.usedBytes(project)
+    },
     /** A project may have changed or gone. */
     async changed(project: string) {
       ledger.forget(project)
@@ -72,6 +75,7 @@ export async function storageService(deps: StorageDeps) {
     async close() {
       renderer.close()
       await worker.close()
+      await removal.close()
       await clearRenders()
     },
   }

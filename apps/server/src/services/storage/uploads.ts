@@ -114,8 +114,7 @@ export function createUploads(store: Store, files: Files) {
   ): Promise<string> {
     try {
       const { id, replaced } = await place(act, object, isUpsert)
-      if (replaced !== null && replaced !== object.version)
-        await files.dropVersions(act.caller.tenant.id, [replaced])
+      if (replaced !== null && replaced !== object.version) files.dropSoon(act.caller.tenant.id, replaced)
       return id
     } catch (error) {
       if (error instanceof Refusal && error.status < 500) await onRefused(error)
