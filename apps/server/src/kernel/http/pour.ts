@@ -1,5 +1,5 @@
 // An answer written as fast as its client takes it.
-import type { ServerResponse } from 'node:http'
+import type { OutgoingHttpHeaders, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { type ByteSource, discard } from '#src/kernel/byte-source.ts'
 
@@ -7,8 +7,14 @@ import { type ByteSource, discard } from '#src/kernel/byte-source.ts'
  * Ends when all is handed over, or when the client has gone, which is seen on the socket: an answer has none of its own
  * before its turn. Throws what the source throws; then the answer is not whole.
  */
-export async function pour(source: ByteSource, answer: ServerResponse, socket: Socket): Promise<void> {
+export async function pour(
+  source: ByteSource,
+  { status, headers }: { status: number; headers: OutgoingHttpHeaders },
+  answer: ServerResponse,
+  socket: Socket,
+): Promise<void> {
   try {
+    answer.writeHead(status, headers)
     while (source.hasMore && !socket.destroyed) {
       const chunks = await source.next()
       if (!write(answer, chunks) && !socket.destroyed) await drained(answer)

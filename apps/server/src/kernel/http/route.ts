@@ -86,8 +86,9 @@ export function addRoute<Who>(app: FastifyInstance, parts: RouteParts<Who>): voi
 
   function pourOut(request: FastifyRequest, reply: FastifyReply, source: ByteSource): void {
     reply.hijack()
-    reply.raw.writeHead(reply.statusCode, reply.getHeaders() as OutgoingHttpHeaders)
-    pour(source, reply.raw, request.raw.socket).catch(error => cut(error, request, reply))
+    const { raw, statusCode } = reply
+    const head = { status: statusCode, headers: reply.getHeaders() as OutgoingHttpHeaders }
+    pour(source, head, raw, request.raw.socket).catch(error => cut(error, request, reply))
   }
 
   /** Answers from where its result comes in: a wait of this function's own would be one more turn. */
