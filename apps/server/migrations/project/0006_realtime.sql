@@ -6,7 +6,8 @@ create unlogged table platform.changes (
   xid xid8 not null default pg_current_xact_id(),
   at timestamptz not null default clock_timestamp(),
   relid oid not null,
-  kind "char" not null check (kind in ('I', 'U', 'D')),
+  -- I, U or D. A constraint would be read anew by every statement.
+  kind "char" not null,
   -- The row after and before: as it is told, in JSON, unless that would be too much, and as it is judged.
   new text,
   old text,
