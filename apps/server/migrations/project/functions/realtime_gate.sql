@@ -43,10 +43,6 @@ as $$
   having pg_catalog.bool_or(a.attgenerated = 'v')
 $$;
 
--- They answered otherwise once.
-drop function if exists platform.prepare_judge(oid, text, "char");
-drop function if exists platform.judge(oid, text, "char", text[], text[], text[], integer[], text);
-
 -- The rows that a set of them holds, given what names the set: an array of rows, or in JSON where the table had other columns then.
 create or replace function platform.rows_in(rel oid, named text) returns text
 language sql stable set search_path = ''
