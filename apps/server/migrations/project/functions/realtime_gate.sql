@@ -1,8 +1,31 @@
 -- Who may see a changed row: the table's policies, evaluated on the row itself. A row that is gone, or was another
 -- before, is judged as it was.
 
+-- Whether the table has a row with the same key now that its reader may see; null for a table without a key. Equal is what the
+-- index takes for equal.
+create or replace function platform.key_expression(rel oid) returns text
+language sql stable set search_path = ''
+as $$
+  select pg_catalog.format('exists (select from %s as %I where %s)', rel::pg_catalog.regclass, l.live,
+      pg_catalog.string_agg(pg_catalog.format('%I.%I operator(%I.%s) %I.%I',
+        l.live, a.attname, n.nspname, o.oprname, c.relname, a.attname), ' and '))
+    from pg_catalog.pg_index i
+    join pg_catalog.pg_class c on c.oid = i.indrelid
+    -- Another name than the table's, which stands for the row that is judged.
+    cross join lateral (select case c.relname when 'live' then 'present' else 'live' end) as l (live)
+    cross join lateral rows from (pg_catalog.unnest(i.indkey::pg_catalog.int2[]), pg_catalog.unnest(i.indclass::pg_catalog.oid[])) as k (attnum, class)
+    join pg_catalog.pg_attribute a on a.attrelid = c.oid and a.attnum = k.attnum
+    join pg_catalog.pg_opclass s on s.oid = k.class
+    join pg_catalog.pg_amop m on m.amopfamily = s.opcfamily and m.amoplefttype = s.opcintype and m.amoprighttype = s.opcintype and m.amopstrategy = 3
+    join pg_catalog.pg_operator o on o.oid = m.amopopr
+    join pg_catalog.pg_namespace n on n.oid = o.oprnamespace
+   where i.indrelid = rel and i.indisprimary
+   group by l.live
+$$;
+
 -- What policies say of a row for a role, as an expression on a relation that has the table's name; null where the role
--- may not use the table at all. With no search path, so that every name in it is whole.
+-- may not use the table at all. With no search path, so that every name in it is whole. By a command of k, a row of which only the
+-- key is known is judged as it is now.
 create or replace function platform.policy_expression(rel oid, who name, command "char") returns text
 language sql stable set search_path = ''
 as $$
@@ -16,6 +39,7 @@ as $$
          select from pg_catalog.unnest(p.polroles) r where pg_catalog.pg_has_role(who, r, 'usage')))
   )
   select case
+      when command = 'k' then platform.key_expression(rel)
       when not c.relrowsecurity then 'true'
       -- In the order in which Postgres asks them: one that raises is not always reached.
       else coalesce((

@@ -94,5 +94,4 @@ function conditionsOn({ wishes }: Group, table: TableFacts): string[] {
   return [...found]
 }
 
-const filteredLine = ({ event, newRow, oldRow, filteredRow }: Change) =>
-  filteredRow ?? (event === 'DELETE' ? oldRow : newRow)
+const filteredLine = ({ event, newRow, oldRow }: Change) => (event === 'DELETE' ? oldRow : newRow)

@@ -8,7 +8,6 @@ import type { Conditions } from './conditions.ts'
 import type { Asked, Gate, Verdict } from './gate.ts'
 import type { Group, Groups } from './groups.ts'
 import { type Answers, matches, mayHear } from './matching.ts'
-import type { TableFacts } from './store.ts'
 import { type Change, tell } from './telling.ts'
 
 /** One change, for the members of a group with one role. */
@@ -17,8 +16,8 @@ interface Telling {
   wish: { ids: readonly number[]; select: readonly string[] | undefined }
   /** Where its rows stand among those the gate is asked about; absent when it is not asked. */
   rows: { sheet: Sheet; newAt: number; oldAt: number | undefined } | undefined
-  /** For anybody to be judged on it, or for its key to be read. */
-  isTooLarge: boolean
+  /** Nobody can be judged on it, or its key cannot be read. */
+  isUnreadable: boolean
   withOld: Buffer | undefined
   withoutOld: Buffer | undefined
 }
@@ -26,7 +25,7 @@ interface Telling {
 /** The rows of one table that the members of a group with one role are judged on. */
 interface Sheet {
   readonly relid: string
-  readonly table: TableFacts
+  readonly command: 'select' | 'selectByKey'
   readonly rows: string[]
 }
 
@@ -89,15 +88,15 @@ const rolesIn = ({ members }: Group): Set<Role> => {
 }
 
 function planFor(group: Group, role: Role, changes: readonly Change[], answers: Answers): Plan {
-  const sheets = new Map<TableFacts, Sheet>()
+  const sheets = new Map<string, Sheet>()
   const plan: Telling[] = []
   for (const change of changes) {
     if (!mayHear(change, role)) continue
     const matched = group.wishes.filter(wish => matches(wish, change, role, answers))
     if (matched.length === 0) continue
     const isGated = role !== 'service_role' && change.event !== 'DELETE'
-    const isTooLarge = change.isUnreadable || (isGated && change.newRow === undefined)
-    const rows = isGated && !isTooLarge ? placeRows(sheets, change) : undefined
+    const isUnreadable = change.isUnreadable || (isGated && change.newRow === undefined)
+    const rows = isGated && !isUnreadable ? placeRows(sheets, change) : undefined
     // Those who asked for other columns are told apart.
     for (const wishes of Map.groupBy(matched, ({ binding }) => binding.select?.join('\0')).values()) {
       const ids = [...new Set(wishes.map(({ binding }) => binding.id))]
@@ -106,7 +105,7 @@ function planFor(group: Group, role: Role, changes: readonly Change[], answers: 
         change,
         wish: { ids, select },
         rows,
-        isTooLarge,
+        isUnreadable,
         withOld: undefined,
         withoutOld: undefined,
       })
@@ -116,11 +115,12 @@ function planFor(group: Group, role: Role, changes: readonly Change[], answers: 
 }
 
 function placeRows(
-  sheets: Map<TableFacts, Sheet>,
-  { table, relid, newRow, oldRow }: Change,
+  sheets: Map<string, Sheet>,
+  { relid, newRow, oldRow, isKeyOnly }: Change,
 ): Telling['rows'] {
-  const sheet = sheets.get(table) ?? { relid, table, rows: [] }
-  sheets.set(table, sheet)
+  const key = isKeyOnly ? `${relid} by key` : relid
+  const sheet = sheets.get(key) ?? { relid, command: isKeyOnly ? 'selectByKey' : 'select', rows: [] }
+  sheets.set(key, sheet)
   return {
     sheet,
     newAt: sheet.rows.push(newRow!) - 1,
@@ -132,7 +132,7 @@ function placeRows(
 async function judge(gate: Gate, tenant: Tenant, plans: Plans): Promise<Verdicts> {
   const questions = new Map<
     string,
-    { relid: string; role: 'anon' | 'authenticated'; asked: Asked[]; on: Sheet[] }
+    { relid: string; role: 'anon' | 'authenticated'; command: Sheet['command']; asked: Asked[]; on: Sheet[] }
   >()
   for (const { members, byRole } of plans.values())
     for (const [role, plan] of byRole) {
@@ -142,8 +142,9 @@ async function judge(gate: Gate, tenant: Tenant, plans: Plans): Promise<Verdicts
       const callers = new Map<string, string>()
       for (const { caller } of members) if (caller.role === role) callers.set(caller.claims, caller.userId)
       for (const sheet of sheets) {
-        const key = `${role} ${sheet.relid}`
-        const question = questions.get(key) ?? { relid: sheet.relid, role, asked: [], on: [] }
+        const { relid, command } = sheet
+        const key = `${role} ${command} ${relid}`
+        const question = questions.get(key) ?? { relid, role, command, asked: [], on: [] }
         questions.set(key, question)
         for (const [claims, userId] of callers) {
           question.asked.push({ claims, userId, rows: sheet.rows })
@@ -153,8 +154,8 @@ async function judge(gate: Gate, tenant: Tenant, plans: Plans): Promise<Verdicts
     }
   const verdicts: Verdicts = new Map()
   await Promise.all(
-    questions.values().map(async ({ relid, role, asked, on }) => {
-      const found = await gate.judge(tenant, { relid, role, command: 'select' }, asked)
+    questions.values().map(async ({ relid, role, command, asked, on }) => {
+      const found = await gate.judge(tenant, { relid, role, command }, asked)
       for (const [index, sheet] of on.entries()) {
         const known = verdicts.get(sheet) ?? new Map<string, Verdict>()
         known.set(asked[index]!.claims, found[index]!)
@@ -192,7 +193,7 @@ function frameFor(
 ): Buffer | undefined {
   const { change, wish, rows } = telling
   let showsOld = true
-  if (telling.isTooLarge) {
+  if (telling.isUnreadable) {
     failed.set(member, change.table.name)
     return
   }

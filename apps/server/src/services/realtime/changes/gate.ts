@@ -21,11 +21,13 @@ export type Verdict = string
 export interface Question {
   readonly relid: string
   readonly role: 'anon' | 'authenticated'
-  /** Whether rows are seen, or added. */
-  readonly command: 'select' | 'insert'
+  /** Whether rows are seen, or added; or whether the rows are seen that have the same keys now. */
+  readonly command: keyof typeof commands
   /** What realtime.topic() says. */
   readonly topic?: string
 }
+
+const commands = { select: 'r', insert: 'a', selectByKey: 'k' } as const
 
 export type Gate = ReturnType<typeof createGate>
 
@@ -65,7 +67,7 @@ export function createGate(pools: GatePools, atOnce = 4) {
       [
         relid,
         role,
-        command === 'select' ? 'r' : 'a',
+        commands[command],
         textArray(asked.map(({ claims }) => claims)),
         textArray(asked.map(({ userId }) => userId)),
         textArray([...sets.keys()].map(rowArray)),

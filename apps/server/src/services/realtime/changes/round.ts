@@ -57,7 +57,7 @@ async function tellChanges(
   for (const [subscriber, table] of failed)
     excuse(
       subscriber,
-      `Changes of ${table} were not delivered: its policies failed for this subscriber, or on rows so large`,
+      `Changes of ${table} were not delivered: its policies failed for this subscriber, or its rows could not be read`,
     )
   for (const subscriber of dropped)
     excuse(subscriber, 'Changes may have been lost: policies or filters could not be asked in time')
@@ -74,13 +74,13 @@ function inShape(changes: readonly Change[]): Change[] {
   const others = new Set(changes.filter(isOther).map(({ relid }) => relid))
   return changes.map(change =>
     others.has(change.relid)
-      ? { ...change, newRow: change.new, oldRow: change.old, filteredRow: undefined, isOfOtherColumns: true }
+      ? { ...change, newRow: change.new, oldRow: change.old, isOfOtherColumns: true }
       : change,
   )
 }
 
-/** Told by its key, and judged as a whole unless it is too large even for that. */
-async function oversized({ store, gate, tenant }: Round, { id }: NotedChange, table: TableFacts) {
+/** Told by its key, and judged as a whole; where that was too large to be kept, as what has its key now. */
+async function oversized({ store, gate, tenant }: Round, { id, event }: NotedChange, table: TableFacts) {
   const row = await store.readOversized(id)
   const keyOf = (line: string | undefined) =>
     line === undefined ? undefined : gate.jsonOf(tenant, table, line, table.key)
@@ -90,9 +90,10 @@ async function oversized({ store, gate, tenant }: Round, { id }: NotedChange, ta
   return {
     keys,
     isUnreadable: !row || !isRead(row.newRow, keys.new) || !isRead(row.oldRow, keys.old),
-    filteredRow: row?.newRow ?? row?.oldRow,
-    newRow: row?.isLarge ? undefined : row?.newRow,
-    oldRow: row?.isLarge ? undefined : row?.oldRow,
+    isKeyOnly: row?.isLarge === true,
+    newRow: row?.newRow,
+    // Whether it was seen before cannot be said any more.
+    oldRow: row?.isLarge && event === 'UPDATE' ? undefined : row?.oldRow,
   }
 }
 

@@ -17,8 +17,8 @@ export interface Change extends NotedChange {
   readonly keys?: { readonly new: string | undefined; readonly old: string | undefined }
   /** Not even that could be read. */
   readonly isUnreadable?: boolean
-  /** What filters look at, where the rows are too large to be judged. */
-  readonly filteredRow?: string | undefined
+  /** The rows hold nothing but their keys. */
+  readonly isKeyOnly?: boolean
   /** The table may have other columns by now than the row has. */
   readonly isOfOtherColumns?: boolean
 }
