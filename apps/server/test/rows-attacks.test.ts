@@ -5,8 +5,9 @@ import { after, before, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { CreatedProject } from '@plinth/contract/projects.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
+import { atOnce } from '#src/kernel/slices.ts'
 import { catalogFrom } from '#src/query/catalog-from.ts'
-import type { CatalogFacts } from '#src/query/catalog-query.ts'
+import type { ColumnFacts } from '#src/query/catalog-query.ts'
 import { type Reply, startPlatform, type TestPlatform } from './harness.ts'
 import { promptly } from './promptly.ts'
 
@@ -206,7 +207,7 @@ test('many foreign keys and many views do not multiply', () => {
   const views = 10
   const oneColumn =
     '({QUERY :targetList ({TARGETENTRY :expr {VAR} :resno 1 :resname c1 :resorigtbl 2 :resorigcol 1 :resjunk false})})'
-  const column = (relation: number, at: number): CatalogFacts['columns'][number] => [
+  const column = (relation: number, at: number): ColumnFacts => [
     relation,
     at,
     `c${at}`,
@@ -223,22 +224,23 @@ test('many foreign keys and many views do not multiply', () => {
     kind,
     type: oid + 1000,
   })
-  const catalog = catalogFrom(
-    {
-      version: 1,
-      relations: [named(1, 'r'), named(2, 'r'), ...viewOids.map(oid => named(oid, 'v'))],
-      columns: [
-        ...Array.from({ length: keys }, (_, index) => column(1, index + 1)),
-        column(2, 1),
-        ...viewOids.map(oid => column(oid, 1)),
-      ],
-      keys: [[2, true, [1]]],
-      foreignKeys: Array.from({ length: keys }, (_, index) => [`k${index}`, 1, [index + 1], 2, [1]]),
-      views: viewOids.map(oid => [oid, oneColumn]),
-      functions: [],
-      extensions: {},
-    },
-    ['public'],
+  const catalog = atOnce(
+    catalogFrom(
+      {
+        version: 1,
+        relations: [named(1, 'r'), named(2, 'r'), ...viewOids.map(oid => named(oid, 'v'))],
+        columns: new Map([
+          [1, Array.from({ length: keys }, (_, index) => column(1, index + 1))],
+          ...[2, ...viewOids].map((oid): [number, ColumnFacts[]] => [oid, [column(oid, 1)]]),
+        ]),
+        keys: [[2, true, [1]]],
+        foreignKeys: Array.from({ length: keys }, (_, index) => [`k${index}`, 1, [index + 1], 2, [1]]),
+        views: viewOids.map(oid => [oid, oneColumn]),
+        functions: [],
+        extensions: new Map(),
+      },
+      ['public'],
+    ),
   )
   let held = 0
   for (const name of catalog.relationNames('public'))

@@ -363,6 +363,11 @@ export const errorCodes = {
     status: 422,
     meaning: 'The rows are too many for one answer; read them with pg_dump over the direct connection.',
   },
+  schema_too_large: {
+    status: 409,
+    meaning:
+      'The exposed schemas of the project hold more tables, columns and functions than the row API reads; expose fewer schemas.',
+  },
   invite_expired: { status: 410, meaning: 'The invite was not accepted in time; ask for a new one.' },
   body_too_large: { status: 413, meaning: 'The body is larger than this route takes.' },
   cache_value_too_large: {

@@ -1,15 +1,20 @@
-// Makes a catalogue of what Postgres has answered.
+// Makes a catalogue of what Postgres has answered, in slices.
+import type { Sliced } from '#src/kernel/slices.ts'
 import type { Catalog, Column, Relation, Routine } from './catalog.ts'
 import type { CatalogFacts, RoutineFacts } from './catalog-query.ts'
 import { relate } from './relate.ts'
 
-export function catalogFrom(facts: CatalogFacts, schemas: readonly string[]): Catalog {
-  const columns = columnsByRelation(facts)
+/** Relations or functions in one slice. A relation has at most 1600 columns, most have a few. */
+export const sliceSize = 200
+
+export function* catalogFrom(facts: CatalogFacts, schemas: readonly string[]): Sliced<Catalog> {
+  const columns = new Map<number, Map<number, Column>>()
   const relations = new Map<number, Relation>()
   const rowTypes = new Map<number, Relation>()
   const byName = new Map<string, Relation>()
   for (const { oid, schema, name, kind, type } of facts.relations) {
-    const own = columns.get(oid) ?? new Map<number, Column>()
+    const own = columnsOf(facts, oid)
+    columns.set(oid, own)
     const relation: Relation = {
       oid,
       schema,
@@ -24,12 +29,14 @@ export function catalogFrom(facts: CatalogFacts, schemas: readonly string[]): Ca
     relations.set(oid, relation)
     rowTypes.set(type, relation)
     byName.set(`${schema}\0${name}`, relation)
+    if (relations.size % sliceSize === 0) yield
   }
-  relate(facts, relations, columns)
+  yield* relate(facts, relations, columns)
 
   const functions = new Map<string, Routine[]>()
-  for (const each of facts.functions) {
-    const routine = routineFrom(each, relations, columns)
+  for (const [index, each] of facts.functions.entries()) {
+    if (index % sliceSize === sliceSize - 1) yield
+    const routine = routineFrom(each, relations, facts)
     const key = `${routine.schema}\0${routine.name}`
     const overloads = functions.get(key)
     if (overloads) overloads.push(routine)
@@ -48,20 +55,17 @@ export function catalogFrom(facts: CatalogFacts, schemas: readonly string[]): Ca
     functions: (schema, name) => functions.get(`${schema}\0${name}`) ?? [],
     relationNames: schema => namesIn(byName, schema),
     functionNames: schema => namesIn(functions, schema),
-    extension: name => facts.extensions[name],
+    extension: name => facts.extensions.get(name),
   }
 }
 
 const named = (columns: ReadonlyMap<number, Column>): Map<string, Column> =>
   new Map([...columns.values()].map(column => [column.name, column]))
 
-function columnsByRelation({ columns }: CatalogFacts): Map<number, Map<number, Column>> {
-  const found = new Map<number, Map<number, Column>>()
-  for (const [relation, position, name, type, base, isArray, byDefault] of columns) {
-    const own = found.get(relation) ?? new Map<number, Column>()
-    own.set(position, { name, type, base, isArray, byDefault })
-    found.set(relation, own)
-  }
+function columnsOf({ columns }: CatalogFacts, relation: number): Map<number, Column> {
+  const found = new Map<number, Column>()
+  for (const [, position, name, type, base, isArray, byDefault] of columns.get(relation) ?? [])
+    found.set(position, { name, type, base, isArray, byDefault })
   return found
 }
 
@@ -71,18 +75,18 @@ const isOutput = (mode: string) => mode === 'o' || mode === 'b' || mode === 't'
 function routineFrom(
   facts: RoutineFacts,
   relations: ReadonlyMap<number, Relation>,
-  columns: ReadonlyMap<number, ReadonlyMap<number, Column>>,
+  all: CatalogFacts,
 ): Routine {
   const names = facts.argNames ?? []
   const types = facts.argTypes ?? []
-  const all = types.map((type, index) => ({
+  const parameters = types.map((type, index) => ({
     name: names[index] ?? '',
     type,
     typeOid: facts.argOids?.[index] ?? 0,
     mode: facts.argModes?.[index] ?? 'i',
   }))
-  const inputs = all.filter(({ mode }) => isInput(mode))
-  const outputs = all.filter(({ mode }) => isOutput(mode))
+  const inputs = parameters.filter(({ mode }) => isInput(mode))
+  const outputs = parameters.filter(({ mode }) => isOutput(mode))
   const relation = relations.get(facts.returnRelation)
   const outColumns = outputs.map(
     ({ name, type, typeOid }, index): Column => ({
@@ -97,7 +101,7 @@ function routineFrom(
   const returnedColumns =
     outColumns.length > 0
       ? new Map(outColumns.map(column => [column.name, column]))
-      : named(columns.get(facts.returnRelation) ?? new Map())
+      : named(columnsOf(all, facts.returnRelation))
   return {
     schema: facts.schema,
     name: facts.name,

@@ -1,4 +1,8 @@
-// One statement that answers everything the row API needs to know of a project's schema, as one JSON text.
+// One statement that reads everything the row API needs to know of a project's schema. It answers one small JSON text per
+// fact, not one for all: parsing the schema of a project with thousands of tables at once would hold the event loop.
+
+/** Of a view with a longer definition it is not known which columns it shows; only embedding suffers. */
+const maxViewLength = 500_000
 
 /** $1 is the exposed schemas, as an array of names. */
 export const catalogQuery = `
@@ -20,15 +24,15 @@ row_type as (
   select distinct t.typrelid as oid
     from routine r join pg_catalog.pg_type t on t.oid = r.prorettype
    where t.typrelid <> 0 and t.typrelid not in (select oid from relation)
-)
-select pg_catalog.json_build_object(
-  'version', (select pg_catalog.max(version) from platform.catalog_version),
-  'relations', (
-    select coalesce(pg_catalog.json_agg(pg_catalog.json_build_object(
-      'oid', oid::int8, 'schema', nspname, 'name', relname, 'kind', relkind, 'type', reltype::int8)), '[]')
-      from relation),
-  'columns', (
-    select coalesce(pg_catalog.json_agg(pg_catalog.json_build_array(
+),
+fact(place, n, kind, value) as (
+  select 1, 1, 'version', pg_catalog.to_json(pg_catalog.max(version)) from platform.catalog_version
+  union all
+  select 2, 1, 'relation', pg_catalog.json_build_object(
+      'oid', oid::int8, 'schema', nspname, 'name', relname, 'kind', relkind, 'type', reltype::int8)
+    from relation
+  union all
+  select 3, 1, 'columns', pg_catalog.json_agg(pg_catalog.json_build_array(
       a.attrelid::int8, a.attnum, a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod),
       coalesce(nullif(t.typbasetype, 0), t.oid)::int8, t.typcategory = 'A',
       case when a.attidentity = 'd' then
@@ -36,33 +40,35 @@ select pg_catalog.json_build_object(
                pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(c.relname), a.attname)) || ')'
            when a.attgenerated = '' then
              coalesce(pg_catalog.pg_get_expr(d.adbin, d.adrelid), pg_catalog.pg_get_expr(t.typdefaultbin, 0)) end
-    ) order by a.attrelid, a.attnum), '[]')
-      from pg_catalog.pg_attribute a
-      join pg_catalog.pg_type t on t.oid = a.atttypid
-      join pg_catalog.pg_class c on c.oid = a.attrelid
-      join pg_catalog.pg_namespace n on n.oid = c.relnamespace
-      left join pg_catalog.pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
-     where a.attnum > 0 and not a.attisdropped
-       and a.attrelid in (select oid from relation union all select oid from row_type)),
-  'keys', (
-    select coalesce(pg_catalog.json_agg(pg_catalog.json_build_array(i.indrelid::int8, i.indisprimary, i.indkey::int2[])), '[]')
-      from pg_catalog.pg_index i join pg_catalog.pg_class c on c.oid = i.indrelid
-      join pg_catalog.pg_namespace n on n.oid = c.relnamespace
-     where i.indisunique and i.indisvalid and i.indpred is null and i.indexprs is null
-       and n.nspname not in ('pg_catalog', 'pg_toast', 'information_schema', 'platform')),
-  'foreignKeys', (
-    select coalesce(pg_catalog.json_agg(pg_catalog.json_build_array(
-      k.conname, k.conrelid::int8, k.conkey, k.confrelid::int8, k.confkey) order by k.conname, k.oid), '[]')
-      from pg_catalog.pg_constraint k where k.contype = 'f' and k.conparentid = 0),
-  'views', (
-    select coalesce(pg_catalog.json_agg(pg_catalog.json_build_array(r.ev_class::int8, r.ev_action::text)), '[]')
-      from pg_catalog.pg_rewrite r join pg_catalog.pg_class c on c.oid = r.ev_class
-      join pg_catalog.pg_namespace n on n.oid = c.relnamespace
-     where r.rulename = '_RETURN' and c.relkind in ('v', 'm')
-       and n.nspname not in ('pg_catalog', 'information_schema', 'platform')
-       and not exists (select from pg_catalog.pg_depend d where d.objid = c.oid and d.deptype = 'e')),
-  'functions', (
-    select coalesce(pg_catalog.json_agg(pg_catalog.json_build_object(
+    ) order by a.attnum)
+    from pg_catalog.pg_attribute a
+    join pg_catalog.pg_type t on t.oid = a.atttypid
+    join pg_catalog.pg_class c on c.oid = a.attrelid
+    join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+    left join pg_catalog.pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
+   where a.attnum > 0 and not a.attisdropped
+     and a.attrelid in (select oid from relation union all select oid from row_type)
+   group by a.attrelid
+  union all
+  select 4, 1, 'key', pg_catalog.json_build_array(i.indrelid::int8, i.indisprimary, i.indkey::int2[])
+    from pg_catalog.pg_index i join pg_catalog.pg_class c on c.oid = i.indrelid
+    join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+   where i.indisunique and i.indisvalid and i.indpred is null and i.indexprs is null
+     and n.nspname not in ('pg_catalog', 'pg_toast', 'information_schema', 'platform')
+  union all
+  select 5, pg_catalog.row_number() over (order by k.conname, k.oid), 'foreignKey', pg_catalog.json_build_array(
+      k.conname, k.conrelid::int8, k.conkey, k.confrelid::int8, k.confkey)
+    from pg_catalog.pg_constraint k where k.contype = 'f' and k.conparentid = 0
+  union all
+  select 6, 1, 'view', pg_catalog.json_build_array(r.ev_class::int8,
+      case when pg_catalog.length(r.ev_action::text) <= ${maxViewLength} then r.ev_action::text else '' end)
+    from pg_catalog.pg_rewrite r join pg_catalog.pg_class c on c.oid = r.ev_class
+    join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+   where r.rulename = '_RETURN' and c.relkind in ('v', 'm')
+     and n.nspname not in ('pg_catalog', 'information_schema', 'platform')
+     and not exists (select from pg_catalog.pg_depend d where d.objid = c.oid and d.deptype = 'e')
+  union all
+  select 7, pg_catalog.row_number() over (order by r.proname, r.oid), 'function', pg_catalog.json_build_object(
       'schema', r.nspname, 'name', r.proname,
       'argNames', r.proargnames, 'argModes', r.proargmodes::text[],
       'argTypes', (select pg_catalog.array_agg(pg_catalog.format_type(a.type, null) order by a.n)
@@ -71,33 +77,36 @@ select pg_catalog.json_build_object(
       'defaults', r.pronargdefaults, 'isVariadic', r.provariadic <> 0,
       'returns', pg_catalog.format_type(r.prorettype, null), 'returnKind', t.typtype, 'returnRelation', t.typrelid::int8,
       'isSet', r.proretset, 'isOneRow', r.prorows = 1 and r.proretset, 'volatility', r.provolatile)
-      order by r.proname, r.oid), '[]')
-      from routine r join pg_catalog.pg_type t on t.oid = r.prorettype),
-  'extensions', (
-    select coalesce(pg_catalog.json_object_agg(x.extname, n.nspname), '{}')
-      from pg_catalog.pg_extension x join pg_catalog.pg_namespace n on n.oid = x.extnamespace
-     where x.extname in ('vector', 'postgis'))
-)`
+    from routine r join pg_catalog.pg_type t on t.oid = r.prorettype
+  union all
+  select 8, 1, 'extension', pg_catalog.json_build_array(x.extname, n.nspname)
+    from pg_catalog.pg_extension x join pg_catalog.pg_namespace n on n.oid = x.extnamespace
+   where x.extname in ('vector', 'postgis')
+)
+select kind, value from fact order by place, n`
 
-/** The answer of `catalogQuery`. */
+/** The answer of `catalogQuery`, by kind of fact. */
 export interface CatalogFacts {
   version: number
   relations: { oid: number; schema: string; name: string; kind: string; type: number }[]
-  columns: [
-    relation: number,
-    position: number,
-    name: string,
-    type: string,
-    base: number,
-    isArray: boolean,
-    byDefault: string | null,
-  ][]
+  /** By relation. */
+  columns: Map<number, ColumnFacts[]>
   keys: [relation: number, isPrimary: boolean, columns: number[]][]
   foreignKeys: [name: string, relation: number, columns: number[], target: number, targetColumns: number[]][]
   views: [oid: number, evAction: string][]
   functions: RoutineFacts[]
-  extensions: Record<string, string>
+  extensions: Map<string, string>
 }
+
+export type ColumnFacts = [
+  relation: number,
+  position: number,
+  name: string,
+  type: string,
+  base: number,
+  isArray: boolean,
+  byDefault: string | null,
+]
 
 export interface RoutineFacts {
   schema: string

@@ -1,11 +1,13 @@
 // The catalogue of each project that is in use, remembered until somebody finds that its schema has moved on:
 // every statement made from it compares the version, so nothing has to be told, polled or listened for.
+import { inSlices } from '#src/kernel/slices.ts'
 import type { Caller, Databases, RequestFacts } from '#src/tenancy/databases.ts'
 import { statement } from '#src/tenancy/databases.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
 import type { Catalog } from './catalog.ts'
+import { readFacts } from './catalog-facts.ts'
 import { catalogFrom } from './catalog-from.ts'
-import { type CatalogFacts, catalogQuery } from './catalog-query.ts'
+import { catalogQuery } from './catalog-query.ts'
 import { arrayLiteral } from './filter.ts'
 
 export interface Catalogs {
@@ -29,7 +31,8 @@ export function openCatalogs(databases: Databases): Catalogs {
   async function load(tenant: Tenant): Promise<Catalog> {
     const schemas = arrayLiteral(tenant.exposedSchemas)
     const { rows } = await databases.asCaller(platform(tenant), facts, readCatalog, [schemas])
-    return catalogFrom(JSON.parse(rows[0]![0]!.toString()) as CatalogFacts, tenant.exposedSchemas)
+    const read = await inSlices(readFacts(rows))
+    return inSlices(catalogFrom(read, tenant.exposedSchemas))
   }
 
   /** Whoever asks while it is being read gets the same one. */

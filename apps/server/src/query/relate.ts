@@ -1,11 +1,14 @@
 // Relationships between relations, from foreign keys: in both directions, and for views that show the columns a
 // foreign key is made of. Junctions are put together from these when somebody asks for one.
+import type { Sliced } from '#src/kernel/slices.ts'
 import type { Column, Relation, Relationship } from './catalog.ts'
 import type { CatalogFacts } from './catalog-query.ts'
 import { type ViewColumn, viewColumns } from './view-columns.ts'
 
-/** Views are left out of what goes beyond this: a project with hundreds of keys and views is nobody else's burden. */
+/** Beyond it, relationships of views are left out: keys and views multiply. */
 const maxLinks = 50_000
+/** Keys or links in one slice; views, which may have 1600 columns each; characters of views' definitions. */
+const slice = { count: 1000, views: 20, characters: 100_000 }
 
 type Positions = readonly number[]
 type Pairs = readonly (readonly [string, string])[]
@@ -24,29 +27,35 @@ interface Showing {
   names: readonly string[]
 }
 
-export function relate(
+export function* relate(
   facts: CatalogFacts,
   relations: ReadonlyMap<number, Relation>,
   columns: ReadonlyMap<number, ReadonlyMap<number, Column>>,
-): void {
-  const origins = originsOfViews(facts)
-  const viewsOf = viewsByTable(origins, relations)
+): Sliced<void> {
+  const origins = yield* originsOfViews(facts)
+  const viewsOf = yield* viewsByTable(origins, relations)
   const foreignKeys = facts.foreignKeys.map(
     ([name, from, own, to, targetColumns]): ForeignKey => ({ name, from, columns: own, to, targetColumns }),
   )
   const keys = Map.groupBy(facts.keys, ([relation]) => relation)
-  const shownBy = new Map([...origins].map(([oid, shown]) => [oid, namesByOrigin(shown)]))
+  const shownBy = new Map<number, Map<string, string>>()
   let links = 0
 
   const isUnique = (table: number, positions: Positions) =>
     (keys.get(table) ?? []).some(([, , key]) => key.every(position => positions.includes(position)))
 
+  /** The names of a view's columns by where they come from. */
+  function shownIn(view: number): Map<string, string> {
+    const known = shownBy.get(view) ?? namesByOrigin(origins.get(view) ?? [])
+    shownBy.set(view, known)
+    return known
+  }
+
   /** What a relation calls these columns of a table, if it shows them all. */
   function namesIn({ oid, isView }: Relation, table: number, positions: Positions): string[] | undefined {
     const own = columns.get(oid)
-    const shown = shownBy.get(oid)
     const names = positions.map(position =>
-      isView ? shown?.get(`${table}.${position}`) : own?.get(position)?.name,
+      isView ? shownIn(oid).get(`${table}.${position}`) : own?.get(position)?.name,
     )
     return names.every(name => name !== undefined) ? names : undefined
   }
@@ -73,7 +82,9 @@ export function relate(
       }
   }
 
+  let done = 0
   for (const key of foreignKeys) {
+    if (++done % slice.count === 0) yield
     const parents = showing(key.to, key.targetColumns)
     if (parents.length === 0) continue
     const isOne = isUnique(key.from, key.columns)
@@ -81,10 +92,13 @@ export function relate(
       for (const parent of parents) {
         if (links >= maxLinks && (child.relation.isView || parent.relation.isView)) continue
         link(child, parent, key, isOne)
-        links++
+        if (++links % slice.count === 0) yield
       }
   }
-  for (const relation of relations.values()) nameKeys(relation)
+  for (const relation of relations.values()) {
+    if (++done % slice.views === 0) yield
+    nameKeys(relation)
+  }
 }
 
 function link(child: Showing, parent: Showing, { name }: ForeignKey, isOne: boolean): void {
@@ -107,8 +121,16 @@ const pairs = (own: readonly string[], theirs: readonly string[]): Pairs =>
   own.map((name, index) => [name, theirs[index]!] as const)
 
 /** Per view, the table columns it shows, with views it stands on resolved to their tables. */
-function originsOfViews({ views }: CatalogFacts): Map<number, readonly ViewColumn[]> {
-  const direct = new Map(views.map(([oid, evAction]) => [oid, readable(evAction)]))
+function* originsOfViews({ views }: CatalogFacts): Sliced<Map<number, readonly ViewColumn[]>> {
+  const direct = new Map<number, ViewColumn[]>()
+  let characters = 0
+  for (const [oid, evAction] of views) {
+    direct.set(oid, readable(evAction))
+    characters += evAction.length
+    if (characters < slice.characters) continue
+    characters = 0
+    yield
+  }
   const resolve = (column: ViewColumn, depth = 0): ViewColumn => {
     const below = column.table === undefined ? undefined : direct.get(column.table)
     if (!below || depth > 50) return column
@@ -117,7 +139,15 @@ function originsOfViews({ views }: CatalogFacts): Map<number, readonly ViewColum
     const base = resolve(origin, depth + 1)
     return { ...base, name: column.name, isNullable: column.isNullable || base.isNullable }
   }
-  return new Map([...direct].map(([oid, columns]) => [oid, columns.map(column => resolve(column))]))
+  const origins = new Map<number, readonly ViewColumn[]>()
+  for (const [oid, columns] of direct) {
+    origins.set(
+      oid,
+      columns.map(column => resolve(column)),
+    )
+    if (origins.size % slice.views === 0) yield
+  }
+  return origins
 }
 
 /** A view with an expression too deep to be read shows no column we know the origin of. */
@@ -134,12 +164,14 @@ function readable(evAction: string): ViewColumn[] {
 const namesByOrigin = (shown: readonly ViewColumn[]): Map<string, string> =>
   new Map(shown.toReversed().map(({ table, column, name }) => [`${table}.${column}`, name]))
 
-function viewsByTable(
+function* viewsByTable(
   origins: ReadonlyMap<number, readonly ViewColumn[]>,
   relations: ReadonlyMap<number, Relation>,
-): Map<number, Relation[]> {
+): Sliced<Map<number, Relation[]>> {
   const found = new Map<number, Relation[]>()
+  let done = 0
   for (const [oid, columns] of origins) {
+    if (++done % slice.views === 0) yield
     const view = relations.get(oid)
     if (!view) continue
     for (const table of new Set(columns.map(column => column.table))) {
