@@ -81,6 +81,7 @@ async function compose(options: AppOptions, open: Closing[]): Promise<App> {
   const { config, adminToken, log } = options
   const ground = await openGround(options, open)
   const { deriveKey, sealer, cluster, control, logins, cacheEngine, directory, databases } = ground
+  const { whenUpgraded } = ground.upgrades
   const hashingTurns = createHashingTurns()
   const passwords = createPasswords(hashingTurns)
   const windows = createRateWindows()
@@ -90,7 +91,7 @@ async function compose(options: AppOptions, open: Closing[]): Promise<App> {
   const meter = createMeter(windows, config.rateLimits)
   const revocations = createRevocations(databases)
   const planes = {
-    data: dataPlane(directory, meter, { ...revocations, word: wordByPath }),
+    data: dataPlane(directory, meter, { ...revocations, whenUpgraded, word: wordByPath }),
     management: managementPlane(credentials, createAudit(control, log)),
   }
   const owner = createOwnerWork(directory, databases)
@@ -158,7 +159,8 @@ async function compose(options: AppOptions, open: Closing[]): Promise<App> {
   const health = healthService({
     control,
     version,
-    warnings: () => [ground.watchdog, cacheEngine, realtime].flatMap(part => part.warnings()),
+    warnings: () =>
+      [ground.watchdog, ground.upgrades, cacheEngine, realtime].flatMap(part => part.warnings()),
   })
 
   const http = createHttpServer({
@@ -167,8 +169,9 @@ async function compose(options: AppOptions, open: Closing[]): Promise<App> {
     wordOutside: (failure, path) => (path.startsWith('/v1/') ? dataRefusal : managementRefusal)(failure),
   })
   mountData(http, planes.data, { rest, cache, queues: queueService(databases), cron })
-  http.mount(authPlane(directory, meter), routeTables.auth, authRoutes(auth))
-  http.mount(storagePlane(directory, meter, revocations), routeTables.storage, storageRoutes(storage))
+  http.mount(authPlane(directory, meter, { whenUpgraded }), routeTables.auth, authRoutes(auth))
+  const storageAdmission = storagePlane(directory, meter, { ...revocations, whenUpgraded })
+  http.mount(storageAdmission, routeTables.storage, storageRoutes(storage))
   http.mount(planes.data, routeTables.realtime, realtimeRoutes(realtime.service))
   http.mountSocket(realtime.service.sockets)
   mountManagement(http, planes.management, {
@@ -206,6 +209,9 @@ async function compose(options: AppOptions, open: Closing[]): Promise<App> {
     async listen() {
       const url = await http.listen(config.host, config.port)
       baseUrl ||= url
+      // Both may take long, and no project needs them to be finished before it is served.
+      ground.lifecycle.recoverInBackground()
+      ground.upgrades.start()
       return url
     },
     async close() {

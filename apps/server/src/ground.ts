@@ -15,6 +15,8 @@ import { createLifecycle } from '#src/tenancy/lifecycle.ts'
 import { createLogins } from '#src/tenancy/logins.ts'
 import { createProvisioner } from '#src/tenancy/provision.ts'
 import { checkSecret } from '#src/tenancy/secret-proof.ts'
+import { upgradedDatabases } from '#src/tenancy/upgraded-databases.ts'
+import { openUpgrades } from '#src/tenancy/upgrades.ts'
 import { startWatchdog } from '#src/tenancy/watchdog.ts'
 
 export interface AppOptions {
@@ -56,23 +58,25 @@ export async function openGround({ config, server, controlPlaneSecret, log }: Ap
   open.push(() => cacheEngine.close())
   const pieces = await openPieces(config)
   open.push(() => pieces.close())
-  const lifecycle = createLifecycle(control, cluster, createProvisioner(control, cluster, logins), log, [
+  const provisioner = createProvisioner(control, cluster, logins)
+  const lifecycle = createLifecycle(control, cluster, provisioner, log, [
     cacheEngine,
     filesOfProjects(control, pieces),
   ])
   open.push(() => lifecycle.close())
-  await lifecycle.recover()
-  await lifecycle.upgrade()
+  const upgrades = await openUpgrades({ control, provisioner, version: cluster.projectVersion, log })
+  open.push(() => upgrades.close())
 
   const directory = await openDirectory(control, server, sealer, log)
   open.push(() => directory.close())
-  const databases = openDatabases({
+  const direct = openDatabases({
     control,
     logins,
     poolSize: config.poolSize,
     maxConnections: config.maxConnections,
     statementTimeoutMs: config.statementTimeoutMs,
   })
+  const databases = upgradedDatabases(direct, upgrades.whenUpgraded)
   open.push(() => databases.close())
   directory.onChange(id => void disconnectUnserved(id))
   const watchdog = startWatchdog(server.address, server.control, config.statementTimeoutMs.others, log)
@@ -81,6 +85,7 @@ export async function openGround({ config, server, controlPlaneSecret, log }: Ap
   async function disconnectUnserved(id: string): Promise<void> {
     const tenant = await directory.read(id).catch(() => undefined)
     if (tenant?.status !== 'active') databases.disconnect(id)
+    if (!tenant) upgrades.recheck(id)
     cacheEngine.changed(id, tenant)
   }
 
@@ -93,6 +98,7 @@ export async function openGround({ config, server, controlPlaneSecret, log }: Ap
     cacheEngine,
     pieces,
     lifecycle,
+    upgrades,
     directory,
     databases,
     watchdog,

@@ -147,6 +147,17 @@ export async function startPlatform({
   }
 }
 
+/** Waits for the upgrades that a start does in the background. */
+export async function untilUpgraded({ app }: TestPlatform): Promise<void> {
+  const { projectVersion } = app.cluster
+  const outdated = sql`
+    select from projects where status in ('active', 'suspended') and schema_version <> ${projectVersion}`
+  for (const end = performance.now() + 60_000; await app.control.row(outdated); ) {
+    if (performance.now() > end) throw new Error('Some project was not upgraded')
+    await new Promise(resolve => setTimeout(resolve, 50))
+  }
+}
+
 export async function call(
   url: string,
   method: string,

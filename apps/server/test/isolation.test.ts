@@ -10,7 +10,7 @@ import { keyring } from '#src/kernel/crypto/keys.ts'
 import { raw, sql } from '#src/kernel/postgres/sql.ts'
 import { type Caller, statement } from '#src/tenancy/databases.ts'
 import { createLogins, type Login, type Logins } from '#src/tenancy/logins.ts'
-import { startPlatform, type TestPlatform } from './harness.ts'
+import { startPlatform, type TestPlatform, untilUpgraded } from './harness.ts'
 import { promptly } from './promptly.ts'
 
 type Who = 'owner' | Role
@@ -688,6 +688,7 @@ describe('tricks against the sessions of the platform’s superuser', () => {
     await platform.asSuperuser(ref, session => session.script(`update platform.migrations set hash = ''`))
     await platform.app.control.run(sql`update projects set schema_version = '' where id = ${project.id}`)
     const second = await startPlatform({ beside: platform })
+    await untilUpgraded(second)
     await second.stop()
 
     assert.equal(await isSuperuser(role), false)

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { sql } from '#src/kernel/postgres/sql.ts'
-import { type Reply, startPlatform, type TestPlatform } from './harness.ts'
+import { type Reply, startPlatform, type TestPlatform, untilUpgraded } from './harness.ts'
 
 let here: TestPlatform
 let there: TestPlatform
@@ -91,6 +91,7 @@ test('a node that starts brings projects of an older version up to date', async 
   })
   await here.app.control.run(sql`update projects set schema_version = 'old' where id = ${id}`)
   const later = await startPlatform({ beside: here })
+  await untilUpgraded(later)
   try {
     const found = await here.asSuperuser(ref, session =>
       session.row<{ there: boolean }>(sql`select to_regprocedure('auth.email()') is not null as there`),

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { Client } from 'pg'
 import { type SqlFragment, sql } from '#src/kernel/postgres/sql.ts'
-import { startPlatform, type TestPlatform } from './harness.ts'
+import { startPlatform, type TestPlatform, untilUpgraded } from './harness.ts'
 import { type QueueProject, queueProject } from './queue-database.ts'
 
 let platform: TestPlatform
@@ -220,6 +220,7 @@ test('the next version is set up without running anything of the tenant’s', as
   )
   await older(own.id)
   const next = await startPlatform({ beside: platform })
+  await untilUpgraded(next)
   try {
     assert.deepEqual(await own.values('select as_whom from public.stolen'), [])
     assert.deepEqual(await own.values(`select message from pgmq.read('kept', 0, 1)`), ['here'])
@@ -249,6 +250,7 @@ test('a project of an older version has queues after the next start, with all ri
   await asBeforeQueues(own)
   await assert.rejects(own.rows(`select pgmq.create('x')`), { code: '42501' })
   const next = await startPlatform({ beside: platform })
+  await untilUpgraded(next)
   try {
     await own.rows(`select pgmq.create('x')`)
     assert.deepEqual(await own.as('service_role', `select pgmq.send('x', '1') as id`), [{ id: '1' }])
@@ -269,6 +271,7 @@ test('a schema pgmq_public that the tenant has made before is left as it is', as
     `create function pgmq_public.send(queue_name text, message jsonb) returns text language sql return 'mine'`,
   )
   const next = await startPlatform({ beside: platform })
+  await untilUpgraded(next)
   try {
     const found = await own.rows(`
       select p.proname as name, pg_get_userbyid(p.proowner) as owner, p.proacl::text as acl, n.nspacl::text as schema

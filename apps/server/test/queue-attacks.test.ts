@@ -4,7 +4,7 @@ import { after, before, test } from 'node:test'
 import type { Client } from 'pg'
 import { sql } from '#src/kernel/postgres/sql.ts'
 import { eventually } from './cron-project.ts'
-import { startPlatform, type TestPlatform } from './harness.ts'
+import { startPlatform, type TestPlatform, untilUpgraded } from './harness.ts'
 import { type QueueProject, queueProject } from './queue-database.ts'
 
 let platform: TestPlatform
@@ -94,6 +94,7 @@ test('whatever an owner hangs on a queue is run by its own logins, over HTTP, at
 
   await older(project.id)
   const next = await startPlatform({ beside: platform })
+  await untilUpgraded(next)
   try {
     assert.ok(!(await isOlder(project.id)), 'brought up to date')
     await done(project, 'POST', '/trap/send', { message: 4 }, next)
@@ -142,6 +143,7 @@ for (const [what, statements] of Object.entries(obstacles))
       .finally(() => holder.end())
     await older(project.id)
     const next = await startPlatform({ beside: platform })
+    await untilUpgraded(next)
     try {
       assert.ok(!(await isOlder(project.id)), 'brought up to date')
       assert.equal(await holding, 'ended')
@@ -188,6 +190,7 @@ test('a message that another node has put back is read here, too, whatever was p
   for (let count = 0; count < 10; count++)
     assert.deepEqual(await done(project, 'POST', '/shared/read', { vt: 0 }), [])
   const next = await startPlatform({ beside: platform })
+  await untilUpgraded(next)
   try {
     await done(project, 'POST', '/shared/replay', { msg_id: 1 }, next)
     const found = await eventually(async () => {

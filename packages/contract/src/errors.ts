@@ -425,6 +425,16 @@ export const errorCodes = {
     meaning:
       'The cache cannot be reached, has no memory left, or is kept by another process of the platform.',
   },
+  project_upgrading: {
+    status: 503,
+    meaning:
+      "A new release is upgrading the project's database at this moment; retry after the seconds `Retry-After` names.",
+  },
+  project_upgrade_failed: {
+    status: 503,
+    meaning:
+      "The project's database could not be upgraded to this release. The platform retries by itself; its log and the management API have the reason.",
+  },
   database_unavailable: {
     status: 503,
     meaning: 'The database cannot be reached at the moment; retry shortly.',

@@ -3,6 +3,7 @@
 import { guardedSettings, type OwnSession, withClient } from '#src/kernel/postgres/database.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 import type { Cluster } from './cluster.ts'
+import type { WhenUpgraded } from './upgrades.ts'
 
 export interface CaptureSwitch {
   /**
@@ -49,9 +50,10 @@ const misplaced = sql`
      group by c.oid, t.cdc_enabled) s
    where enabled <> case when "isWanted" then 3 else 0 end`
 
-export const createCaptureSwitch = ({ address }: Cluster): CaptureSwitch => ({
-  adjust: (ref, without = []) =>
-    withClient(address, ref, guardedSettings, async session => {
+export const createCaptureSwitch = ({ address }: Cluster, whenUpgraded: WhenUpgraded): CaptureSwitch => ({
+  async adjust(ref, without = []) {
+    await whenUpgraded(ref, 'caller')
+    return withClient(address, ref, guardedSettings, async session => {
       await session.script(`set lock_timeout = ${turnTimeoutMs}; set statement_timeout = 5000`)
       if (!(await takesTurn(session))) return { isDone: false, held: [] }
       const { version } = (await session.row<{ version: number }>(
@@ -64,7 +66,8 @@ export const createCaptureSwitch = ({ address }: Cluster): CaptureSwitch => ({
       for (const table of await session.rows<Misplaced>(misplaced))
         if (without.includes(table.oid) || !(await turn(session, table))) held.push(table.oid)
       return { isDone: held.length === 0, held }
-    }),
+    })
+  },
 })
 
 /** Of two nodes, the second decides on what the first has left. */

@@ -31,8 +31,8 @@ export interface Lifecycle {
   remove(id: string): Promise<void>
   /** Removes what a platform that died left half-made or half-removed. */
   recover(): Promise<void>
-  /** Brings project databases made by an older version up to date. */
-  upgrade(): Promise<void>
+  /** The same, without waiting for it: a removal may take seconds. */
+  recoverInBackground(): void
   close(): void
 }
 
@@ -97,7 +97,8 @@ export function createLifecycle(
   }
 
   async function recover(): Promise<void> {
-    for (const { id, ref } of await listUnfinished(control))
+    for (const { id, ref } of await listUnfinished(control)) {
+      if (isClosed) return
       await whileLocked(id, async () => {
         // It may have been finished between the look and the lock.
         const status = (await listUnfinished(control)).find(each => each.id === id)?.status
@@ -110,6 +111,7 @@ export function createLifecycle(
         log.error({ err: error, project: id }, 'a project left unfinished cannot be removed yet')
         recoverSoon()
       })
+    }
   }
 
   return {
@@ -145,22 +147,10 @@ export function createLifecycle(
     },
 
     recover,
+    recoverInBackground: () => void recover().catch(recoverSoon),
     close() {
       isClosed = true
       clearTimeout(recovering)
-    },
-
-    async upgrade() {
-      const behind = await listBehind(control, cluster.projectVersion)
-      for (const { id, ref } of behind)
-        try {
-          await provisioner.renew(ref)
-          await noteVersion(control, id, cluster.projectVersion)
-        } catch (error) {
-          // One project's trouble must not keep the others from being served.
-          log.error({ err: error, project: id }, 'a project database could not be brought up to date')
-        }
-      if (behind.length > 0) log.info({ projects: behind.length }, 'brought project databases up to date')
     },
   }
 }
@@ -204,11 +194,3 @@ const listUnfinished = (control: Database) =>
   control.rows<{ id: string; ref: string; status: 'creating' | 'deleting' }>(
     sql`select id, ref, status from projects where status in ('creating', 'deleting')`,
   )
-
-const listBehind = (control: Database, version: string) =>
-  control.rows<{ id: string; ref: string }>(
-    sql`select id, ref from projects where status in ('active', 'suspended') and schema_version <> ${version}`,
-  )
-
-const noteVersion = (control: Database, id: string, version: string) =>
-  control.run(sql`update projects set schema_version = ${version} where id = ${id}`)

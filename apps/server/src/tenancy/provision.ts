@@ -14,8 +14,11 @@ import {
 
 export interface Provisioner {
   create(ref: string): Promise<void>
-  /** Gives a project made by an older version the tables, functions, logins and rights it would have today. */
-  renew(ref: string): Promise<void>
+  /**
+   * Gives a project of an older version the tables, functions, logins and rights of this one. Each migration is a
+   * transaction with its record, so one that is interrupted is continued by the next call.
+   */
+  renew(project: { id: string; ref: string }, signal?: AbortSignal): Promise<void>
   drop(ref: string): Promise<void>
 }
 
@@ -23,9 +26,10 @@ const connectionLimits: Record<Login, number> = { owner: 20, api: 100, svc: 100,
 const databaseConnectionLimit = 250
 const templateBusy = '55006'
 const patienceMs = 250
+const renewSettings = { ...guardedSettings, lock_timeout: '10s' }
 
 export function createProvisioner(control: Database, cluster: Cluster, logins: Logins): Provisioner {
-  async function createRoles(ref: string, logged: readonly Login[]): Promise<void> {
+  async function createRoles(session: Session, ref: string, logged: readonly Login[]): Promise<void> {
     const roles = await Promise.all(
       logged.map(async login => {
         const role = identifier(loginRole(ref, login))
@@ -35,9 +39,26 @@ export function createProvisioner(control: Database, cluster: Cluster, logins: L
           alter role ${role} set temp_file_limit = '${tempFileLimits[login]}';`
       }),
     )
-    await control.script(`${roles.join('\n')}
+    await session.script(`${roles.join('\n')}
       grant anon, authenticated to ${identifier(loginRole(ref, 'api'))};
       grant service_role to ${identifier(loginRole(ref, 'svc'))};`)
+  }
+
+  /** The lock on the row keeps a deletion waiting, which would miss roles that are created after it. */
+  async function createMissingRoles(id: string, ref: string): Promise<void> {
+    const existing = await control.rows<{ rolname: string }>(
+      sql`select rolname from pg_roles where rolname = any(${allLogins.map(login => loginRole(ref, login))})`,
+    )
+    const missing = allLogins.filter(
+      login => !existing.some(({ rolname }) => rolname === loginRole(ref, login)),
+    )
+    if (missing.length === 0) return
+    await control.transaction(async session => {
+      const isServed = await session.row(
+        sql`select from projects where id = ${id} and status in ('active', 'suspended') for share`,
+      )
+      if (isServed) await createRoles(session, ref, missing)
+    })
   }
 
   /** Connection limit 0 keeps everybody out until PUBLIC's right to connect is taken away. */
@@ -68,25 +89,25 @@ export function createProvisioner(control: Database, cluster: Cluster, logins: L
   return {
     async create(ref) {
       // Both have ended before anything is undone.
-      const made = await Promise.allSettled([createRoles(ref, allLogins), cloneTemplate(ref)])
+      const made = await Promise.allSettled([createRoles(control, ref, allLogins), cloneTemplate(ref)])
       for (const each of made) if (each.status === 'rejected') throw each.reason
       await withClient(cluster.address, ref, guardedSettings, session => session.script(grants(ref, ref)))
     },
-    async renew(ref) {
-      const existing = await control.rows<{ rolname: string }>(
-        sql`select rolname from pg_roles where rolname = any(${allLogins.map(login => loginRole(ref, login))})`,
-      )
-      const missing = allLogins.filter(
-        login => !existing.some(({ rolname }) => rolname === loginRole(ref, login)),
-      )
-      if (missing.length > 0) await createRoles(ref, missing)
-      await withClient(cluster.address, ref, { ...guardedSettings, lock_timeout: '10s' }, session =>
-        insist(session, async () => {
-          await migrateProject(session, cluster.projectMigrations)
-          await session.script(grants(ref, ref))
-        }),
-      )
-    },
+    renew: ({ id, ref }, signal) =>
+      withClient(
+        cluster.address,
+        ref,
+        renewSettings,
+        session =>
+          insist(session, async () => {
+            // Of two nodes the second waits here, and then finds nothing left to migrate.
+            await session.run(sql`select pg_advisory_lock(hashtext('plinth: upgrade'))`)
+            await createMissingRoles(id, ref)
+            await migrateProject(session, cluster.projectMigrations)
+            await session.script(grants(ref, ref))
+          }),
+        signal,
+      ),
     async drop(ref) {
       const roles = allLogins.map(login => loginRole(ref, login))
       await withClient(cluster.address, cluster.control, controlSettings, async session => {

@@ -5,6 +5,7 @@ import type { Failure, Plane, SetHeader } from '#src/kernel/http/plane.ts'
 import type { RequestHead } from '#src/kernel/http/request.ts'
 import type { Caller } from '#src/tenancy/databases.ts'
 import type { Directory, Tenant } from '#src/tenancy/directory.ts'
+import type { WhenUpgraded } from '#src/tenancy/upgrades.ts'
 import { callerFrom, isOpen, projectIn } from './admit.ts'
 import { cors } from './cors.ts'
 import type { Meter } from './meter.ts'
@@ -12,6 +13,7 @@ import type { Meter } from './meter.ts'
 export interface DataPlaneOptions {
   /** Whether a user's token no longer counts, although it has not expired. */
   isRevoked?(caller: Caller): boolean | Promise<boolean>
+  whenUpgraded?: WhenUpgraded
   /** A service may word its refusals its own way on top of the common fields. */
   word?(
     body: DataError,
@@ -45,7 +47,13 @@ export const dataRefusal = ({ status, code, message, hint, details }: Failure): 
 export function dataPlane(
   directory: Directory,
   meter: Meter,
-  { isRevoked = () => false, word, openLike = 'anon', explain = error => error }: DataPlaneOptions = {},
+  {
+    isRevoked = () => false,
+    whenUpgraded = () => undefined,
+    word,
+    openLike = 'anon',
+    explain = error => error,
+  }: DataPlaneOptions = {},
 ): Plane<Caller> {
   function admit(route: DataRoute, request: RequestHead, setHeader: SetHeader): Caller | Promise<Caller> {
     const open = isOpen(route, request.headers)
@@ -61,8 +69,10 @@ export function dataPlane(
       return count(caller)
     }
     const count = (caller: Caller) => {
-      if (!open) meter.countCaller(caller.tenant, caller.role, setHeader)
-      return caller
+      const { tenant, role } = caller
+      if (!open) meter.countCaller(tenant, role, setHeader)
+      const upgraded = whenUpgraded(tenant.ref, role === 'service_role' ? 'owner' : 'caller')
+      return upgraded ? upgraded.then(() => caller) : caller
     }
     const id = projectIn(request)
     const tenant = id === undefined ? undefined : directory.find(id)

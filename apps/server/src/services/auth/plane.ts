@@ -13,8 +13,13 @@ const authPath = /^\/v1\/(?:auth\/|[0-9a-f-]{36}\/auth\/v1(?:\/|$))/i
 export const wordUnknown: NonNullable<DataPlaneOptions['word']> = (body, failure, request) =>
   authPath.test(request.path) ? authWording(body, failure, request) : { body, headers: {} }
 
-export const authPlane = (directory: Directory, meter: Meter): Plane<Caller> =>
+export const authPlane = (
+  directory: Directory,
+  meter: Meter,
+  options: Pick<DataPlaneOptions, 'whenUpgraded'>,
+): Plane<Caller> =>
   dataPlane(directory, meter, {
+    ...options,
     word: authWording,
     explain: (error, { allow }, request) => authRefusal(error, request, allow[0] === 'service_role'),
   })

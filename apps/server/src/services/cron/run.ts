@@ -85,7 +85,7 @@ async function carryOut(session: OwnSession, command: string): Promise<string> {
   return tag
 }
 
-/** Others work as the project's owner at the same time; a job waits for its turn, for a while. */
+/** Others work as the project's owner, or its database is being upgraded: a job waits for a while. */
 async function inTurn<T>(end: AbortSignal, work: () => Promise<T>): Promise<T> {
   const until = performance.now() + busyMs.most
   for (;;)
@@ -93,11 +93,12 @@ async function inTurn<T>(end: AbortSignal, work: () => Promise<T>): Promise<T> {
       end.throwIfAborted()
       return await work()
     } catch (error) {
-      if (!(error instanceof Refusal) || error.code !== 'pool_exhausted' || performance.now() > until)
-        throw error
+      if (!(error instanceof Refusal) || !isPassing(error) || performance.now() > until) throw error
       await new Promise(resolve => setTimeout(resolve, busyMs.pause))
     }
 }
+
+const isPassing = ({ code }: Refusal) => code === 'pool_exhausted' || code === 'project_upgrading'
 
 const isStatementTimeout = (error: unknown) => {
   const { code, message } = error as { code?: string; message?: string }

@@ -11,6 +11,7 @@ import { createGatePools } from '#src/tenancy/gate-pools.ts'
 import { createListeners } from '#src/tenancy/listeners.ts'
 import type { Logins } from '#src/tenancy/logins.ts'
 import type { Revocations } from '#src/tenancy/revocations.ts'
+import type { Upgrades } from '#src/tenancy/upgrades.ts'
 import { createChanges } from './changes/changes.ts'
 import { realtimeService } from './service.ts'
 import { openSpan } from './span.ts'
@@ -31,6 +32,7 @@ interface RealtimeDeps {
   databases: Databases
   directory: Directory
   revocations: Revocations
+  upgrades: Pick<Upgrades, 'whenUpgraded'>
   owner: OwnerWork
   redisUrl: Parameters<typeof openSpan>[0]['redisUrl']
   deriveKey: DeriveKey
@@ -40,6 +42,7 @@ interface RealtimeDeps {
 
 export function openRealtime(deps: RealtimeDeps) {
   const { control, cluster, logins, databases, directory, revocations, limits, log } = deps
+  const { whenUpgraded } = deps.upgrades
   const span = openSpan({ redisUrl: deps.redisUrl, deriveKey: deps.deriveKey, log })
   const pools = createGatePools({
     control,
@@ -47,7 +50,7 @@ export function openRealtime(deps: RealtimeDeps) {
     perProject: limits.poolSize,
     inAll: limits.maxConnections,
   })
-  const captureSwitch = createCaptureSwitch(cluster)
+  const captureSwitch = createCaptureSwitch(cluster, whenUpgraded)
   const changes = createChanges({
     control,
     databases,
@@ -61,6 +64,7 @@ export function openRealtime(deps: RealtimeDeps) {
   })
   const service = realtimeService({
     directory,
+    whenUpgraded,
     isRevoked: revocations.isRevoked,
     span,
     changes,

@@ -7,6 +7,7 @@ import { callerOfSocket } from '#src/planes/data/admit.ts'
 import { dataRefusal } from '#src/planes/data/plane.ts'
 import type { Caller } from '#src/tenancy/databases.ts'
 import type { Directory } from '#src/tenancy/directory.ts'
+import type { WhenUpgraded } from '#src/tenancy/upgrades.ts'
 import { encodeForNodes } from './between-nodes.ts'
 import { broadcastOf } from './broadcast.ts'
 import { type Channel, expired, revoked } from './channel.ts'
@@ -19,6 +20,7 @@ import type { SentMessage } from './subscriber.ts'
 
 export interface RealtimeOptions extends Parts {
   readonly directory: Directory
+  readonly whenUpgraded: WhenUpgraded
 }
 
 export type RealtimeService = ReturnType<typeof realtimeService>
@@ -28,7 +30,7 @@ const addresses = ['/v1/realtime/{project}/socket/websocket', '/v1/{project}/rea
 const sweepMs = 500
 const isUuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
-export function realtimeService({ directory, ...parts }: RealtimeOptions) {
+export function realtimeService({ directory, whenUpgraded, ...parts }: RealtimeOptions) {
   const { span, log } = parts
   const projects = new Map<string, Project<RealtimeSocket>>()
 
@@ -38,6 +40,8 @@ export function realtimeService({ directory, ...parts }: RealtimeOptions) {
       const tenant = isUuid.test(id) ? await directory.find(id) : undefined
       const credential = callerOfSocket(tenant, query, headers)
       const { caller } = credential
+      // From here on everything on the socket may count on a current database.
+      await whenUpgraded(caller.tenant.ref, 'caller')
       if (caller.userId !== '' && (await parts.isRevoked(caller))) throw unauthorized()
       // Whatever was changed meanwhile counts.
       if ((await directory.find(id)) === tenant) return credential

@@ -23,7 +23,7 @@ const worded: DataPlaneOptions['word'] = (body, failure, { path }) => ({
 export const storagePlane = (
   directory: Directory,
   meter: Meter,
-  options: Pick<DataPlaneOptions, 'isRevoked'>,
+  options: Pick<DataPlaneOptions, 'isRevoked' | 'whenUpgraded'>,
 ): Plane<Caller> =>
   // A page shows many images at once: what is enough for signing in would leave some of them out.
   dataPlane(directory, meter, { ...options, word: worded, openLike: 'authenticated' })
