@@ -177,6 +177,9 @@ export function grants(ref: string, name: string): string {
     grant select, insert, update, delete, references, trigger on all tables in schema auth to ${owner};
     revoke insert, update, delete, references, trigger on auth.revocations from ${owner};
     grant execute on function platform.first_time(oid), platform.forget(oid) to ${owner};
+    grant execute on procedure platform.drop_auth_trigger(text, text, boolean),
+      platform.set_auth_trigger(text, text, text, boolean), platform.rename_auth_trigger(text, text, text),
+      platform.comment_on_auth_trigger(text, text, text) to ${owner};
     grant usage on schema storage to ${owner};
     alter table if exists storage.buckets owner to ${owner};
     alter table if exists storage.objects owner to ${owner};

@@ -3,6 +3,9 @@
 import { Refusal } from '#src/kernel/errors.ts'
 import type { OwnSession } from '#src/kernel/postgres/database.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
+import { splitStatements } from '#src/kernel/postgres/statements.ts'
+import { inSlices } from '#src/kernel/slices.ts'
+import { withAuthTriggerCalls } from '#src/tenancy/auth-trigger-statements.ts'
 import type { Databases } from '#src/tenancy/databases.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
 import { leavesTransactionOpen } from '#src/tenancy/open-transaction.ts'
@@ -79,10 +82,11 @@ export async function runJob(
 }
 
 async function carryOut(session: OwnSession, command: string): Promise<string> {
-  const tag = await session.lastTag(command)
+  const { text, lastTag } = await inSlices(withAuthTriggerCalls(command, splitStatements(command)))
+  const tag = await session.lastTag(text)
   if (await leavesTransactionOpen(session))
     throw new Refusal('invalid_request', 'it left a transaction open, and nothing of it was kept')
-  return tag
+  return lastTag ?? tag
 }
 
 /** Others work as the project's owner, or its database is being upgraded: a job waits for a while. */

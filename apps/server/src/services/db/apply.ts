@@ -4,6 +4,7 @@ import { Refusal } from '#src/kernel/errors.ts'
 import type { Session } from '#src/kernel/postgres/database.ts'
 import { lineOfError, type Statement } from '#src/kernel/postgres/statements.ts'
 import { refusalFromOwnerSql, sqlComplaint } from '#src/planes/management/database-refusal.ts'
+import { authTriggerCall } from '#src/tenancy/auth-trigger-statements.ts'
 import { label, type Migration, statementsToRun } from './migration.ts'
 import * as store from './store.ts'
 
@@ -29,10 +30,12 @@ async function inTransaction(session: Session, migration: Migration): Promise<vo
   }
 }
 
+const textToSend = (statement: Statement) => authTriggerCall(statement)?.text ?? statement.text
+
 /** The statements and the record of them, in whatever transaction is open. */
 export async function runAll(session: Session, migration: Migration): Promise<void> {
   for (const statement of statementsToRun(migration))
-    await session.script(statement.text).catch(error => {
+    await session.script(textToSend(statement)).catch(error => {
       throw failure(error, migration, statement, 'Nothing of it was applied')
     })
   await store.recordMigration(session, migration).catch(error => {
@@ -45,7 +48,7 @@ async function outsideTransaction(session: Session, migration: Migration): Promi
   /** How many were done when the migration's own transaction began, if it has one open. */
   let before: number | undefined
   for (const statement of statementsToRun(migration)) {
-    await session.script(statement.text).catch(async error => {
+    await session.script(textToSend(statement)).catch(async error => {
       await session.script('rollback').catch(() => {})
       throw failure(error, migration, statement, remains(done.slice(0, before), statement))
     })

@@ -5,6 +5,8 @@ import type { RawReply, RawRequest } from '#src/kernel/http/request.ts'
 import type { OwnSession, TextResult } from '#src/kernel/postgres/database.ts'
 import { type Statement, splitStatements } from '#src/kernel/postgres/statements.ts'
 import { fromDriver } from '#src/kernel/postgres/wire/database-error.ts'
+import { inSlices } from '#src/kernel/slices.ts'
+import { withAuthTriggerCalls } from '#src/tenancy/auth-trigger-statements.ts'
 import type { Caller, Databases } from '#src/tenancy/databases.ts'
 import { leavesTransactionOpen } from '#src/tenancy/open-transaction.ts'
 import { toldError } from './database-refusal.ts'
@@ -19,14 +21,16 @@ export async function execSql(databases: Databases, { tenant }: Caller, raw: Raw
   const sql = isRow(body) ? body['sql'] : undefined
   if (typeof sql !== 'string' || sql.includes('\0'))
     throw new Refusal('invalid_request', 'body.sql must be a text of SQL statements')
-  if (splitStatements(sql).some(isCopy)) throw copying()
+  const statements = splitStatements(sql)
+  if (statements.some(isCopy)) throw copying()
+  const { text, lastTag } = await inSlices(withAuthTriggerCalls(sql, statements))
   // As the owner: this route is there for what policies and the three roles do not allow.
   const result = await databases
-    .asOwner(tenant, session => answerOf(session, sql), raw.signal)
+    .asOwner(tenant, session => answerOf(session, text), raw.signal)
     .catch(error => fail(error, raw.signal))
   return {
     status: 200,
-    headers: { 'content-type': 'application/json; charset=utf-8', 'x-command-tag': result.tag },
+    headers: { 'content-type': 'application/json; charset=utf-8', 'x-command-tag': lastTag ?? result.tag },
     body: jsonRows(result),
   }
 }
