@@ -50,6 +50,11 @@ begin
           from pg_event_trigger_ddl_commands() e
          where e.classid = 'pg_class'::regclass and e.schema_name = 'public'
         union
+        -- Postgres 15 turns an empty table into a view when it gets a rule for SELECT.
+        select w.ev_class
+          from pg_event_trigger_ddl_commands() e join pg_rewrite w on w.oid = e.objid
+         where e.classid = 'pg_rewrite'::regclass
+        union
         -- CREATE SCHEMA public CREATE TABLE … and ALTER SCHEMA x RENAME TO public raise no event per table.
         select k.oid from pg_class k
          where tg_tag in ('CREATE SCHEMA', 'ALTER SCHEMA') and k.relnamespace = to_regnamespace('public')
@@ -79,14 +84,12 @@ begin
       if platform.first_time(r.oid) then
         execute format('revoke all on %I.%I from anon, authenticated', r.nspname, r.relname);
       end if;
-    elsif platform.first_time(r.oid) or tg_tag = 'CREATE VIEW' then
-      -- A view runs as its owner unless told otherwise, and its owner bypasses the policies. CREATE OR REPLACE
-      -- drops the option again.
-      if not exists (
-        select from pg_class v, unnest(v.reloptions) o where v.oid = r.oid and o like 'security_invoker=%'
-      ) then
-        execute format('alter view %I.%I set (security_invoker = true)', r.nspname, r.relname);
-      end if;
+    elsif not exists (
+      select from pg_class v, unnest(v.reloptions) o where v.oid = r.oid and o like 'security_invoker=%'
+    ) then
+      -- Without the option a view runs as its owner, who bypasses the policies. CREATE OR REPLACE without options and
+      -- RESET remove it. SET (security_invoker = false) is a decision of the owner and stays.
+      execute format('alter view %I.%I set (security_invoker = true)', r.nspname, r.relname);
     end if;
   end loop;
 end
@@ -113,7 +116,7 @@ drop event trigger if exists platform_ddl;
 create event trigger platform_ddl on ddl_command_end
   when tag in ('CREATE TABLE', 'CREATE TABLE AS', 'SELECT INTO', 'ALTER TABLE', 'CREATE SCHEMA', 'ALTER SCHEMA',
     'IMPORT FOREIGN SCHEMA', 'CREATE FOREIGN TABLE', 'ALTER FOREIGN TABLE', 'CREATE EXTENSION', 'ALTER EXTENSION',
-    'CREATE VIEW', 'ALTER VIEW', 'CREATE MATERIALIZED VIEW', 'ALTER MATERIALIZED VIEW')
+    'CREATE VIEW', 'ALTER VIEW', 'CREATE RULE', 'CREATE MATERIALIZED VIEW', 'ALTER MATERIALIZED VIEW')
   execute function platform.on_ddl();
 alter event trigger platform_ddl enable always;
 
