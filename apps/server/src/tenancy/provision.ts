@@ -26,7 +26,8 @@ const connectionLimits: Record<Login, number> = { owner: 20, api: 100, svc: 100,
 const databaseConnectionLimit = 250
 const templateBusy = '55006'
 const patienceMs = 250
-const renewSettings = { ...guardedSettings, lock_timeout: '10s' }
+/** The session of a node that was killed ends soon, and its advisory lock with it. */
+const renewSettings = { ...guardedSettings, lock_timeout: '10s', client_connection_check_interval: '2s' }
 
 export function createProvisioner(control: Database, cluster: Cluster, logins: Logins): Provisioner {
   async function createRoles(session: Session, ref: string, logged: readonly Login[]): Promise<void> {
