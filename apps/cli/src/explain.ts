@@ -21,6 +21,8 @@ const remedies = new Map<string, string>(
   Object.entries({
     unauthorized: 'Set PLATFORM_TOKEN to a token that is neither revoked nor expired.',
     insufficient_scope: 'Use a token with a larger scope: plinth token mint --name … --scope admin.',
+    quota_not_yours:
+      'Leave out quotas, or use a token with admin scope on the platform: plinth token mint --name … --scope admin.',
     project_not_found: 'plinth projects list shows the projects there are.',
     token_not_found: 'plinth token list shows the tokens there are.',
     invite_not_found: 'plinth auth invites list shows the invites that are pending.',

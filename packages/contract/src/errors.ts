@@ -283,6 +283,11 @@ export const errorCodes = {
     status: 403,
     meaning: 'The schema belongs to the platform or to Postgres and is not changed through this route.',
   },
+  quota_not_yours: {
+    status: 403,
+    meaning:
+      'Quotas are set by the operator: a super_admin, the admin token or a platform token with admin scope. Nothing was changed.',
+  },
   project_suspended: { status: 403, meaning: 'The project is suspended; resume it to serve traffic again.' },
   PGRST125: { status: 404, meaning: 'The row API has nothing at this path.' },
   PGRST202: { status: 404, meaning: 'No function has this name and takes these arguments.' },

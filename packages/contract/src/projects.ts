@@ -24,6 +24,9 @@ const quota = (meaning: string) =>
 export const Quotas = Type.Object(
   {
     max_storage_size_mb: quota('Bytes of files the project may hold, in megabytes (default 1024).'),
+    max_database_size_mb: quota(
+      'Size of the project database, in megabytes (default unlimited). Above it, writes are 413; 0 allows none.',
+    ),
     rate_limit_anon: quota('Requests per 60 seconds with the anon key; 0 lifts the limit.'),
     rate_limit_authenticated: quota('Requests per 60 seconds of signed-in users; 0 lifts the limit.'),
     rate_limit_service_role: quota('Requests per 60 seconds with the service_role key; 0 lifts the limit.'),

@@ -1,4 +1,4 @@
-// Which schemas of a project its API serves: a setting, bounded by what belongs to the platform.
+// Which schemas of a project its API serves: a setting, which cannot name schemas of the platform or of Postgres.
 import { Refusal } from '#src/kernel/errors.ts'
 
 const byDefault = ['public']
@@ -28,24 +28,33 @@ export function exposedSchemasFrom(setting: unknown): string[] {
   return names.length > 0 ? [...new Set(names)].slice(0, maxSchemas) : [...byDefault]
 }
 
-/** Refuses a setting that could not be served as written. */
+/** Refuses a setting that could not be served as written. A schema that does not exist yet may be named. */
 export function checkExposedSchemas(setting: unknown): void {
   if (setting === undefined || setting === null) return
-  const isList =
-    Array.isArray(setting) &&
-    setting.length > 0 &&
-    setting.length <= maxSchemas &&
-    setting.every(name => typeof name === 'string' && /^[^\p{C}]{1,63}$/u.test(name))
-  if (!isList)
+  if (!Array.isArray(setting) || setting.length === 0 || setting.length > maxSchemas)
     throw new Refusal(
       'invalid_request',
-      `settings.exposed_schemas must be a list of 1 to ${maxSchemas} schema names`,
-      { hint: 'The first is the default, for example ["public", "api"].' },
+      `settings.exposed_schemas must be a list of 1 to ${maxSchemas} schema names, such as ["public", "api"]`,
     )
-  const reserved = setting.find(isReservedSchema)
-  if (reserved !== undefined)
-    throw new Refusal(
-      'invalid_request',
-      `settings.exposed_schemas: the schema "${reserved}" belongs to the platform and cannot be exposed`,
-    )
+  for (const [index, name] of setting.entries()) {
+    const problem = problemWith(name) ?? (setting.indexOf(name) < index && `names "${name}" twice`)
+    if (problem)
+      throw new Refusal('invalid_request', `settings.exposed_schemas[${index}] ${problem}`, {
+        hint: 'The first schema is the default, for example ["public", "api"].',
+      })
+  }
+}
+
+const maxNameBytes = 63
+
+function problemWith(name: unknown): string | undefined {
+  if (typeof name !== 'string' || name === '') return 'must be the name of a schema, as a text'
+  // \p{C}: control characters, unassigned ones and halves of surrogate pairs.
+  if (/\p{C}/u.test(name) || name.trim() !== name)
+    return 'must be a schema name on one line, without blanks before or after it'
+  if (Buffer.byteLength(name) > maxNameBytes)
+    return `must be a schema name of at most ${maxNameBytes} bytes, which is the limit of Postgres`
+  if (isReservedSchema(name))
+    return `names "${name}", which belongs to the platform or to Postgres and cannot be exposed`
+  return
 }

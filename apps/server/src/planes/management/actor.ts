@@ -38,6 +38,9 @@ export function mayCall(actor: Actor, route: ManagementRoute, projectId: string 
   return rank[scopeOf(actor, projectId)] >= rank[route.scope]
 }
 
+/** The operator: whoever has admin scope on the platform as a whole, not only on projects. */
+export const isOperator = (actor: Actor): boolean => scopeOf(actor, undefined) === 'admin'
+
 export function scopeOf(actor: Actor, projectId: string | undefined): Scope | 'nothing' {
   switch (actor.kind) {
     case 'admin_token':

@@ -4,7 +4,7 @@ import { randomToken } from '#src/kernel/crypto/keys.ts'
 import type { Sealer } from '#src/kernel/crypto/sealed.ts'
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
-import { type Actor, visibleProjects } from '#src/planes/management/actor.ts'
+import { type Actor, isOperator, visibleProjects } from '#src/planes/management/actor.ts'
 import type { Paging } from '#src/planes/management/paging.ts'
 import {
   type CredentialColumn,
@@ -15,9 +15,9 @@ import {
   newServiceRoleKey,
 } from '#src/tenancy/credentials.ts'
 import type { Directory } from '#src/tenancy/directory.ts'
-import { checkExposedSchemas } from '#src/tenancy/exposed-schemas.ts'
 import type { Lifecycle } from '#src/tenancy/lifecycle.ts'
 import { mergeSettings, redact, sealSettings } from '#src/tenancy/settings-secrets.ts'
+import { checkSettings, checkSize } from './settings.ts'
 import * as store from './store.ts'
 
 interface ProjectsDeps {
@@ -63,10 +63,11 @@ export function projectsService(deps: ProjectsDeps) {
       actor: Actor,
       wish: ProjectChange & { name: string; slug?: string },
     ): Promise<CreatedProject> {
-      checkExposedSchemas(wish.settings?.['exposed_schemas'])
+      checkSettings(wish.settings ?? {})
       const id = crypto.randomUUID()
       const slug = wish.slug ?? slugFrom(wish.name)
       const { settings } = sealSettings(mergeSettings({}, wish.settings ?? {}), id, sealer)
+      checkSize(settings, wish.settings ?? {})
       const project = (slug: string) => {
         const keys = {
           anon_key: newAnonKey(slug),
@@ -116,17 +117,20 @@ export function projectsService(deps: ProjectsDeps) {
       return { ...found(row), storage_bytes }
     },
 
-    async update(id: string, change: ProjectChange): Promise<Project> {
-      checkExposedSchemas(change.settings?.['exposed_schemas'])
+    async update(actor: Actor, id: string, change: ProjectChange): Promise<Project> {
+      if (change.quotas && !isOperator(actor)) throw quotasAreTheOperators()
+      checkSettings(change.settings ?? {})
       const saved = await control.transaction(async session => {
         const row = await store.lockProject(session, id)
         if (!row) return
         const merged = mergeSettings(row.settings, change.settings ?? {})
+        const { settings } = sealSettings(merged, id, sealer)
+        checkSize(settings, change.settings ?? {})
         return store.saveProject(session, {
           id,
           name: change.name?.trim() ?? row.name,
           description: change.description ?? row.description,
-          settings: sealSettings(merged, id, sealer).settings,
+          settings,
           quotas: mergeQuotas(row.quotas, change.quotas ?? {}),
         })
       })
@@ -174,6 +178,12 @@ export function projectsService(deps: ProjectsDeps) {
 function absent(): never {
   throw new Refusal('project_not_found', 'No project has this id')
 }
+
+const quotasAreTheOperators = () =>
+  new Refusal(
+    'quota_not_yours',
+    'Quotas are set by the operator of the platform; this needs a super_admin, or a token with admin scope on the platform. Nothing was changed',
+  )
 
 function mergeQuotas(stored: Record<string, unknown>, change: Quotas): Record<string, unknown> {
   const merged = { ...stored, ...change }
