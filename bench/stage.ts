@@ -93,7 +93,14 @@ export async function onStage(work: (stage: Stage) => Promise<void>): Promise<vo
       const { PATH = '', HOME = '' } = process.env
       const child = spawn(process.execPath, [...nodeOptions, script], {
         cwd: root,
-        env: { PATH, HOME, NODE_COMPILE_CACHE: join(root, 'compiled'), PLATFORM_PORT: '0', ...env },
+        env: {
+          PATH,
+          HOME,
+          NODE_COMPILE_CACHE: join(root, 'compiled'),
+          PLATFORM_PORT: '0',
+          PLATFORM_DISK_RESERVE_MB: '0',
+          ...env,
+        },
         // Its log goes to /dev/null.
         stdio: ['ignore', 'ignore', 'pipe'],
       })

@@ -58,6 +58,10 @@ const remedies = new Map<string, string>(
     InvalidMimeType: 'Name another type with --content-type, or a bucket that takes this one.',
     EntityTooLarge: 'plinth storage ls shows how large the files of each bucket may be.',
     storage_quota_exceeded: 'plinth storage rm makes room; max_storage_size_mb of the project is the limit.',
+    database_quota_exceeded:
+      'Delete rows and vacuum their tables, or ask the operator to raise max_database_size_mb of the project.',
+    disk_reserve_reached:
+      'The operator makes room on the disk of the platform; plinth health shows how much is missing.',
     StorageFull: 'The disk of the platform is full: make room there and run it again.',
     FilesUnavailable: 'Wait a moment and run it again; plinth health shows the state.',
     FileDamaged: 'Copy the file there again; the log of the platform has the cause under the request id.',

@@ -50,7 +50,7 @@ export function writeIn(directory: string, path: string, content: unknown): void
 export function begin(args: string[], { cwd = tmpdir(), env = {}, node = [] }: How = {}) {
   return spawn(process.execPath, [...node, bin, ...args], {
     cwd,
-    env: { PATH: process.env['PATH'], HOME: process.env['HOME'], ...env },
+    env: { PATH: process.env['PATH'], HOME: process.env['HOME'], PLATFORM_DISK_RESERVE_MB: '0', ...env },
     stdio: 'pipe',
   })
 }

@@ -45,6 +45,7 @@ import { teamService } from '#src/services/team/service.ts'
 import { typesService } from '#src/services/types/service.ts'
 import { usersService } from '#src/services/users/service.ts'
 import type { Cluster } from '#src/tenancy/cluster.ts'
+import { measureDatabase } from '#src/tenancy/database-sizes.ts'
 import type { Databases } from '#src/tenancy/databases.ts'
 import type { Directory } from '#src/tenancy/directory.ts'
 import { createRevocations } from '#src/tenancy/revocations.ts'
@@ -80,7 +81,7 @@ const wordByPath: NonNullable<DataPlaneOptions['word']> = (body, failure, reques
 async function compose(options: AppOptions, open: Closing[]): Promise<App> {
   const { config, adminToken, log } = options
   const ground = await openGround(options, open)
-  const { deriveKey, sealer, cluster, control, logins, cacheEngine, directory, databases } = ground
+  const { deriveKey, sealer, cluster, control, logins, cacheEngine, directory, databases, room } = ground
   const { whenUpgraded } = ground.upgrades
   const hashingTurns = createHashingTurns()
   const passwords = createPasswords(hashingTurns)
@@ -91,8 +92,8 @@ async function compose(options: AppOptions, open: Closing[]): Promise<App> {
   const meter = createMeter(windows, config.rateLimits)
   const revocations = createRevocations(databases)
   const planes = {
-    data: dataPlane(directory, meter, { ...revocations, whenUpgraded, word: wordByPath }),
-    management: managementPlane(credentials, createAudit(control, log)),
+    data: dataPlane(directory, meter, room, { ...revocations, whenUpgraded, word: wordByPath }),
+    management: managementPlane(credentials, createAudit(control, log), room),
   }
   const owner = createOwnerWork(directory, databases)
   const storage = await storageService({ ...ground, dataDir: config.dataDir, baseUrl: () => baseUrl, log })
@@ -102,11 +103,12 @@ async function compose(options: AppOptions, open: Closing[]): Promise<App> {
     ...ground,
     baseUrl: () => baseUrl,
     storageBytes: storage.usedBytes,
+    databaseBytes: id => measureDatabase(control, id),
   })
   const platform = platformService({ control, credentials, passwords, windows, deriveKey })
   const db = dbService({ owner, databases, shadows: createShadows(control, cluster, logins) })
   const docs = docsService(owner, () => baseUrl)
-  const rest = restService({ databases, docs, maxRows: config.restMaxRows })
+  const rest = restService({ databases, docs, room, maxRows: config.restMaxRows })
   const cache = cacheService(cacheEngine, owner)
 
   const mailWorker = startMailWorker({ control, sealer, deployment: config.smtp, log })
@@ -160,7 +162,9 @@ async function compose(options: AppOptions, open: Closing[]): Promise<App> {
     control,
     version,
     warnings: () =>
-      [ground.watchdog, ground.upgrades, cacheEngine, realtime].flatMap(part => part.warnings()),
+      [ground.watchdog, ground.diskReserve, ground.upgrades, cacheEngine, realtime].flatMap(part =>
+        part.warnings(),
+      ),
   })
 
   const http = createHttpServer({
@@ -169,8 +173,8 @@ async function compose(options: AppOptions, open: Closing[]): Promise<App> {
     wordOutside: (failure, path) => (path.startsWith('/v1/') ? dataRefusal : managementRefusal)(failure),
   })
   mountData(http, planes.data, { rest, cache, queues: queueService(databases), cron })
-  http.mount(authPlane(directory, meter, { whenUpgraded }), routeTables.auth, authRoutes(auth))
-  const storageAdmission = storagePlane(directory, meter, { ...revocations, whenUpgraded })
+  http.mount(authPlane(directory, meter, room, { whenUpgraded }), routeTables.auth, authRoutes(auth))
+  const storageAdmission = storagePlane(directory, meter, room, { ...revocations, whenUpgraded })
   http.mount(storageAdmission, routeTables.storage, storageRoutes(storage))
   http.mount(planes.data, routeTables.realtime, realtimeRoutes(realtime.service))
   http.mountSocket(realtime.service.sockets)

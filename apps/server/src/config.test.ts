@@ -13,6 +13,7 @@ test('without settings the embedded defaults hold', () => {
   assert.equal(config.external, undefined)
   assert.deepEqual(config.rateLimits, { anon: 100, authenticated: 1000, service_role: 5000 })
   assert.deepEqual(config.statementTimeoutMs, { anon: 3000, others: 8000 })
+  assert.equal(config.diskReserveMb, 1024)
   assert.ok(config.dataDir.endsWith('/.plinth/data'))
   assert.ok(Object.isFrozen(config))
 })
@@ -141,6 +142,7 @@ const bad: [string, Record<string, string>, RegExp][] = [
     { PLATFORM_EXTENSION_DIR: '/opt/a:b' },
     /^PLATFORM_EXTENSION_DIR .*colon/,
   ],
+  ['a reserve that is no number', { PLATFORM_DISK_RESERVE_MB: '1GB' }, /^PLATFORM_DISK_RESERVE_MB .*"1GB"/],
   ['a negative limit', { PLATFORM_RATE_LIMIT_ANON: '-1' }, /^PLATFORM_RATE_LIMIT_ANON /],
   ['an unknown log level', { PLATFORM_LOG_LEVEL: 'loud' }, /^PLATFORM_LOG_LEVEL /],
 ]

@@ -35,6 +35,8 @@ export interface Config {
   maxConnections: number
   realtime: { maxListeners: number; maxConnections: number; poolSize: number }
   auditRetentionDays: number
+  /** Free disk space below which writes are refused; 0 switches it off. */
+  diskReserveMb: number
   /** Where the caches of projects live; in this process when absent. */
   redisUrl: string | undefined
   /** How long a scheduled job may run. */
@@ -110,6 +112,7 @@ export function readConfig(environment: Environment): Config {
       poolSize: integer('PLATFORM_REALTIME_QUERY_POOL_SIZE', 4, 1, 1000),
     }),
     auditRetentionDays: integer('PLATFORM_AUDIT_RETENTION_DAYS', 90, 1, 36_500),
+    diskReserveMb: integer('PLATFORM_DISK_RESERVE_MB', 1024, 0),
     redisUrl: readRedisUrl(text('REDIS_URL')),
     cronTimeoutMs: integer('PLATFORM_CRON_TIMEOUT_MS', 600_000, 1, 2 ** 31 - 1),
     smtp: readSmtp(text, () => integer('SMTP_PORT', 0, 1, 65_535)),

@@ -1,4 +1,5 @@
 // What every service stands on: the cluster, the control database, the projects in both, and where files lie.
+import { join } from 'node:path'
 import type { Config } from '#src/config.ts'
 import { keyring } from '#src/kernel/crypto/keys.ts'
 import { sealer as createSealer } from '#src/kernel/crypto/sealed.ts'
@@ -9,11 +10,14 @@ import type { ServerAddress } from '#src/kernel/postgres/server-address.ts'
 import { openCacheEngine } from '#src/services/cache/open-engine.ts'
 import { filesOfProjects } from '#src/services/storage/attachment.ts'
 import { controlSettings, prepareCluster } from '#src/tenancy/cluster.ts'
+import { createDatabaseSizes } from '#src/tenancy/database-sizes.ts'
 import { openDatabases } from '#src/tenancy/databases.ts'
 import { openDirectory } from '#src/tenancy/directory.ts'
+import { type Place, startDiskReserve } from '#src/tenancy/disk-reserve.ts'
 import { createLifecycle } from '#src/tenancy/lifecycle.ts'
 import { createLogins } from '#src/tenancy/logins.ts'
 import { createProvisioner } from '#src/tenancy/provision.ts'
+import { createRoom } from '#src/tenancy/room.ts'
 import { checkSecret } from '#src/tenancy/secret-proof.ts'
 import { upgradedDatabases } from '#src/tenancy/upgraded-databases.ts'
 import { openUpgrades } from '#src/tenancy/upgrades.ts'
@@ -21,7 +25,12 @@ import { startWatchdog } from '#src/tenancy/watchdog.ts'
 
 export interface AppOptions {
   config: Config
-  server: { address: ServerAddress; control: string }
+  server: {
+    address: ServerAddress
+    control: string
+    /** The data directory of a Postgres on this machine. */
+    clusterDir?: string
+  }
   controlPlaneSecret: string
   adminToken: string | undefined
   log: Log
@@ -79,7 +88,18 @@ export async function openGround({ config, server, controlPlaneSecret, log }: Ap
   const databases = upgradedDatabases(direct, upgrades.whenUpgraded)
   open.push(() => databases.close())
   directory.onChange(id => void disconnectUnserved(id))
-  const watchdog = startWatchdog(server.address, server.control, config.statementTimeoutMs.others, log)
+  const databaseSizes = createDatabaseSizes(log)
+  directory.onChange(() => databaseSizes.changed())
+  const diskReserve = await startDiskReserve({
+    places: placesOf(config, server.clusterDir),
+    reserveMb: config.diskReserveMb,
+    log,
+  })
+  open.push(() => diskReserve.close())
+  const watchdog = startWatchdog(server.address, server.control, config.statementTimeoutMs.others, log, [
+    databaseSizes,
+    diskReserve,
+  ])
   open.push(() => watchdog.close())
 
   async function disconnectUnserved(id: string): Promise<void> {
@@ -102,5 +122,16 @@ export async function openGround({ config, server, controlPlaneSecret, log }: Ap
     directory,
     databases,
     watchdog,
+    diskReserve,
+    room: createRoom(databaseSizes, diskReserve),
   }
 }
+
+/** Where projects take up disk space of this machine, as far as it can be known: not that of another server's Postgres. */
+const placesOf = ({ dataDir, s3 }: Config, clusterDir: string | undefined): Place[] => [
+  ...(clusterDir === undefined
+    ? []
+    : // The log of Postgres may be on a disk of its own.
+      [clusterDir, join(clusterDir, 'pg_wal')].map(path => ({ what: 'database' as const, path }))),
+  ...(s3 ? [] : [{ what: 'files' as const, path: dataDir }]),
+]

@@ -117,6 +117,12 @@ export const settings = [
     meaning: 'Age in days past which `audit prune` deletes entries.',
   },
   {
+    name: 'PLATFORM_DISK_RESERVE_MB',
+    default: '1024',
+    meaning:
+      'Free disk space, in megabytes, below which writes of all projects are refused with 503; 0 switches it off. Measured where the embedded database and the files of projects are; with DATABASE_URL only the files, with S3_BUCKET only the embedded database.',
+  },
+  {
     name: 'REDIS_URL',
     default: 'unset: caches are kept in this process',
     meaning:

@@ -54,6 +54,7 @@ export async function startPlatform(config: Config, log: Log): Promise<Platform>
             tls: undefined,
           },
           control: 'plinth',
+          clusterDir: engine.clusterDir,
         }
       : { address: config.external!.address, control: config.external!.database }
     const app = await createApp({ config, server, controlPlaneSecret, adminToken, log })

@@ -30,6 +30,7 @@ const environment = {
   // It is started many times.
   NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'],
   PLATFORM_PORT: '0',
+  PLATFORM_DISK_RESERVE_MB: '0',
   PLATFORM_ADMIN_TOKEN: adminToken,
   CONTROL_PLANE_SECRET: randomBytes(24).toString('hex'),
   DATABASE_URL: `postgres://${server.user}:${server.password}@${encodeURIComponent(server.host)}:${server.port}/${control}`,

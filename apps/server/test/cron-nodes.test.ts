@@ -45,6 +45,7 @@ async function startMain({
     env: {
       PATH: process.env['PATH'],
       PLATFORM_PORT: '0',
+      PLATFORM_DISK_RESERVE_MB: '0',
       PLATFORM_ADMIN_TOKEN: adminToken,
       CONTROL_PLANE_SECRET: controlPlaneSecret,
       DATABASE_URL: `postgres://${address.user}:${address.password}@${encodeURIComponent(address.host)}:${address.port}/${control}`,

@@ -32,6 +32,7 @@ test('extensions of the given directory can be created, beside those the binarie
 test('PLATFORM_EXTENSION_DIR is the directory of the platform’s own Postgres', async () => {
   const config = readConfig({
     PLATFORM_PORT: '0',
+    PLATFORM_DISK_RESERVE_MB: '0',
     PLATFORM_DATA_DIR: unused('with a setting'),
     PLATFORM_EXTENSION_DIR: directoryWithExtension('by setting'),
   })

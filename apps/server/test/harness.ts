@@ -59,6 +59,8 @@ export interface PlatformOptions {
   beside?: TestPlatform
   /** Another way to the Postgres of the run. */
   address?: ServerAddress
+  /** A directory to take for that of Postgres, as with the embedded one. */
+  clusterDir?: string
 }
 
 export function testServer(): ServerAddress {
@@ -82,6 +84,7 @@ export async function startPlatform({
   mount,
   beside,
   address = testServer(),
+  clusterDir,
 }: PlatformOptions = {}): Promise<TestPlatform> {
   const control = beside?.control ?? `t_${randomBytes(6).toString('hex')}`
   const adminToken = beside?.adminToken ?? randomBytes(24).toString('hex')
@@ -92,6 +95,8 @@ export async function startPlatform({
   if (!beside) await copySeed(control)
   const config = readConfig({
     PLATFORM_PORT: '0',
+    // Tests pass on a machine with little free disk space.
+    PLATFORM_DISK_RESERVE_MB: '0',
     PLATFORM_LOG_LEVEL: 'debug',
     // Of scripts/test-redis.ts.
     REDIS_URL: process.env['TEST_REDIS_URL'],
@@ -100,7 +105,7 @@ export async function startPlatform({
   })
   const app = await createApp({
     config,
-    server: { address, control },
+    server: { address, control, ...(clusterDir !== undefined && { clusterDir }) },
     controlPlaneSecret,
     adminToken: config.adminToken ?? adminToken,
     log: createLog(config.logLevel, { write: line => void logged.push(line) }),

@@ -237,6 +237,7 @@ class KilledNode {
         PATH: process.env['PATH'],
         TMPDIR: tmpdir(),
         PLATFORM_PORT: '0',
+        PLATFORM_DISK_RESERVE_MB: '0',
         PLATFORM_ADMIN_TOKEN: this.#token,
         PLATFORM_RATE_LIMIT_SERVICE_ROLE: '0',
         CONTROL_PLANE_SECRET: this.#secret,

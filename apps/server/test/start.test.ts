@@ -99,6 +99,7 @@ function launch({
       PATH: process.env['PATH'],
       TMPDIR: tmpdir(),
       PLATFORM_PORT: '0',
+      PLATFORM_DISK_RESERVE_MB: '0',
       PLATFORM_DATA_DIR: dataDir,
       ...env,
     },
@@ -704,6 +705,18 @@ test('kill -9 of Postgres in the middle of creations neither ends the platform n
   }
 })
 
+test('the embedded Postgres and the files are watched for free disk space', async () => {
+  const dataDir = used('short of space')
+  const platform = await start({ dataDir, env: { PLATFORM_DISK_RESERVE_MB: String(1024 ** 3) } })
+  const { body } = await call(`${platform.url}/health/services`, 'GET', {})
+  assert.deepEqual(
+    body.warnings.map((each: string) => /^The disk of the (\w+) has \d+ MB left/.exec(each)?.[1]),
+    ['database', 'files'],
+  )
+  const refused = await manage(platform, 'POST', '/projects', { name: 'no room' })
+  assert.deepEqual([refused.status, refused.body.error.code], [503, 'disk_reserve_reached'])
+})
+
 // Settings
 
 const bad: Record<(typeof settings)[number]['name'], string> = {
@@ -729,6 +742,7 @@ const bad: Record<(typeof settings)[number]['name'], string> = {
   PLATFORM_REALTIME_MAX_DB_CONNECTIONS: 'many',
   PLATFORM_REALTIME_QUERY_POOL_SIZE: '0',
   PLATFORM_AUDIT_RETENTION_DAYS: '0',
+  PLATFORM_DISK_RESERVE_MB: '1GB',
   REDIS_URL: 'localhost:6379',
   PLATFORM_CRON_TIMEOUT_MS: '0',
   SMTP_HOST: 'two words',

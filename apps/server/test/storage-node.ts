@@ -44,6 +44,7 @@ export class StorageNode {
         TMPDIR: tmpdir(),
         NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'],
         PLATFORM_PORT: '0',
+        PLATFORM_DISK_RESERVE_MB: '0',
         PLATFORM_DATA_DIR: this.dataDir,
         PLATFORM_ADMIN_TOKEN: this.#token,
         PLATFORM_RATE_LIMIT_SERVICE_ROLE: '0',

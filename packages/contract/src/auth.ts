@@ -114,6 +114,7 @@ const ofFactor = Type.Object({ project: Id, factor_id: Id })
 export const authApi = {
   signUp: {
     ...route('POST', everyone, 'sign-up'),
+    needsRoom: 'disk',
     summary: 'Sign up with e-mail and password',
     query: RedirectTo,
     body: SignUp,
@@ -154,6 +155,7 @@ export const authApi = {
 
   signup: {
     ...route('POST', everyone, 'signup'),
+    needsRoom: 'disk',
     summary: 'Sign up with e-mail and password, or anonymously',
     query: RedirectTo,
     body: SignUp,
@@ -308,6 +310,7 @@ export const authApi = {
 
   invite: {
     ...route('POST', admin, 'invite'),
+    needsRoom: 'disk',
     summary: 'Invite somebody by mail',
     query: RedirectTo,
     body: Invite,
@@ -322,6 +325,7 @@ export const authApi = {
   },
   createUser: {
     ...route('POST', admin, 'admin/users'),
+    needsRoom: 'disk',
     summary: 'Create a user; nothing is sent',
     body: AdminUser,
     reply: User,
@@ -348,6 +352,7 @@ export const authApi = {
   },
   generateLink: {
     ...route('POST', admin, 'admin/generate_link'),
+    needsRoom: 'disk',
     summary: 'A link to send oneself',
     query: RedirectTo,
     body: GenerateLink,

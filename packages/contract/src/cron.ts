@@ -69,6 +69,7 @@ const call = { plane: 'data', allow: ['service_role'] } as const satisfies Parti
 export const cronApi = {
   schedule: {
     ...call,
+    needsRoom: 'disk',
     method: 'POST',
     path: '/cron/{project}/jobs',
     status: 201,

@@ -77,6 +77,7 @@ const bodyLimit = 20 * 1024 * 1024
 export const dbApi = {
   push: {
     plane: 'management',
+    needsRoom: 'disk',
     method: 'POST',
     path: '/projects/{id}/db/push',
     scope: 'deploy',
@@ -89,6 +90,7 @@ export const dbApi = {
   },
   plan: {
     plane: 'management',
+    needsRoom: 'disk',
     method: 'POST',
     path: '/projects/{id}/db/plan',
     scope: 'deploy',
@@ -126,6 +128,7 @@ export const dbApi = {
   },
   reset: {
     plane: 'management',
+    needsRoom: 'disk',
     method: 'POST',
     path: '/projects/{id}/db/reset',
     scope: 'admin',

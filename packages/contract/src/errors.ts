@@ -374,6 +374,11 @@ export const errorCodes = {
       'The exposed schemas of the project hold more tables, columns and functions than the row API reads; expose fewer schemas.',
   },
   invite_expired: { status: 410, meaning: 'The invite was not accepted in time; ask for a new one.' },
+  database_quota_exceeded: {
+    status: 413,
+    meaning:
+      'The database of the project is larger than its quota `max_database_size_mb`; nothing was written. `details` has the sizes. Reads, DELETE, `exec_sql` and migrations work.',
+  },
   body_too_large: { status: 413, meaning: 'The body is larger than this route takes.' },
   cache_value_too_large: {
     status: 413,
@@ -439,6 +444,11 @@ export const errorCodes = {
     status: 503,
     meaning:
       "The project's database could not be upgraded to this release. The platform retries by itself; its log and the management API have the reason.",
+  },
+  disk_reserve_reached: {
+    status: 503,
+    meaning:
+      'The disk of the platform has less free space than `PLATFORM_DISK_RESERVE_MB`; nothing was written. Reads and deletions work, `Retry-After` says when to try again.',
   },
   database_unavailable: {
     status: 503,

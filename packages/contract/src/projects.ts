@@ -63,6 +63,11 @@ export type Project = Static<typeof Project>
 export const ProjectDetails = Type.Object({
   ...project,
   storage_bytes: Type.Integer({ description: 'Bytes its files take, uploads under way included.' }),
+  database_bytes: Nullable(
+    Type.Integer({
+      description: 'Size of its database; null when measuring it takes longer than two seconds.',
+    }),
+  ),
 })
 export type ProjectDetails = Static<typeof ProjectDetails>
 
@@ -79,6 +84,7 @@ const ById = Type.Object({ id: Id })
 export const projectsApi = {
   create: {
     plane: 'management',
+    needsRoom: 'disk',
     method: 'POST',
     path: '/projects',
     scope: 'admin',

@@ -106,6 +106,7 @@ const passing = { ...call, raw: true } as const
 export const queueApi = {
   create: {
     ...call,
+    needsRoom: 'database',
     method: 'POST',
     path: '/queue/{project}/queues',
     status: 201,
@@ -133,6 +134,7 @@ export const queueApi = {
   },
   send: {
     ...passing,
+    needsRoom: 'database',
     method: 'POST',
     path: '/queue/{project}/queues/{name}/send',
     summary: 'Send a message',
@@ -142,6 +144,7 @@ export const queueApi = {
   },
   sendBatch: {
     ...passing,
+    needsRoom: 'database',
     method: 'POST',
     path: '/queue/{project}/queues/{name}/send_batch',
     summary: 'Send messages, all or none; the ids come in their order',
@@ -177,6 +180,7 @@ export const queueApi = {
   },
   archive: {
     ...passing,
+    needsRoom: 'disk',
     method: 'POST',
     path: '/queue/{project}/queues/{name}/archive',
     summary: 'Move a message to the archive of the queue; false when there is none of this id',
@@ -198,6 +202,7 @@ export const queueApi = {
   },
   replay: {
     ...call,
+    needsRoom: 'database',
     method: 'POST',
     path: '/queue/{project}/queues/{name}/replay',
     summary: 'Put an archived message back into the queue, visible at once, under its own id',

@@ -19,6 +19,8 @@ const route = <M extends Method, P extends TSchema>(method: M, { path, params }:
     reply: Rows,
   }) as const satisfies DataRoute
 
+const growing = <R extends DataRoute>(route: R) => ({ ...route, needsRoom: 'database' as const })
+
 interface Place<P extends TSchema> {
   path: string
   params: P
@@ -38,15 +40,17 @@ export const restApi = {
   describe: route('GET', root, 'The tables and functions the key may reach, as an OpenAPI document'),
   read: route('GET', table, 'Read rows: filters, select with embedded relations, order, limit'),
   count: route('HEAD', table, 'Count rows: the total is in Content-Range'),
-  insert: route('POST', table, 'Insert one row or many, or upsert them with Prefer: resolution'),
-  put: route('PUT', table, 'Insert or replace the one row that the filters on the primary key name'),
-  update: route('PATCH', table, 'Update the rows that match; at least one filter is needed'),
+  insert: growing(route('POST', table, 'Insert one row or many, or upsert them with Prefer: resolution')),
+  put: growing(route('PUT', table, 'Insert or replace the one row that the filters on the primary key name')),
+  update: growing(route('PATCH', table, 'Update the rows that match; at least one filter is needed')),
   remove: route('DELETE', table, 'Delete the rows that match; at least one filter is needed'),
   execSql: {
     ...route('POST', execSql, "Run SQL as the project's owner; service_role only"),
     allow: ['service_role'],
+    needsRoom: 'disk',
   },
   callByGet: route('GET', call, 'Call a function that only reads, its arguments in the query string'),
   callByHead: route('HEAD', call, 'The same, for the headers alone'),
+  // Whether it writes is known when it runs: without room the handler runs it read-only.
   callByPost: route('POST', call, 'Call a function, its arguments in a JSON object'),
 } as const satisfies Routes

@@ -8,6 +8,12 @@ export type Scope = 'read' | 'deploy' | 'admin'
 /** Who a data-plane caller is to Postgres. */
 export type Role = 'anon' | 'authenticated' | 'service_role'
 
+/**
+ * What a route that adds data needs. 'database': room in the project's database, so it is 413 while that is over its
+ * quota `max_database_size_mb`. Both are 503 while the disk reserve of the platform is reached.
+ */
+export type NeedsRoom = 'database' | 'disk'
+
 interface Common {
   path: string
   summary: string
@@ -22,6 +28,8 @@ interface Common {
   anyKey?: true
   /** Bytes of a JSON body; the plane's own limit when absent. */
   bodyLimit?: number
+  /** Checked before the body is read; absent on routes that read or delete. */
+  needsRoom?: NeedsRoom
 }
 
 export type DataRoute = Common & {

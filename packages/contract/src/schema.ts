@@ -161,6 +161,7 @@ export const schemaApi = {
   },
   createTable: {
     plane: 'management',
+    needsRoom: 'disk',
     method: 'POST',
     path: '/projects/{id}/schema/tables',
     scope: 'admin',
@@ -185,6 +186,7 @@ export const schemaApi = {
   },
   addColumn: {
     plane: 'management',
+    needsRoom: 'disk',
     method: 'POST',
     path: '/projects/{id}/schema/tables/{table}/columns',
     scope: 'admin',

@@ -132,11 +132,13 @@ export const storageApi = {
     query: Type.Object({ limit: text, offset: text, search: text, sortColumn: text, sortOrder: text }),
   },
   createBucket: {
+    needsRoom: 'database',
     ...at('POST', 'bucket', InProject, Type.Object({ name: Type.String() }), 'Create a bucket'),
     body: BucketWish,
   },
   readBucket: at('GET', 'bucket/{bucket}', InBucket, Bucket, 'Read a bucket'),
   updateBucket: {
+    needsRoom: 'database',
     ...at('PUT', 'bucket/{bucket}', InBucket, Message, 'Change a bucket; what is left out stays'),
     body: BucketWish,
   },
@@ -146,8 +148,14 @@ export const storageApi = {
     allow: ['service_role'],
   },
 
-  upload: bytes('POST', 'object/{bucket}/{path}', AtPath, 'Upload a file; x-upsert: true replaces one'),
-  put: bytes('PUT', 'object/{bucket}/{path}', AtPath, 'Upload a file, replacing what is there'),
+  upload: {
+    ...bytes('POST', 'object/{bucket}/{path}', AtPath, 'Upload a file; x-upsert: true replaces one'),
+    needsRoom: 'database',
+  },
+  put: {
+    ...bytes('PUT', 'object/{bucket}/{path}', AtPath, 'Upload a file, replacing what is there'),
+    needsRoom: 'database',
+  },
   download: {
     ...bytes('GET', 'object/{bucket}/{path}', AtPath, 'Download a file'),
     query: Download,
@@ -224,6 +232,7 @@ export const storageApi = {
     }),
   },
   move: {
+    needsRoom: 'database',
     ...at(
       'POST',
       'object/move',
@@ -234,6 +243,7 @@ export const storageApi = {
     body: Carrying,
   },
   copy: {
+    needsRoom: 'database',
     ...at(
       'POST',
       'object/copy',
@@ -285,6 +295,7 @@ export const storageApi = {
     'Make a URL that one file can be uploaded to',
   ),
   uploadSigned: {
+    needsRoom: 'database',
     ...bytes('PUT', 'object/upload/sign/{bucket}/{path}', AtPath, 'Upload to a signed URL'),
     ...open,
     query: Type.Object({ token: text }),
@@ -319,21 +330,31 @@ export const storageApi = {
   },
 
   resumable: { ...bytes('OPTIONS', 'upload/resumable', InProject, 'What of TUS 1.0.0 is served'), ...open },
-  createUpload: bytes('POST', 'upload/resumable', InProject, 'Begin a resumable upload'),
+  createUpload: {
+    ...bytes('POST', 'upload/resumable', InProject, 'Begin a resumable upload'),
+    needsRoom: 'database',
+  },
   readUpload: bytes('HEAD', 'upload/resumable/{upload_id}', OfUpload, 'How far a resumable upload is'),
-  appendUpload: bytes('PATCH', 'upload/resumable/{upload_id}', OfUpload, 'Continue a resumable upload'),
-  overrideUpload: bytes(
-    'POST',
-    'upload/resumable/{upload_id}',
-    OfUpload,
-    'PATCH, DELETE or HEAD named in X-HTTP-Method-Override',
-  ),
+  appendUpload: {
+    ...bytes('PATCH', 'upload/resumable/{upload_id}', OfUpload, 'Continue a resumable upload'),
+    needsRoom: 'database',
+  },
+  overrideUpload: {
+    ...bytes(
+      'POST',
+      'upload/resumable/{upload_id}',
+      OfUpload,
+      'PATCH, DELETE or HEAD named in X-HTTP-Method-Override',
+    ),
+    needsRoom: 'database',
+  },
   deleteUpload: bytes('DELETE', 'upload/resumable/{upload_id}', OfUpload, 'Give up a resumable upload'),
   resumableSigned: {
     ...bytes('OPTIONS', 'upload/resumable/sign', InProject, 'What of TUS 1.0.0 is served'),
     ...open,
   },
   createSignedUpload: {
+    needsRoom: 'database',
     ...bytes('POST', 'upload/resumable/sign', InProject, 'Begin one with a token in x-signature'),
     ...open,
   },
@@ -342,10 +363,12 @@ export const storageApi = {
     ...open,
   },
   appendSignedUpload: {
+    needsRoom: 'database',
     ...bytes('PATCH', 'upload/resumable/sign/{upload_id}', OfUpload, 'Continue it'),
     ...open,
   },
   overrideSignedUpload: {
+    needsRoom: 'database',
     ...bytes('POST', 'upload/resumable/sign/{upload_id}', OfUpload, 'The same by X-HTTP-Method-Override'),
     ...open,
   },

@@ -280,6 +280,7 @@ export const usersApi = {
   },
   create: {
     plane: 'management',
+    needsRoom: 'disk',
     method: 'POST',
     path: '/projects/{id}/users',
     scope: 'admin',
@@ -292,6 +293,7 @@ export const usersApi = {
   },
   import: {
     plane: 'management',
+    needsRoom: 'disk',
     method: 'POST',
     path: '/projects/{id}/users/import',
     scope: 'admin',

@@ -2,7 +2,7 @@
 // transaction open so that the notification queue cannot shrink, outliving its own timeouts. One warm
 // connection looks four times a second; it must exist already, because a full lock table refuses new ones.
 import type { Log } from '#src/kernel/log.ts'
-import { withClient } from '#src/kernel/postgres/database.ts'
+import { type Session, withClient } from '#src/kernel/postgres/database.ts'
 import type { ServerAddress } from '#src/kernel/postgres/server-address.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 import { controlSettings } from './cluster.ts'
@@ -44,11 +44,17 @@ const overdue = (callerMs: number) => sql`
 // Calling it also lets the queue shrink after whoever held it up has gone.
 const queueUsage = sql`select pg_notification_queue_usage() as used`
 
+/** Further work on the watchdog's connection, at each look. */
+export interface Task {
+  look(session: Session): Promise<void>
+}
+
 export function startWatchdog(
   address: ServerAddress,
   control: string,
   callerTimeoutMs: number,
   log: Log,
+  tasks: readonly Task[] = [],
 ): Watchdog {
   const late = overdue(callerTimeoutMs * 2 + 5000)
   let warnings: string[] = []
@@ -70,6 +76,7 @@ export function startWatchdog(
               report('transaction too old', await session.repeat(late).catch(unlessLocked))
             if (look % queueEvery === 0)
               warnings = queueWarning(await session.row<{ used: number }>(queueUsage))
+            for (const task of tasks) await task.look(session)
             await rest(lookMs)
           }
         })

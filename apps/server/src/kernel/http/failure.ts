@@ -16,10 +16,14 @@ interface FrameworkError extends Error {
 export function failureFrom(error: unknown, log: Log, requestId: string): Failure {
   const refusal =
     error instanceof Refusal ? error : (fromFramework(error as FrameworkError) ?? unforeseen(error))
-  if (refusal.status >= 500) log.error({ id: requestId, err: refusal.cause ?? refusal }, 'request failed')
+  if (refusal.status >= 500 && !isForLater(refusal))
+    log.error({ id: requestId, err: refusal.cause ?? refusal }, 'request failed')
   const { status, code, message, hint, details, headers } = refusal
   return { status, code, message, hint, details, headers }
 }
+
+/** The platform says when to come back, on purpose: nothing has failed, and a log line for each could fill a disk. */
+const isForLater = ({ headers, cause }: Refusal) => 'retry-after' in headers && cause === undefined
 
 const unforeseen = (cause: unknown) =>
   new Refusal(

@@ -1,10 +1,11 @@
-// Policy of /v1: who is calling which project, how often, and how a refusal reads.
-import type { DataRoute, Role } from '@plinth/contract/route.ts'
+// Policy of /v1: who is calling which project, how often, whether there is room to write, and how a refusal reads.
+import type { DataRoute, NeedsRoom, Role } from '@plinth/contract/route.ts'
 import { unauthorized } from '#src/kernel/errors.ts'
 import type { Failure, Plane, SetHeader } from '#src/kernel/http/plane.ts'
 import type { RequestHead } from '#src/kernel/http/request.ts'
 import type { Caller } from '#src/tenancy/databases.ts'
 import type { Directory, Tenant } from '#src/tenancy/directory.ts'
+import type { Room } from '#src/tenancy/room.ts'
 import type { WhenUpgraded } from '#src/tenancy/upgrades.ts'
 import { callerFrom, isOpen, projectIn } from './admit.ts'
 import { cors } from './cors.ts'
@@ -22,6 +23,8 @@ export interface DataPlaneOptions {
   ): { body: object; headers: Record<string, string> }
   /** Whose limit counts for those who need no credential, for each address. */
   openLike?: Role
+  /** What a request needs, where the route alone does not say. */
+  needsRoom?(route: DataRoute, request: RequestHead): NeedsRoom | undefined
   /** A service may say otherwise why nobody was admitted. */
   explain?(error: unknown, route: DataRoute, request: RequestHead): unknown
 }
@@ -47,11 +50,13 @@ export const dataRefusal = ({ status, code, message, hint, details }: Failure): 
 export function dataPlane(
   directory: Directory,
   meter: Meter,
+  room: Room,
   {
     isRevoked = () => false,
     whenUpgraded = () => undefined,
     word,
     openLike = 'anon',
+    needsRoom = route => route.needsRoom,
     explain = error => error,
   }: DataPlaneOptions = {},
 ): Plane<Caller> {
@@ -71,6 +76,9 @@ export function dataPlane(
     const count = (caller: Caller) => {
       const { tenant, role } = caller
       if (!open) meter.countCaller(tenant, role, setHeader)
+      const needs = needsRoom(route, request)
+      const full = needs && room.refusal(needs, tenant)
+      if (full) throw full
       const upgraded = whenUpgraded(tenant.ref, role === 'service_role' ? 'owner' : 'caller')
       return upgraded ? upgraded.then(() => caller) : caller
     }

@@ -1,16 +1,17 @@
-// Policy of /api/v1: the credential's scope, one audit entry for every write, and how a refusal reads.
+// Policy of /api/v1: the credential's scope, room on the disk, one audit entry for every write, and how a refusal reads.
 import type { PlatformRole } from '@plinth/contract/platform.ts'
 import type { ManagementRoute } from '@plinth/contract/route.ts'
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Failure, Plane } from '#src/kernel/http/plane.ts'
 import type { RequestHead } from '#src/kernel/http/request.ts'
+import type { Room } from '#src/tenancy/room.ts'
 import { type Actor, mayCall } from './actor.ts'
 import type { Credentials } from './admit.ts'
 import type { Audit } from './audit.ts'
 
 export const managementRefusal = ({ message, code }: Failure) => ({ error: { message, code } })
 
-export function managementPlane(credentials: Credentials, audit: Audit): Plane<Actor> {
+export function managementPlane(credentials: Credentials, audit: Audit, room: Room): Plane<Actor> {
   return {
     bodyLimit: 1024 * 1024,
     async admit(route, { headers, params }) {
@@ -19,6 +20,8 @@ export function managementPlane(credentials: Credentials, audit: Audit): Plane<A
       const actor = await credentials.identify(headers.authorization)
       const projectId = isOfProject(wanted) ? params['id']?.toLowerCase() : undefined
       if (!mayCall(actor, wanted, projectId)) throw needs(wanted, projectId)
+      const full = wanted.needsRoom && room.refusal(wanted.needsRoom)
+      if (full) throw full
       return actor
     },
     async done(route, actor, request, reply) {

@@ -5,6 +5,7 @@ import type { Meter } from '#src/planes/data/meter.ts'
 import { type DataPlaneOptions, dataPlane } from '#src/planes/data/plane.ts'
 import type { Caller } from '#src/tenancy/databases.ts'
 import type { Directory } from '#src/tenancy/directory.ts'
+import type { Room } from '#src/tenancy/room.ts'
 import { authRefusal, authWording } from './wording.ts'
 
 const authPath = /^\/v1\/(?:auth\/|[0-9a-f-]{36}\/auth\/v1(?:\/|$))/i
@@ -16,9 +17,10 @@ export const wordUnknown: NonNullable<DataPlaneOptions['word']> = (body, failure
 export const authPlane = (
   directory: Directory,
   meter: Meter,
+  room: Room,
   options: Pick<DataPlaneOptions, 'whenUpgraded'>,
 ): Plane<Caller> =>
-  dataPlane(directory, meter, {
+  dataPlane(directory, meter, room, {
     ...options,
     word: authWording,
     explain: (error, { allow }, request) => authRefusal(error, request, allow[0] === 'service_role'),

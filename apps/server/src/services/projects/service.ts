@@ -27,6 +27,7 @@ interface ProjectsDeps {
   sealer: Sealer
   baseUrl(): string
   storageBytes(id: string): Promise<number>
+  databaseBytes(id: string): Promise<number | null>
 }
 
 export interface ProjectChange {
@@ -39,7 +40,7 @@ export interface ProjectChange {
 export type ProjectsService = ReturnType<typeof projectsService>
 
 export function projectsService(deps: ProjectsDeps) {
-  const { control, directory, lifecycle, sealer, baseUrl, storageBytes } = deps
+  const { control, directory, lifecycle, sealer, baseUrl, storageBytes, databaseBytes } = deps
   const seal = (id: string, column: CredentialColumn, plain: string) =>
     sealer.seal(plain, credentialContext(id, column))
 
@@ -113,8 +114,12 @@ export function projectsService(deps: ProjectsDeps) {
     },
 
     async read(id: string): Promise<ProjectDetails> {
-      const [row, storage_bytes] = await Promise.all([store.findProject(control, id), storageBytes(id)])
-      return { ...found(row), storage_bytes }
+      const [row, storage_bytes, database_bytes] = await Promise.all([
+        store.findProject(control, id),
+        storageBytes(id),
+        databaseBytes(id),
+      ])
+      return { ...found(row), storage_bytes, database_bytes }
     },
 
     async update(actor: Actor, id: string, change: ProjectChange): Promise<Project> {

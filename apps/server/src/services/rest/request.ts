@@ -20,7 +20,8 @@ export interface RestRequest {
   readonly facts: RequestFacts
 }
 
-export function readRequest(caller: Caller, raw: RawRequest): RestRequest {
+/** `isReadOnly` is for a call that may only read although it is a POST. */
+export function readRequest(caller: Caller, raw: RawRequest, isReadOnly = false): RestRequest {
   const { headers, method } = raw
   const isRead = method === 'GET' || method === 'HEAD'
   const accepted = acceptedFrom(headers.accept)
@@ -36,7 +37,7 @@ export function readRequest(caller: Caller, raw: RawRequest): RestRequest {
     pairs: splitQuery(raw.search),
     accepted,
     preferences,
-    facts: new Facts(raw, isRead, preferences, accepted.explain !== undefined),
+    facts: new Facts(raw, isRead || isReadOnly, preferences, accepted.explain !== undefined),
   }
 }
 

@@ -4,6 +4,7 @@ import type { Meter } from '#src/planes/data/meter.ts'
 import { type DataPlaneOptions, dataPlane } from '#src/planes/data/plane.ts'
 import type { Caller } from '#src/tenancy/databases.ts'
 import type { Directory } from '#src/tenancy/directory.ts'
+import type { Room } from '#src/tenancy/room.ts'
 import { storageWording } from './refusals.ts'
 import { tusHeaders } from './tus.ts'
 
@@ -20,10 +21,18 @@ const worded: DataPlaneOptions['word'] = (body, failure, { path }) => ({
   headers: uploadPath.test(path) ? tusHeaders : {},
 })
 
+/** POST on an upload stands for another method, which may read or delete. */
+const needsRoom: DataPlaneOptions['needsRoom'] = ({ method, path, needsRoom }, { headers }) => {
+  const isOverride = method === 'POST' && path.endsWith('/{upload_id}')
+  const isHarmless = /^(?:delete|head)$/i.test(String(headers['x-http-method-override']))
+  return isOverride && isHarmless ? undefined : needsRoom
+}
+
 export const storagePlane = (
   directory: Directory,
   meter: Meter,
+  room: Room,
   options: Pick<DataPlaneOptions, 'isRevoked' | 'whenUpgraded'>,
 ): Plane<Caller> =>
   // A page shows many images at once: what is enough for signing in would leave some of them out.
-  dataPlane(directory, meter, { ...options, word: worded, openLike: 'authenticated' })
+  dataPlane(directory, meter, room, { ...options, word: worded, openLike: 'authenticated', needsRoom })

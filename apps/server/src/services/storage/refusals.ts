@@ -28,6 +28,8 @@ const shortNames = {
   OffsetConflict: 'OffsetConflict',
   UnsupportedTusVersion: 'UnsupportedTusVersion',
   storage_quota_exceeded: 'storage_quota_exceeded',
+  database_quota_exceeded: 'database_quota_exceeded',
+  disk_reserve_reached: 'disk_reserve_reached',
   SlowDown: 'SlowDown',
   StorageFull: 'StorageFull',
   FileDamaged: 'FileDamaged',
@@ -66,7 +68,9 @@ const translated: Readonly<Record<string, StorageCode>> = {
 export function storageWording(body: DataError, failure: Failure) {
   const code = translated[failure.code] ?? failure.code
   const short = (shortNames as Record<string, string>)[code] ?? body.error
-  const quota = code === 'storage_quota_exceeded' ? (JSON.parse(failure.details) as object) : undefined
+  const quota = /^(?:storage|database)_quota_exceeded$/.test(code)
+    ? (JSON.parse(failure.details) as object)
+    : undefined
   return {
     body: { ...body, code, error: short, ...(quota && { ...quota, details: '' }) },
     headers: {},
