@@ -30,6 +30,8 @@ interface Common {
   bodyLimit?: number
   /** Checked before the body is read; absent on routes that read or delete. */
   needsRoom?: NeedsRoom
+  /** Values in a JSON body, each object, array, text, number, boolean and null; 50,000 when absent. */
+  maxValues?: number
 }
 
 export type DataRoute = Common & {

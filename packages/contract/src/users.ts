@@ -305,6 +305,7 @@ export const usersApi = {
       { additionalProperties: false },
     ),
     bodyLimit: 8 * 1024 * 1024,
+    maxValues: 200_000,
     reply: ImportReply,
   },
   read: {

@@ -7,7 +7,7 @@ import type { ByteSource } from '#src/kernel/byte-source.ts'
 import { takeBody } from './body.ts'
 import { atEndOfTurn } from './end-of-turn.ts'
 import { exchangeOf } from './exchange.ts'
-import { jsonFrom } from './json-body.ts'
+import { defaultMaxValues, jsonFrom } from './json-body.ts'
 import type { Plane } from './plane.ts'
 import { pour } from './pour.ts'
 import type { RawReply, RawRequest, RequestHead } from './request.ts'
@@ -30,7 +30,7 @@ export function addRoute<Who>(app: FastifyInstance, parts: RouteParts<Who>): voi
   const { plane, route, address, handle, checkBody, common, unsendable } = parts
   const status = route.status ?? 200
   const bodyLimit = route.bodyLimit ?? plane.bodyLimit
-  const anyKey = route.anyKey === true
+  const json = { anyKey: route.anyKey === true, maxValues: route.maxValues ?? defaultMaxValues }
   const takesNone = route.method === 'GET' || route.method === 'HEAD'
   app.route({
     ...common,
@@ -50,14 +50,23 @@ export function addRoute<Who>(app: FastifyInstance, parts: RouteParts<Who>): voi
       if (error) return void reply.send(error)
       atEndOfTurn(() => {
         try {
-          request.body = jsonFrom(request.headers['content-type'], bytes, anyKey)
-          checkBody?.(request.body)
-          answer(request, reply)
+          const body = jsonFrom(request.headers['content-type'], bytes, json)
+          if (body instanceof Promise) body.then(take).catch(refuse)
+          else take(body)
         } catch (refusal) {
-          void reply.send(refusal)
+          refuse(refusal)
         }
       })
     })
+
+    function take(body: unknown): void {
+      request.body = body
+      checkBody?.(body)
+      answer(request, reply)
+    }
+    function refuse(refusal: unknown): void {
+      void reply.send(refusal)
+    }
   }
 
   /** Without anything to wait for, the answer goes out in the same turn, with the others of it. */

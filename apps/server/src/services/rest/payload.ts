@@ -73,7 +73,7 @@ export function fromJson(body: Buffer): Payload {
 export function jsonValue(body: Buffer): unknown {
   let value: unknown
   try {
-    value = parseJsonBody(body)
+    value = parseJsonBody(body, { maxValues: 500_000 })
   } catch (error) {
     throw error instanceof Refusal ? badBody(error.message) : error
   }
