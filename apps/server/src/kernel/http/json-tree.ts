@@ -12,6 +12,10 @@ export interface JsonLimits {
    * For callers that pass the bytes on and need only the outline.
    */
   readonly emptyAtDepth?: number
+  /** Levels of nesting; 100 unless told. For code that does not recurse into the value. */
+  readonly maxDepth?: number
+  /** Accepts half of a surrogate pair written as an escape. Postgres does not. */
+  readonly allowsHalfPairs?: boolean
   /** Called for numbers with an exponent, with its digits. */
   readonly onExponent?: (exponent: string) => void
   /** Records where in the body the members of this name are, by the object they belong to. */
@@ -87,7 +91,7 @@ export class JsonTree {
 
   open(isList: boolean): void {
     const depth = this.#levels.length + 1
-    if (depth > maxDepth) throw tooDeep()
+    if (depth > (this.#limits.maxDepth ?? maxDepth)) throw tooDeep()
     const made: Container = isList ? [] : {}
     this.#put(made)
     const isBuilt = depth < (this.#limits.emptyAtDepth ?? Number.POSITIVE_INFINITY)

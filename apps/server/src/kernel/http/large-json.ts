@@ -45,6 +45,7 @@ class JsonReader {
   readonly #bytes: Buffer
   readonly #tree: JsonTree
   readonly #onExponent: JsonLimits['onExponent']
+  readonly #allowsHalfPairs: boolean
   #at: number
   #expects = expected.value
   /** Where the part of a text begins that has not been decoded; -1 outside of texts. */
@@ -58,6 +59,7 @@ class JsonReader {
     this.#bytes = bytes
     this.#tree = new JsonTree(limits)
     this.#onExponent = limits.onExponent
+    this.#allowsHalfPairs = limits.allowsHalfPairs === true
     this.#at = !limits.anyKey && bytes.subarray(0, 3).equals(byteOrderMark) ? 3 : 0
   }
 
@@ -143,7 +145,7 @@ class JsonReader {
     let at = start
     while (at < last && isOfNumber(this.#bytes[at]!)) at++
     if (at - start === maxNumberLength && isOfNumber(this.#bytes[at] ?? 0)) throw tooLongNumber()
-    const text = this.#bytes.latin1Slice(start, at)
+    const text = this.#bytes.toString('latin1', start, at)
     const match = numberPattern.exec(text)
     if (!match) throw invalidJson()
     if (match[1] !== undefined) this.#onExponent?.(match[1])
@@ -171,7 +173,7 @@ class JsonReader {
         return
       }
       if (byte === backslash) {
-        const half = halfAt(bytes, at)
+        const half = this.#allowsHalfPairs ? 'none' : halfAt(bytes, at)
         if ((half === 'second') !== (at === this.#secondHalfAt)) throw halfOfPair()
         this.#secondHalfAt = half === 'first' ? at + escapeLength : -1
         this.#hasEscape = true
@@ -196,7 +198,7 @@ class JsonReader {
   }
 
   #decode(end: number): string {
-    const text = this.#bytes.utf8Slice(this.#textStart, end)
+    const text = this.#bytes.toString('utf8', this.#textStart, end)
     if (!this.#hasEscape) return text
     this.#hasEscape = false
     try {

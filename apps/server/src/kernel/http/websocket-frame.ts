@@ -11,6 +11,18 @@ export const textFrame = (payload: string): Buffer => {
   return frame
 }
 
+/** A text frame whose middle is already encoded as UTF-8. */
+export const textFrameAround = (before: string, middle: Buffer, after: string): Buffer => {
+  const start = Buffer.byteLength(before)
+  const length = start + middle.length + Buffer.byteLength(after)
+  const frame = framed(text, length)
+  const at = frame.length - length
+  frame.write(before, at, 'utf8')
+  middle.copy(frame, at + start)
+  frame.write(after, at + start + middle.length, 'utf8')
+  return frame
+}
+
 export const binaryFrame = (...parts: readonly Buffer[]): Buffer => {
   let length = 0
   for (const part of parts) length += part.length

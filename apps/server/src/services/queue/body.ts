@@ -1,7 +1,9 @@
-// Bodies that hold messages. They are looked at and then handed to Postgres as they came: a number of any size, and any
-// key, arrives as it was sent.
+// Bodies of requests to a queue. Messages are validated but not built: Postgres gets the bytes as they came, with numbers
+// of any size and keys of any name.
 import { Refusal } from '#src/kernel/errors.ts'
-import { endOfText, parseJsonBody } from '#src/kernel/http/json-body.ts'
+import { maxBytesAtOnce, parseJsonBody } from '#src/kernel/http/json-body.ts'
+import { jsonInSlices } from '#src/kernel/http/large-json.ts'
+import { inSlices } from '#src/kernel/slices.ts'
 
 export interface MessageBody {
   readonly json: Buffer
@@ -12,17 +14,21 @@ type Fields = Readonly<Record<string, unknown>>
 
 const maxDelay = 3_155_760_000
 const maxBatch = 10_000
+/** In a body of messages. Postgres reads them all in one statement. */
+export const maxMessageValues = 500_000
+/** In a body without messages: a few more than the ids it may list. */
+const maxFieldValues = maxBatch + 10
 
 /** `{message, delay?, headers?}` */
-export function oneMessage(json: Buffer): MessageBody {
-  const fields = fieldsOf(json, ['message', 'delay', 'headers'], 'message')
+export async function oneMessage(json: Buffer): Promise<MessageBody> {
+  const fields = await fieldsOfMessages(json, ['message', 'delay', 'headers'], 'message')
   refuseHeaders(fields['headers'], 'headers')
   return { json, delay: delayOf(fields) }
 }
 
 /** `{messages, delay?, headers?}`, the headers one for each message. */
-export function manyMessages(json: Buffer): MessageBody {
-  const fields = fieldsOf(json, ['messages', 'delay', 'headers'], 'messages')
+export async function manyMessages(json: Buffer): Promise<MessageBody> {
+  const fields = await fieldsOfMessages(json, ['messages', 'delay', 'headers'], 'messages')
   const { messages, headers } = fields
   if (!Array.isArray(messages) || messages.length > maxBatch)
     throw invalid(`Field "messages" must be an array of at most ${maxBatch} messages`)
@@ -62,8 +68,23 @@ export function settleWish(json: Buffer): { ids: readonly number[]; areMany: boo
 }
 
 function fieldsOf(json: Buffer, known: readonly string[], needed?: string): Fields {
-  const body = parseJsonBody(json, { anyKey: true })
-  refuseUnfolding(json)
+  return checkFields(parseJsonBody(json, { anyKey: true, maxValues: maxFieldValues }), known, needed)
+}
+
+/** The fields, with arrays and objects in them empty below their elements. */
+async function fieldsOfMessages(json: Buffer, known: readonly string[], needed: string): Promise<Fields> {
+  if (json.length <= maxBytesAtOnce && !mayUnfold.test(json.toString('latin1')))
+    return fieldsOf(json, known, needed)
+  const outline = jsonInSlices(json, {
+    maxValues: maxMessageValues,
+    anyKey: true,
+    emptyAtDepth: 3,
+    onExponent: createUnfoldingLimit(),
+  })
+  return checkFields(await inSlices(outline), known, needed)
+}
+
+function checkFields(body: unknown, known: readonly string[], needed: string | undefined): Fields {
   if (!isObject(body)) throw invalid('The body must be an object')
   const stranger = Object.keys(body).find(key => !known.includes(key))
   if (stranger !== undefined) throw invalid(`The body has an unknown field "${stranger}"`)
@@ -91,20 +112,13 @@ const invalid = (message: string) => new Refusal('invalid_request', message)
 
 /** Postgres writes a number out in full: `1e-9999` sent as seven characters would come back as ten thousand. */
 const maxZeros = 1_000_000
-const [quote, smallE, bigE] = Buffer.from('"eE')
-
 const mayUnfold = /[eE][+-]?\d\d/
 
-function refuseUnfolding(json: Buffer): void {
-  if (!mayUnfold.test(json.toString('latin1'))) return
+function createUnfoldingLimit(): (exponent: string) => void {
   let zeros = 0
-  for (let at = 0; at < json.length; at++) {
-    if (json[at] === quote) at = endOfText(json, at)
-    else if (json[at] === smallE || json[at] === bigE) {
-      // Also the end of `true` and `false`, where no digits follow.
-      zeros += Number(/^[+-]?(\d+)/.exec(json.toString('latin1', at + 1, at + 20))?.[1] ?? 0)
-      if (zeros > maxZeros)
-        throw invalid('The numbers in the message are too long when written out; send them as texts')
-    }
+  return exponent => {
+    zeros += Number(exponent)
+    if (zeros > maxZeros)
+      throw invalid('The numbers in the message are too long when written out; send them as texts')
   }
 }

@@ -18,6 +18,8 @@ import { listQueues, type QueueStatements, statementsOf } from './statements.ts'
 export type QueueService = ReturnType<typeof queueService>
 
 const maxBodyBytes = 10 * 1024 * 1024
+/** Of a body without messages: 10,000 ids and much space. */
+const maxOrderBytes = 256 * 1024
 const mostArchived = 1000
 const rememberedQueues = 2000
 /** Whoever waits for a lock holds up everybody behind it: not for long. */
@@ -94,7 +96,7 @@ export function queueService(databases: Databases, heads: Heads = createHeads())
     statement: Statement,
     told: 'acked' | 'archived',
   ): Promise<RawReply> {
-    const { ids, areMany } = settleWish(await readBody(request, maxBodyBytes))
+    const { ids, areMany } = settleWish(await readBody(request, maxOrderBytes))
     const done = String(await value(caller, name, statement, [`{${ids.join(',')}}`]))
     const answer = `"${told}":${done !== '[]'}`
     return { status: 200, headers: json, body: areMany ? `{${answer},"msg_ids":${done}}` : `{${answer}}` }
@@ -126,19 +128,19 @@ export function queueService(databases: Databases, heads: Heads = createHeads())
     },
 
     async send(caller: Caller, name: string, request: RawRequest): Promise<RawReply> {
-      const body = oneMessage(await readBody(request, maxBodyBytes))
+      const body = await oneMessage(await readBody(request, maxBodyBytes))
       const id = await value(caller, name, statements(name).send, [body.json, String(body.delay)])
       return { status: 200, headers: json, body: `{"msg_id":${id}}` }
     },
 
     async sendBatch(caller: Caller, name: string, request: RawRequest): Promise<RawReply> {
-      const body = manyMessages(await readBody(request, maxBodyBytes))
+      const body = await manyMessages(await readBody(request, maxBodyBytes))
       const sent = await value(caller, name, statements(name).sendBatch, [body.json, String(body.delay)])
       return { status: 200, headers: json, body: `{"msg_ids":${sent}}` }
     },
 
     async read(caller: Caller, name: string, request: RawRequest): Promise<RawReply> {
-      const { vt, qty } = readWish(await readBody(request, maxBodyBytes))
+      const { vt, qty } = readWish(await readBody(request, maxOrderBytes))
       const messages = await fromHead(caller, name, statements(name).read, [String(vt), String(qty)])
       return { status: 200, headers: json, body: messages }
     },

@@ -46,9 +46,9 @@ export class BroadcastFrames {
   /** Text is what every client understands, also those that know nothing of binary frames. */
   #text(version: Version): Buffer {
     const { event, payload, meta } = this.#broadcast
-    const about = meta === '' ? '' : `,"meta":${meta}`
-    const envelope = `{"type":"broadcast","event":${JSON.stringify(event)},"payload":${payload.toString('utf8')}${about}}`
-    return encodeMessage(version, this.#topic, 'broadcast', envelope)
+    const before = `{"type":"broadcast","event":${JSON.stringify(event)},"payload":`
+    const after = meta === '' ? '}' : `,"meta":${meta}}`
+    return encodeMessage(version, this.#topic, 'broadcast', { before, json: payload, after })
   }
 
   #bytes(): Buffer {

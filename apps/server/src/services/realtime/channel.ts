@@ -8,7 +8,7 @@ import type { Parts } from './parts.ts'
 import type { Tracked } from './presence.ts'
 import { type Member, topicPrefix } from './space.ts'
 import type { Binding, ChangeSubscriber, ChangeSubscription, Permissions } from './subscriber.ts'
-import { encodeMessage, encodeReply, type Message, type Ref, type Version } from './wire.ts'
+import { encodeMessage, encodeReply, type Message, type Ref, type UserPush, type Version } from './wire.ts'
 
 /** What a channel sees of its socket. */
 export interface Home {
@@ -29,10 +29,12 @@ const all: Permissions = {
   maySendPresence: true,
 }
 
-/** As it came: what has been parsed can be many times as large. */
-interface HeldBack {
+/** As it came: a decoded frame can be many times as large. */
+export interface HeldBack {
   readonly data: Buffer
   readonly isBinary: boolean
+  /** Of a large frame, which is decoded once. */
+  readonly decoded?: Message | UserPush
 }
 /** Of one in memory, besides its bytes. */
 const heldBackCost = 200

@@ -1,14 +1,15 @@
 // Broadcasts that come by plain HTTP. Payloads are passed on as the text they are.
 import { Refusal } from '#src/kernel/errors.ts'
 import { readBody } from '#src/kernel/http/body.ts'
-import { parseJsonBody } from '#src/kernel/http/json-body.ts'
+import type { JsonLimits, Span } from '#src/kernel/http/json-tree.ts'
+import { jsonInSlices } from '#src/kernel/http/large-json.ts'
 import { jsonReply, type RawReply, type RawRequest } from '#src/kernel/http/request.ts'
+import { atOnce, inSlices } from '#src/kernel/slices.ts'
 import { dataRefusal } from '#src/planes/data/plane.ts'
 import type { Broadcast } from './broadcast.ts'
-import { elementTexts, memberText } from './json-text.ts'
 import { maxEventBytes, maxPayloadBytes, maxPosted, maxTopicBytes } from './limits.ts'
 import { topicPrefix } from './space.ts'
-import { isObject } from './wire.ts'
+import { isObject, maxBytesAtOnce, maxFrameValues } from './wire.ts'
 
 export interface Posted {
   readonly topic: string
@@ -29,20 +30,28 @@ export class PostingFault extends Error {
 
 const maxBodyBytes = 12 * 1024 * 1024
 const missing = "can't be blank"
+const nowhere: Span = { start: 0, end: 0 }
+
+/** The body as far as it is read here: payloads are validated and passed on as they came. */
+function outlineOf(bytes: Buffer, limits: Partial<JsonLimits>): unknown | Promise<unknown> {
+  const work = jsonInSlices(bytes, { maxValues: maxFrameValues, anyKey: true, ...limits })
+  return bytes.length <= maxBytesAtOnce ? atOnce(work) : inSlices(work)
+}
 
 /** `{messages: [{topic, event, payload, private?}]}` */
 export async function postedMessages(request: RawRequest): Promise<Posted[]> {
   if (!isJson(request)) throw notJson()
   const bytes = await readBody(request, maxBodyBytes)
-  const body = parseJsonBody(bytes, { anyKey: true })
+  const found = new Map<unknown, Span>()
+  const body = await outlineOf(bytes, { emptyAtDepth: 4, locate: { name: 'payload', found } })
   const messages = isObject(body) ? body['messages'] : undefined
   if (!Array.isArray(messages)) throw new PostingFault({ messages: [missing] })
   if (messages.length > maxPosted)
     throw new PostingFault({ messages: [`should have at most ${maxPosted} item(s)`] })
-  const texts = elementTexts(memberText(bytes.toString('utf8'), 'messages')!)
   const faults = messages.map(faultsOf)
   const posted = messages.map((message, at) => {
-    const payload = Buffer.from(memberText(texts[at]!, 'payload') ?? '')
+    const { start, end } = found.get(message) ?? nowhere
+    const payload = bytes.subarray(start, end)
     if (payload.length > maxPayloadBytes) faults[at]!['payload'] = [tooLong(maxPayloadBytes)]
     const { topic, event, private: isPrivate } = isObject(message) ? message : {}
     return {
@@ -65,7 +74,7 @@ export async function postedPayload(
   const isBytes = /^application\/octet-stream\s*(?:;|$)/i.test(request.headers['content-type'] ?? '')
   if (!isBytes && !isJson(request)) throw notJson()
   const payload = await readBody(request, maxBodyBytes)
-  if (!isBytes) parseJsonBody(payload, { anyKey: true })
+  if (!isBytes) await outlineOf(payload, { emptyAtDepth: 1 })
   const faults = faultsOf({ topic, event, payload: payload.length === 0 && !isBytes ? undefined : {} })
   if (payload.length > maxPayloadBytes) faults['payload'] = [tooLong(maxPayloadBytes)]
   if (Object.keys(faults).length > 0) throw new PostingFault(faults)

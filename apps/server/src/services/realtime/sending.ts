@@ -2,7 +2,6 @@
 import { randomBytes } from 'node:crypto'
 import type { Broadcast } from './broadcast.ts'
 import type { Channel } from './channel.ts'
-import { memberText } from './json-text.ts'
 import {
   maxEventBytes,
   maxPayloadBytes,
@@ -14,13 +13,14 @@ import {
 import { trackedMeta } from './presence.ts'
 import { isObject, type Message, type UserPush } from './wire.ts'
 
+const noPayload = Buffer.from('{}')
+
 /** With the envelope of a text. */
 export function sendText(channel: Channel, message: Message): void {
   const { payload } = message
   const event = isObject(payload) ? payload['event'] : undefined
   if (typeof event !== 'string') return refuse(channel, message, 'A broadcast needs the name of its event')
-  const text = memberText(message.payloadText(), 'payload') ?? '{}'
-  send(channel, message, { event, isJson: true, payload: Buffer.from(text), meta: '' })
+  send(channel, message, { event, isJson: true, payload: message.innerPayload() ?? noPayload, meta: '' })
 }
 
 export const sendBytes = (channel: Channel, push: UserPush): void =>
@@ -63,9 +63,9 @@ function track(
   if (!channel.permissions.maySendPresence) return reasons.maySend
   const payload = wish['payload'] ?? {}
   if (!isObject(payload)) return 'InvalidPresencePayload: What is tracked must be an object'
-  const text = memberText(message.payloadText(), 'payload')
-  const tracked = isObject(wish['payload']) && text !== undefined ? text : '{}'
-  if (Buffer.byteLength(tracked) > maxTrackedBytes) return reasons.trackedTooLarge
+  const bytes = (isObject(wish['payload']) && message.innerPayload()) || noPayload
+  if (bytes.length > maxTrackedBytes) return reasons.trackedTooLarge
+  const tracked = bytes.toString('utf8')
   if (!mayTrackAgain(channel)) return reasons.tooManyTracks
   if (!project.rates.mayTrack()) return reasons.tooMuchPresence
   channel.enablePresence()

@@ -1,8 +1,10 @@
 // Sockets of projects: who is admitted, and until when. What they do on their channels is in socket.ts and channel.ts.
+
 import { Refusal, retryLater, unauthorized } from '#src/kernel/errors.ts'
 import type { ClientSocket } from '#src/kernel/http/client-socket.ts'
 import type { RawReply, RawRequest } from '#src/kernel/http/request.ts'
 import type { SocketMount, SocketRequest } from '#src/kernel/http/sockets.ts'
+import { inSlices, type Sliced } from '#src/kernel/slices.ts'
 import { callerOfSocket } from '#src/planes/data/admit.ts'
 import { dataRefusal } from '#src/planes/data/plane.ts'
 import type { Caller } from '#src/tenancy/databases.ts'
@@ -131,17 +133,33 @@ export function realtimeService({ directory, whenUpgraded, ...parts }: RealtimeO
     for (const project of projects.values()) if (!asked.has(project)) void endRevoked(project)
   }, sweepMs).unref()
 
-  /** A private message that its sender may not send is dropped, and nobody is told. */
-  async function send(
-    { tenant: { id: projectId } }: Caller,
-    { topic, isPrivate, broadcast }: Posted,
-    maySend: (topic: string) => Promise<boolean>,
-  ): Promise<void> {
-    if (isPrivate && !(await maySend(topic))) return
+  function send(projectId: string, { topic, isPrivate, broadcast }: Posted): void {
     const space = spaceOf(isPrivate, topic)
     const project = projects.get(projectId)
     if (project) project.broadcast(space, broadcast)
     else span.publish(projectId, encodeForNodes({ kind: 'broadcast', space, ...broadcast }))
+  }
+
+  /** Each message goes to every member of its channel, so a slice is one message. */
+  function* sendAll({ tenant }: Caller, posted: readonly Posted[], signal: AbortSignal): Sliced<void> {
+    for (const message of posted) {
+      if (signal.aborted) throw new Refusal('client_closed_request', 'The client closed the connection')
+      if (projects.get(tenant.id)?.rates.maySend(tenant) === false)
+        throw retryLater('over_request_rate_limit', 'Too many messages per second', 1)
+      send(tenant.id, message)
+      yield
+    }
+  }
+
+  /** Private messages that the caller may not send are dropped without an error. */
+  async function permitted(caller: Caller, posted: readonly Posted[]): Promise<readonly Posted[]> {
+    const topics = new Set(posted.filter(({ isPrivate }) => isPrivate).map(({ topic }) => topic))
+    const allowed = new Set<string>()
+    for (const topic of topics)
+      if ((await parts.permissions(caller, topic)).maySendBroadcast) allowed.add(topic)
+    return topics.size === allowed.size
+      ? posted
+      : posted.filter(({ isPrivate, topic }) => !isPrivate || allowed.has(topic))
   }
 
   const sockets: SocketMount<SocketCredential> = { addresses, admit, enter, accept, refuse: dataRefusal }
@@ -162,21 +180,7 @@ export function realtimeService({ directory, whenUpgraded, ...parts }: RealtimeO
         if (error instanceof PostingFault) return faultReply(error)
         throw error
       }
-      const rates = projects.get(caller.tenant.id)?.rates
-      const judged = new Map<string, boolean>()
-      const maySend = async (topic: string) => {
-        const known = judged.get(topic)
-        if (known !== undefined) return known
-        const { maySendBroadcast } = await parts.permissions(caller, topic)
-        judged.set(topic, maySendBroadcast)
-        return maySendBroadcast
-      }
-      for (const message of posted) {
-        if (signal.aborted) throw new Refusal('client_closed_request', 'The client closed the connection')
-        if (rates && !rates.maySend(caller.tenant))
-          throw retryLater('over_request_rate_limit', 'Too many messages per second', 1)
-        await send(caller, message, maySend)
-      }
+      await inSlices(sendAll(caller, await permitted(caller, posted), signal))
       return { status: 202, body: null }
     },
 

@@ -1,8 +1,9 @@
 // One connection of a client, and the channels it has joined.
 import type { ClientSocket, SocketHandlers } from '#src/kernel/http/client-socket.ts'
+import { inSlices } from '#src/kernel/slices.ts'
 import { type Credential, callerOfCredential } from '#src/planes/data/admit.ts'
 import { BroadcastFrames, broadcastOf } from './broadcast.ts'
-import { Channel, expired, type Home, refusalOf, revoked } from './channel.ts'
+import { Channel, expired, type HeldBack, type Home, refusalOf, revoked } from './channel.ts'
 import type { Project } from './hub.ts'
 import { type JoinConfig, joinConfigFrom } from './join-config.ts'
 import {
@@ -18,10 +19,12 @@ import { changePresence, sendBytes, sendText } from './sending.ts'
 import { topicPrefix } from './space.ts'
 import {
   decode,
+  decodeLarge,
   encodeReply,
   isObject,
   Malformed,
   type Message,
+  maxBytesAtOnce,
   type UserPush,
   type Version,
 } from './wire.ts'
@@ -37,6 +40,8 @@ export class RealtimeSocket implements SocketHandlers, Home {
   readonly #ended: (socket: RealtimeSocket) => void
   #channels: Map<string, Channel> | undefined
   #heldBytes = 0
+  /** Frames that came while a large one is decoded. */
+  #waiting: HeldBack[] | undefined
 
   constructor(
     client: ClientSocket,
@@ -93,16 +98,48 @@ export class RealtimeSocket implements SocketHandlers, Home {
   }
 
   message(data: Buffer, isBinary: boolean): void {
+    // Frames are handled in their order.
+    if (this.#waiting) this.#waiting.push({ data, isBinary })
+    else if (data.length > maxBytesAtOnce) void this.#takeLarge({ data, isBinary })
+    else this.#takeSmall({ data, isBinary })
+  }
+
+  #takeSmall(frame: HeldBack): void {
     try {
-      this.#handle(data, isBinary)
+      this.#handle(frame, decode(frame.data, frame.isBinary, this.version))
     } catch (error) {
-      if (error instanceof Malformed) return this.close(1003, `malformed: ${error.message}`)
-      this.#fail(error)
+      this.#refuse(error)
     }
   }
 
-  #handle(data: Buffer, isBinary: boolean): void {
-    const message = decode(data, isBinary, this.version)
+  /** Decodes a large frame in slices. The socket is not read meanwhile; what has been read already waits. */
+  async #takeLarge(first: HeldBack): Promise<void> {
+    const waiting = [first]
+    this.#waiting = waiting
+    this.hold(maxHeldBackBytes + 1)
+    try {
+      for (let next = waiting.shift(); next && this.#client.isOpen; next = waiting.shift()) {
+        const { data, isBinary } = next
+        const decoded =
+          data.length > maxBytesAtOnce
+            ? await inSlices(decodeLarge(data, isBinary, this.version))
+            : decode(data, isBinary, this.version)
+        if (this.#client.isOpen) this.#handle(next, decoded)
+      }
+    } catch (error) {
+      this.#refuse(error)
+    } finally {
+      this.#waiting = undefined
+      this.hold(-maxHeldBackBytes - 1)
+    }
+  }
+
+  #refuse(error: unknown): void {
+    if (error instanceof Malformed) this.close(1003, `malformed: ${error.message}`)
+    else this.#fail(error)
+  }
+
+  #handle({ data, isBinary }: HeldBack, message: Message | UserPush): void {
     const event = 'userEvent' in message ? 'broadcast' : message.event
     const { topic } = message
     if (topic === 'phoenix') {
@@ -122,7 +159,8 @@ export class RealtimeSocket implements SocketHandlers, Home {
     }
     if (!channel) return this.#reply(message, 'error', '{"reason":"unmatched topic"}')
     if (isStale) return
-    if (!channel.isReady) return channel.holdBack({ data, isBinary })
+    if (!channel.isReady)
+      return channel.holdBack({ data, isBinary, ...(data.length > maxBytesAtOnce && { decoded: message }) })
     this.#onChannel(channel, message)
   }
 
@@ -140,7 +178,7 @@ export class RealtimeSocket implements SocketHandlers, Home {
   #resume(channel: Channel): void {
     try {
       for (let held = channel.nextHeldBack(); held; held = channel.nextHeldBack())
-        this.#onChannel(channel, decode(held.data, held.isBinary, this.version))
+        this.#onChannel(channel, held.decoded ?? decode(held.data, held.isBinary, this.version))
     } catch (error) {
       this.#fail(error)
     }

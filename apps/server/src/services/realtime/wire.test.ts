@@ -1,7 +1,18 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { atOnce } from '#src/kernel/slices.ts'
 import { BroadcastFrames } from './broadcast.ts'
-import { decode, encodeMessage, encodeUserBroadcast, Malformed, type Message, type UserPush } from './wire.ts'
+import {
+  decode,
+  decodeLarge,
+  encodeMessage,
+  encodeUserBroadcast,
+  Malformed,
+  type Message,
+  maxBuiltValues,
+  maxFrameValues,
+  type UserPush,
+} from './wire.ts'
 
 const text = (value: unknown) => Buffer.from(typeof value === 'string' ? value : JSON.stringify(value))
 const message = (data: Buffer, version: '1.0.0' | '2.0.0' = '2.0.0') =>
@@ -27,16 +38,55 @@ test('a frame of 2.0.0 is an array, one of 1.0.0 an object', () => {
   assert.throws(() => message(text([null, '2', 't', 'e', {}]), '1.0.0'), Malformed)
 })
 
-test('a payload is handed on as the text it was', () => {
-  const payload = '{"n": 12345678901234567890, "e":1e400,"s":"a,]}\\"","__proto__":{"x":1}}'
-  assert.equal(message(Buffer.from(`["1", null ,"t","e", ${payload} ]`)).payloadText(), payload)
-  assert.equal(
-    message(
-      Buffer.from(`{"payload":1,"topic":"t","event":"e", "payload" : ${payload} , "ref":null}`),
+const large = (data: Buffer, version: '1.0.0' | '2.0.0' = '2.0.0', isBinary = false) =>
+  atOnce(decodeLarge(data, isBinary, version))
+/** Both ways of decoding, which must not differ. */
+const ways = [message, large as typeof message]
+
+test('the payload of a broadcast is handed on as the text it was', () => {
+  const payload = '{"n": 12345678901234567890, "e":1e400,"s":"a,]}\\"\\ud800","__proto__":{"x":1}}'
+  for (const decoded of ways) {
+    const v2 = decoded(Buffer.from(`["1", null ,"t","broadcast",{"event":"x", "payload": ${payload} }]`))
+    assert.equal(String(v2.innerPayload()), payload)
+    assert.equal((v2.payload as { event: string }).event, 'x')
+    const v1 = decoded(
+      Buffer.from(
+        `{"payload":1,"topic":"t","event":"broadcast", "payload" : {"payload":1,"payload" :${payload}} , "ref":null}`,
+      ),
       '1.0.0',
-    ).payloadText(),
-    payload,
-  )
+    )
+    assert.equal(String(v1.innerPayload()), payload)
+    assert.equal(decoded(text(['1', null, 't', 'broadcast', { event: 'x' }])).innerPayload(), undefined)
+    assert.equal(decoded(text(['1', null, 't', 'broadcast', 7])).innerPayload(), undefined)
+  }
+})
+
+test('a large join is built as deep as a join is read', () => {
+  const wish = { event: '*', schema: 'public', table: 't', filter: 'a=eq.1', select: ['a', 'b'] }
+  const payload = { access_token: 'x', config: { private: true, postgres_changes: [wish] } }
+  for (const decoded of ways)
+    assert.deepEqual(decoded(text([null, '1', 'realtime:x', 'phx_join', payload])).payload, payload)
+})
+
+test('a large frame has a bounded number of values, and fewer where they are built', () => {
+  const list = (count: number) => `[${Array(count).fill('0').join()}]`
+  const frame = (event: string, count: number) =>
+    Buffer.from(`[null,null,"t","${event}",{"event":"x","payload":${list(count)}}]`)
+  assert.ok(large(frame('broadcast', maxFrameValues - 8)))
+  assert.throws(() => large(frame('broadcast', maxFrameValues)), /^Error: .*500000 values/)
+  assert.ok(large(frame('phx_join', maxBuiltValues - 8)))
+  assert.throws(() => large(frame('phx_join', maxBuiltValues)), Malformed)
+  for (const broken of ['[null,null,"t","broadcast",{"payload":[1,}]', '', '[1,2]', '{}'])
+    assert.throws(() => large(Buffer.from(broken)), Malformed)
+})
+
+test('a large binary push is checked in slices', () => {
+  const pushed = (payload: string) => push(['1', '2', 't', 'e', ''], 1, Buffer.from(payload))
+  const decoded = large(pushed('{"a":[1]}'), '2.0.0', true) as UserPush
+  assert.equal(String(decoded.bytes), '{"a":[1]}')
+  for (const payload of ['{', '', '[1,]'])
+    assert.throws(() => large(pushed(payload), '2.0.0', true), Malformed)
+  assert.throws(() => large(pushed('{}'), '1.0.0', true), Malformed)
 })
 
 test('a binary push is taken apart by its lengths', () => {
@@ -110,7 +160,11 @@ test('whatever bytes come, they are a message or malformed', () => {
     const version = random(2) === 0 ? '1.0.0' : '2.0.0'
     try {
       const decoded = decode(data, isBinary, version)
-      if ('payloadText' in decoded) assert.deepEqual(JSON.parse(decoded.payloadText()), decoded.payload)
+      if ('innerPayload' in decoded) {
+        const inner = decoded.innerPayload()
+        const { payload } = (decoded.payload ?? {}) as { payload?: unknown }
+        assert.deepEqual(inner && JSON.parse(String(inner)), payload)
+      }
     } catch (error) {
       assert.ok(error instanceof Malformed, `${data.toString('hex')}: ${error}`)
     }
@@ -119,7 +173,8 @@ test('whatever bytes come, they are a message or malformed', () => {
 
 test('nesting without end is a message like any other', () => {
   const deep = `${'['.repeat(100_000)}${']'.repeat(100_000)}`
-  assert.equal(message(Buffer.from(`[null,null,"t","e",${deep}]`)).payloadText(), deep)
+  const frame = Buffer.from(`[null,null,"t","broadcast",{"payload":${deep}}]`)
+  for (const decoded of ways) assert.equal(String(decoded(frame).innerPayload()), deep)
 })
 
 test('frames of any length have the head they need', () => {

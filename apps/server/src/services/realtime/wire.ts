@@ -1,6 +1,10 @@
 // Phoenix Channels on the wire: arrays as text (2.0.0), objects as text (1.0.0), and broadcasts as bytes (2.0.0).
 import { isUtf8 } from 'node:buffer'
-import { binaryFrame, textFrame } from '#src/kernel/http/websocket-frame.ts'
+import { Refusal } from '#src/kernel/errors.ts'
+import type { JsonLimits, Span } from '#src/kernel/http/json-tree.ts'
+import { jsonInSlices } from '#src/kernel/http/large-json.ts'
+import { binaryFrame, textFrame, textFrameAround } from '#src/kernel/http/websocket-frame.ts'
+import type { Sliced } from '#src/kernel/slices.ts'
 import { elementTexts, memberText } from './json-text.ts'
 
 export type Version = '1.0.0' | '2.0.0'
@@ -13,8 +17,8 @@ export interface Message {
   readonly event: string
   /** Parsed; keys of any name, which are read only by their own. */
   readonly payload: unknown
-  /** The payload as it was written. */
-  payloadText(): string
+  /** The member `payload` of the payload, as it was written; undefined without one. */
+  innerPayload(): Buffer | undefined
 }
 
 /** A broadcast sent as bytes: the payload alone, without an envelope. */
@@ -30,52 +34,80 @@ export interface UserPush {
 /** What is not a message, and why. */
 export class Malformed extends Error {}
 
+type Unchecked = Record<Exclude<keyof Message, 'innerPayload'>, unknown> & Pick<Message, 'innerPayload'>
+
 const maxName = 255
 const userPush = 3
 const userBroadcast = 4
 
+/** Frames up to this size are decoded at once, larger ones in slices. */
+export const maxBytesAtOnce = 64 * 1024
+
 export function decode(data: Buffer, isBinary: boolean, version: Version): Message | UserPush {
-  if (!isBinary) return decodeText(data.toString('utf8'), version)
-  if (version !== '2.0.0') throw new Malformed('binary frames need vsn=2.0.0')
-  return decodeUserPush(data)
+  if (isBinary) {
+    const push = decodeUserPush(data, version)
+    return push.isJson ? { ...push, bytes: jsonBytes(push.bytes) } : push
+  }
+  const text = data.toString('utf8')
+  const value = parsed(text)
+  return messageFrom(value, version, () => {
+    const payload = version === '2.0.0' ? elementTexts(text)[4]! : (memberText(text, 'payload') ?? '{}')
+    const inner = memberText(payload, 'payload')
+    return inner === undefined ? undefined : Buffer.from(inner)
+  })
 }
 
-function decodeText(text: string, version: Version): Message {
-  let value: unknown
+/** The same for a frame of any size. */
+export function* decodeLarge(data: Buffer, isBinary: boolean, version: Version): Sliced<Message | UserPush> {
+  if (isBinary) {
+    const push = decodeUserPush(data, version)
+    if (push.isJson) yield* checkPayload(push.bytes)
+    return push
+  }
+  const found = new Map<unknown, Span>()
+  // Broadcasts are passed on as bytes: their content is validated, but not built.
+  const outline = yield* frameInSlices(data, { emptyAtDepth: 3, locate: { name: 'payload', found } })
+  const message = messageFrom(outline, version, () => {
+    const span = found.get(message.payload)
+    return span && data.subarray(span.start, span.end)
+  })
+  if (message.event === 'broadcast') return message
+  const value = yield* frameInSlices(data, { maxValues: maxBuiltValues, emptyAtDepth: 7 })
+  return { ...message, payload: messageFrom(value, version, message.innerPayload).payload }
+}
+
+function parsed(text: string): unknown {
   try {
-    value = JSON.parse(text)
+    return JSON.parse(text)
   } catch {
     throw new Malformed('the frame is not JSON')
   }
+}
+
+function messageFrom(value: unknown, version: Version, innerPayload: Message['innerPayload']): Message {
   if (version === '2.0.0') {
     if (!Array.isArray(value) || value.length !== 5)
       throw new Malformed('the frame is not [join_ref, ref, topic, event, payload]')
     const [joinRef, ref, topic, event, payload] = value
-    return checked(joinRef, ref, topic, event, payload, () => elementTexts(text)[4]!)
+    return checked({ joinRef, ref, topic, event, payload, innerPayload })
   }
   if (!isObject(value)) throw new Malformed('the frame is not {topic, event, payload, ref}')
   const { join_ref: joinRef = null, ref = null, topic, event, payload = {} } = value
-  return checked(joinRef, ref, topic, event, payload, () => memberText(text, 'payload') ?? '{}')
+  return checked({ joinRef, ref, topic, event, payload, innerPayload })
 }
 
-function checked(
-  joinRef: unknown,
-  ref: unknown,
-  topic: unknown,
-  event: unknown,
-  payload: unknown,
-  payloadText: () => string,
-): Message {
+function checked({ joinRef, ref, topic, event, payload, innerPayload }: Unchecked): Message {
   if (!isRef(joinRef) || !isRef(ref)) throw new Malformed('refs are short texts or null')
   if (typeof topic !== 'string' || typeof event !== 'string') throw new Malformed('topic and event are texts')
   if (Buffer.byteLength(event) > maxName) throw new Malformed('the event is longer than 255 bytes')
-  return { joinRef, ref, topic, event, payload, payloadText }
+  return { joinRef, ref, topic, event, payload, innerPayload }
 }
 
 const isRef = (ref: unknown): ref is Ref =>
   ref === null || typeof ref === 'number' || (typeof ref === 'string' && ref.length <= maxName)
 
-function decodeUserPush(data: Buffer): UserPush {
+function decodeUserPush(data: Buffer, version: Version): UserPush {
+  if (version !== '2.0.0') throw new Malformed('binary frames need vsn=2.0.0')
   if (data[0] !== userPush) throw new Malformed('of binary frames, only broadcasts (kind 3) are taken')
   if (data.length < 7) throw new Malformed('the frame is cut short')
   const isJson = data[6] === 1
@@ -93,11 +125,35 @@ function decodeUserPush(data: Buffer): UserPush {
   const topic = part(data[3]!)
   const userEvent = part(data[4]!)
   part(data[5]!)
-  const bytes = data.subarray(at)
-  return { joinRef, ref, topic, userEvent, isJson, bytes: isJson ? jsonBytes(bytes) : bytes }
+  return { joinRef, ref, topic, userEvent, isJson, bytes: data.subarray(at) }
 }
 
-/** Others are told what they can read, whatever somebody sends. */
+/** Values in one frame. */
+export const maxFrameValues = 500_000
+/** Values in a frame that is not a broadcast: joins and presence are built. */
+export const maxBuiltValues = 50_000
+
+function* frameInSlices(bytes: Buffer, limits: Partial<JsonLimits>): Sliced<unknown> {
+  try {
+    return yield* jsonInSlices(bytes, {
+      maxValues: maxFrameValues,
+      anyKey: true,
+      maxDepth: maxFrameValues,
+      allowsHalfPairs: true,
+      ...limits,
+    })
+  } catch (error) {
+    if (!(error instanceof Refusal)) throw error
+    throw new Malformed(error.code === 'invalid_json' ? 'the frame is not JSON' : error.message)
+  }
+}
+
+function* checkPayload(bytes: Buffer): Sliced<void> {
+  if ((yield* frameInSlices(bytes, { emptyAtDepth: 1 })) === undefined)
+    throw new Malformed('the payload is not JSON')
+}
+
+/** Clients receive valid UTF-8, whatever a sender sends. */
 function jsonBytes(bytes: Buffer): Buffer {
   const text = bytes.toString('utf8')
   try {
@@ -108,25 +164,32 @@ function jsonBytes(bytes: Buffer): Buffer {
   return isUtf8(bytes) ? bytes : Buffer.from(text)
 }
 
+/** JSON text in bytes, with text around it: large payloads are copied, not decoded and encoded again. */
+export interface Enclosed {
+  readonly before: string
+  readonly json: Buffer
+  readonly after: string
+}
+
 /** A frame. The payload is JSON text. */
 export function encodeMessage(
   version: Version,
   topic: string,
   event: string,
-  payload: string,
+  payload: string | Enclosed,
   joinRef: Ref = null,
   ref: Ref = null,
 ): Buffer {
-  const named = `${JSON.stringify(topic)},`
-  return version === '2.0.0'
-    ? textFrame(
-        `[${JSON.stringify(joinRef)},${JSON.stringify(ref)},${named}${JSON.stringify(event)},${payload}]`,
-      )
-    : textFrame(
-        `{"topic":${named}"event":${JSON.stringify(event)},"payload":${payload},"ref":${JSON.stringify(ref)}${
-          joinRef === null ? '' : `,"join_ref":${JSON.stringify(joinRef)}`
-        }}`,
-      )
+  const [name, what, number] = [topic, event, ref].map(each => JSON.stringify(each))
+  const [before, after] =
+    version === '2.0.0'
+      ? [`[${JSON.stringify(joinRef)},${number},${name},${what},`, ']']
+      : [
+          `{"topic":${name},"event":${what},"payload":`,
+          `,"ref":${number}${joinRef === null ? '' : `,"join_ref":${JSON.stringify(joinRef)}`}}`,
+        ]
+  if (typeof payload === 'string') return textFrame(`${before}${payload}${after}`)
+  return textFrameAround(`${before}${payload.before}`, payload.json, `${payload.after}${after}`)
 }
 
 export const encodeReply = (
