@@ -187,3 +187,22 @@ test('a body nobody asked for is passed over', async () => {
   const answers = await sendInPieces([`${get}${body}${get}${body}`], 2)
   assert.deepEqual(statuses(answers), [200, 200])
 })
+
+test('a text of megabytes comes back as it was sent, whatever it holds', async () => {
+  for (const text of ['\n"\\'.repeat(1_000_000), '😀é'.repeat(700_000), '\u0000'.repeat(1_000_000)]) {
+    await project.set('large', text)
+    assert.ok((await project.get('large')) === text, 'get')
+    const { body } = await project.cache('POST', 'mget', { keys: ['large', 'absent', 'warm', 'large'] })
+    const { values } = body as { values: (string | null)[] }
+    assert.ok(values[0] === text && values[3] === text, 'mget')
+    assert.deepEqual(values.slice(1, 3), [null, 'up'])
+  }
+})
+
+test('a body of more values than its route takes is refused before it is parsed', async () => {
+  const keys = `{"keys":[${Array(60_000).fill('"k"').join()}]}`
+  const start = head(`/v1/cache/${project.id}/del`, { ...json, 'content-length': String(keys.length) })
+  const answer = await sendInPieces([start, keys])
+  assert.deepEqual(statuses(answer), [413])
+  assert.match(answer, /more than 50000 values/)
+})

@@ -1,6 +1,7 @@
 // How a plane's policy meets the HTTP server: it admits before the body is read, words every refusal, and is
 // told of what was done.
 import type { Input, Reply, Route, Routes } from '@plinth/contract/route.ts'
+import type { JsonText } from './json-text.ts'
 import type { RawReply, RawRequest, RequestHead } from './request.ts'
 
 export interface Plane<Who> {
@@ -31,9 +32,12 @@ export interface Failure {
   headers: Record<string, string>
 }
 
+/** A large answer may be written in slices by the handler itself. */
+type Answer<T> = T | JsonText | Promise<T | JsonText>
+
 /** One handler per declared route: a missing one, or a wrong reply, does not compile. */
 export type Handlers<T extends Routes, Who> = {
   [K in keyof T]: T[K] extends { raw: true }
     ? (input: Input<T[K]>, who: Who, request: RawRequest) => Promise<RawReply>
-    : (input: Input<T[K]>, who: Who, request: RequestHead) => Reply<T[K]> | Promise<Reply<T[K]>>
+    : (input: Input<T[K]>, who: Who, request: RequestHead) => Answer<Reply<T[K]>>
 }

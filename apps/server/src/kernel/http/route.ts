@@ -8,6 +8,7 @@ import { takeBody } from './body.ts'
 import { atEndOfTurn } from './end-of-turn.ts'
 import { exchangeOf } from './exchange.ts'
 import { defaultMaxValues, jsonFrom } from './json-body.ts'
+import { JsonText } from './json-text.ts'
 import type { Plane } from './plane.ts'
 import { pour } from './pour.ts'
 import type { RawReply, RawRequest, RequestHead } from './request.ts'
@@ -74,7 +75,7 @@ export function addRoute<Who>(app: FastifyInstance, parts: RouteParts<Who>): voi
     const exchange = exchangeOf(request)
     const result = handle(inputOf(request), exchange.who, exchange)
     if (plane.done || result instanceof Promise)
-      settle(request, reply, Promise.resolve(result), value => void reply.status(status).send(value))
+      settle(request, reply, Promise.resolve(result), value => send(reply, value))
     else atEndOfTurn(() => sendNow(request, reply, result))
   }
 
@@ -112,9 +113,15 @@ export function addRoute<Who>(app: FastifyInstance, parts: RouteParts<Who>): voi
     told.then(send, fail).catch(error => cut(error, request, reply))
   }
 
+  function send(reply: FastifyReply, result: unknown): void {
+    reply.status(status)
+    if (result instanceof JsonText) void reply.type('application/json; charset=utf-8').send(result.bytes)
+    else void reply.send(result)
+  }
+
   function sendNow(request: FastifyRequest, reply: FastifyReply, result: unknown): void {
     try {
-      void reply.status(status).send(result)
+      send(reply, result)
     } catch (error) {
       cut(error, request, reply)
     }

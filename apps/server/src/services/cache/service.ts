@@ -1,6 +1,7 @@
 // The caches of projects: what a request means, whichever engine keeps the values.
 import type { CacheStats, CacheValue, SetBody } from '@plinth/contract/cache.ts'
 import { Refusal } from '#src/kernel/errors.ts'
+import { type JsonText, jsonText } from '#src/kernel/http/json-text.ts'
 import type { OwnerWork } from '#src/planes/management/owner-work.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
 import type { Answer, CacheEngine, SetOptions } from './engine.ts'
@@ -8,6 +9,8 @@ import type { Answer, CacheEngine, SetOptions } from './engine.ts'
 const maxScanCount = 1000
 const defaultScanCount = 10
 const maxListed = 200
+/** Larger answers are written in slices. */
+const maxCharsAtOnce = 64 * 1024
 
 export type CacheService = ReturnType<typeof cacheService>
 
@@ -23,8 +26,7 @@ export function cacheService(engine: CacheEngine, owner: Pick<OwnerWork, 'tenant
       then(engine.expire(tenant, key, seconds), applied => ({ applied })),
     ttl: (tenant: Tenant, key: string) => then(engine.ttl(tenant, key), ttl => ({ ttl })),
     exists: (tenant: Tenant, key: string) => then(engine.has(tenant, key), exists => ({ exists })),
-    getAll: (tenant: Tenant, keys: readonly string[]) =>
-      then(engine.getAll(tenant, keys), values => ({ values })),
+    getAll: (tenant: Tenant, keys: readonly string[]) => then(engine.getAll(tenant, keys), shownValues),
     setAll: (tenant: Tenant, pairs: Readonly<Record<string, string>>) =>
       then(engine.setAll(tenant, Object.entries(pairs)), () => ({ ok: true })),
     scan: (tenant: Tenant, cursor = '0', pattern = '*', count = defaultScanCount) =>
@@ -36,8 +38,9 @@ export function cacheService(engine: CacheEngine, owner: Pick<OwnerWork, 'tenant
       return { keys: entries, total, limit, offset }
     },
 
-    async read(projectId: string, key: string): Promise<CacheValue> {
-      return (await engine.read(await owner.tenant(projectId), key)) ?? absent()
+    async read(projectId: string, key: string): Promise<CacheValue | JsonText> {
+      const entry = (await engine.read(await owner.tenant(projectId), key)) ?? absent()
+      return typeof entry.value === 'string' && entry.value.length <= maxCharsAtOnce ? entry : jsonText(entry)
     },
 
     async write(projectId: string, key: string, value: string, ttl: number | undefined): Promise<CacheValue> {
@@ -62,14 +65,23 @@ export function cacheService(engine: CacheEngine, owner: Pick<OwnerWork, 'tenant
 }
 
 /** What is known at once is passed on at once. */
-function then<T, R>(answer: Answer<T>, shape: (value: T) => R): Answer<R> {
+function then<T, R>(answer: Answer<T>, shape: (value: T) => Answer<R>): Answer<R> {
   return answer instanceof Promise ? answer.then(shape) : shape(answer)
 }
 
 const asOk = (ok: boolean) => ({ ok })
 /** More digits than a number holds: it is written out as it is. */
 const asNumber = (value: bigint) => ({ value: value as unknown as number })
-const found = (value: string | undefined) => (value === undefined ? absent() : { value })
+function found(value: string | undefined): Answer<{ value: string } | JsonText> {
+  if (value === undefined) return absent()
+  return value.length <= maxCharsAtOnce ? { value } : jsonText({ value })
+}
+
+function shownValues(values: (string | null)[]): Answer<{ values: (string | null)[] } | JsonText> {
+  let chars = 0
+  for (const value of values) chars += value?.length ?? 0
+  return chars <= maxCharsAtOnce ? { values } : jsonText({ values })
+}
 
 function absent(): never {
   throw new Refusal('cache_key_not_found', 'The cache has no such key')

@@ -64,6 +64,26 @@ test('bcrypt is taken from cost 4 to 14', () => {
   assert.match(complaint({ email, password_hash: `${hash}\n` })!, /not a bcrypt hash/)
 })
 
+test('metadata is at most 8000 bytes, and of more no text is made', () => {
+  const large = (metadata: object) => complaint({ email, raw_user_meta_data: metadata })
+  assert.equal(large({ a: 'x'.repeat(7900) }), undefined)
+  for (const metadata of [
+    { a: 'x'.repeat(8000) },
+    { a: 'é'.repeat(4000) },
+    { a: Array(4000).fill(0) },
+    { [`${'k'.repeat(8000)}`]: 1 },
+    { a: ','.repeat(5000) },
+  ])
+    assert.match(large(metadata)!, /larger than 8000 bytes/)
+  const unwritable = {
+    text: 'x'.repeat(8001),
+    toJSON() {
+      throw new Error('was written')
+    },
+  }
+  assert.match(large(unwritable)!, /larger than 8000 bytes/)
+})
+
 test('a NUL in metadata is a complaint; a backslash before u0000 is just a text', () => {
   for (const given of [{ a: '\0' }, { 'a\0': 1 }, { a: [{ b: 'x\0y' }] }, { a: '\\\0' }])
     assert.match(complaint({ email, raw_user_meta_data: given })!, /NUL/, JSON.stringify(given))

@@ -75,18 +75,38 @@ function timeFrom(record: Json, name: string): string | null {
 function metadataFrom(given: unknown): object {
   if (given === undefined || given === null) return {}
   if (!isObject(given)) throw wrong('raw_user_meta_data is not an object')
-  if (nul.test(JSON.stringify(given))) throw wrong('raw_user_meta_data holds a NUL character')
-  if (sizeInDatabase(given) > mostMetadata)
-    throw wrong(`raw_user_meta_data is larger than ${mostMetadata} bytes`)
+  if (!isAtMost(given, mostMetadata)) throw tooLarge()
+  const text = JSON.stringify(given)
+  if (nul.test(text)) throw wrong('raw_user_meta_data holds a NUL character')
+  if (sizeInDatabase(text) > mostMetadata) throw tooLarge()
   return given
+}
+
+const tooLarge = () => wrong(`raw_user_meta_data is larger than ${mostMetadata} bytes`)
+
+/** Whether its texts and values are so many at most. Stops counting there: the metadata may be megabytes. */
+function isAtMost(given: object, most: number): boolean {
+  let size = 0
+  const pending: unknown[] = [given]
+  while (pending.length > 0) {
+    const value = pending.pop()
+    size += typeof value === 'string' ? value.length : 1
+    if (size > most) return false
+    if (typeof value !== 'object' || value === null) continue
+    for (const key in value) {
+      size += key.length
+      if (size + pending.length > most) return false
+      pending.push((value as Json)[key])
+    }
+  }
+  return true
 }
 
 /** With room for what else stands in an access token. */
 const mostMetadata = 8000
 
 /** Postgres writes a space after every colon and comma. */
-function sizeInDatabase(given: object): number {
-  const text = JSON.stringify(given)
+function sizeInDatabase(text: string): number {
   return Buffer.byteLength(text) + (text.match(/[:,]/g)?.length ?? 0)
 }
 

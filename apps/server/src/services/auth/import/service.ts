@@ -2,16 +2,21 @@
 // refuses is found by halves, so that one bad record keeps no other out and a call that is cut off leaves whole users.
 import type { ImportReply, ImportResult } from '@plinth/contract/users.ts'
 import type { Session } from '#src/kernel/postgres/database.ts'
+import { inSlices, type Sliced } from '#src/kernel/slices.ts'
 import { sqlComplaint } from '#src/planes/management/database-refusal.ts'
 import type { AuthDatabase } from '#src/tenancy/auth-pools.ts'
 import type { Databases } from '#src/tenancy/databases.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
-import { type ImportedUser, readRecord } from './record.ts'
+import { type ImportedUser, type ReadRecord, readRecord } from './record.ts'
 import { findTaken, insertImported } from './store.ts'
 
+type ReadUser = Extract<ReadRecord, { user: ImportedUser }>
 type Outcome = Pick<ImportResult, 'status' | 'reason'>
 /** By id, which no two users of one call share. */
 type Outcomes = Map<string, Outcome>
+
+/** Records read or written as JSON in one slice, of at most 8 kB of metadata each. */
+const recordsAtOnce = 50
 
 const skipped = (reason: string): Outcome => ({ status: 'skipped', reason })
 const failed = (reason: string): Outcome => ({ status: 'error', reason })
@@ -20,7 +25,7 @@ const failed = (reason: string): Outcome => ({ status: 'error', reason })
 export const createImport =
   (databases: Databases, patienceMs = 30_000) =>
   async (tenant: Tenant, records: readonly unknown[]): Promise<ImportReply> => {
-    const read = withoutRepeats(records)
+    const read = await inSlices(withoutRepeats(records))
     const users = read.flatMap(each => ('user' in each ? [each.user] : []))
     const outcomes: Outcomes = new Map()
     const deadline = performance.now() + patienceMs
@@ -41,11 +46,10 @@ export const createImport =
   }
 
 /** The first of several records with one address or id counts. */
-function withoutRepeats(records: readonly unknown[]): ({ user: ImportedUser } | { outcome: Outcome })[] {
+function* withoutRepeats(records: readonly unknown[]): Sliced<(ReadUser | { outcome: Outcome })[]> {
   const emails = new Set<string>()
   const ids = new Set<string>()
-  return records.map(record => {
-    const read = readRecord(record)
+  const outcomeOf = (read: ReadRecord): ReadUser | { outcome: Outcome } => {
     if ('complaint' in read) return { outcome: failed(read.complaint) }
     const { email, id } = read.user
     if (emails.has(email)) return { outcome: skipped('An earlier record has this e-mail address') }
@@ -53,7 +57,13 @@ function withoutRepeats(records: readonly unknown[]): ({ user: ImportedUser } | 
     emails.add(email)
     ids.add(id)
     return read
-  })
+  }
+  const all: (ReadUser | { outcome: Outcome })[] = []
+  for (const record of records) {
+    all.push(outcomeOf(readRecord(record)))
+    if (all.length % recordsAtOnce === 0) yield
+  }
+  return all
 }
 
 async function write(

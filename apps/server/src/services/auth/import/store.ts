@@ -1,4 +1,5 @@
 // Users from elsewhere, one function per statement.
+import { jsonText } from '#src/kernel/http/json-text.ts'
 import type { Session } from '#src/kernel/postgres/database.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 import type { ImportedUser } from './record.ts'
@@ -8,9 +9,10 @@ import type { ImportedUser } from './record.ts'
  * those that were written. In the order of addresses: two imports at once wait for each other, not in a circle.
  */
 export async function insertImported(session: Session, users: readonly ImportedUser[]): Promise<Set<string>> {
+  const { bytes } = await jsonText(users)
   const rows = await session.rows<{ id: string }>(sql`
     with given as (
-      select * from jsonb_to_recordset(${JSON.stringify(users)}::jsonb) as g(
+      select * from jsonb_to_recordset(${bytes.toString('utf8')}::jsonb) as g(
         id uuid, email text, password_hash text, email_confirmed_at timestamptz, created_at timestamptz,
         user_metadata jsonb)
     ), made as (

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Quotas } from '@plinth/contract/projects.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
 import { createMemoryEngine } from './engine.ts'
@@ -123,4 +124,17 @@ test('a list is put together in many turns of the event loop', async () => {
     ['k18999', 'k18989', 'k18979', 'k18969', 'k18959'],
   )
   assert.ok(turns >= 5, `${turns} turns`)
+})
+
+test('a large value takes the place of many small ones in several turns', async () => {
+  const { engine, fill, count } = stage(64 * 1024 * 1024)
+  const [whose, other] = [tenant('much', { max_cache_bytes: 2_000_000 }), tenant('other')]
+  fill(whose, 8000, 0)
+  fill(other, 10)
+  assert.equal(await engine.set(whose, 'large', 'x'.repeat(1_990_000), forEver), true)
+  for (let turn = 0; turn < 10; turn++) await nextTurn()
+  const { memory_bytes, max_bytes } = await engine.stats(whose)
+  assert.ok(memory_bytes <= max_bytes!, String(memory_bytes))
+  assert.equal((await engine.get(whose, 'large'))?.length, 1_990_000)
+  assert.equal(await count(other), 10)
 })

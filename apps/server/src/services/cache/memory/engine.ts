@@ -1,13 +1,14 @@
 // The engine without Redis: the caches of all projects in this process, bounded each by its quota and together.
 import { getHeapStatistics } from 'node:v8'
 import type { CacheEntry } from '@plinth/contract/cache.ts'
+import { inSlices, type Sliced } from '#src/kernel/slices.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
 import type { Answer, CacheEngine } from '../engine.ts'
 import { createMatcher } from '../glob.ts'
 import { createPace } from '../pace.ts'
 import { checkAnswer } from '../too-large.ts'
 import type { Keeper } from './keeper.ts'
-import { createKeyspace, type Keyspace } from './keyspace.ts'
+import { createKeyspace, evictedAtOnce, type Keyspace } from './keyspace.ts'
 
 const defaultMaxBytes = 64 * 1024 * 1024
 /** What all projects together may use, while this process has to do other things, too. */
@@ -26,6 +27,8 @@ interface MemoryEngineDeps {
 export function createMemoryEngine({ keeper: createKeeper, maxBytes }: MemoryEngineDeps): CacheEngine {
   const spaces = new Map<string, { space: Keyspace; tenant: Tenant }>()
   let used = 0
+  const trimming = new Set<Keyspace>()
+  let isRelieving = false
   const weigh = (bytes: number) => {
     used += bytes
   }
@@ -51,11 +54,31 @@ export function createMemoryEngine({ keeper: createKeeper, maxBytes }: MemoryEng
     return space
   }
 
-  /** Whoever has most gives way: nobody loses keys to a neighbour who has more. */
-  function relieve(): void {
+  /** The project with the most bytes loses keys first: no project loses keys to one that has more. */
+  function* relieve(): Sliced<void> {
     while (used > maxBytes - relief && spaces.size > 0) {
       const [biggest, next] = twoBiggest(spaces.values())
-      while (used > maxBytes - relief && biggest.bytes >= next) biggest.evict()
+      let evicted = 0
+      while (used > maxBytes - relief && biggest.bytes >= next && evicted++ < evictedAtOnce) biggest.evict()
+      yield
+    }
+  }
+
+  function* trim(space: Keyspace): Sliced<void> {
+    while (!space.trim(evictedAtOnce)) yield
+  }
+
+  /** One large value can take the place of 100,000 small ones: they are evicted in slices. */
+  function evictFor(space: Keyspace): void {
+    if (!trimming.has(space) && !space.trim(0)) {
+      trimming.add(space)
+      void inSlices(trim(space)).then(() => trimming.delete(space))
+    }
+    if (used > maxBytes && !isRelieving) {
+      isRelieving = true
+      void inSlices(relieve()).then(() => {
+        isRelieving = false
+      })
     }
   }
 
@@ -65,7 +88,7 @@ export function createMemoryEngine({ keeper: createKeeper, maxBytes }: MemoryEng
   const writing = <T>(tenant: Tenant, work: (space: Keyspace) => T): Answer<T> =>
     using(tenant, space => {
       const result = work(space)
-      if (used > maxBytes) relieve()
+      evictFor(space)
       return result
     })
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { createKeyspace, type Keyspace } from './keyspace.ts'
+import { createKeyspace, evictedAtOnce, type Keyspace } from './keyspace.ts'
 
 const plenty = 64 * 1024 * 1024
 const overhead = 200
@@ -279,4 +279,16 @@ test('random work leaves what a plain map would hold', () => {
   for (const key of keys) if (!space.remove(key)) space.get(key)
   assert.equal(space.bytes, 0)
   assert.equal(weighed(), 0)
+})
+
+test('a write evicts a bounded number of keys at once, and the rest is trimmed later', () => {
+  const { space } = stage(3 * evictedAtOnce * (overhead + 5))
+  for (let number = 0; number < 3 * evictedAtOnce; number++) space.set(String(number + 10_000), '')
+  const before = keysOf(space).length
+  space.set('large', 'x'.repeat(space.maxBytes - 1000))
+  assert.equal(keysOf(space).length, before + 1 - evictedAtOnce)
+  assert.equal(space.get('large')?.length, space.maxBytes - 1000)
+  assert.equal(space.trim(evictedAtOnce), false)
+  assert.equal(space.trim(evictedAtOnce), true)
+  assert.ok(space.bytes <= space.maxBytes)
 })

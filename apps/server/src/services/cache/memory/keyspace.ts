@@ -24,8 +24,10 @@ export interface Keyspace {
   walk(from: number, places: number, see: (key: string) => boolean): number
   /** Removes the key that was used least recently. */
   evict(): void
+  /** Evicts at most so many keys while there are too many bytes; true when there are not. */
+  trim(mostKeys: number): boolean
   readonly bytes: number
-  /** Above it, the least recently used keys go. */
+  /** Above it, the least recently used keys are evicted; a write evicts at most `evictedAtOnce` of them. */
   maxBytes: number
 }
 
@@ -37,6 +39,8 @@ interface Entry {
 
 /** What a key costs besides its text and its value's: measured, about. */
 const overhead = 200
+/** Keys evicted without a pause: about a millisecond. */
+export const evictedAtOnce = 2000
 /** How many places a new key looks at, so that what has expired does not push out what has not. */
 const sweptPerKey = 2
 
@@ -81,7 +85,6 @@ export function createKeyspace(
       { size: bytes, ttl: ttlMs ?? 0, noUpdateTTL: ttlMs === undefined },
     )
     weigh(bytes)
-    while (entries.calculatedSize > keyspace.maxBytes) entries.pop()
   }
 
   const keyspace: Keyspace = {
@@ -92,17 +95,22 @@ export function createKeyspace(
     get: key => entries.get(key)?.value,
     has: key => entries.get(key) !== undefined,
     ttlMs: key => (entries.get(key) === undefined ? undefined : entries.getRemainingTTL(key)),
-    set: (key, value, ttlMs = 0) => write(key, value, ttlMs),
+    set(key, value, ttlMs = 0) {
+      write(key, value, ttlMs)
+      keyspace.trim(evictedAtOnce)
+    },
 
     setAll(pairs) {
       const bytes = pairs.reduce((sum, [key, value]) => sum + costOf(key, value), 0)
       if (bytes > keyspace.maxBytes) throw tooLarge(bytes, keyspace.maxBytes)
       for (const [key, value] of pairs) write(key, value, 0)
+      keyspace.trim(evictedAtOnce)
     },
 
     add(key, by) {
       const sum = sumOf(entries.get(key)?.value ?? '0', by)
       write(key, String(sum), undefined)
+      keyspace.trim(evictedAtOnce)
       return sum
     },
 
@@ -128,6 +136,13 @@ export function createKeyspace(
     },
 
     evict: () => void entries.pop(),
+    trim(mostKeys) {
+      for (let evicted = 0; entries.calculatedSize > keyspace.maxBytes; evicted++) {
+        if (evicted === mostKeys) return false
+        entries.pop()
+      }
+      return true
+    },
   }
   return keyspace
 }
