@@ -51,6 +51,24 @@ test('a Range made of spaces is refused at once', async () => {
   })
 })
 
+test('a prefix, a search and a cursor are bounded, and the last characters of Unicode are like others', async () => {
+  const files = await node.createProject()
+  await files.put('a', Buffer.alloc(10))
+  const last = '\u{10ffff}'
+  const ask = async (path: string, body: object) =>
+    (await post(files, `object/${path}/files`, body, asAnon(files))).status
+  for (const path of ['list', 'list-v2']) {
+    assert.equal(await ask(path, { prefix: last.repeat(500) }), 200)
+    assert.equal(await ask(path, { prefix: last.repeat(600) }), 400)
+    assert.equal(await ask(path, { prefix: 'x'.repeat(2_000_000) }), 400)
+  }
+  assert.equal(await ask('list', { search: 'x'.repeat(1025) }), 400)
+  const cursor = { column: 'name', order: 'asc', at: null, name: 'a', prefix: '', groups: false }
+  const cursorOf = (more: object) => base64(JSON.stringify({ ...cursor, ...more }))
+  assert.equal(await ask('list-v2', { cursor: cursorOf({}) }), 200)
+  assert.equal(await ask('list-v2', { cursor: cursorOf({ more: 'x'.repeat(20_000) }) }), 400)
+})
+
 test('a copy that does not fit keeps nothing of its source open', async () => {
   const files = await node.createProject({ max_storage_size_mb: 2 })
   await files.put('a', Buffer.alloc(1.5 * mebibyte))

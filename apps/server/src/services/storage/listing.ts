@@ -1,4 +1,5 @@
 // Lists of a bucket, under the caller's policies: one folder at a time (v1), or by pages with a cursor (v2).
+import { JsonText } from '#src/kernel/http/json-text.ts'
 import { type Statement, statement } from '#src/tenancy/databases.ts'
 import { storageRefusal } from './refusals.ts'
 import { type Act, type Store, utc } from './store.ts'
@@ -92,16 +93,16 @@ export async function listFolder(
   act: Act,
   bucket: string,
   wish: FolderWish,
-): Promise<unknown[]> {
+): Promise<JsonText> {
   const { column, order } = sortOf(wish.sortBy, columns)
   const given = wish.prefix ?? ''
   const prefix = given === '' || given.endsWith('/') ? given : `${given}/`
   const limit = Math.min(wish.limit ?? usualFolderEntries, maxFolderEntries)
   const asked = once(`folder ${column} ${order}`, () => folderSql(column, order))
-  const values = [bucket, prefix, endOf(prefix), wish.search ?? '', String(limit), String(wish.offset ?? 0)]
   checkTexts(prefix, wish.search ?? '')
+  const values = [bucket, prefix, endOf(prefix), wish.search ?? '', String(limit), String(wish.offset ?? 0)]
   const [row] = await store.ask(act, 'object', asked, values)
-  return JSON.parse(row![0]!) as unknown[]
+  return new JsonText(Buffer.from(row![0]!))
 }
 
 interface Cursor {
@@ -159,6 +160,7 @@ function sortOf<C extends Column>(
 
 function cursorFrom(text: string): Cursor {
   try {
+    if (text.length > maxCursor) throw noCursor()
     const told = JSON.parse(Buffer.from(text, 'base64').toString()) as Record<keyof Cursor, unknown>
     const { at, name, prefix, groups } = told
     const sort = sortOf({ column: String(told.column), order: String(told.order) }, pageColumns)
@@ -167,14 +169,23 @@ function cursorFrom(text: string): Cursor {
   } catch {
     // Told below.
   }
-  throw storageRefusal('InvalidRequest', 'The cursor is not one that a list has answered')
+  throw noCursor()
 }
+
+const noCursor = () => storageRefusal('InvalidRequest', 'The cursor is not one that a list has answered')
 
 const isText = (text: unknown): text is string => typeof text === 'string' && !text.includes('\0')
 const isTime = (at: unknown): at is string | null =>
   at === null || (typeof at === 'string' && /^\d{4}-[\d :.+-]{1,40}$/.test(at))
 
+/** No name of a file is longer. */
+const maxText = 1024
+/** A cursor holds a name and a prefix. */
+const maxCursor = 16 * 1024
+
 function checkTexts(...texts: string[]): void {
+  if (texts.some(text => text.length > maxText))
+    throw storageRefusal('InvalidRequest', `prefix and search have at most ${maxText} characters`)
   if (texts.some(text => text.includes('\0')))
     throw storageRefusal('InvalidRequest', 'A name cannot hold a NUL character')
 }
@@ -182,8 +193,10 @@ function checkTexts(...texts: string[]): void {
 /** The least text beyond everything that begins with the prefix; null when there is none. */
 function endOf(prefix: string): string | null {
   const characters = [...prefix]
-  const last = characters.pop()?.codePointAt(0)
-  if (last === undefined) return null
-  if (last === 0x10ffff) return endOf(characters.join(''))
-  return characters.join('') + String.fromCodePoint(last === 0xd7ff ? 0xe000 : last + 1)
+  for (let last = characters.pop(); last !== undefined; last = characters.pop()) {
+    const code = last.codePointAt(0)!
+    if (code < 0x10ffff)
+      return characters.join('') + String.fromCodePoint(code === 0xd7ff ? 0xe000 : code + 1)
+  }
+  return null
 }
