@@ -1,4 +1,5 @@
 // The row API of one project as OpenAPI 3.1: a path per table, view and function that the reader can reach.
+import type { Sliced } from '#src/kernel/slices.ts'
 import {
   type Column,
   type Description,
@@ -30,12 +31,24 @@ export interface Subject {
   defaultSchema: string | undefined
 }
 
-export function projectDocument(description: Description, subject: Subject): Json {
+/** Columns and parameters described in one slice. */
+export const describedAtOnce = 200
+
+/** Written in slices: a project may have thousands of tables, and anybody may ask. */
+export function* projectDocument(description: Description, subject: Subject): Sliced<Json> {
   const writer = createSchemaWriter(description)
   const names = componentNames(description.relations)
-  const relations = description.relations
-    .map(relation => reachable(relation, subject.audience))
-    .filter(({ verbs }) => verbs.length > 0)
+  const places = new Map<string, Reachable>()
+  let described = 0
+  for (const relation of description.relations) {
+    const each = reachable(relation, subject.audience)
+    if (each.verbs.length > 0) places.set(placeOf(each.schema, each.name), each)
+    described += relation.columns.length
+    if (described < describedAtOnce) continue
+    described = 0
+    yield
+  }
+  const relations = [...places.values()]
   const paths: Record<string, Json> = {}
   const schemas: Record<string, Json> = { Error: errorAnswer.schema }
   // Names of the default schema come first; one that is there twice is found under ?schema= instead.
@@ -43,8 +56,12 @@ export function projectDocument(description: Description, subject: Subject): Jso
     subject.schemas.flatMap(schema => all.filter(each => each.schema === schema))
   for (const each of inOrder(relations)) {
     const path = `/v1/rest/${subject.projectId}/${encodeURIComponent(each.name)}`
-    schemas[names.get(each.relation)!] = rowSchema(each, relations, writer, subject)
+    schemas[names.get(each.relation)!] = yield* rowSchema(each, places, writer, subject)
     paths[path] ??= relationPath(each, names.get(each.relation)!, subject)
+    described += each.relation.columns.length
+    if (described < describedAtOnce) continue
+    described = 0
+    yield
   }
   const routines = description.functions.filter(
     each => isCallable(each) && (subject.audience === 'all' || each.anonMayCall),
@@ -55,6 +72,7 @@ export function projectDocument(description: Description, subject: Subject): Jso
   ).values()) {
     const path = `/v1/rest/${subject.projectId}/rpc/${encodeURIComponent(overloads[0]!.name)}`
     paths[path] ??= routinePath(overloads, writer, subject)
+    yield
   }
   return {
     openapi: '3.1.0',
@@ -86,7 +104,11 @@ interface Reachable {
   readable: Column[]
   insertable: Column[]
   updatable: Column[]
+  /** Names of the readable columns. */
+  shown: ReadonlySet<string>
 }
+
+const placeOf = (schema: string, name: string) => `${schema}\0${name}`
 
 function reachable(relation: Relation, audience: Audience): Reachable {
   const isOpen = audience === 'all'
@@ -103,39 +125,46 @@ function reachable(relation: Relation, audience: Audience): Reachable {
     if (relation.isUpdatable && updatable.length > 0) verbs.push('patch')
     if (relation.isDeletable && (isOpen || relation.anonMayDelete)) verbs.push('delete')
   }
-  return { relation, schema: relation.schema, name: relation.name, verbs, readable, insertable, updatable }
+  return {
+    relation,
+    schema: relation.schema,
+    name: relation.name,
+    verbs,
+    readable,
+    insertable,
+    updatable,
+    shown: new Set(readable.map(({ name }) => name)),
+  }
 }
 
 /** An unknown caller is told of no column and no relation that it cannot read or write itself. */
-function rowSchema(
+function* rowSchema(
   each: Reachable,
-  all: readonly Reachable[],
+  all: ReadonlyMap<string, Reachable>,
   { columnSchema }: SchemaWriter,
   { audience }: Subject,
-): Json {
+): Sliced<Json> {
   const { relation, readable, insertable } = each
-  const shown = relation.columns.filter(column => readable.includes(column) || insertable.includes(column))
-  const shows = ({ readable }: Reachable, columns: readonly string[]) =>
-    columns.every(name => readable.some(column => column.name === name))
+  const used = new Set([...readable, ...insertable])
+  const shows = ({ shown }: Reachable, columns: readonly string[]) => columns.every(name => shown.has(name))
+  const properties: [string, Json][] = []
+  for (const column of relation.columns) {
+    if (!used.has(column)) continue
+    properties.push([column.name, columnSchema(audience === 'all' ? column : { ...column, default: null })])
+    if (properties.length % describedAtOnce === 0) yield
+  }
   const required = insertable.filter(
     ({ isNullable, default: value, identity }) => !isNullable && value === null && identity === null,
   )
   const relationships = relation.relationships.filter(({ columns, referencedColumns, ...to }) => {
-    const target = all.find(
-      ({ schema, name }) => schema === to.referencedSchema && name === to.referencedRelation,
-    )
+    const target = all.get(placeOf(to.referencedSchema, to.referencedRelation))
     return target && shows(each, columns) && shows(target, referencedColumns)
   })
   const { primaryKey } = relation
   return {
     type: 'object',
     ...(relation.comment !== null && { description: relation.comment }),
-    properties: Object.fromEntries(
-      shown.map(column => [
-        column.name,
-        columnSchema(audience === 'all' ? column : { ...column, default: null }),
-      ]),
-    ),
+    properties: Object.fromEntries(properties),
     ...(relation.kind === 'table' &&
       required.length > 0 && { 'x-required-on-insert': required.map(({ name }) => name) }),
     ...(primaryKey && shows(each, primaryKey.columns) && { 'x-primary-key': primaryKey.columns }),
@@ -321,11 +350,15 @@ const answers = (good: Record<number, Json>): Json => ({
 /** A component's name takes fewer characters than a table's. */
 function componentNames(relations: readonly Relation[]): Map<Relation, string> {
   const taken = new Set(['Error'])
+  /** By wish: thousands of names may differ only in letters that a component's name cannot have. */
+  const counts = new Map<string, number>()
   return new Map(
     relations.map(relation => {
       const wish = `${relation.schema}.${relation.name}`.replace(/[^A-Za-z0-9._-]/g, '_')
       let name = wish
-      for (let count = 2; taken.has(name); count++) name = `${wish}_${count}`
+      let count = counts.get(wish) ?? 2
+      for (; taken.has(name); count++) name = `${wish}_${count}`
+      counts.set(wish, count)
       taken.add(name)
       return [relation, name]
     }),

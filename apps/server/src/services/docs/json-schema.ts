@@ -8,22 +8,42 @@ export interface SchemaWriter {
   columnSchema(column: Column): Json
 }
 
+/** Attributes and labels written for one column: types made of types would multiply them. */
+export const maxParts = 1000
+/** The same for all columns of a document together. */
+export const maxPartsInAll = 200_000
+
+interface Parts {
+  left: number
+}
+
 export function createSchemaWriter({ types, composites }: Description): SchemaWriter {
-  function typeSchema(type: number, depth = 0): Json {
+  const compositeAt = new Map(composites.map(each => [`${each.schema}\0${each.name}`, each]))
+
+  let leftInAll = maxPartsInAll
+
+  function typeSchema(type: number): Json {
+    const allowed = Math.min(maxParts, leftInAll)
+    const parts = { left: allowed }
+    const schema = written(type, parts)
+    leftInAll -= allowed - Math.max(0, parts.left)
+    return schema
+  }
+
+  function written(type: number, parts: Parts): Json {
     const info = baseOf(type, types)
-    if (!info || depth > 8) return {}
+    if (!info) return {}
     switch (info.kind) {
       case 'array':
-        return { type: 'array', items: typeSchema(info.of, depth + 1) }
+        return { type: 'array', items: --parts.left < 0 ? {} : written(info.of, parts) }
       case 'enum':
-        return { type: 'string', enum: info.labels }
+        parts.left -= info.labels.length
+        return parts.left < 0 ? { type: 'string' } : { type: 'string', enum: info.labels }
       case 'composite': {
-        const composite = composites.find(each => each.schema === info.schema && each.name === info.name)
-        if (!composite) return { type: 'object' }
-        const properties = composite.attributes.map(each => [
-          each.name,
-          nullable(typeSchema(each.type, depth + 1)),
-        ])
+        const composite = compositeAt.get(`${info.schema}\0${info.name}`)
+        parts.left -= composite?.attributes.length ?? 0
+        if (!composite || parts.left < 0) return { type: 'object' }
+        const properties = composite.attributes.map(each => [each.name, nullable(written(each.type, parts))])
         return { type: 'object', properties: Object.fromEntries(properties) }
       }
       case 'range':

@@ -1,17 +1,15 @@
 import type { docsApi } from '@plinth/contract/docs.ts'
 import type { Handlers } from '#src/kernel/http/plane.ts'
-import { jsonReply } from '#src/kernel/http/request.ts'
 import type { Actor } from '#src/planes/management/actor.ts'
-import { page } from './page.ts'
 import type { DocsService } from './service.ts'
 
 export const docsRoutes = (docs: DocsService): Handlers<typeof docsApi, Actor> => ({
   async read({ params, query }, actor, { headers }) {
     // The plane has checked a credential that was sent.
     const audience = actor.kind === 'anonymous' ? 'anon' : 'all'
-    const document = await docs.read(params.id.toLowerCase(), audience, query.schema)
-    if (!wantsPage(headers.accept)) return jsonReply(200, document, common)
-    return { status: 200, headers: { ...common, ...pageHeaders }, body: page(document) }
+    const isPage = wantsPage(headers.accept)
+    const body = await docs.read(params.id.toLowerCase(), audience, query.schema, isPage ? 'page' : 'json')
+    return { status: 200, headers: { ...common, ...(isPage ? pageHeaders : jsonHeaders) }, body }
   },
 })
 
@@ -24,6 +22,7 @@ const wantsPage = (accept = '') => {
 }
 
 const common = { 'cache-control': 'no-store', vary: 'Accept, Authorization' }
+const jsonHeaders = { 'content-type': 'application/json; charset=utf-8' }
 const pageHeaders = {
   'content-type': 'text/html; charset=utf-8',
   'content-security-policy': "default-src 'none'; style-src 'unsafe-inline'",

@@ -1,4 +1,5 @@
 // The same description for people: one page without scripts.
+import type { Sliced } from '#src/kernel/slices.ts'
 import type { Json } from './json-schema.ts'
 
 interface Operation {
@@ -6,7 +7,10 @@ interface Operation {
   description?: string
 }
 
-export function page(document: Json): string {
+/** Sections written in one slice. */
+const sectionsAtOnce = 10
+
+export function* page(document: Json): Sliced<string> {
   const { info, paths, components, servers } = document as {
     info: { title: string; description: string }
     paths: Record<string, Record<string, Operation>>
@@ -15,6 +19,10 @@ export function page(document: Json): string {
   }
   const base = servers[0]?.url ?? ''
   const schemas = Object.entries(components.schemas).filter(([name]) => name !== 'Error')
+  const requests = yield* sections(Object.entries(paths), ([path, operations]) =>
+    pathSection(base, path, operations),
+  )
+  const rows = yield* sections(schemas, ([name, schema]) => schemaSection(name, schema))
   return `<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
@@ -30,13 +38,20 @@ table { border-collapse: collapse; width: 100% } td, th { text-align: left; padd
 <h1>${asText(info.title)}</h1>
 <p>${asText(info.description)} This page is also there as <a href="?">OpenAPI</a> with <code>Accept: application/json</code>.</p>
 <h2>Requests</h2>
-${Object.entries(paths)
-  .map(([path, operations]) => pathSection(base, path, operations))
-  .join('\n')}
+${requests}
 <h2>Rows</h2>
-${schemas.map(([name, schema]) => schemaSection(name, schema)).join('\n')}
+${rows}
 </html>
 `
+}
+
+function* sections<T>(all: readonly T[], write: (each: T) => string): Sliced<string> {
+  const written: string[] = []
+  for (const each of all) {
+    written.push(write(each))
+    if (written.length % sectionsAtOnce === 0) yield
+  }
+  return written.join('\n')
 }
 
 function pathSection(base: string, path: string, operations: Record<string, Operation>): string {

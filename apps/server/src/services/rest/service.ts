@@ -1,6 +1,6 @@
 // The row API of a project: rows, functions and SQL, under the caller's role and claims.
 import { Refusal } from '#src/kernel/errors.ts'
-import { jsonReply, type RawReply, type RawRequest } from '#src/kernel/http/request.ts'
+import type { RawReply, RawRequest } from '#src/kernel/http/request.ts'
 import { openCatalogs } from '#src/query/catalogs.ts'
 import type { DocsService } from '#src/services/docs/service.ts'
 import type { Caller, Databases } from '#src/tenancy/databases.ts'
@@ -33,7 +33,7 @@ export function restService({ databases, docs, room, maxRows }: RestDeps) {
   return {
     async describe({ tenant, role }: Caller): Promise<RawReply> {
       const audience = role === 'service_role' ? 'all' : 'anon'
-      return jsonReply(200, await docs.read(tenant.id, audience, undefined), openApi)
+      return { status: 200, headers: openApi, body: await docs.read(tenant.id, audience, undefined, 'json') }
     },
 
     read: (caller: Caller, raw: RawRequest, table: string): Promise<RawReply> =>

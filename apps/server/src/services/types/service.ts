@@ -1,4 +1,6 @@
 // Types for applications, written from the schema as it is.
+import { jsonText } from '#src/kernel/http/json-text.ts'
+import { inSlices, type Sliced } from '#src/kernel/slices.ts'
 import type { OwnerWork } from '#src/planes/management/owner-work.ts'
 import { describeSchemas } from '#src/query/describe.ts'
 import { drizzle } from './drizzle/document.ts'
@@ -11,13 +13,12 @@ export function typesService(owner: OwnerWork) {
   const described = (id: string, list: string | undefined) =>
     owner.look(id, (session, { exposedSchemas }) => describeSchemas(session, namesIn(list), exposedSchemas))
 
+  const answer = async (written: Sliced<string>) => jsonText({ types: await inSlices(written) })
+
   return {
-    typescript: async (id: string, schemas: string | undefined) => ({
-      types: typescript(await described(id, schemas)),
-    }),
-    drizzle: async (id: string, schemas: string | undefined) => ({
-      types: drizzle(await described(id, schemas)),
-    }),
+    typescript: async (id: string, schemas: string | undefined) =>
+      answer(typescript(await described(id, schemas))),
+    drizzle: async (id: string, schemas: string | undefined) => answer(drizzle(await described(id, schemas))),
   }
 }
 

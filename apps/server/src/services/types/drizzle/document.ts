@@ -1,12 +1,14 @@
 // The schema as Drizzle takes it: tables, views, enums and relations to query with. Indexes, checks and policies are
 // left to the migrations that made them.
+import type { Sliced } from '#src/kernel/slices.ts'
 import type { Column, Description } from '#src/query/description.ts'
 import { fingerprint } from '../typescript/document.ts'
 import { createColumns } from './columns.ts'
 import { camel, createNames } from './names.ts'
-import { type Find, relationTexts, type Written } from './relations.ts'
+import { eachInSlices, type Find, relationTexts, type Written } from './relations.ts'
 
-export function drizzle(description: Description): string {
+/** In slices: a project may have thousands of tables. */
+export function* drizzle(description: Description): Sliced<string> {
   const { schemas, relations, enums, types } = description
   const names = createNames()
   const used = new Set<string>()
@@ -31,13 +33,13 @@ export function drizzle(description: Description): string {
     ]),
   )
   const columns = createColumns(types, enumNames, names, use)
-  const written: Written[] = relations.map(relation => {
+  const written = yield* eachInSlices(relations, (relation): Written => {
     const ending = relation.kind === 'table' ? 'Table' : 'View'
     const name = names.take(camel(relation.name), `${camel(relation.schema)}_${relation.name}`, ending)
     return { relation, name, keys: keysOf(relation.columns) }
   })
-  const find: Find = (schema, name) =>
-    written.find(({ relation }) => relation.schema === schema && relation.name === name)
+  const places = new Map(written.map(each => [placeOf(each.relation.schema, each.relation.name), each]))
+  const find: Find = (schema, name) => places.get(placeOf(schema, name))
 
   function relationText(each: Written): string {
     const { relation, name, keys } = each
@@ -61,8 +63,8 @@ export function drizzle(description: Description): string {
     return `export const ${name} = ${maker(schema, 'pgTable', 'table')}(${shape}${more})`
   }
 
-  const tables = written.map(relationText)
-  const ends = relationTexts(written, find, names)
+  const tables = yield* eachInSlices(written, relationText)
+  const ends = yield* relationTexts(written, find, names)
   if (ends.length > 0) use('relations')
   const enumTexts = enums.map(({ schema, name, labels }) => {
     const values = labels.map(label => JSON.stringify(label)).join(', ')
@@ -79,8 +81,11 @@ export function drizzle(description: Description): string {
     ...ends,
   ]
   const body = parts.filter(text => text !== '').join('\n\n')
-  return `// Made by plinth gen types drizzle, not by hand. Schema ${fingerprint(body)}\n${importTexts(used)}\n${body}\n`
+  const mark = yield* fingerprint(body)
+  return `// Made by plinth gen types drizzle, not by hand. Schema ${mark}\n${importTexts(used)}\n${body}\n`
 }
+
+const placeOf = (schema: string, name: string) => `${schema}\0${name}`
 
 function constraintTexts({ relation, keys }: Written, find: Find, use: (name: string) => string): string[] {
   const own = (columns: readonly string[]) => columns.map(column => `table.${keys.get(column)}`).join(', ')

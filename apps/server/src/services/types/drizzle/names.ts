@@ -19,14 +19,22 @@ export interface Names {
 }
 
 export function createNames(taken: readonly string[] = reserved): Names {
+  const words = new Set(taken)
   const names = new Set(taken)
+  /** The next number by name: thousands of tables may become the same one. */
+  const counts = new Map<string, number>()
   return {
     take(wish, longer = wish, ending = '') {
-      const isWord = taken.includes(wish)
+      const isWord = words.has(wish)
       const candidates = [wish, isWord ? wish + ending : camel(longer), camel(longer) + ending]
       let name = candidates.find(each => !names.has(each))
-      for (let count = 2; name === undefined; count++)
-        if (!names.has(`${wish}${ending}${count}`)) name = `${wish}${ending}${count}`
+      if (name === undefined) {
+        const stem = `${wish}${ending}`
+        let count = counts.get(stem) ?? 2
+        while (names.has(`${stem}${count}`)) count++
+        counts.set(stem, count + 1)
+        name = `${stem}${count}`
+      }
       names.add(name)
       return name
     },

@@ -1,4 +1,5 @@
 // Both ends of every foreign key between tables, under the constraint's name, so that several can be told apart.
+import type { Sliced } from '#src/kernel/slices.ts'
 import type { Relation, Relationship } from '#src/query/description.ts'
 import { camel, createNames, type Names } from './names.ts'
 
@@ -18,27 +19,41 @@ interface Ends {
   uses: Set<'one' | 'many'>
 }
 
-export function relationTexts(written: readonly Written[], find: Find, names: Names): string[] {
+/** Relations written in one slice. */
+const writtenAtOnce = 20
+
+export function* eachInSlices<T, R>(all: readonly T[], write: (each: T) => R): Sliced<R[]> {
+  const done: R[] = []
+  for (const each of all) {
+    done.push(write(each))
+    if (done.length % writtenAtOnce === 0) yield
+  }
+  return done
+}
+
+export function* relationTexts(written: readonly Written[], find: Find, names: Names): Sliced<string[]> {
   const ends = new Map(
-    written.map(each => [
+    yield* eachInSlices(written, (each): [Written, Ends] => [
       each,
-      { names: createNames([...each.keys.values()]), lines: [], uses: new Set() } as Ends,
+      { names: createNames([...each.keys.values()]), lines: [], uses: new Set() },
     ]),
   )
-  for (const child of written)
+  yield* eachInSlices(written, child => {
     for (const key of child.relation.relationships) {
       const parent = key.isDirect ? find(key.referencedSchema, key.referencedRelation) : undefined
       if (!parent) continue
       const one = addParent(ends.get(child)!, child, parent, key)
       addChildren(ends.get(parent)!, child, parent, key, one)
     }
-  return written.flatMap(each => {
+  })
+  const texts = yield* eachInSlices(written, each => {
     const { lines, uses } = ends.get(each)!
     if (lines.length === 0) return []
     const given = [...uses].toSorted().reverse().join(', ')
     const name = names.take(`${each.name}Relations`)
     return `export const ${name} = relations(${each.name}, ({ ${given} }) => ({\n${lines.map(line => `  ${line},`).join('\n')}\n}))`
   })
+  return texts.flat()
 }
 
 const columnsOf = ({ name, keys }: Written, columns: readonly string[]) =>

@@ -1,20 +1,24 @@
 // The type `Database` as client libraries of this kind take it: names, shapes and helper types are theirs.
 import { createHash } from 'node:crypto'
-import { type Description, isCallable } from '#src/query/description.ts'
+import type { Sliced } from '#src/kernel/slices.ts'
+import { type Description, isCallable, type Relation } from '#src/query/description.ts'
 import { functionType } from './function-types.ts'
 import { helpers } from './helper-types.ts'
 import { relationType } from './relation-types.ts'
-import { block, indent, key, list, members, quote } from './text.ts'
+import { block, indent, key, list, quote } from './text.ts'
 import { createValueTypes, type ValueTypes } from './value-types.ts'
 
 /** The version of PostgREST whose behaviour the row API has, as client libraries ask for it. */
 const postgrestVersion = '14'
 
-export function typescript(description: Description): string {
+/** Relations and functions written in one slice. */
+export const writtenAtOnce = 20
+
+/** In slices: a project may have thousands of tables. */
+export function* typescript(description: Description): Sliced<string> {
   const values = createValueTypes(description)
-  const schemas = description.schemas.map(schema =>
-    indent(`${key(schema)}: ${schemaType(schema, description, values)}`),
-  )
+  const schemas: string[] = []
+  for (const schema of description.schemas) schemas.push(yield* schemaType(schema, description, values))
   const body = `export type Json =
   | string
   | number
@@ -35,33 +39,65 @@ ${helpers(description.schemas[0] ?? 'public')}
 
 export const Constants = ${constants(description)} as const
 `
-  return `// Made by plinth gen types typescript, not by hand. Schema ${fingerprint(body)}\n\n${body}`
+  const mark = yield* fingerprint(body)
+  return `// Made by plinth gen types typescript, not by hand. Schema ${mark}\n\n${body}`
 }
 
-export const fingerprint = (text: string): string =>
-  createHash('sha256').update(text).digest('hex').slice(0, 12)
+const hashedAtOnce = 1024 * 1024
 
-function schemaType(schema: string, description: Description, values: ValueTypes): string {
+export function* fingerprint(text: string): Sliced<string> {
+  const hash = createHash('sha256')
+  for (let at = 0; at < text.length; ) {
+    const end = at + hashedAtOnce
+    // Half of a surrogate pair would be hashed as another character.
+    const isCut = (text.charCodeAt(end) & 0xfc00) === 0xdc00
+    hash.update(text.slice(at, isCut ? end + 1 : end))
+    at = isCut ? end + 1 : end
+    yield
+  }
+  return hash.digest('hex').slice(0, 12)
+}
+
+/** Of one schema, indented as a member of `Database`. */
+function* schemaType(schema: string, description: Description, values: ValueTypes): Sliced<string> {
   const own = <T extends { schema: string }>(all: readonly T[]) => all.filter(each => each.schema === schema)
-  const relations = own(description.relations).map(each => ({
-    isTable: each.kind === 'table',
-    entry: [each.name, relationType(each, values)] as const,
-  }))
-  const routines = Map.groupBy(own(description.functions).filter(isCallable), ({ name }) => name)
-  const enums = own(description.enums).map(
-    ({ name, labels }) => [name, labels.map(quote).join(' | ') || 'never'] as const,
-  )
-  const composites = own(description.composites).map(({ name, attributes }) => {
-    const lines = attributes.map(each => `${key(each.name)}: ${values.typeOf(each.type)} | null`)
-    return [name, block(lines)] as const
-  })
-  return block([
-    `Tables: ${members(relations.flatMap(({ isTable, entry }) => (isTable ? [entry] : [])))}`,
-    `Views: ${members(relations.flatMap(({ isTable, entry }) => (isTable ? [] : [entry])))}`,
-    `Functions: ${members([...routines].map(([name, overloads]) => [name, functionType(overloads, values)]))}`,
-    `Enums: ${members(enums)}`,
-    `CompositeTypes: ${members(composites)}`,
-  ])
+  const relations = own(description.relations)
+  const [tables, views] = [true, false].map(isTable =>
+    relations.filter(({ kind }) => (kind === 'table') === isTable),
+  ) as [Relation[], Relation[]]
+  const routines = [...Map.groupBy(own(description.functions).filter(isCallable), ({ name }) => name)]
+  const typeOf = (each: Relation) => [each.name, relationType(each, values)] as const
+  const groups = [
+    yield* group('Tables', tables, typeOf),
+    yield* group('Views', views, typeOf),
+    yield* group('Functions', routines, ([name, overloads]) => [name, functionType(overloads, values)]),
+    yield* group('Enums', own(description.enums), ({ name, labels }) => [
+      name,
+      labels.map(quote).join(' | ') || 'never',
+    ]),
+    yield* group('CompositeTypes', own(description.composites), ({ name, attributes }) => {
+      const lines = attributes.map(each => `${key(each.name)}: ${values.typeOf(each.type)} | null`)
+      return [name, block(lines)]
+    }),
+  ]
+  return `  ${key(schema)}: {\n${groups.join('\n')}\n  }`
+}
+
+/** A group of named types in a schema. Each is indented once, where it stands. */
+function* group<T>(
+  name: string,
+  all: readonly T[],
+  write: (each: T) => readonly [name: string, type: string],
+): Sliced<string> {
+  const lines: string[] = []
+  for (const each of all) {
+    const [member, type] = write(each)
+    lines.push(indent(`${key(member)}: ${type}`, 3))
+    if (lines.length % writtenAtOnce === 0) yield
+  }
+  // An empty group is written so that nothing is in it.
+  if (lines.length === 0) lines.push(indent('[_ in never]: never', 3))
+  return `    ${name}: {\n${lines.join('\n')}\n    }`
 }
 
 function constants({ schemas, enums }: Description): string {

@@ -11,6 +11,8 @@ export interface ValueTypes {
 }
 
 export function createValueTypes({ relations, enums, composites, types }: Description): ValueTypes {
+  /** Types share one space of names in a schema. */
+  const named = new Set([...enums, ...composites].map(placeOf))
   const byOid = new Map(relations.map(relation => [relation.oid, relation]))
 
   function typeOf(type: number): string {
@@ -22,13 +24,13 @@ export function createValueTypes({ relations, enums, composites, types }: Descri
         return /[|&]/.test(element) && !element.startsWith('{') ? `(${element})[]` : `${element}[]`
       }
       case 'enum':
-        return isAmong(enums, info)
+        return named.has(placeOf(info))
           ? `Database[${quote(info.schema)}]["Enums"][${quote(info.name)}]`
           : info.labels.map(quote).join(' | ') || 'never'
       case 'composite': {
         const relation = byOid.get(info.relation)
         if (relation) return rowOf(relation)
-        return isAmong(composites, info)
+        return named.has(placeOf(info))
           ? `Database[${quote(info.schema)}]["CompositeTypes"][${quote(info.name)}]`
           : 'Json'
       }
@@ -52,8 +54,7 @@ interface Place {
   schema: string
   name: string
 }
-const isAmong = (group: readonly Place[], { schema, name }: Place) =>
-  group.some(each => each.schema === schema && each.name === name)
+const placeOf = ({ schema, name }: Place) => `${schema}\0${name}`
 
 const rowOf = ({ schema, name, kind }: Relation) =>
   `Database[${quote(schema)}][${quote(kind === 'table' ? 'Tables' : 'Views')}][${quote(name)}]["Row"]`
