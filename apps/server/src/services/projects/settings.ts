@@ -8,11 +8,14 @@ type Json = Readonly<Record<string, unknown>>
 const maxKeys = 200
 const maxKeyLength = 200
 const maxBytes = 256 * 1024
+/** In one change. Each may be a secret, which is sealed without a pause before the size is known. */
+export const maxValues = 5000
 /** Parts that services keep here. What stands inside is checked by the routes of those services. */
 const partsOfServices = ['auth', 'smtp']
 
 /** Of what a request sends; null, which removes a key, is always possible. */
 export function checkSettings(change: Json): void {
+  checkValues(change)
   checkExposedSchemas(change['exposed_schemas'])
   for (const key of partsOfServices) {
     const value = change[key]
@@ -42,4 +45,15 @@ export function checkSize(settings: Json, change: Json): void {
       'invalid_request',
       `The settings of a project may take ${maxBytes} bytes as JSON, and would take ${bytes}; keep large values in a table`,
     )
+}
+
+function checkValues(change: Json): void {
+  const pending: unknown[] = [change]
+  for (let values = 0; pending.length > 0; values++) {
+    if (values > maxValues)
+      throw new Refusal('invalid_request', `settings may hold ${maxValues} values in one request; send fewer`)
+    const value = pending.pop()
+    if (typeof value === 'object' && value !== null)
+      for (const each of Object.values(value)) pending.push(each)
+  }
 }

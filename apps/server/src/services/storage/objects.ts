@@ -109,11 +109,8 @@ export function createObjects(store: Store, files: Files, uploads: Uploads) {
       const possible = names.filter(isKey)
       for (const name of possible) checkFolder(caller, bucket, name)
       const removed = await store.removeMany(actOf(caller, request, 'object.delete_many'), bucket, possible)
-      await files.dropVersions(
-        caller.tenant.id,
-        removed.map(({ version }) => version),
-      )
-      return removed
+      await files.dropVersions(caller.tenant.id, removed.versions)
+      return removed.objects
     },
 
     async listFolder(caller: Caller, request: RequestHead, bucket: string, wish: FolderWish) {

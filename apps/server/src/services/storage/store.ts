@@ -1,5 +1,6 @@
 // Buckets and objects in the project's own database. What a request may do is asked under the caller's role; only what
 // decides nothing about access (a bucket's limits, what a signed URL has granted) goes by service_role.
+import { JsonText } from '#src/kernel/http/json-text.ts'
 import type { Cell } from '#src/kernel/postgres/wire/connection.ts'
 import type { Value } from '#src/kernel/postgres/wire/encoder.ts'
 import { isUuid } from '#src/kernel/uuid.ts'
@@ -120,7 +121,7 @@ const statements = {
   removeMany: statement(
     `with gone as (delete from storage.objects
         where bucket_id operator(pg_catalog.=) $1::text and name operator(pg_catalog.=) any ($2::text[]) returning *)
-      select ${objectJson} from gone`,
+      select version, ${objectJson} from gone`,
     false,
   ),
   count: statement(
@@ -233,8 +234,12 @@ export function createStore(databases: Databases) {
     /** The version that is no longer needed; undefined when there was no such object. */
     remove: async (act: Act, bucket: string, name: string) =>
       (await ask(act, 'object', statements.remove, [bucket, name]))[0]?.[0] ?? undefined,
-    removeMany: async (act: Act, bucket: string, names: readonly string[]) =>
-      parsed<ObjectRow>(await ask(act, 'object', statements.removeMany, [bucket, arrayOf(names)])),
+    /** The versions, and the objects as JSON text: a thousand of them may hold many megabytes of metadata. */
+    async removeMany(act: Act, bucket: string, names: readonly string[]) {
+      const rows = await ask(act, 'object', statements.removeMany, [bucket, arrayOf(names)])
+      const objects = new JsonText(Buffer.from(`[${rows.map(row => row[1]).join()}]`))
+      return { versions: rows.map(row => row[0]!), objects }
+    },
     count: async (act: Act, bucket: string) =>
       Number((await ask(act, 'object', statements.count, [bucket]))[0]![0]),
     removeSome: async (act: Act, bucket: string) =>

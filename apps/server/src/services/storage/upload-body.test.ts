@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { PassThrough } from 'node:stream'
 import { mock, test } from 'node:test'
 import { Refusal } from '#src/kernel/errors.ts'
-import { arriving } from './upload-body.ts'
+import { arriving, metadataFromText } from './upload-body.ts'
 
 test('a body that brings nothing for long counts as cut off, and one that is not asked for does not', async () => {
   mock.timers.enable({ apis: ['setTimeout'] })
@@ -27,4 +27,10 @@ test('a body that brings nothing for long counts as cut off, and one that is not
   } finally {
     mock.timers.reset()
   }
+})
+
+test('metadata of a file has at most 10,000 values', () => {
+  const list = (count: number) => `{"list":[${Array(count).fill('1234567').join()}]}`
+  assert.ok(metadataFromText(list(9_998)))
+  assert.throws(() => metadataFromText(list(10_000)), { status: 400 })
 })

@@ -22,6 +22,8 @@ export interface Upload {
 }
 
 const maxUserMetadata = 1024 * 1024
+/** Of metadata, which is read without a pause. */
+const maxMetadataValues = 10_000
 /** Any other field of a form. */
 const maxField = 4096
 const formLimits = {
@@ -173,7 +175,7 @@ export function metadataFromHeader(header: string | string[] | undefined): objec
 export function metadataFromText(json: string): object | null {
   if (json.length > maxUserMetadata) throw noMetadata()
   try {
-    const value = parseJsonBody(Buffer.from(json), { anyKey: true })
+    const value = parseJsonBody(Buffer.from(json), { anyKey: true, maxValues: maxMetadataValues })
     if (value === null) return null
     // Postgres keeps no NUL.
     if (typeof value === 'object' && !Array.isArray(value) && !json.includes('\\u0000')) return value
@@ -184,6 +186,10 @@ export function metadataFromText(json: string): object | null {
 }
 
 const noMetadata = (cause?: unknown) =>
-  storageRefusal('InvalidRequest', 'metadata must be a JSON object of at most 1 MiB, not nested too deeply', {
-    cause,
-  })
+  storageRefusal(
+    'InvalidRequest',
+    `metadata must be a JSON object of at most 1 MiB and ${maxMetadataValues} values, not nested too deeply`,
+    {
+      cause,
+    },
+  )
