@@ -1,7 +1,7 @@
 // How a plane's policy meets the HTTP server: it admits before the body is read, words every refusal, and is
 // told of what was done.
 import type { Input, Reply, Route, Routes } from '@plinth/contract/route.ts'
-import type { JsonText } from './json-text.ts'
+import type { JsonText } from '#src/kernel/json-text.ts'
 import type { RawReply, RawRequest, RequestHead } from './request.ts'
 
 export interface Plane<Who> {

@@ -1,7 +1,7 @@
 // The caches of projects: what a request means, whichever engine keeps the values.
 import type { CacheStats, CacheValue, SetBody } from '@plinth/contract/cache.ts'
 import { Refusal } from '#src/kernel/errors.ts'
-import { type JsonText, jsonText } from '#src/kernel/http/json-text.ts'
+import { type JsonText, jsonText } from '#src/kernel/json-text.ts'
 import type { OwnerWork } from '#src/planes/management/owner-work.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
 import type { Answer, CacheEngine, SetOptions } from './engine.ts'

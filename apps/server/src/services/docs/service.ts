@@ -1,6 +1,6 @@
 // What a project's API offers, for its developers and for whoever holds its anon key.
 import { Refusal } from '#src/kernel/errors.ts'
-import { jsonText } from '#src/kernel/http/json-text.ts'
+import { jsonText } from '#src/kernel/json-text.ts'
 import { inSlices } from '#src/kernel/slices.ts'
 import type { OwnerWork } from '#src/planes/management/owner-work.ts'
 import { describeSchemas } from '#src/query/describe.ts'

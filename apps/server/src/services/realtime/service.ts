@@ -1,10 +1,10 @@
 // Sockets of projects: who is admitted, and until when. What they do on their channels is in socket.ts and channel.ts.
 
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { Refusal, retryLater, unauthorized } from '#src/kernel/errors.ts'
 import type { ClientSocket } from '#src/kernel/http/client-socket.ts'
 import type { RawReply, RawRequest } from '#src/kernel/http/request.ts'
 import type { SocketMount, SocketRequest } from '#src/kernel/http/sockets.ts'
-import { inSlices, type Sliced } from '#src/kernel/slices.ts'
 import { callerOfSocket } from '#src/planes/data/admit.ts'
 import { dataRefusal } from '#src/planes/data/plane.ts'
 import type { Caller } from '#src/tenancy/databases.ts'
@@ -140,28 +140,6 @@ export function realtimeService({ directory, whenUpgraded, ...parts }: RealtimeO
     else span.publish(projectId, encodeForNodes({ kind: 'broadcast', space, ...broadcast }))
   }
 
-  /** Each message goes to every member of its channel, so a slice is one message. */
-  function* sendAll({ tenant }: Caller, posted: readonly Posted[], signal: AbortSignal): Sliced<void> {
-    for (const message of posted) {
-      if (signal.aborted) throw new Refusal('client_closed_request', 'The client closed the connection')
-      if (projects.get(tenant.id)?.rates.maySend(tenant) === false)
-        throw retryLater('over_request_rate_limit', 'Too many messages per second', 1)
-      send(tenant.id, message)
-      yield
-    }
-  }
-
-  /** Private messages that the caller may not send are dropped without an error. */
-  async function permitted(caller: Caller, posted: readonly Posted[]): Promise<readonly Posted[]> {
-    const topics = new Set(posted.filter(({ isPrivate }) => isPrivate).map(({ topic }) => topic))
-    const allowed = new Set<string>()
-    for (const topic of topics)
-      if ((await parts.permissions(caller, topic)).maySendBroadcast) allowed.add(topic)
-    return topics.size === allowed.size
-      ? posted
-      : posted.filter(({ isPrivate, topic }) => !isPrivate || allowed.has(topic))
-  }
-
   const sockets: SocketMount<SocketCredential> = { addresses, admit, enter, accept, refuse: dataRefusal }
 
   return {
@@ -180,7 +158,24 @@ export function realtimeService({ directory, whenUpgraded, ...parts }: RealtimeO
         if (error instanceof PostingFault) return faultReply(error)
         throw error
       }
-      await inSlices(sendAll(caller, await permitted(caller, posted), signal))
+      const { tenant } = caller
+      const judged = new Map<string, boolean>()
+      const maySend = async (topic: string) => {
+        const known = judged.get(topic)
+        if (known !== undefined) return known
+        const { maySendBroadcast } = await parts.permissions(caller, topic)
+        judged.set(topic, maySendBroadcast)
+        return maySendBroadcast
+      }
+      for (const [at, message] of posted.entries()) {
+        // Each goes to every member of its channel: one in a turn of the event loop.
+        if (at > 0) await nextTurn()
+        if (signal.aborted) throw new Refusal('client_closed_request', 'The client closed the connection')
+        if (projects.get(tenant.id)?.rates.maySend(tenant) === false)
+          throw retryLater('over_request_rate_limit', 'Too many messages per second', 1)
+        // A private message that the caller may not send is dropped without an error.
+        if (!message.isPrivate || (await maySend(message.topic))) send(tenant.id, message)
+      }
       return { status: 202, body: null }
     },
 

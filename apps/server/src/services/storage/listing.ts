@@ -1,5 +1,5 @@
 // Lists of a bucket, under the caller's policies: one folder at a time (v1), or by pages with a cursor (v2).
-import { JsonText } from '#src/kernel/http/json-text.ts'
+import { JsonText } from '#src/kernel/json-text.ts'
 import { type Statement, statement } from '#src/tenancy/databases.ts'
 import { storageRefusal } from './refusals.ts'
 import { type Act, type Store, utc } from './store.ts'

@@ -1,5 +1,5 @@
 // Types for applications, written from the schema as it is.
-import { jsonText } from '#src/kernel/http/json-text.ts'
+import { jsonText } from '#src/kernel/json-text.ts'
 import { inSlices, type Sliced } from '#src/kernel/slices.ts'
 import type { OwnerWork } from '#src/planes/management/owner-work.ts'
 import { describeSchemas } from '#src/query/describe.ts'

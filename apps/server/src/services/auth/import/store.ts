@@ -1,5 +1,5 @@
 // Users from elsewhere, one function per statement.
-import { jsonText } from '#src/kernel/http/json-text.ts'
+import { jsonText } from '#src/kernel/json-text.ts'
 import type { Session } from '#src/kernel/postgres/database.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 import type { ImportedUser } from './record.ts'
