@@ -27,25 +27,27 @@ export function unknownKey(relation: string, name: string, known: Iterable<strin
 
 const maxShown = 20
 
+/** Without `given` it is not known yet which arguments were sent. */
 export function unknownFunction(
   catalog: Catalog,
   schema: string,
   name: string,
-  given: readonly string[],
+  given?: readonly string[],
 ): Refusal {
-  const shown = given.length > maxShown ? [...given.slice(0, maxShown), '…'] : given
-  const called = `${schema}.${name}${given.length > 0 ? `(${shown.join(', ')})` : ''}`
+  const shown = given && given.length > maxShown ? [...given.slice(0, maxShown), '…'] : (given ?? [])
+  const called = `${schema}.${name}${shown.length > 0 ? `(${shown.join(', ')})` : ''}`
   const meant =
     catalog.functions(schema, name).length > 0 ? name : closest(name, catalog.functionNames(schema))
   const parameters = meant
     ? catalog.functions(schema, meant)[0]!.parameters.map(parameter => parameter.name)
     : []
-  const how =
-    given.length > 0
-      ? `with parameter${given.length > 1 ? 's' : ''} ${shown.join(', ')}`
-      : 'without parameters'
   return new Refusal('PGRST202', `Could not find the function ${called} in the schema cache`, {
-    details: `Searched for the function ${schema}.${name} ${how}, but no matches were found in the schema cache.`,
+    details: `Searched for the function ${schema}.${name}${given ? argumentsIn(given, shown) : ''}, but no matches were found in the schema cache.`,
     hint: meant ? `Perhaps you meant to call the function ${schema}.${meant}(${parameters.join(', ')})` : '',
   })
 }
+
+const argumentsIn = (given: readonly string[], shown: readonly string[]): string =>
+  given.length > 0
+    ? ` with parameter${given.length > 1 ? 's' : ''} ${shown.join(', ')}`
+    : ' without parameters'

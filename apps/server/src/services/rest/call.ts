@@ -4,6 +4,7 @@ import { Refusal } from '#src/kernel/errors.ts'
 import { readBody } from '#src/kernel/http/body.ts'
 import type { RawReply } from '#src/kernel/http/request.ts'
 import type { Value } from '#src/kernel/postgres/wire/encoder.ts'
+import { inSlices, type Sliced } from '#src/kernel/slices.ts'
 import type { Form } from '#src/query/answer-sql.ts'
 import { type Arguments, callSql } from '#src/query/call-sql.ts'
 import type { Catalog, Parameter, Routine } from '#src/query/catalog.ts'
@@ -11,9 +12,12 @@ import { arrayLiteral, readOperation } from '#src/query/filter.ts'
 import { outputNames } from '#src/query/level-sql.ts'
 import { planLevel, sourceOfRoutine } from '#src/query/plan.ts'
 import { type Pair, type Scanned, scan } from '#src/query/scan.ts'
+import { admitCall, quickBytes } from './admission.ts'
 import { badBody } from './bad-body.ts'
 import { type Execute, type Prepared, preparedFrom } from './execute.ts'
-import { formRow, isRow, jsonValue, maxBodyBytes, maxKeys, mediaTypeOf, tooManyKeys } from './payload.ts'
+import { formRow } from './form.ts'
+import { scanJson, sliceBytes } from './json-scan.ts'
+import { jsonIn, maxBodyBytes, mediaTypeOf } from './payload.ts'
 import { bodyOf, cap, needGeometry, windowed } from './read.ts'
 import { contentRange, numberIn, ownResponse, planReply, reply } from './reply.ts'
 import type { RestRequest } from './request.ts'
@@ -55,7 +59,7 @@ export async function call(
   const catalog = request.isRead ? await catalogNow() : undefined
   const given = catalog
     ? givenInQuery(request.pairs, catalog.functions(schema, name))
-    : await givenInBody(request)
+    : await givenInBody(request, name, execute)
   const scanned = scan(request.isRead ? windowed(given.pairs, request.raw) : given.pairs)
   const argumentValues = [...given.texts].map(([key, texts]) =>
     texts.length > 1 || (given.variadic.has(key) && !texts[0]!.startsWith('{'))
@@ -120,33 +124,63 @@ const modifiers = /^(?:.*\.)?(?:select|order|limit|offset|and|or|columns|on_conf
 const isModifier = ({ key, value }: Pair): boolean =>
   modifiers.test(key) || readOperation(value, { values: [], shape: '' }) !== undefined
 
-async function givenInBody({ raw, pairs }: RestRequest): Promise<Given> {
-  const body = await readBody(raw, maxBodyBytes)
-  const common = { texts: new Map<string, string[]>(), variadic: new Set<string>(), pairs }
-  const type = mediaTypeOf(raw.headers['content-type'])
+/** How the arguments are sent. Refuses a body that no function takes, before it is read. */
+function argumentsFormat(type: string): 'json' | 'form' | 'text' | 'xml' | 'bytea' {
   switch (type) {
-    case 'application/json': {
-      const value = body.length === 0 ? {} : jsonValue(body)
-      const names = isRow(value) ? Object.keys(value) : []
-      if (names.length > maxKeys) throw tooManyKeys()
-      return { ...common, names, wholeBody: ['json', 'jsonb'], body: body.length === 0 ? '{}' : body }
-    }
-    case 'application/x-www-form-urlencoded': {
-      const row = formRow(body)
-      return { ...common, names: Object.keys(row), wholeBody: [], body: JSON.stringify(row) }
-    }
+    case 'application/json':
+      return 'json'
+    case 'application/x-www-form-urlencoded':
+      return 'form'
     case 'text/plain':
+      return 'text'
     case 'text/xml':
     case 'application/xml':
-      if (!isUtf8(body) || body.includes(0)) throw badBody('The body is not a text')
-      return { ...common, names: [], wholeBody: [type === 'text/plain' ? 'text' : 'xml'], body }
+      return 'xml'
     case 'application/octet-stream':
-      return { ...common, names: [], wholeBody: ['bytea'], body: `\\x${body.toString('hex')}` }
+      return 'bytea'
     default:
       throw new Refusal('unsupported_media_type', `A function takes no body of type "${type}"`, {
         hint: 'Send application/json.',
       })
   }
+}
+
+async function givenInBody(request: RestRequest, name: string, execute: Execute): Promise<Given> {
+  const { raw, pairs } = request
+  const format = argumentsFormat(mediaTypeOf(raw.headers['content-type']))
+  const body = await readBody(raw, maxBodyBytes)
+  if (body.length > quickBytes) await admitCall(request, name, execute)
+  const common = { texts: new Map<string, string[]>(), variadic: new Set<string>(), pairs }
+  switch (format) {
+    case 'json': {
+      const json = body.length === 0 ? noArguments : jsonIn(body)
+      const { kind, rows } = await inSlices(scanJson(json, { anyElement: true }))
+      const names = kind === 'object' ? rows.names : []
+      return { ...common, names, wholeBody: ['json', 'jsonb'], body: json }
+    }
+    case 'form': {
+      const { json, values } = await inSlices(formRow(body))
+      return { ...common, names: [...values.keys()], wholeBody: [], body: json }
+    }
+    case 'bytea':
+      return { ...common, names: [], wholeBody: ['bytea'], body: await inSlices(byteaText(body)) }
+    default:
+      if (!isUtf8(body) || body.includes(0)) throw badBody('The body is not a text')
+      return { ...common, names: [], wholeBody: [format], body }
+  }
+}
+
+const noArguments = Buffer.from('{}')
+
+/** Bytes as Postgres reads them. */
+function* byteaText(bytes: Buffer): Sliced<Buffer> {
+  const text = Buffer.allocUnsafe(2 + bytes.length * 2)
+  text.write('\\x')
+  for (let at = 0; at < bytes.length; at += sliceBytes) {
+    if (at > 0) yield
+    text.write(bytes.toString('hex', at, at + sliceBytes), 2 + at * 2, 'latin1')
+  }
+  return text
 }
 
 function prepareCall(

@@ -5,21 +5,22 @@ import type { RawReply, RawRequest } from '#src/kernel/http/request.ts'
 import type { OwnSession, TextResult } from '#src/kernel/postgres/database.ts'
 import { type Statement, splitStatements } from '#src/kernel/postgres/statements.ts'
 import { fromDriver } from '#src/kernel/postgres/wire/database-error.ts'
-import { inSlices } from '#src/kernel/slices.ts'
+import { inSlices, type Sliced } from '#src/kernel/slices.ts'
 import { withAuthTriggerCalls } from '#src/tenancy/auth-trigger-statements.ts'
 import type { Caller, Databases } from '#src/tenancy/databases.ts'
 import { leavesTransactionOpen } from '#src/tenancy/open-transaction.ts'
 import { toldError } from './database-refusal.ts'
 import { jsonRows } from './json-rows.ts'
-import { isRow, jsonValue, maxBodyBytes } from './payload.ts'
+import { scanJson } from './json-scan.ts'
+import { stringIn } from './json-string.ts'
+import { jsonIn, maxBodyBytes } from './payload.ts'
 
 /** Nobody waits for longer, and extensions are found by name; the SQL may set both otherwise for itself. */
 const settings = `set statement_timeout = '300s'; set search_path = "$user", public, extensions`
 
 export async function execSql(databases: Databases, { tenant }: Caller, raw: RawRequest): Promise<RawReply> {
-  const body = jsonValue(await readBody(raw, maxBodyBytes))
-  const sql = isRow(body) ? body['sql'] : undefined
-  if (typeof sql !== 'string' || sql.includes('\0'))
+  const sql = await inSlices(sqlIn(await readBody(raw, maxBodyBytes)))
+  if (sql === undefined || sql.includes('\0'))
     throw new Refusal('invalid_request', 'body.sql must be a text of SQL statements')
   const statements = splitStatements(sql)
   if (statements.some(isCopy)) throw copying()
@@ -33,6 +34,13 @@ export async function execSql(databases: Databases, { tenant }: Caller, raw: Raw
     headers: { 'content-type': 'application/json; charset=utf-8', 'x-command-tag': lastTag ?? result.tag },
     body: jsonRows(result),
   }
+}
+
+function* sqlIn(body: Buffer): Sliced<string | undefined> {
+  const json = jsonIn(body)
+  const { rows } = yield* scanJson(json, { anyElement: true })
+  const value = rows.valueOf('sql')
+  return value && (yield* stringIn(json, value))
 }
 
 async function answerOf(session: OwnSession, sql: string): Promise<TextResult> {

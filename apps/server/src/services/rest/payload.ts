@@ -1,14 +1,16 @@
-// The rows in a request's body, whatever they were written in, as one JSON text for Postgres and what is known
-// of their keys.
+// The rows in a request's body as one JSON text for Postgres, with what is known of their keys. No row becomes an
+// object here.
 import { Refusal } from '#src/kernel/errors.ts'
-import { parseJsonBody } from '#src/kernel/http/json-body.ts'
-import { splitQuery } from '#src/query/scan.ts'
+import type { Sliced } from '#src/kernel/slices.ts'
 import { badBody } from './bad-body.ts'
-import { parseCsv } from './csv.ts'
+import { csvRows } from './csv.ts'
+import { formRow } from './form.ts'
+import { scanJson } from './json-scan.ts'
+import type { Range } from './json-text.ts'
 
 export interface Payload {
   /** JSON: an object, or an array of objects. */
-  readonly json: Buffer | string
+  readonly json: Buffer
   readonly isArray: boolean
   /** Every value is a text, as in CSV: JSON columns are to be read from it. */
   readonly isText: boolean
@@ -20,28 +22,28 @@ export interface Payload {
   readonly isUniform: boolean
   /** Whether some row lacks the key. */
   lacks(key: string): boolean
+  /** What the first row has for a key, as it is written; undefined for lists, objects and very long texts. */
+  firstText(key: string): string | undefined
 }
 
-/** More is better sent in several requests: a body is read, parsed and bound as a whole. */
+/** More is better sent in several requests: a body is read and bound as a whole. */
 export const maxBodyBytes = 10 * 1024 * 1024
 
-type Row = Readonly<Record<string, unknown>>
+/** How rows are written. */
+export type RowsFormat = 'json' | 'csv' | 'form'
 
-export function rowsFrom(body: Buffer, contentType: string | undefined): Payload {
+/** Refuses a body that cannot hold rows, before it is read. */
+export function rowsFormatOf(contentType: string | undefined): RowsFormat {
   const type = mediaTypeOf(contentType)
   switch (type) {
     case 'application/json':
     case 'application/vnd.pgrst.object+json':
     case 'application/vnd.pgrst.array+json':
-      return fromJson(body)
-    case 'text/csv': {
-      const rows = parseCsv(body)
-      return payloadOf(JSON.stringify(rows), rows, true, true)
-    }
-    case 'application/x-www-form-urlencoded': {
-      const row = formRow(body)
-      return payloadOf(JSON.stringify(row), [row], false, true)
-    }
+      return 'json'
+    case 'text/csv':
+      return 'csv'
+    case 'application/x-www-form-urlencoded':
+      return 'form'
     default:
       throw new Refusal('unsupported_media_type', `A body of type "${type}" cannot be read as rows`, {
         hint: 'Send application/json, text/csv or application/x-www-form-urlencoded.',
@@ -49,56 +51,79 @@ export function rowsFrom(body: Buffer, contentType: string | undefined): Payload
   }
 }
 
-export const tooManyKeys = () => badBody(`An object has more than ${maxKeys} keys`)
-
-/** Written like a query string, and read with the same care. */
-export const formRow = (body: Buffer): Record<string, string> =>
-  Object.fromEntries(splitQuery(body.toString('latin1')).map(({ key, value }) => [key, value]))
-
 /** Clients that say nothing mean JSON. */
 export const mediaTypeOf = (contentType: string | undefined): string =>
   (contentType ?? '').replace(/;.*/s, '').trim().toLowerCase() || 'application/json'
 
-export function fromJson(body: Buffer): Payload {
-  const value = jsonValue(body)
-  if (Array.isArray(value)) {
-    if (!value.every(isRow)) throw badBody('Every element of the array must be an object')
-    return payloadOf(body, value, true)
-  }
-  // A value that is no row at all holds no rows.
-  if (!isRow(value)) return payloadOf('[]', [], true)
-  return payloadOf(body, [value], false)
+export function* rowsFrom(body: Buffer, format: RowsFormat): Sliced<Payload> {
+  if (format === 'csv') return yield* fromCsv(body)
+  if (format === 'form') return yield* fromForm(body)
+  return yield* fromJson(body)
 }
 
-export function jsonValue(body: Buffer): unknown {
-  let value: unknown
-  try {
-    value = parseJsonBody(body, { maxValues: 500_000 })
-  } catch (error) {
-    throw error instanceof Refusal ? badBody(error.message) : error
+const noRows = Buffer.from('[]')
+
+function* fromJson(body: Buffer): Sliced<Payload> {
+  const json = jsonIn(body)
+  const { kind, rows } = yield* scanJson(json)
+  return {
+    // A value that is no row at all holds no rows.
+    json: kind === 'other' ? noRows : json,
+    isArray: kind !== 'object',
+    isText: false,
+    count: rows.count,
+    keys: rows.names,
+    isUniform: rows.isUniform,
+    lacks: key => rows.lacks(key),
+    firstText: key => textIn(json, rows.valueOf(key)),
   }
-  if (value === undefined) throw badBody('Empty or invalid json')
-  return value
 }
 
-export const isRow = (value: unknown): value is Row =>
-  typeof value === 'object' && value !== null && !Array.isArray(value)
-
-/** No relation and no function has more: what is longer is refused before anything is made of it. */
-export const maxKeys = 1664
-
-function payloadOf(json: Buffer | string, rows: readonly Row[], isArray: boolean, isText = false): Payload {
-  const keys = rows[0] ? Object.keys(rows[0]) : []
-  if (keys.length > maxKeys) throw tooManyKeys()
+function* fromCsv(body: Buffer): Sliced<Payload> {
+  const { json, names, count, first } = yield* csvRows(body)
+  const places = new Map(names.map((name, index) => [name, index]))
   return {
     json,
-    isArray,
-    isText,
-    count: rows.length,
-    keys,
-    isUniform: rows.every(
-      row => Object.keys(row).length === keys.length && keys.every(key => Object.hasOwn(row, key)),
-    ),
-    lacks: key => rows.some(row => !Object.hasOwn(row, key)),
+    isArray: true,
+    isText: true,
+    count,
+    keys: count > 0 ? names : [],
+    isUniform: true,
+    lacks: key => count > 0 && !places.has(key),
+    firstText: key => textIn(json, first[places.get(key) ?? -1]),
   }
+}
+
+function* fromForm(body: Buffer): Sliced<Payload> {
+  const { json, values } = yield* formRow(body)
+  return {
+    json,
+    isArray: false,
+    isText: true,
+    count: 1,
+    keys: [...values.keys()],
+    isUniform: true,
+    lacks: key => !values.has(key),
+    firstText: key => textIn(json, values.get(key)),
+  }
+}
+
+const byteOrderMark = Buffer.from('\uFEFF')
+
+/** The body without a byte order mark, which Postgres would refuse. */
+export function jsonIn(body: Buffer): Buffer {
+  if (body.length === 0) throw badBody('Empty or invalid json')
+  const hasMark = body.subarray(0, byteOrderMark.length).equals(byteOrderMark)
+  return hasMark ? body.subarray(byteOrderMark.length) : body
+}
+
+/** Longer than any text of a query string, with each of its characters escaped. */
+const longestText = 256 * 1024
+
+/** A number as it is written: read by JavaScript it may be another one. */
+function textIn(json: Buffer, range: Range | undefined): string | undefined {
+  if (!range || range.to - range.from > longestText) return
+  const text = json.toString('utf8', range.from, range.to).trim()
+  if (text.startsWith('"')) return JSON.parse(text) as string
+  return text.startsWith('{') || text.startsWith('[') ? undefined : text
 }

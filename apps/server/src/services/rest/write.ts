@@ -2,6 +2,7 @@
 import { Refusal } from '#src/kernel/errors.ts'
 import { readBody } from '#src/kernel/http/body.ts'
 import type { RawReply } from '#src/kernel/http/request.ts'
+import { inSlices } from '#src/kernel/slices.ts'
 import type { Form } from '#src/query/answer-sql.ts'
 import type { Catalog, Column, Relation } from '#src/query/catalog.ts'
 import { outputNames } from '#src/query/level-sql.ts'
@@ -10,9 +11,10 @@ import { Reader } from '#src/query/reader.ts'
 import { type Scanned, scan } from '#src/query/scan.ts'
 import { unknownColumn, unknownKey } from '#src/query/unknown-names.ts'
 import { type Write, type WrittenColumn, writeSql } from '#src/query/write-sql.ts'
+import { type Admission, admitWrite, quickBytes } from './admission.ts'
 import { badBody } from './bad-body.ts'
 import { type Execute, type Prepared, preparedFrom } from './execute.ts'
-import { maxBodyBytes, type Payload, rowsFrom } from './payload.ts'
+import { maxBodyBytes, type Payload, rowsFormatOf, rowsFrom } from './payload.ts'
 import { bodyOf, columnsIn, needGeometry, relationOf, sourceOf } from './read.ts'
 import { contentRange, numberIn, ownResponse, planReply, reply } from './reply.ts'
 import type { RestRequest } from './request.ts'
@@ -35,18 +37,18 @@ export async function write(
   kind: Kind,
   execute: Execute,
 ): Promise<RawReply> {
-  const { schema, accepted, preferences, raw } = request
+  const { schema, accepted, preferences } = request
   const scanned = scan(request.pairs)
   if (kind === 'update' || kind === 'delete') needFilter(scanned, kind)
-  const payload =
-    kind === 'delete' ? undefined : rowsFrom(await readBody(raw, maxBodyBytes), raw.headers['content-type'])
-  if (kind === 'put') checkPut(scanned, payload!)
+  const payload = kind === 'delete' ? undefined : await readRows(request, table, kind, scanned, execute)
+  if (kind === 'put' && payload!.count !== 1) throw badBody('PUT takes one JSON object')
   if (kind === 'update' && payload!.isArray && payload!.count > 0)
     throw badBody('PATCH takes one JSON object')
   const written = payload && columnsWritten(payload, scanned, kind, preferences.isDefaultForMissing)
   const isNothing =
     kind !== 'delete' && (payload!.count === 0 || (kind === 'update' && written!.length === 0))
   const form: Form = preferences.representation === 'minimal' ? { kind: 'none' } : formOf(request)
+  const isSameKey = kind === 'put' && hasFilteredValues(scanned, payload!)
 
   const shape = [
     kind,
@@ -59,8 +61,7 @@ export async function write(
     payload?.isArray,
     payload?.isText,
     isNothing,
-    // Whether a PUT is in order depends on its values: it is looked at each time.
-    ...(kind === 'put' ? [...scanned.values, payload!.json.toString()] : []),
+    isSameKey,
     ...(written ?? []).map(({ name, isSparse }) => `${isSparse ? '?' : '='}${name}`),
   ].join('\0')
   const { prepared, row, rows } = await execute(
@@ -70,6 +71,8 @@ export async function write(
       const relation = relationOf(catalog, schema, table)
       const columns = (written ?? []).map(each => columnOf(relation, each, payload!.isText))
       const change = changeOf(kind, relation, columns, payload, scanned, request)
+      if (kind === 'put' && !isSameKey)
+        throw new Refusal('PGRST115', 'Payload values do not match URL in primary key column(s)')
       return prepareWrite(
         catalog,
         relation,
@@ -95,9 +98,41 @@ export async function write(
     body: isShown ? bodyOf(request, row[0]!, prepared.names) : null,
     headers: {
       ...own.headers,
-      ...(preferences.representation === 'headers-only' && location(request, row[0])),
+      ...(preferences.representation === 'headers-only' && location(request, count, row[0])),
     },
   })
+}
+
+/** The rows of the body. What can be refused without them is refused first. */
+async function readRows(
+  request: RestRequest,
+  table: string,
+  kind: 'insert' | 'put' | 'update',
+  scanned: Scanned,
+  execute: Execute,
+): Promise<Payload> {
+  const { raw, preferences } = request
+  const { parts } = scanned
+  const format = rowsFormatOf(raw.headers['content-type'])
+  if (kind === 'put' && parts.some(part => part.kind === 'limit' || part.kind === 'offset'))
+    throw new Refusal('PGRST114', 'limit/offset querystring parameters are not allowed for PUT')
+  const body = await readBody(raw, maxBodyBytes)
+  if (body.length > quickBytes) {
+    const merges = kind === 'put' || preferences.resolution === 'merge-duplicates'
+    const admission: Admission = {
+      table,
+      privileges: kind === 'update' ? ['UPDATE'] : merges ? ['INSERT', 'UPDATE'] : ['INSERT'],
+      shape: kind + scanned.shape,
+      check(catalog, relation) {
+        planLevel(catalog, sourceOf(relation), parts)
+        if (kind === 'put') checkPutFilters(relation, parts)
+        for (const name of namesIn(columnsIn(parts, 'columns') ?? '', 'columns'))
+          columnOf(relation, { name, isSparse: false }, false)
+      },
+    }
+    await admitWrite(request, admission, execute)
+  }
+  return inSlices(rowsFrom(body, format))
 }
 
 function formOf({ accepted, preferences }: RestRequest): Form {
@@ -117,12 +152,13 @@ const filterNeeded = (what: string) =>
 
 /** A filter on whether an embedded relation is there is none on a column. */
 function needColumnFilter(parts: Scanned['parts'], level: Level): void {
+  const onColumns = new Set(level.where.map(where => where.kind === 'test' && where.test))
   const isOnColumn = parts.some(
     part =>
       part.kind === 'condition' &&
       part.isFlat &&
       part.condition.kind === 'test' &&
-      level.where.some(where => where.kind === 'test' && where.test === part.condition),
+      onColumns.has(part.condition),
   )
   if (!isOnColumn) throw filterNeeded('This write')
 }
@@ -166,14 +202,14 @@ function changeOf(
   relation: Relation,
   columns: readonly WrittenColumn[],
   payload: Payload | undefined,
-  { parts, values }: Scanned,
+  { parts }: Scanned,
   { preferences }: RestRequest,
 ): Write {
   if (kind === 'delete') return { kind }
   if (kind === 'update') return { kind, columns }
   const isArray = payload!.isArray && columns.length > 0
   if (kind === 'put') {
-    checkPutFilters(relation, parts, values, payload!)
+    checkPutFilters(relation, parts)
     return { kind: 'insert', columns, isArray, conflict: { merges: true, target: relation.primaryKey } }
   }
   const onConflict = columnsIn(parts, 'on_conflict')
@@ -240,50 +276,44 @@ function statusOf({ preferences }: RestRequest, kind: Kind, inserted: number, is
   return isShown ? 200 : 204
 }
 
+/** A longer one would be of no use as a header. */
+const longestKey = 8192
+
 /** Where the row that was inserted is found. */
-function location({ raw }: RestRequest, body: Buffer | null | undefined): Record<string, string> {
-  const [row, ...others] = JSON.parse(body?.toString() ?? '[]') as Record<string, unknown>[]
-  if (!row || others.length > 0 || Object.keys(row).length === 0) return {}
+function location(
+  { raw }: RestRequest,
+  count: number,
+  body: Buffer | null | undefined,
+): Record<string, string> {
+  if (count !== 1 || !body || body.length > longestKey) return {}
+  const [row] = JSON.parse(body.toString()) as Record<string, unknown>[]
+  if (!row || Object.keys(row).length === 0) return {}
   const filters = Object.entries(row).map(
     ([name, value]) => `${encodeURIComponent(name)}=eq.${encodeURIComponent(String(value))}`,
   )
   return { location: `${raw.path}?${filters.join('&')}` }
 }
 
-function checkPut({ parts }: Scanned, payload: Payload): void {
-  if (parts.some(part => part.kind === 'limit' || part.kind === 'offset'))
-    throw new Refusal('PGRST114', 'limit/offset querystring parameters are not allowed for PUT')
-  if (payload.count !== 1) throw badBody('PUT takes one JSON object')
-}
+/** Whether the body's row has the values that the filters name. */
+const hasFilteredValues = ({ parts, values }: Scanned, payload: Payload): boolean =>
+  parts.every(
+    part =>
+      part.kind !== 'condition' ||
+      part.condition.kind !== 'test' ||
+      payload.firstText(part.condition.field.column) === values[part.condition.slot],
+  )
 
-/** The values of a JSON object as they are written: a number read by JavaScript may be another one. */
-function exactTexts(json: string): Record<string, string> {
-  const asWritten = (_key: string, value: unknown, context: { source?: string }) =>
-    typeof value === 'number' ? context.source : value
-  const value = JSON.parse(json, asWritten as (key: string, value: unknown) => unknown) as object
-  const row: object = Array.isArray(value) ? value[0] : value
-  return Object.fromEntries(Object.entries(row).map(([name, value]) => [name, String(value)]))
-}
-
-/** Exactly one `column=eq.value` for each column of the primary key, each equal to what the body says. */
-function checkPutFilters(
-  { primaryKey }: Relation,
-  parts: Scanned['parts'],
-  values: readonly string[],
-  payload: Payload,
-): void {
-  const filters = new Map<string, string>()
+/** Exactly one `column=eq.value` for each column of the primary key. */
+function checkPutFilters({ primaryKey }: Relation, parts: Scanned['parts']): void {
+  const filtered = new Set<string>()
   let isPlain = primaryKey.length > 0
   for (const part of parts) {
     if (part.kind !== 'condition') continue
     const { condition } = part
     if (part.path.length > 0 || condition.kind !== 'test' || condition.operator !== 'eq') isPlain = false
     else if (condition.isNegated || condition.quantifier || condition.field.path.length > 0) isPlain = false
-    else filters.set(condition.field.column, values[condition.slot]!)
+    else filtered.add(condition.field.column)
   }
-  if (!isPlain || filters.size !== primaryKey.length || !primaryKey.every(name => filters.has(name)))
+  if (!isPlain || filtered.size !== primaryKey.length || !primaryKey.every(name => filtered.has(name)))
     throw new Refusal('PGRST105', "Filters must include all and only primary key columns with 'eq' operators")
-  const written = exactTexts(payload.json.toString())
-  if (!primaryKey.every(name => written[name] === filters.get(name)))
-    throw new Refusal('PGRST115', 'Payload values do not match URL in primary key column(s)')
 }

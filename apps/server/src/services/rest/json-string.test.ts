@@ -1,0 +1,28 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { atOnce } from '#src/kernel/slices.ts'
+import { sliceBytes } from './json-scan.ts'
+import { stringIn } from './json-string.ts'
+
+const read = (json: string) => atOnce(stringIn(Buffer.from(json), { from: 0, to: Buffer.byteLength(json) }))
+
+test('a text is decoded as JSON.parse does it, wherever the slices end', () => {
+  for (const piece of ['x', 'ü', '😀', '\\n', '\\\\', '\\"', '\\u00fc', '\\ud83d\\ude00', 'ab\\\\\\u0041c'])
+    for (const before of ['', 'a', 'ab', 'abc', 'abcd', 'abcde']) {
+      const json = ` "${before}${piece.repeat(Math.ceil((sliceBytes * 2.5) / piece.length))}" `
+      assert.equal(read(json), JSON.parse(json), piece)
+    }
+})
+
+test('what is no text is none', () => {
+  for (const json of ['1', 'null', '{"a":"b"}', '["a"]', ' true']) assert.equal(read(json), undefined)
+  assert.equal(read(' ""'), '')
+})
+
+test('no slice decodes more than its share', () => {
+  const json = Buffer.from(`"${'\\u0061'.repeat(200_000)}"`)
+  const work = stringIn(json, { from: 0, to: json.length })
+  let slices = 1
+  while (!work.next().done) slices++
+  assert.ok(slices >= Math.floor(json.length / (sliceBytes + 6)))
+})
