@@ -2,32 +2,69 @@
 
 /** The work grows with the square of the length, and nobody mistypes a text this long. */
 const maxLength = 100
+/** Others wait while names are compared, and a hint is not worth more. */
+const maxCandidates = 2000
 
 /** The candidate that a typing mistake most likely meant, if one is near enough. */
 export function closest(typed: string, candidates: readonly string[]): string | undefined {
-  if (typed.length > maxLength) return
+  if (typed.length > maxLength || candidates.length > maxCandidates) return
   const allowed = typed.length <= 4 ? 2 : 3
-  const ranked = candidates
-    .map(candidate => ({ candidate, distance: distance(typed.toLowerCase(), candidate.toLowerCase()) }))
-    .sort((a, b) => a.distance - b.distance)
-  const best = ranked[0]
-  if (best && best.distance <= allowed && best.distance < best.candidate.length) return best.candidate
+  const wanted = typed.toLowerCase()
+  let best: string | undefined
+  let least = allowed + 1
+  for (const candidate of candidates) {
+    const edits = distance(wanted, candidate.toLowerCase(), least - 1)
+    if (edits >= least) continue
+    least = edits
+    best = candidate
+  }
+  if (best !== undefined && least < best.length) return best
   return candidates.find(candidate => typed.length > 2 && candidate.startsWith(typed))
 }
 
-/** Edits between two words, where swapping two neighbours counts as one. */
-export function distance(a: string, b: string): number {
-  const rows: number[][] = [Array.from({ length: b.length + 1 }, (_, column) => column)]
+/**
+ * Edits between two words, where swapping two neighbours counts as one; `most + 1` where there are more than `most`.
+ * Only what is near the diagonal is compared: the rest is more than `most` edits away.
+ */
+export function distance(
+  first: string,
+  second: string,
+  most = Math.max(first.length, second.length),
+): number {
+  const tooFar = most + 1
+  if (Math.abs(first.length - second.length) > most) return tooFar
+  const [a, b] = withoutCommonEnds(first, second)
+  let beforeLast: number[] = []
+  let last = Array.from({ length: b.length + 2 }, (_, column) => Math.min(column, tooFar))
+  let row: number[] = []
   for (let i = 1; i <= a.length; i++) {
-    const row = [i]
-    for (let j = 1; j <= b.length; j++) {
+    const from = Math.max(1, i - most)
+    const to = Math.min(b.length, i + most)
+    row[from - 1] = from === 1 ? Math.min(i, tooFar) : tooFar
+    row[to + 1] = tooFar
+    let least = row[from - 1]!
+    for (let j = from; j <= to; j++) {
       const same = a[i - 1] === b[j - 1]
-      let least = Math.min(rows[i - 1]![j]! + 1, row[j - 1]! + 1, rows[i - 1]![j - 1]! + (same ? 0 : 1))
+      let edits = Math.min(last[j]! + 1, row[j - 1]! + 1, last[j - 1]! + (same ? 0 : 1))
       const swapped = i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1]
-      if (swapped) least = Math.min(least, rows[i - 2]![j - 2]! + 1)
-      row.push(least)
+      if (swapped) edits = Math.min(edits, beforeLast[j - 2]! + 1)
+      row[j] = Math.min(edits, tooFar)
+      least = Math.min(least, row[j]!)
     }
-    rows.push(row)
+    if (least > most) return tooFar
+    const free = beforeLast
+    beforeLast = last
+    last = row
+    row = free
   }
-  return rows[a.length]![b.length]!
+  return last[b.length]!
+}
+
+function withoutCommonEnds(a: string, b: string): [string, string] {
+  const shorter = Math.min(a.length, b.length)
+  let start = 0
+  while (start < shorter && a[start] === b[start]) start++
+  let end = 0
+  while (end < shorter - start && a[a.length - 1 - end] === b[b.length - 1 - end]) end++
+  return [a.slice(start, a.length - end), b.slice(start, b.length - end)]
 }

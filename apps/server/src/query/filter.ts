@@ -1,5 +1,6 @@
 // The grammar of filters: `[not.]operator[(modifier)].value`, and groups of them. Values are not part of what is
 // read: each goes to a list of values and is known by its place there.
+import { Refusal } from '#src/kernel/errors.ts'
 import { type Field, readField } from './field.ts'
 import { Reader, unreadable } from './reader.ts'
 
@@ -53,6 +54,19 @@ export type Condition = Test | Group
 export interface Found {
   readonly values: string[]
   shape: string
+  /** Tests and groups so far. */
+  conditions: number
+}
+
+export const nothingFound = (): Found => ({ values: [], shape: '', conditions: 0 })
+
+const maxConditions = 1000
+
+function countCondition(found: Found): void {
+  if (++found.conditions <= maxConditions) return
+  throw new Refusal('PGRST100', `The request has more than ${maxConditions} filters`, {
+    hint: 'To compare with many values, give them as one list: id=in.(1,2,3).',
+  })
 }
 
 type Operation = Omit<Test, 'kind' | 'field'>
@@ -73,6 +87,7 @@ export function readOperation(text: string, found: Found): Operation | undefined
 /** `slot` is where the value will be put: by the caller, after this. */
 function operationOf(head: RegExpExecArray, found: Found, text: string): Operation {
   const [whole, not, name, modifier] = head
+  countCondition(found)
   const operator = name as Operator
   const isNegated = (not!.length / 4) % 2 === 1
   found.shape += isNegated ? `\0not.${operator}` : `\0${operator}`
@@ -120,6 +135,7 @@ function readConditions(
 ): Group {
   if (depth > maxGroupDepth) reader.fail(`groups nest at most ${maxGroupDepth} levels deep`)
   reader.need('(')
+  countCondition(found)
   found.shape += `\0${isNegated ? 'not.' : ''}${joiner}(`
   const conditions: Condition[] = []
   do {
@@ -217,4 +233,7 @@ export function listElements(text: string): string[] | undefined {
 
 /** As a Postgres array of texts; every element is quoted, so none can be taken for NULL. */
 export const arrayLiteral = (elements: readonly string[]): string =>
-  `{${elements.map(element => `"${element.replace(/["\\]/g, '\\$&')}"`).join(',')}}`
+  elements.length === 0 ? '{}' : `{"${elements.map(escaped).join('","')}"}`
+
+const escaped = (element: string): string =>
+  element.includes('"') || element.includes('\\') ? element.replace(/["\\]/g, '\\$&') : element

@@ -14,16 +14,26 @@ export interface OrderTerm {
   readonly nulls?: 'first' | 'last'
 }
 
-const vector = /(?<=\.(?:l2|cosine|ip)\.)\[[^\]]*\]/g
+const beforeVector = /\.(?:l2|cosine|ip)\.$/
+const longestMetric = '.cosine.'.length
 
 /** The shape of an order holds no vector: these are values. */
 export function takeVectors(text: string, found: Found): string {
-  if (!text.includes('[')) return text
-  return text.replace(vector, each => {
-    found.values.push(each)
-    return '[]'
-  })
+  let out = ''
+  let taken = 0
+  for (let open = text.indexOf('['); open >= 0; open = text.indexOf('[', open + 1)) {
+    if (!beforeVector.test(text.slice(Math.max(0, open - longestMetric), open))) continue
+    const close = text.indexOf(']', open)
+    if (close < 0) break
+    found.values.push(text.slice(open, close + 1))
+    out += `${text.slice(taken, open)}[]`
+    taken = close + 1
+    open = close
+  }
+  return out + text.slice(taken)
 }
+
+const maxTerms = 100
 
 const metricCall = /\.(l2|cosine|ip)\.\[\]/y
 const direction = /\.(?:asc|desc)(?=[.,]|$)/y
@@ -38,7 +48,7 @@ export function parseOrder(text: string, slot: number): OrderTerm[] {
     reader.skipSpace()
     const term = readTerm(reader, nextSlot)
     if (term.slot !== undefined) nextSlot++
-    terms.push(term)
+    if (terms.push(term) > maxTerms) reader.fail(`an order has at most ${maxTerms} terms`)
     reader.skipSpace()
   } while (reader.take(','))
   if (!reader.isAtEnd) reader.fail('expecting ".asc", ".desc", ".nullsfirst", ".nullslast", "," or the end')

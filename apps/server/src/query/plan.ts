@@ -6,7 +6,14 @@ import type { Condition, Test } from './filter.ts'
 import { type OrderTerm, parseOrder } from './order.ts'
 import { findLink, type Link } from './relationship.ts'
 import type { Part } from './scan.ts'
-import { type Aggregate, parseSelect, type SelectEmbed, type SelectItem } from './select.ts'
+import {
+  type Aggregate,
+  maxOutputs,
+  parseSelect,
+  type SelectEmbed,
+  type SelectItem,
+  tooManyOutputs,
+} from './select.ts'
 import { unknownColumn } from './unknown-names.ts'
 
 /** What rows come from: a relation, or what a function returns. */
@@ -82,9 +89,6 @@ export interface Level {
   offset?: number
 }
 
-/** What one request may ask to be shown, at all its levels: Postgres itself takes 1664 columns at one. */
-const maxOutputs = 2000
-
 /** The catalogue, and how much of a request's select is left to be planned. */
 interface Planning {
   readonly catalog: Catalog
@@ -109,8 +113,7 @@ function levelOf(planning: Planning, source: Source, items: readonly SelectItem[
 function addItem(planning: Planning, level: Level, item: SelectItem): void {
   const { source, outputs } = level
   planning.left -= item.kind === 'star' ? source.columns.size : 1
-  if (planning.left < 0)
-    throw new Refusal('PGRST100', `The select asks for more than ${maxOutputs} columns and relations`)
+  if (planning.left < 0) throw tooManyOutputs()
   if (item.kind === 'star') {
     for (const column of source.columns.values())
       outputs.push({ kind: 'value', name: column.name, value: { column, path: [] } })

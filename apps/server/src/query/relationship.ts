@@ -8,7 +8,19 @@ export type Link =
   | { readonly kind: 'key'; readonly relationship: Relationship; readonly isToOne: boolean }
   | { readonly kind: 'function'; readonly routine: Routine; readonly isToOne: boolean }
 
+const links = new WeakMap<Relation, Map<string, Link>>()
+
+/** Remembers what it finds: a request may name the same relation many times. */
 export function findLink(origin: Relation, name: string, hint: string | undefined): Link {
+  const known = links.get(origin) ?? new Map<string, Link>()
+  links.set(origin, known)
+  const key = JSON.stringify([name, hint])
+  const link = known.get(key) ?? searchLink(origin, name, hint)
+  known.set(key, link)
+  return link
+}
+
+function searchLink(origin: Relation, name: string, hint: string | undefined): Link {
   const computed = origin.computed.get(name)
   if (computed?.returns === 'row' && hint === undefined)
     return { kind: 'function', routine: computed, isToOne: !computed.isSet || computed.isOneRow }

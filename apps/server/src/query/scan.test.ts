@@ -128,3 +128,26 @@ test('vectors in an order are values', () => {
   assert.deepEqual(values, ['[1,2]', '[3]'])
   assert.equal(shape, scanned('order=v.l2.[9,9].desc,w.cosine.[9]').shape)
 })
+
+test('a request has at most a thousand filters, in groups or not', () => {
+  const flat = (count: number) => Array(count).fill('a=eq.1').join('&')
+  assert.equal(scanned(flat(1000)).values.length, 1000)
+  assert.throws(() => scanned(flat(1001)), { code: 'PGRST100', message: /more than 1000 filters/ })
+  const group = (count: number) => `or=(${Array(count).fill('a.is.null').join()})`
+  assert.equal(scanned(group(999)).parts.length, 1)
+  assert.throws(() => scanned(group(1000)), { code: 'PGRST100' })
+  const nested = Array(200).fill('and(and(and(and(a.eq.1))))').join()
+  assert.throws(() => scanned(`or=(${nested})`), { code: 'PGRST100', message: /more than 1000 filters/ })
+})
+
+test('a path to a relation is not longer than relations nest', () => {
+  assert.deepEqual(scanned('a.b.c.d.e.f=eq.1').parts[0]!.path, ['a', 'b', 'c', 'd', 'e'])
+  assert.throws(() => scanned('a.b.c.d.e.f.g=eq.1'), { code: 'PGRST100' })
+  assert.throws(() => scanned(`${'not.'.repeat(7000)}a=eq.1`), { code: 'PGRST100' })
+})
+
+test('vectors are taken out of an order, and brackets without an end are left', () => {
+  const { values, parts } = scanned('order=a.l2.[1,2].desc,b.cosine.[3],"c[1]".asc,d.ip.[4')
+  assert.deepEqual(values, ['[1,2]', '[3]'])
+  assert.equal('text' in parts[0]! && parts[0].text, 'a.l2.[].desc,b.cosine.[],"c[1]".asc,d.ip.[4')
+})

@@ -2,7 +2,7 @@
 // one shape share one plan, one statement and one place in Postgres' memory.
 import { Refusal } from '#src/kernel/errors.ts'
 import { type Field, readField } from './field.ts'
-import { type Condition, type Found, readGroup, readOperation } from './filter.ts'
+import { type Condition, type Found, nothingFound, readGroup, readOperation } from './filter.ts'
 import { takeVectors } from './order.ts'
 import { Reader, unreadable } from './reader.ts'
 
@@ -56,7 +56,7 @@ function decoded(text: string): string {
 }
 
 export function scan(pairs: readonly Pair[]): Scanned {
-  const found: Found = { values: [], shape: '' }
+  const found = nothingFound()
   const parts: Part[] = []
   const once = new Set<string>()
   for (const { key, value } of pairs) {
@@ -141,6 +141,9 @@ function keyOf(text: string): Key {
   return key
 }
 
+/** Embedded relations do not nest deeper. */
+const maxPath = 5
+
 function readKey(text: string): Key {
   if (reserved.has(text)) return { kind: text as 'select', path: [] }
   const reader = new Reader(text, 'parameter name')
@@ -158,6 +161,6 @@ function readKey(text: string): Key {
     }
     if (field.path.length > 0 || !reader.take('.')) reader.fail('expecting "." or the end')
     if (!isQuoted && field.column === 'not' && /^(and|or)$/.test(text.slice(reader.at))) isNegated = true
-    else path.push(field.column)
+    else if (path.push(field.column) > maxPath) reader.fail(`a path has at most ${maxPath} relations`)
   }
 }

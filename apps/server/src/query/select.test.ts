@@ -70,3 +70,13 @@ test('relations nest five levels deep and no deeper', () => {
   assert.throws(() => parseSelect(nested(6)), { code: 'PGRST204' })
   assert.throws(() => parseSelect(nested(5000)), { code: 'PGRST204' })
 })
+
+test('items are counted while they are read, embedded relations apart', () => {
+  assert.equal(parseSelect(Array(2000).fill('a').join()).length, 2000)
+  // What comes after the bound is not read: it would be refused for another reason.
+  assert.throws(() => parseSelect(`${Array(2000).fill('a').join()},a,(`), {
+    message: /more than 2000 columns/,
+  })
+  assert.equal(parseSelect(Array(200).fill('a()').join()).length, 200)
+  assert.throws(() => parseSelect(Array(201).fill('a()').join()), { message: /more than 200 embedded/ })
+})

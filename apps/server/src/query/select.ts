@@ -31,19 +31,44 @@ export interface SelectEmbed {
 export type SelectItem = { readonly kind: 'star' } | SelectField | SelectCount | SelectEmbed
 
 const maxDepth = 5
+/** What one request may ask to be shown, at all its levels: Postgres itself takes 1664 columns at one. */
+export const maxOutputs = 2000
+const maxEmbeds = 200
 /** Postgres cuts what is longer, and two names may then be one. */
 const longestName = 63
 const typeName = /[A-Za-z0-9_$]+(?: +[A-Za-z0-9_$]+)*/y
 const aggregateCall = /\.(sum|avg|count|max|min)\(\)/y
 
 export function parseSelect(text: string): SelectItem[] {
-  const reader = new Reader(text, 'select parameter')
+  const reader = new SelectReader(text)
   const items = readItems(reader, 0)
   if (!reader.isAtEnd) reader.fail('expecting "," or the end')
   return items
 }
 
-function readItems(reader: Reader, depth: number): SelectItem[] {
+/** Counts what is read. */
+class SelectReader extends Reader {
+  #items = 0
+  #embeds = 0
+
+  constructor(text: string) {
+    super(text, 'select parameter')
+  }
+
+  countItem(): void {
+    if (++this.#items > maxOutputs) throw tooManyOutputs()
+  }
+
+  countEmbed(): void {
+    if (++this.#embeds > maxEmbeds)
+      throw new Refusal('PGRST100', `The select asks for more than ${maxEmbeds} embedded relations`)
+  }
+}
+
+export const tooManyOutputs = () =>
+  new Refusal('PGRST100', `The select asks for more than ${maxOutputs} columns and relations`)
+
+function readItems(reader: SelectReader, depth: number): SelectItem[] {
   if (depth > maxDepth)
     throw new Refusal('PGRST204', `Embedded relations nest at most ${maxDepth} levels deep`, {
       hint: 'Ask for the deeper rows in a request of their own.',
@@ -58,7 +83,8 @@ function readItems(reader: Reader, depth: number): SelectItem[] {
   return items
 }
 
-function readItem(reader: Reader, depth: number): SelectItem {
+function readItem(reader: SelectReader, depth: number): SelectItem {
+  reader.countItem()
   reader.skipSpace()
   if (reader.take('*')) return { kind: 'star' }
   if (reader.take('...')) {
@@ -108,12 +134,13 @@ function readCast(reader: Reader): { cast?: string } {
 }
 
 function readEmbed(
-  reader: Reader,
+  reader: SelectReader,
   relation: string,
   alias: string | undefined,
   isSpread: boolean,
   depth: number,
 ): SelectEmbed {
+  reader.countEmbed()
   let hint: string | undefined
   let isInner = false
   while (reader.take('!')) {

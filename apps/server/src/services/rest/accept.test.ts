@@ -37,3 +37,10 @@ test('what cannot be made is refused with 406', () => {
   for (const header of ['image/png', 'text/html', 'application/json;q=0', ';;', 'a'])
     assert.throws(() => acceptedFrom(header), { code: 'PGRST107', status: 406 }, header)
 })
+
+test('a header of too many parts is refused', () => {
+  const many = (count: number) => `${'a/b,'.repeat(count - 1)}text/csv`
+  assert.equal(acceptedFrom(many(50)).form.kind, 'csv')
+  assert.throws(() => acceptedFrom(many(52)), { code: 'PGRST107' })
+  assert.throws(() => acceptedFrom(`text/csv${';a=b'.repeat(52)}`), { code: 'PGRST107' })
+})

@@ -21,6 +21,9 @@ function accepted(form: Form, contentType: string, explain?: Explain): Accepted 
 }
 
 const remembered = 500
+const longestRemembered = 500
+/** Of media types, and of parameters of one. */
+const maxParts = 50
 const known = new Map<string, Accepted>()
 
 export function acceptedFrom(header: string | undefined): Accepted {
@@ -28,6 +31,7 @@ export function acceptedFrom(header: string | undefined): Accepted {
   const found = known.get(header)
   if (found) return found
   const chosen = read(header)
+  if (header.length > longestRemembered) return chosen
   if (known.size >= remembered) known.clear()
   known.set(header, chosen)
   return chosen
@@ -114,7 +118,10 @@ function splitOutsideQuotes(text: string, separator: string): string[] {
   for (const character of text) {
     if (character === '"') isQuoted = !isQuoted
     if (character === separator && !isQuoted) {
-      pieces.push(piece)
+      if (pieces.push(piece) === maxParts)
+        throw new Refusal('PGRST107', `The Accept header holds more than ${maxParts} parts`, {
+          hint: 'Ask for application/json, application/vnd.pgrst.object+json or text/csv.',
+        })
       piece = ''
     } else piece += character
   }

@@ -8,7 +8,7 @@ import { inSlices, type Sliced } from '#src/kernel/slices.ts'
 import type { Form } from '#src/query/answer-sql.ts'
 import { type Arguments, callSql } from '#src/query/call-sql.ts'
 import type { Catalog, Parameter, Routine } from '#src/query/catalog.ts'
-import { arrayLiteral, readOperation } from '#src/query/filter.ts'
+import { arrayLiteral, nothingFound, readOperation } from '#src/query/filter.ts'
 import { outputNames } from '#src/query/level-sql.ts'
 import { planLevel, sourceOfRoutine } from '#src/query/plan.ts'
 import { type Pair, type Scanned, scan } from '#src/query/scan.ts'
@@ -122,7 +122,7 @@ function givenInQuery(pairs: readonly Pair[], overloads: readonly Routine[]): Gi
 const modifiers = /^(?:.*\.)?(?:select|order|limit|offset|and|or|columns|on_conflict)$/
 
 const isModifier = ({ key, value }: Pair): boolean =>
-  modifiers.test(key) || readOperation(value, { values: [], shape: '' }) !== undefined
+  modifiers.test(key) || readOperation(value, nothingFound()) !== undefined
 
 /** How the arguments are sent. Refuses a body that no function takes, before it is read. */
 function argumentsFormat(type: string): 'json' | 'form' | 'text' | 'xml' | 'bytea' {

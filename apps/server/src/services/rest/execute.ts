@@ -42,6 +42,8 @@ export type Execute = <P extends Prepared>(
 
 const maxPlans = 500
 const maxShapeLength = 4000
+/** A short request for many columns makes a long statement. */
+const maxSqlLength = 32_000
 const maxAttempts = 10
 const triesAtOnce = 2
 
@@ -61,7 +63,7 @@ export function createExecute(databases: Databases, catalogs: Catalogs): Execute
     const found = known.get(shape)
     if (found) return found as P
     const made = prepare(catalog)
-    if (shape.length <= maxShapeLength) {
+    if (shape.length <= maxShapeLength && made.statement.sql.length <= maxSqlLength) {
       if (known.size >= maxPlans) known.delete(known.keys().next().value!)
       known.set(shape, made)
     }

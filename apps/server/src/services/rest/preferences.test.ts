@@ -45,3 +45,16 @@ test('Preference-Applied names what was honoured and means something here', () =
   )
   assert.equal(appliedHeader(preferencesFrom('fly=high'), ['return']), undefined)
 })
+
+test('names that every object has are no preferences', () => {
+  for (const name of ['__proto__', 'constructor', 'toString', 'hasOwnProperty']) {
+    assert.equal(preferencesFrom(`${name}=x`).representation, 'minimal')
+    assert.throws(() => preferencesFrom(`handling=strict,${name}`), { code: 'PGRST122' })
+  }
+})
+
+test('a header of more preferences than there are is refused before any is looked at', () => {
+  const zones = (count: number) => Array(count).fill('timezone=Mars/Olympus').join()
+  assert.equal(preferencesFrom(zones(50)).timeZone, undefined)
+  assert.throws(() => preferencesFrom(zones(51)), { code: 'invalid_request', status: 400 })
+})

@@ -14,17 +14,21 @@ export interface Preferences {
   readonly sent: ReadonlyMap<string, string>
 }
 
-const choices: Record<string, readonly string[]> = {
-  return: ['minimal', 'representation', 'headers-only'],
-  resolution: ['merge-duplicates', 'ignore-duplicates'],
-  missing: ['default', 'null'],
-  count: ['exact', 'planned', 'estimated'],
-  tx: ['commit', 'rollback'],
-  handling: ['strict', 'lenient'],
-}
+const choices: ReadonlyMap<string, readonly string[]> = new Map([
+  ['return', ['minimal', 'representation', 'headers-only']],
+  ['resolution', ['merge-duplicates', 'ignore-duplicates']],
+  ['missing', ['default', 'null']],
+  ['count', ['exact', 'planned', 'estimated']],
+  ['tx', ['commit', 'rollback']],
+  ['handling', ['strict', 'lenient']],
+])
+
+/** Whether a time zone exists takes a while to find out. */
+const maxPreferences = 50
 
 const none: Preferences = read('')
 const remembered = 500
+const longestRemembered = 500
 const known = new Map<string, Preferences>()
 
 /** Clients send the same few combinations over and over. */
@@ -32,8 +36,9 @@ export function preferencesFrom(header: string | undefined): Preferences {
   if (header === undefined || header === '') return none
   const found = known.get(header)
   if (found) return found
-  if (known.size >= remembered) known.clear()
   const preferences = read(header)
+  if (header.length > longestRemembered) return preferences
+  if (known.size >= remembered) known.clear()
   known.set(header, preferences)
   return preferences
 }
@@ -41,7 +46,10 @@ export function preferencesFrom(header: string | undefined): Preferences {
 function read(header: string): Preferences {
   const sent = new Map<string, string>()
   const unknown: string[] = []
-  for (const piece of header.split(',')) {
+  const pieces = header.split(',', maxPreferences + 1)
+  if (pieces.length > maxPreferences)
+    throw new Refusal('invalid_request', `The Prefer header holds more than ${maxPreferences} preferences`)
+  for (const piece of pieces) {
     const [name = '', ...rest] = piece.trim().split('=')
     const key = name.trim().toLowerCase()
     const value = rest.join('=').trim()
@@ -74,7 +82,7 @@ function read(header: string): Preferences {
 function isUnderstood(name: string, value: string): boolean {
   if (name === 'timezone') return isTimeZone(value)
   if (name === 'max-affected') return /^\d{1,15}$/.test(value)
-  return choices[name]?.includes(value) ?? false
+  return choices.get(name)?.includes(value) ?? false
 }
 
 /** By name: an offset means the opposite to Postgres. */

@@ -75,12 +75,18 @@ class Facts implements RequestFacts {
   }
 }
 
-const cookiesFrom = (header: string): string =>
-  JSON.stringify(
+const maxCookies = 1000
+
+function cookiesFrom(header: string): string {
+  const cookies = header.split(';', maxCookies + 1)
+  if (cookies.length > maxCookies)
+    throw new Refusal('invalid_request', `The Cookie header holds more than ${maxCookies} cookies`)
+  return JSON.stringify(
     Object.fromEntries(
-      header.split(';').map(each => {
+      cookies.map(each => {
         const [name = '', ...value] = each.split('=')
         return [name.trim(), value.join('=').trim()]
       }),
     ),
   )
+}
