@@ -1,6 +1,6 @@
 // How rows become an answer inside Postgres: one row of one text, a count, and the check that the schema the
 // statement was made for is still the one there is.
-import { identifier } from '#src/kernel/postgres/sql.ts'
+import { identifier, literal } from '#src/kernel/postgres/sql.ts'
 import type { Catalog } from './catalog.ts'
 
 /** What the client wants to see of the rows. */
@@ -19,7 +19,7 @@ export function bodySql(form: Form, rows: string, names: readonly string[], cata
     case 'object':
       return stripped(form, `pg_catalog.json_agg(${rows}.*) -> 0`)
     case 'csv':
-      return `coalesce(pg_catalog.string_agg(${csvRow(rows, names)}, E'\\n'), '')`
+      return csvSql(names, csvRow(rows, names))
     case 'geojson': {
       const feature = `${identifier(catalog.extension('postgis')!)}.st_asgeojson(${rows}.*)::json`
       return `pg_catalog.json_build_object('type', 'FeatureCollection', 'features', coalesce(pg_catalog.json_agg(${feature}), '[]'))`
@@ -41,7 +41,11 @@ const csvRow = (rows: string, names: readonly string[]): string =>
 const csvCell = (text: string): string =>
   `case when ${text} is null then '' when ${text} ~ '[",\\n\\r]' or ${text} = '' then '"' || pg_catalog.replace(${text}, '"', '""') || '"' else ${text} end`
 
-export const csvHeader = (names: readonly string[]): string =>
+/** The line of names, then those of the rows: put together there, since a large answer is not copied here. */
+export const csvSql = (names: readonly string[], row: string): string =>
+  `${literal(csvHeader(names))} || coalesce(E'\\n' || nullif(pg_catalog.string_agg(${row}, E'\\n'), ''), '')`
+
+const csvHeader = (names: readonly string[]): string =>
   names.map(name => (/[",\n\r]/.test(name) ? `"${name.replaceAll('"', '""')}"` : name)).join(',')
 
 /** Ends the statement, and undoes what it did, when the schema is no longer the one it was made for. */

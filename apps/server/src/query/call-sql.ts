@@ -1,7 +1,7 @@
 // The statement of a function call. Columns of the answer are body, rows returned, rows in all, guard, response
 // headers, response status.
 import { identifier } from '#src/kernel/postgres/sql.ts'
-import { atMostSql, bodySql, type Form, guardSql, onlyOneSql, responseSql } from './answer-sql.ts'
+import { atMostSql, bodySql, csvSql, type Form, guardSql, onlyOneSql, responseSql } from './answer-sql.ts'
 import type { Catalog, Parameter, Routine } from './catalog.ts'
 import { levelSql, outputNames, pageSql } from './level-sql.ts'
 import type { Level } from './plan.ts'
@@ -59,9 +59,9 @@ export function callSql(
 }
 
 /** A function that returns no rows with columns: its value, or the list of its values. */
-function scalarBody({ returns, isSet }: Routine, form: Form, alias: string): string {
+function scalarBody({ name, returns, isSet }: Routine, form: Form, alias: string): string {
   if (returns === 'void' || form.kind === 'none') return 'null'
-  if (form.kind === 'csv') return `coalesce(pg_catalog.string_agg(${alias}.v::text, E'\\n'), '')`
+  if (form.kind === 'csv') return csvSql([name], `${alias}.v::text`)
   return isSet
     ? `coalesce(pg_catalog.json_agg(${alias}.v), '[]')`
     : `coalesce(pg_catalog.json_agg(${alias}.v) -> 0, 'null')`

@@ -18,5 +18,6 @@ test('no condition matches everything', () => {
 test('identifiers and literals are quoted so that they cannot end early', () => {
   assert.equal(identifier('a"b'), '"a""b"')
   assert.equal(literal("it's"), "'it''s'")
+  assert.equal(literal("it\\'s"), " E'it\\\\''s'")
   assert.deepEqual(compile(raw('select 1')), { text: 'select 1', values: [] })
 })

@@ -37,5 +37,11 @@ export function compile(fragment: SqlFragment): Sql {
 
 /** An identifier inside a statement that takes no parameters (DDL). */
 export const identifier = (name: string): string => `"${name.replaceAll('"', '""')}"`
-/** A literal inside a statement that takes no parameters (DDL). */
-export const literal = (text: string): string => `'${text.replaceAll("'", "''")}'`
+/**
+ * A literal inside a statement that takes no parameters (DDL). With backslashes it is written as an escape string,
+ * which means the same whatever `standard_conforming_strings` is in the session.
+ */
+export function literal(text: string): string {
+  const quoted = `'${text.replaceAll("'", "''")}'`
+  return text.includes('\\') ? ` E${quoted.replaceAll('\\', '\\\\')}` : quoted
+}

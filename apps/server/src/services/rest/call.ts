@@ -9,7 +9,6 @@ import type { Form } from '#src/query/answer-sql.ts'
 import { type Arguments, callSql } from '#src/query/call-sql.ts'
 import type { Catalog, Parameter, Routine } from '#src/query/catalog.ts'
 import { arrayLiteral, nothingFound, readOperation } from '#src/query/filter.ts'
-import { outputNames } from '#src/query/level-sql.ts'
 import { planLevel, sourceOfRoutine } from '#src/query/plan.ts'
 import { type Pair, type Scanned, scan } from '#src/query/scan.ts'
 import { admitCall, quickBytes } from './admission.ts'
@@ -18,15 +17,14 @@ import { type Execute, type Prepared, preparedFrom } from './execute.ts'
 import { formRow } from './form.ts'
 import { scanJson, sliceBytes } from './json-scan.ts'
 import { jsonIn, maxBodyBytes, mediaTypeOf } from './payload.ts'
-import { bodyOf, cap, needGeometry, windowed } from './read.ts'
-import { contentRange, numberIn, ownResponse, planReply, reply } from './reply.ts'
+import { cap, needGeometry, windowed } from './read.ts'
+import { contentRange, numberIn, ownResponse, planReply, reply, textOf } from './reply.ts'
 import type { RestRequest } from './request.ts'
 import { findRoutine } from './routine.ts'
 
 interface PreparedCall extends Prepared {
   readonly version: number
   readonly routine: Routine
-  readonly names: readonly string[]
   readonly offset: number | undefined
 }
 
@@ -98,7 +96,7 @@ export async function call(
     status: own.status ?? (isMinimal ? 204 : 200),
     range: contentRange(offset, numberIn(row[1])!, numberIn(row[2])),
     meant,
-    body: isHead || isMinimal ? null : bodyOf(request, row[0] ?? Buffer.from('null'), prepared.names),
+    body: isHead || isMinimal ? null : textOf(row[0] ?? Buffer.from('null')),
     headers: own.headers,
   })
 }
@@ -212,7 +210,6 @@ function prepareCall(
     ...preparedFrom(sql, !routine.isVolatile, accepted.explain),
     version: catalog.version,
     routine,
-    names: level ? outputNames(level) : [name],
     offset: level?.offset,
   }
 }

@@ -9,7 +9,7 @@ export function toldError(error: unknown): unknown {
   if (!(error instanceof DatabaseError)) return error
   const { code, message } = error
   // With a number: our own, not one that a tenant's function has raised.
-  const isOurs = /^\d+$/.test(message)
+  const isOurs = /^\d{1,20}$/.test(message)
   if (isOurs && code === refusals.notOneRow) return notOneRow(message)
   if (isOurs && code === refusals.tooManyRows)
     return new Refusal('PGRST124', 'Query result exceeds max-affected preference constraint', {
@@ -44,9 +44,12 @@ interface RaisedDetail {
   headers?: Record<string, string>
 }
 
+const longestRaised = 100_000
+
 /** `raise sqlstate 'PGRST'`: the message is the body, the detail status and headers, both as JSON. */
 function raisedInFull({ message, detail }: DatabaseError): Refusal {
   try {
+    if (message.length + (detail ?? '').length > longestRaised) throw new Error('too long')
     const body = JSON.parse(message) as RaisedMessage
     const { status, headers } = JSON.parse(detail ?? '') as RaisedDetail
     if (typeof body.code !== 'string' || typeof body.message !== 'string')

@@ -1,9 +1,7 @@
 // GET and HEAD on a table or view.
 import { Refusal } from '#src/kernel/errors.ts'
 import type { RawReply, RawRequest } from '#src/kernel/http/request.ts'
-import { csvHeader } from '#src/query/answer-sql.ts'
 import type { Catalog, Relation } from '#src/query/catalog.ts'
-import { outputNames } from '#src/query/level-sql.ts'
 import { type Level, planLevel, type Source, type Where } from '#src/query/plan.ts'
 import { readSql, type Total } from '#src/query/read-sql.ts'
 import { type Pair, type Part, type Scanned, scan } from '#src/query/scan.ts'
@@ -14,7 +12,6 @@ import { contentRange, numberIn, planReply, reply, textOf } from './reply.ts'
 import type { RestRequest } from './request.ts'
 
 interface PreparedRead extends Prepared {
-  readonly names: readonly string[]
   readonly limit: number | undefined
   /** Place of the offset among the values. */
   readonly offset: number | undefined
@@ -49,7 +46,7 @@ export async function read(
   const rest = { status: 200, range: contentRange(offset, count, total), meant }
   if (isHead)
     return reply(request, { ...rest, body: null, headers: { 'content-type': accepted.contentType } })
-  return reply(request, { ...rest, body: bodyOf(request, row[0]!, prepared.names) })
+  return reply(request, { ...rest, body: textOf(row[0]!) })
 }
 
 /** The Range header asks for a page when nothing else does; one that cannot be read is ignored. */
@@ -97,7 +94,6 @@ function prepareRead(
   const form = isHead ? ({ kind: 'none' } as const) : accepted.form
   return {
     ...preparedFrom(readSql(catalog, level, form, total), true, accepted.explain),
-    names: outputNames(level),
     limit: level.limit,
     offset: level.offset,
   }
@@ -133,11 +129,6 @@ export function needGeometry(catalog: Catalog): void {
 
 const windowSize = (total: number, offset: number, limit: number | undefined): number =>
   Math.max(0, Math.min(total - offset, limit ?? Number.POSITIVE_INFINITY))
-
-export function bodyOf({ accepted }: RestRequest, body: Buffer, names: readonly string[]): Buffer | string {
-  if (accepted.form.kind !== 'csv') return textOf(body)
-  return Buffer.concat([Buffer.from(csvHeader(names) + (body.length > 0 ? '\n' : '')), body])
-}
 
 export const columnsIn = (parts: readonly Part[], kind: 'columns' | 'on_conflict'): string | undefined => {
   const part = parts.find(each => each.kind === kind && each.path.length === 0)

@@ -55,10 +55,14 @@ export function ownResponse(
   headersCell: Cell | undefined,
   statusCell: Cell | undefined,
 ): { status?: number; headers: Record<string, string> } {
-  const status = statusCell?.length ? statusFrom(statusCell.toString()) : undefined
-  const headers = headersCell?.length ? headersFrom(headersCell.toString()) : {}
+  const status = statusCell?.length ? statusFrom(statusCell.toString('utf8', 0, longestStatus)) : undefined
+  const headers = headersCell?.length ? headersFrom(headersCell) : {}
   return { ...(status !== undefined && { status }), headers }
 }
+
+const longestStatus = 10
+/** Clients refuse answers with larger headers. */
+const longestHeaders = 32 * 1024
 
 function statusFrom(text: string): number {
   const status = Number(text)
@@ -66,9 +70,10 @@ function statusFrom(text: string): number {
   throw new Refusal('PGRST112', 'response.status guc must be a valid status code')
 }
 
-function headersFrom(text: string): Record<string, string> {
+function headersFrom(cell: Buffer): Record<string, string> {
   try {
-    const list = JSON.parse(text) as unknown
+    if (cell.length > longestHeaders) throw new Error('too long')
+    const list = JSON.parse(cell.toString()) as unknown
     if (!Array.isArray(list)) throw new Error('not a list')
     const headers: Record<string, string> = {}
     for (const each of list as Record<string, unknown>[])

@@ -12,7 +12,8 @@ export function findRoutine(
   wholeBody: readonly string[],
 ): { routine: Routine; takesBody: boolean } {
   const overloads = catalog.functions(schema, name)
-  const fitting = overloads.filter(routine => fits(routine, given))
+  const names = new Set(given)
+  const fitting = overloads.filter(routine => fits(routine, names))
   const exact = fitting.filter(({ parameters }) => parameters.length === given.length)
   const candidates = exact.length > 0 ? exact : fitting
   if (candidates.length > 1) throw ambiguous(schema, name, candidates)
@@ -27,12 +28,13 @@ export function findRoutine(
   throw unknownFunction(catalog, schema, name, given)
 }
 
-function fits({ parameters }: Routine, given: readonly string[]): boolean {
-  const names = parameters.map(parameter => parameter.name)
+function fits({ parameters }: Routine, given: ReadonlySet<string>): boolean {
+  // Names are distinct: where all that are given are found, as many parameters have them.
+  const found = parameters.filter(({ name }) => name !== '' && given.has(name))
   return (
-    given.every(name => name !== '' && names.includes(name)) &&
+    found.length === given.size &&
     parameters.every(
-      ({ name, hasDefault, isVariadic }) => hasDefault || isVariadic || (name !== '' && given.includes(name)),
+      ({ name, hasDefault, isVariadic }) => hasDefault || isVariadic || (name !== '' && given.has(name)),
     )
   )
 }

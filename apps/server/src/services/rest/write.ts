@@ -5,7 +5,6 @@ import type { RawReply } from '#src/kernel/http/request.ts'
 import { inSlices } from '#src/kernel/slices.ts'
 import type { Form } from '#src/query/answer-sql.ts'
 import type { Catalog, Column, Relation } from '#src/query/catalog.ts'
-import { outputNames } from '#src/query/level-sql.ts'
 import { type Level, planLevel } from '#src/query/plan.ts'
 import { Reader } from '#src/query/reader.ts'
 import { type Scanned, scan } from '#src/query/scan.ts'
@@ -15,13 +14,10 @@ import { type Admission, admitWrite, quickBytes } from './admission.ts'
 import { badBody } from './bad-body.ts'
 import { type Execute, type Prepared, preparedFrom } from './execute.ts'
 import { maxBodyBytes, type Payload, rowsFormatOf, rowsFrom } from './payload.ts'
-import { bodyOf, columnsIn, needGeometry, relationOf, sourceOf } from './read.ts'
-import { contentRange, numberIn, ownResponse, planReply, reply } from './reply.ts'
+import { columnsIn, needGeometry, relationOf, sourceOf } from './read.ts'
+import { contentRange, numberIn, ownResponse, planReply, reply, textOf } from './reply.ts'
 import type { RestRequest } from './request.ts'
 
-interface PreparedWrite extends Prepared {
-  readonly names: readonly string[]
-}
 type Kind = 'insert' | 'put' | 'update' | 'delete'
 
 const meant: Record<Kind, readonly string[]> = {
@@ -64,7 +60,7 @@ export async function write(
     isSameKey,
     ...(written ?? []).map(({ name, isSparse }) => `${isSparse ? '?' : '='}${name}`),
   ].join('\0')
-  const { prepared, row, rows } = await execute(
+  const { row, rows } = await execute(
     request,
     shape + scanned.shape,
     catalog => {
@@ -95,7 +91,7 @@ export async function write(
     status: own.status ?? statusOf(request, kind, count - merged, isShown),
     range: contentRange(0, 0, preferences.count === undefined ? undefined : count),
     meant: meant[kind],
-    body: isShown ? bodyOf(request, row[0]!, prepared.names) : null,
+    body: isShown ? textOf(row[0]!) : null,
     headers: {
       ...own.headers,
       ...(preferences.representation === 'headers-only' && location(request, count, row[0])),
@@ -239,7 +235,7 @@ function prepareWrite(
   { accepted, preferences }: RestRequest,
   form: Form,
   isNothing: boolean,
-): PreparedWrite {
+): Prepared {
   if (form.kind === 'geojson') needGeometry(catalog)
   const isHeadersOnly = preferences.representation === 'headers-only'
   const level = planLevel(
@@ -259,7 +255,7 @@ function prepareWrite(
     mostRows: preferences.maxAffected,
     isNothing,
   })
-  return { ...preparedFrom(sql, true, accepted.explain), names: outputNames(level) }
+  return preparedFrom(sql, true, accepted.explain)
 }
 
 /** As a text: a number of JSON has fewer digits than one of Postgres. */
