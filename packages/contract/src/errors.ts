@@ -414,7 +414,8 @@ export const errorCodes = {
   client_closed_request: { status: 499, meaning: 'The client hung up before the answer was ready.' },
   PGRST111: {
     status: 500,
-    meaning: 'A function has set `response.headers` to something that is not a list of headers.',
+    meaning:
+      'A function has set `response.headers` to something that is not a list of headers, or to more than 32 kB.',
   },
   PGRST112: {
     status: 500,
