@@ -3,6 +3,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
 import { guardedSettings, withClient } from '../apps/server/src/kernel/postgres/database.ts'
+import { sql } from '../apps/server/src/kernel/postgres/sql.ts'
 import { report } from './measure.ts'
 import { stageQueues } from './queue-stage.ts'
 import { onStage } from './stage.ts'
@@ -22,9 +23,11 @@ await onStage(async stage => {
     await load(single, Math.max(1, Number(given.minutes) * 60 - seconds))
     const held = await load(single, seconds)
     const dead = await withClient(address, database, guardedSettings, other =>
-      other.lastResult("select n_dead_tup from pg_stat_all_tables where relname = 'q_single'"),
+      other.row<{ n_dead_tup: string }>(
+        sql`select n_dead_tup from pg_stat_all_tables where relname = 'q_single'`,
+      ),
     )
-    return { held, dead: Number(dead.rows[0]?.[0]) }
+    return { held, dead: Number(dead?.n_dead_tup) }
   })
   await sleep(100)
   await platform.stop()

@@ -131,3 +131,52 @@ test('case 2: a script reaches neither the machine nor another role', async () =
     assertErrorBody(reply)
   }
 })
+
+test('case 48: 40,000 statements are run, and more than 100,000 are refused with 400', async () => {
+  const reply = await run(`${'select 1;'.repeat(40_000)} select 2 as two`)
+  assert.equal(reply.status, 200, reply.text)
+  assert.deepEqual(reply.body, [{ two: 2 }])
+  const refused = await run(`insert into public.secrets values (3, 'x');${'select 1;'.repeat(100_000)}`)
+  assert.equal(refused.status, 400, refused.text)
+  assertErrorBody(refused)
+  assert.match(refused.body.message, /100000 statements/)
+  assert.deepEqual((await run('select id from public.secrets where id = 3')).body, [])
+})
+
+test('case 48: many rows, and rows of megabytes, are answered whole and in order', async () => {
+  const many = await run(
+    `select i, case when i % 2 = 0 then 'é' end as word from generate_series(1, 100000) i`,
+  )
+  assert.equal(many.status, 200)
+  assert.deepEqual(
+    many.body,
+    Array.from({ length: 100_000 }, (_, at) => ({ i: at + 1, word: at % 2 === 1 ? 'é' : null })),
+  )
+  const large = await run(
+    `select i, repeat('é"', 500000) as text, array_agg(j) as list, jsonb_agg(repeat('x', j % 10)) as json
+       from generate_series(1, 2) i, generate_series(1, 100000) j group by i order by i`,
+  )
+  assert.equal(large.status, 200)
+  for (const [at, row] of large.body.entries()) {
+    assert.equal(row.i, at + 1)
+    assert.equal(row.text, 'é"'.repeat(500_000))
+    assert.deepEqual([row.list.length, row.json.length], [100_000, 100_000])
+  }
+})
+
+test('case 48: an answer of more than 64 MB is 400 and says what to do', async () => {
+  const wide = Array.from({ length: 1000 }, (_, at) => `null as ${'n'.repeat(58)}${at}`).join(', ')
+  for (const sql of [
+    `select repeat('x', 1000000) from generate_series(1, 100)`,
+    `select repeat('x', 100000000)`,
+    // Few bytes from Postgres, many as JSON.
+    `select ${wide} from generate_series(1, 5000)`,
+  ]) {
+    const reply = await run(sql)
+    assert.equal(reply.status, 400, reply.text.slice(0, 200))
+    assertErrorBody(reply)
+    assert.match(reply.body.message, /64 MB/)
+    assert.match(reply.body.hint, /limit/)
+  }
+  assert.deepEqual((await run('select 1 as a')).body, [{ a: 1 }])
+})

@@ -195,3 +195,31 @@ test('case 13: views see what their reader may see, and materialised ones are cl
            has_table_privilege('anon', 'public.m', 'select') as materialised`)
   assert.deepEqual(view, { options: '{security_invoker=true}', view: true, materialised: false })
 })
+
+test('case 48: a migration of too many statements is refused before anything runs', async () => {
+  const mine = await Project.create(platform)
+  const sql = `create table t (a int);${'select 1;'.repeat(100_000)}`
+  for (const path of ['/db/push', '/db/plan']) {
+    const { status, body } = await mine.manage('POST', path, { migrations: [{ version: '1', sql }] })
+    assert.deepEqual([status, body.error.code], [400, 'invalid_request'])
+    assert.match(body.error.message, /100000 statements/)
+  }
+  assert.deepEqual(await mine.tables(), [])
+})
+
+test('case 48: a migration that stops after many statements names the last of them', async () => {
+  const mine = await Project.create(platform)
+  const sql = `-- no-transaction\n${'select 1;\n'.repeat(60)}select 1 / 0;`
+  const { status, body } = await mine.push({ version: '1', sql })
+  assert.equal(status, 400)
+  assert.match(body.error.message, /failed at line 62: division by zero/)
+  assert.match(body.error.message, /first 60 statements, up to line 61, stay done/)
+})
+
+test('case 48: a recorded migration has its statements, quotes and backslashes included', async () => {
+  const mine = await Project.create(platform)
+  const statements = [`select '{"a\\b"}', E'\\\\"', 'NULL'`, '-- é 🙂\nselect 2']
+  assert.equal((await mine.push({ version: '1', sql: statements.join(';\n') })).status, 200)
+  const { body } = await mine.manage('GET', '/db/migrations?statements=true')
+  assert.deepEqual(body.migrations[0].statements, statements)
+})

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { startPlatform, type TestPlatform } from './harness.ts'
+import { lastRows } from './last-rows.ts'
 import { Project } from './owned-project.ts'
 
 let platform: TestPlatform
@@ -11,7 +12,7 @@ before(async () => {
 after(() => platform.stop())
 
 const ask = async (project: Project, statement: string) =>
-  (await project.asOwner(session => session.lastResult(statement))).rows.map(([value]) => value)
+  (await project.asOwner(session => lastRows(session, statement))).map(([value]) => value)
 
 const migration = {
   version: '1',
@@ -111,7 +112,7 @@ test('a project that has queues is deleted whole', async () => {
   await ask(project, `select pgmq.create('jobs'), pgmq.create_unlogged('fast')`)
   assert.equal((await project.manage('DELETE', '')).status, 204)
   const left = await platform.asSuperuser('postgres', session =>
-    session.lastResult(`select 1 from pg_roles where rolname like '${project.ref}%'`),
+    lastRows(session, `select 1 from pg_roles where rolname like '${project.ref}%'`),
   )
-  assert.deepEqual(left.rows, [])
+  assert.deepEqual(left, [])
 })

@@ -5,6 +5,7 @@ import { after, before, describe, test } from 'node:test'
 import { openPieces } from '#src/kernel/objects/open-pieces.ts'
 import type { Pieces } from '#src/kernel/objects/pieces.ts'
 import { startPlatform, type TestPlatform } from './harness.ts'
+import { lastRows } from './last-rows.ts'
 import { startS3 } from './s3-server.ts'
 
 const bytes = randomBytes(9 * 1024 * 1024 + 123)
@@ -122,8 +123,8 @@ for (const [engine, start] of Object.entries(engines))
       await platform.projects.remove({ params: { id: project.id } })
       assert.deepEqual(await storedNames(), [])
       const kept = await platform.asSuperuser(platform.control, session =>
-        session.lastResult('select count(*) from public.storage_areas'),
+        lastRows(session, 'select count(*) from public.storage_areas'),
       )
-      assert.deepEqual(kept.rows, [['0']])
+      assert.deepEqual(kept, [['0']])
     })
   })

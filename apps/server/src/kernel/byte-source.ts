@@ -9,6 +9,20 @@ export interface ByteSource {
   close(): Promise<void>
 }
 
+/** Bytes that are all there already. */
+export function sourceOf(chunks: readonly Buffer[]): ByteSource {
+  let left = [...chunks]
+  return {
+    get hasMore() {
+      return left.length > 0
+    },
+    next: async () => left.splice(0, 1),
+    close: async () => {
+      left = []
+    },
+  }
+}
+
 export async function* chunksOf(source: ByteSource): AsyncGenerator<readonly Buffer[]> {
   try {
     while (source.hasMore) yield await source.next()

@@ -4,7 +4,8 @@ import { splitStatements } from '#src/kernel/postgres/statements.ts'
 import { atOnce } from '#src/kernel/slices.ts'
 import { withAuthTriggerCalls } from './auth-trigger-statements.ts'
 
-const sent = (script: string) => atOnce(withAuthTriggerCalls(script, splitStatements(script)))
+const split = (script: string) => atOnce(splitStatements(script))
+const sent = (script: string) => atOnce(withAuthTriggerCalls(script, split(script)))
 
 test('a statement that is recognised is replaced where it stands, and nowhere else', () => {
   const statement = 'drop trigger t on auth.users'
@@ -13,6 +14,14 @@ test('a statement that is recognised is replaced where it stands, and nowhere el
     text: `select '${statement}';\ncall platform.drop_auth_trigger('users', 't', false);\n-- ${statement}\nselect $$ ${statement} $$;\n`,
     lastTag: undefined,
   })
+})
+
+test('a comment between two semicolons is not mistaken for the statement that it holds', () => {
+  const statement = 'drop trigger t on auth.users'
+  assert.equal(
+    sent(`select 1; /* ${statement} */; ${statement}`).text,
+    `select 1; /* ${statement} */; call platform.drop_auth_trigger('users', 't', false)`,
+  )
 })
 
 test('several actions of one statement are one statement', () => {
@@ -24,7 +33,7 @@ test('several actions of one statement are one statement', () => {
 
 test('it pauses every 500 statements', () => {
   const script = 'select 1;'.repeat(2000)
-  assert.equal([...withAuthTriggerCalls(script, splitStatements(script))].length, 3)
+  assert.equal([...withAuthTriggerCalls(script, split(script))].length, 3)
 })
 
 const untouched = [

@@ -122,18 +122,14 @@ export function* withAuthTriggerCalls(
 ): Sliced<{ text: string; lastTag: string | undefined }> {
   const parts: string[] = []
   let copied = 0
-  let at = 0
   let lastTag: string | undefined
   for (const [place, statement] of statements.entries()) {
     if (place > 0 && place % perSlice === 0) yield
-    // Only space and semicolons are between two statements, so this is where the statement begins.
-    const begin = script.indexOf(statement.text, at)
-    at = begin + statement.text.length
     const replacement = authTriggerCall(statement)
     lastTag = replacement?.tag
     if (!replacement) continue
-    parts.push(script.slice(copied, begin), replacement.text)
-    copied = at
+    parts.push(script.slice(copied, statement.start), replacement.text)
+    copied = statement.start + statement.text.length
   }
   return { text: parts.join('') + script.slice(copied), lastTag }
 }

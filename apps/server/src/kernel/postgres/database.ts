@@ -6,13 +6,13 @@ import {
   type ClientConfig,
   Pool,
   type PoolClient,
-  Query,
-  type QueryArrayResult,
   type QueryConfig,
+  type Submittable,
   types,
 } from 'pg'
 import { Refusal } from '#src/kernel/errors.ts'
 import { readFairly } from './fair-reading.ts'
+import { type ResultReader, ScriptQuery } from './script-query.ts'
 import type { ServerAddress } from './server-address.ts'
 import { compile, type SqlFragment } from './sql.ts'
 import { isUnavailable, unavailable } from './unavailable.ts'
@@ -35,17 +35,8 @@ export interface Session {
 
 /** On a connection of its own. */
 export interface OwnSession extends Session {
-  /** Several statements, with what the last of them answered, every value as Postgres writes it. */
-  lastResult(text: string): Promise<TextResult>
-  /** The same, with nothing but what the last of them is called: `SELECT 3`. */
-  lastTag(text: string): Promise<string>
-}
-
-export interface TextResult {
-  columns: readonly { name: string; type: number }[]
-  rows: readonly (readonly (string | null)[])[]
-  /** `SELECT 3`, `CREATE TABLE`. */
-  tag: string
+  /** Several statements; the reader gets what they answer. Resolves to what the last is called: `SELECT 3`. */
+  results(text: string, reader?: ResultReader): Promise<string>
 }
 
 export interface Database extends Session {
@@ -104,8 +95,8 @@ interface Breakable {
     on(event: 'commandComplete', heard: (message: { text: string }) => void): void
   }
 }
-/** What one statement may answer with on a connection of its own: tenants choose what their statements say. */
-const maxAnswerBytes = 64 * 1024 * 1024
+/** What one statement may answer with on a connection of its own: tenants choose what their statements answer. */
+export const maxAnswerBytes = 64 * 1024 * 1024
 
 export function openDatabase(
   address: ServerAddress,
@@ -269,38 +260,31 @@ function boundedSession(client: Client | PoolClient, max = maxAnswerBytes): OwnS
     })
   }
   const plain = session(client)
-  const dropRows = (text: string) =>
-    new Promise<void>((resolve, reject) => {
-      const query = new Query(text)
-      query.on('row', () => {})
-      query.on('end', () => resolve())
-      query.on('error', reject)
-      client.query(query)
+  const results = async (text: string, reader?: ResultReader) => {
+    tally.tag = ''
+    const query = new ScriptQuery(text, reader)
+    await bounded(() => {
+      client.query(query as unknown as Submittable)
+      return query.outcome.catch(told)
     })
+    return tally.tag
+  }
   return {
     rows: statement => bounded(() => plain.rows(statement)),
     row: statement => bounded(() => plain.row(statement)),
     run: statement => bounded(() => plain.run(statement)),
-    script: text => bounded(() => dropRows(text).catch(told)),
-    async lastResult(text) {
-      const asked = { text, rowMode: 'array' as const, types: asWritten }
-      const all = await bounded(() => client.query(asked).catch(told))
-      const last = (Array.isArray(all) ? all.at(-1) : all) as QueryArrayResult<(string | null)[]>
-      const columns = last.fields.map(({ name, dataTypeID }) => ({ name, type: dataTypeID }))
-      return { columns, rows: last.rows, tag: tally.tag }
-    },
+    script: async text => void (await results(text)),
     repeat: statement => bounded(() => plain.repeat(statement)),
     repeatRows: statement => bounded(() => plain.repeatRows(statement)),
-    async lastTag(text) {
-      tally.tag = ''
-      await bounded(() => dropRows(text).catch(told))
-      return tally.tag
-    },
+    results,
   }
 }
 
-const tooMuch = (max: number) =>
-  new Refusal('sql_error', `A statement answered with more than ${max / 1024 / 1024} MB and was ended`)
+/** Thrown by readers, too, whose encoding of an answer may be longer than the answer. */
+export const tooMuch = (max = maxAnswerBytes) =>
+  new Refusal('sql_error', `A statement answered with more than ${max / 1024 / 1024} MB and was ended`, {
+    hint: 'Ask for fewer rows with limit, or for fewer columns.',
+  })
 
 function session(client: Pool | PoolClient | Client): Session {
   const query = async (statement: SqlFragment) => {
@@ -322,10 +306,6 @@ function session(client: Pool | PoolClient | Client): Session {
 }
 
 const nameOf = (text: string) => hash('sha256', text).slice(0, 32)
-
-const asWritten = { getTypeParser: () => (text: string) => text } as unknown as NonNullable<
-  ClientConfig['types']
->
 
 /** The extended protocol takes one statement at a time: whatever stands in the text, no second one runs. */
 const onlyOne = (text: string, values: readonly unknown[]): QueryConfig =>

@@ -1,8 +1,12 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { lineOfError, splitStatements } from './statements.ts'
+import { Refusal } from '#src/kernel/errors.ts'
+import { atOnce } from '#src/kernel/slices.ts'
+import { whyOpen } from './expression.ts'
+import { lineOfError, maxStatements, sliceCharacters, splitStatements } from './statements.ts'
 
-const texts = (script: string) => splitStatements(script).map(({ text }) => text)
+const split = (script: string) => atOnce(splitStatements(script))
+const texts = (script: string) => split(script).map(({ text }) => text)
 
 test('statements end at semicolons and lose the space around them', () => {
   assert.deepEqual(texts('select 1;\n  select 2 ;select 3'), ['select 1', 'select 2', 'select 3'])
@@ -71,22 +75,20 @@ test('comments belong to the statement behind them', () => {
 })
 
 test('lines are those of the script', () => {
-  const [first, second, third] = splitStatements(
-    'select 1;\n\n-- why\n/* and\nhow */ select\n  2; select $$\n\n$$, x',
-  )
+  const [first, second, third] = split('select 1;\n\n-- why\n/* and\nhow */ select\n  2; select $$\n\n$$, x')
   assert.deepEqual([first!.line, first!.firstLine], [1, 1])
   assert.deepEqual([second!.line, second!.firstLine], [3, 5])
   assert.deepEqual([third!.line, third!.firstLine], [6, 6])
   const at = (text: string) => third!.text.indexOf(text) + 1
-  assert.equal(lineOfError(third!, at(', x')), 8)
-  assert.equal(lineOfError(second!, undefined), 5)
+  assert.equal(atOnce(lineOfError(third!, at(', x'))), 8)
+  assert.equal(atOnce(lineOfError(second!, undefined)), 5)
   // Postgres counts characters, not the halves of a pair.
-  const [emoji] = splitStatements("select '🙂🙂',\nx")
-  assert.equal(lineOfError(emoji!, 14), 2)
+  const [emoji] = split("select '🙂🙂',\nx")
+  assert.equal(atOnce(lineOfError(emoji!, 14)), 2)
 })
 
 test('the first words tell the kind', () => {
-  const words = (script: string) => splitStatements(script)[0]!.words
+  const words = (script: string) => split(script)[0]!.words
   assert.deepEqual(words('/* x */ create unique -- y\n index concurrently on t (a)'), [
     'CREATE',
     'UNIQUE',
@@ -102,12 +104,110 @@ test('the first words tell the kind', () => {
 test('a command of psql takes its line', () => {
   const script = '\\restrict abc\nselect 1;\n\\unrestrict abc\n'
   assert.deepEqual(texts(script), ['\\restrict abc', 'select 1', '\\unrestrict abc'])
-  assert.deepEqual(splitStatements(script)[0]!.words, ['\\restrict'])
+  assert.deepEqual(split(script)[0]!.words, ['\\restrict'])
 })
 
-test('a script of many megabytes is cut quickly', () => {
-  const script = `insert into t values ('${'x'.repeat(1000)}');\n`.repeat(10_000)
-  const started = performance.now()
-  assert.equal(splitStatements(script).length, 10_000)
-  assert.ok(performance.now() - started < 2000)
+test('statements: COPY from and to the client is seen, and a string or column of that name is not', () => {
+  const copies = (script: string) => split(script).map(each => each.copies)
+  assert.deepEqual(copies("copy t (a) from stdin; COPY (select 1) TO /* x */ STDOUT; copy t from 'stdin'"), [
+    'STDIN',
+    'STDOUT',
+    undefined,
+  ])
+  assert.deepEqual(copies("select stdin; copy (select stdin from t) to program 'x'"), [undefined, undefined])
+})
+
+test('statements: a line comment ends at a carriage return, too', () => {
+  assert.deepEqual(texts('select 1 -- one\r; select 2'), ['select 1', 'select 2'])
+})
+
+/** A text that counts how many of its characters are looked at; a part of it shares its memory and costs one look. */
+function counted(script: string) {
+  const text = {
+    looks: 0,
+    length: script.length,
+    charCodeAt(at: number) {
+      text.looks++
+      return script.charCodeAt(at)
+    },
+    slice: (start: number, end: number) => {
+      text.looks++
+      return script.slice(start, end)
+    },
+  }
+  return text
+}
+
+const size = 300_000
+const fill = (unit: string, head = '') => head + unit.repeat(Math.ceil(size / unit.length))
+const adversaries: Record<string, string> = {
+  'statements without a line end': fill('select 1;'),
+  'statements of one line each': fill('select 1;\n'),
+  'a line end in every place': fill('\n', 'select 1;'),
+  'semicolons alone': fill(';'),
+  'opening comments': fill('/*'),
+  'comments that nest and end': `${'/*'.repeat(size / 4)}${'*/'.repeat(size / 4)}`,
+  'comments one behind the other': fill('/**/'),
+  'slashes and stars': fill('/*/'),
+  'dashes behind an escape string': fill('-- ', "select E'a' "),
+  'line comments behind escape strings': fill("E'a' -- x\n"),
+  'escape strings that never continue': fill("E''\n"),
+  'backslashes in an escape string': fill('\\', "E'"),
+  'escaped quotes': fill("\\'", "E'"),
+  quotes: fill("'"),
+  'double quotes': fill('"'),
+  'quotes that never end': fill("'a' ", "'"),
+  'dollar signs': fill('$ '),
+  'pairs of dollar signs': fill('$$ '),
+  'tags of which none is closed': fill('$a$ $b$ $c$ '),
+  'many tags': Array.from({ length: size / 8 }, (_, place) => `$a${place}$ `).join(''),
+  'tags that almost close': fill('$aaaaaaaa', `$${'a'.repeat(1000)}$`),
+  'one long tag': fill('a', '$'),
+  'one long word': fill('a'),
+  'one long number': fill('1'),
+  parentheses: fill('('),
+  'commands of psql': fill('\\x\n'),
+  'spaces before a token': `${fill(' ')}x`,
+  'spaces behind a command of psql': `${fill(' ', '\\x')}\n`,
+  'bodies in standard SQL': fill('create function f() begin atomic case end end;'),
+}
+for (const [name, script] of Object.entries(adversaries))
+  test(`statements: the work is linear and in slices for ${name}`, () => {
+    const text = counted(script)
+    const work = splitStatements(text)
+    let slices = 0
+    for (let before = 0; !work.next().done; before = text.looks, slices++)
+      // The scanner looks at a character at most three times, one and two ahead included, and the line counter once.
+      assert.ok(text.looks - before <= 4 * sliceCharacters)
+    assert.equal(slices, Math.ceil(script.length / sliceCharacters))
+    assert.ok(text.looks <= 4 * script.length, `${text.looks} looks at ${script.length} characters`)
+    const expression = counted(script)
+    whyOpen(expression)
+    assert.ok(expression.looks <= 4 * script.length, `${expression.looks} looks by whyOpen`)
+  })
+
+test('statements: more than the bound are refused, however small, before they are kept', () => {
+  assert.equal(split('a;'.repeat(maxStatements)).length, maxStatements)
+  const work = splitStatements('a;'.repeat(20 * maxStatements))
+  let slices = 0
+  assert.throws(
+    () => {
+      while (!work.next().done) slices++
+    },
+    (error: unknown) =>
+      error instanceof Refusal &&
+      error.status === 400 &&
+      /may have 100000 statements; this has more/.test(error.message),
+  )
+  assert.ok(slices <= Math.ceil((2 * maxStatements) / sliceCharacters))
+})
+
+test('statements: the line of an error is found in slices', () => {
+  const [statement] = split(`select ${'\n'.repeat(size)} x`)
+  const work = lineOfError(statement!, size + 8)
+  let slices = 0
+  let result = work.next()
+  for (; !result.done; result = work.next()) slices++
+  assert.equal(result.value, size + 1)
+  assert.ok(slices >= Math.floor(size / sliceCharacters))
 })

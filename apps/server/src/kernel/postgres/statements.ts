@@ -1,136 +1,158 @@
-// Cuts a script into its statements the way the server's own scanner would see them, so that each can be run,
-// recorded and blamed by itself. It never judges: what cannot be cut stays whole, and Postgres says what is wrong.
+// Cuts a script into its statements where the lexer of Postgres would, so that each can be run, recorded and blamed by
+// itself. It never judges: what cannot be cut stays whole, and Postgres says what is wrong.
+import { Refusal } from '#src/kernel/errors.ts'
+import type { Sliced } from '#src/kernel/slices.ts'
+import { Scanner, type SqlText, type TokenReader } from './scanner.ts'
 
 export interface Statement {
   /** Up to its last token, without the semicolon; comments in front of it belong to it. */
   readonly text: string
-  /** Where `text` begins in the script, counted from 1. */
+  /** Where `text` begins in the script. */
+  readonly start: number
+  /** The line of the script where `text` begins, counted from 1. */
   readonly line: number
-  /** Where its first word stands, behind those comments. */
+  /** Where its first token stands in `text`, behind those comments, and in which line of the script. */
+  readonly firstAt: number
   readonly firstLine: number
   /** Its first plain words in capitals: what kind of statement it is. */
   readonly words: readonly string[]
+  /** Set when it is a COPY whose rows come from the client or go there. */
+  readonly copies: 'STDIN' | 'STDOUT' | undefined
 }
 
+/** Of one request; more are refused before they are kept. */
+export const maxStatements = 100_000
+/** Characters read between two pauses. */
+export const sliceCharacters = 32 * 1024
 const maxWords = 12
-// What Postgres takes for space; JavaScript's own class is wider.
-const space = /[ \t\n\r\f\v]+/y
-const word = /[A-Za-z_\u0080-\uffff][A-Za-z0-9_$\u0080-\uffff]*/y
-const number = /\d[\w.]*/y
-const dollarTag = /\$(?:[A-Za-z_\u0080-\uffff][A-Za-z0-9_\u0080-\uffff]*)?\$/y
-const restOfLine = /[^\n]*/y
-/** Two strings with only a line end (and comments) between them are one, and keep the kind of the first. */
-const continued = /(?:[ \t\f\v]|--[^\n]*)*\r?\n(?:[ \t\n\r\f\v]|--[^\n]*\n)*'/y
 
-export function splitStatements(script: string): Statement[] {
-  return new Splitter(script).split()
+export function* splitStatements(script: SqlText, max = maxStatements): Sliced<Statement[]> {
+  const splitter = new Splitter(script, max)
+  while (!splitter.isDone) {
+    splitter.read(sliceCharacters)
+    yield
+  }
+  return splitter.end()
 }
 
 /** The line of the script where the error of a statement is; `position` counts characters from 1, as Postgres does. */
-export function lineOfError({ text, line, firstLine }: Statement, position: number | undefined): number {
+export function* lineOfError(
+  { text, line, firstLine }: Pick<Statement, 'text' | 'line' | 'firstLine'>,
+  position: number | undefined,
+): Sliced<number> {
   if (position === undefined || !(position > 0)) return firstLine
   let found = line
   let left = position - 1
-  for (const character of text) {
-    if (left-- === 0) break
-    if (character === '\n') found++
+  for (let at = 0; at < text.length && left > 0; at++, left--) {
+    const code = text.charCodeAt(at)
+    if (code === lineFeed) found++
+    // Postgres counts a pair of surrogates as one character.
+    if (code >= 0xd800 && code < 0xdc00) at++
+    if (left % sliceCharacters === 0) yield
   }
   return found
 }
 
-class Splitter {
-  readonly #script: string
+const lineFeed = 0x0a
+
+class Splitter implements TokenReader {
+  readonly #script: SqlText
+  readonly #max: number
+  readonly #scanner: Scanner
   readonly #statements: Statement[] = []
-  #at = 0
-  /** Where the statement being read begins, its first and last token, and what has been seen of it. */
-  #begin = 0
+  /** Where the statement being read begins, comments included, and its first token; -1 before these are seen. */
+  #begin = -1
+  #beginLine = 1
   #first = -1
+  #firstLine = 1
   #last = 0
   #words: string[] = []
+  #copies: Statement['copies']
   #hasOtherTokens = false
   #depth = 0
   #atomicDepth = 0
   #before = ''
 
-  constructor(script: string) {
+  constructor(script: SqlText, max: number) {
     this.#script = script
+    this.#max = max
+    this.#scanner = new Scanner(script, this)
   }
 
-  split(): Statement[] {
-    while (this.#at < this.#script.length) {
-      if (this.#match(space) !== undefined || this.#comment()) continue
-      this.#token()
-      this.#last = this.#at
+  get isDone(): boolean {
+    return this.#scanner.isDone
+  }
+
+  read(characters: number): void {
+    this.#scanner.read(characters)
+    this.#lineAt(this.#scanner.at)
+  }
+
+  end(): Statement[] {
+    // A comment that is never closed is an error, which Postgres must see.
+    const open = this.#scanner.open
+    if (open?.kind === 'comment') {
+      this.#token(open.start)
+      this.#last = this.#script.length
     }
-    this.#end()
+    this.#endStatement()
     return this.#statements
   }
 
-  #token(): void {
-    const start = this.#at
-    const isFirst = this.#first < 0
-    if (isFirst) this.#first = start
-    const found = this.#match(word)
-    if (found !== undefined) return this.#word(found)
-    this.#before = this.#script[start]!
-    switch (this.#before) {
-      case ';':
-        if (this.#depth > 0 || this.#atomicDepth > 0) break
-        this.#at++
-        if (isFirst) this.#first = -1
-        return this.#end()
-      case '\\':
-        // A command of psql takes its line and needs no semicolon.
-        if (!isFirst) break
-        this.#words = [this.#match(restOfLine)!.trim().split(/\s/)[0]!]
-        this.#last = this.#at
-        return this.#end()
-      case "'":
-        return this.#quoted("'", false)
-      case '"':
-        return this.#quoted('"', false)
-      case '$':
-        return this.#dollarQuoted()
-      case '(':
-        this.#depth++
-        break
-      case ')':
-        this.#depth = Math.max(0, this.#depth - 1)
-        break
-    }
-    this.#hasOtherTokens = true
-    if (this.#match(number) === undefined) this.#at++
+  comment(start: number): void {
+    if (this.#begin >= 0) return
+    this.#begin = start
+    this.#beginLine = this.#lineAt(start)
   }
 
-  #comment(): boolean {
-    if (this.#script.startsWith('--', this.#at)) {
-      this.#match(restOfLine)
-      return true
-    }
-    if (!this.#script.startsWith('/*', this.#at)) return false
-    let depth = 0
-    const edge = /\/\*|\*\//g
-    edge.lastIndex = this.#at
-    for (let found = edge.exec(this.#script); found; found = edge.exec(this.#script)) {
-      depth += found[0] === '/*' ? 1 : -1
-      if (depth > 0) continue
-      this.#at = edge.lastIndex
-      return true
-    }
-    // Never closed: an error that must not be cut away.
-    if (this.#first < 0) this.#first = this.#at
-    this.#at = this.#last = this.#script.length
-    return true
-  }
-
-  #word(found: string): void {
-    const next = this.#script[this.#at]
-    const upper = found.toUpperCase()
-    if (next === "'" && upper === 'E') return this.#quoted("'", true)
+  word(upper: string, start: number): void {
+    this.#token(start)
     if (!this.#hasOtherTokens && this.#words.length < maxWords) this.#words.push(upper)
-    // After AS or a dot any word is a name.
-    if (this.#depth === 0 && this.#before !== '.' && this.#before !== 'AS') this.#followBody(upper)
+    if (this.#depth === 0) {
+      if (this.#words[0] === 'COPY' && (upper === 'STDIN' || upper === 'STDOUT')) this.#copies = upper
+      // After AS or a dot any word is a name.
+      if (this.#before !== '.' && this.#before !== 'AS') this.#followBody(upper)
+    }
     this.#before = upper
+  }
+
+  quoted(quote: string, start: number): void {
+    this.#token(start)
+    this.#other(quote)
+  }
+
+  symbol(character: string, start: number): void {
+    if (character === ';' && this.#depth === 0 && this.#atomicDepth === 0) return this.#endStatement()
+    const isFirst = this.#first < 0
+    this.#token(start)
+    // A command of psql takes its line and needs no semicolon.
+    if (character === '\\' && isFirst) return this.#scanner.skipLine()
+    if (character === '(') this.#depth++
+    else if (character === ')') this.#depth = Math.max(0, this.#depth - 1)
+    this.#other(character)
+  }
+
+  tokenEnd(end: number): void {
+    this.#last = end
+  }
+
+  lineEnd(end: number): void {
+    const name = this.#script.slice(this.#first, Math.min(end, this.#first + 100))
+    this.#words = [name.trim().split(/\s/)[0]!]
+    this.#last = end
+    this.#endStatement()
+  }
+
+  #token(start: number): void {
+    if (this.#first >= 0) return
+    this.comment(start)
+    this.#first = start
+    this.#firstLine = this.#lineAt(start)
+  }
+
+  #other(before: string): void {
+    this.#hasOtherTokens = true
+    this.#before = before
   }
 
   /** The body of a routine in standard SQL, BEGIN ATOMIC … END, holds semicolons; CASE … END nests in it. */
@@ -141,50 +163,24 @@ class Splitter {
     } else if (upper === 'ATOMIC' && this.#before === 'BEGIN' && isRoutine(this.#words)) this.#atomicDepth = 1
   }
 
-  #quoted(quote: string, hasEscapes: boolean): void {
-    this.#hasOtherTokens = true
-    this.#before = quote
-    this.#at++
-    for (;;) {
-      const end = this.#script.indexOf(quote, this.#at)
-      if (end < 0) break
-      if (hasEscapes && isEscaped(this.#script, this.#at, end)) {
-        this.#at = end + 1
-        continue
-      }
-      this.#at = end + 1
-      if (this.#script[this.#at] === quote) this.#at++
-      else if (!hasEscapes || this.#match(continued) === undefined) return
-    }
-    this.#at = this.#script.length
-  }
-
-  #dollarQuoted(): void {
-    this.#hasOtherTokens = true
-    const tag = this.#match(dollarTag)
-    if (tag === undefined) {
-      this.#at++
-      return
-    }
-    const end = this.#script.indexOf(tag, this.#at)
-    this.#at = end < 0 ? this.#script.length : end + tag.length
-  }
-
   /** Without a single token there was no statement. */
-  #end(): void {
+  #endStatement(): void {
     if (this.#first >= 0) {
-      const text = this.#script.slice(this.#begin, this.#last)
-      const begin = this.#begin + (text.length - text.trimStart().length)
+      if (this.#statements.length === this.#max) throw tooMany()
       this.#statements.push({
-        text: text.trim(),
-        line: this.#lineAt(begin),
-        firstLine: this.#lineAt(this.#first),
+        text: this.#script.slice(this.#begin, this.#last).trimEnd(),
+        start: this.#begin,
+        line: this.#beginLine,
+        firstAt: this.#first - this.#begin,
+        firstLine: this.#firstLine,
         words: this.#words,
+        copies: this.#copies,
       })
+      this.#words = []
     }
-    this.#begin = this.#at
+    this.#begin = -1
     this.#first = -1
-    this.#words = []
+    this.#copies = undefined
     this.#hasOtherTokens = false
     this.#depth = 0
     this.#atomicDepth = 0
@@ -194,21 +190,14 @@ class Splitter {
   #countedTo = 0
   #lines = 1
 
-  /** Asked for in rising order, so that the script is counted once. */
+  /**
+   * Asked for in rising order, so that each character is counted once. A word is reported at its end, when more may have
+   * been counted than up to its start; there is no line end in a word.
+   */
   #lineAt(offset: number): number {
-    for (let at = this.#script.indexOf('\n', this.#countedTo); at >= 0 && at < offset; ) {
-      this.#lines++
-      this.#countedTo = at + 1
-      at = this.#script.indexOf('\n', this.#countedTo)
-    }
+    for (; this.#countedTo < offset; this.#countedTo++)
+      if (this.#script.charCodeAt(this.#countedTo) === lineFeed) this.#lines++
     return this.#lines
-  }
-
-  #match(pattern: RegExp): string | undefined {
-    pattern.lastIndex = this.#at
-    const found = pattern.exec(this.#script)?.[0]
-    if (found !== undefined) this.#at += found.length
-    return found
   }
 }
 
@@ -217,9 +206,11 @@ const isRoutine = ([first, ...rest]: readonly string[]): boolean => {
   return first === 'CREATE' && (kind === 'FUNCTION' || kind === 'PROCEDURE')
 }
 
-/** An odd number of backslashes in front of it. */
-function isEscaped(script: string, from: number, at: number): boolean {
-  let backslashes = 0
-  while (at - 1 - backslashes >= from && script[at - 1 - backslashes] === '\\') backslashes++
-  return backslashes % 2 === 1
-}
+const tooMany = () =>
+  new Refusal(
+    'invalid_request',
+    `The SQL of one request may have ${maxStatements} statements; this has more`,
+    {
+      hint: 'Send it in several requests.',
+    },
+  )

@@ -82,8 +82,9 @@ export async function runJob(
 }
 
 async function carryOut(session: OwnSession, command: string): Promise<string> {
-  const { text, lastTag } = await inSlices(withAuthTriggerCalls(command, splitStatements(command)))
-  const tag = await session.lastTag(text)
+  const statements = await inSlices(splitStatements(command))
+  const { text, lastTag } = await inSlices(withAuthTriggerCalls(command, statements))
+  const tag = await session.results(text)
   if (await leavesTransactionOpen(session))
     throw new Refusal('invalid_request', 'it left a transaction open, and nothing of it was kept')
   return lastTag ?? tag

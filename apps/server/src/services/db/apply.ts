@@ -3,10 +3,14 @@ import type { Applied } from '@plinth/contract/db.ts'
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Session } from '#src/kernel/postgres/database.ts'
 import { lineOfError, type Statement } from '#src/kernel/postgres/statements.ts'
+import { inSlices } from '#src/kernel/slices.ts'
 import { refusalFromOwnerSql, sqlComplaint } from '#src/planes/management/database-refusal.ts'
 import { authTriggerCall } from '#src/tenancy/auth-trigger-statements.ts'
 import { label, type Migration, statementsToRun } from './migration.ts'
 import * as store from './store.ts'
+
+/** More lines than these are counted, not named. */
+const maxLinesNamed = 50
 
 /** Applied and recorded, or neither; without a transaction, as far as it came. */
 export async function apply(session: Session, migration: Migration): Promise<number> {
@@ -35,8 +39,8 @@ const textToSend = (statement: Statement) => authTriggerCall(statement)?.text ??
 /** The statements and the record of them, in whatever transaction is open. */
 export async function runAll(session: Session, migration: Migration): Promise<void> {
   for (const statement of statementsToRun(migration))
-    await session.script(textToSend(statement)).catch(error => {
-      throw failure(error, migration, statement, 'Nothing of it was applied')
+    await session.script(textToSend(statement)).catch(async error => {
+      throw await failure(error, migration, statement, 'Nothing of it was applied')
     })
   await store.recordMigration(session, migration).catch(error => {
     throw unrecorded(error, migration, 'nothing of it was applied')
@@ -50,7 +54,7 @@ async function outsideTransaction(session: Session, migration: Migration): Promi
   for (const statement of statementsToRun(migration)) {
     await session.script(textToSend(statement)).catch(async error => {
       await session.script('rollback').catch(() => {})
-      throw failure(error, migration, statement, remains(done.slice(0, before), statement))
+      throw await failure(error, migration, statement, remains(done.slice(0, before), statement))
     })
     const [first, second] = statement.words
     if (first === 'BEGIN' || first === 'START') before ??= done.length
@@ -72,23 +76,33 @@ async function outsideTransaction(session: Session, migration: Migration): Promi
 }
 
 function remains(done: readonly Statement[], failed?: Statement): string {
-  const lines = done.map(({ firstLine }) => firstLine)
   const kept =
-    lines.length === 0
+    done.length === 0
       ? 'It runs without a transaction; nothing was done before'
-      : `It runs without a transaction, so the statements of line ${lines.join(', ')} stay done and it is not recorded`
+      : `It runs without a transaction, so the ${linesOf(done)} stay done and it is not recorded`
   return failed?.words.includes('CONCURRENTLY')
     ? `${kept}; an index that is not valid may be left behind, drop it before the next push`
     : kept
 }
 
-function failure(error: unknown, migration: Migration, statement: Statement, outcome: string): Refusal {
+function linesOf(statements: readonly Statement[]): string {
+  if (statements.length > maxLinesNamed)
+    return `first ${statements.length} statements, up to line ${statements.at(-1)!.firstLine},`
+  return `statements of line ${statements.map(({ firstLine }) => firstLine).join(', ')}`
+}
+
+async function failure(
+  error: unknown,
+  migration: Migration,
+  statement: Statement,
+  outcome: string,
+): Promise<Refusal> {
   const complaint = sqlComplaint(error)
   if (!complaint) return refusalFromOwnerSql(error)
   const refusal = refusalFromOwnerSql(error)
   if (refusal.status >= 500) return refusal
   const { position } = error as { position?: string }
-  const line = lineOfError(statement, position === undefined ? undefined : Number(position))
+  const line = await inSlices(lineOfError(statement, position === undefined ? undefined : Number(position)))
   const inside = complaint.context ? `\n${complaint.context}` : ''
   return new Refusal(
     'migration_failed',
@@ -118,12 +132,9 @@ const unrecorded = (error: unknown, migration: Migration, outcome: string): Refu
 const maxQuoted = 1000
 
 /** The statement without the comments before it. */
-function quoted({ text, line, firstLine }: Statement): string {
-  const own = text
-    .split('\n')
-    .slice(firstLine - line)
-    .join('\n')
-  return own.length > maxQuoted ? `${own.slice(0, maxQuoted)}…` : own
+function quoted({ text, firstAt }: Statement): string {
+  const own = text.slice(firstAt, firstAt + maxQuoted)
+  return firstAt + maxQuoted < text.length ? `${own}…` : own
 }
 
 export const appliedAs = (migration: Migration, isOutOfOrder: boolean, durationMs: number): Applied => ({

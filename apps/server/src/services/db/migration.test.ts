@@ -1,15 +1,18 @@
 import assert from 'node:assert/strict'
+import { createHash } from 'node:crypto'
 import { test } from 'node:test'
-import { byVersion, parseMigrations, scriptOf, statementsToRun } from './migration.ts'
+import { atOnce } from '#src/kernel/slices.ts'
+import { byVersion, inVersionOrder, parseMigrations, scriptOf, statementsToRun } from './migration.ts'
 
-const parsed = (sql: string) => parseMigrations([{ version: '1', sql }])[0]!
+const parsed = (sql: string) => atOnce(parseMigrations([{ version: '1', sql }]))[0]!
 
 test('versions are ordered as numbers', () => {
   const versions = ['10', '9', '020', '20240101000000', '1', '20'].map(version => ({ version }))
-  assert.deepEqual(
-    versions.sort(byVersion).map(({ version }) => version),
-    ['1', '9', '10', '020', '20', '20240101000000'],
-  )
+  for (const sorted of [versions.toSorted(byVersion), inVersionOrder(versions)])
+    assert.deepEqual(
+      sorted.map(({ version }) => version),
+      ['1', '9', '10', '020', '20', '20240101000000'],
+    )
 })
 
 test('the checksum is that of the statements', () => {
@@ -61,10 +64,36 @@ test('what cannot be applied as a whole is refused with its line', () => {
     assert.throws(() => parsed(sql), message)
   assert.throws(
     () =>
-      parseMigrations([
-        { version: '1', sql: '' },
-        { version: '1', sql: '' },
-      ]),
+      atOnce(
+        parseMigrations([
+          { version: '1', sql: '' },
+          { version: '1', sql: '' },
+        ]),
+      ),
     /version 1/,
   )
+})
+
+test('migrations: a large script is prepared in slices, and line ends at the edge of a slice are found', () => {
+  const pair = (ends: string) => [`select 1;${ends}`.repeat(9000), `select '${'x'.repeat(32_757)}${ends}'`]
+  const sent = (ends: string) => pair(ends).map((sql, place) => ({ version: String(place), sql }))
+  const work = parseMigrations(sent('\r\n'))
+  let slices = 0
+  let result = work.next()
+  for (; !result.done; result = work.next()) slices++
+  assert.ok(slices > 10)
+  const checksums = (migrations: { checksum: string }[]) => migrations.map(({ checksum }) => checksum)
+  assert.deepEqual(checksums(result.value), checksums(atOnce(parseMigrations(sent('\n')))))
+})
+
+test('migrations: the statements of all migrations of a request are counted together', () => {
+  const sent = Array.from({ length: 101 }, (_, place) => ({ version: String(place), sql: 'a;'.repeat(1000) }))
+  assert.throws(() => atOnce(parseMigrations(sent)), /may have 100000 statements/)
+  assert.equal(atOnce(parseMigrations(sent.slice(1))).length, 100)
+})
+
+test('migrations: the checksum of a migration is what earlier versions recorded', () => {
+  const statements = ['select 1', "select 'é🙂\n'"]
+  const { checksum } = parsed(statements.join(';'))
+  assert.equal(checksum, createHash('sha256').update(JSON.stringify(statements)).digest('hex'))
 })

@@ -3,7 +3,9 @@
 import { createHash } from 'node:crypto'
 import type { Migration as Sent } from '@plinth/contract/db.ts'
 import { Refusal } from '#src/kernel/errors.ts'
-import { type Statement, splitStatements } from '#src/kernel/postgres/statements.ts'
+import { maxStatements, type Statement, splitStatements } from '#src/kernel/postgres/statements.ts'
+import type { Sliced } from '#src/kernel/slices.ts'
+import { jsonPieces, piecesOf } from '#src/kernel/text-list.ts'
 
 export interface Migration {
   readonly version: string
@@ -15,45 +17,96 @@ export interface Migration {
 }
 
 const noTransaction = /^\s*--\s*no-transaction\b/i
+const longestFirstLine = 10_000
 
-/** In order of version. Everything that can be refused without a database is refused here. */
-export function parseMigrations(sent: readonly Sent[]): Migration[] {
-  const migrations = sent.map(parse).sort(byVersion)
-  const twice = migrations.find((each, place) => migrations[place + 1]?.version === each.version)
+/**
+ * In order of version. Everything that can be refused without a database is refused here. All of them together have at
+ * most `max` statements.
+ */
+export function* parseMigrations(sent: readonly Sent[], max = maxStatements): Sliced<Migration[]> {
+  const migrations: Migration[] = []
+  let left = max
+  for (const each of sent) {
+    const migration = yield* parse(each, left)
+    left -= migration.statements.length
+    migrations.push(migration)
+  }
+  const sorted = inVersionOrder(migrations)
+  const twice = sorted.find((each, place) => sorted[place + 1]?.version === each.version)
   if (twice)
     throw new Refusal('invalid_request', `Two migrations have the version ${twice.version}; give one another`)
-  return migrations
+  return sorted
 }
 
-function parse({ version, name = '', sql }: Sent): Migration {
+function* parse({ version, name = '', sql }: Sent, max: number): Sliced<Migration> {
   if (sql.includes('\0') || name.includes('\0'))
     throw new Refusal('invalid_request', `Migration ${version} holds a NUL character`)
-  const script = sql.replace(/^\uFEFF/, '').replaceAll('\r\n', '\n')
-  const statements = splitStatements(script)
+  const script = yield* withPlainLineEnds(sql.startsWith('\uFEFF') ? sql.slice(1) : sql)
+  const statements = yield* splitStatements(script, max)
   const migration = {
     version,
     name,
     statements,
-    checksum: checksumOf(statements.map(({ text }) => text)),
-    hasTransaction: !noTransaction.test(script),
+    checksum: yield* checksumOf(statements.map(({ text }) => text)),
+    hasTransaction: !noTransaction.test(script.slice(0, longestFirstLine)),
   }
   for (const statement of statements) checkStatement(migration, statement)
   return migration
 }
 
-export const checksumOf = (statements: readonly string[]): string =>
-  createHash('sha256').update(JSON.stringify(statements)).digest('hex')
+function* withPlainLineEnds(sql: string): Sliced<string> {
+  if (!sql.includes('\r\n')) return sql
+  const lines: string[] = []
+  let held = ''
+  for (const piece of piecesOf(sql)) {
+    const text = held + piece
+    // The line feed may be the first character of the next piece.
+    held = text.endsWith('\r') ? '\r' : ''
+    lines.push(text.slice(0, text.length - held.length).replaceAll('\r\n', '\n'))
+    yield
+  }
+  return lines.join('') + held
+}
+
+export function* checksumOf(statements: readonly string[]): Sliced<string> {
+  const hash = createHash('sha256')
+  for (const piece of jsonPieces(statements)) {
+    hash.update(piece)
+    yield
+  }
+  return hash.digest('hex')
+}
 
 /** A script that is cut into just these statements again. */
 export const scriptOf = (statements: readonly string[]): string =>
   statements.map(text => `${text};\n`).join('\n')
 
 /** Versions are counted, not spelled: 9 comes before 10. */
-export function byVersion(a: { version: string }, b: { version: string }): number {
-  const [left, right] = [a.version.replace(/^0+(?=\d)/, ''), b.version.replace(/^0+(?=\d)/, '')]
-  const isCounted = /^\d+$/.test(left) && /^\d+$/.test(right)
-  if (isCounted && left.length !== right.length) return left.length - right.length
-  if (left !== right) return left < right ? -1 : 1
+export const byVersion = (a: { version: string }, b: { version: string }): number =>
+  compared(orderOf(a), orderOf(b))
+
+/** Each version is taken apart once, however many there are. */
+export const inVersionOrder = <T extends { version: string }>(items: readonly T[]): T[] =>
+  items
+    .map(item => ({ item, order: orderOf(item) }))
+    .sort((a, b) => compared(a.order, b.order))
+    .map(({ item }) => item)
+
+interface Order {
+  version: string
+  digits: string
+  isCounted: boolean
+}
+
+function orderOf({ version }: { version: string }): Order {
+  const digits = version.replace(/^0+(?=\d)/, '')
+  return { version, digits, isCounted: /^\d+$/.test(digits) }
+}
+
+function compared(a: Order, b: Order): number {
+  if (a.isCounted && b.isCounted && a.digits.length !== b.digits.length)
+    return a.digits.length - b.digits.length
+  if (a.digits !== b.digits) return a.digits < b.digits ? -1 : 1
   return a.version < b.version ? -1 : a.version > b.version ? 1 : 0
 }
 
@@ -83,7 +136,7 @@ function checkStatement(migration: Migration, statement: Statement): void {
   }
   if (first?.startsWith('\\') && !isForPsqlAlone(statement))
     refuse(`${first} is a command of psql, not SQL`, 'write what it does as SQL')
-  if (first === 'COPY' && / from\s+stdin\b/i.test(statement.text))
+  if (statement.copies === 'STDIN')
     refuse('rows cannot be read from standard input here', 'write them as INSERT (pg_dump --inserts)')
   if (!migration.hasTransaction) return
   const goesBack = first === 'ROLLBACK' || first === 'ABORT'

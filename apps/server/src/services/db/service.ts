@@ -2,6 +2,7 @@
 import type { Applied, Plan, Pushed, ResetReply, Migration as Sent } from '@plinth/contract/db.ts'
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Session } from '#src/kernel/postgres/database.ts'
+import { inSlices } from '#src/kernel/slices.ts'
 import { refusalFromOwnerSql } from '#src/planes/management/database-refusal.ts'
 import type { OwnerWork } from '#src/planes/management/owner-work.ts'
 import type { Paging } from '#src/planes/management/paging.ts'
@@ -11,7 +12,7 @@ import { appliedAs, apply, pendingAs, runAll } from './apply.ts'
 import { differenceScript } from './dump/difference.ts'
 import { dataScript } from './dump/rows.ts'
 import { readSchema, type Schema, schemaScript } from './dump/schema.ts'
-import { byVersion, label, type Migration, parseMigrations, scriptOf } from './migration.ts'
+import { byVersion, inVersionOrder, label, type Migration, parseMigrations, scriptOf } from './migration.ts'
 import { dropEverything } from './reset.ts'
 import * as store from './store.ts'
 
@@ -48,13 +49,13 @@ export function dbService({ owner, databases, shadows }: DbDeps) {
 
   return {
     async plan(id: string, sent: readonly Sent[]): Promise<Plan> {
-      const migrations = parseMigrations(sent)
+      const migrations = await inSlices(parseMigrations(sent))
       const recorded = await owner.look(id, records)
       return planOf(migrations, recorded)
     },
 
     async push(id: string, sent: readonly Sent[]): Promise<Pushed> {
-      const migrations = parseMigrations(sent)
+      const migrations = await inSlices(parseMigrations(sent))
       return alone(id, async session => {
         const { changed, skipped, pending } = planOf(migrations, await records(session))
         if (changed.length > 0) throw changedSince(changed)
@@ -73,7 +74,7 @@ export function dbService({ owner, databases, shadows }: DbDeps) {
 
     listMigrations: (id: string, withStatements: boolean, { limit, offset }: Paging) =>
       owner.look(id, async session => {
-        const all = (await records(session)).sort(byVersion)
+        const all = inVersionOrder(await records(session))
         const shown = all.slice(offset, offset + limit)
         const page = { total: all.length, limit, offset }
         if (!withStatements || shown.length === 0) return { migrations: shown, ...page }
@@ -96,7 +97,7 @@ export function dbService({ owner, databases, shadows }: DbDeps) {
 
     /** They count as applied from now on; nothing of them is run. */
     async record(id: string, sent: readonly Sent[]) {
-      const migrations = parseMigrations(sent)
+      const migrations = await inSlices(parseMigrations(sent))
       return alone(id, async session => {
         const { changed, pending, skipped } = planOf(migrations, await records(session))
         if (changed.length > 0) throw changedSince(changed)
@@ -122,7 +123,7 @@ export function dbService({ owner, databases, shadows }: DbDeps) {
           'confirmation_mismatch',
           `"confirm" must repeat the id of the project, ${id}; nothing was done`,
         )
-      const given = wish.migrations && parseMigrations(wish.migrations)
+      const given = wish.migrations && (await inSlices(parseMigrations(wish.migrations)))
       return alone(id, async session => {
         const again = given ?? (wish.reapply ? await recordedMigrations(session) : [])
         return resetTo(session, again, await records(session))
@@ -180,7 +181,7 @@ async function resetTo(
         }),
       ),
     )
-  const forgotten = recorded.map(({ version, name }) => ({ version, name })).sort(byVersion)
+  const forgotten = inVersionOrder(recorded.map(({ version, name }) => ({ version, name })))
   return { dropped, forgotten, applied }
 }
 
@@ -201,7 +202,7 @@ async function awaitLock(session: Session): Promise<void> {
 function planOf(migrations: readonly Migration[], recorded: readonly store.MigrationRecord[]): Plan {
   const known = new Map(recorded.map(record => [record.version, record]))
   const sent = new Set(migrations.map(({ version }) => version))
-  const newest = [...recorded].sort(byVersion).at(-1)
+  const newest = inVersionOrder(recorded).at(-1)
   const isSame = ({ version, checksum }: Migration) => {
     const record = known.get(version)
     // One that another tool recorded has no checksum to compare.
@@ -214,10 +215,7 @@ function planOf(migrations: readonly Migration[], recorded: readonly store.Migra
       .map(each => pendingAs(each, newest !== undefined && byVersion(each, newest) < 0)),
     skipped: migrations.filter(isSame).map(named),
     changed: migrations.filter(each => known.has(each.version) && !isSame(each)).map(named),
-    missing: recorded
-      .filter(({ version }) => !sent.has(version))
-      .sort(byVersion)
-      .map(named),
+    missing: inVersionOrder(recorded.filter(({ version }) => !sent.has(version))).map(named),
   }
 }
 
@@ -238,7 +236,8 @@ async function recordedMigrations(session: Session): Promise<Migration[]> {
       `Migration ${label(record)} was recorded without its statements: send the migrations to apply in "migrations"`,
     )
   })
-  return parseMigrations(sent)
+  // Recorded over time, they may have more statements together than one request may send.
+  return inSlices(parseMigrations(sent, Number.POSITIVE_INFINITY))
 }
 
 const changedSince = (changed: Plan['changed']) =>

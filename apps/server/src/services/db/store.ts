@@ -2,6 +2,8 @@
 // to the project's owner, so everything here runs in the owner's session, with every name written out.
 import type { Session } from '#src/kernel/postgres/database.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
+import { inSlices, type Sliced } from '#src/kernel/slices.ts'
+import { arrayPieces } from '#src/kernel/text-list.ts'
 import type { Migration } from './migration.ts'
 
 export interface MigrationRecord {
@@ -67,14 +69,25 @@ export async function findStatements(
   )
 }
 
-export const recordMigration = (
+export async function recordMigration(
   session: Session,
   { version, name, checksum, statements }: Pick<Migration, 'version' | 'name' | 'checksum' | 'statements'>,
-) =>
-  session.run(sql`
+): Promise<number> {
+  const texts = await inSlices(arrayOf(statements.map(({ text }) => text)))
+  return session.run(sql`
     insert into supabase_migrations.schema_migrations (version, name, checksum, statements, applied_at)
-    values (${version}, ${name}, ${checksum}, ${statements.map(({ text }) => text)}::pg_catalog.text[],
-            pg_catalog.clock_timestamp())`)
+    values (${version}, ${name}, ${checksum}, ${texts}::pg_catalog.text[], pg_catalog.clock_timestamp())`)
+}
+
+/** The driver would encode an array of megabytes in one go. */
+function* arrayOf(texts: readonly string[]): Sliced<string> {
+  const pieces: string[] = []
+  for (const piece of arrayPieces(texts)) {
+    pieces.push(piece)
+    yield
+  }
+  return pieces.join('')
+}
 
 export const forgetMigrations = (session: Session) =>
   session.script('delete from supabase_migrations.schema_migrations')

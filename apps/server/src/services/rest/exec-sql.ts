@@ -1,16 +1,17 @@
 // SQL of the project's own servers, run as the project's owner on a connection of its own.
+import { bytesIn, sourceOf } from '#src/kernel/byte-source.ts'
 import { Refusal } from '#src/kernel/errors.ts'
 import { readBody } from '#src/kernel/http/body.ts'
 import type { RawReply, RawRequest } from '#src/kernel/http/request.ts'
-import type { OwnSession, TextResult } from '#src/kernel/postgres/database.ts'
-import { type Statement, splitStatements } from '#src/kernel/postgres/statements.ts'
+import type { OwnSession } from '#src/kernel/postgres/database.ts'
+import { splitStatements } from '#src/kernel/postgres/statements.ts'
 import { fromDriver } from '#src/kernel/postgres/wire/database-error.ts'
 import { inSlices, type Sliced } from '#src/kernel/slices.ts'
 import { withAuthTriggerCalls } from '#src/tenancy/auth-trigger-statements.ts'
 import type { Caller, Databases } from '#src/tenancy/databases.ts'
 import { leavesTransactionOpen } from '#src/tenancy/open-transaction.ts'
 import { toldError } from './database-refusal.ts'
-import { jsonRows } from './json-rows.ts'
+import { JsonRows } from './json-rows.ts'
 import { scanJson } from './json-scan.ts'
 import { stringIn } from './json-string.ts'
 import { jsonIn, maxBodyBytes } from './payload.ts'
@@ -22,17 +23,21 @@ export async function execSql(databases: Databases, { tenant }: Caller, raw: Raw
   const sql = await inSlices(sqlIn(await readBody(raw, maxBodyBytes)))
   if (sql === undefined || sql.includes('\0'))
     throw new Refusal('invalid_request', 'body.sql must be a text of SQL statements')
-  const statements = splitStatements(sql)
-  if (statements.some(isCopy)) throw copying()
+  const statements = await inSlices(splitStatements(sql))
+  if (statements.some(({ copies }) => copies !== undefined)) throw copying()
   const { text, lastTag } = await inSlices(withAuthTriggerCalls(sql, statements))
   // As the owner: this route is there for what policies and the three roles do not allow.
-  const result = await databases
+  const { tag, chunks } = await databases
     .asOwner(tenant, session => answerOf(session, text), raw.signal)
     .catch(error => fail(error, raw.signal))
   return {
     status: 200,
-    headers: { 'content-type': 'application/json; charset=utf-8', 'x-command-tag': lastTag ?? result.tag },
-    body: jsonRows(result),
+    headers: {
+      'content-type': 'application/json; charset=utf-8',
+      'content-length': String(bytesIn(chunks)),
+      'x-command-tag': lastTag ?? tag,
+    },
+    body: chunks.length === 1 ? chunks[0]! : sourceOf(chunks),
   }
 }
 
@@ -43,14 +48,13 @@ function* sqlIn(body: Buffer): Sliced<string | undefined> {
   return value && (yield* stringIn(json, value))
 }
 
-async function answerOf(session: OwnSession, sql: string): Promise<TextResult> {
+async function answerOf(session: OwnSession, sql: string): Promise<{ tag: string; chunks: Buffer[] }> {
   await session.script(settings)
-  const result = await session.lastResult(sql)
+  const rows = new JsonRows()
+  const tag = await session.results(sql, rows)
   if (await leavesTransactionOpen(session)) inTransaction()
-  return result
+  return { tag, chunks: await rows.finish() }
 }
-
-const isCopy = ({ words, text }: Statement) => words[0] === 'COPY' && /\b(stdin|stdout)\b/i.test(text)
 
 const copying = () =>
   new Refusal('invalid_request', 'COPY FROM STDIN and TO STDOUT are not possible here', {

@@ -1,96 +1,138 @@
-// Values as Postgres writes them, turned into JSON the way its own to_json would.
-import type { TextResult } from '#src/kernel/postgres/database.ts'
+// Rows of a script, encoded as JSON while they arrive, the way Postgres' own to_json would. Small rows are encoded at
+// once: the connection pauses between the pieces it reads. A row of megabytes is encoded in slices.
+import { maxAnswerBytes, tooMuch } from '#src/kernel/postgres/database.ts'
+import type { Column, ResultReader } from '#src/kernel/postgres/script-query.ts'
+import { inSlices, type Sliced } from '#src/kernel/slices.ts'
+import { pieceCharacters } from '#src/kernel/text-list.ts'
+import { jsonValue, valuePieces } from './json-values.ts'
 
-type Kind = 'boolean' | 'number' | 'json' | 'timestamp' | 'text'
+type Row = readonly (string | null)[]
 
-const kinds = new Map<number, Kind>([
-  [16, 'boolean'],
-  [20, 'number'],
-  [21, 'number'],
-  [23, 'number'],
-  [26, 'number'],
-  [700, 'number'],
-  [701, 'number'],
-  [1700, 'number'],
-  [114, 'json'],
-  [3802, 'json'],
-  [1114, 'timestamp'],
-  [1184, 'timestamp'],
-])
+export class JsonRows implements ResultReader {
+  readonly #maxBytes: number
+  #result: EncodedResult
 
-/** Array types by the type of their elements. */
-const elementTypes = new Map([
-  [1000, 16],
-  [1016, 20],
-  [1005, 21],
-  [1007, 23],
-  [1028, 26],
-  [1021, 700],
-  [1022, 701],
-  [1231, 1700],
-  [199, 114],
-  [3807, 3802],
-  [1115, 1114],
-  [1185, 1184],
-  [1009, 25],
-  [1015, 1043],
-  [1002, 18],
-  [1003, 19],
-  [1182, 1082],
-  [2951, 2950],
-])
+  constructor(maxBytes = maxAnswerBytes) {
+    this.#maxBytes = maxBytes
+    this.#result = new EncodedResult([], maxBytes)
+  }
 
-export function jsonRows({ columns, rows }: TextResult): string {
-  const names = columns.map(({ name }) => JSON.stringify(name))
-  const lines = rows.map(row => {
-    const cells = row.map((cell, index) => `${names[index]}:${jsonValue(cell, columns[index]!.type)}`)
-    return `{${cells.join(',')}}`
-  })
-  return `[${lines.join(',\n ')}]`
-}
+  begin(columns: readonly Column[]): void {
+    this.#result.drop()
+    this.#result = new EncodedResult(columns, this.#maxBytes)
+  }
 
-function jsonValue(text: string | null, type: number): string {
-  if (text === null) return 'null'
-  const element = elementTypes.get(type)
-  if (element !== undefined) return arrayValue(text, element)
-  switch (kinds.get(type)) {
-    case 'boolean':
-      return text === 't' ? 'true' : 'false'
-    case 'number':
-      return /^-?\d/.test(text) ? text : JSON.stringify(text)
-    case 'json':
-      return text
-    case 'timestamp':
-      return JSON.stringify(text.replace(' ', 'T').replace(/([+-]\d\d)$/, '$1:00'))
-    default:
-      return JSON.stringify(text)
+  row(values: Row): void {
+    this.#result.row(values)
+  }
+
+  /** The answer of the last statement as a JSON array, in pieces. */
+  finish(): Promise<Buffer[]> {
+    return this.#result.finish()
   }
 }
 
-/** `{1,2}`, `{"a b",NULL}`, `{{1},{2}}`, with bounds in front when they are unusual. */
-function arrayValue(text: string, element: number): string {
-  let at = text.indexOf('{')
-  function list(): string {
-    const items: string[] = []
-    at++
-    while (at < text.length && text[at] !== '}') {
-      items.push(text[at] === '{' ? list() : item())
-      if (text[at] === ',') at++
+class EncodedResult {
+  readonly #columns: readonly Column[]
+  readonly #maxBytes: number
+  readonly #chunks: Buffer[] = []
+  #names: readonly string[] | undefined
+  #bytes = 0
+  #written = '['
+  #hasRows = false
+  /** A row that is encoded in slices, and the rows behind it. */
+  #waiting: Row[] = []
+  #isEncoding = false
+  #encoded: Promise<void> | undefined
+  #isDropped = false
+
+  constructor(columns: readonly Column[], maxBytes: number) {
+    this.#columns = columns
+    this.#maxBytes = maxBytes
+  }
+
+  row(values: Row): void {
+    if (!this.#isEncoding && charactersIn(values) <= pieceCharacters) return this.#write(this.#json(values))
+    this.#waiting.push(values)
+    if (this.#isEncoding) return
+    this.#isEncoding = true
+    this.#encoded = inSlices(this.#encodeWaiting())
+    // `finish` throws what it throws.
+    this.#encoded.catch(() => {})
+  }
+
+  drop(): void {
+    this.#isDropped = true
+  }
+
+  async finish(): Promise<Buffer[]> {
+    await this.#encoded
+    this.#write(']')
+    this.#flush()
+    return this.#chunks
+  }
+
+  *#encodeWaiting(): Sliced<void> {
+    let characters = 0
+    while (this.#waiting.length > 0) {
+      const rows = this.#waiting
+      this.#waiting = []
+      for (const row of rows)
+        for (const piece of this.#pieces(row)) {
+          if (this.#isDropped) return
+          this.#write(piece)
+          characters += piece.length + 1
+          if (characters < pieceCharacters) continue
+          characters = 0
+          yield
+        }
     }
-    at++
-    return `[${items.join(',')}]`
+    this.#isEncoding = false
   }
-  function item(): string {
-    if (text[at] !== '"') {
-      const start = at
-      while (at < text.length && text[at] !== ',' && text[at] !== '}') at++
-      const bare = text.slice(start, at)
-      return bare === 'NULL' ? 'null' : jsonValue(bare, element)
+
+  #separator(): string {
+    const separator = this.#hasRows ? ',\n ' : ''
+    this.#hasRows = true
+    return separator
+  }
+
+  #json(values: Row): string {
+    const names = this.#quotedNames()
+    let text = `${this.#separator()}{`
+    for (let place = 0; place < values.length; place++)
+      text += `${place === 0 ? '' : ','}${names[place]}:${jsonValue(values[place]!, this.#columns[place]!.type)}`
+    return `${text}}`
+  }
+
+  *#pieces(values: Row): Generator<string> {
+    const names = this.#quotedNames()
+    yield `${this.#separator()}{`
+    for (const [place, value] of values.entries()) {
+      yield `${place === 0 ? '' : ','}${names[place]}:`
+      yield* valuePieces(value, this.#columns[place]!.type)
     }
-    let value = ''
-    for (at++; text[at] !== '"'; at++) value += text[at] === '\\' ? text[++at] : text[at]
-    at++
-    return jsonValue(value, element)
+    yield '}'
   }
-  return list()
+
+  /** With the first row: a script of many statements may answer with as many lists of columns and no rows. */
+  #quotedNames(): readonly string[] {
+    this.#names ??= this.#columns.map(({ name }) => JSON.stringify(name))
+    return this.#names
+  }
+
+  #write(text: string): void {
+    this.#written += text
+    if (this.#written.length >= 2 * pieceCharacters) this.#flush()
+  }
+
+  #flush(): void {
+    if (this.#written === '') return
+    const chunk = Buffer.from(this.#written)
+    this.#written = ''
+    this.#bytes += chunk.length
+    if (this.#bytes > this.#maxBytes) throw tooMuch(this.#maxBytes)
+    this.#chunks.push(chunk)
+  }
 }
+
+const charactersIn = (values: Row): number => values.reduce((sum, value) => sum + (value?.length ?? 0), 0)
