@@ -52,12 +52,7 @@ const statuses: Record<number, string[]> = {
     '42P10',
     '44000',
     '26000',
-  ],
-  403: ['42501', '28000', '28P01', '0L000', '0P000', '0P001'],
-  404: ['42883', '42P01'],
-  405: ['25006'],
-  409: ['23503', '23505'],
-  500: [
+    // Issue 13 and case 53: what a project's own code raises is no failure of the platform.
     '09000',
     '25000',
     '25001',
@@ -65,13 +60,7 @@ const statuses: Record<number, string[]> = {
     '38000',
     '39000',
     '3B000',
-    '40001',
-    '40P01',
     '53400',
-    '54001',
-    '55P03',
-    '55006',
-    '57014',
     '58030',
     '42P17',
     'F0000',
@@ -82,6 +71,12 @@ const statuses: Record<number, string[]> = {
     'XX000',
     'XX001',
   ],
+  403: ['42501', '28000', '28P01', '0L000', '0P000', '0P001'],
+  404: ['42883', '42P01'],
+  405: ['25006'],
+  409: ['23503', '23505', '55P03', '55006'],
+  // Statements that ran into a limit of time, depth or concurrency.
+  500: ['40001', '40P01', '54001', '57014'],
   503: ['53000', '53100'],
 }
 for (const [status, states] of Object.entries(statuses))

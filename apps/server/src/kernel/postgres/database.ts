@@ -11,6 +11,7 @@ import {
   types,
 } from 'pg'
 import { Refusal } from '#src/kernel/errors.ts'
+import { isServerError, makePassable } from './error-text.ts'
 import { readFairly } from './fair-reading.ts'
 import { type ResultReader, ScriptQuery } from './script-query.ts'
 import type { ServerAddress } from './server-address.ts'
@@ -311,7 +312,9 @@ const nameOf = (text: string) => hash('sha256', text).slice(0, 32)
 const onlyOne = (text: string, values: readonly unknown[]): QueryConfig =>
   ({ text, values, queryMode: 'extended' }) as unknown as QueryConfig
 
-/** A server that cannot be reached is a refusal anybody may be told; other errors go up as they are. */
+/** A server that cannot be reached is a refusal anybody may see; other errors go up with texts that can be passed on. */
 function told(error: unknown): never {
-  throw isUnavailable(error) ? unavailable(error) : error
+  if (isUnavailable(error)) throw unavailable(error)
+  if (isServerError(error)) makePassable(error)
+  throw error
 }

@@ -20,9 +20,26 @@ test('each kind of complaint has a status and code that say whose turn it is', (
   assert.deepEqual(told('55P03'), [409, 'object_busy'])
   assert.deepEqual(told('42501'), [403, 'sql_not_permitted'])
   assert.deepEqual(told('57014'), [400, 'sql_timeout'])
-  for (const code of ['42601', '42P01', '42703', '22P02', 'P0001', '54000', '53400', '0A000'])
+  for (const code of [
+    '42601',
+    '42P01',
+    '42703',
+    '22P02',
+    'P0001',
+    '54000',
+    '53400',
+    '0A000',
+    '53100',
+    '53200',
+    '58P01',
+    'XX000',
+    '42P17',
+    'F0000',
+  ])
     assert.deepEqual(told(code), [400, 'sql_error'])
-  assert.deepEqual(told('53100'), [503, 'database_unavailable'])
+  assert.deepEqual(told('25P04', { severity: 'FATAL' }), [400, 'sql_error'])
+  const both = Object.assign(complaint('XX000'), { message: 'tuple concurrently updated' })
+  assert.equal(refusalFromOwnerSql(both).code, 'object_busy')
 })
 
 test('the sentence has the state, the line pointed at, the detail and the hint', () => {

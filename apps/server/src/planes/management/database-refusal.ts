@@ -2,6 +2,7 @@
 // statement it points, its detail and hint, under a code and status of ours. Nothing of it is for the log.
 import type { ErrorCode } from '@plinth/contract/errors.ts'
 import { Refusal } from '#src/kernel/errors.ts'
+import { endsSession, isServerError, type ServerError } from '#src/kernel/postgres/error-text.ts'
 import { unavailable } from '#src/kernel/postgres/unavailable.ts'
 
 export interface SqlComplaint {
@@ -16,26 +17,9 @@ export interface SqlComplaint {
   lineText: string
 }
 
-interface ServerError extends Error {
-  code: string
-  severity: string
-  detail?: string
-  hint?: string
-  position?: string
-  where?: string
-  schema?: string
-}
-
-/** An error that Postgres itself raised for a statement, whichever client received it. */
-function isServerError(error: unknown): error is ServerError {
-  if (!(error instanceof Error)) return false
-  const { code, severity } = error as Partial<ServerError>
-  return typeof code === 'string' && /^[0-9A-Z]{5}$/.test(code) && typeof severity === 'string'
-}
-
 /** Undefined when it is not Postgres that complains about a statement. */
 export function sqlComplaint(error: unknown, statement = ''): SqlComplaint | undefined {
-  if (!isServerError(error) || error.severity === 'FATAL' || error.severity === 'PANIC') return
+  if (!isServerError(error) || endsSession(error)) return
   return {
     sqlState: error.code,
     message: error.message,
@@ -49,9 +33,18 @@ export function sqlComplaint(error: unknown, statement = ''): SqlComplaint | und
 /** Postgres counts characters, JavaScript counts halves of some of them. */
 function placeIn(statement: string, position: number): Pick<SqlComplaint, 'line' | 'lineText'> {
   if (statement === '' || !(position > 0)) return { line: undefined, lineText: '' }
-  const before = [...statement].slice(0, position - 1).join('')
-  const line = before.split('\n').length
-  return { line, lineText: statement.split('\n')[line - 1]?.trim() ?? '' }
+  let line = 1
+  let lineStart = 0
+  for (let at = 0, left = position - 1; left > 0 && at < statement.length; at++, left--) {
+    const code = statement.charCodeAt(at)
+    if (code >= 0xd800 && code < 0xdc00) at++
+    if (code !== 0x0a) continue
+    line++
+    lineStart = at + 1
+  }
+  const lineEnd = statement.indexOf('\n', lineStart)
+  const text = statement.slice(lineStart, lineEnd < 0 ? undefined : lineEnd)
+  return { line, lineText: text.trim() }
 }
 
 /** Always a Refusal: what was one already stays, and what is not Postgres' complaint becomes a 500 or 503. */
@@ -59,7 +52,7 @@ export function refusalFromOwnerSql(error: unknown, statement = ''): Refusal {
   if (error instanceof Refusal) return error
   const complaint = sqlComplaint(error, statement)
   if (!complaint) return isServerError(error) ? unavailable(error) : unforeseen(error)
-  const code = codeOf(complaint.sqlState, (error as ServerError).schema)
+  const code = codeOf(error as ServerError)
   const hint = complaint.hint || (ownHints[complaint.sqlState] ?? '')
   return new Refusal(code, sentence(complaint, hint), { hint, details: complaint.detail })
 }
@@ -92,15 +85,14 @@ const exact: Record<string, ErrorCode> = {
   '55006': 'object_busy',
   '40P01': 'object_busy',
   '40001': 'object_busy',
-  XX000: 'object_busy', // "tuple concurrently updated": two changed one object at once
   '57014': 'sql_timeout',
-  '53100': 'database_unavailable',
-  '53200': 'database_unavailable',
 }
 
-function codeOf(sqlState: string, schema: string | undefined): ErrorCode {
+function codeOf({ code: sqlState, schema, message }: ServerError): ErrorCode {
   // Two sessions that create the same thing at once: one of them meets the other in the catalogue.
   if (sqlState === '23505' && schema === 'pg_catalog') return 'already_exists'
+  // "tuple concurrently updated": two sessions changed one object at once.
+  if (sqlState === 'XX000' && message.includes('concurrently')) return 'object_busy'
   return exact[sqlState] ?? (sqlState.startsWith('23') ? 'constraint_violated' : 'sql_error')
 }
 

@@ -2,6 +2,7 @@
 // piece one transaction with settings of ours, and with Postgres' complaints told as refusals.
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Session } from '#src/kernel/postgres/database.ts'
+import { isOfTenant, isServerError } from '#src/kernel/postgres/error-text.ts'
 import { raw, sql } from '#src/kernel/postgres/sql.ts'
 import type { Databases } from '#src/tenancy/databases.ts'
 import type { Directory, Tenant } from '#src/tenancy/directory.ts'
@@ -47,7 +48,7 @@ export function createOwnerWork(directory: Directory, databases: Databases): Own
                pg_catalog.set_config('standard_conforming_strings', 'on', true),
                pg_catalog.set_config('statement_timeout', ${limits.statement}, true),
                pg_catalog.set_config('lock_timeout', ${limits.lock}, true)`)
-      const result = await task(session, project)
+      const result = await task(session, project).catch(refusedIfOfTenant)
       await session.script(end).catch(refused)
       return result
     })
@@ -64,6 +65,11 @@ export function createOwnerWork(directory: Directory, databases: Databases): Own
 /** Runs one statement composed of the owner's own SQL; what Postgres says to it is for whoever sent it. */
 export const execute = (session: Session, statement: string): Promise<number> =>
   session.run(raw(statement)).catch(error => refused(error, statement))
+
+/** The catalogue is full of a tenant's objects: describing one can take too long, or meet a limit or a lock. */
+function refusedIfOfTenant(error: unknown): never {
+  throw isServerError(error) && isOfTenant(error) ? refusalFromOwnerSql(error) : error
+}
 
 /** For `catch` behind a statement that runs code or reads values of the owner's. */
 export function refused(error: unknown, statement = ''): never {

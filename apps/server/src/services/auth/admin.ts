@@ -36,6 +36,7 @@ import {
   writeEvent,
   writePassword,
 } from './users-store.ts'
+import { written } from './written.ts'
 
 export interface AdminUser {
   id?: string | null | undefined
@@ -124,7 +125,7 @@ export function createAdmin(parts: AuthParts) {
         if (made === undefined) throw new Refusal('user_already_exists', 'A user with this id exists already')
         await writeEmailIdentity(session, id, email, isConfirmed)
         await writeEvent(session, 'user.created', id, email)
-        return (await readUserObject(session, id))!
+        return written(await readUserObject(session, id))
       })
     },
 
@@ -146,7 +147,7 @@ export function createAdmin(parts: AuthParts) {
         await writeAdminFields(session, id, body.role ?? null, body.aud ?? null)
         if (bannedUntil !== undefined) await banUntil(session, id, bannedUntil, null)
         await writeEvent(session, 'user.updated', id, email ?? user.email)
-        return (await readUserObject(session, id))!
+        return written(await readUserObject(session, id))
       })
     },
 
@@ -170,7 +171,7 @@ export function createAdmin(parts: AuthParts) {
       limits.countMail(tenant, email)
       const { mail, user } = await databases.auth(tenant).transaction(async session => {
         const id = await invitee(session, email, body.data ?? {})
-        const row = (await findUser(session, id))!
+        const row = written(await findUser(session, id))
         const mail = await mails.prepare(session, tenant, row, {
           type: 'invite',
           slot: 'confirmation',
@@ -178,7 +179,7 @@ export function createAdmin(parts: AuthParts) {
           address: email,
           redirectTo,
         })
-        return { mail, user: (await readUserObject(session, id))! }
+        return { mail, user: written(await readUserObject(session, id)) }
       })
       await mails.send(tenant, mail)
       return user

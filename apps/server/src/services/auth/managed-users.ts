@@ -13,6 +13,7 @@ import { findManagedUser, listManagedUsers, listSessions } from './managed-users
 import { deleteSessions, type LogoutScope } from './sessions-store.ts'
 import { settingsOf } from './settings.ts'
 import { findUser, type UserRow, writeEvent } from './users-store.ts'
+import { written } from './written.ts'
 
 export interface BanWish {
   reason?: string | null
@@ -58,7 +59,7 @@ export function createManagedUsers(databases: Databases) {
       return change(tenant, id, async (session, user) => {
         await banUntil(session, id, until, wish.reason || null)
         await writeEvent(session, 'user.updated', id, user.email)
-        return (await findManagedUser(session, id))!
+        return written(await findManagedUser(session, id))
       })
     },
 
@@ -66,7 +67,7 @@ export function createManagedUsers(databases: Databases) {
       change(tenant, id, async (session, user) => {
         await banUntil(session, id, null, null)
         if (user.is_banned) await writeEvent(session, 'user.updated', id, user.email)
-        return (await findManagedUser(session, id))!
+        return written(await findManagedUser(session, id))
       }),
 
     sessions: (

@@ -1,6 +1,5 @@
 // A new access token for a session that goes on. The statement decides; here its verdict gets words.
 import { Refusal } from '#src/kernel/errors.ts'
-import { DatabaseError } from '#src/kernel/postgres/wire/database-error.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
 import type { AuthParts, ClientFacts } from './parts.ts'
 import { refreshStatement } from './sessions-store.ts'
@@ -9,29 +8,19 @@ import { bannedAtSignIn, type SessionObject } from './sign-in.ts'
 import type { AmrEntry } from './tokens.ts'
 import type { UserObject } from './users-store.ts'
 
-const lockTaken = new Set(['57014', '55P03'])
-
 export function createRefresh({ databases, tokens, limits, log }: AuthParts) {
   return async (tenant: Tenant, refreshToken: string, client: ClientFacts): Promise<SessionObject> => {
     limits.count(tenant, 'token', client.ip)
     const named = tokens.readRefreshToken(tenant, refreshToken)
     if (!named) throw notFound()
     const settings = settingsOf(tenant)
-    const { rows } = await databases
-      .asAuth(tenant, refreshStatement, [
-        named.sessionId,
-        String(named.counter),
-        String(settings.refresh_token_reuse_interval_seconds),
-        String(settings.refresh_token_duration_seconds),
-        String(settings.session_duration_seconds),
-      ])
-      .catch(error => {
-        if (error instanceof DatabaseError && lockTaken.has(error.code))
-          throw new Refusal('conflict', 'Another refresh of this session is under way; try again', {
-            cause: error,
-          })
-        throw error
-      })
+    const { rows } = await databases.asAuth(tenant, refreshStatement, [
+      named.sessionId,
+      String(named.counter),
+      String(settings.refresh_token_reuse_interval_seconds),
+      String(settings.refresh_token_duration_seconds),
+      String(settings.session_duration_seconds),
+    ])
     if (!rows[0]) throw notFound()
     const [verdict, counter, aal, amr, userJson] = rows[0].map(
       cell => cell?.toString('utf8') ?? '',

@@ -5,6 +5,7 @@ import { sql } from '#src/kernel/postgres/sql.ts'
 import type { AuthStatement } from '#src/tenancy/databases.ts'
 import type { AmrEntry, SessionState } from './tokens.ts'
 import type { UserObject } from './users-store.ts'
+import { written } from './written.ts'
 
 export interface NewSession {
   userId: string
@@ -23,7 +24,7 @@ export async function insertSession(
   session: Session,
   { userId, method, lifetimeSeconds, idleSeconds, ip, userAgent }: NewSession,
 ): Promise<{ user: UserObject; state: SessionState }> {
-  const made = await session.row<{ id: string; amr: AmrEntry[]; user: UserObject }>(sql`
+  const row = await session.row<{ id: string; amr: AmrEntry[]; user: UserObject }>(sql`
     with idle as (
       delete from auth.sessions
        where user_id = ${userId}
@@ -43,7 +44,8 @@ export async function insertSession(
       insert into auth.events (type, user_id, email) select 'user.signed_in', ${userId}, email from seen
     )
     select made.id, made.amr, seen."user" from made, seen`)
-  return { user: made!.user, state: { id: made!.id, aal: 'aal1', amr: made!.amr, counter: 1 } }
+  const { id, amr, user } = written(row)
+  return { user, state: { id, aal: 'aal1', amr, counter: 1 } }
 }
 
 /** Decides about a refresh token and acts on the decision; see the function itself. */

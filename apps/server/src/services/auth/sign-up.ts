@@ -21,6 +21,7 @@ import {
   writeEmailIdentity,
   writeEvent,
 } from './users-store.ts'
+import { written } from './written.ts'
 
 export interface SignUp {
   email?: string | null | undefined
@@ -47,7 +48,7 @@ export function createSignUp(parts: AuthParts) {
     if (!settingsOf(tenant).anonymous_enabled)
       throw new Refusal('anonymous_provider_disabled', 'Anonymous sign-ins are disabled')
     return databases.auth(tenant).transaction(async session => {
-      const id = await insertUser(session, {
+      const made = await insertUser(session, {
         email: null,
         passwordHash: null,
         isConfirmed: false,
@@ -55,8 +56,9 @@ export function createSignUp(parts: AuthParts) {
         userMetadata: data,
         appMetadata: {},
       })
-      await writeEvent(session, 'user.created', id!, null)
-      return issue(session, tenant, id!, 'anonymous', client)
+      const id = written(made)
+      await writeEvent(session, 'user.created', id, null)
+      return issue(session, tenant, id, 'anonymous', client)
     })
   }
 
@@ -82,13 +84,13 @@ export function createSignUp(parts: AuthParts) {
           return known(session, tenant, quicker, asked, false, redirectTo)
         }
         if (!settingsOf(tenant).auto_confirm) {
-          const user = (await findUserByEmail(session, email))!
+          const user = written(await findUserByEmail(session, email))
           const mail = await confirmationMail(session, tenant, user, redirectTo, challenge)
-          return { reply: (await readUserObject(session, id))!, mail }
+          return { reply: written(await readUserObject(session, id)), mail }
         }
         await confirmEmail(session, id, false)
         const made = await issue(session, tenant, id, 'password', client)
-        return { reply: made, welcomes: (await findUserByEmail(session, email))! }
+        return { reply: made, welcomes: written(await findUserByEmail(session, email)) }
       })
     if (mail) await mails.send(tenant, mail)
     if (welcomes) await mails.welcome(tenant, welcomes)
@@ -107,7 +109,7 @@ export function createSignUp(parts: AuthParts) {
     if (settingsOf(tenant).auto_confirm) throw new Refusal('user_already_exists', 'User already registered')
     if (user.email_confirmed_at) return { reply: fabricated(asked) }
     const mail = await confirmationMail(session, tenant, user, redirectTo, asked.challenge, !isSame)
-    return { reply: (await readUserObject(session, user.id))!, mail }
+    return { reply: written(await readUserObject(session, user.id)), mail }
   }
 
   /**

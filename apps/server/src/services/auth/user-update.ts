@@ -24,6 +24,7 @@ import {
   writeEvent,
   writePassword,
 } from './users-store.ts'
+import { written } from './written.ts'
 
 export interface UserUpdate {
   email?: string | null | undefined
@@ -141,7 +142,7 @@ export function createUserUpdate(parts: AuthParts) {
           sent = await changeEmail(session, tenant, user, address, redirectTo, challenge)
         }
         await writeEvent(session, 'user.updated', user.id, user.email)
-        return { user: (await readUserObject(session, user.id))!, sent }
+        return { user: written(await readUserObject(session, user.id)), sent }
       })
       if (!outcome) throw new Refusal('reauthentication_not_valid', 'Nonce has expired or is invalid')
       for (const mail of outcome.sent) await mails.send(tenant, mail)

@@ -1,7 +1,7 @@
 // What goes wrong in a queue's tables, told to whoever uses them.
 import { Refusal } from '#src/kernel/errors.ts'
 import { DatabaseError, fromDriver } from '#src/kernel/postgres/wire/database-error.ts'
-import { refusalFromSql } from '#src/planes/data/database-refusal.ts'
+import { refusalFromTenantCode } from '#src/planes/data/database-refusal.ts'
 
 const noSuchTable = '42P01'
 const noSuchFunction = '42883'
@@ -31,7 +31,7 @@ export function messageRefusal(error: unknown, queue: string): unknown {
       'invalid_request',
       'The messages are too large to be answered in one piece; read fewer',
     )
-  return refusalFromSql(error)
+  return refusalFromTenantCode(error)
 }
 
 /** Of what makes, drops and lists queues. */
@@ -57,7 +57,7 @@ export function setUpRefusal(error: unknown, queue?: string): unknown {
       },
     )
   if (raised.code !== noSuchFunction && raised.code !== noSuchSchema && raised.code !== noSuchTable)
-    return refusalFromSql(raised)
+    return refusalFromTenantCode(raised)
   return new Refusal(
     'retrofit_required',
     'The database of this project lacks the queue functions and needs a retrofit before queues can be created or dropped',

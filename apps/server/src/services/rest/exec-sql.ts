@@ -7,10 +7,10 @@ import type { OwnSession } from '#src/kernel/postgres/database.ts'
 import { splitStatements } from '#src/kernel/postgres/statements.ts'
 import { fromDriver } from '#src/kernel/postgres/wire/database-error.ts'
 import { inSlices, type Sliced } from '#src/kernel/slices.ts'
+import { refusalFromOwnSql } from '#src/planes/data/database-refusal.ts'
 import { withAuthTriggerCalls } from '#src/tenancy/auth-trigger-statements.ts'
 import type { Caller, Databases } from '#src/tenancy/databases.ts'
 import { leavesTransactionOpen } from '#src/tenancy/open-transaction.ts'
-import { toldError } from './database-refusal.ts'
 import { JsonRows } from './json-rows.ts'
 import { scanJson } from './json-scan.ts'
 import { stringIn } from './json-string.ts'
@@ -71,9 +71,9 @@ function inTransaction(): never {
   )
 }
 
-/** The other driver's error, in the words of the row API. */
+/** Postgres' error in the words of the row API, always as a 4xx: the statement is the owner's own. */
 function fail(error: unknown, signal: AbortSignal): never {
   if (signal.aborted) throw new Refusal('client_closed_request', 'The client closed the connection')
   const raised = error instanceof Refusal ? undefined : fromDriver(error)
-  throw raised ? toldError(raised) : error
+  throw raised ? refusalFromOwnSql(raised) : error
 }

@@ -3,7 +3,7 @@ import type { ErrorCode } from '@plinth/contract/errors.ts'
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Failure } from '#src/kernel/http/plane.ts'
 import { DatabaseError } from '#src/kernel/postgres/wire/database-error.ts'
-import { refusalFromSql } from '#src/planes/data/database-refusal.ts'
+import { refusalFromTenantCode } from '#src/planes/data/database-refusal.ts'
 import type { DataError } from '#src/planes/data/plane.ts'
 
 /** Code to the short name in `error`. */
@@ -122,7 +122,7 @@ export function fromSql(error: unknown, what: 'object' | 'bucket'): unknown {
       )
     default:
       if (error.constraint === userBucketCheck) return userBucketIsPrivate()
-      return refusalFromSql(error)
+      return refusalFromTenantCode(error)
   }
 }
 

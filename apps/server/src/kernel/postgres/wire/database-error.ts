@@ -1,22 +1,29 @@
+import { passableText } from '#src/kernel/postgres/error-text.ts'
+
 /** An ErrorResponse of the server. Its text may quote tenants' values: for the caller, never for the log. */
 export class DatabaseError extends Error {
   readonly code: string
   readonly severity: string
   readonly detail: string | undefined
   readonly hint: string | undefined
+  /** Where a function was when it happened. */
+  readonly where: string | undefined
   readonly routine: string | undefined
   readonly schema: string | undefined
   readonly table: string | undefined
   readonly column: string | undefined
   readonly constraint: string | undefined
   constructor(fields: Record<string, string>) {
-    super(fields['M'] ?? 'database error')
+    const { C: code = 'XX000', R: routine } = fields
+    const passable = <T extends string | undefined>(text: T) => passableText(text, code, routine)
+    super(passable(fields['M'] ?? 'database error'))
     this.name = 'DatabaseError'
-    this.code = fields['C'] ?? 'XX000'
+    this.code = code
     this.severity = fields['V'] ?? 'ERROR'
-    this.detail = fields['D']
-    this.hint = fields['H']
-    this.routine = fields['R']
+    this.detail = passable(fields['D'])
+    this.hint = passable(fields['H'])
+    this.where = passable(fields['W'])
+    this.routine = routine
     this.schema = fields['s']
     this.table = fields['t']
     this.column = fields['c']
@@ -26,10 +33,17 @@ export class DatabaseError extends Error {
 
 /** The other driver's error, if it is one of the server. */
 export function fromDriver(error: unknown): DatabaseError | undefined {
-  const { code, severity, message, detail, hint } = error as DriverError
+  const { code, severity, message, detail, hint, where, routine } = error as DriverError
   if (!(error instanceof Error) || typeof severity !== 'string' || typeof code !== 'string') return
-  const told = { C: code, V: severity, M: message, ...(detail && { D: detail }), ...(hint && { H: hint }) }
-  return new DatabaseError(told)
+  return new DatabaseError({
+    C: code,
+    V: severity,
+    M: message,
+    ...(detail && { D: detail }),
+    ...(hint && { H: hint }),
+    ...(where && { W: where }),
+    ...(routine && { R: routine }),
+  })
 }
 
 interface DriverError extends Error {
@@ -37,7 +51,12 @@ interface DriverError extends Error {
   severity?: string
   detail?: string
   hint?: string
+  where?: string
+  routine?: string
 }
+
+/** Bytes of a field that are decoded: more than is passed on of it. */
+const maxField = 512 * 1024
 
 /** From a body that may have been cut, in the middle of its last field. */
 export function errorFrom(bytes: Buffer, start: number, end: number): DatabaseError {
@@ -47,7 +66,7 @@ export function errorFrom(bytes: Buffer, start: number, end: number): DatabaseEr
   while (at < last && bytes[at] !== 0) {
     const found = bytes.indexOf(0, at + 1)
     const stop = found < 0 || found > last ? last : found
-    fields[String.fromCharCode(bytes[at]!)] = bytes.toString('utf8', at + 1, stop)
+    fields[String.fromCharCode(bytes[at]!)] = bytes.toString('utf8', at + 1, Math.min(stop, at + maxField))
     at = stop + 1
   }
   return new DatabaseError(fields)

@@ -14,6 +14,7 @@ import {
   type UserRow,
   writePassword,
 } from '../users-store.ts'
+import { written } from '../written.ts'
 import { addressFrom } from './address.ts'
 import { beginEmailChange } from './email-change-store.ts'
 import { createMails, type Link } from './mails.ts'
@@ -90,7 +91,7 @@ export function createGenerateLink(parts: AuthParts) {
       const { userId, verificationType, ...link } = await plan(session, body, email, hash)
       const { code, linkToken, url } = await mails.makeLink(session, tenant, userId, { ...link, redirectTo })
       return {
-        ...(await readUserObject(session, userId))!,
+        ...written(await readUserObject(session, userId)),
         action_link: url,
         email_otp: code,
         hashed_token: linkToken,

@@ -2,6 +2,7 @@
 // the one before.
 import type { Session } from '#src/kernel/postgres/database.ts'
 import { type SqlFragment, sql } from '#src/kernel/postgres/sql.ts'
+import { written } from '../written.ts'
 
 export type Slot =
   | 'confirmation'
@@ -119,7 +120,7 @@ export async function insertMailFlow(session: Session, flow: NewFlow): Promise<s
     values (${flow.userId}, 'email', ${flow.method}, ${flow.challenge}, ${flow.challengeMethod}, ${flow.redirectTo},
             now() + make_interval(secs => ${flow.expirySeconds}))
     returning id`)
-  return row!.id
+  return written(row).id
 }
 
 /** From here the client has five minutes. False when the flow is gone. */

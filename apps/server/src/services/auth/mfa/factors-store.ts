@@ -3,6 +3,7 @@ import type { Session } from '#src/kernel/postgres/database.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 import type { CurrentSession } from '../sessions-store.ts'
 import type { SessionState } from '../tokens.ts'
+import { written } from '../written.ts'
 import { stepSeconds } from './totp.ts'
 
 export const hasVerifiedFactor = async (session: Session, userId: string): Promise<boolean> =>
@@ -98,7 +99,7 @@ export async function insertChallenge(
     )
     insert into auth.mfa_challenges (factor_id, ip_address) values (${factorId}, ${ip})
     returning id, (floor(extract(epoch from created_at)) + ${lifetimeSeconds})::int as expires_at`)
-  return made!
+  return written(made)
 }
 
 export interface ChallengeRow {
@@ -166,7 +167,7 @@ export async function raiseSession(
            tokens_until = greatest(tokens_until, now() + make_interval(secs => ${lifetimeSeconds}))
      where id = ${id}
     returning id, aal, amr, refresh_token_counter::int as counter`)
-  return raised!
+  return written(raised)
 }
 
 /** Sessions that rested on this factor rest on nothing but the first one again. */

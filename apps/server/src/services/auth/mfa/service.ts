@@ -9,6 +9,7 @@ import type { AuthParts, ClientFacts } from '../parts.ts'
 import { settingsOf } from '../settings.ts'
 import type { SessionObject } from '../sign-in.ts'
 import { readUserObject, writeEvent } from '../users-store.ts'
+import { written } from '../written.ts'
 import { createEnroll } from './enrolment.ts'
 import {
   asOwnerOfFactors,
@@ -98,7 +99,7 @@ export function createMfa(parts: AuthParts) {
     const settings = settingsOf(tenant)
     const state = await raiseSession(session, user.id, current, factorId, settings.session_duration_seconds)
     await writeEvent(session, 'user.updated', user.id, user.email)
-    const userObject = (await readUserObject(session, user.id))!
+    const userObject = written(await readUserObject(session, user.id))
     return { ...tokens.issue(tenant, userObject, state, settings), user: userObject }
   }
 

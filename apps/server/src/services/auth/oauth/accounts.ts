@@ -19,6 +19,7 @@ import {
   type UserRow,
   writeEvent,
 } from '../users-store.ts'
+import { written } from '../written.ts'
 import { badCallback, type ProviderIdentity } from './identity.ts'
 import {
   findUserIdByIdentity,
@@ -117,7 +118,7 @@ export function createAccounts(parts: AuthParts) {
       throw new Overtaken()
     await writeEvent(session, 'user.created', userId, email)
     if (isConfirmed) return { userId, isNew: true }
-    const user = (await findUser(session, userId))!
+    const user = written(await findUser(session, userId))
     return { userId, isNew: false, mail: await confirmationMail(session, tenant, user, redirectTo) }
   }
 
@@ -168,7 +169,7 @@ export function createAccounts(parts: AuthParts) {
   }
 
   async function welcomed(tenant: Tenant, userId: string): Promise<UserRow> {
-    return (await databases.auth(tenant).transaction(session => findUser(session, userId)))!
+    return written(await databases.auth(tenant).transaction(session => findUser(session, userId)))
   }
 }
 

@@ -2,6 +2,7 @@
 // application by a redirect, in the query and in the fragment, since it may look in either.
 import { randomUUID } from 'node:crypto'
 import { Refusal } from '#src/kernel/errors.ts'
+import { isServerError } from '#src/kernel/postgres/error-text.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
 import { errorParameters, withFragment, withQuery } from '../mail/redirect.ts'
 import type { AuthParts, ClientFacts } from '../parts.ts'
@@ -40,7 +41,9 @@ export function createCallback(parts: AuthParts, exchange: Exchange, accounts: A
       return await finish(tenant, flow, identity, tokens, client)
     } catch (error) {
       if (!(error instanceof Refusal)) log.error({ err: error }, 'a sign-in with a provider failed')
-      else if (error.cause !== undefined) log.warn({ err: error }, 'a provider did not say who somebody is')
+      // What a trigger of the project raised is not for the log.
+      else if (error.cause !== undefined && !isServerError(error.cause))
+        log.warn({ err: error }, 'a provider did not say who somebody is')
       return withError(place, errorParameters(error instanceof Refusal ? error : unexpected))
     }
   }
