@@ -223,3 +223,33 @@ test('case 48: a recorded migration has its statements, quotes and backslashes i
   const { body } = await mine.manage('GET', '/db/migrations?statements=true')
   assert.deepEqual(body.migrations[0].statements, statements)
 })
+
+test('case 48: a record of migrations that the owner has filled with nonsense is refused', async () => {
+  const mine = await Project.create(platform)
+  assert.equal((await mine.push({ version: '1', sql: 'select 1' })).status, 200)
+  await mine.asOwner(session =>
+    session.script(
+      `insert into supabase_migrations.schema_migrations (version) select i from generate_series(2, 20001) i`,
+    ),
+  )
+  for (const reply of [
+    await mine.manage('GET', '/db/migrations'),
+    await mine.push({ version: '2', sql: 'create table t ()' }),
+  ]) {
+    assert.equal(reply.status, 400, JSON.stringify(reply.body).slice(0, 300))
+    assert.match(reply.body.error.message, /more than 20000 rows/)
+  }
+})
+
+test('case 48: rows of megabytes come back as they are, in a script that is encoded while it is sent', async () => {
+  const mine = await Project.create(platform)
+  const sql = `create table t (a text); insert into t select repeat('é"\\', 400000) from generate_series(1, 4)`
+  assert.equal((await mine.push({ version: '1', sql })).status, 200)
+  const { status, body } = await mine.manage('GET', '/db/data')
+  assert.equal(status, 200)
+  // quote_nullable doubles the backslashes.
+  assert.equal(body.sql.split(`'${'é"\\\\'.repeat(400_000)}'`).length, 5)
+  const schema = await mine.manage('GET', '/db/schema')
+  assert.match(schema.body.sql, /create table public\.t/)
+  assert.equal((await mine.manage('GET', '/db/schema?beyond_migrations=true')).body.sql, '')
+})

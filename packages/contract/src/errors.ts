@@ -366,7 +366,8 @@ export const errorCodes = {
   },
   dump_too_large: {
     status: 422,
-    meaning: 'The rows are too many for one answer; read them with pg_dump over the direct connection.',
+    meaning:
+      'The rows or the schema are too large for one answer; read them with pg_dump over the direct connection.',
   },
   schema_too_large: {
     status: 409,

@@ -15,6 +15,18 @@ export const sliceChars = 16 * 1024
 /** Arrays, plain objects and scalars as JSON.stringify writes them. The value must not change meanwhile. */
 export const jsonText = (value: unknown): Promise<JsonText> => inSlices(jsonTextInSlices(value))
 
+/** JSON that somebody else writes in pieces, each of about a slice. */
+export const jsonTextFrom = (pieces: Iterable<string>): Promise<JsonText> => inSlices(collected(pieces))
+
+function* collected(pieces: Iterable<string>): Sliced<JsonText> {
+  const chunks: Buffer[] = []
+  for (const piece of pieces) {
+    chunks.push(Buffer.from(piece))
+    yield
+  }
+  return new JsonText(Buffer.concat(chunks))
+}
+
 interface Level {
   readonly container: unknown[] | Record<string, unknown>
   /** Of an object. */

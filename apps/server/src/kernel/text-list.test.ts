@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { arrayPieces, jsonPieces, pieceCharacters, piecesOf } from './text-list.ts'
+import { arrayPieces, jsonFieldPieces, jsonPieces, pieceCharacters, piecesOf } from './text-list.ts'
 
 const lists = [
   [],
@@ -34,4 +34,13 @@ test('text lists: a text is not cut within a surrogate pair', () => {
   assert.deepEqual([...piecesOf('a🙂b🙂', 2)], ['a', '🙂', 'b', '🙂'])
   assert.deepEqual([...piecesOf('🙂🙂', 1)], ['🙂', '🙂'])
   assert.deepEqual([...piecesOf('', 1)], [])
+})
+
+test('text lists: the pieces of one field make up its JSON', () => {
+  for (const texts of lists) {
+    const pieces = [...jsonFieldPieces('sql', texts)]
+    // A lone half of a pair at the end of a text would become one with the next text.
+    if (!texts.includes('\ud800')) assert.equal(pieces.join(''), JSON.stringify({ sql: texts.join('') }))
+    for (const piece of pieces) assert.ok(piece.length <= 6 * pieceCharacters)
+  }
 })

@@ -21,6 +21,13 @@ const isFirstHalf = (code: number) => code >= 0xd800 && code < 0xdc00
 export const jsonPieces = (texts: readonly string[]): Generator<string> =>
   listPieces(texts, '[', ']', jsonEscaped)
 
+/** `JSON.stringify({ [name]: texts.join('') })`. */
+export function* jsonFieldPieces(name: string, texts: Iterable<string>): Generator<string> {
+  yield `{${JSON.stringify(name)}:"`
+  for (const text of texts) for (const piece of piecesOf(text)) yield jsonEscaped(piece)
+  yield '"}'
+}
+
 /** A literal of the type text[]. */
 export const arrayPieces = (texts: readonly string[]): Generator<string> =>
   listPieces(texts, '{', '}', piece => piece.replace(/["\\]/g, '\\$&'))

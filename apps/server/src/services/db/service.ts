@@ -1,8 +1,17 @@
 // The schema of a project over time: migrations pushed, listed and begun anew, the schema as it is written out.
-import type { Applied, Plan, Pushed, ResetReply, Migration as Sent } from '@plinth/contract/db.ts'
+import type {
+  Applied,
+  Plan,
+  Pushed,
+  RecordedMigration,
+  ResetReply,
+  Migration as Sent,
+} from '@plinth/contract/db.ts'
 import { Refusal } from '#src/kernel/errors.ts'
+import { type JsonText, jsonTextFrom } from '#src/kernel/json-text.ts'
 import type { Session } from '#src/kernel/postgres/database.ts'
 import { inSlices } from '#src/kernel/slices.ts'
+import { jsonFieldPieces, jsonPieces } from '#src/kernel/text-list.ts'
 import { refusalFromOwnerSql } from '#src/planes/management/database-refusal.ts'
 import type { OwnerWork } from '#src/planes/management/owner-work.ts'
 import type { Paging } from '#src/planes/management/paging.ts'
@@ -60,9 +69,10 @@ export function dbService({ owner, databases, shadows }: DbDeps) {
         const { changed, skipped, pending } = planOf(migrations, await records(session))
         if (changed.length > 0) throw changedSince(changed)
         if (pending.length > 0) await store.createRecords(session).catch(refused)
+        const byVersionSent = new Map(migrations.map(migration => [migration.version, migration]))
         const applied: Applied[] = []
         for (const each of pending) {
-          const migration = migrations.find(({ version }) => version === each.version)!
+          const migration = byVersionSent.get(each.version)!
           const ms = await apply(session, migration).catch(error => {
             throw withEarlier(error, applied)
           })
@@ -72,7 +82,11 @@ export function dbService({ owner, databases, shadows }: DbDeps) {
       })
     },
 
-    listMigrations: (id: string, withStatements: boolean, { limit, offset }: Paging) =>
+    listMigrations: (
+      id: string,
+      withStatements: boolean,
+      { limit, offset }: Paging,
+    ): Promise<Page | JsonText> =>
       owner.look(id, async session => {
         const all = inVersionOrder(await records(session))
         const shown = all.slice(offset, offset + limit)
@@ -80,19 +94,18 @@ export function dbService({ owner, databases, shadows }: DbDeps) {
         if (!withStatements || shown.length === 0) return { migrations: shown, ...page }
         const versions = shown.map(({ version }) => version)
         const statements = await store.findStatements(session, versions).catch(refused)
-        const migrations = shown.map(each => ({ ...each, statements: statements.get(each.version) ?? null }))
-        return { migrations, ...page }
+        return jsonTextFrom(withStatementsAsJson(shown, statements, page))
       }),
 
     /** All of it, or what the recorded migrations do not account for. */
     async schema(id: string, isBeyondMigrations: boolean) {
-      const actual = await owner.look(id, readSchema)
-      if (!isBeyondMigrations) return { sql: schemaScript(actual) }
+      const actual = await owner.look(id, session => readSchema(session).catch(refused))
+      if (!isBeyondMigrations) return script(schemaScript(actual))
       const migrations = await owner.look(id, recordedMigrations)
-      if (migrations.length === 0) return { sql: schemaScript(actual) }
+      if (migrations.length === 0) return script(schemaScript(actual))
       const { ref } = await owner.tenant(id)
       const planned = await shadows.within(ref, session => schemaAfter(session, migrations))
-      return { sql: differenceScript(planned, actual) }
+      return script(differenceScript(planned, actual))
     },
 
     /** They count as applied from now on; nothing of them is run. */
@@ -104,18 +117,15 @@ export function dbService({ owner, databases, shadows }: DbDeps) {
         await store.freshSession(session)
         await store.createRecords(session).catch(refused)
         await session.script('begin')
-        for (const { version } of pending)
-          await store
-            .recordMigration(session, migrations.find(each => each.version === version)!)
-            .catch(refused)
+        const isPending = new Set(pending.map(({ version }) => version))
+        for (const migration of migrations.filter(({ version }) => isPending.has(version)))
+          await store.recordMigration(session, migration).catch(refused)
         await session.script('commit')
         return { recorded: pending.map(({ version, name }) => ({ version, name })), skipped }
       })
     },
 
-    data: async (id: string) => ({
-      sql: await owner.look(id, session => dataScript(session).catch(refused)),
-    }),
+    data: async (id: string) => script(await owner.look(id, session => dataScript(session).catch(refused))),
 
     async reset(id: string, wish: ResetWish): Promise<ResetReply> {
       if (wish.confirm !== undefined && wish.confirm.toLowerCase() !== id)
@@ -271,6 +281,33 @@ function asItWas(error: unknown): unknown {
     details,
   })
 }
+
+interface Page {
+  migrations: RecordedMigration[]
+  total: number
+  limit: number
+  offset: number
+}
+
+/** Encoded while it is sent: the statements are all that these migrations ever ran. */
+function* withStatementsAsJson(
+  shown: readonly store.MigrationRecord[],
+  statements: ReadonlyMap<string, string[] | null>,
+  page: object,
+): Generator<string> {
+  yield `${JSON.stringify(page).slice(0, -1)},"migrations":[`
+  for (const [place, record] of shown.entries()) {
+    yield `${place === 0 ? '' : ','}${JSON.stringify(record).slice(0, -1)},"statements":`
+    const own = statements.get(record.version)
+    if (own) yield* jsonPieces(own)
+    else yield 'null'
+    yield '}'
+  }
+  yield ']}'
+}
+
+/** `{sql}` */
+const script = (pieces: readonly string[]): Promise<JsonText> => jsonTextFrom(jsonFieldPieces('sql', pieces))
 
 const refused = (error: unknown): never => {
   throw refusalFromOwnerSql(error)

@@ -1,5 +1,6 @@
 // The record of applied migrations, in the project's own database and in the layout other tools know. It belongs
 // to the project's owner, so everything here runs in the owner's session, with every name written out.
+import { Refusal } from '#src/kernel/errors.ts'
 import type { Session } from '#src/kernel/postgres/database.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 import { inSlices, type Sliced } from '#src/kernel/slices.ts'
@@ -29,6 +30,9 @@ export const createRecords = (session: Session) =>
       add column if not exists checksum text,
       add column if not exists applied_at timestamptz default now()`)
 
+/** Twice what one request may send. */
+const maxRecords = 20_000
+
 /**
  * Unordered, and without statements: those are the whole text of everything ever applied. The table is the owner's,
  * who may have put anything into it.
@@ -37,8 +41,13 @@ export async function findRecords(session: Session): Promise<MigrationRecord[]> 
   if (!(await hasRecords(session))) return []
   const rows = await session.rows<{ record: Partial<Record<keyof MigrationRecord, unknown>> }>(
     sql`select pg_catalog.to_jsonb(m) operator(pg_catalog.-) 'statements'::pg_catalog.text as record
-          from supabase_migrations.schema_migrations m`,
+          from supabase_migrations.schema_migrations m limit ${maxRecords + 1}`,
   )
+  if (rows.length > maxRecords)
+    throw new Refusal(
+      'invalid_request',
+      `supabase_migrations.schema_migrations has more than ${maxRecords} rows; delete those that are no migrations`,
+    )
   return rows.flatMap(({ record: { version, name, checksum, applied_at } }) => {
     if (version === undefined || version === null) return []
     const at = new Date(String(applied_at ?? ''))
@@ -51,22 +60,30 @@ export async function findRecords(session: Session): Promise<MigrationRecord[]> 
   })
 }
 
-/** By version; null where another tool recorded none. */
+/**
+ * By version; null where another tool recorded none. A row for each statement: the driver would decode the list of a
+ * migration of megabytes in one go.
+ */
 export async function findStatements(
   session: Session,
   versions: readonly string[],
 ): Promise<Map<string, string[] | null>> {
-  const rows = await session.rows<{ version: string; statements: unknown }>(
-    sql`select version::pg_catalog.text as version, pg_catalog.to_jsonb(m) operator(pg_catalog.->) 'statements'::pg_catalog.text as statements
-          from supabase_migrations.schema_migrations m
-         where version::pg_catalog.text operator(pg_catalog.=) any(${[...versions]}::pg_catalog.text[])`,
-  )
-  return new Map(
-    rows.map(({ version, statements }) => [
-      version,
-      Array.isArray(statements) && statements.every(each => typeof each === 'string') ? statements : null,
-    ]),
-  )
+  const rows = await session.rows<{ version: string; statement: string | null; is_list: boolean }>(sql`
+    select version::pg_catalog.text as version, each.statement,
+           coalesce(pg_catalog.jsonb_typeof(m.statements), '') operator(pg_catalog.=) 'array' as is_list
+      from (select version, pg_catalog.to_jsonb(r) operator(pg_catalog.->) 'statements'::pg_catalog.text as statements
+              from supabase_migrations.schema_migrations r
+             where version::pg_catalog.text operator(pg_catalog.=) any(${[...versions]}::pg_catalog.text[])) m
+      left join lateral pg_catalog.jsonb_array_elements_text(
+        case pg_catalog.jsonb_typeof(m.statements) when 'array' then m.statements else '[]' end
+      ) with ordinality as each(statement, place) on true
+     order by version, each.place`)
+  const found = new Map<string, string[] | null>()
+  for (const { version, statement, is_list: isList } of rows) {
+    if (!found.has(version)) found.set(version, isList ? [] : null)
+    if (statement !== null) found.get(version)?.push(statement)
+  }
+  return found
 }
 
 export async function recordMigration(

@@ -3,8 +3,8 @@
 import type { Piece, TableColumn } from './pieces.ts'
 import { type Schema, scriptFrom } from './schema.ts'
 
-/** Empty when they are the same. */
-export function differenceScript(from: Schema, to: Schema): string {
+/** In pieces; none when they are the same. */
+export function differenceScript(from: Schema, to: Schema): string[] {
   const before = new Map(from.pieces.map(piece => [keyOf(piece), piece]))
   const after = new Map(to.pieces.map(piece => [keyOf(piece), piece]))
   const dropped = from.pieces.filter(piece => !after.has(keyOf(piece)))
@@ -12,18 +12,26 @@ export function differenceScript(from: Schema, to: Schema): string {
   const undone = dropped.filter(piece => !isGone(piece)).toReversed()
   const statements: string[] = undone.map(({ undo }) => undo)
   const byHand: string[] = []
+  const columnsBefore = columnsByTable(from)
+  const columnsAfter = columnsByTable(to)
   for (const piece of to.pieces) {
     const old = before.get(keyOf(piece))
     if (!old) statements.push(piece.sql)
     else if (old.sql !== piece.sql) {
-      const change = changeOf(old, piece, from.columns, to.columns)
+      const change = changeOf(old, piece, columnsBefore, columnsAfter)
       if (change) statements.push(...change)
       else byHand.push(`${piece.name}, which differs`)
     }
   }
-  statements.push(...to.grants.filter(each => !from.grants.includes(each)))
-  return scriptFrom(statements, [...byHand, ...to.leftOut.filter(each => !from.leftOut.includes(each))])
+  const granted = new Set(from.grants)
+  for (const grant of to.grants) if (!granted.has(grant)) statements.push(grant)
+  const known = new Set(from.leftOut)
+  return scriptFrom(statements, [...byHand, ...to.leftOut.filter(each => !known.has(each))])
 }
+
+type ColumnsByTable = ReadonlyMap<string, readonly TableColumn[]>
+
+const columnsByTable = ({ columns }: Schema): ColumnsByTable => Map.groupBy(columns, ({ table }) => table)
 
 /** Numbers of the catalogue differ between databases, names do not. */
 const keyOf = ({ id, rank, name }: Piece) => `${id.slice(0, id.indexOf(':'))} ${rank} ${name}`
@@ -33,35 +41,43 @@ const isTable = ({ id, rank }: Piece) => id.startsWith('pg_class:') && rank === 
 
 /** What belongs to a table goes with it, and what is said about something goes with that. */
 function goneWith(dropped: readonly Piece[]): (piece: Piece) => boolean {
-  const tables = dropped.filter(isTable).map(({ name }) => name)
+  const tables = new Set(dropped.filter(isTable).map(({ name }) => name))
   const objects = new Set(
     dropped.filter(piece => !isComment(piece)).map(({ name }) => withoutArguments(name)),
   )
   return piece =>
     (isComment(piece) && objects.has(withoutArguments(piece.name))) ||
-    (!isTable(piece) && !isSchema(piece) && tables.some(table => belongsTo(piece, table)))
+    (!isTable(piece) && !isSchema(piece) && ownersOf(piece).some(table => tables.has(table)))
 }
 
 const isComment = ({ id }: Piece) => id.startsWith('comment:')
 const withoutArguments = (name: string) => name.split('(')[0]!
 
-const belongsTo = ({ name, sql }: Piece, table: string): boolean =>
-  name === table ||
-  name.startsWith(`${table}.`) ||
-  new RegExp(`\\bon ${escapeForPattern(table)}(?= |$)`, 'i').test(sql.split('\n')[0]!)
+/** A name with its schema as Postgres writes it, each part in quotes where it must be. */
+const qualifiedName = '(?:"(?:[^"]|"")+"|[^\\s".(]+)\\.(?:"(?:[^"]|"")+"|[^\\s".(]+)'
+const nameAtStart = new RegExp(`^${qualifiedName}(?=\\.|$)`)
+const nameBehindOn = new RegExp(`\\bon (?:only )?(${qualifiedName})(?= |$)`, 'gi')
 
-const escapeForPattern = (text: string) => text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')
+/** The tables that a piece may belong to: the one its name begins with, and those behind ON in its first line. */
+function ownersOf({ name, sql }: Piece): string[] {
+  const own = nameAtStart.exec(name)?.[0]
+  const end = sql.indexOf('\n')
+  const line = sql.slice(0, Math.min(end < 0 ? sql.length : end, longestFirstLine))
+  return [...(own === undefined ? [] : [own]), ...[...line.matchAll(nameBehindOn)].map(([, table]) => table!)]
+}
+
+const longestFirstLine = 10_000
 
 /** Undefined where it cannot be said. */
 function changeOf(
   old: Piece,
   piece: Piece,
-  before: readonly TableColumn[],
-  after: readonly TableColumn[],
+  before: ColumnsByTable,
+  after: ColumnsByTable,
 ): string[] | undefined {
   const kind = piece.id.slice(0, piece.id.indexOf(':'))
   if (isTable(piece)) {
-    const own = (all: readonly TableColumn[]) => all.filter(({ table }) => table === piece.name)
+    const own = (all: ColumnsByTable) => all.get(piece.name) ?? []
     return columnChanges(piece.name, own(before), own(after))
   }
   if (/^create type .* as enum/.test(piece.sql)) return enumChanges(old, piece)
@@ -119,9 +135,10 @@ function enumChanges(old: Piece, piece: Piece): string[] | undefined {
   const labels = ({ sql }: Piece) =>
     [...sql.slice(sql.indexOf('(')).matchAll(/'(?:[^']|'')*'/g)].map(([label]) => label)
   const [before, after] = [labels(old), labels(piece)]
-  if (before.join() !== after.filter(label => before.includes(label)).join()) return
+  const known = new Set(before)
+  if (before.join() !== after.filter(label => known.has(label)).join()) return
   return after.flatMap((label, place) => {
-    if (before.includes(label)) return []
+    if (known.has(label)) return []
     const next = place === 0 ? `before ${after[1]}` : `after ${after[place - 1]}`
     return `alter type ${piece.name} add value ${label} ${after.length > 1 ? next : ''}`.trimEnd()
   })

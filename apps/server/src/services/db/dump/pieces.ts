@@ -268,7 +268,10 @@ export const tableColumns: SqlFragment = raw(`
    where c.relkind in ('r', 'p') and not c.relispartition and a.attnum > 0 and not a.attisdropped and a.attislocal and ${isOwn('pg_class', 'c.oid')}
    order by a.attrelid, a.attnum`)
 
-export const pieceQueries: readonly SqlFragment[] = pieces.map(query => raw(`with ${place} ${query}`))
+/** Sorted by Postgres, as far as its order is ours: what is sorted already costs little to sort again. */
+export const pieceQueries: readonly SqlFragment[] = pieces.map(query =>
+  raw(`with ${place} select * from (${query}) piece order by rank, name collate "C"`),
+)
 
 /** Which piece needs which, after everything that is only a part of a piece is counted as that piece. */
 export const dependencies: SqlFragment = raw(`

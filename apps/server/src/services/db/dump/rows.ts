@@ -16,21 +16,24 @@ interface OwnTable {
   overrides: boolean
 }
 
-/** In a transaction that sees one moment. */
-export async function dataScript(session: Session): Promise<string> {
+/** In pieces, in a transaction that sees one moment. */
+export async function dataScript(session: Session): Promise<string[]> {
   // Rows that a policy hides even from the owner are an error, not left out in silence.
   await session.script(`set local search_path = pg_catalog; set local row_security = off`)
   const tables = await session.rows<OwnTable>(ownTables)
   const needs = await session.rows<{ from: string; to: string }>(references)
   const byId = new Map(tables.map(table => [table.id, table]))
   const pieces = tables.map(({ id, name }) => ({ id, rank: 0, name, sql: '', undo: '' }))
-  let script = ''
+  const script: string[] = []
+  let length = 0
   for (const { id } of inOrder(pieces, needs))
     for await (const statement of inserts(session, byId.get(id)!)) {
-      script += statement
-      if (script.length > maxBytes) throw tooLarge()
+      script.push(statement)
+      length += statement.length
+      if (length > maxBytes) throw tooLarge()
     }
-  for (const { sql: statement } of await session.rows<{ sql: string }>(sequences)) script += `${statement};\n`
+  for (const { sql: statement } of await session.rows<{ sql: string }>(sequences))
+    script.push(`${statement};\n`)
   return script
 }
 

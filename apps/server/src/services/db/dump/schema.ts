@@ -1,4 +1,5 @@
 // The project's schema as one script: what it made itself, in an order in which everything that is needed is there.
+import { Refusal } from '#src/kernel/errors.ts'
 import type { Session } from '#src/kernel/postgres/database.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 import { defaultGrants, grants } from './grants.ts'
@@ -14,11 +15,25 @@ export interface Schema {
   leftOut: string[]
 }
 
+/** Each step over the pieces takes some milliseconds for so many. */
+const maxPieces = 50_000
+const maxCharacters = 50 * 1024 * 1024
+
+const tooLarge = (what: string) =>
+  new Refusal(
+    'dump_too_large',
+    `The schema has ${what}; read it with pg_dump --schema-only over the direct connection`,
+  )
+
 /** In a transaction that sees one moment. */
 export async function readSchema(session: Session): Promise<Schema> {
   await session.run(sql`select pg_catalog.set_config('search_path', 'pg_catalog', true)`)
   const pieces: Piece[] = []
-  for (const query of pieceQueries) pieces.push(...(await session.rows<Piece>(query)))
+  for (const query of pieceQueries) {
+    for (const piece of await session.rows<Piece>(query)) pieces.push(piece)
+    if (pieces.length > maxPieces)
+      throw tooLarge(`more than ${maxPieces} tables, columns, functions and the like`)
+  }
   const needs = await session.rows<{ from: string; to: string }>(dependencies)
   const granted = [
     ...(await session.rows<{ sql: string }>(grants)),
@@ -34,17 +49,20 @@ export async function readSchema(session: Session): Promise<Schema> {
 }
 
 /** Empty when the project has made nothing yet. */
-export const schemaScript = ({ pieces, grants, leftOut }: Schema): string =>
+export const schemaScript = ({ pieces, grants, leftOut }: Schema): string[] =>
   scriptFrom([...pieces.map(each => each.sql), ...grants], leftOut)
 
-export function scriptFrom(statements: readonly string[], leftOut: readonly string[]): string {
-  if (statements.length === 0 && leftOut.length === 0) return ''
+/** In pieces. */
+export function scriptFrom(statements: readonly string[], leftOut: readonly string[]): string[] {
+  if (statements.length === 0 && leftOut.length === 0) return []
+  const characters = statements.reduce((sum, { length }) => sum + length, 0)
+  if (characters > maxCharacters) throw tooLarge(`more than ${maxCharacters / 1024 / 1024} MB as SQL`)
   // Bodies may name what is made further down.
-  const all = ['set check_function_bodies = off', ...statements]
-  return all
-    .map(each => `${each};\n`)
-    .join('\n')
-    .concat(leftOut.map(what => `\n-- Not in here, to be made by hand: ${what}`).join(''))
+  return [
+    'set check_function_bodies = off;\n',
+    ...statements.map(each => `\n${each};\n`),
+    ...leftOut.map(what => `\n-- Not in here, to be made by hand: ${what}`),
+  ]
 }
 
 /** By rank and name, but never before what it needs; where two need each other, the one asked for first gives way. */
@@ -59,18 +77,18 @@ export function inOrder(pieces: readonly Piece[], needs: readonly { from: string
   const seen = new Set<string>()
   const place = (first: Piece): void => {
     // A stack of our own: chains of views can be longer than the one of calls.
-    const stack: { piece: Piece; rest: Piece[] }[] = []
+    const stack: { piece: Piece; rest: Iterator<Piece> }[] = []
     const enter = (piece: Piece) => {
       if (seen.has(piece.id)) return
       seen.add(piece.id)
       const rest = (needed.get(piece.id) ?? []).map(({ to }) => byId.get(to)!)
-      stack.push({ piece, rest: rest.toSorted(before) })
+      stack.push({ piece, rest: rest.toSorted(before).values() })
     }
     enter(first)
     for (let top = stack.at(-1); top; top = stack.at(-1)) {
-      const next = top.rest.shift()
-      if (next) enter(next)
-      else ordered.push(stack.pop()!.piece)
+      const { done, value: next } = top.rest.next()
+      if (done) ordered.push(stack.pop()!.piece)
+      else enter(next)
     }
   }
   for (const piece of pieces.toSorted(before)) place(piece)
