@@ -1,6 +1,6 @@
 // The platform of a data directory on this machine: what its files say, and which processes are really its own.
 import { execFileSync } from 'node:child_process'
-import { existsSync, readFileSync } from 'node:fs'
+import { existsSync, readFileSync, realpathSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { type Environment, setting } from './environment.ts'
 
@@ -65,12 +65,16 @@ export function clusterDirectory(dataDir: string): string {
   return join(readText(join(dataDir, 'postgres.home'))?.trim() || dataDir, 'postgres')
 }
 
+/** Null unless the process works on this cluster: a pid in an old file may have been reused. */
 export function postmasterPid(dataDir: string): number | null {
-  const pid = Number(readText(join(clusterDirectory(dataDir), 'postmaster.pid'))?.split('\n')[0])
-  return Number.isInteger(pid) && pid > 0 && commandLine(pid)?.includes('postgres') ? pid : null
+  const cluster = clusterDirectory(dataDir)
+  const pid = Number(readText(join(cluster, 'postmaster.pid'))?.split('\n')[0])
+  return Number.isInteger(pid) && pid > 0 && commandLine(pid)?.includes(`-D ${realPath(cluster)} `)
+    ? pid
+    : null
 }
 
-/** A pid in an old file may belong to anything by now, another directory's platform included. */
+/** False for a zombie, which has no command line, and for another process that has the same pid now. */
 export function isAlive({ pid, birth }: Lock): boolean {
   if (birth !== null) return birthOf(pid) === birth && commandLine(pid) !== ''
   return commandLine(pid)?.includes('main.ts') ?? false
@@ -105,6 +109,15 @@ export function commandLine(pid: number): string | undefined {
 export function memoryBytes(pid: number): number | null {
   const kilobytes = /^VmRSS:\s+(\d+) kB/m.exec(readText(`/proc/${pid}/status`) ?? '')?.[1]
   return kilobytes ? Number(kilobytes) * 1024 : null
+}
+
+/** The server gives Postgres its directory without links. */
+function realPath(path: string): string {
+  try {
+    return realpathSync(path)
+  } catch {
+    return path
+  }
 }
 
 function readObject(path: string): Record<string, unknown> {

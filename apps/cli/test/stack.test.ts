@@ -1,10 +1,12 @@
 // The platform as a background process, with its embedded database, from start to removal.
 import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
 import { existsSync, readFileSync, statSync } from 'node:fs'
 import type { AddressInfo } from 'node:net'
 import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { test } from 'node:test'
+import { makeZombie } from '../../server/test/zombie.ts'
 import { birthOf } from '../src/local-platform.ts'
 import { type How, plinth as run, workplace, writeIn } from './plinth.ts'
 
@@ -105,6 +107,22 @@ test('a setting from .env reaches the platform', async () => {
   const failed = await plinth(['start'])
   writeIn(cwd, '.env', '')
   assert.match(failed.json.error.message, /PLATFORM_AUDIT_RETENTION_DAYS must be a whole number/)
+})
+
+test('a zombie and a Postgres of another directory are neither shown nor stopped', async () => {
+  const { cwd, plinth } = place()
+  const { parent, pid } = await makeZombie()
+  const other = spawn('sleep', ['60'], { argv0: 'postgres' })
+  try {
+    writeIn(cwd, '.plinth/data/platform.lock', { pid, birth: birthOf(pid) })
+    writeIn(cwd, '.plinth/data/platform.json', { pid, url: 'http://127.0.0.1:39001' })
+    writeIn(cwd, '.plinth/data/postgres/postmaster.pid', `${other.pid}\n`)
+    assert.deepEqual((await plinth(['ps'])).json.data.processes, [])
+    assert.deepEqual((await plinth(['stop', '--force'])).json.data.stopped, false)
+  } finally {
+    parent.kill('SIGKILL')
+    other.kill('SIGKILL')
+  }
 })
 
 test('a pid that passed on to another process is neither shown nor stopped', async () => {

@@ -24,6 +24,7 @@ import {
   unused,
   used,
 } from './engine-harness.ts'
+import { makeZombie, statOf } from './zombie.ts'
 
 test('the first start makes a cluster that answers on its unix socket', async () => {
   const dataDir = unused('first, with "odd" name/data')
@@ -141,6 +142,22 @@ test('lock files naming an unrelated live process do not block the start', async
   const engine = await start(dataDir)
   assert.equal((await query(engine, 'select 1')).rowCount, 1)
   assert.ok(isAlive(unrelated.pid!), 'and the process is left alone')
+})
+
+test('lock files naming a zombie do not block the start', async () => {
+  const dataDir = used('zombie')
+  const { clusterDir } = engineFiles(dataDir)
+  const { uid, gid } = fs.statSync(clusterDir)
+  // Of the database's own user, as a killed postmaster that nobody reaps would be.
+  const { parent, pid } = await makeZombie(isRoot ? { uid, gid } : {})
+  children.push(parent)
+  const port = Number(fs.readFileSync(join(dataDir, 'postgres.port'), 'utf8'))
+  const stale = `${pid}\n${clusterDir}\n1700000000\n${port}\n${join(dataDir, 'run')}\n127.0.0.1\n1 1\nready\n`
+  const locks = [join(clusterDir, 'postmaster.pid'), join(dataDir, 'run', `.s.PGSQL.${port}.lock`)]
+  for (const lock of locks) fs.writeFileSync(lock, stale)
+  const engine = await start(dataDir)
+  assert.equal((await query(engine, 'select 1')).rowCount, 1)
+  assert.equal(statOf(pid).state, 'Z')
 })
 
 test('a remembered port that is taken gives way to another, remembered in turn', async () => {

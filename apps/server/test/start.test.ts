@@ -18,6 +18,7 @@ import { engineFiles } from '#src/kernel/postgres/engine/place.ts'
 import { version } from '#src/kernel/version.ts'
 import { settings } from '#src/settings.ts'
 import { call, testServer } from './harness.ts'
+import { statOf, underNeglectfulParent, untilZombie } from './zombie.ts'
 
 const isRoot = process.getuid?.() === 0
 const repository = fileURLToPath(new URL('../../..', import.meta.url))
@@ -389,6 +390,26 @@ test('lock files of dead and of unrelated processes, or cut short, do not block 
     const platform = await start({ dataDir })
     await assertServes(platform)
     await stop(platform)
+  }
+})
+
+test('a platform that was killed and is now a zombie does not block the next start', async () => {
+  const dataDir = used('zombie')
+  const env = { PATH: process.env['PATH'], TMPDIR: tmpdir(), PLATFORM_PORT: '0', PLATFORM_DATA_DIR: dataDir }
+  const command = [process.execPath, join(repository, 'apps/server/src/main.ts')]
+  const { parent, pid } = await underNeglectfulParent(command, { cwd: join(root, 'cwd'), env })
+  try {
+    await eventually(() => notice(dataDir) !== undefined, 'a start', 120_000)
+    const postmaster = postmasterPid(dataDir)
+    for (const each of [pid, postmaster]) process.kill(each, 'SIGKILL')
+    await untilZombie(pid)
+    assert.equal(readJson(join(dataDir, 'platform.lock')).pid, pid)
+    const platform = await start({ dataDir })
+    await assertServes(platform)
+    assert.equal(statOf(pid).state, 'Z', 'nobody has reaped it meanwhile')
+    await stop(platform)
+  } finally {
+    parent.kill('SIGKILL')
   }
 })
 

@@ -13,6 +13,7 @@ import {
 } from 'node:fs'
 import { join } from 'node:path'
 import { prepareDataDir } from '#src/kernel/postgres/engine/place.ts'
+import { isRunning, startTimeOf } from '#src/kernel/running-process.ts'
 
 export interface Secrets {
   CONTROL_PLANE_SECRET: string
@@ -91,7 +92,8 @@ export const isTaken = (path: string): boolean => holderOf(join(path, 'platform.
 
 function takeLock(file: string, directory: string): void {
   const draft = `${file}.${process.pid}`
-  writeFileSync(draft, JSON.stringify({ pid: process.pid, birth: birthOf(process.pid) }), { mode: ownerOnly })
+  const lock = { pid: process.pid, birth: startTimeOf(process.pid) }
+  writeFileSync(draft, JSON.stringify(lock), { mode: ownerOnly })
   try {
     if (isLinked(draft, file)) return
     const holder = holderOf(file)
@@ -139,32 +141,17 @@ function alone(token: string, work: () => void): void {
   }
 }
 
+/** Nobody holds the lock of a process that was killed, is a zombie, or whose number another process has now. */
 function holderOf(file: string): number | undefined {
   const lock = readLock(file)
   if (!lock || lock.pid === process.pid) return
-  try {
-    process.kill(lock.pid, 0)
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ESRCH') return
-  }
-  // The number may have passed to another process since.
-  return birthOf(lock.pid) === lock.birth ? lock.pid : undefined
+  return isRunning({ pid: lock.pid, startTime: lock.birth }) ? lock.pid : undefined
 }
 
-/** A lock that cannot be read was cut off by a crash of the machine: nobody holds it. */
-function readLock(file: string): { pid: number; birth: string | undefined } | undefined {
+/** Nobody holds a lock file that a crash of the machine has cut short. */
+function readLock(file: string): { pid: number; birth?: string } | undefined {
   try {
     return readJson(file)
-  } catch {
-    return
-  }
-}
-
-/** When a process started, in clock ticks since boot; the same number for any process where /proc is absent. */
-function birthOf(pid: number): string | undefined {
-  try {
-    const text = readFileSync(`/proc/${pid}/stat`, 'utf8')
-    return text.slice(text.lastIndexOf(')') + 2).split(' ')[19]
   } catch {
     return
   }

@@ -1,6 +1,7 @@
 import { spawnSync } from 'node:child_process'
 import { readdirSync, readFileSync, readlinkSync, rmSync } from 'node:fs'
 import { basename, join } from 'node:path'
+import { isNumberTaken } from '#src/kernel/running-process.ts'
 import { endPostgres } from './process.ts'
 
 /**
@@ -12,12 +13,13 @@ export async function clearLeftovers(clusterDir: string, socketDir: string): Pro
   const pid = pidIn(pidFile)
   const isOrphaned = pid !== undefined && isPostgresOf(clusterDir, pid)
   if (isOrphaned) {
-    // Gone also means a zombie: in a container nobody may be there to reap it.
+    // A zombie counts as gone: it has no executable any more, and in a container nobody may ever reap it.
     const isGone = () => !isPostgresOf(clusterDir, pid)
     await endPostgres(name => sendSignal(pid, name), isGone, 5000)
-  } // A file that names a dead process is left to Postgres, which finds the old shared memory by it and waits for
-  // backends that still use it. (Without the file it looks for that memory by the directory's inode.)
-  else if (pid === undefined || isAlive(pid)) rmSync(pidFile, { force: true })
+  } // Postgres refuses to start while the number in the file is taken, be it by a zombie or an unrelated process.
+  // A file whose number is free stays: Postgres finds the old shared memory by it and waits for backends that still
+  // use it. (Without the file it looks for that memory by the directory's inode.)
+  else if (pid === undefined || isNumberTaken(pid)) rmSync(pidFile, { force: true })
   // The directory is this cluster's alone.
   for (const name of readdirSync(socketDir)) {
     if (name.startsWith('.s.PGSQL.')) rmSync(join(socketDir, name), { force: true })
@@ -59,14 +61,6 @@ function isPostgresOf(clusterDir: string, pid: number): boolean {
     return isPostgres && readlinkSync(`/proc/${pid}/cwd`) === clusterDir
   } catch {
     return false // gone, or another user's, who could not run this cluster
-  }
-}
-
-function isAlive(pid: number): boolean {
-  try {
-    return process.kill(pid, 0)
-  } catch (error) {
-    return (error as NodeJS.ErrnoException).code === 'EPERM'
   }
 }
 

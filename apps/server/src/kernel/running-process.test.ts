@@ -1,0 +1,36 @@
+import assert from 'node:assert/strict'
+import { spawn, spawnSync } from 'node:child_process'
+import { after, test } from 'node:test'
+import { makeZombie, statOf } from '../../test/zombie.ts'
+import { isRunning, startTimeOf } from './running-process.ts'
+
+const undo: (() => unknown)[] = []
+after(() => {
+  for (const step of undo) step()
+})
+
+test('this process runs, since the time the system says', () => {
+  assert.equal(isRunning({ pid: process.pid }), true)
+  assert.equal(startTimeOf(process.pid), statOf(process.pid).startTime)
+  assert.equal(isRunning({ pid: process.pid, startTime: statOf(process.pid).startTime }), true)
+})
+
+test('a process that has ended and was reaped does not run', () => {
+  assert.equal(isRunning({ pid: spawnSync('true').pid }), false)
+})
+
+test('a zombie does not run, though its number is taken', async () => {
+  const { parent, pid } = await makeZombie()
+  undo.push(() => parent.kill('SIGKILL'))
+  assert.equal(process.kill(pid, 0), true, 'the number is still taken')
+  assert.equal(isRunning({ pid }), false)
+  assert.equal(isRunning({ pid, startTime: statOf(pid).startTime }), false)
+})
+
+test('a number that has passed to another process does not count', () => {
+  const other = spawn('sleep', ['60'])
+  undo.push(() => other.kill('SIGKILL'))
+  const { startTime } = statOf(other.pid!)
+  assert.equal(isRunning({ pid: other.pid!, startTime }), true)
+  assert.equal(isRunning({ pid: other.pid!, startTime: `${startTime}0` }), false)
+})
