@@ -3,13 +3,13 @@ import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { after, before, test } from 'node:test'
 import { startPlatform, type TestPlatform } from '../../server/test/harness.ts'
-import { startMailServer } from '../../server/test/mail/server.ts'
+import { allowsLocalMail, startMailServer } from '../../server/test/mail/server.ts'
 import { bin, type How, plinth as run, workplace } from './plinth.ts'
 import { relay } from './relay.ts'
 
 let platform: TestPlatform
 before(async () => {
-  platform = await startPlatform()
+  platform = await startPlatform({ settings: allowsLocalMail })
 })
 after(() => platform.stop())
 

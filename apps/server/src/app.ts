@@ -5,6 +5,7 @@ import { createHashingTurns } from '#src/kernel/crypto/hashing-turns.ts'
 import { createPasswords, createUserPasswords } from '#src/kernel/crypto/password.ts'
 import { createRateWindows } from '#src/kernel/http/rate-windows.ts'
 import { createHttpServer, type HttpServer } from '#src/kernel/http/server.ts'
+import { createConnector } from '#src/kernel/outbound/connect.ts'
 import { createOutbound } from '#src/kernel/outbound/fetch.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
 import { version } from '#src/kernel/version.ts'
@@ -24,7 +25,9 @@ import { cronService } from '#src/services/cron/service.ts'
 import { startCronWorker } from '#src/services/cron/worker.ts'
 import { dbService } from '#src/services/db/service.ts'
 import { docsService } from '#src/services/docs/service.ts'
+import { createDelivery } from '#src/services/email/delivery.ts'
 import { type EmailService, emailService } from '#src/services/email/service.ts'
+import { checkSmtpSetting } from '#src/services/email/smtp-settings.ts'
 import { startMailWorker } from '#src/services/email/worker.ts'
 import { healthService } from '#src/services/health/service.ts'
 import { platformService } from '#src/services/platform/service.ts'
@@ -96,6 +99,7 @@ async function compose(options: AppOptions, open: Closing[]): Promise<App> {
     management: managementPlane(credentials, createAudit(control, log), room),
   }
   const owner = createOwnerWork(directory, databases)
+  const connector = createConnector({ allow: config.outboundAllow })
   const storage = await storageService({ ...ground, dataDir: config.dataDir, baseUrl: () => baseUrl, log })
   open.push(() => storage.close())
   directory.onChange(id => void storage.changed(id).catch(() => {}))
@@ -104,6 +108,7 @@ async function compose(options: AppOptions, open: Closing[]): Promise<App> {
     baseUrl: () => baseUrl,
     storageBytes: storage.usedBytes,
     databaseBytes: id => measureDatabase(control, id),
+    checkServiceSettings: settings => checkSmtpSetting(settings, connector),
   })
   const platform = platformService({ control, credentials, passwords, windows, deriveKey })
   const db = dbService({ owner, databases, shadows: createShadows(control, cluster, logins) })
@@ -111,7 +116,8 @@ async function compose(options: AppOptions, open: Closing[]): Promise<App> {
   const rest = restService({ databases, docs, room, maxRows: config.restMaxRows })
   const cache = cacheService(cacheEngine, owner)
 
-  const mailWorker = startMailWorker({ control, sealer, deployment: config.smtp, log })
+  const delivery = createDelivery({ sealer, deployment: config.smtp, connector })
+  const mailWorker = startMailWorker({ control, sealer, delivery, log })
   open.push(() => mailWorker.close())
   // A project that is resumed has mail waiting.
   directory.onChange(() => mailWorker.wake())
@@ -120,9 +126,11 @@ async function compose(options: AppOptions, open: Closing[]): Promise<App> {
     sealer,
     owner,
     directory,
-    deployment: config.smtp,
+    delivery,
+    connector,
     baseUrl: () => baseUrl,
     wake: mailWorker.wake,
+    log,
   })
 
   const cronWorker = await startCronWorker({
@@ -144,7 +152,7 @@ async function compose(options: AppOptions, open: Closing[]): Promise<App> {
     log,
     windows,
     deriveKey,
-    outbound: createOutbound({ allow: config.outboundAllow }),
+    outbound: createOutbound(connector),
     directory,
   })
   const admin = adminService({

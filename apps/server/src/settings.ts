@@ -55,7 +55,7 @@ export const settings = [
     name: 'PLATFORM_OUTBOUND_ALLOW',
     default: 'none',
     meaning:
-      'Comma-separated addresses or CIDRs that are not public and that calls to sign-in providers may reach all the same, such as an intranet or a test server.',
+      'Comma-separated addresses or CIDRs that are not public and that the platform may connect to all the same when a project names them: sign-in providers and the SMTP servers of projects, for example on an intranet. The server of SMTP_HOST needs no entry.',
   },
   {
     name: 'PLATFORM_RATE_LIMIT_ANON',

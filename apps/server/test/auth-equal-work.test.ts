@@ -7,9 +7,11 @@ import { createUserPasswords, type UserPasswords } from '#src/kernel/crypto/pass
 import { sealer } from '#src/kernel/crypto/sealed.ts'
 import { createRateWindows } from '#src/kernel/http/rate-windows.ts'
 import { createLog } from '#src/kernel/log.ts'
+import { createConnector } from '#src/kernel/outbound/connect.ts'
 import { createOutbound } from '#src/kernel/outbound/fetch.ts'
 import { createOwnerWork } from '#src/planes/management/owner-work.ts'
 import { authService } from '#src/services/auth/service.ts'
+import { createDelivery } from '#src/services/email/delivery.ts'
 import { emailService } from '#src/services/email/service.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
 import { startPlatform, type TestPlatform } from './harness.ts'
@@ -48,15 +50,18 @@ function countingAuth() {
   const { control, databases, directory } = platform.app
   const common = { sealer: sealer(deriveKey('sealed')), baseUrl: () => platform.url }
   const owner = createOwnerWork(directory, databases)
+  const log = createLog('silent', { write() {} })
+  const connector = createConnector({ allow: [] })
+  const delivery = createDelivery({ ...common, deployment: undefined, connector })
   return authService({
     ...common,
     databases,
-    email: emailService({ ...common, control, owner, directory, deployment: undefined, wake() {} }),
+    email: emailService({ ...common, control, owner, directory, delivery, connector, log, wake() {} }),
     passwords,
-    log: createLog('silent', { write() {} }),
+    log,
     windows: createRateWindows(),
     deriveKey,
-    outbound: createOutbound({ allow: [] }),
+    outbound: createOutbound(connector),
     directory,
   })
 }

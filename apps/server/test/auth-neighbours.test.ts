@@ -9,12 +9,13 @@ import { hash as argon2 } from '@node-rs/argon2'
 import { hash as bcrypt } from '@node-rs/bcrypt'
 import { raw } from '#src/kernel/postgres/sql.ts'
 import { startPlatform, type TestPlatform } from './harness.ts'
+import { allowsLocalMail } from './mail/server.ts'
 import { openMailbox } from './mailbox.ts'
 import { type AuthProject, authProject, password } from './signed-up.ts'
 
 let platform: TestPlatform
 before(async () => {
-  platform = await startPlatform()
+  platform = await startPlatform({ settings: allowsLocalMail })
 })
 after(() => platform?.stop())
 

@@ -8,12 +8,12 @@ import { after, before, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { sql } from '#src/kernel/postgres/sql.ts'
 import { startPlatform, type TestPlatform } from './harness.ts'
-import { answer, type MailServer, startMailServer } from './mail/server.ts'
+import { allowsLocalMail, answer, closedPort, type MailServer, startMailServer } from './mail/server.ts'
 
 let platform: TestPlatform
 const undo: (() => unknown)[] = []
 before(async () => {
-  platform = await startPlatform()
+  platform = await startPlatform({ settings: allowsLocalMail })
 })
 after(async () => {
   await platform.stop()
@@ -106,7 +106,7 @@ test('a server that refuses once and then accepts gets the mail the second time'
 })
 
 test('each failure puts the next attempt further off, and the tenth is the last', async () => {
-  const id = await projectAt(1)
+  const id = await projectAt(closedPort)
   await enqueue(id, 'ada@example.test')
   const waits: number[] = []
   for (let attempt = 1; attempt < 10; attempt++) {
@@ -186,9 +186,48 @@ test('a server that hangs holds up neither the request nor the mail of other pro
   await platform.app.control.run(sql`delete from mail_queue where project_id = ${hanging}`)
 })
 
+test('servers that drip their replies do not hold up the mail of other projects', async () => {
+  const sockets: Socket[] = []
+  const dripping = createServer(socket => {
+    sockets.push(socket.on('error', () => {}))
+    socket.write('220 hello\r\n')
+    const drip = setInterval(() => socket.write('250-wait\r\n'), 1000)
+    socket.on('close', () => clearInterval(drip))
+  }).listen(0, '127.0.0.1')
+  await once(dripping, 'listening')
+  undo.push(() => {
+    for (const socket of sockets) socket.destroy()
+    dripping.close()
+  })
+  const server = await serve()
+  const crowded = await startPlatform({ settings: allowsLocalMail })
+  try {
+    const { port } = dripping.address() as AddressInfo
+    const create = async (at: number) => {
+      const { id } = await crowded.createProject()
+      assert.equal((await setSmtp(id, at, {}, crowded)).status, 200)
+      return id
+    }
+    const slow: string[] = []
+    for (let at = 0; at < 25; at++) slow.push(await create(port))
+    const other = await create(server.port)
+    for (const id of slow) for (const to of ['a', 'b']) await enqueue(id, `${to}@example.test`, crowded)
+    const leased = async () => {
+      const taken = sql`select from mail_queue where leased_until > now() and project_id = any(${slow}::uuid[])`
+      return (await crowded.app.control.rows(taken)).length
+    }
+    await eventually(async () => (await leased()) === 50, 'as many deliveries as may run at once')
+    await enqueue(other, 'ada@example.test', crowded)
+    await eventually(() => recipients(server).includes('ada@example.test'), 'the mail of another project')
+    assert.equal(await leased(), 50, 'the slow deliveries are still under way')
+  } finally {
+    await crowded.stop()
+  }
+})
+
 test('a platform that stops gives back what it has not sent, and the next one sends it', async () => {
   const { port, sockets } = await mute()
-  const first = await startPlatform()
+  const first = await startPlatform({ settings: allowsLocalMail })
   const { id } = await first.createProject()
   await setSmtp(id, port, {}, first)
   await enqueue(id, 'ada@example.test', first)
@@ -224,7 +263,12 @@ test('a node killed while it sends loses nothing: the mail is sent again when it
   })
   const id = await projectAt(server.port)
   const { control, adminToken, controlPlaneSecret, config } = platform
-  const beside = { control, adminToken, controlPlaneSecret, config: { dataDir: config.dataDir } }
+  const beside = {
+    control,
+    adminToken,
+    controlPlaneSecret,
+    config: { dataDir: config.dataDir, outboundAllow: config.outboundAllow },
+  }
   const given = JSON.stringify({ beside, projectId: id, to: 'ada@example.test' })
   const node = spawn(process.execPath, [join(import.meta.dirname, 'mail/node.ts'), given], {
     stdio: 'inherit',
@@ -276,7 +320,7 @@ test('while the database is away nothing is sent twice, and afterwards all goes 
   const server = await serve({
     onMessage: ({ to }) => (to[0] === 'ada@example.test' ? held.promise : undefined),
   })
-  const away = await startPlatform()
+  const away = await startPlatform({ settings: allowsLocalMail })
   try {
     const { id } = await away.createProject()
     await setSmtp(id, server.port, {}, away)
@@ -314,7 +358,7 @@ test('while the database is away nothing is sent twice, and afterwards all goes 
 })
 
 test('mail of more than a day is dropped, and the log says so', async () => {
-  const id = await projectAt(1)
+  const id = await projectAt(closedPort)
   await enqueue(id, 'ada@example.test')
   await eventually(async () => (await queued(id)).some(isPutOff), 'a failed attempt')
   await platform.call('POST', `/api/v1/projects/${id}/suspend`, { token: platform.adminToken })

@@ -4,13 +4,19 @@ import { after, before, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { sql } from '#src/kernel/postgres/sql.ts'
 import { startPlatform, type TestPlatform } from './harness.ts'
-import { type MailServer, type Received, startMailServer, trustTestAuthority } from './mail/server.ts'
+import {
+  allowsLocalMail,
+  type MailServer,
+  type Received,
+  startMailServer,
+  trustTestAuthority,
+} from './mail/server.ts'
 
 trustTestAuthority()
 let platform: TestPlatform
 const servers: MailServer[] = []
 before(async () => {
-  platform = await startPlatform()
+  platform = await startPlatform({ settings: allowsLocalMail })
 })
 after(async () => {
   await platform.stop()
@@ -121,7 +127,11 @@ test('a certificate for another name or of nobody we trust is not accepted', asy
       const { id } = await projectWith({ port: server.port, encryption })
       const { success, message } = await trial(id)
       assert.equal(success, false)
-      assert.match(message, /certificate of the server cannot be trusted/, `${encryption} ${certificate}`)
+      assert.match(message, /TLS failed/, `${encryption} ${certificate}`)
+      assert.ok(
+        platform.logged.some(line => line.includes(id) && line.includes('certificate of the server')),
+        'the log says why',
+      )
       assert.deepEqual(server.received, [])
     }
 })
@@ -136,15 +146,12 @@ test('starttls does without no encryption, and tls does not speak to a server th
   assert.deepEqual(server.received, [])
 })
 
-test('a wrong password is told to who asks for a test mail, without the password', async () => {
+test('a wrong password is reported to whoever asks for a test mail, and repeated nowhere', async () => {
   const server = await serve({ login: { user: 'mailer', password: 'right' } })
   const { id } = await projectWith({ port: server.port, username: 'mailer', password: 'wrong-one-entirely' })
   const { success, message } = await trial(id)
   assert.equal(success, false)
-  assert.match(
-    message,
-    /refuses the user name or password \(EAUTH .*535\): 535 5.7.8 mailer with \[redacted\]/,
-  )
+  assert.match(message, /refused the login/)
   assert.ok(!platform.logged.join('').includes('wrong-one-entirely'))
 })
 
@@ -262,6 +269,7 @@ test('SMTP_* serves the projects that have no server of their own, and counts as
       SMTP_FROM_EMAIL: 'platform@example.test',
       SMTP_FROM_NAME: 'The Platform',
       SMTP_ENCRYPTION: 'none',
+      ...allowsLocalMail,
     },
   })
   try {

@@ -5,13 +5,13 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { TemplateType } from '@plinth/contract/email.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 import { type Reply, startPlatform, type TestPlatform } from './harness.ts'
-import { type MailServer, startMailServer } from './mail/server.ts'
+import { allowsLocalMail, closedPort, type MailServer, startMailServer } from './mail/server.ts'
 
 let platform: TestPlatform
 let server: MailServer
 before(async () => {
   server = await startMailServer()
-  platform = await startPlatform()
+  platform = await startPlatform({ settings: allowsLocalMail })
 })
 after(async () => {
   await platform.stop()
@@ -92,7 +92,7 @@ test('a message is found under its own project only', async () => {
 test('nothing of a mail is at rest in plain text', async () => {
   const { id } = await platform.createProject()
   await enqueue(id, 'secret.address@example.test', 'magic_link', { token: '987654' })
-  await manage('PUT', mail(id, 'smtp'), { host: '127.0.0.1', port: 9, from_email: 'a@b.test' })
+  await manage('PUT', mail(id, 'smtp'), { host: '127.0.0.1', port: closedPort, from_email: 'a@b.test' })
   await enqueue(id, 'secret.address@example.test', 'magic_link', { token: '987654' })
   const rows = await platform.app.control.rows(sql`
     select content from mail_caught where project_id = ${id} union all
@@ -314,7 +314,7 @@ test('an address that could carry anything else is refused before it is queued',
 
 /** A mail in the queue of a project whose server is away at the moment. */
 async function waitingMail(id: string, to: string): Promise<void> {
-  await manage('PUT', mail(id, 'smtp'), { host: '127.0.0.1', port: 1, from_email: 'a@b.test' })
+  await manage('PUT', mail(id, 'smtp'), { host: '127.0.0.1', port: closedPort, from_email: 'a@b.test' })
   await enqueue(id, to)
   const failed = sql`select from mail_queue where project_id = ${id} and attempts > 0 and leased_until <= now()`
   await eventually(async () => (await platform.app.control.rows(failed)).length === 1, 'a failed attempt')

@@ -101,6 +101,8 @@ export async function startPlatform({
     // Of scripts/test-redis.ts.
     REDIS_URL: process.env['TEST_REDIS_URL'],
     PLATFORM_DATA_DIR: dataDir,
+    // Nodes beside each other have the same settings.
+    PLATFORM_OUTBOUND_ALLOW: beside?.config.outboundAllow?.join(','),
     ...settings,
   })
   const app = await createApp({

@@ -2,7 +2,7 @@
 import { createSocket } from 'node:dgram'
 import { promises as dns } from 'node:dns'
 import { once } from 'node:events'
-import type { Address } from '#src/kernel/outbound/fetch.ts'
+import type { Address } from '#src/kernel/outbound/resolve.ts'
 
 export interface NameServer {
   /** Each answer is all the addresses of the name at that time. */

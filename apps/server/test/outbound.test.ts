@@ -7,7 +7,8 @@ import type { AddressInfo } from 'node:net'
 import { after, before, beforeEach, test } from 'node:test'
 import tls from 'node:tls'
 import { gzipSync } from 'node:zlib'
-import { createOutbound, OutboundError, type OutboundRequest } from '#src/kernel/outbound/fetch.ts'
+import { createConnector, OutboundError } from '#src/kernel/outbound/connect.ts'
+import { createOutbound, type OutboundRequest } from '#src/kernel/outbound/fetch.ts'
 import { certificateFor } from './certificate.ts'
 import { type NameServer, startNameServer } from './name-server.ts'
 
@@ -48,8 +49,9 @@ after(async () => {
 })
 
 /** Loopback's first address stands for the public internet, its other addresses for everything private. */
-const outbound = () => createOutbound({ allow: ['127.0.0.1'], resolve: name => dns.resolve(name) })
-const withoutExceptions = () => createOutbound({ allow: [] })
+const outbound = () =>
+  createOutbound(createConnector({ allow: ['127.0.0.1'], resolve: name => dns.resolve(name) }))
+const withoutExceptions = () => createOutbound(createConnector({ allow: [] }))
 
 const reasonOf = (work: Promise<unknown>) =>
   work.then(
@@ -216,7 +218,7 @@ test('whoever never answers, or drips, is left when the time is over', async () 
 })
 
 test('a look-up that never ends counts against the same time', async () => {
-  const never = createOutbound({ allow: [], resolve: () => new Promise(() => {}) })
+  const never = createOutbound(createConnector({ allow: [], resolve: () => new Promise(() => {}) }))
   assert.equal(await reasonOf(never.fetch({ url: 'http://slow.test/', timeoutMs: 100 })), 'timeout')
 })
 

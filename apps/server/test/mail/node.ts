@@ -2,7 +2,7 @@
 import { startPlatform, type TestPlatform } from '../harness.ts'
 
 const { beside, projectId, to } = JSON.parse(process.argv[2]!) as {
-  beside: Pick<TestPlatform, 'control' | 'adminToken' | 'controlPlaneSecret'>
+  beside: Pick<TestPlatform, 'control' | 'adminToken' | 'controlPlaneSecret' | 'config'>
   projectId: string
   to: string
 }

@@ -43,6 +43,11 @@ const file = (name: string) => readFileSync(join(import.meta.dirname, `${name}.p
 export const trustTestAuthority = () =>
   tls.setDefaultCACertificates([...tls.getCACertificates('default'), file('authority')])
 
+/** For a platform whose projects may name the servers of this machine. */
+export const allowsLocalMail = { PLATFORM_OUTBOUND_ALLOW: '127.0.0.1/32,::1/128' }
+/** Allowed for mail, and nobody listens: it is above the ports that the system gives out. */
+export const closedPort = 65_535
+
 /** An answer of the server, such as 451 or 550. */
 export const answer = (responseCode: number, text: string) => Object.assign(new Error(text), { responseCode })
 

@@ -1,11 +1,11 @@
-// HTTP calls whose target somebody else has named (a provider, a webhook). The name is looked up once and the
-// connection goes to the address that was judged, so a second answer of the DNS changes nothing. Redirects are
-// answers, not orders; time and bytes are bounded; nothing compressed is taken; no proxy of the environment is used.
-import { lookup as systemLookup } from 'node:dns/promises'
-import { Agent as HttpAgent, type IncomingHttpHeaders, type IncomingMessage, request } from 'node:http'
-import { Agent as HttpsAgent, request as requestTls } from 'node:https'
-import { isIP, type LookupFunction } from 'node:net'
-import { mayReach } from './address.ts'
+// HTTP calls to a target that a tenant has named (a provider, a webhook). The connection is made by connect.ts, which
+// reaches public addresses only. Redirects are not followed. Time and bytes are bounded. Compressed answers are
+// refused. No proxy of the environment is used.
+import { type IncomingHttpHeaders, type IncomingMessage, request } from 'node:http'
+import { request as requestTls } from 'node:https'
+import { isIP, type Socket } from 'node:net'
+import { connect as connectTls } from 'node:tls'
+import { type Connector, OutboundError, untilAborted } from './connect.ts'
 
 export interface OutboundRequest {
   url: string
@@ -25,87 +25,45 @@ export interface OutboundAnswer {
   body: Buffer
 }
 
-export type OutboundReason =
-  | 'bad_url'
-  | 'address_not_allowed'
-  | 'name_not_found'
-  | 'unreachable'
-  | 'timeout'
-  | 'too_large'
-  | 'compressed'
-  | 'aborted'
-
-/** Why there is no answer. The message is for the log: a tenant who could read it would have a port scanner. */
-export class OutboundError extends Error {
-  readonly reason: OutboundReason
-  constructor(reason: OutboundReason, message: string, cause?: unknown) {
-    super(message, cause === undefined ? undefined : { cause })
-    this.name = 'OutboundError'
-    this.reason = reason
-  }
-}
-
-export interface Address {
-  address: string
-  family: number
-}
 export interface Outbound {
-  /** Whether a URL could be called now, for a form that stores it; the call judges it again. */
+  /** Rejects unless the URL could be called now, for a form that stores it; the call checks it again. */
   check(url: string): Promise<void>
   fetch(request: OutboundRequest): Promise<OutboundAnswer>
-}
-
-interface OutboundOptions {
-  /** Addresses and CIDRs that may be reached although they are not public. */
-  allow: readonly string[]
-  /** All addresses of a name; the system's own look-up unless given. */
-  resolve?(name: string): Promise<readonly Address[]>
 }
 
 const defaultTimeoutMs = 10_000
 const defaultMaxBytes = 1024 * 1024
 const maxUrlLength = 8192
 
-interface Target {
-  url: URL
-  /** Every one of them was judged. */
-  addresses: readonly Address[]
-}
+/** Bodies that come in many small chunks are joined now and then. */
+const maxChunks = 1024
 
-export function createOutbound({ allow, resolve = systemAddresses }: OutboundOptions): Outbound {
-  const isAllowed = mayReach(allow)
-
-  async function target(given: string): Promise<Target> {
-    const url = parse(given)
-    const host = url.hostname.replace(/^\[|\]$/g, '')
-    const family = isIP(host)
-    const addresses = family === 0 ? await addressesOf(host) : [{ address: host, family }]
-    const wrong = addresses.find(({ address }) => !isAllowed(address))
-    if (wrong) throw new OutboundError('address_not_allowed', `${host} is at ${wrong.address}`)
-    return { url, addresses }
-  }
-
-  async function addressesOf(name: string): Promise<readonly Address[]> {
-    const found = await resolve(name).catch(error => {
-      throw new OutboundError('name_not_found', `${name} has no address`, error)
-    })
-    if (found.length === 0) throw new OutboundError('name_not_found', `${name} has no address`)
-    return found
-  }
-
+export function createOutbound(connector: Connector): Outbound {
   return {
-    check: async url => void (await within(defaultTimeoutMs, undefined, () => target(url))),
+    check: async given =>
+      void (await within(defaultTimeoutMs, undefined, signal =>
+        untilAborted(connector.addressesOf(hostOf(parse(given))), signal),
+      )),
     fetch: asked =>
-      within(asked.timeoutMs ?? defaultTimeoutMs, asked.signal, async signal =>
-        send(asked, await target(asked.url), signal),
-      ),
+      within(asked.timeoutMs ?? defaultTimeoutMs, asked.signal, async signal => {
+        const url = parse(asked.url)
+        const port = Number(url.port) || (url.protocol === 'https:' ? 443 : 80)
+        const socket = await connector.connect({ host: hostOf(url), port, signal })
+        try {
+          return await send(asked, url, socket, signal)
+        } finally {
+          socket.destroy()
+        }
+      }),
   }
 }
+
+const hostOf = (url: URL) => url.hostname.replace(/^\[|\]$/g, '')
 
 function parse(given: string): URL {
   if (given.length > maxUrlLength || !URL.canParse(given))
     throw new OutboundError('bad_url', 'The target is not a URL')
-  // Reading it also takes apart 127.1, 0x7f000001 and full-width dots: what follows sees the address they mean.
+  // The parser turns 127.1, 0x7f000001 and full-width dots into the address they mean.
   const url = new URL(given)
   if (url.protocol !== 'https:' && url.protocol !== 'http:')
     throw new OutboundError('bad_url', `${url.protocol} is not called`)
@@ -114,9 +72,7 @@ function parse(given: string): URL {
   return url
 }
 
-const systemAddresses = (name: string): Promise<readonly Address[]> => systemLookup(name, { all: true })
-
-/** One clock over everything; what is still running when it ends is cut off. */
+/** One timeout over everything; what still runs when it ends is aborted. */
 async function within<T>(
   timeoutMs: number,
   signal: AbortSignal | undefined,
@@ -131,28 +87,17 @@ async function within<T>(
   signal?.addEventListener('abort', giveUp, { once: true })
   if (signal?.aborted) giveUp()
   try {
-    // A look-up cannot be cut off: whoever waits for it can.
-    const ended = new Promise<never>((_, reject) => {
-      const end = () => reject(cut.signal.reason)
-      if (cut.signal.aborted) end()
-      else cut.signal.addEventListener('abort', end, { once: true })
-    })
-    return await Promise.race([ended, work(cut.signal)])
+    return await untilAborted(work(cut.signal), cut.signal)
   } finally {
     clearTimeout(clock)
     signal?.removeEventListener('abort', giveUp)
   }
 }
 
-// Agents of our own: the global ones may have been told to go through a proxy, and keep connections for others.
-const agents = {
-  'http:': new HttpAgent({ keepAlive: false }),
-  'https:': new HttpsAgent({ keepAlive: false }),
-}
-
 function send(
   asked: OutboundRequest,
-  { url, addresses }: Target,
+  url: URL,
+  socket: Socket,
   signal: AbortSignal,
 ): Promise<OutboundAnswer> {
   const isTls = url.protocol === 'https:'
@@ -169,8 +114,6 @@ function send(
       signal.throwIfAborted()
       const call = (isTls ? requestTls : request)({
         protocol: url.protocol,
-        hostname: url.hostname.replace(/^\[|\]$/g, ''),
-        port: url.port || (isTls ? 443 : 80),
         path: url.pathname + url.search,
         method: asked.method ?? (asked.body === undefined ? 'GET' : 'POST'),
         headers: {
@@ -181,8 +124,8 @@ function send(
           connection: 'close',
           ...(asked.body !== undefined && { 'content-length': Buffer.byteLength(asked.body) }),
         },
-        agent: agents[url.protocol as keyof typeof agents],
-        lookup: pinnedTo(addresses),
+        // Without an agent: the global one may use a proxy, and keeps connections for others.
+        createConnection: () => (isTls ? encrypted(socket, hostOf(url)) : socket),
         signal,
       })
       call.on('error', fail)
@@ -198,14 +141,9 @@ function send(
   })
 }
 
-/** Answers every look-up of the connection with what was judged before. */
-const pinnedTo =
-  (addresses: readonly Address[]): LookupFunction =>
-  (_name, { all }, done) => {
-    const [first] = addresses
-    if (all) done(null, [...addresses])
-    else done(null, first!.address, first!.family)
-  }
+/** The certificate must be for the host, whichever address was connected to. */
+const encrypted = (socket: Socket, host: string) =>
+  connectTls({ socket, host, ...(isIP(host) === 0 && { servername: host }) })
 
 async function readWhole(answer: IncomingMessage, maxBytes: number): Promise<OutboundAnswer> {
   const encoding = answer.headers['content-encoding'] ?? 'identity'
@@ -217,6 +155,7 @@ async function readWhole(answer: IncomingMessage, maxBytes: number): Promise<Out
     length += chunk.length
     if (length > maxBytes) throw new OutboundError('too_large', `The answer has more than ${maxBytes} bytes`)
     chunks.push(chunk)
+    if (chunks.length === maxChunks) chunks.splice(0, maxChunks, Buffer.concat(chunks))
   }
   return { status: answer.statusCode ?? 0, headers: answer.headers, body: Buffer.concat(chunks) }
 }

@@ -17,6 +17,13 @@ const host = new RegExp(hostPattern, 'u')
 export const isAddress = (text: string): boolean => address.test(text)
 export const isHost = (text: string): boolean => host.test(text)
 
+/**
+ * Ports that projects may name: those of mail below 1024, and every port above, where providers and local servers
+ * listen as they like (2525, 2587, 1025). Other services of note (SSH, DNS, HTTP) are not connected to.
+ */
+export const isMailPort = (port: number): boolean => mailPorts.has(port) || port >= 1024
+const mailPorts = new Set([25, 465, 587])
+
 const usualPorts: Readonly<Record<Encryption, number>> = { none: 1025, starttls: 587, tls: 465 }
 const thisMachine = /^(localhost|127\.\d+\.\d+\.\d+|::1)$/
 

@@ -1,7 +1,12 @@
-// One message to one SMTP server, on a connection of our own making: whatever the server does, it is over in time.
-// Certificates are always verified.
-import { connect, type Socket } from 'node:net'
+// One message to one SMTP server. Whatever the server does, the delivery ends in time, reads a bounded number of bytes
+// and fails with one of a few kinds. Certificates are always verified.
+import { isIP, type Socket } from 'node:net'
+import type { Duplex } from 'node:stream'
+import { connect as connectTls } from 'node:tls'
 import { domainToASCII } from 'node:url'
+import { BoundedConnection } from './bounded-connection.ts'
+import { type Connector, untilAborted } from './connect.ts'
+import { failureFrom, type SendError, type SmtpFailure, sendError } from './smtp-failure.ts'
 import type { SmtpServer } from './smtp-server.ts'
 
 export interface OutgoingMail {
@@ -13,21 +18,16 @@ export interface OutgoingMail {
   text: string
 }
 
-export interface SmtpFailure {
-  /** For the log: no word of the server's, which may quote the address. */
-  reason: string
-  /** For whoever asked for this mail, with the server's answer. */
-  told: string
-  /** The server has refused the message or its recipient for good. */
-  isFinal: boolean
-}
-
-/** In milliseconds; no message takes longer than the whole. */
-export const sendLimits = { connect: 10_000, greeting: 10_000, silence: 20_000, whole: 60_000 }
+/** In milliseconds. `reach` covers the name, the connection, TLS and the greeting; `whole` the entire delivery. */
+export const sendLimits = { reach: 10_000, silence: 20_000, whole: 60_000 }
 type Limits = typeof sendLimits
+
+/** What a server may send during one delivery, TLS included; an ordinary one sends less than 10 kB. */
+const maxReceivedBytes = 128 * 1024
 
 /** Undefined when the server has taken the message. */
 export async function sendMail(
+  connector: Connector,
   server: SmtpServer,
   mail: OutgoingMail,
   stop?: AbortSignal,
@@ -35,49 +35,84 @@ export async function sendMail(
 ): Promise<SmtpFailure | undefined> {
   const deadline = AbortSignal.timeout(limits.whole)
   const signal = stop ? AbortSignal.any([stop, deadline]) : deadline
-  let socket: Socket | undefined
-  const cut = () => socket?.destroy()
+  const reachBy = performance.now() + limits.reach
+  let connection: Duplex | undefined
+  const cut = () => connection?.destroy()
   signal.addEventListener('abort', cut, { once: true })
   try {
     signal.throwIfAborted()
-    socket = await connected(server, signal, limits)
-    await untilAborted(deliver(server, mail, socket, limits), signal)
+    connection = await reached(
+      connector,
+      server,
+      AbortSignal.any([signal, AbortSignal.timeout(limits.reach)]),
+    )
+    const greetingMs = Math.max(1, Math.ceil(reachBy - performance.now()))
+    await untilAborted(deliver(server, mail, connection, greetingMs, limits), signal)
     return undefined
   } catch (error) {
-    const cause = stop?.aborted ? stopped : deadline.aborted ? tooSlow : (error as SendError)
-    return failureFrom(cause, server.login)
+    const isSlow = deadline.aborted || (error as Error).name === 'TimeoutError'
+    return failureFrom(stop?.aborted ? stopped : isSlow ? tooSlow : (error as SendError))
   } finally {
     signal.removeEventListener('abort', cut)
     cut()
   }
 }
 
-function connected({ host, port }: SmtpServer, signal: AbortSignal, limits: Limits): Promise<Socket> {
+/** The connection that the server greets on: with `tls`, already encrypted. */
+async function reached(connector: Connector, server: SmtpServer, signal: AbortSignal): Promise<Duplex> {
+  const { host, port, encryption } = server
+  const socket = await connector.connect({ host, port, signal })
+  const bounded = new BoundedConnection(socket, maxReceivedBytes)
+  // The error reaches whoever reads; without a listener of its own it would end the process.
+  bounded.on('error', () => {})
+  if (encryption !== 'tls') return bounded
+  try {
+    return await untilAborted(encrypted(bounded, host), signal)
+  } catch (error) {
+    bounded.destroy()
+    throw error
+  }
+}
+
+/**
+ * Without a certificate to trust, nothing is sent. The greeting is read all the same: only a server that greets as
+ * SMTP does is told apart from one that cannot be reached, so that no other TLS port is found this way.
+ */
+function encrypted(bounded: Duplex, host: string): Promise<Duplex> {
   return new Promise((resolve, reject) => {
-    const socket = connect({ host, port, signal })
-    const timer = setTimeout(
-      () => socket.destroy(sendError('ETIMEDOUT', 'the server does not answer')),
-      limits.connect,
-    )
-    socket.once('close', () => clearTimeout(timer))
-    socket.once('connect', () => {
-      clearTimeout(timer)
-      socket.off('error', reject)
-      socket.on('error', () => {}) // the transport listens too, but lets go of it before it is gone
-      resolve(socket)
+    const secured = connectTls({
+      socket: bounded,
+      host,
+      ...(isIP(host) === 0 && { servername: host }),
+      rejectUnauthorized: false,
     })
-    socket.once('error', reject)
+    secured.on('error', reject)
+    secured.once('close', () => {
+      bounded.destroy()
+      reject(sendError('ECONNECTION', 'the connection was closed'))
+    })
+    secured.once('secureConnect', () => {
+      if (secured.authorized) return resolve(secured)
+      const untrusted = sendError('ETLS', 'the certificate is not trusted')
+      untrusted.originalCode = String(secured.authorizationError)
+      secured.once('data', chunk => {
+        const isSmtp = chunk.toString('latin1', 0, 4).startsWith('220')
+        secured.destroy()
+        reject(isSmtp ? untrusted : sendError('EPROTOCOL', 'no greeting'))
+      })
+    })
   })
 }
 
 async function deliver(
   server: SmtpServer,
   mail: OutgoingMail,
-  socket: Socket,
+  connection: Duplex,
+  greetingMs: number,
   limits: Limits,
 ): Promise<void> {
   const { host, port, encryption, login, from } = server
-  // When it is needed: it takes 130 ms of CPU and 20 MB, which a platform without SMTP never pays.
+  // Imported when it is needed: it takes 130 ms of CPU and 20 MB.
   const { createTransport } = await import('nodemailer')
   const transport = createTransport({
     host,
@@ -86,10 +121,13 @@ async function deliver(
     requireTLS: encryption === 'starttls',
     ignoreTLS: encryption === 'none',
     tls: { rejectUnauthorized: true },
-    greetingTimeout: limits.greeting,
-    connectionTimeout: limits.connect,
+    greetingTimeout: greetingMs,
+    connectionTimeout: limits.reach,
     socketTimeout: limits.silence,
-    getSocket: (_options, give) => give(null, { connection: socket }),
+    maxResponseSize: maxReceivedBytes,
+    // It asks for no more of a socket than this one has.
+    getSocket: (_options, give) =>
+      give(null, { connection: connection as Socket, secured: encryption === 'tls' }),
     // What a template or a name says is text, never the name of a file or URL to attach.
     disableFileAccess: true,
     disableUrlAccess: true,
@@ -113,64 +151,5 @@ async function deliver(
 
 const domainOf = (address: string) => domainToASCII(address.slice(address.indexOf('@') + 1)) || 'localhost'
 
-function untilAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
-  return new Promise((resolve, reject) => {
-    signal.addEventListener('abort', () => reject(signal.reason), { once: true })
-    work.then(resolve, reject)
-  })
-}
-
-type SendError = Error & {
-  code?: string
-  originalCode?: string
-  responseCode?: number
-  response?: string
-  command?: string
-}
-
-const sendError = (code: string, message: string): SendError => Object.assign(new Error(message), { code })
 const stopped = sendError('ESTOPPED', 'the platform is stopping')
 const tooSlow = sendError('ETIMEDOUT', 'it takes too long')
-
-const meanings: Readonly<Record<string, string>> = {
-  EAUTH: 'the server refuses the user name or password',
-  EDNS: 'the host cannot be found',
-  ENOTFOUND: 'the host cannot be found',
-  EAI_AGAIN: 'the host cannot be found',
-  EENVELOPE: 'the server refuses the sender or the recipient',
-  EMESSAGE: 'the server refuses the message',
-  ETLS: 'an encrypted connection could not be made',
-  ETIMEDOUT: 'the server does not answer in time',
-  ECONNREFUSED: 'nothing listens at this host and port',
-  ESTOPPED: 'the platform is stopping',
-}
-
-const aboutCertificate = /CERT|SELF_SIGNED|UNABLE_TO_|ERR_TLS/
-
-function failureFrom(error: SendError, login: SmtpServer['login']): SmtpFailure {
-  const { code = '', originalCode, responseCode, response, command } = error
-  const cause = originalCode ?? code
-  const meaning =
-    meanings[code] ??
-    meanings[cause] ??
-    (aboutCertificate.test(cause)
-      ? 'the certificate of the server cannot be trusted'
-      : 'the connection failed')
-  const codes = [cause, command, responseCode].filter(Boolean).join(' ')
-  const reason = `${meaning}${codes && ` (${codes})`}`
-  const answer = response && /^\d{3}[ -]/.test(response) ? quoted(response, login) : ''
-  const isFinal =
-    responseCode !== undefined && responseCode >= 500 && (command === 'RCPT TO' || command === 'DATA')
-  return { reason, told: answer ? `${reason}: ${answer}` : reason, isFinal }
-}
-
-/** Some servers repeat what they were sent: the password does not come back that way. */
-function quoted(response: string, login: SmtpServer['login']): string {
-  const { user = '', password = '' } = login ?? {}
-  const base64 = (text: string) => Buffer.from(text).toString('base64')
-  const secrets = password === '' ? [] : [password, base64(password), base64(`\0${user}\0${password}`)]
-  return secrets
-    .reduce((text, secret) => text.replaceAll(secret, '[redacted]'), response)
-    .replace(/\s+/g, ' ')
-    .slice(0, 300)
-}

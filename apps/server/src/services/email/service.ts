@@ -1,4 +1,5 @@
 // Mail of the projects: how it is sent, how it reads, and the way into the queue.
+import { setTimeout as sleep } from 'node:timers/promises'
 import {
   type CaughtMessage,
   type CaughtSummary,
@@ -11,8 +12,11 @@ import {
 } from '@plinth/contract/email.ts'
 import type { Sealer } from '#src/kernel/crypto/sealed.ts'
 import { Refusal } from '#src/kernel/errors.ts'
-import { sendMail } from '#src/kernel/outbound/smtp.ts'
-import { isAddress, type SmtpServer } from '#src/kernel/outbound/smtp-server.ts'
+import type { Log } from '#src/kernel/log.ts'
+import type { Connector } from '#src/kernel/outbound/connect.ts'
+import { type OutgoingMail, sendLimits } from '#src/kernel/outbound/smtp.ts'
+import { shownFailure } from '#src/kernel/outbound/smtp-failure.ts'
+import { isAddress } from '#src/kernel/outbound/smtp-server.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
 import type { OwnerWork } from '#src/planes/management/owner-work.ts'
 import type { Paging } from '#src/planes/management/paging.ts'
@@ -22,8 +26,9 @@ import { findSettings, lockSettings, saveSettings } from '#src/tenancy/settings-
 import { keptMessages } from './catch-all.ts'
 import { openMail, sealMail } from './content.ts'
 import { defaultTemplates, type MailText } from './default-templates.ts'
+import type { Delivery, Route } from './delivery.ts'
 import { complaintAbout, render } from './render.ts'
-import { openedSmtp, shownSmtp, smtpFromWish, storedSmtp } from './smtp-settings.ts'
+import { checkSmtp, shownSmtp, smtpFromWish, storedSmtp } from './smtp-settings.ts'
 import * as store from './store.ts'
 
 export interface Mail {
@@ -45,16 +50,47 @@ interface EmailDeps {
   sealer: Sealer
   owner: Pick<OwnerWork, 'tenant'>
   directory: Pick<Directory, 'forget'>
-  /** The server of SMTP_*. */
-  deployment: SmtpServer | undefined
+  delivery: Delivery
+  /** For servers that projects name. */
+  connector: Connector
   baseUrl(): string
   /** Tells the worker that there is something to send. */
   wake(): void
+  log: Log
 }
 
 export type EmailService = ReturnType<typeof emailService>
 
-export function emailService({ control, sealer, owner, directory, deployment, baseUrl, wake }: EmailDeps) {
+/** Tests of one project under way in this process. */
+const testsAtOnce = 2
+
+export function emailService(deps: EmailDeps) {
+  const { control, sealer, owner, directory, delivery, connector, baseUrl, wake, log } = deps
+  const { deployment } = delivery
+  const testing = new Map<string, number>()
+  /** A server that cannot be reached is reported when the time to reach it is over, however soon it was known. */
+  async function testOf(projectId: string, { isOwn, send }: Route, mail: OutgoingMail) {
+    const under = testing.get(projectId) ?? 0
+    if (under >= testsAtOnce)
+      throw new Refusal(
+        'over_request_rate_limit',
+        `${testsAtOnce} test mails of this project are under way; wait until one has ended`,
+        { headers: { 'retry-after': '10' } },
+      )
+    testing.set(projectId, under + 1)
+    try {
+      const since = performance.now()
+      const failure = await send(mail)
+      if (isOwn && failure?.kind === 'unreachable')
+        await sleep(Math.max(0, sendLimits.reach - (performance.now() - since)), undefined, { ref: false })
+      return failure
+    } finally {
+      const left = testing.get(projectId)! - 1
+      if (left > 0) testing.set(projectId, left)
+      else testing.delete(projectId)
+    }
+  }
+
   const settingsOf = async (projectId: string) => (await findSettings(control, projectId)) ?? absentProject()
 
   return {
@@ -84,6 +120,7 @@ export function emailService({ control, sealer, owner, directory, deployment, ba
 
     async saveSmtp(projectId: string, wish: SmtpWish): Promise<Smtp> {
       const { id } = await owner.tenant(projectId)
+      checkSmtp(wish, connector)
       const saved = await control.transaction(async session => {
         const { settings } = (await lockSettings(session, id)) ?? absentProject()
         const changed = sealSettings({ ...settings, smtp: smtpFromWish(wish, settings) }, id, sealer).settings
@@ -101,9 +138,8 @@ export function emailService({ control, sealer, owner, directory, deployment, ba
       if (tenant.status === 'suspended')
         throw new Refusal('project_suspended', 'Mail of a suspended project is not sent; resume it first')
       const { name, settings } = await settingsOf(tenant.id)
-      const own = storedSmtp(settings)
-      const server = own ? openedSmtp(own, tenant.id, sealer) : deployment
-      if (!server)
+      const route = delivery.route(tenant.id, settings)
+      if (!route)
         throw new Refusal(
           'smtp_not_configured',
           'No SMTP server is configured; set one with PUT /api/v1/projects/{id}/email/smtp',
@@ -118,10 +154,10 @@ export function emailService({ control, sealer, owner, directory, deployment, ba
         email: to,
       })
       const mail = { id: crypto.randomUUID(), to, subject, html: body_html, text: body_text }
-      const failure = await sendMail(server, mail)
-      return failure
-        ? { success: false, message: `The test mail was not sent: ${failure.told}` }
-        : { success: true, message: `The server has taken the test mail to ${to}` }
+      const failure = await testOf(tenant.id, route, mail)
+      if (!failure) return { success: true, message: `The server has taken the test mail to ${to}` }
+      log.warn({ project: tenant.id, reason: failure.reason }, 'A test mail could not be sent')
+      return { success: false, message: `The test mail was not sent: ${shownFailure(failure)}` }
     },
 
     listDefaults(page: Paging) {

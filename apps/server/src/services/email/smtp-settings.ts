@@ -2,9 +2,12 @@
 // What is stored may have come through the free-form settings: what cannot be used counts as absent.
 import { type Encryption, encryptions, type Smtp, type SmtpWish } from '@plinth/contract/email.ts'
 import type { Sealer } from '#src/kernel/crypto/sealed.ts'
+import { Refusal } from '#src/kernel/errors.ts'
+import type { Connector } from '#src/kernel/outbound/connect.ts'
 import {
   isAddress,
   isHost,
+  isMailPort,
   type SmtpServer,
   usualSender,
   usualWay,
@@ -45,6 +48,29 @@ export function storedSmtp(settings: Json): StoredSmtp | undefined {
     from_name: oneLine(text('from_name'), 100),
     encryption: encryptions.find(each => each === text('encryption')),
   })
+}
+
+/**
+ * Refuses a server that would never be connected to. A name is resolved and checked at each connection: to resolve it
+ * here would tell which names the operator's own network has.
+ */
+export function checkSmtp({ host, port }: { host?: unknown; port?: unknown }, connector: Connector): void {
+  if (typeof host === 'string' && connector.isForbidden(host.trim()))
+    throw new Refusal('invalid_request', `Field "host": ${host} is not a public address`, {
+      hint: 'The operator can allow private addresses with PLATFORM_OUTBOUND_ALLOW.',
+    })
+  const number = Number(port)
+  if (port !== undefined && Number.isInteger(number) && !isMailPort(number))
+    throw new Refusal(
+      'invalid_request',
+      `Field "port": ${number} is not a mail port; use 25, 465, 587 or one from 1024 on`,
+    )
+}
+
+/** The same for `smtp` within the free-form settings of a project. */
+export function checkSmtpSetting(settings: Json, connector: Connector): void {
+  const { smtp } = settings
+  if (isObject(smtp)) checkSmtp(smtp, connector)
 }
 
 /** What `settings.smtp` becomes; a password left out stays what it was. */

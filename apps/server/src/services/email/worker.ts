@@ -2,19 +2,19 @@
 // before noting it leaves a mail that is sent again.
 import type { Sealer } from '#src/kernel/crypto/sealed.ts'
 import type { Log } from '#src/kernel/log.ts'
-import { type SmtpFailure, sendLimits, sendMail } from '#src/kernel/outbound/smtp.ts'
-import type { SmtpServer } from '#src/kernel/outbound/smtp-server.ts'
+import { sendLimits } from '#src/kernel/outbound/smtp.ts'
+import type { SmtpFailure } from '#src/kernel/outbound/smtp-failure.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
 import { startWorker, type Work, type Worker } from '#src/kernel/worker.ts'
 import { keptMessages } from './catch-all.ts'
 import { openMail } from './content.ts'
-import { openedSmtp, storedSmtp } from './smtp-settings.ts'
+import type { Delivery } from './delivery.ts'
 import * as store from './store.ts'
 
 interface MailWorkerDeps {
   control: Database
   sealer: Sealer
-  deployment: SmtpServer | undefined
+  delivery: Delivery
   log: Log
 }
 
@@ -34,9 +34,9 @@ type Outcome =
   | { kind: 'sent' }
   | { kind: 'caught' }
   | { kind: 'stopped' }
-  | { kind: 'failed'; failure: Omit<SmtpFailure, 'told'> }
+  | { kind: 'failed'; failure: Omit<SmtpFailure, 'kind'> }
 
-export function startMailWorker({ control, sealer, deployment, log }: MailWorkerDeps): Worker {
+export function startMailWorker({ control, sealer, delivery, log }: MailWorkerDeps): Worker {
   const underWay = new Map<string, number>()
   let sweptAt = Number.NEGATIVE_INFINITY
 
@@ -59,12 +59,11 @@ export function startMailWorker({ control, sealer, deployment, log }: MailWorker
   async function send(mail: store.QueuedMail, stop: AbortSignal): Promise<Outcome> {
     try {
       if (mail.attempts > attemptsAtMost) return failed('its sender died again and again')
-      const own = storedSmtp(mail.settings)
-      const server = own ? openedSmtp(own, mail.project_id, sealer) : deployment
-      if (!server) return { kind: 'caught' }
+      const route = delivery.route(mail.project_id, mail.settings)
+      if (!route) return { kind: 'caught' }
       const { to, subject, body_html, body_text } = openMail(mail, sealer)
       const outgoing = { id: mail.id, to, subject, html: body_html, text: body_text }
-      const failure = await sendMail(server, outgoing, stop)
+      const failure = await route.send(outgoing, stop)
       if (!failure) return { kind: 'sent' }
       return stop.aborted ? { kind: 'stopped' } : { kind: 'failed', failure }
     } catch (error) {
@@ -76,7 +75,7 @@ export function startMailWorker({ control, sealer, deployment, log }: MailWorker
 
   async function noteFailure(
     mail: store.QueuedMail,
-    { reason, isFinal }: Omit<SmtpFailure, 'told'>,
+    { reason, isFinal }: Omit<SmtpFailure, 'kind'>,
   ): Promise<void> {
     const facts = { project: mail.project_id, mail: mail.id, attempt: mail.attempts, reason }
     const delay =

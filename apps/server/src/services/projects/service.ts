@@ -28,6 +28,8 @@ interface ProjectsDeps {
   baseUrl(): string
   storageBytes(id: string): Promise<number>
   databaseBytes(id: string): Promise<number | null>
+  /** Throws a refusal when a service cannot use what is to be stored. */
+  checkServiceSettings(settings: Readonly<Record<string, unknown>>): void
 }
 
 export interface ProjectChange {
@@ -65,6 +67,7 @@ export function projectsService(deps: ProjectsDeps) {
       wish: ProjectChange & { name: string; slug?: string },
     ): Promise<CreatedProject> {
       checkSettings(wish.settings ?? {})
+      deps.checkServiceSettings(wish.settings ?? {})
       const id = crypto.randomUUID()
       const slug = wish.slug ?? slugFrom(wish.name)
       const { settings } = sealSettings(mergeSettings({}, wish.settings ?? {}), id, sealer)
@@ -125,6 +128,7 @@ export function projectsService(deps: ProjectsDeps) {
     async update(actor: Actor, id: string, change: ProjectChange): Promise<Project> {
       if (change.quotas && !isOperator(actor)) throw quotasAreTheOperators()
       checkSettings(change.settings ?? {})
+      deps.checkServiceSettings(change.settings ?? {})
       const saved = await control.transaction(async session => {
         const row = await store.lockProject(session, id)
         if (!row) return

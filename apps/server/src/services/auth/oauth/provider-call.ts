@@ -1,10 +1,6 @@
 // Calls to a provider, and what of their answers can be used: JSON objects with a good status, and nothing else.
-import {
-  type Outbound,
-  type OutboundAnswer,
-  OutboundError,
-  type OutboundRequest,
-} from '#src/kernel/outbound/fetch.ts'
+import { OutboundError } from '#src/kernel/outbound/connect.ts'
+import type { Outbound, OutboundAnswer, OutboundRequest } from '#src/kernel/outbound/fetch.ts'
 import { badCallback } from './identity.ts'
 
 export type Json = Readonly<Record<string, unknown>>
