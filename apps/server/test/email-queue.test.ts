@@ -211,7 +211,8 @@ test('servers that drip their replies do not hold up the mail of other projects'
     const slow: string[] = []
     for (let at = 0; at < 25; at++) slow.push(await create(port))
     const other = await create(server.port)
-    for (const id of slow) for (const to of ['a', 'b']) await enqueue(id, `${to}@example.test`, crowded)
+    const mails = slow.flatMap(id => ['a', 'b'].map(to => enqueue(id, `${to}@example.test`, crowded)))
+    await Promise.all(mails)
     const leased = async () => {
       const taken = sql`select from mail_queue where leased_until > now() and project_id = any(${slow}::uuid[])`
       return (await crowded.app.control.rows(taken)).length

@@ -9,6 +9,8 @@ export interface NameServer {
   names: Map<string, string[][]>
   /** Names asked for, in order. */
   asked: string[]
+  /** Host and port. */
+  address: string
   /** Looks a name up at this server. */
   resolve(name: string): Promise<readonly Address[]>
   close(): Promise<void>
@@ -27,11 +29,13 @@ export async function startNameServer(): Promise<NameServer> {
   })
   socket.bind(0, '127.0.0.1')
   await once(socket, 'listening')
+  const address = `127.0.0.1:${socket.address().port}`
   const resolver = new dns.Resolver()
-  resolver.setServers([`127.0.0.1:${socket.address().port}`])
+  resolver.setServers([address])
   return {
     names,
     asked,
+    address,
     resolve: async name => (await resolver.resolve4(name)).map(address => ({ address, family: 4 })),
     async close() {
       socket.close()

@@ -10,6 +10,7 @@ const refused: Record<string, string[]> = {
   'link-local and metadata': ['169.254.169.254', '169.254.0.1', 'fe80::1', 'fe80::1%eth0', '192.0.0.192'],
   'metadata on an address that looks public': ['168.63.129.16'],
   'multicast and broadcast': ['224.0.0.1', '239.255.255.255', '255.255.255.255', 'ff02::1'],
+  'for protocols and anycast': ['192.88.99.1', '100::1', '2001:20::1', '2001:1::1', '5f00::1'],
   reserved: ['240.0.0.1', '198.18.0.1', '192.0.2.1', '198.51.100.7', '203.0.113.9', '2001:db8::1', '3fff::1'],
   'IPv4 inside IPv6': [
     '::ffff:127.0.0.1',
@@ -23,6 +24,10 @@ const refused: Record<string, string[]> = {
     '2002:7f00:1::',
     '2002:a9fe:a9fe::1',
     '2001:0:7f00:1::',
+    '2001:0:4136:e378:8000:63bf:80ff:fffe',
+    '::ffff:169.254.169.254',
+    '::ffff:100.64.0.1',
+    '64:ff9b:1:fffe::127.0.0.1',
   ],
   'unique local and site-local': ['fc00::1', 'fd00:ec2::254', 'fec0::1'],
   'not an address': ['', 'localhost', '127.1', '0x7f000001', '2130706433', '[::1]', '127.0.0.1 '],

@@ -17,8 +17,10 @@ export const resolveBySystem: Resolve = name => dns.lookup(name, { all: true })
 /** A query and its one repetition; with two name servers, 8 seconds in all. */
 const patience = { timeout: 2000, tries: 2, maxTimeout: 2000 }
 
-export function createResolve(): Resolve {
+/** Asks the name servers of the system unless others are given. */
+export function createResolve(servers?: readonly string[]): Resolve {
   const resolver = new dns.Resolver(patience)
+  if (servers) resolver.setServers([...servers])
   return async name => {
     const listed = await listedInHosts(name)
     if (listed.length > 0) return listed

@@ -1,5 +1,6 @@
 // Why a mail was not sent: in detail for the operator's log, and as one of a few kinds for the project that named the
 // server, who could otherwise scan ports with it.
+import { OutboundError } from './connect.ts'
 
 const told = {
   unreachable: 'the mail server could not be reached. Check host, port and encryption.',
@@ -20,13 +21,12 @@ export interface SmtpFailure {
 /** For the project: the same for every server that does not speak SMTP. */
 export const shownFailure = ({ kind }: SmtpFailure): string => told[kind]
 
-/** Of nodemailer or TLS, of our own, or an OutboundError, which has a `reason`. */
+/** Of nodemailer or TLS, of our own, or an OutboundError. */
 export type SendError = Error & {
   code?: string
   originalCode?: string
   responseCode?: number
   command?: string
-  reason?: string
 }
 
 export const sendError = (code: string, message: string): SendError =>
@@ -51,7 +51,7 @@ export function failureFrom(error: SendError): SmtpFailure {
   const cause = originalCode ?? (code || codeOf(error.cause))
   const hasBadCertificate = aboutCertificate.test(cause)
   // The message of an OutboundError holds no word of the server.
-  const ownWords = error.reason === undefined ? undefined : error.message
+  const ownWords = error instanceof OutboundError ? error.message : undefined
   const meaning =
     ownWords ??
     (hasBadCertificate ? 'the certificate of the server cannot be trusted' : undefined) ??

@@ -151,7 +151,8 @@ for (const [what, [chunk, first]] of Object.entries(floods))
   test(`${what} is cut off at a bound of bytes`, async () => {
     const { sent, talk } = flooding(chunk, first)
     const failure = await send(await listen(talk), mail)
-    assert.equal(failure!.kind, 'unreachable')
+    // Complete replies may happen to be the ones that each command expects.
+    if (first === undefined) assert.equal(failure!.kind, 'unreachable')
     // What lies in buffers of the system, which hold a few megabytes, has left as well.
     assert.ok(sent.bytes < 16 * 1024 * 1024, `${sent.bytes} bytes were taken`)
   })

@@ -9,6 +9,7 @@ import { startWorker, type Work, type Worker } from '#src/kernel/worker.ts'
 import { keptMessages } from './catch-all.ts'
 import { openMail } from './content.ts'
 import type { Delivery } from './delivery.ts'
+import { createMailSlots, mailSlots } from './slots.ts'
 import * as store from './store.ts'
 
 interface MailWorkerDeps {
@@ -26,8 +27,6 @@ const attemptsIfFinal = 3
 /** Mail of a project that stays suspended is of no use any more. */
 const keptHours = 26
 const leaseSeconds = (2 * sendLimits.whole) / 1000
-/** One project's slow server must not hold up the mail of the others. */
-const atOnce = { all: 50, perProject: 2 }
 const hourMs = 3_600_000
 
 type Outcome =
@@ -37,16 +36,8 @@ type Outcome =
   | { kind: 'failed'; failure: Omit<SmtpFailure, 'kind'> }
 
 export function startMailWorker({ control, sealer, delivery, log }: MailWorkerDeps): Worker {
-  const underWay = new Map<string, number>()
+  const slots = createMailSlots()
   let sweptAt = Number.NEGATIVE_INFINITY
-
-  const busy = () =>
-    [...underWay].filter(([, count]) => count >= atOnce.perProject).map(([projectId]) => projectId)
-  const count = (projectId: string, change: 1 | -1) => {
-    const next = (underWay.get(projectId) ?? 0) + change
-    if (next === 0) underWay.delete(projectId)
-    else underWay.set(projectId, next)
-  }
 
   async function sweep(): Promise<void> {
     if (performance.now() - sweptAt < hourMs) return
@@ -109,21 +100,30 @@ export function startMailWorker({ control, sealer, delivery, log }: MailWorkerDe
 
   const work: Work<store.QueuedMail, Outcome> = {
     name: 'mail',
-    atOnce: atOnce.all,
+    atOnce: mailSlots.all,
     pollMs: 60_000,
     graceMs: 2000,
     async claim() {
-      const mail = await store.claimDueMail(control, busy(), leaseSeconds)
-      if (mail) count(mail.project_id, 1)
+      const { excluded, isFull } = slots.state()
+      if (isFull) return undefined
+      const mail = await store.claimDueMail(control, excluded, leaseSeconds)
+      if (mail) slots.take(mail.id, mail.project_id)
       else await sweep()
       return mail
     },
-    nextDueMs: async () => (await store.findNextDue(control, busy()))?.ms ?? undefined,
-    act: send,
-    async record(mail, outcome) {
-      await note(mail, outcome)
-      count(mail.project_id, -1)
+    async nextDueMs() {
+      const { excluded, isFull, nextChangeMs } = slots.state()
+      const dueMs = isFull ? undefined : (await store.findNextDue(control, excluded))?.ms
+      return Math.min(dueMs ?? Number.POSITIVE_INFINITY, nextChangeMs)
     },
+    async act(mail, stop) {
+      try {
+        return await send(mail, stop)
+      } finally {
+        slots.release(mail.id)
+      }
+    },
+    record: note,
   }
   return startWorker(work, log)
 }

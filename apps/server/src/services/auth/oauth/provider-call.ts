@@ -8,8 +8,17 @@ export type Json = Readonly<Record<string, unknown>>
 /** Nobody waits longer for a provider: a browser hangs on it. */
 const timeoutMs = 10_000
 const maxBytes = 256 * 1024
+/** Values, fields and keys of an answer. An ordinary one has a few hundred; parsing this many takes a few ms. */
+const maxValues = 10_000
 
+/** The body is small enough to be parsed at once. */
 export async function askProvider(outbound: Outbound, request: OutboundRequest): Promise<OutboundAnswer> {
+  const answer = await ask(outbound, request)
+  if (separatorsIn(answer.body) > maxValues) throw badCallback('The provider answered with too much')
+  return answer
+}
+
+async function ask(outbound: Outbound, request: OutboundRequest): Promise<OutboundAnswer> {
   try {
     return await outbound.fetch({
       timeoutMs,
@@ -18,10 +27,19 @@ export async function askProvider(outbound: Outbound, request: OutboundRequest):
       headers: { accept: 'application/json', ...request.headers },
     })
   } catch (error) {
-    // Why is for the operator: whoever signs in has no use for it, and a tenant could look around with it.
+    // The reason is for the operator's log: a tenant could scan ports with it.
     if (error instanceof OutboundError) throw badCallback('The provider could not be reached', error)
     throw error
   }
+}
+
+const separators = new Set(Buffer.from(',[{&'))
+
+/** At least as many as the body has values, as JSON or as a form; those within texts count, too. */
+function separatorsIn(body: Buffer): number {
+  let count = 0
+  for (const byte of body) if (separators.has(byte)) count++
+  return count
 }
 
 export async function askForJson(outbound: Outbound, request: OutboundRequest): Promise<unknown> {
