@@ -11,7 +11,7 @@ export const maxValues = 500_000
 /** A slice ends at the first token after so many bytes. */
 export const sliceBytes = 32 * 1024
 /** No type of Postgres but json itself takes a number of more digits. */
-const maxNumberBytes = 64 * 1024
+const maxDigits = 64 * 1024
 
 export const tooManyValues = () =>
   new Refusal('body_too_large', `The body holds more than ${maxValues} values; send it in several requests`)
@@ -277,8 +277,7 @@ function scalarEnd(bytes: Buffer, start: number): number {
 function digitsEnd(bytes: Buffer, start: number): number {
   if (!isDigit(bytes[start])) throw notJson()
   let at = start + 1
-  while (isDigit(bytes[at])) at++
-  if (at - start > maxNumberBytes)
-    throw badBody(`A number in the body has more than ${maxNumberBytes} digits`)
+  for (; isDigit(bytes[at]); at++)
+    if (at - start >= maxDigits) throw badBody(`A number in the body has more than ${maxDigits} digits`)
   return at
 }

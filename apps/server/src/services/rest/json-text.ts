@@ -5,7 +5,7 @@ import { atOnce, type Sliced } from '#src/kernel/slices.ts'
 
 const pieceBytes = 64 * 1024
 /** Each row repeats the names of its columns, and a control character takes six bytes. */
-export const maxJsonBytes = 40 * 1024 * 1024
+export const maxJsonBytes = 24 * 1024 * 1024
 
 const [quote, backslash] = Buffer.from('"\\')
 const hex = Buffer.from('0123456789abcdef')
