@@ -1,5 +1,7 @@
 // The process that bench/as-caller.ts measures: callers at the same time, each asking again when answered.
 import { keyring } from '../apps/server/src/kernel/crypto/keys.ts'
+import { createLog } from '../apps/server/src/kernel/log.ts'
+import { watchAbandoned } from '../apps/server/src/kernel/postgres/abandoned.ts'
 import { openDatabase } from '../apps/server/src/kernel/postgres/database.ts'
 import type { ServerAddress } from '../apps/server/src/kernel/postgres/server-address.ts'
 import { controlSettings } from '../apps/server/src/tenancy/cluster.ts'
@@ -32,8 +34,10 @@ export interface Round {
 
 process.once('message', (assignment: Assignment) => {
   const { address, controlPlaneSecret, projectId, ref, facts, claims, userId, sql, callers } = assignment
+  const control = openDatabase(address, 'plinth', controlSettings, () => {})
   const databases = openDatabases({
-    control: openDatabase(address, 'plinth', controlSettings, () => {}),
+    control,
+    abandoned: watchAbandoned(control, createLog('silent')),
     logins: createLogins(address, keyring(controlPlaneSecret)),
     poolSize: 10,
     maxConnections: 200,

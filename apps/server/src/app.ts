@@ -111,7 +111,9 @@ async function compose(options: AppOptions, open: Closing[]): Promise<App> {
     checkServiceSettings: settings => checkSmtpSetting(settings, connector),
   })
   const platform = platformService({ control, credentials, passwords, windows, deriveKey })
-  const db = dbService({ owner, databases, shadows: createShadows(control, cluster, logins) })
+  const shadows = createShadows(control, cluster, logins, ground.abandoned)
+  open.push(() => shadows.close())
+  const db = dbService({ owner, databases, shadows })
   const docs = docsService(owner, () => baseUrl)
   const rest = restService({ databases, docs, room, maxRows: config.restMaxRows })
   const cache = cacheService(cacheEngine, owner)
@@ -170,8 +172,8 @@ async function compose(options: AppOptions, open: Closing[]): Promise<App> {
     control,
     version,
     warnings: () =>
-      [ground.watchdog, ground.diskReserve, ground.upgrades, cacheEngine, realtime].flatMap(part =>
-        part.warnings(),
+      [ground.watchdog, ground.abandoned, ground.diskReserve, ground.upgrades, cacheEngine, realtime].flatMap(
+        part => part.warnings(),
       ),
   })
 

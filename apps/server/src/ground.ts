@@ -5,6 +5,7 @@ import { keyring } from '#src/kernel/crypto/keys.ts'
 import { sealer as createSealer } from '#src/kernel/crypto/sealed.ts'
 import type { Log } from '#src/kernel/log.ts'
 import { openPieces } from '#src/kernel/objects/open-pieces.ts'
+import { watchAbandoned } from '#src/kernel/postgres/abandoned.ts'
 import { openDatabase } from '#src/kernel/postgres/database.ts'
 import type { ServerAddress } from '#src/kernel/postgres/server-address.ts'
 import { openCacheEngine } from '#src/services/cache/open-engine.ts'
@@ -78,9 +79,12 @@ export async function openGround({ config, server, controlPlaneSecret, log }: Ap
 
   const directory = await openDirectory(control, server, sealer, log)
   open.push(() => directory.close())
+  const abandoned = watchAbandoned(control, log)
+  open.push(() => abandoned.close())
   const direct = openDatabases({
     control,
     logins,
+    abandoned,
     poolSize: config.poolSize,
     maxConnections: config.maxConnections,
     statementTimeoutMs: config.statementTimeoutMs,
@@ -121,6 +125,7 @@ export async function openGround({ config, server, controlPlaneSecret, log }: Ap
     upgrades,
     directory,
     databases,
+    abandoned,
     watchdog,
     diskReserve,
     room: createRoom(databaseSizes, diskReserve),

@@ -94,6 +94,31 @@ test('a busy query does not hold up the restart after its postmaster was killed'
   assert.equal(await busy, 'ended')
 })
 
+test('a statement that cannot be interrupted does not hold up a stop, and no committed row is lost', async () => {
+  const dataDir = used('stuck')
+  const engine = await start(dataDir)
+  await query(engine, `insert into kept values ('before')`)
+  const stuck = await connect(engine)
+  const running = stuck.query(`do $$ begin execute repeat('/*', 400000); end $$`).catch(() => 'ended')
+  await eventually(
+    async () =>
+      (
+        await query(
+          engine,
+          `select from pg_stat_activity where state = 'active' and query like '%repeat%' and pid <> pg_backend_pid()`,
+        )
+      ).rowCount === 1,
+    'it runs',
+  )
+  const since = performance.now()
+  await engine.stop()
+  // Without a way to end it, the stop would first wait ten seconds for the sessions.
+  assert.ok(performance.now() - since < 9000, `${Math.round(performance.now() - since)} ms`)
+  assert.equal(await running, 'ended')
+  const again = await start(dataDir)
+  assert.deepEqual((await query(again, 'select note from kept')).rows, [{ note: 'before' }])
+})
+
 test('it can be stopped while it is being started again', async () => {
   const dataDir = used('stopped')
   // In the pause before the restart, and in the middle of it.

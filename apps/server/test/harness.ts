@@ -14,6 +14,7 @@ import { createLog } from '#src/kernel/log.ts'
 import { guardedSettings, type OwnSession, withClient } from '#src/kernel/postgres/database.ts'
 import { parseDatabaseUrl, type ServerAddress } from '#src/kernel/postgres/server-address.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
+import type { OwnServer } from './own-server.ts'
 
 export interface TestPlatform {
   url: string
@@ -61,6 +62,8 @@ export interface PlatformOptions {
   address?: ServerAddress
   /** A directory to take for that of Postgres, as with the embedded one. */
   clusterDir?: string
+  /** A Postgres other than that of the run, see own-server.ts; nothing is removed from it at the end. */
+  server?: OwnServer | undefined
 }
 
 export function testServer(): ServerAddress {
@@ -83,7 +86,8 @@ export async function startPlatform({
   settings = {},
   mount,
   beside,
-  address = testServer(),
+  server,
+  address = server?.address ?? beside?.address ?? testServer(),
   clusterDir,
 }: PlatformOptions = {}): Promise<TestPlatform> {
   const control = beside?.control ?? `t_${randomBytes(6).toString('hex')}`
@@ -92,7 +96,7 @@ export async function startPlatform({
   const logged: string[] = []
   // Files of the projects; a node that joins another works on the same ones.
   const dataDir = beside?.config.dataDir ?? (await mkdtemp(join(tmpdir(), 'plinth-files-')))
-  if (!beside) await copySeed(control)
+  if (!beside && !server) await copySeed(control)
   const config = readConfig({
     PLATFORM_PORT: '0',
     // Tests pass on a machine with little free disk space.
@@ -143,6 +147,7 @@ export async function startPlatform({
       await app.close()
       if (beside) return
       await rm(dataDir, { recursive: true, force: true })
+      if (server) return
       await asSuperuser('postgres', async session => {
         await session.script(`alter database ${control}_template is_template false`)
         for (const database of [...refs.map(({ ref }) => ref), `${control}_template`, control])

@@ -10,6 +10,8 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { CreatedProject } from '@plinth/contract/projects.ts'
 import { signJwt } from '#src/kernel/crypto/jwt.ts'
 import { keyring } from '#src/kernel/crypto/keys.ts'
+import { createLog } from '#src/kernel/log.ts'
+import { watchAbandoned } from '#src/kernel/postgres/abandoned.ts'
 import { raw } from '#src/kernel/postgres/sql.ts'
 import { createGate } from '#src/services/realtime/changes/gate.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
@@ -497,7 +499,9 @@ test('large rows do not fill the memory', async () => {
 test('the claims of ten thousand users are judged', async () => {
   const { project, database } = await projectWith()
   const logins = createLogins(platform.address, keyring(platform.controlPlaneSecret))
-  const pools = createGatePools({ control: platform.app.control, logins, perProject: 4, inAll: 20 })
+  const { control } = platform.app
+  const abandoned = watchAbandoned(control, createLog('silent'))
+  const pools = createGatePools({ control, logins, abandoned, perProject: 4, inAll: 20 })
   const gate = createGate(pools)
   const [notes] = await database.look<{ oid: string }>(`select 'public.notes'::regclass::oid::text as oid`)
   const tenant = { id: project.id, ref: database.ref, exposedSchemas: ['public'] } as unknown as Tenant

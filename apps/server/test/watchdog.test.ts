@@ -60,8 +60,21 @@ const hoard = (from: number, count: number) =>
 const wasLogged = (reason: string) => platform.logged.some(line => line.includes(reason))
 
 describe('a session that fills the lock table', () => {
-  it('is ended, and meanwhile everybody else can connect and lock', async () => {
+  async function attack(): Promise<void> {
     const hoarder = await logIn(culprit, 'owner')
+    const attacking = hoarder.query(hoard(1, 150_000)).then(
+      () => 'done',
+      (error: { code?: string }) => error.code ?? 'connection lost',
+    )
+    try {
+      await eventually(async () => !(await isAlive(hoarder)), 'the session is ended', 20_000)
+    } finally {
+      await attacking
+      await hoarder.end().catch(() => {})
+    }
+  }
+
+  it('is ended, and meanwhile everybody else can connect and lock', async () => {
     let isOver = false
     let logIns = 0
     const others = (async () => {
@@ -72,19 +85,15 @@ describe('a session that fills the lock table', () => {
         logIns++
       }
     })()
-    const attack = hoarder.query(hoard(1, 150_000)).then(
-      () => 'done',
-      (error: { code?: string }) => error.code ?? 'connection lost',
-    )
     try {
-      await eventually(async () => !(await isAlive(hoarder)), 'the session is ended', 20_000)
+      // The watchdogs of other test files look at the same server: one of them may be the first.
+      for (let tries = 0; tries < 20 && !wasLogged('too many locks'); tries++) await attack()
     } finally {
       isOver = true
-      await Promise.all([attack, others])
-      await hoarder.end().catch(() => {})
+      await others
     }
     assert.ok(logIns > 0)
-    await eventually(() => wasLogged('too many locks'), 'it is logged', 20_000)
+    assert.ok(wasLogged('too many locks'))
   })
 
   it('keeps none of them when it is a caller’s on a pooled connection', async () => {
@@ -158,7 +167,7 @@ describe('what the watchdog asks', () => {
       async () => {
         const rows = await platform.asSuperuser('postgres', session =>
           session.rows<{ query: string }>(
-            sql`select query from pg_stat_activity where datname = ${platform.control} and query ~ 'pg_locks|xact_start|queue_usage'`,
+            sql`select query from pg_stat_activity where datname = ${platform.control} and query ~ 'pg_lock_status|xact_start|queue_usage'`,
           ),
         )
         for (const { query } of rows) seen.add(query)

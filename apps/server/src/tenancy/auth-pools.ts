@@ -2,6 +2,7 @@
 // idle. Tenants' triggers on auth.users run on them: whatever those leave in a session is discarded before the
 // connection is used again.
 import { retryLater } from '#src/kernel/errors.ts'
+import type { Abandoned, Backend } from '#src/kernel/postgres/abandoned.ts'
 import {
   type Database,
   openDatabase,
@@ -32,13 +33,14 @@ const maxAnswerBytes = 16 * 1024 * 1024
 const mayWait = 60
 const mostWaitMs = 2000
 const retryMs = 50
+const timeoutMs = 8000
 const settings = {
   search_path: 'pg_catalog, pg_temp',
   role: 'none',
   local_preload_libraries: '',
   DateStyle: 'ISO, MDY',
   TimeZone: 'UTC',
-  statement_timeout: '8s',
+  statement_timeout: `${timeoutMs}ms`,
   lock_timeout: '5s',
   idle_in_transaction_session_timeout: '10s',
 }
@@ -53,25 +55,44 @@ export interface AuthPools {
   close(): void
 }
 
-export function createAuthPools(control: Session, logins: Logins, budget: ConnectionBudget): AuthPools {
+export function createAuthPools(
+  control: Session,
+  logins: Logins,
+  budget: ConnectionBudget,
+  abandoned: Abandoned,
+): AuthPools {
   const pools = new Map<string, OpenPool>()
+  const places = (ref: string) => perProject - abandoned.count(groupOf(ref))
 
   function open({ id, ref }: Tenant): OpenPool {
     const database = openDatabase(logins.address(ref, 'auth'), ref, settings, () => {}, {
       max: 1,
       beforeUse: forgetEverything,
+      isRepeatable: true,
       maxAnswerBytes,
+      timeoutMs,
+      onAbandoned: processId => abandon(pool, { processId, database: ref }),
     })
-    const pool = { database, reserved: 0, busy: 0, lastUsedAt: performance.now() }
+    const pool: OpenPool = { database, reserved: 0, busy: 0, lastUsedAt: performance.now() }
     pools.set(id, pool)
     return pool
   }
 
+  /** Its place in the budget is free when the backend has ended. */
+  function abandon(pool: OpenPool, backend: Backend): void {
+    const isCounted = pool.reserved > 0
+    if (isCounted) {
+      pool.reserved--
+      pool.database.resize(Math.max(1, pool.reserved))
+    }
+    abandoned.add(groupOf(backend.database), backend, isCounted ? budget.give : undefined)
+  }
+
   /** With one connection work goes on, if slower; without any it waits a moment for those of others. */
-  async function reserve(id: string, pool: OpenPool): Promise<void> {
+  async function reserve({ id, ref }: Tenant, pool: OpenPool): Promise<void> {
     const until = performance.now() + mostWaitMs
     // While it waits, others of the project may have got one, or the pool may be gone.
-    while (pools.get(id) === pool && pool.reserved < Math.min(pool.busy, perProject)) {
+    while (pools.get(id) === pool && pool.reserved < Math.min(pool.busy, places(ref))) {
       if (budget.take()) {
         pool.reserved++
         return pool.database.resize(pool.reserved)
@@ -90,10 +111,10 @@ export function createAuthPools(control: Session, logins: Logins, budget: Connec
 
   async function use<T>(tenant: Tenant, work: (database: Database) => Promise<T>): Promise<T> {
     const pool = pools.get(tenant.id) ?? open(tenant)
-    if (pool.busy >= mayWait) throw exhausted()
+    if (pool.busy >= mayWait || places(tenant.ref) <= 0) throw exhausted()
     pool.busy++
     try {
-      await reserve(tenant.id, pool)
+      await reserve(tenant, pool)
       return await work(pool.database).catch(async error => {
         const { code } = error as { code?: string }
         // The project was suspended or resumed at this very moment: its connections are new ones now.
@@ -138,6 +159,8 @@ export function createAuthPools(control: Session, logins: Logins, budget: Connec
     },
   }
 }
+
+const groupOf = (ref: string) => `${ref}:auth sessions`
 
 /** As the driver says it, before anything was sent. */
 const isEnded = (error: Error) => error.message.startsWith('Cannot use a pool after calling end')

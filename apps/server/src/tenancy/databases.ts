@@ -2,6 +2,7 @@
 // of a request, in one round trip; `asOwner` is for the platform's own work on a project, `auth` for its users.
 import type { Role } from '@plinth/contract/route.ts'
 import { Refusal } from '#src/kernel/errors.ts'
+import type { Abandoned } from '#src/kernel/postgres/abandoned.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
 import { type ConnectionBudget, Pool } from '#src/kernel/postgres/pool.ts'
 import type { Answer, Step } from '#src/kernel/postgres/wire/connection.ts'
@@ -114,6 +115,7 @@ export interface Databases {
 interface DatabasesOptions {
   control: Database
   logins: Logins
+  abandoned: Abandoned
   poolSize: number
   maxConnections: number
   statementTimeoutMs: { anon: number; others: number }
@@ -175,11 +177,27 @@ const timeoutsUpTo = (
   service_role: String(Math.min(most, others)),
 })
 
+const names = new WeakMap<Tenant, PoolNames>()
+
+/** Made once per project. Another search path is another pool; the one before it ends when it is idle. */
+function poolNames(tenant: Tenant): PoolNames {
+  const known = names.get(tenant)
+  if (known) return known
+  const searchPath = searchPathOf(tenant)
+  const made = {
+    api: `${tenant.id}:api:${searchPath}`,
+    svc: `${tenant.id}:svc:${searchPath}`,
+    auth: `${tenant.id}:auth`,
+    searchPath,
+  }
+  names.set(tenant, made)
+  return made
+}
+
 export function openDatabases(options: DatabasesOptions): Databases {
-  const { control, logins, statementTimeoutMs } = options
+  const { control, logins, abandoned, statementTimeoutMs } = options
   const pools = new Map<string, Pool>()
-  const names = new WeakMap<Tenant, PoolNames>()
-  const asOwner = createOwners(control, logins)
+  const owners = createOwners(control, logins, abandoned)
   const idleListeners: ((id: string) => void)[] = []
   const writeListeners = new Map<string, () => void>()
   let held = 0
@@ -206,22 +224,7 @@ export function openDatabases(options: DatabasesOptions): Databases {
     return authPools.closeOneIdle()
   }
 
-  const authPools = createAuthPools(control, logins, budget)
-
-  /** Made once per project. Another search path is another pool; the one before it ends when it is idle. */
-  function poolNames(tenant: Tenant): PoolNames {
-    const known = names.get(tenant)
-    if (known) return known
-    const searchPath = searchPathOf(tenant)
-    const made = {
-      api: `${tenant.id}:api:${searchPath}`,
-      svc: `${tenant.id}:svc:${searchPath}`,
-      auth: `${tenant.id}:auth`,
-      searchPath,
-    }
-    names.set(tenant, made)
-    return made
-  }
+  const authPools = createAuthPools(control, logins, budget, abandoned)
 
   function poolFor(tenant: Tenant, login: 'api' | 'svc' | 'auth'): Pool {
     const { [login]: name, searchPath } = poolNames(tenant)
@@ -236,6 +239,8 @@ export function openDatabases(options: DatabasesOptions): Databases {
       maxWaiting: options.poolSize * 10,
       maxWaitMs: 2000,
       budget,
+      abandoned,
+      group: `${ref}:${login}`,
       check: () => logins.check(control, ref, login),
       heal: () => logins.heal(control, ref, login),
     })
@@ -281,7 +286,9 @@ export function openDatabases(options: DatabasesOptions): Databases {
       const answering = steps.push({ key: shape, sql, values }) - 1
       if (request.rollsBack) steps.push(...undo)
       const alone = () => steps.with(1, become(timeouts[role]))
-      const answer = pool.run(steps, { shape, mayPipeline, answering, request, alone })
+      const { isReadOnly: readsOnly } = request
+      const how = { shape, mayPipeline, timeoutMs: Number(timeouts[role]), isReadOnly: readsOnly }
+      const answer = pool.run(steps, { ...how, answering, request, alone })
       const onWrite = request.isReadOnly ? undefined : writeListeners.get(tenant.id)
       if (onWrite) answer.then(onWrite, () => {})
       return answer
@@ -297,6 +304,7 @@ export function openDatabases(options: DatabasesOptions): Databases {
       return poolFor(tenant, 'auth').run([...sharedAuthSteps, step], {
         shape: name,
         mayPipeline: true,
+        timeoutMs: authTimeoutMs,
         alone: () => [...loneAuthSteps, step],
       })
     },
@@ -307,11 +315,12 @@ export function openDatabases(options: DatabasesOptions): Databases {
       return poolFor(tenant, 'svc').run([...(mayPipeline ? shared : lone), step], {
         shape: key,
         mayPipeline,
+        timeoutMs: Number(timeouts.service_role),
         alone: () => [...lone, step],
       })
     },
 
-    asOwner,
+    asOwner: owners.asOwner,
     onWrite(id, listener) {
       if (listener) writeListeners.set(id, listener)
       else writeListeners.delete(id)
@@ -328,6 +337,7 @@ export function openDatabases(options: DatabasesOptions): Databases {
     connections: () => held,
     close() {
       clearInterval(sweeper)
+      owners.close()
       authPools.close()
       for (const pool of pools.values()) pool.close()
       pools.clear()

@@ -1,14 +1,14 @@
-// What the data plane needs to know of a project, kept in memory. A change of the project's row reaches every
-// node by notification; while that channel is down, what is remembered is good for a second only.
-
+// What the data plane needs to know of a project, kept in memory. Every node polls for changed rows; while it cannot,
+// what it remembers is valid for a second only.
 import type { Quotas } from '@plinth/contract/projects.ts'
 import type { Sealer } from '#src/kernel/crypto/sealed.ts'
 import type { Log } from '#src/kernel/log.ts'
-import { type Database, listenOn } from '#src/kernel/postgres/database.ts'
+import type { Database } from '#src/kernel/postgres/database.ts'
 import type { ServerAddress } from '#src/kernel/postgres/server-address.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 import { credentialContext } from './credentials.ts'
 import { exposedSchemasFrom } from './exposed-schemas.ts'
+import { followProjects } from './project-changes.ts'
 
 export interface Tenant {
   readonly id: string
@@ -56,10 +56,6 @@ export async function openDirectory(
   const strangers = new Map<string, Known>()
   const loading = new Map<string, Promise<Tenant | undefined>>()
   const listeners: ((id: string) => void)[] = []
-  let isListening = false
-  let isClosed = false
-  let channel: { close(): Promise<void> } | undefined
-  let reconnecting: NodeJS.Timeout | undefined
 
   async function load(id: string): Promise<Tenant | undefined> {
     const row = await findServedProject(control, id)
@@ -89,36 +85,21 @@ export async function openDirectory(
     for (const listener of listeners) listener(id)
   }
 
-  async function listen(): Promise<void> {
-    try {
-      channel = await listenOn(server.address, server.control, 'project_changed', forget, () => {
-        isListening = false
-        if (!isClosed) listenAgain()
-      })
-      // Whatever changed while nobody listened was missed.
-      const stale = [...known.keys()]
-      known.clear()
-      strangers.clear()
-      for (const id of stale) for (const listener of listeners) listener(id)
-      isListening = true
-    } catch (error) {
-      log.warn({ err: error }, 'cannot listen for project changes; trying again')
-      listenAgain()
-    }
+  function forgetAll(): void {
+    const stale = [...known.keys()]
+    known.clear()
+    strangers.clear()
+    loading.clear()
+    for (const id of stale) for (const listener of listeners) listener(id)
   }
 
-  function listenAgain(): void {
-    clearTimeout(reconnecting)
-    reconnecting = setTimeout(listen, 500).unref()
-  }
-
-  await listen()
+  const changes = await followProjects(server, { change: forget, gap: forgetAll }, log)
   return {
     find(id) {
       const found = known.get(id) ?? strangers.get(id)
       if (found) {
         const trustMs = found.tenant
-          ? isListening
+          ? changes.isCurrent()
             ? Number.POSITIVE_INFINITY
             : blindTrustMs
           : strangerTrustMs
@@ -129,11 +110,7 @@ export async function openDirectory(
     read: load,
     forget,
     onChange: listener => void listeners.push(listener),
-    async close() {
-      isClosed = true
-      clearTimeout(reconnecting)
-      await channel?.close().catch(() => {})
-    },
+    close: () => changes.close(),
   }
 }
 

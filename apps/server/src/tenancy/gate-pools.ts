@@ -1,6 +1,7 @@
 // Connections on which changed rows are judged: the platform logs in as it does for callers, and becomes each of them in
 // turn inside one statement. A few per project and a few in all, apart from the connections of requests, so that neither
 // waits for the other. When all are busy nobody is judged, and whoever was to be judged sees nothing.
+import type { Abandoned } from '#src/kernel/postgres/abandoned.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
 import { type ConnectionBudget, Pool } from '#src/kernel/postgres/pool.ts'
 import type { Answer, Step } from '#src/kernel/postgres/wire/connection.ts'
@@ -25,6 +26,7 @@ export interface GatePools {
 interface GatePoolsOptions {
   control: Database
   logins: Logins
+  abandoned: Abandoned
   perProject: number
   inAll: number
 }
@@ -36,7 +38,8 @@ const maxWaiting = 64
 /** How long somebody waits for a connection. */
 export const waitMs = 2000
 
-export function createGatePools({ control, logins, perProject, inAll }: GatePoolsOptions): GatePools {
+export function createGatePools(options: GatePoolsOptions): GatePools {
+  const { control, logins, abandoned, perProject, inAll } = options
   const pools = new Map<string, Pool>()
   let held = 0
   let sweeper: NodeJS.Timeout | undefined
@@ -64,6 +67,8 @@ export function createGatePools({ control, logins, perProject, inAll }: GatePool
       maxWaiting,
       maxWaitMs: waitMs,
       budget,
+      abandoned,
+      group: `${ref}:gate`,
       check: () => logins.check(control, ref, 'api'),
       heal: () => logins.heal(control, ref, 'api'),
     })
@@ -87,7 +92,7 @@ export function createGatePools({ control, logins, perProject, inAll }: GatePool
         { key: 'begin', sql: begin, values: [String(Math.ceil(timeoutMs)), role ?? 'none'] },
         { key: sql, sql, values },
       ]
-      return poolFor(tenant).run(steps, { shape: sql, mayPipeline: false })
+      return poolFor(tenant).run(steps, { shape: sql, mayPipeline: false, timeoutMs })
     },
     disconnect(id) {
       for (const [name, pool] of pools) {

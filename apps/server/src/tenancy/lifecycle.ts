@@ -1,6 +1,7 @@
-// A project comes into being, or goes, as one operation that completes or leaves nothing. The row is written
-// first and finished last, and an advisory lock says that somebody is at work on it: a row still 'creating'
-// or 'deleting' whose lock is free belongs to a platform that died, and is removed at the next start.
+// Creating or deleting a project is one operation that completes or leaves nothing. The row is written first and
+// finished last, and an advisory lock says that a node is at work on it: a row still 'creating' or 'deleting' whose lock
+// is free belongs to a node that died, and recovery removes it. A deleted project whose database could not be dropped
+// yet is gone for everybody; recovery drops the database later.
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Log } from '#src/kernel/log.ts'
 import type { Database, Session } from '#src/kernel/postgres/database.ts'
@@ -29,7 +30,7 @@ export interface Lifecycle {
   /** False when the slug is taken. */
   create(project: NewProject): Promise<boolean>
   remove(id: string): Promise<void>
-  /** Removes what a platform that died left half-made or half-removed. */
+  /** Removes what a node that died left half-made or half-removed. */
   recover(): Promise<void>
   /** The same, without waiting for it: a removal may take seconds. */
   recoverInBackground(): void
@@ -46,6 +47,12 @@ export interface Attachment {
 
 /** Each operation holds one connection for its lock and needs another: fewer at once than connections. */
 const atOnce = 3
+/** How long the caller of a deletion waits for the database to be dropped. */
+const dropMs = 3000
+/** Further attempts wait for longer, since the server may just be slow, and come less often. */
+const later = { longestDropMs: 60_000, firstPauseMs: 1000, longestPauseMs: 30_000 }
+/** How often a node looks for what others have left. */
+const lookMs = 60_000
 
 export function createLifecycle(
   control: Database,
@@ -56,19 +63,22 @@ export function createLifecycle(
 ): Lifecycle {
   const turn = createTurns(atOnce)
 
-  /** Runs the work while holding the project's lock; undefined when somebody else holds it. */
-  const whileLocked = <T>(id: string, work: () => Promise<T>): Promise<T | undefined> =>
-    turn(() =>
-      control.transaction(async session => {
-        const lock = await session.row<{ taken: boolean }>(
-          sql`select pg_try_advisory_xact_lock(hashtextextended(${id}, 0)) as taken`,
-        )
-        return lock?.taken ? work() : undefined
-      }),
-    )
+  const closing = new AbortController()
+
+  /** Runs the work while holding the project's lock; undefined when another node holds it. */
+  const holdingLock = <T>(id: string, work: () => Promise<T>): Promise<T | undefined> =>
+    control.transaction(async session => {
+      const lock = await session.row<{ taken: boolean }>(
+        sql`select pg_try_advisory_xact_lock(hashtextextended(${id}, 0)) as taken`,
+      )
+      return lock?.taken ? work() : undefined
+    })
+  const whileLocked = <T>(id: string, work: () => Promise<T>) => turn(() => holdingLock(id, work))
+
+  const drop = (ref: string, patienceMs = dropMs) => provisioner.drop(ref, patienceMs, closing.signal)
 
   async function undo({ id, ref }: Pick<NewProject, 'id' | 'ref'>): Promise<void> {
-    await provisioner.drop(ref)
+    if (!(await drop(ref))) throw new Error('a database session that cannot be interrupted is in the way')
     await deleteRow(control, id)
   }
 
@@ -82,10 +92,55 @@ export function createLifecycle(
   }
 
   async function takeDown(id: string, ref: string): Promise<void> {
-    await provisioner.drop(ref)
+    const isDropped = await drop(ref)
     for (const attachment of attachments) await attachment.removed(id)
-    await markDeleted(control, id)
+    await markDeleted(control, id, !isDropped)
+    if (isDropped) return
+    log.warn({ project: id }, 'the database of a deleted project cannot be dropped yet; trying again')
+    dropLeftoversSoon()
   }
+
+  let dropping: NodeJS.Timeout | undefined
+  let isDropping = false
+  let attempts = 0
+  function dropLeftoversSoon(): void {
+    clearTimeout(dropping)
+    if (isClosed) return
+    const pauseMs = Math.min(later.longestPauseMs, later.firstPauseMs * 2 ** attempts)
+    dropping = setTimeout(() => void dropLeftovers(), pauseMs).unref()
+  }
+
+  async function dropLeftovers(): Promise<void> {
+    if (isDropping || isClosed) return
+    isDropping = true
+    try {
+      const left = await listLeftovers(control)
+      const patienceMs = Math.min(later.longestDropMs, dropMs * 2 ** attempts)
+      let areDropped = true
+      for (const { id, ref } of left)
+        areDropped = ((await holdingLock(id, () => dropLeftover(id, ref, patienceMs))) ?? true) && areDropped
+      attempts = areDropped ? 0 : attempts + 1
+      if (!areDropped) dropLeftoversSoon()
+    } catch (error) {
+      if (!isClosed) log.warn({ err: error }, 'databases of deleted projects could not be dropped yet')
+      attempts++
+      dropLeftoversSoon()
+    } finally {
+      isDropping = false
+    }
+  }
+
+  async function dropLeftover(id: string, ref: string, patienceMs: number): Promise<boolean> {
+    if (!(await drop(ref, patienceMs))) return false
+    await noteDropped(control, id)
+    log.info({ project: id }, 'dropped the database of a deleted project')
+    return true
+  }
+
+  const looking = setInterval(() => {
+    void recover().catch(recoverSoon)
+    void dropLeftovers()
+  }, lookMs).unref()
 
   async function attach(id: string): Promise<void> {
     for (const attachment of attachments)
@@ -147,10 +202,16 @@ export function createLifecycle(
     },
 
     recover,
-    recoverInBackground: () => void recover().catch(recoverSoon),
+    recoverInBackground() {
+      void recover().catch(recoverSoon)
+      void dropLeftovers()
+    },
     close() {
       isClosed = true
+      closing.abort()
       clearTimeout(recovering)
+      clearTimeout(dropping)
+      clearInterval(looking)
     },
   }
 }
@@ -182,11 +243,17 @@ async function markDeleting(control: Database, id: string): Promise<string | und
 }
 
 /** The row stays as a record; the credentials in it go. */
-const markDeleted = (control: Database, id: string) =>
+const markDeleted = (control: Database, id: string, hasLeftovers: boolean) =>
   control.run(sql`
     update projects set status = 'deleted', deleted_at = now(), updated_at = now(), settings = '{}',
-           anon_key = '', service_role_key = '', jwt_secret = ''
+           anon_key = '', service_role_key = '', jwt_secret = '', has_leftovers = ${hasLeftovers}
      where id = ${id}`)
+
+const listLeftovers = (control: Database) =>
+  control.rows<{ id: string; ref: string }>(sql`select id, ref from projects where has_leftovers order by id`)
+
+const noteDropped = (control: Database, id: string) =>
+  control.run(sql`update projects set has_leftovers = false where id = ${id}`)
 
 const deleteRow = (control: Database, id: string) => control.run(sql`delete from projects where id = ${id}`)
 

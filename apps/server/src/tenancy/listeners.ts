@@ -14,11 +14,12 @@ export interface Listener {
 
 export type OpenListener = (tenant: Tenant, onLost: () => void) => Promise<Listener>
 
+const timeoutMs = 5000
 const settings = {
   ...sessionSettings,
   search_path: 'pg_catalog, pg_temp',
   role: 'service_role',
-  statement_timeout: '5s',
+  statement_timeout: `${timeoutMs}ms`,
   lock_timeout: '2s',
 }
 
@@ -39,6 +40,7 @@ export function createListeners(control: Database, logins: Logins): OpenListener
             steps: [{ key: sql, sql, values }],
             answering: 0,
             isLone: false,
+            timeoutMs,
             resolve,
             reject,
           }),

@@ -1,25 +1,39 @@
 // Work as a project's owner, each piece on a connection of its own: it may run any SQL of the tenant.
 import { retryLater } from '#src/kernel/errors.ts'
+import type { Abandoned } from '#src/kernel/postgres/abandoned.ts'
 import { type OwnSession, type Session, withClient } from '#src/kernel/postgres/database.ts'
 import type { Tenant } from './directory.ts'
 import type { Logins } from './logins.ts'
 import { sessionSettings } from './session-settings.ts'
 
+export interface OwnerOptions {
+  signal?: AbortSignal | undefined
+  /** The statement_timeout that the work sets. A statement that does not end then is given up. */
+  timeoutMs?: number | undefined
+}
+
 export type AsOwner = <T>(
   tenant: Pick<Tenant, 'ref'>,
   work: (session: OwnSession) => Promise<T>,
-  signal?: AbortSignal,
+  options?: OwnerOptions,
 ) => Promise<T>
+
+export interface Owners {
+  asOwner: AsOwner
+  /** Ends all that runs. */
+  close(): void
+}
 
 const atOnce = 5
 
-export function createOwners(control: Session, logins: Logins): AsOwner {
+export function createOwners(control: Session, logins: Logins, abandoned: Abandoned): Owners {
   const running = new Map<string, number>()
+  const closing = new AbortController()
 
   async function once<T>(
     ref: string,
     work: (session: OwnSession) => Promise<T>,
-    signal: AbortSignal | undefined,
+    { signal, timeoutMs }: OwnerOptions,
   ): Promise<T> {
     let hasBegun = false
     const run = () =>
@@ -31,7 +45,11 @@ export function createOwners(control: Session, logins: Logins): AsOwner {
           hasBegun = true
           return work(session)
         },
-        signal,
+        {
+          signal: signal ? AbortSignal.any([signal, closing.signal]) : closing.signal,
+          timeoutMs,
+          onAbandoned: processId => abandoned.add(groupOf(ref), { processId, database: ref }),
+        },
       )
     await logins.check(control, ref, 'owner')
     try {
@@ -44,9 +62,9 @@ export function createOwners(control: Session, logins: Logins): AsOwner {
     }
   }
 
-  return async ({ ref }, work, signal) => {
+  const asOwner: AsOwner = async ({ ref }, work, options = {}) => {
     const others = running.get(ref) ?? 0
-    if (others >= atOnce)
+    if (others + abandoned.count(groupOf(ref)) >= atOnce)
       throw retryLater(
         'pool_exhausted',
         'Too many statements run as the owner of this project; try again in a second',
@@ -54,11 +72,15 @@ export function createOwners(control: Session, logins: Logins): AsOwner {
       )
     running.set(ref, others + 1)
     try {
-      return await once(ref, work, signal)
+      return await once(ref, work, options)
     } finally {
       const left = running.get(ref)! - 1
       if (left > 0) running.set(ref, left)
       else running.delete(ref)
     }
   }
+
+  return { asOwner, close: () => closing.abort() }
 }
+
+const groupOf = (ref: string) => `${ref}:owner`

@@ -19,7 +19,12 @@ export interface Provisioner {
    * transaction with its record, so one that is interrupted is continued by the next call.
    */
   renew(project: { id: string; ref: string }, signal?: AbortSignal): Promise<void>
-  drop(ref: string): Promise<void>
+  /**
+   * Closes the project's logins for good and drops its databases and roles. False when a database could not be dropped
+   * in the given time, because a backend that cannot be interrupted is in the way: in this database, or in any other of
+   * the server, since DROP DATABASE waits until every backend has released its open files.
+   */
+  drop(ref: string, patienceMs: number, signal?: AbortSignal): Promise<boolean>
 }
 
 const connectionLimits: Record<Login, number> = { owner: 20, api: 100, svc: 100, auth: 50 }
@@ -28,6 +33,8 @@ const templateBusy = '55006'
 const patienceMs = 250
 /** The session of a node that was killed ends soon, and its advisory lock with it. */
 const renewSettings = { ...guardedSettings, lock_timeout: '10s', client_connection_check_interval: '2s' }
+const queryCanceled = '57014'
+const objectInUse = '55006'
 
 export function createProvisioner(control: Database, cluster: Cluster, logins: Logins): Provisioner {
   async function createRoles(session: Session, ref: string, logged: readonly Login[]): Promise<void> {
@@ -77,11 +84,11 @@ export function createProvisioner(control: Database, cluster: Cluster, logins: L
   }
 
   /** Any tenant can hold a lock that stands in the way; whoever does is shown out. */
-  async function insist(session: Session, work: () => Promise<void>): Promise<void> {
+  async function insist<T>(session: Session, work: () => Promise<T>): Promise<T> {
     const { pid } = (await session.row<{ pid: number }>(sql`select pg_backend_pid() as pid`))!
     const clear = setInterval(() => void endBlockers(control, pid).catch(() => {}), patienceMs)
     try {
-      await work()
+      return await work()
     } finally {
       clearInterval(clear)
     }
@@ -107,22 +114,50 @@ export function createProvisioner(control: Database, cluster: Cluster, logins: L
             await migrateProject(session, cluster.projectMigrations)
             await session.script(grants(ref, ref))
           }),
-        signal,
+        { signal },
       ),
-    async drop(ref) {
+    drop(ref, dropMs, signal) {
       const roles = allLogins.map(login => loginRole(ref, login))
-      await withClient(cluster.address, cluster.control, controlSettings, async session => {
+      const databases = [ref, shadowOf(ref)]
+      const work = async (session: Session) => {
         await endMakers(session, ref)
         // No new logins, so that FORCE leaves nobody behind; roles go last, because the database depends on them.
         await retrying(() => insist(session, () => session.script(roles.map(disable).join('\n'))))
         await endSessions(session, roles)
-        for (const database of [ref, shadowOf(ref)])
-          await insist(session, () =>
-            session.script(`drop database if exists ${identifier(database)} with (force)`),
-          )
+        if (!(await areEmpty(session, databases, dropMs))) return false
+        for (const database of databases)
+          if (!(await insist(session, () => dropDatabase(session, database, dropMs)))) return false
         await insist(session, () => session.script(`drop role if exists ${roles.map(identifier).join(', ')}`))
-      })
+        return true
+      }
+      return withClient(cluster.address, cluster.control, controlSettings, work, { signal })
     },
+  }
+}
+
+/** DROP DATABASE would wait for them, too, but always for five seconds. */
+async function areEmpty(session: Session, databases: readonly string[], withinMs: number): Promise<boolean> {
+  for (const end = performance.now() + withinMs; ; await new Promise(resolve => setTimeout(resolve, 50))) {
+    const left = await session.row(
+      sql`select from pg_stat_activity where datname = any(${databases}) and backend_type = 'client backend' limit 1`,
+    )
+    if (!left) return true
+    if (performance.now() > end) return false
+  }
+}
+
+/** False when it takes too long. A database that is dropped halfway admits nobody and can be dropped again. */
+export async function dropDatabase(session: Session, database: string, withinMs: number): Promise<boolean> {
+  await session.script(`set statement_timeout = ${withinMs}`)
+  try {
+    await session.script(`drop database if exists ${identifier(database)} with (force)`)
+    return true
+  } catch (error) {
+    const { code } = error as { code?: string }
+    if (code === queryCanceled || code === objectInUse) return false
+    throw error
+  } finally {
+    await session.script('reset statement_timeout').catch(() => {})
   }
 }
 

@@ -18,9 +18,9 @@ export function upgradedDatabases(databases: Databases, whenUpgraded: WhenUpgrad
       const run = () => databases.asCaller(caller, request, statement, values)
       return waiting ? waiting.then(run) : run()
     },
-    async asOwner(tenant, work, signal) {
+    async asOwner(tenant, work, options) {
       await whenUpgraded(tenant.ref, 'owner')
-      return databases.asOwner(tenant, work, signal)
+      return databases.asOwner(tenant, work, options)
     },
     auth(tenant) {
       const direct = databases.auth(tenant)

@@ -1,11 +1,14 @@
-// Some harm a tenant can do is only stopped from outside: filling the shared lock table, holding a
-// transaction open so that the notification queue cannot shrink, outliving its own timeouts. One warm
-// connection looks four times a second; it must exist already, because a full lock table refuses new ones.
+// Some harm that one project does to all can only be stopped from outside: filling the shared lock table, holding a
+// transaction open so that the notification queue cannot shrink, outliving its own timeouts. One warm connection looks
+// four times a second; it must exist already, because a full lock table refuses new ones.
 import type { Log } from '#src/kernel/log.ts'
 import { type Session, withClient } from '#src/kernel/postgres/database.ts'
+import { isLockTableFull } from '#src/kernel/postgres/full-lock-table.ts'
 import type { ServerAddress } from '#src/kernel/postgres/server-address.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 import { controlSettings } from './cluster.ts'
+import { type LockBounds, type LockSettings, lockBounds, lockSettings, lockWarnings } from './lock-bounds.ts'
+import { type Looked, watchHoarders } from './lock-hoarders.ts'
 import { tenantLogin } from './logins.ts'
 
 export interface Watchdog {
@@ -14,25 +17,17 @@ export interface Watchdog {
   close(): Promise<void>
 }
 
-const lookMs = 250
+const lookMs = { usually: 250, whileLocksGrow: 50, whileTableIsFull: 20 }
 const agesEvery = 4
 const queueEvery = 20
-const maxLocks = 20_000
-const maxLocksOfProject = 60_000
-const worthCounting = 1000
+/** From here on a project's locks, or the notification queue, are looked at more often. */
+const growing = { locks: 0.25, queue: 0.25 }
+const queueTooFull = 0.5
 const maxIdleInTransaction = '5 minutes'
-/** It reads `projects`: whoever locks that must neither blind the watchdog nor keep it from being closed. */
+const maxIdleWhileQueueIsFull = '2 seconds'
+/** It reads `projects`: a lock on that must neither blind the watchdog nor keep it from being closed. */
 const watchdogSettings = { ...controlSettings, lock_timeout: '100ms', statement_timeout: '2s' }
 const lockNotAvailable = '55P03'
-
-/** One session over its limit, or any that hold much while their project together holds too much. */
-const hoarders = sql`
-  with held as (
-    select l.pid, a.datid, l.locks, sum(l.locks) over (partition by a.datid) as of_project
-      from (select pid, count(*) as locks from pg_locks group by pid having count(*) > ${worthCounting}) l
-      join pg_stat_activity a on a.pid = l.pid
-     where a.usename ~ ${tenantLogin})
-  select pg_terminate_backend(pid) from held where locks > ${maxLocks} or of_project > ${maxLocksOfProject}`
 
 /** Callers are bound by statement_timeout; what is still there well past it has found a way around. */
 const overdue = (callerMs: number) => sql`
@@ -43,6 +38,12 @@ const overdue = (callerMs: number) => sql`
 
 // Calling it also lets the queue shrink after whoever held it up has gone.
 const queueUsage = sql`select pg_notification_queue_usage() as used`
+
+/** Which sessions listen cannot be seen from outside. Of those in a transaction, idle ones lose nothing but it. */
+const idleTransactions = sql`
+  select pg_terminate_backend(pid) from pg_stat_activity
+   where usename ~ ${tenantLogin} and state like 'idle in transaction%'
+     and state_change < now() - ${maxIdleWhileQueueIsFull}::interval`
 
 /** Further work on the watchdog's connection, at each look. */
 export interface Task {
@@ -57,7 +58,8 @@ export function startWatchdog(
   tasks: readonly Task[] = [],
 ): Watchdog {
   const late = overdue(callerTimeoutMs * 2 + 5000)
-  let warnings: string[] = []
+  let settings: LockSettings | undefined
+  let queueUsed = 0
   let isClosed = false
   let wake: (() => void) | undefined
   const rest = (ms: number) =>
@@ -66,26 +68,54 @@ export function startWatchdog(
       setTimeout(resolve, ms).unref()
     })
 
+  async function watch(session: Session): Promise<void> {
+    settings = await session.row<LockSettings>(lockSettings)
+    const bounds = lockBounds(settings!)
+    const endHoarders = await watchHoarders(session, bounds)
+    for (let look = 0; !isClosed; look++) {
+      const restMs = await endHoarders()
+        .then(locks => lookFurther(session, bounds, locks, look))
+        .catch(tableIsFull)
+      await rest(restMs)
+    }
+  }
+
+  /** Says how long to wait until the next look. */
+  async function lookFurther(
+    session: Session,
+    bounds: LockBounds,
+    { ended, most }: Looked,
+    look: number,
+  ): Promise<number> {
+    report('too many locks', ended)
+    if (look % agesEvery === 0) report('transaction too old', await session.repeat(late).catch(unlessLocked))
+    if (look % queueEvery === 0 || queueUsed >= growing.queue) await lookAtQueue(session)
+    for (const task of tasks) await task.look(session)
+    return most > bounds.project * growing.locks ? lookMs.whileLocksGrow : lookMs.usually
+  }
+
+  async function lookAtQueue(session: Session): Promise<void> {
+    queueUsed = (await session.row<{ used: number }>(queueUsage))?.used ?? 0
+    if (queueUsed >= queueTooFull)
+      report('holds up the notification queue', await session.repeat(idleTransactions))
+  }
+
   const watching = (async () => {
     while (!isClosed) {
       try {
-        await withClient(address, control, watchdogSettings, async session => {
-          for (let look = 0; !isClosed; look++) {
-            report('too many locks', await session.repeat(hoarders))
-            if (look % agesEvery === 0)
-              report('transaction too old', await session.repeat(late).catch(unlessLocked))
-            if (look % queueEvery === 0)
-              warnings = queueWarning(await session.row<{ used: number }>(queueUsage))
-            for (const task of tasks) await task.look(session)
-            await rest(lookMs)
-          }
-        })
+        await withClient(address, control, watchdogSettings, watch)
       } catch (error) {
         if (!isClosed) log.warn({ err: error }, 'the watchdog lost its connection; trying again')
-        await rest(lookMs)
+        await rest(lookMs.usually)
       }
     }
   })()
+
+  /** The connection stays: another one could not be opened now. */
+  function tableIsFull(error: unknown): number {
+    if (!isLockTableFull(error)) throw error
+    return lookMs.whileTableIsFull
+  }
 
   function unlessLocked(error: unknown): number {
     if ((error as { code?: string }).code !== lockNotAvailable) throw error
@@ -97,7 +127,7 @@ export function startWatchdog(
   }
 
   return {
-    warnings: () => warnings,
+    warnings: () => [...(settings ? lockWarnings(settings) : []), ...queueWarnings(queueUsed)],
     async close() {
       isClosed = true
       wake?.()
@@ -106,9 +136,7 @@ export function startWatchdog(
   }
 }
 
-const queueWarning = (queue: { used: number } | undefined): string[] =>
-  queue && queue.used >= 0.5
-    ? [
-        `The notification queue of Postgres is ${Math.round(queue.used * 100)} % full; a session is holding it up.`,
-      ]
+const queueWarnings = (used: number): string[] =>
+  used >= queueTooFull
+    ? [`The notification queue of Postgres is ${Math.round(used * 100)} % full; a session is holding it up.`]
     : []

@@ -1,5 +1,7 @@
 // The gate as the feed asks it, on a database of its own: all changes of a batch for all listeners at once.
 import { keyring } from '#src/kernel/crypto/keys.ts'
+import { createLog } from '#src/kernel/log.ts'
+import { watchAbandoned } from '#src/kernel/postgres/abandoned.ts'
 import { type Database, withClient } from '#src/kernel/postgres/database.ts'
 import type { ServerAddress } from '#src/kernel/postgres/server-address.ts'
 import { createGate, type Gate } from '#src/services/realtime/changes/gate.ts'
@@ -52,7 +54,8 @@ export async function openGateFuzz(
   const logins = createLogins(superuser, keyring(controlPlaneSecret))
   const place = { superuser, owner: logins.address(project.ref, 'owner'), database: project.ref }
   await prepare(place)
-  const pools = createGatePools({ control, logins, perProject: 4, inAll: 4 })
+  const abandoned = watchAbandoned(control, createLog('silent'))
+  const pools = createGatePools({ control, logins, abandoned, perProject: 4, inAll: 4 })
   // All that a gate has to know of a project.
   const tenant = { ...project, exposedSchemas: ['public'] } as unknown as Tenant
   return { place, gate: throughGate(createGate(pools), tenant), close: () => pools.close() }

@@ -1,6 +1,7 @@
 // `pg` for everything off the hot path: the control database, provisioning, migrations, owners' sessions.
 import { hash } from 'node:crypto'
 import type { Socket } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
 import {
   Client,
   type ClientConfig,
@@ -11,8 +12,10 @@ import {
   types,
 } from 'pg'
 import { Refusal } from '#src/kernel/errors.ts'
+import { type Breakable, cut, type Deadline, inTime } from './deadline.ts'
 import { isServerError, makePassable } from './error-text.ts'
 import { readFairly } from './fair-reading.ts'
+import { isLockTableFull, Patience, pauseMs, whileLockTableIsFull } from './full-lock-table.ts'
 import { type ResultReader, ScriptQuery } from './script-query.ts'
 import type { ServerAddress } from './server-address.ts'
 import { compile, type SqlFragment } from './sql.ts'
@@ -89,8 +92,9 @@ function clientConfig(
 }
 
 const closePatienceMs = 500
-const silenceMs = 5000
-interface Breakable {
+/** How long the server may take to end a session in good order, and to end a statement that was cancelled. */
+const silenceMs = { atEnd: 5000, afterCancel: 1000 }
+interface Listened {
   connection: {
     stream: Socket
     on(event: 'commandComplete', heard: (message: { text: string }) => void): void
@@ -99,13 +103,24 @@ interface Breakable {
 /** What one statement may answer with on a connection of its own: tenants choose what their statements answer. */
 export const maxAnswerBytes = 64 * 1024 * 1024
 
+interface PooledOptions extends Deadline {
+  max?: number
+  /** Runs before each transaction. */
+  beforeUse?: string
+  /** Its transactions do nothing but what they roll back: one that met a full lock table is run again. */
+  isRepeatable?: boolean
+  maxAnswerBytes?: number
+}
+
 export function openDatabase(
   address: ServerAddress,
   database: string,
   settings: Record<string, string>,
   onError: (error: Error) => void,
-  { max = 10, beforeUse = '', maxAnswerBytes = Number.POSITIVE_INFINITY } = {},
+  options: PooledOptions = {},
 ): PooledDatabase {
+  const { max = 10, beforeUse = '', isRepeatable, maxAnswerBytes = Number.POSITIVE_INFINITY } = options
+  const deadline: Deadline = options
   const pool = new Pool({ ...clientConfig(address, database, settings), max, idleTimeoutMillis: 30_000 })
   // An idle connection that breaks is replaced on next use; without a listener it would end the process.
   pool.on('error', onError)
@@ -116,34 +131,43 @@ export function openDatabase(
   })
   pool.on('remove', client => clients.delete(client))
   return {
-    ...session(pool),
-    async transaction(work) {
-      const client = await pool.connect().catch(told)
-      try {
-        await client.query(`${beforeUse} begin`)
-        const result = await work(
-          maxAnswerBytes === Number.POSITIVE_INFINITY
-            ? session(client)
-            : boundedSession(client, maxAnswerBytes),
-        )
-        await client.query('commit')
-        client.release()
-        return result
-      } catch (error) {
-        const isBroken = await client.query('rollback').then(
-          () => false,
-          () => true,
-        )
-        client.release(isBroken)
-        return told(error)
+    ...session(pool, ask => whileLockTableIsFull(ask).catch(unlessFull)),
+    transaction(work) {
+      const attempt = async () => {
+        const client = await whileLockTableIsFull(() => pool.connect())
+        const guard: Ask = ask => inTime(client, deadline, ask)
+        const run = (text: string) => guard(() => client.query(text))
+        const ask = firstAgain(guard, async () => {
+          await run('rollback')
+          await run(`${beforeUse} begin`)
+        })
+        try {
+          await run(`${beforeUse} begin`)
+          const result = await work(
+            maxAnswerBytes === Number.POSITIVE_INFINITY
+              ? session(client, ask)
+              : boundedSession(client, ask, maxAnswerBytes),
+          )
+          await run('commit')
+          client.release()
+          return result
+        } catch (error) {
+          const isBroken = await run('rollback').then(
+            () => false,
+            () => true,
+          )
+          client.release(isBroken)
+          throw error
+        }
       }
+      return (isRepeatable ? whileLockTableIsFull(attempt) : attempt()).catch(unlessFull)
     },
     resize(size) {
       pool.options.max = size
     },
     async close() {
       const cut = setTimeout(() => {
-        for (const client of clients) (client as PoolClient & Breakable).connection.stream.destroy()
+        for (const client of clients) (client as unknown as Breakable).connection.stream.destroy()
       }, closePatienceMs)
       await pool.end().catch(() => {})
       clearTimeout(cut)
@@ -151,38 +175,73 @@ export function openDatabase(
   }
 }
 
+/** The first statement of a transaction finds nothing done before it, so the transaction can be begun again. */
+function firstAgain(ask: Ask, beginAgain: () => Promise<void>): Ask {
+  let isFirst = true
+  return async work => {
+    if (!isFirst) return ask(work)
+    isFirst = false
+    const patience = new Patience()
+    for (;;)
+      try {
+        return await ask(work)
+      } catch (error) {
+        if (!isLockTableFull(error) || !patience.hasLeft()) throw error
+        await sleep(pauseMs())
+        await beginAgain()
+      }
+  }
+}
+
+interface ClientOptions extends Deadline {
+  /** What runs is cancelled when it aborts. */
+  signal?: AbortSignal | undefined
+}
+
 /**
- * One connection for one piece of work, closed whatever happens; what runs on it ends with the signal. A server that
- * has gone silent is not waited for: some seconds after the signal, or the end of the work, the connection is cut.
+ * One connection for one piece of work, closed whatever happens. A server that does not react is not waited for: a
+ * second after the signal, or some seconds after the end of the work, the connection is cut.
  */
 export async function withClient<T>(
   address: ServerAddress,
   database: string,
   settings: Record<string, string>,
   work: (session: OwnSession) => Promise<T>,
-  signal?: AbortSignal,
+  { signal, ...deadline }: ClientOptions = {},
 ): Promise<T> {
-  const client = new Client({ ...clientConfig(address, database, settings), keepAlive: true })
-  client.on('error', () => {}) // the query in flight rejects; there is nothing to add
-  await client.connect().catch(told)
+  const client = await connected(address, database, settings)
   let cutting: NodeJS.Timeout | undefined
-  const cutSoon = () => {
-    cutting ??= setTimeout(() => (client as unknown as Breakable).connection.stream.destroy(), silenceMs)
+  const cutAfter = (ms: number) => {
+    cutting ??= setTimeout(() => cut(client, deadline), ms)
   }
   const cancel = () => {
     void requestCancel(address, backendOf(client)).catch(() => {})
-    cutSoon()
+    cutAfter(silenceMs.afterCancel)
   }
   signal?.addEventListener('abort', cancel, { once: true })
   try {
     signal?.throwIfAborted()
-    return await work(boundedSession(client))
+    return await work(boundedSession(client, ask => inTime(client, deadline, ask)))
   } finally {
     signal?.removeEventListener('abort', cancel)
-    cutSoon()
+    cutAfter(silenceMs.atEnd)
     await client.end().catch(() => {})
     clearTimeout(cutting)
   }
+}
+
+async function connected(
+  address: ServerAddress,
+  database: string,
+  settings: Record<string, string>,
+): Promise<Client> {
+  const connect = async () => {
+    const client = new Client({ ...clientConfig(address, database, settings), keepAlive: true })
+    client.on('error', () => {}) // the query in flight rejects; there is nothing to add
+    await client.connect()
+    return client
+  }
+  return whileLockTableIsFull(connect).catch(told)
 }
 
 /** The driver keeps these to itself. */
@@ -193,32 +252,14 @@ function backendOf(client: Client): { processId: number; secretKey: Buffer } {
   return { processId: processID, secretKey: key }
 }
 
-/** A connection that listens on one channel; `onEnd` is called once when it breaks. */
-export async function listenOn(
-  address: ServerAddress,
-  database: string,
-  channel: string,
-  onNotification: (payload: string) => void,
-  onEnd: () => void,
-): Promise<{ close(): Promise<void> }> {
-  const client = new Client({ ...clientConfig(address, database, guardedSettings), keepAlive: true })
-  client.on('error', () => {})
-  client.on('notification', ({ payload }) => onNotification(payload ?? ''))
-  client.once('end', onEnd)
-  await client.connect()
-  await client.query(`listen ${channel}`)
-  return { close: () => client.end() }
-}
-
 /** A connection that stays open, with what belongs to its session, until it is closed or breaks. */
 export async function openSession(
   address: ServerAddress,
   database: string,
+  deadline: Deadline = {},
 ): Promise<{ session: Session; close(): Promise<void> }> {
-  const client = new Client({ ...clientConfig(address, database, guardedSettings), keepAlive: true })
-  client.on('error', () => {})
-  await client.connect().catch(told)
-  return { session: session(client), close: () => client.end() }
+  const client = await connected(address, database, guardedSettings)
+  return { session: session(client, ask => inTime(client, deadline, ask)), close: () => client.end() }
 }
 
 interface Tally {
@@ -235,7 +276,7 @@ function tallyOf(client: Client | PoolClient, max: number): Tally {
   const known = tallies.get(client)
   if (known) return known
   const tally = { received: 0, max, isCut: false, tag: '' }
-  const { connection } = client as unknown as Breakable
+  const { connection } = client as unknown as Listened
   const { stream } = connection
   connection.on('commandComplete', ({ text }) => {
     tally.tag = text
@@ -252,11 +293,11 @@ function tallyOf(client: Client | PoolClient, max: number): Tally {
 }
 
 /** Rows that nobody asked for are dropped as they come, and no answer grows past its bound. */
-function boundedSession(client: Client | PoolClient, max = maxAnswerBytes): OwnSession {
+function boundedSession(client: Client | PoolClient, guard: Ask, max = maxAnswerBytes): OwnSession {
   const tally = tallyOf(client, max)
   const bounded = async <T>(ask: () => Promise<T>): Promise<T> => {
     tally.received = 0
-    return ask().catch(error => {
+    return guard(ask).catch(error => {
       throw tally.isCut ? tooMuch(max) : error
     })
   }
@@ -287,20 +328,24 @@ export const tooMuch = (max = maxAnswerBytes) =>
     hint: 'Ask for fewer rows with limit, or for fewer columns.',
   })
 
-function session(client: Pool | PoolClient | Client): Session {
+/** How a statement is sent: within its time, and again where that is safe. */
+type Ask = <T>(work: () => Promise<T>) => Promise<T>
+const once: Ask = work => work()
+
+function session(client: Pool | PoolClient | Client, ask: Ask = once): Session {
   const query = async (statement: SqlFragment) => {
     const { text, values } = compile(statement)
-    return client.query(onlyOne(text, values)).catch(told)
+    return ask(() => client.query(onlyOne(text, values))).catch(told)
   }
   const prepared = async (statement: SqlFragment) => {
     const { text, values } = compile(statement)
-    return client.query({ name: nameOf(text), text, values: [...values] }).catch(told)
+    return ask(() => client.query({ name: nameOf(text), text, values: [...values] })).catch(told)
   }
   return {
     rows: async <T>(statement: SqlFragment) => (await query(statement)).rows as T[],
     row: async <T>(statement: SqlFragment) => (await query(statement)).rows[0] as T | undefined,
     run: async statement => (await query(statement)).rowCount ?? 0,
-    script: async text => void (await client.query(text).catch(told)),
+    script: async text => void (await ask(() => client.query(text)).catch(told)),
     repeat: async statement => (await prepared(statement)).rowCount ?? 0,
     repeatRows: async <T>(statement: SqlFragment) => (await prepared(statement)).rows as T[],
   }
@@ -317,4 +362,9 @@ function told(error: unknown): never {
   if (isUnavailable(error)) throw unavailable(error)
   if (isServerError(error)) makePassable(error)
   throw error
+}
+
+/** For statements of the platform's own: that others have filled the lock table is none of the caller's doing. */
+function unlessFull(error: unknown): never {
+  throw isLockTableFull(error) || isUnavailable(error) ? unavailable(error) : error
 }

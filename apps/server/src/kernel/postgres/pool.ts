@@ -2,10 +2,12 @@
 // a few pipelined connections (the fast lane); everything else has a connection to itself while it runs (the
 // slow lane), so that a slow statement holds up nobody. Nothing is open, and no timer runs, while idle.
 import { Refusal, retryLater } from '#src/kernel/errors.ts'
+import type { Abandoned } from './abandoned.ts'
+import { isLockTableFull, Patience, pauseMs, whileLockTableIsFull } from './full-lock-table.ts'
 import type { ServerAddress } from './server-address.ts'
 import { isUnavailable, unavailable } from './unavailable.ts'
 import { type Answer, Connection, type Step, type Unit } from './wire/connection.ts'
-import { DatabaseError } from './wire/database-error.ts'
+import { ConnectionLost, DatabaseError, GivenUp } from './wire/database-error.ts'
 
 export interface PoolOptions {
   address: ServerAddress
@@ -17,6 +19,9 @@ export interface PoolOptions {
   maxWaitMs: number
   /** Shared by all pools of a server. */
   budget: ConnectionBudget
+  /** Backends that were given up take places until they have ended: of this group, also those of an earlier pool. */
+  abandoned: Abandoned
+  group: string
   /** Before a login: undoes settings a tenant has stored for it. */
   check(): Promise<void>
   /** After a failed login: puts right what a tenant has broken. */
@@ -35,6 +40,10 @@ export interface RunOptions {
   shape: string
   /** May share a connection with others once it has proven quick. */
   mayPipeline: boolean
+  /** The statement_timeout its steps set when it runs alone. */
+  timeoutMs: number
+  /** Can write nothing, so that it may be sent again although the server may have carried it out. */
+  isReadOnly?: boolean | undefined
   /** The steps when it runs alone after all, if these differ: alone, it may take all the time it has. */
   alone?: (() => readonly Step[]) | undefined
   /** Which step's rows are the answer; the last one when absent. */
@@ -72,6 +81,8 @@ export class Pool {
   /** Quick ones for which the fast lane has no place at the moment. */
   readonly #inLine: Sendable[] = []
   readonly #running = new WeakMap<Unit, Connection>()
+  /** Told to end while they were busy: they keep their place in the budget until they have ended. */
+  readonly #closing = new Set<Connection>()
   readonly #quickRuns = new Map<string, number>()
   #opening = { fast: 0, slow: 0 }
   /** How long a pipelined statement takes at the moment. */
@@ -89,8 +100,10 @@ export class Pool {
 
   run(steps: readonly Step[], options: RunOptions): Promise<Answer> {
     return new Promise((resolve, reject) => {
+      let patience: Patience | undefined
       const unit: Sendable = {
         steps,
+        timeoutMs: options.timeoutMs,
         alone: options.alone,
         answering: options.answering ?? steps.length - 1,
         isLone: true,
@@ -99,8 +112,15 @@ export class Pool {
           resolve(answer)
         },
         reject: error => {
-          if (!unit.isLone && hasTakenTooLong(error)) this.#sendAlone(unit, options.request?.signal)
-          else reject(isConnectionFailure(error) ? connectRefusal(error) : error)
+          const signal = options.request?.signal
+          if (!unit.isLone && hasTakenTooLong(error)) return this.#sendAlone(unit, signal)
+          if (options.isReadOnly && error instanceof ConnectionLost && error.isBehindGivenUp)
+            return this.#sendAlone(unit, signal)
+          if (isLockTableFull(error) && !isConnectionFailure(error)) {
+            patience ??= new Patience()
+            if (patience.hasLeft()) return void setTimeout(() => this.#sendAlone(unit, signal), pauseMs())
+          }
+          reject(isConnectionFailure(error) ? connectRefusal(error) : error)
         },
       }
       if (options.mayPipeline && this.#sendPipelined(unit, options.shape)) return
@@ -146,7 +166,8 @@ export class Pool {
         best = connection
     }
     const isFilling = !best || best.inFlight >= fastLane.depth / 2
-    if (isFilling && this.#fast.size + this.#opening.fast < fastLane.connections) void this.#open('fast')
+    if (isFilling && this.#fast.size + this.#opening.fast < fastLane.connections && this.#places > 0)
+      void this.#open('fast')
     if (best) {
       unit.isLone = false
       best.send(unit)
@@ -158,21 +179,25 @@ export class Pool {
     return true
   }
 
+  /** How many connections of its own a statement may have; each backend that was given up takes one. */
+  get #places(): number {
+    return this.#options.maxConnections - this.#options.abandoned.count(this.#options.group)
+  }
+
   #sendAlone(unit: Sendable, signal?: AbortSignal): void {
+    if (this.#isClosed) return unit.reject(unavailable())
     unit.isLone = true
     if (unit.alone) unit.steps = unit.alone()
     if (signal?.aborted) return unit.reject(hungUp())
     if (signal) this.#dropWhenAborted(unit, signal)
     const connection = this.#free.pop()
     if (connection) return this.#give(connection, unit)
+    if (this.#slow.size + this.#opening.slow === 0 && this.#places <= 0) return unit.reject(exhausted())
     const soonFree = this.#opening.slow + [...this.#slow].filter(each => each.isCleaning).length
     if (this.#waiting.length >= this.#options.maxWaiting + soonFree) return unit.reject(exhausted())
     this.#waiting.push({ unit, since: performance.now() })
     this.#watchDeadline()
-    if (
-      this.#waiting.length > soonFree &&
-      this.#slow.size + this.#opening.slow < this.#options.maxConnections
-    )
+    if (this.#waiting.length > soonFree && this.#slow.size + this.#opening.slow < this.#places)
       void this.#open('slow')
   }
 
@@ -235,15 +260,16 @@ export class Pool {
     const { address, database, settings, check, heal } = this.#options
     const hooks = {
       onIdle: (connection: Connection) => this.#feed(connection),
-      onLost: (connection: Connection) => this.#remove(connection),
+      onLost: (connection: Connection) => this.#lost(connection),
     }
     await check()
+    const open = () => whileLockTableIsFull(() => Connection.open(address, database, settings, hooks))
     try {
-      return await Connection.open(address, database, settings, hooks)
+      return await open()
     } catch (error) {
       if (!(error instanceof DatabaseError) || !isLoginFailure(error.code)) throw error
       await heal()
-      return Connection.open(address, database, settings, hooks)
+      return open()
     }
   }
 
@@ -263,8 +289,23 @@ export class Pool {
   }
 
   #retire(connection: Connection): void {
+    if (connection.inFlight > 0) this.#closing.add(connection)
     this.#remove(connection)
     connection.close()
+  }
+
+  #lost(connection: Connection): void {
+    const { abandoned, group, database, budget } = this.#options
+    const isHere = this.#closing.has(connection) || this.#fast.has(connection) || this.#slow.has(connection)
+    if (isHere && connection.isAbandoned) {
+      this.#closing.add(connection)
+      abandoned.add(group, { processId: connection.processId, database }, budget.give)
+      this.#remove(connection)
+      this.#closing.delete(connection)
+    } else {
+      this.#remove(connection)
+      if (this.#closing.delete(connection)) budget.give()
+    }
   }
 
   #remove(connection: Connection): void {
@@ -272,8 +313,9 @@ export class Pool {
     if (!wasHere) return
     const at = this.#free.indexOf(connection)
     if (at >= 0) this.#free.splice(at, 1)
-    this.#options.budget.give()
+    if (!this.#closing.has(connection)) this.#options.budget.give()
     this.#leaveFastLane()
+    if (this.#places <= 0 && this.#slow.size + this.#opening.slow === 0) this.#refuseAll(exhausted())
     if (this.#waiting.length > 0 && !this.#isClosed && this.#slow.size + this.#opening.slow === 0)
       void this.#open('slow')
   }
@@ -316,7 +358,8 @@ const isLoginFailure = (code: string) =>
   code === '28P01' || code === '28000' || code === '58P01' || code === '22023'
 
 /** Whatever it waits for, those behind it must not wait, too. */
-const hasTakenTooLong = (error: Error) => error instanceof DatabaseError && error.code === '57014'
+const hasTakenTooLong = (error: Error) =>
+  error instanceof DatabaseError && error.code === '57014' && !(error instanceof GivenUp)
 
 const exhausted = () =>
   retryLater('pool_exhausted', 'All database connections of this project are busy; try again in a second', 1)

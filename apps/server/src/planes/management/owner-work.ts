@@ -21,7 +21,7 @@ export interface OwnerWork {
 }
 
 /** Whoever waits for a lock holds up everybody behind it: not for long. */
-const limits = { statement: '30s', lock: '3s' }
+const limits = { statementMs: 30_000, lock: '3s' }
 /** Postgres' own names win over a tenant's; then come those an expression may use unqualified. */
 const searchPath = 'pg_catalog, public, extensions, pg_temp'
 
@@ -41,17 +41,18 @@ export function createOwnerWork(directory: Directory, databases: Databases): Own
     task: OwnerTask<T>,
   ): Promise<T> {
     const project = await tenant(projectId)
-    return databases.asOwner(project, async session => {
+    const work = async (session: Session) => {
       await session.script(begin)
       await session.run(sql`
         select pg_catalog.set_config('search_path', ${searchPath}, true),
                pg_catalog.set_config('standard_conforming_strings', 'on', true),
-               pg_catalog.set_config('statement_timeout', ${limits.statement}, true),
+               pg_catalog.set_config('statement_timeout', ${String(limits.statementMs)}, true),
                pg_catalog.set_config('lock_timeout', ${limits.lock}, true)`)
       const result = await task(session, project).catch(refusedIfOfTenant)
       await session.script(end).catch(refused)
       return result
-    })
+    }
+    return databases.asOwner(project, work, { timeoutMs: limits.statementMs })
   }
 
   return {

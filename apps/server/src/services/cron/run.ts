@@ -63,7 +63,7 @@ export async function runJob(
           if (!backend) throw new Error('it was given up before it began')
           return carryOut(session, command)
         },
-        end,
+        { signal: end },
       ),
     )
     return { status: 'succeeded', message: tag }

@@ -23,7 +23,8 @@ const maxOrderBytes = 256 * 1024
 const mostArchived = 1000
 const rememberedQueues = 2000
 /** Whoever waits for a lock holds up everybody behind it: not for long. */
-const patience = `set lock_timeout = '3s'; set statement_timeout = '30s'`
+const timeoutMs = 30_000
+const patience = `set lock_timeout = '3s'; set statement_timeout = ${timeoutMs}`
 const json = { 'content-type': 'application/json; charset=utf-8' }
 
 export function queueService(databases: Databases, heads: Heads = createHeads()) {
@@ -79,7 +80,7 @@ export function queueService(databases: Databases, heads: Heads = createHeads())
           await session.script(patience)
           return work(session)
         },
-        signal,
+        { signal, timeoutMs },
       )
     } catch (error) {
       throw setUpRefusal(error, name)

@@ -1,6 +1,7 @@
 // The parts of realtime put together: sockets, what spans nodes, and the feed of row changes.
 import type { DeriveKey } from '#src/kernel/crypto/keys.ts'
 import type { Log } from '#src/kernel/log.ts'
+import type { Abandoned } from '#src/kernel/postgres/abandoned.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
 import type { OwnerWork } from '#src/planes/management/owner-work.ts'
 import { createCaptureSwitch } from '#src/tenancy/capture-switch.ts'
@@ -29,6 +30,7 @@ interface RealtimeDeps {
   control: Database
   cluster: Cluster
   logins: Logins
+  abandoned: Abandoned
   databases: Databases
   directory: Directory
   revocations: Revocations
@@ -47,6 +49,7 @@ export function openRealtime(deps: RealtimeDeps) {
   const pools = createGatePools({
     control,
     logins,
+    abandoned: deps.abandoned,
     perProject: limits.poolSize,
     inAll: limits.maxConnections,
   })

@@ -16,8 +16,9 @@ import { scanJson } from './json-scan.ts'
 import { stringIn } from './json-string.ts'
 import { jsonIn, maxBodyBytes } from './payload.ts'
 
+const timeoutMs = 300_000
 /** Nobody waits for longer, and extensions are found by name; the SQL may set both otherwise for itself. */
-const settings = `set statement_timeout = '300s'; set search_path = "$user", public, extensions`
+const settings = `set statement_timeout = ${timeoutMs}; set search_path = "$user", public, extensions`
 
 export async function execSql(databases: Databases, { tenant }: Caller, raw: RawRequest): Promise<RawReply> {
   const sql = await inSlices(sqlIn(await readBody(raw, maxBodyBytes)))
@@ -28,7 +29,11 @@ export async function execSql(databases: Databases, { tenant }: Caller, raw: Raw
   const { text, lastTag } = await inSlices(withAuthTriggerCalls(sql, statements))
   // As the owner: this route is there for what policies and the three roles do not allow.
   const { tag, chunks } = await databases
-    .asOwner(tenant, session => answerOf(session, text), raw.signal)
+    .asOwner(tenant, session => answerOf(session, text), {
+      signal: raw.signal,
+      // Each statement has this time. SQL that mentions the setting may have given itself more.
+      timeoutMs: /statement_timeout/i.test(sql) ? undefined : timeoutMs * statements.length,
+    })
     .catch(error => fail(error, raw.signal))
   return {
     status: 200,

@@ -15,7 +15,7 @@ export async function clearLeftovers(clusterDir: string, socketDir: string): Pro
   if (isOrphaned) {
     // A zombie counts as gone: it has no executable any more, and in a container nobody may ever reap it.
     const isGone = () => !isPostgresOf(clusterDir, pid)
-    await endPostgres(name => sendSignal(pid, name), isGone, 5000)
+    await endPostgres(pid, name => sendSignal(pid, name), isGone, 5000)
   } // Postgres refuses to start while the number in the file is taken, be it by a zombie or an unrelated process.
   // A file whose number is free stays: Postgres finds the old shared memory by it and waits for backends that still
   // use it. (Without the file it looks for that memory by the directory's inode.)

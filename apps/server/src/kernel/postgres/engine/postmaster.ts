@@ -86,6 +86,7 @@ function allSettings({ place, port, settings }: Launch): Record<string, string> 
 
 function stop(started: Started): Promise<void> {
   return endPostgres(
+    started.child.pid!,
     name => started.child.kill(name),
     () => hasExited(started),
     10_000,

@@ -2,6 +2,7 @@ import { type ChildProcess, type StdioOptions, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { OsUser } from './os-user.ts'
+import { hasSessions } from './sessions.ts'
 
 export interface Command {
   binary: string
@@ -48,11 +49,17 @@ export function hasExited({ child }: Started): boolean {
   return child.exitCode !== null || child.signalCode !== null
 }
 
+/** How long sessions may take to end in a fast shutdown: they do so at once, unless they cannot be interrupted. */
+const sessionsMs = 3000
+
 /**
- * SIGINT is Postgres's fast shutdown, SIGQUIT its immediate one. SIGKILL only serves a postmaster that no longer
- * reacts at all. Polls with timers that keep Node alive: the child itself does not.
+ * SIGINT is Postgres's fast shutdown, SIGQUIT its immediate one, which ends also a session that cannot be interrupted:
+ * the next start recovers from the log. A fast shutdown whose sessions have ended writes a checkpoint and is waited for
+ * longer. SIGKILL only serves a postmaster that no longer reacts at all. Polls with timers that keep Node alive: the
+ * child itself does not.
  */
 export async function endPostgres(
+  postmaster: number,
   signal: (name: NodeJS.Signals) => void,
   isGone: () => boolean,
   graceMs: number,
@@ -60,8 +67,15 @@ export async function endPostgres(
   for (const name of ['SIGINT', 'SIGQUIT', 'SIGKILL'] as const) {
     if (isGone()) return
     signal(name)
-    const deadline = performance.now() + graceMs
-    while (!isGone() && performance.now() < deadline) await sleep(10)
+    const since = performance.now()
+    let hasWaited = name !== 'SIGINT'
+    while (!isGone() && performance.now() - since < graceMs) {
+      if (!hasWaited && performance.now() - since > sessionsMs) {
+        hasWaited = true
+        if (hasSessions(postmaster)) break
+      }
+      await sleep(10)
+    }
   }
   if (!isGone()) throw new Error('Postgres does not end, not even when killed: see what its disk is doing')
 }

@@ -5,7 +5,7 @@ import { randomBytes } from 'node:crypto'
 import type { Socket } from 'node:net'
 import type { ServerAddress } from '../server-address.ts'
 import { cellsOf } from './cells.ts'
-import { ConnectionLost, DatabaseError, errorFrom } from './database-error.ts'
+import { ConnectionLost, DatabaseError, errorFrom, GivenUp } from './database-error.ts'
 import { Encoder, message, type Value } from './encoder.ts'
 import { type Frames, maxBodyBytes, type OnFrame } from './frames.ts'
 import { quietCollector } from './garbage.ts'
@@ -36,6 +36,8 @@ export interface Unit {
    * parsed anew, and the session is cleaned before the connection is free again.
    */
   isLone: boolean
+  /** Its statement_timeout. A server that has not answered well past it cannot interrupt what it runs. */
+  timeoutMs?: number | undefined
   resolve(answer: Answer): void
   reject(error: Error): void
 }
@@ -56,6 +58,10 @@ interface InFlight {
 const maxStatements = 512
 const maxForgotten = 2048
 const idleCleanMs = 10
+/** How long after its timeout, or after it was closed, a busy connection is waited for. */
+export const graceMs = 1000
+const checkMs = 250
+const cleanTimeoutMs = 5000
 
 const maxParameters = 65_535
 const maxAnswerBytes = maxBodyBytes
@@ -105,7 +111,11 @@ export class Connection {
   #isFlushing = false
   #lost: Error | undefined
   #isReported = false
+  #isAbandoned = false
   #headSince = 0
+  /** Runs while something is in flight: one for the connection, so that no unit needs a timer of its own. */
+  #check: NodeJS.Timeout | undefined
+  #seen = { head: undefined as InFlight | undefined, progress: 0, since: 0 }
   readonly #onIdle: (connection: Connection) => void
   readonly #onLost: (connection: Connection) => void
   lastUsedAt = performance.now()
@@ -150,6 +160,11 @@ export class Connection {
     return this.#lost !== undefined
   }
 
+  /** The client has let go of it while the server was still at work on it. */
+  get isAbandoned(): boolean {
+    return this.#isAbandoned
+  }
+
   /** Has collected so many stale statements that a fresh connection is the better deal. */
   get isWorn(): boolean {
     return this.#forgotten > maxForgotten
@@ -178,9 +193,13 @@ export class Connection {
   /** Ends what runs, too: a server does not notice by itself that nobody waits for its answer any more. */
   close(): void {
     clearTimeout(this.#idleClean)
+    clearTimeout(this.#check)
     const isBusy = this.inFlight > 0
     this.#lost ??= new Error('closed')
-    if (isBusy) void this.#requestCancel()
+    if (isBusy) {
+      void this.#requestCancel()
+      this.#check = setTimeout(() => this.#abandon(this.#lost), graceMs).unref()
+    }
     this.#socket.end(message('X'))
     this.#socket.once('close', () => this.#socket.destroy())
   }
@@ -214,7 +233,36 @@ export class Connection {
     }
     if (this.inFlight === 0) this.#headSince = performance.now()
     this.#queue.push(entry)
+    this.#check ??= setTimeout(this.#checkHead, checkMs).unref()
     return entry
+  }
+
+  /**
+   * Gives the connection up when its head has made no progress for longer than its timeout. The time counts from a check,
+   * so that an answer which lies unread, because this process was busy, is read first.
+   */
+  readonly #checkHead = (): void => {
+    this.#check = undefined
+    const head = this.#queue[this.#head]
+    if (!head || this.#lost) {
+      this.#seen.head = undefined
+      return
+    }
+    const now = performance.now()
+    const progress = head.stepsDone + head.bytes
+    if (this.#seen.head !== head || this.#seen.progress !== progress)
+      this.#seen = { head, progress, since: now }
+    const { timeoutMs } = head.unit
+    if (timeoutMs !== undefined && now - this.#seen.since > timeoutMs + graceMs) {
+      head.error = new GivenUp()
+      return this.#abandon(head.error)
+    }
+    this.#check = setTimeout(this.#checkHead, checkMs).unref()
+  }
+
+  #abandon(cause: Error | undefined): void {
+    this.#isAbandoned = true
+    this.#lose(cause)
   }
 
   #flushSoon(): void {
@@ -341,7 +389,14 @@ export class Connection {
     }
     if (this.#lost) return
     this.#enqueue(
-      { steps: [], answering: -1, isLone: false, resolve: () => {}, reject: error => this.#lose(error) },
+      {
+        steps: [],
+        answering: -1,
+        isLone: false,
+        timeoutMs: cleanTimeoutMs,
+        resolve: () => {},
+        reject: error => this.#lose(error),
+      },
       true,
     )
     this.#out.query(cleanUp)
@@ -372,6 +427,8 @@ export class Connection {
 
   #lose(cause: Error | undefined): void {
     clearTimeout(this.#idleClean)
+    clearTimeout(this.#check)
+    this.#seen.head = undefined
     const reason = this.#lost ?? cause ?? new Error('the server closed the connection')
     this.#lost = reason
     this.#socket.destroy()

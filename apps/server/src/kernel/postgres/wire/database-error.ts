@@ -72,6 +72,21 @@ export function errorFrom(bytes: Buffer, start: number, end: number): DatabaseEr
   return new DatabaseError(fields)
 }
 
+/**
+ * The server did not end a statement at its timeout, because it runs code that it cannot interrupt. To the caller this is
+ * a statement timeout, but the statement is never sent again: it may still be carried out.
+ */
+export class GivenUp extends DatabaseError {
+  constructor() {
+    super({
+      C: '57014',
+      M: 'canceling statement due to statement timeout',
+      D: 'The server cannot interrupt the statement. Its session is being ended; whether its changes are kept is not known.',
+    })
+    this.name = 'GivenUp'
+  }
+}
+
 /** The connection went away. `unsent` units had not reached the server and may be sent elsewhere. */
 export class ConnectionLost extends Error {
   readonly unsent: boolean
@@ -79,5 +94,10 @@ export class ConnectionLost extends Error {
     super('the database connection was lost', { cause })
     this.name = 'ConnectionLost'
     this.unsent = unsent
+  }
+
+  /** Another unit on the same connection was given up, and this one had not been answered. */
+  get isBehindGivenUp(): boolean {
+    return this.cause instanceof GivenUp
   }
 }

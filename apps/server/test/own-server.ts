@@ -1,0 +1,42 @@
+// A Postgres of a test's own, for what would disturb every other test on the shared one: statements that cannot be
+// interrupted, a full lock table, a full notification queue.
+import { randomBytes } from 'node:crypto'
+import { chmodSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { engineFiles } from '#src/kernel/postgres/engine/place.ts'
+import { startEngine } from '#src/kernel/postgres/engine/start.ts'
+import type { ServerAddress } from '#src/kernel/postgres/server-address.ts'
+
+export interface OwnServer {
+  address: ServerAddress
+  /** Ends every session at once, as a crash does; the server comes back by itself. */
+  crash(): Promise<void>
+  stop(): Promise<void>
+}
+
+export async function startOwnServer(settings: Record<string, string> = {}): Promise<OwnServer> {
+  const dataDir = mkdtempSync(join(tmpdir(), 'plinth-own-server-'))
+  // As root the database runs as another user, who must be able to pass through.
+  chmodSync(dataDir, 0o711)
+  const password = randomBytes(16).toString('hex')
+  const engine = await startEngine({
+    dataDir,
+    superuserPassword: password,
+    settings: { fsync: 'off', full_page_writes: 'off', ...settings },
+    log: { info() {}, warn() {}, error() {} },
+  })
+  const { socketDir: host, port, user } = engine
+  return {
+    address: { host, port, user, password, tls: undefined },
+    async crash() {
+      const pid = Number.parseInt(readFileSync(join(engine.clusterDir, 'postmaster.pid'), 'utf8'), 10)
+      process.kill(pid, 'SIGQUIT')
+    },
+    async stop() {
+      await engine.stop()
+      for (const path of [...engineFiles(dataDir).remove, dataDir])
+        rmSync(path, { recursive: true, force: true })
+    },
+  }
+}
