@@ -92,7 +92,7 @@ test('query strings of thousands of parts are refused, each for what there is to
     [`or=(${'and('.repeat(5000)}`, /nest at most 50/],
     [`order=${many('id')}`, /at most 100 terms/],
     [`order=${many('id.ip.[')}`, /order/],
-    [`${'a.'.repeat(10_000)}a=eq.1`, /at most 5 relations/],
+    [`${'a.'.repeat(10_000)}a=eq.1`, /at most 20 relations/],
     [`select=id${'->a'.repeat(4000)}`, /at most 50 steps/],
   ] as const) {
     const { status, body } = await rows('GET', `things?${query}`)

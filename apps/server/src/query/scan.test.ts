@@ -140,9 +140,9 @@ test('a request has at most a thousand filters, in groups or not', () => {
   assert.throws(() => scanned(`or=(${nested})`), { code: 'PGRST100', message: /more than 1000 filters/ })
 })
 
-test('a path to a relation is not longer than relations nest', () => {
-  assert.deepEqual(scanned('a.b.c.d.e.f=eq.1').parts[0]!.path, ['a', 'b', 'c', 'd', 'e'])
-  assert.throws(() => scanned('a.b.c.d.e.f.g=eq.1'), { code: 'PGRST100' })
+test('a path to a relation has at most twenty names', () => {
+  assert.equal(scanned(`${'a.'.repeat(20)}b=eq.1`).parts[0]!.path.length, 20)
+  assert.throws(() => scanned(`${'a.'.repeat(21)}b=eq.1`), { code: 'PGRST100' })
   assert.throws(() => scanned(`${'not.'.repeat(7000)}a=eq.1`), { code: 'PGRST100' })
 })
 

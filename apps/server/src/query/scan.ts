@@ -141,8 +141,8 @@ function keyOf(text: string): Key {
   return key
 }
 
-/** Embedded relations do not nest deeper. */
-const maxPath = 5
+/** More than relations nest: a path to one that is too deep is refused with the select it belongs to. */
+const maxPath = 20
 
 function readKey(text: string): Key {
   if (reserved.has(text)) return { kind: text as 'select', path: [] }
