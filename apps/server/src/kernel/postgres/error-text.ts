@@ -66,9 +66,20 @@ export function makePassable(error: ServerError): void {
 export const endsSession = ({ severity, code }: Pick<ServerError, 'severity' | 'code'>): boolean =>
   severity === 'PANIC' || (severity === 'FATAL' && !/^(25...|57P05)$/.test(code))
 
+/** The function that an error happened in, the innermost first: `PL/pgSQL function public.f() line 1`. */
+const schemaOfFunction = (where = '') => /\bfunction "?(\w+)/.exec(where)?.[1]
+const isOurs = (schema: string | undefined) => schema === 'auth' || schema === 'platform'
+
+/** Whether it happened in a function of a tenant. Tenants create none in the schemas of the platform. */
+export function isInTenantCode({ where }: Pick<ServerError, 'where'>): boolean {
+  const schema = schemaOfFunction(where)
+  return schema !== undefined && !isOurs(schema)
+}
+
 /**
  * Whether code or data of a tenant caused it, and not a statement of the platform that is wrong. A statement of ours that
- * names something that is not there, say, has no context; what a function or trigger does has one.
+ * names something that is not there, say, has no context, or that of a function of ours.
  */
 export const isOfTenant = (error: ServerError): boolean =>
-  error.severity === 'ERROR' && (Boolean(error.where) || !/^(03|08|26|34|42)/.test(error.code))
+  error.severity === 'ERROR' &&
+  (!/^(03|08|26|34|42)/.test(error.code) || (Boolean(error.where) && !isOurs(schemaOfFunction(error.where))))

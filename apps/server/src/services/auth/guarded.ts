@@ -2,7 +2,7 @@
 // project's own triggers, checks, defaults and foreign keys on the tables of users refuse.
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Session } from '#src/kernel/postgres/database.ts'
-import { isOfTenant, isServerError } from '#src/kernel/postgres/error-text.ts'
+import { isInTenantCode, isOfTenant, isServerError } from '#src/kernel/postgres/error-text.ts'
 import type { Databases } from '#src/tenancy/databases.ts'
 import { interfered } from './written.ts'
 
@@ -36,7 +36,7 @@ export function guarded(databases: Databases): Databases {
 }
 
 function told(error: Raised): never {
-  const { code = '', constraint, schema, where } = error
+  const { code = '', constraint, schema, where = '' } = error
   if (constraint === 'metadata_size')
     throw new Refusal(
       { code: 'validation_failed', status: 422 },
@@ -47,14 +47,14 @@ function told(error: Raised): never {
   // A row of ours refers to a user whom a trigger has deleted or given another id.
   if (code === '23503' && schema === 'auth') throw interfered(error)
   // Within a function of the project, a reference that its own statement breaks has the text of Postgres.
-  if (code === '23503' && !where)
+  if (code === '23503' && !isInTenantCode({ where }))
     throw new Refusal('conflict', 'Rows of the project refer to this user; change or delete them first', {
       cause: error,
     })
   if (unstorable.has(code))
     throw new Refusal('validation_failed', 'A text holds a character that cannot be stored')
   // A function of the project that takes too long is no other request.
-  if (busy.has(code) && !(code === '57014' && where))
+  if (busy.has(code) && !(code === '57014' && isInTenantCode({ where })))
     throw new Refusal('conflict', 'Another request is changing this user; try again', {
       cause: error,
       headers: { 'retry-after': '1' },
