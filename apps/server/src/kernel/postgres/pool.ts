@@ -289,7 +289,7 @@ export class Pool {
   }
 
   #retire(connection: Connection): void {
-    if (connection.inFlight > 0) this.#closing.add(connection)
+    if (connection.inFlight > 0 && !connection.isCleaning) this.#closing.add(connection)
     this.#remove(connection)
     connection.close()
   }
