@@ -7,8 +7,9 @@ import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { TLSSocket } from 'node:tls'
 import type { ServerAddress } from '#src/kernel/postgres/server-address.ts'
-import { type Answer, Connection, type Step } from '#src/kernel/postgres/wire/connection.ts'
+import { Connection } from '#src/kernel/postgres/wire/connection.ts'
 import type { DatabaseError } from '#src/kernel/postgres/wire/database-error.ts'
+import type { Answer, Step } from '#src/kernel/postgres/wire/unit.ts'
 import { testServer } from './harness.ts'
 
 const pem = (name: string) => readFileSync(join(import.meta.dirname, 'mail', `${name}.pem`), 'utf8')

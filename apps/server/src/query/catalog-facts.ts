@@ -1,6 +1,6 @@
 // Reads the answer of `catalogQuery` in slices.
 import { Refusal } from '#src/kernel/errors.ts'
-import type { Cell } from '#src/kernel/postgres/wire/connection.ts'
+import type { Cell } from '#src/kernel/postgres/wire/unit.ts'
 import type { Sliced } from '#src/kernel/slices.ts'
 import type { CatalogFacts, ColumnFacts, RoutineFacts } from './catalog-query.ts'
 

@@ -1,8 +1,9 @@
 // One connection per project on which changes are read while somebody listens: nothing of a tenant's ever runs on it, and
 // nobody else's work delays it.
 import type { Database } from '#src/kernel/postgres/database.ts'
-import { type Answer, type Cell, Connection } from '#src/kernel/postgres/wire/connection.ts'
+import { Connection } from '#src/kernel/postgres/wire/connection.ts'
 import { DatabaseError } from '#src/kernel/postgres/wire/database-error.ts'
+import type { Answer, Cell } from '#src/kernel/postgres/wire/unit.ts'
 import type { Tenant } from './directory.ts'
 import type { Logins } from './logins.ts'
 import { sessionSettings } from './session-settings.ts'

@@ -6,8 +6,9 @@ import type { Abandoned } from './abandoned.ts'
 import { isLockTableFull, Patience, pauseMs, whileLockTableIsFull } from './full-lock-table.ts'
 import type { ServerAddress } from './server-address.ts'
 import { isUnavailable, unavailable } from './unavailable.ts'
-import { type Answer, Connection, type Step, type Unit } from './wire/connection.ts'
+import { Connection } from './wire/connection.ts'
 import { ConnectionLost, DatabaseError, GivenUp } from './wire/database-error.ts'
+import type { Answer, Step, Unit } from './wire/unit.ts'
 
 export interface PoolOptions {
   address: ServerAddress

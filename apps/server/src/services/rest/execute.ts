@@ -1,9 +1,9 @@
 // Runs a planned statement: plans are kept by shape beside the catalogue they were made from, and made anew when
 // the schema has moved on.
 import { Refusal } from '#src/kernel/errors.ts'
-import type { Cell } from '#src/kernel/postgres/wire/connection.ts'
 import { DatabaseError } from '#src/kernel/postgres/wire/database-error.ts'
 import type { Value } from '#src/kernel/postgres/wire/encoder.ts'
+import type { Cell } from '#src/kernel/postgres/wire/unit.ts'
 import { refusals } from '#src/query/answer-sql.ts'
 import type { Catalog } from '#src/query/catalog.ts'
 import type { Catalogs } from '#src/query/catalogs.ts'

@@ -1,7 +1,7 @@
 // From the one row Postgres answers with to an HTTP reply. The body is passed on as it came.
 import { Refusal } from '#src/kernel/errors.ts'
 import type { RawReply } from '#src/kernel/http/request.ts'
-import type { Cell } from '#src/kernel/postgres/wire/connection.ts'
+import type { Cell } from '#src/kernel/postgres/wire/unit.ts'
 import { isHeader } from './database-refusal.ts'
 import { appliedHeader } from './preferences.ts'
 import type { RestRequest } from './request.ts'

@@ -2,7 +2,7 @@
 import type { Command } from '@plinth/contract/rls.ts'
 import { qualified } from '#src/kernel/postgres/name.ts'
 import { identifier } from '#src/kernel/postgres/sql.ts'
-import type { Answer } from '#src/kernel/postgres/wire/connection.ts'
+import type { Answer } from '#src/kernel/postgres/wire/unit.ts'
 import { sqlComplaint } from '#src/planes/management/database-refusal.ts'
 import { type Caller, type Databases, statement } from '#src/tenancy/databases.ts'
 import { insertRow, populated, type StoredRow, selectRows, type TableShape } from './rows.ts'

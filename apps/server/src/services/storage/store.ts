@@ -1,8 +1,8 @@
 // Buckets and objects in the project's own database. What a request may do is asked under the caller's role; only what
 // decides nothing about access (a bucket's limits, what a signed URL has granted) goes by service_role.
 import { JsonText } from '#src/kernel/json-text.ts'
-import type { Cell } from '#src/kernel/postgres/wire/connection.ts'
 import type { Value } from '#src/kernel/postgres/wire/encoder.ts'
+import type { Cell } from '#src/kernel/postgres/wire/unit.ts'
 import { isUuid } from '#src/kernel/uuid.ts'
 import {
   type Caller,

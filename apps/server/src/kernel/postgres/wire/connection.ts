@@ -6,41 +6,12 @@ import type { Socket } from 'node:net'
 import type { ServerAddress } from '../server-address.ts'
 import { cellsOf } from './cells.ts'
 import { ConnectionLost, DatabaseError, errorFrom, GivenUp } from './database-error.ts'
-import { Encoder, message, type Value } from './encoder.ts'
+import { Encoder, message } from './encoder.ts'
 import { type Frames, maxBodyBytes, type OnFrame } from './frames.ts'
 import { quietCollector } from './garbage.ts'
 import { type Greeted, greet, requestCancel } from './handshake.ts'
-
-export interface Step {
-  /** Names the prepared statement; the role is part of it, because plans depend on the role. */
-  key: string
-  sql: string
-  values: readonly Value[]
-}
-export type Cell = Buffer | null
-export interface Answer {
-  /** Rows of the answering step, as text. */
-  rows: Cell[][]
-  /** Its command tag, like `INSERT 0 3`. */
-  tag: string
-  /** How long it ran in Postgres, as seen from here. */
-  ms: number
-}
-
-export interface Unit {
-  steps: readonly Step[]
-  /** Which step's rows are the answer: the last one unless something follows it. */
-  answering: number
-  /**
-   * Runs with nothing else in flight, may be cancelled, and may run any code of a tenant: its statements are
-   * parsed anew, and the session is cleaned before the connection is free again.
-   */
-  isLone: boolean
-  /** Its statement_timeout. A server that has not answered well past it cannot interrupt what it runs. */
-  timeoutMs?: number | undefined
-  resolve(answer: Answer): void
-  reject(error: Error): void
-}
+import { nameTaken, readOnly, staleStatement } from './stale-session.ts'
+import type { Cell, Step, Unit } from './unit.ts'
 
 interface InFlight {
   unit: Unit
@@ -69,24 +40,6 @@ const maxAnswerBytes = maxBodyBytes
 const largeBytes = 1024 * 1024
 /** One for the process, as its memory is. */
 const collectWhenQuiet = quietCollector()
-
-/** Errors that may only mean that a statement prepared earlier no longer fits the schema. */
-const staleStatement = new Set([
-  '0A000',
-  '26000',
-  '42P01',
-  '42703',
-  '42883',
-  '42804',
-  '22P02',
-  '22P03',
-  '22003',
-  '22007',
-  '22008',
-])
-const nameTaken = '42P05'
-/** A tenant's code has made later transactions read-only: its settings outlive a unit that was rolled back. */
-const readOnly = new Set(['25006', '25001'])
 
 /** What `reset all` leaves behind of a tenant's code. */
 const cleanUp = 'reset all; close all; unlisten *; discard sequences; select pg_advisory_unlock_all()'

@@ -2,8 +2,8 @@
 // its own claims. What cannot be judged is not seen.
 import { Refusal } from '#src/kernel/errors.ts'
 import { identifier } from '#src/kernel/postgres/sql.ts'
-import type { Answer } from '#src/kernel/postgres/wire/connection.ts'
 import { DatabaseError } from '#src/kernel/postgres/wire/database-error.ts'
+import type { Answer } from '#src/kernel/postgres/wire/unit.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
 import { type GatePools, waitMs } from '#src/tenancy/gate-pools.ts'
 

@@ -1,5 +1,5 @@
 // The statements of the feed, on the one connection that listens to a project. What is judged goes through the gate.
-import type { Cell } from '#src/kernel/postgres/wire/connection.ts'
+import type { Cell } from '#src/kernel/postgres/wire/unit.ts'
 import type { Listener } from '#src/tenancy/listeners.ts'
 import type { ChangeEvent } from '../subscriber.ts'
 
