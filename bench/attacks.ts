@@ -1,14 +1,17 @@
 // The largest and strangest body, query, headers and SQL that every route accepts, while a probe in a process of its own
 // reads a row of another project every 20 ms. Reports each request that made a read wait 50 ms longer than a harmless
-// control of the same size does. Options: --only=<text in the name>, --rounds, --own or --generic for one half.
+// control of the same size does, and beside it how long the event loop was held: a read also waits for the CPU, which
+// Postgres and the attacker use as well. Options: --only=<text in the name>, --rounds, --own or --generic for one half.
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
+import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import { type Attacked, type Case, genericCases, ownCases } from './attack-cases.ts'
 import type { ProbeTarget, Window } from './attack-probe.ts'
 import { send } from './attack-send.ts'
+import { loopWatch } from './loop-watch.ts'
 import { median, report, residentMegabytes, rounded } from './measure.ts'
 import { engineIn, onStage, projectsAt, type StagedServer, startMain } from './stage.ts'
 
@@ -34,12 +37,15 @@ const unlimited = {
 interface Measured {
   control: Window
   attack: Window
+  /** How long the event loop was held at most during the attack. */
+  loopMs: number
   statuses: [number, number]
 }
 
 await onStage(async stage => {
   const dataDir = stage.dataDir('platform')
-  const platform = await startMain(stage, unlimited, dataDir)
+  const loop = loopWatch(join(dataDir, 'loop-delay.json'))
+  const platform = await startMain(stage, { ...unlimited, ...loop.env }, dataDir, loop.nodeOptions)
   const { adminToken } = engineIn(dataDir)
   const attacked = await prepare(platform, adminToken)
   const probe = await startProbe(await prepareVictim(platform, adminToken))
@@ -48,15 +54,25 @@ await onStage(async stage => {
     ...(given.own ? [] : genericCases(attacked)),
   ].filter(({ name }) => name.includes(given.only ?? ''))
 
+  async function measure({ control, attack }: Case): Promise<Measured> {
+    const [controlStatus, ofControl] = await watched(probe, control)
+    await loop.read(platform)
+    const [attackStatus, ofAttack] = await watched(probe, attack)
+    const { max_ms: loopMs } = await loop.read(platform)
+    return { control: ofControl, attack: ofAttack, loopMs, statuses: [controlStatus, attackStatus] }
+  }
+
   const late: string[] = []
+  const holds: number[] = []
   const excesses: number[] = []
   for (const each of all) {
-    const first = await measure(probe, each)
+    const first = await measure(each)
     const again = excessOf(first) > suspiciousMs || first.attack.failed > 0
     const measured = [first]
-    if (again) for (let round = 1; round < rounds; round++) measured.push(await measure(probe, each))
+    if (again) for (let round = 1; round < rounds; round++) measured.push(await measure(each))
     const excessMs = rounded(median(measured.map(excessOf)))
     excesses.push(excessMs)
+    holds.push(median(measured.map(({ loopMs }) => loopMs)))
     if (excessMs > mostMs || measured.some(({ attack }) => attack.failed > 0)) {
       late.push(each.name)
       report({
@@ -76,6 +92,7 @@ await onStage(async stage => {
     measured: Math.max(...excesses),
     unit: 'ms',
     late,
+    loop_held_ms: rounded(Math.max(...holds)),
     rss_mb: rounded(residentMegabytes(platform.pid)),
   })
   const ended = once(probe, 'exit')
@@ -91,16 +108,11 @@ function described(measured: readonly Measured[]) {
   return {
     attack_ms: rounded(median(measured.map(({ attack }) => attack.maxMs))),
     control_ms: rounded(median(measured.map(({ control }) => control.maxMs))),
+    loop_held_ms: rounded(median(measured.map(({ loopMs }) => loopMs))),
     failed_reads: Math.max(...measured.map(({ attack }) => attack.failed)),
     statuses: measured.at(-1)!.statuses,
     rounds: measured.length,
   }
-}
-
-async function measure(probe: ChildProcess, { control, attack }: Case): Promise<Measured> {
-  const [controlStatus, ofControl] = await watched(probe, control)
-  const [attackStatus, ofAttack] = await watched(probe, attack)
-  return { control: ofControl, attack: ofAttack, statuses: [controlStatus, attackStatus] }
 }
 
 async function watched(probe: ChildProcess, work: () => Promise<number>): Promise<[number, Window]> {

@@ -1,9 +1,8 @@
 // Reads by key while a flood of sign-ins keeps the password hashing busy, against when nobody signs in; and how late
 // the event loop of the platform is meanwhile. Options: --rounds, --seconds.
-import { existsSync, readFileSync, rmSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
+import { loopWatch } from './loop-watch.ts'
 import { compare, interleave, median, report, rounded, type Sample } from './measure.ts'
 import { type RowsStage, requestOf, shapes, stageRows } from './rows-stage.ts'
 import { onStage, type StagedServer } from './stage.ts'
@@ -21,9 +20,8 @@ const flooders = 48
 
 await onStage(async stage => {
   const rows = await stageRows(stage)
-  const loopDelayFile = rows.file('loop-delay.json')
-  const watcher = fileURLToPath(new URL('loop-delay.ts', import.meta.url))
-  const platform = await rows.start([`--import=${watcher}`], { LOOP_DELAY_FILE: loopDelayFile })
+  const loop = loopWatch(rows.file('loop-delay.json'))
+  const platform = await rows.start(loop.nodeOptions, loop.env)
   const load = (seconds: number) =>
     wrk(platform.url, requestOf(rows, shapes.byKey), {
       file: rows.file('read.lua'),
@@ -32,9 +30,9 @@ await onStage(async stage => {
     })
   const read = async (): Promise<Sample> => {
     await load(1)
-    await loopDelay(platform, loopDelayFile)
+    await loop.read(platform)
     const { p50Ms, p99Ms, perSecond } = await load(roundSeconds)
-    const late = await loopDelay(platform, loopDelayFile)
+    const late = await loop.read(platform)
     return {
       p50_ms: p50Ms,
       p99_ms: p99Ms,
@@ -78,14 +76,6 @@ await onStage(async stage => {
     rounds,
   })
 })
-
-async function loopDelay(platform: StagedServer, file: string): Promise<{ p99_ms: number; max_ms: number }> {
-  rmSync(file, { force: true })
-  process.kill(platform.pid, 'SIGUSR2')
-  while (!existsSync(file)) await sleep(5)
-  await sleep(20)
-  return JSON.parse(readFileSync(file, 'utf8'))
-}
 
 /** Wrong passwords for an address nobody has: the whole work of a sign-in but its success. */
 async function flooded(

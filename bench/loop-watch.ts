@@ -1,0 +1,23 @@
+// How late the event loop of a platform was, asked from outside: the platform is started with loop-delay.ts loaded.
+import { existsSync, readFileSync, rmSync } from 'node:fs'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import type { StagedServer } from './stage.ts'
+
+export interface LoopDelay {
+  p99_ms: number
+  max_ms: number
+}
+
+export const loopWatch = (file: string) => ({
+  nodeOptions: [`--import=${fileURLToPath(new URL('loop-delay.ts', import.meta.url))}`],
+  env: { LOOP_DELAY_FILE: file },
+  /** Since it was last asked. */
+  async read(platform: StagedServer): Promise<LoopDelay> {
+    rmSync(file, { force: true })
+    process.kill(platform.pid, 'SIGUSR2')
+    while (!existsSync(file)) await sleep(5)
+    await sleep(20)
+    return JSON.parse(readFileSync(file, 'utf8'))
+  },
+})
