@@ -1,6 +1,7 @@
 // How large the databases are of projects with the quota `max_database_size_mb`. The watchdog measures them on its
 // own connection, a few at each look: measuring walks all files of a database, so thousands of projects must not be
 // measured at once, and one with very many tables must not keep the watchdog from its other work.
+import { Refusal } from '#src/kernel/errors.ts'
 import type { Log } from '#src/kernel/log.ts'
 import type { Database, Session } from '#src/kernel/postgres/database.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
@@ -116,7 +117,7 @@ export function createDatabaseSizes(log: Log, now: () => number = () => performa
   }
 }
 
-/** On demand, for one project; null when it takes too long. */
+/** On demand, for one project; null when it takes too long, or when the server has no room for one more lock. */
 export const measureDatabase = (control: Database, projectId: string): Promise<number | null> =>
   control
     .transaction(async session => {
@@ -127,7 +128,7 @@ export const measureDatabase = (control: Database, projectId: string): Promise<n
       return Number(row?.bytes ?? 0)
     })
     .catch(error => {
-      if (codeOf(error) === tookTooLong) return null
+      if (codeOf(error) === tookTooLong || error instanceof Refusal) return null
       throw error
     })
 
