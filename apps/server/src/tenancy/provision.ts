@@ -123,7 +123,7 @@ export function createProvisioner(control: Database, cluster: Cluster, logins: L
         await endMakers(session, ref)
         // No new logins, so that FORCE leaves nobody behind; roles go last, because the database depends on them.
         await retrying(() => insist(session, () => session.script(roles.map(disable).join('\n'))))
-        await endSessions(session, roles)
+        await endSessions(session, roles, databases)
         if (!(await areEmpty(session, databases, dropMs))) return false
         for (const database of databases)
           if (!(await insist(session, () => dropDatabase(session, database, dropMs)))) return false
@@ -183,8 +183,11 @@ async function endMakers(session: Session, ref: string): Promise<void> {
   await session.run(end)
 }
 
-const endSessions = (session: Session, roles: string[]) =>
-  session.run(sql`select pg_terminate_backend(pid) from pg_stat_activity where usename = any(${roles})`)
+/** Those of the project's logins, and any other in its databases, such as an upgrade that waits for a lock. */
+const endSessions = (session: Session, roles: string[], databases: string[]) =>
+  session.run(sql`
+    select pg_terminate_backend(pid) from pg_stat_activity
+     where usename = any(${roles}) or (datname = any(${databases}) and backend_type = 'client backend')`)
 
 const endBlockers = (control: Database, pid: number) =>
   control.run(sql`
