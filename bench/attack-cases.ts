@@ -248,7 +248,6 @@ export function ownCases(attacked: Attacked): Case[] {
     query('prototype names', fill('__proto__=eq.a&constructor=eq.a&')),
     sql('40,000 statements', () => 'select 1;'.repeat(40_000), longSql.slice(0, 360_000)),
     sql('a million empty statements', () => ';'.repeat(1_000_000), longSql.slice(0, 1_000_000)),
-    sql('open comments', () => '/*'.repeat(2_000_000), longSql.slice(0, 4_000_000)),
     sql(
       'dollar quotes',
       () => numbered(2_000_000, '', n => `$a${n}$ `, '').toString(),
@@ -309,5 +308,7 @@ export function ownCases(attacked: Attacked): Case[] {
         },
       ]),
     ]),
+    // The last: Postgres reads them for hours and cannot be interrupted, which takes the project's connections.
+    sql('open comments', () => '/*'.repeat(2_000_000), longSql.slice(0, 4_000_000)),
   ]
 }

@@ -79,7 +79,7 @@ export async function openGround({ config, server, controlPlaneSecret, log }: Ap
 
   const directory = await openDirectory(control, server, sealer, log)
   open.push(() => directory.close())
-  const abandoned = watchAbandoned(control, log)
+  const abandoned = watchAbandoned(control, log, server.clusterDir !== undefined)
   open.push(() => abandoned.close())
   const direct = openDatabases({
     control,

@@ -88,7 +88,7 @@ export async function startPlatform({
   beside,
   server,
   address = server?.address ?? beside?.address ?? testServer(),
-  clusterDir,
+  clusterDir = server?.clusterDir,
 }: PlatformOptions = {}): Promise<TestPlatform> {
   const control = beside?.control ?? `t_${randomBytes(6).toString('hex')}`
   const adminToken = beside?.adminToken ?? randomBytes(24).toString('hex')

@@ -10,6 +10,7 @@ import type { ServerAddress } from '#src/kernel/postgres/server-address.ts'
 
 export interface OwnServer {
   address: ServerAddress
+  clusterDir: string
   /** Ends every session at once, as a crash does; the server comes back by itself. */
   crash(): Promise<void>
   stop(): Promise<void>
@@ -26,11 +27,12 @@ export async function startOwnServer(settings: Record<string, string> = {}): Pro
     settings: { fsync: 'off', full_page_writes: 'off', ...settings },
     log: { info() {}, warn() {}, error() {} },
   })
-  const { socketDir: host, port, user } = engine
+  const { socketDir: host, port, user, clusterDir } = engine
   return {
     address: { host, port, user, password, tls: undefined },
+    clusterDir,
     async crash() {
-      const pid = Number.parseInt(readFileSync(join(engine.clusterDir, 'postmaster.pid'), 'utf8'), 10)
+      const pid = Number.parseInt(readFileSync(join(clusterDir, 'postmaster.pid'), 'utf8'), 10)
       process.kill(pid, 'SIGQUIT')
     },
     async stop() {

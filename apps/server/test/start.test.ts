@@ -134,7 +134,7 @@ async function start(options: Launch): Promise<Running> {
 }
 
 /** Resolves with the one line on standard error of a command that does not do what it was asked. */
-async function refusal(options: Launch, withinMs = 30_000): Promise<string> {
+async function refusal(options: Launch, withinMs = 90_000): Promise<string> {
   const run = launch(options)
   const how = await endOf(run, withinMs)
   assert.equal(how, '1', run.stderr)
@@ -142,7 +142,7 @@ async function refusal(options: Launch, withinMs = 30_000): Promise<string> {
   return run.stderr.trim()
 }
 
-async function endOf(run: Run, withinMs = 30_000): Promise<string> {
+async function endOf(run: Run, withinMs = 90_000): Promise<string> {
   await eventually(() => run.hasEnded, 'an end', withinMs)
   return run.ended
 }
@@ -166,7 +166,7 @@ function killHard(pid: number, child?: ChildProcess): void {
   }
 }
 
-async function eventually(holds: () => unknown, what: string, withinMs = 30_000): Promise<void> {
+async function eventually(holds: () => unknown, what: string, withinMs = 90_000): Promise<void> {
   for (const end = Date.now() + withinMs; !(await holds()); await sleep(15))
     assert.ok(Date.now() < end, `${what} within ${withinMs} ms`)
 }

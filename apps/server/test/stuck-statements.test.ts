@@ -1,6 +1,7 @@
 // Statements that Postgres cannot interrupt: neither their timeout nor pg_terminate_backend ends them. On a server of its
 // own, because such a backend delays DROP DATABASE for every database of its server.
 import assert from 'node:assert/strict'
+import { constants, getPriority } from 'node:os'
 import { after, before, describe, it, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { CreatedProject } from '@plinth/contract/projects.ts'
@@ -97,7 +98,9 @@ test('a call is answered like any that runs out of time, and its backend takes a
   const ref = await platform.refOf(culprit.id)
   const [stopped] = await Promise.all([answered(callStuck(culprit)), answered(readNotes(bystander))])
   assert.deepEqual([stopped.status, stopped.body.code], [500, '57014'])
-  assert.equal((await backends(ref)).length, 1, 'the server is still at work on it')
+  const working = await backends(ref)
+  assert.equal(working.length, 1, 'the server is still at work on it')
+  assert.equal(getPriority(working[0]!.pid), constants.priority.PRIORITY_BELOW_NORMAL)
   await eventually(() => stuckWarning(ref), 'a warning in health')
 
   const replies: Reply[] = []

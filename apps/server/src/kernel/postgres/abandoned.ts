@@ -1,5 +1,7 @@
 // Backends that the platform has let go of while they were at work, because the server could not interrupt them. Each
-// goes on taking a place of its project until it has ended: repeated calls cannot pile up more of them than that.
+// goes on taking a place of its project until it has ended: repeated calls cannot pile up more of them than that. On this
+// machine it also gets less of the CPU than everybody else.
+import { constants, setPriority } from 'node:os'
 import type { Log } from '#src/kernel/log.ts'
 import type { Session } from './database.ts'
 import { sql } from './sql.ts'
@@ -26,7 +28,7 @@ interface Entry extends Backend {
 
 const lookMs = 1000
 
-export function watchAbandoned(control: Pick<Session, 'rows'>, log: Log): Abandoned {
+export function watchAbandoned(control: Pick<Session, 'rows'>, log: Log, isOnThisMachine = false): Abandoned {
   const entries = new Set<Entry>()
   const counts = new Map<string, number>()
   let timer: NodeJS.Timeout | undefined
@@ -62,6 +64,7 @@ export function watchAbandoned(control: Pick<Session, 'rows'>, log: Log): Abando
       entries.add({ group, processId, database, onGone, since: performance.now() })
       counts.set(group, (counts.get(group) ?? 0) + 1)
       log.warn({ database, backend: processId }, 'gave up a database session that does not end its statement')
+      if (isOnThisMachine) lowerPriority(processId)
       void look()
     },
     count: group => counts.get(group) ?? 0,
@@ -78,6 +81,13 @@ export function watchAbandoned(control: Pick<Session, 'rows'>, log: Log): Abando
       clearTimeout(timer)
     },
   }
+}
+
+/** It may have ended by now, or run as a user whose processes are not ours to change. */
+function lowerPriority(processId: number): void {
+  try {
+    setPriority(processId, constants.priority.PRIORITY_BELOW_NORMAL)
+  } catch {}
 }
 
 /** A process id may be given to another backend later, which would have started after this one was given up. */
