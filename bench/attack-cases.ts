@@ -308,7 +308,9 @@ export function ownCases(attacked: Attacked): Case[] {
         },
       ]),
     ]),
-    // The last: Postgres reads them for hours and cannot be interrupted, which takes the project's connections.
-    sql('open comments', () => '/*'.repeat(2_000_000), longSql.slice(0, 4_000_000)),
+    // The last: Postgres cannot interrupt it, and it takes connections of the project until it has ended.
+    pair('rows: a function that is stuck', body('application/json', plainText(1000), '/rpc/echo'), () =>
+      body('application/json', Buffer.from('{}'), '/rpc/stuck'),
+    ),
   ]
 }

@@ -1,6 +1,6 @@
 // Long work over a caller's input, done in slices. A sliced function is a generator that yields after a fixed number of
 // units (bytes, rows, statements), which tests can count. All sliced work of a thread shares one scheduler: each turn of
-// the event loop spends a few milliseconds on it, one slice of each job in rotation, and then serves everybody else. A
+// the event loop spends two milliseconds on it, one slice of each job in rotation, and then serves everybody else. A
 // scheduler per job would let a hundred jobs hold one turn a hundred times as long.
 
 export type Sliced<T> = Generator<void, T, void>
@@ -8,8 +8,8 @@ export type Sliced<T> = Generator<void, T, void>
 /** Runs one slice; true when the job has ended. It never throws. */
 type Job = () => boolean
 
-/** Time for sliced work in one turn of the event loop. A single slice should take less. */
-const turnMs = 5
+/** Time for sliced work in one turn of the event loop. A read of another caller waits for several turns. */
+const turnMs = 2
 
 const jobs: Job[] = []
 

@@ -98,10 +98,13 @@ interface Listened {
   connection: {
     stream: Socket
     on(event: 'commandComplete', heard: (message: { text: string }) => void): void
+    on(event: 'message', heard: () => void): void
   }
 }
 /** What one statement may answer with on a connection of its own: tenants choose what their statements answer. */
 export const maxAnswerBytes = 64 * 1024 * 1024
+/** The driver decodes a row in one go. */
+const maxRowBytes = 16 * 1024 * 1024
 
 interface PooledOptions extends Deadline {
   max?: number
@@ -264,8 +267,10 @@ export async function openSession(
 
 interface Tally {
   received: number
-  max: number
-  isCut: boolean
+  /** Since the last message was whole. */
+  ofMessage: number
+  /** Why the connection was cut. */
+  refusal: Refusal | undefined
   /** Of the last statement, in full: the driver tells its first word. */
   tag: string
 }
@@ -275,16 +280,22 @@ const tallies = new WeakMap<object, Tally>()
 function tallyOf(client: Client | PoolClient, max: number): Tally {
   const known = tallies.get(client)
   if (known) return known
-  const tally = { received: 0, max, isCut: false, tag: '' }
+  const tally: Tally = { received: 0, ofMessage: 0, refusal: undefined, tag: '' }
   const { connection } = client as unknown as Listened
   const { stream } = connection
   connection.on('commandComplete', ({ text }) => {
     tally.tag = text
   })
+  connection.on('message', () => {
+    tally.ofMessage = 0
+  })
   stream.on('data', (chunk: Buffer) => {
     tally.received += chunk.length
-    if (tally.received <= max || tally.isCut) return
-    tally.isCut = true
+    tally.ofMessage += chunk.length
+    if (tally.refusal) return
+    if (tally.received > max) tally.refusal = tooMuch(max)
+    else if (tally.ofMessage > maxRowBytes) tally.refusal = rowTooLarge()
+    else return
     stream.destroy()
   })
   readFairly(stream)
@@ -297,8 +308,9 @@ function boundedSession(client: Client | PoolClient, guard: Ask, max = maxAnswer
   const tally = tallyOf(client, max)
   const bounded = async <T>(ask: () => Promise<T>): Promise<T> => {
     tally.received = 0
+    tally.ofMessage = 0
     return guard(ask).catch(error => {
-      throw tally.isCut ? tooMuch(max) : error
+      throw tally.refusal ?? error
     })
   }
   const plain = session(client)
@@ -326,6 +338,11 @@ function boundedSession(client: Client | PoolClient, guard: Ask, max = maxAnswer
 export const tooMuch = (max = maxAnswerBytes) =>
   new Refusal('sql_error', `A statement answered with more than ${max / 1024 / 1024} MB and was ended`, {
     hint: 'Ask for fewer rows with limit, or for fewer columns.',
+  })
+
+const rowTooLarge = () =>
+  new Refusal('sql_error', `A row has more than ${maxRowBytes / 1024 / 1024} MB`, {
+    hint: 'Select less of it, for example with substring or left.',
   })
 
 /** How a statement is sent: within its time, and again where that is safe. */

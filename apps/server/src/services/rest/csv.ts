@@ -85,6 +85,10 @@ class CsvWriter {
 
   #startCell(): void {
     if (++this.#values > maxValues) throw tooManyValues()
+    if (this.#line > 0 && this.#cell === this.names.length)
+      throw badBody(
+        `Line ${this.#line + 1} of the CSV has more values than its header has names (${this.#cell})`,
+      )
     if (this.#line > 0 && this.#cell === 0) {
       if (this.#line > 1) this.rows.byte(comma!)
       this.rows.byte(openBrace!)

@@ -101,7 +101,26 @@ function formFrom({ headers, body }: RawRequest): Promise<Upload> {
     finished(body, { writable: false }, error => {
       if (error) form.destroy(error)
     })
-    body.pipe(form)
+    feed(form, body)
+  })
+}
+
+/** What the parser of forms reads in one go: after a refusal it still reads what it was given. */
+const pieceBytes = 8 * 1024
+
+function feed(form: BusboyInstance, body: Readable): void {
+  const take = (chunk: Buffer) => {
+    let hasRoom = true
+    for (let at = 0; at < chunk.length && !form.destroyed; at += pieceBytes)
+      hasRoom = form.write(chunk.subarray(at, at + pieceBytes))
+    if (!hasRoom) body.pause()
+  }
+  body.on('data', take)
+  body.once('end', () => form.end())
+  form.on('drain', () => body.resume())
+  form.once('close', () => {
+    body.off('data', take)
+    body.pause()
   })
 }
 
