@@ -6,6 +6,13 @@ import { inSlices, type Sliced } from '#src/kernel/slices.ts'
 import { pieceCharacters } from '#src/kernel/text-list.ts'
 import { jsonValue, valuePieces } from './json-values.ts'
 
+/** What is joined before it is written as bytes: each text of it is an object until then. */
+const writtenCharacters = 4096
+const chunkBytes = 256 * 1024
+/** Of one UTF-16 unit. */
+const mostBytes = 3
+const noBytes = Buffer.alloc(0)
+
 type Row = readonly (string | null)[]
 
 export class JsonRows implements ResultReader {
@@ -36,6 +43,8 @@ class EncodedResult {
   readonly #columns: readonly Column[]
   readonly #maxBytes: number
   readonly #chunks: Buffer[] = []
+  #chunk = noBytes
+  #end = 0
   #names: readonly string[] | undefined
   #bytes = 0
   #written = '['
@@ -69,6 +78,7 @@ class EncodedResult {
     await this.#encoded
     this.#write(']')
     this.#flush()
+    this.#nextChunk(0)
     return this.#chunks
   }
 
@@ -122,16 +132,24 @@ class EncodedResult {
 
   #write(text: string): void {
     this.#written += text
-    if (this.#written.length >= 2 * pieceCharacters) this.#flush()
+    if (this.#written.length >= writtenCharacters) this.#flush()
   }
 
   #flush(): void {
-    if (this.#written === '') return
-    const chunk = Buffer.from(this.#written)
+    const text = this.#written
     this.#written = ''
-    this.#bytes += chunk.length
+    if (text.length * mostBytes > this.#chunk.length - this.#end)
+      this.#nextChunk(Math.max(chunkBytes, text.length * mostBytes))
+    const bytes = this.#chunk.write(text, this.#end)
+    this.#end += bytes
+    this.#bytes += bytes
     if (this.#bytes > this.#maxBytes) throw tooMuch(this.#maxBytes)
-    this.#chunks.push(chunk)
+  }
+
+  #nextChunk(bytes: number): void {
+    if (this.#end > 0) this.#chunks.push(this.#chunk.subarray(0, this.#end))
+    this.#chunk = bytes === 0 ? noBytes : Buffer.allocUnsafeSlow(bytes)
+    this.#end = 0
   }
 }
 

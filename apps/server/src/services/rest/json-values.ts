@@ -83,6 +83,9 @@ function* scalarPieces(pieces: Iterable<string>, isAsWritten: boolean): Generato
   yield '"'
 }
 
+/** Of a list: joining many short texts leaves an object for each until they are written. */
+const listPieceCharacters = 4096
+
 /** `{1,2}`, `{"a b",NULL}`, `{{1},{2}}`, with bounds in front when they are unusual. */
 function* arrayPieces(text: string, element: number): Generator<string> {
   let json = ''
@@ -96,17 +99,18 @@ function* arrayPieces(text: string, element: number): Generator<string> {
     } else {
       const isQuoted = character === '"'
       const start = isQuoted ? at + 1 : at
-      const end = yield* endOfItem(text, start, isQuoted)
+      let end = endOfItem(text, start, isQuoted)
       if (end - start <= pieceCharacters) json += shortItem(text.slice(start, end), isQuoted, element)
       else {
         yield json
         json = ''
+        end = yield* endOfLongItem(text, start, isQuoted)
         const item = text.slice(start, end)
         yield* scalarPieces(isQuoted ? unescapedPieces(item) : piecesOf(item), isRaw(item, element))
       }
       at = isQuoted ? end + 1 : end
     }
-    if (at - pausedAt < pieceCharacters) continue
+    if (at - pausedAt < listPieceCharacters) continue
     yield json
     json = ''
     pausedAt = at
@@ -119,18 +123,26 @@ function shortItem(written: string, isQuoted: boolean, element: number): string 
   return written === 'NULL' ? 'null' : jsonValue(written, element)
 }
 
-/** Where its closing quote stands, or what follows it. Pauses with empty pieces. */
-function* endOfItem(text: string, start: number, isQuoted: boolean): Generator<string, number> {
+/** Where its closing quote stands, or what follows it; more than a piece further on when it is long. */
+function endOfItem(text: string, start: number, isQuoted: boolean): number {
+  const limit = Math.min(text.length, start + pieceCharacters + 1)
   let at = start
-  for (let pauseAt = start + pieceCharacters; at < text.length; at++) {
+  for (; at < limit; at++) {
     const character = text[at]
     if (isQuoted && character === '\\') at++
     else if (isQuoted ? character === '"' : character === ',' || character === '}') break
-    if (at < pauseAt) continue
-    yield ''
-    pauseAt = at + pieceCharacters
   }
   return at
+}
+
+/** Pauses with empty pieces. */
+function* endOfLongItem(text: string, start: number, isQuoted: boolean): Generator<string, number> {
+  for (let from = start; ; ) {
+    const end = endOfItem(text, from, isQuoted)
+    if (end - from <= pieceCharacters) return end
+    yield ''
+    from = end
+  }
 }
 
 /** No piece is cut behind a backslash that escapes the next character. */
