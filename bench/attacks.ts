@@ -1,7 +1,7 @@
 // The largest and strangest body, query, headers and SQL that every route accepts, while a probe in a process of its own
 // reads a row of another project every 20 ms. Reports each request that made a read wait 50 ms longer than a harmless
-// control of the same size does, and beside it how long the event loop was held: a read also waits for the CPU, which
-// Postgres and the attacker use as well. Options: --only=<text in the name>, --rounds, --own or --generic for one half.
+// control of the same size does, and beside it how long the event loop was held, on the clock and in CPU time: a read also
+// waits for the CPU, which Postgres, the attacker and other machines use as well. Options: --only=<text in the name>, --rounds, --own or --generic for one half.
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
@@ -39,6 +39,8 @@ interface Measured {
   attack: Window
   /** How long the event loop was held at most during the attack. */
   loopMs: number
+  /** Of that, by the CPU time of the thread: without what the machine gave to others. */
+  loopCpuMs: number
   statuses: [number, number]
 }
 
@@ -58,12 +60,13 @@ await onStage(async stage => {
     const [controlStatus, ofControl] = await watched(probe, control)
     await loop.read(platform)
     const [attackStatus, ofAttack] = await watched(probe, attack)
-    const { max_ms: loopMs } = await loop.read(platform)
-    return { control: ofControl, attack: ofAttack, loopMs, statuses: [controlStatus, attackStatus] }
+    const { max_ms: loopMs, max_cpu_ms: loopCpuMs } = await loop.read(platform)
+    return { control: ofControl, attack: ofAttack, loopMs, loopCpuMs, statuses: [controlStatus, attackStatus] }
   }
 
   const late: string[] = []
   const holds: number[] = []
+  const cpuHolds: number[] = []
   const excesses: number[] = []
   for (const each of all) {
     const first = await measure(each)
@@ -73,6 +76,7 @@ await onStage(async stage => {
     const excessMs = rounded(median(measured.map(excessOf)))
     excesses.push(excessMs)
     holds.push(median(measured.map(({ loopMs }) => loopMs)))
+    cpuHolds.push(median(measured.map(({ loopCpuMs }) => loopCpuMs)))
     if (excessMs > mostMs || measured.some(({ attack }) => attack.failed > 0)) {
       late.push(each.name)
       report({
@@ -93,6 +97,7 @@ await onStage(async stage => {
     unit: 'ms',
     late,
     loop_held_ms: rounded(Math.max(...holds)),
+    loop_cpu_ms: rounded(Math.max(...cpuHolds)),
     rss_mb: rounded(residentMegabytes(platform.pid)),
   })
   const ended = once(probe, 'exit')
@@ -109,6 +114,7 @@ function described(measured: readonly Measured[]) {
     attack_ms: rounded(median(measured.map(({ attack }) => attack.maxMs))),
     control_ms: rounded(median(measured.map(({ control }) => control.maxMs))),
     loop_held_ms: rounded(median(measured.map(({ loopMs }) => loopMs))),
+    loop_cpu_ms: rounded(median(measured.map(({ loopCpuMs }) => loopCpuMs))),
     failed_reads: Math.max(...measured.map(({ attack }) => attack.failed)),
     statuses: measured.at(-1)!.statuses,
     rounds: measured.length,

@@ -7,6 +7,8 @@ import type { StagedServer } from './stage.ts'
 export interface LoopDelay {
   p99_ms: number
   max_ms: number
+  /** The most CPU time of the thread between two ticks of a timer of 5 ms. */
+  max_cpu_ms: number
 }
 
 export const loopWatch = (file: string) => ({
