@@ -115,6 +115,18 @@ test('a text of megabytes in an error is cut', async () => {
   }
 })
 
+test('a row that the driver would decode for too long is refused, and smaller ones are answered', async () => {
+  const fitting = await execSql(`select repeat('x', 15000000) as a, 1 as b`)
+  assert.deepEqual([fitting.status, fitting.body[0].a.length, fitting.body[0].b], [200, 15_000_000, 1])
+  const tooLarge = await execSql(`select repeat('x', 10000000) as a, repeat('y', 10000000) as b`)
+  assert.deepEqual([tooLarge.status, tooLarge.body.code], [400, 'sql_error'])
+  assert.match(tooLarge.body.message, /row has more than 16 MB/)
+  // What many rows and notices have together is no row.
+  const many = await execSql(`do $$ begin for i in 1..20 loop raise notice '%', repeat('n', 1000000); end loop; end $$;
+    select length(repeat('x', 1000000)) from generate_series(1, 20)`)
+  assert.equal(many.status, 200)
+})
+
 test('no path of the machine is shown', async () => {
   for (const sql of [
     'create extension plperl',

@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict'
-import { PassThrough } from 'node:stream'
+import { once } from 'node:events'
+import { PassThrough, Readable, Writable } from 'node:stream'
 import { mock, test } from 'node:test'
 import { Refusal } from '#src/kernel/errors.ts'
-import { arriving, metadataFromText } from './upload-body.ts'
+import { arriving, feed, metadataFromText, pieceBytes } from './upload-body.ts'
 
 test('a body that brings nothing for long counts as cut off, and one that is not asked for does not', async () => {
   mock.timers.enable({ apis: ['setTimeout'] })
@@ -27,6 +28,36 @@ test('a body that brings nothing for long counts as cut off, and one that is not
   } finally {
     mock.timers.reset()
   }
+})
+
+test('a form that is refused in the middle of a chunk is read no further, and its body is left as it is', async () => {
+  const body = Readable.from([Buffer.alloc(10 * pieceBytes), Buffer.alloc(pieceBytes)])
+  const read: number[] = []
+  const form = new Writable({
+    write(chunk: Buffer, _encoding, done) {
+      read.push(chunk.length)
+      if (read.length === 2) this.destroy(new Error('refused'))
+      done()
+    },
+  })
+  feed(form, body)
+  await assert.rejects(once(form, 'finish'), /refused/)
+  assert.deepEqual(read, [pieceBytes, pieceBytes])
+  assert.equal(body.destroyed, false)
+})
+
+test('a form that is slow to read keeps its body waiting, and gets all of it', async () => {
+  const body = Readable.from(Array.from({ length: 20 }, () => Buffer.alloc(3 * pieceBytes + 1)))
+  let read = 0
+  const form = new Writable({
+    write(chunk: Buffer, _encoding, done) {
+      read += chunk.length
+      setImmediate(done)
+    },
+  })
+  feed(form, body)
+  await once(form, 'finish')
+  assert.equal(read, 20 * (3 * pieceBytes + 1))
 })
 
 test('metadata of a file has at most 10,000 values', () => {

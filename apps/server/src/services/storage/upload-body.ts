@@ -1,6 +1,6 @@
 // What an upload brings: bytes as they are, or one file in a multipart form with a few fields before it.
 import type { IncomingHttpHeaders } from 'node:http'
-import { finished, type Readable } from 'node:stream'
+import { finished, type Readable, type Writable } from 'node:stream'
 import { Busboy, type BusboyHeaders, type BusboyInstance } from '@fastify/busboy'
 import { Refusal } from '#src/kernel/errors.ts'
 import { arrivingChunks, clientClosed, TakeableRequest } from '#src/kernel/http/body.ts'
@@ -106,9 +106,9 @@ function formFrom({ headers, body }: RawRequest): Promise<Upload> {
 }
 
 /** What the parser of forms reads in one go: after a refusal it still reads what it was given. */
-const pieceBytes = 8 * 1024
+export const pieceBytes = 8 * 1024
 
-function feed(form: BusboyInstance, body: Readable): void {
+export function feed(form: Writable, body: Readable): void {
   const take = (chunk: Buffer) => {
     let hasRoom = true
     for (let at = 0; at < chunk.length && !form.destroyed; at += pieceBytes)
