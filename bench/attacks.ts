@@ -61,7 +61,13 @@ await onStage(async stage => {
     await loop.read(platform)
     const [attackStatus, ofAttack] = await watched(probe, attack)
     const { max_ms: loopMs, max_cpu_ms: loopCpuMs } = await loop.read(platform)
-    return { control: ofControl, attack: ofAttack, loopMs, loopCpuMs, statuses: [controlStatus, attackStatus] }
+    return {
+      control: ofControl,
+      attack: ofAttack,
+      loopMs,
+      loopCpuMs,
+      statuses: [controlStatus, attackStatus],
+    }
   }
 
   const late: string[] = []

@@ -122,7 +122,8 @@ test('a row that the driver would decode for too long is refused, and smaller on
   assert.deepEqual([tooLarge.status, tooLarge.body.code], [400, 'sql_error'])
   assert.match(tooLarge.body.message, /row has more than 16 MB/)
   // What many rows and notices have together is no row.
-  const many = await execSql(`do $$ begin for i in 1..20 loop raise notice '%', repeat('n', 1000000); end loop; end $$;
+  const many =
+    await execSql(`do $$ begin for i in 1..20 loop raise notice '%', repeat('n', 1000000); end loop; end $$;
     select length(repeat('x', 1000000)) from generate_series(1, 20)`)
   assert.equal(many.status, 200)
 })
