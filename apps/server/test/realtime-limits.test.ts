@@ -270,3 +270,17 @@ test('what is sent before a channel is judged waits with its sender, and nothing
   for (const ref of refs) assert.equal((await socket.answer(ref)).status, 'ok')
   await socket.close()
 })
+
+test('thousands of messages in one packet are answered in their order, and other sockets between them', async () => {
+  const project = await projectWith({})
+  const [many, other] = [await RawSocket.open(platform, project), await RawSocket.open(platform, project)]
+  const refs = Array.from({ length: 20_000 }, () => many.push('phoenix', 'heartbeat', {}))
+  // Larger than what is decoded at once: those behind it wait for it.
+  const large = many.push('phoenix', 'heartbeat', 'x'.repeat(200_000))
+  const last = many.push('phoenix', 'heartbeat', {})
+  await other.settled()
+  await many.next(frame => frame[1] === last, 'the last answer')
+  const answered = many.frames.filter(frame => frame[3] === 'phx_reply').map(([, ref]) => ref)
+  assert.deepEqual(answered, [...refs, large])
+  for (const socket of [many, other]) await socket.close()
+})

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import { atOnce, inSlices, type Sliced } from './slices.ts'
+import { atOnce, inSlices, isTurnSpent, type Sliced } from './slices.ts'
 
 function* count(slices: number, onSlice: () => void = () => {}): Sliced<number> {
   for (let at = 0; at < slices; at++) {
@@ -79,4 +79,14 @@ test('slices: an error in any slice rejects, and the other jobs go on', async ()
 
 test('slices: atOnce runs to the end', () => {
   assert.equal(atOnce(count(7)), 7)
+})
+
+test('slices: messages that are handled as they come have ten milliseconds of a turn', async () => {
+  await nextTurn()
+  assert.equal(isTurnSpent(), false)
+  busyMs(11)
+  assert.equal(isTurnSpent(), true)
+  await nextTurn()
+  await nextTurn()
+  assert.equal(isTurnSpent(), false)
 })

@@ -11,7 +11,11 @@ type Job = () => boolean
 /** Time for sliced work in one turn of the event loop. A read of another caller waits for several turns. */
 const turnMs = 2
 
+/** Time in one turn for small messages that are handled as they come, those of all clients together. */
+const directMs = 10
+
 const jobs: Job[] = []
+let directSince: number | undefined
 
 /** The first slice runs at once: an input that fits into it costs no turn of the event loop. */
 export function inSlices<T>(work: Sliced<T>): Promise<T> {
@@ -28,6 +32,20 @@ export function inSlices<T>(work: Sliced<T>): Promise<T> {
     }
     if (!job() && jobs.push(job) === 1) setImmediate(runTurn)
   })
+}
+
+/**
+ * Asked before each message that is small enough to be handled as it comes. True when such messages have had their time
+ * in this turn of the event loop: the next ones are handled in slices.
+ */
+export function isTurnSpent(): boolean {
+  const now = performance.now()
+  if (directSince !== undefined) return now - directSince > directMs
+  directSince = now
+  setImmediate(() => {
+    directSince = undefined
+  })
+  return false
 }
 
 /** Without pauses: for input whose size is known to be small, and for tests. */

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { createServer } from 'node:http'
-import { type AddressInfo, connect } from 'node:net'
+import type { AddressInfo } from 'node:net'
 import { type TestContext, test } from 'node:test'
 import { WebSocket } from 'ws'
 import { createLog } from '#src/kernel/log.ts'
@@ -14,28 +14,13 @@ const log = createLog('silent', { write() {} })
 /** A server whose sockets send back what they are sent, until the test has ended. */
 async function echo(t: TestContext, pace?: { idleMs: number; sweepMs: number }) {
   const opened: ClientSocket[] = []
-  /** In which turn of the event loop each message was heard. */
-  const turns: number[] = []
-  let turn = 0
-  let isEnded = false
-  const nextTurn = () => {
-    turn++
-    if (!isEnded) setImmediate(nextTurn)
-  }
-  nextTurn()
   const sockets = createSockets(log, () => 'an id', pace)
   sockets.mount({
     addresses: ['/echo/{name}'],
     admit: ({ params }) => params['name'],
     accept(name, socket) {
       opened.push(socket)
-      return {
-        message(data) {
-          turns.push(turn)
-          socket.send(textFrame(`${name}: ${data}`))
-        },
-        closed() {},
-      }
+      return { message: data => socket.send(textFrame(`${name}: ${data}`)), closed() {} }
     },
     refuse: ({ message }) => ({ message }),
   })
@@ -47,7 +32,6 @@ async function echo(t: TestContext, pace?: { idleMs: number; sweepMs: number }) 
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
   t.after(async () => {
-    isEnded = true
     await sockets.close(1000)
     server.close()
   })
@@ -55,7 +39,6 @@ async function echo(t: TestContext, pace?: { idleMs: number; sweepMs: number }) 
   return {
     origin,
     opened,
-    turns,
     async open() {
       const client = new WebSocket(`ws://${origin}/echo/x`)
       await once(client, 'open')
@@ -85,21 +68,6 @@ test('frames come in the order in which they were sent, whatever their number an
   const [code, reason] = await once(client, 'close')
   assert.deepEqual([code, String(reason)], [1000, 'that was all'])
   assert.ok(heard.length === sent.length && heard.every((text, at) => text === sent[at]))
-})
-
-test('messages that come in one packet are heard in different turns of the event loop', async t => {
-  const { origin, turns } = await echo(t)
-  const socket = connect(Number(origin.split(':')[1]), '127.0.0.1')
-  await once(socket, 'connect')
-  const head = ['GET /echo/x HTTP/1.1', 'Host: x', 'Upgrade: websocket', 'Connection: Upgrade']
-  const key = ['Sec-WebSocket-Version: 13', `Sec-WebSocket-Key: ${Buffer.alloc(16).toString('base64')}`]
-  socket.write(`${[...head, ...key].join('\r\n')}\r\n\r\n`)
-  await once(socket, 'data')
-  // Each a text of one byte, masked with zeros.
-  socket.write(Buffer.from('81810000000061'.repeat(50), 'hex'))
-  while (turns.length < 50) await new Promise(resolve => setImmediate(resolve))
-  assert.equal(new Set(turns).size, 50)
-  socket.destroy()
 })
 
 test('a socket that says nothing is closed; a ping or a message is something', async t => {

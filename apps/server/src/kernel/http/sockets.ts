@@ -55,8 +55,6 @@ export function createSockets(
     clientTracking: false,
     perMessageDeflate: false,
     maxPayload: maxMessageBytes,
-    // One message of a socket in each turn of the event loop: a client can send thousands in one packet.
-    allowSynchronousEvents: false,
     // Not in the types yet.
     ...{ closeTimeout: closingMs },
   })

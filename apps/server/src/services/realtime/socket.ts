@@ -1,6 +1,6 @@
 // One connection of a client, and the channels it has joined.
 import type { ClientSocket, SocketHandlers } from '#src/kernel/http/client-socket.ts'
-import { inSlices } from '#src/kernel/slices.ts'
+import { inSlices, isTurnSpent, type Sliced } from '#src/kernel/slices.ts'
 import { type Credential, callerOfCredential } from '#src/planes/data/admit.ts'
 import { BroadcastFrames, broadcastOf } from './broadcast.ts'
 import { Channel, expired, type HeldBack, type Home, refusalOf, revoked } from './channel.ts'
@@ -40,7 +40,7 @@ export class RealtimeSocket implements SocketHandlers, Home {
   readonly #ended: (socket: RealtimeSocket) => void
   #channels: Map<string, Channel> | undefined
   #heldBytes = 0
-  /** Frames that came while a large one is decoded. */
+  /** Frames that came while others are handled in slices. */
   #waiting: HeldBack[] | undefined
 
   constructor(
@@ -100,7 +100,7 @@ export class RealtimeSocket implements SocketHandlers, Home {
   message(data: Buffer, isBinary: boolean): void {
     // Frames are handled in their order.
     if (this.#waiting) this.#waiting.push({ data, isBinary })
-    else if (data.length > maxBytesAtOnce) void this.#takeLarge({ data, isBinary })
+    else if (data.length > maxBytesAtOnce || isTurnSpent()) void this.#takeInSlices({ data, isBinary })
     else this.#takeSmall({ data, isBinary })
   }
 
@@ -112,25 +112,30 @@ export class RealtimeSocket implements SocketHandlers, Home {
     }
   }
 
-  /** Decodes a large frame in slices. The socket is not read meanwhile; what has been read already waits. */
-  async #takeLarge(first: HeldBack): Promise<void> {
+  /** For a large frame, and for many that came at once. The socket is not read meanwhile; what has been read waits. */
+  async #takeInSlices(first: HeldBack): Promise<void> {
     const waiting = [first]
     this.#waiting = waiting
     this.hold(maxHeldBackBytes + 1)
     try {
-      for (let next = waiting.shift(); next && this.#client.isOpen; next = waiting.shift()) {
-        const { data, isBinary } = next
-        const decoded =
-          data.length > maxBytesAtOnce
-            ? await inSlices(decodeLarge(data, isBinary, this.version))
-            : decode(data, isBinary, this.version)
-        if (this.#client.isOpen) this.#handle(next, decoded)
-      }
+      await inSlices(this.#takeAll(waiting))
     } catch (error) {
       this.#refuse(error)
     } finally {
       this.#waiting = undefined
       this.hold(-maxHeldBackBytes - 1)
+    }
+  }
+
+  *#takeAll(waiting: HeldBack[]): Sliced<void> {
+    for (let next = waiting.shift(); next && this.#client.isOpen; next = waiting.shift()) {
+      const { data, isBinary } = next
+      const decoded =
+        data.length > maxBytesAtOnce
+          ? yield* decodeLarge(data, isBinary, this.version)
+          : decode(data, isBinary, this.version)
+      if (this.#client.isOpen) this.#handle(next, decoded)
+      yield
     }
   }
 
