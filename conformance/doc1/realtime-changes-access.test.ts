@@ -174,7 +174,7 @@ test('case 10: a channel whose token has expired gets no more changes', async ()
   const short = await realtime.listenOn(
     socket,
     { table },
-    { access_token: tokenOf({ ...ada, exp: nowSeconds() + 4 }) },
+    { access_token: tokenOf({ ...ada, exp: nowSeconds() + 12 }) },
   )
   const long = await realtime.listenOn(socket, { table }, { access_token: tokenOf(ada) })
   await realtime.sql(`insert into public.${table} (owner) values ('${ada.sub}')`)

@@ -422,7 +422,7 @@ test('Realtime contract §8: no token, the same token or the project’s key cha
 
 test('case 10: when the token of a channel expires it is told so and closed', async () => {
   const socket = await realtime.connect()
-  const access_token = userJwt(realtime.project, { ...ada, exp: nowSeconds() + 3 })
+  const access_token = userJwt(realtime.project, { ...ada, exp: nowSeconds() + 8 })
   const channel = await socket.join(topicOf(), {}, { access_token })
   const told = await channel.system('error', 'system')
   assert.equal(typeof told.payload.message, 'string')
@@ -432,7 +432,7 @@ test('case 10: when the token of a channel expires it is told so and closed', as
 
 test('case 10: a token renewed in time keeps the channel open', async () => {
   const socket = await realtime.connect()
-  const short = userJwt(realtime.project, { ...ada, exp: nowSeconds() + 3 })
+  const short = userJwt(realtime.project, { ...ada, exp: nowSeconds() + 12 })
   const renewed = await socket.join(topicOf(), { broadcast: { self: true } }, { access_token: short })
   const left = await socket.join(topicOf(), {}, { access_token: short })
   renewed.push('access_token', { access_token: userJwt(realtime.project, ada) })

@@ -135,6 +135,8 @@ test('a run cut off by kill -9 is recorded failed by the next node, once its lea
   }, 'a run')
   child.kill('SIGKILL')
   await once(child, 'exit')
+  // A slow start of the next node must not outlast it.
+  await behind(`update public.job_runs set leased_until = now() + interval '1 hour' where status = 'running'`)
 
   const next = await startPlatform({ beside: project.platform })
   undo.push(() => next.app.close())

@@ -116,7 +116,7 @@ export function authTests(stage: () => Stage): void {
   test('when a token expires its channels are closed with the reason; one that was refreshed stays', async () => {
     const { anon, sql, table } = stage()
     const name = await table(columns, own)
-    const exp = seconds() + 2
+    const exp = seconds() + 10
     let [token, later] = [tokenOf(ada, { exp }), tokenOf(ada, { exp })]
     const short = anon({ accessToken: async () => token })
     const refreshed = anon({ accessToken: async () => later })
