@@ -5,7 +5,7 @@ import { addresses } from '@plinth/contract/openapi.ts'
 import type { Route } from '@plinth/contract/route.ts'
 import { routeTables } from '@plinth/contract/routes.ts'
 import { filled, jsonBodies, mebibyte, numbered, plainText } from './attack-bodies.ts'
-import { type Sent, send, sendFrames } from './attack-send.ts'
+import { type Sent, send, sendFrames, sendRaw, sendRawFrames } from './attack-send.ts'
 
 export interface Attacked {
   url: string
@@ -168,6 +168,27 @@ export function ownCases(attacked: Attacked): Case[] {
     control: () => sendFrames(url, socket, [JSON.stringify([null, '1', 'phoenix', 'x'.repeat(100_000), {}])]),
     attack: () => sendFrames(url, socket, make()),
   })
+  /** Requests as bytes, the last of which ends the connection. */
+  const rawRequests = (name: string, make: () => Buffer): Case => ({
+    name: `http: ${name}`,
+    control: () => send(url, { method: 'GET', path: `${rest}/items?limit=1`, headers: anon }),
+    attack: () => sendRaw(url, make()),
+  })
+  const requestHead = (line: string, ...headers: string[]) =>
+    `${[`${line} HTTP/1.1`, 'host: x', ...headers].join('\r\n')}\r\n\r\n`
+  const lastRequest = requestHead('GET /', 'connection: close')
+
+  /** Four megabytes of one frame, written in hex, behind a first one. */
+  const rawFrames = (name: string, frame: string, first = ''): Case => ({
+    name: `realtime: ${name}`,
+    control: () => sendFrames(url, socket, [JSON.stringify([null, '1', 'phoenix', 'x'.repeat(100_000), {}])]),
+    attack: () =>
+      sendRawFrames(
+        url,
+        socket,
+        Buffer.from(first + frame.repeat((4 * mebibyte) / (frame.length / 2)), 'hex'),
+      ),
+  })
 
   return [
     pair(
@@ -308,6 +329,27 @@ export function ownCases(attacked: Attacked): Case[] {
         },
       ]),
     ]),
+    rawFrames('pings', '898000000000'),
+    rawFrames('empty messages', '818000000000'),
+    rawFrames('messages behind a malformed one', '818000000000', '81810000000061'),
+    rawFrames('fragments', '008000000000', '018000000000'),
+    rawRequests('requests without an answer between them', () =>
+      Buffer.from(requestHead('GET /v1/nowhere').repeat(10_000) + lastRequest),
+    ),
+    rawRequests('reads without an answer between them', () =>
+      Buffer.from(requestHead(`GET ${rest}/items?limit=1`, `apikey: ${anonKey}`).repeat(2000) + lastRequest),
+    ),
+    rawRequests('chunks of one byte', () =>
+      Buffer.from(
+        `${requestHead(
+          `POST ${rest}/items`,
+          `apikey: ${anonKey}`,
+          'content-type: application/json',
+          'transfer-encoding: chunked',
+          'connection: close',
+        )}${'1\r\n \r\n'.repeat(mebibyte)}0\r\n\r\n`,
+      ),
+    ),
     // The last: Postgres cannot interrupt it, and it takes connections of the project until it has ended.
     pair('rows: a function that is stuck', body('application/json', plainText(1000), '/rpc/echo'), () =>
       body('application/json', Buffer.from('{}'), '/rpc/stuck'),

@@ -1,6 +1,7 @@
 // How the attacks of attacks.ts are sent.
 import { once } from 'node:events'
 import { request } from 'node:http'
+import { connect, type Socket } from 'node:net'
 
 export interface Sent {
   method: string
@@ -53,3 +54,60 @@ export async function sendFrames(
   socket.close()
   return status
 }
+
+/** Sends bytes as they are over a connection of their own, and waits until it is closed. */
+export async function sendRaw(url: string, bytes: Buffer): Promise<number> {
+  const socket = await connected(url)
+  const status = statusOf(socket)
+  socket.resume()
+  const closed = once(socket, 'close')
+  socket.write(bytes)
+  await closed
+  return status
+}
+
+/** Opens a WebSocket and sends bytes as they are, then waits until the last heartbeat is answered or it is closed. */
+export async function sendRawFrames(url: string, path: string, bytes: Buffer): Promise<number> {
+  const socket = await connected(url)
+  const head = [
+    `GET ${path} HTTP/1.1`,
+    'Host: x',
+    'Upgrade: websocket',
+    'Connection: Upgrade',
+    'Sec-WebSocket-Version: 13',
+    `Sec-WebSocket-Key: ${Buffer.alloc(16).toString('base64')}`,
+  ]
+  const status = statusOf(socket)
+  socket.write(`${head.join('\r\n')}\r\n\r\n`)
+  await status
+  const { promise: ended, resolve: end } = Promise.withResolvers<void>()
+  let tail = ''
+  socket.on('data', chunk => {
+    tail = (tail + chunk.toString('latin1')).slice(-1000)
+    if (tail.includes('"last"')) end()
+  })
+  socket.on('close', end)
+  socket.write(bytes)
+  socket.write(maskedText(JSON.stringify([null, 'last', 'phoenix', 'heartbeat', {}])))
+  await ended
+  socket.destroy()
+  return status
+}
+
+async function connected(url: string): Promise<Socket> {
+  const { hostname, port } = new URL(url)
+  const socket = connect(Number(port), hostname)
+  socket.on('error', () => {})
+  await once(socket, 'connect')
+  return socket
+}
+
+/** Of the first answer; 0 if none comes. */
+const statusOf = (socket: Socket) =>
+  new Promise<number>(resolve => {
+    socket.once('data', chunk => resolve(Number(/^HTTP\/1.1 (\d+)/.exec(chunk.toString('latin1'))?.[1])))
+    socket.once('close', () => resolve(0))
+  })
+
+/** A short text frame of a client, masked with zeros. */
+const maskedText = (text: string) => Buffer.from([0x81, 0x80 | text.length, 0, 0, 0, 0, ...Buffer.from(text)])

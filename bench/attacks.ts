@@ -1,7 +1,8 @@
 // The largest and strangest body, query, headers and SQL that every route accepts, while a probe in a process of its own
 // reads a row of another project every 20 ms. Reports each request that made a read wait 50 ms longer than a harmless
 // control of the same size does, and beside it how long the event loop was held, on the clock and in CPU time: a read also
-// waits for the CPU, which Postgres, the attacker and other machines use as well. Options: --only=<text in the name>, --rounds, --own or --generic for one half.
+// waits for the CPU, which Postgres, the attacker and other machines use as well. Options: --only=<text in the name>,
+// --rounds, --own or --generic for one half.
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'

@@ -271,7 +271,7 @@ test('what is sent before a channel is judged waits with its sender, and nothing
   await socket.close()
 })
 
-test('thousands of messages in one packet are answered in their order, and other sockets between them', async () => {
+test('thousands of messages sent at once are answered in their order, and another socket is served as well', async () => {
   const project = await projectWith({})
   const [many, other] = [await RawSocket.open(platform, project), await RawSocket.open(platform, project)]
   const refs = Array.from({ length: 20_000 }, () => many.push('phoenix', 'heartbeat', {}))

@@ -90,3 +90,18 @@ test('slices: messages that are handled as they come have ten milliseconds of a 
   await nextTurn()
   assert.equal(isTurnSpent(), false)
 })
+
+test('slices: work that is begun by a slice takes turns like any other', async () => {
+  const order: string[] = []
+  let inner: Promise<number> | undefined
+  const outer = inSlices(
+    count(4, () => {
+      order.push('outer')
+      if (order.length > 1) inner ??= inSlices(count(3, () => order.push('inner')))
+    }),
+  )
+  await outer
+  await inner
+  await nextTurn()
+  assert.deepEqual(order.toSorted(), ['inner', 'inner', 'inner', 'outer', 'outer', 'outer', 'outer'])
+})

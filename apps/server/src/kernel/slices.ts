@@ -11,10 +11,11 @@ type Job = () => boolean
 /** Time for sliced work in one turn of the event loop. A read of another caller waits for several turns. */
 const turnMs = 2
 
-/** Time in one turn for small messages that are handled as they come, those of all clients together. */
+/** Time in one turn for requests and messages that are handled as they come, those of all clients together. */
 const directMs = 10
 
 const jobs: Job[] = []
+let isScheduled = false
 let directSince: number | undefined
 
 /** The first slice runs at once: an input that fits into it costs no turn of the event loop. */
@@ -30,13 +31,20 @@ export function inSlices<T>(work: Sliced<T>): Promise<T> {
         return true
       }
     }
-    if (!job() && jobs.push(job) === 1) setImmediate(runTurn)
+    if (job()) return
+    jobs.push(job)
+    if (!isScheduled) schedule()
   })
 }
 
+function schedule(): void {
+  isScheduled = true
+  setImmediate(runTurn)
+}
+
 /**
- * Asked before each message that is small enough to be handled as it comes. True when such messages have had their time
- * in this turn of the event loop: the next ones are handled in slices.
+ * Asked before each small piece of work that is done as it comes. True when such work has had its time in this turn of
+ * the event loop: the rest of it is done in slices.
  */
 export function isTurnSpent(): boolean {
   const now = performance.now()
@@ -62,5 +70,6 @@ function runTurn(): void {
     const job = jobs.shift()!
     if (!job()) jobs.push(job)
   } while (jobs.length > 0 && performance.now() < endAt)
-  if (jobs.length > 0) setImmediate(runTurn)
+  isScheduled = false
+  if (jobs.length > 0) schedule()
 }

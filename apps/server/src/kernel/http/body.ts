@@ -1,9 +1,11 @@
 // The body of a request, read whole and never past its limit. What arrives goes past the machinery of streams, which
 // would cost more than all that is done with a small body afterwards.
 import { type IncomingHttpHeaders, IncomingMessage } from 'node:http'
+import type { Socket } from 'node:net'
 import type { Readable } from 'node:stream'
 import { Refusal } from '#src/kernel/errors.ts'
 import type { RawRequest } from './request.ts'
+import { requestBegins } from './request-pieces.ts'
 
 type OnBody = (error: Error | null, bytes: Buffer) => void
 
@@ -18,6 +20,11 @@ interface Taking {
 /** A request whose body somebody may take before it arrives; otherwise it is the stream it always is. */
 export class TakeableRequest extends IncomingMessage {
   taking: Taking | undefined = undefined
+
+  constructor(socket: Socket) {
+    super(socket)
+    requestBegins(socket, this)
+  }
 
   override push(chunk: Buffer | null, encoding?: BufferEncoding): boolean {
     const { taking } = this

@@ -1,8 +1,10 @@
-// One socket of a client. `ws` receives and answers pings; what is sent goes past it, since it is made once for all who
-// get it (outbox.ts). A reader that is too slow is let go: what waits for it is memory.
+// One socket of a client. `ws` receives; what is sent goes past it, since it is made once for all who get it (outbox.ts).
+// A reader that is too slow is let go: what waits for it is memory.
 import type { Socket } from 'node:net'
 import type { WebSocket } from 'ws'
-import { flushSoon, type Outbox } from './outbox.ts'
+import { beforeFlush, flushSoon, type Outbox } from './outbox.ts'
+import { paceReading } from './paced-reading.ts'
+import { pongFrame } from './websocket-frame.ts'
 
 export interface ClientSocket {
   /** A whole frame (websocket-frame.ts). Of no consequence once the socket is closing. */
@@ -26,6 +28,14 @@ export interface SocketHandlers {
 /** A reader that leaves more than this to wait is let go. */
 const maxUnsentBytes = 4 * 1024 * 1024
 
+/** At most 682 frames in each. */
+const pieceBytes = 4096
+const pieces = {
+  endOf: (bytes: Buffer, start: number) => Math.min(start + pieceBytes, bytes.length),
+  isUrgent: () => false,
+  passed() {},
+}
+
 /** By the connection, whose events come to functions that all sockets share. */
 const clientOf = Symbol('client')
 type Connection = WebSocket & { [clientOf]?: Client }
@@ -38,6 +48,8 @@ export class Client implements ClientSocket, Outbox {
   readonly #clients: Set<Client>
   #waitingBytes = 0
   #heardAt = performance.now()
+  /** The payload of the last ping: one answer counts for all that came before it. */
+  #pinged: Buffer | undefined
   isOpen = true
 
   constructor(connection: Connection, socket: Socket, clients: Set<Client>) {
@@ -51,6 +63,7 @@ export class Client implements ClientSocket, Outbox {
     connection.on('close', gone)
     // What it has done wrong is told to it in the closing frame.
     connection.on('error', ignore)
+    paceReading(socket, pieces)
   }
 
   get unsentBytes(): number {
@@ -108,10 +121,16 @@ export class Client implements ClientSocket, Outbox {
     if (this.isOpen) this.handlers?.message(data, isBinary)
   }
 
-  /** Pings are answered, but answers that nobody reads must not pile up either. */
-  pinged(): void {
+  pinged(data: Buffer): void {
     this.#heardAt = performance.now()
-    if (this.#socket.writableLength > maxUnsentBytes) this.cut()
+    if (this.#pinged === undefined) beforeFlush(() => this.#answerPing())
+    this.#pinged = data
+  }
+
+  #answerPing(): void {
+    const data = this.#pinged!
+    this.#pinged = undefined
+    this.send(pongFrame(data))
   }
 
   closeIfIdle(now: number, idleMs: number): void {
@@ -130,8 +149,8 @@ export class Client implements ClientSocket, Outbox {
 function heard(this: Connection, data: unknown, isBinary: boolean): void {
   this[clientOf]!.heard(data as Buffer, isBinary)
 }
-function pinged(this: Connection): void {
-  this[clientOf]!.pinged()
+function pinged(this: Connection, data: Buffer): void {
+  this[clientOf]!.pinged(data)
 }
 function gone(this: Connection): void {
   this[clientOf]!.gone()

@@ -10,9 +10,11 @@ import { TakeableRequest } from './body.ts'
 import { exchangeOf } from './exchange.ts'
 import { failureFrom } from './failure.ts'
 import { maxHeaderSize, refuseMalformed } from './malformed.ts'
+import { paceReading } from './paced-reading.ts'
 import type { Failure, Handlers, Plane } from './plane.ts'
 import type { RequestHead } from './request.ts'
 import { newRequestId } from './request-id.ts'
+import { RequestPieces } from './request-pieces.ts'
 import { type AnyHandler, addRoute } from './route.ts'
 import { createSockets, type SocketMount } from './sockets.ts'
 import { bodyChecks, serializerCompiler, validatorCompiler } from './validation.ts'
@@ -72,6 +74,7 @@ export function createHttpServer({ log, trustedProxies, wordOutside }: HttpOptio
   // in route.ts.
   for (const method of METHODS)
     if (method !== 'CONNECT') app.addHttpMethod(method, { hasBody: false, overrideExisting: true })
+  app.server.on('connection', socket => paceReading(socket, new RequestPieces(socket)))
   app.server.on('timeout', cutUnlessAtWork)
   app.server.on('upgrade', sockets.upgrade)
   app.decorateRequest('exchange', null)

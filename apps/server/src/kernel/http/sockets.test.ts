@@ -1,18 +1,25 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
-import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { createServer, type IncomingMessage } from 'node:http'
+import { type AddressInfo, connect } from 'node:net'
 import { type TestContext, test } from 'node:test'
 import { WebSocket } from 'ws'
 import { createLog } from '#src/kernel/log.ts'
+import { TakeableRequest } from './body.ts'
 import type { ClientSocket } from './client-socket.ts'
+import { paceReading } from './paced-reading.ts'
+import { RequestPieces } from './request-pieces.ts'
 import { createSockets } from './sockets.ts'
 import { textFrame } from './websocket-frame.ts'
 
 const log = createLog('silent', { write() {} })
 
 /** A server whose sockets send back what they are sent, until the test has ended. */
-async function echo(t: TestContext, pace?: { idleMs: number; sweepMs: number }) {
+async function echo(
+  t: TestContext,
+  pace?: { idleMs: number; sweepMs: number },
+  onMessage: (data: Buffer) => void = () => {},
+) {
   const opened: ClientSocket[] = []
   const sockets = createSockets(log, () => 'an id', pace)
   sockets.mount({
@@ -20,14 +27,21 @@ async function echo(t: TestContext, pace?: { idleMs: number; sweepMs: number }) 
     admit: ({ params }) => params['name'],
     accept(name, socket) {
       opened.push(socket)
-      return { message: data => socket.send(textFrame(`${name}: ${data}`)), closed() {} }
+      return {
+        message(data) {
+          onMessage(data)
+          socket.send(textFrame(`${name}: ${data.subarray(0, 50)}`))
+        },
+        closed() {},
+      }
     },
     refuse: ({ message }) => ({ message }),
   })
   const server = createServer(
-    { shouldUpgradeCallback: sockets.takes },
+    { shouldUpgradeCallback: sockets.takes, IncomingMessage: TakeableRequest as typeof IncomingMessage },
     (_request, reply) => void reply.end('plain'),
   )
+  server.on('connection', socket => paceReading(socket, new RequestPieces(socket)))
   server.on('upgrade', sockets.upgrade)
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
@@ -45,6 +59,51 @@ async function echo(t: TestContext, pace?: { idleMs: number; sweepMs: number }) 
       return client
     },
   }
+}
+
+/** A client as bytes: the handshake and what comes behind it, in one write; each frame it hears by kind and payload. */
+async function rawClient(t: TestContext, origin: string, behind: Buffer) {
+  const [host, port] = origin.split(':')
+  const socket = connect(Number(port), host)
+  socket.on('error', () => {})
+  t.after(() => socket.destroy())
+  const lines = [
+    'GET /echo/x HTTP/1.1',
+    'host: x',
+    'connection: upgrade',
+    'upgrade: websocket',
+    'sec-websocket-version: 13',
+    `sec-websocket-key: ${Buffer.alloc(16).toString('base64')}`,
+  ]
+  socket.write(Buffer.concat([Buffer.from(`${lines.join('\r\n')}\r\n\r\n`), behind]))
+  const frames: { kind: number; payload: string }[] = []
+  let bytes = Buffer.alloc(0)
+  let isOpen = false
+  socket.on('data', chunk => {
+    bytes = Buffer.concat([bytes, chunk])
+    if (!isOpen) {
+      const end = bytes.indexOf('\r\n\r\n')
+      if (end < 0) return
+      isOpen = true
+      bytes = bytes.subarray(end + 4)
+    }
+    // All of them are short.
+    while (bytes.length >= 2 && bytes.length >= 2 + bytes[1]!) {
+      frames.push({ kind: bytes[0]! & 0xf, payload: bytes.toString('latin1', 2, 2 + bytes[1]!) })
+      bytes = bytes.subarray(2 + bytes[1]!)
+    }
+  })
+  const until = async (isEnough: () => boolean) => {
+    while (!isEnough() && !socket.closed) await new Promise(resolve => setImmediate(resolve))
+  }
+  return { socket, frames, until }
+}
+
+/** Masked with zeros. */
+function masked(kind: number, payload: string): Buffer {
+  const { length } = payload
+  const lengthBytes = length < 126 ? [0x80 | length] : [0x80 | 126, length >> 8, length & 255]
+  return Buffer.concat([Buffer.from([0x80 | kind, ...lengthBytes, 0, 0, 0, 0]), Buffer.from(payload)])
 }
 
 const texts = (client: WebSocket): string[] => {
@@ -95,4 +154,59 @@ test('only what wants to be a socket at an address of one becomes one', async t 
   const client = await open()
   client.send('hello')
   assert.equal(String((await once(client, 'message'))[0]), 'x: hello')
+})
+
+test('messages that come in one packet, the handshake included, are handled in their order', async t => {
+  const { origin } = await echo(t)
+  const sent = Array.from({ length: 5000 }, (_, at) => String(at))
+  const { frames, until } = await rawClient(t, origin, Buffer.concat(sent.map(text => masked(1, text))))
+  await until(() => frames.length === sent.length)
+  assert.ok(frames.every(({ payload }, at) => payload === `x: ${at}`))
+  assert.equal(frames.length, sent.length)
+})
+
+test('a turn of the event loop takes on as many messages as it has time for', async t => {
+  const inTurn = { now: 0, most: 0 }
+  const { origin } = await echo(t, undefined, () => {
+    if (inTurn.now++ === 0)
+      setImmediate(() => {
+        inTurn.now = 0
+      })
+    inTurn.most = Math.max(inTurn.most, inTurn.now)
+    for (const endAt = performance.now() + 1; performance.now() < endAt; );
+  })
+  const sent = Buffer.concat(Array.from({ length: 300 }, () => masked(1, 'y'.repeat(1000))))
+  const { frames, until } = await rawClient(t, origin, sent)
+  await until(() => frames.length === 300)
+  assert.equal(frames.length, 300)
+  // Ten milliseconds for what comes, two for what waits, and a piece of five more of each.
+  assert.ok(inTurn.most <= 22, `${inTurn.most} messages in one turn`)
+})
+
+test('of many pings at once the last is answered', async t => {
+  const { origin } = await echo(t)
+  const pings = Array.from({ length: 20_000 }, (_, at) => masked(9, String(at)))
+  const { frames, until } = await rawClient(t, origin, Buffer.concat([...pings, masked(1, 'then')]))
+  await until(() => frames.some(({ kind }) => kind === 1) && frames.at(-1)?.payload === '19999')
+  const pongs = frames.filter(({ kind }) => kind === 0xa)
+  assert.equal(pongs.at(-1)?.payload, '19999')
+  assert.ok(pongs.length < 2000, `${pongs.length} answers`)
+})
+
+test('a frame that comes in very many pieces ends the socket', async t => {
+  const { origin } = await echo(t)
+  const length = 10_000
+  const frame = masked(1, 'y'.repeat(length))
+  const { socket, frames, until } = await rawClient(t, origin, frame.subarray(0, frame.length - length))
+  socket.setNoDelay()
+  for (let at = 0; at < length && !socket.closed; at++) {
+    socket.write('y')
+    // Each is read before the next is sent.
+    await new Promise(resolve => setImmediate(resolve))
+  }
+  await until(() => frames.length > 0)
+  assert.deepEqual(
+    frames.map(({ kind, payload }) => [kind, Buffer.from(payload, 'latin1').readUInt16BE()]),
+    [[8, 1008]],
+  )
 })

@@ -3,6 +3,7 @@
 const lastFrame = 0x80
 const text = 0x1
 const binary = 0x2
+const pong = 0xa
 
 export const textFrame = (payload: string): Buffer => {
   const length = Buffer.byteLength(payload)
@@ -23,10 +24,13 @@ export const textFrameAround = (before: string, middle: Buffer, after: string): 
   return frame
 }
 
-export const binaryFrame = (...parts: readonly Buffer[]): Buffer => {
+export const binaryFrame = (...parts: readonly Buffer[]): Buffer => bytesFrame(binary, parts)
+export const pongFrame = (payload: Buffer): Buffer => bytesFrame(pong, [payload])
+
+function bytesFrame(kind: number, parts: readonly Buffer[]): Buffer {
   let length = 0
   for (const part of parts) length += part.length
-  const frame = framed(binary, length)
+  const frame = framed(kind, length)
   let at = frame.length - length
   for (const part of parts) at += part.copy(frame, at)
   return frame

@@ -341,8 +341,8 @@ export const tooMuch = (max = maxAnswerBytes) =>
   })
 
 const rowTooLarge = () =>
-  new Refusal('sql_error', `A row has more than ${maxRowBytes / 1024 / 1024} MB`, {
-    hint: 'Select less of it, for example with substring or left.',
+  new Refusal('sql_error', `A row, notice or error has more than ${maxRowBytes / 1024 / 1024} MB`, {
+    hint: 'Shorten it, for example with substring or left.',
   })
 
 /** How a statement is sent: within its time, and again where that is safe. */

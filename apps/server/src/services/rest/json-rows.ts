@@ -138,8 +138,9 @@ class EncodedResult {
   #flush(): void {
     const text = this.#written
     this.#written = ''
+    // The first one is no larger than it must be: most answers are short.
     if (text.length * mostBytes > this.#chunk.length - this.#end)
-      this.#nextChunk(Math.max(chunkBytes, text.length * mostBytes))
+      this.#nextChunk(Math.max(this.#bytes === 0 ? 0 : chunkBytes, text.length * mostBytes))
     const bytes = this.#chunk.write(text, this.#end)
     this.#end += bytes
     this.#bytes += bytes

@@ -1,0 +1,163 @@
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import { type AddressInfo, connect, type Socket } from 'node:net'
+import { type TestContext, test } from 'node:test'
+import { TakeableRequest } from './body.ts'
+import { paceReading } from './paced-reading.ts'
+import { RequestPieces } from './request-pieces.ts'
+
+type Answer = (request: IncomingMessage, reply: ServerResponse) => void
+
+/** A connection to a server that reads in pieces, until the test has ended. */
+async function connected(t: TestContext, answer: Answer): Promise<Socket> {
+  const server = createServer({ IncomingMessage: TakeableRequest as typeof IncomingMessage }, answer)
+  server.on('connection', socket => paceReading(socket, new RequestPieces(socket)))
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const client = connect((server.address() as AddressInfo).port, '127.0.0.1')
+  client.setEncoding('latin1')
+  client.on('error', () => {})
+  t.after(() => {
+    client.destroy()
+    server.close()
+  })
+  return client
+}
+
+/** Everything it hears until the connection is closed. */
+async function heardBy(client: Socket): Promise<string> {
+  let heard = ''
+  client.on('data', text => {
+    heard += text
+  })
+  await once(client, 'close')
+  return heard
+}
+
+const head = (line: string, ...headers: string[]) =>
+  `${[`${line} HTTP/1.1`, 'host: x', ...headers].join('\r\n')}\r\n\r\n`
+const lastRequest = head('GET /last', 'connection: close')
+
+/** The path of the request and what its body was. */
+const echo: Answer = (request, reply) => {
+  let body = ''
+  request.setEncoding('latin1')
+  request.on('data', text => {
+    body += text
+  })
+  request.on('end', () => reply.end(`<${request.url} ${body.length} ${new Set(body).size}>`))
+}
+const echoed = (heard: string) => [...heard.matchAll(/<(.*?)>/g)].map(([, text]) => text)
+
+const busyMs = (ms: number) => {
+  for (const endAt = performance.now() + ms; performance.now() < endAt; );
+}
+
+test('requests that come without a wait for answers are answered in their order', async t => {
+  const client = await connected(t, echo)
+  const paths = Array.from({ length: 3000 }, (_, at) => `/${at}`)
+  client.write(paths.map(path => head(`GET ${path}`)).join('') + lastRequest)
+  assert.deepEqual(
+    echoed(await heardBy(client)),
+    [...paths, '/last'].map(path => `${path} 0 0`),
+  )
+})
+
+test('a turn of the event loop takes on as many requests as it has time for', async t => {
+  const inTurn: number[] = []
+  let isNewTurn = true
+  const client = await connected(t, (_request, reply) => {
+    if (isNewTurn) {
+      isNewTurn = false
+      inTurn.push(0)
+      setImmediate(() => {
+        isNewTurn = true
+      })
+    }
+    inTurn[inTurn.length - 1]!++
+    busyMs(1)
+    reply.end()
+  })
+  client.write(head('GET /').repeat(500) + lastRequest)
+  await heardBy(client)
+  assert.equal(
+    inTurn.reduce((sum, each) => sum + each, 0),
+    501,
+  )
+  // Ten milliseconds for what comes, two for what waits, and one more of each.
+  assert.ok(Math.max(...inTurn) <= 14, `${Math.max(...inTurn)} requests in one turn`)
+})
+
+test('bodies stay whole, whatever comes before and behind them', async t => {
+  const client = await connected(t, echo)
+  const withLength = (path: string, bytes: number) =>
+    head(`POST ${path}`, `content-length: ${bytes}`) + '\r\n'.repeat(bytes / 2)
+  const inChunks = (path: string, chunks: number) =>
+    `${head(`POST ${path}`, 'transfer-encoding: chunked')}${'1\r\nx\r\n'.repeat(chunks)}0\r\n\r\n`
+  client.write(
+    [
+      withLength('/empty-lines', 200_000),
+      head('GET /between'),
+      inChunks('/chunks', 30_000),
+      head('GET /again'),
+      withLength('/short', 10),
+      head(`GET /long-head`, `x-long: ${'y'.repeat(10_000)}`),
+      lastRequest,
+    ].join(''),
+  )
+  assert.deepEqual(echoed(await heardBy(client)), [
+    '/empty-lines 200000 2',
+    '/between 0 0',
+    '/chunks 30000 1',
+    '/again 0 0',
+    '/short 10 2',
+    '/long-head 0 0',
+    '/last 0 0',
+  ])
+})
+
+test('a body that was refused early does not make what follows it part of it', async t => {
+  const inTurn = { now: 0, most: 0 }
+  const client = await connected(t, (request, reply) => {
+    if (inTurn.now++ === 0)
+      setImmediate(() => {
+        inTurn.now = 0
+      })
+    inTurn.most = Math.max(inTurn.most, inTurn.now)
+    busyMs(1)
+    reply.end(`<${request.url}>`)
+  })
+  client.write(
+    head('POST /refused', 'content-length: 300000') +
+      'x'.repeat(300_000) +
+      head('GET /').repeat(300) +
+      lastRequest,
+  )
+  assert.equal(echoed(await heardBy(client)).length, 302)
+  assert.ok(inTurn.most <= 14, `${inTurn.most} requests in one turn`)
+})
+
+test('nothing is read behind what is not HTTP', async t => {
+  const paths: string[] = []
+  const client = await connected(t, (request, reply) => {
+    paths.push(request.url!)
+    reply.end()
+  })
+  client.write(`${head('GET /first')}this is not HTTP\r\n\r\n${head('GET /behind').repeat(1000)}`)
+  await heardBy(client)
+  assert.deepEqual(paths, ['/first'])
+})
+
+test('one who leaves in the middle of it does no harm', async t => {
+  let socket: Socket | undefined
+  const client = await connected(t, (request, reply) => {
+    socket = request.socket
+    busyMs(1)
+    reply.end()
+  })
+  client.write(head('GET /').repeat(2000), () => client.destroy())
+  while (!socket?.closed) await new Promise(resolve => setImmediate(resolve))
+  // Time for what would still be read.
+  for (let turn = 0; turn < 20; turn++) await new Promise(resolve => setImmediate(resolve))
+})
