@@ -201,6 +201,33 @@ test('an answer within its bound is whole', async () => {
   assert.equal(await fetchReason({ url, maxBytes: 99_999 }), 'too_large')
 })
 
+test('an answer of very many chunks is whole, over TLS as well', async () => {
+  const length = 100_000
+  const inChunks: RequestListener = ({ socket }) =>
+    socket.end(`HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n${'1\r\nx\r\n'.repeat(length)}0\r\n\r\n`)
+  const certificate = certificateFor('chunks.test')
+  const encrypted = await listening(https.createServer(certificate, inChunks))
+  const plain = await serve(inChunks)
+  dns.names.set('chunks.test', [['127.0.0.1']])
+  const trusted = tls.getCACertificates('default')
+  tls.setDefaultCACertificates([...trusted, certificate.cert])
+  try {
+    for (const url of [`http://127.0.0.1:${port(plain)}/`, `https://chunks.test:${port(encrypted)}/`])
+      assert.equal((await outbound().fetch({ url })).body.toString(), 'x'.repeat(length))
+  } finally {
+    tls.setDefaultCACertificates(trusted)
+  }
+})
+
+test('what comes behind an answer is not read', async () => {
+  // It is read in pieces of 2 kB; this one ends with the answer.
+  const head = 'HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 1900\r\nx-filled: '
+  const answer = `${head.padEnd(2048 - 1900 - 4, '-')}\r\n\r\n${'x'.repeat(1900)}`
+  const server = await serve(({ socket }) => socket.end(answer + 'behind'.repeat(50_000)))
+  const { body } = await outbound().fetch({ url: `http://127.0.0.1:${port(server)}/` })
+  assert.equal(body.toString(), 'x'.repeat(1900))
+})
+
 test('whoever never answers, or drips, is left when the time is over', async () => {
   const silent = await serve(() => {})
   const drips: NodeJS.Timeout[] = []

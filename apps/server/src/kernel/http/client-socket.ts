@@ -2,8 +2,8 @@
 // A reader that is too slow is let go: what waits for it is memory.
 import type { Socket } from 'node:net'
 import type { WebSocket } from 'ws'
+import { paceReading, piecesOf } from '#src/kernel/paced-reading.ts'
 import { beforeFlush, flushSoon, type Outbox } from './outbox.ts'
-import { paceReading } from './paced-reading.ts'
 import { pongFrame } from './websocket-frame.ts'
 
 export interface ClientSocket {
@@ -29,12 +29,7 @@ export interface SocketHandlers {
 const maxUnsentBytes = 4 * 1024 * 1024
 
 /** At most 682 frames in each. */
-const pieceBytes = 4096
-const pieces = {
-  endOf: (bytes: Buffer, start: number) => Math.min(start + pieceBytes, bytes.length),
-  isUrgent: () => false,
-  passed() {},
-}
+const pieces = piecesOf(4096)
 
 /** By the connection, whose events come to functions that all sockets share. */
 const clientOf = Symbol('client')

@@ -2,7 +2,7 @@
 // long it is. What is neither a whole head nor such a body (chunks, long heads) is divided by length.
 import type { IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
-import type { Pieces } from './paced-reading.ts'
+import type { Pieces } from '#src/kernel/paced-reading.ts'
 
 const endOfHead = Buffer.from('\r\n\r\n')
 /** At most 340 chunks of one byte. */

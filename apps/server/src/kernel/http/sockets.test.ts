@@ -5,9 +5,9 @@ import { type AddressInfo, connect } from 'node:net'
 import { type TestContext, test } from 'node:test'
 import { WebSocket } from 'ws'
 import { createLog } from '#src/kernel/log.ts'
+import { paceReading } from '#src/kernel/paced-reading.ts'
 import { TakeableRequest } from './body.ts'
 import type { ClientSocket } from './client-socket.ts'
-import { paceReading } from './paced-reading.ts'
 import { RequestPieces } from './request-pieces.ts'
 import { createSockets } from './sockets.ts'
 import { textFrame } from './websocket-frame.ts'
@@ -209,4 +209,14 @@ test('a frame that comes in very many pieces ends the socket', async t => {
     frames.map(({ kind, payload }) => [kind, Buffer.from(payload, 'latin1').readUInt16BE()]),
     [[8, 1008]],
   )
+})
+
+test('what comes behind a goodbye is not read', async t => {
+  const heard: string[] = []
+  const { origin } = await echo(t, undefined, data => heard.push(String(data)))
+  const goodbye = masked(8, String.fromCharCode(3, 232))
+  const behind = Array.from({ length: 5000 }, () => masked(1, 'behind'))
+  const { until } = await rawClient(t, origin, Buffer.concat([masked(1, 'before'), goodbye, ...behind]))
+  await until(() => false)
+  assert.deepEqual(heard, ['before'])
 })

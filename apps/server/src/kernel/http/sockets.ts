@@ -8,7 +8,6 @@ import { Refusal } from '#src/kernel/errors.ts'
 import type { Log } from '#src/kernel/log.ts'
 import { Client, type ClientSocket, type SocketHandlers } from './client-socket.ts'
 import { failureFrom } from './failure.ts'
-import { endPacedReading } from './paced-reading.ts'
 import type { Failure } from './plane.ts'
 import type { RequestHead } from './request.ts'
 
@@ -116,7 +115,6 @@ export function createSockets(
     },
     takes: request => request.headers.upgrade?.toLowerCase() === 'websocket' && found(request) !== undefined,
     upgrade(request, socket, head) {
-      endPacedReading(socket as Socket)
       socket.on('error', () => {})
       // One that is not a socket in the end must not be held for ever.
       void meet(request, socket, head).catch(error => {

@@ -5,6 +5,7 @@ import { type IncomingHttpHeaders, type IncomingMessage, request } from 'node:ht
 import { request as requestTls } from 'node:https'
 import { isIP, type Socket } from 'node:net'
 import { connect as connectTls } from 'node:tls'
+import { paceReading, piecesOf } from '#src/kernel/paced-reading.ts'
 import { type Connector, OutboundError, untilAborted } from './connect.ts'
 
 export interface OutboundRequest {
@@ -37,6 +38,9 @@ const maxUrlLength = 8192
 
 /** Bodies that come in many small chunks are joined now and then. */
 const maxChunks = 1024
+
+/** At most 340 chunks of one byte in each. */
+const pieces = piecesOf(2048)
 
 export function createOutbound(connector: Connector): Outbound {
   return {
@@ -129,6 +133,7 @@ function send(
         signal,
       })
       call.on('error', fail)
+      call.on('socket', used => paceReading(used, pieces))
       call.on('response', answer =>
         readWhole(answer, asked.maxBytes ?? defaultMaxBytes)
           .then(resolve, fail)

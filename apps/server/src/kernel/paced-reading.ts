@@ -1,6 +1,6 @@
-// A packet can hold thousands of requests or frames, and its parser reads all it is given at once. So what a connection
-// receives is handed to the parser in pieces: as many as this turn of the event loop has time for, the rest in slices. The
-// rest waits in the stream itself, which keeps the order and comes before the end of the stream.
+// A packet can hold thousands of requests, frames or chunks, and its parser reads all it is given at once. So what a
+// connection receives is handed to the parser in pieces: as many as this turn of the event loop has time for, the rest
+// in slices. The rest waits in the stream itself, which keeps the order and comes before the end of the stream.
 import { Socket } from 'node:net'
 import { inSlices, isTurnSpent, type Sliced } from '#src/kernel/slices.ts'
 
@@ -13,22 +13,19 @@ export interface Pieces {
   passed(bytes: number): void
 }
 
-const { pause, resume, push } = Socket.prototype
+/** Where nothing is known of what comes. */
+export const piecesOf = (length: number): Pieces => ({
+  endOf: (bytes, start) => Math.min(start + length, bytes.length),
+  isUrgent: () => false,
+  passed() {},
+})
 
-const pacedBy = Symbol('paced by')
-type PacedSocket = Socket & { [pacedBy]?: PacedReading }
+const { pause, resume, push, removeListener } = Socket.prototype
 type DataListener = (this: Socket, bytes: Buffer) => void
 
-/** Takes the place of whoever listens to the data of a socket, and hands it on to that listener. */
+/** Takes the place of the parser that listens to the data of a socket, for as long as that would listen. */
 export function paceReading(socket: Socket, pieces: Pieces): void {
-  const paced: PacedSocket = socket
-  paced[pacedBy] = new PacedReading(socket, pieces)
-}
-
-/** The parser has had its last piece: what it was not given is left in the stream. */
-export function endPacedReading(socket: Socket): void {
-  const paced: PacedSocket = socket
-  paced[pacedBy]?.end()
+  new PacedReading(socket, pieces)
 }
 
 class PacedReading {
@@ -47,6 +44,10 @@ class PacedReading {
     this.#parse = socket.listeners('data')[0] as DataListener
     socket.removeListener('data', this.#parse)
     socket.on('data', this.#listener)
+    socket.removeListener = (event, listener) => {
+      if (listener === this.#parse) this.#end()
+      return removeListener.call(socket, event, listener)
+    }
     socket.pause = () => {
       this.#isWanted = false
       return pause.call(socket)
@@ -55,6 +56,7 @@ class PacedReading {
       this.#isWanted = true
       return this.#isInSlices ? socket : resume.call(socket)
     }
+    // Past the machinery of streams, while nothing waits.
     socket.push = (bytes, encoding) => {
       if (bytes === null || !socket.readableFlowing || socket.readableLength > 0)
         return push.call(socket, bytes, encoding)
@@ -63,26 +65,30 @@ class PacedReading {
     }
   }
 
-  end(): void {
+  #end(): void {
     this.#hasEnded = true
-    this.#socket.removeListener('data', this.#listener)
-    Reflect.deleteProperty(this.#socket, 'pause')
-    Reflect.deleteProperty(this.#socket, 'resume')
-    Reflect.deleteProperty(this.#socket, 'push')
+    removeListener.call(this.#socket, 'data', this.#listener)
+    for (const name of ['removeListener', 'pause', 'resume', 'push'])
+      Reflect.deleteProperty(this.#socket, name)
   }
 
   #received(bytes: Buffer): void {
-    // Whoever was told goodbye is listened to no more.
-    if (!this.#socket.writable) return
     let at = 0
-    do {
+    while (this.#isListening()) {
       const end = this.#pieces.endOf(bytes, at)
       if (!this.#isInSlices && !this.#pieces.isUrgent(at) && isTurnSpent()) break
       this.#parse.call(this.#socket, at === 0 && end === bytes.length ? bytes : bytes.subarray(at, end))
       this.#pieces.passed(end - at)
       at = end
-    } while (at < bytes.length && this.#isWanted && !this.#isInSlices && !this.#hasEnded)
-    if (at < bytes.length) this.#putBack(bytes.subarray(at))
+      if (at === bytes.length) return
+      if (!this.#isWanted || this.#isInSlices || this.#hasEnded) break
+    }
+    if (this.#isListening()) this.#putBack(bytes.subarray(at))
+  }
+
+  /** Whoever was told goodbye is listened to no more. */
+  #isListening(): boolean {
+    return this.#socket.writable
   }
 
   #putBack(rest: Buffer): void {

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import { createServer, get, type IncomingMessage, type ServerResponse } from 'node:http'
 import { type AddressInfo, connect, type Socket } from 'node:net'
 import { type TestContext, test } from 'node:test'
+import { paceReading, piecesOf } from '#src/kernel/paced-reading.ts'
 import { TakeableRequest } from './body.ts'
-import { paceReading } from './paced-reading.ts'
 import { RequestPieces } from './request-pieces.ts'
 
 type Answer = (request: IncomingMessage, reply: ServerResponse) => void
@@ -136,6 +136,39 @@ test('a body that was refused early does not make what follows it part of it', a
   )
   assert.equal(echoed(await heardBy(client)).length, 302)
   assert.ok(inTurn.most <= 14, `${inTurn.most} requests in one turn`)
+})
+
+test('a client that reads in pieces takes on as many chunks of an answer as a turn has time for', async t => {
+  const chunks = 300
+  const { promise: isListening, resolve: listens } = Promise.withResolvers<void>()
+  const server = createServer(async ({ socket }) => {
+    socket.write('HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n')
+    await isListening
+    socket.end(`${`3e8\r\n${'x'.repeat(1000)}\r\n`.repeat(chunks)}0\r\n\r\n`)
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.after(() => server.close())
+  const call = get({ port: (server.address() as AddressInfo).port, agent: false })
+  call.on('socket', socket => paceReading(socket, piecesOf(2048)))
+  const inTurn = { now: 0, most: 0 }
+  let length = 0
+  call.on('response', answer => {
+    answer.on('data', bytes => {
+      length += bytes.length
+      if (inTurn.now++ === 0)
+        setImmediate(() => {
+          inTurn.now = 0
+        })
+      inTurn.most = Math.max(inTurn.most, inTurn.now)
+      busyMs(1)
+    })
+    answer.on('resume', listens)
+  })
+  await once(call, 'close')
+  assert.equal(length, chunks * 1000)
+  // Ten milliseconds for what comes, two for what waits, and a piece of three more of each.
+  assert.ok(inTurn.most <= 20, `${inTurn.most} chunks in one turn`)
 })
 
 test('nothing is read behind what is not HTTP', async t => {
