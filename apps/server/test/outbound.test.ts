@@ -201,7 +201,7 @@ test('an answer within its bound is whole', async () => {
   assert.equal(await fetchReason({ url, maxBytes: 99_999 }), 'too_large')
 })
 
-test('an answer of very many chunks is whole, over TLS as well', async () => {
+test('an answer of 100,000 chunks arrives complete, over TLS as well', async () => {
   const length = 100_000
   const inChunks: RequestListener = ({ socket }) =>
     socket.end(`HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n${'1\r\nx\r\n'.repeat(length)}0\r\n\r\n`)
@@ -219,8 +219,8 @@ test('an answer of very many chunks is whole, over TLS as well', async () => {
   }
 })
 
-test('what comes behind an answer is not read', async () => {
-  // It is read in pieces of 2 kB; this one ends with the answer.
+test('bytes after the end of an answer are not read', async () => {
+  // Answers are parsed in pieces of 2 kB; here the first piece ends with the answer.
   const head = 'HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 1900\r\nx-filled: '
   const answer = `${head.padEnd(2048 - 1900 - 4, '-')}\r\n\r\n${'x'.repeat(1900)}`
   const server = await serve(({ socket }) => socket.end(answer + 'behind'.repeat(50_000)))

@@ -1,20 +1,21 @@
 // A packet can hold thousands of requests, frames or chunks, and its parser reads all it is given at once. So what a
 // connection receives is handed to the parser in pieces: as many as this turn of the event loop has time for, the rest
-// in slices. The rest waits in the stream itself, which keeps the order and comes before the end of the stream.
+// in slices. The rest is put back into the stream, so that it stays in order and is read before the end of the stream.
 import { Socket } from 'node:net'
 import { inSlices, isTurnSpent, type Sliced } from '#src/kernel/slices.ts'
 
-/** How what one connection receives is divided. */
+/** How the bytes of one connection are divided. */
 export interface Pieces {
   /** Where the piece that begins at `start` ends. */
   endOf(bytes: Buffer, start: number): number
   /** Whether that piece is handed on even if the turn has no time left. */
   isUrgent(start: number): boolean
+  /** Called after that piece was parsed, with its length. */
   passed(bytes: number): void
 }
 
-/** Where nothing is known of what comes. */
-export const piecesOf = (length: number): Pieces => ({
+/** For bytes of which nothing is known. */
+export const piecesOfLength = (length: number): Pieces => ({
   endOf: (bytes, start) => Math.min(start + length, bytes.length),
   isUrgent: () => false,
   passed() {},
@@ -33,8 +34,7 @@ class PacedReading {
   readonly #pieces: Pieces
   readonly #parse: DataListener
   readonly #listener = (bytes: Buffer) => this.#received(bytes)
-  /** The parser has not asked for a pause. */
-  #isWanted = true
+  #isPausedByParser = false
   #isInSlices = false
   #hasEnded = false
 
@@ -49,14 +49,14 @@ class PacedReading {
       return removeListener.call(socket, event, listener)
     }
     socket.pause = () => {
-      this.#isWanted = false
+      this.#isPausedByParser = true
       return pause.call(socket)
     }
     socket.resume = () => {
-      this.#isWanted = true
+      this.#isPausedByParser = false
       return this.#isInSlices ? socket : resume.call(socket)
     }
-    // Past the machinery of streams, while nothing waits.
+    // While the stream is flowing and empty, its own buffering is skipped: it costs a microsecond per packet.
     socket.push = (bytes, encoding) => {
       if (bytes === null || !socket.readableFlowing || socket.readableLength > 0)
         return push.call(socket, bytes, encoding)
@@ -74,37 +74,33 @@ class PacedReading {
 
   #received(bytes: Buffer): void {
     let at = 0
-    while (this.#isListening()) {
+    // Once our side has ended, nothing more is read.
+    while (this.#socket.writable) {
       const end = this.#pieces.endOf(bytes, at)
       if (!this.#isInSlices && !this.#pieces.isUrgent(at) && isTurnSpent()) break
       this.#parse.call(this.#socket, at === 0 && end === bytes.length ? bytes : bytes.subarray(at, end))
       this.#pieces.passed(end - at)
       at = end
       if (at === bytes.length) return
-      if (!this.#isWanted || this.#isInSlices || this.#hasEnded) break
+      if (this.#isPausedByParser || this.#isInSlices || this.#hasEnded) break
     }
-    if (this.#isListening()) this.#putBack(bytes.subarray(at))
-  }
-
-  /** Whoever was told goodbye is listened to no more. */
-  #isListening(): boolean {
-    return this.#socket.writable
+    if (this.#socket.writable) this.#putBack(bytes.subarray(at))
   }
 
   #putBack(rest: Buffer): void {
-    const isNext = this.#isWanted && !this.#isInSlices && !this.#hasEnded
-    if (isNext) pause.call(this.#socket)
+    const startsSlices = !this.#isPausedByParser && !this.#isInSlices && !this.#hasEnded
+    if (startsSlices) pause.call(this.#socket)
     this.#socket.unshift(rest)
-    if (isNext) void inSlices(this.#readInSlices())
+    if (startsSlices) void inSlices(this.#readInSlices())
   }
 
   *#readInSlices(): Sliced<void> {
     this.#isInSlices = true
-    // Also the first slice waits for its turn: as many connections as there are may have something to read.
+    // The first slice waits as well: thousands of connections may have something to read in the same turn.
     yield
-    // Reading it emits it as data.
-    while (this.#isWanted && !this.#hasEnded && this.#socket.read() !== null) yield
+    // `read` emits what it returns as data.
+    while (!this.#isPausedByParser && !this.#hasEnded && this.#socket.read() !== null) yield
     this.#isInSlices = false
-    if (this.#isWanted && !this.#hasEnded) this.#socket.resume()
+    if (!this.#isPausedByParser && !this.#hasEnded) this.#socket.resume()
   }
 }

@@ -2,7 +2,7 @@
 // A reader that is too slow is let go: what waits for it is memory.
 import type { Socket } from 'node:net'
 import type { WebSocket } from 'ws'
-import { paceReading, piecesOf } from '#src/kernel/paced-reading.ts'
+import { paceReading, piecesOfLength } from '#src/kernel/paced-reading.ts'
 import { beforeFlush, flushSoon, type Outbox } from './outbox.ts'
 import { pongFrame } from './websocket-frame.ts'
 
@@ -29,7 +29,7 @@ export interface SocketHandlers {
 const maxUnsentBytes = 4 * 1024 * 1024
 
 /** At most 682 frames in each. */
-const pieces = piecesOf(4096)
+const pieces = piecesOfLength(4096)
 
 /** By the connection, whose events come to functions that all sockets share. */
 const clientOf = Symbol('client')
@@ -43,7 +43,7 @@ export class Client implements ClientSocket, Outbox {
   readonly #clients: Set<Client>
   #waitingBytes = 0
   #heardAt = performance.now()
-  /** The payload of the last ping: one answer counts for all that came before it. */
+  /** Payload of the last ping that is not answered yet. One pong answers all pings before it. */
   #pinged: Buffer | undefined
   isOpen = true
 

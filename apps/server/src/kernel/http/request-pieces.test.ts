@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { createServer, get, type IncomingMessage, type ServerResponse } from 'node:http'
 import { type AddressInfo, connect, type Socket } from 'node:net'
 import { type TestContext, test } from 'node:test'
-import { paceReading, piecesOf } from '#src/kernel/paced-reading.ts'
+import { paceReading, piecesOfLength } from '#src/kernel/paced-reading.ts'
 import { TakeableRequest } from './body.ts'
 import { RequestPieces } from './request-pieces.ts'
 
@@ -50,11 +50,24 @@ const echo: Answer = (request, reply) => {
 }
 const echoed = (heard: string) => [...heard.matchAll(/<(.*?)>/g)].map(([, text]) => text)
 
-const busyMs = (ms: number) => {
-  for (const endAt = performance.now() + ms; performance.now() < endAt; );
+/** Counts pieces of work, each of a millisecond, by turn of the event loop. */
+class TurnCount {
+  total = 0
+  most = 0
+  #inTurn = 0
+
+  work(): void {
+    if (this.#inTurn++ === 0)
+      setImmediate(() => {
+        this.#inTurn = 0
+      })
+    this.total++
+    this.most = Math.max(this.most, this.#inTurn)
+    for (const endAt = performance.now() + 1; performance.now() < endAt; );
+  }
 }
 
-test('requests that come without a wait for answers are answered in their order', async t => {
+test('pipelined requests are answered in order', async t => {
   const client = await connected(t, echo)
   const paths = Array.from({ length: 3000 }, (_, at) => `/${at}`)
   client.write(paths.map(path => head(`GET ${path}`)).join('') + lastRequest)
@@ -64,32 +77,20 @@ test('requests that come without a wait for answers are answered in their order'
   )
 })
 
-test('a turn of the event loop takes on as many requests as it has time for', async t => {
-  const inTurn: number[] = []
-  let isNewTurn = true
+test('one turn of the event loop handles a bounded number of pipelined requests', async t => {
+  const turns = new TurnCount()
   const client = await connected(t, (_request, reply) => {
-    if (isNewTurn) {
-      isNewTurn = false
-      inTurn.push(0)
-      setImmediate(() => {
-        isNewTurn = true
-      })
-    }
-    inTurn[inTurn.length - 1]!++
-    busyMs(1)
+    turns.work()
     reply.end()
   })
   client.write(head('GET /').repeat(500) + lastRequest)
   await heardBy(client)
-  assert.equal(
-    inTurn.reduce((sum, each) => sum + each, 0),
-    501,
-  )
-  // Ten milliseconds for what comes, two for what waits, and one more of each.
-  assert.ok(Math.max(...inTurn) <= 14, `${Math.max(...inTurn)} requests in one turn`)
+  assert.equal(turns.total, 501)
+  // Ten milliseconds for what arrives, two for what waits, and one request more of each.
+  assert.ok(turns.most <= 14, `${turns.most} requests in one turn`)
 })
 
-test('bodies stay whole, whatever comes before and behind them', async t => {
+test('bodies between pipelined requests arrive complete', async t => {
   const client = await connected(t, echo)
   const withLength = (path: string, bytes: number) =>
     head(`POST ${path}`, `content-length: ${bytes}`) + '\r\n'.repeat(bytes / 2)
@@ -117,15 +118,10 @@ test('bodies stay whole, whatever comes before and behind them', async t => {
   ])
 })
 
-test('a body that was refused early does not make what follows it part of it', async t => {
-  const inTurn = { now: 0, most: 0 }
+test('requests after a body that the server did not read are bounded per turn as well', async t => {
+  const turns = new TurnCount()
   const client = await connected(t, (request, reply) => {
-    if (inTurn.now++ === 0)
-      setImmediate(() => {
-        inTurn.now = 0
-      })
-    inTurn.most = Math.max(inTurn.most, inTurn.now)
-    busyMs(1)
+    turns.work()
     reply.end(`<${request.url}>`)
   })
   client.write(
@@ -135,10 +131,10 @@ test('a body that was refused early does not make what follows it part of it', a
       lastRequest,
   )
   assert.equal(echoed(await heardBy(client)).length, 302)
-  assert.ok(inTurn.most <= 14, `${inTurn.most} requests in one turn`)
+  assert.ok(turns.most <= 14, `${turns.most} requests in one turn`)
 })
 
-test('a client that reads in pieces takes on as many chunks of an answer as a turn has time for', async t => {
+test('one turn of the event loop handles a bounded number of chunks of an answer', async t => {
   const chunks = 300
   const { promise: isListening, resolve: listens } = Promise.withResolvers<void>()
   const server = createServer(async ({ socket }) => {
@@ -150,28 +146,23 @@ test('a client that reads in pieces takes on as many chunks of an answer as a tu
   await once(server, 'listening')
   t.after(() => server.close())
   const call = get({ port: (server.address() as AddressInfo).port, agent: false })
-  call.on('socket', socket => paceReading(socket, piecesOf(2048)))
-  const inTurn = { now: 0, most: 0 }
+  call.on('socket', socket => paceReading(socket, piecesOfLength(2048)))
+  const turns = new TurnCount()
   let length = 0
   call.on('response', answer => {
     answer.on('data', bytes => {
       length += bytes.length
-      if (inTurn.now++ === 0)
-        setImmediate(() => {
-          inTurn.now = 0
-        })
-      inTurn.most = Math.max(inTurn.most, inTurn.now)
-      busyMs(1)
+      turns.work()
     })
     answer.on('resume', listens)
   })
   await once(call, 'close')
   assert.equal(length, chunks * 1000)
-  // Ten milliseconds for what comes, two for what waits, and a piece of three more of each.
-  assert.ok(inTurn.most <= 20, `${inTurn.most} chunks in one turn`)
+  // Ten milliseconds for what arrives, two for what waits, and a piece of three chunks more of each.
+  assert.ok(turns.most <= 20, `${turns.most} chunks in one turn`)
 })
 
-test('nothing is read behind what is not HTTP', async t => {
+test('requests after malformed input are not read', async t => {
   const paths: string[] = []
   const client = await connected(t, (request, reply) => {
     paths.push(request.url!)
@@ -182,15 +173,16 @@ test('nothing is read behind what is not HTTP', async t => {
   assert.deepEqual(paths, ['/first'])
 })
 
-test('one who leaves in the middle of it does no harm', async t => {
+test('a client that disconnects while its requests are read does no harm', async t => {
+  const turns = new TurnCount()
   let socket: Socket | undefined
   const client = await connected(t, (request, reply) => {
     socket = request.socket
-    busyMs(1)
+    turns.work()
     reply.end()
   })
   client.write(head('GET /').repeat(2000), () => client.destroy())
   while (!socket?.closed) await new Promise(resolve => setImmediate(resolve))
-  // Time for what would still be read.
+  // The rest of its requests would be read in these turns.
   for (let turn = 0; turn < 20; turn++) await new Promise(resolve => setImmediate(resolve))
 })

@@ -1,5 +1,5 @@
-// What a connection receives, divided into heads and bodies of requests. A body of known length costs the same however
-// long it is. What is neither a whole head nor such a body (chunks, long heads) is divided by length.
+// Divides the bytes of an HTTP connection into heads and bodies of requests. Parsing a body of known length costs the
+// same however long it is. Everything else (chunked bodies, long heads) is divided by length.
 import type { IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
 import type { Pieces } from '#src/kernel/paced-reading.ts'
@@ -11,14 +11,14 @@ const unknownBytes = 2048
 const latest = Symbol('latest request')
 type RequestSocket = Socket & { [latest]?: IncomingMessage | undefined }
 
-/** To be called for each request when it is made, which is when its head has been read. */
+/** Called when Node creates a request, right after its head was parsed. */
 export function requestBegins(socket: RequestSocket, request: IncomingMessage): void {
   socket[latest] = request
 }
 
 export class RequestPieces implements Pieces {
   readonly #socket: RequestSocket
-  /** Of the request that is being read. */
+  /** Bytes of the current request's body that have not arrived yet. */
   #bodyBytes = 0
   #isWholeHead = false
 
@@ -35,7 +35,7 @@ export class RequestPieces implements Pieces {
     return head < 0 ? most : start + head + endOfHead.length
   }
 
-  /** Of the piece whose end was asked for: any body, and the first request of a packet, as most packets have one. */
+  /** True for every body, and for a whole head at the start of a packet: most packets are one request. */
   isUrgent(start: number): boolean {
     return this.#bodyBytes > 0 || (start === 0 && this.#isWholeHead)
   }

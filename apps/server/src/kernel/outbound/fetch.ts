@@ -5,7 +5,7 @@ import { type IncomingHttpHeaders, type IncomingMessage, request } from 'node:ht
 import { request as requestTls } from 'node:https'
 import { isIP, type Socket } from 'node:net'
 import { connect as connectTls } from 'node:tls'
-import { paceReading, piecesOf } from '#src/kernel/paced-reading.ts'
+import { paceReading, piecesOfLength } from '#src/kernel/paced-reading.ts'
 import { type Connector, OutboundError, untilAborted } from './connect.ts'
 
 export interface OutboundRequest {
@@ -40,7 +40,7 @@ const maxUrlLength = 8192
 const maxChunks = 1024
 
 /** At most 340 chunks of one byte in each. */
-const pieces = piecesOf(2048)
+const pieces = piecesOfLength(2048)
 
 export function createOutbound(connector: Connector): Outbound {
   return {
