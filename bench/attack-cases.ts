@@ -339,6 +339,7 @@ export function ownCases(attacked: Attacked): Case[] {
     rawRequests('reads without an answer between them', () =>
       Buffer.from(requestHead(`GET ${rest}/items?limit=1`, `apikey: ${anonKey}`).repeat(2000) + lastRequest),
     ),
+    rawRequests('empty lines before a request', () => Buffer.from('\r\n'.repeat(2 * mebibyte) + lastRequest)),
     rawRequests('chunks of one byte', () =>
       Buffer.from(
         `${requestHead(

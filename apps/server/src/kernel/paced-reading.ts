@@ -21,6 +21,9 @@ export const piecesOfLength = (length: number): Pieces => ({
   passed() {},
 })
 
+/** Of parsing in one slice, so that the pieces are worth the reading and putting back. */
+const sliceMs = 0.5
+
 const { pause, resume, push, removeListener } = Socket.prototype
 type DataListener = (this: Socket, bytes: Buffer) => void
 
@@ -73,6 +76,7 @@ class PacedReading {
   }
 
   #received(bytes: Buffer): void {
+    const sliceEndsAt = this.#isInSlices ? performance.now() + sliceMs : 0
     let at = 0
     // Once our side has ended, nothing more is read.
     while (this.#socket.writable) {
@@ -82,7 +86,8 @@ class PacedReading {
       this.#pieces.passed(end - at)
       at = end
       if (at === bytes.length) return
-      if (this.#isPausedByParser || this.#isInSlices || this.#hasEnded) break
+      if (this.#isPausedByParser || this.#hasEnded) break
+      if (this.#isInSlices && performance.now() > sliceEndsAt) break
     }
     if (this.#socket.writable) this.#putBack(bytes.subarray(at))
   }

@@ -10,9 +10,16 @@ import { RequestPieces } from './request-pieces.ts'
 type Answer = (request: IncomingMessage, reply: ServerResponse) => void
 
 /** A connection to a server that reads in pieces, until the test has ended. */
-async function connected(t: TestContext, answer: Answer): Promise<Socket> {
+async function connected(
+  t: TestContext,
+  answer: Answer,
+  onConnection: (socket: Socket) => void = () => {},
+): Promise<Socket> {
   const server = createServer({ IncomingMessage: TakeableRequest as typeof IncomingMessage }, answer)
-  server.on('connection', socket => paceReading(socket, new RequestPieces(socket)))
+  server.on('connection', socket => {
+    paceReading(socket, new RequestPieces(socket))
+    onConnection(socket)
+  })
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
   const client = connect((server.address() as AddressInfo).port, '127.0.0.1')
@@ -160,6 +167,21 @@ test('one turn of the event loop handles a bounded number of chunks of an answer
   assert.equal(length, chunks * 1000)
   // Ten milliseconds for what arrives, two for what waits, and a piece of three chunks more of each.
   assert.ok(turns.most <= 20, `${turns.most} chunks in one turn`)
+})
+
+test('empty lines before a request are not put back one by one', async t => {
+  let putBack = 0
+  const client = await connected(t, echo, socket => {
+    const { unshift } = socket
+    socket.unshift = (...given) => {
+      putBack++
+      return unshift.apply(socket, given)
+    }
+  })
+  client.write('\r\n'.repeat(500_000) + lastRequest)
+  assert.deepEqual(echoed(await heardBy(client)), ['/last 0 0'])
+  // Of 250,000 that would be possible.
+  assert.ok(putBack < 20_000, `${putBack} times`)
 })
 
 test('requests after malformed input are not read', async t => {

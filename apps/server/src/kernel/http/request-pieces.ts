@@ -5,6 +5,8 @@ import type { Socket } from 'node:net'
 import type { Pieces } from '#src/kernel/paced-reading.ts'
 
 const endOfHead = Buffer.from('\r\n\r\n')
+/** `GET / HTTP/1.1`: empty lines before a request are not its head. */
+const shortestLine = 14
 /** At most 340 chunks of one byte. */
 const unknownBytes = 2048
 
@@ -30,7 +32,7 @@ export class RequestPieces implements Pieces {
     if (this.#bodyBytes > 0) return Math.min(start + this.#bodyBytes, bytes.length)
     const most = Math.min(start + unknownBytes, bytes.length)
     const ahead = start === 0 && most === bytes.length ? bytes : bytes.subarray(start, most)
-    const head = ahead.indexOf(endOfHead)
+    const head = ahead.indexOf(endOfHead, shortestLine)
     this.#isWholeHead = head >= 0
     return head < 0 ? most : start + head + endOfHead.length
   }
