@@ -232,11 +232,7 @@ export class StoredFiles {
   }
 
   pieces(): string[] {
-    if (!fs.existsSync(this.folder)) return []
-    return fs
-      .readdirSync(this.folder, { recursive: true, withFileTypes: true })
-      .filter(each => each.isFile())
-      .map(each => join(each.parentPath, each.name))
+    return filesIn(this.folder)
   }
 
   /** A request whose body is written by hand: its socket, and what was answered so far. */
@@ -272,4 +268,16 @@ export const answeredStatus = ({ answer }: Opened): number => Number(answer.spli
 export async function until(holds: () => unknown, what: string, withinMs = 30_000): Promise<void> {
   for (const end = Date.now() + withinMs; !(await holds()); await sleep(20))
     assert.ok(Date.now() < end, `${what} within ${withinMs} ms`)
+}
+
+/** A folder that is removed while it is read counts as far as it is there. */
+function filesIn(folder: string): string[] {
+  try {
+    return fs
+      .readdirSync(folder, { withFileTypes: true })
+      .flatMap(each => (each.isDirectory() ? filesIn(join(folder, each.name)) : [join(folder, each.name)]))
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
+    return []
+  }
 }

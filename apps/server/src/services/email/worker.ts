@@ -71,13 +71,14 @@ export function startMailWorker({ control, sealer, delivery, log }: MailWorkerDe
     const facts = { project: mail.project_id, mail: mail.id, attempt: mail.attempts, reason }
     const delay =
       mail.attempts >= (isFinal ? attemptsIfFinal : attemptsAtMost) ? undefined : delays[mail.attempts - 1]
+    // Logged first: what is seen in the queue has been explained in the log.
     if (delay === undefined) {
-      await store.deleteQueued(control, mail.id)
       log.error(facts, 'a mail could not be sent and is given up')
+      await store.deleteQueued(control, mail.id)
       return
     }
-    await store.postpone(control, mail, delay)
     log.warn({ ...facts, againInSeconds: delay }, 'a mail could not be sent; trying again')
+    await store.postpone(control, mail, delay)
   }
 
   async function note(mail: store.QueuedMail, outcome: Outcome): Promise<void> {
