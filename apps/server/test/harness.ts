@@ -141,10 +141,13 @@ export async function startPlatform({
     refOf: async id =>
       (await app.control.row<{ ref: string }>(sql`select ref from projects where id = ${id}`))!.ref,
     async stop() {
-      const refs = await app.control.rows<{ ref: string }>(
-        sql`select ref from projects where status <> 'deleted'`,
-      )
-      await app.close()
+      const isShared = beside === undefined && server === undefined
+      const refs = isShared
+        ? await app.control
+            .rows<{ ref: string }>(sql`select ref from projects where status <> 'deleted'`)
+            .finally(() => app.close())
+        : []
+      if (!isShared) await app.close()
       if (beside) return
       await rm(dataDir, { recursive: true, force: true })
       if (server) return

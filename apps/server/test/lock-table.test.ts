@@ -26,8 +26,11 @@ before(async () => {
   )
 })
 after(async () => {
-  await platform?.stop()
-  await server?.stop()
+  try {
+    await platform?.stop()
+  } finally {
+    await server?.stop()
+  }
 })
 
 const execSql = ({ id, service_role_key }: CreatedProject, sql: string) =>

@@ -22,9 +22,12 @@ before(async () => {
 })
 after(async () => {
   await Promise.all(clients.map(client => client.end().catch(() => {})))
-  await beside?.stop()
-  await platform?.stop()
-  await server?.stop()
+  try {
+    await beside?.stop()
+    await platform?.stop()
+  } finally {
+    await server?.stop()
+  }
 })
 
 async function logIn(ref: string): Promise<pg.Client> {

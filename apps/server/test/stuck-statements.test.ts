@@ -27,8 +27,11 @@ before(async () => {
   bystander = await newProject()
 })
 after(async () => {
-  await platform?.stop()
-  await server?.stop()
+  try {
+    await platform?.stop()
+  } finally {
+    await server?.stop()
+  }
 })
 
 /** The lexer reads nested comments in quadratic time, without a look at interrupts: minutes for this many. */
