@@ -257,3 +257,20 @@ test('a directory that cannot be measured refuses nothing and is named in health
     reserve.close()
   }
 })
+
+test('a database with directories on two disks is named once in health', async () => {
+  const onTwoDisks = ['/dev', clusterDir].map(path => ({ what: 'database' as const, path }))
+  const reserve = await startDiskReserve({
+    places: [...onTwoDisks, { what: 'files', path: clusterDir }],
+    reserveMb: Number(petabyte),
+    log: createLog('silent'),
+  })
+  try {
+    assert.deepEqual(
+      reserve.warnings().map(each => /^The disk of the (\w+) has \d+ MB left/.exec(each)?.[1]),
+      ['database', 'files'],
+    )
+  } finally {
+    reserve.close()
+  }
+})

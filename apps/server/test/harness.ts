@@ -141,13 +141,14 @@ export async function startPlatform({
     refOf: async id =>
       (await app.control.row<{ ref: string }>(sql`select ref from projects where id = ${id}`))!.ref,
     async stop() {
-      const isShared = beside === undefined && server === undefined
-      const refs = isShared
-        ? await app.control
-            .rows<{ ref: string }>(sql`select ref from projects where status <> 'deleted'`)
-            .finally(() => app.close())
-        : []
-      if (!isShared) await app.close()
+      let refs: { ref: string }[] = []
+      try {
+        if (!beside && !server)
+          refs = await app.control.rows(sql`select ref from projects where status <> 'deleted'`)
+      } finally {
+        // An open platform would keep the test process from ending, also when its database is away.
+        await app.close()
+      }
       if (beside) return
       await rm(dataDir, { recursive: true, force: true })
       if (server) return

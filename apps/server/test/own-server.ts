@@ -8,6 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { engineFiles } from '#src/kernel/postgres/engine/place.ts'
 import { startEngine } from '#src/kernel/postgres/engine/start.ts'
 import type { ServerAddress } from '#src/kernel/postgres/server-address.ts'
+import { isRunning } from '#src/kernel/running-process.ts'
 
 export interface OwnServer {
   address: ServerAddress
@@ -35,21 +36,13 @@ export async function startOwnServer(settings: Record<string, string> = {}): Pro
     async crash() {
       const pid = Number.parseInt(readFileSync(join(clusterDir, 'postmaster.pid'), 'utf8'), 10)
       process.kill(pid, 'SIGQUIT')
-      // Until it has ended it may answer once more.
-      while (isRunning(pid)) await sleep(10)
+      // A server that is about to quit may still answer, and a caller would take it for restarted.
+      while (isRunning({ pid })) await sleep(10)
     },
     async stop() {
       await engine.stop()
       for (const path of [...engineFiles(dataDir).remove, dataDir])
         rmSync(path, { recursive: true, force: true })
     },
-  }
-}
-
-function isRunning(pid: number): boolean {
-  try {
-    return process.kill(pid, 0)
-  } catch {
-    return false
   }
 }

@@ -32,13 +32,13 @@ function queueAt(url: () => string, { id, service_role_key: token }: CreatedProj
     create: () => call(path(''), 'POST', { token, body: { name } }),
     drop: () => call(path(`/${name}`), 'DELETE', { token }),
     list: () => call(path(''), 'GET', { token }),
-    post: (what, body) => patiently(() => call(path(`/${name}/${what}`), 'POST', { token, body })),
-    get: what => patiently(() => call(path(`/${name}/${what}`), 'GET', { token })),
+    post: (what, body) => retryWhenBusy(() => call(path(`/${name}/${what}`), 'POST', { token, body })),
+    get: what => retryWhenBusy(() => call(path(`/${name}/${what}`), 'GET', { token })),
   }
 }
 
-/** More clients than connections: on a busy machine some are refused before anything is done, and ask again. */
-async function patiently(ask: () => Promise<Reply>): Promise<Reply> {
+/** There are more clients than connections. A request that waits too long for one is rejected before it runs. */
+async function retryWhenBusy(ask: () => Promise<Reply>): Promise<Reply> {
   for (;;) {
     const reply = await ask()
     if (reply.status !== 429 || reply.body.code !== 'pool_exhausted') return reply

@@ -270,7 +270,7 @@ export async function until(holds: () => unknown, what: string, withinMs = 30_00
     assert.ok(Date.now() < end, `${what} within ${withinMs} ms`)
 }
 
-/** A folder that is removed while it is read counts as far as it is there. */
+/** Ignores folders that are removed while it reads. */
 function filesIn(folder: string): string[] {
   try {
     return fs

@@ -63,6 +63,22 @@ export async function startDiskReserve({ places, reserveMb, log }: DiskReserveOp
   const shortOf = (bytes: number) =>
     [...free].flatMap(([place, left]) => (left !== undefined && left < bytes ? [{ ...place, left }] : []))
 
+  /** At most one of a kind, also when the database has two directories: their figures may differ by a little. */
+  function warningsOf(what: Place['what']): string[] {
+    const measured = [...free].flatMap(([place, left]) => (place.what === what ? [left] : []))
+    const least = Math.min(...measured.filter(left => left !== undefined))
+    return [
+      ...(measured.includes(undefined)
+        ? [`The free space on the disk of the ${what} cannot be measured.`]
+        : []),
+      ...(least < reserve
+        ? [
+            `The disk of the ${what} has ${inMb(least)} MB left, less than PLATFORM_DISK_RESERVE_MB (${reserveMb}): writes are refused. Make room or enlarge the disk.`,
+          ]
+        : []),
+    ]
+  }
+
   async function measure(): Promise<void> {
     await Promise.all(places.map(measureOne))
     const short = shortOf(reserve)
@@ -93,17 +109,7 @@ export async function startDiskReserve({ places, reserveMb, log }: DiskReserveOp
 
   return {
     isReached: () => isReached,
-    warnings: () => [
-      ...new Set(
-        [...free].flatMap(([{ what }, left]) => {
-          if (left === undefined) return [`The free space on the disk of the ${what} cannot be measured.`]
-          if (left >= reserve) return []
-          return [
-            `The disk of the ${what} has ${inMb(left)} MB left, less than PLATFORM_DISK_RESERVE_MB (${reserveMb}): writes are refused. Make room or enlarge the disk.`,
-          ]
-        }),
-      ),
-    ],
+    warnings: () => [...new Set(places.map(({ what }) => what))].flatMap(warningsOf),
     async look(session) {
       if (!shortOf(reserve / 2).some(({ what }) => what === 'database')) return
       const ended = await session.repeat(endWriters).catch((error: { code?: string }) => {

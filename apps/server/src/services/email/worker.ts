@@ -71,7 +71,7 @@ export function startMailWorker({ control, sealer, delivery, log }: MailWorkerDe
     const facts = { project: mail.project_id, mail: mail.id, attempt: mail.attempts, reason }
     const delay =
       mail.attempts >= (isFinal ? attemptsIfFinal : attemptsAtMost) ? undefined : delays[mail.attempts - 1]
-    // Logged first: what is seen in the queue has been explained in the log.
+    // Log first, so that the reason is in the log before the queue shows the outcome.
     if (delay === undefined) {
       log.error(facts, 'a mail could not be sent and is given up')
       await store.deleteQueued(control, mail.id)
