@@ -8,8 +8,8 @@ import { signJwt } from '../apps/server/src/kernel/crypto/jwt.ts'
 import { compare, cpuMicros, endedChildrenCpuMicros, interleave, report, type Sample } from './measure.ts'
 import { onStage, projectsAt, type StagedServer, startMain } from './stage.ts'
 
-// Two processes running the same code differ by up to a sixth in what a request costs them, for as long as they
-// live: every contender is started anew several times. Rounds are short, so that some are hardly disturbed.
+// The cost of a request differs by up to a sixth between two processes with the same code, for as long as they run.
+// So every contender is restarted several times. Rounds are short, so that some are hardly disturbed.
 const generations = 5
 const roundsEach = 4
 const roundSeconds = 1
@@ -28,9 +28,9 @@ const logging = { PLATFORM_LOG_LEVEL: 'info' }
 
 await onStage(async stage => {
   const engine = await stage.engine()
-  const maker = await startMain(stage, engine.env)
-  const project = await projectsAt(maker.url, engine.adminToken).create({ body: { name: 'bench' } })
-  await maker.stop()
+  const setup = await startMain(stage, engine.env)
+  const project = await projectsAt(setup.url, engine.adminToken).create({ body: { name: 'bench' } })
+  await setup.stop()
   const seconds = Math.floor(Date.now() / 1000)
   const token = signJwt(
     { sub: '00000000-0000-4000-8000-000000000001', role: 'authenticated', iat: seconds, exp: seconds + 3600 },
@@ -73,7 +73,12 @@ await onStage(async stage => {
     for (const [name, more] of Object.entries(await generation()))
       samples[name as keyof typeof samples].push(...more)
 
-  const tell = (subject: string, measured: Sample[], reference: Sample[], target?: { atMost: number }) => {
+  const reportResult = (
+    subject: string,
+    measured: Sample[],
+    reference: Sample[],
+    target?: { atMost: number },
+  ) => {
     const { ratio, range, rounds, ...sides } = compare(measured, reference, each => each['server_cpu_us']!)
     report({
       bench: 'admission',
@@ -90,13 +95,18 @@ await onStage(async stage => {
     })
   }
   const target = { atMost: 1.5 }
-  tell('whoami by anon key, silent, no limits', samples.anon, samples.fastify, target)
-  tell('whoami by user token, silent, no limits', samples.user, samples.fastifyAsUser, target)
-  tell('whoami by anon key, silent, limits on', samples.anonWithLimits, samples.fastify, target)
-  tell('whoami by anon key, logging, no limits', samples.anonWithLog, samples.fastify, target)
-  tell('whoami by anon key, logging, limits on', samples.anonWithBoth, samples.fastify, target)
-  tell('whoami by user token, logging, limits on', samples.userWithBoth, samples.fastifyAsUser, target)
-  tell(
+  reportResult('whoami by anon key, silent, no limits', samples.anon, samples.fastify, target)
+  reportResult('whoami by user token, silent, no limits', samples.user, samples.fastifyAsUser, target)
+  reportResult('whoami by anon key, silent, limits on', samples.anonWithLimits, samples.fastify, target)
+  reportResult('whoami by anon key, logging, no limits', samples.anonWithLog, samples.fastify, target)
+  reportResult('whoami by anon key, logging, limits on', samples.anonWithBoth, samples.fastify, target)
+  reportResult(
+    'whoami by user token, logging, limits on',
+    samples.userWithBoth,
+    samples.fastifyAsUser,
+    target,
+  )
+  reportResult(
     'whoami by anon key, logging, limits on, against Fastify with its own logger',
     samples.anonWithBoth,
     samples.fastifyWithLog,
@@ -126,22 +136,22 @@ async function load(
   }
 }
 
-/** As many requests as get answered in the time; how many these were. */
+/** Sends requests for the given time and returns how many were answered. */
 function request(url: string, headers: Record<string, string>, seconds: number): Promise<number> | number {
   const given = Object.entries(headers).flatMap(([name, value]) => ['--header', `${name}: ${value}`])
   const options = ['--threads', '1', '--connections', String(connections), '--duration', `${seconds}s`]
   const { status, stdout, stderr, error } = spawnSync('wrk', [...options, ...given, url], {
     encoding: 'utf8',
   })
-  if (error) return requestFromHere(url, headers, seconds)
+  if (error) return requestWithNode(url, headers, seconds)
   const requests = Number(/(\d+) requests in/.exec(stdout)?.[1])
   if (status !== 0 || !(requests > 0) || /Non-2xx|Socket errors/.test(stdout))
     throw new Error(`wrk failed: ${stdout}${stderr}`)
   return requests
 }
 
-/** Where wrk is not installed: slower, but the server's CPU per request is the same. */
-async function requestFromHere(
+/** If wrk is not installed. It is slower, but the server's CPU per request is the same. */
+async function requestWithNode(
   url: string,
   headers: Record<string, string>,
   seconds: number,

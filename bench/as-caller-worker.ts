@@ -1,4 +1,4 @@
-// The process that bench/as-caller.ts measures: callers at the same time, each asking again when answered.
+// The process that bench/as-caller.ts measures: concurrent callers, each of which sends the next call after an answer.
 import { keyring } from '../apps/server/src/kernel/crypto/keys.ts'
 import { createLog } from '../apps/server/src/kernel/log.ts'
 import { watchAbandoned } from '../apps/server/src/kernel/postgres/abandoned.ts'
@@ -28,7 +28,7 @@ export interface Round {
   calls: number
   ms: number
   cpuMicros: number
-  /** Two when all of it went through the fast lane. */
+  /** Two if all statements used the pipelined connections. */
   connections: number
 }
 
@@ -61,13 +61,13 @@ process.once('message', (assignment: Assignment) => {
     userId,
     sessionId: '',
   }
-  const question = statement(sql, true)
+  const prepared = statement(sql, true)
 
-  async function ask(until: number): Promise<number> {
+  async function callUntil(until: number): Promise<number> {
     let calls = 0
     for (; performance.now() < until; calls++) {
-      const { rows } = await databases.asCaller(caller, facts, question, [])
-      if (rows.length !== 1) throw new Error('not the one row expected')
+      const { rows } = await databases.asCaller(caller, facts, prepared, [])
+      if (rows.length !== 1) throw new Error('expected one row')
     }
     return calls
   }
@@ -75,7 +75,7 @@ process.once('message', (assignment: Assignment) => {
   process.on('message', async (ms: number) => {
     const cpu = process.cpuUsage()
     const since = performance.now()
-    const calls = await Promise.all(Array.from({ length: callers }, () => ask(since + ms)))
+    const calls = await Promise.all(Array.from({ length: callers }, () => callUntil(since + ms)))
     const { user, system } = process.cpuUsage(cpu)
     const round: Round = {
       calls: calls.reduce((sum, each) => sum + each, 0),

@@ -11,31 +11,31 @@ import { compare, familyCpuMicros, interleave, report, type Sample } from './mea
 import { pgbench } from './pgbench.ts'
 import { onStage, projectsAt, refOf, type StagedEngine, startMain } from './stage.ts'
 
-// Ours is started anew several times, because processes running the same code differ (see admission.ts).
+// Our process is restarted several times, because processes with the same code differ (see admission.ts).
 const generations = 4
 const roundsEach = 4
 const roundSeconds = 2
-// As the fast lane of kernel/postgres/pool.ts has it.
+// The same as for the pipelined connections of kernel/postgres/pool.ts.
 const connections = 2
 const depth = 16
 
 const claims = '{"role":"anon"}'
-const userId = '00000000-0000-4000-8000-000000000001' // pgbench takes no empty value
+const userId = '00000000-0000-4000-8000-000000000001' // pgbench accepts no empty value
 const sql = 'select 1'
 const facts = {
   method: 'GET',
   path: '/v1/rest/00000000-0000-4000-8000-000000000000/notes',
   headers: '{"accept":"*/*","host":"127.0.0.1:39001","user-agent":"bench"}',
 }
-// As in tenancy/databases.ts, with pgbench's names for the parameters.
+// The same as in tenancy/databases.ts, with pgbench's names of the parameters.
 const become = `select set_config('role', :role, true), set_config('request.jwt.claims', :claims, true), set_config('request.user_id', :user, true), set_config('request.method', :method, true), set_config('request.path', :path, true), set_config('request.headers', :headers, true), set_config('statement_timeout', :timeout, true)`
-const becomeAsWeDo = `${become}, pg_advisory_unlock_all()`
+const becomeWithReset = `${become}, pg_advisory_unlock_all()`
 const values = { role: 'anon', claims, user: userId, timeout: '3000', ...facts }
 const cpuOf = (sample: Sample) => sample['client_cpu_us']! + sample['postgres_cpu_us']!
 
 await onStage(async stage => {
   const engine = await stage.engine()
-  // Makes the project and goes: its watchdog would be counted with Postgres.
+  // Creates the project and stops, because its watchdog would count as CPU of Postgres.
   const platform = await startMain(stage, engine.env)
   const { id } = await projectsAt(platform.url, engine.adminToken).create({ body: { name: 'bench' } })
   await platform.stop()
@@ -62,9 +62,9 @@ await onStage(async stage => {
 
   const references = {
     pipelined: reference('pipelined', [become, sql]),
-    pipelinedWithReset: reference('pipelined-reset', ['reset all', becomeAsWeDo, sql]),
-    // Every unit with a Sync, and so a transaction, of its own, as ours have.
-    unitByUnit: reference('unit', ['reset all', becomeAsWeDo, sql], 1, connections * depth),
+    pipelinedWithReset: reference('pipelined-reset', ['reset all', becomeWithReset, sql]),
+    // Every unit has its own Sync, and so its own transaction, as ours have.
+    unitByUnit: reference('unit', ['reset all', becomeWithReset, sql], 1, connections * depth),
   }
   const generation = async () => {
     const worker = await startWorker(assignment)
@@ -82,7 +82,7 @@ await onStage(async stage => {
     for (const [name, more] of Object.entries(await generation()))
       samples[name as keyof typeof samples].push(...more)
 
-  const tell = (subject: string, against: Sample[], target?: { atLeast: number }) => {
+  const reportResult = (subject: string, against: Sample[], target?: { atLeast: number }) => {
     const throughput = compare(samples.ours, against, each => each['per_second']!)
     const cpu = compare(samples.ours, against, cpuOf)
     report({
@@ -101,11 +101,15 @@ await onStage(async stage => {
       round_seconds: roundSeconds,
     })
   }
-  tell(`asCaller of ${sql} against pgbench, ${connections} x ${depth} in a pipeline`, samples.pipelined, {
-    atLeast: 0.55,
-  })
-  tell('the same when pgbench also resets the session as we do', samples.pipelinedWithReset)
-  tell(
+  reportResult(
+    `asCaller of ${sql} against pgbench, ${connections} x ${depth} in a pipeline`,
+    samples.pipelined,
+    {
+      atLeast: 0.55,
+    },
+  )
+  reportResult('the same when pgbench also resets the session', samples.pipelinedWithReset)
+  reportResult(
     `the same when pgbench ends every unit with a Sync, ${connections * depth} connections`,
     samples.unitByUnit,
   )

@@ -1,4 +1,4 @@
-// The strangest bodies of a given size: what is cheap to send and dear to parse.
+// Bodies of a given size that are cheap to send and expensive to parse.
 
 export const mebibyte = 1024 * 1024
 
@@ -22,7 +22,7 @@ export function numbered(size: number, head: string, piece: (n: number) => strin
   return Buffer.from(pieces.join('') + tail)
 }
 
-/** One long plain text: the control of every JSON body. */
+/** One long plain string: the control of every JSON body. */
 export const plainText = (size: number) => filled(size, '{"a":"', 'x', '"}')
 
 export const jsonBodies: Record<string, (size: number) => Buffer> = {

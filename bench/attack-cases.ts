@@ -1,11 +1,11 @@
-// What attacks.ts sends: to every declared route the strangest body, query and headers of the largest size it reads, and
-// to some routes what only they understand. Each case has a harmless control of the same size.
+// The cases of attacks.ts: for every declared route unusual bodies, queries and headers of the largest size it accepts,
+// and special input for some routes. Each case has a harmless control of the same size.
 import { randomUUID } from 'node:crypto'
 import { addresses } from '@plinth/contract/openapi.ts'
 import type { Route } from '@plinth/contract/route.ts'
 import { routeTables } from '@plinth/contract/routes.ts'
 import { filled, jsonBodies, mebibyte, numbered, plainText } from './attack-bodies.ts'
-import { type Sent, send, sendFrames, sendRaw, sendRawFrames } from './attack-send.ts'
+import { type HttpRequest, send, sendFrames, sendRaw, sendRawFrames } from './attack-send.ts'
 
 export interface Attacked {
   url: string
@@ -17,14 +17,14 @@ export interface Attacked {
 
 export interface Case {
   name: string
-  /** Sends, and answers with the status. */
+  /** Sends the request and returns the status. */
   control(): Promise<number>
   attack(): Promise<number>
 }
 
-/** With the request line and its other headers, just under what the server reads. */
+/** Together with the request line and the other headers, just under the limit of the server. */
 const headRoom = 30 * 1024
-/** Routes that end the project or its keys are called for a project that does not exist. */
+/** Routes that delete the project or rotate its keys are called for a project that does not exist. */
 const endsProject = /^\/projects\/\{id\}(\/(suspend|rotate\/.*|db\/reset))?$/
 
 export function genericCases(attacked: Attacked): Case[] {
@@ -36,34 +36,34 @@ export function genericCases(attacked: Attacked): Case[] {
 }
 
 function casesOf(attacked: Attacked, name: string, route: Route): Case[] {
-  const base: Sent = {
+  const base: HttpRequest = {
     method: route.method,
     path: pathOf(attacked, route),
     headers: credentials(attacked, route),
   }
-  const sending = (more: Partial<Sent>) => () =>
+  const sender = (more: Partial<HttpRequest>) => () =>
     send(attacked.url, { ...base, ...more, headers: { ...base.headers, ...more.headers } })
   const cases: Case[] = [
     {
       name: `${name}: query of many parameters`,
-      control: sending({ path: `${base.path}?a=${'x'.repeat(headRoom)}` }),
-      attack: sending({ path: `${base.path}?a=1${'&a=1'.repeat(headRoom / 4)}` }),
+      control: sender({ path: `${base.path}?a=${'x'.repeat(headRoom)}` }),
+      attack: sender({ path: `${base.path}?a=1${'&a=1'.repeat(headRoom / 4)}` }),
     },
     {
       name: `${name}: headers of many parts`,
-      control: sending({ headers: { 'x-plain': 'x'.repeat(headRoom) } }),
-      attack: sending({ headers: manyParts }),
+      control: sender({ headers: { 'x-plain': 'x'.repeat(headRoom) } }),
+      attack: sender({ headers: manyParts }),
     },
   ]
   if (route.method === 'GET' || route.method === 'HEAD') return cases
   const size = route.bodyLimit ?? (route.plane === 'data' ? 10 * mebibyte : mebibyte)
   const json = { 'content-type': 'application/json' }
-  const control = sending({ headers: json, body: plainText(size) })
+  const control = sender({ headers: json, body: plainText(size) })
   for (const [kind, make] of Object.entries(jsonBodies))
     cases.push({
       name: `${name}: JSON of ${kind}`,
       control,
-      attack: () => sending({ headers: json, body: make(size) })(),
+      attack: () => sender({ headers: json, body: make(size) })(),
     })
   return cases
 }
@@ -81,7 +81,7 @@ const manyParts = {
 const credentials = ({ serviceKey, adminToken }: Attacked, { plane }: Route): Record<string, string> =>
   plane === 'data' ? { apikey: serviceKey } : { authorization: `Bearer ${adminToken}` }
 
-/** Names of things that exist in the attacked project; anything else gets a name that does not. */
+/** Names of objects that exist in the attacked project. Other parameters get a name that does not exist. */
 const known: Record<string, string> = {
   table: 'items',
   function: 'echo',
@@ -108,12 +108,12 @@ export function ownCases(attacked: Attacked): Case[] {
   const service = { apikey: serviceKey }
   const size = 10 * mebibyte - 1024
 
-  const pair = (name: string, control: Sent, attack: () => Sent): Case => ({
+  const pair = (name: string, control: HttpRequest, attack: () => HttpRequest): Case => ({
     name,
     control: () => send(url, control),
     attack: () => send(url, attack()),
   })
-  const body = (type: string, bytes: Buffer, path = '/items', headers = anon): Sent => ({
+  const body = (type: string, bytes: Buffer, path = '/items', headers = anon): HttpRequest => ({
     method: 'POST',
     path: rest + path,
     headers: { ...headers, 'content-type': type },
@@ -132,10 +132,10 @@ export function ownCases(attacked: Attacked): Case[] {
   const fill = (piece: string) => piece.repeat(Math.floor(headRoom / piece.length))
   const sql = (name: string, text: () => string, harmless = `select '${'x'.repeat(1000)}'`): Case =>
     pair(`exec_sql: ${name}`, sqlOf(harmless), () => sqlOf(text()))
-  const sqlOf = (text: string): Sent =>
+  const sqlOf = (text: string): HttpRequest =>
     body('application/json', Buffer.from(JSON.stringify({ sql: text })), '/rpc/exec_sql', service)
   const longSql = `select 1 -- ${'x'.repeat(size - 200)}`
-  const pushOf = (text: string): Sent => ({
+  const pushOf = (text: string): HttpRequest => ({
     method: 'POST',
     path: `/api/v1/projects/${projectId}/db/push`,
     headers: { authorization: `Bearer ${adminToken}`, 'content-type': 'application/json' },
@@ -143,13 +143,13 @@ export function ownCases(attacked: Attacked): Case[] {
       JSON.stringify({ migrations: [{ version: String(Date.now()), name: 'attack', sql: text }] }),
     ),
   })
-  const queue = (bytes: Buffer): Sent => ({
+  const queue = (bytes: Buffer): HttpRequest => ({
     method: 'POST',
     path: `/v1/queue/${projectId}/queues/mine/send_batch`,
     headers: { ...service, 'content-type': 'application/json' },
     body: bytes,
   })
-  const multipart = (bytes: Buffer): Sent => ({
+  const multipart = (bytes: Buffer): HttpRequest => ({
     method: 'POST',
     path: `/v1/storage/${projectId}/object/mine/many.txt`,
     headers: { ...service, 'content-type': 'multipart/form-data; boundary=b', 'x-upsert': 'true' },
@@ -168,7 +168,7 @@ export function ownCases(attacked: Attacked): Case[] {
     control: () => sendFrames(url, socket, [JSON.stringify([null, '1', 'phoenix', 'x'.repeat(100_000), {}])]),
     attack: () => sendFrames(url, socket, make()),
   })
-  /** Requests as bytes, the last of which ends the connection. */
+  /** Requests as bytes. The last one closes the connection. */
   const rawRequests = (name: string, make: () => Buffer): Case => ({
     name: `http: ${name}`,
     control: () => send(url, { method: 'GET', path: `${rest}/items?limit=1`, headers: anon }),
@@ -178,7 +178,7 @@ export function ownCases(attacked: Attacked): Case[] {
     `${[`${line} HTTP/1.1`, 'host: x', ...headers].join('\r\n')}\r\n\r\n`
   const lastRequest = requestHead('GET /', 'connection: close')
 
-  /** Four megabytes of one frame, written in hex, behind a first one. */
+  /** A first frame, then 4 MB of another frame, in hex. */
   const rawFrames = (name: string, frame: string, first = ''): Case => ({
     name: `realtime: ${name}`,
     control: () => sendFrames(url, socket, [JSON.stringify([null, '1', 'phoenix', 'x'.repeat(100_000), {}])]),
@@ -351,7 +351,7 @@ export function ownCases(attacked: Attacked): Case[] {
         )}${'1\r\n \r\n'.repeat(mebibyte)}0\r\n\r\n`,
       ),
     ),
-    // The last: Postgres cannot interrupt it, and it takes connections of the project until it has ended.
+    // The last case, because Postgres cannot interrupt it, and it occupies connections of the project until it ends.
     pair('rows: a function that is stuck', body('application/json', plainText(1000), '/rpc/echo'), () =>
       body('application/json', Buffer.from('{}'), '/rpc/stuck'),
     ),

@@ -1,5 +1,5 @@
-// The probe of attacks.ts: a process of its own that reads one row of another project every 20 ms, whether or not the
-// reads before have been answered, and reports how long they took. Its parent says when a window begins and ends.
+// The probe of attacks.ts: a separate process that reads one row of another project every 20 ms, also while earlier reads
+// wait, and reports how long they took. Its parent starts and ends a measurement.
 import { Agent, get } from 'node:http'
 
 export interface ProbeTarget {
@@ -12,41 +12,41 @@ export interface Window {
   maxMs: number
 }
 
-const everyMs = 20
+const intervalMs = 20
 const agent = new Agent({ keepAlive: true })
-const underWay = new Set<Promise<void>>()
+const pendingReads = new Set<Promise<void>>()
 let window: Window = { reads: 0, failed: 0, maxMs: 0 }
 let target: ProbeTarget | undefined
 
 function read({ url, headers }: ProbeTarget): Promise<void> {
   const since = performance.now()
   return new Promise<void>(resolve => {
-    const end = (isRead: boolean) => {
+    const finish = (isSuccess: boolean) => {
       window.reads++
-      if (!isRead) window.failed++
+      if (!isSuccess) window.failed++
       window.maxMs = Math.max(window.maxMs, performance.now() - since)
       resolve()
     }
     get(url, { agent, headers }, answer => {
       answer.resume()
-      answer.once('end', () => end(answer.statusCode === 200))
-      answer.once('error', () => end(false))
-    }).once('error', () => end(false))
+      answer.once('end', () => finish(answer.statusCode === 200))
+      answer.once('error', () => finish(false))
+    }).once('error', () => finish(false))
   })
 }
 
 setInterval(() => {
   if (!target) return
-  const reading = read(target).finally(() => underWay.delete(reading))
-  underWay.add(reading)
-}, everyMs)
+  const pendingRead = read(target).finally(() => pendingReads.delete(pendingRead))
+  pendingReads.add(pendingRead)
+}, intervalMs)
 
-process.on('message', async (told: { target?: ProbeTarget; end?: true }) => {
-  if (told.target) target = told.target
-  if (!told.end) window = { reads: 0, failed: 0, maxMs: 0 }
+process.on('message', async (message: { target?: ProbeTarget; end?: true }) => {
+  if (message.target) target = message.target
+  if (!message.end) window = { reads: 0, failed: 0, maxMs: 0 }
   else {
-    // A read that is still waiting belongs to the window in which it was sent.
-    await Promise.all(underWay)
+    // A read that is still waiting belongs to the measurement in which it was sent.
+    await Promise.all(pendingReads)
     process.send!(window)
   }
 })

@@ -1,23 +1,23 @@
-// How the attacks of attacks.ts are sent.
+// Sends the cases of attacks.ts.
 import { once } from 'node:events'
 import { request } from 'node:http'
 import { connect, type Socket } from 'node:net'
 
-export interface Sent {
+export interface HttpRequest {
   method: string
   path: string
   headers?: Record<string, string>
   body?: Buffer
 }
 
-const patienceMs = 60_000
+const timeoutMs = 60_000
 
-/** The status; 0 when the platform closed the connection without one, or did not answer in time. */
-export async function send(url: string, { method, path, headers = {}, body }: Sent): Promise<number> {
+/** Returns the status, or 0 if the platform closed the connection without one or did not answer in time. */
+export async function send(url: string, { method, path, headers = {}, body }: HttpRequest): Promise<number> {
   const sending = request(url + path, {
     method,
     headers: { ...headers, ...(body && { 'content-length': String(body.length) }) },
-    signal: AbortSignal.timeout(patienceMs),
+    signal: AbortSignal.timeout(timeoutMs),
     agent: false,
   })
   const answered = new Promise<number>(resolve => {
@@ -40,7 +40,7 @@ export async function sendFrames(
 ): Promise<number> {
   const socket = new WebSocket(url.replace(/^http/, 'ws') + path)
   await once(socket, 'open')
-  const ended = Promise.race([
+  const finished = Promise.race([
     once(socket, 'close').then(() => 0),
     new Promise<number>(resolve => {
       socket.addEventListener('message', ({ data }) => {
@@ -50,15 +50,15 @@ export async function sendFrames(
   ])
   for (const frame of frames) socket.send(frame as string)
   socket.send(JSON.stringify([null, 'last', 'phoenix', 'heartbeat', {}]))
-  const status = await ended
+  const status = await finished
   socket.close()
   return status
 }
 
-/** Sends bytes as they are over a connection of their own, and waits until it is closed. */
+/** Sends raw bytes over a new connection, and waits until it is closed. */
 export async function sendRaw(url: string, bytes: Buffer): Promise<number> {
-  const socket = await connected(url)
-  const status = statusOf(socket)
+  const socket = await openConnection(url)
+  const status = readStatus(socket)
   socket.resume()
   const closed = once(socket, 'close')
   socket.write(bytes)
@@ -66,9 +66,9 @@ export async function sendRaw(url: string, bytes: Buffer): Promise<number> {
   return status
 }
 
-/** Opens a WebSocket and sends bytes as they are, then waits until the last heartbeat is answered or it is closed. */
+/** Opens a WebSocket, sends raw bytes, and waits until the last heartbeat is answered or the socket is closed. */
 export async function sendRawFrames(url: string, path: string, bytes: Buffer): Promise<number> {
-  const socket = await connected(url)
+  const socket = await openConnection(url)
   const head = [
     `GET ${path} HTTP/1.1`,
     'Host: x',
@@ -77,24 +77,24 @@ export async function sendRawFrames(url: string, path: string, bytes: Buffer): P
     'Sec-WebSocket-Version: 13',
     `Sec-WebSocket-Key: ${Buffer.alloc(16).toString('base64')}`,
   ]
-  const status = statusOf(socket)
+  const status = readStatus(socket)
   socket.write(`${head.join('\r\n')}\r\n\r\n`)
   await status
-  const { promise: ended, resolve: end } = Promise.withResolvers<void>()
+  const { promise: finished, resolve: finish } = Promise.withResolvers<void>()
   let tail = ''
   socket.on('data', chunk => {
     tail = (tail + chunk.toString('latin1')).slice(-1000)
-    if (tail.includes('"last"')) end()
+    if (tail.includes('"last"')) finish()
   })
-  socket.on('close', end)
+  socket.on('close', finish)
   socket.write(bytes)
   socket.write(maskedText(JSON.stringify([null, 'last', 'phoenix', 'heartbeat', {}])))
-  await ended
+  await finished
   socket.destroy()
   return status
 }
 
-async function connected(url: string): Promise<Socket> {
+async function openConnection(url: string): Promise<Socket> {
   const { hostname, port } = new URL(url)
   const socket = connect(Number(port), hostname)
   socket.on('error', () => {})
@@ -102,8 +102,8 @@ async function connected(url: string): Promise<Socket> {
   return socket
 }
 
-/** Of the first answer; 0 if none comes. */
-const statusOf = (socket: Socket) =>
+/** The status of the first answer; 0 if there is none. */
+const readStatus = (socket: Socket) =>
   new Promise<number>(resolve => {
     socket.once('data', chunk => resolve(Number(/^HTTP\/1.1 (\d+)/.exec(chunk.toString('latin1'))?.[1])))
     socket.once('close', () => resolve(0))

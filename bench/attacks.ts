@@ -1,7 +1,7 @@
-// The largest and strangest body, query, headers and SQL that every route accepts, while a probe in a process of its own
-// reads a row of another project every 20 ms. Reports each request that made a read wait 50 ms longer than a harmless
-// control of the same size does, and beside it how long the event loop was held, on the clock and in CPU time: a read also
-// waits for the CPU, which Postgres, the attacker and other machines use as well. Options: --only=<text in the name>,
+// Sends every route the largest and most unusual body, query, headers and SQL it accepts, while a probe in a separate process
+// reads a row of another project every 20 ms. Reports each request that makes a read wait 50 ms longer than a harmless
+// control of the same size, and how long the event loop was blocked, in wall time and CPU time. A read also waits for the
+// CPU, which Postgres, the attacker and other machines use as well. Options: --only=<text in the name>,
 // --rounds, --own or --generic for one half.
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
@@ -25,10 +25,10 @@ const { values: given } = parseArgs({
   },
 })
 const rounds = Number(given.rounds)
-const mostMs = 50
-/** Above it a case is measured again, `rounds` times: on a busy machine a single read is late now and then. */
+const maxExcessMs = 50
+/** Above it a case is measured again, `rounds` times, because on a busy machine a single read is sometimes late. */
 const suspiciousMs = 20
-const afterMs = 60
+const settleMs = 60
 const unlimited = {
   PLATFORM_RATE_LIMIT_ANON: '0',
   PLATFORM_RATE_LIMIT_AUTHENTICATED: '0',
@@ -38,9 +38,9 @@ const unlimited = {
 interface Measured {
   control: Window
   attack: Window
-  /** How long the event loop was held at most during the attack. */
+  /** The longest time for which the attack blocked the event loop. */
   loopMs: number
-  /** Of that, by the CPU time of the thread: without what the machine gave to others. */
+  /** The same in CPU time of the thread, without the time of other processes. */
   loopCpuMs: number
   statuses: [number, number]
 }
@@ -58,9 +58,9 @@ await onStage(async stage => {
   ].filter(({ name }) => name.includes(given.only ?? ''))
 
   async function measure({ control, attack }: Case): Promise<Measured> {
-    const [controlStatus, ofControl] = await watched(probe, control)
+    const [controlStatus, ofControl] = await measureReads(probe, control)
     await loop.read(platform)
-    const [attackStatus, ofAttack] = await watched(probe, attack)
+    const [attackStatus, ofAttack] = await measureReads(probe, attack)
     const { max_ms: loopMs, max_cpu_ms: loopCpuMs } = await loop.read(platform)
     return {
       control: ofControl,
@@ -72,55 +72,55 @@ await onStage(async stage => {
   }
 
   const late: string[] = []
-  const holds: number[] = []
-  const cpuHolds: number[] = []
+  const blockedMs: number[] = []
+  const blockedCpuMs: number[] = []
   const excesses: number[] = []
   for (const each of all) {
     const first = await measure(each)
-    const again = excessOf(first) > suspiciousMs || first.attack.failed > 0
+    const isSuspicious = excessMsOf(first) > suspiciousMs || first.attack.failed > 0
     const measured = [first]
-    if (again) for (let round = 1; round < rounds; round++) measured.push(await measure(each))
-    const excessMs = rounded(median(measured.map(excessOf)))
+    if (isSuspicious) for (let round = 1; round < rounds; round++) measured.push(await measure(each))
+    const excessMs = rounded(median(measured.map(excessMsOf)))
     excesses.push(excessMs)
-    holds.push(median(measured.map(({ loopMs }) => loopMs)))
-    cpuHolds.push(median(measured.map(({ loopCpuMs }) => loopCpuMs)))
-    if (excessMs > mostMs || measured.some(({ attack }) => attack.failed > 0)) {
+    blockedMs.push(median(measured.map(({ loopMs }) => loopMs)))
+    blockedCpuMs.push(median(measured.map(({ loopCpuMs }) => loopCpuMs)))
+    if (excessMs > maxExcessMs || measured.some(({ attack }) => attack.failed > 0)) {
       late.push(each.name)
       report({
         bench: 'attacks',
         subject: each.name,
-        target: { atMost: mostMs },
+        target: { atMost: maxExcessMs },
         measured: excessMs,
         unit: 'ms longer than the control',
-        ...described(measured),
+        ...describe(measured),
       })
     }
   }
   report({
     bench: 'attacks',
-    subject: `longest wait beyond the control, of ${all.length} cases`,
-    target: { atMost: mostMs },
+    subject: `longest extra wait against the control, of ${all.length} cases`,
+    target: { atMost: maxExcessMs },
     measured: Math.max(...excesses),
     unit: 'ms',
     late,
-    loop_held_ms: rounded(Math.max(...holds)),
-    loop_cpu_ms: rounded(Math.max(...cpuHolds)),
+    loop_blocked_ms: rounded(Math.max(...blockedMs)),
+    loop_cpu_ms: rounded(Math.max(...blockedCpuMs)),
     rss_mb: rounded(residentMegabytes(platform.pid)),
   })
-  const ended = once(probe, 'exit')
+  const exited = once(probe, 'exit')
   probe.kill()
-  await ended
+  await exited
 })
 
-function excessOf({ control, attack }: Measured): number {
+function excessMsOf({ control, attack }: Measured): number {
   return attack.maxMs - control.maxMs
 }
 
-function described(measured: readonly Measured[]) {
+function describe(measured: readonly Measured[]) {
   return {
     attack_ms: rounded(median(measured.map(({ attack }) => attack.maxMs))),
     control_ms: rounded(median(measured.map(({ control }) => control.maxMs))),
-    loop_held_ms: rounded(median(measured.map(({ loopMs }) => loopMs))),
+    loop_blocked_ms: rounded(median(measured.map(({ loopMs }) => loopMs))),
     loop_cpu_ms: rounded(median(measured.map(({ loopCpuMs }) => loopCpuMs))),
     failed_reads: Math.max(...measured.map(({ attack }) => attack.failed)),
     statuses: measured.at(-1)!.statuses,
@@ -128,11 +128,11 @@ function described(measured: readonly Measured[]) {
   }
 }
 
-async function watched(probe: ChildProcess, work: () => Promise<number>): Promise<[number, Window]> {
-  await sleep(afterMs)
+async function measureReads(probe: ChildProcess, work: () => Promise<number>): Promise<[number, Window]> {
+  await sleep(settleMs)
   probe.send({})
   const status = await work()
-  await sleep(afterMs)
+  await sleep(settleMs)
   probe.send({ end: true })
   const [window] = (await once(probe, 'message')) as [Window]
   return [status, window]
@@ -147,9 +147,9 @@ async function startProbe(target: ProbeTarget): Promise<ChildProcess> {
 
 async function prepareVictim({ url }: StagedServer, adminToken: string): Promise<ProbeTarget> {
   const victim = await projectsAt(url, adminToken).create({ body: { name: 'victim' } })
-  await sqlIn(url, victim.id, victim.service_role_key, [
+  await runSql(url, victim.id, victim.service_role_key, [
     'create table notes (id int primary key, body text)',
-    'create policy everybody on notes for select using (true)',
+    'create policy read_all on notes for select using (true)',
     "insert into notes values (1, 'hello')",
   ])
   return { url: `${url}/v1/rest/${victim.id}/notes?id=eq.1`, headers: { apikey: victim.anon_key } }
@@ -157,9 +157,9 @@ async function prepareVictim({ url }: StagedServer, adminToken: string): Promise
 
 async function prepare({ url }: StagedServer, adminToken: string): Promise<Attacked> {
   const project = await projectsAt(url, adminToken).create({ body: { name: 'attacker' } })
-  await sqlIn(url, project.id, project.service_role_key, [
+  await runSql(url, project.id, project.service_role_key, [
     'create table items (id bigint generated by default as identity primary key, name text)',
-    'create policy everybody on items using (true) with check (true)',
+    'create policy allow_all on items using (true) with check (true)',
     'create function echo(value json) returns json language sql immutable as $$ select value $$',
     "create function stuck() returns void language plpgsql as $$ begin execute repeat('/*', 400000); end $$",
     "select pgmq.create('mine')",
@@ -180,7 +180,7 @@ async function prepare({ url }: StagedServer, adminToken: string): Promise<Attac
   }
 }
 
-async function sqlIn(url: string, id: string, key: string, statements: string[]): Promise<void> {
+async function runSql(url: string, id: string, key: string, statements: string[]): Promise<void> {
   const status = await send(url, {
     method: 'POST',
     path: `/v1/rest/${id}/rpc/exec_sql`,

@@ -1,5 +1,5 @@
-// Reads by key while a flood of sign-ins keeps the password hashing busy, against when nobody signs in; and how late
-// the event loop of the platform is meanwhile. Options: --rounds, --seconds.
+// Latency of reads by key during a flood of sign-ins, which keep the password hashing busy, against reads without
+// sign-ins; and the delay of the platform's event loop meanwhile. Options: --rounds, --seconds.
 import { setTimeout as sleep } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
 import { loopWatch } from './loop-watch.ts'
@@ -13,8 +13,8 @@ const { values: given } = parseArgs({
 })
 const rounds = Number(given.rounds)
 const roundSeconds = Number(given.seconds)
-const patienceMs = 5000
-/** Few enough that the machine is not simply full: what others take from a read is the question. */
+const maxWaitMs = 5000
+/** Few enough that the machine is not fully loaded, so that only the effect of the sign-ins is measured. */
 const readers = 4
 const flooders = 48
 
@@ -44,8 +44,8 @@ await onStage(async stage => {
   await load(5)
   const samples = await interleave(
     rounds,
-    { quiet: read, flooded: () => flooded(rows, platform, read) },
-    patienceMs,
+    { quiet: read, flooded: () => readDuringFlood(rows, platform, read) },
+    maxWaitMs,
   )
   await platform.stop()
   const { ratio, range, measured, reference } = compare(
@@ -55,7 +55,7 @@ await onStage(async stage => {
   )
   report({
     bench: 'auth-flood',
-    subject: `p99 of reads by key over ${readers} connections beside ${flooders} callers who sign in, against quiet`,
+    subject: `p99 of reads by key over ${readers} connections during sign-ins by ${flooders} callers, against the p99 without them`,
     target: { atMost: 2 },
     measured: ratio,
     unit: 'times',
@@ -68,7 +68,7 @@ await onStage(async stage => {
   const late = samples.flooded.map(each => each['loop_max_ms']!)
   report({
     bench: 'auth-flood',
-    subject: 'how late the event loop was at most during the flood',
+    subject: 'longest delay of the event loop during the flood',
     target: { atMost: 50 },
     measured: median(late),
     unit: 'ms',
@@ -77,16 +77,16 @@ await onStage(async stage => {
   })
 })
 
-/** Wrong passwords for an address nobody has: the whole work of a sign-in but its success. */
-async function flooded(
+/** Signs in with an unknown address, which costs as much as a successful sign-in. */
+async function readDuringFlood(
   rows: RowsStage,
   platform: StagedServer,
   read: () => Promise<Sample>,
 ): Promise<Sample> {
   let isOver = false
   let answered = 0
-  let refused = 0
-  const body = JSON.stringify({ email: 'nobody@example.test', password: 'correct horse' })
+  let rejected = 0
+  const body = JSON.stringify({ email: 'unknown@example.test', password: 'correct horse' })
   const callers = Array.from({ length: flooders }, async () => {
     while (!isOver) {
       const reply = await fetch(`${platform.url}/v1/auth/${rows.projectId}/sign-in`, {
@@ -97,7 +97,7 @@ async function flooded(
       await reply.text()
       if (reply.status === 400) answered++
       else if (reply.status === 429) {
-        refused++
+        rejected++
         await sleep(500)
       } else throw new Error(`a sign-in answered ${reply.status}`)
     }
@@ -108,5 +108,5 @@ async function flooded(
   const sample = await read()
   isOver = true
   await all
-  return { ...sample, sign_ins: answered, refused }
+  return { ...sample, sign_ins: answered, rejected }
 }

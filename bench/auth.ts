@@ -22,40 +22,44 @@ const { values: given } = parseArgs({
 })
 const seconds = Number(given.seconds)
 const connections = 32
-const people = 2000
-const plenty = 1_000_000_000
+const userCount = 2000
+const unlimited = 1_000_000_000
 const atLeast = 0.3
 const settings = { role: 'none', search_path: 'pg_catalog,pg_temp' }
 
-const makePeople = `
-  with made as (
+const createUsers = `
+  with created as (
     insert into auth.users (id, email, email_confirmed_at, raw_app_meta_data, raw_user_meta_data)
     select ${sqlId('n')}::uuid, 'user' || n || '@example.test', now(), '{"provider":"email","providers":["email"]}',
            jsonb_build_object('full_name', 'User ' || n)
-      from generate_series(1, ${people}) n returning id, email
+      from generate_series(1, ${userCount}) n returning id, email
   ), identified as (
     insert into auth.identities (user_id, provider, provider_id, identity_data)
-    select id, 'email', id, jsonb_build_object('sub', id, 'email', email, 'email_verified', true) from made
+    select id, 'email', id, jsonb_build_object('sub', id, 'email', email, 'email_verified', true) from created
   )
   insert into auth.sessions (id, user_id, amr)
-  select id, id, '[{"method":"password","timestamp":1790000000}]' from made`
+  select id, id, '[{"method":"password","timestamp":1790000000}]' from created`
 
 await onStage(async stage => {
   const dataDir = stage.dataDir('platform')
   const platform = await startMain(stage, {}, dataDir)
   const { address, adminToken, controlPlaneSecret, postmaster } = engineIn(dataDir)
-  const lifted = { token: 0, verify: 0, email: 0, anonymous: 0, mfa: 0, mail: 0, mail_interval_seconds: 0 }
+  const noLimits = { token: 0, verify: 0, email: 0, anonymous: 0, mfa: 0, mail: 0, mail_interval_seconds: 0 }
   const project = await projectsAt(platform.url, adminToken).create({
     body: {
       name: 'bench',
-      settings: { auth: { rate_limits: lifted } },
-      quotas: { rate_limit_anon: plenty, rate_limit_authenticated: plenty, rate_limit_service_role: plenty },
+      settings: { auth: { rate_limits: noLimits } },
+      quotas: {
+        rate_limit_anon: unlimited,
+        rate_limit_authenticated: unlimited,
+        rate_limit_service_role: unlimited,
+      },
     },
   })
   const database = await refOf(address, project.id)
   const login = createLogins(address, keyring(controlPlaneSecret)).address(database, 'auth')
   await withClient(login, database, {}, async session => {
-    await session.run(raw(makePeople))
+    await session.run(raw(createUsers))
     await session.script('analyze auth.users; analyze auth.sessions; analyze auth.identities')
   })
 
@@ -72,7 +76,7 @@ await onStage(async stage => {
     body: '{"refresh_token":"{token}"}',
   }
 
-  /** As they are at this moment: every round goes on where the last one has ended. */
+  /** Current values: every round continues where the last one ended. */
   async function refreshTokens(): Promise<string[]> {
     const tokens = createTokens(keyring(controlPlaneSecret), () => platform.url)
     const user = {
@@ -114,7 +118,7 @@ await onStage(async stage => {
         file: `${stageFile}${name}.sql`,
         unit,
         values: {},
-        ids: people,
+        ids: userCount,
         seconds,
         settings,
         ...how,
@@ -126,8 +130,8 @@ await onStage(async stage => {
   }
 
   const limit = `select set_config('statement_timeout', '100', true)`
-  const asked = currentUserStatement.sql.replaceAll('$1', sqlId(':id')).replaceAll('$2', sqlId(':id'))
-  const refreshed = refreshStatement.sql
+  const userQuery = currentUserStatement.sql.replaceAll('$1', sqlId(':id')).replaceAll('$2', sqlId(':id'))
+  const refreshQuery = refreshStatement.sql
     .replaceAll('$1', sqlId(':id'))
     .replaceAll('$2', `(select refresh_token_counter from auth.sessions where id = ${sqlId(':id')}::uuid)`)
     .replaceAll('$3', '10')
@@ -139,18 +143,18 @@ await onStage(async stage => {
     Number(given.rounds),
     {
       user: ours(read, 'user'),
-      userByPgbench: against('user', [limit, oneLine(asked)], { depth: 16, clients: 2 }),
+      userByPgbench: against('user', [limit, oneLine(userQuery)], { depth: 16, clients: 2 }),
       refresh: ours(refresh, 'refresh'),
-      refreshByPgbench: against('refresh', [limit, oneLine(refreshed)], { depth: 1, clients: 16 }),
+      refreshByPgbench: against('refresh', [limit, oneLine(refreshQuery)], { depth: 1, clients: 16 }),
     },
     Number(given.patience) * 1000,
   )
   await platform.stop()
-  tell('GET /user', samples.user, samples.userByPgbench)
-  tell('refresh of a session', samples.refresh, samples.refreshByPgbench)
+  reportResult('GET /user', samples.user, samples.userByPgbench)
+  reportResult('refresh of a session', samples.refresh, samples.refreshByPgbench)
 })
 
-function tell(subject: string, ours: Sample[], reference: Sample[]): void {
+function reportResult(subject: string, ours: Sample[], reference: Sample[]): void {
   const throughput = compare(ours, reference, each => each['per_second']!)
   report({
     bench: 'auth',

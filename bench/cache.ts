@@ -21,7 +21,7 @@ const connections = 32
 const atLeast = 0.8
 const keys = 10_000
 const value = 'v'.repeat(100)
-const drawn = `string.format("key%05d", math.random(0, ${keys - 1}))`
+const randomKey = `string.format("key%05d", math.random(0, ${keys - 1}))`
 const unlimited = { PLATFORM_RATE_LIMIT_SERVICE_ROLE: '0', PLATFORM_LOG_LEVEL: 'silent' }
 
 await onStage(async stage => {
@@ -41,7 +41,7 @@ await onStage(async stage => {
       )
       await platform.stop()
       for (const operation of ['get', 'set'] as const)
-        tell(name, operation, samples[operation], samples.whoami)
+        reportResult(name, operation, samples[operation], samples.whoami)
     } finally {
       await redis?.stop()
     }
@@ -92,7 +92,7 @@ async function measure(
   )
 }
 
-function tell(engine: string, operation: string, ours: Sample[], whoami: Sample[]): void {
+function reportResult(engine: string, operation: string, ours: Sample[], whoami: Sample[]): void {
   const throughput = compare(ours, whoami, each => each['per_second']!)
   report({
     bench: 'cache',
@@ -109,12 +109,12 @@ function tell(engine: string, operation: string, ours: Sample[], whoami: Sample[
   })
 }
 
-/** All keys have one length, so that a request's length is known beforehand. */
+/** All keys have the same length, so that the length of a request is known in advance. */
 function keyOf(number: number): string {
   return `key${String(number).padStart(5, '0')}`
 }
 
-/** `{key}` stands for one of the keys, drawn anew for each request. */
+/** `{key}` is a random key for each request. */
 function loadOf(method: string, path: string, headers: Record<string, string>, body = ''): LoadScript {
   return {
     path,
@@ -133,7 +133,7 @@ function loadOf(method: string, path: string, headers: Record<string, string>, b
       return `
 local before, after = ${luaText(before!)}, ${luaText(after ?? '')}
 function init() math.randomseed(os.time()) end
-function request() return before .. ${after === undefined ? "''" : drawn} .. after end
+function request() return before .. ${after === undefined ? "''" : randomKey} .. after end
 `
     },
   }

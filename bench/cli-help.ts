@@ -1,5 +1,5 @@
-// CPU of `plinth --help`: with the Node the repository brings, and as a shell starts it, where an older Node
-// on the PATH has to hand over to that one.
+// CPU of `plinth --help`: with the Node of the repository, and as a shell starts it, where an older Node on the PATH
+// starts that one.
 import { spawnSync } from 'node:child_process'
 import { existsSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -25,7 +25,7 @@ function failure(command: string, args: string[]): string | undefined {
   }
 }
 
-/** Several runs together, because the clock of /proc ticks every 10 ms. */
+/** Several runs together, because /proc counts in steps of 10 ms. */
 async function cost(command: string, args: string[]): Promise<Sample> {
   const before = endedChildrenCpuMicros()
   const since = performance.now()
@@ -49,7 +49,7 @@ try {
     bareNode: () => cost(process.execPath, ['-e', '0']),
   })
   const bare_node_cpu_ms = medians(samples.bareNode)['cpu_ms']
-  const tell = (subject: string, sample: Sample[], target?: { atMost: number }, failure?: string) =>
+  const reportResult = (subject: string, sample: Sample[], target?: { atMost: number }, failure?: string) =>
     report({
       bench: 'cli-help',
       subject,
@@ -62,10 +62,10 @@ try {
       rounds,
       runs_per_round: runsPerRound,
     })
-  tell('plinth --help', samples.help, { atMost: 150 })
-  tell('plinth projects --help', samples.helpOfCommand)
-  tell(
-    `plinth --help by the shell, node on the PATH being ${systemNode || 'absent'}`,
+  reportResult('plinth --help', samples.help, { atMost: 150 })
+  reportResult('plinth projects --help', samples.helpOfCommand)
+  reportResult(
+    `plinth --help from the shell, with node ${systemNode || 'absent'} on the PATH`,
     samples.byShell,
     undefined,
     shellFailure,

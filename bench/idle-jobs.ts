@@ -1,4 +1,4 @@
-// What scheduled jobs cost that are not due: the same platform idles without and with them, in turns.
+// CPU cost of scheduled jobs that are not due: the same platform idles without and with them, alternating.
 import { setTimeout as sleep } from 'node:timers/promises'
 import { client } from '@plinth/contract/client.ts'
 import { cronApi } from '@plinth/contract/cron.ts'
@@ -26,16 +26,16 @@ await onStage(async stage => {
   const platform = await startMain(stage, unlimited, dataDir)
   const { adminToken, postmaster } = engineIn(dataDir)
   const projects = projectsAt(platform.url, adminToken)
-  const made = await Promise.all(
+  const created = await Promise.all(
     Array.from({ length: projectCount }, (_, index) => projects.create({ body: { name: `bench ${index}` } })),
   )
   const jobs = Array.from({ length: count }, (_, index) => {
-    const { id, service_role_key } = made[index % made.length]!
+    const { id, service_role_key } = created[index % created.length]!
     const cron = client(cronApi, { baseUrl: platform.url, token: service_role_key })
     return { cron, project: id, name: `job ${index}`, schedule: scheduleOf(index), command: 'select 1' }
   })
 
-  /** Everybody has gone home: no calls, no connections that wait to be closed. */
+  /** Idle: no calls, and no connections that wait to be closed. */
   async function idle(): Promise<Sample> {
     await sleep(settleMs)
     const before = {
@@ -67,10 +67,10 @@ await onStage(async stage => {
       return idle()
     },
   })
-  const more = samples.withJobs.map(
+  const added = samples.withJobs.map(
     (sample, round) => sample['percent']! - samples.without[round]!['percent']!,
   )
-  const facts = {
+  const common = {
     bench: 'idle-jobs',
     unit: '% of a core',
     projects: projectCount,
@@ -79,20 +79,20 @@ await onStage(async stage => {
     rounds,
   }
   report({
-    ...facts,
+    ...common,
     subject: `CPU of an idle platform, Postgres included, with ${count} scheduled jobs`,
     target: { atMost: 1 },
     measured: medians(samples.withJobs)['percent']!,
   })
   report({
-    ...facts,
-    subject: `of it, what the ${count} jobs add`,
-    measured: median(more),
-    in_each_round: more.map(rounded),
+    ...common,
+    subject: `part of it that the ${count} jobs add`,
+    measured: median(added),
+    in_each_round: added.map(rounded),
   })
 })
 
-/** Spread over the nights of a year, none within the next two days. */
+/** Schedules spread over the nights of a year, none within the next two days. */
 function scheduleOf(index: number): string {
   const day = new Date(Date.now() + (3 + (index % 360)) * 86_400_000)
   return `${index % 60} ${index % 24} ${day.getUTCDate()} ${day.getUTCMonth() + 1} *`

@@ -1,4 +1,4 @@
-// What projects cost that nobody calls: connections, memory of the platform process, CPU.
+// Cost of idle projects: connections, memory of the platform process, CPU.
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { sql } from '../apps/server/src/kernel/postgres/sql.ts'
@@ -31,34 +31,36 @@ await onStage(async stage => {
   await sleep(2000)
 
   const before = residentMegabytes(platform.pid)
-  const made: Keys[] = []
-  const course: number[] = []
-  while (made.length < count) {
-    const batch = Array.from({ length: Math.min(atOnce, count - made.length) }, (_, index) =>
-      projects.create({ body: { name: `bench ${made.length + index}` } }),
+  const created: Keys[] = []
+  const rssHistory: number[] = []
+  while (created.length < count) {
+    const batch = Array.from({ length: Math.min(atOnce, count - created.length) }, (_, index) =>
+      projects.create({ body: { name: `bench ${created.length + index}` } }),
     )
-    made.push(...(await Promise.all(batch)))
-    if (made.length % 40 === 0) course.push(rounded(residentMegabytes(platform.pid)))
+    created.push(...(await Promise.all(batch)))
+    if (created.length % 40 === 0) rssHistory.push(rounded(residentMegabytes(platform.pid)))
   }
-  await callEach(platform, 'whoami', made)
-  await tell('created and each called once', platform, dataDir, before, { rss_mb_every_40_projects: course })
+  await callAll(platform, 'whoami', created)
+  await reportResult('created and each called once', platform, dataDir, before, {
+    rss_mb_every_40_projects: rssHistory,
+  })
   const stopMs = await timed(() => platform.stop())
 
-  // A route of the bench's own: it asks a project's database and reads nothing of its schema.
+  // A route of the benchmark that queries the project database without reading its schema.
   const script = fileURLToPath(new URL('platform-with-select.ts', import.meta.url))
-  let selecting!: StagedServer
+  let withSelect!: StagedServer
   const startMs = await timed(async () => {
-    selecting = await stage.server(script, { PLATFORM_DATA_DIR: dataDir, ...unlimited })
-    await fetch(`${selecting.url}/health`)
+    withSelect = await stage.server(script, { PLATFORM_DATA_DIR: dataDir, ...unlimited })
+    await fetch(`${withSelect.url}/health`)
   })
-  const startCpuMs = (cpuMicros(selecting.pid) + familyCpuMicros(engineIn(dataDir).postmaster)) / 1000
+  const startCpuMs = (cpuMicros(withSelect.pid) + familyCpuMicros(engineIn(dataDir).postmaster)) / 1000
   await sleep(2000)
-  const restarted = residentMegabytes(selecting.pid)
-  await callEach(selecting, 'whoami', made)
-  await callEach(selecting, 'select', made)
-  await callEach(selecting, 'select', made)
-  const { connections: open } = await connectionsTo(dataDir)
-  await tell('after a restart, each asked select 1 twice', selecting, dataDir, restarted, {
+  const restarted = residentMegabytes(withSelect.pid)
+  await callAll(withSelect, 'whoami', created)
+  await callAll(withSelect, 'select', created)
+  await callAll(withSelect, 'select', created)
+  const { connections: open } = await countConnections(dataDir)
+  await reportResult('after a restart, each ran select 1 twice', withSelect, dataDir, restarted, {
     connections_right_after_the_calls: open,
     stop_wall_ms: stopMs,
     restart_wall_ms: startMs,
@@ -72,7 +74,7 @@ async function timed(work: () => Promise<void>): Promise<number> {
   return rounded(performance.now() - since)
 }
 
-async function callEach({ url }: StagedServer, service: string, projects: Keys[]): Promise<void> {
+async function callAll({ url }: StagedServer, service: string, projects: Keys[]): Promise<void> {
   for (const { id, anon_key } of projects) {
     const reply = await fetch(`${url}/v1/${service}/${id}`, { headers: { apikey: anon_key } })
     const text = await reply.text()
@@ -80,7 +82,7 @@ async function callEach({ url }: StagedServer, service: string, projects: Keys[]
   }
 }
 
-async function connectionsTo(dataDir: string): Promise<{ connections: number; others: number }> {
+async function countConnections(dataDir: string): Promise<{ connections: number; others: number }> {
   const [row] = await asSuperuser(engineIn(dataDir).address, session =>
     session.rows<{ connections: number; others: number }>(sql`
       select count(*) filter (where datname ~ '^p_')::int as connections,
@@ -90,7 +92,7 @@ async function connectionsTo(dataDir: string): Promise<{ connections: number; ot
   return row!
 }
 
-async function tell(
+async function reportResult(
   state: string,
   { pid }: StagedServer,
   dataDir: string,
@@ -104,7 +106,7 @@ async function tell(
   await sleep(idleMs / 2)
   const perSecond = (micros: number) => rounded(micros / 1000 / (idleMs / 2000))
   const resident = residentMegabytes(pid)
-  const facts = {
+  const common = {
     projects: count,
     rss_mb: { before: rounded(before), after_the_calls: rounded(busy), after_a_minute: rounded(resident) },
     postgres_pss_mb: rounded(familyProportionalMegabytes(postmaster)),
@@ -112,9 +114,9 @@ async function tell(
     idle_postgres_cpu_ms_per_second: perSecond(familyCpuMicros(postmaster) - cpu.postgres),
     ...details,
   }
-  const { connections, others } = await connectionsTo(dataDir)
+  const { connections, others } = await countConnections(dataDir)
   const bench = 'idle-projects'
-  const subject = (what: string) => `${what} a minute after ${count} projects: ${state}`
+  const subject = (metric: string) => `${metric} a minute after ${count} projects: ${state}`
   report({
     bench,
     subject: subject('connections to projects'),
@@ -122,7 +124,7 @@ async function tell(
     measured: connections,
     unit: 'connections',
     connections_to_the_control_database: others,
-    ...facts,
+    ...common,
   })
   report({
     bench,
@@ -130,7 +132,7 @@ async function tell(
     target: { atMost: 200 },
     measured: resident,
     unit: 'MB',
-    ...facts,
+    ...common,
   })
   report({
     bench,
@@ -139,6 +141,6 @@ async function tell(
     measured: (resident - before) / count,
     unit: 'MB',
     excellent: 0.02,
-    ...facts,
+    ...common,
   })
 }

@@ -1,5 +1,5 @@
-// Loaded into a platform by --import: writes how late its event loop was since it was last asked, on SIGUSR2. The time on
-// the clock includes what the machine gave to others; the CPU time is what the platform's own code took.
+// Loaded into a platform by --import. On SIGUSR2 it writes the delay of the event loop since the last signal. The wall time
+// includes the time of other processes; the CPU time is that of the platform's own code.
 import { writeFileSync } from 'node:fs'
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 
@@ -11,18 +11,18 @@ const cpuMs = () => {
   const { user, system } = process.threadCpuUsage()
   return (user + system) / 1000
 }
-let tickedAtMs = cpuMs()
-let mostCpuMs = 0
+let lastTickCpuMs = cpuMs()
+let maxCpuMs = 0
 setInterval(() => {
   const now = cpuMs()
-  mostCpuMs = Math.max(mostCpuMs, now - tickedAtMs)
-  tickedAtMs = now
+  maxCpuMs = Math.max(maxCpuMs, now - lastTickCpuMs)
+  lastTickCpuMs = now
 }, resolution).unref()
 
 process.on('SIGUSR2', () => {
-  const late = (nanos: number) => Math.max(0, nanos / 1e6 - resolution)
-  const told = { p99_ms: late(delays.percentile(99)), max_ms: late(delays.max), max_cpu_ms: mostCpuMs }
-  writeFileSync(process.env['LOOP_DELAY_FILE']!, JSON.stringify(told))
+  const delayMs = (nanos: number) => Math.max(0, nanos / 1e6 - resolution)
+  const result = { p99_ms: delayMs(delays.percentile(99)), max_ms: delayMs(delays.max), max_cpu_ms: maxCpuMs }
+  writeFileSync(process.env['LOOP_DELAY_FILE']!, JSON.stringify(result))
   delays.reset()
-  mostCpuMs = 0
+  maxCpuMs = 0
 })

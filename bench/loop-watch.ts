@@ -1,4 +1,4 @@
-// How late the event loop of a platform was, asked from outside: the platform is started with loop-delay.ts loaded.
+// Reads the event loop delay of a platform from outside. The platform must be started with loop-delay.ts.
 import { existsSync, readFileSync, rmSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
@@ -14,7 +14,7 @@ export interface LoopDelay {
 export const loopWatch = (file: string) => ({
   nodeOptions: [`--import=${fileURLToPath(new URL('loop-delay.ts', import.meta.url))}`],
   env: { LOOP_DELAY_FILE: file },
-  /** Since it was last asked. */
+  /** The delay since the last call. */
   async read(platform: StagedServer): Promise<LoopDelay> {
     rmSync(file, { force: true })
     process.kill(platform.pid, 'SIGUSR2')

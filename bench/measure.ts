@@ -1,4 +1,4 @@
-// Numbers: CPU of processes out of /proc, interleaved rounds, medians, and the line that reports a result.
+// Measurements: CPU of processes from /proc, interleaved rounds, medians, and the line that reports a result.
 import { readdirSync, readFileSync } from 'node:fs'
 import { loadavg } from 'node:os'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -8,14 +8,14 @@ const microsPerTick = 10_000 // USER_HZ is 100 wherever Linux shows clock ticks 
 interface Ticks {
   parent: number
   own: number
-  /** Of children that have ended and been waited for. */
+  /** The CPU ticks of ended children that were waited for. */
   reaped: number
 }
 
 function ticksOf(pid: number | 'self'): Ticks | undefined {
   try {
     const text = readFileSync(`/proc/${pid}/stat`, 'utf8')
-    // The fields after the name, which may itself hold spaces: state is the first of them.
+    // The fields after the name, which may contain spaces. The first is the state.
     const fields = text
       .slice(text.lastIndexOf(')') + 2)
       .split(' ')
@@ -27,7 +27,7 @@ function ticksOf(pid: number | 'self'): Ticks | undefined {
   }
 }
 
-/** CPU a process has used so far, all its threads together. */
+/** CPU that a process has used so far, with all its threads. */
 export const cpuMicros = (pid: number): number => (ticksOf(pid)?.own ?? 0) * microsPerTick
 
 /** CPU of a process with all its children, ended or not: Postgres by the pid of its postmaster. */
@@ -37,7 +37,7 @@ export function familyCpuMicros(pid: number): number {
     const living = childrenOf(pid).map(child => ticksOf(child))
     const after = ticksOf(pid)
     if (!before || !after) return 0
-    // A child reaped while we looked is counted twice or not at all: look again.
+    // A child reaped during the reading is counted twice or not at all, so read again.
     if (before.reaped !== after.reaped || living.includes(undefined)) continue
     const ofLiving = living.reduce((sum, child) => sum + child!.own + child!.reaped, 0)
     return (after.own + after.reaped + ofLiving) * microsPerTick
@@ -55,13 +55,13 @@ function ownCpuMicros(): number {
   return ours.reduce((sum, [, ticks]) => sum + (ticks ? ticks.own + ticks.reaped : 0), 0) * microsPerTick
 }
 
-/** CPU of the whole machine, without what interrupts and other guests of its host take. */
+/** CPU of the whole machine, without interrupts and other guests of its host. */
 function machineCpuMicros(): number {
   const [, user, nice, system] = readFileSync('/proc/stat', 'utf8').split(/\s+/, 4).map(Number)
   return (user! + nice! + system!) * microsPerTick
 }
 
-/** CPU of all children of this process that have ended: what `spawnSync` of something cost. */
+/** CPU of all ended children of this process, such as those of `spawnSync`. */
 export const endedChildrenCpuMicros = (): number => ticksOf('self')!.reaped * microsPerTick
 
 export function childrenOf(pid: number): number[] {
@@ -78,7 +78,7 @@ export function residentMegabytes(pid: number): number {
   return Number(kilobytes) / 1024
 }
 
-/** Memory with what is shared divided among those who share it; of a process and its children. */
+/** Proportional memory (PSS) of a process and its children. */
 export function familyProportionalMegabytes(pid: number): number {
   const kilobytes = [pid, ...childrenOf(pid)].map(each => {
     try {
@@ -99,55 +99,58 @@ export function median(numbers: readonly number[]): number {
 export type Sample = Record<string, number>
 
 /**
- * Every contender once per round, forwards and backwards in turn, so that no one has the better place. Where
- * others use the machine too, each turn waits for them for at most `patienceMs`.
+ * Runs every contender once per round, in alternating order, so that the order favours no contender. Before each run it waits
+ * up to `maxWaitMs` until other users of the machine are idle.
  */
 export async function interleave<Name extends string>(
   rounds: number,
   contenders: Record<Name, () => Promise<Sample>>,
-  patienceMs = 0,
+  maxWaitMs = 0,
 ): Promise<Record<Name, Sample[]>> {
   const names = Object.keys(contenders) as Name[]
   const samples = Object.fromEntries(names.map(name => [name, []])) as unknown as Record<Name, Sample[]>
   for (let round = 0; round < rounds; round++)
     for (const name of round % 2 === 0 ? names : names.toReversed()) {
-      await calm(patienceMs)
-      samples[name].push(await watched(contenders[name]))
+      await waitUntilIdle(maxWaitMs)
+      samples[name].push(await withDisturbance(contenders[name]))
     }
   return samples
 }
 
-const glanceMs = 300
-const calmCores = 0.15
+const checkIntervalMs = 300
+const idleCores = 0.15
 
-/** Until hardly anybody uses the machine. */
-async function calm(patienceMs: number): Promise<void> {
-  const until = performance.now() + patienceMs
+/** Waits until the machine is nearly idle. */
+async function waitUntilIdle(maxWaitMs: number): Promise<void> {
+  const until = performance.now() + maxWaitMs
   while (performance.now() < until) {
     const before = machineCpuMicros()
-    await sleep(glanceMs)
-    if (machineCpuMicros() - before < calmCores * glanceMs * 1000) return
+    await sleep(checkIntervalMs)
+    if (machineCpuMicros() - before < idleCores * checkIntervalMs * 1000) return
   }
 }
 
-const others = 'cores_used_by_others'
+const disturbanceField = 'cores_used_by_others'
 
-/** Adds how much of the machine others had meanwhile. */
-async function watched(work: () => Promise<Sample>): Promise<Sample> {
+/** Adds the CPU share of other processes meanwhile. */
+async function withDisturbance(work: () => Promise<Sample>): Promise<Sample> {
   const before = { machine: machineCpuMicros(), own: ownCpuMicros(), at: performance.now() }
   const sample = await work()
-  const foreign = machineCpuMicros() - before.machine - (ownCpuMicros() - before.own)
-  return { ...sample, [others]: Math.max(0, foreign / 1000 / (performance.now() - before.at)) }
+  const otherProcesses = machineCpuMicros() - before.machine - (ownCpuMicros() - before.own)
+  return {
+    ...sample,
+    [disturbanceField]: Math.max(0, otherProcesses / 1000 / (performance.now() - before.at)),
+  }
 }
 
-/** Field by field. */
+/** The median of each field. */
 export const medians = (samples: readonly Sample[]): Sample =>
   Object.fromEntries(
     Object.keys(samples[0] ?? {}).map(field => [field, rounded(median(samples.map(each => each[field]!)))]),
   )
 
 export interface Comparison {
-  /** The median, over the rounds looked at, of measured divided by reference. */
+  /** The median of measured divided by reference, over the selected rounds. */
   ratio: number
   range: [number, number]
   measured: Sample
@@ -156,35 +159,35 @@ export interface Comparison {
 }
 
 /**
- * Round by round, since what disturbs a round disturbs both sides of it; of all rounds the half in which others
- * used the machine least, chosen before looking at what was measured.
+ * Compares within a round, because a disturbance affects both sides. Uses the half of the rounds in which others used
+ * the machine least, selected before looking at the results.
  */
 export function compare(
   measured: readonly Sample[],
   reference: readonly Sample[],
   of: (sample: Sample) => number,
 ): Comparison {
-  const all = measured.map((sample, round) => ({ sample, beside: reference[round]! }))
-  const calmest = all
+  const all = measured.map((sample, round) => ({ sample, referenceSample: reference[round]! }))
+  const leastDisturbed = all
     .toSorted((a, b) => disturbance(a) - disturbance(b))
     .slice(0, Math.max(3, Math.ceil(all.length / 2)))
-  const ratios = calmest.map(({ sample, beside }) => of(sample) / of(beside))
+  const ratios = leastDisturbed.map(({ sample, referenceSample }) => of(sample) / of(referenceSample))
   return {
     ratio: rounded(median(ratios)),
     range: [rounded(Math.min(...ratios)), rounded(Math.max(...ratios))],
-    measured: medians(calmest.map(({ sample }) => sample)),
-    reference: medians(calmest.map(({ beside }) => beside)),
-    rounds: { taken: calmest.length, of: all.length },
+    measured: medians(leastDisturbed.map(({ sample }) => sample)),
+    reference: medians(leastDisturbed.map(({ referenceSample }) => referenceSample)),
+    rounds: { taken: leastDisturbed.length, of: all.length },
   }
 }
 
-const disturbance = ({ sample, beside }: { sample: Sample; beside: Sample }) =>
-  (sample[others] ?? 0) + (beside[others] ?? 0)
+const disturbance = ({ sample, referenceSample }: { sample: Sample; referenceSample: Sample }) =>
+  (sample[disturbanceField] ?? 0) + (referenceSample[disturbanceField] ?? 0)
 
 export interface Result {
   bench: string
   subject: string
-  /** Bounds `measured` from above or from below; absent for a figure that is only told. */
+  /** The upper or lower bound of `measured`; absent for a number that has no target. */
   target?: { atMost: number } | { atLeast: number }
   measured: number
   unit: string
@@ -196,7 +199,7 @@ export function report({ bench, subject, target, measured, unit, ...details }: R
   const value = rounded(measured)
   const isMet =
     target === undefined ? undefined : 'atMost' in target ? value <= target.atMost : value >= target.atLeast
-  const verdict = isMet === undefined ? 'told' : isMet ? 'met' : 'missed'
+  const verdict = isMet === undefined ? 'no target' : isMet ? 'met' : 'missed'
   const load = rounded(loadavg()[0]!)
   const line = { bench, subject, target, measured: value, unit, verdict, ...details, load }
   process.stdout.write(`${JSON.stringify(line)}\n`)

@@ -6,16 +6,19 @@ import { createServer } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { StagedServer } from './stage.ts'
 
-const patienceMs = 10_000
+const startTimeoutMs = 10_000
 
-/** Undefined where there is none. Its CPU is that of its family. */
-export async function startNginx(directory: string, place: string): Promise<StagedServer | undefined> {
+/** Undefined if it is not installed. Its CPU includes its child processes. */
+export async function startNginx(
+  directory: string,
+  workDirectory: string,
+): Promise<StagedServer | undefined> {
   if (spawnSync('nginx', ['-v']).status !== 0) return
   const port = await freePort()
-  writeFileSync(`${place}/nginx.conf`, settings(directory, place, port))
-  const child = spawn('nginx', ['-e', 'stderr', '-c', `${place}/nginx.conf`], { stdio: 'ignore' })
+  writeFileSync(`${workDirectory}/nginx.conf`, settings(directory, workDirectory, port))
+  const child = spawn('nginx', ['-e', 'stderr', '-c', `${workDirectory}/nginx.conf`], { stdio: 'ignore' })
   const url = `http://127.0.0.1:${port}`
-  const until = performance.now() + patienceMs
+  const until = performance.now() + startTimeoutMs
   while (!(await fetch(url).catch(() => undefined))) {
     if (child.exitCode !== null || performance.now() > until) throw new Error('nginx did not start')
     await sleep(20)
@@ -28,10 +31,10 @@ export async function startNginx(directory: string, place: string): Promise<Stag
   return { pid: child.pid!, url, stop }
 }
 
-const settings = (directory: string, place: string, port: number) => `
+const settings = (directory: string, workDirectory: string, port: number) => `
 daemon off;
 worker_processes 1;
-pid ${place}/nginx.pid;
+pid ${workDirectory}/nginx.pid;
 error_log stderr crit;
 ${process.getuid!() === 0 ? 'user root;' : ''}
 events {}
@@ -40,11 +43,11 @@ http {
   sendfile on;
   tcp_nopush on;
   keepalive_requests 1000000;
-  client_body_temp_path ${place}/body;
-  proxy_temp_path ${place}/proxy;
-  fastcgi_temp_path ${place}/fastcgi;
-  uwsgi_temp_path ${place}/uwsgi;
-  scgi_temp_path ${place}/scgi;
+  client_body_temp_path ${workDirectory}/body;
+  proxy_temp_path ${workDirectory}/proxy;
+  fastcgi_temp_path ${workDirectory}/fastcgi;
+  uwsgi_temp_path ${workDirectory}/uwsgi;
+  scgi_temp_path ${workDirectory}/scgi;
   server {
     listen 127.0.0.1:${port};
     root ${directory};

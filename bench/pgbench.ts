@@ -1,4 +1,4 @@
-// The reference of everything that asks Postgres: pgbench with prepared statements in pipeline mode, as the
+// The reference of everything that queries Postgres: pgbench with prepared statements in pipeline mode, as the
 // project's own login over the same socket and with the session settings the platform starts with.
 import { globSync, writeFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -17,9 +17,9 @@ const sessionSettings = {
 }
 
 export interface Reference {
-  /** Where the script goes. */
+  /** The directory of the script. */
   file: string
-  /** The statements of one operation; `:name` is a value, `:id` a number drawn anew for every operation. */
+  /** The statements of one operation; `:name` is a value, `:id` a random number for every operation. */
   unit: readonly string[]
   values: Readonly<Record<string, string>>
   /** `:id` is from 1 to this. */
@@ -28,7 +28,7 @@ export interface Reference {
   depth: number
   clients: number
   seconds: number
-  /** Of the session, where they differ from a caller's. */
+  /** Session settings that differ from a caller's. */
   settings?: Readonly<Record<string, string>>
 }
 
@@ -38,14 +38,14 @@ interface Server {
   postmaster: number
 }
 
-export function pgbench(server: Server, { unit, ids, depth, ...how }: Reference): Promise<Sample> {
+export function pgbench(server: Server, { unit, ids, depth, ...options }: Reference): Promise<Sample> {
   const operations = Array.from({ length: depth }, (_, index) => index)
-  const drawn = ids === undefined ? [] : operations.map(index => `\\set id${index} random(1, ${ids})`)
+  const randomIds = ids === undefined ? [] : operations.map(index => `\\set id${index} random(1, ${ids})`)
   const statements = operations.flatMap(index =>
     unit.map(each => `${each.replace(/(?<!:):id\b/g, `:id${index}`)};`),
   )
-  const script = [...drawn, '\\startpipeline', ...statements, '\\endpipeline', ''].join('\n')
-  return pgbenchScript(server, { ...how, script, perRun: depth })
+  const script = [...randomIds, '\\startpipeline', ...statements, '\\endpipeline', ''].join('\n')
+  return pgbenchScript(server, { ...options, script, perRun: depth })
 }
 
 export interface ScriptedReference extends Pick<Reference, 'file' | 'clients' | 'seconds' | 'settings'> {

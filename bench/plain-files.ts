@@ -1,5 +1,5 @@
-// The reference for bytes: a plain node:http server of a directory. What is asked for is piped from its file. What
-// is sent is piped to a file of that name, flushed to disk before the answer, its place in the directory not.
+// The reference for bytes: a plain node:http server of a directory. A download is piped from its file. An upload is piped
+// to a file, which is flushed to disk before the answer; the directory entry is not.
 import { createReadStream, createWriteStream, statSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'

@@ -1,4 +1,4 @@
-// The platform as main.ts starts it with its own engine, and one more route that asks the project's database.
+// The platform as main.ts starts it with its own engine, with one more route that queries the project database.
 
 import type { Routes } from '@plinth/contract/route.ts'
 import { Id } from '@plinth/contract/shapes.ts'
@@ -6,7 +6,7 @@ import { Type } from 'typebox'
 import { createApp } from '../apps/server/src/app.ts'
 import { readConfig } from '../apps/server/src/config.ts'
 import { randomToken } from '../apps/server/src/kernel/crypto/keys.ts'
-import { takeDataDirectory } from '../apps/server/src/kernel/data-directory.ts'
+import { lockDataDirectory } from '../apps/server/src/kernel/data-directory.ts'
 import { createLog } from '../apps/server/src/kernel/log.ts'
 import { startEngine } from '../apps/server/src/kernel/postgres/engine/start.ts'
 import { statement } from '../apps/server/src/tenancy/databases.ts'
@@ -25,7 +25,7 @@ const routes = {
 
 const config = readConfig(process.env)
 const log = createLog(config.logLevel)
-const directory = takeDataDirectory(config.dataDir)
+const directory = lockDataDirectory(config.dataDir)
 const secrets = directory.secrets(randomToken)
 const engine = await startEngine({
   dataDir: config.dataDir,
@@ -44,7 +44,7 @@ const app = await createApp({
   log,
 })
 const selectOne = statement('select 1', true)
-app.http.mount(app.planes.data, routes, {
+app.http.mount('bench', app.planes.data, routes, {
   async read(_input, caller, { method, path, headers }) {
     const facts = { method, path, headers: JSON.stringify(headers) }
     const { rows } = await app.databases.asCaller(caller, facts, selectOne, [])

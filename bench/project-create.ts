@@ -31,7 +31,7 @@ await onStage(async stage => {
       project: () => measure(engine, platform.pid, session.script, createProject),
       clone: () => measure(engine, platform.pid, session.script, cloneTemplate),
     })
-    const tell = (subject: string, of: (sample: Sample) => number) => {
+    const reportResult = (subject: string, of: (sample: Sample) => number) => {
       const { ratio, range, rounds, measured, reference } = compare(samples.project, samples.clone, of)
       report({
         bench: 'project-create',
@@ -47,12 +47,15 @@ await onStage(async stage => {
         per_round: perRound,
       })
     }
-    tell('time of POST /api/v1/projects against CREATE DATABASE … TEMPLATE', each => each['wall_ms']!)
-    tell('CPU of Node and Postgres for the same', each => each['node_cpu_us']! + each['postgres_cpu_us']!)
+    reportResult('time of POST /api/v1/projects against CREATE DATABASE … TEMPLATE', each => each['wall_ms']!)
+    reportResult(
+      'CPU of Node and Postgres for the same',
+      each => each['node_cpu_us']! + each['postgres_cpu_us']!,
+    )
   })
 })
 
-/** A checkpoint before, so that both begin alike; what was made is dropped after the clock has stopped. */
+/** A checkpoint runs before, so that both start equal. The new databases are dropped after the measurement. */
 async function measure(
   { postmaster }: StagedEngine,
   node: number,

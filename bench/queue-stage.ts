@@ -7,10 +7,10 @@ import type { Sample } from './measure.ts'
 import { engineIn, projectsAt, refOf, type Stage, type StagedServer, startMain } from './stage.ts'
 import { type LoadScript, loaded, luaText, usualHeaders } from './wrk.ts'
 
-export const message = { kind: 'mail', to: 'somebody@example.test', attempt: 1 }
+export const message = { kind: 'mail', to: 'ann@example.test', attempt: 1 }
 export const batch = 100
 const connections = 32
-const plenty = 1_000_000_000
+const unlimited = 1_000_000_000
 
 export interface QueueStage {
   platform: StagedServer
@@ -20,7 +20,7 @@ export interface QueueStage {
   database: string
   /** The login that works as service_role. */
   svc: ServerAddress
-  /** A file of the stage, such as a script. */
+  /** The path of a file of the stage, such as a script. */
   file(name: string): string
   /** Sends, reads and acks, a message at a time. */
   single: LoadScript
@@ -32,14 +32,14 @@ export async function stageQueues(stage: Stage): Promise<QueueStage> {
   const dataDir = stage.dataDir('platform')
   const platform = await startMain(stage, {}, dataDir)
   const { address, adminToken, controlPlaneSecret, postmaster } = engineIn(dataDir)
-  const quotas = { rate_limit_service_role: plenty }
+  const quotas = { rate_limit_service_role: unlimited }
   const project = await projectsAt(platform.url, adminToken).create({ body: { name: 'bench', quotas } })
   const database = await refOf(address, project.id)
   const logins = createLogins(address, keyring(controlPlaneSecret))
   await withClient(logins.address(database, 'owner'), database, {}, async session => {
     for (const name of ['single', 'batches', 'reference'])
       await session.script(`select pgmq.create('${name}')`)
-    // Some to spare: what one reader has locked, another finds nothing of.
+    // Some extra messages, because readers skip messages that another reader has locked.
     for (const name of ['single', 'reference'])
       await session.script(
         `select pgmq.send('${name}', '${JSON.stringify(message)}') from generate_series(1, 200)`,
@@ -54,7 +54,7 @@ export async function stageQueues(stage: Stage): Promise<QueueStage> {
     return `POST ${path} HTTP/1.1\r\n${head}\r\ncontent-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`
   }
 
-  /** What was read is acked before anything else; reads follow sends. */
+  /** Acks what was read before anything else. Reads follow sends. */
   const single: LoadScript = {
     path: 'send, read, ack',
     lua: url => `

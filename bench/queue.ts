@@ -15,7 +15,7 @@ const { values: given } = parseArgs({
   },
 })
 const seconds = Number(given.seconds)
-/** The id for the ack, and the messages as the platform has them written. */
+/** The id for the ack, and the messages as the platform writes them. */
 const readAnswer = `select max(msg_id) as msg_id, coalesce(json_agg(row_to_json(r) order by r.msg_id), '[]') as messages from taken r`
 const atLeast = { ratio: 0.5, perCpuSecond: 20_000 }
 
@@ -79,7 +79,7 @@ await onStage(async stage => {
   })
 })
 
-/** Each statement with the settings of a caller before it, as the platform sends them; what is read must be known. */
+/** The statements of one cycle, each after the settings of a caller, as the platform sends them. The ack needs the id. */
 function cycle(name: string): string {
   const { send, read, ack } = statementsOf(name)
   const become = `select set_config('role', 'service_role', true), set_config('request.jwt.claims', '{"role":"service_role"}', true), set_config('request.user_id', '', true), set_config('request.method', 'POST', true), set_config('request.path', '/queue', true), set_config('request.headers', '{}', true), set_config('statement_timeout', '8000', true), set_config('transaction_read_only', 'off', true), pg_advisory_unlock_all();`

@@ -1,5 +1,5 @@
-// The reference for a fan-out: a bare `ws` server that sends what it is sent to everybody else, as it came. Every two
-// milliseconds each socket gets all that has come since in one write of the same bytes.
+// The reference for a fan-out: a bare `ws` server that forwards each message unchanged to all other sockets. Every two
+// milliseconds each socket gets all new messages in one write of the same bytes.
 import { createServer } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
 import { WebSocketServer } from 'ws'

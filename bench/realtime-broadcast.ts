@@ -1,6 +1,6 @@
 // A broadcast to five hundred subscribers, against a bare `ws` server that sends the same bytes to as many with batched
-// writes: flat out, and at a pace, where only the CPU differs. Options: --rounds, --seconds, --window, --patience,
-// --paces=flat-out,200,2000, --profile=<directory>.
+// writes: at full speed, and at a fixed rate, where only the CPU differs. Options: --rounds, --seconds, --window, --patience,
+// --rates=full-speed,200,2000, --profile=<directory>.
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
@@ -17,21 +17,21 @@ const { values: given } = parseArgs({
     seconds: { type: 'string', default: '3' },
     window: { type: 'string', default: '100' },
     patience: { type: 'string', default: '5' },
-    paces: { type: 'string', default: 'flat-out,200,2000' },
+    rates: { type: 'string', default: 'full-speed,200,2000' },
     profile: { type: 'string' },
   },
 })
 const seconds = Number(given.seconds)
 const window = Number(given.window)
 const atLeast = 0.5
-/** Messages a second. At 200 hardly two are ever sent at once; at 2000 a few are. */
-const paces = given.paces.split(',').map(each => (each === 'flat-out' ? undefined : Number(each)))
+/** Messages per second. At 200 hardly two are sent together, at 2000 a few are. */
+const rates = given.rates.split(',').map(each => (each === 'full-speed' ? undefined : Number(each)))
 const topic = 'room'
 const payload = {
   text: 'of about a hundred characters, as people write them to each other all day long'.padEnd(96),
 }
 
-/** One that passes on what its sender is told to send. */
+/** A server that forwards the messages of its sender. */
 interface Side {
   readers: Readers
   send(): void
@@ -43,7 +43,7 @@ await onStage(async stage => {
   const { platform, reader, users, keys, cpu } = await stageRealtime(stage, { nodeOptions })
   const bare = await stage.server(fileURLToPath(new URL('realtime-bare.ts', import.meta.url)), {})
   const [ourReaders, bareReaders] = [startReaders(), startReaders()]
-  const sender = await opened(reader(keys.service))
+  const sender = await openSocket(reader(keys.service))
   sender.send(joinOf({ topic }))
   await open(
     ourReaders,
@@ -54,13 +54,13 @@ await onStage(async stage => {
     users.map(() => ({ url: bare.url, path: '/' })),
   )
   const pushed = userBroadcast(topic, 'message', JSON.stringify(payload))
-  const bareSender = await opened({ url: bare.url, path: '/sender' })
+  const bareSender = await openSocket({ url: bare.url, path: '/sender' })
 
-  // What comes out of ours is what the bare one is given to pass on.
-  const heard = ourReaders.tell('frame', undefined)
+  // The bare server forwards the same bytes that our platform sends.
+  const receivedFrame = ourReaders.call('frame', undefined)
   sender.send(pushed)
-  const { payload: bytes, isText } = await heard
-  const passedOn = isText ? Buffer.from(bytes).toString() : Buffer.from(bytes)
+  const { payload: bytes, isText } = await receivedFrame
+  const forwarded = isText ? Buffer.from(bytes).toString() : Buffer.from(bytes)
   const ours: Side = {
     readers: ourReaders,
     send: () => sender.send(pushed),
@@ -68,76 +68,76 @@ await onStage(async stage => {
   }
   const reference: Side = {
     readers: bareReaders,
-    send: () => bareSender.send(passedOn),
+    send: () => bareSender.send(forwarded),
     cpu: () => cpuMicros(bare.pid),
   }
-  for (const side of [ours, reference]) for (const pace of paces) await fanOut(side, pace)
-  for (const pace of paces) await measure(ours, reference, pace, bytes.length)
+  for (const side of [ours, reference]) for (const rate of rates) await fanOut(side, rate)
+  for (const rate of rates) await measure(ours, reference, rate, bytes.length)
 
   for (const socket of [sender, bareSender]) socket.end()
   for (const readers of [ourReaders, bareReaders]) await readers.end()
   await stopAll(platform, bare)
 })
 
-async function opened(wanted: Reader): Promise<LeanSocket> {
-  const socket = new LeanSocket(wanted, { frames: 0, bytes: 0 })
+async function openSocket(target: Reader): Promise<LeanSocket> {
+  const socket = new LeanSocket(target, { frames: 0, bytes: 0 })
   await socket.opened
   return socket
 }
 
 function open(readers: Readers, all: Reader[]): Promise<number> {
-  return readers.tell('open', { readers: all, atOnce: 50, perSecond: 250 })
+  return readers.call('open', { readers: all, atOnce: 50, perSecond: 250 })
 }
 
-async function measure(ours: Side, bare: Side, pace: number | undefined, bytes: number): Promise<void> {
+async function measure(ours: Side, bare: Side, rate: number | undefined, bytes: number): Promise<void> {
   const samples = await interleave(
     Number(given.rounds),
-    { ours: () => fanOut(ours, pace), bare: () => fanOut(bare, pace) },
+    { ours: () => fanOut(ours, rate), bare: () => fanOut(bare, rate) },
     Number(given.patience) * 1000,
   )
-  const figures = {
+  const metrics = {
     per_second: 'deliveries per second',
     per_cpu_second: 'deliveries per CPU second of the server',
   }
-  for (const [figure, unit] of Object.entries(figures)) {
-    if (pace !== undefined && figure === 'per_second') continue // the same by design
-    const found = compare(samples.ours, samples.bare, each => each[figure]!)
+  for (const [metric, unit] of Object.entries(metrics)) {
+    if (rate !== undefined && metric === 'per_second') continue // the same by design
+    const comparison = compare(samples.ours, samples.bare, each => each[metric]!)
     report({
       bench: 'realtime-broadcast',
-      subject: `broadcast to ${subscriberCount} subscribers, ${pace === undefined ? 'flat out' : `${pace} messages a second`}`,
+      subject: `broadcast to ${subscriberCount} subscribers, ${rate === undefined ? 'at full speed' : `${rate} messages per second`}`,
       target: { atLeast },
-      measured: found.ratio,
+      measured: comparison.ratio,
       unit: `of the ${unit} of a bare ws fan-out`,
-      range: found.range,
-      ours: found.measured,
-      bare: found.reference,
-      rounds: found.rounds,
+      range: comparison.range,
+      ours: comparison.measured,
+      bare: comparison.reference,
+      rounds: comparison.rounds,
       round_seconds: seconds,
       frame_bytes: bytes,
-      ...(pace === undefined && { window }),
+      ...(rate === undefined && { window }),
     })
   }
 }
 
-async function fanOut(side: Side, pace: number | undefined): Promise<Sample> {
+async function fanOut(side: Side, rate: number | undefined): Promise<Sample> {
   const { readers } = side
-  const first = (await readers.tell('taken', undefined)).frames
+  const first = (await readers.call('counts', undefined)).frames
   const before = { server: side.cpu(), load: loadCpuMicros(readers) }
-  const begun = performance.now()
-  const elapsed = () => performance.now() - begun
+  const startedAt = performance.now()
+  const elapsed = () => performance.now() - startedAt
   let sent = 0
   const limit = () =>
-    pace === undefined
+    rate === undefined
       ? readers.frames() / subscriberCount - first / subscriberCount + window
-      : (elapsed() / 1000) * pace
+      : (elapsed() / 1000) * rate
   while (elapsed() < seconds * 1000) {
     for (; sent < limit(); sent++) side.send()
-    if (pace === undefined) await readers.reached(first + (sent - window + 1) * subscriberCount, 5000)
+    if (rate === undefined) await readers.reached(first + (sent - window + 1) * subscriberCount, 5000)
     else await sleep(1)
   }
   const deliveries = sent * subscriberCount
   if (!(await readers.reached(first + deliveries, 20_000)))
-    throw new Error(`of ${deliveries} deliveries ${readers.frames() - first} came`)
+    throw new Error(`only ${readers.frames() - first} of ${deliveries} deliveries arrived`)
   const took = elapsed() / 1000
   const server = side.cpu() - before.server
   return {

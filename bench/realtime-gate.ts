@@ -1,10 +1,10 @@
-// Ten thousand random cases of policies, claims and changes: the gate, which judges a batch for many at once, against an
-// oracle that asks for each row and each subscriber alone. Options: --cases, --seed, --first (the number of the first
+// Ten thousand random cases of policies, claims and changes: batched policy checks for many subscribers against an oracle
+// that checks each row and each subscriber alone. Options: --cases, --seed, --first (the number of the first
 // case), --max-failures.
 import { parseArgs } from 'node:util'
 import { guardedSettings, openDatabase } from '../apps/server/src/kernel/postgres/database.ts'
-import { openGateFuzz } from '../apps/server/test/fuzz/gate-under-test.ts'
-import { runGateFuzz } from '../apps/server/test/fuzz/realtime-gate.ts'
+import { runPolicyCheckFuzz } from '../apps/server/test/fuzz/policy-check-fuzz.ts'
+import { openPolicyCheckFuzz } from '../apps/server/test/fuzz/policy-checks-under-test.ts'
 import { report } from './measure.ts'
 import { onStage, projectsAt, refOf, startMain } from './stage.ts'
 
@@ -24,9 +24,9 @@ await onStage(async stage => {
   const { id } = await projectsAt(platform.url, engine.adminToken).create({ body: { name: 'bench' } })
   const ref = await refOf(engine.address, id)
   const control = openDatabase(engine.address, 'plinth', guardedSettings, () => {})
-  const fuzz = await openGateFuzz(engine.address, engine.controlPlaneSecret, control, { id, ref })
+  const fuzz = await openPolicyCheckFuzz(engine.address, engine.controlPlaneSecret, control, { id, ref })
   const since = performance.now()
-  const { failures, ...counts } = await runGateFuzz({
+  const { failures, ...counts } = await runPolicyCheckFuzz({
     ...fuzz,
     seed,
     cases: Number(given.cases),
@@ -39,7 +39,7 @@ await onStage(async stage => {
   for (const failure of failures) console.error(`${failure}\n`)
   report({
     bench: 'realtime-gate',
-    subject: `cases in which the gate and the oracle differ, of ${counts.cases} with seed ${seed}`,
+    subject: `cases in which policy checks and oracle differ, of ${counts.cases} with seed ${seed}`,
     target: { atMost: 0 },
     measured: failures.length,
     unit: 'cases',

@@ -1,5 +1,5 @@
-// What ten thousand idle sockets cost the platform process, connected only and joined to a channel each; by its RSS.
-// Options: --sockets, --settle (seconds of idling before each look).
+// Memory (RSS) of the platform process for ten thousand idle sockets, only connected, and joined to a channel each.
+// Options: --sockets, --settle (idle seconds before each measurement).
 import { setTimeout as sleep } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
 import { cpuMicros, report, residentMegabytes, rounded } from './measure.ts'
@@ -14,34 +14,34 @@ const count = Number(given.sockets)
 const settleMs = Number(given.settle) * 1000
 const atMostKilobytes = 20
 const perSecond = 400
-/** Open and joined before the first look, besides those that are counted: they fill what the start has left free. */
-const firstOnes = 2000
-/** One address has ports for about 28,000. */
+/** Sockets that are open and joined before the first measurement: they fill the heap that the start has left free. */
+const warmUpSockets = 2000
+/** One address has about 28,000 ports for outgoing connections. */
 const perAddress = 20_000
 
 await onStage(async stage => {
   const { platform, reader, users, keys } = await stageRealtime(stage)
   const readers = startReaders()
-  // As in life: most are somebody, some are nobody.
-  const all = Array.from({ length: firstOnes + count }, (_, index) => ({
+  // Most clients are signed in, some are anonymous.
+  const all = Array.from({ length: warmUpSockets + count }, (_, index) => ({
     ...reader(index % 4 === 0 ? keys.anon : users[index % users.length]!.token),
     from: `127.0.0.${1 + Math.floor(index / perAddress)}`,
   }))
   const joins = all.map((_, index) => joinOf({ topic: `room-${index}` }))
   const join = (from: number, to: number) =>
-    readers.tell('join', { joins: joins.slice(from, to), from, perSecond })
+    readers.call('join', { joins: joins.slice(from, to), from, perSecond })
   const open = (from: number, to: number) =>
-    readers.tell('open', { readers: all.slice(from, to), atOnce: 50, perSecond })
+    readers.call('open', { readers: all.slice(from, to), atOnce: 50, perSecond })
 
   const empty = residentMegabytes(platform.pid)
-  await open(0, firstOnes)
-  await join(0, firstOnes)
-  const atFirst = await settledAt()
-  await open(firstOnes, all.length)
-  await tell('open and joined to nothing')
-  await join(firstOnes, all.length)
-  const joined = await tell('joined to a channel each')
-  const { closed } = await readers.tell('taken', undefined)
+  await open(0, warmUpSockets)
+  await join(0, warmUpSockets)
+  const baseline = await measureSettled()
+  await open(warmUpSockets, all.length)
+  await reportResult('connected, without a channel')
+  await join(warmUpSockets, all.length)
+  const joined = await reportResult('each joined to a channel')
+  const { closed } = await readers.call('counts', undefined)
   if (closed.length > 0) throw new Error(`${closed.length} sockets were closed: ${closed[0]}`)
 
   const before = cpuMicros(platform.pid)
@@ -52,34 +52,34 @@ await onStage(async stage => {
     measured: (cpuMicros(platform.pid) - before) / (settleMs * 1000),
     unit: 'of a core',
   })
-  await readers.tell('close', undefined)
-  const left = await settledAt()
+  await readers.call('close', undefined)
+  const left = await measureSettled()
   report({
     bench: 'realtime-idle',
-    subject: `RSS kept after all ${all.length} sockets are gone`,
+    subject: `RSS kept after all ${all.length} sockets are closed`,
     measured: left - empty,
     unit: 'MB',
-    with_them: rounded(joined - empty),
+    with_sockets: rounded(joined - empty),
   })
   await readers.end()
   await platform.stop()
 
-  async function settledAt(): Promise<number> {
+  async function measureSettled(): Promise<number> {
     await sleep(settleMs)
     return residentMegabytes(platform.pid)
   }
 
-  async function tell(state: string): Promise<number> {
-    const atOnce = residentMegabytes(platform.pid)
-    const resident = await settledAt()
+  async function reportResult(state: string): Promise<number> {
+    const rightAfter = residentMegabytes(platform.pid)
+    const resident = await measureSettled()
     report({
       bench: 'realtime-idle',
       subject: `${count} idle sockets, ${state}`,
       target: { atMost: atMostKilobytes },
-      measured: ((resident - atFirst) * 1024) / count,
+      measured: ((resident - baseline) * 1024) / count,
       unit: 'kB of RSS each',
-      at_once: rounded(((atOnce - atFirst) * 1024) / count),
-      rss_mb: { started: rounded(empty), before: rounded(atFirst), with_them: rounded(resident) },
+      right_after: rounded(((rightAfter - baseline) * 1024) / count),
+      rss_mb: { started: rounded(empty), before: rounded(baseline), with_sockets: rounded(resident) },
       settle_seconds: settleMs / 1000,
     })
     return resident

@@ -1,42 +1,42 @@
-// The handle of the process that holds the subscribers' sockets.
+// Starts and controls the process of the subscribers' sockets.
 import { fork } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
 import { cpuMicros } from './measure.ts'
-import type { Answers, Orders } from './realtime-readers.ts'
+import type { Commands, Results } from './realtime-readers.ts'
 
 export interface Readers {
   pid: number
   /** Deliveries counted so far, a few milliseconds old. */
   frames(): number
-  /** Until so many have come since the start. False when they do not within the given time. */
+  /** Waits for this number of deliveries since the start. False if they do not arrive within the given time. */
   reached(frames: number, withinMs: number): Promise<boolean>
-  tell<Name extends keyof Orders>(name: Name, order: Orders[Name]): Promise<Answers[Name]>
+  call<Name extends keyof Commands>(name: Name, input: Commands[Name]): Promise<Results[Name]>
   end(): Promise<void>
 }
 
-type Told = { frames: number } | { id: number; answer?: unknown; error?: string }
+type Message = { frames: number } | { id: number; result?: unknown; error?: string }
 
 export function startReaders(): Readers {
   const script = fileURLToPath(new URL('realtime-readers.ts', import.meta.url))
   const child = fork(script, { serialization: 'advanced', execArgv: [] })
-  const asked = new Map<number, { resolve(answer: unknown): void; reject(error: Error): void }>()
-  const waiting = new Set<() => void>()
+  const pendingCalls = new Map<number, { resolve(result: unknown): void; reject(error: Error): void }>()
+  const waiters = new Set<() => void>()
   let frames = 0
   let last = 0
-  child.on('message', (told: Told) => {
-    if ('frames' in told) {
-      frames = told.frames
-      for (const look of waiting) look()
+  child.on('message', (message: Message) => {
+    if ('frames' in message) {
+      frames = message.frames
+      for (const check of waiters) check()
       return
     }
-    const { resolve, reject } = asked.get(told.id)!
-    asked.delete(told.id)
-    if (told.error === undefined) resolve(told.answer)
-    else reject(new Error(told.error))
+    const { resolve, reject } = pendingCalls.get(message.id)!
+    pendingCalls.delete(message.id)
+    if (message.error === undefined) resolve(message.result)
+    else reject(new Error(message.error))
   })
   child.once('exit', code => {
-    for (const { reject } of asked.values()) reject(new Error(`the readers ended with ${code}`))
+    for (const { reject } of pendingCalls.values()) reject(new Error(`the readers ended with ${code}`))
   })
   return {
     pid: child.pid!,
@@ -45,20 +45,20 @@ export function startReaders(): Readers {
       if (frames >= wanted) return Promise.resolve(true)
       const { promise, resolve } = Promise.withResolvers<boolean>()
       const settle = (isReached: boolean) => {
-        waiting.delete(look)
-        clearTimeout(late)
+        waiters.delete(check)
+        clearTimeout(timeout)
         resolve(isReached)
       }
-      const look = () => void (frames >= wanted && settle(true))
-      const late = setTimeout(settle, withinMs, false)
-      waiting.add(look)
+      const check = () => void (frames >= wanted && settle(true))
+      const timeout = setTimeout(settle, withinMs, false)
+      waiters.add(check)
       return promise
     },
-    tell: (name, order) =>
+    call: (name, input) =>
       new Promise((resolve, reject) => {
         const id = ++last
-        asked.set(id, { resolve: resolve as (answer: unknown) => void, reject })
-        child.send({ id, name, order })
+        pendingCalls.set(id, { resolve: resolve as (result: unknown) => void, reject })
+        child.send({ id, name, input })
       }),
     async end() {
       const ended = once(child, 'exit')
@@ -68,5 +68,5 @@ export function startReaders(): Readers {
   }
 }
 
-/** Of the load generator: the process with the sockets, and this one, which writes. */
+/** CPU of the load generator: the process with the sockets, and this process, which writes. */
 export const loadCpuMicros = ({ pid }: Readers): number => cpuMicros(pid) + cpuMicros(process.pid)

@@ -1,33 +1,33 @@
-// The subscribers: a process of its own that opens sockets, joins a channel on each and counts what comes. Told by its
-// parent what to do (realtime-load.ts). Commit and arrival are compared by the machine's monotonic clock.
+// The subscribers: a separate process that opens sockets, joins a channel on each and counts deliveries. Its parent
+// (realtime-load.ts) sends commands. Commit and arrival are compared by the machine's monotonic clock.
 import { setTimeout as sleep } from 'node:timers/promises'
-import { LeanSocket, type Tally, type Wanted } from './realtime-socket.ts'
+import { LeanSocket, type SocketTarget, type Tally } from './realtime-socket.ts'
 
-export interface Reader extends Wanted {
-  /** Sent when the socket is open; what answers it says `ok`. */
+export interface Reader extends SocketTarget {
+  /** Sent when the socket is open. The reply has the status `ok`. */
   join?: string
-  /** Changes flow only after a `system` message. */
+  /** Changes are delivered only after a `system` message. */
   awaitsFeed?: boolean
-  /** Its frames are looked at for marks. */
+  /** Its frames are searched for marks. */
   isSampled?: boolean
 }
 
-export interface Orders {
+export interface Commands {
   open: { readers: Reader[]; atOnce: number; perSecond: number }
-  /** One each, from the socket of this number on. */
+  /** One per socket, starting with the socket of this number. */
   join: { joins: string[]; from: number; perSecond: number }
   close: undefined
-  taken: undefined
+  counts: undefined
   marks: undefined
-  /** The first frame that comes to the first socket. */
+  /** The first frame of the first socket. */
   frame: undefined
 }
 
-export interface Answers {
+export interface Results {
   open: number
   join: number
   close: undefined
-  taken: Tally & { closed: string[] }
+  counts: Tally & { closed: string[] }
   marks: { mark: Float64Array; atMs: Float64Array }
   frame: { payload: Uint8Array; isText: boolean }
 }
@@ -35,7 +35,7 @@ export interface Answers {
 export const monotonicMs = () => Number(process.hrtime.bigint()) / 1e6
 export const markPattern = 'mark-'
 export const markDigits = 8
-const patienceMs = 30_000
+const joinTimeoutMs = 30_000
 const heartbeatMs = 25_000
 
 const tally: Tally = { frames: 0, bytes: 0 }
@@ -44,7 +44,7 @@ let closed: string[] = []
 let marks: number[] = []
 let times: number[] = []
 
-async function open({ readers, atOnce, perSecond }: Orders['open']): Promise<number> {
+async function open({ readers, atOnce, perSecond }: Commands['open']): Promise<number> {
   const since = performance.now()
   let next = 0
   const worker = async () => {
@@ -60,17 +60,17 @@ async function open({ readers, atOnce, perSecond }: Orders['open']): Promise<num
 
 async function openOne(reader: Reader): Promise<void> {
   const socket = new LeanSocket(reader, tally)
-  socket.onClosed = why => closed.push(why)
+  socket.onClose = reason => closed.push(reason)
   await socket.opened
   sockets.push(socket)
-  if (reader.join !== undefined) await joined(socket, reader.join, reader.awaitsFeed ?? false)
-  if (reader.isSampled) socket.onFrame = noteMark
+  if (reader.join !== undefined) await joinChannel(socket, reader.join, reader.awaitsFeed ?? false)
+  if (reader.isSampled) socket.onFrame = recordMark
 }
 
-/** Until the channel has been answered, and the feed is ready where one is awaited. */
-async function joined(socket: LeanSocket, join: string, awaitsFeed: boolean): Promise<void> {
+/** Waits until the join is answered and, if requested, the feed is ready. */
+async function joinChannel(socket: LeanSocket, join: string, awaitsFeed: boolean): Promise<void> {
   const { promise, resolve, reject } = Promise.withResolvers<void>()
-  const late = setTimeout(() => reject(new Error('a join was not answered')), patienceMs)
+  const timeout = setTimeout(() => reject(new Error('a join was not answered')), joinTimeoutMs)
   let isAnswered = false
   socket.onFrame = payload => {
     const [, , , event, { status, response, message }] = JSON.parse(payload.toString())
@@ -79,21 +79,21 @@ async function joined(socket: LeanSocket, join: string, awaitsFeed: boolean): Pr
     if (event === 'system' || (isAnswered && !awaitsFeed)) resolve()
   }
   socket.send(join)
-  await promise.finally(() => clearTimeout(late))
+  await promise.finally(() => clearTimeout(timeout))
   socket.onFrame = undefined
 }
 
-async function join({ joins, from, perSecond }: Orders['join']): Promise<number> {
+async function join({ joins, from, perSecond }: Commands['join']): Promise<number> {
   const since = performance.now()
   const all = joins.map(async (each, index) => {
     await sleep(Math.max(0, (index / perSecond) * 1000 - (performance.now() - since)))
-    await joined(sockets[from + index]!, each, false)
+    await joinChannel(sockets[from + index]!, each, false)
   })
   await Promise.all(all)
   return all.length
 }
 
-function noteMark(payload: Buffer): void {
+function recordMark(payload: Buffer): void {
   if (payload[6] === 0x22) return // an answer to a heartbeat
   tally.frames++
   tally.bytes += payload.length
@@ -105,7 +105,9 @@ function noteMark(payload: Buffer): void {
   times.push(monotonicMs())
 }
 
-const deeds: { [Name in keyof Orders]: (order: Orders[Name]) => Answers[Name] | Promise<Answers[Name]> } = {
+const handlers: {
+  [Name in keyof Commands]: (input: Commands[Name]) => Results[Name] | Promise<Results[Name]>
+} = {
   open,
   join,
   close() {
@@ -113,7 +115,7 @@ const deeds: { [Name in keyof Orders]: (order: Orders[Name]) => Answers[Name] | 
     closed = []
     return undefined
   },
-  taken: () => ({ ...tally, closed }),
+  counts: () => ({ ...tally, closed }),
   marks() {
     const found = { mark: Float64Array.from(marks), atMs: Float64Array.from(times) }
     marks = []
@@ -132,9 +134,9 @@ const deeds: { [Name in keyof Orders]: (order: Orders[Name]) => Answers[Name] | 
 }
 
 if (process.send) {
-  process.on('message', async ({ id, name, order }: { id: number; name: keyof Orders; order: never }) => {
+  process.on('message', async ({ id, name, input }: { id: number; name: keyof Commands; input: never }) => {
     try {
-      process.send!({ id, answer: await deeds[name](order) })
+      process.send!({ id, result: await handlers[name](input) })
     } catch (error) {
       process.send!({ id, error: String(error) })
     }
@@ -144,11 +146,11 @@ if (process.send) {
     for (const socket of sockets) socket.send('[null,"0","phoenix","heartbeat",{}]')
   }, heartbeatMs)
 
-  // So that whoever writes can be kept from running ahead.
-  let told = 0
+  // So that the writer can wait for the subscribers.
+  let lastSent = 0
   setInterval(() => {
-    if (tally.frames === told) return
-    told = tally.frames
-    process.send!({ frames: told })
+    if (tally.frames === lastSent) return
+    lastSent = tally.frames
+    process.send!({ frames: lastSent })
   }, 4)
 }

@@ -1,5 +1,5 @@
-// A WebSocket client that costs as little as one can: all sockets of a process read into one buffer, frames are counted
-// by their heads, and only who asks gets their bytes.
+// A WebSocket client with minimal CPU cost: all sockets of a process read into one buffer, and frames are counted by their
+// heads. The bytes are passed on only if `onFrame` is set.
 import { randomBytes } from 'node:crypto'
 import { connect, type Socket } from 'node:net'
 
@@ -8,42 +8,42 @@ const text = 1
 const close = 8
 const ping = 9
 const pong = 10
-/** How much of a payload tells an answer to a heartbeat from everything else. */
-const tellingBytes = 7
+/** The bytes of a payload that distinguish a heartbeat reply from other frames. */
+const heartbeatHeadBytes = 7
 
-/** Of all sockets that share it. */
+/** Counts of all sockets that share it. */
 export interface Tally {
   frames: number
   bytes: number
 }
 
-export interface Wanted {
+export interface SocketTarget {
   url: string
-  /** With its query. */
+  /** The path with its query. */
   path: string
-  /** Another address of this machine, when one has no ports left. */
+  /** Another address of this machine, if one has no ports left. */
   from?: string
 }
 
 export class LeanSocket {
-  /** Told of every whole frame, a view into a buffer that is used again, and counts nothing, while it is set. */
+  /** If set, it gets every complete frame as a view into a reused buffer, and frames are not counted. */
   onFrame: ((payload: Buffer, isText: boolean) => void) | undefined
-  onClosed: ((why: string) => void) | undefined
+  onClose: ((reason: string) => void) | undefined
   readonly opened: Promise<void>
   readonly #socket: Socket
   readonly #tally: Tally
   #isOpen = false
-  /** Bytes of a frame that has been counted and is not over. */
+  /** Remaining bytes of a frame that is counted already. */
   #skip = 0
-  /** The beginning of a frame, or of the handshake, that is not whole. */
+  /** The beginning of an incomplete frame or handshake. */
   #carry: Buffer | undefined
-  #settle: { resolve(): void; reject(error: Error): void } | undefined
+  #opening: { resolve(): void; reject(error: Error): void } | undefined
 
-  constructor({ url, path, from }: Wanted, tally: Tally) {
+  constructor({ url, path, from }: SocketTarget, tally: Tally) {
     const { hostname, port, host } = new URL(url)
     this.#tally = tally
     this.opened = new Promise((resolve, reject) => {
-      this.#settle = { resolve, reject }
+      this.#opening = { resolve, reject }
     })
     this.#socket = connect({
       host: hostname,
@@ -58,8 +58,8 @@ export class LeanSocket {
         },
       },
     })
-    this.#socket.on('error', error => this.#ended(error.message))
-    this.#socket.on('close', () => this.#ended('the connection was closed'))
+    this.#socket.on('error', error => this.#handleEnd(error.message))
+    this.#socket.on('close', () => this.#handleEnd('the connection was closed'))
     const key = randomBytes(16).toString('base64')
     this.#socket.write(
       `GET ${path} HTTP/1.1\r\nHost: ${host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: ${key}\r\n\r\n`,
@@ -72,15 +72,15 @@ export class LeanSocket {
   }
 
   end(): void {
-    this.onClosed = undefined
+    this.onClose = undefined
     this.#socket.destroy()
   }
 
-  #ended(why: string): void {
-    this.#settle?.reject(new Error(why))
-    this.#settle = undefined
-    this.onClosed?.(why)
-    this.onClosed = undefined
+  #handleEnd(reason: string): void {
+    this.#opening?.reject(new Error(reason))
+    this.#opening = undefined
+    this.onClose?.(reason)
+    this.onClose = undefined
   }
 
   #read(chunk: Buffer, length: number): void {
@@ -91,7 +91,7 @@ export class LeanSocket {
       end = bytes.length
       this.#carry = undefined
     }
-    let at = this.#isOpen ? 0 : this.#shakeHands(bytes.subarray(0, end))
+    let at = this.#isOpen ? 0 : this.#readHandshake(bytes.subarray(0, end))
     while (at < end) {
       const next = this.#skip > 0 ? this.#skipTo(at, end) : this.#frame(bytes, at, end)
       if (next < 0) {
@@ -108,8 +108,8 @@ export class LeanSocket {
     return at + step
   }
 
-  /** Where what follows it begins. */
-  #shakeHands(bytes: Buffer): number {
+  /** Returns the offset after the handshake. */
+  #readHandshake(bytes: Buffer): number {
     const over = bytes.indexOf('\r\n\r\n')
     if (over < 0) {
       this.#carry = Buffer.from(bytes)
@@ -117,17 +117,17 @@ export class LeanSocket {
     }
     const line = bytes.toString('latin1', 0, bytes.indexOf('\r\n'))
     if (!line.startsWith('HTTP/1.1 101')) {
-      this.#ended(`${line} ${bytes.toString('utf8', over + 4)}`)
+      this.#handleEnd(`${line} ${bytes.toString('utf8', over + 4)}`)
       this.#socket.destroy()
       return bytes.length
     }
     this.#isOpen = true
-    this.#settle?.resolve()
-    this.#settle = undefined
+    this.#opening?.resolve()
+    this.#opening = undefined
     return over + 4
   }
 
-  /** Where the next one begins, or may go on; -1 when too little of this one is here. */
+  /** The offset of the next frame, or where it continues; -1 if too little of this frame has arrived. */
   #frame(bytes: Buffer, at: number, end: number): number {
     if (end - at < 2) return -1
     const short = bytes[at + 1]! & 0x7f
@@ -142,10 +142,10 @@ export class LeanSocket {
     const opcode = bytes[at]! & 0x0f
     if (opcode >= close || this.onFrame) {
       if (end < head + size) return -1
-      this.#whole(opcode, bytes.subarray(head, head + size))
+      this.#handleFrame(opcode, bytes.subarray(head, head + size))
       return head + size
     }
-    if (end < head + Math.min(size, tellingBytes)) return -1
+    if (end < head + Math.min(size, heartbeatHeadBytes)) return -1
     // `[null,"7","phoenix",…` answers a heartbeat; `[null,null,…`, or a frame that is not text, is a delivery.
     const isHeartbeat = opcode === text && bytes[head] === 0x5b && bytes[head + 6] === 0x22
     if (!isHeartbeat) {
@@ -158,17 +158,17 @@ export class LeanSocket {
     return head + size
   }
 
-  #whole(opcode: number, payload: Buffer): void {
+  #handleFrame(opcode: number, payload: Buffer): void {
     if (opcode === ping) this.#socket.write(clientFrame(payload, pong))
     else if (opcode === close)
-      this.#ended(
+      this.#handleEnd(
         `closed with ${payload.length < 2 ? 'no code' : `${payload.readUInt16BE(0)} ${payload.subarray(2)}`}`,
       )
     else if (opcode !== pong) this.onFrame?.(payload, opcode === text)
   }
 }
 
-/** Masked with zeros, which is as good as any mask to a server. */
+/** A frame masked with zeros, which is a valid mask. */
 function clientFrame(payload: Buffer, opcode: number): Buffer {
   const size = payload.length
   const length =

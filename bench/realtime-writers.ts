@@ -1,5 +1,5 @@
-// Who makes the changes: flat out, as far ahead of the subscribers as a window allows, or at a pace with the time of
-// every commit.
+// Writes the changes: at full speed, as far ahead of the subscribers as a window allows, or at a fixed rate with the time
+// of every commit.
 import { once } from 'node:events'
 import { Agent, type IncomingMessage, request } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -10,8 +10,8 @@ import { markDigits, markPattern, monotonicMs } from './realtime-readers.ts'
 import type { RealtimeStage } from './realtime-stage.ts'
 
 const atOnce = 8
-const lostAfterMs = 20_000
-/** About what a message of a chat holds. */
+const deliveryTimeoutMs = 20_000
+/** About the size of a chat message. */
 const body =
   'of about a hundred characters, as people write them to each other in the course of a day'.padEnd(96)
 
@@ -23,7 +23,7 @@ export interface Writer {
 
 const markText = (mark: number) => markPattern + mark.toString().padStart(markDigits, '0')
 
-/** A post each, committed alone, by somebody who is connected to the database. */
+/** Inserts a post per change, each in its own transaction, over a database connection. */
 export function sqlPosts({ owner, database, users }: RealtimeStage): Writer {
   const pool = openDatabase(owner, database, {}, () => {}, { max: atOnce })
   return {
@@ -37,20 +37,20 @@ export function sqlPosts({ owner, database, users }: RealtimeStage): Writer {
   }
 }
 
-/** The same post again and again, so that there is an old row to judge, too. */
+/** Updates the same post repeatedly, so that the old row is checked, too. */
 export function sqlEdits({ owner, database }: RealtimeStage): Writer {
   const pool = openDatabase(owner, database, {}, () => {}, { max: atOnce })
-  const made = pool.row<{ id: string }>(sql`insert into posts (team, body) values (1, ${body}) returning id`)
+  const post = pool.row<{ id: string }>(sql`insert into posts (team, body) values (1, ${body}) returning id`)
   return {
     async write(mark) {
-      const { id } = (await made)!
+      const { id } = (await post)!
       await pool.run(sql`update posts set mark = ${markText(mark)} where id = ${id}`)
     },
     end: () => pool.close(),
   }
 }
 
-/** A note each, to one user after the other. */
+/** Inserts a note per change, to one user after the other. */
 export function sqlNotes({ owner, database, users }: RealtimeStage): Writer {
   const pool = openDatabase(owner, database, {}, () => {}, { max: atOnce })
   return {
@@ -62,7 +62,7 @@ export function sqlNotes({ owner, database, users }: RealtimeStage): Writer {
   }
 }
 
-/** A post each over HTTP, by one user after the other. */
+/** Inserts a post per change over HTTP, by one user after the other. */
 export function restPosts({ restUrl, keys, users }: RealtimeStage): Writer {
   const agent = new Agent({ keepAlive: true })
   return {
@@ -91,53 +91,53 @@ export function restPosts({ restUrl, keys, users }: RealtimeStage): Writer {
 
 let mark = 0
 
-export interface Ran {
+export interface Run {
   changes: number
   deliveries: number
   seconds: number
 }
 
-/** How many are delivered when whoever writes waits only for what is more than a window behind. */
-export async function flatOut(
+/** Writes at full speed. The writer waits only while the subscribers are more than a window behind. */
+export async function writeAtFullSpeed(
   readers: Readers,
   writer: Writer,
   { seconds, window, fanOut }: { seconds: number; window: number; fanOut: number },
-): Promise<Ran> {
+): Promise<Run> {
   const first = readers.frames()
-  const begun = performance.now()
+  const startedAt = performance.now()
   let changes = 0
   const work = async () => {
-    while (performance.now() - begun < seconds * 1000) {
+    while (performance.now() - startedAt < seconds * 1000) {
       const ahead = changes++ - window
-      await arrived(readers, first + (ahead + 1) * fanOut)
+      await waitForFrames(readers, first + (ahead + 1) * fanOut)
       await writer.write(++mark)
     }
   }
   await Promise.all(Array.from({ length: atOnce }, work))
-  await arrived(readers, first + changes * fanOut)
-  return { changes, deliveries: changes * fanOut, seconds: (performance.now() - begun) / 1000 }
+  await waitForFrames(readers, first + changes * fanOut)
+  return { changes, deliveries: changes * fanOut, seconds: (performance.now() - startedAt) / 1000 }
 }
 
-export interface Paced extends Ran {
-  /** From the commit's return to the client, of every delivery that was looked at, sorted. */
+export interface FixedRateRun extends Run {
+  /** Latencies from the return of the commit to the client, of every sampled delivery, sorted. */
   latenciesMs: number[]
-  /** The same from before the write was sent. */
+  /** The same, measured from the time before the write was sent. */
   fromSendingMs: number[]
 }
 
-export async function atPace(
+export async function writeAtFixedRate(
   readers: Readers,
   writer: Writer,
   { seconds, perSecond, fanOut }: { seconds: number; perSecond: number; fanOut: number },
-): Promise<Paced> {
-  await readers.tell('marks', undefined)
+): Promise<FixedRateRun> {
+  await readers.call('marks', undefined)
   const first = readers.frames()
-  const begun = performance.now()
+  const startedAt = performance.now()
   const times = new Map<number, { sent: number; committed: number }>()
   const pending: Promise<void>[] = []
   const changes = Math.round(seconds * perSecond)
   for (let index = 0; index < changes; index++) {
-    await sleep(Math.max(0, (index / perSecond) * 1000 - (performance.now() - begun)))
+    await sleep(Math.max(0, (index / perSecond) * 1000 - (performance.now() - startedAt)))
     const own = ++mark
     const time = { sent: monotonicMs(), committed: 0 }
     times.set(own, time)
@@ -148,9 +148,9 @@ export async function atPace(
     )
   }
   await Promise.all(pending)
-  await arrived(readers, first + changes * fanOut)
-  const elapsed = (performance.now() - begun) / 1000
-  const found = await readers.tell('marks', undefined)
+  await waitForFrames(readers, first + changes * fanOut)
+  const elapsed = (performance.now() - startedAt) / 1000
+  const found = await readers.call('marks', undefined)
   const since = (of: 'sent' | 'committed') =>
     Array.from(found.mark, (each, index) => found.atMs[index]! - times.get(each)![of]).sort((a, b) => a - b)
   return {
@@ -162,11 +162,11 @@ export async function atPace(
   }
 }
 
-async function arrived(readers: Readers, frames: number): Promise<void> {
-  if (await readers.reached(frames, lostAfterMs)) return
-  const { closed } = await readers.tell('taken', undefined)
-  const ends = closed.length > 0 ? `; ${closed.length} sockets were closed: ${closed[0]}` : ''
-  throw new Error(`deliveries were lost: ${readers.frames()} came of ${frames}${ends}`)
+async function waitForFrames(readers: Readers, frames: number): Promise<void> {
+  if (await readers.reached(frames, deliveryTimeoutMs)) return
+  const { closed } = await readers.call('counts', undefined)
+  const closures = closed.length > 0 ? `; ${closed.length} sockets were closed: ${closed[0]}` : ''
+  throw new Error(`deliveries were lost: ${readers.frames()} of ${frames} arrived${closures}`)
 }
 
 export const percentile = (sorted: readonly number[], share: number): number =>

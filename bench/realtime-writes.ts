@@ -1,5 +1,5 @@
-// Inserts into a table with the triggers every table gets, while nobody listens, against the same table without them;
-// and, only told, while somebody listens. Options: --rounds, --seconds, --patience.
+// Inserts into a table with the capture triggers and without subscribers, against the same table without triggers. Also
+// reports, without a target, inserts with a subscriber. Options: --rounds, --seconds, --patience.
 import { parseArgs } from 'node:util'
 import { withClient } from '../apps/server/src/kernel/postgres/database.ts'
 import { sql } from '../apps/server/src/kernel/postgres/sql.ts'
@@ -33,19 +33,21 @@ await onStage(async stage => {
       { triggers: inserts('entries'), plain: inserts('plain') },
       Number(given.patience) * 1000,
     )
-    tell(`nobody listening, synchronous_commit ${commit}`, samples.triggers, samples.plain, { atLeast })
+    reportResult(`without a subscriber, synchronous_commit ${commit}`, samples.triggers, samples.plain, {
+      atLeast,
+    })
   }
 
-  // The same with somebody who gets them: what listening costs those who write.
+  // The same with a subscriber: the cost of a subscription for writers.
   const readers = startReaders()
-  const wish = { topic: 'entries', table: 'entries', filter: 'n=eq.0' }
-  await readers.tell('open', {
-    readers: [realtime.reader(realtime.keys.service, wish)],
+  const channel = { topic: 'entries', table: 'entries', filter: 'n=eq.0' }
+  await readers.call('open', {
+    readers: [realtime.reader(realtime.keys.service, channel)],
     atOnce: 1,
     perSecond: 1,
   })
   const states = (await triggersOf(realtime, 'entries')).map(({ enabled }) => enabled)
-  if (!states.includes('O')) throw new Error('somebody listens and no trigger is enabled')
+  if (!states.includes('O')) throw new Error('no trigger is enabled although there is a subscriber')
   const samples = await interleave(
     3,
     {
@@ -54,12 +56,12 @@ await onStage(async stage => {
     },
     Number(given.patience) * 1000,
   )
-  tell('somebody listening for other rows', samples.triggers, samples.plain)
+  reportResult('with a subscriber for other rows', samples.triggers, samples.plain)
   await readers.end()
   await realtime.platform.stop()
 })
 
-/** `entries` as it comes, `plain` without its triggers. */
+/** `entries` as created, `plain` without triggers. */
 async function makeTables(realtime: RealtimeStage): Promise<void> {
   await withClient(realtime.owner, realtime.database, {}, async session => {
     for (const table of ['entries', 'plain'])
@@ -75,7 +77,7 @@ async function makeTables(realtime: RealtimeStage): Promise<void> {
   })
   const attached = await triggersOf(realtime, 'entries')
   if (attached.length !== 3 || attached.some(({ enabled }) => enabled !== 'D'))
-    throw new Error(`there should be three disabled triggers: ${JSON.stringify(attached)}`)
+    throw new Error(`expected three disabled triggers: ${JSON.stringify(attached)}`)
   if ((await triggersOf(realtime, 'plain')).length > 0) throw new Error('the reference still has triggers')
 }
 
@@ -108,12 +110,17 @@ function insertsInto(realtime: RealtimeStage, table: string, commit: string): Pr
   )
 }
 
-function tell(when: string, measured: Sample[], reference: Sample[], target?: { atLeast: number }): void {
+function reportResult(
+  condition: string,
+  measured: Sample[],
+  reference: Sample[],
+  target?: { atLeast: number },
+): void {
   const throughput = compare(measured, reference, each => each['per_second']!)
   const cpu = compare(reference, measured, each => each['postgres_cpu_us']!)
   report({
     bench: 'realtime-writes',
-    subject: `inserts with triggers attached, ${when}`,
+    subject: `inserts with triggers attached, ${condition}`,
     ...(target && { target }),
     measured: throughput.ratio,
     unit: 'of the throughput without triggers',

@@ -1,22 +1,22 @@
-// Row changes to five hundred subscribers: distinct users under a policy, and the service_role key; how many deliveries
-// a second in all and per second of CPU of every process involved, the load generator's too, and how long from commit
-// to client at half the rate that is asked for. Options: --rounds, --seconds, --window, --patience,
-// --only=flatOut,latency,edits,notes, --profile=<directory>.
+// Row changes to five hundred subscribers: distinct users under a policy, and the service_role key. Measures deliveries
+// per second and per second of CPU of all processes, including the load generator, and the latency from commit to client
+// at half the required rate. Options: --rounds, --seconds, --window, --patience,
+// --only=fullSpeed,latency,edits,notes, --profile=<directory>.
 import { parseArgs } from 'node:util'
 import { compare, interleave, medians, report, rounded, type Sample } from './measure.ts'
 import { type Readers, startReaders } from './realtime-load.ts'
 import type { Reader } from './realtime-readers.ts'
 import { costPer, type RealtimeStage, settled, stageRealtime, subscriberCount } from './realtime-stage.ts'
 import {
-  atPace,
-  flatOut,
-  type Paced,
+  type FixedRateRun,
   percentile,
   restPosts,
   sqlEdits,
   sqlNotes,
   sqlPosts,
   type Writer,
+  writeAtFixedRate,
+  writeAtFullSpeed,
 } from './realtime-writers.ts'
 import { onStage } from './stage.ts'
 
@@ -26,7 +26,7 @@ const { values: given } = parseArgs({
     seconds: { type: 'string', default: '5' },
     window: { type: 'string', default: '100' },
     patience: { type: 'string', default: '5' },
-    only: { type: 'string', default: 'flatOut,latency,edits,notes' },
+    only: { type: 'string', default: 'fullSpeed,latency,edits,notes' },
     profile: { type: 'string' },
   },
 })
@@ -36,22 +36,22 @@ const window = Number(given.window)
 const patienceMs = Number(given.patience) * 1000
 const atLeast = { underPolicies: 30_000, asService: 60_000 }
 const latencySeconds = 10
-/** One in so many subscribers is looked at for latencies. */
+/** One in this number of subscribers is sampled for latencies. */
 const sampleEvery = 5
 const openPerSecond = 250
 
-const wish = { topic: 'posts', table: 'posts' }
+const channel = { topic: 'posts', table: 'posts' }
 const asUsers = ({ users, reader }: RealtimeStage) =>
-  users.map((user, index) => ({ ...reader(user.token, wish), isSampled: index % sampleEvery === 0 }))
+  users.map((user, index) => ({ ...reader(user.token, channel), isSampled: index % sampleEvery === 0 }))
 const asService = ({ keys, reader }: RealtimeStage) =>
-  Array.from({ length: subscriberCount }, () => reader(keys.service, wish))
+  Array.from({ length: subscriberCount }, () => reader(keys.service, channel))
 
 const shares = { p50: 0.5, p95: 0.95, p99: 0.99, most: 1 }
-const spread = ({ latenciesMs, fromSendingMs }: Paced) => ({
-  from_commit_ms: shared(latenciesMs),
-  from_sending_ms: shared(fromSendingMs),
+const latencies = ({ latenciesMs, fromSendingMs }: FixedRateRun) => ({
+  from_commit_ms: percentiles(latenciesMs),
+  from_sending_ms: percentiles(fromSendingMs),
 })
-const shared = (sorted: number[]) =>
+const percentiles = (sorted: number[]) =>
   roundedAll(
     Object.fromEntries(Object.entries(shares).map(([name, share]) => [name, percentile(sorted, share)])),
   )
@@ -62,31 +62,35 @@ await onStage(async stage => {
   const nodeOptions = given.profile ? ['--cpu-prof', `--cpu-prof-dir=${given.profile}`] : []
   const realtime = await stageRealtime(stage, { nodeOptions })
   const readers = startReaders()
-  const wanted = new Set(given.only.split(','))
+  const selected = new Set(given.only.split(','))
   try {
-    const most = wanted.has('flatOut') ? await measureFlatOut(realtime, readers) : undefined
-    if (wanted.has('latency')) await measureLatency(realtime, readers, most)
-    if (wanted.has('edits')) await tellEdits(realtime, readers)
-    if (wanted.has('notes')) await tellNotes(realtime, readers)
+    const most = selected.has('fullSpeed') ? await measureFullSpeed(realtime, readers) : undefined
+    if (selected.has('latency')) await measureLatency(realtime, readers, most)
+    if (selected.has('edits')) await measureEdits(realtime, readers)
+    if (selected.has('notes')) await measureNotes(realtime, readers)
   } finally {
     await readers.end()
     await realtime.platform.stop()
   }
 })
 
-/** What is delivered while these are subscribed, flat out. */
-async function turn(
+/** Deliveries to these subscribers at full speed. */
+async function measureRound(
   realtime: RealtimeStage,
   readers: Readers,
-  { who, writer, fanOut = subscriberCount }: { who: Reader[]; writer: Writer; fanOut?: number },
+  {
+    subscribers,
+    writer,
+    fanOut = subscriberCount,
+  }: { subscribers: Reader[]; writer: Writer; fanOut?: number },
 ): Promise<Sample> {
-  await readers.tell('open', { readers: who, atOnce: 50, perSecond: openPerSecond })
-  await flatOut(readers, writer, { seconds: 1, window, fanOut })
+  await readers.call('open', { readers: subscribers, atOnce: 50, perSecond: openPerSecond })
+  await writeAtFullSpeed(readers, writer, { seconds: 1, window, fanOut })
   const before = realtime.cpu(readers)
-  const ran = await flatOut(readers, writer, { seconds, window, fanOut })
+  const ran = await writeAtFullSpeed(readers, writer, { seconds, window, fanOut })
   const cost = costPer(before, realtime.cpu(readers), ran.deliveries)
-  await readers.tell('marks', undefined)
-  await readers.tell('close', undefined)
+  await readers.call('marks', undefined)
+  await readers.call('close', undefined)
   await settled(realtime, readers)
   const cpu = cost.platform_cpu_us + cost.postgres_cpu_us + cost.load_cpu_us
   return {
@@ -98,21 +102,21 @@ async function turn(
   }
 }
 
-/** The most under policies. */
-async function measureFlatOut(realtime: RealtimeStage, readers: Readers): Promise<number> {
+/** Returns the deliveries per second under policies. */
+async function measureFullSpeed(realtime: RealtimeStage, readers: Readers): Promise<number> {
   const writer = sqlPosts(realtime)
-  const underPolicies = () => turn(realtime, readers, { who: asUsers(realtime), writer })
-  const withKey = () => turn(realtime, readers, { who: asService(realtime), writer })
-  await underPolicies() // a platform that has just been started is still being compiled
+  const underPolicies = () => measureRound(realtime, readers, { subscribers: asUsers(realtime), writer })
+  const withKey = () => measureRound(realtime, readers, { subscribers: asService(realtime), writer })
+  await underPolicies() // the JIT has not compiled a new platform yet
   await withKey()
   const samples = await interleave(rounds, { users: underPolicies, service: withKey }, patienceMs)
   await writer.end()
-  const beside = compare(samples.users, samples.service, each => each['per_second']!)
+  const comparison = compare(samples.users, samples.service, each => each['per_second']!)
   const perCpu = compare(samples.users, samples.service, each => each['per_cpu_second']!)
   const details = {
-    of_those_as_service_role: beside.ratio,
+    of_those_as_service_role: comparison.ratio,
     of_those_as_service_role_per_cpu_second: perCpu.ratio,
-    rounds: beside.rounds,
+    rounds: comparison.rounds,
     round_seconds: seconds,
     window,
   }
@@ -120,13 +124,13 @@ async function measureFlatOut(realtime: RealtimeStage, readers: Readers): Promis
     [
       `row changes to ${subscriberCount} users under a policy`,
       samples.users,
-      beside.measured,
+      comparison.measured,
       atLeast.underPolicies,
     ],
     [
       `row changes to ${subscriberCount} with the service_role key`,
       samples.service,
-      beside.reference,
+      comparison.reference,
       atLeast.asService,
     ],
   ] as const) {
@@ -136,31 +140,35 @@ async function measureFlatOut(realtime: RealtimeStage, readers: Readers): Promis
       subject,
       target: { atLeast: least },
       measured: ours['per_second']!,
-      unit: 'deliveries per second on this machine, the load generator beside',
+      unit: 'deliveries per second, with the load generator on the same machine',
       range: [Math.min(...rates), Math.max(...rates)],
       ours,
       ...details,
     })
   }
-  return beside.measured['per_second']!
+  return comparison.measured['per_second']!
 }
 
 async function measureLatency(realtime: RealtimeStage, readers: Readers, most?: number): Promise<void> {
-  await readers.tell('open', { readers: asUsers(realtime), atOnce: 50, perSecond: openPerSecond })
+  await readers.call('open', { readers: asUsers(realtime), atOnce: 50, perSecond: openPerSecond })
   const half = atLeast.underPolicies / 2
   const writers = { SQL: sqlPosts(realtime), HTTP: restPosts(realtime) }
   for (const [by, writer] of Object.entries(writers)) {
-    await atPace(readers, writer, { seconds: 2, perSecond: half / subscriberCount, fanOut: subscriberCount })
+    await writeAtFixedRate(readers, writer, {
+      seconds: 2,
+      perSecond: half / subscriberCount,
+      fanOut: subscriberCount,
+    })
     await latencyAt(half, by, writer, true)
     if (most && most / 2 > half) await latencyAt(most / 2, by, writer, false)
     await writer.end()
   }
-  await readers.tell('close', undefined)
+  await readers.call('close', undefined)
   await settled(realtime, readers)
 
-  async function latencyAt(rate: number, by: string, writer: Writer, isAsked: boolean): Promise<void> {
+  async function latencyAt(rate: number, by: string, writer: Writer, hasTarget: boolean): Promise<void> {
     const before = realtime.cpu(readers)
-    const ran = await atPace(readers, writer, {
+    const ran = await writeAtFixedRate(readers, writer, {
       seconds: latencySeconds,
       perSecond: rate / subscriberCount,
       fanOut: subscriberCount,
@@ -168,23 +176,23 @@ async function measureLatency(realtime: RealtimeStage, readers: Readers, most?: 
     report({
       bench: 'realtime',
       subject: `commit to client, written by ${by}, at ${rounded(rate)} deliveries a second`,
-      ...(isAsked && { target: { atMost: 100 } }),
+      ...(hasTarget && { target: { atMost: 100 } }),
       measured: percentile(ran.latenciesMs, 0.95),
       unit: 'ms (p95)',
-      ...spread(ran),
+      ...latencies(ran),
       ...roundedAll(costPer(before, realtime.cpu(readers), ran.deliveries)),
-      deliveries_looked_at: ran.latenciesMs.length,
+      sampled_deliveries: ran.latenciesMs.length,
       seconds: latencySeconds,
     })
   }
 }
 
-/** Two rows to judge for every change. */
-async function tellEdits(realtime: RealtimeStage, readers: Readers): Promise<void> {
+/** Updates: both the old and the new row are checked. */
+async function measureEdits(realtime: RealtimeStage, readers: Readers): Promise<void> {
   const writer = sqlEdits(realtime)
   const samples = await interleave(
     3,
-    { edits: () => turn(realtime, readers, { who: asUsers(realtime), writer }) },
+    { edits: () => measureRound(realtime, readers, { subscribers: asUsers(realtime), writer }) },
     patienceMs,
   )
   await writer.end()
@@ -199,8 +207,8 @@ async function tellEdits(realtime: RealtimeStage, readers: Readers): Promise<voi
   })
 }
 
-/** Each change is for one of five hundred: by a filter, and by the policy alone. */
-async function tellNotes(realtime: RealtimeStage, readers: Readers): Promise<void> {
+/** Each change is visible to one of five hundred users: with a filter, and by the policy alone. */
+async function measureNotes(realtime: RealtimeStage, readers: Readers): Promise<void> {
   const writer = sqlNotes(realtime)
   const subscribers = (isFiltered: boolean) =>
     realtime.users.map(({ id, token }) =>
@@ -211,12 +219,12 @@ async function tellNotes(realtime: RealtimeStage, readers: Readers): Promise<voi
       }),
     )
   const ran = (isFiltered: boolean) => () =>
-    turn(realtime, readers, { who: subscribers(isFiltered), writer, fanOut: 1 })
-  const samples = await interleave(3, { filtered: ran(true), judged: ran(false) }, patienceMs)
+    measureRound(realtime, readers, { subscribers: subscribers(isFiltered), writer, fanOut: 1 })
+  const samples = await interleave(3, { filtered: ran(true), unfiltered: ran(false) }, patienceMs)
   await writer.end()
   for (const [name, subject] of [
     ['filtered', 'changes for one user of 500 by a filter and the policy'],
-    ['judged', 'changes for one user of 500 by the policy alone'],
+    ['unfiltered', 'changes for one user of 500 by the policy alone'],
   ] as const) {
     const ours = medians(samples[name])
     report({

@@ -1,5 +1,5 @@
-// A hundred thousand requests from the grammar and broken ones, against the platform as it is started in production,
-// checked as apps/server/test/rows-fuzz.test.ts checks a thousand. For every night, not for every change.
+// A hundred thousand generated requests, valid and broken, against a platform started as in production, with the checks
+// of apps/server/test/rows-fuzz.test.ts. For nightly runs.
 // Options: --requests, --seed, --first (the number of the first request), --at-once, --max-failures.
 import { parseArgs } from 'node:util'
 import { printed, runFuzz } from '../apps/server/test/fuzz/run.ts'
@@ -66,8 +66,8 @@ await onStage(async stage => {
   )
   console.log(
     isClean
-      ? `${report.requests} requests with seed ${seed} ran clean.`
-      : `Not clean: ${failures.length} failures among ${report.requests} requests with seed ${seed}.`,
+      ? `${report.requests} requests with seed ${seed} ran without failures.`
+      : `${failures.length} failures in ${report.requests} requests with seed ${seed}.`,
   )
   if (!isClean) process.exitCode = 1
   await platform.stop()

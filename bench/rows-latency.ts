@@ -1,5 +1,5 @@
-// How long quick reads take: the slowest hundredth against the middle under 32 connections, and the slowest
-// hundredth while four others call a function that takes a second, against when nobody does.
+// Latency of fast reads: p99 against p50 under 32 connections, and p99 while four other callers call a function that takes
+// a second, against p99 without them.
 // Options: --rounds, --seconds.
 import { setTimeout as sleep } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
@@ -14,7 +14,7 @@ const { values: given } = parseArgs({
 const rounds = Number(given.rounds)
 const roundSeconds = Number(given.seconds)
 const connections = 32
-const patienceMs = 5000
+const maxWaitMs = 5000
 const slowCallers = 4
 
 await onStage(async stage => {
@@ -22,15 +22,15 @@ await onStage(async stage => {
   const platform = await rows.start()
   const load = (seconds: number) =>
     wrk(platform.url, requestOf(rows, shapes.byKey), { file: rows.file('read.lua'), seconds, connections })
-  /** The second before is not counted: after a pause connections are opened and statements prepared. */
+  /** The first second is not counted: after a pause, connections are opened and statements prepared. */
   const read = async (): Promise<Sample> => {
     await load(1)
     const { p50Ms, p99Ms, maxMs, perSecond } = await load(roundSeconds)
     return { p50_ms: p50Ms, p99_ms: p99Ms, max_ms: maxMs, per_second: perSecond }
   }
   await load(5)
-  const contenders = { quiet: read, beside: () => beside(rows, platform, read) }
-  const samples = await interleave(rounds, contenders, patienceMs)
+  const contenders = { quiet: read, withSlowCallers: () => withSlowCallers(rows, platform, read) }
+  const samples = await interleave(rounds, contenders, maxWaitMs)
   await platform.stop()
 
   const spread = samples.quiet.map(each => each['p99_ms']! / each['p50_ms']!)
@@ -40,7 +40,7 @@ await onStage(async stage => {
     measured,
     reference,
     rounds: taken,
-  } = compare(samples.beside, samples.quiet, each => each['p99_ms']!)
+  } = compare(samples.withSlowCallers, samples.quiet, each => each['p99_ms']!)
   report({
     bench: 'rows-latency',
     subject: `p99 of reads by key over ${connections} connections against their p50`,
@@ -54,23 +54,27 @@ await onStage(async stage => {
   })
   report({
     bench: 'rows-latency',
-    subject: `p99 of the same reads beside ${slowCallers} callers of a function that takes a second, against quiet`,
+    subject: `p99 of the same reads during ${slowCallers} callers of a function that takes a second, against quiet`,
     target: { atMost: 3 },
     measured: ratio,
     unit: 'times',
     excellent: 1.5,
     range,
-    beside: measured,
+    with_slow_callers: measured,
     quiet: reference,
     rounds: taken,
     round_seconds: roundSeconds,
   })
 })
 
-/** The callers begin before the reads do and end after them. */
-async function beside(rows: RowsStage, platform: StagedServer, read: () => Promise<Sample>): Promise<Sample> {
+/** The callers start before the reads and end after them. */
+async function withSlowCallers(
+  rows: RowsStage,
+  platform: StagedServer,
+  read: () => Promise<Sample>,
+): Promise<Sample> {
   let isOver = false
-  let naps = 0
+  let slowCalls = 0
   const callers = Array.from({ length: slowCallers }, async () => {
     while (!isOver) {
       const reply = await fetch(platform.url + rows.path('rpc/nap'), {
@@ -80,7 +84,7 @@ async function beside(rows: RowsStage, platform: StagedServer, read: () => Promi
       })
       const text = await reply.text()
       if (reply.status !== 200) throw new Error(`rpc/nap answered ${reply.status}: ${text}`)
-      naps++
+      slowCalls++
     }
   })
   const all = Promise.all(callers)
@@ -89,5 +93,5 @@ async function beside(rows: RowsStage, platform: StagedServer, read: () => Promi
   const sample = await read()
   isOver = true
   await all
-  return { ...sample, naps }
+  return { ...sample, slow_calls: slowCalls }
 }

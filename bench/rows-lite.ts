@@ -1,10 +1,10 @@
 // Rows by key and pages as anon against @supabase/lite on the same Postgres, with the same table and policies.
-// It has a database of its own there: it makes schemas and grants that a project of ours does not allow.
+// It has its own database, because it creates schemas and grants that our projects do not allow.
 // Options: --rounds, --seconds.
 import { parseArgs } from 'node:util'
 import { guardedSettings, withClient } from '../apps/server/src/kernel/postgres/database.ts'
 import { compare, interleave, report } from './measure.ts'
-import { askOnce, hiddenItem, items, requestOf, shapes, stageRows } from './rows-stage.ts'
+import { hiddenItem, items, requestOf, sendOnce, shapes, stageRows } from './rows-stage.ts'
 import { engineIn, onStage } from './stage.ts'
 import { installLite, startLite } from './supabase-lite.ts'
 import { loaded } from './wrk.ts'
@@ -15,7 +15,7 @@ const { values: given } = parseArgs({
 const roundSeconds = Number(given.seconds)
 const warmUpSeconds = 3
 const connections = 32
-const patienceMs = 5000
+const maxWaitMs = 5000
 const database = 'lite'
 
 const subjects = {
@@ -37,18 +37,18 @@ await onStage(async stage => {
   })
   const lite = await startLite(stage.dataDir('lite'), address, database)
   try {
-    const theirs = { anon: lite.anon, path: (rest: string) => `/rest/v1/${rest}` }
+    const liteTarget = { anon: lite.anon, path: (rest: string) => `/rest/v1/${rest}` }
     for (const [name, { name: subject, rows: expected, atLeast, excellent }] of Object.entries(subjects)) {
       const shape = shapes[name as keyof typeof subjects]
       const sides = {
         ours: { server: platform, request: requestOf(rows, shape) },
-        lite: { server: lite, request: requestOf(theirs, shape) },
+        lite: { server: lite, request: requestOf(liteTarget, shape) },
       }
       for (const { server, request } of Object.values(sides)) {
-        const answer = await askOnce(server.url, request, 4321)
-        const [first] = await askOnce(server.url, request, hiddenItem)
+        const answer = await sendOnce(server.url, request, 4321)
+        const [first] = await sendOnce(server.url, request, hiddenItem)
         if (answer.length !== expected || (first as { id: number } | undefined)?.id === hiddenItem)
-          throw new Error(`${server.url} answers with other rows than expected`)
+          throw new Error(`${server.url} returned unexpected rows`)
       }
       const load = (side: keyof typeof sides, seconds = roundSeconds) => {
         const { server, request } = sides[side]
@@ -57,11 +57,11 @@ await onStage(async stage => {
       await load('ours', warmUpSeconds)
       await load('lite', warmUpSeconds)
       const contenders = {
-        // While the other has its turn, connections are closed.
+        // Connections are closed while the other one runs.
         ours: () => load('ours', 1).then(() => load('ours')),
         lite: () => load('lite', 1).then(() => load('lite')),
       }
-      const samples = await interleave(Number(given.rounds), contenders, patienceMs)
+      const samples = await interleave(Number(given.rounds), contenders, maxWaitMs)
       const { ratio, range, measured, reference, rounds } = compare(
         samples.ours,
         samples.lite,

@@ -1,5 +1,5 @@
-// What the platform process holds while it answers reads of 10 MB among 10,000 requests, and what is left of it
-// when they are over. Options: --requests, --pause (seconds).
+// Memory of the platform process during and after 10,000 requests, some of them reads of 10 MB.
+// Options: --requests, --pause (seconds).
 import { once } from 'node:events'
 import { Agent, type IncomingMessage, request as send } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -15,7 +15,7 @@ const { values: given } = parseArgs({
 const requestCount = Number(given.requests)
 const pauseSeconds = Number(given.pause)
 const atOnce = 16
-/** One in so many is a read of 1000 rows of 10 kB. */
+/** One in this number of requests reads 1000 rows of 10 kB. */
 const oneBigIn = 50
 const stalledReaders = 16
 const stallMs = 4000
@@ -23,7 +23,7 @@ const stallMs = 4000
 const bulky = [
   'create table bulky (id bigint primary key, body text)',
   'alter table bulky alter column body set storage external, enable row level security',
-  'create policy "all of it" on bulky for select to anon using (id > 0)',
+  'create policy "all rows" on bulky for select to anon using (id > 0)',
   `insert into bulky select i, repeat(md5(i::text), 320) from generate_series(1, 1000) i`,
 ]
 const bigRead = { path: 'bulky?limit=1000' }
@@ -35,34 +35,35 @@ await onStage(async stage => {
   const started = residentMegabytes(platform.pid)
   const agent = new Agent({ keepAlive: true, maxSockets: atOnce })
 
-  for (const shape of [...Object.values(shapes), bigRead]) await ask(platform, agent, requestOf(rows, shape))
-  const touched = residentMegabytes(platform.pid)
+  for (const shape of [...Object.values(shapes), bigRead])
+    await readAll(platform, agent, requestOf(rows, shape))
+  const afterOneOfEach = residentMegabytes(platform.pid)
   await sleep(pauseSeconds * 1000)
-  // Starting leaves garbage behind that the first large answer's collection takes along: the lower one counts.
+  // The start leaves garbage that is collected with the first large answer, so the lower value counts.
   const settled = residentMegabytes(platform.pid)
   const idle = Math.min(started, settled)
 
   const cpu = cpuMicros(platform.pid)
-  const { peak, result: bytes } = await watchingPeak(platform, () => mixed(rows, platform, agent))
-  const spent = cpuMicros(platform.pid) - cpu
-  const right = residentMegabytes(platform.pid)
+  const { peak, result: bytes } = await withPeak(platform, () => sendMixed(rows, platform, agent))
+  const cpuUsed = cpuMicros(platform.pid) - cpu
+  const rightAfter = residentMegabytes(platform.pid)
   agent.destroy()
   await sleep(pauseSeconds * 1000)
   const after = residentMegabytes(platform.pid)
-  const facts = {
+  const common = {
     rss_mb: {
       started: rounded(started),
-      after_one_of_each: rounded(touched),
+      after_one_of_each: rounded(afterOneOfEach),
       idle: rounded(idle),
       peak: rounded(peak),
-      right_after: rounded(right),
+      right_after: rounded(rightAfter),
       after_the_pause: rounded(after),
     },
     requests: requestCount,
     big_reads: Math.floor(requestCount / oneBigIn),
     megabytes_read: rounded(bytes / 2 ** 20),
     at_once: atOnce,
-    node_cpu_us_per_request: rounded(spent / requestCount),
+    node_cpu_us_per_request: rounded(cpuUsed / requestCount),
     pause_seconds: pauseSeconds,
   }
   report({
@@ -71,21 +72,21 @@ await onStage(async stage => {
     target: { atMost: 50 },
     measured: after - idle,
     unit: 'MB',
-    ...facts,
+    ...common,
   })
   report({
     bench: 'rows-memory',
     subject: `peak RSS over idle during them, ${atOnce} at once`,
     measured: peak - idle,
     unit: 'MB',
-    ...facts,
+    ...common,
   })
 
-  const stalled = await watchingPeak(platform, () => stall(rows, platform))
+  const stalled = await withPeak(platform, () => stall(rows, platform))
   await sleep(pauseSeconds * 1000)
   report({
     bench: 'rows-memory',
-    subject: `peak RSS over idle with ${stalledReaders} readers of 10 MB who stop reading for ${stallMs / 1000} s`,
+    subject: `peak RSS over idle with ${stalledReaders} readers of 10 MB that pause for ${stallMs / 1000} s`,
     measured: stalled.peak - idle,
     unit: 'MB',
     rss_mb: {
@@ -96,17 +97,17 @@ await onStage(async stage => {
   })
 })
 
-async function mixed(rows: RowsStage, platform: StagedServer, agent: Agent): Promise<number> {
+async function sendMixed(rows: RowsStage, platform: StagedServer, agent: Agent): Promise<number> {
   const { byKey, page, embed, insert } = shapes
-  const usual = [byKey, byKey, byKey, page, byKey, byKey, embed, byKey, page, insert]
+  const mix = [byKey, byKey, byKey, page, byKey, byKey, embed, byKey, page, insert]
   let next = 0
   let bytes = 0
   const work = async () => {
     while (next < requestCount) {
-      const turn = next++
-      const shape = turn % oneBigIn === 0 ? bigRead : usual[turn % usual.length]!
-      // Not `bytes += await …`: that would add to what the sum was before the others added theirs.
-      const read = await ask(platform, agent, requestOf(rows, shape))
+      const number = next++
+      const shape = number % oneBigIn === 0 ? bigRead : mix[number % mix.length]!
+      // Not `bytes += await …`: that would lose what others added during the wait.
+      const read = await readAll(platform, agent, requestOf(rows, shape))
       bytes += read
     }
   }
@@ -114,11 +115,11 @@ async function mixed(rows: RowsStage, platform: StagedServer, agent: Agent): Pro
   return bytes
 }
 
-/** Readers that take the head of the answer and then nothing for a while; all get everything in the end. */
+/** Clients that read the head of the answer, pause, and then read the rest. */
 async function stall(rows: RowsStage, platform: StagedServer): Promise<void> {
   const agent = new Agent({ maxSockets: stalledReaders })
   const reader = async () => {
-    const reply = await begin(platform, agent, requestOf(rows, bigRead))
+    const reply = await sendRequest(platform, agent, requestOf(rows, bigRead))
     await sleep(stallMs)
     if ((await drain(reply)) < 10_000_000) throw new Error('a stalled reader did not get its 10 MB')
   }
@@ -126,11 +127,11 @@ async function stall(rows: RowsStage, platform: StagedServer): Promise<void> {
   agent.destroy()
 }
 
-async function ask(platform: StagedServer, agent: Agent, request: LoadRequest): Promise<number> {
-  return drain(await begin(platform, agent, request))
+async function readAll(platform: StagedServer, agent: Agent, request: LoadRequest): Promise<number> {
+  return drain(await sendRequest(platform, agent, request))
 }
 
-async function begin(
+async function sendRequest(
   { url }: StagedServer,
   agent: Agent,
   { method = 'GET', path, ids = 1, headers, body }: LoadRequest,
@@ -150,20 +151,20 @@ async function drain(reply: IncomingMessage): Promise<number> {
   return bytes
 }
 
-async function watchingPeak<T>(
+async function withPeak<T>(
   { pid }: StagedServer,
   work: () => Promise<T>,
 ): Promise<{ peak: number; result: T }> {
   let peak = 0
-  const look = () => {
+  const samplePeak = () => {
     peak = Math.max(peak, residentMegabytes(pid))
   }
-  const watch = setInterval(look, 50)
+  const timer = setInterval(samplePeak, 50)
   try {
     const result = await work()
-    look()
+    samplePeak()
     return { peak, result }
   } finally {
-    clearInterval(watch)
+    clearInterval(timer)
   }
 }

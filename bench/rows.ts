@@ -1,12 +1,12 @@
-// Rows over HTTP as anon under row-level security, through the whole product path, against pgbench in pipeline
-// mode sending the same statements to the same Postgres. The statements are read off the platform first.
-// Options: --generations, --rounds, --seconds, --patience (seconds to wait for a calm machine before each turn),
+// Rows over HTTP as anon under row-level security, through the whole platform, against pgbench in pipeline mode sending
+// the same statements to the same Postgres. The statements are first read from the log of Postgres.
+// Options: --generations, --rounds, --seconds, --patience (seconds to wait for an idle machine before each run),
 // --only=byKey,page,embed,insert, --profile=<directory>.
 import { parseArgs } from 'node:util'
 import { compare, interleave, report, type Sample } from './measure.ts'
 import { pgbench, type Reference } from './pgbench.ts'
-import { askOnce, hiddenItem, type RowsStage, requestOf, shapes, stageRows } from './rows-stage.ts'
-import { asPgbench, lastUnit, type SentStatement, whileRevealed } from './sent-sql.ts'
+import { hiddenItem, type RowsStage, requestOf, sendOnce, shapes, stageRows } from './rows-stage.ts'
+import { asPgbench, readLastUnit, type SentStatement, withStatementLog } from './sent-sql.ts'
 import { engineIn, onStage, type StagedServer } from './stage.ts'
 import { loaded } from './wrk.ts'
 
@@ -28,15 +28,15 @@ const connections = 32
 const warmUpSeconds = 3
 const marker = 4321
 
-interface Told {
+interface SubjectDetails {
   name: string
   atLeast: number
   excellent: number
   rows: number
-  /** The least that gives the same answer, as somebody would write it by hand. */
+  /** The shortest SQL with the same answer, as written by hand. */
   byHand: string
 }
-const told: Record<Subject, Told> = {
+const subjectDetails: Record<Subject, SubjectDetails> = {
   byKey: {
     name: 'one row by primary key',
     atLeast: 0.45,
@@ -76,8 +76,8 @@ const told: Record<Subject, Told> = {
 }
 
 /**
- * Reads share a transaction, sixteen in each of two pipelines, which is the quickest pgbench gets. An insert is a
- * transaction of its own here as there: sharing one would share its flush to disk.
+ * Reads share a transaction, sixteen in each of two pipelines, which is the fastest mode of pgbench. Each insert has its
+ * own transaction on both sides: a shared one would share the flush to disk.
  */
 const pipelines = { reads: { depth: 16, clients: 2 }, writes: { depth: 1, clients: 16 } }
 
@@ -85,7 +85,7 @@ await onStage(async stage => {
   const rows = await stageRows(stage)
   const sent = await readSent(rows)
   const samples: Partial<
-    Record<Subject, Record<'ours' | 'pgbench' | 'pgbenchAsWeDo' | 'pgbenchByHand', Sample[]>>
+    Record<Subject, Record<'ours' | 'pgbench' | 'pgbenchWithReset' | 'pgbenchByHand', Sample[]>>
   > = {}
   for (let count = 0; count < generations; count++) {
     const profiling = given.profile ? ['--cpu-prof', `--cpu-prof-dir=${given.profile}`] : []
@@ -99,33 +99,38 @@ await onStage(async stage => {
     await platform.stop()
   }
   for (const subject of subjects) {
-    const { ours, pgbench, pgbenchAsWeDo, pgbenchByHand } = samples[subject]!
-    const { name, atLeast, excellent } = told[subject]
-    tell(name, ours, pgbench, { target: { atLeast }, excellent })
-    tell(`${name}, when pgbench also cleans the session as we do`, ours, pgbenchAsWeDo, {})
-    tell(`${name}, when pgbench sends the least that gives the same rows`, ours, pgbenchByHand, {})
+    const { ours, pgbench, pgbenchWithReset, pgbenchByHand } = samples[subject]!
+    const { name, atLeast, excellent } = subjectDetails[subject]
+    reportResult(name, ours, pgbench, { target: { atLeast }, excellent })
+    reportResult(`${name}, when pgbench also resets the session`, ours, pgbenchWithReset, {})
+    reportResult(`${name}, when pgbench sends the shortest SQL for the same rows`, ours, pgbenchByHand, {})
   }
 })
 
-/** Asked often enough to have found its lane; the last time counts. */
+/** Repeated until the statement uses the pipelined connections. The last answer counts. */
 async function readSent(rows: RowsStage): Promise<Partial<Record<Subject, SentStatement[]>>> {
   const platform = await rows.start()
   const { address } = engineIn(rows.dataDir)
-  const sent = await whileRevealed(rows.dataDir, { address, database: rows.database }, async sentSince => {
-    const found: Partial<Record<Subject, SentStatement[]>> = {}
-    for (const subject of subjects) {
-      const request = requestOf(rows, shapes[subject])
-      for (let count = 0; count < 8; count++) {
-        const answer = await askOnce(platform.url, request, marker)
-        if (answer.length !== told[subject].rows) throw new Error(`${subject} answered ${answer.length} rows`)
+  const sent = await withStatementLog(
+    rows.dataDir,
+    { address, database: rows.database },
+    async readStatements => {
+      const found: Partial<Record<Subject, SentStatement[]>> = {}
+      for (const subject of subjects) {
+        const request = requestOf(rows, shapes[subject])
+        for (let count = 0; count < 8; count++) {
+          const answer = await sendOnce(platform.url, request, marker)
+          if (answer.length !== subjectDetails[subject].rows)
+            throw new Error(`${subject} answered ${answer.length} rows`)
+        }
+        if (subject === 'byKey' && (await sendOnce(platform.url, request, hiddenItem)).length > 0)
+          throw new Error('row-level security is not enforced')
+        await sendOnce(platform.url, request, marker)
+        found[subject] = await readLastUnit(readStatements)
       }
-      if (subject === 'byKey' && (await askOnce(platform.url, request, hiddenItem)).length > 0)
-        throw new Error('row-level security is not in force')
-      await askOnce(platform.url, request, marker)
-      found[subject] = await lastUnit(sentSince)
-    }
-    return found
-  })
+      return found
+    },
+  )
   await platform.stop()
   return sent
 }
@@ -150,23 +155,23 @@ async function measure(rows: RowsStage, platform: StagedServer, subject: Subject
     return () => pgbench(postgres, how)
   }
   const contenders = {
-    // After the turns of the others its connections may have been closed.
+    // Its connections may have been closed during the runs of the others.
     ours: () => ours(1).then(() => ours()),
     pgbench: reference('plain', unit.map(withoutCleaning)),
-    pgbenchAsWeDo: reference('cleaning', ['reset all', ...unit]),
-    pgbenchByHand: reference('by-hand', [withoutCleaning(unit[0]!), told[subject].byHand]),
+    pgbenchWithReset: reference('cleaning', ['reset all', ...unit]),
+    pgbenchByHand: reference('by-hand', [withoutCleaning(unit[0]!), subjectDetails[subject].byHand]),
   }
   await ours(warmUpSeconds)
   await contenders.pgbench()
   return interleave(Number(given.rounds), contenders, Number(given.patience) * 1000)
 }
 
-/** The target is about the settings of a caller; that we also release locks is our own affair. */
+/** The target includes the settings of a caller, but not the release of locks. */
 function withoutCleaning(sql: string): string {
   return sql.replace(/,\s*pg_advisory_unlock_all\(\)/, '')
 }
 
-function tell(
+function reportResult(
   subject: string,
   ours: Sample[],
   against: Sample[],

@@ -1,4 +1,4 @@
-// A program that is run for its output and for the CPU it took.
+// Runs a program and returns its output and CPU time.
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { text } from 'node:stream/consumers'
@@ -7,11 +7,11 @@ import { endedChildrenCpuMicros } from './measure.ts'
 export interface Run {
   stdout: string
   stderr: string
-  /** Right when no other child ends meanwhile. */
+  /** Correct only if no other child ends meanwhile. */
   cpuMicros: number
 }
 
-/** Unlike `spawnSync` it leaves this process free to do something beside it. */
+/** Unlike `spawnSync` it does not block this process. */
 export async function runToEnd(
   command: string,
   args: readonly string[],

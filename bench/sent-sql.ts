@@ -1,5 +1,5 @@
-// What the platform really sends to Postgres for a request, read from the server's log, so that the reference
-// does the same work. The log shows statements only for as long as this looks.
+// The statements that the platform sends to Postgres for a request, read from the server's log, so that the reference does
+// the same work. Statements are logged only during the reading.
 import { readFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { guardedSettings, withClient } from '../apps/server/src/kernel/postgres/database.ts'
@@ -9,47 +9,47 @@ import { identifier } from '../apps/server/src/kernel/postgres/sql.ts'
 
 export interface SentStatement {
   sql: string
-  /** By their place: `$1` is the first. */
+  /** In order: `$1` is the first. */
   values: (string | null)[]
 }
 
-const revealing = {
+const logSettings = {
   log_min_messages: 'log',
   log_statement: 'all',
   log_parameter_max_length: '-1',
   log_error_verbosity: 'default',
 }
 
-/** Sessions opened while `work` runs are logged; those there before are not. */
-export async function whileRevealed<T>(
+/** Sessions opened while `work` runs are logged. Earlier sessions are not. */
+export async function withStatementLog<T>(
   dataDir: string,
   { address, database }: { address: ServerAddress; database: string },
-  work: (sentSince: () => SentStatement[]) => Promise<T>,
+  work: (readStatements: () => SentStatement[]) => Promise<T>,
 ): Promise<T> {
   const { logFile } = locate(dataDir)
   const name = identifier(database)
-  const alter = (how: string[]) =>
+  const alter = (changes: string[]) =>
     withClient(address, 'postgres', guardedSettings, session =>
-      session.script(how.map(each => `alter database ${name} ${each}`).join(';')),
+      session.script(changes.map(each => `alter database ${name} ${each}`).join(';')),
     )
-  await alter(Object.entries(revealing).map(([setting, value]) => `set ${setting} = '${value}'`))
+  await alter(Object.entries(logSettings).map(([setting, value]) => `set ${setting} = '${value}'`))
   try {
     return await work(() => statementsIn(readFileSync(logFile, 'utf8')))
   } finally {
-    await alter(Object.keys(revealing).map(setting => `reset ${setting}`))
+    await alter(Object.keys(logSettings).map(setting => `reset ${setting}`))
   }
 }
 
-/** The statements of the last unit: from the one that becomes the caller to the one that answers. */
-export async function lastUnit(sentSince: () => SentStatement[]): Promise<SentStatement[]> {
+/** The statements of the last unit: from the one that sets the caller to the one that answers. */
+export async function readLastUnit(readStatements: () => SentStatement[]): Promise<SentStatement[]> {
   await sleep(100)
-  const all = sentSince()
-  const begin = all.findLastIndex(({ sql }) => sql.includes("set_config('role'"))
-  if (begin < 0) throw new Error('nothing was sent that becomes the caller')
-  return all.slice(begin).filter(({ sql }) => /^\s*(select|with|insert)\b/i.test(sql))
+  const all = readStatements()
+  const start = all.findLastIndex(({ sql }) => sql.includes("set_config('role'"))
+  if (start < 0) throw new Error('no statement set the caller')
+  return all.slice(start).filter(({ sql }) => /^\s*(select|with|insert)\b/i.test(sql))
 }
 
-/** Entries begin with a time and go on in lines that begin with a tab. */
+/** Entries start with a time and continue in lines that start with a tab. */
 export function statementsIn(log: string): SentStatement[] {
   const found: SentStatement[] = []
   for (const entry of log.split(/\n(?!\t)/)) {
@@ -73,7 +73,7 @@ export interface PgbenchUnit {
   values: Record<string, string>
 }
 
-/** The same statements with pgbench's names for their values; a value that is `marker` becomes `:id`. */
+/** The same statements with pgbench's names for their values. The value `marker` becomes `:id`. */
 export function asPgbench(statements: readonly SentStatement[], marker: string): PgbenchUnit {
   const values: Record<string, string> = {}
   const unit = statements.map(({ sql, values: given }, index) =>

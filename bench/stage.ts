@@ -1,4 +1,4 @@
-// What a benchmark stands on: an engine, platforms in processes of their own, and the removal of all of it.
+// The environment of a benchmark: an engine, platforms in separate processes, and their removal.
 import { type ChildProcess, spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
@@ -23,11 +23,11 @@ const startTimeoutMs = 240_000
 const stopTimeoutMs = 60_000
 
 export interface Stage {
-  /** A directory that goes when the stage does, with the database a platform keeps for it. */
+  /** A directory that is removed with the stage, and with the database of a platform in it. */
   dataDir(name: string): string
   /** A Postgres with its production settings: fsync is on. */
   engine(): Promise<StagedEngine>
-  /** A Node of its own; resolves with the URL it says it is running at. */
+  /** Starts a separate Node process and resolves with its URL. */
   server(script: string, env: Record<string, string>, nodeOptions?: string[]): Promise<StagedServer>
 }
 
@@ -48,11 +48,11 @@ export interface StagedServer {
 
 export async function onStage(work: (stage: Stage) => Promise<void>): Promise<void> {
   const root = mkdtempSync(join(tmpdir(), 'plinth-bench-'))
-  const undo: (() => Promise<void> | void)[] = [() => rmSync(root, { recursive: true, force: true })]
-  const strike = async () => {
-    for (const step of undo.splice(0).reverse()) await step()
+  const cleanups: (() => Promise<void> | void)[] = [() => rmSync(root, { recursive: true, force: true })]
+  const cleanUp = async () => {
+    for (const step of cleanups.splice(0).reverse()) await step()
   }
-  const onSignal = () => void strike().finally(() => process.exit(130))
+  const onSignal = () => void cleanUp().finally(() => process.exit(130))
   process.once('SIGINT', onSignal)
   process.once('SIGTERM', onSignal)
 
@@ -60,8 +60,8 @@ export async function onStage(work: (stage: Stage) => Promise<void>): Promise<vo
     dataDir(name) {
       const dataDir = join(root, name)
       mkdirSync(dataDir)
-      undo.push(async () => {
-        await endOrphan(dataDir)
+      cleanups.push(async () => {
+        await stopOrphan(dataDir)
         for (const path of engineFiles(dataDir).remove) rmSync(path, { recursive: true, force: true })
       })
       return dataDir
@@ -70,9 +70,9 @@ export async function onStage(work: (stage: Stage) => Promise<void>): Promise<vo
     async engine() {
       const dataDir = stage.dataDir('engine')
       const password = randomBytes(16).toString('hex')
-      const quiet = { info() {}, warn() {}, error: complain }
+      const quiet = { info() {}, warn() {}, error: logError }
       const engine = await startEngine({ dataDir, superuserPassword: password, log: quiet })
-      undo.push(() => engine.stop())
+      cleanups.push(() => engine.stop())
       const { socketDir, port, user } = engine
       const adminToken = randomBytes(24).toString('hex')
       const controlPlaneSecret = randomBytes(24).toString('hex')
@@ -101,19 +101,19 @@ export async function onStage(work: (stage: Stage) => Promise<void>): Promise<vo
           PLATFORM_DISK_RESERVE_MB: '0',
           ...env,
         },
-        // Its log goes to /dev/null.
+        // stdout has the log, which is discarded.
         stdio: ['ignore', 'ignore', 'pipe'],
       })
-      const stop = () => end(child)
-      undo.push(stop)
-      return { pid: child.pid!, url: await runningAt(child), stop }
+      const stop = () => stopProcess(child)
+      cleanups.push(stop)
+      return { pid: child.pid!, url: await readUrl(child), stop }
     },
   }
 
   try {
     await work(stage)
   } finally {
-    await strike()
+    await cleanUp()
     process.off('SIGINT', onSignal)
     process.off('SIGTERM', onSignal)
   }
@@ -121,7 +121,7 @@ export async function onStage(work: (stage: Stage) => Promise<void>): Promise<vo
 
 let platforms = 0
 
-/** The platform as it is started in production, on an engine of the stage or on its own in `dataDir`. */
+/** Starts the platform as in production, on an engine of the stage or on its own one in `dataDir`. */
 export function startMain(
   stage: Stage,
   env: Record<string, string>,
@@ -131,7 +131,7 @@ export function startMain(
   return stage.server(mainFile, { PLATFORM_DATA_DIR: dataDir, ...env }, [...serverOptions, ...nodeOptions])
 }
 
-/** The engine a platform keeps in its data directory, as its superuser sees it. */
+/** The superuser connection to the engine in a platform's data directory. */
 export function engineIn(dataDir: string): {
   address: ServerAddress
   postmaster: number
@@ -159,7 +159,7 @@ const postmasterOf = (clusterDir: string) =>
 
 export const projectsAt = (baseUrl: string, token: string) => client(projectsApi, { baseUrl, token })
 
-/** The opaque database name of a project. */
+/** The random database name of a project. */
 export async function refOf(address: ServerAddress, projectId: string): Promise<string> {
   const row = await withClient(address, 'plinth', guardedSettings, session =>
     session.row<{ ref: string }>(sql`select ref from public.projects where id = ${projectId}`),
@@ -167,7 +167,7 @@ export async function refOf(address: ServerAddress, projectId: string): Promise<
   return row!.ref
 }
 
-/** One superuser connection for the length of the work, for DDL and for looking at the server. */
+/** Opens a superuser connection for the work, for DDL and for inspecting the server. */
 export const asSuperuser = <T>(
   address: ServerAddress,
   work: (session: {
@@ -176,22 +176,22 @@ export const asSuperuser = <T>(
   }) => Promise<T>,
 ): Promise<T> => withClient(address, 'postgres', guardedSettings, work)
 
-async function runningAt(child: ChildProcess): Promise<string> {
-  let said = ''
+async function readUrl(child: ChildProcess): Promise<string> {
+  let output = ''
   child.stderr!.setEncoding('utf8')
   const found = new Promise<string>((resolve, reject) => {
     child.stderr!.on('data', (text: string) => {
-      said = (said + text).slice(-10_000)
-      const url = /running at (http:\/\/\S+)/.exec(said)?.[1]
+      output = (output + text).slice(-10_000)
+      const url = /running at (http:\/\/\S+)/.exec(output)?.[1]
       if (url) resolve(url)
     })
-    child.once('exit', code => reject(new Error(`a server ended with ${code} while starting:\n${said}`)))
-    setTimeout(() => reject(new Error(`a server did not start:\n${said}`)), startTimeoutMs).unref()
+    child.once('exit', code => reject(new Error(`a server ended with ${code} while starting:\n${output}`)))
+    setTimeout(() => reject(new Error(`a server did not start:\n${output}`)), startTimeoutMs).unref()
   })
   return found
 }
 
-async function end(child: ChildProcess): Promise<void> {
+async function stopProcess(child: ChildProcess): Promise<void> {
   if (child.exitCode !== null || child.signalCode !== null) return
   const exited = once(child, 'exit')
   child.kill('SIGTERM')
@@ -200,8 +200,8 @@ async function end(child: ChildProcess): Promise<void> {
   clearTimeout(kill)
 }
 
-/** A platform that had to be killed leaves its Postgres behind. */
-async function endOrphan(dataDir: string): Promise<void> {
+/** A platform that was killed leaves its Postgres running. */
+async function stopOrphan(dataDir: string): Promise<void> {
   const { clusterDir } = engineFiles(dataDir)
   if (!existsSync(join(clusterDir, 'postmaster.pid'))) return
   const pid = postmasterOf(clusterDir)
@@ -210,5 +210,5 @@ async function endOrphan(dataDir: string): Promise<void> {
   for (let tries = 0; tries < 100 && existsSync(`/proc/${pid}`); tries++) await sleep(50)
 }
 
-const complain = (facts: object, message: string) =>
-  void process.stderr.write(`${message} ${JSON.stringify(facts)}\n`)
+const logError = (fields: object, message: string) =>
+  void process.stderr.write(`${message} ${JSON.stringify(fields)}\n`)

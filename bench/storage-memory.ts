@@ -1,4 +1,4 @@
-// What the platform process holds while a long file is uploaded resumably and downloaded again: once in chunks of 6 MiB,
+// Memory of the platform process while a large file is uploaded resumably and downloaded again: once in chunks of 6 MiB,
 // as clients send them, and once in a single request. Options: --megabytes, --pause (seconds).
 import { statfsSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -9,7 +9,7 @@ import { cpuMicros, familyCpuMicros, report, residentMegabytes, rounded } from '
 import { runToEnd } from './run-to-end.ts'
 import { onStage, type StagedServer } from './stage.ts'
 import { beginUpload, chunkHeaders, type StorageStage, send, stageStorage } from './storage-stage.ts'
-import type { Transfer, Transferred } from './transfer-client.ts'
+import type { Transfer, TransferResult } from './transfer-client.ts'
 
 const { values: given } = parseArgs({
   options: { megabytes: { type: 'string', default: '2048' }, pause: { type: 'string', default: '5' } },
@@ -17,36 +17,42 @@ const { values: given } = parseArgs({
 const mebibyte = 1024 * 1024
 const bytes = Number(given.megabytes) * mebibyte
 const pauseMs = Number(given.pause) * 1000
-const glanceMs = 200
+const sampleIntervalMs = 200
 const atMost = 60
 const client = fileURLToPath(new URL('transfer-client.ts', import.meta.url))
-const ways = { 'in chunks of 6 MiB': 6 * mebibyte, 'in a single request': bytes }
+const chunkSizes = { 'in chunks of 6 MiB': 6 * mebibyte, 'in a single request': bytes }
 
 const free = statfsSync(tmpdir())
 if (free.bavail * free.bsize < 2 * bytes + 1024 * mebibyte)
-  throw new Error(`${tmpdir()} has no room for ${given.megabytes} MB and a little more`)
+  throw new Error(`${tmpdir()} has too little space for ${given.megabytes} MB`)
 
 await onStage(async stage => {
   const storage = await stageStorage(stage)
-  for (const [way, chunkBytes] of Object.entries(ways)) {
+  for (const [method, chunkBytes] of Object.entries(chunkSizes)) {
     const platform = await storage.start()
-    const idle = await idleOf(storage, platform)
+    const idle = await measureIdle(storage, platform)
     const location = await beginUpload(storage.urlOf(platform), storage.headers, storage.keyOf('long'), bytes)
     const { 'upload-offset': _, ...headers } = { ...storage.headers, ...chunkHeaders(0) }
-    const up = await watched(storage, platform, { kind: 'upload', url: location, headers, bytes, chunkBytes })
-    tell(`upload ${way}`, idle, up)
+    const up = await measureTransfer(storage, platform, {
+      kind: 'upload',
+      url: location,
+      headers,
+      bytes,
+      chunkBytes,
+    })
+    reportResult(`upload ${method}`, idle, up)
     const url = platform.url + storage.pathOf('long')
-    const down = await watched(storage, platform, { kind: 'download', url, headers: storage.headers })
+    const down = await measureTransfer(storage, platform, { kind: 'download', url, headers: storage.headers })
     if (down.sha256 !== up.sha256 || down.bytes !== bytes)
-      throw new Error(`what came down is not what went up: ${JSON.stringify({ up, down })}`)
-    tell(`download of what was uploaded ${way}`, idle, down)
+      throw new Error(`the download differs from the upload: ${JSON.stringify({ up, down })}`)
+    reportResult(`download of what was uploaded ${method}`, idle, down)
     await send('DELETE', url, storage.headers)
     await platform.stop()
   }
 })
 
-/** Starting leaves garbage behind that a first file's collection may take along: the lower one counts. */
-async function idleOf(storage: StorageStage, platform: StagedServer): Promise<number> {
+/** The start leaves garbage that may be collected with the first file, so the lower value counts. */
+async function measureIdle(storage: StorageStage, platform: StagedServer): Promise<number> {
   await sleep(pauseMs)
   const started = residentMegabytes(platform.pid)
   await storage.store(platform, 'short', Buffer.alloc(1024, 'x'))
@@ -55,32 +61,41 @@ async function idleOf(storage: StorageStage, platform: StagedServer): Promise<nu
   return Math.min(started, residentMegabytes(platform.pid))
 }
 
-type Watched = Transferred & { peak: number; after: number; nodeCpuMicros: number; postgresCpuMicros: number }
+type MeasuredTransfer = TransferResult & {
+  peak: number
+  after: number
+  nodeCpuMicros: number
+  postgresCpuMicros: number
+}
 
-async function watched(storage: StorageStage, { pid }: StagedServer, transfer: Transfer): Promise<Watched> {
+async function measureTransfer(
+  storage: StorageStage,
+  { pid }: StagedServer,
+  transfer: Transfer,
+): Promise<MeasuredTransfer> {
   const { postmaster } = storage.postgres()
   const before = { node: cpuMicros(pid), postgres: familyCpuMicros(postmaster) }
   let peak = 0
-  const look = () => {
+  const samplePeak = () => {
     peak = Math.max(peak, residentMegabytes(pid))
   }
-  const watch = setInterval(look, glanceMs)
+  const timer = setInterval(samplePeak, sampleIntervalMs)
   try {
     const { stdout } = await runToEnd(process.execPath, [client, JSON.stringify(transfer)])
-    look()
+    samplePeak()
     return {
-      ...(JSON.parse(stdout) as Transferred),
+      ...(JSON.parse(stdout) as TransferResult),
       peak,
       after: residentMegabytes(pid),
       nodeCpuMicros: cpuMicros(pid) - before.node,
       postgresCpuMicros: familyCpuMicros(postmaster) - before.postgres,
     }
   } finally {
-    clearInterval(watch)
+    clearInterval(timer)
   }
 }
 
-function tell(subject: string, idle: number, done: Watched): void {
+function reportResult(subject: string, idle: number, done: MeasuredTransfer): void {
   report({
     bench: 'storage-memory',
     subject: `peak RSS over idle: ${rounded(bytes / mebibyte)} MB, ${subject}`,

@@ -1,5 +1,5 @@
 // Files of 1 kB up and down over HTTP as a signed-in user, against pgbench sending the statements that the platform
-// sends for them. The statements are read off the platform first. Options: --rounds, --seconds, --patience,
+// sends for them. The statements are first read from the log of Postgres. Options: --rounds, --seconds, --patience,
 // --only=download,upload, --profile=<directory>.
 import { randomBytes, randomUUID } from 'node:crypto'
 import { parseArgs } from 'node:util'
@@ -8,13 +8,13 @@ import { pgbench, pgbenchScript } from './pgbench.ts'
 import { onStage, type StagedServer } from './stage.ts'
 import {
   apiLogin,
+  createLedgerTables,
   get,
   put,
   readSent,
   type SentForFiles,
   scriptOf,
   textOf,
-  withLedger,
 } from './storage-sql.ts'
 import { type StorageStage, stageStorage } from './storage-stage.ts'
 import { type LoadScript, loaded, luaText, usualHeaders } from './wrk.ts'
@@ -32,7 +32,7 @@ const seconds = Number(given.seconds)
 const atLeast = 0.25
 const connections = 32
 const fileCount = 1000
-/** In letters, so that it can be part of a script. */
+/** Only letters, so that it can be part of a script. */
 const small = Buffer.from(randomBytes(768).toString('base64'))
 const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
@@ -57,7 +57,7 @@ await onStage(async stage => {
       { ours: contenders.ours, pgbench: contenders.pgbench },
       Number(given.patience) * 1000,
     )
-    tell(name, samples.ours, samples.pgbench)
+    reportResult(name, samples.ours, samples.pgbench)
   }
   await platform.stop()
 })
@@ -68,9 +68,10 @@ async function downloads(
   sent: SentForFiles,
 ): Promise<Contenders> {
   for (let number = 0; number < fileCount; number++) await put(storage, platform, fileOf(number), small)
-  if (!(await get(storage, platform, fileOf(0))).equals(small)) throw new Error('a file came back changed')
+  if (!(await get(storage, platform, fileOf(0))).equals(small))
+    throw new Error('a downloaded file differs from the upload')
   const request = loadOf(storage, 'GET', `math.random(0, ${fileCount - 1})`)
-  // Sixteen at a time in each of two pipelines, which is the quickest pgbench gets.
+  // Sixteen at a time in each of two pipelines, which is the fastest mode of pgbench.
   const script = scriptOf(sent.download, value =>
     value === storage.keyOf('sent-0') ? `('${storage.keyOf('')}' || lpad(:id::text, 16, '0'))` : undefined,
   )
@@ -99,7 +100,7 @@ async function uploads(
   sent: SentForFiles,
 ): Promise<Contenders> {
   const { postmaster } = storage.postgres()
-  const { address, settings } = await withLedger(storage)
+  const { address, settings } = await createLedgerTables(storage)
   const request = loadOf(storage, 'POST', 'count()')
   const known = [storage.projectId, storage.userId]
   // Names, ids and versions are new each time, on both sides.
@@ -127,7 +128,7 @@ async function uploads(
   }
 }
 
-/** The second before is not counted: after a pause connections are opened and statements prepared anew. */
+/** The first second is not counted: after a pause, connections are opened and statements prepared again. */
 async function load(storage: StorageStage, platform: StagedServer, request: LoadScript): Promise<Sample> {
   const { postmaster } = storage.postgres()
   const options = { file: storage.file('bench.lua'), connections }
@@ -135,12 +136,12 @@ async function load(storage: StorageStage, platform: StagedServer, request: Load
   return loaded(platform, postmaster, request, { ...options, seconds })
 }
 
-/** All names are of one length. */
+/** All names have the same length. */
 function fileOf(number: number): string {
   return String(number).padStart(16, '0')
 }
 
-/** `number` is Lua for the one in the name; names that are counted are of each run alone. */
+/** `number` is Lua for the number in the name. Counted names belong to one run. */
 function loadOf({ headers, pathOf }: StorageStage, method: 'GET' | 'POST', number: string): LoadScript {
   return {
     path: `${method} of a small file`,
@@ -169,7 +170,7 @@ function request() return before .. string.format('%016d', ${number}) .. after .
   }
 }
 
-function tell(subject: string, ours: Sample[], reference: Sample[]): void {
+function reportResult(subject: string, ours: Sample[], reference: Sample[]): void {
   const throughput = compare(ours, reference, each => each['per_second']!)
   report({
     bench: 'storage-small',

@@ -1,5 +1,5 @@
-// A signed-in user with files in a bucket whose built-in policies give each user a folder, on a platform started as
-// the product starts it; and beside it a server of plain files.
+// A signed-in user with files in a bucket whose built-in policies give each user a folder, on a platform started as in
+// production; and a server of plain files.
 import { createHash } from 'node:crypto'
 import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
@@ -10,7 +10,7 @@ import { engineIn, projectsAt, refOf, type Stage, type StagedServer, startMain }
 
 const bucket = 'user-files'
 export const megabyte = 1_000_000
-const plenty = 1_000_000_000
+const unlimited = 1_000_000_000
 const userId = '00000000-0000-4000-8000-000000000001'
 const maxDirectBytes = 50 * 1024 * 1024
 
@@ -18,21 +18,21 @@ export interface StorageStage {
   dataDir: string
   projectId: string
   userId: string
-  /** Opaque name of the project's database. */
+  /** The random name of the project database. */
   database: string
   headers: Record<string, string>
-  /** Of the project's files. */
+  /** The URL of the project's files. */
   urlOf(platform: StagedServer): string
   /** The path of an object in the user's folder. */
   pathOf(name: string): string
-  /** What names the object in the bucket. */
+  /** The name of the object in the bucket. */
   keyOf(name: string): string
-  /** A file of the stage, such as a script. */
+  /** The path of a file of the stage, such as a script. */
   file(name: string): string
   start(nodeOptions?: string[]): Promise<StagedServer>
-  /** While a platform runs: the server's superuser, and whose CPU Postgres is. */
+  /** While a platform runs: the server's superuser, and the pid of Postgres. */
   postgres(): { address: ServerAddress; postmaster: number }
-  /** Directly, or resumably when it is too long for that. */
+  /** Uploads directly, or resumably if the file is too large for that. */
   store(platform: StagedServer, name: string, bytes: Buffer): Promise<void>
 }
 
@@ -44,8 +44,8 @@ export async function stageStorage(stage: Stage): Promise<StorageStage> {
   const platform = await start()
   const { address, adminToken } = engineIn(dataDir)
   const quotas = {
-    rate_limit_authenticated: plenty,
-    rate_limit_service_role: plenty,
+    rate_limit_authenticated: unlimited,
+    rate_limit_service_role: unlimited,
     max_storage_size_mb: 8192,
   }
   const project = await projectsAt(platform.url, adminToken).create({ body: { name: 'bench', quotas } })
@@ -84,7 +84,7 @@ export async function stageStorage(stage: Stage): Promise<StorageStage> {
   }
 }
 
-/** Where the bytes of a resumable upload go. */
+/** The URL for the bytes of a resumable upload. */
 export async function beginUpload(
   storageUrl: string,
   headers: Record<string, string>,
@@ -121,7 +121,7 @@ export async function send(
 
 export type PlainFiles = StagedServer & { directory: string }
 
-/** A process of its own that serves and takes plain files of a directory. */
+/** A separate process that serves and stores plain files of a directory. */
 export async function startPlainFiles(stage: Stage): Promise<PlainFiles> {
   const directory = join(stage.dataDir('plain'), 'files')
   mkdirSync(directory)

@@ -1,5 +1,5 @@
-// Large files over HTTP, sealed and opened on the way, against a plain node:http server of plain files, in bytes per
-// second of CPU; that of Postgres counts on our side. Options: --rounds, --seconds, --patience,
+// Large files over HTTP, encrypted and decrypted, against a plain node:http server of plain files, in bytes per second of
+// CPU. The CPU of Postgres counts on our side. Options: --rounds, --seconds, --patience,
 // --only=download1,download100,upload1,upload40, --profile=<directory>.
 import { randomBytes } from 'node:crypto'
 import { writeFileSync } from 'node:fs'
@@ -19,7 +19,7 @@ import {
   stageStorage,
   startPlainFiles,
 } from './storage-stage.ts'
-import type { LoadOfUploads, Uploaded } from './upload-client.ts'
+import type { UploadLoad, UploadResult } from './upload-client.ts'
 import { wrk } from './wrk.ts'
 
 const { values: given } = parseArgs({
@@ -39,7 +39,7 @@ interface Subject {
   name: string
   bytes: number
   connections: number
-  /** Where less would not be enough for a few of them. */
+  /** The minimum length of a round, for slow subjects of which a shorter round would have too few. */
   atLeastSeconds?: number
   load: (side: Side, subject: Subject, file: string, seconds: number) => Promise<Done>
 }
@@ -56,7 +56,7 @@ const subjects: Record<string, Subject> = {
   upload40: { name: 'upload of 40 MB', bytes: 40 * megabyte, connections: 4, load: upload },
 }
 
-/** One that answers, and what it costs so far. */
+/** A server, and the CPU it has used so far. */
 interface Side {
   url: string
   headers: Record<string, string>
@@ -79,8 +79,8 @@ await onStage(async stage => {
   try {
     for (const name of given.only.split(',')) {
       const subject = subjects[name]
-      if (!subject) throw new Error(`there is no ${name} to measure`)
-      if (subject.load === download) await putInPlace(storage, platform, plain, subject)
+      if (!subject) throw new Error(`unknown subject ${name}`)
+      if (subject.load === download) await storeFiles(storage, platform, plain, subject)
       await measure(subject, storage.file('bench.lua'), sidesOf(storage, platform, plain, nginx))
     }
   } finally {
@@ -100,7 +100,7 @@ function sidesOf(
   const { headers, pathOf } = storage
   const { postmaster } = storage.postgres()
   const cpu = () => ({ server: cpuMicros(platform.pid), postgres: familyCpuMicros(postmaster) })
-  const beside = ({ url, pid }: StagedServer): Side => ({
+  const plainSide = ({ url, pid }: StagedServer): Side => ({
     url,
     headers: {},
     pathOf: name => `/${name}`,
@@ -108,13 +108,13 @@ function sidesOf(
   })
   return {
     ours: { url: platform.url, headers, pathOf, cpu },
-    plain: beside(plain),
-    ...(nginx && { nginx: beside(nginx) }),
+    plain: plainSide(plain),
+    ...(nginx && { nginx: plainSide(nginx) }),
   }
 }
 
-/** The same bytes on both sides, and both give them. */
-async function putInPlace(
+/** Both sides store the same bytes and return them. */
+async function storeFiles(
   storage: StorageStage,
   platform: StagedServer,
   plain: PlainFiles,
@@ -127,7 +127,7 @@ async function putInPlace(
   for (const url of urls) {
     const reply = await send('GET', url, url === urls[0] ? storage.headers : {})
     if (digest(Buffer.from(await reply.arrayBuffer())) !== digest(bytes))
-      throw new Error(`${url} does not give what was put there`)
+      throw new Error(`${url} does not return the stored bytes`)
   }
 }
 
@@ -141,23 +141,26 @@ function fileOf(subject: string): string {
 
 async function measure(subject: Subject, file: string, { ours, plain, nginx }: Sides): Promise<void> {
   const seconds = secondsOf(subject)
-  const turn = (side: Side) => async () => {
-    // Not counted: after a pause connections are opened and statements prepared anew. To a long file it is nothing.
+  const measureRound = (side: Side) => async () => {
+    // Not counted: after a pause, connections are opened and statements prepared again. Negligible for a large file.
     if (!subject.atLeastSeconds) await subject.load(side, subject, file, 1)
-    return costing(side, () => subject.load(side, subject, file, seconds))
+    return measureCost(side, () => subject.load(side, subject, file, seconds))
   }
-  const contenders: Record<string, () => Promise<Sample>> = { ours: turn(ours), plain: turn(plain) }
-  if (nginx && subject.load === download) contenders['nginx'] = turn(nginx)
-  // A platform that has just been started is still being compiled.
+  const contenders: Record<string, () => Promise<Sample>> = {
+    ours: measureRound(ours),
+    plain: measureRound(plain),
+  }
+  if (nginx && subject.load === download) contenders['nginx'] = measureRound(nginx)
+  // The JIT has not compiled a new platform yet.
   for (let count = 0; count < 2; count++) await contenders['ours']!()
   for (const each of Object.values(contenders)) await each()
   const samples = await interleave(Number(given.rounds), contenders, Number(given.patience) * 1000)
   const [measured, reference] = [samples['ours']!, samples['plain']!]
-  tell(subject, measured, reference, 'a plain node:http server', { target: { atLeast } })
-  if (samples['nginx']) tell(subject, measured, samples['nginx'], 'nginx', {})
+  reportResult(subject, measured, reference, 'a plain node:http server', { target: { atLeast } })
+  if (samples['nginx']) reportResult(subject, measured, samples['nginx'], 'nginx', {})
 }
 
-async function costing({ cpu }: Side, load: () => Promise<Done>): Promise<Sample> {
+async function measureCost({ cpu }: Side, load: () => Promise<Done>): Promise<Sample> {
   const before = cpu()
   const { operations, bytes, perSecond, clientCpuMicros } = await load()
   const after = cpu()
@@ -180,28 +183,28 @@ async function download(side: Side, subject: Subject, file: string, seconds: num
     seconds,
     connections,
   })
-  // What had come of those that were cut off at the end is among the bytes, so it counts as parts of operations.
+  // The bytes include those of transfers that were cut at the end, so these count as fractions of operations.
   const operations = (bytes * requests) / subject.bytes
   const share = operations / requests
   return { operations, bytes: bytes * requests, perSecond: perSecond * share, clientCpuMicros: cpuMicros }
 }
 
-/** Each connection replaces a file of its own again and again, so that they do not fill the disk. */
+/** Each connection replaces its own file repeatedly, so that the disk does not fill up. */
 async function upload(
   side: Side,
   { name, bytes, connections }: Subject,
   _file: string,
   seconds: number,
 ): Promise<Done> {
-  const wanted: LoadOfUploads = {
+  const input: UploadLoad = {
     url: `${side.url}${side.pathOf(fileOf(name))}`,
     headers: side.headers,
     bytes,
     connections,
     seconds,
   }
-  const { stdout, cpuMicros } = await runToEnd(process.execPath, [uploadClient, JSON.stringify(wanted)])
-  const done = JSON.parse(stdout) as Uploaded
+  const { stdout, cpuMicros } = await runToEnd(process.execPath, [uploadClient, JSON.stringify(input)])
+  const done = JSON.parse(stdout) as UploadResult
   return {
     operations: done.uploads,
     bytes: done.uploads * bytes,
@@ -210,7 +213,7 @@ async function upload(
   }
 }
 
-function tell(
+function reportResult(
   subject: Subject,
   ours: Sample[],
   other: Sample[],

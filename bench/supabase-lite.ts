@@ -1,5 +1,5 @@
-// The peer of bench/rows-lite.ts: `lite start` of @supabase/lite on a Postgres that is already there. It brings
-// 150 MB of packages, so npm installs it outside the repository, once per machine.
+// The reference of bench/rows-lite.ts: `lite start` of @supabase/lite on an existing Postgres. It has 150 MB of packages,
+// so npm installs it outside the repository, once per machine.
 import { spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
@@ -13,19 +13,19 @@ import { runToEnd } from './run-to-end.ts'
 import type { StagedServer } from './stage.ts'
 
 const packages = ['@supabase/lite@0.10.0', 'postgres@3.4.8']
-const home = join(tmpdir(), 'plinth-bench-supabase-lite-0.10.0')
-const program = join(home, 'node_modules/@supabase/lite/dist/cli/index.js')
+const installDirectory = join(tmpdir(), 'plinth-bench-supabase-lite-0.10.0')
+const program = join(installDirectory, 'node_modules/@supabase/lite/dist/cli/index.js')
 
 export async function installLite(): Promise<void> {
   if (existsSync(program)) return
-  mkdirSync(home, { recursive: true })
-  writeFileSync(join(home, 'package.json'), '{"private":true}\n')
-  const options = ['--ignore-scripts', '--no-audit', '--no-fund', '--prefix', home]
-  // With the whole environment: npm may be configured there.
+  mkdirSync(installDirectory, { recursive: true })
+  writeFileSync(join(installDirectory, 'package.json'), '{"private":true}\n')
+  const options = ['--ignore-scripts', '--no-audit', '--no-fund', '--prefix', installDirectory]
+  // The whole environment, because it may configure npm.
   await runToEnd('npm', ['install', ...options, ...packages], process.env as Record<string, string>)
 }
 
-/** As its manual has it for production, over the same socket as ours; anon is who sends the publishable key. */
+/** Starts it as its manual describes for production, over the same socket as ours. The publishable key is that of anon. */
 export async function startLite(
   directory: string,
   { host, port, user, password }: ServerAddress,
@@ -63,7 +63,7 @@ secret_key = "${key('secret')}"
   })
   process.once('exit', () => child.kill('SIGKILL'))
   const url = `http://127.0.0.1:${httpPort}`
-  await answering(url, () => child.exitCode !== null)
+  await waitUntilReady(url, () => child.exitCode !== null)
   return {
     pid: child.pid!,
     url,
@@ -76,7 +76,7 @@ secret_key = "${key('secret')}"
   }
 }
 
-async function answering(url: string, hasEnded: () => boolean): Promise<void> {
+async function waitUntilReady(url: string, hasEnded: () => boolean): Promise<void> {
   for (let tries = 0; tries < 300; tries++) {
     if (hasEnded()) throw new Error('lite ended while starting')
     const reply = await fetch(url).catch(() => undefined)

@@ -1,5 +1,5 @@
-// One long file up or down, made and hashed as it goes, never held. Its argument is a Transfer as JSON; it prints what
-// it has seen. A process of its own, so that its memory is not the platform's.
+// Uploads or downloads one large file, which is generated and hashed as a stream. Its argument is a Transfer as JSON; it
+// prints the result. A separate process, so that its memory is not the platform's.
 import { createCipheriv, createHash } from 'node:crypto'
 import { once } from 'node:events'
 import { type ClientRequest, type IncomingMessage, request } from 'node:http'
@@ -7,11 +7,11 @@ import { text } from 'node:stream/consumers'
 
 export type Transfer = { headers: Record<string, string>; url: string } & (
   | { kind: 'download' }
-  /** In requests of at most so many bytes. */
+  /** The maximum number of bytes per request. */
   | { kind: 'upload'; bytes: number; chunkBytes: number }
 )
 
-export interface Transferred {
+export interface TransferResult {
   bytes: number
   sha256: string
   requests: number
@@ -24,7 +24,7 @@ const transfer = JSON.parse(process.argv[2]!) as Transfer
 const hash = createHash('sha256')
 let requests = 0
 
-async function answerOf(sending: ClientRequest): Promise<IncomingMessage> {
+async function readAnswer(sending: ClientRequest): Promise<IncomingMessage> {
   requests++
   const [reply] = (await once(sending, 'response')) as [IncomingMessage]
   if (reply.statusCode! < 300) return reply
@@ -35,7 +35,7 @@ async function download(): Promise<number> {
   const sending = request(transfer.url, { headers: transfer.headers })
   sending.end()
   let bytes = 0
-  for await (const chunk of (await answerOf(sending)) as AsyncIterable<Buffer>) {
+  for await (const chunk of (await readAnswer(sending)) as AsyncIterable<Buffer>) {
     hash.update(chunk)
     bytes += chunk.length
   }
@@ -43,7 +43,7 @@ async function download(): Promise<number> {
 }
 
 async function upload(bytes: number, chunkBytes: number): Promise<number> {
-  // The key stream of a cipher: it cannot be compressed, and it is the same each time.
+  // The key stream of a cipher: incompressible, and the same each time.
   const stream = createCipheriv('aes-128-ctr', Buffer.alloc(16, 7), Buffer.alloc(16))
   let offset = 0
   while (offset < bytes) {
@@ -52,27 +52,27 @@ async function upload(bytes: number, chunkBytes: number): Promise<number> {
       method: 'PATCH',
       headers: { ...transfer.headers, 'upload-offset': offset, 'content-length': end - offset },
     })
-    const answered = answerOf(sending)
+    const pendingAnswer = readAnswer(sending)
     while (offset < end) {
       const chunk = stream.update(zeros.subarray(0, Math.min(stepBytes, end - offset)))
       hash.update(chunk)
       offset += chunk.length
-      if (!sending.write(chunk)) await Promise.race([once(sending, 'drain'), answered])
+      if (!sending.write(chunk)) await Promise.race([once(sending, 'drain'), pendingAnswer])
     }
     sending.end()
-    const reply = await answered
+    const reply = await pendingAnswer
     reply.resume()
     if (Number(reply.headers['upload-offset']) !== offset)
-      throw new Error(`of ${offset} bytes sent the platform has ${reply.headers['upload-offset']}`)
+      throw new Error(`sent ${offset} bytes, but the platform has ${reply.headers['upload-offset']}`)
   }
   return offset
 }
 
 const bytes = await (transfer.kind === 'download' ? download() : upload(transfer.bytes, transfer.chunkBytes))
-const transferred: Transferred = {
+const result: TransferResult = {
   bytes,
   sha256: hash.digest('hex'),
   requests,
   clientPeakMegabytes: process.resourceUsage().maxRSS / 1024,
 }
-process.stdout.write(JSON.stringify(transferred))
+process.stdout.write(JSON.stringify(result))

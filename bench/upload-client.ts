@@ -1,12 +1,12 @@
-// Puts files of one size over a few connections for a while, each connection to a name of its own, again and again.
-// Its argument is a LoadOfUploads as JSON; it prints how many were taken. A process of its own: its CPU is not counted.
+// Uploads files of one size over a few connections for some time. Each connection replaces its own file repeatedly. Its
+// argument is an UploadLoad as JSON; it prints the number of uploads. A separate process, so its CPU is not counted.
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { Agent, type IncomingMessage, request } from 'node:http'
 import { text } from 'node:stream/consumers'
 
-export interface LoadOfUploads {
-  /** Connection `n` puts to this with `n` behind it. */
+export interface UploadLoad {
+  /** Connection `n` uploads to this URL followed by `n`. */
   url: string
   headers: Record<string, string>
   bytes: number
@@ -14,12 +14,12 @@ export interface LoadOfUploads {
   seconds: number
 }
 
-export interface Uploaded {
+export interface UploadResult {
   uploads: number
   seconds: number
 }
 
-const { url, headers, bytes, connections, seconds } = JSON.parse(process.argv[2]!) as LoadOfUploads
+const { url, headers, bytes, connections, seconds } = JSON.parse(process.argv[2]!) as UploadLoad
 const body = randomBytes(bytes)
 const agent = new Agent({ keepAlive: true, maxSockets: connections })
 
@@ -36,14 +36,14 @@ async function put(name: string): Promise<void> {
 }
 
 let uploads = 0
-const begun = performance.now()
+const startedAt = performance.now()
 const work = async (connection: number) => {
-  while (performance.now() - begun < seconds * 1000) {
+  while (performance.now() - startedAt < seconds * 1000) {
     await put(`${url}${connection}`)
     uploads++
   }
 }
 await Promise.all(Array.from({ length: connections }, (_, connection) => work(connection)))
 agent.destroy()
-const uploaded: Uploaded = { uploads, seconds: (performance.now() - begun) / 1000 }
-process.stdout.write(JSON.stringify(uploaded))
+const result: UploadResult = { uploads, seconds: (performance.now() - startedAt) / 1000 }
+process.stdout.write(JSON.stringify(result))

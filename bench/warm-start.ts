@@ -1,5 +1,5 @@
-// CPU from the start of the process to a 200 from /health, in a data directory that has been used before;
-// and what the platform then holds while nobody calls.
+// CPU from the start of the process to a 200 from /health, in a data directory that was used before; and the memory of the
+// idle platform afterwards.
 import { setTimeout as sleep } from 'node:timers/promises'
 import {
   cpuMicros,

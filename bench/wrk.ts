@@ -1,4 +1,4 @@
-// HTTP load by wrk: one request said once, with `{id}` in its path drawn anew for every request.
+// HTTP load by wrk: one request template, with a random `{id}` in its path for every request.
 import { writeFileSync } from 'node:fs'
 import { cpuMicros, familyCpuMicros, type Sample } from './measure.ts'
 import { runToEnd } from './run-to-end.ts'
@@ -8,18 +8,18 @@ export const usualHeaders = { 'user-agent': 'bench', accept: '*/*' }
 
 export interface LoadRequest {
   method?: 'GET' | 'POST'
-  /** `{id}` stands for a random number from 1 to `ids`. */
+  /** `{id}` is a random number from 1 to `ids`. */
   path: string
   ids?: number
   headers: Record<string, string>
   body?: string
-  /** Each request takes one of these for `{token}` in its body, and its answer's refresh token comes back in its place. */
+  /** Each request uses one of these for `{token}` in its body. The refresh token of the answer replaces it. */
   tokens?: readonly string[]
 }
 
-/** Requests that follow from the answers before: Lua that defines `request` and `response`. */
+/** Requests that depend on earlier answers: Lua that defines `request` and `response`. */
 export interface LoadScript {
-  /** What to call it when it fails. */
+  /** Its name in error messages. */
   path: string
   lua(url: string): string
 }
@@ -27,7 +27,7 @@ export interface LoadScript {
 export interface Load {
   requests: number
   perSecond: number
-  /** Of an answer with its head. */
+  /** Bytes of an answer with its head. */
   bytes: number
   p50Ms: number
   p99Ms: number
@@ -43,18 +43,18 @@ interface Summary {
   p50: number
   p99: number
   max: number
-  refused: number
-  broken: number
+  rejected: number
+  failed: number
 }
 
 export interface LoadOptions {
-  /** Where the script for wrk goes. */
+  /** The directory of the script for wrk. */
   file: string
   seconds: number
   connections: number
 }
 
-/** A round of load with the CPU of everybody who takes part in it, per request. */
+/** A round of load with the CPU of all processes involved, per request. */
 export async function loaded(
   server: StagedServer,
   postmaster: number,
@@ -74,22 +74,22 @@ export async function loaded(
   }
 }
 
-/** Fails when a single answer was not a success. */
+/** Fails if any answer was not a success. */
 export async function wrk(
   url: string,
   request: LoadRequest | LoadScript,
   options: LoadOptions,
 ): Promise<Load> {
-  writeFileSync(options.file, `${'lua' in request ? request.lua(url) : script(url, request)}${summing}`)
+  writeFileSync(options.file, `${'lua' in request ? request.lua(url) : script(url, request)}${summaryScript}`)
   const { stdout, stderr, cpuMicros } = await runToEnd('wrk', [
     ...['--threads', '1', '--connections', String(options.connections)],
     ...['--duration', `${options.seconds}s`, '--timeout', '30s', '--script', options.file, url],
   ])
   const line = /^summary (.*)$/m.exec(stdout)?.[1]
   if (!line) throw new Error(`wrk failed: ${stdout}${stderr}`)
-  const { requests, bytes, micros, p50, p99, max, refused, broken } = JSON.parse(line) as Summary
-  if (requests === 0 || refused > 0 || broken > 0)
-    throw new Error(`of ${requests} requests ${refused} were refused and ${broken} broke: ${request.path}`)
+  const { requests, bytes, micros, p50, p99, max, rejected, failed } = JSON.parse(line) as Summary
+  if (requests === 0 || rejected > 0 || failed > 0)
+    throw new Error(`of ${requests} requests ${rejected} were rejected and ${failed} failed: ${request.path}`)
   return {
     requests,
     perSecond: (requests / micros) * 1e6,
@@ -101,38 +101,38 @@ export async function wrk(
   }
 }
 
-/** The request is put together as text: wrk's own way to do it costs as much as sending it. */
+/** Builds the request as text, because wrk's own function costs as much as sending it. */
 function script(url: string, request: LoadRequest): string {
   const { method = 'GET', path, ids = 1, headers, body = '', tokens } = request
-  const given = { host: new URL(url).host, ...usualHeaders, ...headers }
-  const lines = Object.entries(given).map(([name, value]) => `${name}: ${value}`)
+  const allHeaders = { host: new URL(url).host, ...usualHeaders, ...headers }
+  const lines = Object.entries(allHeaders).map(([name, value]) => `${name}: ${value}`)
   const sample = tokens ? body.replace('{token}', tokens[0]!) : body
   if (method !== 'GET') lines.push(`content-length: ${Buffer.byteLength(sample)}`)
   const text = `${method} ${path} HTTP/1.1\r\n${lines.join('\r\n')}\r\n\r\n${body}`
-  const hole = tokens ? '{token}' : '{id}'
-  const at = text.indexOf(hole)
-  const [before, after] = at < 0 ? [text, ''] : [text.slice(0, at), text.slice(at + hole.length)]
-  const drawn = tokens ? 'take()' : at < 0 ? "''" : `math.random(1, ${ids})`
+  const placeholder = tokens ? '{token}' : '{id}'
+  const at = text.indexOf(placeholder)
+  const [before, after] = at < 0 ? [text, ''] : [text.slice(0, at), text.slice(at + placeholder.length)]
+  const value = tokens ? 'take()' : at < 0 ? "''" : `math.random(1, ${ids})`
   return `
 local before, after = ${luaText(before)}, ${luaText(after)}
-${tokens ? passing(tokens) : ''}
+${tokens ? tokenQueue(tokens) : ''}
 function init() math.randomseed(os.time()) end
-function request() return before .. ${drawn} .. after end
+function request() return before .. ${value} .. after end
 `
 }
 
-const summing = `
+const summaryScript = `
 function done(summary, latency)
   local e = summary.errors
   print(string.format(
-    'summary {"requests":%d,"bytes":%d,"micros":%d,"p50":%d,"p99":%d,"max":%d,"refused":%d,"broken":%d}',
+    'summary {"requests":%d,"bytes":%d,"micros":%d,"p50":%d,"p99":%d,"max":%d,"rejected":%d,"failed":%d}',
     summary.requests, summary.bytes, summary.duration, latency:percentile(50), latency:percentile(99),
     latency.max, e.status, e.connect + e.read + e.write + e.timeout))
 end
 `
 
-/** A line of tokens: the oldest is taken, what an answer brings goes to the end. All are of one length. */
-const passing = (tokens: readonly string[]) => `
+/** A queue of tokens: takes the oldest and appends the token of the answer. All have the same length. */
+const tokenQueue = (tokens: readonly string[]) => `
 local line, head, tail = { ${tokens.map(luaText).join(', ')} }, 1, ${tokens.length}
 local function take()
   local token = line[head]
@@ -148,6 +148,6 @@ function response(status, headers, body)
   end
 end`
 
-/** Every byte by its number: nothing to escape. */
+/** Every byte as its number, so that nothing needs escaping. */
 export const luaText = (text: string) =>
   `"${[...Buffer.from(text)].map(byte => `\\${String(byte).padStart(3, '0')}`).join('')}"`

@@ -1,11 +1,11 @@
-// A project whose users sign in and out, the mails they get, and what sessions, users, claims and refusals look like.
+// A project with auth, the mails of its users, and checks for sessions, users, claims and errors.
 import assert from 'node:assert/strict'
 import { createHash, randomBytes } from 'node:crypto'
 import { type CreatedProject, createProject, sleep, unique, unlimited, uuid } from './people.ts'
 import type { Target } from './target.ts'
 import { assertRequestId, type Reply } from './wire.ts'
 
-/** Every limit of the auth routes lifted, so that a test is about something else. */
+/** All auth rate limits are off, so that they do not affect other tests. */
 export const noLimits = {
   token: 0,
   verify: 0,
@@ -17,7 +17,7 @@ export const noLimits = {
 }
 export const siteUrl = 'https://app.example.test/start'
 export const password = 'correct horse'
-/** What the client library sends along, so that refusals carry their code where it looks. */
+/** The version header of the client library. With it, errors have their code in `code`. */
 export const apiVersion = { 'x-supabase-api-version': '2024-01-01' }
 export const someone = (prefix = 'user') => `${unique(prefix)}@example.test`
 
@@ -28,11 +28,11 @@ export interface AuthAsk {
   token?: string | undefined
   body?: unknown
   headers?: Record<string, string>
-  /** The alias, which the client library uses, unless said otherwise. */
+  /** The alias of the client library by default. */
   shape?: Shape
 }
 
-/** A sign-in as the client sees it, and with what to do it again. */
+/** A session as the client sees it, and the credentials to sign in again. */
 export interface SignedIn {
   email: string
   password: string
@@ -50,7 +50,7 @@ export interface Mail {
   subject: string
   body_html: string
   body_text: string
-  /** What the link leads to, and the six digits beside it. */
+  /** The URL of the link, and the six-digit code. */
   link: string
   code: string
   /** The `token` of the link. */
@@ -66,29 +66,29 @@ export interface AuthApi {
   post(path: string, body?: unknown, options?: AuthAsk): Promise<Reply>
   put(path: string, body?: unknown, options?: AuthAsk): Promise<Reply>
   delete(path: string, options?: AuthAsk): Promise<Reply>
-  /** As the service_role key. */
+  /** With the service_role key. */
   admin(method: string, path: string, body?: unknown): Promise<Reply>
-  /** A new user with a session; the project must have auto_confirm on. */
+  /** A new user with a session. The project must have auto_confirm on. */
   signUp(fields?: Record<string, unknown>): Promise<SignedIn>
   signIn(user: Pick<SignedIn, 'email' | 'password'>): Promise<SignedIn>
-  /** A user made by an administrator, confirmed, who has no session yet. */
+  /** A confirmed user without a session, created by the admin API. */
   createUser(fields?: Record<string, unknown>): Promise<any>
   readUser(id: string): Promise<any>
   settings(change: Record<string, unknown>): Promise<void>
   sql(script: string): Promise<any[]>
-  /** Which mails went to an address, newest first. */
+  /** The mails to an address, newest first. */
   mailsTo(address: string): Promise<Pick<Mail, 'id' | 'to' | 'template' | 'subject'>[]>
-  /** The newest mail of a kind to an address; waits for it, and for it to be another than the one given. */
+  /** Waits for the newest mail of a type to an address, other than the given one. */
   mailTo(address: string, template: string, after?: Mail): Promise<Mail>
-  /** The kinds of mail an address has been sent, oldest first, once every mail asked for so far is there. */
+  /** The types of mails sent to an address, oldest first, after all requested mails have arrived. */
   kindsTo(address: string): Promise<string[]>
-  /** Opens a link as a browser does: without credentials, not following what it leads to. */
+  /** Opens a link like a browser: without credentials, and without following the redirect. */
   follow(link: string, method?: string, headers?: Record<string, string>): Promise<Landing>
 }
 
 export interface Landing {
   status: number
-  /** The Location in full, and taken apart. */
+  /** The whole Location, and its parts. */
   to: string
   /** The Location without query and fragment. */
   place: string
@@ -126,12 +126,12 @@ export function authOf(target: Target, project: CreatedProject): AuthApi {
     })
 
   async function signUp(fields: Record<string, unknown> = {}): Promise<SignedIn> {
-    const wish = { email: someone(), password, ...fields }
-    return signedIn(wish, await ask('POST', '/signup', { body: wish }))
+    const body = { email: someone(), password, ...fields }
+    return signedIn(body, await ask('POST', '/signup', { body }))
   }
   async function signIn(user: Pick<SignedIn, 'email' | 'password'>): Promise<SignedIn> {
-    const wish = { email: user.email, password: user.password }
-    return signedIn(wish, await ask('POST', '/token?grant_type=password', { body: wish }))
+    const body = { email: user.email, password: user.password }
+    return signedIn(body, await ask('POST', '/token?grant_type=password', { body }))
   }
   const admin = (method: string, path: string, body?: unknown) =>
     ask(method, path, { as: 'service_role', body })
@@ -170,8 +170,8 @@ export function authOf(target: Target, project: CreatedProject): AuthApi {
     signUp,
     signIn,
     async createUser(fields = {}) {
-      const wish = { email: someone(), password, email_confirm: true, ...fields }
-      return succeeded(await admin('POST', '/admin/users', wish))
+      const body = { email: someone(), password, email_confirm: true, ...fields }
+      return succeeded(await admin('POST', '/admin/users', body))
     },
     async readUser(id) {
       return succeeded(await admin('GET', `/admin/users/${id}`))
@@ -198,7 +198,7 @@ export function authOf(target: Target, project: CreatedProject): AuthApi {
       const open = () => target.call(method, address.pathname + address.search, { headers })
       const reply = await open()
       if (reply.status !== 429) return landing(reply)
-      // Who opens links shares one window per address, which only a server shared by several files sees full.
+      // Opening links has one rate limit window per client address. Only on a shared server is it ever full.
       await sleep(1000 * Number(reply.headers.get('retry-after')))
       return landing(await open())
     },
@@ -213,11 +213,11 @@ function landing(reply: Reply): Landing {
   return { status: reply.status, to, place, query: pairs(query), fragment: pairs(fragment), reply }
 }
 
-function signedIn(wish: { email: string; password: string }, reply: Reply): SignedIn {
+function signedIn(credentials: { email: string; password: string }, reply: Reply): SignedIn {
   const session = succeeded(reply)
   assertSession(session)
   return {
-    ...wish,
+    ...credentials,
     id: session.user.id,
     token: session.access_token,
     refreshToken: session.refresh_token,
@@ -226,7 +226,7 @@ function signedIn(wish: { email: string; password: string }, reply: Reply): Sign
   }
 }
 
-/** The body of an answer that must be a 200. */
+/** The body of an answer that must be 200. */
 export function succeeded(reply: Reply): any {
   assert.equal(reply.status, 200, `${reply.status} ${reply.text}`)
   return reply.body
@@ -235,18 +235,18 @@ export function succeeded(reply: Reply): any {
 export const claimsOf = (token: string): any =>
   JSON.parse(Buffer.from(token.split('.')[1] ?? '', 'base64url').toString())
 
-/** auth §7: what the link in a mail carries and `token_hash` repeats. */
+/** auth §7: the token in the link, which is also `token_hash`. */
 export const tokenHash = (email: string, code: string) =>
   createHash('sha224').update(`${email}${code}`).digest('hex')
 
-/** Another code of six digits. */
+/** Another six-digit code. */
 export const otherCode = (code: string) => String((Number(code) + 1) % 1_000_000).padStart(6, '0')
 
 export function pkce(): { verifier: string; challenge: string } {
   const verifier = randomBytes(56).toString('hex')
   return { verifier, challenge: createHash('sha256').update(verifier).digest('base64url') }
 }
-/** As the client library sends it with a request. */
+/** In the format of the client library. */
 export const challengeOf = ({ challenge }: { challenge: string }) => ({
   code_challenge: challenge,
   code_challenge_method: 's256',
@@ -294,7 +294,7 @@ const always = [
   'is_anonymous',
 ]
 
-/** auth §2, user: what is always there, what is left out when null, and nothing else. */
+/** auth §2, user: required fields, optional fields, and no others. */
 export function assertUser(user: any): void {
   const known = new Set([...always, ...times, 'new_email', 'new_phone', 'factors'])
   for (const field of always) assert.ok(field in user, `${field} is missing: ${JSON.stringify(user)}`)
@@ -320,17 +320,22 @@ export function assertIdentity(identity: any, user: any): void {
   assert.match(identity.identity_id, uuid)
   assert.equal(identity.user_id, user.id)
   assert.equal(typeof identity.id, 'string')
-  // Of a softly deleted user only hashes are left.
+  // A soft-deleted user has only hashes.
   if (!user.deleted_at) assert.equal(typeof identity.identity_data.sub, 'string')
   if (!user.deleted_at && identity.provider === 'email') assert.equal(identity.id, user.id)
   for (const field of ['created_at', 'updated_at']) assertTime(identity[field], field)
 }
 
-/** auth §3: the superset, its code a string, the version echoed, the code in a header as well. */
+/** Checks only status and code. */
+export function assertRefused(reply: Reply, status: number, code: string, what = ''): void {
+  assert.deepEqual([reply.status, reply.body?.code], [status, code], `${what} ${reply.text}`)
+}
+
+/** auth §3: all fields, the code as a string, the version echoed, and the code in a header. */
 export function assertAuthError(reply: Reply, status: number, code: string, message?: RegExp): void {
   assert.equal(reply.body?.code, code, `${reply.status} ${reply.text}`)
   assert.equal(reply.status, status, `${reply.status} ${reply.text}`)
-  // Some clients read `error_description`, which may be there as well.
+  // Some clients read `error_description`, so it may be present.
   const { weak_password, error_description, ...body } = reply.body
   assert.deepEqual(body, {
     code,
@@ -354,7 +359,7 @@ export function assertAuthError(reply: Reply, status: number, code: string, mess
 }
 
 const volatile = /^(date|x-request-id|x-ratelimit-|retry-after|content-length)/
-/** What a stranger can compare of two answers: everything but times and counts. */
+/** The parts of two answers that an attacker can compare: everything except times and counts. */
 export const seen = ({ status, body, text, headers }: Reply) => ({
   status,
   body: body ?? text,

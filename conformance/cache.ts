@@ -1,4 +1,4 @@
-// The cache of a project as its client uses it: keys as they are, answers taken apart.
+// A client for the cache of a project.
 
 import { type CreatedProject, createProject, unlimited } from './people.ts'
 import { bodyOf, type ServiceApi, serviceOf } from './service.ts'
@@ -6,9 +6,9 @@ import type { Target } from './target.ts'
 import type { Reply } from './wire.ts'
 
 export interface CacheApi extends ServiceApi {
-  /** False when nx or xx was not met. */
+  /** False if the condition nx or xx was not met. */
   set(key: string, value: string, options?: Record<string, unknown>): Promise<boolean>
-  /** Null when absent. */
+  /** Null if the key is absent. */
   value(key: string): Promise<string | null>
   ttl(key: string): Promise<number>
   exists(key: string): Promise<boolean>
@@ -17,13 +17,13 @@ export interface CacheApi extends ServiceApi {
   mget(...keys: string[]): Promise<(string | null)[]>
   mset(pairs: Record<string, string>): Promise<boolean>
   page(query?: Record<string, string>): Promise<{ cursor: string; keys: string[] }>
-  /** Every key a scan returns until its cursor ends, as often as it does. */
+  /** All keys of a scan, with repetitions. */
   scan(query?: Record<string, string>): Promise<string[]>
 }
 
 export const inPath = encodeURIComponent
 
-/** Legal keys that mean something to a server, a URL, a pattern, a language or a database. */
+/** Valid keys that are special in URLs, patterns, JavaScript, SQL or Redis. */
 export const oddKeys = [
   ':',
   'a:b::c:',
@@ -97,7 +97,7 @@ export function cacheOf(target: Target, project: CreatedProject): CacheApi {
     async scan(query = {}) {
       const keys: string[] = []
       let cursor = '0'
-      // Far more pages than any right answer needs; a cursor that never ends must not hang the test.
+      // More pages than any correct scan needs, so that a cursor that never ends fails the test.
       for (let pages = 0; pages < 20_000; pages++) {
         const next = await page({ ...query, cursor })
         keys.push(...next.keys)

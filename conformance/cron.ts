@@ -1,4 +1,4 @@
-// The scheduled jobs of a project as its client uses them, in a project whose tables show what the jobs did.
+// A client for the scheduled jobs of a project, whose tables show what the jobs did.
 import assert from 'node:assert/strict'
 import { type RowsApi, rowsProject } from './rows.ts'
 import { bodyOf, type ServiceApi, serviceOf } from './service.ts'
@@ -18,15 +18,15 @@ export interface Run {
 
 export interface CronApi extends ServiceApi {
   rows: RowsApi
-  /** Runs as the project's owner and answers the first column of the last statement. */
+  /** Runs SQL as the project's owner and returns the first column of the last statement. */
   column(sql: string): Promise<any[]>
   schedule(name: string, schedule: string, command: string): Promise<any>
   unschedule(name: string): Promise<void>
   jobs(): Promise<any[]>
   runs(name: string, query?: string): Promise<Run[]>
-  /** The newest run of that status, once there is one. */
+  /** Waits for a run with this status and returns the newest. */
   run(name: string, status: Run['status']): Promise<Run>
-  /** Waits until a job has run so many times more than now, however each run went. */
+  /** Waits for this many more runs, successful or not. */
   ticks(name: string, count: number): Promise<void>
 }
 

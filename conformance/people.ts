@@ -1,4 +1,4 @@
-// Projects, platform users and tokens for a test to work with, made through the management API.
+// Creates projects, platform users and tokens for tests through the management API.
 import assert from 'node:assert/strict'
 import { createHmac, randomBytes } from 'node:crypto'
 import type { Target } from './target.ts'
@@ -10,7 +10,7 @@ export const sleep = (ms: number) => new Promise(resolve => setTimeout(resolve, 
 export const someId = '00000000-0000-4000-8000-000000000000'
 export const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
-/** Quotas of a project that is called more often than the limits of the platform may allow. */
+/** Quotas of a project that tests call more often than the default rate limits allow. */
 export const unlimited = { rate_limit_anon: 0, rate_limit_authenticated: 0, rate_limit_service_role: 0 }
 
 export interface CreatedProject {
@@ -61,7 +61,7 @@ export const tryLogin = (
   headers: Record<string, string> = {},
 ): Promise<Reply> => target.call('POST', '/api/v1/platform/login', { body: { email, password }, headers })
 
-/** Waits where too many logins came from here already, which only a server shared by several files sees. */
+/** Retries after the login rate limit, which only a server shared by several files reaches. */
 export async function login(target: Target, user: Pick<User, 'email' | 'password'>): Promise<Reply> {
   const reply = await tryLogin(target, user)
   if (reply.body?.error?.code !== 'over_request_rate_limit') return reply
@@ -69,7 +69,7 @@ export async function login(target: Target, user: Pick<User, 'email' | 'password
   return login(target, user)
 }
 
-/** The session token of a user who can log in. */
+/** The session token of a user. */
 export async function sessionOf(target: Target, user: User): Promise<string> {
   const reply = await login(target, user)
   assert.equal(reply.status, 200, reply.text)
@@ -92,7 +92,7 @@ export async function mintToken(
   return reply.body
 }
 
-/** Every row of a list, page by page. */
+/** Every row of a list, over all pages. */
 export async function listAll(target: Target, path: string, plural: string): Promise<any[]> {
   const rows: any[] = []
   for (let total = 1; rows.length < total; ) {
@@ -105,7 +105,7 @@ export async function listAll(target: Target, path: string, plural: string): Pro
   return rows
 }
 
-/** The audit entry of the request that got this answer; entries may trail the answer a little. */
+/** The audit entry of the request with this answer. It may be written shortly after the answer. */
 export async function auditOf(target: Target, action: string, reply: Reply): Promise<any> {
   const requestId = reply.headers.get('x-request-id')
   for (const deadline = Date.now() + 60_000; Date.now() < deadline; await sleep(25)) {
@@ -118,7 +118,7 @@ export async function auditOf(target: Target, action: string, reply: Reply): Pro
 
 const base64url = (text: string) => Buffer.from(text).toString('base64url')
 
-/** A compact JWS; a test may forge its header and hash. */
+/** A compact JWS. A test may forge its header and hash. */
 export function jwt(
   claims: unknown,
   secret: string,
@@ -129,7 +129,7 @@ export function jwt(
   return `${signed}.${createHmac(hash, secret).update(signed).digest('base64url')}`
 }
 
-/** The JWT of an application's user, as the project's sign-in would issue it. */
+/** The JWT of an application's user, as a sign-in of the project would issue it. */
 export const userJwt = (
   project: Pick<CreatedProject, 'jwt_secret'>,
   claims: Record<string, unknown> = {},

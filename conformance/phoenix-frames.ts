@@ -1,5 +1,5 @@
-// Frames of the Phoenix Channels protocol, put together and taken apart by hand as the realtime contract §2
-// describes them.
+// Encodes and decodes frames of the Phoenix Channels protocol from realtime contract §2, without a client
+// library.
 import assert from 'node:assert/strict'
 
 export type Version = '1.0.0' | '2.0.0'
@@ -10,7 +10,7 @@ export interface Message {
   topic: string
   event: string
   payload: any
-  /** The frame as it came; of a binary one its bytes as latin1. */
+  /** The received frame; of a binary one its bytes as latin1. */
   text: string
   isBinary: boolean
 }
@@ -18,7 +18,7 @@ export interface Message {
 export interface UserBroadcast {
   topic: string
   event: string
-  /** Bytes go as they are, anything else as JSON. */
+  /** A Buffer is sent as bytes, anything else as JSON. */
   payload: unknown
   joinRef?: string
   ref?: string
@@ -42,7 +42,7 @@ export function decodeText(text: string, version: Version): Message {
   return { joinRef, ref, topic, event, payload, ...known }
 }
 
-/** Told as the envelope that the text form has; its payload is a Buffer where it is not JSON. */
+/** Decoded into the envelope of the text form. The payload is a Buffer if it is not JSON. */
 export function decodeBinary(data: Buffer, version: Version): Message {
   assert.equal(version, '2.0.0', 'a binary frame for a client of 1.0.0')
   assert.equal(data[0], 4, 'the client decodes only kind 4')

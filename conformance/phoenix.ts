@@ -1,5 +1,5 @@
-// A client of the Phoenix Channels protocol, as the realtime contract §3 describes it: sockets, channels, and
-// waiting for messages.
+// A client of the Phoenix Channels protocol from realtime contract §3: sockets, channels, and waiting for
+// messages.
 import assert from 'node:assert/strict'
 import WebSocket from 'ws'
 import {
@@ -12,7 +12,7 @@ import {
 } from './phoenix-frames.ts'
 import { answer, type Reply } from './wire.ts'
 
-/** What a push is answered with. */
+/** The response in the reply to a push. */
 export interface PushReply {
   status: string
   response: any
@@ -21,25 +21,25 @@ export interface PushReply {
 
 export interface Socket {
   readonly version: Version
-  /** Everything the server has sent, in order. */
+  /** All received messages, in order. */
   readonly received: readonly Message[]
   readonly isOpen: boolean
-  /** Resolves when the connection has ended, whoever ended it. */
+  /** Resolves when the connection is closed by either side. */
   readonly closed: Promise<{ code: number; reason: string }>
-  /** Sends a message in the form of the version and returns its ref. */
+  /** Sends a message in the format of the version and returns its ref. */
   push(topic: string, event: string, payload?: unknown, joinRef?: string | null): string
-  /** The same, and waits for its answer. */
+  /** Sends a message and waits for its reply. */
   ask(topic: string, event: string, payload?: unknown, joinRef?: string | null): Promise<PushReply>
   replyTo(ref: string): Promise<PushReply>
-  /** A binary frame of kind 3. Returns its ref. */
+  /** Sends a binary frame of kind 3 and returns its ref. */
   pushBroadcast(broadcast: UserBroadcast): string
   sendRaw(data: string | Uint8Array): void
-  /** The first message, come or to come, that is so. */
+  /** The first received message that matches, or the next one to arrive. */
   find(what: string, isIt: (message: Message) => boolean, seconds?: number): Promise<Message>
-  /** Until the server has dealt with what was sent before. */
+  /** Waits until the server has processed all earlier messages. */
   heartbeat(): Promise<Message>
   join(topic: string, config?: unknown, more?: Record<string, unknown>): Promise<Channel>
-  /** Without the assertion that the server agrees; `{}` is the payload of a legacy join. */
+  /** Does not assert that the join succeeds. `{}` is the payload of a legacy join. */
   tryJoin(topic: string, payload: unknown): Promise<PushReply>
   close(): Promise<void>
 }
@@ -48,21 +48,21 @@ export interface Channel {
   readonly socket: Socket
   readonly topic: string
   readonly joinRef: string
-  /** Of the reply to the join. */
+  /** The response in the reply to the join. */
   readonly response: any
-  /** What came on the topic since the join was sent. */
+  /** Messages on the topic since the join was sent. */
   received(): Message[]
-  /** Among those. */
+  /** Waits for a message among those. */
   find(what: string, isIt: (message: Message) => boolean, seconds?: number): Promise<Message>
   push(event: string, payload?: unknown): string
   ask(event: string, payload?: unknown): Promise<PushReply>
-  /** In the envelope of the contract §6, as text. */
+  /** Sends a broadcast in the text envelope of contract §6. */
   broadcast(event: string, payload?: unknown): string
   system(status: 'ok' | 'error', extension?: string): Promise<Message>
   leave(): Promise<void>
 }
 
-/** The answer of a server that does not open the socket. */
+/** The HTTP response of a server that rejects the upgrade. */
 export function refusal(url: string, headers: Record<string, string> = {}): Promise<Reply> {
   return new Promise((resolve, reject) => {
     const socket = new WebSocket(url, { headers, handshakeTimeout: 60_000 })
@@ -92,7 +92,7 @@ export async function openSocket(
   headers: Record<string, string> = {},
 ): Promise<Socket> {
   const socket = new WebSocket(url, { headers, handshakeTimeout: 60_000, perMessageDeflate: false })
-  // Before it is open: what the server sends at once counts, too.
+  // Before the socket is open, because the server may send immediately.
   const inbox = inboxOf(socket, version)
   const closed = new Promise<{ code: number; reason: string }>(resolve =>
     socket.on('close', (code, reason) => resolve({ code, reason: reason.toString() })),

@@ -1,4 +1,4 @@
-// The queues of a project as its client uses them: answers taken apart, refusals failing the test.
+// A client for the queues of a project. A rejected call fails the test.
 import { type CreatedProject, createProject, unique, unlimited } from './people.ts'
 import { bodyOf, type ServiceApi, serviceOf } from './service.ts'
 import type { Target } from './target.ts'
@@ -12,7 +12,7 @@ export interface Message {
   [field: string]: any
 }
 
-/** One queue, by the paths that end in the name of the operation. */
+/** One queue, with a function per operation. */
 export interface QueueApi extends ServiceApi {
   name: string
   /** `queues/<name>/<operation>` */

@@ -1,4 +1,4 @@
-// A project whose changes a test listens to, as each kind of caller and in both shapes of the URL.
+// A project with realtime clients, for each kind of caller and in both URL forms.
 import assert from 'node:assert/strict'
 import { type CreatedProject, unique, unlimited, userJwt } from './people.ts'
 import { type Channel, openSocket, refusal, type Socket } from './phoenix.ts'
@@ -9,14 +9,14 @@ import type { Target } from './target.ts'
 import type { CallOptions, Reply } from './wire.ts'
 
 export interface Connect {
-  /** anon unless said otherwise; claims make a signed-in user, whose JWT goes alone. */
+  /** anon by default. Claims make a signed-in user, whose JWT is the only credential. */
   as?: Caller
   shape?: Shape
   version?: Version
 }
 
-/** 1 §6: what a subscription may say. */
-export interface Wish {
+/** 1 §6: the options of a subscription. */
+export interface RequestedBinding {
   event?: string
   schema?: string
   table?: string
@@ -24,7 +24,7 @@ export interface Wish {
   select?: string[]
 }
 
-/** 1 §2.5, as it came in `data`. */
+/** 1 §2.5, from `data`. */
 export interface Change {
   schema: string
   table: string
@@ -34,14 +34,14 @@ export interface Change {
   old: any
   columns: { name: string; type: string }[]
   errors: string[] | null
-  /** Of the bindings it came for. */
+  /** Ids of the bindings that the change matches. */
   ids: unknown[]
-  /** The frame as it came. */
+  /** The frame as text. */
   text: string
 }
 
-export interface Listener extends Channel {
-  /** Of the wishes, in their order. */
+export interface Subscription extends Channel {
+  /** Ids of the requested bindings, in their order. */
   ids: unknown[]
 }
 
@@ -49,21 +49,29 @@ export interface RealtimeApi {
   project: CreatedProject
   target: Target
   rows: RowsApi
-  /** Runs a script as the project's owner and answers the rows of its last statement. */
+  /** Runs a script as the project's owner and returns the rows of its last statement. */
   sql(script: string): Promise<any[]>
-  /** A table of its own name; its policies are the caller's business. */
+  /** Creates a table with a unique name and without policies. */
   table(columns: string, more?: (table: string) => string): Promise<string>
   connect(options?: Connect): Promise<Socket>
-  /** On a socket and a topic of its own, once the server has said that changes flow. */
-  listen(as: Caller, wishes: Wish | Wish[], options?: Connect): Promise<Listener>
-  /** The same on a socket that is there, with the payload of the join beside its config. */
-  listenOn(socket: Socket, wishes: Wish | Wish[], more?: Record<string, unknown>): Promise<Listener>
+  /** Joins a new topic on a new socket, and waits until changes are captured. */
+  subscribe(
+    as: Caller,
+    bindings: RequestedBinding | RequestedBinding[],
+    options?: Connect,
+  ): Promise<Subscription>
+  /** The same on an existing socket, with more fields in the join payload. */
+  subscribeOn(
+    socket: Socket,
+    bindings: RequestedBinding | RequestedBinding[],
+    more?: Record<string, unknown>,
+  ): Promise<Subscription>
   /**
-   * What each listener got since it was asked last. A row put into a table that everybody listens to comes after
-   * all that was committed before: whatever has not come by then does not come.
+   * The changes of each subscription since the last call. All subscriptions include a marker table. When the change of a
+   * new marker row arrives, all changes committed before it have arrived.
    */
-  seen(...listeners: Listener[]): Promise<Change[][]>
-  /** POST to a path of the service, as anon unless said otherwise. */
+  newChanges(...subscriptions: Subscription[]): Promise<Change[][]>
+  /** POST to a path of the service, as anon by default. */
   broadcast(body: unknown, options?: CallOptions & { shape?: Shape; path?: string }): Promise<Reply>
   closeAll(): Promise<void>
 }
@@ -118,7 +126,7 @@ export async function realtimeProject(
 function realtimeOf(target: Target, rows: RowsApi): RealtimeApi {
   const { project, sql } = rows
   const sockets = new Set<Socket>()
-  const marks = new Map<Listener, number>()
+  const marks = new Map<Subscription, number>()
   let tables = 0
   let markers = 0
 
@@ -133,12 +141,12 @@ function realtimeOf(target: Target, rows: RowsApi): RealtimeApi {
     return socket
   }
 
-  const listenOn: RealtimeApi['listenOn'] = async (socket, wishes, more = {}) => {
-    const asked = [wishes].flat().map(wish => ({ event: '*', schema: 'public', ...wish }))
+  const subscribeOn: RealtimeApi['subscribeOn'] = async (socket, bindings, more = {}) => {
+    const requested = [bindings].flat().map(binding => ({ event: '*', schema: 'public', ...binding }))
     const marker = { event: 'INSERT', schema: 'public', table: 'markers' }
-    const channel = await socket.join(topicOf(), { postgres_changes: [...asked, marker] }, more)
+    const channel = await socket.join(topicOf(), { postgres_changes: [...requested, marker] }, more)
     await channel.system('ok')
-    const ids = channel.response.postgres_changes.map(({ id }: any) => id).slice(0, asked.length)
+    const ids = channel.response.postgres_changes.map(({ id }: any) => id).slice(0, requested.length)
     return { ...channel, ids }
   }
 
@@ -148,29 +156,29 @@ function realtimeOf(target: Target, rows: RowsApi): RealtimeApi {
     rows,
     sql,
     connect,
-    listenOn,
+    subscribeOn,
     async table(columns, more = () => '') {
       const name = `t${++tables}`
       await sql(`create table public.${name} (${columns}); ${more(name)}`)
       return name
     },
-    listen: async (as, wishes, options) => listenOn(await connect({ ...options, as }), wishes),
-    async seen(...listeners) {
+    subscribe: async (as, bindings, options) => subscribeOn(await connect({ ...options, as }), bindings),
+    async newChanges(...subscriptions) {
       const marker = ++markers
       await sql(`insert into public.markers values (${marker})`)
       return Promise.all(
-        listeners.map(async listener => {
-          const last = await listener.find(
+        subscriptions.map(async subscription => {
+          const last = await subscription.find(
             `the change of the marker ${marker}`,
             ({ event, payload }) =>
               event === 'postgres_changes' &&
               payload.data.table === 'markers' &&
               payload.data.new?.id === marker,
           )
-          const all = listener.received()
-          const from = marks.get(listener) ?? 0
+          const all = subscription.received()
+          const from = marks.get(subscription) ?? 0
           const end = all.indexOf(last)
-          marks.set(listener, end + 1)
+          marks.set(subscription, end + 1)
           return all
             .slice(from, end)
             .filter(({ event }) => event === 'postgres_changes')
@@ -191,56 +199,70 @@ function realtimeOf(target: Target, rows: RowsApi): RealtimeApi {
   }
 }
 
-/** Realtime contract §5: both spellings of each field, and nothing that makes the client stumble. */
+/** Realtime contract §5: validates a change, which has each field under both names. */
 export function changeOf({ payload, text }: { payload: any; text: string }): Change {
   assert.ok(Array.isArray(payload.ids) && payload.ids.length > 0, `ids: ${text.slice(0, 500)}`)
   return { ...bareChangeOf({ payload: payload.data, text }), ids: payload.ids }
 }
 
-/** What a legacy channel gets. */
+/** The unwrapped change that a legacy channel gets. */
 export function bareChangeOf({ payload, text }: { payload: any; text: string }): Change {
-  const shown = text.slice(0, 500)
+  const excerpt = text.slice(0, 500)
   const { schema, table, commit_timestamp, eventType, columns, errors } = payload
-  assert.equal(payload.type, eventType, shown)
-  assert.ok(['INSERT', 'UPDATE', 'DELETE'].includes(eventType), shown)
-  assert.match(commit_timestamp, /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/, shown)
-  assert.ok(Array.isArray(columns), shown)
-  for (const column of columns) assert.deepEqual(Object.keys(column).sort(), ['name', 'type'], shown)
+  assert.equal(payload.type, eventType, excerpt)
+  assert.ok(['INSERT', 'UPDATE', 'DELETE'].includes(eventType), excerpt)
+  assert.match(commit_timestamp, /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/, excerpt)
+  assert.ok(Array.isArray(columns), excerpt)
+  for (const column of columns) assert.deepEqual(Object.keys(column).sort(), ['name', 'type'], excerpt)
   for (const side of ['new', 'old']) {
-    assert.ok(side in payload && typeof payload[side] === 'object', `${side} is an object or null: ${shown}`)
+    assert.ok(
+      side in payload && typeof payload[side] === 'object',
+      `${side} is an object or null: ${excerpt}`,
+    )
     const spelling = side === 'new' ? payload.record : payload.old_record
-    assert.deepEqual(spelling ?? {}, payload[side] ?? {}, `${side} in both spellings: ${shown}`)
+    assert.deepEqual(spelling ?? {}, payload[side] ?? {}, `${side} in both spellings: ${excerpt}`)
   }
-  assert.ok('errors' in payload && (errors === null || Array.isArray(errors)), `errors: ${shown}`)
+  assert.ok('errors' in payload && (errors === null || Array.isArray(errors)), `errors: ${excerpt}`)
   return { schema, table, commit_timestamp, eventType, columns, errors, ...sidesOf(payload), ids: [], text }
 }
 
 const sidesOf = (payload: any) => ({ new: payload.new, old: payload.old })
 
-/** A change as a test compares it: what happened, and both sides. */
-export const told = ({ eventType, new: now, old }: Change) => [eventType, now, old]
+/** A change for comparison: event, new row and old row. */
+export const summary = ({ eventType, new: now, old }: Change) => [eventType, now, old]
 export const newOf = (changes: Change[], column = 'id') => changes.map(change => change.new?.[column])
 
-/** What came as broadcasts, as pairs of the event and the payload. */
+/** The received broadcasts as pairs of event and payload. */
 export const broadcastsOf = (channel: Channel): [string, any][] =>
   channel
     .received()
     .filter(({ event }) => event === 'broadcast')
     .map(({ payload }) => [payload.event, payload.payload])
 
-/** Until this broadcast has come. */
-export const heard = (channel: Channel, event: string) =>
+/** Waits until this broadcast arrives. */
+export const receivesBroadcast = (channel: Channel, event: string) =>
   channel.find(
     `the broadcast ${event}`,
     message => message.event === 'broadcast' && message.payload.event === event,
   )
 
-/** What came as broadcasts before this one, which somebody sends after all the others. */
-export async function heardBefore(channel: Channel, marker: string): Promise<[string, any][]> {
-  await heard(channel, marker)
+/** The broadcasts that arrived before the marker, which is sent last. */
+export async function broadcastsBefore(channel: Channel, marker: string): Promise<[string, any][]> {
+  await receivesBroadcast(channel, marker)
   const all = broadcastsOf(channel)
   return all.slice(
     0,
     all.findIndex(([event]) => event === marker),
   )
+}
+
+/** The name that the HTTP routes use for the topic of a channel. */
+export const topicName = ({ topic }: Channel) => topic.slice('realtime:'.length)
+
+/** All broadcasts sent before this call. They have arrived when a marker arrives that is sent after them. */
+export async function broadcastsUntilNow(realtime: RealtimeApi, channel: Channel): Promise<[string, any][]> {
+  const event = `marker ${Math.random()}`
+  const reply = await realtime.broadcast({ messages: [{ topic: topicName(channel), event, payload: {} }] })
+  assert.equal(reply.status, 202, reply.text)
+  return (await broadcastsBefore(channel, event)).filter(([name]) => !name.startsWith('marker '))
 }

@@ -1,5 +1,5 @@
-// A project whose tables a test asks for rows, in both shapes of the URL and as each kind of caller. The schema
-// is made through exec_sql, as the specification offers it.
+// A project with tables, its rows API on the native and the alias path, and each kind of caller. The schema
+// is created with exec_sql.
 import assert from 'node:assert/strict'
 import { type CreatedProject, createProject, sleep, unlimited, userJwt } from './people.ts'
 import type { Target } from './target.ts'
@@ -7,7 +7,7 @@ import { assertRequestId, type Reply } from './wire.ts'
 
 export type Caller = 'anon' | 'service_role' | { sub: string; [claim: string]: unknown }
 export interface Ask {
-  /** anon unless said otherwise; claims make a signed-in user. */
+  /** Default: anon. An object is the claims of a signed-in user. */
   as?: Caller
   prefer?: string
   body?: unknown
@@ -17,7 +17,7 @@ export interface Ask {
 
 export interface RowsApi {
   project: CreatedProject
-  /** A path as a person writes it, from the table on: everything is percent-encoded, %xx in it stays. */
+  /** The path after the service, unencoded: every part is percent-encoded here, and %xx in it is kept. */
   ask(method: string, path: string, options?: Ask): Promise<Reply>
   get(path: string, options?: Ask): Promise<Reply>
   head(path: string, options?: Ask): Promise<Reply>
@@ -25,15 +25,15 @@ export interface RowsApi {
   put(path: string, body?: unknown, options?: Ask): Promise<Reply>
   patch(path: string, body?: unknown, options?: Ask): Promise<Reply>
   delete(path: string, options?: Ask): Promise<Reply>
-  /** The rows of a GET that must succeed. */
+  /** The rows of a GET, which must succeed. */
   read(path: string, options?: Ask): Promise<any>
-  /** Runs a script as the project's owner and answers the rows of its last statement. */
+  /** Runs a script as the project's owner and returns the rows of its last statement. */
   sql(script: string): Promise<any[]>
-  /** A script that changes the schema, and until the API knows it. */
+  /** Runs a script that changes the schema, then waits until the API uses the new schema. */
   ddl(script: string): Promise<void>
 }
 
-/** Lets everybody do everything with the rows of the tables made so far, so that a test is about something else. */
+/** Policies that allow everything on all existing tables, for tests that are not about policies. */
 const openTables = `
   do $open$ declare t regclass; begin
     for t in select c.oid from pg_class c where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p') loop
@@ -74,9 +74,9 @@ function rowsOf(target: Target, project: CreatedProject): RowsApi {
   async function ddl(script: string): Promise<void> {
     const marker = `settled_${++changes}`
     await sql(`${script}; create table public.${marker} (a int)`)
-    for (const deadline = Date.now() + 30_000; Date.now() < deadline; await sleep(20))
+    for (const deadline = Date.now() + 120_000; Date.now() < deadline; await sleep(20))
       if ((await ask('GET', `${marker}?limit=0`)).status === 200) return
-    assert.fail('the API does not know the new table after 30 seconds')
+    assert.fail('the API does not know the new table after 120 seconds')
   }
 
   return {
@@ -114,7 +114,7 @@ function encodePath(written: string): string {
   return `${segments}?${pairs.join('&')}`
 }
 
-/** 1 §7 with the superset of the REST contract §6 row 1; a HEAD has no body to look at. */
+/** The error fields of 1 §7 and of REST contract §6 row 1. A HEAD has no body to check. */
 export function assertRefused(
   reply: Reply,
   status: number,
@@ -130,14 +130,14 @@ export function assertRefused(
   if (details) assert.match(body.details, details)
 }
 
-/** Any refusal whose status the texts give and whose code they do not. */
+/** For errors whose status the specification defines, but not their code. */
 export function assertStatus(reply: Reply, status: number): void {
   assert.equal(reply.status, status, `${reply.status} ${reply.text}`)
   if (status >= 400) assertErrorBody(reply)
 }
 
 export function assertErrorBody(reply: Reply): void {
-  // Only an ambiguous embed may add something: the relationships to choose from.
+  // Only an ambiguous embed has one more field: the relationships to choose from.
   const { candidates: _, ...body } = reply.body ?? {}
   assert.deepEqual(
     Object.keys(body).sort(),
@@ -153,10 +153,8 @@ export function assertErrorBody(reply: Reply): void {
   assertRequestId(reply)
 }
 
-/** What comes after the slash of Content-Range. */
 export const totalOf = (reply: Reply) => reply.headers.get('content-range')?.split('/')[1]
 export const rangeOf = (reply: Reply) => reply.headers.get('content-range')
-/** The preferences the answer says were honoured. */
 export const appliedOf = (reply: Reply) =>
   (reply.headers.get('preference-applied') ?? '')
     .split(',')

@@ -13,7 +13,7 @@ export const shapes = ['native', 'alias'] as const satisfies Shape[]
 
 export interface ServiceApi {
   project: CreatedProject
-  /** A path from the service on, percent-encoded by the caller. */
+  /** The path after the service, percent-encoded by the caller. */
   ask(method: string, path: string, body?: unknown, shape?: Shape): Promise<Reply>
   get(path: string): Promise<Reply>
   post(path: string, body?: unknown): Promise<Reply>
@@ -41,7 +41,7 @@ export function serviceOf(target: Target, project: CreatedProject, service: Serv
 export const serviceProject = async (target: Target, service: Service): Promise<ServiceApi> =>
   serviceOf(target, await createProject(target, { quotas: unlimited }), service)
 
-/** What a call that must succeed has answered. */
+/** The body of a response, which must have this status. */
 export function bodyOf(reply: Reply, status = 200): any {
   assert.equal(reply.status, status, `${reply.status} ${reply.text}`)
   return reply.body
@@ -50,7 +50,7 @@ export function bodyOf(reply: Reply, status = 200): any {
 const pathsOf = (route: Route, id: string) =>
   addresses(route).map(address => address.replace('{project}', id).replace(/\{\w+\}/g, 'nothing'))
 
-/** 2 §5: on every route and in both shapes, the service_role key alone is admitted. */
+/** 2 §5: on every route and in both shapes, only the service_role key is accepted. */
 export async function assertServiceRoleOnly(target: Target, routes: Routes): Promise<void> {
   const project = await createProject(target, { quotas: unlimited })
   const other = await createProject(target, { quotas: unlimited })
@@ -95,7 +95,7 @@ export async function assertServiceRoleOnly(target: Target, routes: Routes): Pro
   }
 }
 
-/** 1 §1: a suspended project answers 403 on every route, and as before once it is resumed. */
+/** 1 §1: a suspended project returns 403 on every route, and works again after it is resumed. */
 export async function assertSuspendable(target: Target, routes: Routes): Promise<void> {
   const project = await createProject(target, { quotas: unlimited })
   const token = project.service_role_key

@@ -1,5 +1,5 @@
-// A project whose files a test keeps, as each kind of caller and in both shapes of the URL: requests are put
-// together here by hand, as the texts describe them, not by the client library.
+// A project with files, its storage API on the native and the alias path, and each kind of caller. Requests
+// are built here from the specification, without the client library.
 import assert from 'node:assert/strict'
 import { type CreatedProject, createProject, unique, unlimited, userJwt } from './people.ts'
 import { rootOf } from './rows.ts'
@@ -9,7 +9,7 @@ import { assertRequestId, type Reply } from './wire.ts'
 
 export type Caller = 'nobody' | 'anon' | 'service_role' | { sub: string; [claim: string]: unknown }
 export interface Ask {
-  /** service_role unless said otherwise; claims make a signed-in user. */
+  /** Default: service_role. An object is the claims of a signed-in user. */
   as?: Caller
   body?: unknown
   raw?: RequestInit['body']
@@ -30,33 +30,33 @@ export interface Uploaded {
 export interface StorageApi {
   project: CreatedProject
   target: Target
-  /** A path from the service on, percent-encoded by the caller. */
+  /** The path after the service, percent-encoded by the caller. */
   ask(method: string, path: string, options?: Ask): Promise<Reply>
   get(path: string, options?: Ask): Promise<Reply>
   head(path: string, options?: Ask): Promise<Reply>
   post(path: string, body?: unknown, options?: Ask): Promise<Reply>
   put(path: string, body?: unknown, options?: Ask): Promise<Reply>
   delete(path: string, body?: unknown, options?: Ask): Promise<Reply>
-  /** A bucket of its own name. */
+  /** Creates a bucket with a unique name. */
   bucket(fields?: Record<string, unknown>): Promise<string>
-  /** Uploads the bytes as they are, as POST; text/plain unless the headers say otherwise. */
+  /** POSTs the bytes as a raw body, as text/plain unless the headers have another type. */
   upload(bucket: string, key: string, content?: string | Uint8Array, options?: Ask): Promise<Reply>
-  /** The same, which must succeed. */
+  /** Uploads a file, which must succeed. */
   store(bucket: string, key: string, content?: string | Uint8Array, options?: Ask): Promise<Uploaded>
-  /** The bytes of a file that must be there. */
+  /** The bytes of a file, which must exist. */
   read(bucket: string, key: string, options?: Ask): Promise<Buffer>
-  /** There must be no such file. */
-  gone(bucket: string, key: string): Promise<void>
+  /** Asserts that the file does not exist. */
+  assertMissing(bucket: string, key: string): Promise<void>
   info(bucket: string, key: string): Promise<any>
-  /** Every key of a bucket, as service_role. */
+  /** All keys of a bucket, as service_role. */
   keys(bucket: string): Promise<string[]>
-  /** Bytes that the project takes up, as the management API tells. */
+  /** The storage use of the project according to the management API. */
   usage(): Promise<number>
-  /** Runs a script as the project's owner and answers the rows of its last statement. */
+  /** Runs a script as the project's owner and returns the rows of its last statement. */
   sql(script: string): Promise<any[]>
 }
 
-/** Anybody may open public and signed files; a file full of tests does so more often than one address may. */
+/** Without the rate limit per address on public and signed files, which the tests would exceed. */
 export const storageTarget = (settings: Settings = {}): Promise<Target> =>
   freshTarget({ PLATFORM_RATE_LIMIT_ANON: '0', ...settings })
 
@@ -69,7 +69,7 @@ export const storageProject = async (
 export const storageRoot = ({ id }: Pick<CreatedProject, 'id'>, shape: Shape = 'native') =>
   shape === 'alias' ? `/v1/${id}/storage/v1` : `/v1/storage/${id}`
 
-/** A key in a path: its slashes stay. */
+/** Encodes a key for a path and keeps its slashes. */
 export const encodeKey = (key: string) => key.split('/').map(encodeURIComponent).join('/')
 export const objectPath = (bucket: string, key: string, kind = 'object') =>
   `${kind}/${encodeURIComponent(bucket)}/${encodeKey(key)}`
@@ -129,7 +129,7 @@ export function storageOf(target: Target, project: CreatedProject): StorageApi {
       assert.equal(reply.status, 200, `${bucket}/${key}: ${reply.status} ${reply.text.slice(0, 500)}`)
       return reply.bytes
     },
-    async gone(bucket, key) {
+    async assertMissing(bucket, key) {
       assertRefused(await ask('GET', objectPath(bucket, key)), 404, 'NoSuchKey')
     },
     info: async (bucket, key) => bodyOf(await ask('GET', objectPath(bucket, key, 'object/info'))),
@@ -149,7 +149,7 @@ export function storageOf(target: Target, project: CreatedProject): StorageApi {
   }
 }
 
-/** Storage contract §7: the names of errors that clients tell apart. */
+/** Storage contract §7: the error names that clients check. */
 const shortNames: Record<string, string> = {
   NoSuchBucket: 'Bucket not found',
   NoSuchKey: 'not_found',
@@ -164,14 +164,16 @@ const shortNames: Record<string, string> = {
 }
 export const duplicate = ['KeyAlreadyExists', 'ResourceAlreadyExists']
 
-/** 1 §7 with the superset of the storage contract §7; several codes where the texts leave the choice. */
+/**
+ * The error fields of 1 §7 and storage contract §7. Several codes where the specification allows a choice.
+ */
 export function assertRefused(reply: Reply, status: number, code?: string | string[]): void {
   assertStatus(reply, status)
   assertErrorBody(reply)
   if (code !== undefined) assert.ok([code].flat().includes(reply.body.code), `${code}: ${reply.text}`)
 }
 
-/** A refusal that may be of either status. */
+/** An error with one of these statuses. */
 export function assertOneOf(reply: Reply, statuses: number[]): void {
   assert.ok(statuses.includes(reply.status), `${statuses}: ${reply.status} ${reply.text.slice(0, 500)}`)
 }
@@ -193,17 +195,17 @@ export function assertErrorBody(reply: Reply): void {
   assertRequestId(reply)
 }
 
-/** Told by their lengths: the difference of two large files would fill the memory before the screen. */
+/** Compares without assert.deepEqual: the message about two large files would fill the memory. */
 export function assertBytes(actual: Buffer, expected: Uint8Array, what = ''): void {
   assert.ok(actual.equals(expected), `${what} ${actual.length} bytes, other than ${expected.length} expected`)
 }
 
-/** Lets ada, and nobody else, upload to a bucket. */
+/** Policies that allow only ada to upload to a bucket. */
 export const letAdaWrite = (storage: StorageApi, bucket: string) =>
   storage.sql(`create policy ada_writes on storage.objects for insert to authenticated
     with check (bucket_id = '${bucket}' and auth.uid() = '${ada.sub}')`)
 
-/** What a token of ours says, unverified. */
+/** The claims of a token, unverified. */
 export const claimsOf = (token: string): any =>
   JSON.parse(Buffer.from(token.split('.')[1] ?? '', 'base64url').toString())
 export const tokenIn = (url: string): string => new URL(url, 'http://x').searchParams.get('token') ?? ''

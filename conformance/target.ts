@@ -1,11 +1,11 @@
 // The platform under test: the server of CONFORMANCE_URL and CONFORMANCE_TOKEN if both are set, otherwise one
-// that the file starts for itself. Nothing but HTTP is used either way.
+// that the test file starts. The tests use only HTTP.
 import { type CallOptions, type Reply, send } from './wire.ts'
 
 export interface Target {
   url: string
   adminToken: string
-  /** Calls any path as nobody, or as whom the options say. */
+  /** Calls any path, without a credential unless the options have one. */
   call(method: string, path: string, options?: CallOptions): Promise<Reply>
   /** Calls a path under /api/v1 with the admin token. */
   manage(method: string, path: string, body?: unknown): Promise<Reply>
@@ -21,7 +21,7 @@ export async function target(): Promise<Target> {
   return url && adminToken ? reach(url.replace(/\/$/, ''), adminToken, async () => {}) : freshTarget()
 }
 
-/** For rules about an empty platform or about settings: always a platform of our own. */
+/** Always starts a platform: for tests that need an empty platform or other settings. */
 export async function freshTarget(settings: Settings = {}): Promise<Target> {
   const { startPlatform } = await import('../apps/server/test/harness.ts')
   const platform = await startPlatform({ settings })

@@ -1,8 +1,8 @@
-// Waiting for what must come, with patience for a slow machine.
+// Polls for a condition, with a long timeout for slow machines.
 import assert from 'node:assert/strict'
 import { sleep } from './people.ts'
 
-/** Looks until the answer is neither false nor absent, and returns it. */
+/** Polls until the result is neither false nor undefined, and returns it. */
 export async function until<T>(
   what: string,
   look: () => Promise<T | false | null | undefined>,

@@ -1,4 +1,4 @@
-// Uploads as they come over the wire: in parts put together by hand, in pieces, cut off, and resumable.
+// Uploads at the level of the wire: multipart bodies, streams, aborted requests and resumable uploads.
 import assert from 'node:assert/strict'
 import { request } from 'node:http'
 import { connect } from 'node:net'
@@ -16,7 +16,7 @@ export interface Part {
 export const boundary = 'a-boundary-of-our-own'
 export const multipartType = `multipart/form-data; boundary=${boundary}`
 
-/** The body of a multipart/form-data request, byte by byte. */
+/** The body of a multipart/form-data request. */
 export function multipart(parts: Part[]): Buffer {
   const written = parts.flatMap(({ name, content, filename, type }) => [
     `--${boundary}\r\nContent-Disposition: form-data; name="${name}"`,
@@ -28,7 +28,7 @@ export function multipart(parts: Part[]): Buffer {
   return Buffer.concat([...written, `--${boundary}--\r\n`].map(each => Buffer.from(each)))
 }
 
-/** A form, as a request brings it. */
+/** Body and headers of a multipart request. */
 export const formOf = (parts: Part[]): Pick<Ask, 'raw' | 'headers'> => ({
   raw: multipart(parts),
   headers: { 'content-type': multipartType },
@@ -37,8 +37,8 @@ export const formOf = (parts: Part[]): Pick<Ask, 'raw' | 'headers'> => ({
 type Pieces = Iterable<Uint8Array> | AsyncIterable<Uint8Array>
 
 /**
- * Sends pieces as they come, without a length unless the headers have one. An answer may come before the last
- * of them; that the server then hangs up is no fault.
+ * Sends the pieces as a stream, without a length unless the headers have one. The server may answer before
+ * the last piece and close the connection.
  */
 export function sendPieces(
   storage: StorageApi,
@@ -68,7 +68,7 @@ export function sendPieces(
   })
 }
 
-/** Announces so many bytes, sends these, and hangs up. */
+/** Announces this many bytes, sends fewer, and disconnects. */
 export function sendPart(
   storage: StorageApi,
   method: string,
@@ -105,21 +105,21 @@ export const tusMetadata = (fields: Record<string, string>) =>
 export const tusVersion = { 'tus-resumable': '1.0.0' }
 export const offsetType = { 'content-type': 'application/offset+octet-stream' }
 
-export interface Begin extends Ask {
+export interface UploadOptions extends Ask {
   bucket: string
   key: string
   length?: number
-  /** More of Upload-Metadata. */
+  /** Further fields of Upload-Metadata. */
   fields?: Record<string, string>
-  /** Sent with the creation. */
+  /** Sent with the creation request. */
   first?: Uint8Array
   path?: string
 }
 
-/** Storage contract §8: creates an upload. */
-export const begin = (
+/** Storage contract §8: sends the creation request of an upload. */
+export const requestUpload = (
   storage: StorageApi,
-  { bucket, key, length, fields, first, path = 'upload/resumable', headers, ...options }: Begin,
+  { bucket, key, length, fields, first, path = 'upload/resumable', headers, ...options }: UploadOptions,
 ): Promise<Reply> =>
   storage.ask('POST', path, {
     ...options,
@@ -134,16 +134,16 @@ export const begin = (
   })
 
 export interface Resumable {
-  /** From the service on. */
+  /** The path after the service. */
   path: string
   append(offset: number, bytes: Uint8Array, options?: Ask): Promise<Reply>
   head(options?: Ask): Promise<Reply>
   terminate(options?: Ask): Promise<Reply>
-  /** Where the server says it is. */
+  /** The offset according to HEAD. */
   offset(): Promise<number>
 }
 
-/** The upload that was created, reached where its Location says, with the prefix the client came by. */
+/** A created upload, addressed by the path in its Location. */
 export function resumable(storage: StorageApi, created: Reply, usual: Ask = {}): Resumable {
   assert.equal(created.status, 201, `${created.status} ${created.text}`)
   const location = new URL(created.headers.get('location') ?? '', storage.target.url)
@@ -177,5 +177,5 @@ export function resumable(storage: StorageApi, created: Reply, usual: Ask = {}):
 }
 
 /** Creates an upload, which must succeed. */
-export const begun = async (storage: StorageApi, wish: Begin): Promise<Resumable> =>
-  resumable(storage, await begin(storage, wish))
+export const createUpload = async (storage: StorageApi, options: UploadOptions): Promise<Resumable> =>
+  resumable(storage, await requestUpload(storage, options))

@@ -1,4 +1,4 @@
-// Requests as a client sends them, answers as it sees them, and the two error bodies of the specification.
+// HTTP requests and replies, and the two error bodies of the specification.
 import assert from 'node:assert/strict'
 import { connect } from 'node:net'
 import { errorCodes } from '@plinth/contract/errors.ts'
@@ -6,9 +6,9 @@ import { errorCodes } from '@plinth/contract/errors.ts'
 export interface CallOptions {
   token?: string | undefined
   apikey?: string | undefined
-  /** Text goes as it is, anything else as JSON. */
+  /** A string is sent unchanged, anything else as JSON. */
   body?: unknown
-  /** Instead of a body: goes as it is, with no content type but its own or the one in the headers. */
+  /** Sent unchanged instead of `body`, with its own content type or the one in the headers. */
   raw?: RequestInit['body'] | undefined
   headers?: Record<string, string>
 }
@@ -18,7 +18,7 @@ export interface Reply {
   headers: Headers
   bytes: Buffer
   text: string
-  /** The parsed JSON, or undefined when the answer is not JSON. */
+  /** The parsed JSON, or undefined if the response is not JSON. */
   body: any
 }
 
@@ -40,19 +40,19 @@ export async function send(
   }
   if (body !== undefined) init.body = isAsItIs ? (body as string) : JSON.stringify(body)
   if (raw !== undefined) init.body = raw
-  // Without this, fetch takes no stream.
+  // fetch requires this for a stream.
   if (raw instanceof ReadableStream) init.duplex = 'half'
   const reply = await fetch(url, init)
   return answer(reply.status, reply.headers, Buffer.from(await reply.arrayBuffer()))
 }
 
-/** Sends exactly these bytes and reads one answer; nothing corrects or completes them. */
+/** Sends exactly these bytes and reads one response. */
 export function sendBytes(url: string, bytes: string | Uint8Array): Promise<Reply> {
   const { hostname, port } = new URL(url)
   return new Promise((resolve, reject) => {
     const received: Buffer[] = []
     const socket = connect(Number(port), hostname, () => socket.write(bytes))
-    socket.setTimeout(30_000, () => socket.destroy(new Error('the server did not answer within 30 seconds')))
+    socket.setTimeout(90_000, () => socket.destroy(new Error('the server did not answer within 90 seconds')))
     socket.on('data', (chunk: Buffer) => {
       received.push(chunk)
       const reply = firstAnswer(Buffer.concat(received))
@@ -89,7 +89,7 @@ export function assertRequestId(reply: Reply): void {
   assert.match(reply.headers.get('x-request-id') ?? '', /^[\w-]{8,}$/, 'X-Request-Id')
 }
 
-/** 3 §7: `{error: {message, code}}`, the code one of the published ones. */
+/** 3 §7: `{error: {message, code}}` with a published code. */
 export function assertManagementError(reply: Reply, code: keyof typeof errorCodes, message?: RegExp): void {
   assert.equal(reply.body?.error?.code, code, `${reply.status} ${reply.text}`)
   assert.equal(reply.status, meanings[code]?.status)
@@ -101,7 +101,7 @@ export function assertManagementError(reply: Reply, code: keyof typeof errorCode
   assertRequestId(reply)
 }
 
-/** 1 §7 with the superset of the REST contract. */
+/** The error fields of 1 §7 and of the REST contract. */
 export function assertDataError(reply: Reply, code: keyof typeof errorCodes): void {
   assert.equal(reply.body?.code, code, `${reply.status} ${reply.text}`)
   assert.equal(reply.status, meanings[code]?.status)
@@ -116,7 +116,7 @@ export function assertDataError(reply: Reply, code: keyof typeof errorCodes): vo
   assertRequestId(reply)
 }
 
-/** 1.2.3 → the message of a 403 names the scope that is needed. */
+/** 3 §5.2: the message of a 403 names the required scope. */
 export function assertNeedsScope(reply: Reply, scope: string): void {
   assertManagementError(reply, 'insufficient_scope', new RegExp(`\\b${scope}\\b`))
 }

@@ -1,5 +1,5 @@
-// Compiles pgvector for the embedded Postgres, for the tests: its source and the server's headers come from the
-// archive this machine's apt uses, verified by apt, in its newer suites. Nothing is installed; no root needed.
+// Compiles pgvector for the embedded Postgres, for the tests. The source and the headers of the server come from the Debian
+// archive that apt uses on this machine, verified by apt. Nothing is installed, and root is not needed.
 import { execFile } from 'node:child_process'
 import {
   appendFileSync,
@@ -30,7 +30,7 @@ export async function builtPgvector(): Promise<string> {
   mkdirSync(cache, { recursive: true })
   const work = mkdtempSync(join(cache, 'pgvector.building-'))
   try {
-    const [source, headers] = await Promise.all([unpackedSource(work), unpackedHeaders(work)])
+    const [source, headers] = await Promise.all([unpackSource(work), unpackHeaders(work)])
     renameSync(await install(source, await compile(source, headers), work), built)
     return built
   } finally {
@@ -38,8 +38,8 @@ export async function builtPgvector(): Promise<string> {
   }
 }
 
-async function unpackedSource(work: string): Promise<string> {
-  const directory = await fetched(
+async function unpackSource(work: string): Promise<string> {
+  const directory = await fetchPackage(
     work,
     'deb-src',
     ['stable', 'testing', 'unstable'],
@@ -50,19 +50,24 @@ async function unpackedSource(work: string): Promise<string> {
   return directory
 }
 
-async function unpackedHeaders(work: string): Promise<string> {
+async function unpackHeaders(work: string): Promise<string> {
   const suites = ['testing', 'unstable', 'stable']
-  const directory = await fetched(work, 'deb', suites, ['download', headersPackage])
+  const directory = await fetchPackage(work, 'deb', suites, ['download', headersPackage])
   const [archive] = globSync(join(directory, '*.deb'))
   await run('dpkg-deb', ['-x', archive!, directory])
   const [headers] = globSync(join(directory, 'usr/include/postgresql/*/server'))
   return headers!
 }
 
-/** A directory with what `apt-get <command>` fetched from the first suite that has it. */
-async function fetched(work: string, kind: string, suites: string[], command: string[]): Promise<string> {
+/** Runs `apt-get <command>` in the first suite that has the package, and returns the directory with the files. */
+async function fetchPackage(
+  work: string,
+  kind: string,
+  suites: string[],
+  command: string[],
+): Promise<string> {
   const failures: string[] = []
-  for (const archive of await archives())
+  for (const archive of await listArchives())
     for (const suite of suites) {
       const directory = join(work, `${kind}-${suite}`)
       mkdirSync(join(directory, 'lists/partial'), { recursive: true })
@@ -79,24 +84,24 @@ async function fetched(work: string, kind: string, suites: string[], command: st
   throw new Error(`apt-get ${command.join(' ')} failed in every suite:\n${failures.join('\n')}`)
 }
 
-/** Where this machine gets its packages from. */
-async function archives(): Promise<Set<string>> {
+/** The Debian archives that apt uses on this machine. */
+async function listArchives(): Promise<Set<string>> {
   const list = ['indextargets', '--format', '$(REPO_URI)', 'Created-By: Packages', 'Label: Debian']
   const { stdout } = await run('apt-get', list).catch(explainApt)
   const found = stdout.split('\n').filter(Boolean)
-  if (found.length === 0) throw new Error('apt knows no archive of Debian; run apt-get update first')
+  if (found.length === 0) throw new Error('apt has no Debian archive; run apt-get update first')
   return new Set(found)
 }
 
 function explainApt(error: NodeJS.ErrnoException): never {
   if (error.code === 'ENOENT')
     throw new Error(
-      'pgvector is built from the archive of Debian, which needs apt; or set TEST_EXTENSION_DIR',
+      'pgvector is compiled from the Debian archive, which needs apt; or set TEST_EXTENSION_DIR',
     )
   throw error
 }
 
-/** With lists and a cache of its own, so that the machine's packages stay what they are. */
+/** Uses its own lists and cache, so that the packages of the machine do not change. */
 async function aptGet(directory: string, command: string[]): Promise<void> {
   const options = {
     'Dir::Etc::SourceList': join(directory, 'sources.list'),
@@ -111,8 +116,8 @@ async function aptGet(directory: string, command: string[]): Promise<void> {
     'APT::Update::Error-Mode': 'any',
   }
   mkdirSync(join(directory, 'cache/archives/partial'), { recursive: true })
-  const given = Object.entries(options).flatMap(([name, value]) => ['-o', `${name}=${value}`])
-  await run('apt-get', [...given, '-q', ...command], { cwd: directory })
+  const optionArgs = Object.entries(options).flatMap(([name, value]) => ['-o', `${name}=${value}`])
+  await run('apt-get', [...optionArgs, '-q', ...command], { cwd: directory })
 }
 
 async function compile(source: string, headers: string): Promise<string> {
@@ -120,7 +125,7 @@ async function compile(source: string, headers: string): Promise<string> {
   const files = globSync(join(source, 'src/*.c'))
   await Promise.all(
     files.map(async file => {
-      writeFileSync(file, forRecentServers(readFileSync(file, 'utf8')))
+      writeFileSync(file, patchForPostgres18(readFileSync(file, 'utf8')))
       const args = [...flags, '-fno-trapping-math', '-w', `-I${headers}`, '-c', file, '-o', `${file}.o`]
       await run('cc', args).catch(explainCompiler)
     }),
@@ -130,8 +135,8 @@ async function compile(source: string, headers: string): Promise<string> {
   return library
 }
 
-/** pgvector 0.8.0, the source that stable has, lacks two changes that Postgres 18 asks for and 0.8.1 made. */
-function forRecentServers(code: string): string {
+/** pgvector 0.8.0, the version in stable, lacks two changes of 0.8.1 that Postgres 18 needs. */
+function patchForPostgres18(code: string): string {
   return code
     .replaceAll('vacuum_delay_point()', 'vacuum_delay_point(false)')
     .replaceAll('buildstate->tupdesc->attrs[0].', 'TupleDescAttr(buildstate->tupdesc, 0)->')
@@ -142,26 +147,26 @@ function explainCompiler(error: NodeJS.ErrnoException): never {
   throw error
 }
 
-/** Laid out as PLATFORM_EXTENSION_DIR wants it, readable by the user the database runs as. */
+/** Copies the files into the layout of PLATFORM_EXTENSION_DIR, readable by the user of Postgres. */
 async function install(source: string, library: string, work: string): Promise<string> {
-  const made = join(work, 'made')
+  const target = join(work, 'installed')
   const control = join(source, 'vector.control')
-  const [, release] = /^default_version = '(.+)'$/m.exec(readFileSync(control, 'utf8'))!
-  // So that a project's owner, who is no superuser, can create it.
+  const [, pgvectorVersion] = /^default_version = '(.+)'$/m.exec(readFileSync(control, 'utf8'))!
+  // A project's owner is not a superuser and can create only trusted extensions.
   appendFileSync(control, 'trusted = true\n')
   const files = {
     [control]: 'extension/vector.control',
-    [join(source, 'sql/vector.sql')]: `extension/vector--${release}.sql`,
+    [join(source, 'sql/vector.sql')]: `extension/vector--${pgvectorVersion}.sql`,
     [library]: `lib/${basename(library)}`,
   }
   for (const [from, to] of Object.entries(files)) {
-    const target = join(made, to)
-    mkdirSync(dirname(target), { recursive: true })
-    copyFileSync(from, target)
-    chmodSync(target, 0o644)
+    const file = join(target, to)
+    mkdirSync(dirname(file), { recursive: true })
+    copyFileSync(from, file)
+    chmodSync(file, 0o644)
   }
-  for (const directory of ['', 'extension', 'lib']) chmodSync(join(made, directory), 0o755)
-  return made
+  for (const directory of ['', 'extension', 'lib']) chmodSync(join(target, directory), 0o755)
+  return target
 }
 
 if (import.meta.main) console.log(await builtPgvector())

@@ -1,18 +1,18 @@
-// The SDK as it is published: plain JavaScript and types that need nothing but supabase-js.
-// `node scripts/build-sdk.ts [directory]`, then `npm pack` or `npm publish` that directory; packages/sdk/dist when not told.
+// Builds the SDK for publishing: JavaScript and types that depend only on supabase-js.
+// Run `node scripts/build-sdk.ts [directory]` (default packages/sdk/dist), then `npm pack` or `npm publish` that directory.
 import { spawnSync } from 'node:child_process'
 import { copyFileSync, globSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { SetBody } from '../packages/contract/src/cache.ts'
-import { Job, JobWish, Run } from '../packages/contract/src/cron.ts'
+import { Job, JobDefinition, Run } from '../packages/contract/src/cron.ts'
 import { errorCodes } from '../packages/contract/src/errors.ts'
 import { ArchivedMessage, Message, Queue, QueueMetrics } from '../packages/contract/src/queue.ts'
 import { interfaceText, type Schema } from './type-text.ts'
 
 const root = resolve(import.meta.dirname, '..')
 const source = join(root, 'packages/sdk')
-/** Everything src/wire.ts takes from the contract. */
-const shapes = { ArchivedMessage, Job, JobWish, Message, Queue, QueueMetrics, Run, SetBody }
+/** The types that src/wire.ts imports from the contract. */
+const wireSchemas = { ArchivedMessage, Job, JobDefinition, Message, Queue, QueueMetrics, Run, SetBody }
 
 export function buildSdk(directory: string): void {
   rmSync(directory, { recursive: true, force: true })
@@ -36,22 +36,24 @@ function rewrite(file: string, change: (text: string) => string): void {
   writeFileSync(file, change(readFileSync(file, 'utf8')))
 }
 
-/** The compiler does so in JavaScript only, and older ones do not find `./x.ts` from a declaration. */
+/** tsc rewrites import extensions only in JavaScript, and older versions do not resolve `./x.ts` in a declaration. */
 const relativeImportsAsJs = (text: string) => text.replace(/(from ')(\.\/[^']+)\.ts(')/g, '$1$2.js$3')
 
 function wireText(): string {
-  const interfaces = Object.entries(shapes).map(([name, schema]) => interfaceText(name, schema as Schema))
+  const interfaces = Object.entries(wireSchemas).map(([name, schema]) =>
+    interfaceText(name, schema as Schema),
+  )
   const codes = Object.keys(errorCodes).map(code => `  | '${code}'\n`)
-  return `${interfaces.join('')}/** Every code the platform sends. */\nexport type ErrorCode =\n${codes.join('')}`
+  return `${interfaces.join('')}/** All error codes of the platform. */\nexport type ErrorCode =\n${codes.join('')}`
 }
 
-/** Inside the repository the package is its sources; outside it is what was built. */
+/** In the repository the package exports its sources; the published package exports the build. */
 function publishedManifest(): object {
   const manifest = JSON.parse(readFileSync(join(source, 'package.json'), 'utf8'))
   const { private: _, scripts: __, devDependencies, ...published } = manifest
   return {
     ...published,
-    // A peer here would bring supabase-js to every installation of the platform.
+    // A peer dependency in the repository would install supabase-js with every platform.
     peerDependencies: { '@supabase/supabase-js': `^${devDependencies['@supabase/supabase-js']}` },
     sideEffects: false,
     exports: { '.': { types: './client.d.ts', default: './client.js' } },

@@ -6,7 +6,7 @@ import { Quotas } from '../packages/contract/src/projects.ts'
 import { documents, isCurrent } from './write-docs.ts'
 
 for (const file of Object.keys(documents))
-  test(`${file} says what the code declares (npm run docs)`, () => {
+  test(`${file} is up to date with the code (npm run docs)`, () => {
     assert.ok(isCurrent(file))
   })
 
@@ -17,6 +17,6 @@ for (const name of [
   ...Object.keys(Quotas.properties),
   ...settings.map(setting => setting.name).filter(name => limiting.test(name)),
 ])
-  test(`docs/limits.md says what ${name} bounds`, () => {
+  test(`docs/limits.md lists ${name}`, () => {
     assert.ok(limits.includes(`\`${name}\``))
   })

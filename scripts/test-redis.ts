@@ -1,5 +1,5 @@
-// The cache's suites on a real Redis or Valkey, and those about Redis alone. Without one there is nothing to test, so
-// the run fails and says how to get it.
+// Runs the cache tests on a real Redis or Valkey, and the tests that need Redis. Without a Redis the run fails and says how
+// to install it.
 import { spawnSync } from 'node:child_process'
 import { join } from 'node:path'
 import { startRedis } from '../apps/server/test/redis-server.ts'

@@ -1,5 +1,5 @@
-// The vector suite: the test run on an embedded Postgres that has pgvector, from TEST_EXTENSION_DIR or built here.
-// Without it there is nothing to test, so a build that fails fails the run.
+// Runs the vector tests on an embedded Postgres with pgvector, from TEST_EXTENSION_DIR or compiled here. If the build
+// fails, the run fails.
 import { spawnSync } from 'node:child_process'
 import { join } from 'node:path'
 import { builtPgvector } from './build-pgvector.ts'

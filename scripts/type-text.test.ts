@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { interfaceText, typeText } from './type-text.ts'
 
-test('a schema becomes an interface with its descriptions as comments', () => {
+test('type text: an object schema becomes an interface with its descriptions as comments', () => {
   const text = interfaceText('Thing', {
     type: 'object',
     required: ['id', 'kind', 'inner', 'rest'],
@@ -30,12 +30,12 @@ test('a schema becomes an interface with its descriptions as comments', () => {
   )
 })
 
-test('lists and unions are written out', () => {
+test('type text: arrays and unions become TypeScript types', () => {
   const schema = { type: 'array', items: { anyOf: [{ type: 'string' }, { type: 'null' }] } }
   assert.equal(typeText(schema), 'Array<string | null>')
 })
 
-test('what is not known is refused rather than guessed', () => {
-  assert.throws(() => typeText({ type: 'tuple' }), /No TypeScript is known/)
+test('type text: an unsupported schema throws', () => {
+  assert.throws(() => typeText({ type: 'tuple' }), /No TypeScript type/)
   assert.throws(() => interfaceText('Text', { type: 'string' }), /not an object/)
 })

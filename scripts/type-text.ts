@@ -1,6 +1,6 @@
-// A schema of the contract as the text of the TypeScript type it stands for.
+// Writes the TypeScript type of a schema of the contract.
 
-/** What the contract uses of JSON Schema; anything else is refused, so that nothing is told wrong. */
+/** The part of JSON Schema that the contract uses. Any other schema throws an error instead of producing a wrong type. */
 export interface Schema {
   type?: string
   description?: string
@@ -33,7 +33,7 @@ export function typeText(schema: Schema, indent = ''): string {
     case undefined:
       return 'unknown'
     default:
-      throw new Error(`No TypeScript is known for ${JSON.stringify(schema)}`)
+      throw new Error(`No TypeScript type for ${JSON.stringify(schema)}`)
   }
 }
 
@@ -43,8 +43,8 @@ function fields({ properties = {}, required = [] }: Schema, indent: string): str
     const comment = schema.description
       ? `${inner}/** ${schema.description.replaceAll('*/', '*\\/')} */\n`
       : ''
-    const mark = required.includes(name) ? '' : '?'
-    return `${comment}${inner}${name}${mark}: ${typeText(schema, inner)}\n`
+    const optionalMark = required.includes(name) ? '' : '?'
+    return `${comment}${inner}${name}${optionalMark}: ${typeText(schema, inner)}\n`
   })
   return `{\n${lines.join('')}${indent}}`
 }

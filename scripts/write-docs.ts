@@ -1,4 +1,4 @@
-// Writes the documents that are lists of what the code declares.
+// Writes the documentation pages that are generated from declarations in the code.
 import { readFileSync, writeFileSync } from 'node:fs'
 import { settings } from '../apps/server/src/settings.ts'
 import { errorCodes } from '../packages/contract/src/errors.ts'
@@ -11,9 +11,14 @@ const table = (head: string[], rows: string[][]) =>
 export const documents: Record<string, () => string> = {
   'docs/configuration.md': () => `# Configuration
 
-Settings are environment variables; a \`.env\` file in the working directory is read too, and the environment wins.
-A value that cannot be used stops the start with one sentence naming the setting. Written from
-\`apps/server/src/settings.ts\` by \`npm run docs\`.
+Settings are environment variables. A \`.env\` file in the working directory is also read, and the environment overrides it:
+
+\`\`\`sh
+PLATFORM_PORT=8080 PLATFORM_LOG_LEVEL=debug npm start
+\`\`\`
+
+An invalid value stops the start with a message that names the setting. \`npm run docs\` writes this page from
+\`apps/server/src/settings.ts\`.
 
 ${table(
   ['setting', 'default', 'meaning'],
@@ -22,9 +27,11 @@ ${table(
 `,
   'docs/errors.md': () => `# Error codes
 
-Every code the platform's own parts send. Management answers \`{"error": {"message", "code"}}\`; the data plane answers
-\`{"code", "message", "error", "statusCode", "details", "hint"}\`. Written from \`packages/contract/src/errors.ts\` by
-\`npm run docs\`.
+Every error code of the platform. Other SQLSTATEs of Postgres are passed through.
+
+The management API answers \`{"error": {"message", "code"}}\`. The data plane answers
+\`{"code", "message", "error", "statusCode", "details", "hint"}\`. \`npm run docs\` writes this page from
+\`packages/contract/src/errors.ts\`.
 
 ${table(
   ['code', 'status', 'meaning'],
@@ -33,15 +40,15 @@ ${table(
 `,
 }
 
-const place = (file: string) => new URL(`../${file}`, import.meta.url)
+const urlOf = (file: string) => new URL(`../${file}`, import.meta.url)
 
 export const isCurrent = (file: string): boolean => {
   try {
-    return readFileSync(place(file), 'utf8') === documents[file]!()
+    return readFileSync(urlOf(file), 'utf8') === documents[file]!()
   } catch {
     return false
   }
 }
 
 if (import.meta.main)
-  for (const [file, write] of Object.entries(documents)) writeFileSync(place(file), write())
+  for (const [file, build] of Object.entries(documents)) writeFileSync(urlOf(file), build())

@@ -1,4 +1,4 @@
-// Auth contract §7 and §11: invitations, and links that an administrator makes to send them otherwise.
+// Auth contract §7 and §11: invitations, and links that the admin API generates.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import {
@@ -32,10 +32,10 @@ const signIn = (email: string, given: string) =>
   auth.post('/token?grant_type=password', { email, password: given })
 
 for (const shape of ['native', 'alias'] as const)
-  test(`auth contract §11: an invitation makes a user and sends a link that lets them in (${shape})`, async () => {
+  test(`auth contract §11: an invitation creates a user and sends a link that signs in (${shape})`, async () => {
     const email = someone('Guest').toUpperCase()
-    const wish = { email, data: { team: 'blue' } }
-    const user = succeeded(await auth.post('/invite', wish, { as: 'service_role', shape }))
+    const fields = { email, data: { team: 'blue' } }
+    const user = succeeded(await auth.post('/invite', fields, { as: 'service_role', shape }))
     assertUser(user)
     assert.equal(user.email, email.toLowerCase())
     assert.ok(user.invited_at)
@@ -55,7 +55,7 @@ for (const shape of ['native', 'alias'] as const)
     assert.equal(succeeded(await signIn(email, password)).user.id, user.id)
   })
 
-test('auth contract §7: the code or hash of an invitation passes as invite', async () => {
+test('auth contract §7: the code or hash of an invitation is verified with type invite', async () => {
   const email = someone()
   succeeded(await invite({ email }))
   const mail = await auth.mailTo(email, 'invite')
@@ -65,7 +65,7 @@ test('auth contract §7: the code or hash of an invitation passes as invite', as
   assertAuthError(await verify({ type: 'invite', token_hash: mail.hash }), 403, 'otp_expired')
 })
 
-test('auth contract §11: inviting again sends another mail, inviting who is confirmed is 422', async () => {
+test('auth contract §11: inviting again sends another mail, inviting a confirmed user is 422', async () => {
   const email = someone()
   const first = succeeded(await invite({ email }))
   const mail = await auth.mailTo(email, 'invite')
@@ -90,7 +90,7 @@ interface Made {
   redirect_to: string
 }
 
-/** A flat answer: the user's fields, and five beside them. */
+/** The answer has the user's fields and five more on one level. */
 async function made(body: Record<string, unknown>, query = ''): Promise<Made> {
   const { action_link, email_otp, hashed_token, verification_type, redirect_to, ...user } = succeeded(
     await generate(body, query),
@@ -105,7 +105,7 @@ async function made(body: Record<string, unknown>, query = ''): Promise<Made> {
   return { user, action_link, email_otp, hashed_token, verification_type, redirect_to }
 }
 
-test('auth contract §11: a link of type signup makes a user with a password, and sends nothing', async () => {
+test('auth contract §11: a link of type signup creates a user with a password and sends no mail', async () => {
   const email = someone()
   const link = await made({ type: 'signup', email, password, data: { name: 'Ada' } })
   assert.deepEqual([link.verification_type, link.redirect_to], ['signup', siteUrl])
@@ -119,13 +119,13 @@ test('auth contract §11: a link of type signup makes a user with a password, an
   assertAuthError(await generate({ type: 'signup', email, password }), 422, 'email_exists')
 })
 
-test('auth contract §11: a link of type signup needs a password that would do', async () => {
+test('auth contract §11: a link of type signup needs a valid password', async () => {
   assertAuthError(await generate({ type: 'signup', email: someone() }), 400, 'validation_failed')
   const weak = { type: 'signup', email: someone(), password: '12345' }
   assertAuthError(await generate(weak), 422, 'weak_password')
 })
 
-test('auth contract §11: a link of type invite makes a user, and sends nothing', async () => {
+test('auth contract §11: a link of type invite creates a user and sends no mail', async () => {
   const email = someone()
   const link = await made({ type: 'invite', email, data: { team: 'blue' } })
   assert.equal(link.verification_type, 'invite')
@@ -148,17 +148,17 @@ test('auth contract §11: a link of type magiclink signs in, by link, code or ha
       assert.equal(claimsOf(landing.fragment['access_token'] ?? '').sub, id)
       continue
     }
-    const wish =
+    const fields =
       use === 'code'
         ? { type: 'magiclink', email, token: link.email_otp }
         : { type: 'magiclink', token_hash: link.hashed_token }
-    assert.equal(succeeded(await verify(wish)).user.id, id)
-    assertAuthError(await verify(wish), 403, 'otp_expired')
+    assert.equal(succeeded(await verify(fields)).user.id, id)
+    assertAuthError(await verify(fields), 403, 'otp_expired')
   }
   assert.deepEqual(await auth.kindsTo(email), [])
 })
 
-test('auth contract §11: a link of type magiclink for who is unknown becomes a signup', async () => {
+test('auth contract §11: a link of type magiclink for an unknown address becomes a signup link', async () => {
   const email = someone()
   const link = await made({ type: 'magiclink', email })
   assert.equal(link.verification_type, 'signup')
@@ -168,7 +168,7 @@ test('auth contract §11: a link of type magiclink for who is unknown becomes a 
   assert.ok(session.user.email_confirmed_at)
 })
 
-test('auth contract §11: a link of type recovery is for who is known', async () => {
+test('auth contract §11: a link of type recovery needs an existing user', async () => {
   const { id, email } = await auth.createUser()
   const link = await made({ type: 'recovery', email })
   assert.equal(link.verification_type, 'recovery')
@@ -180,7 +180,7 @@ test('auth contract §11: a link of type recovery is for who is known', async ()
   assertAuthError(await generate({ type: 'recovery', email: someone() }), 404, 'user_not_found')
 })
 
-test('auth contract §11: links of both halves of a new address change it together', async () => {
+test('auth contract §11: both links of an email change together change the address', async () => {
   const { id, email } = await auth.createUser()
   const new_email = someone('new')
   const current = await made({ type: 'email_change_current', email, new_email })
@@ -196,7 +196,7 @@ test('auth contract §11: links of both halves of a new address change it togeth
   for (const address of [email, new_email]) assert.deepEqual(await auth.kindsTo(address), [])
 })
 
-test('auth contract §11: links of a new address need one that is free, and a user', async () => {
+test('auth contract §11: links of an email change need a free address and an existing user', async () => {
   const [me, other] = [await auth.createUser(), await auth.createUser()]
   for (const type of ['email_change_current', 'email_change_new']) {
     const { email } = me
@@ -208,7 +208,7 @@ test('auth contract §11: links of a new address need one that is free, and a us
   }
 })
 
-test('auth contract §11: a type that is none, or no address, is 400', async () => {
+test('auth contract §11: an unknown type or a missing address is 400', async () => {
   const { email } = await auth.createUser()
   for (const type of [undefined, '', 'nosuch', 'email_change', 'reauthentication', 5])
     assertAuthError(await generate({ type, email }), 400, 'validation_failed')
@@ -216,7 +216,7 @@ test('auth contract §11: a type that is none, or no address, is 400', async () 
     assertAuthError(await generate({ type: 'magiclink', email: address }), 400, 'validation_failed')
 })
 
-test('auth contract §11: redirect_to of the query counts, where it is allowed', async () => {
+test('auth contract §11: redirect_to of the query is used if it is allowed', async () => {
   const { email } = await auth.createUser()
   const place = 'https://app.example.test/after'
   const query = `?redirect_to=${encodeURIComponent(place)}`
@@ -227,7 +227,7 @@ test('auth contract §11: redirect_to of the query counts, where it is allowed',
   assert.equal((await made({ type: 'magiclink', email }, evil)).redirect_to, siteUrl)
 })
 
-test('auth contract §7: a link made replaces the one that was mailed', async () => {
+test('auth contract §7: a generated link replaces the mailed one', async () => {
   const { email } = await auth.createUser()
   succeeded(await auth.post('/otp', { email }))
   const mail = await auth.mailTo(email, 'magic_link')

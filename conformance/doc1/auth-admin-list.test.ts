@@ -1,4 +1,4 @@
-// Auth contract §11: users in pages, searched and sorted.
+// Auth contract §11: paging, filtering and sorting of users.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { type AuthApi, assertAuthError, assertUser, authProject, succeeded } from '../auth.ts'
@@ -24,7 +24,7 @@ after(() => it.stop())
 const list = (query = '') => auth.admin('GET', `/admin/users${query}`)
 const idsOf = (reply: Reply): string[] => succeeded(reply).users.map(({ id }: any) => id)
 
-/** Links by their rel, as page and per_page; page is the first parameter, since the client cuts it out there. */
+/** Links by rel, as page and per_page. page must be the first parameter, because the client reads it by position. */
 function linksOf({ headers }: Reply): Record<string, [number, number]> {
   const links: Record<string, [number, number]> = {}
   for (const each of (headers.get('link') ?? '').split(',').filter(part => part.trim() !== '')) {
@@ -37,7 +37,7 @@ function linksOf({ headers }: Reply): Record<string, [number, number]> {
 }
 
 for (const shape of ['native', 'alias'] as const)
-  test(`auth contract §11: the list is newest first, and counts all (${shape})`, async () => {
+  test(`auth contract §11: the list is newest first and has the total count (${shape})`, async () => {
     const reply = await auth.get('/admin/users', { as: 'service_role', shape })
     const body = succeeded(reply)
     assert.deepEqual(Object.keys(body).toSorted(), ['aud', 'users'])
@@ -64,7 +64,7 @@ test('auth contract §11: pages, with links to the next and the last', async () 
   assert.equal(linksOf(beyond)['next'], undefined)
 })
 
-test('auth contract §11: empty values are the defaults', async () => {
+test('auth contract §11: empty parameters mean the defaults', async () => {
   const reply = await list('?page=&per_page=')
   assert.deepEqual(idsOf(reply), ids)
   assert.deepEqual(linksOf(reply), { last: [1, 50] })
@@ -72,7 +72,7 @@ test('auth contract §11: empty values are the defaults', async () => {
   assert.deepEqual(idsOf(await list('?per_page=5')), ids.slice(0, 5))
 })
 
-test('auth contract §11: pages that are no numbers are 400', async () => {
+test('auth contract §11: page parameters that are not numbers are 400', async () => {
   for (const query of ['page=x', 'per_page=x', 'page=-1', 'per_page=-1', 'page=1.5']) {
     const reply = await list(`?${query}`)
     assert.equal(reply.status, 400, `${query}: ${reply.status} ${reply.text}`)
@@ -82,7 +82,7 @@ test('auth contract §11: pages that are no numbers are 400', async () => {
   assert.ok(far.status === 400 || idsOf(far).length === 0, far.text)
 })
 
-test('auth contract §11: filter is part of an address or of a full name, letter for letter', async () => {
+test('auth contract §11: filter matches a literal part of an address or full name', async () => {
   const found = async (filter: string) => idsOf(await list(`?filter=${encodeURIComponent(filter)}`))
   assert.deepEqual(await found('user-22@'), [ids[0]])
   assert.deepEqual(await found('user-2'), [ids[0], ids[1], ids[2], ids[20]])
@@ -93,14 +93,14 @@ test('auth contract §11: filter is part of an address or of a full name, letter
   assert.deepEqual(await found(''), ids)
 })
 
-test('auth contract §11: what is found is what is counted', async () => {
+test('auth contract §11: the total counts the filtered users', async () => {
   const reply = await list('?page=1&per_page=3&filter=user-2')
   assert.equal(idsOf(reply).length, 3)
   assert.equal(reply.headers.get('x-total-count'), '4')
   assert.deepEqual(linksOf(reply), { next: [2, 3], last: [2, 3] })
 })
 
-test('auth contract §11: sort turns the order', async () => {
+test('auth contract §11: sort reverses the order', async () => {
   for (const [sort, expected] of [
     ['created_at asc', ids.toReversed()],
     ['created_at desc', ids],

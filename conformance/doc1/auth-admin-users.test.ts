@@ -1,4 +1,4 @@
-// 1 §4.5 and auth contract §11: who holds the service_role key makes, reads, changes and removes users.
+// 1 §4.5 and auth contract §11: the service_role key creates, reads, updates and deletes users.
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import { after, before, test } from 'node:test'
@@ -32,7 +32,7 @@ const change = (id: string, fields: Record<string, unknown>) =>
 const signIn = (email: string, given = password) =>
   auth.post('/token?grant_type=password', { email, password: given })
 
-/** bcrypt of `password`, at several costs. */
+/** bcrypt hashes of `password` with several costs. */
 const hashes = {
   4: '$2b$04$yPgW1TLZmRQBugX9OKtazu0mIqOdpE2rIDe0xjfdYG9cYVfCMR3me',
   10: '$2b$10$yfYS6uY/TZQfnWI4s6eYFewbsEeYZ3ecNGjlvNLQErsXBgKZQhUHS',
@@ -40,7 +40,7 @@ const hashes = {
   15: '$2b$15$yZmJf/rDK5AN7CWc4Y925OZoadRBFk5pOCw8M4.lFrZWFYyrMN2tm',
 }
 
-test('1 §4.5 the administration is for the service_role key alone', async () => {
+test('1 §4.5 the admin API needs the service_role key', async () => {
   const { id, email } = await auth.createUser()
   const { access_token: token } = succeeded(await signIn(email))
   for (const [method, path, body] of [
@@ -73,7 +73,7 @@ test('1 §4.5 the administration is for the service_role key alone', async () =>
   assert.deepEqual((await auth.readUser(id)).app_metadata, { provider: 'email', providers: ['email'] })
 })
 
-test('clarifications: the service_role key as Bearer is enough, and so is a JWT of that role beside a key', async () => {
+test('clarifications: the service_role key as Bearer is enough, and so is a JWT of that role with a key', async () => {
   const path = `${authRoot(auth.project)}/admin/users`
   assert.equal((await it.call('GET', path, { token: auth.project.service_role_key })).status, 200)
   assert.equal((await it.call('GET', path, { apikey: auth.project.service_role_key })).status, 200)
@@ -82,9 +82,9 @@ test('clarifications: the service_role key as Bearer is enough, and so is a JWT 
 })
 
 for (const shape of ['native', 'alias'] as const)
-  test(`auth contract §11: a user is made as told, and sends nothing (${shape})`, async () => {
+  test(`auth contract §11: a user is created with the given fields, without a mail (${shape})`, async () => {
     const [id, email] = [randomUUID(), someone('Mixed')]
-    const wish = {
+    const fields = {
       id,
       email,
       password,
@@ -92,7 +92,7 @@ for (const shape of ['native', 'alias'] as const)
       user_metadata: { name: 'Ada' },
       app_metadata: { plan: 'gold' },
     }
-    const user = succeeded(await auth.post('/admin/users', wish, { as: 'service_role', shape }))
+    const user = succeeded(await auth.post('/admin/users', fields, { as: 'service_role', shape }))
     assertUser(user)
     assert.partialDeepStrictEqual(user, { id, email: email.toLowerCase(), is_anonymous: false })
     assert.deepEqual(user.user_metadata, { name: 'Ada', email_verified: true })
@@ -111,7 +111,7 @@ for (const shape of ['native', 'alias'] as const)
     assert.deepEqual(await auth.kindsTo(email.toLowerCase()), [])
   })
 
-test('auth contract §11: without email_confirm the address is not confirmed, and no mail says so', async () => {
+test('auth contract §11: without email_confirm the address is not confirmed, and no mail is sent', async () => {
   const email = someone()
   const user = succeeded(await create({ email, password }))
   assert.ok(!('email_confirmed_at' in user) && !('confirmation_sent_at' in user))
@@ -119,14 +119,14 @@ test('auth contract §11: without email_confirm the address is not confirmed, an
   assert.deepEqual(await auth.kindsTo(email), [])
 })
 
-test('auth contract §11: a user may be made without a password', async () => {
+test('auth contract §11: a user can be created without a password', async () => {
   const email = someone()
   succeeded(await create({ email, email_confirm: true }))
   for (const given of ['', 'null', 'undefined'])
     assertAuthError(await signIn(email, given), 400, 'invalid_credentials')
 })
 
-test('auth contract §11: a bcrypt hash up to cost 14 stands for the password, verbatim', async () => {
+test('auth contract §11: a bcrypt hash up to cost 14 is stored unchanged', async () => {
   for (const cost of [4, 10, 14] as const) {
     const email = someone()
     const { id } = succeeded(await create({ email, password_hash: hashes[cost], email_confirm: true }))
@@ -154,7 +154,7 @@ test('auth contract §11: a bcrypt hash up to cost 14 stands for the password, v
     assertAuthError(await create({ email: someone(), password_hash }), 400, 'validation_failed')
 })
 
-test('auth contract §11: an address, and one that is free, is needed', async () => {
+test('auth contract §11: a free address is required', async () => {
   const { email, id } = await auth.createUser()
   assertAuthError(await create({ email, password }), 422, 'email_exists')
   assertAuthError(await create({ email: email.toUpperCase() }), 422, 'email_exists')
@@ -169,7 +169,7 @@ test('auth contract §11: an address, and one that is free, is needed', async ()
   assertAuthError(await create({ email: someone(), app_metadata: 'x' }), 400, 'validation_failed')
 })
 
-test('clarifications: a user is never given a role that no JWT may have', async () => {
+test('clarifications: a user cannot get a role that a JWT must not have', async () => {
   const email = someone()
   const reply = await create({ email, password, email_confirm: true, role: 'postgres' })
   if (reply.status === 400) return
@@ -177,13 +177,13 @@ test('clarifications: a user is never given a role that no JWT may have', async 
   assert.equal(claimsOf(token).role, 'authenticated')
 })
 
-test('auth contract §11: a user may be banned from the start', async () => {
+test('auth contract §11: a user can be created banned', async () => {
   const user = await auth.createUser({ ban_duration: '1h' })
   assert.ok(Date.parse(user.banned_until) > Date.now())
   assertAuthError(await signIn(user.email), 400, 'user_banned')
 })
 
-test('auth contract §11: reading an unknown user is 404, and an id that is none never reaches another route', async () => {
+test('auth contract §11: an unknown user is 404, and an invalid id never matches another route', async () => {
   assertAuthError(await auth.admin('GET', `/admin/users/${someId}`), 404, 'user_not_found')
   const elsewhere = await other.createUser()
   for (const method of ['GET', 'PUT', 'DELETE'] as const)
@@ -211,7 +211,7 @@ test('auth contract §11: metadata merges by top-level keys, null removes one', 
   assert.deepEqual((await auth.readUser(id)).app_metadata, user.app_metadata)
 })
 
-test('auth contract §11: a change of address counts at once, and asks nobody', async () => {
+test('auth contract §11: an admin changes the address immediately, without confirmation', async () => {
   const { id, email } = await auth.createUser()
   const fresh = someone('New').toUpperCase()
   const user = succeeded(await change(id, { email: fresh }))
@@ -244,8 +244,8 @@ test('auth contract §4: a password set by an administrator ends all sessions an
     assertAuthError(await auth.get('/user', { token: access_token }), 403, 'session_not_found')
     assert.equal((await auth.post('/token?grant_type=refresh_token', { refresh_token })).status, 400)
   }
-  const wish = { type: 'recovery', email, token: code }
-  assertAuthError(await auth.post('/verify', wish), 403, 'otp_expired')
+  const fields = { type: 'recovery', email, token: code }
+  assertAuthError(await auth.post('/verify', fields), 403, 'otp_expired')
   assertAuthError(await signIn(email), 400, 'invalid_credentials')
   assert.equal((await signIn(email, 'another password')).status, 200)
   assertAuthError(await change(id, { password: '12345' }), 422, 'weak_password')
@@ -258,7 +258,7 @@ test('auth contract §11: other changes end no session', async () => {
   assert.equal(succeeded(await auth.get('/user', { token })).app_metadata.b, 2)
 })
 
-test('auth contract §11: a ban is written as a duration and lifted by none', async () => {
+test('auth contract §11: a ban is a duration, and none removes it', async () => {
   const { id, email } = await auth.createUser()
   const { access_token: token, refresh_token } = succeeded(await signIn(email))
   for (const [duration, seconds] of [
@@ -284,7 +284,7 @@ test('auth contract §11: a ban is written as a duration and lifted by none', as
     assertAuthError(await change(id, { ban_duration }), 400, 'validation_failed')
 })
 
-test('auth contract §11: a deleted user is gone, with sessions, and the address is free', async () => {
+test('auth contract §11: deleting a user ends the sessions, and the address can be used again', async () => {
   for (const body of [undefined, {}, { should_soft_delete: false }]) {
     const { id, email } = await auth.createUser()
     const { access_token: token, refresh_token } = succeeded(await signIn(email))
@@ -300,7 +300,7 @@ test('auth contract §11: a deleted user is gone, with sessions, and the address
   }
 })
 
-test('auth contract §4: a softly deleted user leaves a trace without a person in it', async () => {
+test('auth contract §4: a soft-deleted user leaves a row without personal data', async () => {
   const name = `Ada ${randomUUID()}`
   const { id, email } = await auth.createUser({ user_metadata: { name }, app_metadata: { plan: name } })
   const { access_token: token, refresh_token } = succeeded(await signIn(email))
@@ -324,7 +324,7 @@ test('auth contract §4: a softly deleted user leaves a trace without a person i
   assert.notEqual((await auth.createUser({ email })).id, id)
 })
 
-test('clarifications: the token of who is banned or deleted stops working everywhere', async () => {
+test('clarifications: the token of a banned or deleted user stops working everywhere', async () => {
   for (const act of [
     (id: string) => change(id, { ban_duration: '1h' }),
     (id: string) => auth.admin('DELETE', `/admin/users/${id}`),
@@ -347,7 +347,7 @@ test('clarifications: the token of who is banned or deleted stops working everyw
   }
 })
 
-test('auth contract §11: the factors of a user are a bare list', async () => {
+test('auth contract §11: the factors of a user are a plain array', async () => {
   const { id } = await auth.createUser()
   assert.deepEqual(succeeded(await auth.admin('GET', `/admin/users/${id}/factors`)), [])
   assertAuthError(await auth.admin('GET', `/admin/users/${someId}/factors`), 404, 'user_not_found')

@@ -16,11 +16,11 @@ import { type Target, target } from '../target.ts'
 
 let it: Target
 let auth: AuthApi
-let careful: AuthApi
+let confirming: AuthApi
 before(async () => {
   it = await target()
   auth = await authProject(it)
-  careful = await authProject(it, { auto_confirm: false })
+  confirming = await authProject(it, { auto_confirm: false })
 })
 after(() => it.stop())
 
@@ -50,11 +50,11 @@ test('1 §4.5 a sign-up without an address is anonymous, in both shapes of the U
     }
 })
 
-test('1 §4.5 an anonymous sign-up is possible where addresses are verified', async () => {
-  assert.equal((await anonymous(careful)).user.is_anonymous, true)
+test('1 §4.5 an anonymous sign-up works without auto_confirm', async () => {
+  assert.equal((await anonymous(confirming)).user.is_anonymous, true)
 })
 
-test('1 §4.5 the data of an anonymous sign-up is kept at once, and nothing beside it', async () => {
+test('1 §4.5 an anonymous sign-up stores its data and no other field', async () => {
   const data = { nickname: 'fox', level: 3 }
   const session = await anonymous(auth, { data })
   assert.deepEqual(session.user.user_metadata, data)
@@ -62,7 +62,7 @@ test('1 §4.5 the data of an anonymous sign-up is kept at once, and nothing besi
   assert.deepEqual(claimsOf(session.access_token).user_metadata, data)
 })
 
-test('auth contract §5: an anonymous user is authenticated, and told apart by is_anonymous', async () => {
+test('auth contract §5: an anonymous user has the role authenticated and is_anonymous true', async () => {
   const session = await anonymous()
   const claims = claimsOf(session.access_token)
   assert.partialDeepStrictEqual(claims, {
@@ -83,12 +83,12 @@ test('auth contract §5: an anonymous user is authenticated, and told apart by i
   assert.deepEqual([me.body.role, me.body.user_id], ['authenticated', session.user.id])
 })
 
-test('1 §4.5 each anonymous sign-up is somebody else', async () => {
+test('1 §4.5 each anonymous sign-up is a new user', async () => {
   const [one, two] = [await anonymous(), await anonymous()]
   assert.notEqual(one.user.id, two.user.id)
 })
 
-test('auth contract §4: with auto_confirm an address makes an anonymous user permanent at once', async () => {
+test('auth contract §4: with auto_confirm an address makes an anonymous user permanent immediately', async () => {
   const session = await anonymous(auth, { data: { nickname: 'fox' } })
   const email = someone()
   const user = succeeded(await update(session, { email }))
@@ -110,7 +110,7 @@ test('auth contract §4: with auto_confirm an address makes an anonymous user pe
   assert.partialDeepStrictEqual(claimsOf(refreshed.access_token), { is_anonymous: false, email })
 })
 
-test('auth contract §4: address and password may come together', async () => {
+test('auth contract §4: an anonymous user can set address and password together', async () => {
   const session = await anonymous()
   const email = someone()
   succeeded(await update(session, { email, password }))
@@ -125,20 +125,22 @@ test('auth contract §4: an anonymous user who sets only a password is 422', asy
   assert.equal((await auth.readUser(session.user.id)).is_anonymous, true)
 })
 
-test('auth contract §4: a taken address stays with whom it belongs to', async () => {
+test('auth contract §4: an anonymous user cannot take an address of another user', async () => {
   const me = await auth.signUp()
   const session = await anonymous()
   assertAuthError(await update(session, { email: me.email }), 422, 'email_exists')
   assert.equal((await auth.readUser(session.user.id)).email, '')
 })
 
-test('auth contract §7: where addresses are verified, the anonymous user is permanent once it is', async () => {
-  const session = await anonymous(careful)
+test('auth contract §7: without auto_confirm, an anonymous user is permanent after verifying the address', async () => {
+  const session = await anonymous(confirming)
   const email = someone()
-  const user = succeeded(await update(session, { email }, careful))
+  const user = succeeded(await update(session, { email }, confirming))
   assert.deepEqual([user.email, user.new_email, user.is_anonymous], ['', email, true])
-  const mail = await careful.mailTo(email, 'verify_email')
-  const verified = succeeded(await careful.post('/verify', { type: 'email_change', email, token: mail.code }))
+  const mail = await confirming.mailTo(email, 'verify_email')
+  const verified = succeeded(
+    await confirming.post('/verify', { type: 'email_change', email, token: mail.code }),
+  )
   assertSession(verified)
   assert.deepEqual(
     [verified.user.id, verified.user.email, verified.user.is_anonymous],

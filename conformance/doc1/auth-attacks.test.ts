@@ -1,33 +1,39 @@
-// 1 §4.5, the auth contract §4 and cases 15, 22: what users must not be able to set of themselves, and what strangers
-// must not be able to find out about users.
+// 1 §4.5, the auth contract §4 and cases 15, 22: fields that users must not set themselves, and facts about users that
+// strangers must not find out.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
-import { type AuthApi, authProject, claimsOf, noLimits, password, seen, someone, succeeded } from '../auth.ts'
+import {
+  type AuthApi,
+  assertRefused,
+  authProject,
+  claimsOf,
+  noLimits,
+  password,
+  seen,
+  someone,
+  succeeded,
+} from '../auth.ts'
 import { someId } from '../people.ts'
 import { type Target, target } from '../target.ts'
 import type { Reply } from '../wire.ts'
 
 let it: Target
 let open: AuthApi
-/** Waits until an address is proven. */
-let careful: AuthApi
+/** Without auto_confirm. */
+let confirming: AuthApi
 before(async () => {
   it = await target()
   open = await authProject(it)
-  careful = await authProject(it, { auto_confirm: false })
+  confirming = await authProject(it, { auto_confirm: false })
 })
 after(() => it.stop())
-
-function refused(reply: Reply, status: number, code: string, what = ''): void {
-  assert.deepEqual([reply.status, reply.body?.code], [status, code], `${what} ${reply.text}`)
-}
 
 // Case 15: mass assignment
 
 const past = '2020-01-01T00:00:00Z'
 
-/** Everything an attacker would like to be. */
-const wishes: Record<string, unknown> = {
+/** All privileged fields that an attacker might send. */
+const privilegedFields: Record<string, unknown> = {
   id: someId,
   sub: someId,
   user_id: someId,
@@ -60,7 +66,7 @@ const wishes: Record<string, unknown> = {
   instance_id: someId,
 }
 
-/** A user as a sign-up with an address makes it, and as its tokens say. */
+/** Checks that a user and its tokens are those of an ordinary sign-up. */
 function assertOrdinary(user: any, token?: string): void {
   assert.notEqual(user.id, someId)
   assert.deepEqual([user.role, user.aud, user.is_anonymous], ['authenticated', 'authenticated', false])
@@ -81,12 +87,12 @@ function assertOrdinary(user: any, token?: string): void {
   assert.deepEqual(claims.app_metadata, user.app_metadata)
 }
 
-test('case 15: a sign-up makes an ordinary user, whatever it sends along, in both shapes of the URL', async () => {
+test('case 15: a sign-up creates an ordinary user whatever fields it sends, in both shapes of the URL', async () => {
   for (const [path, shape] of [
     ['/signup', 'alias'],
     ['/sign-up', 'native'],
   ] as const) {
-    const body = { ...wishes, app_metadata: { role: 'admin' }, email: someone(), password }
+    const body = { ...privilegedFields, app_metadata: { role: 'admin' }, email: someone(), password }
     const reply = await open.post(path, body, { shape })
     assert.ok(reply.status < 500, reply.text)
     if (reply.status >= 400) continue
@@ -95,10 +101,10 @@ test('case 15: a sign-up makes an ordinary user, whatever it sends along, in bot
   }
 })
 
-test('case 15: data goes into user_metadata, under whatever name, and nowhere else', async () => {
+test('case 15: data is stored in user_metadata only, under any name', async () => {
   const other = await open.signUp()
   const data = {
-    ...wishes,
+    ...privilegedFields,
     app_metadata: { role: 'admin' },
     email: other.email,
     provider: 'google',
@@ -116,7 +122,7 @@ test('case 15: data goes into user_metadata, under whatever name, and nowhere el
   assertOrdinary(next.user, next.access_token)
 })
 
-test('case 15: the role that rows are read under is not for the user to choose', async () => {
+test('case 15: a user cannot choose the database role', async () => {
   await open.sql('create table public.secrets (id int primary key); insert into public.secrets values (1)')
   const user = await open.signUp({ role: 'service_role', data: { role: 'service_role' } })
   succeeded(await open.put('/user', { data: { role: 'service_role' } }, user))
@@ -131,23 +137,23 @@ test('case 15: the role that rows are read under is not for the user to choose',
   )
 })
 
-test('case 15: nobody confirms a new address by asking for it', async () => {
-  for (const api of [open, careful]) {
+test('case 15: requesting a new address does not confirm it', async () => {
+  for (const api of [open, confirming]) {
     const { email } = await api.createUser()
     const user = await api.signIn({ email, password })
-    const wish = someone('new')
+    const fields = someone('new')
     const changed = succeeded(
-      await api.put('/user', { email: wish, email_confirm: true, email_confirmed_at: past }, user),
+      await api.put('/user', { email: fields, email_confirm: true, email_confirmed_at: past }, user),
     )
-    assert.deepEqual([changed.email, changed.new_email], [email, wish])
-    const reply = await api.post('/token?grant_type=password', { email: wish, password })
-    refused(reply, 400, 'invalid_credentials')
+    assert.deepEqual([changed.email, changed.new_email], [email, fields])
+    const reply = await api.post('/token?grant_type=password', { email: fields, password })
+    assertRefused(reply, 400, 'invalid_credentials')
   }
 })
 
-test('case 15: an anonymous user stays one until there is an address', async () => {
+test('case 15: an anonymous user stays anonymous without an address', async () => {
   const { user, access_token: token } = succeeded(
-    await open.post('/signup', { data: {}, ...wishes, is_anonymous: false }),
+    await open.post('/signup', { data: {}, ...privilegedFields, is_anonymous: false }),
   )
   assert.notEqual(user.id, someId)
   assert.deepEqual([user.is_anonymous, user.role, user.app_metadata], [true, 'authenticated', {}])
@@ -157,10 +163,15 @@ test('case 15: an anonymous user stays one until there is an address', async () 
   assert.equal(after.is_anonymous, true)
 })
 
-test('1 §4.5, case 15: sign-in by mail makes an ordinary user and keeps no data', async () => {
+test('1 §4.5, case 15: sign-in by mail creates an ordinary user and stores no data', async () => {
   const email = someone()
   succeeded(
-    await open.post('/otp', { ...wishes, email, create_user: true, data: { role: 'admin', plan: 'all' } }),
+    await open.post('/otp', {
+      ...privilegedFields,
+      email,
+      create_user: true,
+      data: { role: 'admin', plan: 'all' },
+    }),
   )
   const { code } = await open.mailTo(email, 'magic_link')
   const session = succeeded(
@@ -173,7 +184,7 @@ test('1 §4.5, case 15: sign-in by mail makes an ordinary user and keeps no data
 
 // Case 22: enumeration
 
-/** Answers to the same question about different people must be one and the same. */
+/** The same request for different addresses must get the same answer. */
 function assertAlike(replies: Record<string, Reply>): void {
   const [[, first], ...others] = Object.entries(replies) as [[string, Reply], ...[string, Reply][]]
   for (const [what, reply] of others) assert.deepEqual(seen(reply), seen(first), what)
@@ -188,15 +199,15 @@ async function askEach(
   return replies
 }
 
-test('case 22: an address in other letters is the same address to the interval between mails', async () => {
+test('case 22: the interval between mails compares addresses case-insensitively', async () => {
   const paced = await authProject(it, { rate_limits: { ...noLimits, mail_interval_seconds: 60 } })
   const { email } = await paced.createUser()
   succeeded(await paced.post('/otp', { email }))
   for (const same of [email.toUpperCase(), ` ${email}`, email])
-    refused(await paced.post('/otp', { email: same }), 429, 'over_email_send_rate_limit', same)
+    assertRefused(await paced.post('/otp', { email: same }), 429, 'over_email_send_rate_limit', same)
 })
 
-test('case 22: where sign-up and mail are switched off, they are so for everybody', async () => {
+test('case 22: disabled sign-up and mail give the same answer for every address', async () => {
   const closed = await authProject(it, { signup_enabled: false, magic_link_enabled: false })
   const everybody = { known: (await closed.createUser()).email as string, unknown: someone('nobody') }
   for (const path of ['/otp', '/magiclink', '/signup', '/recover', '/resend']) {
@@ -208,18 +219,18 @@ test('case 22: where sign-up and mail are switched off, they are so for everybod
   const replies = await askEach(guests, email => invited.post('/otp', { email }))
   succeeded(replies['known']!)
   assertAlike(replies)
-  assert.deepEqual(await invited.kindsTo(guests.unknown), [], 'nobody was signed up')
+  assert.deepEqual(await invited.kindsTo(guests.unknown), [], 'no user was created')
 })
 
-test('auth §4, case 22: without auto_confirm a sign-up reads the same whether the address is taken or not', async () => {
-  const taken = await careful.createUser({
+test('auth §4, case 22: without auto_confirm a sign-up gets the same answer whether the address is taken or not', async () => {
+  const taken = await confirming.createUser({
     user_metadata: { private: 'yes' },
     app_metadata: { plan: 'gold' },
   })
   const data = { name: 'Eve' }
   const bodies = await Promise.all(
     [taken.email, someone()].map(async email =>
-      succeeded(await careful.post('/signup', { email, password: 'another horse', data })),
+      succeeded(await confirming.post('/signup', { email, password: 'another horse', data })),
     ),
   )
   const [known, unknown] = bodies
@@ -227,15 +238,15 @@ test('auth §4, case 22: without auto_confirm a sign-up reads the same whether t
   assert.notEqual(known.id, taken.id)
   assert.doesNotMatch(JSON.stringify(known), /private|gold/)
   assert.notEqual(known.created_at, taken.created_at)
-  refused(
-    await careful.post('/token?grant_type=password', { email: taken.email, password: 'another horse' }),
+  assertRefused(
+    await confirming.post('/token?grant_type=password', { email: taken.email, password: 'another horse' }),
     400,
     'invalid_credentials',
   )
-  await careful.signIn({ email: taken.email, password })
+  await confirming.signIn({ email: taken.email, password })
 })
 
-test('case 22: a stranger with the anon key lists, reads and changes no user', async () => {
+test('case 22: the anon key cannot list, read or change users', async () => {
   const { id } = await open.createUser()
   for (const [method, path, body] of [
     ['GET', '/admin/users'],

@@ -1,4 +1,4 @@
-// 1 §2.2, §5 and auth contract §5: what the JWT of each way of signing in says, and what SQL sees of it.
+// 1 §2.2, §5 and auth contract §5: the JWT claims of each sign-in method, and what SQL sees of them.
 import assert from 'node:assert/strict'
 import { createHmac } from 'node:crypto'
 import { after, before, test } from 'node:test'
@@ -19,11 +19,11 @@ import { type Target, target } from '../target.ts'
 
 let it: Target
 let auth: AuthApi
-let careful: AuthApi
+let confirming: AuthApi
 before(async () => {
   it = await target()
   auth = await authProject(it)
-  careful = await authProject(it, { auto_confirm: false })
+  confirming = await authProject(it, { auto_confirm: false })
   await auth.sql(`
     create function public.who() returns json language sql stable as $$
       select json_build_object('uid', auth.uid(), 'email', auth.email(), 'role', auth.role(), 'jwt', auth.jwt(),
@@ -72,7 +72,7 @@ interface Expected {
   isAnonymous?: boolean
 }
 
-/** auth §5, of the token of one sign-in. */
+/** Checks the claims of a sign-in, auth §5. */
 function assertClaims(token: string, { method, id, email, api = auth, isAnonymous = false }: Expected): any {
   const [head, body, signature] = token.split('.')
   const header = JSON.parse(Buffer.from(head ?? '', 'base64url').toString())
@@ -117,8 +117,8 @@ test('auth contract §5: a sign-up and a sign-in with a password', async () => {
 
 test('1 §2.2 the native sign-in issues the same claims', async () => {
   const me = await auth.signUp()
-  const wish = { email: me.email, password }
-  const session = succeeded(await auth.post('/sign-in', wish, { shape: 'native' }))
+  const fields = { email: me.email, password }
+  const session = succeeded(await auth.post('/sign-in', fields, { shape: 'native' }))
   assertClaims(session.access_token, { method: 'password', id: me.id, email: me.email })
 })
 
@@ -143,31 +143,31 @@ test('auth contract §5: a code and a magic link', async () => {
 
 test('auth contract §5: a confirmation, a recovery, an invitation and a new address', async () => {
   const email = someone()
-  const { id } = succeeded(await careful.post('/signup', { email, password }))
-  const confirmation = await careful.mailTo(email, 'verify_email')
+  const { id } = succeeded(await confirming.post('/signup', { email, password }))
+  const confirmation = await confirming.mailTo(email, 'verify_email')
   const signup = { type: 'signup', email, token: confirmation.code }
-  const confirmed = succeeded(await careful.post('/verify', signup))
-  assertClaims(confirmed.access_token, { method: 'otp', id, email, api: careful })
+  const confirmed = succeeded(await confirming.post('/verify', signup))
+  assertClaims(confirmed.access_token, { method: 'otp', id, email, api: confirming })
 
-  succeeded(await careful.post('/recover', { email }))
-  const recovery = await careful.mailTo(email, 'reset_password')
-  const landing = await careful.follow(recovery.link)
+  succeeded(await confirming.post('/recover', { email }))
+  const recovery = await confirming.mailTo(email, 'reset_password')
+  const landing = await confirming.follow(recovery.link)
   const token = landing.fragment['access_token'] ?? ''
-  assertClaims(token, { method: 'otp', id, email, api: careful })
+  assertClaims(token, { method: 'otp', id, email, api: confirming })
 
   const guest = someone()
-  const invited = succeeded(await careful.admin('POST', '/invite', { email: guest }))
-  const invite = await careful.mailTo(guest, 'invite')
-  const accepted = succeeded(await careful.post('/verify', { type: 'invite', token_hash: invite.hash }))
-  assertClaims(accepted.access_token, { method: 'otp', id: invited.id, email: guest, api: careful })
+  const invited = succeeded(await confirming.admin('POST', '/invite', { email: guest }))
+  const invite = await confirming.mailTo(guest, 'invite')
+  const accepted = succeeded(await confirming.post('/verify', { type: 'invite', token_hash: invite.hash }))
+  assertClaims(accepted.access_token, { method: 'otp', id: invited.id, email: guest, api: confirming })
 
   const fresh = someone('new')
-  succeeded(await careful.put('/user', { email: fresh }, { token }))
-  const old = await careful.mailTo(email, 'verify_email', confirmation)
-  await careful.follow(old.link)
-  const last = await careful.mailTo(fresh, 'verify_email')
-  const changed = await careful.follow(last.link)
-  const expected = { method: 'otp', id, email: fresh, api: careful }
+  succeeded(await confirming.put('/user', { email: fresh }, { token }))
+  const old = await confirming.mailTo(email, 'verify_email', confirmation)
+  await confirming.follow(old.link)
+  const last = await confirming.mailTo(fresh, 'verify_email')
+  const changed = await confirming.follow(last.link)
+  const expected = { method: 'otp', id, email: fresh, api: confirming }
   const claims = assertClaims(changed.fragment['access_token'] ?? '', expected)
   assert.equal(claims.user_metadata.email_verified, true)
 })
@@ -178,14 +178,14 @@ test('auth contract §5: a code exchanged for a session', async () => {
   succeeded(await auth.post('/otp', { email, ...challengeOf(flow) }))
   const { link } = await auth.mailTo(email, 'magic_link')
   const { code: auth_code } = (await auth.follow(link)).query
-  const wish = { auth_code, code_verifier: flow.verifier }
-  const session = succeeded(await auth.post('/token?grant_type=pkce', wish))
+  const fields = { auth_code, code_verifier: flow.verifier }
+  const session = succeeded(await auth.post('/token?grant_type=pkce', fields))
   const { method } = claimsOf(session.access_token).amr[0]
   assert.ok(['otp', 'magiclink'].includes(method), method)
   assertClaims(session.access_token, { method, id, email })
 })
 
-test('auth contract §5: a refresh keeps session and methods, and brings what has changed', async () => {
+test('auth contract §5: a refresh keeps session and amr, and has the changed user fields', async () => {
   const me = await auth.signUp()
   const before = claimsOf(me.token)
   succeeded(await auth.put('/user', { data: { theme: 'dark' } }, { token: me.token }))
@@ -197,7 +197,7 @@ test('auth contract §5: a refresh keeps session and methods, and brings what ha
   assert.deepEqual([claims.user_metadata.theme, claims.app_metadata.plan], ['dark', 'gold'])
 })
 
-test('auth contract §5: setting a password does not turn a session by code into one by password', async () => {
+test('auth contract §5: setting a password does not change the amr of the session', async () => {
   const email = someone()
   succeeded(await auth.post('/otp', { email }))
   const { code } = await auth.mailTo(email, 'magic_link')
@@ -220,12 +220,12 @@ test('1 §5.2 SQL sees auth.uid(), auth.email(), auth.role() and auth.jwt()', as
   assert.deepEqual(seen.jwt, claimsOf(me.token))
 })
 
-test('1 §5.2 and for nobody they are empty', async () => {
+test('1 §5.2 without a user auth.uid() and auth.email() are null and the role is anon', async () => {
   const seen = await who()
   assert.partialDeepStrictEqual(seen, { uid: null, email: null, role: 'anon', current_user: 'anon' })
 })
 
-test('1 §5.2 an anonymous user has an id and no address', async () => {
+test('1 §5.2 an anonymous user has an id and no email', async () => {
   const session = succeeded(await auth.post('/signup', { data: {} }))
   const seen = await who(session.access_token)
   assert.deepEqual([seen.uid, seen.role], [session.user.id, 'authenticated'])
@@ -236,7 +236,7 @@ test('1 §5.2 an anonymous user has an id and no address', async () => {
   assert.deepEqual(succeeded(await rest('GET', 'grown_up', access_token)), [{ id: 1 }])
 })
 
-test('1 §5 policies keep the rows of users apart', async () => {
+test('1 §5 policies separate the rows of users', async () => {
   const [one, two] = [await auth.signUp(), await auth.signUp()]
   const write = (me: SignedIn, id: number) => rest('POST', 'notes', me.token, { id })
   assert.equal((await write(one, 1)).status, 201)
@@ -249,7 +249,7 @@ test('1 §5 policies keep the rows of users apart', async () => {
   assert.equal(forOther.status, 403, forOther.text)
 })
 
-test('1 §5.2 app_metadata decides in a policy, from the next token on', async () => {
+test('1 §5.2 a policy can use app_metadata, and a change applies from the next token', async () => {
   const me = await auth.signUp({ data: { plan: 'gold' } })
   const premium = async (token: string) => succeeded(await rest('GET', 'premium', token))
   assert.deepEqual(await premium(me.token), [], 'user_metadata does not count')

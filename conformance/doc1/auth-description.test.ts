@@ -1,4 +1,4 @@
-// Auth contract §4 and §10: what an application learns about sign-in, the keys of tokens, and that the service answers.
+// Auth contract §4 and §10: public settings, JWKS and health.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { type AuthApi, authProject, authRoot, succeeded } from '../auth.ts'
@@ -13,7 +13,7 @@ before(async () => {
 after(() => it.stop())
 
 for (const shape of ['native', 'alias'] as const) {
-  test(`auth contract §10: settings say how users can sign in (${shape})`, async () => {
+  test(`auth contract §10: settings list the enabled sign-in methods (${shape})`, async () => {
     const settings = succeeded(await auth.get('/settings', { shape }))
     assert.partialDeepStrictEqual(settings, {
       disable_signup: false,
@@ -28,7 +28,7 @@ for (const shape of ['native', 'alias'] as const) {
     assert.equal(settings.external.github, false)
   })
 
-  test(`auth contract §4: the public keys are an empty list, since tokens are signed with a secret (${shape})`, async () => {
+  test(`auth contract §4: the JWKS is empty, because tokens are signed with a shared secret (${shape})`, async () => {
     for (const as of ['anon', 'nobody'] as const)
       assert.deepEqual(succeeded(await auth.get('/.well-known/jwks.json', { as, shape })), { keys: [] })
   })
@@ -48,7 +48,7 @@ for (const shape of ['native', 'alias'] as const) {
   })
 }
 
-test('auth contract §10: settings follow those of the project, and show no secret', async () => {
+test('auth contract §10: settings reflect the project settings and contain no secret', async () => {
   const api = await authProject(it)
   await api.settings({ signup_enabled: false, anonymous_enabled: false, auto_confirm: false })
   succeeded(

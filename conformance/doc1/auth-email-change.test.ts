@@ -1,4 +1,4 @@
-// Auth contract §4 and §7: a new address counts once both addresses have agreed to it.
+// Auth contract §4 and §7: an email change takes effect when both addresses have confirmed it.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import {
@@ -51,7 +51,7 @@ async function change(email = someone('new')): Promise<Change> {
 const verify = (email: string, token: string, type = 'email_change') =>
   auth.post('/verify', { type, email, token })
 
-/** Two ways to agree, for either address. */
+/** Two ways to confirm, for either address. */
 function assertHalf(reply: { status: number; body: any; text: string }): void {
   assert.equal(reply.status, 200, reply.text)
   assert.equal(reply.body.code, '200', reply.text)
@@ -110,7 +110,7 @@ for (const first of ['old', 'fresh'] as const) {
   })
 }
 
-test('auth contract §7: a link and a code, or two hashes, do as well', async () => {
+test('auth contract §7: a link and a code, or two token hashes, work as well', async () => {
   const one = await change()
   assert.equal((await auth.follow(one.fresh.link)).status, 303)
   assertSession(succeeded(await verify(one.me.email, one.old.code)))
@@ -120,7 +120,7 @@ test('auth contract §7: a link and a code, or two hashes, do as well', async ()
   assert.equal(succeeded(await byHash(two.fresh.hash)).user.email, two.email)
 })
 
-test('auth contract §7: the code of one address does not stand for the other', async () => {
+test('auth contract §7: the code of one address is not valid for the other', async () => {
   const { me, email, old, fresh } = await change()
   if (old.code !== fresh.code) {
     assertAuthError(await verify(me.email, fresh.code), 403, 'otp_expired')
@@ -133,7 +133,7 @@ test('auth contract §7: the code of one address does not stand for the other', 
   assert.equal((await auth.readUser(me.id)).email, me.email)
 })
 
-test('auth contract §7: a second request makes the mails of the first worthless', async () => {
+test('auth contract §7: a second request invalidates the mails of the first', async () => {
   const { me, email, old, fresh } = await change()
   const other = someone('newer')
   const user = succeeded(await auth.put('/user', { email: other }, { token: me.token }))
@@ -146,7 +146,7 @@ test('auth contract §7: a second request makes the mails of the first worthless
   assert.equal(succeeded(await verify(other, last.code)).user.email, other)
 })
 
-test('auth contract §7: half an agreement to one address is none to the next', async () => {
+test('auth contract §7: a confirmation for one new address does not count for the next', async () => {
   const { me, old } = await change()
   assertHalf(await verify(me.email, old.code))
   const other = someone('newer')
@@ -156,14 +156,14 @@ test('auth contract §7: half an agreement to one address is none to the next', 
   assert.equal((await auth.readUser(me.id)).email, me.email)
 })
 
-test('auth contract §3: a taken address is 422, in any case of letters', async () => {
+test('auth contract §3: a taken address is 422, case-insensitively', async () => {
   const [me, other] = [await auth.signUp(), await auth.signUp()]
   for (const email of [other.email, other.email.toUpperCase()])
     assertAuthError(await auth.put('/user', { email }, { token: me.token }), 422, 'email_exists')
   assert.ok(!('new_email' in (await auth.readUser(me.id))))
 })
 
-test('auth contract §3: what is no address is 400', async () => {
+test('auth contract §3: an invalid address is 400', async () => {
   const me = await auth.signUp()
   for (const email of ['ada', 'ada@', 5, `ada@example.test\nBcc: ${someone()}`])
     assertAuthError(await auth.put('/user', { email }, { token: me.token }), 400, 'validation_failed')
@@ -174,7 +174,7 @@ test('auth contract §4: the new address is lower-cased', async () => {
   assert.equal(user.new_email, email)
 })
 
-test('auth contract §7: an address taken in the meantime is not taken twice', async () => {
+test('auth contract §7: an address that another user took meanwhile is refused', async () => {
   const { me, email, old, fresh } = await change()
   const rival = await auth.signUp({ email })
   await verify(me.email, old.code)
@@ -184,7 +184,7 @@ test('auth contract §7: an address taken in the meantime is not taken twice', a
   assert.equal((await auth.readUser(rival.id)).email, email)
 })
 
-test('auth contract §7: the address that was left can be used by somebody else', async () => {
+test('auth contract §7: another user can take the old address', async () => {
   const { me, email, old, fresh } = await change()
   await verify(me.email, old.code)
   await verify(email, fresh.code)

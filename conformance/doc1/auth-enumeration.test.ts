@@ -1,4 +1,4 @@
-// Clarifications "Users and mail", case 22: nobody learns from an answer which addresses are known.
+// Clarifications "Users and mail", case 22: no answer shows which addresses exist.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import {
@@ -15,14 +15,14 @@ import { type Target, target } from '../target.ts'
 import type { Reply } from '../wire.ts'
 
 let it: Target
-let careful: AuthApi
+let confirming: AuthApi
 before(async () => {
   it = await target()
-  careful = await authProject(it, { auto_confirm: false })
+  confirming = await authProject(it, { auto_confirm: false })
 })
 after(() => it.stop())
 
-/** One address of each kind a stranger might try. */
+/** One address of each state that an attacker might try. */
 async function addresses(api: AuthApi): Promise<Record<string, string>> {
   const { email: confirmed } = await api.createUser()
   const { email: unconfirmed } = await api.createUser({ email_confirm: false })
@@ -56,22 +56,22 @@ const byCode: Request[] = [
   ['/verify', email => ({ type: 'signup', email, token: '000000' })],
 ]
 
-/** Seconds left differ from call to call. */
+/** The remaining seconds differ between calls. */
 const comparable = (reply: Reply) => JSON.stringify(seen(reply)).replace(/\d+ seconds?/g, 'N seconds')
 
 for (const [path, body] of [...byPassword, ...byMail, ...byCode]) {
   const what = `${path} ${JSON.stringify(body('…'))}`
-  test(`case 22: ${what} answers every address alike`, async () => {
+  test(`case 22: ${what} gives every address the same answer`, async () => {
     const answers = new Map<string, string[]>()
-    for (const [kind, email] of Object.entries(await addresses(careful))) {
-      const answer = comparable(await careful.post(path, body(email)))
+    for (const [kind, email] of Object.entries(await addresses(confirming))) {
+      const answer = comparable(await confirming.post(path, body(email)))
       answers.set(answer, [...(answers.get(answer) ?? []), kind])
     }
     assert.equal(answers.size, 1, JSON.stringify([...answers], null, 1))
   })
 }
 
-test('case 22: a second mail within the interval is 429 for every address alike', async () => {
+test('case 22: a second mail within the interval is 429 for every address', async () => {
   const api = await authProject(it, {
     auto_confirm: false,
     rate_limits: { ...noLimits, mail_interval_seconds: 3600 },
@@ -89,7 +89,7 @@ test('case 22: a second mail within the interval is 429 for every address alike'
   }
 })
 
-/** What a row of requests for known addresses answers must equal the same for unknown ones. */
+/** A series of requests for known addresses must get the same answers as one for unknown addresses. */
 async function assertSameRow(rate_limits: object, known: boolean[], request: Request): Promise<string[]> {
   const rows: string[][] = []
   for (const isKnown of known) {
@@ -105,7 +105,7 @@ async function assertSameRow(rate_limits: object, known: boolean[], request: Req
   return rows[0]!
 }
 
-test('case 22: the limit of requests by mail counts known and unknown addresses alike', async () => {
+test('case 22: the email rate limit counts known and unknown addresses', async () => {
   for (const request of [byMail[1]!, byMail[4]!, byMail[5]!]) {
     const row = await assertSameRow({ email: 2 }, [true, false], request)
     assert.match(row[1]!, /"status":200/)
@@ -113,7 +113,7 @@ test('case 22: the limit of requests by mail counts known and unknown addresses 
   }
 })
 
-test('case 22: the limit of mails per hour shows nobody which addresses are known', async () => {
+test('case 22: the hourly mail limit does not show which addresses exist', async () => {
   for (const request of [byMail[1]!, byMail[4]!]) {
     const row = await assertSameRow({ mail: 2 }, [true, false], request)
     assert.match(row[1]!, /"status":200/)
@@ -121,14 +121,14 @@ test('case 22: the limit of mails per hour shows nobody which addresses are know
   }
 })
 
-test('case 22: the limit of sign-ins counts known and unknown addresses alike', async () => {
+test('case 22: the token rate limit counts known and unknown addresses', async () => {
   const row = await assertSameRow({ token: 2 }, [true, false], byPassword[0]!)
   assert.match(row[1]!, /"status":400/)
   assert.match(row[2]!, /"status":429/)
 })
 
-test('case 22: a sign-up where addresses are verified answers taken and free addresses with 200', async () => {
-  const { unknown, confirmed, unconfirmed } = await addresses(careful)
+test('case 22: without auto_confirm a sign-up is 200 for taken and free addresses', async () => {
+  const { unknown, confirmed, unconfirmed } = await addresses(confirming)
   for (const email of [unknown!, confirmed!, unconfirmed!])
-    assert.equal((await careful.post('/signup', { email, password })).status, 200)
+    assert.equal((await confirming.post('/signup', { email, password })).status, 200)
 })

@@ -1,4 +1,4 @@
-// 1 §7 and auth contract §3: every refusal has its status, its code, and a body that every client can read.
+// 1 §7 and auth contract §3: every error has its status, its code, and a body that all client versions can read.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import {
@@ -22,14 +22,14 @@ import type { Reply } from '../wire.ts'
 
 let it: Target
 let auth: AuthApi
-let careful: AuthApi
+let confirming: AuthApi
 let closed: AuthApi
 let other: CreatedProject
 let me: SignedIn
 before(async () => {
   it = await target()
   auth = await authProject(it)
-  careful = await authProject(it, { auto_confirm: false })
+  confirming = await authProject(it, { auto_confirm: false })
   closed = await authProject(it, {
     signup_enabled: false,
     anonymous_enabled: false,
@@ -58,8 +58,8 @@ const refusals: Refused[] = [
     'email_not_confirmed',
     400,
     async () => {
-      const { email } = await careful.createUser({ email_confirm: false })
-      return grant('password', { email, password }, careful)
+      const { email } = await confirming.createUser({ email_confirm: false })
+      return grant('password', { email, password }, confirming)
     },
   ],
   [
@@ -183,23 +183,23 @@ for (const [code, status, ask] of refusals)
     assertAuthError(await ask(), status, code)
   })
 
-test('auth contract §3: a weak password says why', async () => {
+test('auth contract §3: a weak_password error has its reasons', async () => {
   const { body } = await auth.post('/signup', { email: someone(), password: '12345' })
   assert.deepEqual(body.weak_password.reasons, ['length'])
 })
 
-test('auth contract §3: the texts applications match on', async () => {
+test('auth contract §3: messages that applications match on are unchanged', async () => {
   const text = async (reply: Promise<Reply>) => (await reply).body.msg
   assert.equal(
     await text(grant('password', { email: me.email, password: 'wrong password' })),
     'Invalid login credentials',
   )
   assert.equal(await text(auth.post('/signup', { email: me.email, password })), 'User already registered')
-  const { email } = await careful.createUser({ email_confirm: false })
-  assert.equal(await text(grant('password', { email, password }, careful)), 'Email not confirmed')
+  const { email } = await confirming.createUser({ email_confirm: false })
+  assert.equal(await text(grant('password', { email, password }, confirming)), 'Email not confirmed')
 })
 
-test('auth contract §3: without the version the same body, for clients that read error_code and msg', async () => {
+test('auth contract §3: without the version header the body is the same', async () => {
   const reply = await it.call('POST', `${authRoot(auth.project)}/token?grant_type=password`, {
     apikey: auth.project.anon_key,
     body: { email: me.email, password: 'wrong password' },
@@ -218,7 +218,7 @@ test('auth contract §3: without the version the same body, for clients that rea
     assert.equal(typeof reply.body[field], 'string', field)
 })
 
-test('auth contract §3: the code is told in the shape of both URLs', async () => {
+test('auth contract §3: the error code is the same in both shapes of the URL', async () => {
   for (const shape of ['native', 'alias'] as const) {
     assertAuthError(await auth.get('/user', { shape }), 401, 'no_authorization')
     assertAuthError(await auth.post('/recover', {}, { shape }), 400, 'validation_failed')
@@ -226,7 +226,7 @@ test('auth contract §3: the code is told in the shape of both URLs', async () =
   }
 })
 
-test('1 §7 refresh_token missing is 400, as every other field', async () => {
+test('1 §7 a missing refresh_token is 400', async () => {
   for (const body of [{}, { refresh_token: '' }, { refresh_token: null }, { refresh_token: 5 }]) {
     const reply = await grant('refresh_token', body)
     assert.equal(reply.status, 400, reply.text)
@@ -235,9 +235,9 @@ test('1 §7 refresh_token missing is 400, as every other field', async () => {
   }
 })
 
-test('1 §1, case 1: other keys and unknown projects get one and the same 401', async () => {
+test('1 §1, case 1: keys of another project and unknown projects get the same 401', async () => {
   const { anon_key, id, slug } = auth.project
-  // As a caller sends the key: alone, or as Bearer as well, as the client library does.
+  // Callers send the key alone, or also as Bearer as the client library does.
   for (const credentials of [
     (key: string) => ({ apikey: key }),
     (key: string) => ({ token: key }),
@@ -260,7 +260,7 @@ test('1 §1, case 1: other keys and unknown projects get one and the same 401', 
   }
 })
 
-test('auth contract §4: what is not offered is 404, never a failure of ours', async () => {
+test('auth contract §4: unsupported routes are 404, never 5xx', async () => {
   for (const [method, path, body] of [
     ['POST', '/sso', { domain: 'example.test', skip_http_redirect: true }],
     ['GET', '/oauth/authorizations/some-id', undefined],
@@ -280,7 +280,7 @@ test('auth contract §4: what is not offered is 404, never a failure of ours', a
   assert.ok(web3.status >= 400 && web3.status < 500, `${web3.status} ${web3.text}`)
 })
 
-test('auth contract §1: a browser may send and read the headers that matter', async () => {
+test('auth contract §1: CORS allows the headers of the client library', async () => {
   const origin = 'https://app.example.test'
   const preflight = await it.call('OPTIONS', `${authRoot(auth.project)}/token?grant_type=password`, {
     headers: {

@@ -1,4 +1,4 @@
-// Auth contract §7, case 23: what a browser gets that opens a link from a mail.
+// Auth contract §7, case 23: the answer to a browser that opens a link from a mail.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import {
@@ -19,11 +19,11 @@ import { type Target, target } from '../target.ts'
 
 let it: Target
 let auth: AuthApi
-let careful: AuthApi
+let confirming: AuthApi
 before(async () => {
   it = await target()
   auth = await authProject(it)
-  careful = await authProject(it, { auto_confirm: false })
+  confirming = await authProject(it, { auto_confirm: false })
 })
 after(() => it.stop())
 
@@ -48,7 +48,7 @@ function assertFailed(landing: Landing, error = 'access_denied', code = 'otp_exp
 }
 
 for (const shape of ['native', 'alias'] as const)
-  test(`auth contract §7: a link leads to the application with a session in the fragment (${shape})`, async () => {
+  test(`auth contract §7: a link redirects to the application with a session in the fragment (${shape})`, async () => {
     const me = await auth.signUp()
     const { hash } = await magicLink(me.email)
     const landing = await auth.follow(
@@ -73,23 +73,23 @@ for (const shape of ['native', 'alias'] as const)
     assertFailed(await auth.follow(verifyPath({ token: hash, type: 'magiclink' }, shape)))
   })
 
-test('auth contract §7: the fragment names the type of the link', async () => {
+test('auth contract §7: the fragment has the type of the link', async () => {
   const signup = someone()
-  succeeded(await careful.post('/signup', { email: signup, password }))
-  const confirmation = await careful.mailTo(signup, 'verify_email')
-  assert.equal((await careful.follow(confirmation.link)).fragment['type'], 'signup')
+  succeeded(await confirming.post('/signup', { email: signup, password }))
+  const confirmation = await confirming.mailTo(signup, 'verify_email')
+  assert.equal((await confirming.follow(confirmation.link)).fragment['type'], 'signup')
 
-  succeeded(await careful.post('/recover', { email: signup }))
-  const recovery = await careful.mailTo(signup, 'reset_password')
-  assert.equal((await careful.follow(recovery.link)).fragment['type'], 'recovery')
+  succeeded(await confirming.post('/recover', { email: signup }))
+  const recovery = await confirming.mailTo(signup, 'reset_password')
+  assert.equal((await confirming.follow(recovery.link)).fragment['type'], 'recovery')
 
   const invited = someone()
-  succeeded(await careful.admin('POST', '/invite', { email: invited }))
-  const invite = await careful.mailTo(invited, 'invite')
-  assert.equal((await careful.follow(invite.link)).fragment['type'], 'invite')
+  succeeded(await confirming.admin('POST', '/invite', { email: invited }))
+  const invite = await confirming.mailTo(invited, 'invite')
+  assert.equal((await confirming.follow(invite.link)).fragment['type'], 'invite')
 })
 
-test('auth contract §7: a link that is wrong, used, cut or of another type leads back with the error', async () => {
+test('auth contract §7: a wrong, used, truncated or mistyped link redirects with the error', async () => {
   const me = await auth.signUp()
   const { hash, link } = await magicLink(me.email)
   for (const query of [
@@ -119,7 +119,7 @@ test('auth contract §7: a link without token or of an unknown type is an invali
     assertFailed(await auth.follow(verifyPath(query)), 'invalid_request', 'validation_failed')
 })
 
-test('auth contract §7: a failure leads to the redirect_to of the link, where that is allowed', async () => {
+test('auth contract §7: an error redirects to redirect_to of the link if that is allowed', async () => {
   const redirect_to = 'https://app.example.test/after?a=1'
   const landing = await auth.follow(verifyPath({ token: 'nonsense', type: 'magiclink', redirect_to }))
   assert.ok(landing.to.startsWith(`${redirect_to}#`), landing.to)
@@ -128,7 +128,7 @@ test('auth contract §7: a failure leads to the redirect_to of the link, where t
   assertFailed(await auth.follow(verifyPath(evil)))
 })
 
-test('case 23: neither HEAD nor a prefetch uses a link up', async () => {
+test('case 23: neither HEAD nor a prefetch consumes a link', async () => {
   const me = await auth.signUp()
   const { link } = await magicLink(me.email)
   for (const [method, headers] of [
@@ -148,7 +148,7 @@ test('case 23: neither HEAD nor a prefetch uses a link up', async () => {
   assert.equal(claimsOf(landing.fragment['access_token'] ?? '').sub, me.id)
 })
 
-test('auth contract §7: a redirect with tokens is not stored by anybody on the way', async () => {
+test('auth contract §7: a redirect with tokens is not cacheable', async () => {
   const me = await auth.signUp()
   const { link } = await magicLink(me.email)
   const { reply } = await auth.follow(link)
@@ -156,10 +156,10 @@ test('auth contract §7: a redirect with tokens is not stored by anybody on the 
   assert.ok(!reply.text.includes('refresh_token'), 'the body repeats the tokens')
 })
 
-test('auth contract §7: a link of another project does nothing here', async () => {
+test('auth contract §7: a link of another project is invalid', async () => {
   const me = await auth.signUp()
   const { link } = await magicLink(me.email)
-  const elsewhere = await careful.follow(link.replaceAll(auth.project.id, careful.project.id))
+  const elsewhere = await confirming.follow(link.replaceAll(auth.project.id, confirming.project.id))
   assertFailed(elsewhere)
   assert.ok((await auth.follow(link)).fragment['access_token'])
 })

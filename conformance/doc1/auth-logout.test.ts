@@ -1,4 +1,4 @@
-// 1 §4.5 and auth contract §4: which sessions a sign-out ends, and where their tokens stop working.
+// 1 §4.5 and auth contract §4: the sessions that a sign-out ends, and where their tokens stop working.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { type AuthApi, assertAuthError, authProject, type SignedIn, succeeded } from '../auth.ts'
@@ -36,7 +36,7 @@ async function logout(session: SignedIn, query = '', path = '/logout'): Promise<
 }
 
 for (const path of ['/logout', '/sign-out']) {
-  test(`auth contract §4: ${path} ends all sessions of the user, unless a scope says otherwise`, async () => {
+  test(`auth contract §4: ${path} without a scope ends all sessions of the user`, async () => {
     for (const query of ['', '?scope=global']) {
       const [here, phone, tablet] = await devices()
       await logout(here, query, path)
@@ -59,7 +59,7 @@ for (const path of ['/logout', '/sign-out']) {
   })
 }
 
-test('auth contract §4: another scope is 400 and ends nothing', async () => {
+test('auth contract §4: an unknown scope is 400 and ends no session', async () => {
   const [here, phone] = await devices()
   for (const scope of ['nosuch', 'GLOBAL'])
     assertAuthError(
@@ -70,13 +70,13 @@ test('auth contract §4: another scope is 400 and ends nothing', async () => {
   for (const session of [here, phone]) await assertGoesOn(session)
 })
 
-test('auth contract §4: nobody else is signed out', async () => {
+test('auth contract §4: sessions of other users stay', async () => {
   const [me, stranger] = [await auth.signUp(), await auth.signUp()]
   await logout(me)
   await assertGoesOn(stranger)
 })
 
-test('auth contract §4: the JWT, not a stored session, decides: a second sign-out is refused', async () => {
+test('auth contract §4: a second sign-out with the same JWT is refused', async () => {
   const me = await auth.signUp()
   await logout(me)
   assertAuthError(await auth.post('/logout', undefined, { token: me.token }), 403, 'session_not_found')

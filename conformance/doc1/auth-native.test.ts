@@ -32,7 +32,7 @@ after(() => it.stop())
 const shapes: Shape[] = ['native', 'alias']
 
 for (const shape of shapes) {
-  test(`1 §4.5 sign-up takes e-mail and password and answers a session (${shape})`, async () => {
+  test(`1 §4.5 sign-up takes e-mail and password and returns a session (${shape})`, async () => {
     const email = someone()
     const session = succeeded(await auth.post('/sign-up', { email, password }, { shape }))
     assertSession(session)
@@ -43,10 +43,10 @@ for (const shape of shapes) {
     assertAuthError(again, 422, 'user_already_exists', /^User already registered$/)
   })
 
-  test(`1 §4.5 sign-in answers an access_token, within a whole session (${shape})`, async () => {
+  test(`1 §4.5 sign-in returns a full session with access_token (${shape})`, async () => {
     const me = await auth.signUp()
-    const wish = { email: me.email, password: me.password }
-    const session = succeeded(await auth.post('/sign-in', wish, { shape }))
+    const fields = { email: me.email, password: me.password }
+    const session = succeeded(await auth.post('/sign-in', fields, { shape }))
     assertSession(session)
     assert.equal(session.user.id, me.id)
     const whoami = await it.call('GET', `/v1/whoami/${auth.project.id}`, {
@@ -57,21 +57,21 @@ for (const shape of shapes) {
     succeeded(await auth.post('/token?grant_type=refresh_token', { refresh_token: session.refresh_token }))
   })
 
-  test(`1 §4.5 sign-in refuses a wrong password and an unknown address alike (${shape})`, async () => {
+  test(`1 §4.5 sign-in gives the same error for a wrong password and an unknown address (${shape})`, async () => {
     const { email } = await auth.signUp()
-    for (const wish of [
+    for (const fields of [
       { email, password: 'wrong password' },
       { email: someone(), password },
       { email, password: '' },
       { email },
       { email, password: password.toUpperCase() },
     ]) {
-      const reply = await auth.post('/sign-in', wish, { shape })
+      const reply = await auth.post('/sign-in', fields, { shape })
       assertAuthError(reply, 400, 'invalid_credentials', /^Invalid login credentials$/)
     }
   })
 
-  test(`1 §4.5 session answers the session and its user (${shape})`, async () => {
+  test(`1 §4.5 session returns the session and its user (${shape})`, async () => {
     const me = await auth.signUp()
     const { session, user } = succeeded(await auth.get('/session', { token: me.token, shape }))
     assertUser(user)
@@ -84,7 +84,7 @@ for (const shape of shapes) {
     assert.equal(shown.session.id, second.sessionId)
   })
 
-  test(`1 §4.5 sign-out ends the session, and answers nothing (${shape})`, async () => {
+  test(`1 §4.5 sign-out ends the session and returns no body (${shape})`, async () => {
     const me = await auth.signUp()
     const reply = await auth.post('/sign-out', undefined, { token: me.token, shape })
     assert.deepEqual([reply.status, reply.text], [204, ''])
@@ -118,7 +118,7 @@ for (const shape of shapes) {
     assert.equal(succeeded(await auth.get('/session', { token, shape })).user.id, me.id)
   })
 
-  test(`1 §4.5 magic-link signs up who is unknown (${shape})`, async () => {
+  test(`1 §4.5 magic-link signs up an unknown address (${shape})`, async () => {
     const email = someone()
     assert.deepEqual(succeeded(await auth.post('/magic-link', { email }, { shape })), {})
     const { link } = await auth.mailTo(email, 'magic_link')
@@ -127,7 +127,7 @@ for (const shape of shapes) {
     assert.equal(succeeded(await auth.get('/session', { token, shape })).user.email, email)
   })
 
-  test(`1 §4.5 oauth/<provider> leads to the provider, without any header (${shape})`, async () => {
+  test(`1 §4.5 oauth/<provider> redirects to the provider and needs no header (${shape})`, async () => {
     const authorize_url = 'https://idp.example.test/authorize'
     const provider = { provider: 'github', client_id: 'our-client', client_secret: 'hush', authorize_url }
     succeeded(await it.manage('PUT', `/projects/${auth.project.id}/auth/providers`, provider))
@@ -182,16 +182,16 @@ for (const shape of shapes) {
   })
 }
 
-test('1 §4.5 native sign-up where addresses are verified answers the user alone', async () => {
-  const careful = await authProject(it, { auto_confirm: false })
+test('1 §4.5 native sign-up without auto_confirm returns only the user', async () => {
+  const confirming = await authProject(it, { auto_confirm: false })
   const email = someone()
-  const user = succeeded(await careful.post('/sign-up', { email, password }, { shape: 'native' }))
+  const user = succeeded(await confirming.post('/sign-up', { email, password }, { shape: 'native' }))
   assertUser(user)
-  const refused = await careful.post('/sign-in', { email, password }, { shape: 'native' })
+  const refused = await confirming.post('/sign-in', { email, password }, { shape: 'native' })
   assertAuthError(refused, 400, 'email_not_confirmed', /^Email not confirmed$/)
-  const mail = await careful.mailTo(email, 'verify_email')
-  assert.equal((await careful.follow(mail.link)).fragment['type'], 'signup')
-  assertSession(succeeded(await careful.post('/sign-in', { email, password }, { shape: 'native' })))
+  const mail = await confirming.mailTo(email, 'verify_email')
+  assert.equal((await confirming.follow(mail.link)).fragment['type'], 'signup')
+  assertSession(succeeded(await confirming.post('/sign-in', { email, password }, { shape: 'native' })))
 })
 
 test('1 §1 a suspended project answers 403 on every auth route', async () => {

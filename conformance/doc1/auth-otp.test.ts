@@ -1,4 +1,4 @@
-// Auth contract §4 and §7, case 23: codes and links by mail: asking for one, and what it is good for.
+// Auth contract §4 and §7, case 23: requesting and verifying codes and links by mail.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import {
@@ -23,13 +23,13 @@ import { type Target, target } from '../target.ts'
 
 let it: Target
 let auth: AuthApi
-let careful: AuthApi
-/** Sent at the beginning, to be tried at the end: it is good for a minute. */
+let confirming: AuthApi
+/** Sent before the first test and used by the last one, because it expires after a minute. */
 let shortLived: { api: AuthApi; me: SignedIn; mail: Mail; sentAt: number }
 before(async () => {
   it = await target()
   auth = await authProject(it)
-  careful = await authProject(it, { auto_confirm: false })
+  confirming = await authProject(it, { auto_confirm: false })
   const api = await authProject(it, { otp_expiry_seconds: 60 })
   const me = await api.signUp()
   succeeded(await api.post('/otp', { email: me.email }))
@@ -68,8 +68,8 @@ test('auth contract §7: a code signs in with the types magiclink and email', as
   for (const type of ['magiclink', 'email']) {
     const me = await auth.signUp()
     const { code } = await magicLink(me)
-    const wish = { type, email: me.email.toUpperCase(), token: code, options: {}, gotrue_meta_security: {} }
-    const session = succeeded(await verify(wish))
+    const fields = { type, email: me.email.toUpperCase(), token: code, options: {}, gotrue_meta_security: {} }
+    const session = succeeded(await verify(fields))
     assertSession(session)
     assert.equal(session.user.id, me.id)
     assert.notEqual(claimsOf(session.access_token).session_id, me.sessionId)
@@ -78,7 +78,7 @@ test('auth contract §7: a code signs in with the types magiclink and email', as
   }
 })
 
-test('auth contract §4: the hash from the link signs in as well', async () => {
+test('auth contract §4: the token hash from the link signs in as well', async () => {
   for (const type of ['magiclink', 'email']) {
     const me = await auth.signUp()
     const { hash } = await magicLink(me)
@@ -90,16 +90,16 @@ test('auth contract §4: the hash from the link signs in as well', async () => {
 test('auth contract §7: a code works once, and so does its link', async () => {
   const me = await auth.signUp()
   const byCode = await magicLink(me)
-  const wish = { type: 'email', email: me.email, token: byCode.code }
-  assertSession(succeeded(await verify(wish)))
-  assertAuthError(await verify(wish), 403, 'otp_expired')
+  const fields = { type: 'email', email: me.email, token: byCode.code }
+  assertSession(succeeded(await verify(fields)))
+  assertAuthError(await verify(fields), 403, 'otp_expired')
   assert.equal((await auth.follow(byCode.link)).fragment['error_code'], 'otp_expired')
   const byLink = await magicLink(me, byCode)
   assert.ok((await auth.follow(byLink.link)).fragment['access_token'])
-  assertAuthError(await verify({ ...wish, token: byLink.code }), 403, 'otp_expired')
+  assertAuthError(await verify({ ...fields, token: byLink.code }), 403, 'otp_expired')
 })
 
-test('case 23: of twenty uses of one code at once, one signs in', async () => {
+test('case 23: of twenty concurrent uses of one code one signs in', async () => {
   const me = await auth.signUp()
   const mail = await magicLink(me)
   const [byCode, byHash] = [
@@ -144,12 +144,12 @@ test('auth contract §7: magic links and recoveries share one slot', async () =>
   assertSession(succeeded(await verify({ type: 'magiclink', email: me.email, token: newest.code })))
 })
 
-test('auth contract §7: every failure is one and the same 403', async () => {
+test('auth contract §7: every failure is the same 403', async () => {
   const [me, other] = [await auth.signUp(), await auth.signUp()]
   const mail = await magicLink(me)
   const wrong = otherCode(mail.code)
   const replies = []
-  for (const wish of [
+  for (const fields of [
     { type: 'email', email: me.email, token: wrong },
     { type: 'magiclink', email: me.email, token: wrong },
     { type: 'signup', email: me.email, token: mail.code },
@@ -163,7 +163,7 @@ test('auth contract §7: every failure is one and the same 403', async () => {
     { type: 'email', token_hash: mail.code },
     { type: 'signup', token_hash: mail.hash },
   ]) {
-    const reply = await verify(wish)
+    const reply = await verify(fields)
     assertAuthError(reply, 403, 'otp_expired')
     replies.push(seen(reply))
   }
@@ -171,22 +171,22 @@ test('auth contract §7: every failure is one and the same 403', async () => {
   assertSession(succeeded(await verify({ type: 'email', email: me.email, token: mail.code })))
 })
 
-test('1 §1 a code of one project is none in another', async () => {
+test('1 §1 a code of one project is invalid in another', async () => {
   const me = await auth.signUp()
-  await careful.createUser({ email: me.email })
+  await confirming.createUser({ email: me.email })
   const mail = await magicLink(me)
   const elsewhere = { type: 'email', email: me.email, token: mail.code }
-  assertAuthError(await verify(elsewhere, careful), 403, 'otp_expired')
-  assertAuthError(await verify({ type: 'email', token_hash: mail.hash }, careful), 403, 'otp_expired')
-  const link = mail.link.replaceAll(auth.project.id, careful.project.id)
+  assertAuthError(await verify(elsewhere, confirming), 403, 'otp_expired')
+  assertAuthError(await verify({ type: 'email', token_hash: mail.hash }, confirming), 403, 'otp_expired')
+  const link = mail.link.replaceAll(auth.project.id, confirming.project.id)
   assert.equal((await auth.follow(link)).fragment['error_code'], 'otp_expired')
   assertSession(succeeded(await verify(elsewhere)))
 })
 
-test('auth contract §7: a verification is for one thing: token, or token_hash and nothing else', async () => {
+test('auth contract §7: a verification takes either token, or only token_hash and type', async () => {
   const me = await auth.signUp()
   const mail = await magicLink(me)
-  for (const wish of [
+  for (const fields of [
     {},
     { type: 'email' },
     { email: me.email, token: mail.code },
@@ -204,8 +204,8 @@ test('auth contract §7: a verification is for one thing: token, or token_hash a
     { type: 'email', email: me.email, token: Number(mail.code) },
     { type: 'email', email: 'nonsense', token: mail.code },
   ]) {
-    const reply = await verify(wish)
-    assert.equal(reply.status, 400, `${JSON.stringify(wish)}: ${reply.status} ${reply.text}`)
+    const reply = await verify(fields)
+    assert.equal(reply.status, 400, `${JSON.stringify(fields)}: ${reply.status} ${reply.text}`)
     assertAuthError(reply, 400, 'validation_failed')
   }
   for (const type of ['sms', 'phone_change']) {
@@ -223,8 +223,8 @@ test('auth contract §4: a request needs an address', async () => {
   assert.ok(phone.status === 400 || phone.status === 422, `${phone.status} ${phone.text}`)
 })
 
-test('auth contract §7: who is unknown gets a confirmation, which signs up', async () => {
-  for (const api of [auth, careful])
+test('auth contract §7: an unknown address gets a confirmation mail, which signs up', async () => {
+  for (const api of [auth, confirming])
     for (const type of ['signup', 'email']) {
       const email = someone()
       assert.deepEqual(succeeded(await api.post('/otp', { email, create_user: true })), {})
@@ -247,7 +247,7 @@ test('auth contract §7: who is unknown gets a confirmation, which signs up', as
     }
 })
 
-test('auth contract §7: such a user has no password anybody knows, and may set one', async () => {
+test('auth contract §7: a user created by mail has no password and can set one', async () => {
   const email = someone()
   succeeded(await auth.post('/otp', { email }))
   const mail = await auth.mailTo(email, 'magic_link')
@@ -264,7 +264,7 @@ test('auth contract §7: such a user has no password anybody knows, and may set 
 
 test('1 §4.5 a sign-up by code or magic link does not capture data at the first verification', async () => {
   for (const path of ['/otp', '/magiclink', '/magic-link'])
-    for (const api of [auth, careful]) {
+    for (const api of [auth, confirming]) {
       const email = someone()
       succeeded(await api.post(path, { email, data: { plan: 'gold' }, create_user: true }))
       const mail = await api.mailTo(email, 'magic_link')
@@ -274,7 +274,7 @@ test('1 §4.5 a sign-up by code or magic link does not capture data at the first
     }
 })
 
-test('1 §4.5 nor do codes change the data of who is known', async () => {
+test('1 §4.5 a one-time code does not change the data of an existing user', async () => {
   const me = await auth.signUp({ data: { plan: 'silver' } })
   succeeded(await auth.post('/otp', { email: me.email, data: { plan: 'gold' } }))
   const mail = await auth.mailTo(me.email, 'magic_link')
@@ -282,18 +282,18 @@ test('1 §4.5 nor do codes change the data of who is known', async () => {
   assert.equal(user.user_metadata.plan, 'silver')
 })
 
-test('auth contract §4: create_user false makes nobody, and does not say so', async () => {
+test('auth contract §4: create_user false creates no user and gives the same answer', async () => {
   const email = someone()
   assert.deepEqual(succeeded(await auth.post('/otp', { email, create_user: false })), {})
   assert.deepEqual(await auth.kindsTo(email), [])
   assert.deepEqual(await auth.sql(`select 1 from auth.users where email = '${email}'`), [])
 })
 
-test('auth contract §7: a recovery confirms an address that was not confirmed', async () => {
-  const { email, id } = await careful.createUser({ email_confirm: false })
-  succeeded(await careful.post('/recover', { email }))
-  const mail = await careful.mailTo(email, 'reset_password')
-  const { user } = succeeded(await verify({ type: 'recovery', email, token: mail.code }, careful))
+test('auth contract §7: a recovery confirms an unconfirmed address', async () => {
+  const { email, id } = await confirming.createUser({ email_confirm: false })
+  succeeded(await confirming.post('/recover', { email }))
+  const mail = await confirming.mailTo(email, 'reset_password')
+  const { user } = succeeded(await verify({ type: 'recovery', email, token: mail.code }, confirming))
   assert.equal(user.id, id)
   assert.ok(user.email_confirmed_at)
   assert.equal(user.identities[0].identity_data.email_verified, true)
@@ -310,21 +310,21 @@ test('auth contract §3: a banned user gets no session by mail', async () => {
   assert.equal(landing.fragment['error'], 'access_denied')
 })
 
-test('issue: codes and links are kept hashed', async () => {
+test('issue: codes and links are stored hashed', async () => {
   const email = someone()
-  succeeded(await careful.post('/signup', { email, password }))
-  const mail = await careful.mailTo(email, 'verify_email')
-  const rows = await careful.sql(
+  succeeded(await confirming.post('/signup', { email, password }))
+  const mail = await confirming.mailTo(email, 'verify_email')
+  const rows = await confirming.sql(
     `select t::text as row from auth.one_time_tokens t union all select u::text from auth.users u`,
   )
   assert.ok(rows.length > 1)
-  // By itself: the digits of a time or a hash may be anything.
+  // As a separate number, because times and hashes may contain the same digits.
   const code = new RegExp(`(?<![\\w.])${mail.code}(?![\\w.])`)
   for (const { row } of rows) {
     assert.ok(!row.includes(mail.hash), 'the token of the link is stored')
     assert.doesNotMatch(row, code, 'the code is stored')
   }
-  assertSession(succeeded(await verify({ type: 'signup', email, token: mail.code }, careful)))
+  assertSession(succeeded(await verify({ type: 'signup', email, token: mail.code }, confirming)))
 })
 
 test('auth contract §7: after otp_expiry_seconds neither code nor link signs in', async () => {

@@ -1,4 +1,4 @@
-// Auth contract §4, §7 and §8: links that lead on with a code, which only who began can exchange.
+// Auth contract §4, §7 and §8: PKCE links redirect with a code that only the requesting client can exchange.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import {
@@ -21,11 +21,11 @@ import { type Target, target } from '../target.ts'
 
 let it: Target
 let auth: AuthApi
-let careful: AuthApi
+let confirming: AuthApi
 before(async () => {
   it = await target()
   auth = await authProject(it)
-  careful = await authProject(it, { auto_confirm: false })
+  confirming = await authProject(it, { auto_confirm: false })
 })
 after(() => it.stop())
 
@@ -36,7 +36,7 @@ const exchange = (
   shape: 'native' | 'alias' = 'alias',
 ) => api.post('/token?grant_type=pkce', { auth_code, code_verifier }, { shape })
 
-/** Opens the link of a mail that was asked for with a challenge. */
+/** Opens the link of a mail that was requested with a challenge. */
 async function codeFrom(api: AuthApi, mail: Mail): Promise<string> {
   assert.match(mail.hash, /^pkce_[0-9a-f]{56}$/, mail.link)
   const landing = await api.follow(mail.link)
@@ -54,7 +54,7 @@ async function begin(): Promise<{ id: string; email: string; code: string; verif
 }
 
 for (const shape of ['native', 'alias'] as const)
-  test(`auth contract §7: a link asked for with a challenge leads on with a code (${shape})`, async () => {
+  test(`auth contract §7: a link requested with a challenge redirects with a code (${shape})`, async () => {
     const { id, code, verifier } = await begin()
     const session = succeeded(await exchange(code, verifier, auth, shape))
     assertSession(session)
@@ -67,14 +67,14 @@ test('auth contract §7: the code is a uuid', async () => {
   assert.match((await begin()).code, uuid)
 })
 
-test('auth contract §8: of ten exchanges at once, one succeeds', async () => {
+test('auth contract §8: of ten concurrent exchanges one succeeds', async () => {
   const { code, verifier } = await begin()
   const replies = await Promise.all(Array.from({ length: 10 }, () => exchange(code, verifier)))
   const statuses = replies.map(({ status }) => status).toSorted()
   assert.deepEqual(statuses, [200, ...Array(9).fill(404)])
 })
 
-test('auth contract §8: another verifier is refused', async () => {
+test('auth contract §8: a wrong verifier is refused', async () => {
   for (const wrong of [pkce().verifier, 'x', 'X'.repeat(112)]) {
     const { code } = await begin()
     assertAuthError(await exchange(code, wrong), 400, 'bad_code_verifier')
@@ -83,7 +83,7 @@ test('auth contract §8: another verifier is refused', async () => {
   assertAuthError(await exchange(code, verifier.toUpperCase()), 400, 'bad_code_verifier')
 })
 
-test('auth contract §8: the challenge itself is no verifier', async () => {
+test('auth contract §8: the challenge itself is not a valid verifier', async () => {
   const { email } = await auth.signUp()
   const flow = pkce()
   succeeded(await auth.post('/otp', { email, ...challengeOf(flow) }))
@@ -109,11 +109,11 @@ test('auth contract §8: an unknown code is 404, and so is one of another projec
   const { code, verifier } = await begin()
   assertAuthError(await exchange(someId, verifier), 404, 'flow_state_not_found')
   assertAuthError(await exchange('nonsense', verifier), 404, 'flow_state_not_found')
-  assertAuthError(await exchange(code, verifier, careful), 404, 'flow_state_not_found')
+  assertAuthError(await exchange(code, verifier, confirming), 404, 'flow_state_not_found')
   assertSession(succeeded(await exchange(code, verifier)))
 })
 
-test('auth contract §4: the method plain compares the verifier itself; methods are of any case', async () => {
+test('auth contract §4: the method plain compares the verifier itself; methods are case-insensitive', async () => {
   for (const [method, of] of [
     ['plain', 'verifier'],
     ['PLAIN', 'verifier'],
@@ -129,7 +129,7 @@ test('auth contract §4: the method plain compares the verifier itself; methods 
   }
 })
 
-test('auth contract §4: a challenge needs its method and its form', async () => {
+test('auth contract §4: a challenge needs a method and a valid syntax', async () => {
   const me = await auth.signUp()
   const { challenge } = pkce()
   const pairs = [
@@ -154,7 +154,7 @@ test('auth contract §4: a challenge needs its method and its form', async () =>
       assertAuthError(await auth.post(path, { ...body, ...pair }), 400, 'validation_failed')
     const update = await auth.put('/user', { email: someone(), ...pair }, { token: me.token })
     assertAuthError(update, 400, 'validation_failed')
-    const signUp = await careful.post('/signup', { email: someone(), password, ...pair })
+    const signUp = await confirming.post('/signup', { email: someone(), password, ...pair })
     assertAuthError(signUp, 400, 'validation_failed')
   }
   for (const length of [43, 128]) {
@@ -163,26 +163,26 @@ test('auth contract §4: a challenge needs its method and its form', async () =>
   }
 })
 
-test('auth contract §7: sign-up, resending and recovery lead on with a code as well', async () => {
+test('auth contract §7: sign-up, resend and recovery links redirect with a code as well', async () => {
   const email = someone()
   const [signUp, resend, recovery] = [pkce(), pkce(), pkce()]
-  const { id } = succeeded(await careful.post('/signup', { email, password, ...challengeOf(signUp) }))
-  const first = await careful.mailTo(email, 'verify_email')
+  const { id } = succeeded(await confirming.post('/signup', { email, password, ...challengeOf(signUp) }))
+  const first = await confirming.mailTo(email, 'verify_email')
   assert.match(first.hash, /^pkce_/)
-  succeeded(await careful.post('/resend', { email, type: 'signup', ...challengeOf(resend) }))
-  const second = await careful.mailTo(email, 'verify_email', first)
-  const confirmed = succeeded(await exchange(await codeFrom(careful, second), resend.verifier, careful))
+  succeeded(await confirming.post('/resend', { email, type: 'signup', ...challengeOf(resend) }))
+  const second = await confirming.mailTo(email, 'verify_email', first)
+  const confirmed = succeeded(await exchange(await codeFrom(confirming, second), resend.verifier, confirming))
   assert.equal(confirmed.user.id, id)
   assert.ok(confirmed.user.email_confirmed_at)
 
-  succeeded(await careful.post('/recover', { email, ...challengeOf(recovery) }))
-  const lost = await careful.mailTo(email, 'reset_password')
-  const recovered = succeeded(await exchange(await codeFrom(careful, lost), recovery.verifier, careful))
+  succeeded(await confirming.post('/recover', { email, ...challengeOf(recovery) }))
+  const lost = await confirming.mailTo(email, 'reset_password')
+  const recovered = succeeded(await exchange(await codeFrom(confirming, lost), recovery.verifier, confirming))
   assert.equal(recovered.user.id, id)
 })
 
 for (const first of ['old', 'new'] as const)
-  test(`auth contract §7: so does the second link of a new address, the ${first} one opened first`, async () => {
+  test(`auth contract §7: the second link of an email change redirects with a code, the ${first} one opened first`, async () => {
     const me = await auth.signUp()
     const [flow, email] = [pkce(), someone('new')]
     succeeded(await auth.put('/user', { email, ...challengeOf(flow) }, { token: me.token }))
@@ -199,18 +199,22 @@ for (const first of ['old', 'new'] as const)
     assert.deepEqual([changed.user.id, changed.user.email], [me.id, email])
   })
 
-test('auth contract §7: a failure of such a link is told in the query and in the fragment', async () => {
+test('auth contract §7: an error of a PKCE link is in the query and in the fragment', async () => {
   const { email } = await auth.signUp()
   succeeded(await auth.post('/otp', { email, ...challengeOf(pkce()) }))
   const mail = await auth.mailTo(email, 'magic_link')
   await codeFrom(auth, mail)
   const landing = await auth.follow(mail.link)
   assert.deepEqual([landing.status, landing.place], [303, siteUrl])
-  for (const told of [landing.query, landing.fragment])
-    assert.partialDeepStrictEqual(told, { error: 'access_denied', error_code: 'otp_expired' }, landing.to)
+  for (const parameters of [landing.query, landing.fragment])
+    assert.partialDeepStrictEqual(
+      parameters,
+      { error: 'access_denied', error_code: 'otp_expired' },
+      landing.to,
+    )
 })
 
-test('auth contract §7: a redirect_to with a query keeps it beside the code', async () => {
+test('auth contract §7: redirect_to keeps its query next to the code', async () => {
   const { email } = await auth.signUp()
   const flow = pkce()
   const place = 'https://app.example.test/cb?sb_flow_id=abcdefgh&x=a%20b'
@@ -221,7 +225,7 @@ test('auth contract §7: a redirect_to with a query keeps it beside the code', a
   assertSession(succeeded(await exchange(landing.query['code'], flow.verifier)))
 })
 
-test('auth contract §7: the six digits open a session directly, whoever asked with a challenge', async () => {
+test('auth contract §7: the six-digit code returns a session directly, also with a challenge', async () => {
   const { id, email } = await auth.signUp()
   succeeded(await auth.post('/otp', { email, ...challengeOf(pkce()) }))
   const mail = await auth.mailTo(email, 'magic_link')
@@ -230,7 +234,7 @@ test('auth contract §7: the six digits open a session directly, whoever asked w
   assert.equal(session.user.id, id)
 })
 
-test('auth contract §5: such a session says how it came about', async () => {
+test('auth contract §5: the amr of a PKCE session has its method', async () => {
   const { code, verifier } = await begin()
   const { amr, aal } = claimsOf(succeeded(await exchange(code, verifier)).access_token)
   assert.equal(aal, 'aal1')

@@ -1,4 +1,4 @@
-// Auth contract §12 and clarifications "Users and mail": how often one address may try, and how many mails go out.
+// Auth contract §12 and clarifications "Users and mail": rate limits per client address, and mail limits.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import {
@@ -23,7 +23,7 @@ before(async () => {
 })
 after(() => it.stop())
 
-/** All limits lifted but those given. */
+/** All limits are off except the given ones. */
 const limited = (rate_limits: object, settings: object = {}) =>
   authProject(it, { ...settings, rate_limits: { ...noLimits, ...rate_limits } })
 
@@ -38,7 +38,7 @@ async function repeat(times: number, ask: () => Promise<Reply>): Promise<number[
   return statuses
 }
 
-test('clarifications: token limits sign-ins and refreshes together, in both shapes, right or wrong', async () => {
+test('clarifications: the token limit counts sign-ins and refreshes together, successful or not, in both shapes', async () => {
   const api = await limited({ token: 3 })
   const me = await api.signUp()
   const wrong = { email: me.email, password: 'wrong password' }
@@ -58,7 +58,7 @@ test('clarifications: token limits sign-ins and refreshes together, in both shap
   await api.signUp()
 })
 
-test('clarifications: of twenty tries at once no more count than are allowed', async () => {
+test('clarifications: of twenty concurrent attempts no more than the limit are admitted', async () => {
   const api = await limited({ token: 5 })
   const body = { refresh_token: 'nonsense' }
   const ask = () => api.post('/token?grant_type=refresh_token', body)
@@ -66,7 +66,7 @@ test('clarifications: of twenty tries at once no more count than are allowed', a
   assert.deepEqual(statuses.toSorted(), [...Array(5).fill(400), ...Array(15).fill(429)])
 })
 
-test('clarifications: a header does not make another address of the caller', async () => {
+test('clarifications: a header cannot change the client address', async () => {
   const api = await limited({ token: 2 })
   let n = 0
   const ask = () =>
@@ -78,7 +78,7 @@ test('clarifications: a header does not make another address of the caller', asy
   assert.deepEqual(await repeat(4, ask), [400, 400, 429, 429])
 })
 
-test('case 23: verify limits codes and links together, also the right ones', async () => {
+test('case 23: the verify limit counts codes and links together, also valid ones', async () => {
   const api = await limited({ verify: 3 })
   const { email } = await api.signUp()
   succeeded(await api.post('/otp', { email }))
@@ -110,7 +110,7 @@ for (const [path, body] of [
   ['/signup', { email: someone(), password }],
   ['/sign-up', { email: someone(), password }],
 ] as const)
-  test(`auth contract §12: email limits ${path}`, async () => {
+  test(`auth contract §12: the email limit applies to ${path}`, async () => {
     const api = await limited({ email: 2 })
     const ask = () => api.post(path, { ...body, email: someone() })
     assert.deepEqual(await repeat(2, ask), [200, 200])
@@ -123,7 +123,7 @@ for (const [path, body] of [
     assert.deepEqual(await repeat(4, ask), [200, 200, 200, 200])
   })
 
-test('auth contract §12: email limits new addresses of users', async () => {
+test('auth contract §12: the email limit applies to email changes', async () => {
   const api = await limited({ email: 0 })
   const me = await api.signUp()
   await api.settings({ rate_limits: { email: 2 } })
@@ -132,7 +132,7 @@ test('auth contract §12: email limits new addresses of users', async () => {
   assertLimited(await ask())
 })
 
-test('clarifications: anonymous limits anonymous sign-ups, and no others', async () => {
+test('clarifications: the anonymous limit applies to anonymous sign-ups only', async () => {
   const api = await limited({ anonymous: 2 })
   const ask = () => api.post('/signup', { data: {} })
   assert.deepEqual(await repeat(2, ask), [200, 200])
@@ -143,11 +143,11 @@ test('clarifications: anonymous limits anonymous sign-ups, and no others', async
   assert.equal((await ask()).status, 200)
 })
 
-test('clarifications: mfa limits challenges', async () => {
+test('clarifications: the mfa limit applies to challenges', async () => {
   const api = await limited({ mfa: 2 })
   const { token } = await api.signUp()
-  const wish = { factor_type: 'totp', friendly_name: 'phone' }
-  const factor = succeeded(await api.post('/factors', wish, { token }))
+  const fields = { factor_type: 'totp', friendly_name: 'phone' }
+  const factor = succeeded(await api.post('/factors', fields, { token }))
   const ask = () => api.post(`/factors/${factor.id}/challenge`, {}, { token })
   assert.deepEqual(await repeat(2, ask), [200, 200])
   assertLimited(await ask())
@@ -155,7 +155,7 @@ test('clarifications: mfa limits challenges', async () => {
   assert.equal((await ask()).status, 200)
 })
 
-test('auth contract §12: mail limits the mails of a project in an hour', async () => {
+test('auth contract §12: the mail limit applies to the mails of a project per hour', async () => {
   const api = await limited({ mail: 2 }, { auto_confirm: false })
   const ask = () => api.post('/otp', { email: someone() })
   assert.deepEqual(await repeat(2, ask), [200, 200])
@@ -165,12 +165,12 @@ test('auth contract §12: mail limits the mails of a project in an hour', async 
   assert.equal((await ask()).status, 200)
 })
 
-test('issue: a mail that only welcomes never refuses a sign-up', async () => {
+test('issue: a welcome mail over the limit does not refuse a sign-up', async () => {
   const api = await limited({ mail: 1, mail_interval_seconds: 3600 })
   for (let n = 0; n < 3; n++) await api.signUp()
 })
 
-test('auth contract §12: two mails to one address keep their distance, which the message tells', async () => {
+test('auth contract §12: a second mail to one address within the interval is refused with the seconds to wait', async () => {
   const api = await limited({ mail_interval_seconds: 3600 })
   const { email } = await api.createUser()
   assert.equal((await api.post('/otp', { email })).status, 200)
@@ -187,23 +187,23 @@ test('auth contract §12: two mails to one address keep their distance, which th
   assert.equal((await api.post('/otp', { email })).status, 200)
 })
 
-test('auth contract §4: signing up again before verifying keeps the distance too', async () => {
+test('auth contract §4: the interval applies to signing up again before verifying', async () => {
   const api = await limited({ mail_interval_seconds: 3600 }, { auto_confirm: false })
-  const wish = { email: someone(), password }
-  assert.equal((await api.post('/signup', wish)).status, 200)
-  assertLimited(await api.post('/signup', wish), 'over_email_send_rate_limit')
-  const resend = await api.post('/resend', { email: wish.email, type: 'signup' })
+  const fields = { email: someone(), password }
+  assert.equal((await api.post('/signup', fields)).status, 200)
+  assertLimited(await api.post('/signup', fields), 'over_email_send_rate_limit')
+  const resend = await api.post('/resend', { email: fields.email, type: 'signup' })
   assertLimited(resend, 'over_email_send_rate_limit')
 })
 
-test('clarifications: each project has windows of its own', async () => {
+test('clarifications: each project has its own rate limit windows', async () => {
   const [busy, quiet] = [await limited({ token: 1 }), await limited({ token: 1 })]
   const ask = (api: AuthApi) => api.post('/token?grant_type=refresh_token', { refresh_token: 'nonsense' })
   assert.deepEqual([(await ask(busy)).status, (await ask(busy)).status], [400, 429])
   assert.equal((await ask(quiet)).status, 400)
 })
 
-test('auth contract §12: a project begins with 150, 30, 30, 30 in five minutes and 30 mails in an hour', async () => {
+test('auth contract §12: the default limits are 150, 30, 30, 30 per five minutes and 30 mails per hour', async () => {
   const api = authOf(it, await createProject(it, { quotas: unlimited }))
   const atOnce = async (times: number, ask: () => Promise<Reply>) => {
     const replies = await Promise.all(Array.from({ length: times }, ask))
@@ -223,14 +223,14 @@ test('auth contract §12: a project begins with 150, 30, 30, 30 in five minutes 
   assert.deepEqual(statuses, [...Array(30).fill(200), 429, 429])
 })
 
-test('auth contract §12: of twenty requests at once no more mails go out than are allowed', async () => {
+test('auth contract §12: of twenty concurrent requests no more mails are sent than allowed', async () => {
   const api = await limited({ mail: 5 })
   const ask = () => api.post('/otp', { email: someone() })
   const statuses = (await Promise.all(Array.from({ length: 20 }, ask))).map(({ status }) => status)
   assert.deepEqual(statuses.toSorted(), [...Array(5).fill(200), ...Array(15).fill(429)])
 })
 
-test('auth contract §12: of ten requests at once for one address one sends a mail', async () => {
+test('auth contract §12: of ten concurrent requests for one address one sends a mail', async () => {
   const api = await limited({ mail_interval_seconds: 3600 })
   const { email } = await api.createUser()
   const ask = () => api.post('/recover', { email })
@@ -239,7 +239,7 @@ test('auth contract §12: of ten requests at once for one address one sends a ma
   assert.deepEqual(await api.kindsTo(email), ['reset_password'])
 })
 
-test('auth contract §12: a project begins with 60 seconds between two mails to one address', async () => {
+test('auth contract §12: the default interval between two mails to one address is 60 seconds', async () => {
   const api = authOf(it, await createProject(it, { quotas: unlimited }))
   const email = someone()
   assert.equal((await api.post('/recover', { email })).status, 200)
@@ -249,7 +249,7 @@ test('auth contract §12: a project begins with 60 seconds between two mails to 
   assert.ok(Number(seconds) >= 1 && Number(seconds) <= 60, again.body.message)
 })
 
-test('clarifications: routes without headers have a window per address, not that of the project', async () => {
+test('clarifications: routes without headers have a rate limit window per client address', async () => {
   const small = await freshTarget({ PLATFORM_RATE_LIMIT_ANON: '3' })
   try {
     const project = await createProject(small)

@@ -1,4 +1,4 @@
-// Auth contract §4 and §7: a forgotten password, and confirmations sent again.
+// Auth contract §4 and §7: password recovery, and resending confirmations.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import {
@@ -17,11 +17,11 @@ import { type Target, target } from '../target.ts'
 
 let it: Target
 let auth: AuthApi
-let careful: AuthApi
+let confirming: AuthApi
 before(async () => {
   it = await target()
   auth = await authProject(it)
-  careful = await authProject(it, { auto_confirm: false })
+  confirming = await authProject(it, { auto_confirm: false })
 })
 after(() => it.stop())
 
@@ -29,7 +29,7 @@ const signIn = (email: string, given: string) =>
   auth.post('/token?grant_type=password', { email, password: given })
 
 for (const shape of ['native', 'alias'] as const)
-  test(`auth contract §4: recover sends a code with which a new password is set (${shape})`, async () => {
+  test(`auth contract §4: recover sends a code that allows setting a new password (${shape})`, async () => {
     const me = await auth.signUp()
     const body = {
       email: me.email.toUpperCase(),
@@ -43,18 +43,18 @@ for (const shape of ['native', 'alias'] as const)
     assert.equal(mail.hash, tokenHash(me.email, mail.code))
     assert.ok(succeeded(await auth.get('/user', { token: me.token })).recovery_sent_at)
     assert.equal((await signIn(me.email, password)).status, 200, 'the old password still works')
-    const wish = { type: 'recovery', email: me.email, token: mail.code }
-    const session = succeeded(await auth.post('/verify', wish, { shape }))
+    const fields = { type: 'recovery', email: me.email, token: mail.code }
+    const session = succeeded(await auth.post('/verify', fields, { shape }))
     assertSession(session)
     assert.equal(session.user.id, me.id)
     const token = session.access_token
     succeeded(await auth.put('/user', { password: 'another password' }, { token, shape }))
     assertAuthError(await signIn(me.email, password), 400, 'invalid_credentials')
     assert.equal((await signIn(me.email, 'another password')).status, 200)
-    assertAuthError(await auth.post('/verify', wish, { shape }), 403, 'otp_expired')
+    assertAuthError(await auth.post('/verify', fields, { shape }), 403, 'otp_expired')
   })
 
-test('auth contract §7: the link of a recovery leads on with a session of type recovery', async () => {
+test('auth contract §7: the link of a recovery redirects with a session of type recovery', async () => {
   const me = await auth.signUp()
   succeeded(await auth.post('/recover', { email: me.email }))
   const { link } = await auth.mailTo(me.email, 'reset_password')
@@ -63,12 +63,12 @@ test('auth contract §7: the link of a recovery leads on with a session of type 
   assert.equal(claimsOf(landing.fragment['access_token'] ?? '').sub, me.id)
 })
 
-test('auth contract §7: the code of a recovery also passes as email', async () => {
+test('auth contract §7: the code of a recovery is also valid with type email', async () => {
   const me = await auth.signUp()
   succeeded(await auth.post('/recover', { email: me.email }))
   const { code } = await auth.mailTo(me.email, 'reset_password')
-  const wish = { type: 'email', email: me.email, token: code }
-  assert.equal(succeeded(await auth.post('/verify', wish)).user.id, me.id)
+  const fields = { type: 'email', email: me.email, token: code }
+  assert.equal(succeeded(await auth.post('/verify', fields)).user.id, me.id)
 })
 
 test('auth contract §7: a newer recovery replaces the older one', async () => {
@@ -86,7 +86,7 @@ test('auth contract §7: a newer recovery replaces the older one', async () => {
   assertSession(succeeded(await auth.post('/verify', { type: 'recovery', token_hash: second.hash })))
 })
 
-test('auth contract §4: recover answers an unknown address alike, and makes nobody', async () => {
+test('auth contract §4: recover gives an unknown address the same answer and creates no user', async () => {
   const email = someone()
   assert.deepEqual(succeeded(await auth.post('/recover', { email })), {})
   assert.deepEqual(await auth.kindsTo(email), [])
@@ -101,28 +101,28 @@ test('auth contract §4: recover needs an address', async () => {
 for (const shape of ['native', 'alias'] as const)
   test(`auth contract §4: resend sends the confirmation of a sign-up again (${shape})`, async () => {
     const email = someone()
-    const { id } = succeeded(await careful.post('/signup', { email, password }))
-    const first = await careful.mailTo(email, 'verify_email')
+    const { id } = succeeded(await confirming.post('/signup', { email, password }))
+    const first = await confirming.mailTo(email, 'verify_email')
     const body = { email, type: 'signup', code_challenge: null, gotrue_meta_security: {} }
-    assert.deepEqual(succeeded(await careful.post('/resend', body, { shape })), {})
-    const second = await careful.mailTo(email, 'verify_email', first)
+    assert.deepEqual(succeeded(await confirming.post('/resend', body, { shape })), {})
+    const second = await confirming.mailTo(email, 'verify_email', first)
     assert.equal(second.type, 'signup')
     if (first.code !== second.code)
       assertAuthError(
-        await careful.post('/verify', { type: 'signup', email, token: first.code }, { shape }),
+        await confirming.post('/verify', { type: 'signup', email, token: first.code }, { shape }),
         403,
         'otp_expired',
       )
-    const wish = { type: 'signup', email, token: second.code }
-    const session = succeeded(await careful.post('/verify', wish, { shape }))
+    const fields = { type: 'signup', email, token: second.code }
+    const session = succeeded(await confirming.post('/verify', fields, { shape }))
     assert.equal(session.user.id, id)
-    assert.equal((await careful.signIn({ email, password })).id, id)
+    assert.equal((await confirming.signIn({ email, password })).id, id)
   })
 
-test('auth contract §4: resend says nothing to who is unknown, confirmed or has no change pending', async () => {
-  const { email } = await careful.createUser()
+test('auth contract §4: resend gives the same answer and sends no mail without a pending confirmation', async () => {
+  const { email } = await confirming.createUser()
   const unconfirmed = someone()
-  succeeded(await careful.post('/signup', { email: unconfirmed, password }))
+  succeeded(await confirming.post('/signup', { email: unconfirmed, password }))
   const unknown = someone()
   for (const [address, type] of [
     [unknown, 'signup'],
@@ -131,10 +131,10 @@ test('auth contract §4: resend says nothing to who is unknown, confirmed or has
     [email, 'email_change'],
     [unconfirmed, 'email_change'],
   ])
-    assert.deepEqual(succeeded(await careful.post('/resend', { email: address, type })), {})
-  assert.deepEqual(await careful.kindsTo(unknown), [])
-  assert.deepEqual(await careful.kindsTo(email), [])
-  assert.deepEqual(await careful.kindsTo(unconfirmed), ['verify_email'])
+    assert.deepEqual(succeeded(await confirming.post('/resend', { email: address, type })), {})
+  assert.deepEqual(await confirming.kindsTo(unknown), [])
+  assert.deepEqual(await confirming.kindsTo(email), [])
+  assert.deepEqual(await confirming.kindsTo(unconfirmed), ['verify_email'])
 })
 
 test('auth contract §4: resend needs an address and one of its types', async () => {
@@ -149,7 +149,7 @@ test('auth contract §4: resend needs an address and one of its types', async ()
     { email, type: 'nosuch' },
     { email, type: 5 },
   ])
-    assertAuthError(await careful.post('/resend', body), 400, 'validation_failed')
-  const phone = await careful.post('/resend', { phone: '+4915112345678', type: 'sms' })
+    assertAuthError(await confirming.post('/resend', body), 400, 'validation_failed')
+  const phone = await confirming.post('/resend', { phone: '+4915112345678', type: 'sms' })
   assert.ok(phone.status === 400 || phone.status === 422, `${phone.status} ${phone.text}`)
 })

@@ -1,4 +1,4 @@
-// Auth contract §7, case 20: where links may lead, and every way to make them lead elsewhere.
+// Auth contract §7, case 20: allowed redirect URLs, and attempts to bypass them.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import {
@@ -28,14 +28,14 @@ let it: Target
 let auth: AuthApi
 let local: AuthApi
 before(async () => {
-  // Links are opened by nobody in particular, more often here than one address may.
+  // Links need no credentials, and these tests open more of them than one client address may.
   it = await freshTarget({ PLATFORM_RATE_LIMIT_ANON: '0' })
   auth = await authProject(it, { redirect_allow_list: allowList })
   local = await authProject(it, { site_url: 'http://localhost:3000' })
 })
 after(() => it.stop())
 
-/** Where a link leads; that its token is wrong makes no difference. */
+/** The redirect URL of a link. An invalid token does not change it. */
 const open = (redirect_to: string, api = auth): Promise<Landing> =>
   api.follow(
     `${it.url}${authRoot(api.project)}/verify?${new URLSearchParams({ token: 'x', type: 'magiclink', redirect_to })}`,
@@ -52,7 +52,7 @@ async function assertKept(places: string[], api = auth): Promise<void> {
     )
   }
 }
-/** As a browser reads it. */
+/** Parsed as in a browser. */
 async function assertSite(places: string[], api = auth, site = siteUrl): Promise<void> {
   for (const place of places) {
     const { status, to } = await open(place, api)
@@ -63,7 +63,7 @@ async function assertSite(places: string[], api = auth, site = siteUrl): Promise
     )
   }
 }
-/** Tricks that may be read either as the place itself or as nonsense, but never as another host. */
+/** Inputs that may be parsed as the allowed URL or as invalid, but never as another host. */
 async function assertHost(places: string[], hosts: RegExp, api = auth): Promise<void> {
   for (const place of places) {
     const { status, to } = await open(place, api)
@@ -74,7 +74,7 @@ async function assertHost(places: string[], hosts: RegExp, api = auth): Promise<
   }
 }
 
-test('auth contract §7: any place of the site is allowed, its query kept as it is', async () => {
+test('auth contract §7: any URL of the site is allowed, with its query unchanged', async () => {
   await assertKept([
     siteUrl,
     'https://app.example.test',
@@ -85,7 +85,7 @@ test('auth contract §7: any place of the site is allowed, its query kept as it 
   ])
 })
 
-test('auth contract §7: another scheme, host or port is replaced by the site', async () => {
+test('auth contract §7: another scheme, host or port is replaced by the site URL', async () => {
   await assertSite([
     'http://app.example.test/',
     'https://app.example.test:8443/',
@@ -122,7 +122,7 @@ test('auth contract §7: another scheme, host or port is replaced by the site', 
   ])
 })
 
-test('case 20: userinfo, fragments and backslashes do not make a foreign host ours', async () => {
+test('case 20: userinfo, fragments and backslashes cannot disguise a foreign host', async () => {
   await assertSite([
     'https://app.example.test@evil.test/',
     'https://app.example.test:443@evil.test/',
@@ -163,7 +163,7 @@ test('case 20: userinfo, fragments and backslashes do not make a foreign host ou
   )
 })
 
-test('case 20: addresses in numbers are not allowed, however they are written', async () => {
+test('case 20: numeric hosts are not allowed in any notation', async () => {
   await assertSite([
     'https://93.184.216.34/',
     'https://1572395042/',
@@ -203,7 +203,7 @@ test('auth contract §7: on a loopback site any port is allowed, and nothing els
   )
 })
 
-test('auth contract §7: places of the allow list are kept', async () => {
+test('auth contract §7: URLs in the allow list are kept', async () => {
   await assertKept([
     'https://one.example.test/callback',
     'https://branch-7.preview.example.test/',
@@ -214,7 +214,7 @@ test('auth contract §7: places of the allow list are kept', async () => {
   ])
 })
 
-test('auth contract §7: an entry without ** is the whole place, a star only part of a name', async () => {
+test('auth contract §7: an entry without ** matches the whole URL, and * does not match separators', async () => {
   await assertSite([
     'https://one.example.test/',
     'https://one.example.test/callback/more',
@@ -236,7 +236,7 @@ test('auth contract §7: an entry without ** is the whole place, a star only par
   ])
 })
 
-test('case 20: a star in a host stands for part of that host, never for the end of another', async () => {
+test('case 20: * in a host matches part of that host, never the end of another', async () => {
   await assertSite([
     'https://evil.test/.preview.example.test/',
     'https://evil.test?.preview.example.test/',
@@ -281,7 +281,7 @@ test('case 20: a line break in redirect_to adds no header', async () => {
   }
 })
 
-test('auth contract §7: of two redirect_to the one that is checked is the one that is used', async () => {
+test('auth contract §7: of two redirect_to values the checked one is used', async () => {
   const [good, evil] = ['https://app.example.test/x', 'https://evil.test/'].map(encodeURIComponent)
   for (const query of [
     `redirect_to=${good}&redirect_to=${evil}`,
@@ -299,10 +299,10 @@ test('auth contract §7: of two redirect_to the one that is checked is the one t
 const place = 'https://app.example.test/after?a=1'
 const redirectOf = (link: string) => new URL(link).searchParams.get('redirect_to')
 
-test('auth contract §4: every request that sends a link passes redirect_to on, and follows it', async () => {
-  const careful = await authProject(it, { auto_confirm: false })
+test('auth contract §4: every request that sends a link passes on redirect_to', async () => {
+  const confirming = await authProject(it, { auto_confirm: false })
   const query = `?redirect_to=${encodeURIComponent(place)}`
-  const confirmed = (await careful.createUser()).email
+  const confirmed = (await confirming.createUser()).email
   const fresh = someone()
   for (const [path, body, to, template, as] of [
     ['/signup', { email: fresh, password }, fresh, 'verify_email', 'anon'],
@@ -313,22 +313,22 @@ test('auth contract §4: every request that sends a link passes redirect_to on, 
     ['/recover', { email: confirmed }, confirmed, 'reset_password', 'anon'],
     ['/invite', { email: 'invited@example.test' }, 'invited@example.test', 'invite', 'service_role'],
   ] as const) {
-    const before = (await careful.mailsTo(to)).find(mail => mail.template === template)
-    succeeded(await careful.post(path + query, body, { as }))
-    const mail = await careful.mailTo(to, template, before as any)
+    const before = (await confirming.mailsTo(to)).find(mail => mail.template === template)
+    succeeded(await confirming.post(path + query, body, { as }))
+    const mail = await confirming.mailTo(to, template, before as any)
     assert.equal(redirectOf(mail.link), place, path)
   }
-  const mail = await careful.mailTo(confirmed, 'reset_password')
-  const landing = await careful.follow(mail.link)
+  const mail = await confirming.mailTo(confirmed, 'reset_password')
+  const landing = await confirming.follow(mail.link)
   assert.ok(landing.to.startsWith(`${place}#access_token=`), landing.to)
   const token = landing.fragment['access_token'] ?? ''
   const email = someone('new')
-  succeeded(await careful.put(`/user${query}`, { email }, { token }))
+  succeeded(await confirming.put(`/user${query}`, { email }, { token }))
   for (const address of [confirmed, email])
-    assert.equal(redirectOf((await careful.mailTo(address, 'verify_email')).link), place)
+    assert.equal(redirectOf((await confirming.mailTo(address, 'verify_email')).link), place)
 })
 
-test('auth contract §7: a place that is not allowed is replaced in the mail already', async () => {
+test('auth contract §7: a redirect_to that is not allowed is replaced in the mail', async () => {
   const me = await auth.signUp()
   const query = `?redirect_to=${encodeURIComponent('https://evil.test/')}`
   succeeded(await auth.post(`/otp${query}`, { email: me.email }))
@@ -337,7 +337,7 @@ test('auth contract §7: a place that is not allowed is replaced in the mail alr
   assert.ok(!mail.body_html.includes('evil.test') && !mail.body_text.includes('evil.test'))
 })
 
-test('auth contract §7: a link changed on its way leads to the site', async () => {
+test('auth contract §7: a link with a changed redirect_to redirects to the site URL', async () => {
   const me = await auth.signUp()
   succeeded(await auth.post('/otp', { email: me.email }))
   const link = new URL((await auth.mailTo(me.email, 'magic_link')).link)
@@ -347,7 +347,7 @@ test('auth contract §7: a link changed on its way leads to the site', async () 
   assert.equal(claimsOf(landing.fragment['access_token'] ?? '').sub, me.id)
 })
 
-test('auth contract §7: without redirect_to the body, then the Referer, then the site decide', async () => {
+test('auth contract §7: without redirect_to in the query, the body, then the Referer, then the site URL is used', async () => {
   const ask = async (path: string, fields: object, headers: Record<string, string>) => {
     const me = await auth.signUp()
     succeeded(await auth.post(path, { email: me.email, ...fields }, { headers }))
@@ -363,7 +363,7 @@ test('auth contract §7: without redirect_to the body, then the Referer, then th
   assert.equal(await ask(query, {}, { referer }), place)
 })
 
-test('auth contract §7: the settings that count are those of the moment the link is opened', async () => {
+test('auth contract §7: the settings at the time of opening the link apply', async () => {
   const api = await authProject(it, { redirect_allow_list: ['https://old.example.test/**'] })
   assert.ok((await open('https://old.example.test/x', api)).to.startsWith('https://old.example.test/x#'))
   await api.settings({

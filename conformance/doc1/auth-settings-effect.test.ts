@@ -1,4 +1,4 @@
-// Issue "Settings", 3 "Auth settings": each setting of a project changes what its users can do, from the next request on.
+// Issue "Settings", 3 "Auth settings": each setting of a project takes effect from the next request.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import {
@@ -19,7 +19,7 @@ import { createProject, sleep, unlimited } from '../people.ts'
 import { type Target, target } from '../target.ts'
 
 let it: Target
-/** Signed in at the beginning and not refreshed for longer than its project allows. */
+/** Signed in before the first test and not refreshed for longer than its project allows. */
 let idle: { api: AuthApi; me: SignedIn; since: number }
 before(async () => {
   it = await target()
@@ -35,7 +35,7 @@ const signIn = (api: AuthApi, email: string, given = password) =>
 const refresh = (api: AuthApi, refresh_token: string) =>
   api.post('/token?grant_type=refresh_token', { refresh_token })
 
-test('issue: a project begins with sign-up, sessions at once, anonymous users and a minimum of 6', async () => {
+test('issue: by default sign-up, auto_confirm and anonymous users are enabled, and passwords have at least 6 characters', async () => {
   const api = authOf(it, await createProject(it, { quotas: unlimited }))
   const session = succeeded(await signUp(api, { password: 'sixsix' }))
   assertSession(session)
@@ -138,8 +138,8 @@ test('3: min_password_length', async () => {
   const me = await api.signUp({ password: 'ten10ten10' })
   const update = await api.put('/user', { password: 'nine9nine' }, { token: me.token })
   assertAuthError(update, 422, 'weak_password')
-  const wish = { email: someone(), password: 'nine9nine' }
-  assertAuthError(await api.admin('POST', '/admin/users', wish), 422, 'weak_password')
+  const fields = { email: someone(), password: 'nine9nine' }
+  assertAuthError(await api.admin('POST', '/admin/users', fields), 422, 'weak_password')
   await api.settings({ min_password_length: null })
   assertSession(succeeded(await signUp(api, { password: 'sixsix' })))
 })
@@ -200,14 +200,14 @@ test('issue: redirect_allow_list', async () => {
   assert.equal(await ask(), siteUrl)
 })
 
-test('issue: otp_expiry_seconds is told in the mail', async () => {
+test('issue: the mail contains otp_expiry_seconds', async () => {
   const api = await authProject(it, { otp_expiry_seconds: 7200 })
   const { email } = await api.signUp()
   succeeded(await api.post('/otp', { email }))
   assert.match((await api.mailTo(email, 'magic_link')).body_text, /\b2 hours\b/)
 })
 
-test('1 §1 the settings of one project are not those of another', async () => {
+test('1 §1 settings of one project do not affect another', async () => {
   const [strict, open] = [await authProject(it, { signup_enabled: false }), await authProject(it)]
   assertAuthError(await signUp(strict), 422, 'signup_disabled')
   assertSession(succeeded(await signUp(open)))

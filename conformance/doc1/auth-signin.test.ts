@@ -16,18 +16,18 @@ import { type Target, target } from '../target.ts'
 
 let it: Target
 let auth: AuthApi
-let careful: AuthApi
+let confirming: AuthApi
 before(async () => {
   it = await target()
   auth = await authProject(it)
-  careful = await authProject(it, { auto_confirm: false })
+  confirming = await authProject(it, { auto_confirm: false })
 })
 after(() => it.stop())
 
 const token = (body: unknown, api = auth, shape: 'native' | 'alias' = 'alias') =>
   api.post('/token?grant_type=password', body, { shape })
 
-test('1 §4.5 a password opens a session, in both shapes of the URL', async () => {
+test('1 §4.5 a sign-in with a password returns a session, in both shapes of the URL', async () => {
   const me = await auth.signUp()
   for (const shape of ['native', 'alias'] as const) {
     const session = succeeded(
@@ -40,7 +40,7 @@ test('1 §4.5 a password opens a session, in both shapes of the URL', async () =
   }
 })
 
-test('1 §4.5 each sign-in is a session of its own, and leaves the others alone', async () => {
+test('1 §4.5 each sign-in creates a new session and keeps the others', async () => {
   const me = await auth.signUp()
   const [second, third] = [await auth.signIn(me), await auth.signIn(me)]
   const all = [me, second, third]
@@ -58,7 +58,7 @@ test('auth contract §2: last_sign_in_at is the time of the last sign-in', async
   assert.equal(session.user.created_at, me.session.user.created_at)
 })
 
-test('auth contract §3: every pair that does not fit is one and the same 400', async () => {
+test('auth contract §3: every wrong pair of address and password is the same 400', async () => {
   const me = await auth.signUp()
   const mailOnly = someone()
   succeeded(await auth.post('/otp', { email: mailOnly }))
@@ -66,7 +66,7 @@ test('auth contract §3: every pair that does not fit is one and the same 400', 
   const deleted = await auth.signUp()
   succeeded(await auth.admin('DELETE', `/admin/users/${deleted.id}`))
   const replies = []
-  for (const wish of [
+  for (const fields of [
     { email: me.email, password: 'wrong password' },
     { email: me.email, password: '' },
     { email: me.email, password: `${password} ` },
@@ -80,23 +80,23 @@ test('auth contract §3: every pair that does not fit is one and the same 400', 
     { email: withoutPassword.email, password: '' },
     { email: deleted.email, password },
   ]) {
-    const reply = await token(wish)
+    const reply = await token(fields)
     assertAuthError(reply, 400, 'invalid_credentials', /^Invalid login credentials$/)
     replies.push(seen(reply))
   }
   for (const reply of replies) assert.deepEqual(reply, replies[0])
 })
 
-test('auth contract §3: an address that is not confirmed is told so only with its password', async () => {
+test('auth contract §3: email_not_confirmed is returned only with the right password', async () => {
   const email = someone()
-  succeeded(await careful.post('/signup', { email, password }))
-  const right = await token({ email, password }, careful)
+  succeeded(await confirming.post('/signup', { email, password }))
+  const right = await token({ email, password }, confirming)
   assertAuthError(right, 400, 'email_not_confirmed', /^Email not confirmed$/)
-  const wrong = await token({ email, password: 'wrong password' }, careful)
+  const wrong = await token({ email, password: 'wrong password' }, confirming)
   assertAuthError(wrong, 400, 'invalid_credentials', /^Invalid login credentials$/)
 })
 
-test('auth contract §3: a banned user is told so only with the password', async () => {
+test('auth contract §3: user_banned is returned only with the right password', async () => {
   const me = await auth.signUp()
   succeeded(await auth.admin('PUT', `/admin/users/${me.id}`, { ban_duration: '1h' }))
   assertAuthError(await token({ email: me.email, password }), 400, 'user_banned')
@@ -117,7 +117,7 @@ test('auth contract §3: an unknown grant_type is 400 invalid_credentials', asyn
     assertAuthError(await auth.post(`/token${query}`, { email, password }), 400, 'invalid_credentials')
 })
 
-test('auth contract §4: a body that is none, or of other types, is 400', async () => {
+test('auth contract §4: a missing body or wrong types are 400', async () => {
   for (const body of [undefined, '', '{"email":', 'email=x']) {
     const reply = await auth.post('/token?grant_type=password', body, {
       headers: { 'content-type': 'application/json' },
@@ -125,16 +125,16 @@ test('auth contract §4: a body that is none, or of other types, is 400', async 
     assert.equal(reply.status, 400, `${body}: ${reply.status} ${reply.text}`)
     assertAuthError(reply, 400, reply.body.code)
   }
-  for (const wish of [
+  for (const fields of [
     { email: 5, password },
     { email: someone(), password: 5 },
     { email: [], password: {} },
   ])
-    assertAuthError(await token(wish), 400, 'validation_failed')
+    assertAuthError(await token(fields), 400, 'validation_failed')
   for (const body of ['[]', '"text"', '5', 'null']) assert.equal((await token(body)).status, 400, body)
 })
 
-test('auth contract §4: phones do not sign in here', async () => {
+test('auth contract §4: phone sign-in is refused', async () => {
   const reply = await token({ phone: '+4915112345678', password })
   assert.ok(reply.status === 400 || reply.status === 422, `${reply.status} ${reply.text}`)
   assertAuthError(reply, reply.status, reply.body.code)
@@ -150,11 +150,13 @@ test('auth contract §2: a password that has become too weak signs in, with a wa
   assert.equal(typeof session.weak_password.message, 'string')
 })
 
-test('1 §1 a user of one project is nobody in another', async () => {
+test('1 §1 a user of one project is unknown in another', async () => {
   const me = await auth.signUp()
-  assertAuthError(await token({ email: me.email, password }, careful), 400, 'invalid_credentials')
-  assert.equal((await careful.get('/user', { token: me.token })).status, 401)
-  const elsewhere = await careful.post('/token?grant_type=refresh_token', { refresh_token: me.refreshToken })
+  assertAuthError(await token({ email: me.email, password }, confirming), 400, 'invalid_credentials')
+  assert.equal((await confirming.get('/user', { token: me.token })).status, 401)
+  const elsewhere = await confirming.post('/token?grant_type=refresh_token', {
+    refresh_token: me.refreshToken,
+  })
   assert.equal(elsewhere.status, 400)
   const twin = await authProject(it)
   const namesake = await twin.signUp({ email: me.email, password: 'another password' })
@@ -162,7 +164,7 @@ test('1 §1 a user of one project is nobody in another', async () => {
   assertAuthError(await token({ email: me.email, password: 'another password' }), 400, 'invalid_credentials')
 })
 
-test('auth contract §4: a body may have 1 MiB and not more', async () => {
+test('auth contract §4: a body over 1 MiB is refused', async () => {
   const me = await auth.signUp()
   const padded = (bytes: number) => ({ email: me.email, password, padding: 'x'.repeat(bytes) })
   assertSession(succeeded(await token(padded(1024 * 1024 - 200))))
@@ -172,8 +174,8 @@ test('auth contract §4: a body may have 1 MiB and not more', async () => {
 
 test('1 §5.1 the key may be the service_role key, and a user may sign in again', async () => {
   const me = await auth.signUp()
-  const wish = { email: me.email, password }
-  const byService = await auth.post('/token?grant_type=password', wish, { as: 'service_role' })
+  const fields = { email: me.email, password }
+  const byService = await auth.post('/token?grant_type=password', fields, { as: 'service_role' })
   assert.equal(claimsOf(succeeded(byService).access_token).role, 'authenticated')
-  assertSession(succeeded(await auth.post('/token?grant_type=password', wish, { token: me.token })))
+  assertSession(succeeded(await auth.post('/token?grant_type=password', fields, { token: me.token })))
 })

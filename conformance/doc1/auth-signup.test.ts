@@ -1,4 +1,4 @@
-// 1 §2.4, §4.5 and auth contract §2, §4: sign-up with e-mail and password, its answer and what it refuses.
+// 1 §2.4, §4.5 and auth contract §2, §4: sign-up with e-mail and password, its answer and its errors.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import {
@@ -17,19 +17,19 @@ import { type Target, target } from '../target.ts'
 
 let it: Target
 let auth: AuthApi
-/** Where an address is verified by mail before its first session. */
-let careful: AuthApi
+/** Without auto_confirm. */
+let confirming: AuthApi
 before(async () => {
   it = await target()
   auth = await authProject(it)
-  careful = await authProject(it, { auto_confirm: false })
+  confirming = await authProject(it, { auto_confirm: false })
 })
 after(() => it.stop())
 
 const signUp = (fields: Record<string, unknown>, api = auth) =>
   api.post('/signup', { email: someone(), password, ...fields })
 
-test('1 §4.5 a sign-up answers a session that works at once, in both shapes of the URL', async () => {
+test('1 §4.5 a sign-up returns a working session, in both shapes of the URL', async () => {
   for (const shape of ['native', 'alias'] as const) {
     const email = someone()
     const session = succeeded(await auth.post('/signup', { email, password }, { shape }))
@@ -46,7 +46,7 @@ test('1 §4.5 a sign-up answers a session that works at once, in both shapes of 
   }
 })
 
-test('auth contract §2: metadata is a copy of the identity, with the data of the sign-up', async () => {
+test('auth contract §2: user_metadata has the identity data and the data of the sign-up', async () => {
   const data = { full_name: 'Ada', age: 36, is_admin: true, nested: { list: [1, null, 'ü'] } }
   const { session } = await auth.signUp({ data })
   const { user } = session
@@ -66,9 +66,9 @@ test('auth contract §2: metadata is a copy of the identity, with the data of th
   assert.notEqual(identity.identity_id, user.id)
 })
 
-test('auth contract §2: what a sign-up says of itself does not replace what the platform knows', async () => {
+test('auth contract §2: data of a sign-up does not replace fields of the platform', async () => {
   const data = { sub: someId, email: 'somebody@else.test', email_verified: 'perhaps', phone_verified: true }
-  const user = succeeded(await signUp({ data }, careful))
+  const user = succeeded(await signUp({ data }, confirming))
   assert.partialDeepStrictEqual(user.identities[0].identity_data, {
     sub: user.id,
     email: user.email,
@@ -78,15 +78,15 @@ test('auth contract §2: what a sign-up says of itself does not replace what the
   assert.deepEqual(user.user_metadata, user.identities[0].identity_data)
 })
 
-test('1 §4.5 the data of a password sign-up is kept at once, before any verification', async () => {
-  const user = succeeded(await signUp({ data: { plan: 'gold' } }, careful))
-  assert.equal((await careful.readUser(user.id)).user_metadata.plan, 'gold')
+test('1 §4.5 the data of a password sign-up is stored before verification', async () => {
+  const user = succeeded(await signUp({ data: { plan: 'gold' } }, confirming))
+  assert.equal((await confirming.readUser(user.id)).user_metadata.plan, 'gold')
   const me = await auth.signUp({ data: { plan: 'gold' } })
   assert.equal(claimsOf(me.token).user_metadata.plan, 'gold')
   assert.equal(claimsOf((await auth.signIn(me)).token).user_metadata.plan, 'gold')
 })
 
-test('auth contract §4: the body the client always sends is taken, and what is not known is ignored', async () => {
+test('auth contract §4: the body of the client library is accepted, and unknown fields are ignored', async () => {
   const session = succeeded(
     await signUp({
       data: {},
@@ -111,7 +111,7 @@ test('auth contract §4: addresses are lower-cased', async () => {
   assertAuthError(await signUp({ email: email.toLowerCase() }), 422, 'user_already_exists')
 })
 
-test('auth contract §4: what is not an address of at most 255 characters is 400', async () => {
+test('auth contract §4: an invalid address or one over 255 characters is 400', async () => {
   const long = (length: number) =>
     `${'x'.repeat(60)}@${'y'.repeat(50)}.${'z'.repeat(50)}.${'w'.repeat(length)}`
   for (const email of [
@@ -135,7 +135,7 @@ test('auth contract §4: what is not an address of at most 255 characters is 400
     assertAuthError(await signUp({ email }), 400, 'validation_failed')
 })
 
-test('auth contract §4: a password is needed, of at most 72 bytes', async () => {
+test('auth contract §4: a password is required and has at most 72 bytes', async () => {
   for (const given of [undefined, null, '', 'x'.repeat(73), '€'.repeat(25), 5, ['correct horse'], {}])
     assertAuthError(await signUp({ password: given }), 400, 'validation_failed')
   for (const given of ['x'.repeat(72), '€'.repeat(24)]) {
@@ -144,7 +144,7 @@ test('auth contract §4: a password is needed, of at most 72 bytes', async () =>
   }
 })
 
-test('auth contract §3: a password under the minimum is 422 and says why', async () => {
+test('auth contract §3: a password under the minimum length is 422 with the reason', async () => {
   const reply = await signUp({ password: '12345' })
   assertAuthError(reply, 422, 'weak_password')
   assert.deepEqual(reply.body.weak_password.reasons, ['length'])
@@ -157,7 +157,7 @@ test('auth contract §4: address and phone together, or a phone alone, are 400',
   assert.equal(reply.status, 400, reply.text)
 })
 
-test('auth contract §4: data that is no object, or that Postgres cannot hold, is 400', async () => {
+test('auth contract §4: data that is not an object or cannot be stored is 400', async () => {
   for (const data of ['text', 5, true, ['a']])
     assertAuthError(await signUp({ data }), 400, 'validation_failed')
   for (const data of ['{"a":"\\u0000"}', '{"\\u0000":1}', '{"a":"\\ud800"}', '{"a":["\\udc00x"]}']) {
@@ -169,7 +169,7 @@ test('auth contract §4: data that is no object, or that Postgres cannot hold, i
   }
 })
 
-test('case 44: keys like __proto__ and endless nesting do no harm', async () => {
+test('case 44: keys like __proto__ and deep nesting are harmless', async () => {
   for (const data of [
     '{"__proto__":{"polluted":true}}',
     '{"constructor":{"prototype":{"polluted":true}}}',
@@ -184,7 +184,7 @@ test('case 44: keys like __proto__ and endless nesting do no harm', async () => 
   assert.equal((await auth.signUp()).session.user.user_metadata.polluted, undefined)
 })
 
-test('case 15: nobody gives themselves a role, an id or a confirmed address', async () => {
+test('case 15: a sign-up cannot set role, id or a confirmed address', async () => {
   const reply = await signUp(
     {
       id: someId,
@@ -200,17 +200,17 @@ test('case 15: nobody gives themselves a role, an id or a confirmed address', as
       is_super_admin: true,
       invited_at: '2020-01-01T00:00:00Z',
     },
-    careful,
+    confirming,
   )
   if (reply.status >= 400) return assert.ok(reply.status < 500, reply.text)
-  const user = await careful.readUser(reply.body.id)
+  const user = await confirming.readUser(reply.body.id)
   assert.notEqual(user.id, someId)
   assert.deepEqual([user.aud, user.role, user.is_anonymous], ['authenticated', 'authenticated', false])
   assert.deepEqual(user.app_metadata, { provider: 'email', providers: ['email'] })
   for (const field of ['email_confirmed_at', 'confirmed_at', 'invited_at']) assert.ok(!(field in user), field)
 })
 
-test('auth contract §4: with auto_confirm a taken address is 422, and its user stays as it was', async () => {
+test('auth contract §4: with auto_confirm a taken address is 422, and its user is unchanged', async () => {
   const me = await auth.signUp({ data: { name: 'first' } })
   const again = await signUp({ email: me.email, password: 'another password', data: { name: 'second' } })
   assertAuthError(again, 422, 'user_already_exists', /^User already registered$/)
@@ -223,16 +223,16 @@ test('auth contract §4: with auto_confirm a taken address is 422, and its user 
   assert.deepEqual(await auth.kindsTo(me.email), ['welcome'])
 })
 
-test('auth contract §4: twenty sign-ups with one address at once make one user', async () => {
+test('auth contract §4: twenty concurrent sign-ups with one address create one user', async () => {
   const email = someone()
   const replies = await Promise.all(Array.from({ length: 20 }, () => signUp({ email })))
   const statuses = replies.map(({ status }) => status).toSorted()
   assert.deepEqual(statuses, [200, ...Array(19).fill(422)])
 })
 
-test('auth contract §4: without auto_confirm the answer is the user alone, who waits for a mail', async () => {
+test('auth contract §4: without auto_confirm a sign-up returns only the user and sends a mail', async () => {
   const email = someone()
-  const user = succeeded(await signUp({ email }, careful))
+  const user = succeeded(await signUp({ email }, confirming))
   assertUser(user)
   assert.equal(user.email, email)
   assert.ok(user.confirmation_sent_at)
@@ -240,63 +240,63 @@ test('auth contract §4: without auto_confirm the answer is the user alone, who 
     assert.ok(!(field in user), field)
   assert.equal(user.user_metadata.email_verified, false)
   assert.equal(user.identities[0].identity_data.email_verified, false)
-  const mail = await careful.mailTo(email, 'verify_email')
+  const mail = await confirming.mailTo(email, 'verify_email')
   assert.match(mail.code, /^\d{6}$/)
   assert.equal(mail.type, 'signup')
   assertAuthError(
-    await careful.post('/token?grant_type=password', { email, password }),
+    await confirming.post('/token?grant_type=password', { email, password }),
     400,
     'email_not_confirmed',
     /^Email not confirmed$/,
   )
 })
 
-test('auth contract §7: verifying confirms the address, opens a session and welcomes', async () => {
+test('auth contract §7: verifying confirms the address, returns a session and sends a welcome mail', async () => {
   const email = someone()
-  const { id } = succeeded(await signUp({ email, data: { name: 'Ada' } }, careful))
-  const { code } = await careful.mailTo(email, 'verify_email')
-  assert.deepEqual(await careful.kindsTo(email), ['verify_email'])
-  const session = succeeded(await careful.post('/verify', { type: 'signup', email, token: code }))
+  const { id } = succeeded(await signUp({ email, data: { name: 'Ada' } }, confirming))
+  const { code } = await confirming.mailTo(email, 'verify_email')
+  assert.deepEqual(await confirming.kindsTo(email), ['verify_email'])
+  const session = succeeded(await confirming.post('/verify', { type: 'signup', email, token: code }))
   assertSession(session)
   const { user } = session
   assert.equal(user.id, id)
   assert.ok(user.email_confirmed_at && user.confirmed_at)
   assert.equal(user.identities[0].identity_data.email_verified, true)
   assert.deepEqual([user.user_metadata.email_verified, user.user_metadata.name], [true, 'Ada'])
-  assert.deepEqual(await careful.kindsTo(email), ['verify_email', 'welcome'])
-  assert.equal((await careful.signIn({ email, password })).id, id)
+  assert.deepEqual(await confirming.kindsTo(email), ['verify_email', 'welcome'])
+  assert.equal((await confirming.signIn({ email, password })).id, id)
 })
 
 test('auth contract §4: signing up again before verifying sends another mail and changes nothing', async () => {
   const email = someone()
-  const first = succeeded(await signUp({ email, data: { name: 'first' } }, careful))
-  const mail = await careful.mailTo(email, 'verify_email')
-  const second = succeeded(await signUp({ email, data: { name: 'second' } }, careful))
+  const first = succeeded(await signUp({ email, data: { name: 'first' } }, confirming))
+  const mail = await confirming.mailTo(email, 'verify_email')
+  const second = succeeded(await signUp({ email, data: { name: 'second' } }, confirming))
   assertUser(second)
   assert.equal(second.id, first.id)
   assert.equal(second.user_metadata.name, 'first')
-  const newer = await careful.mailTo(email, 'verify_email', mail)
-  const { user } = succeeded(await careful.post('/verify', { type: 'signup', email, token: newer.code }))
+  const newer = await confirming.mailTo(email, 'verify_email', mail)
+  const { user } = succeeded(await confirming.post('/verify', { type: 'signup', email, token: newer.code }))
   assert.equal(user.user_metadata.name, 'first')
-  assert.equal((await careful.signIn({ email, password })).id, first.id)
+  assert.equal((await confirming.signIn({ email, password })).id, first.id)
 })
 
-test('auth contract §4: nor is the password replaced by another that somebody signs up with', async () => {
+test('auth contract §4: a second sign-up before verifying does not replace the password', async () => {
   const email = someone()
-  const { id } = succeeded(await signUp({ email }, careful))
-  const mail = await careful.mailTo(email, 'verify_email')
+  const { id } = succeeded(await signUp({ email }, confirming))
+  const mail = await confirming.mailTo(email, 'verify_email')
   const again = { email, password: 'another password' }
-  assert.equal(succeeded(await signUp(again, careful)).id, id)
-  const newer = await careful.mailTo(email, 'verify_email', mail)
-  succeeded(await careful.post('/verify', { type: 'signup', email, token: newer.code }))
-  const reply = await careful.post('/token?grant_type=password', again)
+  assert.equal(succeeded(await signUp(again, confirming)).id, id)
+  const newer = await confirming.mailTo(email, 'verify_email', mail)
+  succeeded(await confirming.post('/verify', { type: 'signup', email, token: newer.code }))
+  const reply = await confirming.post('/token?grant_type=password', again)
   assertAuthError(reply, 400, 'invalid_credentials')
 })
 
-test('auth contract §4: signing up with a confirmed address answers a user that is made up', async () => {
-  const real = await careful.createUser()
+test('auth contract §4: signing up with a confirmed address returns a decoy user', async () => {
+  const real = await confirming.createUser()
   const again = { email: real.email, password: 'another password', data: { name: 'second' } }
-  const [one, two] = [succeeded(await signUp(again, careful)), succeeded(await signUp(again, careful))]
+  const [one, two] = [succeeded(await signUp(again, confirming)), succeeded(await signUp(again, confirming))]
   for (const user of [one, two]) {
     assertUser(user)
     assert.notEqual(user.id, real.id)
@@ -304,17 +304,17 @@ test('auth contract §4: signing up with a confirmed address answers a user that
     assert.equal(user.user_metadata.name, 'second')
     assert.ok(Date.parse(user.created_at) > Date.parse(real.created_at))
     assert.ok(!('email_confirmed_at' in user) && !('last_sign_in_at' in user))
-    const lookup = await careful.admin('GET', `/admin/users/${user.id}`)
+    const lookup = await confirming.admin('GET', `/admin/users/${user.id}`)
     assert.equal(lookup.status, 404)
   }
   assert.notEqual(one.id, two.id)
-  const fresh = succeeded(await signUp({ email: someone() }, careful))
+  const fresh = succeeded(await signUp({ email: someone() }, confirming))
   assert.deepEqual(Object.keys(one).toSorted(), Object.keys(fresh).toSorted())
-  assert.equal((await careful.signIn({ email: real.email, password })).id, real.id)
-  assert.deepEqual((await careful.readUser(real.id)).user_metadata, real.user_metadata)
+  assert.equal((await confirming.signIn({ email: real.email, password })).id, real.id)
+  assert.deepEqual((await confirming.readUser(real.id)).user_metadata, real.user_metadata)
 })
 
-test('clarifications: welcome goes out after a sign-up, and no mail to verify where nothing is to be', async () => {
+test('clarifications: with auto_confirm a sign-up sends a welcome mail and no verification mail', async () => {
   const me = await auth.signUp()
   assert.deepEqual(await auth.kindsTo(me.email), ['welcome'])
 })

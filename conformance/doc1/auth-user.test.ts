@@ -1,4 +1,4 @@
-// Auth contract §4: the signed-in user reads and changes what is theirs.
+// Auth contract §4: the signed-in user reads and changes the own account.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import {
@@ -30,7 +30,7 @@ const update = (me: Pick<SignedIn, 'token'>, change: unknown) =>
 const signIn = (email: string, given = password) =>
   auth.post('/token?grant_type=password', { email, password: given })
 
-test('auth contract §4: GET user answers the user alone, in both shapes of the URL', async () => {
+test('auth contract §4: GET user returns only the user, in both shapes of the URL', async () => {
   const me = await auth.signUp({ data: { name: 'Ada' } })
   for (const shape of ['native', 'alias'] as const) {
     const user = succeeded(await auth.get('/user', { token: me.token, shape }))
@@ -50,7 +50,7 @@ test('1 §5.1 GET and PUT user need the JWT of a user', async () => {
   }
 })
 
-test('1 §5, case 21: JWTs that are none of the project are 401 bad_jwt', async () => {
+test('1 §5, case 21: JWTs not signed by the project are 401 bad_jwt', async () => {
   const me = await auth.signUp()
   const claims = claimsOf(me.token)
   const { jwt_secret } = auth.project
@@ -71,7 +71,7 @@ test('1 §5, case 21: JWTs that are none of the project are 401 bad_jwt', async 
   }
 })
 
-test('auth contract §3: a JWT of nobody is user_not_found, of an ended session session_not_found', async () => {
+test('auth contract §3: a JWT of an unknown user is user_not_found, of an ended session session_not_found', async () => {
   const me = await auth.signUp()
   const claims = claimsOf(me.token)
   const { jwt_secret } = auth.project
@@ -104,7 +104,7 @@ test('auth contract §4: data merges by its top-level keys, null removes one', a
     assert.deepEqual(succeeded(await update(me, { data })).user_metadata, user.user_metadata)
 })
 
-test('auth contract §4: twenty changes of data at once lose none of their keys', async () => {
+test('auth contract §4: twenty concurrent changes of data are all kept', async () => {
   const me = await auth.signUp()
   const keys = Array.from({ length: 20 }, (_, n) => `key_${n}`)
   const replies = await Promise.all(keys.map(key => update(me, { data: { [key]: true } })))
@@ -113,14 +113,14 @@ test('auth contract §4: twenty changes of data at once lose none of their keys'
   for (const key of keys) assert.equal(user_metadata[key], true, key)
 })
 
-test('auth contract §4: data of another kind is 400', async () => {
+test('auth contract §4: data that is not an object is 400', async () => {
   const me = await auth.signUp()
   for (const data of ['text', 5, [], true])
     assertAuthError(await update(me, { data }), 400, 'validation_failed')
   assert.equal((await update(me, '{"data":{"a":"\\u0000"}}')).status, 400)
 })
 
-test('case 15: app_metadata from a user is 403, and nothing of the request is done', async () => {
+test('case 15: app_metadata from a user is 403, and the request changes nothing', async () => {
   const me = await auth.signUp()
   const reply = await update(me, { app_metadata: { is_admin: true }, data: { name: 'Eve' } })
   assert.equal(reply.status, 403, reply.text)
@@ -130,7 +130,7 @@ test('case 15: app_metadata from a user is 403, and nothing of the request is do
   assert.equal(user.user_metadata.name, undefined)
 })
 
-test('case 15: a user cannot change role, id, times or what else is the platform’s', async () => {
+test('case 15: a user cannot change role, id, times or other fields of the platform', async () => {
   const me = await auth.signUp()
   for (const change of [
     { role: 'service_role' },
@@ -178,7 +178,7 @@ test('auth contract §4: a new password ends every other session and keeps this 
   }
 })
 
-test('auth contract §4: a new password makes every code and link sent so far worthless', async () => {
+test('auth contract §4: a new password invalidates all codes and links sent before', async () => {
   const me = await auth.signUp()
   succeeded(await auth.post('/recover', { email: me.email }))
   const mail = await auth.mailTo(me.email, 'reset_password')
@@ -193,7 +193,7 @@ test('auth contract §4: a new password makes every code and link sent so far wo
   assert.equal((await auth.follow(mail.link)).fragment['error_code'], 'otp_expired')
 })
 
-test('auth contract §3: the same, a weak or too long password is refused and changes nothing', async () => {
+test('auth contract §3: the same, a weak or a too long password is refused and changes nothing', async () => {
   const me = await auth.signUp()
   const phone = await auth.signIn(me)
   assertAuthError(await update(me, { password }), 422, 'same_password')
@@ -206,7 +206,7 @@ test('auth contract §3: the same, a weak or too long password is refused and ch
   assert.equal((await signIn(me.email)).status, 200)
 })
 
-test('auth contract §3: a current_password that is given must be right', async () => {
+test('auth contract §3: a given current_password must be right', async () => {
   const me = await auth.signUp()
   const wrong = await update(me, { password: 'another password', current_password: 'wrong password' })
   assertAuthError(wrong, 400, 'current_password_invalid')
@@ -231,7 +231,7 @@ test('auth contract §4: reauthenticate sends a code, which PUT user takes as no
   assertAuthError(again, 422, 'reauthentication_not_valid')
 })
 
-test('auth contract §4: the code of a reauthentication is no way to sign in', async () => {
+test('auth contract §4: a reauthentication code cannot sign in', async () => {
   const me = await auth.signUp()
   succeeded(await auth.get('/reauthenticate', { token: me.token }))
   const [newest] = await auth.mailsTo(me.email)
@@ -244,7 +244,7 @@ test('auth contract §4: reauthenticate needs a user', async () => {
   assertAuthError(await auth.get('/reauthenticate'), 401, 'no_authorization')
 })
 
-test('auth contract §4: a banned user is 403 on every route of theirs, at once', async () => {
+test('auth contract §4: a banned user is 403 on every user route immediately', async () => {
   const me = await auth.signUp()
   succeeded(await auth.admin('PUT', `/admin/users/${me.id}`, { ban_duration: '24h' }))
   for (const [method, path, body] of [

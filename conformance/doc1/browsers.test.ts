@@ -80,7 +80,7 @@ for (const [shape, pathOf] of Object.entries(shapes))
       assertRequestId(reply)
     })
 
-test('1 §7 every header a browser may send is named, since * does not cover Authorization', async () => {
+test('1 §7 every header that a browser may send is listed, because * does not cover Authorization', async () => {
   const reply = await it.call('OPTIONS', `/v1/whoami/${project.id}`, {
     headers: {
       origin,
@@ -91,7 +91,7 @@ test('1 §7 every header a browser may send is named, since * does not cover Aut
   assert.ok(listOf(reply, 'access-control-allow-headers').includes('authorization'))
 })
 
-test('1 §7 answers can be read from another origin, refusals included', async () => {
+test('1 §7 responses and errors can be read from another origin', async () => {
   const suspended = await createProject(it)
   await it.manage('POST', `/projects/${suspended.id}/suspend`)
   const limited = await createProject(it, { quotas: { rate_limit_anon: 1 } })
@@ -111,13 +111,14 @@ test('1 §7 answers can be read from another origin, refusals included', async (
     assert.ok(['*', origin].includes(reply.headers.get('access-control-allow-origin') ?? ''), `${status}`)
     const exposed = listOf(reply, 'access-control-expose-headers')
     assertIncludes(exposed, exposedHeaders, `${status}: expose-headers`)
-    // Credentials are headers here, never cookies: any origin may call, so none may bring cookies.
+    // Credentials are headers, never cookies. Any origin may call, so requests with cookies must not be
+    // allowed.
     assert.equal(reply.headers.get('access-control-allow-credentials'), null)
     assert.equal(reply.headers.get('set-cookie'), null)
   }
 })
 
-test('1 §7 every answer of the data plane has a request id of its own, and errors are JSON', async () => {
+test('1 §7 every response of the data plane has a unique request id, and errors are JSON', async () => {
   const apikey = project.anon_key
   const replies = [
     await whoami(),

@@ -1,4 +1,4 @@
-// 1 §1, §2.2 and §5: the credentials of the data plane, and the one answer that all wrong ones get.
+// 1 §1, §2.2 and §5: the credentials of the data plane, and the one response to all invalid ones.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import {
@@ -37,32 +37,32 @@ async function assertIs(options: CallOptions, role: string, userId: string | nul
   assert.deepEqual(reply.body, { project_id: project.id, role, user_id: userId })
 }
 
-/** All that a caller can tell two answers apart by. */
+/** Everything in a response that a caller can compare. */
 const seen = ({ status, text, headers }: Reply) => ({
   status,
   text,
   headers: [...headers].filter(([name]) => !['date', 'x-request-id'].includes(name)),
 })
 
-test('1 §5 the anon key is anon, in apikey or as Bearer', async () => {
+test('1 §5 the anon key gives the role anon, in apikey or as Bearer', async () => {
   await assertIs({ apikey: project.anon_key }, 'anon')
   await assertIs({ token: project.anon_key }, 'anon')
   await assertIs({ apikey: project.anon_key, token: project.anon_key }, 'anon')
 })
 
-test('1 §5 the service_role key is service_role, in apikey or as Bearer', async () => {
+test('1 §5 the service_role key gives the role service_role, in apikey or as Bearer', async () => {
   await assertIs({ apikey: project.service_role_key }, 'service_role')
   await assertIs({ token: project.service_role_key }, 'service_role')
   await assertIs({ apikey: project.service_role_key, token: project.service_role_key }, 'service_role')
 })
 
-test('1 §5 a valid Bearer decides the role', async () => {
+test('1 §5 a valid Bearer token determines the role', async () => {
   await assertIs({ apikey: project.anon_key, token: project.service_role_key }, 'service_role')
   await assertIs({ apikey: project.service_role_key, token: project.anon_key }, 'anon')
   await assertIs({ apikey: project.service_role_key, token: userJwt(project) }, 'authenticated', someId)
 })
 
-test('1 §5 the anon key beside a user JWT is authenticated, with the user’s id', async () => {
+test('1 §5 the anon key with a user JWT gives the role authenticated and the user’s id', async () => {
   const sub = '6f1f0a3e-7d0b-4f6e-9a59-6b5f0a8b2c11'
   const token = userJwt(project, {
     sub,
@@ -113,7 +113,7 @@ test('1 §5 a user JWT without a project key is 401', async () => {
   assertDataError(await whoami({ token: service }), 'unauthorized')
 })
 
-test('1 §5.1 an invalid Bearer is 401 even beside a valid key', async () => {
+test('1 §5.1 an invalid Bearer is 401 even with a valid key', async () => {
   for (const token of [
     'x',
     'a.b.c',
@@ -127,7 +127,7 @@ test('1 §5.1 an invalid Bearer is 401 even beside a valid key', async () => {
       assertDataError(await whoami({ apikey, token }), 'unauthorized')
 })
 
-test('1 §5.1 a key must be whole and exact', async () => {
+test('1 §5.1 a key must match exactly', async () => {
   for (const key of [
     project.anon_key.slice(0, -1),
     `${project.anon_key}x`,
@@ -153,7 +153,7 @@ test('1 §5.1 a key must be whole and exact', async () => {
   )
 })
 
-test('1 §5.1 headers sent twice do not add up to a credential', async () => {
+test('1 §5.1 repeated headers are not combined into a credential', async () => {
   const request = (lines: string[]) =>
     `GET ${shapes.native(project.id)} HTTP/1.1\r\nhost: x\r\n${lines.join('\r\n')}\r\n\r\n`
   const twice = await sendBytes(it.url, request(['apikey: wrong', `apikey: ${project.anon_key}`]))
@@ -163,7 +163,7 @@ test('1 §5.1 headers sent twice do not add up to a credential', async () => {
   assert.ok([400, 401].includes(twoBearers.status), `${twoBearers.status}`)
 })
 
-test('1 §1, case 1: other projects’ keys, unknown keys and unknown projects get one and the same 401', async () => {
+test('1 §1, case 1: other projects’ keys, unknown keys and unknown projects get the same 401', async () => {
   const admin = await mintToken(it, 'admin')
   const session = await sessionOf(it, await createUser(it))
   const deleted = await createProject(it)
@@ -205,7 +205,7 @@ test('1 §1, case 1: other projects’ keys, unknown keys and unknown projects g
     }
 })
 
-test('1 §1, case 1: the same holds for paths that no service has', async () => {
+test('1 §1, case 1: the same applies to paths without a service', async () => {
   const reference = await whoami({ apikey: 'wrong' })
   for (const path of [
     `/v1/rest/${project.id}/t`,
@@ -216,7 +216,7 @@ test('1 §1, case 1: the same holds for paths that no service has', async () => 
       assert.deepEqual(seen(await it.call('GET', path, { apikey })), seen(reference), path)
 })
 
-test('1 §1 an unknown route is 401 without a key, and with one 404 in the shape of the data plane', async () => {
+test('1 §1 an unknown route is 401 without a key, and with one 404 in the error format of the data plane', async () => {
   for (const [method, path] of [
     ['POST', `/v1/nosuchservice/${project.id}/x`],
     ['GET', `/v1/${project.id}/nosuchservice/v1/x`],
@@ -236,7 +236,7 @@ test('1 §1 an unknown route is 401 without a key, and with one 404 in the shape
     assertDataError(await it.call('GET', path), 'unauthorized')
 })
 
-test('1 §5.1 admission comes before the body', async () => {
+test('1 §5.1 the credential is checked before the body', async () => {
   const path = `/v1/rest/${project.id}/t`
   assertDataError(await it.call('POST', path, { body: '{"broken' }), 'unauthorized')
   assertDataError(await it.call('POST', path, { apikey: 'wrong', body: 'x'.repeat(100_000) }), 'unauthorized')

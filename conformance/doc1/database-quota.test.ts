@@ -56,7 +56,7 @@ test('1 §4 rows: reads, functions that read, DELETE and exec_sql work', async (
   assert.deepEqual(await rows.sql('select id from notes order by id'), [{ id: 1 }])
 })
 
-test('1 §6 files: uploads are 413 in the body of a quota breach; downloads and deletions work', async () => {
+test('1 §6 files: uploads are 413 with the body of a quota error; downloads and deletions work', async () => {
   const { status, body } = await files.upload(bucket, 'new')
   assert.equal(status, 413)
   assert.equal(body.error, 'database_quota_exceeded')

@@ -38,7 +38,7 @@ function assertLimited(reply: Reply): void {
   assert.equal(reply.headers.get('x-ratelimit-remaining'), '0')
 }
 
-test('1 §8 the limits are 100, 1000 and 5000 unless the operator says otherwise', async () => {
+test('1 §8 the default limits are 100, 1000 and 5000', async () => {
   const project = await createProject(standard)
   const limit = async (options: CallOptions) =>
     (await standard.call('GET', `/v1/whoami/${project.id}`, options)).headers.get('x-ratelimit-limit')
@@ -55,7 +55,7 @@ test('1 §8 the 101st anon request of a minute is 429', async () => {
   assertLimited(await call())
 })
 
-test('1 §8 each answer tells the limit and what remains; beyond it is 429 with Retry-After', async () => {
+test('1 §8 each response has the limit and the remaining requests; above the limit it is 429 with Retry-After', async () => {
   const project = await createProject(it)
   for (const remaining of ['2', '1', '0']) {
     const reply = await whoami(project)
@@ -70,20 +70,39 @@ test('1 §8 each answer tells the limit and what remains; beyond it is 429 with 
   }
 })
 
+test('1 §8 the hint of a 429 names the quota and the setting of the role', async () => {
+  const project = await createProject(it, { quotas: { rate_limit_service_role: 1 } })
+  const anon = { apikey: project.anon_key }
+  const service = { apikey: project.service_role_key }
+  const hint = async (options: CallOptions, limit: number): Promise<string> => {
+    for (let i = 0; i < limit; i++) assert.equal((await whoami(project, options)).status, 200)
+    const reply = await whoami(project, options)
+    assertLimited(reply)
+    return reply.body.hint
+  }
+  const named = (quota: string, setting: string) => new RegExp(`\\b${quota}\\b.*\\b${setting}\\b`)
+  assert.match(await hint(anon, 3), named('rate_limit_anon', 'PLATFORM_RATE_LIMIT_ANON'))
+  assert.match(
+    await hint(signedIn(project), 4),
+    named('rate_limit_authenticated', 'PLATFORM_RATE_LIMIT_AUTHENTICATED'),
+  )
+  assert.match(await hint(service, 1), named('rate_limit_service_role', 'PLATFORM_RATE_LIMIT_SERVICE_ROLE'))
+})
+
 test('1 §8 parallel requests are counted exactly', async () => {
   const project = await createProject(it)
   const statuses = (await Promise.all(Array.from({ length: 10 }, () => whoami(project)))).map(r => r.status)
   assert.deepEqual(statuses.toSorted(), [...Array(3).fill(200), ...Array(7).fill(429)])
 })
 
-test('1 §8 each project has a window of its own', async () => {
+test('1 §8 each project has its own window', async () => {
   const [busy, quiet] = [await createProject(it), await createProject(it)]
   for (let i = 0; i < 4; i++) await whoami(busy)
   assertLimited(await whoami(busy))
   assert.deepEqual(window(await whoami(quiet)), ['3', '2'])
 })
 
-test('1 §8 each scope has a window of its own', async () => {
+test('1 §8 each scope has its own window', async () => {
   const project = await createProject(it)
   for (let i = 0; i < 4; i++) await whoami(project)
   assertLimited(await whoami(project))
@@ -101,7 +120,7 @@ test('1 §8 the signed-in users of a project share its window', async () => {
   assertLimited(await whoami(project, signedIn(project)))
 })
 
-test('1 §8 both shapes of a path, and paths that nothing answers, count in one window', async () => {
+test('1 §8 both shapes of a path, and unknown paths, count in one window', async () => {
   const project = await createProject(it)
   const apikey = project.anon_key
   await it.call('GET', `/v1/whoami/${project.id}`, { apikey })
@@ -113,7 +132,7 @@ test('1 §8 both shapes of a path, and paths that nothing answers, count in one 
   assertLimited(await it.call('GET', `/v1/rest/${project.id}/nothing`, { apikey }))
 })
 
-test('1 §8 a limit of 0 is none and sends no headers', async () => {
+test('1 §8 a limit of 0 disables it and sends no headers', async () => {
   const project = await createProject(it)
   const replies = await Promise.all(
     Array.from({ length: 30 }, () => whoami(project, { apikey: project.service_role_key })),
@@ -124,7 +143,7 @@ test('1 §8 a limit of 0 is none and sends no headers', async () => {
   }
 })
 
-test('1 §8 a project’s quotas override the platform’s limits, at once and in both directions', async () => {
+test('1 §8 a project’s quotas override the platform’s limits immediately, in both directions', async () => {
   const project = await createProject(it, { quotas: { rate_limit_anon: 2 } })
   assert.deepEqual(window(await whoami(project)), ['2', '1'])
   await whoami(project)
@@ -144,7 +163,7 @@ test('1 §8 a project’s quotas override the platform’s limits, at once and i
   assert.equal(window(await whoami(project))[0], '3', 'the platform’s own again')
 })
 
-test('1 §8 a quota may limit what the platform leaves open, scope by scope', async () => {
+test('1 §8 a quota can limit a scope that the platform does not limit', async () => {
   const project = await createProject(it, {
     quotas: { rate_limit_service_role: 1, rate_limit_authenticated: 0 },
   })
@@ -156,14 +175,14 @@ test('1 §8 a quota may limit what the platform leaves open, scope by scope', as
   assert.deepEqual(window(await whoami(project)), ['3', '2'])
 })
 
-test('1 §8 new keys do not bring a new window', async () => {
+test('1 §8 rotating keys does not reset the window', async () => {
   const project = await createProject(it)
   for (let i = 0; i < 3; i++) await whoami(project)
   const { body } = await it.manage('POST', `/projects/${project.id}/rotate/api-keys`)
   assertLimited(await whoami(project, { apikey: body.anon_key }))
 })
 
-test('1 §8 wrong credentials, preflights and the management API use up nobody’s window', async () => {
+test('1 §8 invalid credentials, preflights and the management API do not count', async () => {
   const project = await createProject(it)
   for (const options of [
     {},

@@ -1,14 +1,18 @@
-// 1 §4.7 and Realtime contract §2, §6: messages from one client to the others, over the socket and over HTTP.
+// 1 §4.7 and Realtime contract §2, §6: messages from one client to the others over the socket.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
-import { createProject } from '../people.ts'
-import type { Channel } from '../phoenix.ts'
 import { encodeBroadcast } from '../phoenix-frames.ts'
-import { heard, heardBefore, type RealtimeApi, realtimeProject, topicOf } from '../realtime.ts'
-import { shapes } from '../service.ts'
+import {
+  broadcastsBefore,
+  broadcastsUntilNow,
+  type RealtimeApi,
+  realtimeProject,
+  receivesBroadcast,
+  topicName,
+  topicOf,
+} from '../realtime.ts'
 import { ada } from '../storage.ts'
 import { type Target, target } from '../target.ts'
-import { assertDataError } from '../wire.ts'
 
 let it: Target
 let realtime: RealtimeApi
@@ -21,18 +25,10 @@ after(async () => {
   await it.stop()
 })
 
-const nameOf = ({ topic }: Channel) => topic.slice('realtime:'.length)
 const join = async (topic: string, config: unknown = {}, options = {}) =>
   (await realtime.connect(options)).join(topic, config)
-/** Sent over HTTP after all the rest: what has not come before it does not come. */
-async function marked(channel: Channel): Promise<[string, any][]> {
-  const event = `marker ${Math.random()}`
-  const reply = await realtime.broadcast({ messages: [{ topic: nameOf(channel), event, payload: {} }] })
-  assert.equal(reply.status, 202, reply.text)
-  return (await heardBefore(channel, event)).filter(([name]) => !name.startsWith('marker '))
-}
 
-test('Realtime contract §6: a broadcast reaches the others on the topic, in the same envelope', async () => {
+test('Realtime contract §6: a broadcast reaches the other members of the topic in the same format', async () => {
   const topic = topicOf()
   const [speaker, anon, user, service] = [
     await join(topic),
@@ -43,44 +39,44 @@ test('Realtime contract §6: a broadcast reaches the others on the topic, in the
   const payload = { a: [1, null, 'x'], 漢: '🙂', n: 1.5 }
   speaker.broadcast('greeting', payload)
   for (const channel of [anon, user, service]) {
-    const message = await heard(channel, 'greeting')
+    const message = await receivesBroadcast(channel, 'greeting')
     const { meta: _, ...envelope } = message.payload
     assert.deepEqual(envelope, { type: 'broadcast', event: 'greeting', payload })
     assert.deepEqual([message.event, message.topic, message.ref], ['broadcast', topic, null])
   }
 })
 
-test('Realtime contract §2: clients of both versions understand each other', async () => {
+test('Realtime contract §2: clients of both versions receive each other', async () => {
   const topic = topicOf()
   const [old, current] = [await join(topic, {}, { version: '1.0.0' }), await join(topic)]
   old.broadcast('from old', { n: 1 })
-  const received = await heard(current, 'from old')
+  const received = await receivesBroadcast(current, 'from old')
   assert.deepEqual(received.payload.payload, { n: 1 })
   current.broadcast('from current', { n: 2 })
-  const { text } = await heard(old, 'from current')
+  const { text } = await receivesBroadcast(old, 'from current')
   const { topic: at, event, payload, ref } = JSON.parse(text)
   assert.deepEqual([at, event, ref], [topic, 'broadcast', null])
   assert.partialDeepStrictEqual(payload, { type: 'broadcast', event: 'from current', payload: { n: 2 } })
 })
 
-test('Realtime contract §6: the sender hears itself only where it asked for that', async () => {
+test('Realtime contract §6: the sender receives its own broadcast only with self', async () => {
   const topic = topicOf()
   const [deaf, vain] = [
     await join(topic, { broadcast: { self: false } }),
     await join(topic, { broadcast: { self: true } }),
   ]
   deaf.broadcast('one')
-  await heard(vain, 'one')
+  await receivesBroadcast(vain, 'one')
   vain.broadcast('two')
-  await heard(vain, 'two')
-  assert.deepEqual(await marked(deaf), [['two', {}]])
-  assert.deepEqual(await marked(vain), [
+  await receivesBroadcast(vain, 'two')
+  assert.deepEqual(await broadcastsUntilNow(realtime, deaf), [['two', {}]])
+  assert.deepEqual(await broadcastsUntilNow(realtime, vain), [
     ['one', {}],
     ['two', {}],
   ])
 })
 
-test('Realtime contract §6: with ack the sender is answered, without it not at all', async () => {
+test('Realtime contract §6: the sender gets a reply only with ack', async () => {
   for (const version of ['1.0.0', '2.0.0'] as const) {
     const topic = topicOf()
     const acked = await join(topic, { broadcast: { ack: true } }, { version })
@@ -89,7 +85,7 @@ test('Realtime contract §6: with ack the sender is answered, without it not at 
     if (version === '2.0.0') assert.equal(reply.message.joinRef, acked.joinRef)
     const plain = await join(topic, { broadcast: { ack: false } }, { version })
     const ref = plain.broadcast('y')
-    await heard(acked, 'y')
+    await receivesBroadcast(acked, 'y')
     await plain.socket.heartbeat()
     assert.ok(!plain.received().some(message => message.ref === ref))
   }
@@ -106,12 +102,12 @@ test('Realtime contract §2: a binary push of JSON reaches both versions', async
   const { joinRef } = speaker
   const ref = speaker.socket.pushBroadcast({ topic, event: 'json', payload, joinRef })
   for (const channel of [speaker, old, current])
-    assert.deepEqual((await heard(channel, 'json')).payload.payload, payload)
+    assert.deepEqual((await receivesBroadcast(channel, 'json')).payload.payload, payload)
   const reply = await speaker.socket.replyTo(ref)
   assert.deepEqual([reply.status, reply.response, reply.message.isBinary], ['ok', {}, false])
 })
 
-test('Realtime contract §2: binary payloads arrive byte by byte, and not at all with clients of 1.0.0', async () => {
+test('Realtime contract §2: binary payloads arrive unchanged, and are not sent to clients of 1.0.0', async () => {
   const topic = topicOf()
   const [speaker, old, current] = [
     await join(topic),
@@ -121,36 +117,36 @@ test('Realtime contract §2: binary payloads arrive byte by byte, and not at all
   const bytes = Buffer.from(Array.from({ length: 1024 }, (_, i) => i % 256))
   for (const payload of [bytes, Buffer.alloc(0), Buffer.from('{"not":"json"')])
     speaker.socket.pushBroadcast({ topic, event: 'bytes', payload, joinRef: speaker.joinRef })
-  const got = await marked(current)
+  const got = await broadcastsUntilNow(realtime, current)
   assert.deepEqual(
     got.map(([event, payload]) => [event, Buffer.isBuffer(payload) && payload.toString('hex')]),
     [bytes, Buffer.alloc(0), Buffer.from('{"not":"json"')].map(each => ['bytes', each.toString('hex')]),
   )
   assert.deepEqual(
-    (await marked(old)).filter(([event]) => event === 'bytes'),
+    (await broadcastsUntilNow(realtime, old)).filter(([event]) => event === 'bytes'),
     [],
   )
 })
 
-test('Realtime contract §2: names of events may be of any script, up to 255 bytes', async () => {
+test('Realtime contract §2: event names may use any script, up to 255 bytes', async () => {
   const topic = topicOf('Raum 漢字')
-  const [speaker, listener] = [await join(topic), await join(topic)]
+  const [speaker, subscription] = [await join(topic), await join(topic)]
   for (const event of ['Grüße 🙂', 'e'.repeat(255), 'a"b\\c', ' ']) {
     speaker.broadcast(event, { text: true })
-    await heard(listener, event)
+    await receivesBroadcast(subscription, event)
     speaker.socket.pushBroadcast({
       topic,
       event: `${event.slice(0, 200)}!`,
       payload: {},
       joinRef: speaker.joinRef,
     })
-    await heard(listener, `${event.slice(0, 200)}!`)
+    await receivesBroadcast(subscription, `${event.slice(0, 200)}!`)
   }
 })
 
-test('Realtime contract §2: bytes that call themselves JSON and are none confuse nobody', async () => {
+test('Realtime contract §2: an invalid JSON payload in a binary push does not affect others', async () => {
   const topic = topicOf()
-  const [listener, old] = [await join(topic), await join(topic, {}, { version: '1.0.0' })]
+  const [subscription, old] = [await join(topic), await join(topic, {}, { version: '1.0.0' })]
   const inner = [
     '{',
     '',
@@ -180,8 +176,8 @@ test('Realtime contract §2: bytes that call themselves JSON and are none confus
     speaker.socket.sendRaw(head)
     await Promise.race([speaker.socket.heartbeat().catch(() => {}), speaker.socket.closed])
   }
-  for (const channel of [listener, old]) {
-    const got = await marked(channel)
+  for (const channel of [subscription, old]) {
+    const got = await broadcastsUntilNow(realtime, channel)
     for (const [event, payload] of got) {
       assert.equal(event, 'odd')
       if (typeof payload === 'object') assert.deepEqual(payload, { good: 1 })
@@ -189,40 +185,40 @@ test('Realtime contract §2: bytes that call themselves JSON and are none confus
   }
 })
 
-test('Realtime contract §6: broadcasts of one sender arrive in their order', async () => {
+test('Realtime contract §6: broadcasts of one sender arrive in order', async () => {
   const topic = topicOf()
-  const [speaker, listener] = [await join(topic), await join(topic)]
+  const [speaker, subscription] = [await join(topic), await join(topic)]
   for (let i = 0; i < 200; i++) {
     const joinRef = speaker.joinRef
     if (i % 3 === 0) speaker.socket.pushBroadcast({ topic, event: 'n', payload: { i }, joinRef })
     else speaker.broadcast('n', { i })
   }
   speaker.broadcast('end')
-  const got = await heardBefore(listener, 'end')
+  const got = await broadcastsBefore(subscription, 'end')
   assert.deepEqual(
     got.map(([, { i }]) => i),
     Array.from({ length: 200 }, (_, i) => i),
   )
 })
 
-test('Realtime contract §6: nothing is heard on another topic, or in another project', async () => {
+test('Realtime contract §6: broadcasts do not reach another topic or project', async () => {
   const other = await realtimeProject(it)
   try {
     const topic = topicOf()
     const [speaker, neighbour] = [await join(topic), await join(`${topic}x`)]
     const foreign = await (await other.connect()).join(topic)
     speaker.broadcast('secret')
-    assert.deepEqual(await marked(neighbour), [])
-    await other.broadcast({ messages: [{ topic: nameOf(foreign), event: 'end', payload: {} }] })
-    assert.deepEqual(await heardBefore(foreign, 'end'), [])
+    assert.deepEqual(await broadcastsUntilNow(realtime, neighbour), [])
+    await other.broadcast({ messages: [{ topic: topicName(foreign), event: 'end', payload: {} }] })
+    assert.deepEqual(await broadcastsBefore(foreign, 'end'), [])
   } finally {
     await other.closeAll()
   }
 })
 
-test('Realtime contract §2: frames of every length arrive whole', async () => {
+test('Realtime contract §2: frames of every length arrive complete', async () => {
   const topic = topicOf('lengths')
-  const [speaker, listener, old] = [
+  const [speaker, subscription, old] = [
     await join(topic, { broadcast: { ack: true } }),
     await join(topic),
     await join(topic, {}, { version: '1.0.0' }),
@@ -236,7 +232,7 @@ test('Realtime contract §2: frames of every length arrive whole', async () => {
     )
   }
   const of = (kind: string, got: [string, any][]) => got.filter(([event]) => event === kind)
-  const got = await marked(listener)
+  const got = await broadcastsUntilNow(realtime, subscription)
   assert.deepEqual(
     of('text', got).map(([, { x }]) => x.length),
     lengths,
@@ -246,18 +242,18 @@ test('Realtime contract §2: frames of every length arrive whole', async () => {
     lengths,
   )
   assert.deepEqual(
-    of('text', await marked(old)).map(([, { x }]) => x.length),
+    of('text', await broadcastsUntilNow(realtime, old)).map(([, { x }]) => x.length),
     lengths,
   )
 })
 
-test('Realtime contract §6: a payload of a megabyte arrives; one beyond the limit is an error, and hurts nobody else', async () => {
+test('Realtime contract §6: a payload of 1 MB arrives, and one above the limit is an error that affects nobody else', async () => {
   const topic = topicOf()
-  const [speaker, listener] = [await join(topic, { broadcast: { ack: true } }), await join(topic)]
+  const [speaker, subscription] = [await join(topic, { broadcast: { ack: true } }), await join(topic)]
   const large = 'x'.repeat(1_000_000)
   const { status } = await speaker.socket.replyTo(speaker.broadcast('large', { large }))
   assert.equal(status, 'ok')
-  const message = await heard(listener, 'large')
+  const message = await receivesBroadcast(subscription, 'large')
   assert.ok(message.payload.payload.large === large, 'another payload')
   const ref = speaker.broadcast('too large', { large: 'x'.repeat(4_000_000) })
   const outcome = await Promise.race([
@@ -269,108 +265,12 @@ test('Realtime contract §6: a payload of a megabyte arrives; one beyond the lim
   ])
   assert.ok(['error', 'closed'].includes(outcome), outcome)
   assert.deepEqual(
-    (await marked(listener)).map(([event]) => event),
+    (await broadcastsUntilNow(realtime, subscription)).map(([event]) => event),
     ['large'],
   )
 })
 
-for (const shape of shapes) {
-  test(`Realtime contract §6: a batch over HTTP is 202 without a body and reaches the topics (${shape} address)`, async () => {
-    const [one, two] = [await join(topicOf()), await join(topicOf(), {}, { version: '1.0.0' })]
-    const messages = [
-      { topic: nameOf(one), event: 'first', payload: { n: 1 } },
-      { topic: nameOf(two), event: 'second', payload: { n: 2 }, private: false },
-      { topic: nameOf(one), event: 'third', payload: {} },
-    ]
-    const reply = await realtime.broadcast({ messages }, { shape })
-    assert.deepEqual([reply.status, reply.text], [202, ''])
-    assert.deepEqual(await heardBefore(one, 'third'), [['first', { n: 1 }]])
-    assert.deepEqual((await heard(two, 'second')).payload.payload, { n: 2 })
-  })
-
-  test(`Realtime contract §6: a single message over HTTP takes its names from the path (${shape} address)`, async () => {
-    const channel = await join(topicOf('a room/of its own'))
-    const path = `api/broadcast/${encodeURIComponent(nameOf(channel))}/events/${encodeURIComponent('an event')}`
-    const reply = await realtime.broadcast({ n: 1 }, { shape, path })
-    assert.equal(reply.status, 202, reply.text)
-    assert.deepEqual((await heard(channel, 'an event')).payload.payload, { n: 1 })
-  })
-}
-
-test('Realtime contract §1: what the client appends to the addresses from its socket is let pass', async () => {
-  const channel = await join(topicOf())
-  const apikey = realtime.project.anon_key
-  const query = `?apikey=${apikey}&vsn=2.0.0`
-  const messages = [{ topic: nameOf(channel), event: 'batch', payload: {} }]
-  assert.equal((await realtime.broadcast({ messages }, { path: `api/broadcast${query}` })).status, 202)
-  const path = `api/broadcast/${nameOf(channel)}/events/single${query}`
-  assert.equal((await realtime.broadcast({}, { path, token: apikey })).status, 202)
-  await heard(channel, 'batch')
-  await heard(channel, 'single')
-})
-
-test('Realtime contract §6: bytes over HTTP are delivered as bytes; other types are 415', async () => {
-  const topic = topicOf()
-  const [channel, old] = [await join(topic), await join(topic, {}, { version: '1.0.0' })]
-  const path = `api/broadcast/${nameOf(channel)}/events/bytes`
-  const raw = Buffer.from([0, 1, 2, 254, 255])
-  const reply = await realtime.broadcast(undefined, {
-    path,
-    raw,
-    headers: { 'content-type': 'application/octet-stream' },
-  })
-  assert.equal(reply.status, 202, reply.text)
-  const message = await heard(channel, 'bytes')
-  assert.ok(message.isBinary)
-  assert.equal(message.payload.payload.toString('hex'), raw.toString('hex'))
-  assert.deepEqual(await marked(old), [])
-  for (const type of ['text/plain', 'application/xml'])
-    assert.equal(
-      (await realtime.broadcast(undefined, { path, raw: 'x', headers: { 'content-type': type } })).status,
-      415,
-      type,
-    )
-})
-
-test('Realtime contract §6: a message that lacks its topic, event or payload is 422, and none of the batch is sent', async () => {
-  const channel = await join(topicOf())
-  const good = { topic: nameOf(channel), event: 'good', payload: {} }
-  for (const lacking of ['topic', 'event', 'payload'] as const) {
-    const { [lacking]: _, ...bad } = good
-    const reply = await realtime.broadcast({ messages: [good, bad] })
-    assert.equal(reply.status, 422, `${lacking}: ${reply.status} ${reply.text}`)
-    assert.equal(typeof reply.body.errors, 'object', reply.text)
-  }
-  for (const body of [{}, { messages: 'x' }, { messages: [1] }]) {
-    const { status, text } = await realtime.broadcast(body)
-    assert.ok(status === 422 || status === 400, `${JSON.stringify(body)}: ${status} ${text}`)
-  }
-  assert.deepEqual(await marked(channel), [])
-})
-
-test('Realtime contract §6: a message beyond the limit is 422', async () => {
-  const channel = await join(topicOf())
-  const payload = { large: 'x'.repeat(3_500_000) }
-  const reply = await realtime.broadcast({ messages: [{ topic: nameOf(channel), event: 'large', payload }] })
-  assert.equal(reply.status, 422, `${reply.status} ${reply.text.slice(0, 300)}`)
-  assert.deepEqual(await marked(channel), [])
-})
-
-test('1 §5.1 broadcasting over HTTP needs a credential of the project', async () => {
-  const other = await createProject(it)
-  const channel = await join(topicOf())
-  const messages = [{ topic: nameOf(channel), event: 'x', payload: {} }]
-  const single = `api/broadcast/${nameOf(channel)}/events/x`
-  for (const apikey of [undefined, 'wrong', other.anon_key])
-    for (const [body, path] of [
-      [{ messages }, 'api/broadcast'],
-      [{}, single],
-    ] as const)
-      assertDataError(await realtime.broadcast(body, { apikey, path }), 'unauthorized')
-  assert.deepEqual(await marked(channel), [])
-})
-
-test('Realtime contract §6: public and private topics of one name are apart', async () => {
+test('Realtime contract §6: public and private topics of the same name are separate', async () => {
   const topic = topicOf()
   const [open, secret] = [
     await join(topic, {}, { as: 'service_role' }),
@@ -384,34 +284,34 @@ test('Realtime contract §6: public and private topics of one name are apart', a
   await secretSpeaker.socket.replyTo(secretSpeaker.broadcast('secret'))
   const token = realtime.project.service_role_key
   const messages = [
-    { topic: nameOf(open), event: 'open by HTTP', payload: {} },
-    { topic: nameOf(open), event: 'secret by HTTP', payload: {}, private: true },
+    { topic: topicName(open), event: 'open by HTTP', payload: {} },
+    { topic: topicName(open), event: 'secret by HTTP', payload: {}, private: true },
   ]
   assert.equal((await realtime.broadcast({ messages }, { apikey: token, token })).status, 202)
-  await heard(open, 'open by HTTP')
-  await heard(secret, 'secret by HTTP')
+  await receivesBroadcast(open, 'open by HTTP')
+  await receivesBroadcast(secret, 'secret by HTTP')
   assert.deepEqual(
-    (await marked(open)).map(([event]) => event),
+    (await broadcastsUntilNow(realtime, open)).map(([event]) => event),
     ['open', 'open by HTTP'],
   )
-  const end = [{ topic: nameOf(open), event: 'end', payload: {}, private: true }]
+  const end = [{ topic: topicName(open), event: 'end', payload: {}, private: true }]
   await realtime.broadcast({ messages: end }, { apikey: token, token })
   assert.deepEqual(
-    (await heardBefore(secret, 'end')).map(([event]) => event),
+    (await broadcastsBefore(secret, 'end')).map(([event]) => event),
     ['secret', 'secret by HTTP'],
   )
 })
 
-test('Realtime contract §10: too many messages a second are told as a system error, and the channel is closed', async () => {
+test('Realtime contract §10: too many messages per second are a system error, and the channel is closed', async () => {
   const hurried = await realtimeProject(it, 'select 1', { realtime_max_events_per_second: 10 })
   try {
     const channel = await (await hurried.connect()).join(topicOf())
     for (let i = 0; i < 300; i++) channel.broadcast('n', { i })
-    const told = await channel.find(
+    const summary = await channel.find(
       'a system error',
       ({ event, payload }) => event === 'system' && payload.status === 'error',
     )
-    assert.equal(typeof told.payload.message, 'string')
+    assert.equal(typeof summary.payload.message, 'string')
     await channel.find('phx_close', ({ event }) => event === 'phx_close')
   } finally {
     await hurried.closeAll()

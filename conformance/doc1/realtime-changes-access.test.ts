@@ -1,8 +1,8 @@
-// 1 §6 rules 6 and 7: whose policies and claims decide, now and after a change of either; tables without RLS.
+// 1 §6 rules 6 and 7: policies and claims, also after they change; tables without RLS.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { nowSeconds, userJwt } from '../people.ts'
-import { type Listener, newOf, type RealtimeApi, realtimeProject, told } from '../realtime.ts'
+import { newOf, type RealtimeApi, realtimeProject, type Subscription, summary } from '../realtime.ts'
 import type { Caller } from '../rows.ts'
 import { ada, bob } from '../storage.ts'
 import { type Target, target } from '../target.ts'
@@ -28,15 +28,15 @@ const setTable = async (table: string, body: unknown) => {
 }
 const tokenOf = (as: Caller & object) => userJwt(realtime.project, as)
 
-/** Rows of an owner, one after another, until the listener is told of one of them. */
-const untilTold = (listener: Listener, table: string, owner: string) =>
+/** Inserts rows of an owner until the subscriber receives one. */
+const untilDelivered = (subscription: Subscription, table: string, owner: string) =>
   until(`changes of ${owner} come`, async () => {
     await realtime.sql(`insert into public.${table} (owner) values ('${owner}')`)
-    const [changes] = await realtime.seen(listener)
+    const [changes] = await realtime.newChanges(subscription)
     return changes!.some(change => change.new?.owner === owner)
   })
 
-test('1 §6 rule 6: what is told is what each would read over HTTP', async () => {
+test('1 §6 rule 6: each subscriber receives the rows that it can read over HTTP', async () => {
   const table = await realtime.table(
     'id int primary key, kind text, owner uuid',
     name => `
@@ -55,37 +55,39 @@ test('1 §6 rule 6: what is told is what each would read over HTTP', async () =>
     { sub: ada.sub, role: 'service_role' },
     'service_role',
   ]
-  const listeners = await Promise.all(callers.map(as => realtime.listen(as, { event: 'INSERT', table })))
+  const subscriptions = await Promise.all(
+    callers.map(as => realtime.subscribe(as, { event: 'INSERT', table })),
+  )
   await realtime.sql(`insert into public.${table} values (1, 'anon', null), (2, 'authenticated', null), (3, null, '${ada.sub}'), (4, null, '${bob.sub}'),
     (5, '${ada.email}', null), (6, 'pro', null), (7, '${ada.sub}', null), (8, null, null)`)
-  const seen = await realtime.seen(...listeners)
+  const newChanges = await realtime.newChanges(...subscriptions)
   await realtime.rows.ddl('select 1')
   for (const [i, as] of callers.entries()) {
     const readable = await realtime.rows.read(`${table}?select=id&order=id`, { as })
     assert.deepEqual(
-      newOf(seen[i]!),
+      newOf(newChanges[i]!),
       readable.map(({ id }: { id: number }) => id),
       JSON.stringify(as),
     )
   }
 })
 
-test('1 §6 rule 6: without a policy nobody but service_role hears of rows', async () => {
+test('1 §6 rule 6: without a policy only service_role receives changes', async () => {
   const table = await realtime.table('id int primary key, n int')
   const [anon, adas, service] = [
-    await realtime.listen('anon', { table }),
-    await realtime.listen(ada, { table }),
-    await realtime.listen('service_role', { table }),
+    await realtime.subscribe('anon', { table }),
+    await realtime.subscribe(ada, { table }),
+    await realtime.subscribe('service_role', { table }),
   ]
   await realtime.sql(`insert into public.${table} values (1, 1); update public.${table} set n = 2`)
-  const seen = await realtime.seen(anon, adas, service)
+  const newChanges = await realtime.newChanges(anon, adas, service)
   assert.deepEqual(
-    seen.map(changes => changes.map(({ eventType }) => eventType)),
+    newChanges.map(changes => changes.map(({ eventType }) => eventType)),
     [[], [], ['INSERT', 'UPDATE']],
   )
 })
 
-test('1 §6 rule 6: policies for other commands do not count', async () => {
+test('1 §6 rule 6: policies for other commands have no effect', async () => {
   const table = await realtime.table(
     'id int primary key, n int',
     name => `
@@ -93,23 +95,23 @@ test('1 §6 rule 6: policies for other commands do not count', async () => {
       create policy u on public.${name} for update using (true);
       create policy d on public.${name} for delete using (true)`,
   )
-  const adas = await realtime.listen(ada, { table })
+  const adas = await realtime.subscribe(ada, { table })
   await realtime.sql(`insert into public.${table} values (1, 1)`)
   await realtime.sql(`update public.${table} set n = 2`)
-  const [changes] = await realtime.seen(adas)
+  const [changes] = await realtime.newChanges(adas)
   assert.deepEqual(changes, [])
 })
 
-test('1 §6 rule 6: a policy made, changed or dropped counts for the next change', async () => {
+test('1 §6 rule 6: creating, altering or dropping a policy affects the next change', async () => {
   const table = await realtime.table('id int primary key')
-  const [listener, service] = [
-    await realtime.listen(ada, { event: 'INSERT', table }),
-    await realtime.listen('service_role', { event: 'INSERT', table }),
+  const [subscription, service] = [
+    await realtime.subscribe(ada, { event: 'INSERT', table }),
+    await realtime.subscribe('service_role', { event: 'INSERT', table }),
   ]
   const step = async (ddl: string, id: number) => {
     await realtime.sql(ddl)
     await realtime.sql(`insert into public.${table} values (${id})`)
-    const [adas, services] = await realtime.seen(listener, service)
+    const [adas, services] = await realtime.newChanges(subscription, service)
     assert.deepEqual(newOf(services!), [id])
     return newOf(adas!)
   }
@@ -122,16 +124,16 @@ test('1 §6 rule 6: a policy made, changed or dropped counts for the next change
 
 test('1 §6 rule 6: after a token refresh later events use the new claims', async () => {
   const table = await realtime.table(`${identity}, owner uuid`, mine)
-  const listener = await realtime.listen(ada, { event: 'INSERT', table })
-  await untilTold(listener, table, ada.sub)
-  listener.push('access_token', { access_token: tokenOf(bob) })
-  await untilTold(listener, table, bob.sub)
+  const subscription = await realtime.subscribe(ada, { event: 'INSERT', table })
+  await untilDelivered(subscription, table, ada.sub)
+  subscription.push('access_token', { access_token: tokenOf(bob) })
+  await untilDelivered(subscription, table, bob.sub)
   await realtime.sql(`insert into public.${table} (owner) values ('${ada.sub}'), ('${bob.sub}')`)
-  const [changes] = await realtime.seen(listener)
+  const [changes] = await realtime.newChanges(subscription)
   assert.deepEqual(newOf(changes!, 'owner'), [bob.sub])
 })
 
-test('1 §6 rule 6: so with new claims of the same user, and back', async () => {
+test('1 §6 rule 6: new claims of the same user apply to later events, in both directions', async () => {
   const table = await realtime.table(
     `${identity}, owner text`,
     name =>
@@ -139,89 +141,89 @@ test('1 §6 rule 6: so with new claims of the same user, and back', async () => 
   )
   const plan = (name: string) => tokenOf({ ...ada, app_metadata: { plan: name } })
   const socket = await realtime.connect()
-  const listener = await realtime.listenOn(socket, { table }, { access_token: plan('free') })
+  const subscription = await realtime.subscribeOn(socket, { table }, { access_token: plan('free') })
   for (const [now, before] of [
     ['free', 'pro'],
     ['pro', 'free'],
     ['free', 'pro'],
   ] as const) {
-    listener.push('access_token', { access_token: plan(now) })
-    await untilTold(listener, table, now)
+    subscription.push('access_token', { access_token: plan(now) })
+    await untilDelivered(subscription, table, now)
     await realtime.sql(`insert into public.${table} (owner) values ('${before}'), ('${now}')`)
-    const [changes] = await realtime.seen(listener)
+    const [changes] = await realtime.newChanges(subscription)
     assert.deepEqual(newOf(changes!, 'owner'), [now])
   }
 })
 
-test('1 §6 rule 6: a token refreshed on one channel leaves the others as they were', async () => {
+test('1 §6 rule 6: a token refresh on one channel does not affect the others', async () => {
   const table = await realtime.table(`${identity}, owner uuid`, mine)
   const socket = await realtime.connect()
   const [one, two] = [
-    await realtime.listenOn(socket, { table }, { access_token: tokenOf(ada) }),
-    await realtime.listenOn(socket, { table }, { access_token: tokenOf(ada) }),
+    await realtime.subscribeOn(socket, { table }, { access_token: tokenOf(ada) }),
+    await realtime.subscribeOn(socket, { table }, { access_token: tokenOf(ada) }),
   ]
   one.push('access_token', { access_token: tokenOf(bob) })
-  await untilTold(one, table, bob.sub)
-  await realtime.seen(two)
+  await untilDelivered(one, table, bob.sub)
+  await realtime.newChanges(two)
   await realtime.sql(`insert into public.${table} (owner) values ('${ada.sub}'), ('${bob.sub}')`)
-  const [ones, twos] = await realtime.seen(one, two)
+  const [ones, twos] = await realtime.newChanges(one, two)
   assert.deepEqual([newOf(ones!, 'owner'), newOf(twos!, 'owner')], [[bob.sub], [ada.sub]])
 })
 
 test('case 10: a channel whose token has expired gets no more changes', async () => {
   const table = await realtime.table(`${identity}, owner uuid`, mine)
   const socket = await realtime.connect()
-  const short = await realtime.listenOn(
+  const short = await realtime.subscribeOn(
     socket,
     { table },
     { access_token: tokenOf({ ...ada, exp: nowSeconds() + 12 }) },
   )
-  const long = await realtime.listenOn(socket, { table }, { access_token: tokenOf(ada) })
+  const long = await realtime.subscribeOn(socket, { table }, { access_token: tokenOf(ada) })
   await realtime.sql(`insert into public.${table} (owner) values ('${ada.sub}')`)
-  const [first] = await realtime.seen(short, long)
+  const [first] = await realtime.newChanges(short, long)
   assert.deepEqual(newOf(first!, 'owner'), [ada.sub])
   const closed = await short.find('phx_close', ({ event }) => event === 'phx_close')
   await realtime.sql(`insert into public.${table} (owner) values ('${ada.sub}')`)
-  const [longs] = await realtime.seen(long)
+  const [longs] = await realtime.newChanges(long)
   assert.equal(longs!.length, 1)
   await socket.heartbeat()
   assert.equal(short.received().at(-1), closed)
 })
 
-test('1 §6 rule 7: a table without RLS is told to service_role alone', async () => {
+test('1 §6 rule 7: changes of a table without RLS reach only service_role', async () => {
   const table = await realtime.table(
     'id int primary key, n int',
     name => `${everybody(name)}; alter table public.${name} disable row level security`,
   )
   const [anon, adas, service] = [
-    await realtime.listen('anon', { table }),
-    await realtime.listen(ada, { table }),
-    await realtime.listen('service_role', { table }),
+    await realtime.subscribe('anon', { table }),
+    await realtime.subscribe(ada, { table }),
+    await realtime.subscribe('service_role', { table }),
   ]
   await realtime.sql(`insert into public.${table} values (1, 1)`)
   await realtime.sql(`update public.${table} set n = 2`)
   await realtime.sql(`delete from public.${table}`)
-  const [anons, users, services] = await realtime.seen(anon, adas, service)
+  const [anons, users, services] = await realtime.newChanges(anon, adas, service)
   assert.deepEqual([anons, users], [[], []], 'not even the DELETE')
-  assert.deepEqual(services!.map(told), [
+  assert.deepEqual(services!.map(summary), [
     ['INSERT', { id: 1, n: 1 }, null],
     ['UPDATE', { id: 1, n: 2 }, { id: 1, n: 1 }],
     ['DELETE', null, { id: 1, n: 2 }],
   ])
 })
 
-test('1 §6 rule 7: marked realtime-public it is told to everybody, and no longer once that is taken back', async () => {
+test('1 §6 rule 7: changes of a realtime-public table reach everybody until the mark is removed', async () => {
   const table = await realtime.table(
     'id int primary key, n int',
     name => `alter table public.${name} disable row level security`,
   )
   await setTable(table, { realtime_public: true })
-  const [anon, adas] = [await realtime.listen('anon', { table }), await realtime.listen(ada, { table })]
+  const [anon, adas] = [await realtime.subscribe('anon', { table }), await realtime.subscribe(ada, { table })]
   await realtime.sql(`insert into public.${table} values (1, 1)`)
   await realtime.sql(`update public.${table} set n = 2`)
   await realtime.sql(`delete from public.${table}`)
-  for (const changes of await realtime.seen(anon, adas))
-    assert.deepEqual(changes.map(told), [
+  for (const changes of await realtime.newChanges(anon, adas))
+    assert.deepEqual(changes.map(summary), [
       ['INSERT', { id: 1, n: 1 }, null],
       ['UPDATE', { id: 1, n: 2 }, { id: 1, n: 1 }],
       ['DELETE', null, { id: 1 }],
@@ -230,44 +232,44 @@ test('1 §6 rule 7: marked realtime-public it is told to everybody, and no longe
   let id = 1
   await until('changes no longer come', async () => {
     await realtime.sql(`insert into public.${table} values (${++id}, 1)`)
-    const seen = await realtime.seen(anon, adas)
-    return seen.every(changes => changes.length === 0)
+    const newChanges = await realtime.newChanges(anon, adas)
+    return newChanges.every(changes => changes.length === 0)
   })
 })
 
-test('1 §6 rule 7: realtime-public opens no table that has RLS', async () => {
+test('1 §6 rule 7: realtime-public does not open a table with RLS', async () => {
   const table = await realtime.table('id int primary key, owner uuid', mine)
   await setTable(table, { realtime_public: true })
-  const [anon, adas] = [await realtime.listen('anon', { table }), await realtime.listen(ada, { table })]
+  const [anon, adas] = [await realtime.subscribe('anon', { table }), await realtime.subscribe(ada, { table })]
   await realtime.sql(`insert into public.${table} values (1, '${ada.sub}'), (2, '${bob.sub}')`)
-  const seen = await realtime.seen(anon, adas)
+  const newChanges = await realtime.newChanges(anon, adas)
   assert.deepEqual(
-    seen.map(changes => newOf(changes)),
+    newChanges.map(changes => newOf(changes)),
     [[], [1]],
   )
 })
 
-test('1 §6 rule 7: nor does it give a privilege that the role has not', async () => {
+test('1 §6 rule 7: realtime-public grants no privilege that the role lacks', async () => {
   const table = await realtime.table(
     'id int primary key, body text, pin int',
     name => `alter table public.${name} disable row level security;
       revoke select on public.${name} from authenticated; grant select (id, body) on public.${name} to authenticated`,
   )
   await setTable(table, { realtime_public: true })
-  const adas = await realtime.listen(ada, { table })
+  const adas = await realtime.subscribe(ada, { table })
   await realtime.sql(`insert into public.${table} values (1, 'x', 987654)`)
-  const [changes] = await realtime.seen(adas)
-  assert.deepEqual(changes!.map(told), [['INSERT', { id: 1, body: 'x' }, null]])
+  const [changes] = await realtime.newChanges(adas)
+  assert.deepEqual(changes!.map(summary), [['INSERT', { id: 1, body: 'x' }, null]])
   assert.doesNotMatch(changes![0]!.text, /987654/)
 })
 
-test('1 §6 rule 7: RLS switched off or on counts for the next change', async () => {
+test('1 §6 rule 7: disabling or enabling RLS affects the next change', async () => {
   const table = await realtime.table('id int primary key', everybody)
-  const listener = await realtime.listen('anon', { event: 'INSERT', table })
+  const subscription = await realtime.subscribe('anon', { event: 'INSERT', table })
   const step = async (id: number, switched: string) => {
     await realtime.sql(`alter table public.${table} ${switched} row level security`)
     await realtime.sql(`insert into public.${table} values (${id})`)
-    const [changes] = await realtime.seen(listener)
+    const [changes] = await realtime.newChanges(subscription)
     return newOf(changes!)
   }
   assert.deepEqual(await step(1, 'enable'), [1])

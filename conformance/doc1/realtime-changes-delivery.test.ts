@@ -1,7 +1,7 @@
-// 1 §6 rules 9 and 10: which writes are told, in which order, and that each is told once and never again.
+// 1 §6 rules 9 and 10: which writes emit events, their order, and at-most-once delivery.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
-import { newOf, type RealtimeApi, realtimeProject, told } from '../realtime.ts'
+import { newOf, type RealtimeApi, realtimeProject, summary } from '../realtime.ts'
 import { ada, bob } from '../storage.ts'
 import { type Target, target } from '../target.ts'
 
@@ -19,12 +19,12 @@ after(async () => {
 const everybody = (table: string) =>
   `create policy everybody on public.${table} using (true) with check (true)`
 
-test('1 §6 changes of one transaction come in the order they were made', async () => {
+test('1 §6 changes of one transaction arrive in the order of the writes', async () => {
   const [one, two] = [
     await realtime.table('id int primary key, n int', everybody),
     await realtime.table('id int primary key', everybody),
   ]
-  const listener = await realtime.listen('anon', [{ table: one }, { table: two }])
+  const subscription = await realtime.subscribe('anon', [{ table: one }, { table: two }])
   await realtime.sql(`
     insert into public.${one} values (1, 0);
     insert into public.${two} values (1);
@@ -33,9 +33,9 @@ test('1 §6 changes of one transaction come in the order they were made', async 
     delete from public.${two};
     insert into public.${two} values (2);
     delete from public.${one}`)
-  const [changes] = await realtime.seen(listener)
+  const [changes] = await realtime.newChanges(subscription)
   assert.deepEqual(
-    changes!.map(({ table, ...change }) => [table, ...told({ table, ...change })]),
+    changes!.map(({ table, ...change }) => [table, ...summary({ table, ...change })]),
     [
       [one, 'INSERT', { id: 1, n: 0 }, null],
       [two, 'INSERT', { id: 1 }, null],
@@ -48,24 +48,24 @@ test('1 §6 changes of one transaction come in the order they were made', async 
   )
 })
 
-test('1 §6 transactions one after another come in that order, each change once', async () => {
+test('1 §6 consecutive transactions arrive in order, each change once', async () => {
   const table = await realtime.table('id int primary key', everybody)
-  const listeners = [
-    await realtime.listen('anon', { table }),
-    await realtime.listen(ada, { table }),
-    await realtime.listen('service_role', { table }, { version: '1.0.0' }),
+  const subscriptions = [
+    await realtime.subscribe('anon', { table }),
+    await realtime.subscribe(ada, { table }),
+    await realtime.subscribe('service_role', { table }, { version: '1.0.0' }),
   ]
   for (let id = 1; id <= 40; id++) await realtime.sql(`insert into public.${table} values (${id})`)
   const ids = Array.from({ length: 40 }, (_, i) => i + 1)
-  for (const changes of await realtime.seen(...listeners)) assert.deepEqual(newOf(changes), ids)
+  for (const changes of await realtime.newChanges(...subscriptions)) assert.deepEqual(newOf(changes), ids)
 })
 
-test('1 §6 changes come in the order of the commits, not of the writes', async () => {
+test('1 §6 changes arrive in commit order, not in write order', async () => {
   const table = await realtime.table('id int primary key', everybody)
-  const listener = await realtime.listen('anon', { table })
+  const subscription = await realtime.subscribe('anon', { table })
   for (let round = 0; round < 20; round += 2) {
     const [early, late] = [round, round + 1]
-    // The first waits with its change made until the second, which begins later, has committed.
+    // The first transaction writes, then waits until the second, which begins later, has committed.
     const slow = realtime.sql(`
       insert into public.${table} values (${early});
       do $$ begin
@@ -76,17 +76,17 @@ test('1 §6 changes come in the order of the commits, not of the writes', async 
       end $$`)
     await realtime.sql(`insert into public.${table} values (${late})`)
     await slow
-    const [changes] = await realtime.seen(listener)
+    const [changes] = await realtime.newChanges(subscription)
     assert.deepEqual(newOf(changes!), [late, early])
   }
 })
 
-test('1 §6 writers at once: every change comes, those of one row in their order', async () => {
+test('1 §6 with concurrent writers every change arrives, those of one row in order', async () => {
   const table = await realtime.table('id int primary key, n int', everybody)
   await realtime.rows.ddl(`
     insert into public.${table} select i, 0 from generate_series(1, 4) i;
     create function public.count_up(which int) returns void language sql as $$ update public.${table} set n = n + 1 where id = which $$`)
-  const listener = await realtime.listen('anon', { event: 'UPDATE', table })
+  const subscription = await realtime.subscribe('anon', { event: 'UPDATE', table })
   const count = async (id: number) => {
     for (let n = 1; n <= 20; n++) {
       const { status, text } = await realtime.rows.post('rpc/count_up', { which: id }, { as: 'service_role' })
@@ -94,7 +94,7 @@ test('1 §6 writers at once: every change comes, those of one row in their order
     }
   }
   await Promise.all([1, 2, 3, 4, 1].map(count))
-  const [changes] = await realtime.seen(listener)
+  const [changes] = await realtime.newChanges(subscription)
   assert.equal(changes!.length, 100)
   for (const id of [1, 2, 3, 4]) {
     const counts = changes!.filter(change => change.new.id === id).map(change => change.new.n)
@@ -105,18 +105,18 @@ test('1 §6 writers at once: every change comes, those of one row in their order
   }
 })
 
-test('1 §6 a statement of many rows tells each of them', async () => {
+test('1 §6 a statement on many rows emits an event for each', async () => {
   const table = await realtime.table('id int primary key, n int', everybody)
   const [anon, service] = [
-    await realtime.listen('anon', { table }),
-    await realtime.listen('service_role', { table }),
+    await realtime.subscribe('anon', { table }),
+    await realtime.subscribe('service_role', { table }),
   ]
   await realtime.sql(`insert into public.${table} select i, 0 from generate_series(1, 1300) i`)
   await realtime.sql(`update public.${table} set n = id where id % 3 = 0`)
   await realtime.sql(`delete from public.${table} where id % 5 = 0`)
   const expected = Array.from({ length: 1300 }, (_, i) => i + 1)
   const sorted = (ids: number[]) => ids.toSorted((a, b) => a - b)
-  for (const changes of await realtime.seen(anon, service)) {
+  for (const changes of await realtime.newChanges(anon, service)) {
     const of = (kind: string) => changes.filter(({ eventType }) => eventType === kind)
     assert.deepEqual(newOf(of('INSERT')), expected, 'in their order')
     assert.deepEqual(
@@ -132,43 +132,43 @@ test('1 §6 a statement of many rows tells each of them', async () => {
   }
 })
 
-test('1 §6 a statement that changes no row tells nothing', async () => {
+test('1 §6 a statement that changes no row emits no events', async () => {
   const table = await realtime.table('id int primary key, n int', everybody)
-  const listener = await realtime.listen('service_role', { table })
+  const subscription = await realtime.subscribe('service_role', { table })
   await realtime.sql(
     `insert into public.${table} select 1, 1 where false; update public.${table} set n = 2; delete from public.${table}`,
   )
-  const [changes] = await realtime.seen(listener)
+  const [changes] = await realtime.newChanges(subscription)
   assert.deepEqual(changes, [])
 })
 
-test('1 §6 an upsert tells an INSERT of a new row and an UPDATE of one that was there', async () => {
+test('1 §6 an upsert emits INSERT for a new row and UPDATE for an existing one', async () => {
   const table = await realtime.table('id int primary key, n int', everybody)
   await realtime.sql(`insert into public.${table} values (1, 1)`)
-  const listener = await realtime.listen('anon', { table })
+  const subscription = await realtime.subscribe('anon', { table })
   await realtime.sql(
     `insert into public.${table} values (1, 10), (2, 20) on conflict (id) do update set n = excluded.n`,
   )
   await realtime.sql(`insert into public.${table} values (1, 11) on conflict do nothing`)
-  const [changes] = await realtime.seen(listener)
-  const events = changes!.map(told).toSorted((a, b) => a[0].localeCompare(b[0]))
+  const [changes] = await realtime.newChanges(subscription)
+  const events = changes!.map(summary).toSorted((a, b) => a[0].localeCompare(b[0]))
   assert.deepEqual(events, [
     ['INSERT', { id: 2, n: 20 }, null],
     ['UPDATE', { id: 1, n: 10 }, { id: 1, n: 1 }],
   ])
 })
 
-test('1 §6 a MERGE tells each thing it did', async () => {
+test('1 §6 MERGE emits an event for each action', async () => {
   const table = await realtime.table('id int primary key, n int', everybody)
   await realtime.sql(`insert into public.${table} values (1, 1), (2, 2)`)
-  const listener = await realtime.listen('anon', { table })
+  const subscription = await realtime.subscribe('anon', { table })
   await realtime.sql(`
     merge into public.${table} t using (values (1, 10), (2, null), (3, 30)) s (id, n) on t.id = s.id
     when matched and s.n is null then delete
     when matched then update set n = s.n
     when not matched then insert values (s.id, s.n)`)
-  const [changes] = await realtime.seen(listener)
-  const events = changes!.map(told).toSorted((a, b) => a[0].localeCompare(b[0]))
+  const [changes] = await realtime.newChanges(subscription)
+  const events = changes!.map(summary).toSorted((a, b) => a[0].localeCompare(b[0]))
   assert.deepEqual(events, [
     ['DELETE', null, { id: 2 }],
     ['INSERT', { id: 3, n: 30 }, null],
@@ -176,7 +176,7 @@ test('1 §6 a MERGE tells each thing it did', async () => {
   ])
 })
 
-test('1 §6 what a statement does by WITH, by a foreign key or by a trigger is told as well', async () => {
+test('1 §6 changes by WITH, by a foreign key or by a trigger are captured', async () => {
   const parent = await realtime.table('id int primary key', everybody)
   const child = await realtime.table(
     `id int primary key, parent int references public.${parent} on delete cascade`,
@@ -186,14 +186,14 @@ test('1 §6 what a statement does by WITH, by a foreign key or by a trigger is t
   await realtime.sql(`
     create function public.logged() returns trigger language plpgsql as $$ begin insert into public.${log} values (new.id); return new; end $$;
     create trigger logged after insert on public.${parent} for each row execute function public.logged()`)
-  const listener = await realtime.listen('anon', [{ table: parent }, { table: child }, { table: log }])
+  const subscription = await realtime.subscribe('anon', [{ table: parent }, { table: child }, { table: log }])
   await realtime.sql(`insert into public.${parent} values (1)`)
   await realtime.sql(`insert into public.${child} values (10, 1), (11, 1)`)
   await realtime.sql(`delete from public.${parent}`)
   await realtime.sql(
     `with made as (insert into public.${parent} values (2) returning id) insert into public.${child} select 12, null from made`,
   )
-  const [changes] = await realtime.seen(listener)
+  const [changes] = await realtime.newChanges(subscription)
   const events = changes!.map(
     ({ table, eventType, new: now, old }) => `${table} ${eventType} ${(now ?? old).id}`,
   )
@@ -214,10 +214,10 @@ test('1 §6 what a statement does by WITH, by a foreign key or by a trigger is t
   )
 })
 
-test('1 §6 rows written over HTTP are told, whoever wrote them', async () => {
+test('1 §6 rows written over HTTP are captured for every role', async () => {
   const table = await realtime.table('id int primary key, n int', everybody)
   await realtime.rows.ddl('select 1')
-  const listener = await realtime.listen(bob, { table })
+  const subscription = await realtime.subscribe(bob, { table })
   const { rows } = realtime
   const good = [
     await rows.post(table, { id: 1, n: 1 }),
@@ -231,8 +231,8 @@ test('1 §6 rows written over HTTP are told, whoever wrote them', async () => {
     await rows.delete(`${table}?id=eq.2`),
   ]
   for (const { status, text } of good) assert.ok(status < 300, text)
-  const [changes] = await realtime.seen(listener)
-  assert.deepEqual(changes!.map(told), [
+  const [changes] = await realtime.newChanges(subscription)
+  assert.deepEqual(changes!.map(summary), [
     ['INSERT', { id: 1, n: 1 }, null],
     ['INSERT', { id: 2, n: null }, null],
     ['INSERT', { id: 3, n: null }, null],
@@ -242,9 +242,9 @@ test('1 §6 rows written over HTTP are told, whoever wrote them', async () => {
   ])
 })
 
-test('1 §6 what is rolled back is never told', async () => {
+test('1 §6 rolled back changes are never sent', async () => {
   const table = await realtime.table('id int primary key, n int check (n < 100)', everybody)
-  const listener = await realtime.listen('service_role', { table })
+  const subscription = await realtime.subscribe('service_role', { table })
   const failing = await realtime.rows.post(
     'rpc/exec_sql',
     { sql: `insert into public.${table} values (1, 1); update public.${table} set n = 2; select 1 / 0` },
@@ -257,62 +257,62 @@ test('1 §6 what is rolled back is never told', async () => {
       insert into public.${table} values (4, 1);
       begin insert into public.${table} values (5, 1), (6, 1000); exception when check_violation then null; end;
     end $$`)
-  const [changes] = await realtime.seen(listener)
+  const [changes] = await realtime.newChanges(subscription)
   assert.deepEqual(newOf(changes!), [4])
 })
 
-test('1 §6 rule 10: nothing is replayed to who comes later, or comes again', async () => {
+test('1 §6 rule 10: nothing is replayed to a later or reconnecting subscriber', async () => {
   const table = await realtime.table('id int primary key', everybody)
-  const first = await realtime.listen('anon', { table })
+  const first = await realtime.subscribe('anon', { table })
   await realtime.sql(`insert into public.${table} values (1)`)
-  const [changes] = await realtime.seen(first)
+  const [changes] = await realtime.newChanges(first)
   assert.deepEqual(newOf(changes!), [1])
-  const late = await realtime.listen('anon', { table })
+  const late = await realtime.subscribe('anon', { table })
   await first.socket.close()
-  const again = await realtime.listen('anon', { table })
+  const again = await realtime.subscribe('anon', { table })
   await realtime.sql(`insert into public.${table} values (2)`)
-  for (const seen of await realtime.seen(late, again)) assert.deepEqual(newOf(seen), [2])
+  for (const newChanges of await realtime.newChanges(late, again)) assert.deepEqual(newOf(newChanges), [2])
 })
 
-test('1 §6 a change committed after the word that changes flow is never missed', async () => {
+test('1 §6 a change committed after the ok status is never missed', async () => {
   for (let i = 0; i < 8; i++) {
     const table = await realtime.table('id int primary key', everybody)
-    const listener = await realtime.listen('anon', { table })
+    const subscription = await realtime.subscribe('anon', { table })
     await realtime.sql(`insert into public.${table} values (1)`)
-    const [changes] = await realtime.seen(listener)
+    const [changes] = await realtime.newChanges(subscription)
     assert.deepEqual(newOf(changes!), [1])
-    await listener.socket.close()
+    await subscription.socket.close()
   }
 })
 
-test('1 §6 rule 9: a table is told of again when the last listener has left and another comes', async () => {
+test('1 §6 rule 9: a table is captured again after its last subscriber left and another joins', async () => {
   const table = await realtime.table('id int primary key', everybody)
   for (let id = 1; id <= 3; id++) {
-    const listener = await realtime.listen('anon', { table })
+    const subscription = await realtime.subscribe('anon', { table })
     await realtime.sql(`insert into public.${table} values (${id})`)
-    const [changes] = await realtime.seen(listener)
+    const [changes] = await realtime.newChanges(subscription)
     assert.deepEqual(newOf(changes!), [id])
-    await listener.leave()
+    await subscription.leave()
   }
 })
 
-test('1 §6 rule 9: rows of a partitioned table are told under its name', async () => {
+test('1 §6 rule 9: rows of a partitioned table are sent under its name', async () => {
   const table = 'measured'
   await realtime.sql(`
     create table public.${table} (id int, at date, primary key (id, at)) partition by range (at);
     create table public.${table}_2026 partition of public.${table} for values from ('2026-01-01') to ('2027-01-01');
     alter table public.${table} enable row level security;
     create policy everybody on public.${table} for select using (true)`)
-  const listener = await realtime.listen('anon', { table })
+  const subscription = await realtime.subscribe('anon', { table })
   await realtime.sql(`insert into public.${table} values (1, '2026-05-05'); delete from public.${table}`)
-  const [changes] = await realtime.seen(listener)
-  assert.deepEqual(changes!.map(told), [
+  const [changes] = await realtime.newChanges(subscription)
+  assert.deepEqual(changes!.map(summary), [
     ['INSERT', { id: 1, at: '2026-05-05' }, null],
     ['DELETE', null, { id: 1, at: '2026-05-05' }],
   ])
 })
 
-test('1 §1 another project hears nothing', async () => {
+test('1 §1 another project receives nothing', async () => {
   const other = await realtimeProject(it)
   try {
     const [here, there] = [
@@ -320,12 +320,12 @@ test('1 §1 another project hears nothing', async () => {
       await other.table('id int primary key', everybody),
     ]
     const [mine, theirs] = [
-      await realtime.listen('service_role', { schema: '*' }),
-      await other.listen('service_role', { schema: '*' }),
+      await realtime.subscribe('service_role', { schema: '*' }),
+      await other.subscribe('service_role', { schema: '*' }),
     ]
     await realtime.sql(`insert into public.${here} values (1)`)
     await other.sql(`insert into public.${there} values (2)`)
-    const [[mines], [others]] = [await realtime.seen(mine), await other.seen(theirs)]
+    const [[mines], [others]] = [await realtime.newChanges(mine), await other.newChanges(theirs)]
     assert.deepEqual([newOf(mines!), newOf(others!)], [[1], [2]])
   } finally {
     await other.closeAll()

@@ -1,7 +1,7 @@
-// 1 §6 subscription options, rule 5, and Realtime contract §5: which rows a filter lets through.
+// 1 §6 subscription options, rule 5, and Realtime contract §5: which rows a filter selects.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
-import { type Change, newOf, type RealtimeApi, realtimeProject, told, topicOf } from '../realtime.ts'
+import { type Change, newOf, type RealtimeApi, realtimeProject, summary, topicOf } from '../realtime.ts'
 import { ada } from '../storage.ts'
 import { type Target, target } from '../target.ts'
 
@@ -75,40 +75,40 @@ const upstream: [string, number[]][] = [
 ]
 
 async function caught(list: [string, number[]][]): Promise<void> {
-  const listeners = await Promise.all(
-    list.map(([filter]) => realtime.listen('anon', { event: 'INSERT', table: 'tasks', filter })),
+  const subscriptions = await Promise.all(
+    list.map(([filter]) => realtime.subscribe('anon', { event: 'INSERT', table: 'tasks', filter })),
   )
   await realtime.sql(`delete from public.tasks; insert into public.tasks values ${rows}`)
-  const seen = await realtime.seen(...listeners)
+  const newChanges = await realtime.newChanges(...subscriptions)
   assert.deepEqual(
-    seen.map((changes, i) => [list[i]![0], newOf(changes)]),
+    newChanges.map((changes, i) => [list[i]![0], newOf(changes)]),
     list,
   )
 }
 
-test('1 §6 each of the seven operators lets through the rows that match', () => caught(filters))
-test('Realtime contract §5: so do the operators, lists and quotes that clients of upstream know', () =>
+test('1 §6 each of the seven operators selects the matching rows', () => caught(filters))
+test('Realtime contract §5: the operators, lists and quotes of upstream clients select the matching rows', () =>
   caught(upstream))
 
-test('1 §6 filters let the same through for service_role', async () => {
+test('1 §6 filters select the same rows for service_role', async () => {
   const some = filters.slice(0, 7)
-  const listeners = await Promise.all(
-    some.map(([filter]) => realtime.listen('service_role', { event: 'INSERT', table: 'tasks', filter })),
+  const subscriptions = await Promise.all(
+    some.map(([filter]) => realtime.subscribe('service_role', { event: 'INSERT', table: 'tasks', filter })),
   )
   await realtime.sql(`delete from public.tasks; insert into public.tasks values ${rows}`)
-  const seen = await realtime.seen(...listeners)
+  const newChanges = await realtime.newChanges(...subscriptions)
   assert.deepEqual(
-    seen.map(changes => newOf(changes)),
+    newChanges.map(changes => newOf(changes)),
     some.map(([, ids]) => ids),
   )
 })
 
-test('Realtime contract §5: the filter of an UPDATE is asked of the new row', async () => {
-  const wish = (filter: string) => ({ event: 'UPDATE', table: 'tasks', filter })
-  const listeners = [
-    await realtime.listen('anon', wish('priority=gte.3')),
-    await realtime.listen('anon', wish('priority=eq.3')),
-    await realtime.listen('anon', wish('region=in.(b)')),
+test('Realtime contract §5: the filter of an UPDATE applies to the new row', async () => {
+  const binding = (filter: string) => ({ event: 'UPDATE', table: 'tasks', filter })
+  const subscriptions = [
+    await realtime.subscribe('anon', binding('priority=gte.3')),
+    await realtime.subscribe('anon', binding('priority=eq.3')),
+    await realtime.subscribe('anon', binding('region=in.(b)')),
   ]
   await realtime.sql(
     `delete from public.tasks; insert into public.tasks (id, priority, region) values (1, 1, 'a'), (2, 3, 'b'), (3, 3, 'a')`,
@@ -116,19 +116,19 @@ test('Realtime contract §5: the filter of an UPDATE is asked of the new row', a
   await realtime.sql(
     `update public.tasks set priority = case id when 1 then 3 when 2 then 2 else 6 end, region = case id when 1 then 'b' else 'a' end`,
   )
-  const seen = await realtime.seen(...listeners)
+  const newChanges = await realtime.newChanges(...subscriptions)
   assert.deepEqual(
-    seen.map(changes => newOf(changes).toSorted()),
+    newChanges.map(changes => newOf(changes).toSorted()),
     [[1, 3], [1], [1]],
   )
 })
 
-test('1 §6 a filter on * lets through each kind of event', async () => {
-  const listener = await realtime.listen(ada, { event: '*', table: 'tasks', filter: 'id=eq.7' })
+test('1 §6 a filter with event * applies to each kind of event', async () => {
+  const subscription = await realtime.subscribe(ada, { event: '*', table: 'tasks', filter: 'id=eq.7' })
   await realtime.sql(`delete from public.tasks; insert into public.tasks (id) values (7), (8)`)
   await realtime.sql(`update public.tasks set region = 'x'`)
   await realtime.sql(`delete from public.tasks`)
-  const [changes] = await realtime.seen(listener)
+  const [changes] = await realtime.newChanges(subscription)
   assert.deepEqual(
     changes!.map(({ eventType, new: now, old }) => [eventType, (now ?? old).id]),
     [
@@ -139,43 +139,43 @@ test('1 §6 a filter on * lets through each kind of event', async () => {
   )
 })
 
-test('1 §6 rule 5: a DELETE filter may be on a key column', async () => {
+test('1 §6 rule 5: a DELETE filter may use a key column', async () => {
   const table = await realtime.table(
     'a int, b text, c int, primary key (a, b)',
     name => `create policy everybody on public.${name} for select using (true)`,
   )
-  const wish = (filter: string) => ({ event: 'DELETE', table, filter })
-  const listeners = [
-    await realtime.listen('anon', wish('a=eq.1')),
-    await realtime.listen(ada, wish('b=in.(x,z)')),
-    await realtime.listen(ada, wish('a=gt.1,b=eq.y')),
-    await realtime.listen('service_role', wish('a=eq.1')),
+  const binding = (filter: string) => ({ event: 'DELETE', table, filter })
+  const subscriptions = [
+    await realtime.subscribe('anon', binding('a=eq.1')),
+    await realtime.subscribe(ada, binding('b=in.(x,z)')),
+    await realtime.subscribe(ada, binding('a=gt.1,b=eq.y')),
+    await realtime.subscribe('service_role', binding('a=eq.1')),
   ]
   await realtime.sql(
     `insert into public.${table} values (1, 'x', 3), (2, 'y', 4); delete from public.${table}`,
   )
-  const [anon, inList, both, service] = await realtime.seen(...listeners)
-  assert.deepEqual(anon!.map(told), [['DELETE', null, { a: 1, b: 'x' }]])
-  assert.deepEqual(inList!.map(told), [['DELETE', null, { a: 1, b: 'x' }]])
-  assert.deepEqual(both!.map(told), [['DELETE', null, { a: 2, b: 'y' }]])
-  assert.deepEqual(service!.map(told), [['DELETE', null, { a: 1, b: 'x', c: 3 }]])
+  const [anon, inList, both, service] = await realtime.newChanges(...subscriptions)
+  assert.deepEqual(anon!.map(summary), [['DELETE', null, { a: 1, b: 'x' }]])
+  assert.deepEqual(inList!.map(summary), [['DELETE', null, { a: 1, b: 'x' }]])
+  assert.deepEqual(both!.map(summary), [['DELETE', null, { a: 2, b: 'y' }]])
+  assert.deepEqual(service!.map(summary), [['DELETE', null, { a: 1, b: 'x', c: 3 }]])
 })
 
-test('1 §6 rule 5: a DELETE filter on another column gets nothing, unless it is service_role’s', async () => {
-  const wish = (event: string, filter: string) => ({ event, table: 'tasks', filter })
-  const listeners = [
-    await realtime.listen('anon', wish('DELETE', 'region=eq.a')),
-    await realtime.listen(ada, wish('*', 'region=eq.a')),
-    await realtime.listen(ada, wish('DELETE', 'id=eq.1,region=eq.a')),
-    await realtime.listen(ada, wish('DELETE', 'region=neq.zzz')),
-    await realtime.listen('service_role', wish('DELETE', 'region=eq.a')),
-    await realtime.listen('anon', { event: 'DELETE', table: 'tasks' }),
+test('1 §6 rule 5: a DELETE filter on another column receives nothing, except for service_role', async () => {
+  const binding = (event: string, filter: string) => ({ event, table: 'tasks', filter })
+  const subscriptions = [
+    await realtime.subscribe('anon', binding('DELETE', 'region=eq.a')),
+    await realtime.subscribe(ada, binding('*', 'region=eq.a')),
+    await realtime.subscribe(ada, binding('DELETE', 'id=eq.1,region=eq.a')),
+    await realtime.subscribe(ada, binding('DELETE', 'region=neq.zzz')),
+    await realtime.subscribe('service_role', binding('DELETE', 'region=eq.a')),
+    await realtime.subscribe('anon', { event: 'DELETE', table: 'tasks' }),
   ]
   await realtime.sql(`delete from public.tasks`)
-  await realtime.seen(...listeners)
+  await realtime.newChanges(...subscriptions)
   await realtime.sql(`insert into public.tasks (id, region) values (1, 'a'), (2, 'b')`)
   await realtime.sql(`delete from public.tasks`)
-  const [anon, star, mixed, not, service, filterless] = await realtime.seen(...listeners)
+  const [anon, star, mixed, not, service, filterless] = await realtime.newChanges(...subscriptions)
   assert.deepEqual([anon, mixed, not], [[], [], []])
   assert.deepEqual(
     star!.map(({ eventType }) => eventType),
@@ -192,18 +192,18 @@ test('1 §6 rule 5: a DELETE filter on another column gets nothing, unless it is
   )
 })
 
-test('1 §6 rule 5: on a table without a key a filtered DELETE gets nothing, one without a filter does', async () => {
+test('1 §6 rule 5: on a table without a key a DELETE arrives only without a filter', async () => {
   const table = await realtime.table(
     'a int, b int',
     name => `create policy everybody on public.${name} for select using (true)`,
   )
-  const listeners = [
-    await realtime.listen(ada, { event: 'DELETE', table, filter: 'a=eq.1' }),
-    await realtime.listen(ada, { event: 'DELETE', table }),
-    await realtime.listen('service_role', { event: 'DELETE', table, filter: 'a=eq.1' }),
+  const subscriptions = [
+    await realtime.subscribe(ada, { event: 'DELETE', table, filter: 'a=eq.1' }),
+    await realtime.subscribe(ada, { event: 'DELETE', table }),
+    await realtime.subscribe('service_role', { event: 'DELETE', table, filter: 'a=eq.1' }),
   ]
   await realtime.sql(`insert into public.${table} values (1, 1), (2, 2); delete from public.${table}`)
-  const [filtered, open, service] = await realtime.seen(...listeners)
+  const [filtered, open, service] = await realtime.newChanges(...subscriptions)
   assert.deepEqual(filtered, [])
   assert.equal(open!.length, 2)
   assert.deepEqual(
@@ -212,20 +212,27 @@ test('1 §6 rule 5: on a table without a key a filtered DELETE gets nothing, one
   )
 })
 
-test('1 §6 only the events asked for come', async () => {
+test('1 §6 only requested events are sent', async () => {
   const events = ['INSERT', 'UPDATE', 'DELETE', '*'] as const
-  const listeners = await Promise.all(events.map(event => realtime.listen('anon', { event, table: 'tasks' })))
+  const subscriptions = await Promise.all(
+    events.map(event => realtime.subscribe('anon', { event, table: 'tasks' })),
+  )
   await realtime.sql(`delete from public.tasks`)
-  await realtime.seen(...listeners)
+  await realtime.newChanges(...subscriptions)
   await realtime.sql(`insert into public.tasks (id) values (1)`)
   await realtime.sql(`update public.tasks set region = 'x'`)
   await realtime.sql(`delete from public.tasks`)
-  const seen = await realtime.seen(...listeners)
+  const newChanges = await realtime.newChanges(...subscriptions)
   const kinds = (changes: Change[]) => changes.map(({ eventType }) => eventType)
-  assert.deepEqual(seen.map(kinds), [['INSERT'], ['UPDATE'], ['DELETE'], ['INSERT', 'UPDATE', 'DELETE']])
+  assert.deepEqual(newChanges.map(kinds), [
+    ['INSERT'],
+    ['UPDATE'],
+    ['DELETE'],
+    ['INSERT', 'UPDATE', 'DELETE'],
+  ])
 })
 
-test('case 11: a filter on a column that the role may not read tells nothing', async () => {
+test('case 11: a filter on a column that the role may not select reveals nothing', async () => {
   const socket = await realtime.connect()
   const channels = []
   for (const filter of [
@@ -235,13 +242,13 @@ test('case 11: a filter on a column that the role may not read tells nothing', a
     'pin=is.null',
     'id=gt.0,pin=eq.1234',
   ]) {
-    const wish = { event: '*', schema: 'public', table: 'secrets', filter }
-    channels.push(await socket.join(topicOf(), { postgres_changes: [wish] }))
+    const binding = { event: '*', schema: 'public', table: 'secrets', filter }
+    channels.push(await socket.join(topicOf(), { postgres_changes: [binding] }))
   }
-  const open = await realtime.listenOn(socket, { table: 'secrets' })
-  const service = await realtime.listen('service_role', { table: 'secrets', filter: 'pin=eq.1234' })
+  const open = await realtime.subscribeOn(socket, { table: 'secrets' })
+  const service = await realtime.subscribe('service_role', { table: 'secrets', filter: 'pin=eq.1234' })
   await realtime.sql(`insert into public.secrets values (1, 1234, 'a'), (2, 1, 'b'), (3, null, 'c')`)
-  const [opens, services] = await realtime.seen(open, service)
+  const [opens, services] = await realtime.newChanges(open, service)
   assert.deepEqual(newOf(opens!), [1, 2, 3])
   assert.deepEqual(newOf(services!), [1])
   await socket.heartbeat()
@@ -264,30 +271,30 @@ const bad: [string, string][] = [
   ['SQL', `priority=eq.1); drop table public.tasks; --`],
 ]
 for (const [what, filter] of bad)
-  test(`Realtime contract §4: a filter with ${what} joins, is told as a system error, and gets nothing`, async () => {
+  test(`Realtime contract §4: a filter with ${what} joins, gets a system error and no changes`, async () => {
     const socket = await realtime.connect()
-    const wish = { event: '*', schema: 'public', table: 'tasks', filter }
-    const channel = await socket.join(topicOf(), { postgres_changes: [wish] })
+    const binding = { event: '*', schema: 'public', table: 'tasks', filter }
+    const channel = await socket.join(topicOf(), { postgres_changes: [binding] })
     assert.equal(channel.response.postgres_changes[0].filter, filter)
     const { payload } = await channel.system('error')
     assert.equal(payload.channel, channel.topic.slice('realtime:'.length))
     assert.notEqual(payload.message, '')
-    const other = await realtime.listenOn(socket, { table: 'tasks' })
+    const other = await realtime.subscribeOn(socket, { table: 'tasks' })
     await realtime.sql(`delete from public.tasks; insert into public.tasks (id, priority) values (1, 1)`)
-    const [changes] = await realtime.seen(other)
+    const [changes] = await realtime.newChanges(other)
     assert.ok(changes!.some(({ eventType }) => eventType === 'INSERT'))
     assert.ok(!channel.received().some(({ event }) => event === 'postgres_changes'))
   })
 
-test('1 §6 a filter goes on where the columns of the table change right after a row was written', async () => {
+test('1 §6 a filter still works when the columns of the table change right after a write', async () => {
   const table = await realtime.table(
     'id int primary key, priority numeric',
     name => `create policy everybody on public.${name} for select using (true)`,
   )
-  const listener = await realtime.listen('anon', { table, filter: 'priority=gte.3' })
+  const subscription = await realtime.subscribe('anon', { table, filter: 'priority=gte.3' })
   await realtime.sql(`insert into public.${table} values (1, 2), (2, 3);
     alter table public.${table} add column more text`)
   await realtime.sql(`insert into public.${table} values (3, 4)`)
-  const [changes] = await realtime.seen(listener)
+  const [changes] = await realtime.newChanges(subscription)
   assert.deepEqual(newOf(changes!), [2, 3])
 })

@@ -4,7 +4,7 @@ import { after, before, test } from 'node:test'
 import { userJwt } from '../people.ts'
 import type { Socket } from '../phoenix.ts'
 import type { Message, Version } from '../phoenix-frames.ts'
-import { bareChangeOf, type Change, type RealtimeApi, realtimeProject, told } from '../realtime.ts'
+import { bareChangeOf, type Change, type RealtimeApi, realtimeProject, summary } from '../realtime.ts'
 import type { Caller } from '../rows.ts'
 import { ada, bob } from '../storage.ts'
 import { type Target, target } from '../target.ts'
@@ -33,8 +33,8 @@ interface Legacy {
 const isChange = ({ event, payload }: Message) =>
   ['INSERT', 'UPDATE', 'DELETE', '*'].includes(event) && payload?.table !== 'markers'
 
-/** Joined, and until changes flow: rows below 0 tell when. */
-async function listen(
+/** Joins, and inserts rows with ids below 0 until one arrives, which shows that changes are captured. */
+async function subscribe(
   name: string,
   { as = 'anon' as Caller, version = '1.0.0' as Version, payload = {}, table = name.split(':')[1] } = {},
 ): Promise<Legacy> {
@@ -63,13 +63,13 @@ async function listen(
   }
 }
 
-/** What came before a row that everybody may read. */
+/** The changes that arrived before a row that everybody may read. */
 let markers = 1_000_000
-async function toldBefore(table: string, ...listeners: Legacy[]): Promise<Change[][]> {
+async function changesBefore(table: string, ...subscriptions: Legacy[]): Promise<Change[][]> {
   const id = ++markers
   await realtime.sql(`insert into public.${table} (id) values (${id})`)
   return Promise.all(
-    listeners.map(async ({ socket, topic, changes }) => {
+    subscriptions.map(async ({ socket, topic, changes }) => {
       await socket.find(
         `the row ${id} on ${topic}`,
         message => message.topic === topic && isChange(message) && message.payload.new?.id === id,
@@ -80,60 +80,64 @@ async function toldBefore(table: string, ...listeners: Legacy[]): Promise<Change
 }
 
 for (const version of ['1.0.0', '2.0.0'] as const)
-  test(`Realtime contract §4: a topic that names a table gets bare changes of it (${version})`, async () => {
+  test(`Realtime contract §4: a topic that names a table gets its unwrapped changes (${version})`, async () => {
     const table = await realtime.table(notes, mineOrShared)
-    const listener = await listen(`public:${table}`, { version })
+    const subscription = await subscribe(`public:${table}`, { version })
     await realtime.sql(`insert into public.${table} values (1, null, 'a')`)
     await realtime.sql(`update public.${table} set body = 'b' where id = 1`)
     await realtime.sql(`delete from public.${table} where id = 1`)
-    const [changes] = await toldBefore(table, listener)
+    const [changes] = await changesBefore(table, subscription)
     const [a, b] = [
       { id: 1, owner: null, body: 'a' },
       { id: 1, owner: null, body: 'b' },
     ]
-    assert.deepEqual(changes!.map(told), [
+    assert.deepEqual(changes!.map(summary), [
       ['INSERT', a, null],
       ['UPDATE', b, a],
       ['DELETE', null, { id: 1 }],
     ])
-    const events = listener.socket.received.filter(each => each.topic === listener.topic && isChange(each))
+    const events = subscription.socket.received.filter(
+      each => each.topic === subscription.topic && isChange(each),
+    )
     for (const { event, payload } of events) {
       assert.ok([payload.type, '*'].includes(event), `${event} for ${payload.type}`)
       assert.ok(!('ids' in payload) && !('data' in payload), 'no wrapper')
     }
   })
 
-test('1 §6 rule 6: policies decide on legacy channels as on others', async () => {
+test('1 §6 rule 6: policies apply to legacy channels', async () => {
   const table = await realtime.table(notes, mineOrShared)
   const name = `public:${table}`
   const [adas, bobs, anon, service] = [
-    await listen(name, { as: ada }),
-    await listen(name, { payload: { user_token: userJwt(realtime.project, bob) } }),
-    await listen(name),
-    await listen(name, { as: 'service_role' }),
+    await subscribe(name, { as: ada }),
+    await subscribe(name, { payload: { user_token: userJwt(realtime.project, bob) } }),
+    await subscribe(name),
+    await subscribe(name, { as: 'service_role' }),
   ]
   await realtime.sql(`insert into public.${table} values (1, '${ada.sub}', 'a'), (2, '${bob.sub}', 'b')`)
   await realtime.sql(`delete from public.${table} where id = 2`)
-  const seen = await toldBefore(table, adas, bobs, anon, service)
+  const newChanges = await changesBefore(table, adas, bobs, anon, service)
   const gone = ['DELETE', null, { id: 2 }]
   const [a, b] = [
     ['INSERT', { id: 1, owner: ada.sub, body: 'a' }, null],
     ['INSERT', { id: 2, owner: bob.sub, body: 'b' }, null],
   ]
   const all = ['DELETE', null, { id: 2, owner: bob.sub, body: 'b' }]
-  // Probes of the listeners that came later were told as well.
-  const own = seen.map(changes => changes.filter(({ new: now, old }) => (now ?? old).id > 0).map(told))
+  // It also received the probe rows of the subscribers that joined later.
+  const own = newChanges.map(changes =>
+    changes.filter(({ new: now, old }) => (now ?? old).id > 0).map(summary),
+  )
   assert.deepEqual(own, [[a, gone], [b, gone], [gone], [a, b, all]])
 })
 
 test('Realtime contract §4: a topic that names a schema gets the changes of its tables', async () => {
   const table = await realtime.table(notes, mineOrShared)
   for (const name of ['public', 'public:*']) {
-    const listener = await listen(name, { table })
+    const subscription = await subscribe(name, { table })
     await realtime.sql(
       `insert into public.${table} values (1, null, 'a'); delete from public.${table} where id = 1`,
     )
-    const [changes] = await toldBefore(table, listener)
+    const [changes] = await changesBefore(table, subscription)
     assert.deepEqual(
       changes!.map(({ table, eventType }) => [table, eventType]),
       [
@@ -141,28 +145,28 @@ test('Realtime contract §4: a topic that names a schema gets the changes of its
         [table, 'DELETE'],
       ],
     )
-    await listener.socket.close()
+    await subscription.socket.close()
   }
 })
 
 test('Realtime contract §4: a filter may follow the table', async () => {
   const table = await realtime.table(notes, mineOrShared)
-  const listener = await listen(`public:${table}:id=eq.7`)
+  const subscription = await subscribe(`public:${table}:id=eq.7`)
   let body = 0
   await until('the row comes', async () => {
     await realtime.sql(
       `delete from public.${table}; insert into public.${table} values (6, null, '${++body}'), (7, null, '${body}'), (8, null, '${body}')`,
     )
-    return listener.changes().some(({ eventType }) => eventType === 'INSERT')
+    return subscription.changes().some(({ eventType }) => eventType === 'INSERT')
   })
-  for (const { new: now, old } of listener.changes()) assert.equal((now ?? old).id, 7)
+  for (const { new: now, old } of subscription.changes()) assert.equal((now ?? old).id, 7)
 })
 
-test('Realtime contract §4: with wishes of its own such a topic gets changes in the form of others', async () => {
+test('Realtime contract §4: with explicit bindings such a topic gets changes in the usual format', async () => {
   const table = await realtime.table(notes, mineOrShared)
   const socket = await realtime.connect()
-  const wish = { event: 'INSERT', schema: 'public', table }
-  const channel = await socket.join(`realtime:public:${table}`, { postgres_changes: [wish] })
+  const binding = { event: 'INSERT', schema: 'public', table }
+  const channel = await socket.join(`realtime:public:${table}`, { postgres_changes: [binding] })
   await channel.system('ok')
   assert.equal(channel.response.postgres_changes.length, 1)
   await realtime.sql(`insert into public.${table} values (1, null, 'a')`)
@@ -172,19 +176,19 @@ test('Realtime contract §4: with wishes of its own such a topic gets changes in
   assert.ok(!channel.received().some(isChange))
 })
 
-test('1 §4.7 the topic of a table is enough to hear of its changes, with an empty config as well', async () => {
+test('1 §4.7 the topic of a table subscribes to its changes, also with an empty config', async () => {
   const table = await realtime.table(notes, mineOrShared)
   for (const payload of [{}, { config: {} }, { config: { postgres_changes: [] } }]) {
     const socket = await realtime.connect()
     const topic = `realtime:public:${table}`
     const { status, message } = await socket.tryJoin(topic, payload)
     assert.equal(status, 'ok', message.text)
-    const isHeard = (each: Message) =>
+    const isDelivered = (each: Message) =>
       each.topic === topic &&
       (isChange(each) || (each.event === 'postgres_changes' && each.payload.data.table === table))
     await until('a change comes', async () => {
       await realtime.sql(`delete from public.${table}; insert into public.${table} values (1, null, 'a')`)
-      return socket.received.some(isHeard)
+      return socket.received.some(isDelivered)
     })
     await socket.close()
   }

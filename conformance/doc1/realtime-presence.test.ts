@@ -1,10 +1,10 @@
-// 1 §4.7 and Realtime contract §7: who is there.
+// 1 §4.7 and Realtime contract §7: presence.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { uuid } from '../people.ts'
 import type { Channel } from '../phoenix.ts'
 import type { Message } from '../phoenix-frames.ts'
-import { heard, type RealtimeApi, realtimeProject, topicOf } from '../realtime.ts'
+import { type RealtimeApi, realtimeProject, receivesBroadcast, topicOf } from '../realtime.ts'
 import { ada } from '../storage.ts'
 import { type Target, target } from '../target.ts'
 
@@ -38,7 +38,7 @@ const leaves = (key: string) => (payload: any) => key in payload.leaves
 /** Without the references, which are opaque. */
 const tracked = (metas: any[]) => metas.map(({ phx_ref: _, phx_ref_prev: __, ...fields }) => fields)
 
-test('Realtime contract §7: after the reply to the join comes the state, empty where nobody is', async () => {
+test('Realtime contract §7: the state follows the reply to the join, empty if nobody is present', async () => {
   for (const version of ['1.0.0', '2.0.0'] as const) {
     const channel = await join(topicOf(), 'me', { version })
     assert.deepEqual(await stateOf(channel), {})
@@ -47,7 +47,7 @@ test('Realtime contract §7: after the reply to the join comes the state, empty 
   }
 })
 
-test('Realtime contract §7: who tracks is answered, and told to everybody, itself included', async () => {
+test('Realtime contract §7: track gets a reply, and a diff goes to all members including the sender', async () => {
   const topic = topicOf()
   const [me, other, old] = [
     await join(topic, 'me'),
@@ -68,20 +68,20 @@ test('Realtime contract §7: who tracks is answered, and told to everybody, itse
   }
 })
 
-test('Realtime contract §7: who comes later finds the state, with the same references', async () => {
+test('Realtime contract §7: a later member gets the state with the same references', async () => {
   const topic = topicOf()
   const [one, two] = [await join(topic, 'one'), await join(topic, 'two')]
   await track(one, { n: 1 })
   await track(two, { n: 2 })
-  const told = (await diff(one, 'joins of two', joins('two'))).payload.joins.two.metas[0]
+  const summary = (await diff(one, 'joins of two', joins('two'))).payload.joins.two.metas[0]
   const state = await stateOf(await join(topic, 'three'))
   assert.deepEqual(Object.keys(state).sort(), ['one', 'two'])
   assert.deepEqual(tracked(state.one.metas), [{ n: 1 }])
-  assert.deepEqual(state.two.metas, [told])
+  assert.deepEqual(state.two.metas, [summary])
   assert.notEqual(state.one.metas[0].phx_ref, state.two.metas[0].phx_ref)
 })
 
-test('Realtime contract §7: untrack, leaving and hanging up are told as leaves', async () => {
+test('Realtime contract §7: untrack, leaving and disconnecting are sent as leaves', async () => {
   const topic = topicOf()
   const watcher = await join(topic, 'watcher')
   const ways: [string, (channel: Channel) => Promise<unknown>][] = [
@@ -100,7 +100,7 @@ test('Realtime contract §7: untrack, leaving and hanging up are told as leaves'
   assert.deepEqual(await stateOf(await join(topic)), {})
 })
 
-test('Realtime contract §7: untrack is answered, and so where nothing was tracked', async () => {
+test('Realtime contract §7: untrack gets a reply, also if nothing was tracked', async () => {
   const channel = await join(topicOf(), 'me')
   const { status, response } = await untrack(channel)
   assert.deepEqual([status, response], ['ok', {}])
@@ -130,7 +130,7 @@ test('Realtime contract §7: one key from several channels has several metas, an
   assert.deepEqual(tracked(after.me.metas), [{ on: 'desk' }])
 })
 
-test('Realtime contract §7: tracking anew replaces what was told, with a reference to it', async () => {
+test('Realtime contract §7: tracking again replaces the entry, with a reference to the old one', async () => {
   const topic = topicOf()
   const [me, watcher] = [await join(topic, 'me'), await join(topic, 'watcher')]
   await track(me, { mood: 'fine' })
@@ -148,7 +148,7 @@ test('Realtime contract §7: tracking anew replaces what was told, with a refere
   assert.deepEqual(tracked(state.me.metas), [{ mood: 'tired' }])
 })
 
-test('Realtime contract §7: tracking the same again tells nothing', async () => {
+test('Realtime contract §7: tracking the same payload again sends nothing', async () => {
   const topic = topicOf()
   const [me, watcher] = [await join(topic, 'me'), await join(topic, 'watcher')]
   await track(me, { mood: 'fine', n: { a: 1 } })
@@ -165,7 +165,7 @@ test('Realtime contract §7: tracking the same again tells nothing', async () =>
   )
 })
 
-test('Realtime contract §4: without a key each channel gets a UUID of its own', async () => {
+test('Realtime contract §4: without a key each channel gets its own UUID', async () => {
   const topic = topicOf()
   const channels = [await join(topic), await join(topic, ''), await join(topic)]
   for (const [i, channel] of channels.entries()) await track(channel, { i })
@@ -186,7 +186,7 @@ test('Realtime contract §7: what is tracked must be an object', async () => {
   assert.deepEqual(tracked(payload.joins.me.metas), [{}])
 })
 
-test('Realtime contract §4: the first track enables presence where the join did not', async () => {
+test('Realtime contract §4: the first track enables presence if the join did not', async () => {
   const topic = topicOf()
   const watcher = await join(topic, 'watcher')
   const channel = await (await realtime.connect()).join(topic, { presence: { key: 'late', enabled: false } })
@@ -195,19 +195,19 @@ test('Realtime contract §4: the first track enables presence where the join did
   assert.deepEqual(tracked(payload.joins.late.metas), [{ n: 1 }])
 })
 
-test('Realtime contract §7: where presence is not enabled, no state comes', async () => {
+test('Realtime contract §7: without presence no state is sent', async () => {
   const socket = await realtime.connect()
   const channel = await socket.join(topicOf(), {
     presence: { key: '', enabled: false },
     broadcast: { self: true },
   })
   channel.broadcast('end')
-  await heard(channel, 'end')
+  await receivesBroadcast(channel, 'end')
   await socket.heartbeat()
   assert.ok(!channel.received().some(({ event }) => event === 'presence_state'))
 })
 
-test('Realtime contract §7: keys and fields may be of any name', async () => {
+test('Realtime contract §7: keys and fields may have any name', async () => {
   const topic = topicOf()
   const watcher = await join(topic)
   for (const key of ['__proto__', 'constructor', '漢字 🙂', 'a.b/c']) {
@@ -222,7 +222,7 @@ test('Realtime contract §7: keys and fields may be of any name', async () => {
   }
 })
 
-test('Realtime contract §6–§7: topics of another name, project or kind have their own people', async () => {
+test('Realtime contract §6–§7: topics of another name, project or kind have separate presence', async () => {
   const topic = topicOf()
   const me = await join(topic, 'me')
   await track(me, { n: 1 })
@@ -240,11 +240,11 @@ test('Realtime contract §6–§7: topics of another name, project or kind have 
   }
 })
 
-test('Realtime contract §7: presence and broadcast live on one channel', async () => {
+test('Realtime contract §7: presence and broadcast work on one channel', async () => {
   const topic = topicOf()
   const [me, other] = [await join(topic, 'me'), await join(topic, 'other')]
   await track(me, { n: 1 })
   me.broadcast('hello', { n: 2 })
   await diff(other, 'joins of me', joins('me'))
-  assert.deepEqual((await heard(other, 'hello')).payload.payload, { n: 2 })
+  assert.deepEqual((await receivesBroadcast(other, 'hello')).payload.payload, { n: 2 })
 })

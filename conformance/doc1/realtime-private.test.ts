@@ -1,9 +1,16 @@
-// Realtime contract §4, §6–§8, §10: private channels, which policies on realtime.messages open; messages from SQL.
+// Realtime contract §4, §6–§8, §10: private channels and policies on realtime.messages; messages sent by SQL.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { unique, userJwt } from '../people.ts'
 import type { Channel } from '../phoenix.ts'
-import { broadcastsOf, heard, heardBefore, type RealtimeApi, realtimeProject } from '../realtime.ts'
+import {
+  broadcastsBefore,
+  broadcastsOf,
+  type RealtimeApi,
+  realtimeProject,
+  receivesBroadcast,
+  topicName,
+} from '../realtime.ts'
 import type { Caller } from '../rows.ts'
 import { ada, bob } from '../storage.ts'
 import { type Target, target } from '../target.ts'
@@ -33,7 +40,7 @@ after(async () => {
 })
 
 const both = ['broadcast', 'presence']
-/** A topic that these may use. */
+/** A topic with policies for these users. */
 async function room(...members: [{ sub: string }, string[], string[]][]): Promise<string> {
   const name = unique('room')
   const list = (names: string[]) => `'{${names}}'`
@@ -48,17 +55,17 @@ const enter = async (as: Caller, name: string, more = {}): Promise<Channel> =>
   (await realtime.connect({ as })).join(`realtime:${name}`, { ...config, ...more })
 const tryEnter = async (as: Caller, name: string) =>
   (await realtime.connect({ as })).tryJoin(`realtime:${name}`, { config })
-/** By the service over HTTP, after all the rest. */
-async function marked(channel: Channel, isPrivate = true): Promise<string[]> {
+/** All broadcasts sent before this call. The marker is sent after them, as service_role. */
+async function broadcastsUntilNow(channel: Channel, isPrivate = true): Promise<string[]> {
   const event = unique('marker')
   const key = realtime.project.service_role_key
-  const message = { topic: channel.topic.slice(9), event, payload: {}, private: isPrivate }
+  const message = { topic: topicName(channel), event, payload: {}, private: isPrivate }
   const reply = await realtime.broadcast({ messages: [message] }, { apikey: key, token: key })
   assert.equal(reply.status, 202, reply.text)
-  return (await heardBefore(channel, event)).map(([name]) => name).filter(name => !/^marker-/.test(name))
+  return (await broadcastsBefore(channel, event)).map(([name]) => name).filter(name => !/^marker-/.test(name))
 }
 
-test('Realtime contract §4: without a policy a private channel is for service_role alone', async () => {
+test('Realtime contract §4: without a policy only service_role may join a private channel', async () => {
   const name = await room()
   for (const as of ['anon', ada] as const) {
     const { status, response } = await tryEnter(as, name)
@@ -68,23 +75,23 @@ test('Realtime contract §4: without a policy a private channel is for service_r
   await enter('service_role', name)
 })
 
-test('Realtime contract §4: who was denied may use the public topic of the same name', async () => {
+test('Realtime contract §4: a rejected client may use the public topic of the same name', async () => {
   const name = await room()
   const socket = await realtime.connect({ as: ada })
   assert.equal((await socket.tryJoin(`realtime:${name}`, { config })).status, 'error')
   await socket.join(`realtime:${name}`)
 })
 
-test('Realtime contract §4: a SELECT policy lets in, for the topic it names and the user it names', async () => {
+test('Realtime contract §4: a SELECT policy permits joining, for its topic and its user', async () => {
   const [name, other] = [await room([ada, both, both]), await room([bob, both, both])]
   const channel = await enter(ada, name)
   assert.equal((await tryEnter(ada, other)).status, 'error')
   assert.equal((await tryEnter(bob, name)).status, 'error')
   assert.equal((await tryEnter('anon', name)).status, 'error')
-  assert.deepEqual(await marked(channel), [])
+  assert.deepEqual(await broadcastsUntilNow(channel), [])
 })
 
-test('Realtime contract §4: a JWT given with the join decides', async () => {
+test('Realtime contract §4: the JWT of the join decides', async () => {
   const name = await room([ada, both, both])
   const socket = await realtime.connect()
   const payload = (as: Caller & object) => ({ config, access_token: userJwt(realtime.project, as) })
@@ -92,7 +99,7 @@ test('Realtime contract §4: a JWT given with the join decides', async () => {
   assert.equal((await socket.tryJoin(`realtime:${name}`, payload(ada))).status, 'ok')
 })
 
-test('Realtime contract §4: an INSERT policy lets send; without it nothing is heard of what is sent', async () => {
+test('Realtime contract §4: an INSERT policy permits sending, and without it nothing is delivered', async () => {
   const name = await room([ada, both, both], [bob, both, []])
   const [sender, reader, service] = [
     await enter(ada, name),
@@ -101,17 +108,17 @@ test('Realtime contract §4: an INSERT policy lets send; without it nothing is h
   ]
   const sent = await sender.socket.replyTo(sender.broadcast('of ada', { n: 1 }))
   assert.equal(sent.status, 'ok')
-  assert.deepEqual((await heard(reader, 'of ada')).payload.payload, { n: 1 })
+  assert.deepEqual((await receivesBroadcast(reader, 'of ada')).payload.payload, { n: 1 })
   reader.broadcast('of bob')
   reader.socket.pushBroadcast({ topic: reader.topic, event: 'of bob', payload: {}, joinRef: reader.joinRef })
   await reader.socket.heartbeat()
   service.broadcast('of the service')
-  await heard(sender, 'of the service')
-  assert.deepEqual(await marked(sender), ['of the service'])
-  assert.deepEqual(await marked(service), ['of ada'])
+  await receivesBroadcast(sender, 'of the service')
+  assert.deepEqual(await broadcastsUntilNow(sender), ['of the service'])
+  assert.deepEqual(await broadcastsUntilNow(service), ['of ada'])
 })
 
-test('Realtime contract §4: permissions for broadcast and for presence are apart', async () => {
+test('Realtime contract §4: permissions for broadcast and for presence are separate', async () => {
   const name = await room(
     [ada, both, both],
     [bob, ['broadcast'], ['broadcast']],
@@ -127,17 +134,17 @@ test('Realtime contract §4: permissions for broadcast and for presence are apar
   carols.broadcast('of carol')
   await carols.socket.heartbeat()
   bobs.broadcast('of bob')
-  await heard(adas, 'of bob')
+  await receivesBroadcast(adas, 'of bob')
   assert.equal((await track(adas, 'ada')).status, 'ok')
 
-  const told = async (channel: Channel, key: string) =>
+  const summary = async (channel: Channel, key: string) =>
     channel.find(`joins of ${key}`, ({ event, payload }) => event === 'presence_diff' && key in payload.joins)
   for (const channel of [adas, carols]) {
-    await told(channel, 'carol')
-    await told(channel, 'ada')
+    await summary(channel, 'carol')
+    await summary(channel, 'ada')
     assert.ok(!channel.received().some(({ text }) => /"bob"/.test(text)), 'bob may not be present')
   }
-  assert.deepEqual(await marked(adas), ['of bob'])
+  assert.deepEqual(await broadcastsUntilNow(adas), ['of bob'])
   await bobs.socket.heartbeat()
   const presences = bobs.received().filter(({ event }) => event.startsWith('presence_'))
   assert.ok(!presences.some(({ text }) => /"(ada|carol)"/.test(text)), 'bob may not see who is present')
@@ -145,7 +152,7 @@ test('Realtime contract §4: permissions for broadcast and for presence are apar
   assert.deepEqual(broadcastsOf(carols), [], 'carol may not hear broadcasts')
 })
 
-test('case 8: a policy that raises denies the one it raises for', async () => {
+test('case 8: a policy that raises rejects only the caller it raises for', async () => {
   const name = unique('raising')
   const bad = await tryEnter({ ...ada, number: 'one' }, name)
   assert.equal(bad.status, 'error')
@@ -154,7 +161,7 @@ test('case 8: a policy that raises denies the one it raises for', async () => {
   assert.equal((await tryEnter({ ...bob, number: '2' }, name)).status, 'error')
 })
 
-test('Realtime contract §4: asking for permission leaves no message behind', async () => {
+test('Realtime contract §4: policy checks leave no message behind', async () => {
   const name = await room([ada, both, both])
   const count = async () => (await realtime.sql('select count(*)::int as n from realtime.messages'))[0].n
   const before = await count()
@@ -163,25 +170,25 @@ test('Realtime contract §4: asking for permission leaves no message behind', as
   assert.equal(await count(), before)
 })
 
-test('Realtime contract §8: after a token refresh the policies are asked anew', async () => {
+test('Realtime contract §8: policies are checked again after a token refresh', async () => {
   const name = await room([ada, both, both])
   const socket = await realtime.connect({ as: ada })
   const secret = await socket.join(`realtime:${name}`, { private: true })
   const open = await socket.join(`realtime:${name}-open`)
   const speaker = await enter('service_role', name)
   const marker = await (await realtime.connect()).join(`realtime:${name}-open`)
-  const isHeard = async (event: string) => {
+  const isDelivered = async (event: string) => {
     await speaker.socket.replyTo(speaker.broadcast(event))
     marker.broadcast(event)
-    await heard(open, event)
+    await receivesBroadcast(open, event)
     return broadcastsOf(secret).some(([name]) => name === event)
   }
-  await until('what is private is heard', () => isHeard(unique('before')))
+  await until('the private message is delivered', () => isDelivered(unique('before')))
   secret.push('access_token', { access_token: userJwt(realtime.project, bob) })
-  await until('it is heard no more', async () => !(await isHeard(unique('after'))))
+  await until('the private message is no longer delivered', async () => !(await isDelivered(unique('after'))))
 })
 
-test('Realtime contract §6: private messages over HTTP need the permission, and are dropped without a word', async () => {
+test('Realtime contract §6: private messages over HTTP without permission are dropped silently', async () => {
   const name = await room([ada, both, both], [bob, both, []])
   const reader = await enter(bob, name)
   const send = async (event: string, as: Caller) => {
@@ -199,7 +206,7 @@ test('Realtime contract §6: private messages over HTTP need the permission, and
   await send('of bob', bob)
   await send('of ada', ada)
   await send('of the service', 'service_role')
-  assert.deepEqual(await marked(reader), [
+  assert.deepEqual(await broadcastsUntilNow(reader), [
     'of ada',
     'of ada, alone',
     'of the service',
@@ -207,7 +214,7 @@ test('Realtime contract §6: private messages over HTTP need the permission, and
   ])
 })
 
-test('Realtime contract §10: realtime.send() reaches the private topic, unless it says otherwise', async () => {
+test('Realtime contract §10: realtime.send() sends to the private topic by default', async () => {
   const name = await room([ada, both, both])
   const [secret, open] = [await enter(ada, name), await (await realtime.connect()).join(`realtime:${name}`)]
   const old = await (await realtime.connect({ version: '1.0.0' })).join(`realtime:${name}`)
@@ -215,39 +222,40 @@ test('Realtime contract §10: realtime.send() reaches the private topic, unless 
     select realtime.send('{"n": 9007199254740993, "text": "ä"}'::jsonb, 'secret', '${name}');
     select realtime.send('{"n": 2}'::jsonb, 'open', '${name}', false);
     select realtime.send('{"n": 3}'::jsonb, 'secret as well', '${name}', true)`)
-  const { text } = await heard(secret, 'secret')
+  const { text } = await receivesBroadcast(secret, 'secret')
   assert.match(text, /9007199254740993/)
-  await heard(secret, 'secret as well')
-  for (const channel of [open, old]) assert.deepEqual((await heard(channel, 'open')).payload.payload.n, 2)
-  assert.deepEqual(await marked(secret), ['secret', 'secret as well'])
-  assert.deepEqual(await marked(open, false), ['open'])
+  await receivesBroadcast(secret, 'secret as well')
+  for (const channel of [open, old])
+    assert.deepEqual((await receivesBroadcast(channel, 'open')).payload.payload.n, 2)
+  assert.deepEqual(await broadcastsUntilNow(secret), ['secret', 'secret as well'])
+  assert.deepEqual(await broadcastsUntilNow(open, false), ['open'])
 })
 
-test('Realtime contract §10: what SQL sends in a transaction that is undone is never heard', async () => {
+test('Realtime contract §10: messages of a rolled back transaction are never delivered', async () => {
   const name = await room([ada, both, both])
   const channel = await enter(ada, name)
   const sql = `select realtime.send('{}'::jsonb, 'ghost', '${name}'); select 1 / 0`
   const reply = await realtime.rows.post('rpc/exec_sql', { sql }, { as: 'service_role' })
   assert.equal(reply.status, 400, reply.text)
   await realtime.sql(`select realtime.send('{}'::jsonb, 'real', '${name}')`)
-  assert.deepEqual(await heardBefore(channel, 'real'), [])
+  assert.deepEqual(await broadcastsBefore(channel, 'real'), [])
 })
 
-test('Realtime contract §10: messages of SQL come in the order they were sent', async () => {
+test('Realtime contract §10: messages of SQL arrive in the order of sending', async () => {
   const name = await room([ada, both, both])
   const channel = await enter(ada, name)
   await realtime.sql(
     `select realtime.send(jsonb_build_object('i', i), 'n', '${name}') from generate_series(1, 50) i`,
   )
   await realtime.sql(`select realtime.send('{}'::jsonb, 'end', '${name}')`)
-  const got = await heardBefore(channel, 'end')
+  const got = await broadcastsBefore(channel, 'end')
   assert.deepEqual(
     got.map(([, { i }]) => i),
     Array.from({ length: 50 }, (_, i) => i + 1),
   )
 })
 
-test('Realtime contract §10: broadcast_changes() in a trigger tells what happened to the row', async () => {
+test('Realtime contract §10: broadcast_changes() in a trigger sends the change of the row', async () => {
   const name = await room([ada, both, both])
   const table = await realtime.table('id int primary key, body text')
   await realtime.sql(`
@@ -260,23 +268,23 @@ test('Realtime contract §10: broadcast_changes() in a trigger tells what happen
   await realtime.sql(`insert into public.${table} values (1, 'a')`)
   await realtime.sql(`update public.${table} set body = 'b'`)
   await realtime.sql(`delete from public.${table}`)
-  await heard(channel, 'DELETE')
+  await receivesBroadcast(channel, 'DELETE')
   const at = { schema: 'public', table }
   const [a, b] = [
     { id: 1, body: 'a' },
     { id: 1, body: 'b' },
   ]
-  const told = broadcastsOf(channel)
+  const summary = broadcastsOf(channel)
   assert.deepEqual(
-    told.map(([event]) => event),
+    summary.map(([event]) => event),
     ['INSERT', 'UPDATE', 'DELETE'],
   )
-  assert.partialDeepStrictEqual(told[0]![1], { ...at, operation: 'INSERT', record: a })
-  assert.partialDeepStrictEqual(told[1]![1], { ...at, operation: 'UPDATE', record: b, old_record: a })
-  assert.partialDeepStrictEqual(told[2]![1], { ...at, operation: 'DELETE', old_record: b })
+  assert.partialDeepStrictEqual(summary[0]![1], { ...at, operation: 'INSERT', record: a })
+  assert.partialDeepStrictEqual(summary[1]![1], { ...at, operation: 'UPDATE', record: b, old_record: a })
+  assert.partialDeepStrictEqual(summary[2]![1], { ...at, operation: 'DELETE', old_record: b })
 })
 
-test('Realtime contract §4: replay tells a private channel what SQL sent before', async () => {
+test('Realtime contract §4: replay sends earlier messages of SQL to a private channel', async () => {
   const name = await room([ada, both, both])
   await realtime.sql(`select realtime.send('{"n": 0}'::jsonb, 'long ago', '${name}');
     update realtime.messages set inserted_at = now() - interval '1 hour' where topic = '${name}'`)
@@ -285,12 +293,12 @@ test('Realtime contract §4: replay tells a private channel what SQL sent before
     await realtime.sql(`select realtime.send('{"n": ${n}}'::jsonb, 'n${n}', '${name}')`)
   const channel = await enter(ada, name, { broadcast: { replay: { since } } })
   for (const n of [1, 2, 3]) {
-    const { payload } = await heard(channel, `n${n}`)
+    const { payload } = await receivesBroadcast(channel, `n${n}`)
     assert.deepEqual([payload.payload.n, payload.meta?.replayed], [n, true])
   }
-  assert.deepEqual(await marked(channel), ['n1', 'n2', 'n3'])
+  assert.deepEqual(await broadcastsUntilNow(channel), ['n1', 'n2', 'n3'])
   const few = await enter(ada, name, { broadcast: { replay: { since, limit: 2 } } })
-  assert.equal((await marked(few)).length, 2)
+  assert.equal((await broadcastsUntilNow(few)).length, 2)
   const none = await enter(ada, name)
-  assert.deepEqual(await marked(none), [])
+  assert.deepEqual(await broadcastsUntilNow(none), [])
 })

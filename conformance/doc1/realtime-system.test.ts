@@ -1,4 +1,4 @@
-// 1 §6 rule 10 and Realtime contract §4, §9: what the server says of itself on a channel.
+// 1 §6 rule 10 and Realtime contract §4, §9: system messages of the server on a channel.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import type { Message } from '../phoenix-frames.ts'
@@ -22,14 +22,14 @@ after(async () => {
   await it.stop()
 })
 
-const wish = { event: '*', schema: 'public', table: 'notes' }
+const binding = { event: '*', schema: 'public', table: 'notes' }
 const isSystem = ({ event }: Message) => event === 'system'
 
-test('Realtime contract §4: after the reply comes the word that changes flow', async () => {
+test('Realtime contract §4: the ok status follows the reply to the join', async () => {
   for (const version of ['1.0.0', '2.0.0'] as const) {
     const socket = await realtime.connect({ version })
     const topic = topicOf()
-    const channel = await socket.join(topic, { postgres_changes: [wish] })
+    const channel = await socket.join(topic, { postgres_changes: [binding] })
     const { payload } = await channel.system('ok')
     assert.deepEqual(payload, {
       extension: 'postgres_changes',
@@ -45,10 +45,10 @@ test('Realtime contract §4: after the reply comes the word that changes flow', 
   }
 })
 
-test('Realtime contract §4: only after that do changes flow', async () => {
+test('Realtime contract §4: changes arrive only after the ok status', async () => {
   for (let i = 0; i < 3; i++) {
     const socket = await realtime.connect()
-    const channel = await socket.join(topicOf(), { postgres_changes: [wish] })
+    const channel = await socket.join(topicOf(), { postgres_changes: [binding] })
     for (let n = 0; n < 3; n++) await realtime.sql('insert into public.notes default values')
     await channel.system('ok')
     const events = channel.received().map(({ event }) => event)
@@ -58,12 +58,12 @@ test('Realtime contract §4: only after that do changes flow', async () => {
   }
 })
 
-test('Realtime contract §9: a channel without wishes hears nothing of the database', async () => {
+test('Realtime contract §9: a channel without bindings gets no database status', async () => {
   const socket = await realtime.connect()
   const channel = await socket.join(topicOf())
   await realtime.sql('insert into public.notes default values')
-  const other = await realtime.listenOn(socket, { table: 'notes' })
-  await realtime.seen(other)
+  const other = await realtime.subscribeOn(socket, { table: 'notes' })
+  await realtime.newChanges(other)
   assert.deepEqual(
     channel.received().map(({ event }) => event),
     ['phx_reply'],
@@ -71,62 +71,62 @@ test('Realtime contract §9: a channel without wishes hears nothing of the datab
   await socket.close()
 })
 
-test('Realtime contract §4: wishes that mean nothing are told as a system error of postgres_changes', async () => {
+test('Realtime contract §4: invalid bindings are a system error of postgres_changes', async () => {
   const bad = [
-    { ...wish, event: 'TRUNCATE' },
-    { ...wish, filter: 'nothing=eq.1' },
-    { ...wish, filter: 'id=eq.one' },
+    { ...binding, event: 'TRUNCATE' },
+    { ...binding, filter: 'nothing=eq.1' },
+    { ...binding, filter: 'id=eq.one' },
   ]
   for (const each of bad) {
     const socket = await realtime.connect()
     const { status, response, message } = await socket.tryJoin(topicOf(), {
       config: { postgres_changes: [each] },
     })
-    // An event that there is not may as well be refused at once.
+    // The server may also reject an unknown event at once.
     if (status === 'error') assert.match(response.reason, /^\w+: ./, message.text)
     else {
-      const told = await socket.find(
+      const summary = await socket.find(
         'the error',
         message => isSystem(message) && message.payload.status === 'error',
       )
-      assert.deepEqual(Object.keys(told.payload).sort(), ['channel', 'extension', 'message', 'status'])
-      assert.equal(told.payload.extension, 'postgres_changes')
+      assert.deepEqual(Object.keys(summary.payload).sort(), ['channel', 'extension', 'message', 'status'])
+      assert.equal(summary.payload.extension, 'postgres_changes')
     }
     await socket.close()
   }
 })
 
-test('1 §6 rule 10: a policy that takes for ever is told nothing, and does not keep back the others for ever', async () => {
+test('1 §6 rule 10: a subscriber whose policy never ends receives nothing, and delays others only briefly', async () => {
   const table = await realtime.table(
     'id int primary key, owner uuid',
     name =>
       `create policy slow on public.${name} for select using (case when auth.uid() = '${bob.sub}' then pg_sleep(600)::text = '' else owner = auth.uid() end)`,
   )
   const [bobs, adas, service] = [
-    await realtime.listen(bob, { table }),
-    await realtime.listen(ada, { table }),
-    await realtime.listen('service_role', { table }),
+    await realtime.subscribe(bob, { table }),
+    await realtime.subscribe(ada, { table }),
+    await realtime.subscribe('service_role', { table }),
   ]
   await realtime.sql(`insert into public.${table} values (1, '${ada.sub}'), (2, '${bob.sub}')`)
-  const [ofAda, ofAll] = await realtime.seen(adas, service)
+  const [ofAda, ofAll] = await realtime.newChanges(adas, service)
   assert.deepEqual([newOf(ofAda!), newOf(ofAll!)], [[1], [1, 2]])
   assert.ok(!bobs.received().some(({ payload }) => payload.data?.table === table))
   await Promise.all([bobs, adas, service].map(({ socket }) => socket.close()))
 })
 
-test('1 §6 rule 10: a project beyond the ceiling of listeners is told that it is deferred, and served when there is room', async () => {
+test('1 §6 rule 10: a project above the feed limit is told that it is deferred, and served when there is room', async () => {
   const other = await realtimeProject(
     it,
     `create table public.notes (id int generated by default as identity primary key);
     create policy everybody on public.notes for select using (true)`,
   )
   try {
-    const served = await realtime.listen('anon', { table: 'notes' })
-    const deferred = await (await other.connect()).join(topicOf(), { postgres_changes: [wish] })
+    const served = await realtime.subscribe('anon', { table: 'notes' })
+    const deferred = await (await other.connect()).join(topicOf(), { postgres_changes: [binding] })
     await deferred.system('error')
     await realtime.sql('insert into public.notes default values')
     await other.sql('insert into public.notes default values')
-    const [changes] = await realtime.seen(served)
+    const [changes] = await realtime.newChanges(served)
     assert.equal(newOf(changes!).length, 1, 'the one that is served goes on')
     assert.ok(!deferred.received().some(({ event }) => event === 'postgres_changes'))
     await realtime.closeAll()

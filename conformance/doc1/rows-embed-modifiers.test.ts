@@ -1,4 +1,5 @@
-// 1 §4.2 "Embed-level modifiers" and REST contract §4: what shapes embedded rows, and spreads.
+// 1 §4.2 "Embed-level modifiers" and REST contract §4: filters, order and limits of embedded rows, and
+// spreads.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { assertRefused, assertStatus, type RowsApi, rowsProject, totalOf } from '../rows.ts'
@@ -50,10 +51,10 @@ const shaped: Record<string, number[][]> = {
   'posts.title=eq.nothing': [[], [], []],
 }
 for (const [query, ids] of Object.entries(shaped))
-  test(`1 §4.2 ${query} shapes the embedded rows and keeps the base rows`, async () =>
+  test(`1 §4.2 ${query} changes the embedded rows and keeps the base rows`, async () =>
     assert.deepEqual(await postsOf(query), ids))
 
-test('1 §4.2 modifiers of nested embeds', async () => {
+test('1 §4.2 modifiers apply to nested embeds', async () => {
   const path = 'authors?select=id,posts(id,comments(id))&id=eq.1&posts.order=id.desc'
   assert.deepEqual(
     (await rows.read(`${path}&posts.comments.order=id.desc&posts.comments.limit=2`))[0].posts,
@@ -70,7 +71,7 @@ test('1 §4.2 modifiers of nested embeds', async () => {
   ])
 })
 
-test('1 §4.2 modifiers of a many-to-many embed', async () => {
+test('1 §4.2 modifiers apply to a many-to-many embed', async () => {
   const path = 'posts?select=id,tags(label)&id=in.(1,4)&order=id'
   assert.deepEqual(await rows.read(`${path}&tags.order=label&tags.limit=1`), [
     { id: 1, tags: [{ label: 'blue' }] },
@@ -82,7 +83,7 @@ test('1 §4.2 modifiers of a many-to-many embed', async () => {
   ])
 })
 
-test('1 §4.2 a filter on a to-one embed leaves null, and drops the row only with inner', async () => {
+test('1 §4.2 a filter on a to-one embed sets it to null, and removes the row only with inner', async () => {
   const base = 'order=id&id=in.(1,4,5)&authors.name=eq.Ada'
   assert.deepEqual(await rows.read(`posts?select=id,authors(name)&${base}`), [
     { id: 1, authors: { name: 'Ada' } },
@@ -94,7 +95,7 @@ test('1 §4.2 a filter on a to-one embed leaves null, and drops the row only wit
   ])
 })
 
-test('1 §4.2 modifiers go by the alias of an embed', async () => {
+test('1 §4.2 modifiers name an embed by its alias', async () => {
   const path = 'authors?select=id,works:posts(id)&id=eq.1'
   assert.deepEqual(await rows.read(`${path}&works.order=id.desc&works.limit=1`), [
     { id: 1, works: [{ id: 3 }] },
@@ -102,7 +103,7 @@ test('1 §4.2 modifiers go by the alias of an embed', async () => {
   assert.deepEqual(await rows.read(`${path}&works.title=eq.b`), [{ id: 1, works: [{ id: 2 }] }])
 })
 
-test('REST contract §5: a modifier of what is not embedded is 400', async () => {
+test('REST contract §5: a modifier for a table that is not embedded returns 400', async () => {
   for (const query of [
     'select=id&posts.order=id',
     'select=id&posts.limit=1',
@@ -114,12 +115,12 @@ test('REST contract §5: a modifier of what is not embedded is 400', async () =>
     assertRefused(await rows.get(`authors?${query}`), 400, 'PGRST108')
 })
 
-test('1 §4.2 a negative limit or offset of an embed is 400', async () => {
+test('1 §4.2 a negative limit or offset of an embed returns 400', async () => {
   assertStatus(await rows.get('authors?select=id,posts(id)&posts.limit=-1'), 400)
   assertStatus(await rows.get('authors?select=id,posts(id)&posts.offset=-1'), 400)
 })
 
-test('REST contract §4: rows with and without a match', async () => {
+test('REST contract §4: is.null and not.is.null on an embed select rows without and with a match', async () => {
   const authors = (query: string) => rows.read(`authors?select=id,posts()&order=id&${query}`)
   assert.deepEqual(await authors('posts=is.null'), [{ id: 3 }])
   assert.deepEqual(await authors('posts=not.is.null'), [{ id: 1 }, { id: 2 }])
@@ -135,12 +136,12 @@ test('REST contract §4: rows with and without a match', async () => {
   assert.equal(totalOf(counted), '2')
 })
 
-test('REST contract §5: an embed is only compared with null', async () => {
+test('REST contract §5: any other comparison with an embed returns 400', async () => {
   for (const filter of ['posts=eq.1', 'posts=is.true', 'posts=not.eq.1', 'posts=gt.1'])
     assertRefused(await rows.get(`authors?select=id,posts(id)&${filter}`), 400, 'PGRST120')
 })
 
-test('REST contract §4: an empty embed filters and is not shown', async () => {
+test('REST contract §4: an embed without columns filters and is not in the response', async () => {
   assert.deepEqual(await rows.read('authors?select=name,posts!inner()&posts.title=eq.d'), [{ name: 'Alan' }])
   assert.deepEqual(await rows.read('authors?select=name,posts()&order=id'), [
     { name: 'Ada' },
@@ -149,7 +150,7 @@ test('REST contract §4: an empty embed filters and is not shown', async () => {
   ])
 })
 
-test('REST contract §4: a to-one spread lifts columns into its parent', async () => {
+test('REST contract §4: a to-one spread adds its columns to the parent', async () => {
   assert.deepEqual(await rows.read('posts?select=title,...authors(name)&id=in.(4,5)&order=id'), [
     { title: 'd', name: 'Alan' },
     { title: 'e', name: null },
@@ -168,13 +169,13 @@ test('REST contract §4: a to-one spread lifts columns into its parent', async (
   ])
 })
 
-test('REST contract §4: a spread may be inner and be filtered', async () => {
+test('REST contract §4: a spread accepts inner and filters', async () => {
   assert.deepEqual(await rows.read('posts?select=id,...authors!inner(name)&authors.name=eq.Alan'), [
     { id: 4, name: 'Alan' },
   ])
 })
 
-test('REST contract §4: a to-many spread gives parallel arrays', async () => {
+test('REST contract §4: a to-many spread returns parallel arrays', async () => {
   assert.deepEqual(await rows.read('authors?select=name,...posts(id,title)&order=id&posts.order=id.desc'), [
     { name: 'Ada', id: [3, 2, 1], title: ['c', 'b', 'a'] },
     { name: 'Alan', id: [4], title: ['d'] },
@@ -185,7 +186,7 @@ test('REST contract §4: a to-many spread gives parallel arrays', async () => {
   ])
 })
 
-test('REST contract §4: spreads and embeds within a to-many spread', async () => {
+test('REST contract §4: a to-many spread can contain spreads and embeds', async () => {
   const path = 'authors?id=lt.3&order=id&posts.order=id'
   assert.deepEqual(
     await rows.read(`${path}&select=name,...posts(title,...comments(body))&posts.comments.order=id`),
@@ -200,7 +201,7 @@ test('REST contract §4: spreads and embeds within a to-many spread', async () =
   ])
 })
 
-test('REST contract §4: what a to-one embed or spread shows is part of the groups of an aggregate', async () => {
+test('REST contract §4: the columns of a to-one embed or spread are grouping keys of an aggregate', async () => {
   const sums = (rows: any[]) => rows.toSorted((a, b) => a.sum - b.sum)
   assert.deepEqual(sums(await rows.read('posts?select=likes.sum(),...authors!inner(name)')), [
     { sum: 1, name: 'Alan' },
@@ -212,13 +213,13 @@ test('REST contract §4: what a to-one embed or spread shows is part of the grou
   ])
 })
 
-test('REST contract §4: aliases, casts and JSON paths inside an embed', async () => {
+test('REST contract §4: aliases, casts and JSON paths work inside an embed', async () => {
   assert.deepEqual(await rows.read('authors?select=n:name,p:posts(t:title,likes::text,meta->k)&id=eq.2'), [
     { n: 'Alan', p: [{ t: 'd', likes: '1', k: 2 }] },
   ])
 })
 
-test('1 §9 both shapes of the path take the same modifiers', async () => {
+test('1 §9 the native and the alias path accept the same modifiers', async () => {
   const path = 'authors?select=id,posts(id)&id=eq.1&posts.order=id.desc&posts.limit=1&posts.likes=not.is.null'
   for (const shape of ['native', 'alias'] as const)
     assert.deepEqual(await rows.read(path, { shape }), [{ id: 1, posts: [{ id: 3 }] }])

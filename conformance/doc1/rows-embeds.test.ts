@@ -1,4 +1,4 @@
-// 1 §4.2 "Embedded resources" and REST contract §4: which relationships there are and how one is chosen.
+// 1 §4.2 "Embedded resources" and REST contract §4: which relationships exist and how the query selects one.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { assertRefused, type RowsApi, rowsProject } from '../rows.ts'
@@ -76,13 +76,12 @@ before(async () => {
 })
 after(() => it.stop())
 
-/** What each select on each table answers. */
-function shows(what: string, cases: Record<string, unknown>): void {
+function returnsRows(what: string, cases: Record<string, unknown>): void {
   for (const [path, expected] of Object.entries(cases))
     test(`1 §4.2 ${what}: ${path}`, async () => assert.deepEqual(await rows.read(path), expected))
 }
 
-shows('many-to-one gives an object, or null', {
+returnsRows('many-to-one returns an object or null', {
   'posts?select=title,author:authors(name)&id=in.(1,4)&order=id': [
     { title: 'one', author: { name: 'Ada' } },
     { title: 'orphan', author: null },
@@ -95,7 +94,7 @@ shows('many-to-one gives an object, or null', {
   ],
 })
 
-shows('one-to-many gives an array, which may be empty', {
+returnsRows('one-to-many returns an array, which may be empty', {
   'authors?select=name,posts(title)&order=id&posts.order=id': [
     { name: 'Ada', posts: [{ title: 'one' }, { title: 'two' }] },
     { name: 'Alan', posts: [{ title: 'three' }] },
@@ -108,7 +107,7 @@ shows('one-to-many gives an array, which may be empty', {
   ],
 })
 
-shows('a unique foreign key gives an object on both sides', {
+returnsRows('a unique foreign key returns an object on both sides', {
   'authors?select=name,profiles(motto)&id=lt.3&order=id': [
     { name: 'Ada', profiles: { motto: 'onward' } },
     { name: 'Alan', profiles: null },
@@ -116,7 +115,7 @@ shows('a unique foreign key gives an object on both sides', {
   'profiles?select=motto,authors(name)': [{ motto: 'onward', authors: { name: 'Ada' } }],
 })
 
-shows('many-to-many goes through the one junction there is', {
+returnsRows('many-to-many uses the only junction table', {
   'posts?select=id,tags(label)&id=lt.4&order=id&tags.order=label': [
     { id: 1, tags: [{ label: 'blue' }, { label: 'red' }] },
     { id: 2, tags: [{ label: 'red' }] },
@@ -132,7 +131,7 @@ shows('many-to-many goes through the one junction there is', {
   ],
 })
 
-shows('keys of several columns, and partitioned tables', {
+returnsRows('composite keys and partitioned tables', {
   'rooms?select=name,keys(label)&order=number': [
     { name: 'hall', keys: [] },
     { name: 'attic', keys: [{ label: 'brass' }] },
@@ -142,7 +141,7 @@ shows('keys of several columns, and partitioned tables', {
   'posts?select=id,events(day)&id=eq.3': [{ id: 3, events: [{ day: '2020-05-05' }] }],
 })
 
-shows('a foreign key is chosen by its column, its constraint or the junction', {
+returnsRows('the column, the constraint or the junction selects the foreign key', {
   'orders?select=item,billing:addresses!billing_id(street)&id=eq.1': [
     { item: 'lamp', billing: { street: 'Main' } },
   ],
@@ -166,7 +165,7 @@ shows('a foreign key is chosen by its column, its constraint or the junction', {
   'orders?select=id,orders_shipping(street)&id=eq.1': [{ id: 1, orders_shipping: { street: 'Side' } }],
 })
 
-shows('inner drops base rows without a match, left and the default keep them', {
+returnsRows('inner removes base rows without a match, left and the default keep them', {
   'authors?select=name,posts!inner(id)&order=id&posts.order=id': [
     { name: 'Ada', posts: [{ id: 1 }, { id: 2 }] },
     { name: 'Alan', posts: [{ id: 3 }] },
@@ -189,7 +188,7 @@ shows('inner drops base rows without a match, left and the default keep them', {
   ],
 })
 
-shows('nesting', {
+returnsRows('nesting', {
   'authors?select=name,posts(title,comments(body))&id=eq.1&posts.order=id&posts.comments.order=id': [
     {
       name: 'Ada',
@@ -207,7 +206,7 @@ shows('nesting', {
   ],
 })
 
-shows('a table that refers to itself', {
+returnsRows('a table that refers to itself', {
   'staff?select=name,boss:manager_id(name)&id=lt.3&order=id': [
     { name: 'Top', boss: null },
     { name: 'Mid', boss: { name: 'Top' } },
@@ -217,14 +216,14 @@ shows('a table that refers to itself', {
   ],
 })
 
-shows('through a view', {
+returnsRows('through a view', {
   'post_list?select=headline,authors(name)&id=eq.3': [{ headline: 'three', authors: { name: 'Alan' } }],
   'authors?select=name,post_list(headline)&id=eq.2': [{ name: 'Alan', post_list: [{ headline: 'three' }] }],
   'posts?select=title,writers(name)&id=eq.3': [{ title: 'three', writers: { name: 'Alan' } }],
   'post_list?select=headline,writers(name)&id=eq.3': [{ headline: 'three', writers: { name: 'Alan' } }],
 })
 
-shows('computed relationships', {
+returnsRows('computed relationships', {
   'authors?select=name,latest_posts(title)&id=in.(1,3)&order=id': [
     { name: 'Ada', latest_posts: [{ title: 'two' }] },
     { name: 'Grace', latest_posts: [] },
@@ -238,21 +237,21 @@ shows('computed relationships', {
   ],
 })
 
-test('1 §4.2 the same table may be embedded twice under two names', async () => {
+test('1 §4.2 the same table can be embedded twice under two names', async () => {
   const path = 'authors?select=a:posts(id),b:posts(title)&id=eq.1&a.id=eq.1&b.id=eq.2'
   assert.deepEqual(await rows.read(path), [{ a: [{ id: 1 }], b: [{ title: 'two' }] }])
 })
 
 const nested = (depth: number) => `${'boss:manager_id('.repeat(depth)}id${')'.repeat(depth)}`
 
-test('1 §4.2 five levels of nesting are answered, six are 400', async () => {
+test('1 §4.2 five levels of nesting work, six return 400', async () => {
   const [found] = await rows.read(`staff?select=id,${nested(5)}&id=eq.7`)
   assert.deepEqual(found, { id: 7, boss: { boss: { boss: { boss: { boss: { id: 1 } } } } } })
   for (const depth of [6, 7, 50])
     assertRefused(await rows.get(`staff?select=id,${nested(depth)}`), 400, 'PGRST204')
 })
 
-test('1 §7 an ambiguous embed is 400 and says what there is to choose from', async () => {
+test('1 §7 an ambiguous embed returns 400 and lists the candidates', async () => {
   const twoKeys = await rows.get('orders?select=id,addresses(street)')
   assertRefused(twoKeys, 400, 'PGRST201')
   assert.match(twoKeys.text, /orders_billing|billing_id/)
@@ -264,7 +263,7 @@ test('1 §7 an ambiguous embed is 400 and says what there is to choose from', as
   assert.match(twoJunctions.text, /stunts/)
 })
 
-test('REST contract §5: no relationship is 400, with a hint where one is near', async () => {
+test('REST contract §5: a missing relationship returns 400, with a hint if a similar one exists', async () => {
   assertRefused(await rows.get('authors?select=id,lonely(id)'), 400, 'PGRST200')
   assertRefused(await rows.get('authors?select=id,nowhere(id)'), 400, 'PGRST200')
   assertRefused(await rows.get('authors?select=id,posts!nokey(id)'), 400, 'PGRST200')
@@ -273,12 +272,12 @@ test('REST contract §5: no relationship is 400, with a hint where one is near',
   })
 })
 
-test('REST contract §5: an unknown column of an embed is 42703', async () => {
+test('REST contract §5: an unknown column of an embed returns 42703', async () => {
   assertRefused(await rows.get('authors?select=id,posts(titel)'), 400, '42703')
   assertRefused(await rows.get('authors?select=id,posts(id)&posts.titel=eq.x'), 400, '42703')
 })
 
-test('REST contract §4: what a write answers may embed', async () => {
+test('REST contract §4: the representation of a write can embed', async () => {
   const prefer = 'return=representation'
   const inserted = await rows.post(
     'posts?select=title,author:authors(name),comments(id)',
@@ -299,7 +298,7 @@ test('REST contract §4: what a write answers may embed', async () => {
   assert.deepEqual(removed.body, [{ id: 100, authors: { name: 'Alan' } }])
 })
 
-test('1 §9 both shapes of the path embed alike', async () => {
+test('1 §9 the native and the alias path embed the same way', async () => {
   const path = 'authors?select=name,posts(id)&id=eq.2'
   for (const shape of ['native', 'alias'] as const)
     assert.deepEqual(await rows.read(path, { shape }), [{ name: 'Alan', posts: [{ id: 3 }] }])

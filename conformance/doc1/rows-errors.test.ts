@@ -1,4 +1,4 @@
-// 1 §7, REST contract §5 and §6 rows 1, 14, 18: one error body, a status for every SQLSTATE, and hints that help.
+// 1 §7, REST contract §5 and §6 rows 1, 14, 18: the error body, the status for each SQLSTATE, and hints.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { createProject, unlimited } from '../people.ts'
@@ -52,7 +52,7 @@ const statuses: Record<number, string[]> = {
     '42P10',
     '44000',
     '26000',
-    // Issue 13 and case 53: what a project's own code raises is no failure of the platform.
+    // Issue 13 and case 53: an error that the project's own code raises is not a failure of the platform.
     '09000',
     '25000',
     '25001',
@@ -75,13 +75,13 @@ const statuses: Record<number, string[]> = {
   404: ['42883', '42P01'],
   405: ['25006'],
   409: ['23503', '23505', '55P03', '55006'],
-  // Statements that ran into a limit of time, depth or concurrency.
+  // Statements that exceeded a limit on time, depth or concurrency.
   500: ['40001', '40P01', '54001', '57014'],
   503: ['53000', '53100'],
 }
 for (const [status, states] of Object.entries(statuses))
   for (const state of states)
-    test(`REST contract §5: ${state} is ${status}`, async () => {
+    test(`REST contract §5: ${state} returns ${status}`, async () => {
       const reply = await rows.post('rpc/raise_state', { state })
       assertRefused(reply, Number(status), state)
       assert.equal(reply.body.message, `raised ${state}`)
@@ -89,17 +89,18 @@ for (const [status, states] of Object.entries(statuses))
       assert.equal(reply.body.hint, 'the hint')
     })
 
-// Such errors may be the platform's own trouble with the database, which it words itself.
+// These errors can also mean that the platform has trouble with the database, so the platform words them
+// itself.
 for (const state of ['08000', '08006', '57P01'])
-  test(`REST contract §5: ${state} is 503`, async () =>
+  test(`REST contract §5: ${state} returns 503`, async () =>
     assertStatus(await rows.post('rpc/raise_state', { state }), 503))
 
-test('REST contract §5: PTnnn is nnn', async () => {
+test('REST contract §5: PTnnn returns status nnn', async () => {
   for (const status of [400, 402, 404, 409, 418, 422, 429, 500, 503])
     assertRefused(await rows.post('rpc/raise_state', { state: `PT${status}` }), status, `PT${status}`)
 })
 
-test('REST contract §6 row 1: details and hint are texts, empty where there is nothing to say', async () => {
+test('REST contract §6 row 1: details and hint are strings, empty if there is nothing to add', async () => {
   const { body } = await rows.post('rpc/raise_bare', { state: 'P0001' })
   assert.deepEqual(body, {
     code: 'P0001',
@@ -111,7 +112,7 @@ test('REST contract §6 row 1: details and hint are texts, empty where there is 
   })
 })
 
-test('1 §7 an error is JSON whatever was asked for, and both shapes of the path word it alike', async () => {
+test('1 §7 an error is JSON for every Accept header, and the same on the native and the alias path', async () => {
   for (const accept of [
     '*/*',
     'text/csv',
@@ -167,7 +168,7 @@ for (const [what, ask, status, code, hint] of hints)
   test(`Issue: an unknown ${what} gets a hint`, async () =>
     assertRefused((await ask()) as any, status, code, { hint }))
 
-test('Issue: nothing near, no hint that misleads', async () => {
+test('Issue: a table name without a similar one gets no hint', async () => {
   const reply = await rows.get('zzzzzzzzzzzz')
   assertRefused(reply, 404, 'PGRST205')
   assert.doesNotMatch(reply.body.hint, /articles|authors/)
@@ -209,10 +210,10 @@ const catalogue: [string, number, string, () => Promise<unknown>][] = [
   ['path', 404, 'PGRST125', () => rows.get('articles/1/more')],
 ]
 for (const [what, status, code, ask] of catalogue)
-  test(`REST contract §5: ${code} (${what}) is ${status}`, async () =>
+  test(`REST contract §5: ${code} (${what}) returns ${status}`, async () =>
     assertRefused((await ask()) as any, status, code))
 
-test('REST contract: the root is a description of the API, or not there', async () => {
+test('REST contract: the root returns a description of the API, or PGRST125 or PGRST126', async () => {
   for (const shape of ['native', 'alias'] as const) {
     const reply = await rows.get('', { shape })
     if (reply.status === 200) assert.equal(typeof reply.body, 'object')
@@ -220,8 +221,8 @@ test('REST contract: the root is a description of the API, or not there', async 
   }
 })
 
-test('1 §7 database errors keep what Postgres says', async () => {
-  // Postgres shows keys only to callers that row-level security does not restrict.
+test('1 §7 database errors keep the texts of Postgres', async () => {
+  // Postgres includes keys only for callers that row-level security does not restrict.
   const as = 'service_role'
   await rows.post('authors', { id: 5 })
   assertRefused(await rows.post('authors', { id: 5 }, { as }), 409, '23505', {
@@ -239,14 +240,14 @@ test('1 §7 database errors keep what Postgres says', async () => {
   assertRefused(await rows.get('articles?id=eq.x'), 400, '22P02', { message: /x/ })
 })
 
-test('REST contract §5: a function that calls itself without end is an error of its own, and the server goes on', async () => {
+test('REST contract §5: infinite recursion in a function returns an error, and the server keeps working', async () => {
   const reply = await rows.get('rpc/loop?n=1')
   assert.ok(reply.status >= 400, `${reply.status}`)
   assertErrorBody(reply)
   assertStatus(await rows.get('articles?select=id'), 200)
 })
 
-test('1 §5 a missing or wrong credential is 401 before anything else, and says how to ask', async () => {
+test('1 §5 a missing or invalid credential returns 401 before any other check, with WWW-Authenticate', async () => {
   const other = await createProject(it, { quotas: unlimited })
   for (const shape of ['native', 'alias'] as const)
     for (const path of ['articles', 'nowhere', 'rpc/divide', 'articles?id=foo', 'rpc/exec_sql'])
@@ -262,7 +263,7 @@ test('1 §5 a missing or wrong credential is 401 before anything else, and says 
       }
 })
 
-test('1 §1 a suspended project answers 403', async () => {
+test('1 §1 a suspended project returns 403', async () => {
   const path = `/projects/${rows.project.id}`
   assert.equal((await it.manage('POST', `${path}/suspend`)).status, 200)
   const asks: Ask[] = [{}, { as: 'service_role' }, { shape: 'alias' }]

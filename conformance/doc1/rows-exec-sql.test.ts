@@ -1,4 +1,4 @@
-// 1 §4.1 rule 7, REST contract §6 row 20 and Clarifications "Rows": arbitrary SQL, for the service alone.
+// 1 §4.1 rule 7, REST contract §6 row 20 and Clarifications "Rows": arbitrary SQL, only for service_role.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { assertErrorBody, assertRefused, type Caller, type RowsApi, rowsProject } from '../rows.ts'
@@ -21,7 +21,7 @@ const user: Caller = { sub: '6f1f0a3e-7d0b-4f6e-9a59-6b5f0a8b2c11' }
 const run = (sql: unknown, as: Caller = 'service_role', shape: 'native' | 'alias' = 'native') =>
   rows.post('rpc/exec_sql', { sql }, { as, shape })
 
-test('1 §4.1 it answers the rows of the last statement, past row-level security', async () => {
+test('1 §4.1 exec_sql returns the rows of the last statement and bypasses row-level security', async () => {
   for (const shape of ['native', 'alias'] as const) {
     const reply = await run('select * from public.secrets', 'service_role', shape)
     assert.equal(reply.status, 200, reply.text)
@@ -33,7 +33,7 @@ test('1 §4.1 it answers the rows of the last statement, past row-level security
   ])
 })
 
-test('1 §4.1 what answers no rows answers an empty list', async () => {
+test('1 §4.1 a last statement without rows returns an empty array', async () => {
   for (const sql of [
     'create table public.made (a int)',
     'insert into public.made values (1)',
@@ -48,7 +48,7 @@ test('1 §4.1 what answers no rows answers an empty list', async () => {
   await run('delete from public.secrets where id = 9')
 })
 
-test('1 §4.1 it is for the service_role alone', async () => {
+test('1 §4.1 only service_role may call exec_sql', async () => {
   for (const as of ['anon', user] as const)
     for (const shape of ['native', 'alias'] as const) {
       const reply = await run('select * from public.secrets', as, shape)
@@ -63,7 +63,7 @@ test('1 §4.1 it is for the service_role alone', async () => {
   assert.deepEqual(bearer.body, [{ one: 1 }])
 })
 
-test('1 §4.1 a failing script answers its SQLSTATE and leaves nothing', async () => {
+test('1 §4.1 a failing script returns its SQLSTATE and is rolled back', async () => {
   assertRefused(await run('selec 1'), 400, '42601')
   assertRefused(await run('select * from public.nowhere'), 404, '42P01')
   assertRefused(await run('insert into public.secrets values (1, null)'), 409, '23505')
@@ -71,7 +71,7 @@ test('1 §4.1 a failing script answers its SQLSTATE and leaves nothing', async (
   assert.deepEqual((await run('select id from public.secrets')).body, [{ id: 1 }])
 })
 
-test('REST contract §6 row 20: a body without a statement is 400', async () => {
+test('REST contract §6 row 20: a body without a statement returns 400', async () => {
   for (const body of ['{', '{}', '[]', '{"sql":5}', '{"sql":null}', '{"query":"select 1"}', '']) {
     const reply = await rows.post('rpc/exec_sql', body, { as: 'service_role' })
     assert.equal(reply.status, 400, `${body}: ${reply.status} ${reply.text}`)
@@ -79,14 +79,14 @@ test('REST contract §6 row 20: a body without a statement is 400', async () => 
   }
 })
 
-test('1 §4.1 it is called with POST', async () => {
+test('1 §4.1 exec_sql requires POST', async () => {
   for (const method of ['GET', 'HEAD', 'PUT', 'PATCH', 'DELETE']) {
     const reply = await rows.ask(method, 'rpc/exec_sql?sql=select 1', { as: 'service_role' })
     assert.ok([404, 405].includes(reply.status), `${method}: ${reply.status}`)
   }
 })
 
-test('REST contract §6 row 20: a function of that name does not shadow it', async () => {
+test('REST contract §6 row 20: a function with the name exec_sql does not replace it', async () => {
   await rows.ddl(`
     create function public.exec_sql(sql text) returns text language sql as $$ select 'shadow' $$;
     grant execute on function public.exec_sql(text) to anon, authenticated`)
@@ -100,7 +100,7 @@ test('REST contract §6 row 20: a function of that name does not shadow it', asy
   assert.doesNotMatch(read.text, /shadow/)
 })
 
-test('1 §4.1 settings of a script do not outlive it', async () => {
+test('1 §4.1 settings of a script end with it', async () => {
   await run(
     'set search_path = pg_catalog; set role none; select set_config(\'request.jwt.claims\', \'{"sub":"x"}\', false)',
   )
@@ -113,7 +113,7 @@ test('1 §4.1 settings of a script do not outlive it', async () => {
   assert.doesNotMatch(claims, /"sub"/)
 })
 
-test('case 2: a script reaches neither the machine nor another role', async () => {
+test('case 2: a script can access neither the host nor another role', async () => {
   for (const sql of [
     "copy public.secrets from program 'id'",
     "copy (select 1) to '/tmp/x'",
@@ -132,7 +132,7 @@ test('case 2: a script reaches neither the machine nor another role', async () =
   }
 })
 
-test('case 48: 40,000 statements are run, and more than 100,000 are refused with 400', async () => {
+test('case 48: 40,000 statements run, and more than 100,000 return 400', async () => {
   const reply = await run(`${'select 1;'.repeat(40_000)} select 2 as two`)
   assert.equal(reply.status, 200, reply.text)
   assert.deepEqual(reply.body, [{ two: 2 }])
@@ -143,7 +143,7 @@ test('case 48: 40,000 statements are run, and more than 100,000 are refused with
   assert.deepEqual((await run('select id from public.secrets where id = 3')).body, [])
 })
 
-test('case 48: many rows, and rows of megabytes, are answered whole and in order', async () => {
+test('case 48: many rows, and rows of megabytes, arrive complete and in order', async () => {
   const many = await run(
     `select i, case when i % 2 = 0 then 'é' end as word from generate_series(1, 100000) i`,
   )
@@ -164,11 +164,11 @@ test('case 48: many rows, and rows of megabytes, are answered whole and in order
   }
 })
 
-test('case 48: an answer of more than 64 MB, or a row of more than 16, is 400 and says what to do', async () => {
+test('case 48: a response over 64 MB, or a row over 16 MB, returns 400 with a hint', async () => {
   const wide = Array.from({ length: 1000 }, (_, at) => `null as ${'n'.repeat(58)}${at}`).join(', ')
   for (const sql of [
     `select repeat('x', 1000000) from generate_series(1, 100)`,
-    // Few bytes from Postgres, many as JSON.
+    // Few bytes in the Postgres protocol, many as JSON.
     `select ${wide} from generate_series(1, 5000)`,
   ]) {
     const reply = await run(sql)

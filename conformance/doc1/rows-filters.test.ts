@@ -1,4 +1,4 @@
-// 1 §4.2 and REST contract §4: filters, every operator and what its value may be.
+// 1 §4.2 and REST contract §4: filters: every operator and the values it accepts.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { assertRefused, assertStatus, type RowsApi, rowsProject } from '../rows.ts'
@@ -47,13 +47,13 @@ const idsOf = async (query: string, table = 'people'): Promise<number[]> =>
   (await rows.read(`${table}?${query}&select=id&order=id`)).map(({ id }: { id: number }) => id)
 const all = [1, 2, 3, 4, 5]
 
-/** Each filter and the ids it leaves. */
-function keeps(what: string, table: string, cases: Record<string, number[]>): void {
+/** One test per filter, with the ids of the rows that match. */
+function matches(what: string, table: string, cases: Record<string, number[]>): void {
   for (const [filter, ids] of Object.entries(cases))
     test(`1 §4.2 ${what}: ${filter}`, async () => assert.deepEqual(await idsOf(filter, table), ids))
 }
 
-function refuses(what: string, cases: string[], code?: string): void {
+function rejects(what: string, cases: string[], code?: string): void {
   for (const query of cases)
     test(`1 §4.2 ${what}: ${query}`, async () => {
       const reply = await rows.get(query)
@@ -62,7 +62,7 @@ function refuses(what: string, cases: string[], code?: string): void {
     })
 }
 
-keeps('comparisons', 'people', {
+matches('comparisons', 'people', {
   'id=eq.2': [2],
   'name=eq.Ada': [1],
   'name=eq.ada': [],
@@ -79,7 +79,7 @@ keeps('comparisons', 'people', {
   'age=isdistinct.36': [2, 3, 4, 5],
 })
 
-keeps('the value is the rest of the text, whatever it contains', 'people', {
+matches('everything after the operator is the value', 'people', {
   'note=eq.a.b:c(d)': [2],
   'note=eq.x,y': [3],
   'note=eq.': [1],
@@ -89,7 +89,7 @@ keeps('the value is the rest of the text, whatever it contains', 'people', {
   "name=eq.' or 1=1 --": [],
 })
 
-keeps('patterns', 'people', {
+matches('patterns', 'people', {
   'name=like.A*': [1, 2],
   'name=like.*a*': [1, 2, 3],
   'name=like.A%25': [1, 2],
@@ -101,7 +101,7 @@ keeps('patterns', 'people', {
   'name=imatch.^a': [1, 2],
 })
 
-keeps('quantifiers', 'people', {
+matches('quantifiers', 'people', {
   'name=like(any).{A*,G*}': [1, 2, 3],
   'name=like(all).{A*,*n}': [2],
   'name=ilike(any).{a*,*GER}': [1, 2, 4],
@@ -118,7 +118,7 @@ keeps('quantifiers', 'people', {
   'id=eq(any).{}': [],
 })
 
-keeps('in', 'people', {
+matches('in', 'people', {
   'id=in.(1,3)': [1, 3],
   'name=in.(Ada,Grace)': [1, 3],
   'note=in.("x,y",nothing)': [3],
@@ -128,7 +128,7 @@ keeps('in', 'people', {
   'id=not.in.(1,3)': [2, 4, 5],
 })
 
-keeps('columns of every type', 'typed', {
+matches('columns of every type', 'typed', {
   'w=eq.abc': [1],
   'w=in.(abc,d)': [1],
   'w=like(any).{a*,b*}': [1],
@@ -145,7 +145,7 @@ keeps('columns of every type', 'typed', {
   'list=cs.{}': [1],
 })
 
-test('1 §4.2 an empty list matches nothing, negated everything, whatever the type of the column', async () => {
+test('1 §4.2 an empty in list matches no row, negated every row, for every column type', async () => {
   for (const column of ['id', 'name', 'score', 'active', 'mood', 'born']) {
     assert.deepEqual(await idsOf(`${column}=in.()`), [], column)
     assert.deepEqual(await idsOf(`${column}=not.in.()`), all, column)
@@ -154,7 +154,7 @@ test('1 §4.2 an empty list matches nothing, negated everything, whatever the ty
     assert.deepEqual(await idsOf(`${column}=in.()`, 'things'), [], column)
 })
 
-keeps('is takes null, true, false and unknown, in any case', 'people', {
+matches('is accepts null, true, false and unknown, in upper or lower case', 'people', {
   'age=is.null': [4],
   'age=not.is.null': [1, 2, 3, 5],
   'active=is.true': [1, 4],
@@ -165,15 +165,15 @@ keeps('is takes null, true, false and unknown, in any case', 'people', {
   'active=is.True': [1, 4],
 })
 
-refuses(
-  'is with anything else is 400',
+rejects(
+  'is with any other value returns 400',
   ['age=is.not_null', 'age=is.5', 'age=is.', 'active=is.yes', 'age=not.is.nil'].map(
     filter => `people?${filter}`,
   ),
   'PGRST100',
 )
 
-keeps('not before any operator', 'people', {
+matches('not works before every operator', 'people', {
   'age=not.eq.36': [2, 3, 5],
   'age=not.gt.36': [1, 5],
   'name=not.like.A*': [3, 4, 5],
@@ -182,13 +182,13 @@ keeps('not before any operator', 'people', {
   'age=not.isdistinct.36': [1],
 })
 
-keeps('several filters narrow each other, also on one column', 'people', {
+matches('several filters are joined with AND, also on one column', 'people', {
   'age=gt.10&age=lt.50': [1, 2],
   'age=gt.10&active=is.true': [1],
   'id=gt.1&id=lt.4&id=neq.3': [2],
 })
 
-keeps('full text on a tsvector', 'things', {
+matches('full text on a tsvector', 'things', {
   'words=fts.fox': [1, 3],
   'words=fts.fox %26 dog': [3],
   'words=fts.fox | lazi': [1, 2, 3],
@@ -201,7 +201,7 @@ keeps('full text on a tsvector', 'things', {
   'words=not.fts(english).fox': [2],
 })
 
-keeps('full text on a text column', 'things', {
+matches('full text on a text column', 'things', {
   'body=fts(english).fox': [1, 3],
   'body=plfts(english).lazy dogs': [2],
   'body=phfts(english).brown fox': [1],
@@ -210,7 +210,7 @@ keeps('full text on a text column', 'things', {
   'body=not.fts(english).dog': [1],
 })
 
-keeps('arrays', 'things', {
+matches('arrays', 'things', {
   'tags=cs.{red}': [1],
   'tags=cs.{red,green}': [1],
   'tags=cd.{red,green,blue}': [1, 2, 3],
@@ -222,7 +222,7 @@ keeps('arrays', 'things', {
   'tags=eq.{blue}': [2],
 })
 
-keeps('ranges', 'things', {
+matches('ranges', 'things', {
   'span=cs.[2,3]': [1],
   'span=cd.[0,12)': [1, 2],
   'span=ov.[4,6)': [1, 2],
@@ -234,13 +234,13 @@ keeps('ranges', 'things', {
   'span=not.sl.[15,16)': [3],
 })
 
-keeps('JSON containment', 'things', {
+matches('JSON containment', 'things', {
   'document=cs.{"a":1}': [1],
   'document=cs.{"stats":{"count":12}}': [2],
   'document=cd.{"a":2,"tier":"gold","stats":{"count":12},"more":0}': [2],
 })
 
-keeps('JSON paths', 'things', {
+matches('JSON paths', 'things', {
   'document->>tier=eq.gold': [2],
   'document->>tier=in.(gold,tin)': [2, 3],
   'document->>tier=like.*i*': [3],
@@ -256,7 +256,7 @@ keeps('JSON paths', 'things', {
   'document->>nothing=eq.1': [],
 })
 
-refuses('a quoted JSON key is 400', [
+rejects('a quoted JSON key returns 400', [
   'things?document->>"tier"=eq.gold',
   "things?document->>'tier'=eq.gold",
   'things?document->"stats"->>count=eq.12',
@@ -266,7 +266,7 @@ refuses('a quoted JSON key is 400', [
   'things?or=(document->>"tier".eq.gold,id.eq.1)',
 ])
 
-refuses('a JSON key is a bare identifier or an integer', [
+rejects('a JSON key must be a bare identifier or an integer', [
   'things?document->>some-key=eq.1',
   'things?select=document->>some-key',
   'things?order=document->>some-key',
@@ -277,25 +277,25 @@ refuses('a JSON key is a bare identifier or an integer', [
   'things?document->=eq.1',
 ])
 
-refuses(
-  'what is no filter is 400',
+rejects(
+  'an invalid filter returns 400',
   ['5', 'eq', 'foo.1', 'eqx.1', 'not.1', 'not.foo.1', ''].map(value => `people?id=${value}`),
   'PGRST100',
 )
 
-refuses('only the operators with quantifiers take one', [
+rejects('only some operators accept a quantifier', [
   'people?id=neq(any).{1,2}',
   'people?id=in(any).{1,2}',
   'people?id=eq(some).{1,2}',
   'people?id=eq().{1,2}',
 ])
 
-refuses(
-  'a value the column cannot hold is 400',
+rejects(
+  'a value that the column type cannot represent returns 400',
   ['id=eq.abc', 'id=in.(1,x)', 'id=gt.'].map(filter => `people?${filter}`),
   '22P02',
 )
-refuses('a value the database cannot take is 400', [
+rejects('a value of the wrong type returns 400', [
   'people?born=eq.yesterdays',
   'people?mood=eq.elated',
   'people?id=eq.99999999999999999999',
@@ -305,24 +305,24 @@ refuses('a value the database cannot take is 400', [
   'things?document=cs.{broken',
 ])
 
-test('REST contract §5: an unknown column in a filter is 42703 with a hint', async () => {
+test('REST contract §5: an unknown column in a filter returns 42703 with a hint', async () => {
   assertRefused(await rows.get('people?nome=eq.x'), 400, '42703', { hint: /Perhaps you meant.*name/ })
 })
 
-test('REST contract §4: keys may be quoted, have dots, spaces and any letter', async () => {
+test('REST contract §4: quoted keys can contain dots, spaces and any letter', async () => {
   for (const key of ['"a.b"', 'with space', '"with space"', 'ümläut', 'a-b', '"in"', 'in']) {
     const found = await rows.read(`Odd names?${key}=lt.6`)
     assert.deepEqual(found, [{ 'a.b': 1, 'with space': 2, ümläut: 3, 'a-b': 4, in: 5 }], key)
   }
 })
 
-test('1 §9 both shapes of the path take the same filters', async () => {
+test('1 §9 the native and the alias path accept the same filters', async () => {
   const query = 'people?age=not.in.(36,7)&name=ilike(any).{a*,g*}&select=id&order=id'
   assert.deepEqual(await rows.read(query, { shape: 'native' }), [{ id: 2 }, { id: 3 }])
   assert.deepEqual(await rows.read(query, { shape: 'alias' }), [{ id: 2 }, { id: 3 }])
 })
 
-test('REST contract §1: a space may come as +, and as the client encodes it', async () => {
+test('REST contract §1: a space may be sent as + or percent-encoded', async () => {
   const search = new URLSearchParams({ select: 'id', note: 'eq.say "hi" \\ bye' })
   const path = `/v1/rest/${rows.project.id}/people?${search}`
   assert.match(path, /say\+/)
@@ -330,7 +330,7 @@ test('REST contract §1: a space may come as +, and as the client encodes it', a
   assert.deepEqual(reply.body, [{ id: 5 }])
 })
 
-test('case 44: a NUL or broken UTF-8 in a filter is 4xx', async () => {
+test('case 44: a NUL or invalid UTF-8 in a filter returns 4xx', async () => {
   for (const value of ['eq.a%00b', 'eq.%ff', 'eq.%ed%a0%80']) {
     const path = `/v1/rest/${rows.project.id}/people?name=${value}`
     const reply = await it.call('GET', path, { apikey: rows.project.anon_key })

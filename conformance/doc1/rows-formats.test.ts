@@ -1,4 +1,4 @@
-// 1 §4.3 and REST contract §1-§3, §5: media types of answers and bodies, plans, and what browsers may see.
+// 1 §4.3 and REST contract §1-§3, §5: media types of responses and bodies, plans, and CORS headers.
 import assert from 'node:assert/strict'
 import { after, before, beforeEach, test } from 'node:test'
 import { assertErrorBody, assertRefused, assertStatus, type RowsApi, rangeOf, rowsProject } from '../rows.ts'
@@ -29,7 +29,7 @@ const representation = 'return=representation'
 const mediaType = (reply: Reply) => reply.headers.get('content-type')?.split(';')[0]
 const read = (accept: string, path = 'items?select=id&id=eq.1') => rows.get(path, { headers: { accept } })
 
-test('1 §4.3 the object form answers one object', async () => {
+test('1 §4.3 the object media type returns one object', async () => {
   for (const shape of ['native', 'alias'] as const) {
     const reply = await rows.get('items?select=id,name&id=eq.1', { headers: object, shape })
     assert.equal(reply.status, 200, reply.text)
@@ -39,7 +39,7 @@ test('1 §4.3 the object form answers one object', async () => {
   assert.deepEqual(JSON.parse(limited.text), { id: 3 })
 })
 
-test('1 §4.3.5 the object form of none or of several rows is 406', async () => {
+test('1 §4.3.5 the object media type with no row or several rows returns 406', async () => {
   assertRefused(await rows.get('items?id=eq.99', { headers: object }), 406, 'PGRST116', {
     details: /\b0 rows/,
   })
@@ -54,7 +54,7 @@ test('1 §4.3.5 the object form of none or of several rows is 406', async () => 
   assertRefused(called, 406, 'PGRST116', { details: /\b3 rows/ })
 })
 
-test('REST contract §3: JSON is the form for everybody who does not mind', async () => {
+test('REST contract §3: JSON is the default media type', async () => {
   for (const accept of [
     '*/*',
     'application/json',
@@ -68,7 +68,7 @@ test('REST contract §3: JSON is the form for everybody who does not mind', asyn
   }
 })
 
-test('REST contract §5: a media type nobody writes is 406', async () => {
+test('REST contract §5: an unknown media type returns 406', async () => {
   for (const accept of [
     'application/xml',
     'text/html',
@@ -89,24 +89,24 @@ test('REST contract §5: a media type nobody writes is 406', async () => {
   assert.equal((await rows.read('items')).length, 3, 'and nothing was written')
 })
 
-test('REST contract §5: the first acceptable type of a list is taken', async () => {
+test('REST contract §5: the first supported type in Accept is used', async () => {
   assert.equal(mediaType(await read('application/xml, application/json')), 'application/json')
   assert.equal(mediaType(await read('application/xml, text/csv')), 'text/csv')
   assert.equal(mediaType(await read('application/json;q=0.1, text/csv;q=0.9')), 'text/csv')
 })
 
-test('REST contract §1: rows as CSV', async () => {
+test('REST contract §1: rows can be read as CSV', async () => {
   const reply = await read('text/csv', 'items?select=id,name,note&order=id')
   assert.equal(reply.status, 200, reply.text)
   assert.equal(mediaType(reply), 'text/csv')
   assert.equal(rangeOf(reply), '0-2/*')
-  // Whether an empty text is quoted is the writer's choice.
+  // The writer decides whether an empty text is quoted.
   const lines = /^id,name,note\n1,plain,\n2,"a,b","say ""hi"""\n3,"line\nbreak",(?:"")?\n?$/
   assert.match(reply.text, lines)
   assert.match((await read('text/csv', 'items?select=n,title:name&id=eq.1')).text, /^n,title\n7,plain\n?$/)
 })
 
-test('REST contract §1: no rows as CSV', async () => {
+test('REST contract §1: an empty result as CSV', async () => {
   const reply = await read('text/csv', 'none')
   assert.equal(reply.status, 200)
   assert.ok(['', 'id,name'].includes(reply.text.trim()), reply.text)
@@ -114,7 +114,7 @@ test('REST contract §1: no rows as CSV', async () => {
 
 const csv = { 'content-type': 'text/csv' }
 
-test('REST contract §3: CSV as a body, its header names the columns and NULL is null', async () => {
+test('REST contract §3: in a CSV body the header names the columns and NULL means null', async () => {
   const body = 'name,note,n\nfirst,NULL,1\n"a,""b""","NULL text",2\n"two\nlines",,3\n'
   const reply = await rows.post('items?select=name,note,n', body, { headers: csv, prefer: representation })
   assert.equal(reply.status, 201, reply.text)
@@ -125,7 +125,7 @@ test('REST contract §3: CSV as a body, its header names the columns and NULL is
   ])
 })
 
-test('REST contract §3: CSV may have CRLF, and columns it lacks take their default', async () => {
+test('REST contract §3: a CSV body may use CRLF, and missing columns get their default', async () => {
   const reply = await rows.post('items?select=name,n', 'name\r\na\r\nb\r\n', {
     headers: csv,
     prefer: representation,
@@ -137,7 +137,7 @@ test('REST contract §3: CSV may have CRLF, and columns it lacks take their defa
   ])
 })
 
-test('REST contract §5: CSV with an unknown column, or rows of another width, is 400', async () => {
+test('REST contract §5: CSV with an unknown column, or with rows of different widths, returns 400', async () => {
   const post = (body: string) => rows.post('items', body, { headers: csv })
   assertRefused(await post('nome\nx\n'), 400, 'PGRST204')
   assertRefused(await post('name,note\nx\n'), 400, 'PGRST102')
@@ -148,7 +148,7 @@ test('REST contract §5: CSV with an unknown column, or rows of another width, i
 
 const form = { 'content-type': 'application/x-www-form-urlencoded' }
 
-test('REST contract §3: a form as a body', async () => {
+test('REST contract §3: a body can be a form', async () => {
   const body = new URLSearchParams({ name: 'a & b = c', note: 'ü +' }).toString()
   const inserted = await rows.post('items?select=id,name,note,n', body, {
     headers: form,
@@ -162,7 +162,7 @@ test('REST contract §3: a form as a body', async () => {
   assertRefused(await rows.post('items', 'nome=x', { headers: form }), 400, 'PGRST204')
 })
 
-test('REST contract §3: a body of another type is refused and writes nothing', async () => {
+test('REST contract §3: a body of any other type is rejected and writes nothing', async () => {
   for (const type of ['application/xml', 'text/html', 'multipart/form-data; boundary=x']) {
     const reply = await rows.post('items', '{"name":"x"}', { headers: { 'content-type': type } })
     assert.ok(reply.status >= 400 && reply.status < 500, `${type}: ${reply.status}`)
@@ -171,7 +171,7 @@ test('REST contract §3: a body of another type is refused and writes nothing', 
   assert.equal((await rows.read('items')).length, 3)
 })
 
-test('REST contract §1: JSON with a charset is JSON', async () => {
+test('REST contract §1: a JSON body may name a charset', async () => {
   const reply = await rows.post(
     'items',
     { name: 'x' },
@@ -184,7 +184,7 @@ const plan = (form: string, options = '') =>
   `application/vnd.pgrst.plan+${form}; for="application/json"; options=${options};`
 const ada = { sub: '6f1f0a3e-7d0b-4f6e-9a59-6b5f0a8b2c11' }
 
-test('REST contract §1: the service may see plans, as text and as JSON', async () => {
+test('REST contract §1: service_role can read query plans, as text and as JSON', async () => {
   const as = 'service_role'
   const text = await rows.get('items?id=eq.1', { as, headers: { accept: plan('text') } })
   assert.equal(text.status, 200, text.text)
@@ -196,7 +196,7 @@ test('REST contract §1: the service may see plans, as text and as JSON', async 
   assert.equal(typeof Plan['Actual Rows'], 'number')
 })
 
-test('REST contract §1: the plan of a write writes nothing unless it is analyzed', async () => {
+test('REST contract §1: the plan of a write writes nothing without analyze', async () => {
   const headers = { accept: plan('text') }
   const reply = await rows.delete('items?id=gt.0', { as: 'service_role', headers })
   assert.equal(reply.status, 200, reply.text)
@@ -204,7 +204,7 @@ test('REST contract §1: the plan of a write writes nothing unless it is analyze
   assert.equal((await rows.read('items')).length, 3)
 })
 
-test('Clarifications: nobody else sees plans', async () => {
+test('Clarifications: no other role can read query plans', async () => {
   for (const as of ['anon', ada] as const)
     for (const accept of [
       plan('text'),
@@ -218,11 +218,11 @@ test('Clarifications: nobody else sees plans', async () => {
     }
 })
 
-test('REST contract §5: methods a table does not have are 405', async () => {
+test('REST contract §5: unsupported methods on a table return 405', async () => {
   assertRefused(await rows.ask('PROPFIND', 'items'), 405, 'PGRST117')
 })
 
-test('REST contract §2: browsers may read the headers the client needs', async () => {
+test('REST contract §2: CORS exposes the headers that the client needs', async () => {
   const origin = 'https://app.example.test'
   const preflight = await it.call('OPTIONS', `/v1/rest/${rows.project.id}/items`, {
     headers: {

@@ -1,4 +1,4 @@
-// 1 §4.1, §4.3 and REST contract §3 "Insert": one row, many rows, pinned columns, and bodies that are none.
+// 1 §4.1, §4.3 and REST contract §3 "Insert": one row, many rows, the columns parameter, and invalid bodies.
 import assert from 'node:assert/strict'
 import { after, before, beforeEach, test } from 'node:test'
 import { type Ask, assertRefused, assertStatus, type RowsApi, rangeOf, rowsProject } from '../rows.ts'
@@ -42,7 +42,7 @@ const items = () => rows.read('items?order=id')
 const insert = (body: unknown, query = '', options: Ask = representation) =>
   rows.post(`items${query}`, body, options)
 
-test('1 §4.1 an insert answers 201 with nothing, and the row is there', async () => {
+test('1 §4.1 an insert returns 201 without a body and stores the row', async () => {
   for (const options of [{}, { prefer: 'return=minimal' }, { shape: 'alias' }] satisfies Ask[]) {
     const reply = await insert({ name: 'lamp' }, '', options)
     assert.equal(reply.status, 201, reply.text)
@@ -56,7 +56,7 @@ test('1 §4.1 an insert answers 201 with nothing, and the row is there', async (
   )
 })
 
-test('1 §4.3 return=representation answers the rows as they became', async () => {
+test('1 §4.3 return=representation returns the inserted rows', async () => {
   const reply = await insert({ name: 'lamp', price: 1.5 })
   assert.equal(reply.status, 201, reply.text)
   assert.deepEqual(reply.body, [
@@ -66,7 +66,7 @@ test('1 §4.3 return=representation answers the rows as they became', async () =
   assert.deepEqual(chosen.body, [{ id: 2, state: 'draft' }])
 })
 
-test('1 §4.3 the count of a write is its rows', async () => {
+test('1 §4.3 the count of a write is the number of written rows', async () => {
   const body = [{ name: 'a' }, { name: 'b' }]
   const minimal = await insert(body, '', { prefer: 'count=exact' })
   assert.equal(minimal.status, 201)
@@ -75,7 +75,7 @@ test('1 §4.3 the count of a write is its rows', async () => {
   assert.equal(rangeOf(await insert([], '', { prefer: 'count=exact' })), '*/0')
 })
 
-test('REST contract §3: Location comes with headers-only', async () => {
+test('REST contract §3: return=headers-only returns Location', async () => {
   const reply = await insert({ name: 'lamp' }, '', { prefer: 'return=headers-only' })
   assert.equal(reply.status, 201)
   assert.equal(reply.text, '')
@@ -89,7 +89,7 @@ test('REST contract §3: Location comes with headers-only', async () => {
   ])
 })
 
-test('1 §4.1 an array inserts many rows, in order and all or none', async () => {
+test('1 §4.1 an array inserts its rows in order, all or none', async () => {
   const reply = await insert([{ name: 'a' }, { name: 'b' }, { name: 'c' }], '?select=id,name')
   assert.equal(reply.status, 201)
   assert.deepEqual(reply.body, [
@@ -110,7 +110,7 @@ test('REST contract §3: an empty array inserts nothing', async () => {
   assert.deepEqual(await items(), [])
 })
 
-test('1 §2.1 what one row omits takes its default', async () => {
+test('1 §2.1 columns missing from a row get their default', async () => {
   const reply = await rows.post('defaults', {}, representation)
   assert.equal(reply.status, 201, reply.text)
   assert.deepEqual(
@@ -119,7 +119,7 @@ test('1 §2.1 what one row omits takes its default', async () => {
   )
 })
 
-test('REST contract §3: rows of an array have the columns of the first', async () => {
+test('REST contract §3: the first row of an array determines the columns', async () => {
   assertRefused(await insert([{ name: 'a' }, { name: 'b', note: 'x' }]), 400, 'PGRST102')
   assertRefused(await insert([{ name: 'a', note: 'x' }, { name: 'b' }]), 400, 'PGRST102')
   assertRefused(await insert([{ name: 'a' }, { note: 'b' }]), 400, 'PGRST102')
@@ -135,7 +135,7 @@ test('REST contract §3: rows of an array have the columns of the first', async 
   assert.equal((await items()).length, 2)
 })
 
-test('1 §4.1.2 columns pins the set: absent keys are null, columns not named take their default', async () => {
+test('1 §4.1.2 with columns, missing keys are null and other columns get their default', async () => {
   const reply = await insert(
     [
       { name: 'a', status: 'live' },
@@ -155,7 +155,7 @@ test('1 §4.1.2 columns pins the set: absent keys are null, columns not named ta
   assert.deepEqual(others.body[0].status, 'draft')
 })
 
-test('REST contract §3: with columns and missing=default absent keys take their default', async () => {
+test('REST contract §3: with columns and missing=default, missing keys get their default', async () => {
   const reply = await insert(
     [
       { name: 'a', status: 'live' },
@@ -174,27 +174,27 @@ test('REST contract §3: with columns and missing=default absent keys take their
   )
 })
 
-test('REST contract §3: with columns, keys that are not among them are ignored, known or not', async () => {
+test('REST contract §3: with columns, keys that are not listed are ignored, whether or not they exist', async () => {
   const reply = await insert([{ name: 'a', nothing: 1, note: 'x' }], '?columns=name')
   assert.equal(reply.status, 201, reply.text)
   assert.equal(reply.body[0].note, null)
 })
 
-test('REST contract §5: an unknown key, or an unknown column in columns, is PGRST204', async () => {
+test('REST contract §5: an unknown key, or an unknown column in columns, returns PGRST204', async () => {
   assertRefused(await insert({ name: 'a', nome: 1 }), 400, 'PGRST204', { message: /nome/ })
   assertRefused(await insert([{ name: 'a', nome: 1 }]), 400, 'PGRST204')
   assertRefused(await insert([{ name: 'a' }], '?columns=name,nome'), 400, 'PGRST204')
   assert.deepEqual(await items(), [])
 })
 
-test('REST contract §5: what is no JSON, or no row, is PGRST102', async () => {
+test('REST contract §5: a body that is not JSON, or not a row, returns PGRST102', async () => {
   for (const body of ['', '{', '{"name":', '[{"name":"a"}', '{"name":"a"}}', 'name=a', '[{"name":"a"},5]'])
     assertRefused(await insert(body), 400, 'PGRST102')
   assertRefused(await rows.post('items', undefined, representation), 400, 'PGRST102')
   assert.deepEqual(await items(), [])
 })
 
-test('REST contract §6 row 14: violated constraints', async () => {
+test('REST contract §6 row 14: constraint violations', async () => {
   assertRefused(await insert({ note: 'no name' }), 400, '23502')
   assertRefused(await insert({ name: 'a', price: -1 }), 400, '23514')
   assertRefused(await insert({ name: 'a', parent_id: 99 }), 409, '23503')
@@ -206,7 +206,7 @@ test('REST contract §6 row 14: violated constraints', async () => {
   assert.equal((await items()).length, 1)
 })
 
-test('1 §2.1 every kind of value goes in and comes out', async () => {
+test('1 §2.1 values of every type are stored and returned unchanged', async () => {
   const row = {
     id: 1,
     doc: { a: [1, { b: null }], c: 'ü' },
@@ -224,7 +224,7 @@ test('1 §2.1 every kind of value goes in and comes out', async () => {
   assert.deepEqual(reply.body, [row])
 })
 
-test('1 §2.1 no digit of a number is lost on the way in', async () => {
+test('1 §2.1 an insert keeps every digit of a number', async () => {
   const body =
     '{"id":1,"big":9007199254740993,"exact":12345678901234567890.123456789,"doc":{"n":9007199254740993}}'
   const reply = await rows.post('shapes', body, representation)
@@ -234,13 +234,13 @@ test('1 §2.1 no digit of a number is lost on the way in', async () => {
   assert.match(reply.text, /"n":\s*9007199254740993\b/)
 })
 
-test('REST contract §1: a big integer may come as a text', async () => {
+test('REST contract §1: a bigint may be sent as a string', async () => {
   const reply = await rows.post('shapes', { id: 1, big: '9007199254740993' }, representation)
   assert.equal(reply.status, 201, reply.text)
   assert.match(reply.text, /"big":\s*9007199254740993\b/)
 })
 
-test('1 §2.1 text is taken as it is', async () => {
+test('1 §2.1 text is stored unchanged', async () => {
   const names = [
     "'; drop table items; --",
     '"quoted"',
@@ -265,13 +265,13 @@ test('1 §2.1 text is taken as it is', async () => {
   )
 })
 
-test('case 44: keys of the prototype are columns nobody has, and nothing is polluted', async () => {
+test('case 44: keys such as __proto__ are unknown columns and do not pollute prototypes', async () => {
   for (const key of ['__proto__', 'constructor', 'toString', 'hasOwnProperty'])
     assertStatus(await insert(`{"name":"a","${key}":{"polluted":true}}`), 400)
   assert.equal((await insert({ name: 'a' })).status, 201)
 })
 
-test('case 44: a NUL, a lone surrogate and broken UTF-8 are 4xx', async () => {
+test('case 44: a NUL, a lone surrogate and invalid UTF-8 return 4xx', async () => {
   const bodies = [
     '{"name":"a\\u0000b"}',
     '{"name":"\\ud800"}',
@@ -284,24 +284,24 @@ test('case 44: a NUL, a lone surrogate and broken UTF-8 are 4xx', async () => {
   assert.deepEqual(await items(), [])
 })
 
-test('REST contract §4: names of tables and columns may be anything', async () => {
+test('REST contract §4: tables and columns can have any name', async () => {
   const row = { 'a b': 1, C: 'x', ä: 'y' }
   const reply = await rows.post('Odd Table?columns="a b","C","ä"', [row], representation)
   assert.equal(reply.status, 201, reply.text)
   assert.deepEqual(reply.body, [row])
 })
 
-test('1 §4.1 a simple view takes rows', async () => {
+test('1 §4.1 an updatable view accepts inserts', async () => {
   const reply = await rows.post('item_names', { name: 'seen' }, representation)
   assert.equal(reply.status, 201, reply.text)
   assert.deepEqual(reply.body, [{ id: 1, name: 'seen', status: 'draft' }])
 })
 
-test('REST contract §5: an unknown table is 404 whatever the body', async () => {
+test('REST contract §5: an unknown table returns 404 for every body', async () => {
   assertRefused(await rows.post('itemz', { a: 1 }), 404, 'PGRST205', { hint: /Perhaps you meant.*items/ })
 })
 
-test('1 §4.3.5 one object on request, 201; none or several are 406 and are not kept', async () => {
+test('1 §4.3.5 the object media type returns 201 for one row; for no row or several it returns 406 and inserts nothing', async () => {
   const headers = { accept: 'application/vnd.pgrst.object+json' }
   const single = await insert({ name: 'a' }, '?select=id', { ...representation, headers })
   assert.equal(single.status, 201, single.text)

@@ -1,4 +1,4 @@
-// 1 §8, REST contract §5 and §6 rows 17 and 24: time, connections, rates and sizes.
+// 1 §8, REST contract §5 and §6 rows 17 and 24: limits on time, connections, rate and size.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { assertErrorBody, assertRefused, type RowsApi, rangeOf, rowsProject } from '../rows.ts'
@@ -28,24 +28,24 @@ before(async () => {
 })
 after(() => it.stop())
 
-test('Clarifications: a statement that takes too long is 57014, 500, and leaves nothing', async () => {
+test('Clarifications: a statement timeout returns 57014 with status 500, and the statement is rolled back', async () => {
   assertRefused(await rows.post('rpc/nap', { seconds: 9 }), 500, '57014')
   assertRefused(await rows.post('rpc/nap', { seconds: 9 }, { as: user, shape: 'alias' }), 500, '57014')
   assertRefused(await rows.post('rpc/write_and_nap', { seconds: 9 }), 500, '57014')
   assert.deepEqual(await rows.read('items?id=eq.99'), [])
 })
 
-test('case 7: claims do not outlive a statement that took too long', async () => {
+test('case 7: claims do not outlive a statement that timed out', async () => {
   assertRefused(await rows.post('rpc/nap', { seconds: 9 }, { as: user }), 500, '57014')
   for (let i = 0; i < 5; i++) assert.doesNotMatch((await rows.read('rpc/claim')) ?? '', new RegExp(user.sub))
 })
 
-test('Clarifications: anonymous callers get less time than others', async () => {
+test('Clarifications: the statement timeout of anonymous callers is shorter', async () => {
   assertRefused(await rows.post('rpc/nap', { seconds: 1.2 }), 500, '57014')
   assert.equal((await rows.post('rpc/nap', { seconds: 1.2 }, { as: user })).status, 200)
 })
 
-test('1 §8 when all connections of the project are busy it is 429 with Retry-After: 1, and soon over', async () => {
+test('1 §8 while all connections of a project are busy, requests get 429 with Retry-After: 1', async () => {
   const replies = await Promise.all(
     Array.from({ length: 80 }, () => rows.post('rpc/nap', { seconds: 1 }, { as: user })),
   )
@@ -63,7 +63,7 @@ test('1 §8 when all connections of the project are busy it is 429 with Retry-Af
   assert.equal((await rows.post('rpc/nap', { seconds: 0 }, { as: user })).status, 200)
 })
 
-test('1 §8 rows count in the rate window like everything else', async () => {
+test('1 §8 requests for rows count against the rate limit', async () => {
   const limited = await rowsProject(it, 'create table public.items (id int)', {
     fields: { quotas: { rate_limit_anon: 60, rate_limit_service_role: 0 } },
   })
@@ -80,14 +80,14 @@ test('1 §8 rows count in the rate window like everything else', async () => {
   assert.equal((await limited.get('items', { as: 'service_role' })).status, 200)
 })
 
-test('REST contract §3: five thousand rows go in with one request', async () => {
+test('REST contract §3: one request can insert five thousand rows', async () => {
   const body = Array.from({ length: 5000 }, (_, i) => ({ id: 1000 + i, word: `word ${i}` }))
   const reply = await rows.post('items?columns="id","word"', body, { as: user, prefer: 'count=exact' })
   assert.equal(reply.status, 201, reply.text)
   assert.equal(rangeOf(reply), '*/5000')
 })
 
-test('REST contract §4: a list of a thousand values is a filter', async () => {
+test('REST contract §4: a filter can list a thousand values', async () => {
   const ids = Array.from({ length: 1000 }, (_, i) => i + 1)
   assert.deepEqual(await rows.read(`items?select=id&id=in.(${ids.join(',')})&order=id&limit=1`), [{ id: 1 }])
 })

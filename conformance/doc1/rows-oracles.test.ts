@@ -1,4 +1,4 @@
-// Case 11 and 1 §4.3.4: nothing a caller may not read shows through a question about it.
+// Case 11 and 1 §4.3.4: no request reveals anything about data that the caller may not read.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import {
@@ -62,7 +62,7 @@ after(() => it.stop())
 const idsOf = async (path: string, as: Caller): Promise<number[]> =>
   (await rows.read(path, { as })).map(({ id }: { id: number }) => id)
 
-test('1 §4.3 who may insert and not read inserts without an answer', async () => {
+test('1 §4.3 a role with INSERT but without SELECT can insert without a representation', async () => {
   for (const options of [{}, { prefer: 'return=minimal' }, { prefer: 'count=exact' }] satisfies Ask[]) {
     const reply = await rows.post('inbox', { line: 'hello' }, options)
     assert.equal(reply.status, 201, reply.text)
@@ -96,10 +96,10 @@ test('1 §4.3 who may insert and not read inserts without an answer', async () =
 })
 
 /**
- * Two questions whose answers would differ if the hidden value counted. Neither is answered; a HEAD that leaves the
- * hidden part aside may be, if both get the same.
+ * Sends two requests whose responses would differ if they depended on the hidden value. GET must return 403.
+ * HEAD may succeed without reading the hidden part, but both responses must be equal.
  */
-async function learnsNothing(first: string, second = first): Promise<void> {
+async function assertNoOracle(first: string, second = first): Promise<void> {
   for (const as of ['anon', ada] as const)
     for (const method of ['GET', 'HEAD']) {
       const seen: [number, string | null, string][] = []
@@ -112,71 +112,71 @@ async function learnsNothing(first: string, second = first): Promise<void> {
     }
 }
 
-test('case 11: a column the role may not read is no oracle in filters, groups, order or select', async () => {
+test('case 11: a column without SELECT permission cannot be probed with filters, groups, order or select', async () => {
   assert.deepEqual(await rows.read('people?select=id,name&order=id'), [
     { id: 1, name: 'Ada' },
     { id: 2, name: 'Bob' },
   ])
-  await learnsNothing('people?select=id&salary=eq.100', 'people?select=id&salary=eq.101')
-  await learnsNothing('people?select=id&salary=gt.0', 'people?select=id&salary=gt.9999')
-  await learnsNothing(
+  await assertNoOracle('people?select=id&salary=eq.100', 'people?select=id&salary=eq.101')
+  await assertNoOracle('people?select=id&salary=gt.0', 'people?select=id&salary=gt.9999')
+  await assertNoOracle(
     'people?select=id&or=(salary.eq.100,id.eq.9)',
     'people?select=id&or=(salary.eq.101,id.eq.9)',
   )
-  await learnsNothing(
+  await assertNoOracle(
     'people?select=id&not.and=(salary.eq.100,id.eq.1)',
     'people?select=id&not.and=(salary.eq.101,id.eq.1)',
   )
-  await learnsNothing('people?select=id&order=salary&limit=1', 'people?select=id&order=salary.desc&limit=1')
-  await learnsNothing('people?select=id,salary')
-  await learnsNothing('people?select=salary.max()')
-  await learnsNothing('people')
+  await assertNoOracle('people?select=id&order=salary&limit=1', 'people?select=id&order=salary.desc&limit=1')
+  await assertNoOracle('people?select=id,salary')
+  await assertNoOracle('people?select=salary.max()')
+  await assertNoOracle('people')
 })
 
-test('case 11: neither is it through an embed', async () => {
-  await learnsNothing('tasks?select=id,people(salary)')
-  await learnsNothing(
+test('case 11: nor through an embed', async () => {
+  await assertNoOracle('tasks?select=id,people(salary)')
+  await assertNoOracle(
     'tasks?select=id,people(id)&people.salary=eq.100',
     'tasks?select=id,people(id)&people.salary=eq.101',
   )
-  await learnsNothing(
+  await assertNoOracle(
     'tasks?select=id,people!inner()&people.salary=eq.100',
     'tasks?select=id,people!inner()&people.salary=eq.101',
   )
-  await learnsNothing(
+  await assertNoOracle(
     'tasks?select=id,people(id)&order=people(salary)',
     'tasks?select=id,people(id)&order=people(salary).desc',
   )
-  await learnsNothing('tasks?select=id,...people(salary)')
+  await assertNoOracle('tasks?select=id,...people(salary)')
   assert.deepEqual(await rows.read('tasks?select=id,people(name)&id=eq.1'), [
     { id: 1, people: { name: 'Ada' } },
   ])
 })
 
-test('case 11: a table the role may not read is no oracle in any way', async () => {
-  await learnsNothing('vault', 'vault?select=id')
-  await learnsNothing('vault?select=count', 'vault?select=count&secret=eq.gold')
-  await learnsNothing(
+test('case 11: a table without SELECT permission cannot be probed', async () => {
+  await assertNoOracle('vault', 'vault?select=id')
+  await assertNoOracle('vault?select=count', 'vault?select=count&secret=eq.gold')
+  await assertNoOracle(
     'people?select=id,vault(secret)&vault.secret=eq.gold',
     'people?select=id,vault(secret)&vault.secret=eq.tin',
   )
-  await learnsNothing(
+  await assertNoOracle(
     'people?select=id,vault!inner()&vault.secret=eq.gold',
     'people?select=id,vault!inner()&vault.secret=eq.tin',
   )
-  await learnsNothing('people?select=id,vault(count)')
-  await learnsNothing('people?select=id,vault()&vault=is.null', 'people?select=id,vault()&vault=not.is.null')
+  await assertNoOracle('people?select=id,vault(count)')
+  await assertNoOracle('people?select=id,vault()&vault=is.null', 'people?select=id,vault()&vault=not.is.null')
 })
 
-test('case 11: neither is a computed field or relationship the role may not execute', async () => {
-  await learnsNothing('people?select=id&wage=eq.7', 'people?select=id&wage=eq.8')
-  await learnsNothing('people?select=id&order=wage', 'people?select=id&order=wage.desc')
-  await learnsNothing('people?select=id,wage')
-  await learnsNothing('people?select=id,team(id)')
-  await learnsNothing('people?select=id,team()&team=is.null', 'people?select=id,team()&team=not.is.null')
+test('case 11: nor a computed field or relationship without EXECUTE permission', async () => {
+  await assertNoOracle('people?select=id&wage=eq.7', 'people?select=id&wage=eq.8')
+  await assertNoOracle('people?select=id&order=wage', 'people?select=id&order=wage.desc')
+  await assertNoOracle('people?select=id,wage')
+  await assertNoOracle('people?select=id,team(id)')
+  await assertNoOracle('people?select=id,team()&team=is.null', 'people?select=id,team()&team=not.is.null')
 })
 
-test('case 11: writes answer no questions either', async () => {
+test('case 11: writes reveal nothing about hidden columns', async () => {
   for (const filter of ['salary=eq.100', 'salary=eq.101', 'id=eq.1&or=(salary.eq.100,id.eq.9)']) {
     assertRefused(
       await rows.patch(`people?${filter}`, { name: 'x' }, { prefer: 'count=exact' }),
@@ -193,7 +193,7 @@ test('case 11: writes answer no questions either', async () => {
   assert.deepEqual(await rows.read('people?select=name&id=eq.1'), [{ name: 'Ada' }])
 })
 
-test('case 11: embedded rows a policy hides are not there, for counts, filters and order too', async () => {
+test('case 11: embedded rows that a policy hides do not affect counts, filters or order', async () => {
   assert.deepEqual(await rows.read('lists?select=id,entries(label)&order=id'), [
     { id: 1, entries: [{ label: 'open' }] },
     { id: 2, entries: [] },
@@ -210,7 +210,7 @@ test('case 11: embedded rows a policy hides are not there, for counts, filters a
   assert.deepEqual(await idsOf('lists?select=id,entries!inner()&order=id', 'service_role'), [1, 2])
 })
 
-test('case 11: no function is run on a row that a policy hides', async () => {
+test('case 11: functions do not run on rows that a policy hides', async () => {
   for (const shape of ['native', 'alias'] as const) {
     assert.deepEqual(await rows.read('entries?select=id&alarm=eq.1', { shape }), [{ id: 1 }])
     assert.deepEqual(await rows.read('entries?select=id,alarm&order=alarm', { shape }), [{ id: 1, alarm: 1 }])

@@ -1,4 +1,4 @@
-// 1 §4.2, §4.3 and REST contract §3, §4, §6 rows 7-11, 22, 25: order, windows and counts.
+// 1 §4.2, §4.3 and REST contract §3, §4, §6 rows 7-11, 22, 25: order, ranges and counts.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import {
@@ -58,11 +58,11 @@ const orders: Record<string, number[]> = {
 for (const [query, ids] of Object.entries(orders))
   test(`1 §4.2 ${query}`, async () => assert.deepEqual(await idsOf(query), ids))
 
-test('1 §4.2 rows are ordered before the window is cut, by columns that are not selected too', async () => {
+test('1 §4.2 rows are ordered before limit and offset apply, also by columns that are not selected', async () => {
   assert.deepEqual(await rows.read('items?select=name&order=id.desc&limit=2'), [{ name: 'a' }, { name: 'c' }])
 })
 
-test('REST contract §4: an order that cannot be read is 400', async () => {
+test('REST contract §4: an invalid order returns 400', async () => {
   for (const order of [
     'id.up',
     'id.asc.nulls',
@@ -76,7 +76,7 @@ test('REST contract §4: an order that cannot be read is 400', async () => {
   assertRefused(await rows.get('items?order=ragnk'), 400, '42703')
 })
 
-test('REST contract §4: order by a column of a to-one embed', async () => {
+test('REST contract §4: rows can be ordered by a column of a to-one embed', async () => {
   const query = 'items?select=id,authors(name)&author_id=not.is.null'
   const ids = async (order: string) => (await rows.read(`${query}&order=${order}`)).map((row: any) => row.id)
   assert.deepEqual(await ids('authors(name),id'), [2, 5, 4, 1])
@@ -88,7 +88,7 @@ test('REST contract §4: order by a column of a to-one embed', async () => {
   )
 })
 
-test('REST contract §5: order by what is not embedded, or embedded as many, is 400', async () => {
+test('REST contract §5: order by a table that is not embedded, or embedded to-many, returns 400', async () => {
   assertRefused(await rows.get('items?select=id&order=authors(name)'), 400, 'PGRST108')
   assertRefused(await rows.get('authors?select=id,items(id)&order=items(name)'), 400, 'PGRST118')
 })
@@ -102,14 +102,14 @@ test('1 §4.2 limit and offset', async () => {
   assert.deepEqual(await idsOf('offset=100'), [])
 })
 
-test('1 §4.2 a negative limit or offset is 400, and so is what is no number', async () => {
+test('1 §4.2 a negative or non-numeric limit or offset returns 400', async () => {
   for (const query of ['limit=-1', 'offset=-1', 'limit=-1&offset=2'])
     assertRefused(await rows.get(`items?${query}`), 400, 'PGRST103')
   for (const query of ['limit=x', 'offset=x', 'limit=1.5', 'limit=', 'limit=1e3'])
     assertStatus(await rows.get(`items?${query}`), 400)
 })
 
-test('REST contract §3: a read answers 200 with JSON, its window and that windows may be asked for', async () => {
+test('REST contract §3: a read returns 200 with JSON, Content-Range and Accept-Ranges', async () => {
   const expected: Record<string, string> = {
     'items?order=id': '0-4/*',
     'items?order=id&limit=2': '0-1/*',
@@ -126,7 +126,7 @@ test('REST contract §3: a read answers 200 with JSON, its window and that windo
   }
 })
 
-test('1 §4.3 a count adds the total, whatever the window', async () => {
+test('1 §4.3 a count adds the total, independent of limit and offset', async () => {
   for (const kind of ['exact', 'planned', 'estimated']) {
     const prefer = `count=${kind}`
     const expected: Record<string, string> = {
@@ -147,7 +147,7 @@ test('1 §4.3 a count adds the total, whatever the window', async () => {
   }
 })
 
-test('1 §4.3.4 the count is of the base table, also with embeds', async () => {
+test('1 §4.3.4 the total counts rows of the base table, also with embeds', async () => {
   const prefer = 'count=exact'
   assert.equal(totalOf(await rows.get('authors?select=id,items(id)', { prefer })), '3')
   assert.equal(totalOf(await rows.get('authors?select=id,items(id)&items.limit=1', { prefer })), '3')
@@ -156,7 +156,7 @@ test('1 §4.3.4 the count is of the base table, also with embeds', async () => {
   assert.equal(totalOf(await rows.get('items?select=id,authors!inner(name)&limit=1', { prefer })), '4')
 })
 
-test('1 §4.3.4 HEAD answers the total alone', async () => {
+test('1 §4.3.4 HEAD returns only the total', async () => {
   for (const options of [{}, { prefer: 'count=exact' }, { shape: 'alias' }] satisfies Ask[]) {
     const reply = await rows.head('items?name=in.(a,b)', options)
     assert.equal(reply.status, 200)
@@ -170,7 +170,7 @@ test('1 §4.3.4 HEAD answers the total alone', async () => {
   assert.equal((await rows.head('nothing')).status, 404)
 })
 
-test('1 §4.3.4 a count is of the rows the caller may see', async () => {
+test('1 §4.3.4 a count includes only rows that the caller may see', async () => {
   const callers: [Caller, string][] = [
     ['anon', '2'],
     [ada, '3'],
@@ -179,7 +179,7 @@ test('1 §4.3.4 a count is of the rows the caller may see', async () => {
   ]
   for (const [as, total] of callers) {
     for (const kind of ['exact', 'planned', 'estimated']) {
-      // The planner may estimate for the service, who sees everything anyway.
+      // For service_role the count may be an estimate of the planner: this role sees all rows anyway.
       if (as === 'service_role' && kind !== 'exact') continue
       const options = { as, prefer: `count=${kind}` }
       assert.equal(totalOf(await rows.get('owned?limit=1', options)), total, `${JSON.stringify(as)} ${kind}`)
@@ -189,7 +189,7 @@ test('1 §4.3.4 a count is of the rows the caller may see', async () => {
   }
 })
 
-test('1 §4.3 the service may get an estimate, which is a number all the same', async () => {
+test('1 §4.3 service_role may get an estimate, which is also a number', async () => {
   for (const kind of ['planned', 'estimated']) {
     const reply = await rows.get('many?limit=1', { as: 'service_role', prefer: `count=${kind}` })
     assert.equal(reply.status, 200, reply.text)
@@ -207,7 +207,7 @@ const windowed = async (
   return { ids: reply.body.map(({ id }: { id: number }) => id), reply }
 }
 
-test('1 §4.3.2 Range is inclusive, counts from zero, and is answered in kind', async () => {
+test('1 §4.3.2 Range is inclusive and starts at zero, and the response has Content-Range', async () => {
   for (const headers of [{ 'range-unit': 'items' }, {}]) {
     const { ids, reply } = await windowed('1-2', undefined, headers as Record<string, string>)
     assert.deepEqual(ids, [2, 3])
@@ -220,7 +220,7 @@ test('1 §4.3.2 Range is inclusive, counts from zero, and is answered in kind', 
   assert.equal(rangeOf(counted), '1-2/5')
 })
 
-test('1 §4.3.1 limit and offset win over Range', async () => {
+test('1 §4.3.1 limit and offset override Range', async () => {
   assert.deepEqual((await windowed('1-2', 'items?select=id&order=id&limit=4')).ids, [1, 2, 3, 4])
   assert.deepEqual((await windowed('1-2', 'items?select=id&order=id&offset=3')).ids, [4, 5])
   const { ids, reply } = await windowed('0-4', 'items?select=id&order=id&limit=1&offset=2')
@@ -234,7 +234,7 @@ test('1 §4.3.1 a malformed, open-ended or reversed Range is ignored', async () 
   assert.deepEqual((await windowed('1-2', undefined, { 'range-unit': 'bytes' })).ids, [1, 2, 3, 4, 5])
 })
 
-test('1 §4.3.3 a read is capped at 1000 rows and still tells the true total', async () => {
+test('1 §4.3.3 a read returns at most 1000 rows, with the real total', async () => {
   const expected: [string, number, string][] = [
     ['many?order=id', 1000, '0-999/1500'],
     ['many?order=id&limit=1400', 1000, '0-999/1500'],
@@ -255,7 +255,7 @@ test('1 §4.3.3 a read is capped at 1000 rows and still tells the true total', a
   assert.equal(rangeOf(reply), '100-1099/*')
 })
 
-test('Issue: a page of a thousand rows of 10 kB arrives whole, several at once too', async () => {
+test('Issue: a page of a thousand rows of 10 kB arrives complete, also several at once', async () => {
   await rows.ddl(`
     create table public.large (id int primary key, word text);
     insert into public.large select n, repeat(chr(64 + n % 26), 10000) from generate_series(1, 1000) n;
@@ -269,7 +269,7 @@ test('Issue: a page of a thousand rows of 10 kB arrives whole, several at once t
   }
 })
 
-test('1 §8 PLATFORM_REST_MAX_ROWS sets the cap, 0 lifts it', async () => {
+test('1 §8 PLATFORM_REST_MAX_ROWS sets the maximum number of rows, 0 removes it', async () => {
   for (const [cap, length, range] of [
     ['3', 3, '0-2/5'],
     ['0', 1500, '0-1499/*'],

@@ -1,4 +1,4 @@
-// 1 §4.3 and REST contract §1, §3, §5: the Prefer header and what was honoured of it.
+// 1 §4.3 and REST contract §1, §3, §5: the Prefer header and Preference-Applied.
 import assert from 'node:assert/strict'
 import { after, before, beforeEach, test } from 'node:test'
 import { appliedOf, assertRefused, type RowsApi, rangeOf, rowsProject } from '../rows.ts'
@@ -29,7 +29,7 @@ after(() => it.stop())
 
 const statuses = async () => (await rows.read('items?order=id')).map(({ status }: any) => status)
 
-test('1 §4.3 Preference-Applied names what was honoured, and nothing else', async () => {
+test('1 §4.3 Preference-Applied lists exactly the applied preferences', async () => {
   const cases: [string, string, string[]][] = [
     ['POST', 'return=representation', ['return=representation']],
     ['POST', 'return=minimal', ['return=minimal']],
@@ -51,7 +51,7 @@ test('1 §4.3 Preference-Applied names what was honoured, and nothing else', asy
   assert.equal((await rows.get('items')).headers.get('preference-applied'), null)
 })
 
-test('REST contract §1: preferences come in one header in any order, with or without spaces', async () => {
+test('REST contract §1: one Prefer header can list preferences in any order, with or without spaces', async () => {
   for (const prefer of [
     'return=representation,count=exact,missing=default',
     'count=exact, missing=default,  return=representation',
@@ -64,7 +64,7 @@ test('REST contract §1: preferences come in one header in any order, with or wi
   }
 })
 
-test('REST contract §1: or in several header lines', async () => {
+test('REST contract §1: preferences can be spread over several header lines', async () => {
   const head = [
     `PATCH /v1/${rows.project.id}/rest/v1/items?id=gt.1 HTTP/1.1`,
     'host: x',
@@ -79,13 +79,13 @@ test('REST contract §1: or in several header lines', async () => {
   assert.equal(rangeOf(reply), '*/2')
 })
 
-test('1 §4.3 a write answers nothing unless asked', async () => {
+test('1 §4.3 a write returns no rows by default', async () => {
   assert.equal((await rows.post('items', { name: 'x' })).text, '')
   assert.equal((await rows.patch('items?id=eq.1', { name: 'x' })).text, '')
   assert.equal((await rows.delete('items?id=eq.1')).text, '')
 })
 
-test('REST contract §5: more rows than max-affected are 400, and nothing is written', async () => {
+test('REST contract §5: more rows than max-affected return 400, and nothing is written', async () => {
   const prefer = 'handling=strict,max-affected=1'
   assertRefused(await rows.patch('items?id=gt.0', { status: 'x' }, { prefer }), 400, 'PGRST124')
   assertRefused(
@@ -100,7 +100,7 @@ test('REST contract §5: more rows than max-affected are 400, and nothing is wri
   assert.deepEqual(await statuses(), ['x'])
 })
 
-test('REST contract §5: max-affected holds for functions that return sets, and is refused for others', async () => {
+test('REST contract §5: max-affected applies to functions that return sets, and is rejected for others', async () => {
   const prefer = 'handling=strict,max-affected=1'
   assertRefused(await rows.post('rpc/touch', { n: 2 }, { prefer }), 400, 'PGRST124')
   assertRefused(await rows.post('rpc/one', { n: 1 }, { prefer }), 400, 'PGRST128')
@@ -110,7 +110,7 @@ test('REST contract §5: max-affected holds for functions that return sets, and 
   assert.deepEqual(await statuses(), ['touched', 'draft', 'draft'])
 })
 
-test('REST contract §1: tx=rollback answers as usual and keeps nothing', async () => {
+test('REST contract §1: tx=rollback returns the usual response and stores nothing', async () => {
   const prefer = 'return=representation,tx=rollback'
   const inserted = await rows.post('items?select=name', { name: 'ghost' }, { prefer })
   assert.equal(inserted.status, 201, inserted.text)
@@ -134,7 +134,7 @@ test('REST contract §1: tx=rollback answers as usual and keeps nothing', async 
   )
 })
 
-test('REST contract §5: with handling=strict a preference nobody knows is 400, and nothing is written', async () => {
+test('REST contract §5: with handling=strict an unknown preference returns 400, and nothing is written', async () => {
   for (const wrong of ['no-such-thing=1', 'return=everything', 'count=guess', 'resolution=win', 'anything'])
     assertRefused(
       await rows.post('items', { name: 'x' }, { prefer: `handling=strict,${wrong}` }),
@@ -145,7 +145,7 @@ test('REST contract §5: with handling=strict a preference nobody knows is 400, 
   assert.equal((await rows.read('items')).length, 3)
 })
 
-test('REST contract §5: without it they are ignored', async () => {
+test('REST contract §5: without handling=strict unknown preferences are ignored', async () => {
   for (const prefer of [
     'no-such-thing=1',
     'return=everything',
@@ -158,7 +158,7 @@ test('REST contract §5: without it they are ignored', async () => {
     assert.equal((await rows.post('items', { name: 'x' }, { prefer })).status, 201, prefer)
 })
 
-test('1 §4.3 timezone decides how times are written', async () => {
+test('1 §4.3 timezone sets the time zone of returned timestamps', async () => {
   const at = async (prefer?: string) => {
     const reply = await rows.get('items?select=at&id=eq.1', prefer === undefined ? {} : { prefer })
     assert.equal(reply.status, 200, reply.text)
@@ -174,7 +174,7 @@ test('1 §4.3 timezone decides how times are written', async () => {
   assert.equal(await rows.read('rpc/zone'), usual, 'it ends with the request')
 })
 
-test('REST contract §5: a timezone there is not is ignored, or 400 with handling=strict', async () => {
+test('REST contract §5: an unknown timezone is ignored, or returns 400 with handling=strict', async () => {
   for (const zone of ['Mars/Base', "x'; drop table items; --"]) {
     const lenient = await rows.get('items?select=at&id=eq.1', { prefer: `timezone=${zone}` })
     assert.equal(lenient.status, 200, lenient.text)
@@ -184,7 +184,7 @@ test('REST contract §5: a timezone there is not is ignored, or 400 with handlin
   }
 })
 
-test('REST contract §1: nulls=stripped leaves null keys out', async () => {
+test('REST contract §1: nulls=stripped omits keys whose value is null', async () => {
   const array = { accept: 'application/vnd.pgrst.array+json;nulls=stripped' }
   const object = { accept: 'application/vnd.pgrst.object+json;nulls=stripped' }
   const list = await rows.get('items?select=id,name,at&order=id&id=gt.1', { headers: array })

@@ -1,4 +1,4 @@
-// 1 §4.1 rules 5-7 and REST contract §1, §3, §5, §6 rows 6 and 19: database functions over HTTP.
+// 1 §4.1 rules 5-7 and REST contract §1, §3, §5, §6 rows 6 and 19: calling database functions over HTTP.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import {
@@ -82,7 +82,7 @@ async function answers(fn: string, args: unknown, expected: unknown): Promise<vo
   assert.deepEqual(reply.body, expected, fn)
 }
 
-test('REST contract §3: a scalar is a bare JSON value', async () => {
+test('REST contract §3: a scalar result is a bare JSON value', async () => {
   await answers('add', { a: 2, b: 3 }, 5)
   await answers('greet', { name: 'Bob' }, 'Hi Bob!')
   await answers('is_set', { flag: true }, true)
@@ -91,7 +91,7 @@ test('REST contract §3: a scalar is a bare JSON value', async () => {
   await answers('quoted', { 'first Name': 'Al' }, 'Al')
 })
 
-test('1 §4.1 composites are objects, sets and tables are arrays', async () => {
+test('1 §4.1 a composite result is an object, a set or table is an array', async () => {
   await answers('first_author', {}, { id: 1, name: 'Ada' })
   await answers('split', { line: 'a b' }, { head: 'a', tail: 'b' })
   await answers('numbers', { up_to: 3 }, [1, 2, 3])
@@ -105,18 +105,18 @@ test('1 §4.1 composites are objects, sets and tables are arrays', async () => {
   ])
 })
 
-test('Issue: sets of unnamed rows take their columns from the parameters', async () => {
+test('Issue: a set of unnamed records gets its columns from the OUT parameters', async () => {
   assert.deepEqual(await rows.read('rpc/pairs?select=b&a=gt.1'), [{ b: 'y' }])
   assert.deepEqual(await rows.read('rpc/pairs?order=a.desc&limit=1'), [{ a: 2, b: 'y' }])
 })
 
-test('REST contract §3: void is 204 with nothing', async () => {
+test('REST contract §3: void returns 204 without a body', async () => {
   const reply = await call('do_nothing')
   assert.equal(reply.status, 204, reply.text)
   assert.equal(reply.text, '')
 })
 
-test('1 §4.1 omitted parameters take their default', async () => {
+test('1 §4.1 omitted parameters get their default', async () => {
   await answers('greet', {}, 'Hi you!')
   await answers('greet', { mark: '?' }, 'Hi you?')
   const bare = await rows.post('rpc/greet')
@@ -124,7 +124,7 @@ test('1 §4.1 omitted parameters take their default', async () => {
   assert.equal(bare.body, 'Hi you!')
 })
 
-test('REST contract §6 row 19: GET takes parameters from the query', async () => {
+test('REST contract §6 row 19: GET reads parameters from the query string', async () => {
   assert.equal(await rows.read('rpc/add?a=2&b=3'), 5)
   assert.equal(await rows.read('rpc/greet?name=A B&mark=.'), 'Hi A B.')
   assert.equal(await rows.read('rpc/greet', { shape: 'alias' }), 'Hi you!')
@@ -135,7 +135,7 @@ test('REST contract §6 row 19: GET takes parameters from the query', async () =
   assertRefused(await rows.get('rpc/add?a=x&b=3'), 400, '22P02')
 })
 
-test('1 §4.1 arrays and variadic parameters in a body', async () => {
+test('1 §4.1 a body can contain arrays and variadic parameters', async () => {
   await answers('total', { n: [1, 2, 3] }, 6)
   await answers('sum_all', { n: [1, 2, 3] }, 6)
   await answers('list', { of: ['a', 'b,c', null] }, ['a', 'b,c', null])
@@ -143,25 +143,25 @@ test('1 §4.1 arrays and variadic parameters in a body', async () => {
   await answers('title_of', { book: { id: 1, title: 'sent' } }, 'sent')
 })
 
-test('REST contract §6 row 19: HEAD answers the headers alone', async () => {
+test('REST contract §6 row 19: HEAD returns only headers', async () => {
   const reply = await rows.head('rpc/find_books?word=e', { prefer: 'count=exact' })
   assert.equal(reply.status, 200)
   assert.equal(reply.text, '')
   assert.equal(totalOf(reply), '3')
 })
 
-test('REST contract §1: return=minimal leaves the result out', async () => {
+test('REST contract §1: return=minimal omits the result', async () => {
   const reply = await call('add', { a: 1, b: 2 }, { prefer: 'return=minimal' })
   assert.ok([200, 204].includes(reply.status), reply.text)
   assert.equal(reply.text, '')
 })
 
-test('REST contract §5: other methods are 405', async () => {
+test('REST contract §5: other methods return 405', async () => {
   for (const method of ['PUT', 'PATCH', 'DELETE'])
     assertRefused(await rows.ask(method, 'rpc/add', { body: { a: 1, b: 2 } }), 405, 'PGRST101')
 })
 
-test('REST contract §5: an unknown function is 404, and the hint names a near one', async () => {
+test('REST contract §5: an unknown function returns 404, and the hint names a similar one', async () => {
   assertRefused(await call('ad', { a: 1, b: 2 }), 404, 'PGRST202', { hint: /Perhaps you meant.*add/ })
   assertRefused(await call('add', { a: 1, c: 2 }), 404, 'PGRST202', {
     message: /add/,
@@ -175,19 +175,19 @@ test('REST contract §5: an unknown function is 404, and the hint names a near o
   assertRefused(await call('on_change'), 404, 'PGRST202')
 })
 
-test('REST contract §6 row 6: overloads are told apart by their names, else 400', async () => {
+test('REST contract §6 row 6: parameter names select the overload, and an ambiguous call returns 400', async () => {
   await answers('area', { side: 1 }, 'square')
   await answers('area', { width: 1, height: 2 }, 'rectangle')
   assert.equal(await rows.read('rpc/area?width=1&height=2'), 'rectangle')
   assertRefused(await call('twofold', { a: 1 }), 400, 'PGRST203')
 })
 
-test('REST contract §5: a body that is no object of parameters is 400', async () => {
+test('REST contract §5: a body that is not an object returns 400', async () => {
   for (const body of ['{', '[', 'x']) assertRefused(await call('add', body), 400, 'PGRST102')
   assertRefused(await call('add', { a: 'x', b: 1 }), 400, '22P02')
 })
 
-test('Issue: a single unnamed parameter takes the whole body', async () => {
+test('Issue: a single unnamed parameter receives the whole body', async () => {
   await answers('take_json', { a: 1, b: [2] }, { a: 1, b: [2] })
   await answers('take_json', [1, 2], [1, 2])
   await answers('take_jsonb', { a: 1 }, 'object')
@@ -201,7 +201,7 @@ test('Issue: a single unnamed parameter takes the whole body', async () => {
   assert.equal(binary.body, 4)
 })
 
-test('REST contract §3: results of sets take select, filters, order, windows and counts', async () => {
+test('REST contract §3: set results support select, filters, order, ranges and counts', async () => {
   assert.deepEqual(await rows.read('rpc/find_books?word=e&select=t:title&pages=gt.10&order=id.desc'), [
     { t: 'Machinery' },
     { t: 'Letters' },
@@ -223,7 +223,7 @@ test('REST contract §3: results of sets take select, filters, order, windows an
   assertRefused(await rows.get('rpc/find_books?word=e&select=titel'), 400, '42703')
 })
 
-test('REST contract §3: results that are rows of a table embed', async () => {
+test('REST contract §3: results that are rows of a table can embed', async () => {
   assert.deepEqual(await rows.read('rpc/find_books?word=mach&select=title,author:authors(name)'), [
     { title: 'Machinery', author: { name: 'Alan' } },
   ])
@@ -234,7 +234,7 @@ test('REST contract §3: results that are rows of a table embed', async () => {
   ])
 })
 
-test('1 §4.3 one object on request', async () => {
+test('1 §4.3 the object media type returns one object', async () => {
   const headers = { accept: 'application/vnd.pgrst.object+json' }
   const one = await rows.get('rpc/find_books?word=mach&select=id', { headers })
   assert.equal(one.status, 200, one.text)
@@ -242,13 +242,13 @@ test('1 §4.3 one object on request', async () => {
   assertRefused(await call('find_books', { word: 'e' }, { headers }), 406, 'PGRST116', { details: /3 rows/ })
 })
 
-test('1 §4.1.5 a call is one transaction: what fails leaves nothing', async () => {
+test('1 §4.1.5 a call is one transaction: an error rolls everything back', async () => {
   assert.equal((await call('write_two', { line: 'good' })).status, 204)
   assertRefused(await call('write_two', { line: 'bad' }), 400, '23502')
   assert.deepEqual(await rows.read('log?select=line'), [{ line: 'good' }, { line: 'good' }])
 })
 
-test('REST contract §5: a function decides the status of its error', async () => {
+test('REST contract §5: a function can choose the status of its error', async () => {
   assertRefused(await call('teapot'), 418, 'PT418', { message: /teapot/, details: /short/, hint: /stout/ })
   assertRefused(await call('complain'), 400, 'P0001', {
     message: /^no good$/,
@@ -261,7 +261,7 @@ test('REST contract §5: a function decides the status of its error', async () =
   assertRefused(await call('malformed'), 500, 'PGRST121')
 })
 
-test('REST contract §5: a function may set status and headers of its answer, and a wrong setting is 500', async () => {
+test('REST contract §5: a function can set the status and headers of its response, and an invalid setting returns 500', async () => {
   const good = await call('set_answer', { status: '202', headers: '[{"X-Made-By":"a function"}]' })
   assert.equal(good.status, 202, good.text)
   const madeBy = good.headers.get('x-made-by')
@@ -271,7 +271,7 @@ test('REST contract §5: a function may set status and headers of its answer, an
   assert.equal((await call('add', { a: 1, b: 1 })).status, 200, 'and the next call knows nothing of it')
 })
 
-test('1 §4.1.6 a function runs as the caller, with the claims and facts of the request', async () => {
+test('1 §4.1.6 a function runs as the caller and sees the claims and the request', async () => {
   const sub = '6f1f0a3e-7d0b-4f6e-9a59-6b5f0a8b2c11'
   const anon = await rows.read('rpc/context', { headers: { 'x-test': 'seen' } })
   assert.deepEqual(
@@ -291,7 +291,7 @@ test('1 §4.1.6 a function runs as the caller, with the claims and facts of the 
   assert.equal((await call('context', {}, { as: 'service_role' })).body.role, 'service_role')
 })
 
-test('REST contract §6 row 18: a function the caller may not execute is 403', async () => {
+test('REST contract §6 row 18: a function without EXECUTE permission returns 403', async () => {
   assertRefused(await call('closed'), 403, '42501')
   assertStatus(await call('closed', {}, { as: { sub: '6f1f0a3e-7d0b-4f6e-9a59-6b5f0a8b2c11' } }), 403)
 })

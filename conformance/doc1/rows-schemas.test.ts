@@ -1,4 +1,4 @@
-// REST contract §1, §6 row 23 and the setting exposed_schemas: which schemas rows come from.
+// REST contract §1, §6 row 23 and the setting exposed_schemas: which schemas the API serves.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { sleep } from '../people.ts'
@@ -37,7 +37,7 @@ async function expose(schemas: unknown): Promise<Reply> {
   const reply = await it.manage('PATCH', `/projects/${rows.project.id}`, {
     settings: { exposed_schemas: schemas },
   })
-  // A changed setting reaches every node within a second.
+  // A changed setting takes effect on every node within a second.
   await sleep(1100)
   return reply
 }
@@ -45,7 +45,7 @@ const reading = (schema: string, more: Ask = {}): Ask => ({ ...more, headers: { 
 const writing = (schema: string, more: Ask = {}): Ask => ({ ...more, headers: { 'content-profile': schema } })
 const place = async (options?: Ask) => (await rows.read('things?select=place&id=eq.1', options))[0].place
 
-test('REST contract §6 row 23: public alone is exposed, with or without its header', async () => {
+test('REST contract §6 row 23: only public is exposed by default, with or without a profile header', async () => {
   assert.equal(await place(), 'public')
   assert.equal(await place(reading('public')), 'public')
   for (const schema of ['sales', 'hidden', 'nowhere', 'Public', 'public,sales'])
@@ -57,7 +57,7 @@ test('REST contract §6 row 23: public alone is exposed, with or without its hea
       assertRefused(await rows.get('things', options), 406, 'PGRST106')
 })
 
-test('REST contract §6 row 23: the same holds for writes and calls', async () => {
+test('REST contract §6 row 23: this also applies to writes and calls', async () => {
   for (const schema of ['sales', 'hidden', 'nowhere']) {
     assertRefused(await rows.post('things', { id: 5 }, writing(schema)), 406, 'PGRST106')
     assertRefused(await rows.patch('things?id=eq.1', { place: 'x' }, writing(schema)), 406, 'PGRST106')
@@ -69,7 +69,7 @@ test('REST contract §6 row 23: the same holds for writes and calls', async () =
   assert.equal(await place(), 'public')
 })
 
-test('REST contract §1: reads go by Accept-Profile and everything else by Content-Profile', async () => {
+test('REST contract §1: Accept-Profile applies to reads, Content-Profile to all other methods', async () => {
   const get = await rows.get('things', {
     headers: { 'accept-profile': 'public', 'content-profile': 'nowhere' },
   })
@@ -95,7 +95,7 @@ test('the platform’s own schemas are never exposed', async () => {
     'pg_toast',
   ]
   for (const schema of platform) {
-    // Refusing the setting and ignoring it are both an answer.
+    // The platform may reject the setting or ignore it.
     await it.manage('PATCH', `/projects/${rows.project.id}`, {
       settings: { exposed_schemas: ['public', schema] },
     })
@@ -111,7 +111,7 @@ test('the platform’s own schemas are never exposed', async () => {
   await expose(['public'])
 })
 
-test('Issue: exposed_schemas opens a schema, chosen by the profile; the first is the default', async () => {
+test('Issue: exposed_schemas exposes a schema, and its first entry is the default', async () => {
   const reply = await expose(['public', 'sales'])
   assert.equal(reply.status, 200, reply.text)
   assert.equal(await place(), 'public')
@@ -125,7 +125,7 @@ test('Issue: exposed_schemas opens a schema, chosen by the profile; the first is
   ])
 })
 
-test('Issue: writes and calls in another exposed schema', async () => {
+test('Issue: writes and calls work in another exposed schema', async () => {
   await expose(['public', 'sales'])
   const inserted = await rows.post('things', { id: 2 }, writing('sales', { prefer: 'return=representation' }))
   assert.equal(inserted.status, 201, inserted.text)
@@ -138,7 +138,7 @@ test('Issue: writes and calls in another exposed schema', async () => {
   assert.equal((await rows.post('rpc/where_am_i', {})).body, 'public')
 })
 
-test('Issue: the order of the setting decides the default, and public may be left out', async () => {
+test('Issue: the order of the setting determines the default, and public can be omitted', async () => {
   await expose(['sales', 'public'])
   assert.equal(await place(), 'sales')
   assert.equal(await place(reading('public')), 'public')
@@ -151,13 +151,13 @@ test('Issue: the order of the setting decides the default, and public may be lef
   assertRefused(await rows.get('things', reading('sales')), 406, 'PGRST106')
 })
 
-test('Issue: the setting can be taken back', async () => {
+test('Issue: the setting can be reset', async () => {
   await expose(['sales'])
   assert.equal((await expose(null)).status, 200)
   assert.equal(await place(), 'public')
 })
 
-test('Issue: a schema that is exposed before it exists is there when it does', async () => {
+test('Issue: a schema that is exposed before it exists is served once it exists', async () => {
   await expose(['public', 'later'])
   assert.equal(await place(), 'public')
   await rows.ddl(`
@@ -167,7 +167,7 @@ test('Issue: a schema that is exposed before it exists is there when it does', a
   await expose(['public'])
 })
 
-test('Issue: a role without USAGE on an exposed schema learns nothing from it', async () => {
+test('Issue: a role without USAGE on an exposed schema gets no information about it', async () => {
   await rows.ddl(`
     create schema closed; create table closed.things (id int primary key); insert into closed.things values (42);
     grant select on closed.things to anon, authenticated`)

@@ -1,4 +1,4 @@
-// 1 §1, §5 and cases 7, 12, 13: whose rows a caller sees and changes, and that no request leaves a trace in another.
+// 1 §1, §5 and cases 7, 12, 13: which rows a caller sees and changes, and that no request affects another.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { userJwt } from '../people.ts'
@@ -54,7 +54,7 @@ after(() => it.stop())
 const idsOf = async (path: string, as: Caller, more: Ask = {}): Promise<number[]> =>
   (await rows.read(path, { ...more, as })).map(({ id }: { id: number }) => id)
 
-test('1 §5.3 a table without a policy is empty for everybody but the service', async () => {
+test('1 §5.3 a table without a policy is empty for every role but service_role', async () => {
   for (const table of ['fresh', 'copied'])
     for (const shape of ['native', 'alias'] as const) {
       assert.deepEqual(await idsOf(table, 'anon', { shape }), [])
@@ -65,13 +65,13 @@ test('1 §5.3 a table without a policy is empty for everybody but the service', 
   assert.equal(rangeOf(await rows.head('fresh')), '*/0')
 })
 
-test('case 12: a table made by SQL is protected before anybody can ask', async () => {
+test('case 12: a table created with SQL has row-level security from the start', async () => {
   await rows.sql('create table public.later as select 1 as id')
   const reply = await rows.get('later')
   if (reply.status !== 404) assert.deepEqual(reply.body, [], reply.text)
 })
 
-test('1 §5 everybody sees their rows', async () => {
+test('1 §5 every user sees their own rows', async () => {
   const seen: [Caller, number[]][] = [
     ['anon', [2]],
     [ada, [1, 2]],
@@ -91,7 +91,7 @@ test('1 §5 everybody sees their rows', async () => {
   )
 })
 
-test('case 7: a plan made for one caller never answers another', async () => {
+test('case 7: a cached plan never returns rows of another caller', async () => {
   const seen: [Caller, number[]][] = [
     ['service_role', [1, 2, 3]],
     ['anon', [2]],
@@ -106,7 +106,7 @@ test('case 7: a plan made for one caller never answers another', async () => {
     )
 })
 
-test('case 7: claims do not outlive their request, whatever became of it', async () => {
+test('case 7: claims end with their request, whether it succeeds or fails', async () => {
   const claim = async (as: Caller) => (await rows.read('rpc/claim', { as })) ?? ''
   for (const path of ['notes?id=eq.1', 'notes?id=eq.x', 'nothing', 'rpc/nothing'])
     for (let i = 0; i < 5; i++) {
@@ -116,7 +116,7 @@ test('case 7: claims do not outlive their request, whatever became of it', async
     }
 })
 
-test('case 7: nor after the client has hung up', async () => {
+test('case 7: claims also end when the client disconnects', async () => {
   const url = `${it.url}/v1/rest/${rows.project.id}/rpc/nap`
   const { apikey, authorization } = {
     apikey: rows.project.anon_key,
@@ -134,7 +134,7 @@ test('case 7: nor after the client has hung up', async () => {
   }
 })
 
-test('case 7: of many callers at once each gets an answer of its own', async () => {
+test('case 7: concurrent callers each get their own rows', async () => {
   const asks = Array.from({ length: 120 }, async (_, i) => {
     const kind = i % 6
     if (kind === 0) return assert.deepEqual(await idsOf('notes?select=id&order=id', ada), [1, 2])
@@ -155,13 +155,13 @@ test('case 7: of many callers at once each gets an answer of its own', async () 
   await Promise.all(asks)
 })
 
-test('1 §5.2 policies see role, mail and claims', async () => {
+test('1 §5.2 policies can read the role, the email and the claims', async () => {
   assert.deepEqual(await idsOf('claims', 'anon'), [1])
   assert.deepEqual(await idsOf('claims?order=id', ada), [2, 3])
   assert.deepEqual(await idsOf('claims?order=id', { ...bob, app_metadata: { plan: 'pro' } }), [2, 4])
 })
 
-test('1 §7 a write against WITH CHECK is 403 and writes nothing', async () => {
+test('1 §7 a write that violates WITH CHECK returns 403 and writes nothing', async () => {
   assertRefused(await rows.post('notes', { owner: bob.sub, body: 'forged' }, { as: ada }), 403, '42501')
   assertRefused(await rows.post('notes', { body: 'nobody' }), 403, '42501')
   assertRefused(await rows.patch('notes?id=eq.1', { owner: bob.sub }, { as: ada }), 403, '42501')
@@ -173,7 +173,7 @@ test('1 §7 a write against WITH CHECK is 403 and writes nothing', async () => {
   assert.equal((await rows.read('notes', { as: 'service_role' })).length, 3)
 })
 
-test('1 §5 what a caller does not see, a caller does not change', async () => {
+test('1 §5 a caller cannot change rows that it cannot see', async () => {
   const prefer = 'return=representation,count=exact'
   for (const reply of [
     await rows.patch('notes?id=gt.0', { body: 'stolen' }, { as: bob, prefer: `${prefer},tx=rollback` }),
@@ -201,7 +201,7 @@ test('1 §5 what a caller does not see, a caller does not change', async () => {
   assert.deepEqual(await rows.read('notes?select=body&id=eq.1', { as: ada }), [{ body: 'of ada' }])
 })
 
-test('case 13: a view does not open what it looks at, replaced or not, and a copy is closed', async () => {
+test('case 13: a view does not bypass policies, also after it is replaced, and a materialized copy is not readable', async () => {
   assert.deepEqual(await idsOf('note_view', 'anon'), [2])
   await rows.ddl(
     'create or replace view public.note_view as select id, owner, body from public.notes where id > 0',
@@ -211,7 +211,7 @@ test('case 13: a view does not open what it looks at, replaced or not, and a cop
   assertStatus(await rows.get('note_copy', { as: ada }), 403)
 })
 
-test('1 §5 a policy that is changed counts from the next request', async () => {
+test('1 §5 a changed policy applies from the next request', async () => {
   await rows.sql('create policy opened on public.fresh for select using (true)')
   assert.deepEqual(await idsOf('fresh', 'anon'), [1])
   await rows.sql('drop policy opened on public.fresh')

@@ -39,12 +39,12 @@ after(() => it.stop())
 
 const film = (select: string) => rows.read(`films?select=${select}&id=eq.1`).then(([first]: any) => first)
 
-function shows(what: string, cases: Record<string, unknown>): void {
+function returnsColumns(what: string, cases: Record<string, unknown>): void {
   for (const [select, row] of Object.entries(cases))
     test(`1 §4.2 ${what}: ${select}`, async () => assert.deepEqual(await film(select), row))
 }
 
-shows('columns', {
+returnsColumns('columns', {
   id: { id: 1 },
   'id,title': { id: 1, title: 'Metropolis' },
   'title,id': { title: 'Metropolis', id: 1 },
@@ -52,7 +52,7 @@ shows('columns', {
   '"id","title"': { id: 1, title: 'Metropolis' },
 })
 
-test('1 §4.2 without select, and with *, come all columns', async () => {
+test('1 §4.2 without select, and with *, all columns are returned', async () => {
   const [whole] = await rows.read('films?id=eq.1')
   assert.deepEqual(Object.keys(whole), ['id', 'title', 'year', 'price', 'meta', 'plain', 'tags', 'place'])
   assert.deepEqual(whole.tags, ['old', 'silent'])
@@ -61,7 +61,7 @@ test('1 §4.2 without select, and with *, come all columns', async () => {
   assert.deepEqual(await film('*,again:title'), { ...whole, again: 'Metropolis' })
 })
 
-shows('aliases', {
+returnsColumns('aliases', {
   'name:title': { name: 'Metropolis' },
   'a:id,b:id': { a: 1, b: 1 },
   '"two words":title': { 'two words': 'Metropolis' },
@@ -70,7 +70,7 @@ shows('aliases', {
   '"a,b":id': { 'a,b': 1 },
 })
 
-shows('casts', {
+returnsColumns('casts', {
   'id::text': { id: '1' },
   'n:id::text': { n: '1' },
   'price::int': { price: 10 },
@@ -80,7 +80,7 @@ shows('casts', {
   'n2:meta->n::int': { n2: 1 },
 })
 
-shows('JSON paths, named after their last key', {
+returnsColumns('JSON paths, named after their last key', {
   'meta->>tier': { tier: 'gold' },
   'meta->tier': { tier: 'gold' },
   'meta->n': { n: 1 },
@@ -98,18 +98,18 @@ shows('JSON paths, named after their last key', {
   'plain->a': { a: 2 },
 })
 
-test('1 §4.2 a path that ends in an index needs an alias', async () => {
+test('1 §4.2 a JSON path that ends in an index needs an alias', async () => {
   for (const select of ['tags->0', 'meta->list->1', 'meta->list->>1', 'id,tags->0'])
     assertStatus(await rows.get(`films?select=${select}`), 400)
 })
 
-test('REST contract §5: an unknown column is 42703 and the hint names the likely one', async () => {
+test('REST contract §5: an unknown column returns 42703, and the hint names the most similar one', async () => {
   const reply = await rows.get('films?select=id,titel')
   assertRefused(reply, 400, '42703', { hint: /Perhaps you meant.*title/ })
   assertRefused(await rows.get('films?select=titel->a'), 400, '42703')
 })
 
-test('REST contract §5: a select that cannot be read is 400', async () => {
+test('REST contract §5: an invalid select returns 400', async () => {
   for (const select of [
     'id,,title',
     'id,',
@@ -127,14 +127,14 @@ test('REST contract §5: a select that cannot be read is 400', async () => {
     assertRefused(await rows.get(`films?select=${select}`), 400, 'PGRST100')
 })
 
-test('REST contract §4: a cast to no type or to something else than a type is 400', async () => {
+test('REST contract §4: a cast to an unknown type, or to something that is not a type, returns 400', async () => {
   for (const cast of ['id::notatype', 'id::int;drop table films', "id::text'", 'id::int)'])
     assertStatus(await rows.get(`films?select=${cast}`), 400)
   assertStatus(await rows.get('films?select=title::int'), 400)
   assert.equal((await rows.read('films?select=id')).length, 3)
 })
 
-test('REST contract §4: names with spaces, quotes, dots, hyphens and any letters', async () => {
+test('REST contract §4: names can contain spaces, quotes, dots, hyphens and any letter', async () => {
   const selects = {
     'a b': { 'a b': 1 },
     '"a b"': { 'a b': 1 },
@@ -151,7 +151,7 @@ test('REST contract §4: names with spaces, quotes, dots, hyphens and any letter
   assertRefused(await rows.get('Tägliche Werte?select=upper'), 400, '42703')
 })
 
-test('REST contract §4: a computed field is shown when asked for, filters and orders', async () => {
+test('REST contract §4: a computed field is returned only when selected, and can filter and order', async () => {
   assert.deepEqual(await film('id,label'), { id: 1, label: 'Metropolis (1927)' })
   assert.deepEqual(await film('l:label'), { l: 'Metropolis (1927)' })
   assert.ok(!('label' in (await film('*'))))
@@ -160,7 +160,7 @@ test('REST contract §4: a computed field is shown when asked for, filters and o
   assertRefused(await rows.get('films?select=age_in'), 400, '42703')
 })
 
-test('REST contract §4: count alone, as a call and as the old word', async () => {
+test('REST contract §4: count and count() count the rows', async () => {
   assert.deepEqual(await rows.read('films?select=count'), [{ count: 3 }])
   assert.deepEqual(await rows.read('films?select=count()'), [{ count: 3 }])
   assert.deepEqual(await rows.read('films?select=n:count()&year=gt.1950'), [{ n: 2 }])
@@ -169,7 +169,7 @@ test('REST contract §4: count alone, as a call and as the old word', async () =
 
 const sales = (select: string, query = '') => rows.read(`sales?select=${select}${query}`)
 
-test('REST contract §4: aggregates, named after themselves unless aliased', async () => {
+test('REST contract §4: an aggregate is named after its function unless it has an alias', async () => {
   assert.deepEqual(await sales('amount.sum()'), [{ sum: 42 }])
   assert.deepEqual(await sales('amount.avg()'), [{ avg: 10.5 }])
   assert.deepEqual(await sales('amount.max(),least:amount.min()'), [{ max: 20, least: 5 }])
@@ -177,7 +177,7 @@ test('REST contract §4: aggregates, named after themselves unless aliased', asy
   assert.deepEqual(await sales('total:amount.sum()', '&shop=eq.north'), [{ total: 30 }])
 })
 
-test('REST contract §4: what is not aggregated groups', async () => {
+test('REST contract §4: columns without an aggregate are the grouping keys', async () => {
   assert.deepEqual(await sales('shop,amount.sum()', '&order=shop'), [
     { shop: 'north', sum: 30 },
     { shop: 'south', sum: 5 },
@@ -197,7 +197,7 @@ test('REST contract §4: casts before and after an aggregate', async () => {
   assert.deepEqual(await rows.read('films?select=top:meta->>n::int.max()'), [{ top: 2 }])
 })
 
-test('REST contract §4: aggregates of embedded rows, and the count of them', async () => {
+test('REST contract §4: aggregates and counts of embedded rows', async () => {
   const counted = await rows.read('films?select=id,sales(count)&order=id')
   assert.deepEqual(counted, [
     { id: 1, sales: [{ count: 1 }] },
@@ -219,7 +219,7 @@ test('REST contract §4: aggregates of embedded rows, and the count of them', as
   ])
 })
 
-test('REST contract §4: only the five aggregates exist', async () => {
+test('REST contract §4: only five aggregates exist', async () => {
   for (const select of [
     'amount.string_agg()',
     'amount.stddev()',
@@ -230,7 +230,7 @@ test('REST contract §4: only the five aggregates exist', async () => {
     assertStatus(await rows.get(`sales?select=${select}`), 400)
 })
 
-test('1 §2.1 values arrive as the database writes them, no digit lost', async () => {
+test('1 §2.1 values are returned as Postgres writes them, with every digit', async () => {
   const { text } = await rows.get('precise')
   assert.match(text, /"big":\s*9007199254740993\b/)
   assert.match(text, /"exact":\s*12345678901234567890\.123456789\b/)
@@ -239,7 +239,7 @@ test('1 §2.1 values arrive as the database writes them, no digit lost', async (
   assert.equal(new Date(at).toISOString(), '2020-01-02T03:04:05.000Z')
 })
 
-test('house rule 19: functions of the project named like the database’s own change no answer', async () => {
+test('security: functions of the project that are named like built-in ones do not change results', async () => {
   await rows.ddl(`
     create table public.plain (id int primary key, word text); insert into public.plain values (1, 'x');
     create policy everybody on public.plain using (true) with check (true);
@@ -256,11 +256,11 @@ test('house rule 19: functions of the project named like the database’s own ch
   assert.deepEqual(reply.body, [{ id: 2, word: 'y' }], reply.text)
 })
 
-test('1 §4.1 an unknown table is 404', async () => {
+test('1 §4.1 an unknown table returns 404', async () => {
   assertRefused(await rows.get('film'), 404, 'PGRST205', { hint: /Perhaps you meant.*films/ })
 })
 
-test('1 §9 both shapes of the path select alike', async () => {
+test('1 §9 the native and the alias path select the same way', async () => {
   for (const shape of ['native', 'alias'] as const)
     assert.deepEqual(await rows.read('films?select=t:title,meta->>tier&id=lt.3&order=id', { shape }), [
       { t: 'Metropolis', tier: 'gold' },
@@ -268,7 +268,7 @@ test('1 §9 both shapes of the path select alike', async () => {
     ])
 })
 
-test('house rule 19: nothing in a select reaches the database as SQL', async () => {
+test('security: no part of a select reaches Postgres as SQL', async () => {
   for (const select of [
     'id"; drop table films; --',
     'id) from films; drop table films; --',

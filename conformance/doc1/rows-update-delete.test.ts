@@ -1,4 +1,4 @@
-// 1 §4.1, §4.3, REST contract §3 and §6 rows 2 and 12, case 14: updates, deletes and the filter they must carry.
+// 1 §4.1, §4.3, REST contract §3 and §6 rows 2 and 12, case 14: updates, deletes and their required filter.
 import assert from 'node:assert/strict'
 import { after, before, beforeEach, test } from 'node:test'
 import {
@@ -42,7 +42,7 @@ const representation = { prefer: 'return=representation' }
 const names = async () => (await rows.read('items?order=id')).map(({ name }: any) => name)
 const untouched = ['one', 'two', 'three']
 
-test('1 §4.1 an update answers 204 with nothing, and the rows are changed', async () => {
+test('1 §4.1 an update returns 204 without a body and changes the rows', async () => {
   for (const options of [{}, { prefer: 'return=minimal' }, { shape: 'alias' }] satisfies Ask[]) {
     const reply = await rows.patch('items?id=eq.1', { name: JSON.stringify(options) }, options)
     assert.equal(reply.status, 204, reply.text)
@@ -51,7 +51,7 @@ test('1 §4.1 an update answers 204 with nothing, and the rows are changed', asy
   }
 })
 
-test('1 §4.3 return=representation answers the rows as they became', async () => {
+test('1 §4.3 return=representation returns the updated rows', async () => {
   const reply = await rows.patch(
     'items?status=eq.draft&select=id,name,n',
     { name: 'same', n: null },
@@ -68,7 +68,7 @@ test('1 §4.3 return=representation answers the rows as they became', async () =
   assert.deepEqual(await names(), ['same', 'two', 'same'])
 })
 
-test('1 §4.3 the count of a write is its rows, as */N', async () => {
+test('1 §4.3 the count of a write is the number of written rows, as */N', async () => {
   const expected: [string, string][] = [
     ['count=exact', '*/2'],
     ['count=planned', '*/2'],
@@ -85,7 +85,7 @@ test('1 §4.3 the count of a write is its rows, as */N', async () => {
   )
 })
 
-test('REST contract §3: an update of no rows is no error', async () => {
+test('REST contract §3: an update that matches no rows succeeds', async () => {
   assert.equal((await rows.patch('items?id=eq.99', { name: 'x' })).status, 204)
   const reply = await rows.patch('items?id=eq.99', { name: 'x' }, representation)
   assert.equal(reply.status, 200)
@@ -100,7 +100,7 @@ test('REST contract §3: an empty object changes nothing', async () => {
   assert.deepEqual(await names(), untouched)
 })
 
-test('1 §4.1 values of every kind may be set', async () => {
+test('1 §4.1 an update can set values of every type', async () => {
   const meta = { deep: [1, { a: null }] }
   const reply = await rows.patch(
     'items?id=eq.1&select=meta,owner_id,status',
@@ -110,7 +110,7 @@ test('1 §4.1 values of every kind may be set', async () => {
   assert.deepEqual(reply.body, [{ meta, owner_id: null, status: "it's" }])
 })
 
-test('1 §4.1 a delete answers 204 with nothing, or the rows that were', async () => {
+test('1 §4.1 a delete returns 204 without a body, or the deleted rows', async () => {
   const quiet = await rows.delete('items?id=eq.1')
   assert.equal(quiet.status, 204, quiet.text)
   assert.equal(quiet.text, '')
@@ -123,12 +123,12 @@ test('1 §4.1 a delete answers 204 with nothing, or the rows that were', async (
   assert.deepEqual(await names(), ['three'])
 })
 
-test('REST contract §1: a delete without a body may say it is JSON', async () => {
+test('REST contract §1: a delete without a body may have the content type JSON', async () => {
   const reply = await rows.delete('items?id=eq.1', { headers: { 'content-type': 'application/json' } })
   assert.equal(reply.status, 204, reply.text)
 })
 
-test('1 §4.1.1 a group beside a flat filter narrows further', async () => {
+test('1 §4.1.1 a group in addition to a flat filter selects fewer rows', async () => {
   const query = 'id=gt.0&or=(status.eq.review,n.eq.3)'
   assert.equal((await rows.patch(`items?${query}`, { name: 'hit' })).status, 204)
   assert.deepEqual(await names(), ['one', 'hit', 'hit'])
@@ -136,7 +136,7 @@ test('1 §4.1.1 a group beside a flat filter narrows further', async () => {
   assert.deepEqual(await names(), ['hit', 'hit'])
 })
 
-test('1 §4.1.1 any operator makes a flat filter, and several are ANDed', async () => {
+test('1 §4.1.1 every operator counts as a flat filter, and several are joined with AND', async () => {
   for (const filter of [
     'id=in.(1)',
     'name=like.on*',
@@ -175,7 +175,7 @@ const unfiltered = [
   '?=eq.1',
 ]
 for (const query of unfiltered)
-  test(`case 14: without a flat filter nothing is written: items${query}`, async () => {
+  test(`case 14: a write without a flat filter is rejected and changes nothing: items${query}`, async () => {
     for (const options of [{}, representation, { as: 'service_role' } as const]) {
       assertStatus(await rows.patch(`items${query}`, { name: 'gone' }, options), 400)
       assertStatus(await rows.delete(`items${query}`, options), 400)
@@ -183,7 +183,7 @@ for (const query of unfiltered)
     assert.deepEqual(await names(), untouched)
   })
 
-test('REST contract §6 row 2: the filter is looked for before the body', async () => {
+test('REST contract §6 row 2: the filter is checked before the body', async () => {
   for (const body of ['{broken', '', '[]', '{"nothing":1}']) {
     const reply = await rows.patch('items?or=(id.eq.1)', body)
     assertStatus(reply, 400)
@@ -202,7 +202,7 @@ test('REST contract §5: unknown keys, columns and tables', async () => {
   assert.deepEqual(await names(), untouched)
 })
 
-test('1 §7 a filter that cannot be read writes nothing', async () => {
+test('1 §7 a write with an invalid filter changes nothing', async () => {
   for (const filter of ['id=foo.1', 'id=is.maybe', 'id=eq.x', 'id=eq.1&n=foo', 'id=eq.1&or=(n.eq'])
     for (const reply of [
       await rows.patch(`items?${filter}`, { name: 'x' }),
@@ -214,7 +214,7 @@ test('1 §7 a filter that cannot be read writes nothing', async () => {
   assert.deepEqual(await names(), untouched)
 })
 
-test('REST contract §6 row 14: violated constraints, and nothing is half done', async () => {
+test('REST contract §6 row 14: a constraint violation rolls the whole statement back', async () => {
   assertRefused(await rows.patch('items?id=gt.0', { name: null }), 400, '23502')
   assertRefused(await rows.patch('items?id=gt.0', { n: 100 }), 400, '23514')
   assertRefused(await rows.patch('items?id=eq.1', { owner_id: 9 }), 409, '23503')
@@ -225,7 +225,7 @@ test('REST contract §6 row 14: violated constraints, and nothing is half done',
   assert.deepEqual(await names(), untouched)
 })
 
-test('1 §4.3.5 one object on request; none or several are 406 and nothing is kept', async () => {
+test('1 §4.3.5 the object media type returns one row; for no row or several it returns 406 and changes nothing', async () => {
   const options = { ...representation, headers: { accept: 'application/vnd.pgrst.object+json' } }
   const one = await rows.patch('items?id=eq.1&select=name', { name: 'ONE' }, options)
   assert.equal(one.status, 200, one.text)
@@ -244,7 +244,7 @@ test('1 §4.3.5 one object on request; none or several are 406 and nothing is ke
   assert.deepEqual(gone.body, { id: 3 })
 })
 
-test('1 §4.1 rows of a simple view are changed through it', async () => {
+test('1 §4.1 rows of an updatable view can be updated and deleted', async () => {
   assert.equal((await rows.patch('drafts?id=gt.0', { name: 'view' })).status, 204)
   assert.deepEqual(await names(), ['view', 'two', 'view'])
   assert.equal((await rows.delete('drafts?id=eq.1')).status, 204)

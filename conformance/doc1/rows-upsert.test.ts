@@ -1,4 +1,4 @@
-// 1 §4.1 rules 3 and 4, REST contract §3 and §6 row 13: rows that may be there already, and PUT of one row.
+// 1 §4.1 rules 3 and 4, REST contract §3 and §6 row 13: upserts, and PUT of one row.
 import assert from 'node:assert/strict'
 import { after, before, beforeEach, test } from 'node:test'
 import { appliedOf, assertRefused, assertStatus, type RowsApi, rangeOf, rowsProject } from '../rows.ts'
@@ -33,7 +33,7 @@ const upsert = (path: string, body: unknown, resolution: string, more = ',return
   rows.post(path, body, { prefer: resolution + more })
 const items = () => rows.read('items?order=id')
 
-test('1 §4.1.4 merge-duplicates goes by the primary key: what is there is updated, the rest inserted', async () => {
+test('1 §4.1.4 merge-duplicates updates rows whose primary key exists and inserts the others', async () => {
   const reply = await upsert(
     'items?select=id,name',
     [
@@ -58,14 +58,14 @@ test('1 §4.1.4 merge-duplicates goes by the primary key: what is there is updat
   ])
 })
 
-test('REST contract §3: a merge that inserts nothing is 200', async () => {
+test('REST contract §3: a merge that inserts nothing returns 200', async () => {
   const reply = await upsert('items?select=name', { id: 1, name: 'ONE' }, merge)
   assert.equal(reply.status, 200, reply.text)
   assert.deepEqual(reply.body, [{ name: 'ONE' }])
   assert.equal((await upsert('items', { id: 7, name: 'seven' }, merge)).status, 201)
 })
 
-test('1 §4.1.3 on_conflict names another key', async () => {
+test('1 §4.1.3 on_conflict selects another unique key', async () => {
   const reply = await upsert(
     'items?on_conflict=code&select=id,name',
     [{ id: 50, code: 'A', name: 'by code' }],
@@ -77,7 +77,7 @@ test('1 §4.1.3 on_conflict names another key', async () => {
   assert.equal((await items()).length, 2)
 })
 
-test('1 §4.1.3 ignore-duplicates leaves what is there untouched', async () => {
+test('1 §4.1.3 ignore-duplicates leaves existing rows unchanged', async () => {
   const mixed = await upsert(
     'items?select=id',
     [
@@ -97,7 +97,7 @@ test('1 §4.1.3 ignore-duplicates leaves what is there untouched', async () => {
   )
 })
 
-test('1 §4.1.4 a composite key is a conflict in all of its columns', async () => {
+test('1 §4.1.4 rows conflict on a composite key only if all of its columns are equal', async () => {
   const body = [
     { a: 1, b: 1, note: 'new' },
     { a: 2, b: 1, note: 'new' },
@@ -112,7 +112,7 @@ test('1 §4.1.4 a composite key is a conflict in all of its columns', async () =
   assert.equal(explicit.status, 200, explicit.text)
 })
 
-test('1 §4.1.4 without a primary key and on_conflict a merge is 400 and inserts nothing', async () => {
+test('1 §4.1.4 a merge without a primary key and without on_conflict returns 400 and inserts nothing', async () => {
   const reply = await upsert('keyless', { name: 'a', code: 'X' }, merge)
   assertStatus(reply, 400)
   assert.match(reply.body.message + reply.body.hint + reply.body.details, /on_conflict/)
@@ -122,31 +122,31 @@ test('1 §4.1.4 without a primary key and on_conflict a merge is 400 and inserts
   assert.deepEqual(await rows.read('keyless'), [{ name: 'b', code: 'X' }])
 })
 
-test('1 §4.1.3 on_conflict on what is no key, or no column, is 400', async () => {
+test('1 §4.1.3 on_conflict with columns that are not a unique key, or do not exist, returns 400', async () => {
   assertRefused(await upsert('items?on_conflict=name', { id: 1, name: 'x' }, merge), 400, '42P10')
   assertStatus(await upsert('items?on_conflict=nothing', { id: 1, name: 'x' }, merge), 400)
   assert.equal((await items())[0].name, 'one')
 })
 
-test('1 §4.1.4 a row that is nothing but its key can be merged', async () => {
+test('1 §4.1.4 a row that has only key columns can be merged', async () => {
   const reply = await upsert('words', [{ word: 'here' }, { word: 'new' }], merge)
   assert.equal(reply.status, 201, reply.text)
   assert.equal((await rows.read('words')).length, 2)
   assert.equal((await upsert('words', { word: 'here' }, ignore)).status, 201)
 })
 
-test('REST contract §1: the client pins columns for arrays; a merge touches no others', async () => {
+test('REST contract §1: the client sends columns for arrays, and a merge changes no other columns', async () => {
   const path = 'items?columns="id","name"&on_conflict=id'
   assert.equal((await upsert(path, [{ id: 1, name: 'x', status: 'gone' }], merge)).status, 200)
   assert.deepEqual((await items())[0], { id: 1, name: 'x', code: 'A', status: 'live' })
 })
 
-test('1 §4.1.3 without a resolution a duplicate is 409', async () => {
+test('1 §4.1.3 without a resolution a duplicate returns 409', async () => {
   assertRefused(await rows.post('items', { id: 1, name: 'x' }), 409, '23505')
   assertRefused(await rows.post('items', { id: 5, code: 'A' }, { prefer: merge }), 409, '23505')
 })
 
-test('1 §4.3 by default a merge answers nothing, and both shapes of the path merge', async () => {
+test('1 §4.3 a merge returns no rows by default, on the native and the alias path', async () => {
   for (const shape of ['native', 'alias'] as const) {
     const reply = await rows.post('items', { id: 1, name: shape }, { prefer: merge, shape })
     assert.equal(reply.status, 200, reply.text)
@@ -155,7 +155,7 @@ test('1 §4.3 by default a merge answers nothing, and both shapes of the path me
   }
 })
 
-test('1 §4.1.3 a merge by a unique column keeps generated keys', async () => {
+test('1 §4.1.3 a merge on a unique column keeps generated keys', async () => {
   await upsert('counted', [{ name: 'a' }, { name: 'b' }], merge)
   const again = await upsert('counted?on_conflict=name', { name: 'a', hits: 2 }, merge)
   assert.deepEqual(again.body, [{ id: 1, name: 'a', hits: 2 }])
@@ -164,7 +164,7 @@ test('1 §4.1.3 a merge by a unique column keeps generated keys', async () => {
 const put = (path: string, body: unknown, prefer = 'return=representation') =>
   rows.put(path, body, { prefer })
 
-test('REST contract §5: PUT inserts or replaces the one row its key names', async () => {
+test('REST contract §5: PUT inserts or replaces the row with the key in the URL', async () => {
   const inserted = await put('items?id=eq.9', { id: 9, name: 'nine', code: 'Z', status: 'live' })
   assert.ok([200, 201].includes(inserted.status), `${inserted.status} ${inserted.text}`)
   assert.deepEqual(inserted.body, [{ id: 9, name: 'nine', code: 'Z', status: 'live' }])
@@ -184,7 +184,7 @@ test('REST contract §5: PUT inserts or replaces the one row its key names', asy
   assert.deepEqual(await rows.read('pairs?a=eq.1&order=b&select=note'), [{ note: 'put' }, { note: 'old' }])
 })
 
-test('REST contract §5: PUT needs every key column with eq and nothing else', async () => {
+test('REST contract §5: PUT requires eq on every key column and no other filter', async () => {
   const body = { id: 1, name: 'x', code: 'A', status: 's' }
   for (const query of ['', '?name=eq.x', '?id=gt.0', '?id=eq.1&name=eq.x', '?id=not.eq.1', '?or=(id.eq.1)'])
     assertRefused(await put(`items${query}`, body), 405, 'PGRST105')
@@ -193,13 +193,13 @@ test('REST contract §5: PUT needs every key column with eq and nothing else', a
   assert.equal((await items())[0].name, 'one')
 })
 
-test('REST contract §5: PUT takes no limit or offset', async () => {
+test('REST contract §5: PUT rejects limit and offset', async () => {
   const body = { id: 1, name: 'x', code: 'A', status: 's' }
   assertRefused(await put('items?id=eq.1&limit=1', body), 400, 'PGRST114')
   assertRefused(await put('items?id=eq.1&offset=1', body), 400, 'PGRST114')
 })
 
-test('REST contract §5: the body of a PUT has the key of its URL', async () => {
+test('REST contract §5: the key in the body of a PUT must equal the key in the URL', async () => {
   assertRefused(await put('items?id=eq.1', { id: 2, name: 'x', code: 'B', status: 's' }), 400, 'PGRST115')
   assert.deepEqual(
     (await items()).map(({ name }: any) => name),

@@ -1,4 +1,4 @@
-// 1 §4.2 "Vector ordering" and REST contract §6 row 21, where the extension is not installed in the project.
+// 1 §4.2 "Vector ordering" and REST contract §6 row 21, in a project without the pgvector extension.
 
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
@@ -22,7 +22,7 @@ for (const metric of ['l2', 'cosine', 'ip'])
     `order=embedding.${metric}.[1,0,0]`,
     `order=embedding.${metric}.[1,0,0].desc`,
   ])
-    test(`Issue: without pgvector ${query} is 400 and names the extension`, async () => {
+    test(`Issue: without pgvector ${query} returns 400 and names the extension`, async () => {
       for (const shape of ['native', 'alias'] as const) {
         const reply = await rows.get(`documents?${query}`, { shape })
         assertStatus(reply, 400)
@@ -30,7 +30,7 @@ for (const metric of ['l2', 'cosine', 'ip'])
       }
     })
 
-test('1 §4.2 a vector is a bracketed list of numbers', async () => {
+test('1 §4.2 an invalid vector literal returns 400', async () => {
   for (const vector of ['[1,x]', '1,0,0', '[', '[]x', "[1]'); drop table documents; --"]) {
     assertStatus(await rows.get(`documents?order=embedding.l2.${vector}`), 400)
     assertStatus(await rows.get(`documents?embedding=l2.${vector}`), 400)

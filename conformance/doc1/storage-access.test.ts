@@ -1,5 +1,5 @@
-// 1 §1, §5, §7 and storage contract §9: who may do what with files is said by policies on storage.objects and
-// storage.buckets, written as for Supabase.
+// 1 §1, §5, §7 and storage contract §9: policies on storage.objects and storage.buckets, written as for
+// Supabase, control access to files.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { unique } from '../people.ts'
@@ -19,14 +19,14 @@ import {
   upsert,
 } from '../storage.ts'
 import type { Target } from '../target.ts'
-import { begin, resumable } from '../uploads.ts'
+import { requestUpload, resumable } from '../uploads.ts'
 import type { Reply } from '../wire.ts'
 
 let it: Target
 let storage: StorageApi
-/** Each user's own folder, by policies. */
+/** Policies give each user a folder in this bucket. */
 let folders: string
-/** No policy names it. */
+/** No policy mentions this bucket. */
 let closed: string
 before(async () => {
   it = await storageTarget()
@@ -35,15 +35,15 @@ before(async () => {
   closed = await storage.bucket()
   const own = `bucket_id = '${folders}' and (storage.foldername(name))[1] = auth.uid()::text`
   await storage.sql(`
-    create policy "own files are seen" on storage.objects for select to authenticated using (${own});
-    create policy "own files are made" on storage.objects for insert to authenticated with check (${own});
-    create policy "own files are changed" on storage.objects for update to authenticated using (${own}) with check (${own});
-    create policy "own files are deleted" on storage.objects for delete to authenticated using (${own});`)
+    create policy "users read their files" on storage.objects for select to authenticated using (${own});
+    create policy "users create their files" on storage.objects for insert to authenticated with check (${own});
+    create policy "users change their files" on storage.objects for update to authenticated using (${own}) with check (${own});
+    create policy "users delete their files" on storage.objects for delete to authenticated using (${own});`)
 })
 after(() => it.stop())
 
 const others: Caller[] = ['anon', bob]
-const entitled: Caller[] = [ada, 'service_role']
+const permitted: Caller[] = [ada, 'service_role']
 const fresh = () => `${ada.sub}/${unique('new')}.txt`
 const stored = async (bucket = folders) => {
   const key = fresh()
@@ -54,7 +54,7 @@ const stored = async (bucket = folders) => {
 type Operation = (as: Caller, key: string, bucket: string) => Promise<Reply>
 const carry = (bucketId: string, sourceKey: string) => ({ bucketId, sourceKey, destinationKey: fresh() })
 
-/** What needs to see a file, each with an answer that must not differ from that for a missing one. */
+/** Operations that need SELECT. Without it the response must equal that for a missing file. */
 const reading: Record<string, Operation> = {
   download: (as, key, bucket) => storage.get(objectPath(bucket, key), { as }),
   'download/authenticated': (as, key, bucket) =>
@@ -70,20 +70,20 @@ const reading: Record<string, Operation> = {
   delete: (as, key, bucket) => storage.delete(objectPath(bucket, key), undefined, { as }),
 }
 
-/** What needs to make a file. */
+/** Operations that need INSERT. */
 const writing: Record<string, Operation> = {
   upload: (as, key, bucket) => storage.upload(bucket, key, 'new', { as }),
   'upload with upsert': (as, key, bucket) => storage.upload(bucket, key, 'new', { as, headers: upsert }),
   put: (as, key, bucket) => storage.ask('PUT', objectPath(bucket, key), { raw: 'new', as }),
   'signed upload': (as, key, bucket) =>
     storage.post(objectPath(bucket, key, 'object/upload/sign'), {}, { as }),
-  'resumable upload': (as, key, bucket) => begin(storage, { bucket, key, length: 3, as }),
+  'resumable upload': (as, key, bucket) => requestUpload(storage, { bucket, key, length: 3, as }),
   'resumable upload with upsert': (as, key, bucket) =>
-    begin(storage, { bucket, key, length: 3, as, headers: upsert }),
+    requestUpload(storage, { bucket, key, length: 3, as, headers: upsert }),
 }
 
 for (const [what, operation] of Object.entries(reading)) {
-  test(`contract §9 ${what} is 404 for those whom no policy lets see the file, as if it were missing`, async () => {
+  test(`contract §9 ${what} returns 404, as for a missing file, if no policy allows SELECT`, async () => {
     for (const bucket of [folders, closed]) {
       const key = await stored(bucket)
       for (const as of bucket === closed ? [...others, ada] : others) {
@@ -98,13 +98,13 @@ for (const [what, operation] of Object.entries(reading)) {
     }
   })
 
-  test(`contract §9 ${what} is done for those who may`, async () => {
-    for (const as of entitled) assertStatus(await operation(as, await stored(), folders), 200)
+  test(`contract §9 ${what} succeeds for permitted callers`, async () => {
+    for (const as of permitted) assertStatus(await operation(as, await stored(), folders), 200)
   })
 }
 
 for (const [what, operation] of Object.entries(writing)) {
-  test(`contract §9 ${what} is 403 for those whom no policy lets, and writes nothing`, async () => {
+  test(`contract §9 ${what} returns 403 and writes nothing if no policy allows INSERT`, async () => {
     for (const bucket of [folders, closed]) {
       const before = await storage.keys(bucket)
       for (const as of bucket === closed ? [...others, ada] : others)
@@ -113,12 +113,12 @@ for (const [what, operation] of Object.entries(writing)) {
     }
   })
 
-  test(`contract §9 ${what} is done for those who may`, async () => {
-    for (const as of entitled) assertOneOf(await operation(as, fresh(), folders), [200, 201])
+  test(`contract §9 ${what} succeeds for permitted callers`, async () => {
+    for (const as of permitted) assertOneOf(await operation(as, fresh(), folders), [200, 201])
   })
 }
 
-test('contract §9 nobody replaces what they may not see', async () => {
+test('contract §9 a caller cannot replace a file that it cannot see', async () => {
   for (const bucket of [folders, closed]) {
     const key = await stored(bucket)
     for (const as of bucket === closed ? [...others, ada] : others)
@@ -128,7 +128,7 @@ test('contract §9 nobody replaces what they may not see', async () => {
   }
 })
 
-test('contract §9 HEAD, lists and deletions of many pass over what is hidden', async () => {
+test('contract §9 HEAD, list and bulk delete skip hidden files', async () => {
   const key = await stored()
   for (const as of others) {
     assertOneOf(await storage.head(objectPath(folders, key), { as }), [400, 404])
@@ -151,7 +151,7 @@ test('contract §9 HEAD, lists and deletions of many pass over what is hidden', 
   assert.equal(removed.length, 1)
 })
 
-test('contract §9 a copy or move ends where the caller may write', async () => {
+test('contract §9 copy and move need permission to write the destination', async () => {
   const theirs = `${bob.sub}/stolen.txt`
   for (const operation of ['object/move', 'object/copy']) {
     const key = await stored()
@@ -171,7 +171,7 @@ test('contract §9 a copy or move ends where the caller may write', async () => 
   assert.ok(!(await storage.keys(folders)).includes(theirs))
 })
 
-test('1 §4.6.4 a public bucket is read by its address, not listed and not written', async () => {
+test('1 §4.6.4 the public route of a public bucket needs no credential, but listing and writing need permission', async () => {
   const bucket = await storage.bucket({ public: true })
   await storage.store(bucket, 'a.txt', 'content')
   for (const as of ['anon', ada] as const) {
@@ -191,7 +191,7 @@ interface Rights {
   update?: boolean
   delete?: boolean
 }
-/** A bucket in which authenticated users have some rights. */
+/** A bucket with these policies for authenticated users. */
 async function bucketWith(rights: Rights): Promise<string> {
   const bucket = await storage.bucket()
   const mine = `bucket_id = '${bucket}'`
@@ -229,24 +229,36 @@ const rightsOf = async (rights: Rights) => {
 const none = { upload: false, download: false, upsert: false, copy: false, deleteOne: false, move: false }
 
 for (const [what, rights, may] of [
-  ['SELECT alone downloads', { select: true }, { download: true }],
-  ['INSERT alone uploads', { insert: true }, { upload: true }],
-  ['SELECT and INSERT copy', { select: true, insert: true }, { download: true, upload: true, copy: true }],
-  ['SELECT and UPDATE move', { select: true, update: true }, { download: true, move: true }],
-  ['SELECT and DELETE delete', { select: true, delete: true }, { download: true, deleteOne: true }],
-  ['INSERT and UPDATE without SELECT do not upsert', { insert: true, update: true }, { upload: true }],
-  ['DELETE and UPDATE alone do nothing', { delete: true, update: true }, {}],
+  ['SELECT only: download', { select: true }, { download: true }],
+  ['INSERT only: upload', { insert: true }, { upload: true }],
   [
-    'INSERT, SELECT and UPDATE upsert',
+    'SELECT and INSERT: download, upload and copy',
+    { select: true, insert: true },
+    { download: true, upload: true, copy: true },
+  ],
+  ['SELECT and UPDATE: download and move', { select: true, update: true }, { download: true, move: true }],
+  [
+    'SELECT and DELETE: download and delete',
+    { select: true, delete: true },
+    { download: true, deleteOne: true },
+  ],
+  [
+    'INSERT and UPDATE without SELECT: upload, but no upsert',
+    { insert: true, update: true },
+    { upload: true },
+  ],
+  ['DELETE and UPDATE only: nothing', { delete: true, update: true }, {}],
+  [
+    'INSERT, SELECT and UPDATE: everything but delete',
     { select: true, insert: true, update: true },
     { download: true, upload: true, copy: true, upsert: true, move: true },
   ],
 ] as const)
-  test(`contract §9 ${what}`, async () => {
+  test(`contract §9 with ${what}`, async () => {
     assert.deepEqual(await rightsOf(rights), { ...none, ...may })
   })
 
-test('contract §9 policies know the folder, file name and extension of a key, its owner and the caller', async () => {
+test('contract §9 policies can use the folder, file name and extension of a key, the owner and the caller', async () => {
   const own = await storageProject(it)
   const bucket = await own.bucket()
   const rows = await own.sql(`select storage.foldername('a/b/c.tar.gz') as folders,
@@ -274,7 +286,7 @@ test('contract §9 policies know the folder, file name and extension of a key, i
   bodyOf(await own.delete(objectPath(bucket, 'mail/a.txt'), undefined, { as: pro }))
 })
 
-test('contract §9 policies see the type and the user’s metadata of what is uploaded', async () => {
+test('contract §9 policies can use the content type and user metadata of an upload', async () => {
   const own = await storageProject(it)
   const bucket = await own.bucket()
   await own.sql(`
@@ -291,13 +303,13 @@ test('contract §9 policies see the type and the user’s metadata of what is up
   assertStatus(await own.ask('POST', objectPath(bucket, 'c'), { raw: form, as: ada }), 200)
   const fields = { contentType: 'image/png' }
   assertStatus(
-    await begin(own, { bucket, key: 'd', length: 1, first: Buffer.from('x'), fields, as: ada }),
+    await requestUpload(own, { bucket, key: 'd', length: 1, first: Buffer.from('x'), fields, as: ada }),
     201,
   )
-  assertStatus(await begin(own, { bucket, key: 'e', length: 1, as: ada }), 403)
+  assertStatus(await requestUpload(own, { bucket, key: 'e', length: 1, as: ada }), 403)
 })
 
-test('contract §9 policies on storage.buckets say who sees, makes, changes and deletes buckets', async () => {
+test('contract §9 policies on storage.buckets control who reads, creates, changes and deletes buckets', async () => {
   const own = await storageProject(it)
   const bucket = await own.bucket({ public: true })
   for (const as of others) {
@@ -325,7 +337,7 @@ test('contract §9 policies on storage.buckets say who sees, makes, changes and 
   assert.equal(bodyOf(await own.get(`bucket/${bucket}`)).public, true)
 })
 
-test('1 §5 a policy that is dropped counts from the next request', async () => {
+test('1 §5 a dropped policy takes effect with the next request', async () => {
   const bucket = await bucketWith({ select: true })
   const look = async () => (await storage.get(objectPath(bucket, 'a.txt'), { as: ada })).status
   assert.equal(await look(), 200)
@@ -333,9 +345,9 @@ test('1 §5 a policy that is dropped counts from the next request', async () => 
   assert.equal(await look(), 404)
 })
 
-test('contract §8 the right to write is asked again with every part of a resumable upload', async () => {
+test('contract §8 permission to write is checked again for every part of a resumable upload', async () => {
   const bucket = await bucketWith({ insert: true })
-  const created = await begin(storage, { bucket, key: 'r.txt', length: 6, as: ada })
+  const created = await requestUpload(storage, { bucket, key: 'r.txt', length: 6, as: ada })
   const upload = resumable(storage, created, { as: ada })
   assertStatus(await upload.append(0, Buffer.from('abc')), 204)
   await storage.sql(`drop policy "${bucket} insert" on storage.objects`)
@@ -344,11 +356,15 @@ test('contract §8 the right to write is asked again with every part of a resuma
   assert.deepEqual(await storage.keys(bucket), ['a.txt'])
 })
 
-test('contract §8 a resumable upload is continued by who began it, and by nobody else', async () => {
+test('contract §8 only the user who created a resumable upload can continue it', async () => {
   const key = fresh()
-  const upload = resumable(storage, await begin(storage, { bucket: folders, key, length: 3, as: ada }), {
-    as: ada,
-  })
+  const upload = resumable(
+    storage,
+    await requestUpload(storage, { bucket: folders, key, length: 3, as: ada }),
+    {
+      as: ada,
+    },
+  )
   for (const as of others) {
     assertOneOf(await upload.append(0, Buffer.from('bad'), { as }), [403, 404])
     assertOneOf(await upload.head({ as }), [403, 404])
@@ -358,7 +374,7 @@ test('contract §8 a resumable upload is continued by who began it, and by nobod
   assert.equal((await storage.read(folders, key, { as: ada })).toString(), 'abc')
 })
 
-test('1 §5 files are out of reach of applications through the rows', async () => {
+test('1 §5 applications cannot access storage tables through the rows API', async () => {
   await stored()
   const { id, anon_key } = storage.project
   for (const path of ['objects', 'buckets', 'objects?select=name']) {
@@ -370,7 +386,7 @@ test('1 §5 files are out of reach of applications through the rows', async () =
   }
 })
 
-test('contract §5 what ada signs is opened by anybody who has the URL', async () => {
+test('contract §5 a URL signed by a user works for everyone who has it', async () => {
   const key = await stored()
   const reply = await storage.post(objectPath(folders, key, 'object/sign'), { expiresIn: 60 }, { as: ada })
   const url = bodyOf(reply).signedURL

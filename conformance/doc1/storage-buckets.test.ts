@@ -1,4 +1,4 @@
-// 1 §2.3, §4.6 and storage contract §1, §2: buckets are made, read, changed, listed, emptied and deleted.
+// 1 §2.3, §4.6 and storage contract §1, §2: create, read, change, list, empty and delete buckets.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { unique } from '../people.ts'
@@ -27,10 +27,10 @@ const read = async (id: string) => bodyOf(await storage.get(at(id)))
 const change = async (id: string, fields: Record<string, unknown>) =>
   bodyOf(await storage.put(at(id), fields))
 
-const isMoment = (text: unknown) => typeof text === 'string' && !Number.isNaN(Date.parse(text))
+const isTimestamp = (text: unknown) => typeof text === 'string' && !Number.isNaN(Date.parse(text))
 
 for (const shape of shapes)
-  test(`contract §1 a bucket is created, read, changed and deleted in the ${shape} shape`, async () => {
+  test(`contract §1 a bucket is created, read, changed and deleted on the ${shape} path`, async () => {
     const id = unique('made')
     const fields = {
       id,
@@ -42,7 +42,7 @@ for (const shape of shapes)
     assert.equal(bodyOf(await storage.post('bucket', fields, { shape })).name, id)
     const { created_at, updated_at, ...bucket } = bodyOf(await storage.get(at(id), { shape }))
     assert.deepEqual(bucket, { ...fields, owner: '', type: 'STANDARD' })
-    assert.ok(isMoment(created_at) && isMoment(updated_at), `${created_at} ${updated_at}`)
+    assert.ok(isTimestamp(created_at) && isTimestamp(updated_at), `${created_at} ${updated_at}`)
     const changed = bodyOf(await storage.put(at(id), { id, name: id, public: false }, { shape }))
     assert.equal(typeof changed.message, 'string')
     assert.equal(bodyOf(await storage.get(at(id), { shape })).public, false)
@@ -50,7 +50,7 @@ for (const shape of shapes)
     assertRefused(await storage.get(at(id), { shape }), 404, 'NoSuchBucket')
   })
 
-test('1 §4.6 an id is enough: a bucket is private and without limits unless told otherwise', async () => {
+test('1 §4.6 only an id is required: by default a bucket is private and has no limits', async () => {
   const id = unique('plain')
   assert.equal(bodyOf(await create({ id })).name, id)
   const { name, public: isPublic, file_size_limit, allowed_mime_types } = await read(id)
@@ -60,7 +60,7 @@ test('1 §4.6 an id is enough: a bucket is private and without limits unless tol
   )
 })
 
-test('contract §7 a bucket without a name, or a body that is no object, is 400', async () => {
+test('contract §7 a bucket without a name, or a body that is not an object, returns 400', async () => {
   for (const body of [{}, { public: true }, [], 'x', { id: 5 }, { id: unique('x'), public: 'maybe' }])
     assertRefused(await storage.post('bucket', body), 400)
   assertRefused(await storage.post('bucket', '{'), 400)
@@ -85,19 +85,19 @@ for (const [limit, bytes] of sizes)
   })
 
 for (const limit of ['20XB', 'MB', 'much', '-3MB', -1, 1.5, true, {}])
-  test(`contract §2 a size limit of ${JSON.stringify(limit)} is 400`, async () => {
+  test(`contract §2 a size limit of ${JSON.stringify(limit)} returns 400`, async () => {
     const id = unique('unsized')
     assertRefused(await create({ id, file_size_limit: limit }), 400)
     assertRefused(await storage.get(at(id)), 404, 'NoSuchBucket')
   })
 
-test('contract §2 a size limit above what the project may keep is 413', async () => {
+test('contract §2 a size limit above the quota of the project returns 413', async () => {
   const id = unique('huge')
   assertRefused(await create({ id, file_size_limit: '2GB' }), 413, 'EntityTooLarge')
   assertRefused(await storage.put(at(await storage.bucket()), { file_size_limit: '2GB' }), 413)
 })
 
-test('contract §1 a change leaves what it does not name, and null clears', async () => {
+test('contract §1 a change keeps omitted fields, and null clears a field', async () => {
   const limits = { file_size_limit: 100, allowed_mime_types: ['image/*'] }
   const id = await storage.bucket({ public: true, ...limits })
   const before = await read(id)
@@ -119,7 +119,7 @@ test('contract §1 a change leaves what it does not name, and null clears', asyn
   assert.deepEqual([cleared.allowed_mime_types, cleared.public], [null, true])
 })
 
-test('contract §7 a bucket that is not there is 404, whatever is done with it', async () => {
+test('contract §7 every operation on a missing bucket returns 404', async () => {
   const id = unique('missing')
   for (const reply of [
     await storage.get(at(id)),
@@ -130,7 +130,7 @@ test('contract §7 a bucket that is not there is 404, whatever is done with it',
     assertRefused(reply, 404, 'NoSuchBucket')
 })
 
-test('contract §7 a name that is taken is 409, and the bucket stays as it was', async () => {
+test('contract §7 creating a bucket with an existing name returns 409 and changes nothing', async () => {
   const id = await storage.bucket({ public: true })
   assertRefused(await create({ id, name: id, public: false }), 409, [
     'BucketAlreadyExists',
@@ -139,7 +139,7 @@ test('contract §7 a name that is taken is 409, and the bucket stays as it was',
   assert.equal((await read(id)).public, true)
 })
 
-test('contract §7 of many who create the same bucket one succeeds', async () => {
+test('contract §7 of concurrent requests to create the same bucket, one succeeds', async () => {
   const id = unique('raced')
   const replies = await Promise.all(Array.from({ length: 8 }, () => create({ id })))
   assert.deepEqual(replies.map(({ status }) => status).sort(), [200, ...Array(7).fill(409)])
@@ -149,8 +149,8 @@ const wrongNames: [string, string][] = [
   ['empty', ''],
   ['of 101 characters', 'a'.repeat(101)],
   ['with a slash', 'a/b'],
-  ['beginning with a space', ' a'],
-  ['ending with a space', 'a '],
+  ['with a leading space', ' a'],
+  ['with a trailing space', 'a '],
   ['of a space', ' '],
   ['with an umlaut', 'bücher'],
   ['with a fullwidth letter', 'ａ'],
@@ -165,12 +165,12 @@ const wrongNames: [string, string][] = [
   ['of two dots', '..'],
 ]
 for (const [what, id] of wrongNames)
-  test(`contract §2 a bucket name ${what} is 400`, async () => {
+  test(`contract §2 a bucket name ${what} returns 400`, async () => {
     assertRefused(await create({ id, name: id }), 400, ['InvalidBucketName', 'InvalidRequest'])
   })
 
 for (const id of ['x', 'a'.repeat(100), 'Mixed_Case', "odd!-.*'() &$=@;:+,?", 'a..b', '0'])
-  test(`contract §2 a bucket may be called ${JSON.stringify(id)}`, async () => {
+  test(`contract §2 a bucket can be named ${JSON.stringify(id)}`, async () => {
     bodyOf(await create({ id, name: id }))
     assert.equal((await read(id)).id, id)
     const path = `object/${encodeURIComponent(id)}/a.txt`
@@ -180,7 +180,7 @@ for (const id of ['x', 'a'.repeat(100), 'Mixed_Case', "odd!-.*'() &$=@;:+,?", 'a
     bodyOf(await storage.delete(at(id), {}))
   })
 
-test('contract §1 a bucket with files is not deleted: 409, until it is emptied', async () => {
+test('contract §1 deleting a bucket with files returns 409 until the bucket is emptied', async () => {
   const id = await storage.bucket()
   await storage.store(id, 'a.txt')
   await storage.store(id, 'deep/er/b.txt')
@@ -193,14 +193,14 @@ test('contract §1 a bucket with files is not deleted: 409, until it is emptied'
   assertRefused(await storage.get(at(id)), 404, 'NoSuchBucket')
 })
 
-test('contract §1 emptying leaves other buckets alone, and an empty one too', async () => {
+test('contract §1 emptying a bucket affects no other bucket, and an empty bucket can be emptied', async () => {
   const [id, other] = [await storage.bucket(), await storage.bucket()]
   await storage.store(other, 'a.txt', 'kept')
   bodyOf(await storage.post(`${at(id)}/empty`, {}))
   assert.equal((await storage.read(other, 'a.txt')).toString(), 'kept')
 })
 
-test('contract §9 emptying is for service_role alone, whatever the policies say', async () => {
+test('contract §9 only service_role can empty a bucket, even if policies allow more', async () => {
   const open = await storageProject(it)
   await open.sql(`
     create policy everything on storage.objects for all using (true) with check (true);
@@ -226,7 +226,7 @@ test('1 §2.3 a user- bucket cannot be public', async () => {
   assert.equal((await read(id)).file_size_limit, 5)
 })
 
-test('contract §1 buckets are listed: searched, sorted, and page by page', async () => {
+test('contract §1 buckets can be listed with search, sort and paging', async () => {
   const own = await storageProject(it)
   assert.deepEqual(bodyOf(await own.get('bucket')), [])
   for (const id of ['pear', 'apple', 'plum']) await own.bucket({ id, name: id })
@@ -260,11 +260,11 @@ for (const query of [
   'limit=-1',
   'offset=-1',
 ])
-  test(`1 §7 a list of buckets with ${query} is 400`, async () => {
+  test(`1 §7 listing buckets with ${query} returns 400`, async () => {
     assertRefused(await storage.get(`bucket?${query}`), 400)
   })
 
-test('1 §1 buckets of one project are not in another', async () => {
+test('1 §1 a project does not see the buckets of another', async () => {
   const [mine, theirs] = [await storageProject(it), await storageProject(it)]
   const id = await theirs.bucket({ public: true })
   await theirs.store(id, 'a.txt')

@@ -1,4 +1,4 @@
-// 1 §1, §5 and case 1: on every route of the table, a project is opened by its own keys alone.
+// 1 §1, §5 and case 1: every storage route accepts only the keys of its own project.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { addresses } from '@plinth/contract/openapi.ts'
@@ -37,7 +37,7 @@ before(async () => {
 after(() => it.stop())
 
 const routes = Object.entries(storageApi as Record<string, DataRoute>)
-/** OPTIONS answers whoever asks: a browser asks without anything. */
+/** OPTIONS needs no credential: browsers send preflight requests without one. */
 const closed = routes.filter(([, { allow, method }]) => allow !== 'open' && method !== 'OPTIONS')
 const open = routes.filter(([, { allow, method }]) => allow === 'open' && method !== 'OPTIONS')
 const pathsOf = (route: DataRoute, id: string) =>
@@ -55,14 +55,14 @@ const call = (route: DataRoute, path: string, options: CallOptions = {}) =>
     headers: { 'tus-resumable': '1.0.0', ...options.headers },
   })
 
-/** A HEAD has no body to look at. */
+/** A HEAD has no body to check. */
 function assertUnauthorized({ method }: DataRoute, reply: Reply, what: string): void {
   assert.equal(reply.status, 401, `${what}: ${reply.status} ${reply.text}`)
   if (method !== 'HEAD') assertErrorBody(reply)
 }
 
 for (const [name, route] of closed)
-  test(`case 1: ${name} (${route.method} ${route.path}) refuses every credential but the project’s`, async () => {
+  test(`case 1: ${name} (${route.method} ${route.path}) rejects every credential except the project’s own`, async () => {
     const { anon_key, service_role_key } = storage.project
     const theirs = other.project
     const refused: [string, CallOptions][] = [
@@ -92,19 +92,19 @@ for (const [name, route] of closed)
     }
   })
 
-test('case 1: what was refused was not done', async () => {
+test('case 1: rejected requests change nothing', async () => {
   assert.deepEqual(await storage.keys(bucket), ['a.txt'])
   assert.equal((await storage.read(bucket, 'a.txt')).toString(), 'content')
   assert.equal(bodyOf(await storage.get('bucket')).length, 1)
 })
 
-test('case 1: an unknown project is 401 where no credential is needed, too', async () => {
+test('case 1: an unknown project returns 401 also on routes without a credential', async () => {
   for (const [name, route] of open)
     for (const path of pathsOf(route, someId)) assertUnauthorized(route, await call(route, path), name)
 })
 
 for (const [name, route] of [...closed, ...open])
-  test(`1 §4.6 ${name} answers in both shapes, and never 5xx`, async () => {
+  test(`1 §4.6 ${name} works on the native and the alias path, and never returns 5xx`, async () => {
     const token = storage.project.service_role_key
     const statuses = []
     for (const path of pathsOf(route, storage.project.id)) {
@@ -116,7 +116,7 @@ for (const [name, route] of [...closed, ...open])
     if (route.method === 'GET') assert.equal(statuses[0], statuses[1])
   })
 
-test('clarifications: signed URLs end with the secret of their project, and the project with everything', async () => {
+test('clarifications: signed URLs stop working when the secret changes or the project is deleted', async () => {
   const brief = await storageProject(it)
   await brief.bucket({ id: bucket, public: true })
   await brief.store(bucket, 'a.txt', 'content')
@@ -133,7 +133,7 @@ test('clarifications: signed URLs end with the secret of their project, and the 
   assertStatus(await brief.get(objectPath(bucket, 'a.txt', 'object/public'), { as: 'nobody' }), 401)
 })
 
-test('1 §1 a suspended project is 403 on every route, and as before once it is resumed', async () => {
+test('1 §1 every route of a suspended project returns 403, and works again after it is resumed', async () => {
   const idle = await storageProject(it)
   const { id, service_role_key: apikey } = idle.project
   await idle.bucket({ id: bucket, public: true })

@@ -1,4 +1,4 @@
-// 1 §4.6.3, §4.6.4 and storage contract §1, §3: what a download answers, and to whom without a credential.
+// 1 §4.6.3, §4.6.4 and storage contract §1, §3: responses of downloads, and access without a credential.
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { after, before, test } from 'node:test'
@@ -42,7 +42,7 @@ const storeAs = async (type: string, content = 'content', bucket = open) => {
 const isAttachment = ({ headers }: Reply) => /^attachment/.test(headers.get('content-disposition') ?? '')
 
 for (const shape of shapes)
-  test(`contract §3 a download has its bytes and headers in the ${shape} shape`, async () => {
+  test(`contract §3 a download returns its bytes and headers on the ${shape} path`, async () => {
     const bytes = randomBytes(150_000)
     await storage.store(closed, `${shape}.bin`, bytes, {
       headers: { 'content-type': 'image/png', 'cache-control': 'max-age=77' },
@@ -62,7 +62,7 @@ for (const shape of shapes)
     assert.ok(Math.abs(Date.now() - Date.parse(modified)) < 60_000, modified)
   })
 
-test('contract §1 the ways to one file have the same answer', async () => {
+test('contract §1 all routes to a file return the same response', async () => {
   for (const way of ['object', 'object/authenticated', 'object/public'])
     for (const shape of shapes) {
       const reply = await storage.get(`${objectPath(open, path, way)}?cacheNonce=1`, { shape })
@@ -71,7 +71,7 @@ test('contract §1 the ways to one file have the same answer', async () => {
     }
 })
 
-test('contract §3 the ETag changes with the content, and stays without a change', async () => {
+test('contract §3 the ETag changes only when the content changes', async () => {
   const etag = async () => (await storage.get(objectPath(closed, 'tagged.txt'))).headers.get('etag')
   await storage.store(closed, 'tagged.txt', 'one')
   const first = await etag()
@@ -80,7 +80,7 @@ test('contract §3 the ETag changes with the content, and stays without a change
   assert.notEqual(await etag(), first)
 })
 
-test('contract §3 HEAD mirrors the headers of GET', async () => {
+test('contract §3 HEAD returns the headers of GET', async () => {
   for (const way of ['object', 'object/public', 'object/authenticated']) {
     const [head, got] = [
       await storage.head(objectPath(open, path, way)),
@@ -102,7 +102,7 @@ test('contract §3 HEAD mirrors the headers of GET', async () => {
   }
 })
 
-test('contract §1 HEAD tells whether a file exists: 200, or 400 or 404', async () => {
+test('contract §1 HEAD returns 200 for an existing file, otherwise 400 or 404', async () => {
   assertStatus(await storage.head(objectPath(closed, path)), 200)
   assertOneOf(await storage.head(objectPath(closed, 'missing')), [400, 404])
   assertOneOf(await storage.head(objectPath(unique('none'), 'missing')), [400, 404])
@@ -124,7 +124,7 @@ const infoFields = [
   'size',
   'version',
 ]
-test('contract §1 info tells what is known of a file', async () => {
+test('contract §1 info returns the metadata of a file', async () => {
   const metadata = { a: { b: [1] } }
   const { Id } = await storage.store(closed, 'in/fo.txt', 'content', {
     headers: {
@@ -157,7 +157,7 @@ test('contract §1 info tells what is known of a file', async () => {
   assertRefused(await storage.get(objectPath(closed, path, 'object/info'), { as: ada }), 404, 'NoSuchKey')
 })
 
-test('contract §1 info of a public file needs no credential, of a private one there is none', async () => {
+test('contract §1 info of a public file needs no credential, info of a private file does', async () => {
   const known = bodyOf(await storage.get(objectPath(open, path, 'object/info/public'), { as: 'nobody' }))
   assert.deepEqual(Object.keys(known).sort(), infoFields)
   assertRefused(await storage.get(objectPath(closed, path, 'object/info/public'), { as: 'nobody' }), 404)
@@ -198,7 +198,7 @@ for (const type of [
   'application/mathml+xml',
   'text/html;image/png',
 ])
-  test(`1 §4.6.3, case 34: ${type} is an attachment that is not sniffed`, async () => {
+  test(`1 §4.6.3, case 34: ${type} is served as an attachment with nosniff`, async () => {
     const name = await storeAs(type, page)
     const signed = bodyOf(
       await storage.post(objectPath(open, name, 'object/sign'), { expiresIn: 60 }),
@@ -218,7 +218,7 @@ for (const type of [
       }
   })
 
-test('case 34: a type that is two is not taken for the harmless one', async () => {
+test('case 34: a content type that lists several types is served as an attachment', async () => {
   for (const type of [
     'image/png, text/html',
     'text/plain,text/html',
@@ -237,14 +237,14 @@ test('case 34: a type that is two is not taken for the harmless one', async () =
   }
 })
 
-test('1 §4.6.3 a recording whose type lists its codecs is shown in place', async () => {
+test('1 §4.6.3 audio and video with a codecs parameter are served inline', async () => {
   for (const type of ['video/webm;codecs=vp8,opus', 'video/mp4; codecs="avc1.42E01E, mp4a.40.2"']) {
     const reply = await storage.get(objectPath(open, await storeAs(type), 'object/public'))
     assert.deepEqual([reply.headers.get('content-type'), isAttachment(reply)], [type, false])
   }
 })
 
-test('case 34: a page under the name of an image stays an image to the browser', async () => {
+test('case 34: an HTML page stored as an image keeps the image type and nosniff', async () => {
   for (const type of ['image/png', 'text/plain', 'application/pdf']) {
     const reply = await storage.get(objectPath(open, await storeAs(type, page), 'object/public'))
     assert.equal(reply.headers.get('content-type'), type)
@@ -252,7 +252,7 @@ test('case 34: a page under the name of an image stays an image to the browser',
   }
 })
 
-test('contract §3 ?download makes an attachment, with the name it gives', async () => {
+test('contract §3 ?download serves an attachment with the given file name', async () => {
   const disposition = async (query: string, way = 'object') =>
     (await storage.get(objectPath(open, path, way) + query)).headers.get('content-disposition')
   for (const way of ['object', 'object/public', 'object/authenticated']) {
@@ -269,7 +269,7 @@ test('contract §3 ?download makes an attachment, with the name it gives', async
   assert.equal((await disposition('?download=a%0d%0ax-evil:%201'))?.includes('\n'), false)
 })
 
-test('contract §3 If-None-Match with the ETag is 304 without a body, another is 200', async () => {
+test('contract §3 If-None-Match returns 304 without a body for the current ETag, and 200 for another', async () => {
   const first = await storage.get(objectPath(open, path))
   const etag = first.headers.get('etag') ?? ''
   for (const way of ['object', 'object/public', 'object/authenticated'])
@@ -284,7 +284,7 @@ test('contract §3 If-None-Match with the ETag is 304 without a body, another is
     }
 })
 
-test('contract §3 If-Modified-Since not older than the file is 304, older is 200', async () => {
+test('contract §3 If-Modified-Since returns 304 unless the file is newer', async () => {
   const modified = (await storage.get(objectPath(open, path))).headers.get('last-modified') ?? ''
   const ask = (moment: string, more: Record<string, string> = {}) =>
     storage.get(objectPath(open, path), { headers: { 'if-modified-since': moment, ...more } })
@@ -295,14 +295,14 @@ test('contract §3 If-Modified-Since not older than the file is 304, older is 20
   assertStatus(await ask(modified, { 'if-none-match': '"another"' }), 200)
 })
 
-test('contract §3 a 304 is for those who may read', async () => {
+test('contract §3 a 304 requires permission to read', async () => {
   const etag = (await storage.get(objectPath(closed, path))).headers.get('etag') ?? ''
   const headers = { 'if-none-match': etag }
   assertRefused(await storage.get(objectPath(closed, path), { headers, as: 'anon' }), 404, 'NoSuchKey')
   assertRefused(await storage.get(objectPath(closed, path, 'object/public'), { headers, as: 'nobody' }), 404)
 })
 
-test('1 §4.6.4 a public bucket is read without any credential, by the public route and the plain one', async () => {
+test('1 §4.6.4 a public bucket can be read without a credential, on the public and the plain route', async () => {
   for (const shape of shapes)
     for (const as of ['nobody', 'anon', ada] as const)
       for (const way of ['object', 'object/public']) {
@@ -316,7 +316,7 @@ test('1 §4.6.4 a public bucket is read without any credential, by the public ro
   )
 })
 
-test('contract §3 by the public route a private bucket is the same as a missing one', async () => {
+test('contract §3 on the public route a private bucket looks like a missing one', async () => {
   const ask = async (bucket: string, name: string, way = 'object/public') => {
     const { status, body } = await storage.get(objectPath(bucket, name, way), { as: 'nobody' })
     return { status, body }
@@ -330,7 +330,7 @@ test('contract §3 by the public route a private bucket is the same as a missing
   }
 })
 
-test('1 §5 without a credential a private bucket is not told from a missing one by the plain route', async () => {
+test('1 §5 on the plain route without a credential a private bucket looks like a missing one', async () => {
   const ask = async (bucket: string, name: string) => {
     const { status, body } = await storage.get(objectPath(bucket, name), { as: 'nobody' })
     return { status, body }
@@ -341,19 +341,19 @@ test('1 §5 without a credential a private bucket is not told from a missing one
   assert.deepEqual(await ask(closed, 'missing'), none)
 })
 
-test('1 §5 object/authenticated needs a credential, even of a public bucket', async () => {
+test('1 §5 object/authenticated needs a credential, also for a public bucket', async () => {
   for (const bucket of [open, closed])
     for (const way of ['object/authenticated', 'object/info/authenticated'])
       assertRefused(await storage.get(objectPath(bucket, path, way), { as: 'nobody' }), 401)
 })
 
-test('1 §5 a credential that is sent must be valid where none is needed', async () => {
+test('1 §5 an invalid credential is rejected also where none is needed', async () => {
   const root = `/v1/storage/${storage.project.id}/${objectPath(open, path)}`
   assertStatus(await it.call('GET', root, { apikey: 'wrong' }), 401)
   assertStatus(await it.call('GET', root, { apikey: storage.project.anon_key, token: 'wrong' }), 401)
 })
 
-test('contract §3 a bucket made private is closed at once, and opens again', async () => {
+test('contract §3 making a bucket private or public takes effect at once', async () => {
   const bucket = await storage.bucket({ public: true })
   await storage.store(bucket, path)
   const look = async () =>

@@ -1,4 +1,5 @@
-// Storage contract and cases 18, 34, 44: values that break headers, claims that are no ids, requests that cross each other.
+// Storage contract and cases 18, 34, 44: hostile header values, subjects that are not UUIDs, and concurrent
+// requests.
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { connect } from 'node:net'
@@ -20,7 +21,7 @@ import {
 } from '../storage.ts'
 import type { Target } from '../target.ts'
 import { until } from '../until.ts'
-import { begin, begun, formOf } from '../uploads.ts'
+import { createUpload, formOf, requestUpload } from '../uploads.ts'
 import type { Reply } from '../wire.ts'
 
 let it: Target
@@ -35,7 +36,7 @@ after(() => it.stop())
 
 const key = () => unique('file')
 
-/** Refused as it comes, or stored so that it can be read again. */
+/** The upload is rejected, or the file can be read back. */
 async function assertReadableOrRefused(name: string, reply: Reply, what: string): Promise<void> {
   assert.ok(reply.status < 500, `${what}: ${reply.status} ${reply.text}`)
   if (reply.status >= 300) return
@@ -48,7 +49,7 @@ async function assertReadableOrRefused(name: string, reply: Reply, what: string)
 
 const hostile = ['60\r\nx-evil: 1', 'max-age=😀', 'ü', '\0', 'a\nb', '\x7f', ' ', 'x'.repeat(20_000)]
 for (const value of hostile)
-  test(`case 44: ${JSON.stringify(value.slice(0, 20))} in a header to be replayed is refused or harmless`, async () => {
+  test(`case 44: ${JSON.stringify(value.slice(0, 20))} in a stored header is rejected or harmless`, async () => {
     const form = async (name: string, fields: Record<string, string>) =>
       storage.ask(
         'POST',
@@ -62,7 +63,7 @@ for (const value of hostile)
     await assertReadableOrRefused(a, await form(a, { cacheControl: value }), 'cacheControl')
     await assertReadableOrRefused(b, await form(b, { contentType: value }), 'contentType')
     const fields = { contentType: value, cacheControl: value }
-    const tus = await begin(storage, { bucket, key: c, length: 1, first: Buffer.from('x'), fields })
+    const tus = await requestUpload(storage, { bucket, key: c, length: 1, first: Buffer.from('x'), fields })
     await assertReadableOrRefused(c, tus, 'TUS')
     await storage.store(bucket, d, 'content')
     const copy = await storage.post('object/copy', {
@@ -75,7 +76,7 @@ for (const value of hostile)
     await assertReadableOrRefused(e, copy, 'copy')
   })
 
-test('contract §2 a body is stored as it comes, also when it says how it is encoded', async () => {
+test('contract §2 a body is stored unchanged, also with Content-Encoding', async () => {
   const packed = gzipSync('content')
   const name = key()
   const reply = await storage.upload(bucket, name, packed, { headers: { 'content-encoding': 'gzip' } })
@@ -85,7 +86,7 @@ test('contract §2 a body is stored as it comes, also when it says how it is enc
   assert.ok(read.equals(packed) || read.toString() === 'content')
 })
 
-test('contract §1 a copy of a file onto itself keeps its bytes, and may change its metadata', async () => {
+test('contract §1 copying a file onto itself keeps its bytes and can change its metadata', async () => {
   const content = randomBytes(100_000)
   const name = key()
   await storage.store(bucket, name, content)
@@ -104,7 +105,7 @@ test('contract §1 a copy of a file onto itself keeps its bytes, and may change 
   assertBytes(await storage.read(bucket, name), content)
 })
 
-const strangeSubs = [
+const invalidSubs = [
   '%',
   '_',
   '..',
@@ -117,11 +118,11 @@ const strangeSubs = [
   ' ',
   "' or 1=1",
 ]
-test('case 18: a user whose sub is no id has no folder, and breaks nothing', async () => {
+test('case 18: a user whose sub is not a UUID has no folder and causes no error', async () => {
   const own = await storage.bucket({ id: unique('user-strange') })
   const secret = `${ada.sub}/secret.txt`
   await storage.store(own, secret, 'secret')
-  for (const sub of strangeSubs)
+  for (const sub of invalidSubs)
     for (const as of [{ sub }, { sub, role: 'authenticated', user_metadata: { sub: ada.sub } }]) {
       const replies = [
         await storage.get(objectPath(own, secret), { as }),
@@ -148,7 +149,7 @@ test('case 18: a user whose sub is no id has no folder, and breaks nothing', asy
   assert.deepEqual(await storage.keys(own), [secret])
 })
 
-test('clarifications: many who upload to an unknown bucket at once all succeed', async () => {
+test('clarifications: concurrent uploads to an unknown bucket all succeed', async () => {
   const own = unique('raced')
   const names = Array.from({ length: 8 }, (_, i) => `${i}.txt`)
   const replies = await Promise.all(names.map(name => storage.upload(own, name)))
@@ -156,7 +157,7 @@ test('clarifications: many who upload to an unknown bucket at once all succeed',
   assert.deepEqual(await storage.keys(own), names)
 })
 
-test('contract §1 a bucket deleted while files come has no files, or stays', async () => {
+test('contract §1 deleting a bucket during uploads either fails or leaves no files', async () => {
   for (let round = 0; round < 5; round++) {
     const own = await storage.bucket()
     const [deleted, ...uploads] = await Promise.all([
@@ -173,16 +174,16 @@ test('contract §1 a bucket deleted while files come has no files, or stays', as
   }
 })
 
-test('contract §1 a bucket deleted under a resumable upload ends it without harm', async () => {
+test('contract §1 deleting a bucket during a resumable upload ends the upload without a 5xx', async () => {
   const own = await storage.bucket()
-  const upload = await begun(storage, { bucket: own, key: 'a', length: 3 })
+  const upload = await createUpload(storage, { bucket: own, key: 'a', length: 3 })
   assertStatus(await storage.delete(`bucket/${own}`, {}), 200)
   const reply = await upload.append(0, Buffer.from('abc'))
   assert.ok(reply.status < 500, `${reply.status} ${reply.text}`)
   if (reply.status === 204) assert.equal((await storage.read(own, 'a')).toString(), 'abc')
 })
 
-test('issue 6: a download that has begun ends well, whatever becomes of the file meanwhile', async () => {
+test('issue 6: a running download is never corrupted when the file is replaced, moved or deleted', async () => {
   const content = randomBytes(6_000_000)
   const url = `${it.url}${storageRoot(storage.project)}`
   for (const change of [
@@ -196,13 +197,13 @@ test('issue 6: a download that has begun ends well, whatever becomes of the file
     const reply = await fetch(`${url}/${objectPath(bucket, name, 'object/public')}`)
     assert.equal(reply.status, 200)
     await change(name)
-    // Whole, or broken off so that the client knows: never other bytes.
+    // Complete, or aborted so that the client notices. Never bytes of another version.
     const bytes = await reply.arrayBuffer().catch(() => undefined)
     if (bytes) assert.ok(content.equals(Buffer.from(bytes)), `${bytes.byteLength} bytes`)
   }
 })
 
-test('case 44: the body of a refused upload is not taken for a request', async () => {
+test('case 44: the body of a rejected upload is not parsed as a request', async () => {
   const { hostname, port } = new URL(it.url)
   const smuggled = `GET ${storageRoot(storage.project)}/bucket HTTP/1.1\r\nhost: x\r\n\r\n`
   const body = smuggled.repeat(20)
@@ -229,7 +230,7 @@ test('case 44: the body of a refused upload is not taken for a request', async (
     })
     socket.write(`${start}${body}`)
     await until('an answer', async () => received.includes('\r\n\r\n') || isClosed)
-    // One more request on the same connection is answered next, or the connection is over.
+    // The server either answers one more request on this connection or closes it.
     if (!isClosed) socket.write(`GET /v1/nothing-else HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n`)
     await until('the end', async () => isClosed)
     const statuses = [...received.matchAll(/HTTP\/1\.1 (\d{3})/g)].map(match => Number(match[1]))
@@ -238,7 +239,7 @@ test('case 44: the body of a refused upload is not taken for a request', async (
   }
 })
 
-test('contract §4 limits beyond all measure are clamped or refused', async () => {
+test('contract §4 huge limits are clamped or rejected', async () => {
   for (const body of [
     { prefix: '', limit: 1_000_000_000 },
     { prefix: '', limit: Number.MAX_SAFE_INTEGER, offset: Number.MAX_SAFE_INTEGER },
@@ -250,7 +251,7 @@ test('contract §4 limits beyond all measure are clamped or refused', async () =
       assertOneOf(await storage.post(`object/${route}/${bucket}`, body), [200, 400])
 })
 
-test('case 34: an SVG is not rendered as one, and reads nothing from the machine', async () => {
+test('case 34: an SVG is not rendered and reads no files of the host', async () => {
   const svg = `<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" width="50" height="50">
     <script>alert(1)</script><image xlink:href="file:///etc/passwd" width="50" height="50"/></svg>`
   for (const type of ['image/svg+xml', 'image/png', 'text/plain']) {
@@ -267,7 +268,7 @@ test('case 34: an SVG is not rendered as one, and reads nothing from the machine
   }
 })
 
-test('1 §5 a credential that is over is 401 even for a public file', async () => {
+test('1 §5 an expired credential returns 401 even for a public file', async () => {
   await storage.store(bucket, 'open.txt')
   const as = { ...ada, exp: 1_000_000_000 }
   assertStatus(await storage.get(objectPath(bucket, 'open.txt'), { as }), 401)

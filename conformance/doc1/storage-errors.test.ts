@@ -1,4 +1,4 @@
-// 1 §7 and storage contract §7: every refusal has its real status, its code, and a body that every client can read.
+// 1 §7 and storage contract §7: status, code and body of every error.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { unique } from '../people.ts'
@@ -16,7 +16,7 @@ import {
   storageTarget,
 } from '../storage.ts'
 import type { Target } from '../target.ts'
-import { begin, begun } from '../uploads.ts'
+import { createUpload, requestUpload } from '../uploads.ts'
 import type { Reply } from '../wire.ts'
 
 let it: Target
@@ -42,32 +42,32 @@ const get =
   options =>
     storage.get(path, options)
 
-/** Code, status, the short name where the table has one, and what leads to it. */
+/** Code, status, short name if the specification has one, and the request that causes it. */
 const refusals: [string, string | string[], number, string | undefined, Way][] = [
-  ['a bucket that is not there', 'NoSuchBucket', 404, 'Bucket not found', get('bucket/none')],
-  ['a file that is not there', 'NoSuchKey', 404, 'not_found', get(`object/${bucket}/none`)],
+  ['a missing bucket', 'NoSuchBucket', 404, 'Bucket not found', get('bucket/none')],
+  ['a missing file', 'NoSuchKey', 404, 'not_found', get(`object/${bucket}/none`)],
   [
-    'a file that is hidden',
+    'a hidden file',
     'NoSuchKey',
     404,
     'not_found',
     o => storage.get(`object/${bucket}/a.txt`, { ...o, as: ada }),
   ],
   [
-    'a deletion of nothing',
+    'deleting a missing file',
     'NoSuchKey',
     404,
     'not_found',
     o => storage.delete(`object/${bucket}/none`, undefined, o),
   ],
   [
-    'a bucket name that is taken',
+    'an existing bucket name',
     ['BucketAlreadyExists', 'ResourceAlreadyExists'],
     409,
     'Duplicate',
     post('bucket', { id: bucket }),
   ],
-  ['a key that is taken', duplicate, 409, 'Duplicate', o => storage.upload(bucket, 'a.txt', 'x', o)],
+  ['an existing key', duplicate, 409, 'Duplicate', o => storage.upload(bucket, 'a.txt', 'x', o)],
   [
     'a bucket that is not empty',
     'ResourceNotEmpty',
@@ -76,44 +76,44 @@ const refusals: [string, string | string[], number, string | undefined, Way][] =
     o => storage.delete(`bucket/${bucket}`, {}, o),
   ],
   [
-    'an upload without the right',
+    'an upload without permission',
     'AccessDenied',
     403,
     'Unauthorized',
     o => storage.upload(bucket, 'b.txt', 'x', { ...o, as: ada }),
   ],
   [
-    'a bucket made without the right',
+    'creating a bucket without permission',
     'AccessDenied',
     403,
     'Unauthorized',
     o => storage.post('bucket', { id: unique('x') }, { ...o, as: 'anon' }),
   ],
   [
-    'a name no bucket can have',
+    'an invalid bucket name',
     'InvalidBucketName',
     400,
     'Invalid Input',
     post('bucket', { id: 'a/b', name: 'a/b' }),
   ],
-  ['a key no file can have', 'InvalidKey', 400, undefined, o => storage.upload(bucket, 'ü', 'x', o)],
-  ['a token that is none', 'InvalidJWT', 400, undefined, get(`object/sign/${bucket}/a.txt?token=a.b.c`)],
+  ['an invalid key', 'InvalidKey', 400, undefined, o => storage.upload(bucket, 'ü', 'x', o)],
+  ['an invalid token', 'InvalidJWT', 400, undefined, get(`object/sign/${bucket}/a.txt?token=a.b.c`)],
   [
-    'a file too large',
+    'a file over the size limit',
     'EntityTooLarge',
     413,
     'Payload too large',
     o => storage.upload(limited, 'a', '1234', { ...o, headers: { 'content-type': 'image/png' } }),
   ],
   [
-    'a type that is not allowed',
+    'a content type that is not allowed',
     'InvalidMimeType',
     415,
     'invalid_mime_type',
     o => storage.upload(limited, 'a', '1', o),
   ],
   [
-    'a range that cannot be',
+    'an unsatisfiable range',
     'InvalidRange',
     416,
     'invalid_range',
@@ -121,7 +121,7 @@ const refusals: [string, string | string[], number, string | undefined, Way][] =
   ],
 ]
 for (const [what, code, status, name, way] of refusals)
-  test(`contract §7 ${what} is ${status} ${[code].flat()[0]}`, async () => {
+  test(`contract §7 ${what} returns ${status} ${[code].flat()[0]}`, async () => {
     for (const shape of shapes) {
       const reply = await way({ shape })
       assertRefused(reply, status, code)
@@ -131,7 +131,7 @@ for (const [what, code, status, name, way] of refusals)
     }
   })
 
-test('contract §7 bodies that do not have the shape are 400 with a message that names the field', async () => {
+test('contract §7 a body with the wrong shape returns 400 with a message that names the field', async () => {
   const wrong: [string, Promise<Reply>][] = [
     ['expires', storage.post(`object/sign/${bucket}/a.txt`, {})],
     ['paths', storage.post(`object/sign/${bucket}`, { expiresIn: 5 })],
@@ -148,22 +148,22 @@ test('contract §7 bodies that do not have the shape are 400 with a message that
   }
 })
 
-test('contract §7 JSON that is none is 400', async () => {
+test('contract §7 invalid JSON returns 400', async () => {
   for (const path of [`object/sign/${bucket}/a.txt`, 'bucket', 'object/move', `object/list/${bucket}`])
     for (const body of ['{', 'null', '[]', '"x"']) assertRefused(await storage.post(path, body), 400)
 })
 
-test('1 §5 without a credential it is 401, with the same fields', async () => {
+test('1 §5 a request without a credential returns 401 with the same fields', async () => {
   for (const reply of [
     await storage.get('bucket', { as: 'nobody' }),
     await storage.upload(bucket, 'b', 'x', { as: 'nobody' }),
     await storage.post('object/move', {}, { as: 'nobody' }),
-    await begin(storage, { bucket, key: 'x', length: 1, as: 'nobody' }),
+    await requestUpload(storage, { bucket, key: 'x', length: 1, as: 'nobody' }),
   ])
     assertRefused(reply, 401)
 })
 
-test('contract §7 a refusal of HEAD has the status alone', async () => {
+test('contract §7 an error of HEAD has only a status', async () => {
   for (const [path, as, status] of [
     [`object/${bucket}/none`, 'service_role', 404],
     [`object/public/${bucket}/a.txt`, 'nobody', 404],
@@ -174,7 +174,7 @@ test('contract §7 a refusal of HEAD has the status alone', async () => {
   }
 })
 
-test('1 §7 a request over the limit of its minute is 429 with Retry-After and the same fields', async () => {
+test('1 §7 a request over the rate limit returns 429 with Retry-After and the same fields', async () => {
   const few = await storageProject(it, { rate_limit_service_role: 2 })
   for (let i = 0; i < 2; i++) bodyOf(await few.get('bucket'))
   const reply = await few.get('bucket')
@@ -182,7 +182,7 @@ test('1 §7 a request over the limit of its minute is 429 with Retry-After and t
   assert.match(reply.headers.get('retry-after') ?? '', /^\d+$/)
 })
 
-test('1 §7 routes and methods that are not in the table are 404 or 405, with the same fields', async () => {
+test('1 §7 unknown routes and methods return 404 or 405 with the same fields', async () => {
   for (const [method, path] of [
     ['GET', ''],
     ['GET', 'object'],
@@ -197,7 +197,7 @@ test('1 §7 routes and methods that are not in the table are 404 or 405, with th
   }
 })
 
-test('case 44: strange bodies and headers are 4xx, never 5xx', async () => {
+test('case 44: malformed bodies and headers return 4xx, never 5xx', async () => {
   const strange: Promise<Reply>[] = [
     storage.post('bucket', '{"id":"p1","__proto__":{"public":true}}'),
     storage.post('bucket', '{"id":"\\ud800"}'),
@@ -226,26 +226,34 @@ test('case 44: strange bodies and headers are 4xx, never 5xx', async () => {
       headers: { 'if-modified-since': 'x'.repeat(5000), 'if-none-match': ',,,' },
     }),
     storage.get(`object/${bucket}/a.txt?download=%ff%00`),
-    begin(storage, { bucket, key: unique('x'), length: 1, fields: { contentType: 'text/html\r\nx: y' } }),
-    begin(storage, { bucket, key: unique('x'), length: 1, fields: { contentType: '\0' } }),
+    requestUpload(storage, {
+      bucket,
+      key: unique('x'),
+      length: 1,
+      fields: { contentType: 'text/html\r\nx: y' },
+    }),
+    requestUpload(storage, { bucket, key: unique('x'), length: 1, fields: { contentType: '\0' } }),
   ]
   for (const [i, reply] of (await Promise.all(strange)).entries())
     assert.ok(reply.status < 500, `${i}: ${reply.status} ${reply.text}`)
   assert.equal((await storage.read(bucket, 'a.txt')).toString(), 'content')
 })
 
-test('contract §8 refusals of a resumable upload have the same fields', async () => {
-  const upload = await begun(storage, { bucket, key: unique('x'), length: 5 })
+test('contract §8 errors of a resumable upload have the same fields', async () => {
+  const upload = await createUpload(storage, { bucket, key: unique('x'), length: 5 })
   const x = Buffer.from('x')
   assertRefused(await upload.append(3, x), 409)
   assertRefused(await upload.append(0, x, { headers: { 'content-type': 'text/plain' } }), 415)
   assertRefused(await upload.append(0, x, { headers: { 'tus-resumable': '9' } }), 412)
   assertRefused(await upload.append(0, Buffer.alloc(6)), 413)
-  assertRefused(await begin(storage, { bucket, key: unique('x'), headers: { 'upload-length': 'x' } }), 400)
+  assertRefused(
+    await requestUpload(storage, { bucket, key: unique('x'), headers: { 'upload-length': 'x' } }),
+    400,
+  )
   assertStatus(await upload.terminate(), 204)
 })
 
-test('1 §7 what is refused tells nothing about the inside', async () => {
+test('1 §7 errors reveal no internals', async () => {
   const replies = await Promise.all([
     storage.get(`object/${bucket}/none`),
     storage.upload(bucket, 'b', 'x', { as: ada }),

@@ -1,4 +1,4 @@
-// 1 §4.6.1, §8 and storage contract §2: 50 MB by one request, and what a bucket allows.
+// 1 §4.6.1, §8 and storage contract §2: 50 MB per request, and the limits of a bucket.
 import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
 import { after, before, test } from 'node:test'
@@ -14,7 +14,7 @@ import {
   storageTarget,
 } from '../storage.ts'
 import type { Target } from '../target.ts'
-import { begin, begun, formOf, multipart, multipartType, sendPieces } from '../uploads.ts'
+import { createUpload, formOf, multipart, multipartType, requestUpload, sendPieces } from '../uploads.ts'
 import { sendBytes } from '../wire.ts'
 
 let it: Target
@@ -34,7 +34,7 @@ function* megas(count: number, last = Buffer.alloc(0)): Generator<Buffer> {
   yield last
 }
 
-/** Only the head: the answer must not wait for the body. */
+/** Sends only the head: the server must answer without the body. */
 function announce(method: string, path: string, length: number, type = 'text/plain') {
   const lines = Object.entries({
     host: 'x',
@@ -48,7 +48,7 @@ function announce(method: string, path: string, length: number, type = 'text/pla
   )
 }
 
-test('1 §4.6.1 50 MB pass in one request', async () => {
+test('1 §4.6.1 one request can upload 50 MB', async () => {
   const headers = { 'content-length': '50000000' }
   bodyOf(await sendPieces(storage, 'PUT', objectPath(bucket, 'large'), megas(50), { headers }))
   assert.equal((await storage.info(bucket, 'large')).size, 50_000_000)
@@ -61,26 +61,26 @@ test('1 §4.6.1 50 MB pass in one request', async () => {
   bodyOf(await storage.delete(objectPath(bucket, 'large')))
 })
 
-test('1 §4.6.1 a length over 50 MB is 413 before the body comes', async () => {
+test('1 §4.6.1 a Content-Length over 50 MB returns 413 before the body is sent', async () => {
   for (const method of ['POST', 'PUT'])
     assertRefused(await announce(method, objectPath(bucket, 'announced'), over), 413, 'EntityTooLarge')
   const { url } = bodyOf(await storage.post(objectPath(bucket, 'announced', 'object/upload/sign'), {}))
   assertRefused(await announce('PUT', url.slice(1), over), 413, 'EntityTooLarge')
-  await storage.gone(bucket, 'announced')
+  await storage.assertMissing(bucket, 'announced')
 })
 
-test('1 §4.6.1 over 50 MB without a length are 413 while they come, and nothing is stored', async () => {
+test('1 §4.6.1 a body over 50 MB without a length returns 413 during the upload, and nothing is stored', async () => {
   const before = await storage.usage()
   const path = objectPath(bucket, 'streamed')
   const reply = await sendPieces(storage, 'POST', path, megas(53))
   assertRefused(reply, 413, 'EntityTooLarge')
-  await storage.gone(bucket, 'streamed')
+  await storage.assertMissing(bucket, 'streamed')
   assert.equal(await storage.usage(), before)
 })
 
-test('1 §4.6.1 larger files are uploaded resumably', async () => {
+test('1 §4.6.1 resumable uploads accept larger files', async () => {
   const length = 53_000_000
-  const upload = await begun(storage, { bucket, key: 'resumed', length })
+  const upload = await createUpload(storage, { bucket, key: 'resumed', length })
   const sum = createHash('sha256')
   for (let offset = 0; offset < length; offset += 26_500_000) {
     const chunk = Buffer.alloc(26_500_000, String(offset))
@@ -95,7 +95,7 @@ test('1 §4.6.1 larger files are uploaded resumably', async () => {
 
 const file = (content: string) => multipart([{ name: '', filename: 'x', type: 'text/plain', content }])
 
-test('contract §2 a file of just the size limit of its bucket passes, one byte more is 413', async () => {
+test('contract §2 a file of exactly the bucket’s size limit is accepted, one byte more returns 413', async () => {
   const small = await storage.bucket({ file_size_limit: '1KB' })
   const [fits, tooLong] = ['x'.repeat(1000), 'x'.repeat(1001)]
   const form = { 'content-type': multipartType }
@@ -110,19 +110,23 @@ test('contract §2 a file of just the size limit of its bucket passes, one byte 
   }
   for (const [name, way] of Object.entries(ways)) {
     assertRefused(await way(tooLong), 413, 'EntityTooLarge')
-    await storage.gone(small, name)
+    await storage.assertMissing(small, name)
     bodyOf(await way(fits))
     assert.equal((await storage.info(small, name)).size, 1000)
   }
-  assertRefused(await begin(storage, { bucket: small, key: 'tus', length: 1001 }), 413, 'EntityTooLarge')
-  assertStatus(await begin(storage, { bucket: small, key: 'tus', length: 1000 }), 201)
+  assertRefused(
+    await requestUpload(storage, { bucket: small, key: 'tus', length: 1001 }),
+    413,
+    'EntityTooLarge',
+  )
+  assertStatus(await requestUpload(storage, { bucket: small, key: 'tus', length: 1000 }), 201)
 })
 
-test('contract §2 an upload of unknown length takes no more than its bucket does', async () => {
+test('contract §2 the bucket’s size limit applies to an upload without a length', async () => {
   const small = await storage.bucket({ file_size_limit: '1KB' })
   const before = await storage.usage()
   const headers = { 'upload-defer-length': '1' }
-  const upload = await begun(storage, { bucket: small, key: 'a', headers })
+  const upload = await createUpload(storage, { bucket: small, key: 'a', headers })
   assertRefused(await upload.append(0, Buffer.alloc(1001, 'x')), 413, 'EntityTooLarge')
   assert.ok((await storage.usage()) - before <= 1000)
   const offset = await upload.offset()
@@ -131,7 +135,7 @@ test('contract §2 an upload of unknown length takes no more than its bucket doe
   assert.equal((await storage.read(small, 'a')).toString(), 'x'.repeat(1000))
 })
 
-test('contract §2 a file too long for its bucket replaces nothing', async () => {
+test('contract §2 a file over the bucket’s size limit replaces nothing', async () => {
   const small = await storage.bucket({ file_size_limit: 10 })
   await storage.store(small, 'a', 'first')
   for (const pieces of [[Buffer.from('x'.repeat(11))], Array(11).fill(Buffer.from('x'))])
@@ -139,7 +143,7 @@ test('contract §2 a file too long for its bucket replaces nothing', async () =>
   assert.equal((await storage.read(small, 'a')).toString(), 'first')
 })
 
-test('contract §2 a limit that is lifted or lowered counts from the next upload', async () => {
+test('contract §2 a changed size limit applies from the next upload', async () => {
   const small = await storage.bucket({ file_size_limit: 5 })
   assertRefused(await storage.upload(small, 'a', '123456'), 413)
   bodyOf(await storage.put(`bucket/${small}`, { file_size_limit: null }))
@@ -150,7 +154,7 @@ test('contract §2 a limit that is lifted or lowered counts from the next upload
   assert.equal((await storage.read(small, 'a')).toString(), '123456', 'what is there stays')
 })
 
-test('contract §2 the types of a bucket are exact, or all of a kind', async () => {
+test('contract §2 allowed types of a bucket are exact types or wildcards', async () => {
   const images = await storage.bucket({ allowed_mime_types: ['image/*', 'text/plain'] })
   const upload = (type: string) =>
     storage.upload(images, 'a', 'x', { headers: { 'content-type': type, 'x-upsert': 'true' } })
@@ -171,7 +175,7 @@ test('contract §2 the types of a bucket are exact, or all of a kind', async () 
   assert.deepEqual(await storage.keys(images), ['a'])
 })
 
-test('contract §2 the type of a file part, a field or an upload’s metadata is the one that counts', async () => {
+test('contract §2 the type of the file part, of the contentType field or of the upload metadata is checked', async () => {
   const images = await storage.bucket({ allowed_mime_types: ['image/png'] })
   const part = (type: string, fields: { name: string; content: string }[] = []) =>
     storage.ask(
@@ -184,12 +188,12 @@ test('contract §2 the type of a file part, a field or an upload’s metadata is
   assertStatus(await part('text/html', [{ name: 'contentType', content: 'image/png' }]), 200)
   assertRefused(await part('image/png', [{ name: 'contentType', content: 'text/html' }]), 415)
   const tus = (contentType: string) =>
-    begin(storage, { bucket: images, key: 'b', length: 1, fields: { contentType } })
+    requestUpload(storage, { bucket: images, key: 'b', length: 1, fields: { contentType } })
   assertStatus(await tus('image/png'), 201)
   assertRefused(await tus('text/html'), 415, 'InvalidMimeType')
 })
 
-test('contract §2 a folder marker needs no type', async () => {
+test('contract §2 a folder marker needs no allowed type', async () => {
   const images = await storage.bucket({ allowed_mime_types: ['image/png'] })
   await storage.store(images, 'folder/.emptyFolderPlaceholder', '')
 })

@@ -1,4 +1,4 @@
-// Storage contract §4, version 2: a bucket page by page, flat or in folders.
+// Storage contract §4, version 2: list a bucket page by page, flat or with folders.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { unique, uuid } from '../people.ts'
@@ -42,7 +42,7 @@ const list = async (body: Record<string, unknown> = {}, of = bucket): Promise<Pa
   bodyOf(await storage.post(`object/list-v2/${of}`, body))
 const namesOf = (entries: any[]): string[] => entries.map(({ name }) => name)
 
-/** Every page, as a client walks them: the sort goes once, the cursor carries it. */
+/** All pages. Only the first request has the sort, the cursor contains it afterwards. */
 async function walk(body: Record<string, unknown>, sortBy?: object): Promise<Page[]> {
   const pages = [await list({ ...body, ...(sortBy && { sortBy }) })]
   while (pages.at(-1)!.hasNext) {
@@ -52,7 +52,7 @@ async function walk(body: Record<string, unknown>, sortBy?: object): Promise<Pag
   return pages
 }
 
-test('contract §4 without a delimiter every key is listed in full, in the order of bytes', async () => {
+test('contract §4 without a delimiter all keys are listed in byte order', async () => {
   for (const shape of shapes) {
     const reply = bodyOf(await storage.post(`object/list-v2/${bucket}`, {}, { shape }))
     assert.deepEqual(namesOf(reply.objects), byBytes)
@@ -84,11 +84,11 @@ for (const [prefix, found] of [
   ['\\', []],
   ['nothing', []],
 ] as const)
-  test(`contract §4 the prefix ${prefix} is the beginning of a key, as it is written`, async () => {
+  test(`contract §4 the prefix ${prefix} matches the beginning of a key literally`, async () => {
     assert.deepEqual(namesOf((await list({ prefix })).objects), found)
   })
 
-test('contract §4 with a delimiter folders are grouped, with the time of their earliest file', async () => {
+test('contract §4 with a delimiter keys are grouped by folder, with the time of the folder’s earliest file', async () => {
   const top = await list({ with_delimiter: true })
   assert.deepEqual(
     top.folders.map(({ key, name, id }) => ({ key, name, id })),
@@ -122,7 +122,7 @@ test('contract §4 with a delimiter folders are grouped, with the time of their 
 })
 
 for (const limit of [1, 2, 3, 100])
-  test(`contract §4 pages of ${limit} add up to everything, once`, async () => {
+  test(`contract §4 pages of ${limit} return every entry exactly once`, async () => {
     const flat = await walk({ limit })
     assert.deepEqual(namesOf(flat.flatMap(({ objects }) => objects)), byBytes)
     const grouped = await walk({ limit, with_delimiter: true })
@@ -147,7 +147,7 @@ for (const limit of [1, 2, 3, 100])
       }
   })
 
-test('contract §4 the cursor carries the sort', async () => {
+test('contract §4 the cursor contains the sort order', async () => {
   for (const [sortBy, expected] of [
     [{ column: 'name', order: 'desc' }, byBytes.toReversed()],
     [{ column: 'name', order: 'asc' }, byBytes],
@@ -164,7 +164,7 @@ test('contract §4 the cursor carries the sort', async () => {
       )
 })
 
-test('contract §4 what is added behind the cursor shows, what is deleted before it does not disturb', async () => {
+test('contract §4 files added after the cursor are listed, and files deleted before it change nothing', async () => {
   const own = await storage.bucket()
   for (const key of ['a', 'b', 'c', 'd']) await storage.store(own, key)
   const { nextCursor: cursor } = await list({ limit: 2 }, own)
@@ -173,7 +173,7 @@ test('contract §4 what is added behind the cursor shows, what is deleted before
   assert.deepEqual(namesOf((await list({ cursor }, own)).objects), ['c', 'c2', 'd'])
 })
 
-test('contract §4 1000 entries are the default and the most', async () => {
+test('contract §4 the default and the maximum page size is 1000', async () => {
   const own = await storage.bucket()
   await storage.sql(`insert into storage.objects (bucket_id, name)
     select '${own}', 'f' || lpad(i::text, 4, '0') from generate_series(1, 1100) i`)
@@ -189,21 +189,21 @@ test('contract §4 1000 entries are the default and the most', async () => {
 for (const [what, body] of Object.entries({
   'an unknown column': { sortBy: { column: 'size', order: 'asc' } },
   'an unknown order': { sortBy: { column: 'name', order: 'sideways' } },
-  'a cursor that is none': { cursor: 'nonsense' },
-  'a cursor of other JSON': { cursor: Buffer.from('{"k":"name; drop"}').toString('base64') },
+  'an invalid cursor': { cursor: 'nonsense' },
+  'a forged cursor': { cursor: Buffer.from('{"k":"name; drop"}').toString('base64') },
   'a limit of 0': { limit: 0 },
-  'a prefix that is no text': { prefix: {} },
+  'a prefix that is not a string': { prefix: {} },
 }))
-  test(`contract §4 ${what} is 400`, async () => {
+  test(`contract §4 ${what} returns 400`, async () => {
     assertRefused(await storage.post(`object/list-v2/${bucket}`, body), 400)
   })
 
-test('contract §4 a cursor opens nothing to those who may not see', async () => {
+test('contract §4 a cursor gives no access to hidden files', async () => {
   const { nextCursor: cursor } = await list({ limit: 1 })
   const reply = await storage.post(`object/list-v2/${bucket}`, { cursor }, { as: 'anon' })
   assert.deepEqual(bodyOf(reply).objects, [])
 })
 
-test('contract §4 an unknown bucket is an empty page', async () => {
+test('contract §4 an unknown bucket returns an empty page', async () => {
   assert.deepEqual(await list({}, unique('none')), { hasNext: false, folders: [], objects: [] })
 })

@@ -1,4 +1,4 @@
-// Storage contract §4, version 1: one folder of a bucket, files and folders together.
+// Storage contract §4, version 1: list one folder of a bucket, files and folders together.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { unique, uuid } from '../people.ts'
@@ -39,7 +39,7 @@ const namesOf = (entries: any[]): string[] => entries.map(({ name }) => name)
 const names = async (body: Record<string, unknown> = {}) => namesOf(await list(body))
 const by = (column: string, order = 'asc') => ({ sortBy: { column, order } })
 
-// Lower case by byte: digits, then the underscore, then letters.
+// Lower-cased, in byte order: digits, then the underscore, then letters.
 const inOrder = [
   '10.txt',
   '9.txt',
@@ -55,7 +55,7 @@ const inOrder = [
   'Z.txt',
 ]
 
-test('contract §4 one level is listed: files and folders together, in the order of their names', async () => {
+test('contract §4 one level is listed: files and folders together, ordered by name', async () => {
   assert.deepEqual(await names(), inOrder)
   assert.deepEqual(await names(by('name')), inOrder)
   assert.deepEqual(await names(by('name', 'desc')), inOrder.toReversed())
@@ -68,7 +68,7 @@ test('contract §4 one level is listed: files and folders together, in the order
   }
 })
 
-test('contract §4 a folder is an entry of nulls, without a slash', async () => {
+test('contract §4 all fields of a folder but its name are null, and its name has no slash', async () => {
   const folder = (await list()).find(({ name }) => name === 'b')
   assert.deepEqual(folder, {
     name: 'b',
@@ -80,7 +80,7 @@ test('contract §4 a folder is an entry of nulls, without a slash', async () => 
   })
 })
 
-test('contract §4 a file is an entry with what is known of it', async () => {
+test('contract §4 a file is listed with its metadata', async () => {
   const file = (await list()).find(({ name }) => name === 'a.txt')
   assert.deepEqual(
     Object.keys(file).sort(),
@@ -100,7 +100,7 @@ test('contract §4 a file is an entry with what is known of it', async () => {
   assert.equal(new Date(lastModified).toISOString(), lastModified)
 })
 
-test('contract §4 names are relative to the prefix, with or without its slash', async () => {
+test('contract §4 names are relative to the prefix, with or without a trailing slash', async () => {
   for (const prefix of ['b', 'b/']) assert.deepEqual(await names({ prefix }), ['1.txt', '2.txt'])
   for (const prefix of ['C', 'C/']) assert.deepEqual(await names({ prefix }), ['deep', 'y.txt'])
   for (const prefix of ['C/deep', 'C/deep/']) assert.deepEqual(await names({ prefix }), ['er'])
@@ -108,12 +108,12 @@ test('contract §4 names are relative to the prefix, with or without its slash',
   assert.deepEqual(await names({ prefix: 'same' }), ['inside.txt'])
 })
 
-test('contract §4 the prefix is a folder: its beginning alone, a file or nothing is empty', async () => {
+test('contract §4 the prefix must be a folder: part of a name, a file or a missing folder returns an empty list', async () => {
   for (const prefix of ['ax', 'a.txt', 'nothing', 'C/de', 'C/deep/er/x.txt'])
     assert.deepEqual(await names({ prefix }), [], prefix)
 })
 
-test('contract §4 the signs of patterns are plain characters', async () => {
+test('contract §4 wildcard characters are matched literally', async () => {
   assert.deepEqual(await names({ prefix: 'a_b' }), ['file.txt'])
   for (const prefix of ['a%', '%', '_', 'a?b', 'a*b', 'a\\_b', '%/']) {
     const reply = await storage.post(`object/list/${bucket}`, { prefix })
@@ -124,7 +124,7 @@ test('contract §4 the signs of patterns are plain characters', async () => {
   assert.deepEqual(await names({ search: 'a_' }), ['a_b'])
 })
 
-test('contract §4 search is the beginning of a name in the folder, in any case', async () => {
+test('contract §4 search matches the beginning of a name in the folder, case-insensitively', async () => {
   assert.deepEqual(await names({ search: 'b' }), ['b', 'B.txt'])
   assert.deepEqual(await names({ search: 'B' }), ['b', 'B.txt'])
   assert.deepEqual(await names({ search: 'SAME' }), ['same', 'same'])
@@ -144,7 +144,7 @@ test('contract §4 limit and offset count folders and files together', async () 
   assert.deepEqual(await names({ limit: 1, offset: 1, search: 'b' }), ['B.txt'])
 })
 
-test('contract §4 by any other column folders come first, then the files in its order', async () => {
+test('contract §4 with another sort column folders come first, then the sorted files', async () => {
   const own = await storage.bucket()
   for (const key of ['z/1', 'm.txt', 'y/1', 'b.txt', 'x.txt']) await storage.store(own, key)
   for (const column of ['created_at', 'updated_at', 'last_accessed_at'])
@@ -166,20 +166,20 @@ for (const [what, body] of Object.entries({
   'an unknown order': by('name', 'sideways'),
   'a limit of 0': { limit: 0 },
   'a negative limit': { limit: -1 },
-  'a limit that is no number': { limit: 'many' },
+  'a limit that is not a number': { limit: 'many' },
   'a negative offset': { offset: -1 },
-  'a prefix that is no text': { prefix: 5 },
+  'a prefix that is not a string': { prefix: 5 },
 }))
-  test(`contract §4 ${what} is 400`, async () => {
+  test(`contract §4 ${what} returns 400`, async () => {
     assertRefused(await storage.post(`object/list/${bucket}`, { prefix: '', ...body }), 400)
   })
 
-test('contract §4 an unknown bucket is an empty list, for everybody', async () => {
+test('contract §4 an unknown bucket returns an empty list for every caller', async () => {
   for (const as of ['service_role', 'anon', ada] as const)
     assert.deepEqual(bodyOf(await storage.post(`object/list/${unique('none')}`, { prefix: '' }, { as })), [])
 })
 
-test('contract §4 100 entries unless the limit says more; a deleted file is no longer there', async () => {
+test('contract §4 the default limit is 100, and a deleted file is not listed', async () => {
   const own = await storage.bucket()
   await storage.sql(`insert into storage.objects (bucket_id, name)
     select '${own}', 'f' || lpad(i::text, 4, '0') from generate_series(1, 1200) i`)
@@ -193,7 +193,7 @@ test('contract §4 100 entries unless the limit says more; a deleted file is no 
   assert.equal((await list({ limit: 1 }, own))[0].name, 'f0001')
 })
 
-test('contract §2 a folder marker makes an empty folder, and is not the folder', async () => {
+test('contract §2 a folder marker creates an empty folder and is not listed as a file', async () => {
   const own = await storage.bucket({ allowed_mime_types: ['image/png'] })
   await storage.store(own, 'new/.emptyFolderPlaceholder', '')
   assert.deepEqual(namesOf(await list({}, own)), ['new'])

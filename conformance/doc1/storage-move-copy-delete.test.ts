@@ -1,4 +1,4 @@
-// 1 §4.6 and storage contract §1: files are moved, copied and deleted, one or many.
+// 1 §4.6 and storage contract §1: move, copy and delete files, one or many.
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { after, before, test } from 'node:test'
@@ -36,7 +36,7 @@ const headers = {
   'cache-control': 'max-age=42',
   'x-metadata': Buffer.from(JSON.stringify(metadata)).toString('base64'),
 }
-/** A file with everything a file can have. */
+/** A file with all kinds of metadata. */
 async function stored(content: Uint8Array = randomBytes(70_000)) {
   const name = `from/${unique('file')}`
   const { Id } = await storage.store(bucket, name, content, { headers })
@@ -45,7 +45,7 @@ async function stored(content: Uint8Array = randomBytes(70_000)) {
 const text = (value: unknown) => assert.ok(typeof value === 'string' && value !== '', `${value}`)
 
 for (const shape of shapes)
-  test(`contract §1 a move takes the file with all that belongs to it, in the ${shape} shape`, async () => {
+  test(`contract §1 a move keeps the bytes and all metadata, on the ${shape} path`, async () => {
     const { name, content, Id } = await stored()
     const before = await storage.info(bucket, name)
     const to = `to/${unique('moved')}`
@@ -53,14 +53,14 @@ for (const shape of shapes)
     const reply = bodyOf(await storage.post('object/move', request, { shape }))
     text(reply.message)
     assert.deepEqual([reply.Id, reply.Key], [Id, to])
-    await storage.gone(bucket, name)
+    await storage.assertMissing(bucket, name)
     assertBytes(await storage.read(bucket, to), content)
     const after = await storage.info(bucket, to)
     for (const field of ['id', 'size', 'content_type', 'cache_control', 'metadata', 'created_at'])
       assert.deepEqual(after[field], before[field], field)
   })
 
-test('contract §1 a move to another bucket', async () => {
+test('contract §1 a file can be moved to another bucket', async () => {
   const { name, content } = await stored()
   bodyOf(
     await storage.post('object/move', {
@@ -70,14 +70,14 @@ test('contract §1 a move to another bucket', async () => {
       destinationBucket: other,
     }),
   )
-  await storage.gone(bucket, name)
+  await storage.assertMissing(bucket, name)
   assertBytes(await storage.read(other, name), content)
   assert.equal((await storage.info(other, name)).bucket_id, other)
   assert.ok((await storage.keys(other)).includes(name))
   assert.ok(!(await storage.keys(bucket)).includes(name))
 })
 
-test('contract §1 a copy is a file of its own, with the metadata of the first', async () => {
+test('contract §1 a copy is a separate file with the same metadata', async () => {
   for (const shape of shapes) {
     const { name, content, Id } = await stored()
     const to = `to/${unique('copy')}`
@@ -98,7 +98,7 @@ test('contract §1 a copy is a file of its own, with the metadata of the first',
   }
 })
 
-test('contract §2 a copy is kept from search engines as the first is', async () => {
+test('contract §2 a copy keeps x-robots-tag', async () => {
   const [name, to] = [unique('file'), unique('copy')]
   await storage.store(bucket, name, 'content', { headers: { 'x-robots-tag': 'noarchive' } })
   const request = { bucketId: bucket, sourceKey: name, destinationKey: to }
@@ -107,7 +107,7 @@ test('contract §2 a copy is kept from search engines as the first is', async ()
   assert.equal(headers.get('x-robots-tag'), 'noarchive')
 })
 
-test('contract §1 a copy into another bucket', async () => {
+test('contract §1 a file can be copied to another bucket', async () => {
   const { name, content } = await stored()
   const to = unique('copy')
   const reply = bodyOf(
@@ -123,7 +123,7 @@ test('contract §1 a copy into another bucket', async () => {
   assertBytes(await storage.read(bucket, name), content)
 })
 
-test('contract §1 a copy may have metadata of its own', async () => {
+test('contract §1 a copy can get its own metadata', async () => {
   const { name } = await stored()
   const to = unique('copy')
   bodyOf(
@@ -143,7 +143,7 @@ test('contract §1 a copy may have metadata of its own', async () => {
   assert.deepEqual([content_type, cache_control, metadata], ['image/webp', 'max-age=7', { own: 1 }])
 })
 
-test('contract §1 a copy onto a file is 409, unless x-upsert says to replace it', async () => {
+test('contract §1 a copy onto an existing file returns 409 without x-upsert', async () => {
   const [from, onto] = [await stored(), await stored()]
   const request = { bucketId: bucket, sourceKey: from.name, destinationKey: onto.name }
   for (const headers of [{}, { 'x-upsert': 'false' }])
@@ -154,7 +154,7 @@ test('contract §1 a copy onto a file is 409, unless x-upsert says to replace it
   assert.equal(Id, onto.Id)
 })
 
-test('contract §1 a move onto a file is 409, and both stay', async () => {
+test('contract §1 a move onto an existing file returns 409 and changes neither', async () => {
   const [from, onto] = [await stored(), await stored()]
   const request = { bucketId: bucket, sourceKey: from.name, destinationKey: onto.name }
   assertRefused(await storage.post('object/move', request), 409, duplicate)
@@ -163,7 +163,7 @@ test('contract §1 a move onto a file is 409, and both stay', async () => {
 })
 
 for (const operation of ['object/move', 'object/copy'])
-  test(`contract §7 ${operation} of what is not there is 404, to what cannot be is 400`, async () => {
+  test(`contract §7 ${operation} of a missing file returns 404, to an invalid key 400`, async () => {
     const { name, content } = await stored()
     const ask = (fields: Record<string, unknown>) =>
       storage.post(operation, { bucketId: bucket, sourceKey: name, destinationKey: 'x', ...fields })
@@ -188,7 +188,7 @@ for (const operation of ['object/move', 'object/copy'])
     assertRefused(await storage.get(objectPath(bucket, 'x')), 404)
   })
 
-test('contract §1 a copy keeps to the limits of the bucket it goes to', async () => {
+test('contract §1 a copy must meet the limits of its destination bucket', async () => {
   const { name } = await stored()
   const small = await storage.bucket({ file_size_limit: 1000 })
   const request = {
@@ -204,14 +204,14 @@ test('contract §1 a copy keeps to the limits of the bucket it goes to', async (
 })
 
 for (const shape of shapes)
-  test(`1 §4.6 a file is deleted by its path, in the ${shape} shape; a second time it is 404`, async () => {
+  test(`1 §4.6 a file is deleted by its path on the ${shape} path, and a second delete returns 404`, async () => {
     const { name } = await stored()
     text(bodyOf(await storage.delete(objectPath(bucket, name), undefined, { shape })).message)
-    await storage.gone(bucket, name)
+    await storage.assertMissing(bucket, name)
     assertRefused(await storage.delete(objectPath(bucket, name), undefined, { shape }), 404, 'NoSuchKey')
   })
 
-test('contract §1 many are deleted by their keys, and answered as records', async () => {
+test('contract §1 a bulk delete returns a record per deleted file', async () => {
   const files = [await stored(), await stored(), await stored()]
   const prefixes = [files[0]!.name, 'missing', files[1]!.name, files[0]!.name]
   const removed: any[] = bodyOf(await storage.delete(`object/${bucket}`, { prefixes }))
@@ -222,12 +222,12 @@ test('contract §1 many are deleted by their keys, and answered as records', asy
     assert.ok('owner' in record)
     assert.equal(record.metadata.size, 70_000)
   }
-  await storage.gone(bucket, files[0]!.name)
-  await storage.gone(bucket, files[1]!.name)
+  await storage.assertMissing(bucket, files[0]!.name)
+  await storage.assertMissing(bucket, files[1]!.name)
   assertBytes(await storage.read(bucket, files[2]!.name), files[2]!.content)
 })
 
-test('contract §1 prefixes are exact keys, despite their name', async () => {
+test('contract §1 prefixes of a bulk delete are exact keys', async () => {
   const own = await storage.bucket()
   for (const key of ['a', 'a/b', 'ab', 'a_c']) await storage.store(own, key)
   const remove = async (prefixes: string[]) => bodyOf(await storage.delete(`object/${own}`, { prefixes }))
@@ -237,7 +237,7 @@ test('contract §1 prefixes are exact keys, despite their name', async () => {
   assert.deepEqual(await storage.keys(own), ['a/b', 'a_c', 'ab'])
 })
 
-test('contract §1 1 to 1000 keys are taken', async () => {
+test('contract §1 a bulk delete accepts 1 to 1000 keys', async () => {
   const remove = (prefixes: unknown) => storage.delete(`object/${bucket}`, { prefixes })
   const names = (count: number) => Array.from({ length: count }, (_, i) => `missing-${i}`)
   assert.deepEqual(bodyOf(await remove(names(1000))), [])
@@ -246,7 +246,7 @@ test('contract §1 1 to 1000 keys are taken', async () => {
   assertRefused(await storage.delete(`object/${bucket}`), 400)
 })
 
-test('contract §1 what was deleted can be uploaded again, as another file', async () => {
+test('contract §1 a deleted key can be uploaded again, as a new file', async () => {
   const { name, Id } = await stored()
   bodyOf(await storage.delete(objectPath(bucket, name)))
   const again = await storage.store(bucket, name, 'again')
@@ -254,7 +254,7 @@ test('contract §1 what was deleted can be uploaded again, as another file', asy
   assert.equal((await storage.read(bucket, name)).toString(), 'again')
 })
 
-test('contract §1 the cache is purged by service_role, and nobody else', async () => {
+test('contract §1 only service_role can purge the cache', async () => {
   const { name } = await stored()
   for (const path of [`cdn/${bucket}`, objectPath(bucket, name, 'cdn'), `cdn/${bucket}?transformations=true`])
     for (const shape of shapes) {

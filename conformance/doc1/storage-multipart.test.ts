@@ -1,4 +1,4 @@
-// Storage contract §2: uploads as multipart/form-data, as browsers and storage-js write them.
+// Storage contract §2: multipart/form-data uploads, as sent by browsers and storage-js.
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { after, before, test } from 'node:test'
@@ -39,7 +39,7 @@ const file = (content: string | Uint8Array, more: Partial<Part> = {}): Part => (
 const field = (name: string, content: string): Part => ({ name, content })
 
 for (const shape of shapes)
-  test(`contract §2 a file part whose name is empty, as storage-js sends it, in the ${shape} shape`, async () => {
+  test(`contract §2 a file part with an empty name, as storage-js sends it, on the ${shape} path`, async () => {
     const name = key()
     const content = randomBytes(100_000)
     const form = new FormData()
@@ -56,7 +56,7 @@ for (const shape of shapes)
     )
   })
 
-test('contract §2 the same by hand, with the bytes that a boundary is made of inside', async () => {
+test('contract §2 the file may contain bytes that look like the boundary', async () => {
   const name = key()
   const content = Buffer.from(`\r\n--${boundary.slice(0, -1)}\r\n\r\n--\r\n--${boundary.slice(1)}\r\n\r\n`)
   bodyOf(await post(name, [field('cacheControl', '60'), file(content)]))
@@ -64,7 +64,7 @@ test('contract §2 the same by hand, with the bytes that a boundary is made of i
   assert.equal((await storage.info(bucket, name)).cache_control, 'max-age=60')
 })
 
-test('contract §2 the file part may have any name, with or without a file name', async () => {
+test('contract §2 the file part can have any name, with or without a file name', async () => {
   for (const more of [{ name: 'file' }, { name: 'upload', filename: 'ü.png' }, { filename: '../../x' }]) {
     const name = key()
     bodyOf(await post(name, [file('content', more)]))
@@ -73,20 +73,20 @@ test('contract §2 the file part may have any name, with or without a file name'
   }
 })
 
-test('contract §2 without cacheControl it is no-cache, and without metadata there is none', async () => {
+test('contract §2 the default of cacheControl is no-cache, and metadata is optional', async () => {
   const name = key()
   bodyOf(await post(name, [file('content')]))
   const { cache_control, metadata } = await storage.info(bucket, name)
   assert.deepEqual([cache_control, metadata], ['no-cache', null])
 })
 
-test('contract §2 a field contentType says what the file is', async () => {
+test('contract §2 the field contentType sets the type of the file', async () => {
   const name = key()
   bodyOf(await post(name, [field('contentType', 'text/csv'), file('a,b')]))
   assert.equal((await storage.info(bucket, name)).content_type, 'text/csv')
 })
 
-test('contract §2 PUT takes the same body, and replaces', async () => {
+test('contract §2 PUT accepts the same body and replaces the file', async () => {
   const name = key()
   bodyOf(await post(name, [field('metadata', '{"a":1}'), file('first')], 'PUT'))
   bodyOf(await post(name, [file('second')], 'PUT'))
@@ -95,7 +95,7 @@ test('contract §2 PUT takes the same body, and replaces', async () => {
   assertRefused(await post(name, [file('third')]), 409)
 })
 
-test('contract §2 a file part of no bytes, and of sizes around the edges of blocks', async () => {
+test('contract §2 files of zero bytes and of sizes around block boundaries', async () => {
   for (const size of [0, 1, 65_535, 65_536, 65_537, 300_000]) {
     const name = key()
     const content = randomBytes(size)
@@ -104,7 +104,7 @@ test('contract §2 a file part of no bytes, and of sizes around the edges of blo
   }
 })
 
-test('contract §2 a body that comes byte by byte is the same file', async () => {
+test('contract §2 a body sent byte by byte is stored unchanged', async () => {
   const name = key()
   const body = multipart([field('cacheControl', '5'), file('\r\n-content-\r\n')])
   const pieces = Array.from(body, byte => Buffer.from([byte]))
@@ -119,26 +119,26 @@ const refused: Record<string, () => Buffer> = {
     multipart([...Array.from({ length: 11 }, (_, i) => field(`f${i}`, 'x')), file('content')]),
   'no file': () => multipart([field('cacheControl', '3600')]),
   'no parts': () => multipart([]),
-  'metadata that is no JSON': () => multipart([field('metadata', '{'), file('content')]),
+  'invalid JSON as metadata': () => multipart([field('metadata', '{'), file('content')]),
   'metadata over 1 MiB': () =>
     multipart([field('metadata', JSON.stringify({ a: 'x'.repeat(1_100_000) })), file('content')]),
-  'no end': () => multipart([file('content'.repeat(1000))]).subarray(0, -(boundary.length + 6)),
-  'no end inside the file': () => multipart([file('content'.repeat(1000))]).subarray(0, 5000),
-  'nothing at all': () => Buffer.alloc(0),
-  'something else': () => Buffer.from('just text'),
+  'no closing boundary': () => multipart([file('content'.repeat(1000))]).subarray(0, -(boundary.length + 6)),
+  'a truncated file': () => multipart([file('content'.repeat(1000))]).subarray(0, 5000),
+  'no bytes': () => Buffer.alloc(0),
+  'plain text': () => Buffer.from('just text'),
 }
 for (const [what, body] of Object.entries(refused))
-  test(`contract §2 a multipart body with ${what} is refused, and nothing is stored`, async () => {
+  test(`contract §2 a multipart body with ${what} is rejected, and nothing is stored`, async () => {
     for (const method of ['POST', 'PUT']) {
       const name = key()
       const headers = { 'content-type': multipartType }
       const reply = await sendPieces(storage, method, objectPath(bucket, name), [body()], { headers })
       assertOneOf(reply, [400, 413, 422])
-      await storage.gone(bucket, name)
+      await storage.assertMissing(bucket, name)
     }
   })
 
-test('contract §2 a multipart body without a boundary is 400', async () => {
+test('contract §2 a multipart body without a boundary returns 400', async () => {
   const reply = await storage.ask('POST', objectPath(bucket, key()), {
     raw: multipart([file('content')]),
     headers: { 'content-type': 'multipart/form-data' },
@@ -146,7 +146,7 @@ test('contract §2 a multipart body without a boundary is 400', async () => {
   assertRefused(reply, 400)
 })
 
-test('contract §2 ten fields and one file pass', async () => {
+test('contract §2 a body with ten fields and one file is accepted', async () => {
   const fields = Array.from({ length: 9 }, (_, i) => field(`f${i}`, 'x'))
   bodyOf(await post(key(), [...fields, field('cacheControl', '1'), file('content')]))
 })

@@ -1,4 +1,4 @@
-// Storage contract §2 and cases 16, 44: which names a file can have, and that no spelling of a path reaches another.
+// Storage contract §2 and cases 16, 44: valid file names, and that no path spelling reaches another file.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { unique } from '../people.ts'
@@ -15,7 +15,7 @@ import {
   storageTarget,
 } from '../storage.ts'
 import type { Target } from '../target.ts'
-import { begin, begun } from '../uploads.ts'
+import { createUpload, requestUpload } from '../uploads.ts'
 import { sendBytes } from '../wire.ts'
 
 let it: Target
@@ -32,8 +32,8 @@ before(async () => {
 })
 after(() => it.stop())
 
-/** Sent as it is written: a client would take dots out of a path. */
-function exactly(method: string, path: string, as: Caller = 'service_role', body = '') {
+/** Sends the path unchanged. fetch would resolve the dots in it. */
+function sendUnchanged(method: string, path: string, as: Caller = 'service_role', body = '') {
   const lines = Object.entries({
     host: 'x',
     ...headersOf(storage.project, as),
@@ -64,7 +64,7 @@ for (const key of [
   'move',
   'x'.repeat(900),
 ])
-  test(`contract §2 a file may be called ${JSON.stringify(key.slice(0, 40))}`, async () => {
+  test(`contract §2 a file can be named ${JSON.stringify(key.slice(0, 40))}`, async () => {
     const own = await storage.bucket({ public: true })
     const reply = await storage.upload(own, key, key)
     assert.equal(bodyOf(reply).Key, `${own}/${key}`)
@@ -79,7 +79,7 @@ for (const key of [
     bodyOf(await storage.post('object/move', { bucketId: own, sourceKey: 'copy', destinationKey: key }))
     const removed = bodyOf(await storage.delete(`object/${own}`, { prefixes: [key] }))
     assert.equal(removed.length, 1)
-    const upload = await begun(storage, { bucket: own, key, length: 1 })
+    const upload = await createUpload(storage, { bucket: own, key, length: 1 })
     assertStatus(await upload.append(0, Buffer.from('x')), 204)
     assert.deepEqual(await storage.keys(own), [key])
   })
@@ -121,7 +121,7 @@ const letters = [
   '\ufffd',
   '\ufeff',
 ]
-test('contract §2 every other character is 400 InvalidKey, wherever a key is named', async () => {
+test('contract §2 every other character in a key returns 400 InvalidKey, on every route', async () => {
   for (const character of [...others, ...letters]) {
     const key = `a${character}b`
     const path = encodeURIComponent(key)
@@ -131,7 +131,7 @@ test('contract §2 every other character is 400 InvalidKey, wherever a key is na
     const carry = { bucketId: open, sourceKey: 'a/photo.png', destinationKey: key }
     assertRefused(await storage.post('object/copy', carry), 400, 'InvalidKey')
     assertRefused(await storage.post('object/move', carry), 400, 'InvalidKey')
-    assertRefused(await begin(storage, { bucket: open, key, length: 1 }), 400, 'InvalidKey')
+    assertRefused(await requestUpload(storage, { bucket: open, key, length: 1 }), 400, 'InvalidKey')
     const reading = await storage.get(`object/${open}/${path}`)
     assert.ok([400, 404].includes(reading.status), `${reading.status}`)
   }
@@ -148,9 +148,9 @@ for (const [what, path] of Object.entries({
   'an encoded dot': 'a/%2e/b',
   'two dots': 'a/../b',
   'encoded dots': 'a/%2e%2e/b',
-  'half encoded dots': 'a/.%2E/b',
+  'partly encoded dots': 'a/.%2E/b',
   'dots and an encoded slash': 'a/..%2fb',
-  'all of it encoded': 'a%2f%2e%2e%2fb',
+  'an encoded path': 'a%2f%2e%2e%2fb',
   'dots at the start': '../b',
   'dots at the end': 'a/..',
   'double encoding': 'a/%252e%252e%252fb',
@@ -158,16 +158,16 @@ for (const [what, path] of Object.entries({
   'a NUL': 'a%00b',
   'a line feed': 'a%0d%0ab',
   'overlong dots': 'a/%c0%ae%c0%ae/b',
-  'half a character': 'a%ff',
+  'invalid UTF-8': 'a%ff',
   'a lone percent sign': 'a%',
-  'a wrong escape': 'a%zz',
+  'an invalid escape': 'a%zz',
   'more than 1024 characters': 'x'.repeat(1100),
   'more than 1024 characters in segments': `${'y/'.repeat(600)}z`,
 }))
-  test(`case 16: an upload to a path with ${what} is 4xx and stores nothing`, async () => {
+  test(`case 16: an upload to a path with ${what} returns 4xx and stores nothing`, async () => {
     const own = await storage.bucket()
     for (const method of ['POST', 'PUT']) {
-      const reply = await exactly(method, `object/${own}/${path}`, 'service_role', 'bad')
+      const reply = await sendUnchanged(method, `object/${own}/${path}`, 'service_role', 'bad')
       assert.ok(reply.status >= 400 && reply.status < 500, `${method} ${path}: ${reply.status} ${reply.text}`)
     }
     assert.deepEqual(await storage.keys(own), [])
@@ -206,16 +206,16 @@ const tricks = [
   'file:///etc/passwd',
 ]
 for (const trick of tricks)
-  test(`case 16: ${trick} leads out of no bucket`, async () => {
+  test(`case 16: ${trick} does not escape the bucket`, async () => {
     for (const way of ways)
       for (const as of ['nobody', 'anon'] as const) {
-        const reply = await exactly('GET', `${way}/${trick}`, as)
+        const reply = await sendUnchanged('GET', `${way}/${trick}`, as)
         assert.ok(reply.status >= 400 && reply.status < 500, `${way}: ${reply.status} ${reply.text}`)
         assert.ok(!reply.text.includes('a secret') && !reply.text.includes('root:'), reply.text)
       }
   })
 
-test('case 16: what only looks like the name of a file is another file', async () => {
+test('case 16: a path that only resembles the name of a file does not reach the file', async () => {
   for (const path of [
     'a/photo.png.',
     'a/photo.png/',
@@ -233,13 +233,13 @@ test('case 16: what only looks like the name of a file is another file', async (
     'a%2fphoto.pn',
   ])
     for (const way of ['object/public', 'object', 'render/image/public', 'object/info/public']) {
-      const reply = await exactly('GET', `${way}/${open}/${path}`, 'anon')
+      const reply = await sendUnchanged('GET', `${way}/${open}/${path}`, 'anon')
       assert.ok(reply.status >= 400 && reply.status < 500, `${way} ${path}: ${reply.status} ${reply.text}`)
       assert.ok(!reply.text.includes('of the open bucket'))
     }
 })
 
-test('case 16: names that differ by case or a dot are kept apart', async () => {
+test('case 16: names that differ in case or by a dot are different files', async () => {
   const own = await storage.bucket()
   const keys = ['A.txt', 'a.txt', 'a.txt.', 'a.txt..', 'a.txt ', 'a.TXT']
   for (const key of keys) await storage.store(own, key, key)
@@ -247,7 +247,7 @@ test('case 16: names that differ by case or a dot are kept apart', async () => {
   assert.deepEqual((await storage.keys(own)).sort(), keys.sort())
 })
 
-test('case 16: no bucket is called by dots or a path', async () => {
+test('case 16: a bucket name of dots or with a slash is rejected', async () => {
   for (const id of [
     '..',
     '.',
@@ -264,18 +264,18 @@ test('case 16: no bucket is called by dots or a path', async () => {
       ['GET', `object/${id}/secret.png`],
       ['POST', `object/list/${id}`],
     ] as const) {
-      const reply = await exactly(method, path, 'anon')
+      const reply = await sendUnchanged(method, path, 'anon')
       assert.ok(reply.status < 500, `${method} ${path}: ${reply.status} ${reply.text}`)
       assert.ok(!reply.text.includes('secret.png') || reply.status >= 400, reply.text)
       assert.ok(!reply.text.includes('a secret'))
     }
   for (const id of ['..', '.', '%2e%2e', '%252e%252e', 'a%00']) {
-    const reply = await exactly('PUT', `object/${id}/x`, 'service_role', 'bad')
+    const reply = await sendUnchanged('PUT', `object/${id}/x`, 'service_role', 'bad')
     assert.ok(reply.status >= 400 && reply.status < 500, `${id}: ${reply.status}`)
   }
 })
 
-test('case 16: a list prefix with dots is empty, or refused', async () => {
+test('case 16: listing a prefix with dots returns an empty list or an error', async () => {
   for (const prefix of ['..', '../closed', 'a/..', './a', '/', '//', 'a\0', '..\\'])
     for (const route of ['list', 'list-v2']) {
       const reply = await storage.post(`object/${route}/${open}`, { prefix })
@@ -284,7 +284,7 @@ test('case 16: a list prefix with dots is empty, or refused', async () => {
     }
 })
 
-test('contract §2 the key that a copy or a deletion reads from may be anything, and finds nothing', async () => {
+test('contract §2 an invalid or unknown source key of copy, move and delete finds nothing', async () => {
   for (const sourceKey of ['../closed/secret.png', 'ü', 'a\0', unique('none')]) {
     const carry = { bucketId: open, sourceKey, destinationKey: unique('x') }
     for (const operation of ['object/copy', 'object/move']) {

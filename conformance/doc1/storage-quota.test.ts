@@ -1,4 +1,4 @@
-// 1 §4.6.2, §7 and case 32: a project keeps no more than max_storage_size_mb, however its files come.
+// 1 §4.6.2, §7 and case 32: a project stores at most max_storage_size_mb, on every upload path.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { bodyOf } from '../service.ts'
@@ -13,7 +13,7 @@ import {
 } from '../storage.ts'
 import type { Target } from '../target.ts'
 import { until } from '../until.ts'
-import { begin, begun, sendPart, sendPieces } from '../uploads.ts'
+import { createUpload, requestUpload, sendPart, sendPieces } from '../uploads.ts'
 import { assertRequestId, type Reply } from '../wire.ts'
 
 let it: Target
@@ -22,7 +22,7 @@ before(async () => {
 })
 after(() => it.stop())
 
-/** What the quota of these projects is in bytes. */
+/** The quota of these projects in bytes. */
 const limit = 1024 * 1024
 const bytes = (size: number) => Buffer.alloc(size, 'x')
 
@@ -44,7 +44,7 @@ function assertOverQuota(reply: Reply, bucket: string, used?: number): void {
   assertRequestId(reply)
 }
 
-test('1 §4.6.2 over quota is 413 with error, bucket, used_bytes and limit_bytes, and nothing is stored', async () => {
+test('1 §4.6.2 an upload over the quota returns 413 with error, bucket, used_bytes and limit_bytes, and stores nothing', async () => {
   const { storage, bucket } = await limited()
   await storage.store(bucket, 'a', bytes(600_000))
   const left = limit - 600_000
@@ -61,7 +61,7 @@ test('1 §4.6.2 over quota is 413 with error, bucket, used_bytes and limit_bytes
   await storage.store(bucket, 'nothing', '')
 })
 
-test('case 32: a body without a length is stopped at the quota, and leaves nothing behind', async () => {
+test('case 32: a body without a length is stopped at the quota and leaves nothing behind', async () => {
   const { storage, bucket } = await limited()
   await storage.store(bucket, 'a', bytes(500_000))
   const pieces = Array.from({ length: 60 }, () => bytes(10_000))
@@ -72,7 +72,7 @@ test('case 32: a body without a length is stopped at the quota, and leaves nothi
   assert.equal(await storage.usage(), 1_040_000)
 })
 
-test('issue 6: storage_bytes of a project follows its files', async () => {
+test('issue 6: storage_bytes of a project equals the size of its files', async () => {
   const storage = await storageProject(it)
   const [bucket, other] = [await storage.bucket(), await storage.bucket()]
   const usage = async (expected: number) => assert.equal(await storage.usage(), expected)
@@ -95,7 +95,7 @@ test('issue 6: storage_bytes of a project follows its files', async () => {
   await usage(0)
 })
 
-test('1 §4.6.2 what is deleted or replaced makes room', async () => {
+test('1 §4.6.2 deleting or replacing a file frees quota', async () => {
   const { storage, bucket } = await limited()
   await storage.store(bucket, 'a', bytes(limit))
   assertOverQuota(await storage.upload(bucket, 'b', 'x'), bucket, limit)
@@ -108,7 +108,7 @@ test('1 §4.6.2 what is deleted or replaced makes room', async () => {
   assert.equal(await storage.usage(), limit)
 })
 
-test('1 §4.6.2 a copy takes room, a move does not', async () => {
+test('1 §4.6.2 a copy uses quota, a move does not', async () => {
   const { storage, bucket } = await limited()
   await storage.store(bucket, 'a', bytes(600_000))
   const carry = { bucketId: bucket, sourceKey: 'a', destinationKey: 'b' }
@@ -117,18 +117,22 @@ test('1 §4.6.2 a copy takes room, a move does not', async () => {
   assert.deepEqual(await storage.keys(bucket), ['b'])
 })
 
-test('1 §4.6.2 Upload-Length over quota is 413 at the creation of a resumable upload', async () => {
+test('1 §4.6.2 creating a resumable upload with an Upload-Length over the quota returns 413', async () => {
   const { storage, bucket } = await limited()
   await storage.store(bucket, 'a', bytes(500_000))
-  assertOverQuota(await begin(storage, { bucket, key: 'b', length: limit - 499_999 }), bucket, 500_000)
-  assertStatus(await begin(storage, { bucket, key: 'b', length: limit - 500_000 }), 201)
+  assertOverQuota(
+    await requestUpload(storage, { bucket, key: 'b', length: limit - 499_999 }),
+    bucket,
+    500_000,
+  )
+  assertStatus(await requestUpload(storage, { bucket, key: 'b', length: limit - 500_000 }), 201)
 })
 
-test('case 32: a resumable upload whose length comes late keeps to the quota', async () => {
+test('case 32: the quota applies to a resumable upload with a deferred length', async () => {
   const { storage, bucket } = await limited()
   await storage.store(bucket, 'a', bytes(900_000))
   const headers = { 'upload-defer-length': '1' }
-  const upload = await begun(storage, { bucket, key: 'b', headers })
+  const upload = await createUpload(storage, { bucket, key: 'b', headers })
   const reply = await upload.append(0, bytes(200_000))
   assert.equal(reply.status, 413, reply.text)
   assert.deepEqual(await storage.keys(bucket), ['a'])
@@ -137,20 +141,23 @@ test('case 32: a resumable upload whose length comes late keeps to the quota', a
   await storage.store(bucket, 'c', bytes(limit - 900_000))
 })
 
-test('1 §4.6.2 what a resumable upload was given up for can be used again', async () => {
+test('1 §4.6.2 terminating a resumable upload frees its quota', async () => {
   const { storage, bucket } = await limited()
-  const upload = await begun(storage, { bucket, key: 'a', length: limit })
+  const upload = await createUpload(storage, { bucket, key: 'a', length: limit })
   assertStatus(await upload.append(0, bytes(500_000)), 204)
   assertStatus(await upload.terminate(), 204)
   await storage.store(bucket, 'b', bytes(limit))
 })
 
 const twenty = Array.from({ length: 20 }, (_, i) => `file-${i}`)
-/** Each fits alone; no more than ten of them do together. */
+/** Each upload fits alone, and at most ten fit together. */
 const tenth = 100_000
 
 type Way = (storage: StorageApi, bucket: string, key: string) => Promise<Reply>
-/** Which of those without a length are refused is not foretold: each needs room before it is known how much. */
+/**
+ * With the number that must succeed at least. Uploads without a length reserve more than they need, so any of
+ * them can be rejected.
+ */
 const ways: [string, number, Way][] = [
   ['uploads', 10, (storage, bucket, key) => storage.upload(bucket, key, bytes(tenth))],
   [
@@ -162,11 +169,11 @@ const ways: [string, number, Way][] = [
   [
     'resumable uploads',
     10,
-    (storage, bucket, key) => begin(storage, { bucket, key, length: tenth, first: bytes(tenth) }),
+    (storage, bucket, key) => requestUpload(storage, { bucket, key, length: tenth, first: bytes(tenth) }),
   ],
 ]
 for (const [what, least, way] of ways)
-  test(`case 32: 20 parallel ${what}, each fitting alone, never exceed the quota together`, async () => {
+  test(`case 32: 20 parallel ${what} of a tenth of the quota do not exceed it`, async () => {
     const { storage, bucket } = await limited()
     const replies = await Promise.all(twenty.map(key => way(storage, bucket, key)))
     for (const reply of replies) if (reply.status >= 300) assertOverQuota(reply, bucket)
@@ -177,7 +184,7 @@ for (const [what, least, way] of ways)
     await storage.store(bucket, 'rest', bytes(limit - stored * tenth))
   })
 
-test('case 32: nor do 20 parallel copies, or replacements', async () => {
+test('case 32: 20 parallel copies or replacements do not exceed the quota', async () => {
   const { storage, bucket } = await limited()
   await storage.store(bucket, 'a', bytes(tenth))
   const copies = await Promise.all(
@@ -196,7 +203,7 @@ test('case 32: nor do 20 parallel copies, or replacements', async () => {
   assert.ok(sizes[0].total <= limit)
 })
 
-test('issue 6: an upload that is cut off counts for nothing', async () => {
+test('issue 6: an aborted upload uses no quota', async () => {
   const { storage, bucket } = await limited()
   for (let i = 0; i < 3; i++) {
     await sendPart(storage, 'POST', objectPath(bucket, `cut-${i}`), 600_000, bytes(300_000))
@@ -209,7 +216,7 @@ test('issue 6: an upload that is cut off counts for nothing', async () => {
   )
 })
 
-test('1 §8 a quota that is changed counts within a second or so', async () => {
+test('1 §8 a changed quota applies within about a second', async () => {
   const { storage, bucket } = await limited()
   assertOverQuota(await storage.upload(bucket, 'a', bytes(limit + 1)), bucket, 0)
   const path = `/projects/${storage.project.id}`

@@ -1,4 +1,4 @@
-// Storage contract §3: parts of a file.
+// Storage contract §3: range requests.
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { after, before, test } from 'node:test'
@@ -57,9 +57,10 @@ for (const [range, from, to] of [
   ['bytes=1-18446744073709551615', 1, 9],
   ['bytes=-18446744073709551615', 0, 9],
 ] as const)
-  test(`contract §3 ${range} of ten bytes is ${from} to ${to}`, () => assertPart('small', range, from, to))
+  test(`contract §3 ${range} of ten bytes returns bytes ${from} to ${to}`, () =>
+    assertPart('small', range, from, to))
 
-test('contract §3 parts anywhere in a large file', async () => {
+test('contract §3 ranges anywhere in a large file', async () => {
   const [frame, piece] = [65_536, 8 * 1024 * 1024]
   const edges = [frame, 2 * frame, piece - frame, piece, piece + frame]
   for (const edge of edges)
@@ -88,23 +89,23 @@ for (const range of [
   'bytes=--1',
   'bytes=0x1-2',
 ])
-  test(`contract §3 ${range} of ten bytes is 416`, async () => {
+  test(`contract §3 ${range} of ten bytes returns 416`, async () => {
     for (const way of ['object', 'object/public'])
       assertRefused(await part('small', range, way), 416, 'InvalidRange')
   })
 
-test('contract §3 no part of an empty file can be had', async () => {
+test('contract §3 every range of an empty file returns 416', async () => {
   for (const range of ['bytes=0-', 'bytes=0-0', 'bytes=-1'])
     assertRefused(await part('empty', range), 416, 'InvalidRange')
 })
 
-test('contract §3 several ranges at once are the whole file or 416, never something else', async () => {
+test('contract §3 a request for several ranges returns the whole file or 416', async () => {
   const reply = await part('small', 'bytes=0-1,4-5')
   assertOneOf(reply, [200, 416])
   if (reply.status === 200) assertBytes(reply.bytes, small)
 })
 
-test('contract §3 a part keeps the headers of the whole', async () => {
+test('contract §3 a partial response has the headers of the full one', async () => {
   const whole = await storage.get(objectPath(bucket, 'small'))
   const some = await part('small', 'bytes=1-2')
   for (const name of ['content-type', 'etag', 'last-modified', 'cache-control', 'accept-ranges'])
@@ -115,7 +116,7 @@ test('contract §3 a part keeps the headers of the whole', async () => {
   assert.match(download.headers.get('content-disposition') ?? '', /^attachment; filename=x;/)
 })
 
-test('contract §3 ranges work by the public route and by a signed URL', async () => {
+test('contract §3 ranges work on the public route and with a signed URL', async () => {
   const url = bodyOf(
     await storage.post(objectPath(bucket, 'small', 'object/sign'), { expiresIn: 60 }),
   ).signedURL
@@ -125,7 +126,7 @@ test('contract §3 ranges work by the public route and by a signed URL', async (
   }
 })
 
-test('contract §3 a client that hangs up in the middle does no harm', async () => {
+test('contract §3 a client that disconnects during a download causes no error', async () => {
   const url = `${it.url}/v1/storage/${storage.project.id}/${objectPath(bucket, 'large', 'object/public')}`
   for (let i = 0; i < 5; i++) {
     const hangUp = new AbortController()

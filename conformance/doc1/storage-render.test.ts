@@ -25,7 +25,7 @@ let it: Target
 let storage: StorageApi
 let open: string
 let closed: string
-/** 300 by 100: a third red, a third green, a third blue. */
+/** 300 by 100 pixels: one third red, one third green, one third blue. */
 let stripes: Buffer
 let photo: Buffer
 before(async () => {
@@ -73,7 +73,7 @@ const sizeOf = async (reply: Reply) => {
   const { width, height } = await facts(reply)
   return [width, height]
 }
-/** The colour of a pixel, roughly. */
+/** The dominant colour of a pixel. */
 async function colourAt(reply: Reply, left: number, top: number): Promise<string> {
   const pixel = await sharp(reply.bytes)
     .removeAlpha()
@@ -94,11 +94,11 @@ for (const [query, size] of [
   ['quality=50', [300, 100]],
   ['', [300, 100]],
 ] as const)
-  test(`contract §6 of 300 by 100 ${query || 'nothing'} makes ${size.join(' by ')}`, async () => {
+  test(`contract §6 ${query || 'no parameter'} renders 300 by 100 as ${size.join(' by ')}`, async () => {
     assert.deepEqual(await sizeOf(await render(query)), size)
   })
 
-test('contract §6 cover cuts to the middle, fill stretches', async () => {
+test('contract §6 cover crops to the center, fill stretches', async () => {
   const cover = await render('width=60&height=60')
   for (const left of [2, 30, 57]) assert.equal(await colourAt(cover, left, 30), 'green')
   const fill = await render('width=60&height=60&resize=fill')
@@ -108,7 +108,7 @@ test('contract §6 cover cuts to the middle, fill stretches', async () => {
   )
 })
 
-test('contract §6 a size is clamped, and 0 is no error', async () => {
+test('contract §6 a size is clamped, and 0 is accepted', async () => {
   for (const query of ['width=99999', 'width=99999&height=99999&resize=fill', 'height=2147483647']) {
     const [width, height] = await sizeOf(await render(query))
     assert.ok(width! <= 2500 && height! <= 2500, `${width} ${height}`)
@@ -132,13 +132,13 @@ for (const query of [
   'format=../x',
   'width=10&height=10&resize=__proto__',
 ])
-  test(`contract §6 ${query} is 400`, async () => {
+  test(`contract §6 ${query} returns 400`, async () => {
     assertRefused(await render(query), 400, ['InvalidRequest', 'InvalidParameter'])
     const path = `${objectPath(closed, image, 'render/image/authenticated')}?${query}`
     assertRefused(await storage.get(path), 400, ['InvalidRequest', 'InvalidParameter'])
   })
 
-test('contract §6 quality 20 to 100 decides how many bytes it takes', async () => {
+test('contract §6 quality 20 to 100 changes the size of the file', async () => {
   const length = async (quality: number) => {
     const reply = await render(`quality=${quality}`, 'photo.jpg')
     assert.equal((await facts(reply)).format, 'jpeg')
@@ -161,7 +161,7 @@ async function assertFormat(reply: Reply, format: string): Promise<void> {
   assert.equal(reply.headers.get('content-type'), types[format])
 }
 
-test('contract §6 format names the one to send; origin keeps that of the source', async () => {
+test('contract §6 format selects the output format; origin keeps that of the source', async () => {
   const accept = { accept: 'image/avif,image/webp,*/*' }
   await assertFormat(await render('width=50&format=webp', image), 'webp')
   await assertFormat(await render('width=50&format=avif', image), 'avif')
@@ -169,7 +169,7 @@ test('contract §6 format names the one to send; origin keeps that of the source
   await assertFormat(await render('width=50&format=origin', 'photo.jpg', accept), 'jpeg')
 })
 
-test('contract §6 without a format it is negotiated by Accept', async () => {
+test('contract §6 without format, Accept selects the output format', async () => {
   await assertFormat(await render('width=50', image, { accept: 'image/webp,image/png' }), 'webp')
   await assertFormat(await render('width=50', image, { accept: 'image/avif' }), 'avif')
   await assertFormat(await render('width=50', image, { accept: 'image/png' }), 'png')
@@ -177,25 +177,25 @@ test('contract §6 without a format it is negotiated by Accept', async () => {
   const both = await render('width=50', image, { accept: 'image/avif,image/webp,image/*;q=0.8' })
   assert.ok(['image/webp', 'image/avif'].includes(both.headers.get('content-type') ?? ''))
   assert.match(both.headers.get('vary') ?? '', /accept/i, 'a cache must tell them apart')
-  // Asked in turn, each gets its own, also when it is kept from before.
+  // The cache must not return the format of another Accept header.
   await assertFormat(await render('width=50', image, { accept: 'image/webp' }), 'webp')
   await assertFormat(await render('width=50', image, { accept: 'image/png' }), 'png')
 })
 
-test('contract §6 the answer tells what was done', async () => {
+test('contract §6 x-transformations lists the applied transformation', async () => {
   const reply = await render('width=90&height=60&resize=contain')
-  const told = reply.headers.get('x-transformations') ?? ''
-  assert.match(told, /(^|,)height:60(,|$)/)
-  assert.match(told, /(^|,)width:90(,|$)/)
-  assert.match(told, /(^|,)resizing_type:\w+(,|$)/)
+  const applied = reply.headers.get('x-transformations') ?? ''
+  assert.match(applied, /(^|,)height:60(,|$)/)
+  assert.match(applied, /(^|,)width:90(,|$)/)
+  assert.match(applied, /(^|,)resizing_type:\w+(,|$)/)
 })
 
-test('contract §6 ?download makes an attachment', async () => {
+test('contract §6 ?download serves an attachment', async () => {
   const reply = await render('width=10&download=small.png')
   assert.match(reply.headers.get('content-disposition') ?? '', /^attachment; filename=small\.png;/)
 })
 
-test('1 §4.6 the authenticated route renders for those who may read, in both shapes', async () => {
+test('1 §4.6 the authenticated route renders for callers with read permission, on the native and the alias path', async () => {
   await storage.sql(`create policy photos on storage.objects for select to authenticated
     using (bucket_id = '${closed}' and auth.uid() = '${ada.sub}')`)
   const path = `${objectPath(closed, image, 'render/image/authenticated')}?width=30`
@@ -211,7 +211,7 @@ test('1 §4.6 the authenticated route renders for those who may read, in both sh
   assertRefused(await storage.get(path, { as: 'nobody' }), 401)
 })
 
-test('case 16: a private image is not rendered by its public URL: as if its bucket were missing', async () => {
+test('case 16: the public route renders no private image, and answers as for a missing bucket', async () => {
   const ask = async (bucket: string, key: string) => {
     const { status, body } = await storage.get(`${objectPath(bucket, key, 'render/image/public')}?width=10`, {
       as: 'nobody',
@@ -225,7 +225,7 @@ test('case 16: a private image is not rendered by its public URL: as if its buck
   assertRefused(await render('width=10', 'missing.png'), 404, 'NoSuchKey')
 })
 
-test('clarifications: a render that was kept is checked like the original', async () => {
+test('clarifications: permission is also checked for a cached render', async () => {
   const bucket = await storage.bucket({ public: true })
   const key = 'a.png'
   const put = (content: Buffer) =>
@@ -243,7 +243,7 @@ test('clarifications: a render that was kept is checked like the original', asyn
   assertStatus(await look(), 404)
 })
 
-test('contract §6 what is no image, or a broken one, is 400 or 422', async () => {
+test('contract §6 a file that is not an image, or a broken image, returns 400 or 422', async () => {
   const broken: Record<string, Buffer> = {
     'half.png': stripes.subarray(0, stripes.length / 2),
     'text.png': Buffer.from('<html>no image</html>'),
@@ -260,7 +260,7 @@ test('contract §6 what is no image, or a broken one, is 400 or 422', async () =
     }
 })
 
-/** A PNG that says it is this large, and has few bytes. */
+/** A PNG of few bytes whose header claims this size. */
 function bomb(width: number, height: number): Buffer {
   const chunk = (type: string, data: Buffer) => {
     const body = Buffer.concat([Buffer.from(type), data])
@@ -281,7 +281,7 @@ function bomb(width: number, height: number): Buffer {
   ])
 }
 
-test('case 34: an image that would fill the memory is 4xx, and the server goes on', async () => {
+test('case 34: an image too large for memory returns 4xx, and the server keeps working', async () => {
   await storage.store(open, 'bomb.png', bomb(50_000, 50_000), { headers: { 'content-type': 'image/png' } })
   const replies = await Promise.all(Array.from({ length: 4 }, () => render('width=100', 'bomb.png')))
   for (const reply of replies)
@@ -289,7 +289,7 @@ test('case 34: an image that would fill the memory is 4xx, and the server goes o
   assert.deepEqual(await sizeOf(await render('width=30')), [30, 10])
 })
 
-test('case 34: many renders at once all end', async () => {
+test('case 34: many concurrent renders all finish', async () => {
   const replies = await Promise.all(
     Array.from({ length: 24 }, (_, i) => render(`width=${20 + i}`, 'photo.jpg')),
   )
@@ -299,13 +299,13 @@ test('case 34: many renders at once all end', async () => {
   assertStatus(await render('width=20', 'photo.jpg'), 200)
 })
 
-test('issue 6: what is replaced or deleted while its render waits is rendered as it is then, or 404', async () => {
+test('issue 6: a file replaced or deleted while its render waits renders in its current version or returns 404', async () => {
   const large = await sharp(photo).resize({ width: 1600 }).jpeg({ quality: 95 }).toBuffer()
   await storage.store(open, 'large.jpg', large, { headers: { 'content-type': 'image/jpeg' } })
   const store = (key: string, headers = {}) =>
     storage.store(open, key, stripes, { headers: { 'content-type': 'image/png', ...headers } })
   await Promise.all(['replaced.png', 'deleted.png'].map(key => store(key)))
-  // The renders of a project come one after another.
+  // The renders of a project run one after another.
   const busy = [700, 701].map(width => render(`width=${width}&format=avif`, 'large.jpg'))
   const waiting = ['replaced.png', 'deleted.png'].map(key => render('width=60', key))
   for (let i = 0; i < 5; i++) await storage.head(objectPath(open, image))
@@ -321,7 +321,7 @@ const signing = (transform: unknown, key = image) =>
   storage.post(objectPath(closed, key, 'object/sign'), { expiresIn: 60, transform })
 const opened = (url: string) => storage.get(url.slice(1), { as: 'nobody', headers: { accept: '*/*' } })
 
-test('contract §6 a signed transformation is the one of the token, whatever the URL adds', async () => {
+test('contract §6 a signed URL applies the signed transformation and ignores other parameters', async () => {
   const url = bodyOf(await signing({ width: 60, height: 30, resize: 'contain' })).signedURL
   assert.ok(url.startsWith(`/render/image/sign/${closed}/${image}?token=`), url)
   assert.deepEqual(await sizeOf(await opened(url)), [60, 20])
@@ -342,14 +342,14 @@ test('contract §6 a signed transformation is the one of the token, whatever the
   assert.deepEqual(transformations.split(',').sort(), ['height:30', 'resize:contain', 'width:60'])
 })
 
-test('contract §6 format and quality are signed, too', async () => {
+test('contract §6 format and quality are part of the signature', async () => {
   await assertFormat(await opened(bodyOf(await signing({ width: 60, format: 'webp' })).signedURL), 'webp')
   const length = async (quality: number) =>
     (await opened(bodyOf(await signing({ quality }, 'photo.jpg')).signedURL)).bytes.length
   assert.ok((await length(20)) < (await length(100)))
 })
 
-test('contract §6 a transformation that cannot be is not signed', async () => {
+test('contract §6 an invalid transformation cannot be signed', async () => {
   for (const transform of [
     { width: -1 },
     { quality: 5 },

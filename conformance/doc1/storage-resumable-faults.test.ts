@@ -1,4 +1,4 @@
-// Storage contract §8 and case 31: what goes wrong with a resumable upload, and what is there afterwards.
+// Storage contract §8 and case 31: errors and interruptions of resumable uploads.
 import assert from 'node:assert/strict'
 import { createHash, randomBytes } from 'node:crypto'
 import { after, before, test } from 'node:test'
@@ -17,10 +17,10 @@ import {
 import type { Target } from '../target.ts'
 import { until } from '../until.ts'
 import {
-  begin,
-  begun,
+  createUpload,
   offsetType,
   type Resumable,
+  requestUpload,
   sendPart,
   sendPieces,
   tusMetadata,
@@ -38,17 +38,17 @@ before(async () => {
 after(() => it.stop())
 
 const name = () => unique('file')
-const created = (key: string, length: number) => begun(storage, { bucket, key, length })
+const created = (key: string, length: number) => createUpload(storage, { bucket, key, length })
 const abc = Buffer.from('abc')
 
-test('contract §8 a wrong offset is 409, and changes nothing', async () => {
+test('contract §8 a wrong offset returns 409 and changes nothing', async () => {
   const upload = await created(name(), 9)
   assertStatus(await upload.append(0, abc), 204)
   for (const offset of [0, 2, 4, 9, 1000]) assertStatus(await upload.append(offset, abc), 409)
   assert.equal(await upload.offset(), 3)
 })
 
-test('contract §8 an offset that is none is 4xx', async () => {
+test('contract §8 an invalid offset returns 4xx', async () => {
   const upload = await created(name(), 9)
   for (const offset of ['-1', 'x', '1.5', ''])
     assertOneOf(await upload.append(0, abc, { headers: { 'upload-offset': offset } }), [400, 409])
@@ -57,7 +57,7 @@ test('contract §8 an offset that is none is 4xx', async () => {
   assert.equal(await upload.offset(), 0)
 })
 
-test('contract §8 another content type is 415', async () => {
+test('contract §8 any other content type returns 415', async () => {
   const upload = await created(name(), 9)
   for (const type of [
     'application/octet-stream',
@@ -69,7 +69,7 @@ test('contract §8 another content type is 415', async () => {
   assert.equal(await upload.offset(), 0)
 })
 
-test('contract §8 Tus-Resumable that is missing or another is 412, on every verb', async () => {
+test('contract §8 a missing or different Tus-Resumable returns 412, on every method', async () => {
   const upload = await created(name(), 9)
   for (const headers of [{}, { 'tus-resumable': '0.2.2' }, { 'tus-resumable': '2.0.0' }] as Record<
     string,
@@ -96,7 +96,7 @@ test('contract §8 Tus-Resumable that is missing or another is 412, on every ver
   assert.equal(await upload.offset(), 0)
 })
 
-test('contract §8 a part that goes beyond the length is 413, and the upload can still be finished', async () => {
+test('contract §8 a part beyond the length returns 413, and the upload can still be finished', async () => {
   const key = name()
   const upload = await created(key, 5)
   assertStatus(await upload.append(0, abc), 204)
@@ -108,34 +108,40 @@ test('contract §8 a part that goes beyond the length is 413, and the upload can
     headers: { ...headers, 'upload-offset': String(offset) },
   })
   assertOneOf(streamed, [413])
-  await storage.gone(bucket, key)
+  await storage.assertMissing(bucket, key)
   const rest = Buffer.from('abcab').subarray(await upload.offset())
   assertStatus(await upload.append(await upload.offset(), rest), 204)
   assert.equal((await storage.read(bucket, key)).toString(), 'abcab')
 })
 
-test('contract §8 a first part longer than the whole is 413', async () => {
+test('contract §8 a first part longer than the length returns 413', async () => {
   const key = name()
-  assertStatus(await begin(storage, { bucket, key, length: 2, first: abc }), 413)
-  await storage.gone(bucket, key)
+  assertStatus(await requestUpload(storage, { bucket, key, length: 2, first: abc }), 413)
+  await storage.assertMissing(bucket, key)
 })
 
-test('contract §8 a length that is none is 400', async () => {
+test('contract §8 an invalid length returns 400', async () => {
   for (const length of ['-1', 'x', '1.5', '', '1e3'])
-    assertStatus(await begin(storage, { bucket, key: name(), headers: { 'upload-length': length } }), 400)
-  assertStatus(await begin(storage, { bucket, key: name() }), 400)
-  assertStatus(await begin(storage, { bucket, key: name(), headers: { 'upload-defer-length': '2' } }), 400)
+    assertStatus(
+      await requestUpload(storage, { bucket, key: name(), headers: { 'upload-length': length } }),
+      400,
+    )
+  assertStatus(await requestUpload(storage, { bucket, key: name() }), 400)
+  assertStatus(
+    await requestUpload(storage, { bucket, key: name(), headers: { 'upload-defer-length': '2' } }),
+    400,
+  )
 })
 
-test('contract §8 a length beyond what is served is 413', async () => {
+test('contract §8 a length over Tus-Max-Size returns 413', async () => {
   const { headers } = await storage.ask('OPTIONS', 'upload/resumable', { as: 'nobody' })
   const beyond = { 'upload-length': String(BigInt(headers.get('tus-max-size') ?? '') + 1n) }
-  assertOneOf(await begin(storage, { bucket, key: name(), headers: beyond }), [400, 413])
+  assertOneOf(await requestUpload(storage, { bucket, key: name(), headers: beyond }), [400, 413])
   const absurd = { 'upload-length': '99999999999999999999' }
-  assertOneOf(await begin(storage, { bucket, key: name(), headers: absurd }), [400, 413])
+  assertOneOf(await requestUpload(storage, { bucket, key: name(), headers: absurd }), [400, 413])
 })
 
-test('contract §8 metadata without a bucket or a name, or that is none, is 400', async () => {
+test('contract §8 invalid metadata, or metadata without a bucket or name, returns 400', async () => {
   const ask = (metadata: string | undefined) =>
     storage.post('upload/resumable', undefined, {
       headers: {
@@ -165,8 +171,8 @@ test('contract §8 metadata without a bucket or a name, or that is none, is 400'
     assertRefused(await ask(metadata), 400)
 })
 
-/** A PATCH whose second half waits. */
-function slowly(upload: Resumable, offset: number, first: Buffer, second: Buffer) {
+/** A PATCH that sends its second half only on resume(). */
+function pausedPatch(upload: Resumable, offset: number, first: Buffer, second: Buffer) {
   const { promise, resolve } = Promise.withResolvers<void>()
   async function* pieces() {
     yield first
@@ -176,32 +182,34 @@ function slowly(upload: Resumable, offset: number, first: Buffer, second: Buffer
   const headers = { ...tusVersion, ...offsetType, 'upload-offset': String(offset) }
   const length = String(first.length + second.length)
   return {
-    goOn: resolve,
+    resume: resolve,
     reply: sendPieces(storage, 'PATCH', upload.path, pieces(), {
       headers: { ...headers, 'content-length': length },
     }),
   }
 }
 
-test('case 31: of two PATCHes at once one is 423, and the other ends well', async () => {
+test('case 31: of two concurrent PATCH requests one returns 423, and the other succeeds', async () => {
   const key = name()
   const content = randomBytes(200_000)
   const upload = await created(key, content.length)
-  const two = [0, 1].map(() => slowly(upload, 0, content.subarray(0, 100_000), content.subarray(100_000)))
-  // Whichever came first waits for the rest of its body; only the other one can be answered yet.
+  const two = [0, 1].map(() =>
+    pausedPatch(upload, 0, content.subarray(0, 100_000), content.subarray(100_000)),
+  )
+  // The first one waits for the rest of its body, so only the other one can finish now.
   const { refused, slow } = await Promise.race(
     two.map(async ({ reply }, index) => ({ refused: await reply, slow: two[1 - index]! })),
   )
   assertRefused(refused, 423, 'ResourceLocked')
   assertStatus(await upload.append(0, content.subarray(0, 50)), 423)
   assertOneOf(await upload.terminate(), [423])
-  await storage.gone(bucket, key)
-  slow.goOn()
+  await storage.assertMissing(bucket, key)
+  slow.resume()
   assertStatus(await slow.reply, 204)
   assertBytes(await storage.read(bucket, key), content)
 })
 
-test('case 31: of many PATCHes of the same part one is taken', async () => {
+test('case 31: of many PATCH requests with the same part one succeeds', async () => {
   const key = name()
   const content = randomBytes(300_000)
   const upload = await created(key, content.length)
@@ -215,7 +223,7 @@ test('case 31: of many PATCHes of the same part one is taken', async () => {
   assertBytes(await storage.read(bucket, key), content)
 })
 
-test('case 31: a connection cut inside a PATCH leaves an offset from which the file becomes whole', async () => {
+test('case 31: after a connection is cut during a PATCH, the upload can continue from its offset', async () => {
   const key = name()
   const content = randomBytes(400_000)
   const upload = await created(key, content.length)
@@ -226,7 +234,7 @@ test('case 31: a connection cut inside a PATCH leaves an offset from which the f
     return reply.status === 200 && Number(reply.headers.get('upload-offset'))
   })
   assert.ok(offset <= 250_000, `${offset}`)
-  await storage.gone(bucket, key)
+  await storage.assertMissing(bucket, key)
   await until('it goes on', async () => {
     offset = await upload.offset()
     const { status } = await upload.append(offset, content.subarray(offset))
@@ -237,7 +245,7 @@ test('case 31: a connection cut inside a PATCH leaves an offset from which the f
   assert.equal(hash(await storage.read(bucket, key)), hash(content))
 })
 
-test('case 31: a PATCH cut off after the last byte but one is not the file', async () => {
+test('case 31: an upload cut off one byte before the end does not create the file', async () => {
   const key = name()
   const upload = await created(key, 100)
   const headers = { ...tusVersion, ...offsetType, 'upload-offset': '0' }
@@ -248,7 +256,7 @@ test('case 31: a PATCH cut off after the last byte but one is not the file', asy
     })
     const sent = { ...headers, 'upload-offset': String(offset) }
     await sendPart(storage, 'PATCH', upload.path, announced, Buffer.alloc(99 - offset, 'x'), sent)
-    await storage.gone(bucket, key)
+    await storage.assertMissing(bucket, key)
   }
   await until('it goes on', async () => {
     const offset = await upload.offset()
@@ -258,11 +266,11 @@ test('case 31: a PATCH cut off after the last byte but one is not the file', asy
   assert.equal((await storage.read(bucket, key)).toString(), 'x'.repeat(100))
 })
 
-test('case 31: an upload refused at its end can be finished once nothing is in its way, and counts as what it is', async () => {
+test('case 31: an upload that conflicts at its end can be retried, and uses only the quota of its file', async () => {
   const own = await storageProject(it, { max_storage_size_mb: 1 })
   const files = await own.bucket()
   const content = randomBytes(600_000)
-  const upload = await begun(own, { bucket: files, key: 'a', length: content.length })
+  const upload = await createUpload(own, { bucket: files, key: 'a', length: content.length })
   await own.store(files, 'a', 'in between')
   assertStatus(await upload.append(0, content), 409)
   bodyOf(await own.delete(objectPath(files, 'a')))
@@ -282,10 +290,10 @@ test('case 31: an upload refused at its end can be finished once nothing is in i
   assert.equal(more.status, total > 0 ? 413 : 200, more.text)
 })
 
-test('case 31: HEAD waits for nobody: an upload that is being sent can be asked about', async () => {
+test('case 31: HEAD does not wait for a running PATCH', async () => {
   const upload = await created(name(), 20)
-  const slow = slowly(upload, 0, Buffer.alloc(10, 'a'), Buffer.alloc(10, 'b'))
+  const slow = pausedPatch(upload, 0, Buffer.alloc(10, 'a'), Buffer.alloc(10, 'b'))
   assertOneOf(await upload.head(), [200, 423])
-  slow.goOn()
+  slow.resume()
   assertStatus(await slow.reply, 204)
 })

@@ -1,4 +1,4 @@
-// Storage contract §8: resumable uploads with the token of a signed upload instead of a credential.
+// Storage contract §8: resumable uploads with a signed upload token instead of a credential.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { jwt, nowSeconds, unique } from '../people.ts'
@@ -19,7 +19,7 @@ import {
   upsert,
 } from '../storage.ts'
 import type { Target } from '../target.ts'
-import { begin, resumable, tusVersion } from '../uploads.ts'
+import { requestUpload, resumable, tusVersion } from '../uploads.ts'
 
 let it: Target
 let storage: StorageApi
@@ -41,7 +41,7 @@ const start = (
   signature: string | undefined,
   { headers, ...more }: Ask & { first?: Buffer } = {},
 ) =>
-  begin(storage, {
+  requestUpload(storage, {
     bucket,
     key,
     length: 6,
@@ -52,7 +52,7 @@ const start = (
   })
 
 for (const shape of shapes)
-  test(`contract §8 a token stands for the credential, in the ${shape} shape`, async () => {
+  test(`contract §8 a token replaces the credential, on the ${shape} path`, async () => {
     const key = name()
     const token = await sign(key, { as: ada })
     const reply = await start(key, token, { shape })
@@ -68,13 +68,13 @@ for (const shape of shapes)
     assert.equal(row.owner_id, ada.sub, 'it belongs to who signed')
   })
 
-test('contract §8 the creation may bring everything', async () => {
+test('contract §8 the creation request can contain the whole file', async () => {
   const key = name()
   assertStatus(await start(key, await sign(key), { first: Buffer.from('abcdef') }), 201)
   assert.equal((await storage.read(bucket, key)).toString(), 'abcdef')
 })
 
-test('contract §8 whether it replaces is said by the token, not by the header', async () => {
+test('contract §8 the token, not the x-upsert header, decides whether a file is replaced', async () => {
   const key = name()
   const [once, again] = [await sign(key), await sign(key, { headers: upsert })]
   await storage.store(bucket, key, 'first')
@@ -86,11 +86,11 @@ test('contract §8 whether it replaces is said by the token, not by the header',
   assert.equal((await storage.read(bucket, key)).toString(), 'second')
 })
 
-test('case 17: another name or bucket, a changed token, or none, begins nothing', async () => {
+test('case 17: another name or bucket, a changed token or no token creates no upload', async () => {
   const key = name()
   const token = await sign(key)
   assertRefused(await start(`${key}x`, token), 400, 'InvalidSignature')
-  const elsewhere = await begin(storage, {
+  const elsewhere = await requestUpload(storage, {
     bucket: await storage.bucket(),
     key,
     length: 6,
@@ -131,10 +131,10 @@ test('case 17: every part needs the token of its own file', async () => {
   assertRefused(await storage.get(objectPath(bucket, key)), 404)
 })
 
-test('contract §8 by the route with a credential a token is nothing', async () => {
+test('contract §8 the route with a credential does not accept a token', async () => {
   const key = name()
   const token = await sign(key)
-  const reply = await begin(storage, {
+  const reply = await requestUpload(storage, {
     bucket,
     key,
     length: 6,

@@ -1,4 +1,4 @@
-// 1 §4.6 and storage contract §8: TUS 1.0.0, from the creation of an upload to the file.
+// 1 §4.6 and storage contract §8: TUS 1.0.0, from creating an upload to the stored file.
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { after, before, test } from 'node:test'
@@ -19,7 +19,15 @@ import {
   upsert,
 } from '../storage.ts'
 import type { Target } from '../target.ts'
-import { begin, begun, offsetType, resumable, sendPieces, tusMetadata, tusVersion } from '../uploads.ts'
+import {
+  createUpload,
+  offsetType,
+  requestUpload,
+  resumable,
+  sendPieces,
+  tusMetadata,
+  tusVersion,
+} from '../uploads.ts'
 import type { Reply } from '../wire.ts'
 
 let it: Target
@@ -35,11 +43,11 @@ after(() => it.stop())
 const name = () => `folder/${unique('file')}.bin`
 const header = (reply: Reply, name: string) => reply.headers.get(name)
 const created = async (key: string, length: number, more: Ask = {}) =>
-  resumable(storage, await begin(storage, { bucket, key, length, ...more }), more)
+  resumable(storage, await requestUpload(storage, { bucket, key, length, ...more }), more)
 
 for (const shape of shapes)
   for (const path of ['upload/resumable', 'upload/resumable/sign'])
-    test(`contract §8 OPTIONS ${path} tells what is served, without a credential, in the ${shape} shape`, async () => {
+    test(`contract §8 OPTIONS ${path} lists versions and extensions without a credential, on the ${shape} path`, async () => {
       const reply = await storage.ask('OPTIONS', path, { as: 'nobody', shape })
       assertStatus(reply, 204)
       assert.equal(header(reply, 'tus-resumable'), '1.0.0')
@@ -55,11 +63,11 @@ for (const shape of shapes)
     })
 
 for (const shape of shapes)
-  test(`contract §8 an upload is created, sent in parts and finished, in the ${shape} shape`, async () => {
+  test(`contract §8 an upload is created, sent in parts and finished, on the ${shape} path`, async () => {
     const key = name()
     const content = randomBytes(200_000)
     const fields = { contentType: 'image/png', cacheControl: '77', metadata: JSON.stringify({ by: 'ü' }) }
-    const reply = await begin(storage, { bucket, key, length: content.length, fields, shape })
+    const reply = await requestUpload(storage, { bucket, key, length: content.length, fields, shape })
     assertStatus(reply, 201)
     assert.equal(header(reply, 'tus-resumable'), '1.0.0')
     const expires = Date.parse(header(reply, 'upload-expires') ?? '')
@@ -76,7 +84,7 @@ for (const shape of shapes)
       assert.equal(header(reply, 'tus-resumable'), '1.0.0')
       assert.ok(Date.parse(header(reply, 'upload-expires') ?? '') > Date.now())
       assert.equal(header(reply, 'tus-complete'), null)
-      await storage.gone(bucket, key)
+      await storage.assertMissing(bucket, key)
       const head = await upload.head()
       assert.deepEqual(
         [header(head, 'upload-offset'), header(head, 'upload-length'), header(head, 'cache-control')],
@@ -96,10 +104,10 @@ for (const shape of shapes)
     )
   })
 
-test('contract §8 HEAD tells the metadata it was created with', async () => {
+test('contract §8 HEAD returns the metadata of the creation', async () => {
   const fields = { contentType: 'text/plain', own: 'ü' }
   const key = name()
-  const upload = await begun(storage, { bucket, key, length: 5, fields })
+  const upload = await createUpload(storage, { bucket, key, length: 5, fields })
   const head = await upload.head()
   const sent = tusMetadata({ bucketName: bucket, objectName: key, ...fields })
   assert.deepEqual(header(head, 'upload-metadata')?.split(',').sort(), sent.split(',').sort())
@@ -107,10 +115,10 @@ test('contract §8 HEAD tells the metadata it was created with', async () => {
   assert.equal(head.text, '')
 })
 
-test('contract §8 cacheControl that is no number is no-cache, as is none', async () => {
+test('contract §8 a missing or non-numeric cacheControl becomes no-cache', async () => {
   for (const fields of [{ cacheControl: 'a lot' }, {}]) {
     const key = name()
-    const reply = await begin(storage, {
+    const reply = await requestUpload(storage, {
       bucket,
       key,
       length: 1,
@@ -122,36 +130,36 @@ test('contract §8 cacheControl that is no number is no-cache, as is none', asyn
   }
 })
 
-test('contract §8 the creation may bring the first part, or all of it', async () => {
+test('contract §8 the creation request can contain the first part or the whole file', async () => {
   const content = randomBytes(100_000)
   const [whole, half] = [name(), name()]
-  const all = await begin(storage, { bucket, key: whole, length: 100_000, first: content })
+  const all = await requestUpload(storage, { bucket, key: whole, length: 100_000, first: content })
   assertStatus(all, 201)
   assert.equal(header(all, 'upload-offset'), '100000')
   assertBytes(await storage.read(bucket, whole), content)
-  const some = await begin(storage, {
+  const some = await requestUpload(storage, {
     bucket,
     key: half,
     length: 100_000,
     first: content.subarray(0, 40_000),
   })
   assert.equal(header(some, 'upload-offset'), '40000')
-  await storage.gone(bucket, half)
+  await storage.assertMissing(bucket, half)
   const upload = resumable(storage, some)
   assert.equal(await upload.offset(), 40_000)
   assertStatus(await upload.append(40_000, content.subarray(40_000)), 204)
   assertBytes(await storage.read(bucket, half), content)
 })
 
-test('contract §8 a file of no bytes is there as soon as it is created', async () => {
+test('contract §8 creating an upload of zero bytes stores the file', async () => {
   const key = name()
   await created(key, 0)
   assert.equal((await storage.read(bucket, key)).length, 0)
 })
 
-test('contract §8 the length may come later', async () => {
+test('contract §8 the length can be deferred', async () => {
   const key = name()
-  const reply = await begin(storage, { bucket, key, headers: { 'upload-defer-length': '1' } })
+  const reply = await requestUpload(storage, { bucket, key, headers: { 'upload-defer-length': '1' } })
   const upload = resumable(storage, reply)
   assertStatus(await upload.append(0, Buffer.from('abc')), 204)
   const head = await upload.head()
@@ -159,7 +167,7 @@ test('contract §8 the length may come later', async () => {
     [header(head, 'upload-offset'), header(head, 'upload-defer-length'), header(head, 'upload-length')],
     ['3', '1', null],
   )
-  await storage.gone(bucket, key)
+  await storage.assertMissing(bucket, key)
   assertStatus(await upload.append(3, Buffer.from('def'), { headers: { 'upload-length': '8' } }), 204)
   assert.equal(header(await upload.head(), 'upload-length'), '8')
   const last = await upload.append(6, Buffer.from('gh'))
@@ -167,9 +175,9 @@ test('contract §8 the length may come later', async () => {
   assert.equal((await storage.read(bucket, key)).toString(), 'abcdefgh')
 })
 
-test('contract §8 a length that came is not changed, nor less than what is there', async () => {
+test('contract §8 a length cannot be changed, or be less than the offset', async () => {
   const deferred = { headers: { 'upload-defer-length': '1' } }
-  const upload = await begun(storage, { bucket, key: name(), ...deferred })
+  const upload = await createUpload(storage, { bucket, key: name(), ...deferred })
   assertStatus(await upload.append(0, Buffer.from('abc')), 204)
   assertOneOf(await upload.append(3, Buffer.from('d'), { headers: { 'upload-length': '2' } }), [400, 413])
   assertStatus(await upload.append(3, Buffer.from('d'), { headers: { 'upload-length': '8' } }), 204)
@@ -180,7 +188,7 @@ test('contract §8 a length that came is not changed, nor less than what is ther
   assert.equal(header(await upload.head(), 'upload-length'), '8')
 })
 
-test('contract §8 parts of any size, one after another, without a length of their own', async () => {
+test('contract §8 parts of any size, without Content-Length', async () => {
   const key = name()
   const content = randomBytes(300_000)
   const upload = await created(key, content.length)
@@ -203,7 +211,7 @@ test('contract §8 an empty PATCH changes nothing', async () => {
   assert.equal(header(reply, 'upload-offset'), '0')
 })
 
-test('contract §8 X-HTTP-Method-Override makes a POST a PATCH', async () => {
+test('contract §8 X-HTTP-Method-Override turns a POST into a PATCH', async () => {
   const key = name()
   const upload = await created(key, 3)
   const reply = await storage.ask('POST', upload.path, {
@@ -215,7 +223,7 @@ test('contract §8 X-HTTP-Method-Override makes a POST a PATCH', async () => {
   assert.equal((await storage.read(bucket, key)).toString(), 'abc')
 })
 
-test('contract §8 a terminated upload is gone, with what it brought', async () => {
+test('contract §8 terminating an upload deletes it and its parts', async () => {
   const key = name()
   const upload = await created(key, 6)
   assertStatus(await upload.append(0, Buffer.from('abc')), 204)
@@ -228,7 +236,7 @@ test('contract §8 a terminated upload is gone, with what it brought', async () 
     await upload.terminate(),
   ])
     assertOneOf(after, [404, 410])
-  await storage.gone(bucket, key)
+  await storage.assertMissing(bucket, key)
 })
 
 test('contract §8 a finished upload cannot be terminated, and its file stays', async () => {
@@ -239,13 +247,22 @@ test('contract §8 a finished upload cannot be terminated, and its file stays', 
   assert.equal((await storage.read(bucket, key)).toString(), 'abc')
 })
 
-test('contract §8 an upload that can no longer be finished can be terminated, and gives back its room', async () => {
+test('contract §8 a finished upload rejects more bytes at any offset, at once and repeatedly', async () => {
+  const key = name()
+  const upload = await created(key, 3)
+  assertStatus(await upload.append(0, Buffer.from('abc')), 204)
+  for (const offset of [0, 3, 3]) assertStatus(await upload.append(offset, Buffer.from('abc')), 409)
+  assert.equal(header(await upload.head(), 'upload-offset'), '3')
+  assert.equal((await storage.read(bucket, key)).toString(), 'abc')
+})
+
+test('contract §8 an upload that can no longer be finished can be terminated, which frees its quota', async () => {
   const own = await storageProject(it)
   const [taken, doomed] = [await own.bucket(), await own.bucket()]
   const before = await own.usage()
   const uploads = [
-    await begun(own, { bucket: taken, key: 'a', length: 60_000 }),
-    await begun(own, { bucket: doomed, key: 'a', length: 60_000 }),
+    await createUpload(own, { bucket: taken, key: 'a', length: 60_000 }),
+    await createUpload(own, { bucket: doomed, key: 'a', length: 60_000 }),
   ]
   await own.store(taken, 'a', 'abc')
   bodyOf(await own.delete(`bucket/${doomed}`, {}))
@@ -258,12 +275,12 @@ test('contract §8 an upload that can no longer be finished can be terminated, a
   assert.equal((await own.read(taken, 'a')).toString(), 'abc')
 })
 
-test('contract §8 every answer about an upload names the version of TUS and is not to be kept', async () => {
+test('contract §8 every error response has Tus-Resumable and Cache-Control: no-store', async () => {
   const upload = await created(name(), 3)
   const path = `upload/resumable/${someId}`
   for (const reply of [
-    await begin(storage, { bucket, key: '..', length: 3 }),
-    await begin(storage, { bucket, key: name(), length: 3, as: 'anon' }),
+    await requestUpload(storage, { bucket, key: '..', length: 3 }),
+    await requestUpload(storage, { bucket, key: name(), length: 3, as: 'anon' }),
     await upload.append(2, Buffer.from('c')),
     await upload.append(0, Buffer.from('abcd')),
     await storage.head(path, { headers: tusVersion }),
@@ -277,7 +294,7 @@ test('contract §8 every answer about an upload names the version of TUS and is 
   }
 })
 
-test('contract §7 an unknown upload is 404', async () => {
+test('contract §7 an unknown upload returns 404', async () => {
   for (const id of [someId, 'nothing', '..%2f..%2fetc', 'a'.repeat(300)])
     for (const path of [`upload/resumable/${id}`]) {
       assertStatus(await storage.head(path, { headers: tusVersion }), 404)
@@ -287,21 +304,21 @@ test('contract §7 an unknown upload is 404', async () => {
     }
 })
 
-test('1 §1 an upload of one project is unknown in another', async () => {
+test('1 §1 another project does not see the upload', async () => {
   const upload = await created(name(), 3)
   const other = await storageProject(it)
   assertStatus(await other.head(upload.path, { headers: tusVersion }), 404)
   assert.equal(await upload.offset(), 0)
 })
 
-test('contract §8 a key that is taken is 409 at the creation, without x-upsert', async () => {
+test('contract §8 creating an upload for an existing key returns 409 without x-upsert', async () => {
   const key = name()
   await storage.store(bucket, key, 'first')
   for (const headers of [{}, { 'x-upsert': 'false' }] as Record<string, string>[])
-    assertRefused(await begin(storage, { bucket, key, length: 3, headers }), 409, duplicate)
+    assertRefused(await requestUpload(storage, { bucket, key, length: 3, headers }), 409, duplicate)
 })
 
-test('contract §8 with x-upsert the new file replaces the old one when it is complete, and not before', async () => {
+test('contract §8 with x-upsert the file is replaced when the upload is complete, not before', async () => {
   const key = name()
   const { Id } = await storage.store(bucket, key, 'first')
   const upload = await created(key, 6, { headers: upsert })
@@ -312,7 +329,7 @@ test('contract §8 with x-upsert the new file replaces the old one when it is co
   assert.equal((await storage.info(bucket, key)).id, Id)
 })
 
-test('contract §8 what was uploaded in the meantime is not replaced without x-upsert', async () => {
+test('contract §8 without x-upsert a file uploaded in the meantime is not replaced', async () => {
   const key = name()
   const upload = await created(key, 3)
   await storage.store(bucket, key, 'in between')
@@ -328,24 +345,24 @@ test('contract §8 of two uploads of one key the first to finish is kept', async
   assert.equal((await storage.read(bucket, key)).toString(), 'two')
 })
 
-test('clarifications: an unknown bucket is created by service_role, and 404 for others', async () => {
+test('clarifications: service_role creates an unknown bucket, others get 404', async () => {
   const own = unique('tus')
-  const upload = await begun(storage, { bucket: own, key: 'a', length: 1 })
+  const upload = await createUpload(storage, { bucket: own, key: 'a', length: 1 })
   assertStatus(await upload.append(0, Buffer.from('x')), 204)
   assert.equal(bodyOf(await storage.get(`bucket/${own}`)).public, false)
   for (const as of ['anon', ada] as const)
     assertRefused(
-      await begin(storage, { bucket: unique('none'), key: 'a', length: 1, as }),
+      await requestUpload(storage, { bucket: unique('none'), key: 'a', length: 1, as }),
       404,
       'NoSuchBucket',
     )
   const mine = unique('user-tus')
-  assertStatus(await begin(storage, { bucket: mine, key: `${ada.sub}/a`, length: 1, as: ada }), 201)
+  assertStatus(await requestUpload(storage, { bucket: mine, key: `${ada.sub}/a`, length: 1, as: ada }), 201)
 })
 
-test('contract §8 a browser may read what it needs from another origin', async () => {
+test('contract §8 CORS exposes the TUS headers', async () => {
   const origin = { origin: 'https://app.example.test' }
-  const reply = await begin(storage, { bucket, key: name(), length: 1, headers: origin })
+  const reply = await requestUpload(storage, { bucket, key: name(), length: 1, headers: origin })
   const exposed = (header(reply, 'access-control-expose-headers') ?? '').toLowerCase().split(/\s*,\s*/)
   for (const each of [
     'location',

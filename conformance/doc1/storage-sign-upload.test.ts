@@ -1,4 +1,4 @@
-// Storage contract §1, §5: a URL that one file can be uploaded to.
+// Storage contract §1, §5: signed URLs for uploading one file.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { nowSeconds, unique } from '../people.ts'
@@ -39,7 +39,7 @@ const put = (url: string, raw: RequestInit['body'] = 'content', options: Ask = {
 const key = () => `folder/${unique('file')}.txt`
 
 for (const shape of shapes)
-  test(`contract §1 a signed upload needs no headers, in the ${shape} shape`, async () => {
+  test(`contract §1 a signed upload needs no credential, on the ${shape} path`, async () => {
     const name = key()
     const { url, token } = await sign(name, { shape })
     assert.equal(url, `/object/upload/sign/${bucket}/${name}?token=${token}`)
@@ -50,7 +50,7 @@ for (const shape of shapes)
     assert.deepEqual([content_type, cache_control], ['image/png', 'max-age=5'])
   })
 
-test('contract §2 the body may be multipart, as storage-js sends a Blob', async () => {
+test('contract §2 the body can be multipart, as storage-js sends a Blob', async () => {
   const name = key()
   const form = new FormData()
   form.append('cacheControl', '3600')
@@ -60,7 +60,7 @@ test('contract §2 the body may be multipart, as storage-js sends a Blob', async
   assert.deepEqual([content_type, cache_control], ['image/webp', 'max-age=3600'])
 })
 
-test('contract §5 the token lasts 7200 seconds and says who may put what', async () => {
+test('contract §5 the token is valid for 7200 seconds and names the file, the owner and upsert', async () => {
   const name = key()
   for (const [options, owner, isUpsert] of [
     [{}, null, false],
@@ -74,7 +74,7 @@ test('contract §5 the token lasts 7200 seconds and says who may put what', asyn
   }
 })
 
-test('contract §5 the file belongs to who signed, and the upload asks no policy again', async () => {
+test('contract §5 the signing user owns the file, and the upload checks no policy again', async () => {
   const name = key()
   const { url } = await sign(name, { as: ada })
   bodyOf(await put(url))
@@ -82,7 +82,7 @@ test('contract §5 the file belongs to who signed, and the upload asks no policy
   assert.equal(row.owner_id, ada.sub)
 })
 
-test('contract §5 without upsert a token puts one file once', async () => {
+test('contract §5 without upsert a token uploads one file once', async () => {
   const name = key()
   const { url } = await sign(name)
   bodyOf(await put(url, 'first'))
@@ -92,7 +92,7 @@ test('contract §5 without upsert a token puts one file once', async () => {
   assertRefused(await signing(name), 409, duplicate)
 })
 
-test('contract §5 what was uploaded since the signing is not replaced without upsert', async () => {
+test('contract §5 without upsert a file uploaded after the signing is not replaced', async () => {
   const name = key()
   const { url } = await sign(name)
   await storage.store(bucket, name, 'in between')
@@ -100,7 +100,7 @@ test('contract §5 what was uploaded since the signing is not replaced without u
   assert.equal((await storage.read(bucket, name)).toString(), 'in between')
 })
 
-test('contract §5 with upsert it replaces, as often as it is used', async () => {
+test('contract §5 with upsert a token can replace the file several times', async () => {
   const name = key()
   await storage.store(bucket, name, 'first')
   const { url } = await sign(name, { headers: upsert })
@@ -110,7 +110,7 @@ test('contract §5 with upsert it replaces, as often as it is used', async () =>
   }
 })
 
-test('contract §5 signing asks for the right to insert', async () => {
+test('contract §5 signing requires permission to insert', async () => {
   assertRefused(await signing(key(), { as: 'anon' }), 403, 'AccessDenied')
   assertRefused(await signing(key(), { as: bob }), 403, 'AccessDenied')
   bodyOf(await signing(key(), { as: ada }))
@@ -120,18 +120,18 @@ test('contract §5 signing asks for the right to insert', async () => {
   assertRefused(await signing(key(), { as: 'nobody' }), 401)
 })
 
-test('clarifications: signing for an unknown bucket is 404 for those who could not create it', async () => {
+test('clarifications: signing for an unknown bucket returns 404 for callers who cannot create it', async () => {
   assertRefused(await signing(key(), { as: ada }, unique('none')), 404, 'NoSuchBucket')
 })
 
-test('case 18: nobody signs for the prefix of another in a user- bucket', async () => {
+test('case 18: a user cannot sign for the prefix of another user in a user- bucket', async () => {
   const own = await storage.bucket({ id: unique('user-signed') })
   bodyOf(await signing(`${ada.sub}/a.txt`, { as: ada }, own))
   for (const as of [bob, 'anon'] as const)
     assertRefused(await signing(`${ada.sub}/a.txt`, { as }, own), 403, 'AccessDenied')
 })
 
-test('case 17: a changed path, bucket or token puts nothing', async () => {
+test('case 17: a changed path, bucket or token uploads nothing', async () => {
   const name = key()
   const { token } = await sign(name)
   const other = await storage.bucket()
@@ -146,7 +146,7 @@ test('case 17: a changed path, bucket or token puts nothing', async () => {
   assertRefused(await storage.get(objectPath(bucket, name)), 404)
 })
 
-test('contract §2 the limits of the bucket count for signed uploads', async () => {
+test('contract §2 the limits of the bucket apply to signed uploads', async () => {
   const own = await storage.bucket({ file_size_limit: 10, allowed_mime_types: ['image/png'] })
   const { url } = await sign('a', {}, own)
   const headers = { 'content-type': 'image/png' }

@@ -1,4 +1,4 @@
-// 1 §4.6.4, storage contract §5 and case 17: URLs that open one file for a while, and nothing else.
+// 1 §4.6.4, storage contract §5 and case 17: URLs that give temporary access to exactly one file.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { jwt, nowSeconds, unique } from '../people.ts'
@@ -38,14 +38,14 @@ const signing = (key = path, body: unknown = { expiresIn: 60 }, of = bucket) =>
   storage.post(objectPath(of, key, 'object/sign'), body)
 const sign = async (key = path, body?: unknown, of = bucket): Promise<string> =>
   bodyOf(await signing(key, body, of)).signedURL
-/** Opened as a browser opens it: without headers. */
+/** Requests the URL without headers, as a browser does. */
 const open = (url: string, shape: 'native' | 'alias' = 'native') =>
   it.call('GET', storageRoot(storage.project, shape) + url)
 const at = (key: string, token: string, of = bucket) =>
   `/object/sign/${of}/${encodeKey(key)}?token=${encodeURIComponent(token)}`
 
 for (const shape of shapes)
-  test(`contract §1 a signed URL is relative to the base, and opens without headers, in the ${shape} shape`, async () => {
+  test(`contract §1 a signed URL is relative to the base and needs no headers, on the ${shape} path`, async () => {
     const { signedURL: url } = bodyOf(
       await storage.post(objectPath(bucket, path, 'object/sign'), { expiresIn: 60 }, { shape }),
     )
@@ -54,7 +54,7 @@ for (const shape of shapes)
     assert.equal((await open(`${url}&cacheNonce=1`)).text, 'content')
   })
 
-test('1 §4.6 the body names the time expires_in, contract §1 expiresIn', async () => {
+test('1 §4.6 the body may name the duration expires_in, contract §1 expiresIn', async () => {
   for (const body of [{ expires_in: 60 }, { expiresIn: 60 }]) {
     const { iat, exp } = claimsOf(tokenIn(await sign(path, body)))
     assert.equal(exp - iat, 60)
@@ -62,14 +62,14 @@ test('1 §4.6 the body names the time expires_in, contract §1 expiresIn', async
   }
 })
 
-test('contract §5 a token says which file it opens, for what and until when', async () => {
+test('contract §5 a token contains the file, its use and its expiry', async () => {
   const token = tokenIn(await sign())
   assert.match(token, /^[\w-]+\.[\w-]+\.[\w-]+$/)
   const { iat: _, exp: __, ...claims } = claimsOf(token)
   assert.deepEqual(claims, { url: `${bucket}/${path}`, scope: 'download' })
 })
 
-test('contract §7 a time that is none is 400', async () => {
+test('contract §7 an invalid duration returns 400', async () => {
   for (const body of [
     {},
     { expiresIn: 0 },
@@ -81,7 +81,7 @@ test('contract §7 a time that is none is 400', async () => {
     assertRefused(await signing(path, body === undefined ? '' : body), 400)
 })
 
-test('contract §3 a signed URL sends Expires, the type, and takes &download', async () => {
+test('contract §3 a signed URL returns Expires and the type, and accepts &download', async () => {
   const url = await sign()
   const reply = await open(url)
   const { exp } = claimsOf(tokenIn(url))
@@ -92,8 +92,8 @@ test('contract §3 a signed URL sends Expires, the type, and takes &download', a
   assert.equal(named, "attachment; filename=my%20file.txt; filename*=UTF-8''my%20file.txt")
 })
 
-// Not with a question mark: storage-js encodes the URL itself, and leaves those as they are.
-test('contract §1 keys with signs of their own meaning in URLs are signed so that the URL opens them', async () => {
+// Without a question mark: storage-js encodes the URL itself and leaves question marks unchanged.
+test('contract §1 signing encodes reserved URL characters in keys', async () => {
   for (const key of ['a b/c&d=e.txt', "it's (1)+2.txt", 'a;b:c@d,e$.txt']) {
     await storage.store(bucket, key, key)
     const url = await sign(key)
@@ -104,7 +104,7 @@ test('contract §1 keys with signs of their own meaning in URLs are signed so th
   }
 })
 
-test('contract §5 only what the caller may read is signed: 404 otherwise, there or not', async () => {
+test('contract §5 signing a missing or hidden file returns 404', async () => {
   assertRefused(await signing('missing'), 404, 'NoSuchKey')
   for (const as of ['anon', ada] as const)
     for (const key of [path, 'missing'])
@@ -130,13 +130,13 @@ test('case 17: a token opens no other path and no other bucket', async () => {
     ['folder/a.tx', bucket],
   ] as const)
     assertRefused(await open(at(key, token, of)), 400, 'InvalidSignature')
-  // The same letters, cut into bucket and path elsewhere.
+  // The same characters, divided differently into bucket and path.
   await storage.bucket({ id: `${bucket}x` })
   assertRefused(await open(at(path.slice(1), token, `${bucket}x`)), 400)
   assertRefused(await open(`/object/sign/${bucket}/folder%2fa.txt/x?token=${token}`), 400)
 })
 
-test('case 17: a token that was changed is 400, of any length', async () => {
+test('case 17: a changed token of any length returns 400', async () => {
   const token = tokenIn(await sign())
   const [head, claims, signature] = token.split('.') as [string, string, string]
   const forged = (changes: object) =>
@@ -170,7 +170,7 @@ test('case 17: a token that was changed is 400, of any length', async () => {
   assertRefused(await open(at(path, 'a.b.c')), 400, 'InvalidJWT')
 })
 
-test('contract §5 an expired token is 400', async () => {
+test('contract §5 an expired token returns 400', async () => {
   const url = await sign(path, { expiresIn: 1 })
   const refused = await until('it is over', async () => {
     const reply = await open(url)
@@ -181,7 +181,7 @@ test('contract §5 an expired token is 400', async () => {
   assert.ok(nowSeconds() - claimsOf(tokenIn(url)).exp <= 30)
 })
 
-test('clarifications: a user’s token is no signed token, whatever it claims', async () => {
+test('clarifications: a user JWT is not accepted as a signed token', async () => {
   const { jwt_secret, service_role_key, anon_key } = storage.project
   const claims = { url: `${bucket}/${path}`, scope: 'download', iat: nowSeconds(), exp: nowSeconds() + 60 }
   for (const secret of [jwt_secret, service_role_key, anon_key, ''])
@@ -190,7 +190,7 @@ test('clarifications: a user’s token is no signed token, whatever it claims', 
   for (const token of [service_role_key, anon_key]) assertRefused(await open(at(path, token)), 400)
 })
 
-test('clarifications: a signed token is no credential', async () => {
+test('clarifications: a signed token is not accepted as a credential', async () => {
   const token = tokenIn(await sign())
   const upload = bodyOf(await storage.post(objectPath(bucket, 'new', 'object/upload/sign'), {})).token
   for (const each of [token, upload])
@@ -204,7 +204,7 @@ test('clarifications: a signed token is no credential', async () => {
         assertStatus(await it.call('GET', `${storageRoot(storage.project)}/${path}`, options), 401)
 })
 
-test('contract §5 a token for downloads uploads nothing, one for uploads opens nothing', async () => {
+test('contract §5 a download token uploads nothing, an upload token downloads nothing', async () => {
   const download = tokenIn(await sign())
   const options = { raw: 'x', as: 'nobody' } as const
   const put = `${objectPath(bucket, path, 'object/upload/sign')}?token=${download}`
@@ -216,7 +216,7 @@ test('contract §5 a token for downloads uploads nothing, one for uploads opens 
   assert.equal((await storage.read(bucket, path)).toString(), 'content')
 })
 
-test('case 17: claims smuggled into the body do not reach the token', async () => {
+test('case 17: extra fields of the body do not become claims of the token', async () => {
   const smuggled = {
     role: 'service_role',
     sub: ada.sub,
@@ -254,7 +254,7 @@ test('1 §1 a token of one project opens nothing in another', async () => {
   assertRefused(await open(at(path, token)), 400)
 })
 
-test('contract §1 many are signed in their order, with an error for each that cannot be', async () => {
+test('contract §1 many paths are signed in order, with an error for each that fails', async () => {
   const paths = ['other.txt', 'missing', path, '../x', 'other.txt']
   for (const body of [
     { expiresIn: 60, paths },
@@ -282,7 +282,7 @@ test('contract §1 many are signed in their order, with an error for each that c
   assert.ok(hidden.every(({ signedURL, error }) => signedURL === null && typeof error === 'string'))
 })
 
-test('contract §1 1 to 1000 paths are signed', async () => {
+test('contract §1 one request signs 1 to 1000 paths', async () => {
   const ask = (paths: unknown, more: object = { expiresIn: 60 }) =>
     storage.post(`object/sign/${bucket}`, { paths, ...more })
   const names = (count: number) => Array.from({ length: count }, (_, i) => `missing-${i}`)
@@ -292,7 +292,7 @@ test('contract §1 1 to 1000 paths are signed', async () => {
   assertRefused(await ask([path], { expiresIn: 0 }), 400)
 })
 
-test('contract §5 a file that was deleted is not opened by its URL, a replaced one is', async () => {
+test('contract §5 a signed URL stops working when the file is deleted, and returns the new version when it is replaced', async () => {
   await storage.store(bucket, 'passing.txt', 'one')
   const url = await sign('passing.txt')
   await storage.store(bucket, 'passing.txt', 'two', { headers: upsert })
@@ -301,7 +301,7 @@ test('contract §5 a file that was deleted is not opened by its URL, a replaced 
   assertRefused(await open(url), 404, 'NoSuchKey')
 })
 
-test('contract §3 a signed URL answers conditional requests, and HEAD', async () => {
+test('contract §3 a signed URL supports conditional requests and HEAD', async () => {
   const url = (await sign()).slice(1)
   const etag = (await storage.get(url, { as: 'nobody' })).headers.get('etag') ?? ''
   const headers = { 'if-none-match': etag }

@@ -1,4 +1,4 @@
-// 1 §4.6 and storage contract §2: bodies of uploads, what is kept with them, and what a second upload does.
+// 1 §4.6 and storage contract §2: bodies and metadata of uploads, and replacing files.
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { after, before, test } from 'node:test'
@@ -38,7 +38,7 @@ const base64 = (value: unknown) => Buffer.from(JSON.stringify(value)).toString('
 
 for (const shape of shapes)
   for (const method of ['POST', 'PUT'])
-    test(`contract §1 ${method} of bytes answers Id and Key in the ${shape} shape, and they come back`, async () => {
+    test(`contract §1 ${method} with a raw body returns Id and Key on the ${shape} path, and the bytes can be downloaded`, async () => {
       const name = `folder/${key('bin')}`
       const content = randomBytes(70_000)
       const headers = { 'content-type': 'application/x-thing' }
@@ -51,7 +51,7 @@ for (const shape of shapes)
       assert.equal(reply.headers.get('content-type'), 'application/x-thing')
     })
 
-test('contract §2 a body of JSON, text or a form is a file, not parsed', async () => {
+test('contract §2 a body of JSON, text or a form is stored unparsed', async () => {
   for (const [type, content] of [
     ['application/json', '{"a": [1,\n2]}'],
     ['application/json', '{"not JSON'],
@@ -70,13 +70,13 @@ test('contract §2 a body of JSON, text or a form is a file, not parsed', async 
   }
 })
 
-test('contract §2 raw without a content type is application/octet-stream', async () => {
+test('contract §2 a raw body without a content type is application/octet-stream', async () => {
   const name = key('png')
   bodyOf(await raw('POST', name, Buffer.from('bytes')))
   assert.equal((await storage.info(bucket, name)).content_type, 'application/octet-stream')
 })
 
-test('contract §2 a stream without a length is stored whole', async () => {
+test('contract §2 a stream without a length is stored completely', async () => {
   const name = key()
   const pieces = [randomBytes(1), randomBytes(65_536), randomBytes(200_001)]
   const stream = new ReadableStream({
@@ -90,7 +90,7 @@ test('contract §2 a stream without a length is stored whole', async () => {
   assert.equal((await storage.info(bucket, name)).size, 265_538)
 })
 
-test('contract §2 sizes around the edges of blocks come back as they went', async () => {
+test('contract §2 files of sizes around block boundaries are stored unchanged', async () => {
   for (const size of [1, 65_535, 65_536, 65_537, 131_072, 8 * 1024 * 1024, 8 * 1024 * 1024 + 1]) {
     const content = randomBytes(size)
     await storage.store(bucket, 'edge.bin', content, { headers: upsert })
@@ -98,7 +98,7 @@ test('contract §2 sizes around the edges of blocks come back as they went', asy
   }
 })
 
-test('contract §2 a file of no bytes is a file', async () => {
+test('contract §2 an empty file can be stored', async () => {
   for (const send of [
     (name: string) => raw('POST', name, Buffer.alloc(0), { 'content-type': 'text/plain' }),
     (name: string) => raw('PUT', name, undefined),
@@ -112,7 +112,7 @@ test('contract §2 a file of no bytes is a file', async () => {
   }
 })
 
-test('contract §2 the cache-control of a raw upload is kept verbatim, or is no-cache', async () => {
+test('contract §2 the cache-control of a raw upload is stored verbatim; the default is no-cache', async () => {
   for (const [sent, kept] of [
     ['max-age=3600', 'max-age=3600'],
     ['public, max-age=31536000, immutable', 'public, max-age=31536000, immutable'],
@@ -125,7 +125,7 @@ test('contract §2 the cache-control of a raw upload is kept verbatim, or is no-
   }
 })
 
-test('contract §2 x-robots-tag is stored and replayed; none unless said otherwise', async () => {
+test('contract §2 x-robots-tag is stored and returned; the default is none', async () => {
   const name = key()
   bodyOf(await raw('POST', name, 'text', { 'x-robots-tag': 'noindex, nofollow' }))
   const robots = async (name: string) =>
@@ -135,7 +135,7 @@ test('contract §2 x-robots-tag is stored and replayed; none unless said otherwi
   assert.equal(await robots(Key.slice(bucket.length + 1)), 'none')
 })
 
-test('contract §2 x-metadata is the user’s metadata, in base64', async () => {
+test('contract §2 x-metadata is the user metadata in base64', async () => {
   const metadata = { camera: 'ü', nested: { list: [1, null, true] } }
   const name = key()
   bodyOf(await raw('POST', name, 'text', { 'x-metadata': base64(metadata) }))
@@ -144,15 +144,15 @@ test('contract §2 x-metadata is the user’s metadata, in base64', async () => 
   assert.equal((await storage.info(bucket, 'without.txt')).metadata, null)
 })
 
-test('contract §2 x-metadata that is no JSON in base64 is 400, and nothing is stored', async () => {
+test('contract §2 x-metadata that is not base64 JSON returns 400, and nothing is stored', async () => {
   for (const sent of ['{"a":1}', Buffer.from('{"a":').toString('base64'), '%%%']) {
     const name = key()
     assertRefused(await raw('POST', name, 'text', { 'x-metadata': sent }), 400)
-    await storage.gone(bucket, name)
+    await storage.assertMissing(bucket, name)
   }
 })
 
-test('contract §2 POST on a key that exists is 409, and the file stays', async () => {
+test('contract §2 POST to an existing key returns 409 and changes nothing', async () => {
   const { Id } = await storage.store(bucket, 'taken.txt', 'first')
   for (const headers of [{}, { 'x-upsert': 'false' }])
     assertRefused(await raw('POST', 'taken.txt', 'second', headers), 409, duplicate)
@@ -183,7 +183,7 @@ for (const [what, method, headers] of [
     assert.ok(Date.parse(after.last_modified) >= Date.parse(before.last_modified))
   })
 
-test('contract §2 of many POSTs of one key at once one succeeds, the others are 409', async () => {
+test('contract §2 of concurrent POST requests to one key one succeeds, the others return 409', async () => {
   const name = key()
   const contents = Array.from({ length: 8 }, (_, i) => `${i}`.repeat(100_000))
   const replies = await Promise.all(contents.map(content => raw('POST', name, content)))
@@ -192,7 +192,7 @@ test('contract §2 of many POSTs of one key at once one succeeds, the others are
   assertBytes(await storage.read(bucket, name), Buffer.from(contents[winner]!))
 })
 
-test('issue 6: of many replacements at once one is there, whole, and every reader sees one of them', async () => {
+test('issue 6: of concurrent replacements one remains, and every reader sees a complete version', async () => {
   const name = key()
   const contents = Array.from({ length: 6 }, (_, i) => `${i}`.repeat(150_000))
   await storage.store(bucket, name, contents[0])
@@ -207,14 +207,14 @@ test('issue 6: of many replacements at once one is there, whole, and every reade
 })
 
 for (const announced of [100_000, 'chunked'] as const)
-  test(`issue 6: an upload that is cut off (${announced}) stores nothing, and replaces nothing`, async () => {
+  test(`issue 6: an aborted upload (${announced}) stores nothing and replaces nothing`, async () => {
     const half = Buffer.alloc(70_000, 'x')
     const [fresh, taken] = [key(), key()]
     await storage.store(bucket, taken, 'the first')
     await sendPart(storage, 'POST', objectPath(bucket, fresh), announced, half)
     await sendPart(storage, 'PUT', objectPath(bucket, taken), announced, half)
     await until('both are given up', async () => {
-      await storage.gone(bucket, fresh)
+      await storage.assertMissing(bucket, fresh)
       assert.equal((await storage.read(bucket, taken)).toString(), 'the first')
       return (await storage.usage()) === (await bytesOfAll())
     })
@@ -227,7 +227,7 @@ async function bytesOfAll(): Promise<number> {
   return (await storage.sql(sql))[0].bytes
 }
 
-test('clarifications: an upload to an unknown bucket creates it, private, for service_role', async () => {
+test('clarifications: an upload by service_role to an unknown bucket creates it as private', async () => {
   for (const method of ['POST', 'PUT']) {
     const id = unique('new')
     bodyOf(await storage.ask(method, objectPath(id, 'a/b.txt'), { raw: 'text' }))
@@ -237,14 +237,14 @@ test('clarifications: an upload to an unknown bucket creates it, private, for se
   }
 })
 
-test('clarifications: for its owner an upload to an unknown user- bucket creates it, private', async () => {
+test('clarifications: an upload by its user to an unknown user- bucket creates it as private', async () => {
   const id = unique('user-new')
   bodyOf(await storage.upload(id, `${ada.sub}/a.txt`, 'mine', { as: ada }))
   assert.equal(bodyOf(await storage.get(`bucket/${id}`)).public, false)
   assert.equal((await storage.read(id, `${ada.sub}/a.txt`, { as: ada })).toString(), 'mine')
 })
 
-test('clarifications: for others an unknown bucket is 404, and none is made', async () => {
+test('clarifications: for other callers an unknown bucket returns 404 and is not created', async () => {
   const id = unique('none')
   for (const as of ['anon', ada] as const) {
     assertRefused(await storage.upload(id, 'a.txt', 'x', { as }), 404, 'NoSuchBucket')
@@ -256,7 +256,7 @@ test('clarifications: for others an unknown bucket is 404, and none is made', as
   for (const each of [id, theirs]) assertRefused(await storage.get(`bucket/${each}`), 404, 'NoSuchBucket')
 })
 
-test('clarifications: a name that no bucket can have is not created by an upload', async () => {
+test('clarifications: an upload does not create a bucket with an invalid name', async () => {
   for (const id of ['a%25b', 'b%C3%BCcher', '%20a', 'a'.repeat(101), 'a%00b'])
     assertRefused(await storage.ask('POST', `object/${id}/a.txt`, { raw: 'x' }), 400)
 })

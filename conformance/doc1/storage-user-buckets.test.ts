@@ -1,4 +1,4 @@
-// 1 §2.3, §4.6.4 and case 18: in a user- bucket everybody has the folder of their own id, and no other.
+// 1 §2.3, §4.6.4 and case 18: in a user- bucket each user has the folder of their own id, and no other.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { unique } from '../people.ts'
@@ -19,13 +19,13 @@ import {
   upsert,
 } from '../storage.ts'
 import type { Target } from '../target.ts'
-import { begin, resumable } from '../uploads.ts'
+import { requestUpload, resumable } from '../uploads.ts'
 import { type Reply, sendBytes } from '../wire.ts'
 
 let it: Target
-/** With the built-in rules alone. */
+/** Has only the built-in rules. */
 let plain: StorageApi
-/** With policies that let everybody do everything. */
+/** Also has policies that allow everything. */
 let open: StorageApi
 const bucket = 'user-files'
 const mine = `${ada.sub}/secret.txt`
@@ -60,7 +60,7 @@ async function assertUntouched(storage: StorageApi): Promise<void> {
 }
 
 for (const [what, of] of both) {
-  test(`1 §4.6.4 the owner does everything under the own prefix, ${what}`, async () => {
+  test(`1 §4.6.4 users can do everything under their own prefix, ${what}`, async () => {
     const storage = of()
     for (const shape of shapes) {
       const [a, b, c] = [unique('own'), unique('own'), unique('own')].map(name => `${ada.sub}/deep/${name}`)
@@ -82,7 +82,7 @@ for (const [what, of] of both) {
       assert.equal((await storage.get(signedURL.slice(1), { as: 'nobody' })).text, 'b')
       const upload = resumable(
         storage,
-        await begin(storage, { bucket, key: b!, length: 3, ...options }),
+        await requestUpload(storage, { bucket, key: b!, length: 3, ...options }),
         options,
       )
       assertStatus(await upload.append(0, Buffer.from('abc')), 204)
@@ -95,7 +95,7 @@ for (const [what, of] of both) {
     await assertUntouched(storage)
   })
 
-  test(`case 18: nobody reads under the prefix of another, ${what}`, async () => {
+  test(`case 18: users cannot read under the prefix of another, ${what}`, async () => {
     const storage = of()
     for (const as of strangers) {
       for (const way of ['object', 'object/authenticated', 'object/info', 'object/info/authenticated'])
@@ -115,7 +115,7 @@ for (const [what, of] of both) {
       assertStatus(await storage.get(objectPath(bucket, mine, way), { as: 'nobody' }), 404)
   })
 
-  test(`case 18: a list of the prefix of another is 403, and no list names it, ${what}`, async () => {
+  test(`case 18: listing the prefix of another user returns 403, and no list contains it, ${what}`, async () => {
     const storage = of()
     for (const as of strangers) {
       for (const prefix of [ada.sub, `${ada.sub}/`, `${ada.sub}/deep`])
@@ -138,7 +138,7 @@ for (const [what, of] of both) {
     }
   })
 
-  test(`case 18: nobody writes under the prefix of another, ${what}`, async () => {
+  test(`case 18: users cannot write under the prefix of another, ${what}`, async () => {
     const storage = of()
     for (const as of strangers)
       for (const key of [
@@ -155,15 +155,15 @@ for (const [what, of] of both) {
           await storage.ask('PUT', objectPath(bucket, key), { raw: 'bad', as }),
           await storage.post(objectPath(bucket, key, 'object/upload/sign'), {}, { as }),
           await storage.post(objectPath(bucket, key, 'object/upload/sign'), {}, { as, headers: upsert }),
-          await begin(storage, { bucket, key, length: 3, as }),
-          await begin(storage, { bucket, key, length: 3, as, headers: upsert }),
-          await begin(storage, { bucket, key, length: 3, as, first: Buffer.from('bad') }),
+          await requestUpload(storage, { bucket, key, length: 3, as }),
+          await requestUpload(storage, { bucket, key, length: 3, as, headers: upsert }),
+          await requestUpload(storage, { bucket, key, length: 3, as, first: Buffer.from('bad') }),
         ])
           assertRefused(reply, 403, 'AccessDenied')
     await assertUntouched(storage)
   })
 
-  test(`case 18: nobody copies or moves out of, or into, the prefix of another, ${what}`, async () => {
+  test(`case 18: users cannot copy or move from or to the prefix of another, ${what}`, async () => {
     const storage = of()
     await storage.store(bucket, `${bob.sub}/own-b.txt`, 'of bob', { as: bob, headers: upsert })
     const into = {
@@ -188,7 +188,7 @@ for (const [what, of] of both) {
     await assertUntouched(storage)
   })
 
-  test(`case 18: nobody deletes under the prefix of another, ${what}`, async () => {
+  test(`case 18: users cannot delete under the prefix of another, ${what}`, async () => {
     const storage = of()
     for (const as of strangers) {
       assertOneOf(await storage.delete(objectPath(bucket, mine), undefined, { as }), [403, 404])
@@ -199,7 +199,7 @@ for (const [what, of] of both) {
     await assertUntouched(storage)
   })
 
-  test(`case 18: no dots lead from the own prefix to that of another, ${what}`, async () => {
+  test(`case 18: dot segments do not lead to the prefix of another user, ${what}`, async () => {
     const storage = of()
     for (const key of [
       `${bob.sub}/../${mine}`,
@@ -208,7 +208,7 @@ for (const [what, of] of both) {
       `../${bucket}/${mine}`,
     ])
       for (const reply of [
-        await begin(storage, { bucket, key, length: 3, as: bob, headers: upsert }),
+        await requestUpload(storage, { bucket, key, length: 3, as: bob, headers: upsert }),
         await storage.post(
           'object/copy',
           { bucketId: bucket, sourceKey: key, destinationKey: `${bob.sub}/own-x` },
@@ -235,7 +235,7 @@ for (const [what, of] of both) {
   })
 }
 
-/** Sent byte by byte: a client would take the dots out of the path. */
+/** Sends the path unchanged. fetch would resolve the dots in it. */
 function asBob(storage: StorageApi, method: string, path: string): Promise<Reply> {
   const { apikey, token } = credentialsOf(storage.project, bob)
   return sendBytes(
@@ -245,7 +245,7 @@ function asBob(storage: StorageApi, method: string, path: string): Promise<Reply
   )
 }
 
-test('1 §4.6.4 service_role bypasses', async () => {
+test('1 §4.6.4 service_role bypasses the rules of user- buckets', async () => {
   for (const key of [`${ada.sub}/by-service.txt`, 'top.txt']) {
     await plain.store(bucket, key, 'x')
     assert.equal((await plain.read(bucket, key)).toString(), 'x')
@@ -253,7 +253,7 @@ test('1 §4.6.4 service_role bypasses', async () => {
   }
 })
 
-test('case 18: a user- bucket is not made public by SQL that the public route would follow', async () => {
+test('case 18: SQL that makes a user- bucket public does not open it on the public route', async () => {
   const storage = await storageProject(it)
   await storage.store(bucket, mine, 'of ada', { as: ada })
   const { service_role_key: apikey, id } = storage.project
@@ -265,7 +265,7 @@ test('case 18: a user- bucket is not made public by SQL that the public route wo
     assertOneOf(await storage.get(objectPath(bucket, mine, way), { as: 'nobody' }), [400, 401, 403, 404])
 })
 
-test('1 §2.3 a bucket that only contains user- is an ordinary one', async () => {
+test('1 §2.3 a bucket that contains user- elsewhere in its name is an ordinary one', async () => {
   const other = await plain.bucket({ id: unique('my-user-files'), public: true })
   await plain.store(other, 'a.txt', 'content')
   assert.equal(

@@ -1,4 +1,4 @@
-// 2 §1, §5, §7: the cache is for the service_role key alone.
+// 2 §1, §5, §7: the cache requires the service_role key.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { cacheApi } from '@plinth/contract/cache.ts'
@@ -15,15 +15,15 @@ before(async () => {
 })
 after(() => it.stop())
 
-test('2 §5 every route takes the service_role key and refuses every other credential', async () => {
+test('2 §5 every route accepts the service_role key and rejects every other credential', async () => {
   await assertServiceRoleOnly(it, cacheApi)
 })
 
-test('1 §1 a suspended project has no cache until it is resumed', async () => {
+test('1 §1 the cache routes of a suspended project are rejected until it is resumed', async () => {
   await assertSuspendable(it, cacheApi)
 })
 
-test('2 §7 what is refused is not done', async () => {
+test('2 §7 a rejected request has no effect', async () => {
   const cache = await cacheProject(it)
   const { id, anon_key } = cache.project
   await cache.set('kept', '1')
@@ -60,7 +60,7 @@ test('2 §1 the project is taken from the verified key: one key never opens anot
   }
 })
 
-test('2 §5 a key that was rotated away opens nothing, its successor the same cache', async () => {
+test('2 §5 after rotation the old key is rejected and the new key reads the same cache', async () => {
   const project = await createProject(it, { quotas: unlimited })
   const before = cacheOf(it, project)
   await before.set('kept', 'x')
@@ -70,7 +70,7 @@ test('2 §5 a key that was rotated away opens nothing, its successor the same ca
   assert.equal(await after.value('kept'), 'x')
 })
 
-test('2 §4.1 routes and methods that are not in the table are 404', async () => {
+test('2 §4.1 unknown routes and methods are 404', async () => {
   const cache = await cacheProject(it)
   for (const [method, path] of [
     ['GET', 'set'],

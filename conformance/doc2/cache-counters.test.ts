@@ -18,7 +18,7 @@ after(() => it.stop())
 const max = '9223372036854775807'
 const min = '-9223372036854775808'
 
-/** The digits as they were sent: a parsed number would have lost some of them. */
+/** The digits from the JSON text: JSON.parse would round them. */
 function digitsOf(reply: Reply): string {
   assert.equal(reply.status, 200, reply.text)
   assert.deepEqual(Object.keys(reply.body), ['value'])
@@ -28,7 +28,7 @@ function digitsOf(reply: Reply): string {
 const count = (path: 'incr' | 'decr', key: string, by?: number) =>
   cache.post(path, by === undefined ? { key } : { key, by })
 
-test('2 §4.1 an absent key counts as 0, and by as 1', async () => {
+test('2 §4.1 an absent key counts as 0, and the default of by is 1', async () => {
   const [up, down] = [unique('up'), unique('down')]
   assert.deepEqual(bodyOf(await count('incr', up)), { value: 1 })
   assert.deepEqual(bodyOf(await count('incr', up)), { value: 2 })
@@ -37,7 +37,7 @@ test('2 §4.1 an absent key counts as 0, and by as 1', async () => {
   assert.deepEqual(await cache.mget(up, down), ['2', '-2'])
 })
 
-test('2 §4.1 both shapes of the URL count the same key', async () => {
+test('2 §4.1 both shapes of the URL change the same key', async () => {
   const key = unique('shapes')
   for (const shape of shapes) {
     await cache.ask('POST', 'incr', { key, by: 5 }, shape)
@@ -46,7 +46,7 @@ test('2 §4.1 both shapes of the URL count the same key', async () => {
   assert.equal(await cache.value(key), '6')
 })
 
-test('2 §4.1 by may be any whole number, negative ones and 0 included', async () => {
+test('2 §4.1 by may be any integer, including negative ones and 0', async () => {
   const key = unique('by')
   const steps: ['incr' | 'decr', number, number][] = [
     ['incr', 10, 10],
@@ -69,7 +69,7 @@ test('2 §4.1 by may be any whole number, negative ones and 0 included', async (
   assert.equal(await cache.value(fresh), '0')
 })
 
-test('2 §4.1 what set has written can be counted on', async () => {
+test('2 §4.1 incr works on a value written by set', async () => {
   const key = unique('set')
   for (const [value, next] of [
     ['41', '42'],
@@ -102,7 +102,7 @@ test('issue 5: the bounds of 64 bits are reached exactly, on the wire and in the
   }
 })
 
-test('issue 5: beyond 64 bits is 400, and the value stays', async () => {
+test('issue 5: a result beyond 64 bits is 400, and the value does not change', async () => {
   const key = unique('overflow')
   for (const [path, from, by] of [
     ['incr', max, 1],
@@ -119,7 +119,7 @@ test('issue 5: beyond 64 bits is 400, and the value stays', async () => {
   }
 })
 
-test('issue 5: what is not an integer is 400, and stays as it is', async () => {
+test('issue 5: incr of a value that is not an integer is 400 and does not change it', async () => {
   const key = unique('text')
   for (const value of [
     '',
@@ -160,7 +160,7 @@ test('issue 5: what is not an integer is 400, and stays as it is', async () => {
     }
 })
 
-test('2 §4.1 a step that is not a whole number, or not an exact one, is 400', async () => {
+test('2 §4.1 a step that is not an integer, or not exact, is 400', async () => {
   const key = unique('step')
   await cache.set(key, '7')
   for (const path of ['incr', 'decr']) {
@@ -174,7 +174,7 @@ test('2 §4.1 a step that is not a whole number, or not an exact one, is 400', a
   assert.equal(await cache.value(key), '7')
 })
 
-test('2 §4.1 of many that count at once, none is lost and no number comes twice', async () => {
+test('2 §4.1 concurrent incr calls lose no count and return no number twice', async () => {
   const key = unique('many')
   const replies = await Promise.all(Array.from({ length: 100 }, () => count('incr', key)))
   const numbers = replies.map(reply => bodyOf(reply).value).toSorted((a, b) => a - b)
@@ -186,7 +186,7 @@ test('2 §4.1 of many that count at once, none is lost and no number comes twice
   assert.equal(await cache.value(key), String(100 + 25))
 })
 
-test('2 §1 projects count apart', async () => {
+test('2 §1 counters of different projects are separate', async () => {
   const other = await cacheProject(it)
   const key = unique('apart')
   await count('incr', key, 5)

@@ -1,5 +1,5 @@
-// 2 §4.1: how long a key lives, and the conditions under which it is written. Times are long where a key must
-// still be there and short only where it must go.
+// 2 §4.1: expiry of keys, and conditional writes. Times are long where a key must still exist and short only
+// where it must expire.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { type CacheApi, cacheProject } from '../cache.ts'
@@ -16,7 +16,7 @@ before(async () => {
 })
 after(() => it.stop())
 
-/** The key has about so many seconds left, give or take a slow machine. */
+/** Checks the remaining seconds, with tolerance for a slow machine. */
 async function assertLives(key: string, seconds: number): Promise<void> {
   const ttl = await cache.ttl(key)
   assert.ok(Number.isInteger(ttl) && ttl <= seconds && ttl > seconds - 300, `${ttl} of ${seconds}`)
@@ -51,7 +51,7 @@ test('2 §4.1 ex wins over px when both are sent', async () => {
   await assertLives(key, 9000)
 })
 
-test('2 §4.1 a key whose time is over is absent for every route', async () => {
+test('2 §4.1 an expired key is absent for every route', async () => {
   for (const life of [{ px: 1 }, { px: 300 }, { ex: 1 }]) {
     const key = unique('short')
     assert.equal(await cache.set(key, '5', life), true)
@@ -76,7 +76,7 @@ test('2 §4.1 an expired key counts as absent for nx', async () => {
   assert.deepEqual([await cache.value(key), await cache.ttl(key)], ['new', -1])
 })
 
-test('2 §4.1 the last moments of a key count as no seconds, not as no expiry', async () => {
+test('2 §4.1 a key with less than a second left has ttl 0, not -1', async () => {
   for (let i = 0; i < 10; i++) {
     const key = unique('moment')
     await cache.set(key, 'x', { px: 400 })
@@ -119,7 +119,7 @@ test('2 §4.1 xx sets only if the key is present', async () => {
   assert.equal(await cache.ttl(key), -1)
 })
 
-test('2 §4.1 false conditions are none; both at once can never be met and are 400', async () => {
+test('2 §4.1 nx and xx set to false are ignored, and both set to true are 400', async () => {
   const key = unique('conditions')
   assert.equal(await cache.set(key, 'a', { nx: false, xx: false }), true)
   assert.equal(await cache.set(key, 'b', { nx: false, xx: true }), true)
@@ -127,7 +127,7 @@ test('2 §4.1 false conditions are none; both at once can never be met and are 4
   assert.equal(await cache.value(key), 'b')
 })
 
-test('2 §4.1 of many that set the same key with nx, one wins', async () => {
+test('2 §4.1 of concurrent sets with nx one succeeds', async () => {
   const key = unique('race')
   const names = Array.from({ length: 40 }, (_, place) => `racer ${place}`)
   const won = await Promise.all(names.map(name => cache.set(key, name, { nx: true, ex: 1000 })))
@@ -135,7 +135,7 @@ test('2 §4.1 of many that set the same key with nx, one wins', async () => {
   assert.equal(await cache.value(key), names[won.indexOf(true)])
 })
 
-test('2 §4.1 expire sets, replaces and says whether it applied', async () => {
+test('2 §4.1 expire sets and replaces the expiry and returns whether it applied', async () => {
   const key = unique('expire')
   const expire = (seconds: number) => cache.post('expire', { key, seconds })
   assert.deepEqual(bodyOf(await expire(1000)), { applied: false })
@@ -150,7 +150,7 @@ test('2 §4.1 expire sets, replaces and says whether it applied', async () => {
   await gone(key)
 })
 
-test('2 §4.1 expire with no time left deletes the key', async () => {
+test('2 §4.1 expire with a time of 0 or less deletes the key', async () => {
   for (const seconds of [0, -1, -1000]) {
     const key = unique('now')
     await cache.set(key, 'x')
@@ -160,7 +160,7 @@ test('2 §4.1 expire with no time left deletes the key', async () => {
   }
 })
 
-test('2 §4.1 incr and decr keep the expiry; a key they make has none', async () => {
+test('2 §4.1 incr and decr keep the expiry; a key that they create has none', async () => {
   const key = unique('counter')
   await cache.set(key, '5', { ex: 5000 })
   for (const path of ['incr', 'decr'])
@@ -174,7 +174,7 @@ test('2 §4.1 incr and decr keep the expiry; a key they make has none', async ()
   }
 })
 
-test('2 §4.1 a time that is none is 400 and changes nothing', async () => {
+test('2 §4.1 an invalid expiry is 400 and changes nothing', async () => {
   const key = unique('times')
   await cache.set(key, 'before', { ex: 5000 })
   for (const unit of ['ex', 'px'])
@@ -188,7 +188,7 @@ test('2 §4.1 a time that is none is 400 and changes nothing', async () => {
   await assertLives(key, 5000)
 })
 
-test('2 §4.1 a life of many years is kept', async () => {
+test('2 §4.1 an expiry of many years is stored', async () => {
   const key = unique('years')
   const year = 31_557_600
   for (const options of [{ ex: 50 * year }, { px: 50 * year * 1000 }]) {

@@ -1,4 +1,4 @@
-// 2 §4.2, §8: the cache of a project as the console sees it.
+// 2 §4.2, §8: the cache of a project in the management API.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { type CacheApi, cacheProject, inPath, oddKeys } from '../cache.ts'
@@ -37,7 +37,7 @@ test('2 §4.2 keys are listed with type, ttl and size', async () => {
   assert.ok(byKey.passing.ttl > 4000 && byKey.passing.ttl <= 5000)
 })
 
-test('2 §4.2 the list holds 50 keys unless told, and 200 at most', async () => {
+test('2 §4.2 the list has 50 keys by default and at most 200', async () => {
   const own = await cacheProject(it)
   const all = Array.from({ length: 230 }, (_, place) => `k:${place}`)
   await fill(own, ...all)
@@ -59,7 +59,7 @@ test('2 §4.2 the list holds 50 keys unless told, and 200 at most', async () => 
     assertManagementError(await of(own, `keys?${new URLSearchParams(query)}`), 'invalid_request')
 })
 
-test('2 §4.2 a pattern chooses among the keys, and total counts those that match', async () => {
+test('2 §4.2 a pattern filters the keys, and total counts the matches', async () => {
   const own = await cacheProject(it)
   await fill(own, 'user:1', 'user:2', 'user:10', 'order:1', 'a*b', 'axb', 'c😀t')
   for (const [pattern, expected] of [
@@ -98,7 +98,7 @@ test('2 §4.2 a key is read with value, type, ttl and size', async () => {
   assertManagementError(await of(cache, `keys/${unique('absent')}`), 'cache_key_not_found')
 })
 
-test('2 §4.2 POST writes a string key, with or without expiry, answers 201 and is recorded', async () => {
+test('2 §4.2 POST writes a string key, with or without expiry, returns 201 and is audited', async () => {
   const key = unique('written')
   const plain = await of(cache, 'keys', 'POST', { key, value: 'first' })
   assert.partialDeepStrictEqual(bodyOf(plain, 201), { key, value: 'first', type: 'string', ttl: -1 })
@@ -114,7 +114,7 @@ test('2 §4.2 POST writes a string key, with or without expiry, answers 201 and 
   assert.deepEqual([await cache.value(key), await cache.ttl(key)], ['third', -1])
 })
 
-test('2 §4.2 what cannot be written is 400 and changes nothing', async () => {
+test('2 §4.2 an invalid write is 400 and changes nothing', async () => {
   const key = unique('bad')
   await cache.set(key, 'before')
   for (const body of [
@@ -136,7 +136,7 @@ test('2 §4.2 what cannot be written is 400 and changes nothing', async () => {
   assert.equal(await cache.value(key), 'before')
 })
 
-test('2 §4.2 DELETE removes a key and is recorded; an absent one is 404', async () => {
+test('2 §4.2 DELETE removes a key and is audited; an absent one is 404', async () => {
   const key = unique('deleted')
   await cache.set(key, 'x')
   const reply = await of(cache, `keys/${key}`, 'DELETE')
@@ -146,7 +146,7 @@ test('2 §4.2 DELETE removes a key and is recorded; an absent one is 404', async
   assertManagementError(await of(cache, `keys/${key}`, 'DELETE'), 'cache_key_not_found')
 })
 
-test('case 5: odd keys are written, listed, read and deleted literally', async () => {
+test('case 5: keys with special characters are written, listed, read and deleted literally', async () => {
   const own = await cacheProject(it)
   for (const key of oddKeys) {
     const name = JSON.stringify(key)
@@ -161,7 +161,7 @@ test('case 5: odd keys are written, listed, read and deleted literally', async (
   }
 })
 
-test('2 §4.2 flush removes the keys of this project alone, says how many, and is recorded', async () => {
+test('2 §4.2 flush removes the keys of this project only, returns their number, and is audited', async () => {
   const own = await cacheProject(it)
   const theirs = await cacheProject(it)
   await fill(theirs, 'kept', `${own.project.id}:kept`)
@@ -177,7 +177,7 @@ test('2 §4.2 flush removes the keys of this project alone, says how many, and i
   assert.equal(await own.value('again'), 'x')
 })
 
-test('2 §4.2 stats count the keys of this project and tell the memory they take', async () => {
+test('2 §4.2 stats return the number of keys of this project and their memory', async () => {
   const own = await cacheProject(it)
   const stats = async () => bodyOf(await of(own, 'stats'))
   assert.partialDeepStrictEqual(await stats(), { key_count: 0, memory_bytes: 0 })
@@ -193,7 +193,7 @@ test('2 §4.2 stats count the keys of this project and tell the memory they take
   assert.partialDeepStrictEqual(await stats(), { key_count: 0, memory_bytes: 0 })
 })
 
-test('2 §4.2 an expired key is in no list, no count and no answer', async () => {
+test('2 §4.2 an expired key is in no list, count or response', async () => {
   const own = await cacheProject(it)
   await own.set('short', 'x', { px: 50 })
   await own.set('long', 'x', { ex: 5000 })
@@ -205,7 +205,7 @@ test('2 §4.2 an expired key is in no list, no count and no answer', async () =>
   assert.deepEqual(bodyOf(await of(own, 'flush', 'POST')), { deleted: 1 })
 })
 
-test('2 §5 reading takes read scope, writing admin', async () => {
+test('2 §5 reading needs read scope, writing admin scope', async () => {
   const own = await cacheProject(it)
   await own.set('kept', 'x')
   const as = (token: string, method: string, rest: string, body?: unknown) =>
@@ -223,7 +223,7 @@ test('2 §5 reading takes read scope, writing admin', async () => {
     assertManagementError(await as(token, 'GET', 'keys'), 'unauthorized')
 })
 
-test('2 §4.2 a project that does not exist has no cache', async () => {
+test('2 §4.2 a missing project is 404', async () => {
   for (const [method, rest, body] of [
     ['GET', 'keys'],
     ['GET', 'keys/a'],

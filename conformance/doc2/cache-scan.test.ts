@@ -1,4 +1,4 @@
-// 2 §4.1 scan: every key of the project and no other's, a cursor that ends, and patterns.
+// 2 §4.1 scan: returns all keys of the project and no others, ends, and supports patterns.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { type CacheApi, cacheProject, oddKeys } from '../cache.ts'
@@ -18,16 +18,16 @@ const keysNamed = (prefix: string, length: number) =>
   Array.from({ length }, (_, place) => `${prefix}:${place}`)
 const fill = (where: CacheApi, keys: string[]) =>
   where.mset(Object.fromEntries(keys.map(key => [key, 'x'] as const)))
-/** Scans may tell a key more than once. */
+/** A scan may return a key more than once. */
 const distinct = (keys: string[]) => [...new Set(keys)].toSorted()
 
-test('2 §4.1 a cache without keys is scanned to its end', async () => {
+test('2 §4.1 a scan of an empty cache ends', async () => {
   const empty = await cacheProject(it)
   assert.deepEqual(await empty.scan(), [])
   assert.deepEqual(await empty.scan({ match: '*', count: '1000' }), [])
 })
 
-test('2 §4.1 a scan begins without a cursor or with 0, and answers text cursors and bare keys', async () => {
+test('2 §4.1 a scan begins without a cursor or with 0, and returns string cursors and unprefixed keys', async () => {
   const own = await cacheProject(it)
   const key = unique('one')
   await own.set(key, 'x')
@@ -42,14 +42,14 @@ test('2 §4.1 a scan begins without a cursor or with 0, and answers text cursors
 })
 
 for (const count of [undefined, '1', '7', '100', '1000', '1000000'])
-  test(`2 §4.1 a scan with count ${count ?? 'left out'} ends and returns every key at least once`, async () => {
+  test(`2 §4.1 a scan with count ${count ?? 'omitted'} ends and returns every key at least once`, async () => {
     const own = await cacheProject(it)
     const keys = keysNamed('k', 500)
     await fill(own, keys)
     assert.deepEqual(distinct(await own.scan(count ? { count } : {})), keys.toSorted())
   })
 
-test('2 §4.1 count bounds a page about: a few keys are not all of them, and at most about 1000 come', async () => {
+test('2 §4.1 count is the approximate size of a page, at most about 1000', async () => {
   const own = await cacheProject(it)
   await fill(own, keysNamed('k', 4000))
   const small = await own.page({ count: '10' })
@@ -60,7 +60,7 @@ test('2 §4.1 count bounds a page about: a few keys are not all of them, and at 
   assert.notEqual(large.cursor, '0')
 })
 
-test('2 §4.1 keys that are there all the time are returned, whatever is written and deleted meanwhile', async () => {
+test('2 §4.1 a scan returns every key that exists throughout, despite concurrent writes and deletes', async () => {
   const own = await cacheProject(it)
   const staying = keysNamed('staying', 600)
   await fill(own, [...staying, ...keysNamed('leaving', 600)])
@@ -70,7 +70,7 @@ test('2 §4.1 keys that are there all the time are returned, whatever is written
       await fill(own, keysNamed(`coming${round % 3}`, 200))
       await own.del(...keysNamed('leaving', 600).slice((round * 50) % 600, (round * 50 + 50) % 600 || 600))
       await own.del(...keysNamed(`coming${(round + 1) % 3}`, 200))
-      // Written anew, but never absent.
+      // Overwritten, but never absent.
       await fill(own, staying.slice((round * 100) % 600, (round * 100 + 100) % 600 || 600))
     }
   }
@@ -89,7 +89,7 @@ test('2 §4.1 keys that are there all the time are returned, whatever is written
   }
 })
 
-test('2 §4.1 scans that run side by side do not disturb each other', async () => {
+test('2 §4.1 concurrent scans are independent', async () => {
   const own = await cacheProject(it)
   const keys = keysNamed('k', 300)
   await fill(own, keys)
@@ -97,7 +97,7 @@ test('2 §4.1 scans that run side by side do not disturb each other', async () =
   for (const scan of scans) assert.deepEqual(distinct(scan), keys.toSorted())
 })
 
-test('2 §4.1 what was deleted is not returned any more', async () => {
+test('2 §4.1 a deleted key is not returned', async () => {
   const own = await cacheProject(it)
   await fill(own, keysNamed('k', 30))
   await own.del(...keysNamed('k', 20))
@@ -150,21 +150,21 @@ const patterns: [string, string[]][] = [
   ['C*', ['CAT']],
 ]
 
-test('2 §4.1 match takes * ? [abc] [a-z] [^a] and \\, by characters', async () => {
+test('2 §4.1 match supports * ? [abc] [a-z] [^a] and \\, by characters', async () => {
   const own = await cacheProject(it)
   await fill(own, animals)
   for (const [match, expected] of patterns)
     assert.deepEqual(distinct(await own.scan({ match })), expected.toSorted(), match)
 })
 
-test('2 §4.1 a pattern also finds keys among many, page by page', async () => {
+test('2 §4.1 a pattern finds its keys among many, page by page', async () => {
   const own = await cacheProject(it)
   await fill(own, [...keysNamed('hay', 1500), ...keysNamed('needle', 5)])
   for (const count of ['10', '1000'])
     assert.deepEqual(distinct(await own.scan({ match: 'needle:*', count })), keysNamed('needle', 5))
 })
 
-test('case 5: an escaped key matches itself alone', async () => {
+test('case 5: an escaped key matches only itself', async () => {
   const own = await cacheProject(it)
   for (const key of oddKeys) await own.set(key, 'x')
   for (const key of oddKeys) {
@@ -191,12 +191,13 @@ test('case 5: no pattern reaches the keys of another project', async () => {
     `:${secret}`,
   ])
     assert.deepEqual(await own.scan({ match }), [], match)
-  // A key that looks like another project's is one's own; one's own prefix is not part of a key.
+  // A key that looks like another project's prefix is an ordinary key, and the project's own prefix is not
+  // part of a key.
   assert.deepEqual(distinct(await own.scan({ match: `${theirs.project.id}:*` })), [mine[1]])
   assert.deepEqual(await own.scan({ match: `${own.project.id}*` }), [])
 })
 
-test('2 §4.1 patterns that are unfinished or hard to match are answered all the same', {
+test('2 §4.1 incomplete and expensive patterns get a response', {
   timeout: 120_000,
 }, async () => {
   const own = await cacheProject(it)
@@ -225,7 +226,7 @@ test('2 §4.1 patterns that are unfinished or hard to match are answered all the
   assert.deepEqual(await own.scan({ match: `${'*a'.repeat(400)}b`, count: '1000' }), [])
 })
 
-test('2 §4.1 a query of another shape is 400', async () => {
+test('2 §4.1 invalid query parameters are 400', async () => {
   for (const query of [
     'cursor=x',
     'cursor=-1',
@@ -239,7 +240,7 @@ test('2 §4.1 a query of another shape is 400', async () => {
     assert.equal((await cache.get(`scan?${query}`)).status, 400, query)
 })
 
-test('2 §4.1 a cursor that no scan has given is no way to anything', async () => {
+test('2 §4.1 a forged cursor gives no access', async () => {
   const own = await cacheProject(it)
   await fill(own, keysNamed('k', 20))
   for (const cursor of ['1', '17', '18446744073709551615', '99999999999999999999']) {

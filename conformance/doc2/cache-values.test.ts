@@ -1,4 +1,4 @@
-// 2 §1, §2 "Cache key", §4.1, §7: values and keys of the cache, one at a time and several at once.
+// 2 §1, §2 "Cache key", §4.1, §7: values and keys of the cache, single and in batches.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { type CacheApi, cacheProject, inPath, oddKeys } from '../cache.ts'
@@ -39,7 +39,7 @@ const oddValues = [
   'ä'.repeat(100_000),
 ]
 
-test('2 §4.1 what is set can be got, in both shapes of the URL', async () => {
+test('2 §4.1 set and get work in both URL shapes', async () => {
   for (const shape of shapes) {
     const key = unique('both')
     const set = await cache.ask('POST', 'set', { key, value: 'hello' }, shape)
@@ -51,7 +51,7 @@ test('2 §4.1 what is set can be got, in both shapes of the URL', async () => {
   }
 })
 
-test('2 §4.1 the routes for several keys answer in both shapes of the URL, too', async () => {
+test('2 §4.1 the batch routes work in both URL shapes', async () => {
   for (const shape of shapes) {
     const [a, b] = [unique('a'), unique('b')]
     const post = async (path: string, body: unknown) => bodyOf(await cache.ask('POST', path, body, shape))
@@ -74,7 +74,7 @@ test('2 §7 get of an absent key is 404', async () => {
   assertDataError(await cache.get(`get/${key}`), 'cache_key_not_found')
 })
 
-test('2 §4.1 set replaces the value that was there', async () => {
+test('2 §4.1 set replaces the previous value', async () => {
   const key = unique('replaced')
   for (const value of ['long before', '', 'now']) {
     assert.equal(await cache.set(key, value), true)
@@ -82,7 +82,7 @@ test('2 §4.1 set replaces the value that was there', async () => {
   }
 })
 
-test('issue 5: a value is any Unicode string, NUL included, and comes back as it was', async () => {
+test('issue 5: a value is any Unicode string, including NUL, and is returned unchanged', async () => {
   for (const value of oddValues) {
     const key = unique('value')
     await cache.set(key, value)
@@ -91,7 +91,7 @@ test('issue 5: a value is any Unicode string, NUL included, and comes back as it
   }
 })
 
-test('issue 5, case 5: a key is any Unicode string and is taken literally by every route', async () => {
+test('issue 5, case 5: a key is any Unicode string and is used literally by every route', async () => {
   const own = await cacheProject(it)
   for (const [place, key] of oddKeys.entries()) {
     assert.equal(await own.exists(key), false, JSON.stringify(key))
@@ -120,9 +120,9 @@ test('issue 5, case 5: a key is any Unicode string and is taken literally by eve
   assert.deepEqual(await own.scan(), [])
 })
 
-test('issue 5: mset takes the same keys, also those that languages reach for', async () => {
+test('issue 5: mset accepts the same keys, including __proto__ and similar names', async () => {
   const own = await cacheProject(it)
-  // Text, since an object literal would lose __proto__.
+  // JSON text, since an object literal would lose __proto__.
   const pairs = oddKeys.map((key, place) => `${JSON.stringify(key)}:"pair ${place}"`).join()
   const reply = await own.post('mset', `{"pairs":{${pairs}}}`)
   assert.deepEqual(bodyOf(reply), { ok: true })
@@ -133,8 +133,8 @@ test('issue 5: mset takes the same keys, also those that languages reach for', a
   assert.equal(await own.value('polluted'), null)
 })
 
-test('2 §4.1 keys of one and two dots are keys, where a client can send them', async () => {
-  // fetch would resolve them as parts of the path, also when encoded.
+test('2 §4.1 . and .. are valid keys where a client can send them', async () => {
+  // fetch would resolve them as path segments, also when encoded.
   for (const [key, written] of [
     ['.', '.'],
     ['..', '%2E%2E'],
@@ -150,11 +150,11 @@ test('2 §4.1 keys of one and two dots are keys, where a client can send them', 
   }
 })
 
-test('2 §4.1 what may be a key in a body may be one in a path, up to 2048 characters', async () => {
+test('2 §4.1 every key that is valid in a body is valid in a path, up to 2048 characters', async () => {
   for (const letter of ['k', 'ä', '%', '日', '😀']) {
     const key = letter.repeat(2048)
     const set = await cache.post('set', { key, value: 'long' })
-    // A URL of many bytes may be too long for the server, as long as it says so before there is a value.
+    // The server may reject a very long URL, as long as it also rejects writing such a key.
     if (set.status === 400 && Buffer.byteLength(key) > 4096) continue
     assert.deepEqual(bodyOf(set), { ok: true }, letter)
     assert.deepEqual(await cache.mget(key), ['long'])
@@ -178,7 +178,7 @@ test('2 §4.1 what may be a key in a body may be one in a path, up to 2048 chara
   }
 })
 
-test('Clarifications "Cache": half characters and invalid UTF-8 are 400, and nothing is stored', async () => {
+test('Clarifications "Cache": lone surrogates and invalid UTF-8 are 400, and nothing is stored', async () => {
   const key = unique('broken')
   const bytes = (text: string) => Buffer.from(text, 'latin1')
   for (const body of [
@@ -197,7 +197,7 @@ test('Clarifications "Cache": half characters and invalid UTF-8 are 400, and not
   assert.equal(await cache.exists(key), false)
 })
 
-test('2 §4.1 a body of another shape is 400 and changes nothing', async () => {
+test('2 §4.1 an invalid body is 400 and changes nothing', async () => {
   const key = unique('shape')
   await cache.set(key, 'before')
   for (const [path, body] of [
@@ -223,14 +223,14 @@ test('2 §4.1 a body of another shape is 400 and changes nothing', async () => {
   assert.equal(await cache.value(key), 'before')
 })
 
-test('2 §4.1 exists tells presence', async () => {
+test('2 §4.1 exists returns whether the key is present', async () => {
   const key = unique('exists')
   assert.deepEqual(bodyOf(await cache.get(`exists/${key}`)), { exists: false })
   await cache.set(key, '')
   assert.deepEqual(bodyOf(await cache.get(`exists/${key}`)), { exists: true })
 })
 
-test('2 §4.1 del counts the keys that were there, each once', async () => {
+test('2 §4.1 del returns the number of deleted keys, each counted once', async () => {
   const [a, b, c] = [unique('a'), unique('b'), unique('c')]
   await cache.mset({ [a]: '1', [b]: '2', [c]: '3' })
   const reply = await cache.post('del', { keys: [a, b, a, unique('never')] })
@@ -240,7 +240,7 @@ test('2 §4.1 del counts the keys that were there, each once', async () => {
   assert.equal(await cache.del(), 0)
 })
 
-test('2 §4.1 mget answers in the order of the keys, null for an absent one', async () => {
+test('2 §4.1 mget returns values in the order of the keys, null for an absent one', async () => {
   const [a, b, absent] = [unique('a'), unique('b'), unique('absent')]
   await cache.set(a, 'first')
   await cache.set(b, '')
@@ -262,7 +262,7 @@ test('2 §4.1 mset writes every pair', async () => {
   assert.equal(await cache.mset({}), true)
 })
 
-test('2 §1 each project has keys of its own, whatever they look like', async () => {
+test('2 §1 keys of different projects are separate', async () => {
   const key = unique('shared')
   await cache.set(key, 'mine')
   assert.equal(await other.value(key), null)

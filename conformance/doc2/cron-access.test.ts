@@ -1,4 +1,4 @@
-// 2 §1, §4.4, §5, §7: jobs are scheduled with the service_role key alone, and seen by management.
+// 2 §1, §4.4, §5, §7: scheduling requires the service_role key, and the management API is read-only.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { cronApi } from '@plinth/contract/cron.ts'
@@ -14,23 +14,23 @@ before(async () => {
 })
 after(() => it.stop())
 
-test('2 §5 every route takes the service_role key and refuses every other credential', async () => {
+test('2 §5 every route accepts the service_role key and rejects every other credential', async () => {
   await assertServiceRoleOnly(it, cronApi)
 })
 
-test('1 §1 a suspended project answers for no job until it is resumed', async () => {
+test('1 §1 job routes of a suspended project are rejected until it is resumed', async () => {
   await assertSuspendable(it, cronApi)
 })
 
-test('2 §7 what is refused is not done', async () => {
+test('2 §7 a rejected request has no effect', async () => {
   const cron = await cronProject(it)
   const job = await cron.schedule('kept', '0 0 1 1 *', 'select 1')
   const { id, anon_key } = cron.project
-  const wish = { name: 'new', schedule: '0 0 1 1 *', command: 'select 1' }
+  const input = { name: 'new', schedule: '0 0 1 1 *', command: 'select 1' }
   for (const shape of shapes)
     for (const [method, path, body] of [
-      ['POST', 'jobs', wish],
-      ['POST', 'jobs', { ...wish, name: 'kept', command: 'select 2' }],
+      ['POST', 'jobs', input],
+      ['POST', 'jobs', { ...input, name: 'kept', command: 'select 2' }],
       ['DELETE', 'jobs/kept'],
     ] as const) {
       const call = (options: object) => it.call(method, `${rootOf('cron', id, shape)}/${path}`, options)
@@ -62,7 +62,7 @@ test('2 §1 the project is taken from the verified key: one key never opens anot
   assert.equal((await theirs.jobs()).length, 1)
 })
 
-test('2 §4.4 the mirror is for management credentials with read scope', async () => {
+test('2 §4.4 the management mirror needs read scope', async () => {
   const cron = await cronProject(it)
   await cron.schedule('seen', '0 0 1 1 *', 'select 1')
   const path = `/api/v1/projects/${cron.project.id}/cron/jobs`
@@ -84,7 +84,7 @@ test('2 §4.4 the mirror of a suspended project can be read', async () => {
   assert.equal(jobs[0].name, 'seen')
 })
 
-test('2 §4.4 routes and methods that are not in the table are 404', async () => {
+test('2 §4.4 unknown routes and methods are 404', async () => {
   const cron = await cronProject(it)
   await cron.schedule('job', '0 0 1 1 *', 'select 1')
   for (const [method, path] of [

@@ -1,4 +1,4 @@
-// 2 §2 "Scheduled job", §4.4 and Queues contract §6: jobs come, are replaced and go.
+// 2 §2 "Scheduled job", §4.4 and Queues contract §6: scheduling, replacing and removing jobs.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { type CronApi, cronProject } from '../cron.ts'
@@ -23,9 +23,9 @@ test('2 §4.4 a job is scheduled, listed and removed, in both shapes of the URL'
   for (const shape of shapes) {
     const own = await cronProject(it)
     assert.deepEqual(bodyOf(await own.ask('GET', 'jobs', undefined, shape)), [])
-    const wish = { name: 'nightly', schedule: yearly, command: 'select 1' }
-    const job = bodyOf(await own.ask('POST', 'jobs', wish, shape), 201)
-    assert.partialDeepStrictEqual(job, { ...wish, active: true })
+    const input = { name: 'nightly', schedule: yearly, command: 'select 1' }
+    const job = bodyOf(await own.ask('POST', 'jobs', input, shape), 201)
+    assert.partialDeepStrictEqual(job, { ...input, active: true })
     assert.ok(Number.isInteger(job.jobid))
     for (const time of ['created_at', 'updated_at'])
       assert.ok(Math.abs(Date.parse(job[time]) - Date.now()) < 600_000, time)
@@ -37,7 +37,7 @@ test('2 §4.4 a job is scheduled, listed and removed, in both shapes of the URL'
   }
 })
 
-test('issue 5: a job of the same name replaces, under the same id', async () => {
+test('issue 5: scheduling a job with an existing name replaces it and keeps its id', async () => {
   const own = await cronProject(it)
   const first = await own.schedule('report', yearly, 'select 1')
   await own.schedule('other', yearly, 'select 3')
@@ -53,7 +53,7 @@ test('issue 5: a job of the same name replaces, under the same id', async () => 
   )
 })
 
-test('issue 5: many may schedule the same name at once; one job is left', async () => {
+test('issue 5: concurrent schedules of the same name leave one job', async () => {
   const own = await cronProject(it)
   const replies = await Promise.all(
     Array.from({ length: 12 }, (_, place) =>
@@ -65,7 +65,7 @@ test('issue 5: many may schedule the same name at once; one job is left', async 
   assert.equal((await own.jobs()).length, 1)
 })
 
-test('Queues contract §6: a job that does not exist is 404', async () => {
+test('Queues contract §6: removing a job that does not exist is 404', async () => {
   for (const shape of shapes)
     for (const [method, path] of [
       ['DELETE', 'jobs/nothing'],
@@ -79,7 +79,7 @@ test('Queues contract §6: a job that does not exist is 404', async () => {
   assertDataError(await cron.get(`jobs/${name}/runs`), 'job_not_found')
 })
 
-test('2 §2 names belong to the project and come back as they were given', async () => {
+test('2 §2 names are per project and returned unchanged', async () => {
   const [mine, theirs] = [await cronProject(it), await cronProject(it)]
   await mine.schedule('same', yearly, 'select 1')
   assert.deepEqual(await theirs.jobs(), [])
@@ -112,7 +112,7 @@ const oddNames = [
   'ä'.repeat(200),
 ]
 
-test('2 §2 a name is any text on one line, up to 200 characters', async () => {
+test('2 §2 a name is one line of text, up to 200 characters', async () => {
   const own = await cronProject(it)
   for (const name of oddNames) {
     assert.equal((await own.schedule(name, yearly, 'select 1')).name, name)
@@ -127,28 +127,28 @@ test('2 §2 a name is any text on one line, up to 200 characters', async () => {
   assert.deepEqual(await own.jobs(), [])
 })
 
-test('2 §2 name, schedule and command are needed, as text', async () => {
+test('2 §2 name, schedule and command are required strings', async () => {
   const own = await cronProject(it)
-  const wish = { name: 'job', schedule: yearly, command: 'select 1' }
+  const input = { name: 'job', schedule: yearly, command: 'select 1' }
   for (const body of [
     '{',
     {},
     [],
-    { ...wish, name: undefined },
-    { ...wish, schedule: undefined },
-    { ...wish, command: undefined },
-    { ...wish, name: '' },
-    { ...wish, name: 'x'.repeat(201) },
-    { ...wish, name: 'two\nlines' },
-    { ...wish, name: 'nul\0' },
-    { ...wish, name: 5 },
-    { ...wish, command: '' },
-    { ...wish, command: ['select 1'] },
-    { ...wish, command: 'select 1 -- \0' },
-    { ...wish, schedule: 5 },
-    { ...wish, schedule: '' },
-    { ...wish, database: 'other' },
-    { ...wish, username: 'postgres' },
+    { ...input, name: undefined },
+    { ...input, schedule: undefined },
+    { ...input, command: undefined },
+    { ...input, name: '' },
+    { ...input, name: 'x'.repeat(201) },
+    { ...input, name: 'two\nlines' },
+    { ...input, name: 'nul\0' },
+    { ...input, name: 5 },
+    { ...input, command: '' },
+    { ...input, command: ['select 1'] },
+    { ...input, command: 'select 1 -- \0' },
+    { ...input, schedule: 5 },
+    { ...input, schedule: '' },
+    { ...input, database: 'other' },
+    { ...input, username: 'postgres' },
   ]) {
     const reply = await own.post('jobs', body)
     assert.equal(reply.status, 400, `${JSON.stringify(body)}: ${reply.status} ${reply.text}`)
@@ -156,7 +156,7 @@ test('2 §2 name, schedule and command are needed, as text', async () => {
   assert.deepEqual(await own.jobs(), [])
 })
 
-test('2 §4.4 the management mirror lists the same jobs, in pages, and writes none', async () => {
+test('2 §4.4 the management mirror lists the same jobs in pages and is read-only', async () => {
   const own = await cronProject(it)
   const path = `/projects/${own.project.id}/cron/jobs`
   assert.partialDeepStrictEqual(bodyOf(await it.manage('GET', path)), { jobs: [], total: 0, offset: 0 })
@@ -180,11 +180,11 @@ test('2 §4.4 the management mirror lists the same jobs, in pages, and writes no
   )
   assert.deepEqual(names(pages.flatMap(({ body }) => body.jobs)), ['a', 'b', 'c'])
 
-  const wish = { name: 'd', schedule: yearly, command: 'select 1' }
+  const input = { name: 'd', schedule: yearly, command: 'select 1' }
   for (const [method, rest, body] of [
-    ['POST', '', wish],
-    ['PUT', '/a', wish],
-    ['PATCH', '/a', wish],
+    ['POST', '', input],
+    ['PUT', '/a', input],
+    ['PATCH', '/a', input],
     ['DELETE', '/a'],
     ['POST', '/a/runs'],
   ] as const)
@@ -192,7 +192,7 @@ test('2 §4.4 the management mirror lists the same jobs, in pages, and writes no
   assert.equal((await own.jobs()).length, 3)
 })
 
-test('2 §4.4 the mirror knows no job and no project that does not exist', async () => {
+test('2 §4.4 the mirror is 404 for a missing job or project', async () => {
   const someProject = '00000000-0000-4000-8000-000000000000'
   assertManagementError(
     await it.manage('GET', `/projects/${cron.project.id}/cron/jobs/nothing/runs`),

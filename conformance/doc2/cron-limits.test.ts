@@ -1,4 +1,5 @@
-// Issue 5 and case 2: a job cannot outlive its timeout, leave a transaction open, or reach past its project.
+// Issue 5 and case 2: a job cannot exceed its timeout, leave a transaction open, or access anything outside
+// its project.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { type CronApi, cronProject, did } from '../cron.ts'
@@ -14,7 +15,7 @@ before(async () => {
 })
 after(() => it.stop())
 
-/** Runs a command as a job until it has failed once, and removes the job. */
+/** Runs a command as a job until it has failed once, then removes the job. */
 async function failure(name: string, command: string): Promise<string> {
   await cron.schedule(name, '1 seconds', command)
   const run = await cron.run(name, 'failed')
@@ -24,7 +25,7 @@ async function failure(name: string, command: string): Promise<string> {
   return run.return_message!
 }
 
-/** Nobody holds the lock any more: the session that took it has ended or was cleaned. */
+/** Whether the lock is free: the session that took it has ended or was reset. */
 const freed = (lock: number) =>
   until(`lock ${lock} is free`, async () => (await cron.column(`select pg_try_advisory_lock(${lock})`))[0])
 
@@ -46,14 +47,14 @@ const stubborn: [string, (lock: number) => string][] = [
 ]
 
 for (const [place, [what, command]] of stubborn.entries())
-  test(`issue 5: a job cannot outlive its timeout: ${what}`, async () => {
+  test(`issue 5: a job cannot exceed its timeout: ${what}`, async () => {
     const lock = 100 + place
     const message = await failure(`stubborn ${place}`, `select pg_advisory_lock(${lock}); ${command(lock)}`)
     assert.match(message, /time|terminat|cancel/i)
     await freed(lock)
   })
 
-test('issue 5: what a job did before its timeout is undone, and the next run is as good as ever', async () => {
+test('issue 5: a job that times out is rolled back, and the next run works', async () => {
   await failure('late', `${did('late')}; select pg_sleep(600)`)
   assert.deepEqual(await cron.column(`select * from public.did where what = 'late'`), [])
   await cron.schedule('fine', '1 seconds', did('fine'))
@@ -79,7 +80,7 @@ test('issue 5: a job cannot leave a transaction open', async () => {
   }
 })
 
-test('issue 5: a job leaves nothing to the next: no setting, lock, temporary table or prepared statement', async () => {
+test('issue 5: a job leaves no setting, lock, temporary table or prepared statement for the next run', async () => {
   const leave = `set my.word = 'left'; set search_path = pg_catalog; create temp table if not exists left_over (a int);
                  select pg_advisory_lock(77); prepare left_behind as select 1; listen gossip`
   await cron.schedule('untidy', '1 seconds', leave)
@@ -121,7 +122,7 @@ const forbidden = [
   `select pg_reload_conf()`,
 ]
 
-test('case 2: a job can do nothing that its project’s owner may not', async () => {
+test('case 2: a job has only the permissions of the project’s owner', async () => {
   const own = await cronProject(it)
   for (const [place, command] of forbidden.entries())
     await own.schedule(`forbidden ${place}`, '1 seconds', command)
@@ -136,7 +137,7 @@ test('case 2: a job can do nothing that its project’s owner may not', async ()
   assert.deepEqual(await own.column('select * from public.did'), [])
 })
 
-test('case 3: a job sees nothing of what other projects are doing', async () => {
+test('case 3: a job sees no activity of other projects', async () => {
   const [own, theirs] = [await cronProject(it), await cronProject(it)]
   const secret = unique('secret')
   await theirs.schedule('busy', '1 seconds', `select pg_sleep(1), '${secret}'`)

@@ -1,5 +1,5 @@
-// 2 §4.4, §8 and issue 5: jobs really run, and their history tells how it went. The clock of a test is another job that
-// ticks every second.
+// 2 §4.4, §8 and issue 5: runs of jobs and their history. Tests measure time by another job, which runs every
+// second.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { type CronApi, cronProject, did, type Run } from '../cron.ts'
@@ -13,7 +13,7 @@ let cron: CronApi
 before(async () => {
   it = await target()
   cron = await cronProject(it)
-  // The test of long histories is the last and needs a hundred runs by then.
+  // The last test, about long histories, needs a hundred runs of this job.
   await cron.schedule('history', '1 seconds', 'select 1')
 })
 after(() => it.stop())
@@ -30,7 +30,7 @@ const isNewestFirst = (runs: Run[]) =>
         Date.parse(run.start_time) <= Date.parse(runs[place - 1]!.start_time)),
   )
 
-test('2 §4.4 a job of every second runs again and again, in the project database, as its owner', async () => {
+test('2 §4.4 a job with a schedule of one second runs repeatedly, in the project database, as its owner', async () => {
   const command = `insert into public.did select current_user || ' ' || current_database()`
   const { jobid } = await cron.schedule('busy', '1 seconds', command)
   await cron.ticks('busy', 3)
@@ -57,7 +57,7 @@ test('2 §4.4 each tick runs once: there are no more runs than seconds', async (
   await cron.unschedule('once')
 })
 
-test('2 §4.4 a job that fails is recorded with the words of Postgres, and keeps running', async () => {
+test('2 §4.4 a failed run is recorded with the Postgres error, and the job keeps running', async () => {
   await cron.schedule('zero', '1 seconds', 'select 1 / 0')
   await cron.schedule('typo', '1 seconds', 'selec 1')
   await cron.schedule('raise', '1 seconds', `do $$ begin raise exception 'Grüße %', 7; end $$`)
@@ -75,7 +75,7 @@ test('2 §4.4 a job that fails is recorded with the words of Postgres, and keeps
   }
 })
 
-test('2 §4.4 what a failed command began is undone', async () => {
+test('2 §4.4 a failed command is rolled back', async () => {
   await cron.schedule('half', '1 seconds', `${did('half')}; select 1 / 0`)
   await cron.run('half', 'failed')
   assert.equal(await count(cron, 'half'), 0)
@@ -98,7 +98,7 @@ test('Queues contract §6: the message of a run is its command tag', async () =>
   }
 })
 
-test('issue 5: a job of the same name replaces what runs', async () => {
+test('issue 5: replacing a job changes its next run', async () => {
   await cron.schedule('swap', '1 seconds', did('old'))
   await cron.ticks('swap', 1)
   await cron.schedule('swap', '1 seconds', did('new'))
@@ -110,12 +110,12 @@ test('issue 5: a job of the same name replaces what runs', async () => {
   await cron.unschedule('swap')
 })
 
-test('2 §4.4 a job that was removed does not run any more, and its history is gone', async () => {
+test('2 §4.4 a removed job does not run again, and its history is deleted', async () => {
   await cron.schedule('brief', '1 seconds', did('brief'))
   await cron.ticks('brief', 1)
   await cron.unschedule('brief')
   assertDataError(await cron.get('jobs/brief/runs'), 'job_not_found')
-  // A run under way is left to end.
+  // A current run may still finish.
   await cron.ticks('history', 2)
   const before = await count(cron, 'brief')
   await cron.ticks('history', 3)
@@ -162,7 +162,7 @@ test('issue 5: runs of one job never overlap', async () => {
   await own.unschedule('alone')
 })
 
-test('issue 5: a long job holds up no other job', async () => {
+test('issue 5: a long job does not delay other jobs', async () => {
   const own = await cronProject(it)
   await own.schedule('sleeps', '1 seconds', 'select pg_sleep(30)')
   await own.run('sleeps', 'running')
@@ -172,7 +172,7 @@ test('issue 5: a long job holds up no other job', async () => {
   for (const name of ['sleeps', 'awake']) await own.unschedule(name)
 })
 
-test('issue 5: the jobs of a suspended project do not run, and missed ticks are not made up for', async () => {
+test('issue 5: jobs of a suspended project do not run, and missed ticks are dropped', async () => {
   const own = await cronProject(it)
   await own.schedule('stopped', '1 seconds', did('stopped'))
   await own.ticks('stopped', 1)
@@ -193,7 +193,7 @@ test('issue 5: the jobs of a suspended project do not run, and missed ticks are 
   await own.unschedule('stopped')
 })
 
-test('2 §1 projects run apart, also jobs of one name', async () => {
+test('2 §1 jobs with the same name in different projects are separate', async () => {
   const [a, b] = [await cronProject(it), await cronProject(it)]
   await a.schedule('same', '1 seconds', did('a'))
   await b.schedule('same', '1 seconds', did('b'))
@@ -208,8 +208,8 @@ test('2 §1 projects run apart, also jobs of one name', async () => {
   await Promise.all([a.unschedule('same'), b.unschedule('same')])
 })
 
-test('2 §8 the history is newest first and clamped to 100; the management mirror shows 20 unless told', async () => {
-  // More than the mirror shows by itself; a hundred would take as many seconds.
+test('2 §8 the history is newest first and limited to 100; the management mirror returns 20 by default', async () => {
+  // More than the default of the mirror. A hundred runs would take as many seconds.
   await until('25 runs', async () => (await mirror(cron, 'history')).total >= 25, {
     seconds: 200,
     everyMs: 500,

@@ -1,4 +1,4 @@
-// 2 §2 and issue 5: what a schedule may say (five cron fields in UTC, or `N seconds`) and when it is due next.
+// 2 §2 and issue 5: valid schedules (five cron fields in UTC, or `N seconds`) and their next run.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { type CronApi, cronProject } from '../cron.ts'
@@ -14,7 +14,7 @@ before(async () => {
 })
 after(() => it.stop())
 
-/** A minute in UTC, taken apart; `isLast` of the month. */
+/** The parts of a minute in UTC. `isLast`: the day is the last of its month. */
 interface Minute {
   minute: number
   hour: number
@@ -38,12 +38,12 @@ const minuteOf = (time: number): Minute => {
   }
 }
 
-/** The first minute after a moment that the rule, said in words of our own, is true of. */
+/** The first minute after a moment that matches the rule, by an independent implementation. */
 function firstAfter(moment: number, rule: Rule): number {
   const start = Math.floor(moment / 60_000) * 60_000 + 60_000
   for (let time = start; time < start + 9 * 366 * dayMs; ) {
     if (rule(minuteOf(time))) return time
-    // A day none of whose minutes would do is left at once, so that leap days are found soon.
+    // Skips a day without a matching minute at once, so that leap days are found quickly.
     const isHopeless = time % dayMs === 0 && !dayHolds(time, rule)
     time += isHopeless ? dayMs : 60_000
   }
@@ -91,15 +91,15 @@ const rules: [string, Rule][] = [
   ['0 12 L 2 *', at(12, 0, now => now.isLast && now.month === 2)],
   ['0 12 $ 2 *', at(12, 0, now => now.isLast && now.month === 2)],
   ['0 12 1,L * *', at(12, 0, now => now.isLast || now.day === 1)],
-  // As cron has always had it: with both days given, either will do.
+  // As in every cron: if both day fields are restricted, either may match.
   ['0 0 13 * fri', at(0, 0, now => now.day === 13 || now.weekday === 5)],
 ]
 
 for (const [schedule, rule] of rules)
-  test(`issue 5: \`${schedule}\` is due next when it says, in UTC`, async () => {
+  test(`issue 5: the next run of \`${schedule}\` is computed in UTC`, async () => {
     const before = Date.now()
     const { next_run_at, schedule: kept } = await cron.schedule('next', schedule, 'select 1')
-    // A minute may have passed meanwhile.
+    // A minute may have passed since the request.
     const due = [firstAfter(before, rule), firstAfter(Date.now(), rule)]
     assert.equal(kept, schedule)
     assert.ok(
@@ -111,7 +111,7 @@ for (const [schedule, rule] of rules)
   })
 
 for (const seconds of [1, 2, 5, 30, 59])
-  test(`2 §2 \`${seconds} seconds\` is due within so many seconds`, async () => {
+  test(`2 §2 the next run of \`${seconds} seconds\` is within that many seconds`, async () => {
     const own = await cronProject(it)
     const before = Date.now()
     const job = await own.schedule('often', `${seconds} seconds`, 'select 1')
@@ -178,7 +178,7 @@ const invalid = [
   '5 5 seconds',
 ]
 
-test('Queues contract §6: a schedule that is none is 400 and schedules nothing', async () => {
+test('Queues contract §6: an invalid schedule is 400 and schedules nothing', async () => {
   const own = await cronProject(it)
   for (const schedule of invalid) {
     const reply = await own.post('jobs', { name: 'bad', schedule, command: 'select 1' })
@@ -188,7 +188,7 @@ test('Queues contract §6: a schedule that is none is 400 and schedules nothing'
   assert.deepEqual(await own.jobs(), [])
 })
 
-test('Queues contract §6: a schedule that is none leaves the job of that name as it was', async () => {
+test('Queues contract §6: an invalid schedule does not change the existing job', async () => {
   const own = await cronProject(it)
   const job = await own.schedule('kept', '0 0 1 1 *', 'select 1')
   for (const schedule of ['* * * *', '61 * * * *', '0 seconds'])
@@ -199,7 +199,7 @@ test('Queues contract §6: a schedule that is none leaves the job of that name a
   assert.deepEqual(await own.jobs(), [job])
 })
 
-test('2 §2 a day that no calendar has is either refused or never due', async () => {
+test('2 §2 a date that does not exist is either rejected or never due', async () => {
   const own = await cronProject(it)
   const reply = await own.post('jobs', { name: 'never', schedule: '0 0 30 2 *', command: 'select 1' })
   if (reply.status === 400) assertDataError(reply, 'invalid_schedule')

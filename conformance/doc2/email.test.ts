@@ -1,11 +1,11 @@
-// 2 §2 "SMTP configuration" and "Email template", §4.7, §7: mail of a project, by HTTP alone.
+// 2 §2 "SMTP configuration" and "Email template", §4.7, §7: mail of a project, tested over HTTP only.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { auditOf, createProject, someId, unique, uuid } from '../people.ts'
 import { freshTarget, type Target } from '../target.ts'
 import type { Reply } from '../wire.ts'
 
-// A platform without SMTP_*, whatever the one under test has.
+// A platform without SMTP_* variables, independent of the environment.
 let it: Target
 before(async () => {
   it = await freshTarget()
@@ -24,7 +24,7 @@ const smtp = {
   encryption: 'starttls',
 }
 
-test('2 §4.7 SMTP is saved and read back without the password, which nothing returns', async () => {
+test('2 §4.7 SMTP settings are saved and returned without the password, which no response contains', async () => {
   const { id } = await createProject(it)
   const unset = await email(id, 'smtp')
   assert.deepEqual([unset.status, unset.body.configured], [200, false])
@@ -59,29 +59,29 @@ test('2 §4.7 a PUT without a password keeps the stored one', async () => {
   assert.equal(await stored(), undefined)
 })
 
-test('2 §2 encryption is none, starttls or tls', async () => {
+test('2 §2 encryption is one of none, starttls and tls', async () => {
   const { id } = await createProject(it)
   for (const encryption of ['none', 'starttls', 'tls'])
     assert.equal((await email(id, 'smtp', 'PUT', { ...smtp, encryption })).body.encryption, encryption)
   assert.equal((await email(id, 'smtp', 'PUT', { ...smtp, encryption: 'ssl' })).status, 400)
 })
 
-test('2 §7 a test mail with SMTP unconfigured is 400; otherwise it says how it went', async () => {
+test('2 §7 a test mail without SMTP settings is 400; with them the response has the result', async () => {
   const { id } = await createProject(it)
-  const wish = { to: 'ada@example.test', template: 'magic_link' }
-  const refused = await email(id, 'test', 'POST', wish)
+  const input = { to: 'ada@example.test', template: 'magic_link' }
+  const refused = await email(id, 'test', 'POST', input)
   assert.deepEqual([refused.status, refused.body.error.code], [400, 'smtp_not_configured'])
   await email(id, 'smtp', 'PUT', { host: 'mail.invalid', from_email: 'a@example.test' })
-  const tried = await email(id, 'test', 'POST', wish)
+  const tried = await email(id, 'test', 'POST', input)
   assert.equal(tried.status, 200, tried.text)
   assert.deepEqual(Object.keys(tried.body).sort(), ['message', 'success'])
   assert.equal(tried.body.success, false)
   assert.match(tried.body.message, /could not be reached/)
-  for (const bad of [{ ...wish, to: 'nobody' }, { ...wish, template: 'hello' }, { template: 'welcome' }])
+  for (const bad of [{ ...input, to: 'nobody' }, { ...input, template: 'hello' }, { template: 'welcome' }])
     assert.equal((await email(id, 'test', 'POST', bad)).status, 400)
 })
 
-test('2 §2 five templates are built in, with their placeholders', async () => {
+test('2 §2 there are five built-in templates with their placeholders', async () => {
   const { templates } = (await it.manage('GET', '/projects/email/templates/defaults')).body
   assert.deepEqual(
     templates.map((each: any) => each.template_type),
@@ -117,7 +117,7 @@ test('2 §4.7 a template of the project replaces the built-in one until it is de
   assert.equal((await email(id, 'templates/welcome', 'PUT', { body_html: 'x' })).status, 400)
 })
 
-test('2 §2 without SMTP the mail of a magic link is in the outbox, and its link is in the mail', async () => {
+test('2 §2 without SMTP the mail of a magic link is in the outbox and contains the link', async () => {
   const { id, anon_key, name } = await createProject(it)
   const to = `${unique('ada')}@example.test`
   const post = (path: string, body: unknown) =>
@@ -138,7 +138,7 @@ test('2 §2 without SMTP the mail of a magic link is in the outbox, and its link
   assert.equal((await email(id, `outbox/${someId}`)).status, 404)
 })
 
-test('2 §2 the welcome mail follows a sign-up, in the words of the project, with names escaped in HTML', async () => {
+test('2 §2 a sign-up sends a welcome mail with the project’s template, and names are escaped in HTML', async () => {
   const { id, anon_key } = await createProject(it, { name: 'Salt & Pepper' })
   const text = '{{project_name}}|{{user_name}}|{{unknown}}'
   await email(id, 'templates/welcome', 'PUT', { subject: text, body_html: text, body_text: text })
@@ -163,7 +163,7 @@ test('2 §2 the welcome mail follows a sign-up, in the words of the project, wit
   assert.ok(body_text.startsWith('Salt & Pepper|') && !body_html.includes('<b>'))
 })
 
-test('2 §5 mail is for management credentials: reads for read, the rest and the outbox for admin', async () => {
+test('2 §5 mail settings need read scope to read and admin scope to change; the outbox needs admin scope', async () => {
   const { id, service_role_key } = await createProject(it)
   const { body } = await it.manage('POST', '/platform/tokens', { name: unique('read'), scope: 'read' })
   const as = (token: string, method: string, path: string, body?: unknown) =>

@@ -1,4 +1,4 @@
-// 2 §1, §5, §7: queues are for the service_role key alone.
+// 2 §1, §5, §7: queues require the service_role key.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { queueApi } from '@plinth/contract/queue.ts'
@@ -14,15 +14,15 @@ before(async () => {
 })
 after(() => it.stop())
 
-test('2 §5 every route takes the service_role key and refuses every other credential', async () => {
+test('2 §5 every route accepts the service_role key and rejects every other credential', async () => {
   await assertServiceRoleOnly(it, queueApi)
 })
 
-test('1 §1 a suspended project has no queues until it is resumed', async () => {
+test('1 §1 the queue routes of a suspended project are rejected until it is resumed', async () => {
   await assertSuspendable(it, queueApi)
 })
 
-test('2 §7 what is refused is not done', async () => {
+test('2 §7 a rejected request has no effect', async () => {
   const queues = await queuesProject(it)
   const queue = await createQueue(queues)
   const [kept, archived] = await queue.sendBatch(['kept', 'archived'])
@@ -69,7 +69,7 @@ test('2 §1 the project is taken from the verified key: one key never opens anot
       )
 })
 
-test('2 §1 queues are out of reach of applications through the rows, too', async () => {
+test('2 §1 queues are not reachable through the row API', async () => {
   const queues = await queuesProject(it)
   const queue = await createQueue(queues, 'hidden')
   await queue.send('secret')
@@ -93,7 +93,7 @@ test('2 §1 queues are out of reach of applications through the rows, too', asyn
   assert.equal((await queue.metrics()).queue_length, 1)
 })
 
-test('2 §4.3 routes and methods that are not in the table are 404', async () => {
+test('2 §4.3 unknown routes and methods are 404', async () => {
   const queues = await queuesProject(it)
   const queue = await createQueue(queues)
   for (const [method, path] of [

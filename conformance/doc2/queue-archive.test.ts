@@ -1,4 +1,4 @@
-// 2 §3, §4.3 and Queues contract §2, §5: the archive, which is the dead-letter queue, and the way back.
+// 2 §3, §4.3 and Queues contract §2, §5: the archive, which is the dead-letter queue, and replay.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { createQueue, idsOf, queuesProject } from '../queue.ts'
@@ -15,7 +15,7 @@ before(async () => {
 })
 after(() => it.stop())
 
-test('2 §3 an archived message leaves the queue and is listed as it was, with the time', async () => {
+test('2 §3 an archived message leaves the queue and is listed unchanged with the time of archiving', async () => {
   const queue = await createQueue(queues)
   assert.deepEqual(await queue.archived(), [])
   const id = await queue.send({ order: 7 }, { headers: { trace: 'a' } })
@@ -29,7 +29,7 @@ test('2 §3 an archived message leaves the queue and is listed as it was, with t
   assert.ok(Date.parse(archived_at) >= Date.parse(read!.enqueued_at), archived_at)
 })
 
-test('2 §4.3 archive, archived and replay answer in both shapes of the URL', async () => {
+test('2 §4.3 archive, archived and replay work in both shapes of the URL', async () => {
   const queue = await createQueue(queues)
   const id = await queue.send('x')
   for (const shape of shapes) {
@@ -42,7 +42,7 @@ test('2 §4.3 archive, archived and replay answer in both shapes of the URL', as
   }
 })
 
-test('Clarifications "Queues": to archive an unknown id is 200 with false, and archives nothing', async () => {
+test('Clarifications "Queues": archiving an unknown id returns 200 with false and archives nothing', async () => {
   const queue = await createQueue(queues)
   const id = await queue.send('x')
   assert.equal(await queue.archive(1_000_000), false)
@@ -53,7 +53,7 @@ test('Clarifications "Queues": to archive an unknown id is 200 with false, and a
   assert.deepEqual(idsOf(await queue.archived()), [archived])
 })
 
-test('Queues contract §2: several messages are archived in one step', async () => {
+test('Queues contract §2: one call archives several messages', async () => {
   const queue = await createQueue(queues)
   const ids = await queue.sendBatch(['a', 'b', 'c'])
   const reply = bodyOf(await queues.post(queue.at('archive'), { msg_ids: [ids[2], 1_000_000, ids[0]] }))
@@ -84,10 +84,10 @@ test('Queues contract §5: the archive lists the newest first, in pages', async 
     assert.equal((await queues.get(queue.at(`archived?${query}`))).status, 400, query)
 })
 
-test('2 §3 a replayed message is visible in the queue at once, under its own id, and no longer archived', async () => {
+test('2 §3 a replayed message is visible in the queue immediately, keeps its id, and leaves the archive', async () => {
   const queue = await createQueue(queues)
   const [id, other] = await queue.sendBatch([{ retry: 'me' }, 'other'])
-  // Hidden for long when it is archived, which counts no more once it is replayed.
+  // The message has a long visibility timeout when it is archived. Replay must ignore it.
   await queue.read(1000, 2)
   await queue.archive(id!)
   await queue.archive(other!)
@@ -100,7 +100,7 @@ test('2 §3 a replayed message is visible in the queue at once, under its own id
   assert.equal(await queue.ack(id!), true)
 })
 
-test('2 §3 a message can go to the archive and back again and again', async () => {
+test('2 §3 a message can be archived and replayed repeatedly', async () => {
   const queue = await createQueue(queues)
   const id = await queue.send('round')
   for (let round = 0; round < 3; round++) {
@@ -112,7 +112,7 @@ test('2 §3 a message can go to the archive and back again and again', async () 
   assert.ok((await queue.send('new')) > id)
 })
 
-test('Queues contract §5: to replay an id that is not archived is 404 and adds nothing', async () => {
+test('Queues contract §5: replaying an id that is not archived is 404 and adds nothing', async () => {
   const queue = await createQueue(queues)
   const waiting = await queue.send('waiting')
   const acked = await queue.send('acked')
@@ -122,7 +122,7 @@ test('Queues contract §5: to replay an id that is not archived is 404 and adds 
   assert.equal((await queue.metrics()).queue_length, 1)
 })
 
-test('2 §3 a replay is one transaction: of many at once one succeeds, and the message is there once', async () => {
+test('2 §3 a replay is one transaction: of concurrent replays one succeeds, and the message exists once', async () => {
   const queue = await createQueue(queues)
   const id = await queue.send('once')
   await queue.archive(id)
@@ -135,7 +135,7 @@ test('2 §3 a replay is one transaction: of many at once one succeeds, and the m
   assert.deepEqual(await queue.archived(), [])
 })
 
-test('2 §3 of many that archive or acknowledge the same message, one does', async () => {
+test('2 §3 of concurrent archive and ack calls for a message one succeeds', async () => {
   const queue = await createQueue(queues)
   const id = await queue.send('once')
   const done = await Promise.all(
@@ -146,7 +146,7 @@ test('2 §3 of many that archive or acknowledge the same message, one does', asy
   assert.equal((await queue.metrics()).queue_length, 0)
 })
 
-test('2 §3 nothing comes back from the archive by itself', async () => {
+test('2 §3 archived messages do not return to the queue without a replay', async () => {
   const queue = await createQueue(queues)
   const [first, second] = await queue.sendBatch(['archived', 'witness'])
   await queue.read(1, 2)

@@ -1,4 +1,4 @@
-// 2 §2 "Queue", §4.3 and Queues contract §2, §5: queues come and go.
+// 2 §2 "Queue", §4.3 and Queues contract §2, §5: creating, listing and dropping queues.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { sleep } from '../people.ts'
@@ -18,7 +18,7 @@ after(() => it.stop())
 const list = async (where = queues): Promise<any[]> => bodyOf(await where.get('queues'))
 const names = async (where = queues) => (await list(where)).map(({ queue_name }) => queue_name).toSorted()
 
-/** Every operation on a queue, with a body that is right. */
+/** Every operation on a queue, with a valid body. */
 const operations: [string, string, unknown?][] = [
   ['POST', 'send', { message: 1 }],
   ['POST', 'send_batch', { messages: [1] }],
@@ -56,7 +56,7 @@ test('2 §4.3 a queue is created, listed and dropped, in both shapes of the URL'
   }
 })
 
-test('Queues contract §2: to create a queue that exists is no error and leaves it as it is', async () => {
+test('Queues contract §2: creating an existing queue succeeds and does not change it', async () => {
   const queue = await createQueue(queues)
   const [before] = (await list()).filter(({ queue_name }) => queue_name === queue.name)
   const id = await queue.send('kept')
@@ -66,10 +66,10 @@ test('Queues contract §2: to create a queue that exists is no error and leaves 
   assert.equal((await names()).filter(name => name === queue.name).length, 1)
 })
 
-test('Queues contract §2: many may create the same queue at once', async () => {
+test('Queues contract §2: concurrent creates of the same queue succeed', async () => {
   const own = await queuesProject(it)
   async function create() {
-    // 1 §8: one too many for the database is asked to come again in a second.
+    // 1 §8: requests beyond the project's connections get 429 with Retry-After: 1.
     for (;;) {
       const reply = await own.post('queues', { name: 'contested' })
       if (reply.status !== 429) return bodyOf(reply, 201)
@@ -82,7 +82,7 @@ test('Queues contract §2: many may create the same queue at once', async () => 
   assert.equal(await queueOf(own, 'contested').send('x'), 1)
 })
 
-test('2 §4.3 a dropped queue is gone with its messages and its archive', async () => {
+test('2 §4.3 dropping a queue deletes its messages and its archive', async () => {
   const queue = await createQueue(queues)
   const [first] = await queue.sendBatch(['archived', 'waiting', 'hidden'])
   await queue.archive(first!)
@@ -99,7 +99,7 @@ test('2 §4.3 a dropped queue is gone with its messages and its archive', async 
   assert.equal(await queue.send('anew'), 1)
 })
 
-test('Queues contract §5: a queue that never was is 404 for every route', async () => {
+test('Queues contract §5: every route of a missing queue is 404', async () => {
   for (const shape of shapes)
     for (const [method, operation, body] of operations) {
       const reply = await queues.ask(method, `queues/nowhere/${operation}`, body, shape)
@@ -111,7 +111,7 @@ test('Queues contract §5: a queue that never was is 404 for every route', async
   assertDataError(await queues.delete(`queues/${queue.name}`), 'queue_not_found')
 })
 
-test('2 §1 queues of one name in two projects have nothing in common', async () => {
+test('2 §1 queues with the same name in two projects are separate', async () => {
   const [mine, theirs] = [await queuesProject(it), await queuesProject(it)]
   const own = await createQueue(mine, 'shared')
   assert.deepEqual(await names(theirs), [])
@@ -127,7 +127,7 @@ test('2 §1 queues of one name in two projects have nothing in common', async ()
   assert.equal((await own.read(0, 10)).length, 1)
 })
 
-test('2 §4.3 queues of one project have nothing in common but the project', async () => {
+test('2 §4.3 queues of one project are separate', async () => {
   const [a, b] = [await createQueue(queues), await createQueue(queues)]
   const id = await a.send('a')
   assert.deepEqual(await b.read(0, 10), [])
@@ -138,7 +138,7 @@ test('2 §4.3 queues of one project have nothing in common but the project', asy
   assert.equal((await a.read(0)).length, 1)
 })
 
-test('2 §4.3 a body of another shape is 400', async () => {
+test('2 §4.3 an invalid body is 400', async () => {
   for (const body of [{}, [], { name: null }, { name: 5 }, { name: 'a', partitioned: true }, '{'])
     assert.equal((await queues.post('queues', body)).status, 400, JSON.stringify(body))
 })

@@ -30,7 +30,7 @@ const values = [
   { '': 1, msg_id: 2, 'a b': 3, ключ: 4 },
 ]
 
-test('2 §2 a message is any JSON value and comes back as it was', async () => {
+test('2 §2 a message is any JSON value and is returned unchanged', async () => {
   const queue = await createQueue(queues)
   const one = await Promise.all(values.map(value => queue.send(value)))
   const batch = await queue.sendBatch(values)
@@ -48,7 +48,7 @@ test('2 §2 a message is any JSON value and comes back as it was', async () => {
   }
 })
 
-test('2 §2 a message read has id, count, times and the message', async () => {
+test('2 §2 a read message has its id, read count, times and value', async () => {
   const queue = await createQueue(queues)
   const id = await queue.send({ hello: 'world' })
   const [message] = await queue.read(1000)
@@ -60,7 +60,7 @@ test('2 §2 a message read has id, count, times and the message', async () => {
   assert.ok(Date.parse(vt) >= Date.parse(enqueued_at) + 1_000_000, vt)
 })
 
-test('Queues contract §5: numbers of any size pass unharmed', async () => {
+test('Queues contract §5: numbers of any size are preserved', async () => {
   const queue = await createQueue(queues)
   for (const digits of ['12345678901234567890', '-0.1234567890123456789', '9007199254740993']) {
     bodyOf(await queues.post(queue.at('send'), `{"message":{"n":${digits}}}`))
@@ -72,7 +72,7 @@ test('Queues contract §5: numbers of any size pass unharmed', async () => {
   }
 })
 
-test('Queues contract §3: ids begin with 1 and increase, and are never used again', async () => {
+test('Queues contract §3: ids start at 1, increase, and are never reused', async () => {
   const queue = await createQueue(queues)
   assert.deepEqual(bodyOf(await queues.post(queue.at('send'), { message: 'a' })), { msg_id: 1 })
   const batch = await queue.sendBatch(['b', 'c'])
@@ -85,7 +85,7 @@ test('Queues contract §3: ids begin with 1 and increase, and are never used aga
   assert.ok((await queue.send('d')) > batch[1]!)
 })
 
-test('2 §4.3 a batch keeps its order, in the ids and in what is read', async () => {
+test('2 §4.3 a batch keeps its order in ids and reads', async () => {
   const queue = await createQueue(queues)
   const words = Array.from({ length: 500 }, (_, place) => `word ${place}`)
   const ids = bodyOf(await queues.post(queue.at('send_batch'), { messages: words })).msg_ids
@@ -102,7 +102,7 @@ test('2 §4.3 a batch keeps its order, in the ids and in what is read', async ()
   assert.deepEqual(await queue.sendBatch([]), [])
 })
 
-test('2 §4.3 a batch is sent whole or not at all', async () => {
+test('2 §4.3 a batch is sent atomically', async () => {
   const queue = await createQueue(queues)
   // jsonb cannot hold NUL.
   for (const body of ['{"messages":["a","\\u0000"]}', '{"messages":["a","\\ud800"]}', '{"messages":["a",}'])
@@ -110,7 +110,7 @@ test('2 §4.3 a batch is sent whole or not at all', async () => {
   assert.deepEqual(await queue.read(0, 10), [])
 })
 
-test('2 §4.3 read takes the oldest visible messages, one unless told', async () => {
+test('2 §4.3 read returns the oldest visible messages, one by default', async () => {
   const queue = await createQueue(queues)
   const ids = await queue.sendBatch(['a', 'b', 'c', 'd', 'e'])
   assert.deepEqual(bodyOf(await queues.post(queue.at('read'), { vt: 1000 })).length, 1)
@@ -120,7 +120,7 @@ test('2 §4.3 read takes the oldest visible messages, one unless told', async ()
   assert.deepEqual([empty.status, empty.body], [200, []])
 })
 
-test('2 §3 pop returns the oldest visible message and deletes it in one step, or null', async () => {
+test('2 §3 pop returns the oldest visible message and deletes it in one step, or returns null', async () => {
   const queue = await createQueue(queues)
   const ids = await queue.sendBatch(['a', 'b'])
   const first = bodyOf(await queues.post(queue.at('pop')))
@@ -132,7 +132,7 @@ test('2 §3 pop returns the oldest visible message and deletes it in one step, o
   assert.deepEqual([none.status, none.text.trim()], [200, 'null'])
 })
 
-test('case 41: pop under 50 clients gives every message once', async () => {
+test('case 41: pop by 50 concurrent clients returns every message once', async () => {
   const queue = await createQueue(queues)
   const ids = await queue.sendBatch(Array.from({ length: 200 }, (_, place) => place))
   const popped: number[] = []
@@ -143,7 +143,7 @@ test('case 41: pop under 50 clients gives every message once', async () => {
     }
   }
   await Promise.all(Array.from({ length: 50 }, client))
-  // One that skipped a message under way may have ended before it was the last.
+  // A client that skipped a locked message may have finished before that message was the last one.
   await client()
   assert.deepEqual(
     popped.toSorted((a, b) => a - b),
@@ -151,7 +151,7 @@ test('case 41: pop under 50 clients gives every message once', async () => {
   )
 })
 
-test('2 §4.3 ack deletes a message, visible or hidden; of an unknown id it is false', async () => {
+test('2 §4.3 ack deletes a visible or hidden message; for an unknown id it returns false', async () => {
   const queue = await createQueue(queues)
   const ids = await queue.sendBatch(['hidden', 'visible'])
   await queue.read(1000)
@@ -164,7 +164,7 @@ test('2 §4.3 ack deletes a message, visible or hidden; of an unknown id it is f
   assert.deepEqual(await queue.archived(), [])
 })
 
-test('Queues contract §2: several messages are acknowledged in one step', async () => {
+test('Queues contract §2: one call acknowledges several messages', async () => {
   const queue = await createQueue(queues)
   const ids = await queue.sendBatch(['a', 'b', 'c'])
   const reply = bodyOf(await queues.post(queue.at('ack'), { msg_ids: [ids[2], 1_000_000, ids[0]] }))
@@ -172,7 +172,7 @@ test('Queues contract §2: several messages are acknowledged in one step', async
   assert.deepEqual(idsOf(await queue.read(0, 10)), [ids[1]])
 })
 
-test('Queues contract §5: headers travel with a message', async () => {
+test('Queues contract §5: headers are returned with a message', async () => {
   const queue = await createQueue(queues)
   await queue.send('one', { headers: { trace: 'abc', n: 1 } })
   await queue.sendBatch(['two', 'three'], { headers: [{ trace: 'two' }, null] })
@@ -182,7 +182,7 @@ test('Queues contract §5: headers travel with a message', async () => {
   )
 })
 
-test('2 §4.3 a body of another shape is 400 and does nothing', async () => {
+test('2 §4.3 an invalid body is 400 and has no effect', async () => {
   const queue = await createQueue(queues)
   const id = await queue.send('kept')
   for (const [operation, body] of [
@@ -224,7 +224,7 @@ test('2 §4.3 a body of another shape is 400 and does nothing', async () => {
   assert.deepEqual([idsOf(left), left[0]!.read_ct], [[id], 1])
 })
 
-test('2 §8 a message may be large', async () => {
+test('2 §8 large messages are accepted', async () => {
   const queue = await createQueue(queues)
   const text = 'ä'.repeat(100_000)
   await queue.send({ text })

@@ -14,7 +14,7 @@ before(async () => {
 })
 after(() => it.stop())
 
-test('Queues contract §4: an empty queue has no ages and has sent nothing', async () => {
+test('Queues contract §4: an empty queue has null ages and a total of 0', async () => {
   const queue = await createQueue(queues)
   for (const shape of shapes) {
     const body = bodyOf(await queues.ask('GET', queue.at('metrics'), undefined, shape))
@@ -53,7 +53,7 @@ test('Queues contract §4: the length counts visible, hidden and delayed message
   assert.deepEqual(await counts(), [2, 1, 5])
 })
 
-test('Queues contract §4: the first message counts in total_messages, also once it is gone', async () => {
+test('Queues contract §4: total_messages includes the first message, also after it is deleted', async () => {
   const queue = await createQueue(queues)
   const id = await queue.send('only')
   assert.equal((await queue.metrics()).total_messages, 1)
@@ -61,7 +61,7 @@ test('Queues contract §4: the first message counts in total_messages, also once
   assert.partialDeepStrictEqual(await queue.metrics(), { queue_length: 0, total_messages: 1 })
 })
 
-test('Queues contract §4: a replayed message counts in the length again and in the total once', async () => {
+test('Queues contract §4: a replayed message counts in the length again, and once in the total', async () => {
   const queue = await createQueue(queues)
   const id = await queue.send('x')
   await queue.archive(id)
@@ -69,7 +69,7 @@ test('Queues contract §4: a replayed message counts in the length again and in 
   assert.partialDeepStrictEqual(await queue.metrics(), { queue_length: 1, total_messages: 1 })
 })
 
-test('Queues contract §4: ages are whole seconds since the oldest and the newest message came', async () => {
+test('Queues contract §4: ages are whole seconds since the oldest and the newest message were sent', async () => {
   const queue = await createQueue(queues)
   const first = await queue.send('old')
   const aged = await until('a second passes', async () => {

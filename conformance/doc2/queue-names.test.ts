@@ -49,7 +49,7 @@ const good = [
   `a${'b'.repeat(45)}c`,
 ]
 
-test('2 §8 every name of the pattern is a queue, also words of SQL and names of 47 characters', async () => {
+test('2 §8 every name that matches the pattern is valid, including SQL keywords and names of 47 characters', async () => {
   const queues = await queuesProject(it)
   for (const name of good) await assertWorks(queues, name)
   assert.deepEqual(await listed(queues), good.toSorted())
@@ -57,14 +57,14 @@ test('2 §8 every name of the pattern is a queue, also words of SQL and names of
   assert.deepEqual(await listed(queues), [])
 })
 
-/** Names of what Postgres may keep beside the tables of queue `x`. */
+/** Names of objects that Postgres may create beside the tables of queue `x`. */
 const neighbours = ['x', 'x_msg_id_seq', 'x_pkey', 'x_vt_idx', 'x_archived_at_idx', 'a_x', 'q_x']
 
 for (const [order, names] of [
   ['after it', neighbours],
   ['before it', neighbours.toReversed()],
 ] as const)
-  test(`2 §8 names that look like parts of another queue, made ${order}, are queues or refused as taken`, async () => {
+  test(`2 §8 names that look like parts of another queue, created ${order}, are valid or rejected as taken`, async () => {
     const queues = await queuesProject(it)
     const made: string[] = []
     for (const name of names) {
@@ -76,7 +76,7 @@ for (const [order, names] of [
     }
     assert.equal(made[0], names[0])
     assert.deepEqual(await listed(queues), made.toSorted())
-    // To drop one must not touch the others.
+    // Dropping one queue must not affect the others.
     for (const [place, name] of made.entries()) {
       assert.equal((await queues.delete(`queues/${name}`)).status, 204, name)
       assert.deepEqual(await listed(queues), made.slice(place + 1).toSorted())

@@ -1,4 +1,4 @@
-// 2 "Queues": bounded by the size of the project's database, `max_database_size_mb`.
+// 2 "Queues": the size of the project's database, `max_database_size_mb`, limits queues.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { createQueue, type QueueApi, queuesProject } from '../queue.ts'
@@ -31,7 +31,7 @@ test('2 §7 over the quota send, create and replay are 413 database_quota_exceed
   assertDataError(await queue.post(queue.at('replay'), { msg_id: sent[0] }), 'database_quota_exceeded')
 })
 
-test('2 §7 over the quota a queue can be emptied: read, ack and pop work', async () => {
+test('2 §7 over the quota read, ack and pop still work, so a queue can be emptied', async () => {
   const [message] = await queue.read(0)
   assert.equal(message?.message, 'second')
   assert.equal(await queue.ack(message!.msg_id), true)

@@ -1,4 +1,5 @@
-// 2 §4.3 and Queues contract §2: the same queues by SQL functions inside the project database, called as its owner.
+// 2 §4.3 and Queues contract §2: SQL functions in the project database work on the same queues, called as its
+// owner.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { createQueue, idsOf, type QueueApi, queueOf, queuesOf } from '../queue.ts'
@@ -20,7 +21,7 @@ after(() => it.stop())
 const column = async (sql: string) => (await rows.sql(sql)).map(row => Object.values(row)[0])
 const ids = async (sql: string) => (await column(sql)).map(Number)
 
-test('2 §4.3 a queue made by SQL is one over HTTP, and the other way round', async () => {
+test('2 §4.3 a queue created by SQL exists over HTTP, and vice versa', async () => {
   await rows.sql(`select pgmq.create('by_sql')`)
   const listed: any[] = bodyOf(await queues.get('queues'))
   assert.partialDeepStrictEqual(
@@ -41,7 +42,7 @@ test('2 §4.3 a queue made by SQL is one over HTTP, and the other way round', as
   }
 })
 
-test('2 §4.3 messages sent on one side are read on the other', async () => {
+test('2 §4.3 messages sent by SQL are read over HTTP, and vice versa', async () => {
   const queue = await createQueue(queues)
   const call = (name: string, rest = '') => `pgmq.${name}('${queue.name}'${rest})`
   assert.deepEqual(await ids(`select * from ${call('send', `, '{"a":1}'::jsonb`)}`), [1])
@@ -61,7 +62,7 @@ test('2 §4.3 messages sent on one side are read on the other', async () => {
   assert.deepEqual(idsOf(await queue.read(1000, 10)), [1])
 })
 
-test('2 §4.3 delete, archive, pop and purge by SQL show over HTTP', async () => {
+test('2 §4.3 delete, archive, pop and purge by SQL take effect over HTTP', async () => {
   const queue = await createQueue(queues)
   const call = (name: string, rest = '') => `pgmq.${name}('${queue.name}'${rest})`
   const [a, b, c, d] = await queue.sendBatch(['a', 'b', 'c', 'd', 'e', 'f'])
@@ -79,7 +80,7 @@ test('2 §4.3 delete, archive, pop and purge by SQL show over HTTP', async () =>
   assert.deepEqual(idsOf(await queue.archived()), [b])
 })
 
-test('2 §4.3 a message sent in a transaction that is undone was never sent', async () => {
+test('2 §4.3 a message sent in a rolled-back transaction is not delivered', async () => {
   const queue = await createQueue(queues)
   const sent = `select pgmq.send('${queue.name}', '"ghost"'::jsonb)`
   const reply = await rows.post('rpc/exec_sql', { sql: `${sent}; select 1 / 0` }, { as: 'service_role' })
@@ -87,7 +88,7 @@ test('2 §4.3 a message sent in a transaction that is undone was never sent', as
   assert.deepEqual(await queue.read(0, 10), [])
 })
 
-test('Clarifications: a queue whose tables were dropped by hand is missing, not an error of ours', async () => {
+test('Clarifications: a queue whose tables were dropped by hand is 404, not 500', async () => {
   const queue: QueueApi = await createQueue(queues)
   await rows.sql(`drop table pgmq.q_${queue.name}`)
   assertDataError(await queues.post(queue.at('send'), { message: 1 }), 'queue_not_found')

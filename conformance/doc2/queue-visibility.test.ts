@@ -1,5 +1,5 @@
-// 2 §3 and Queues contract §3: who sees a message, and when again. Messages are hidden for long where they must stay
-// hidden; how soon they came back is told by the times the server itself gives.
+// 2 §3 and Queues contract §3: visibility of messages. Visibility timeouts are long where a message must stay
+// hidden. How soon a message is visible again is measured with the times that the server returns.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { createQueue, idsOf, type QueueApi, queuesProject } from '../queue.ts'
@@ -18,7 +18,7 @@ after(() => it.stop())
 const next = (queue: QueueApi) =>
   until(`a message of ${queue.name} is visible`, async () => (await queue.read(0))[0])
 
-test('2 §3 a message read is hidden from every other read and from pop', async () => {
+test('2 §3 a read message is hidden from every other read and from pop', async () => {
   const queue = await createQueue(queues)
   const id = await queue.send('x')
   const [read] = await queue.read(1000)
@@ -36,7 +36,7 @@ test('2 §3 when vt elapses without ack or archive, the message is delivered aga
   const second = await next(queue)
   assert.partialDeepStrictEqual(second, { msg_id: id, read_ct: 2, message: { again: true } })
   assert.equal(second.enqueued_at, first!.enqueued_at)
-  // Read with vt 0, the new deadline is the moment of the second read.
+  // Read with vt 0, so the new vt is the time of the second read.
   assert.ok(Date.parse(second.vt) >= Date.parse(first!.vt), `${second.vt} before ${first!.vt}`)
 })
 
@@ -50,7 +50,7 @@ test('Queues contract §3: with vt 0 a message can be read again at once', async
   assert.equal((await queue.pop())!.msg_id, id)
 })
 
-test('Queues contract §3: a message delivered again comes before younger ones', async () => {
+test('Queues contract §3: a redelivered message comes before newer ones', async () => {
   const queue = await createQueue(queues)
   const [old] = await queue.sendBatch(['old', 'young'])
   await queue.read(1)
@@ -63,7 +63,7 @@ test('2 §3 after vt elapses a message can also be popped', async () => {
   const id = await queue.send('x')
   await queue.read(1)
   const popped = await until('it can be popped', () => queue.pop())
-  // A pop is no read.
+  // A pop does not count as a read.
   assert.deepEqual([popped.msg_id, popped.read_ct], [id, 1])
   assert.equal((await queue.metrics()).queue_length, 0)
 })
@@ -79,7 +79,7 @@ test('2 §4.3 a delay hides a message from read and pop until it is due', async 
   assert.deepEqual(idsOf(await queue.read(1000, 10)), [now])
 })
 
-test('2 §4.3 a delayed message comes when its time has come, not before', async () => {
+test('2 §4.3 a delayed message is delivered when it is due, not earlier', async () => {
   for (const send of [
     (queue: QueueApi) => queue.send('soon', { delay: 1 }),
     async (queue: QueueApi) => (await queue.sendBatch(['soon'], { delay: 1 }))[0]!,
@@ -103,7 +103,7 @@ test('Queues contract §3: hidden and delayed messages can be acknowledged and a
   assert.deepEqual(idsOf(await queue.archived()).toSorted(), [archived, delayedB])
 })
 
-test('case 41: one who acknowledges late still acknowledges, also what another has by now', async () => {
+test('case 41: a late ack succeeds, even if another consumer has the message', async () => {
   const queue = await createQueue(queues)
   const id = await queue.send('x')
   await queue.read(1)
@@ -113,7 +113,7 @@ test('case 41: one who acknowledges late still acknowledges, also what another h
   assert.equal(await queue.ack(id), false)
 })
 
-test('2 §3 of many that read at once, no two get the same message', async () => {
+test('2 §3 concurrent readers get different messages', async () => {
   const queue = await createQueue(queues)
   const ids = await queue.sendBatch(Array.from({ length: 150 }, (_, place) => place))
   const read: number[] = []
@@ -131,10 +131,10 @@ test('2 §3 of many that read at once, no two get the same message', async () =>
   )
 })
 
-test('case 41: what a consumer that died was holding is not lost', async () => {
+test('case 41: messages of a crashed consumer are not lost', async () => {
   const queue = await createQueue(queues)
   const ids = await queue.sendBatch(['a', 'b', 'c'])
-  // The first consumer acknowledges one and is never heard of again.
+  // The first consumer acknowledges one message and then crashes.
   await queue.read(1, 3)
   await queue.ack(ids[1]!)
   const delivered = new Set<number>()

@@ -15,7 +15,7 @@ const patch = (id: string, settings: Record<string, unknown>) =>
   it.manage('PATCH', `/projects/${id}`, { settings })
 const read = async (id: string) => (await it.manage('GET', `/projects/${id}`)).body.settings
 
-test('2 §4.7 raw settings show [redacted] for the SMTP password, in every answer', async () => {
+test('2 §4.7 every response shows [redacted] instead of the SMTP password in settings', async () => {
   const password = unique('hunter2')
   const smtp = { host: 'mail.example.test', port: 587, username: 'me', password }
   const created = await it.manage('POST', '/projects', { name: unique('mail'), settings: { smtp } })
@@ -34,7 +34,7 @@ test('2 §4.7 raw settings show [redacted] for the SMTP password, in every answe
     assert.deepEqual(body.settings.smtp, { ...smtp, password: redacted })
 })
 
-test('2 §4.7 a password set or changed by PATCH is not shown either', async () => {
+test('2 §4.7 a password set or changed by PATCH is redacted, too', async () => {
   const { id } = await createProject(it)
   for (const password of [unique('first'), unique('second')]) {
     const reply = await patch(id, { smtp: { host: 'x', password } })
@@ -45,7 +45,7 @@ test('2 §4.7 a password set or changed by PATCH is not shown either', async () 
   }
 })
 
-test('3 §4 the secrets of other settings are masked too, at any depth', async () => {
+test('3 §4 secrets in other settings are redacted at any depth', async () => {
   const secret = unique('shh')
   const settings = {
     auth: { providers: { github: { client_id: 'public', client_secret: secret } } },
@@ -58,7 +58,7 @@ test('3 §4 the secrets of other settings are masked too, at any depth', async (
   })
 })
 
-test('2 §4.7 [redacted] sent back is not taken for a new password: an echo can be written as it was read', async () => {
+test('2 §4.7 sending [redacted] back keeps the stored password', async () => {
   await it.manage('POST', '/admin/encrypt-settings-secrets')
   const { id } = await createProject(it, { settings: { smtp: { host: 'x', password: unique('kept') } } })
   const echo = await read(id)
@@ -70,14 +70,14 @@ test('2 §4.7 [redacted] sent back is not taken for a new password: an echo can 
   assert.equal(sweep.body.values_encrypted, 0, 'nothing of it is stored in plain text')
 })
 
-test('3 §4 null deletes a setting with its secret, and a value without the key drops it', async () => {
+test('3 §4 null deletes a setting and its secret, and a value without the key deletes the secret', async () => {
   const { id } = await createProject(it, { settings: { smtp: { host: 'x', password: unique('gone') } } })
   assert.deepEqual((await patch(id, { smtp: { host: 'x' } })).body.settings, { smtp: { host: 'x' } })
   assert.deepEqual((await patch(id, { smtp: null })).body.settings, {})
   assert.deepEqual(await read(id), {})
 })
 
-test('2 §4.7 what looks like a stored secret is stored like any other', async () => {
+test('2 §4.7 a value that looks like an encrypted secret is stored like any other', async () => {
   const { id } = await createProject(it)
   for (const password of ['enc:v1:AAAA', 'aes-256-gcm:x:y:z', '[redacted', '']) {
     const reply = await patch(id, { smtp: { host: 'x', password } })
@@ -92,7 +92,7 @@ test('3 §4 encrypt-settings-secrets is idempotent and audited', async () => {
   const first = await sweep()
   assert.equal(first.status, 200)
   assert.deepEqual(Object.keys(first.body).sort(), ['projects_scanned', 'values_encrypted'])
-  // New values are encrypted as they are written: a sweep finds work only in what older versions left.
+  // New values are encrypted when written, so this finds only values written by older versions.
   const { id } = await createProject(it, { settings: { smtp: { host: 'x', password: unique('secret') } } })
   for (let i = 0; i < 2; i++) {
     const { status, body } = await sweep()

@@ -1,4 +1,4 @@
-// 3 §2 "Auth settings", "OAuth providers" and 3 §4: how the users of a project sign in, and with which providers.
+// 3 §2 "Auth settings", "OAuth providers" and 3 §4: auth settings and providers of a project.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { auditOf, createProject, mintToken, someId, unique } from '../people.ts'
@@ -49,7 +49,7 @@ test('3 §2 a new project has the default settings and no provider', async () =>
   assert.deepEqual(reply.body, defaults)
 })
 
-test('3 §4 PATCH merges keys, and those of rate_limits; null takes the default again; it is audited', async () => {
+test('3 §4 PATCH merges keys and those of rate_limits, null restores the default, and it is audited', async () => {
   const id = await newProject()
   const first = await patch(id, {
     min_password_length: 12,
@@ -85,7 +85,7 @@ test('3 §4 PATCH merges keys, and those of rate_limits; null takes the default 
   assert.deepEqual((await patch(id, { rate_limits: null })).body.rate_limits, defaults.rate_limits)
 })
 
-test('3 §4 a value that cannot be is refused by the name of its field, and nothing changes', async () => {
+test('3 §4 an invalid value is rejected with the name of its field, and nothing changes', async () => {
   const id = await newProject()
   for (const [body, field] of [
     [{ email_enabled: 'yes' }, 'email_enabled'],
@@ -113,7 +113,7 @@ test('3 §4 a value that cannot be is refused by the name of its field, and noth
   assert.deepEqual((await read(id)).body, defaults)
 })
 
-test('3 §2 sign-up and sign-in follow the settings at once', async () => {
+test('3 §2 settings take effect on sign-up and sign-in immediately', async () => {
   const { id, anon_key: apikey } = await createProject(it)
   const signUp = (password: string) =>
     it.call('POST', `/v1/auth/${id}/sign-up`, {
@@ -131,7 +131,7 @@ test('3 §2 sign-up and sign-in follow the settings at once', async () => {
   assert.ok([400, 422].includes((await signUp('tencharss!')).status))
 })
 
-test('3 §4 nonsense written through the settings of the project counts as not set and breaks no sign-in', async () => {
+test('3 §4 invalid values in the free-form project settings are ignored, and sign-in still works', async () => {
   const { id, anon_key: apikey } = await createProject(it)
   const nonsense = {
     min_password_length: 'long',
@@ -162,11 +162,11 @@ test('3 §4 nonsense written through the settings of the project counts as not s
     assert.equal(signedUp.status, 200, signedUp.text)
     assert.equal(signedUp.body.expires_in, 3600)
   }
-  // The settings of this route repair what was there.
+  // A change through this route replaces the invalid values.
   assert.equal((await patch(id, { rate_limits: { token: 9 } })).body.rate_limits.token, 9)
 })
 
-test('3 §4 both ways of writing the settings meet in one place', async () => {
+test('3 §4 auth settings and free-form project settings change the same values', async () => {
   const id = await newProject()
   await it.manage('PATCH', `/projects/${id}`, {
     settings: { auth: { min_password_length: 9 }, theme: 'dark' },
@@ -181,7 +181,7 @@ test('3 §4 both ways of writing the settings meet in one place', async () => {
 
 const github = { provider: 'github', client_id: 'our-client', enabled: true }
 
-test('3 §4 a provider is added and replaced; its secret is masked, kept when left out, and never shown', async () => {
+test('3 §4 a provider is added and replaced; its secret is masked, and a request without it keeps it', async () => {
   const { id } = await createProject(it)
   const secret = unique('secret')
   const added = await put(id, { ...github, client_secret: secret, scopes: ['user:email', 'read:org'] })
@@ -225,7 +225,7 @@ test('3 §4 a provider is added and replaced; its secret is masked, kept when le
   for (const { text } of [added, listed, replaced, kept, project]) assert.ok(!text.includes(secret))
 })
 
-test('3 §4 a provider with a secret can be enabled for sign-in at once, and is gone when removed', async () => {
+test('3 §4 a configured provider works immediately, and stops working when removed', async () => {
   const { id, anon_key: apikey } = await createProject(it)
   const external = async () => (await it.call('GET', `/v1/auth/${id}/settings`, { apikey })).body.external
   const go = () => it.call('GET', `/v1/auth/${id}/oauth/github`)
@@ -250,7 +250,7 @@ test('3 §4 a provider with a secret can be enabled for sign-in at once, and is 
     assert.ok([400, 404].includes((await drop(id, name)).status), name)
 })
 
-test('3 §4 changing settings keeps the providers, and the other way round', async () => {
+test('3 §4 changing settings keeps the providers, and changing providers keeps the settings', async () => {
   const id = await newProject()
   await put(id, { ...github, client_secret: 'shh' })
   await patch(id, { auto_confirm: false })
@@ -260,7 +260,7 @@ test('3 §4 changing settings keeps the providers, and the other way round', asy
   assert.deepEqual(Object.keys(body.providers), ['github', 'google'])
 })
 
-test('3 §4 changes at the same time are all kept', async () => {
+test('3 §4 concurrent changes are not lost', async () => {
   const id = await newProject()
   const replies = await Promise.all([
     patch(id, { min_password_length: 20 }),
@@ -281,7 +281,7 @@ test('3 §4 changes at the same time are all kept', async () => {
   assert.equal((await it.manage('GET', `/projects/${id}`)).body.settings.theme, 'dark')
 })
 
-test('3 §4 a provider configuration that cannot be is refused by the name of its field', async () => {
+test('3 §4 an invalid provider configuration is rejected with the name of its field', async () => {
   const id = await newProject()
   for (const [body, field] of [
     [{ ...github }, 'client_secret'],
@@ -300,7 +300,7 @@ test('3 §4 a provider configuration that cannot be is refused by the name of it
   assert.deepEqual((await read(id)).body.providers, {})
 })
 
-test('3 §4 the templates name every provider with its recommended scopes', async () => {
+test('3 §4 the templates list every provider with its recommended scopes', async () => {
   const { status, body } = await it.manage('GET', '/auth/templates')
   assert.equal(status, 200)
   assert.deepEqual([body.total, body.limit, body.offset], [5, 50, 0])
@@ -330,7 +330,7 @@ test('3 §5 reading needs read scope, changing admin', async () => {
   assertManagementError(await it.call('GET', '/api/v1/auth/templates'), 'unauthorized')
 })
 
-test('3 §4 a project nobody has is 404; a suspended one is still administered', async () => {
+test('3 §4 an unknown project is 404; a suspended one can still be managed', async () => {
   for (const reply of [
     await read(someId),
     await patch(someId, { auto_confirm: false }),

@@ -33,7 +33,7 @@ const docs = (token?: string, id = project.id) =>
   it.call('GET', `/api/v1/projects/${id}/docs`, token ? { token } : {})
 const path = (rest: string) => `/v1/rest/${project.id}/${rest}`
 
-test('3 §4: without a credential the document shows what anon may reach', async () => {
+test('3 §4: without a credential the document shows what anon may access', async () => {
   const { status, body } = await docs()
   assert.equal(status, 200)
   assert.deepEqual(await new Validator().validate(body), { valid: true })

@@ -5,7 +5,7 @@ import { auditOf, createUser, tryLogin, type User, unique } from '../people.ts'
 import { freshTarget, type Target } from '../target.ts'
 import { assertManagementError, type Reply } from '../wire.ts'
 
-// Every test has a client address of its own, which is only possible behind a proxy that we trust.
+// Every test has its own client address, which needs a trusted proxy.
 let behindProxy: Target
 let direct: Target
 let user: User
@@ -29,7 +29,7 @@ function assertLocked(reply: Reply): void {
   assert.match(wait, /^[1-9]\d*$/)
 }
 
-test('3 §5.3 wrong password, unknown e-mail and inactive user get one and the same answer', async () => {
+test('3 §5.3 wrong password, unknown e-mail and inactive user get the same answer', async () => {
   const known = await createUser(behindProxy)
   const inactive = await createUser(behindProxy, 'viewer')
   await behindProxy.manage('PATCH', `/admin/users/${inactive.id}`, { is_active: false })
@@ -77,7 +77,7 @@ test('3 §5.3 an unknown e-mail is locked like a known one, with the same answer
   assert.equal(first!.text, second!.text)
 })
 
-test('3 §5.3 writing the e-mail differently does not give five more tries', async () => {
+test('3 §5.3 another spelling of the e-mail does not reset the failure count', async () => {
   const from = newAddress()
   const { email, password } = await createUser(behindProxy)
   const spellings = [email, email.toUpperCase(), email.replace(/^./, c => c.toUpperCase())]
@@ -87,13 +87,13 @@ test('3 §5.3 writing the e-mail differently does not give five more tries', asy
       'invalid_login',
     )
   for (const spelling of spellings) {
-    // Either it is a spelling of the locked user, or it is no user at all.
+    // The address is either another spelling of the locked user, or unknown.
     const reply = await tryLogin(behindProxy, { email: spelling, password }, from)
     assert.ok([401, 429].includes(reply.status), `${spelling}: ${reply.status}`)
   }
 })
 
-test('3 §5.3 tries in parallel are counted like tries in a row', async () => {
+test('3 §5.3 concurrent failed logins are all counted', async () => {
   const from = newAddress()
   const { email } = await createUser(behindProxy)
   const tries = await Promise.all(
@@ -117,7 +117,7 @@ test('3 §5.3 login is rate limited per address: 20 a minute', async () => {
   assert.equal(elsewhere.status, 401)
 })
 
-test('3 §5.3 behind a trusted proxy the address nearest to it counts, not what the client claims', async () => {
+test('3 §5.3 behind a trusted proxy the last X-Forwarded-For address is used, not one from the client', async () => {
   const { email } = await createUser(behindProxy)
   const real = newAddress()['x-forwarded-for']
   let claimed = 0
@@ -143,7 +143,7 @@ test('3 §5.3 case 25: without a trusted proxy X-Forwarded-For neither unlocks n
   assertLocked(await tryLogin(direct, user))
 })
 
-test('3 §5.3 the audit names the real address, not the claimed one', async () => {
+test('3 §5.3 the audit log has the real IP address, not the claimed one', async () => {
   const claimed = { 'x-forwarded-for': '198.51.100.77' }
   const someone = await createUser(direct)
   const entry = await auditOf(direct, 'platform.login', await tryLogin(direct, someone, claimed))
@@ -153,7 +153,7 @@ test('3 §5.3 the audit names the real address, not the claimed one', async () =
   assert.equal(forwarded.ip, '198.51.100.77')
 })
 
-test('3 §4 login takes an e-mail and a password, nothing else', async () => {
+test('3 §4 login requires an e-mail and a password and rejects other fields', async () => {
   const good = { email: 'x@example.test', password: 'x' }
   for (const body of [
     '{"email":',

@@ -66,7 +66,7 @@ test('3 §4: an applied migration that has changed is refused, and nothing of th
   assert.deepEqual(await tables(id), ['a'])
 })
 
-test('3 §4: a failing migration is undone and told with version, name, line and statement', async () => {
+test('3 §4: a failing migration is rolled back and reported with version, name, line and statement', async () => {
   const { id } = await createProject(it)
   const failed = await push(
     id,
@@ -97,7 +97,7 @@ test('3 §4: a first line -- no-transaction runs outside a transaction', async (
   assert.equal(outside.status, 200, outside.text)
 })
 
-test('3 §4: two pushes at once end as one', async () => {
+test('3 §4: two concurrent pushes apply each migration once', async () => {
   const { id } = await createProject(it)
   const migrations = ['1', '2', '3'].map(version => ({
     version,
@@ -128,7 +128,7 @@ test('3 §4: real folders expect a schema extensions and a publication supabase_
   assert.equal(pushed.status, 200, pushed.text)
 })
 
-test('3 §4: a reset drops the tables, and applies what is asked for', async () => {
+test('3 §4: a reset drops the tables and applies the given migrations', async () => {
   const { id } = await createProject(it)
   const migration = { version: '1', sql: 'create table a (id int)' }
   await push(id, migration)
@@ -144,7 +144,7 @@ test('3 §4: a reset drops the tables, and applies what is asked for', async () 
   assert.deepEqual(await tables(id), ['a'])
 })
 
-test('3 §5: deploy pushes, read lists, admin resets; nobody else does', async () => {
+test('3 §5: push needs deploy scope, list read scope and reset admin scope', async () => {
   const { id } = await createProject(it)
   const [read, deploy] = await Promise.all([mintToken(it, 'read'), mintToken(it, 'deploy')])
   const as = (token: string | undefined, method: string, path: string, body?: unknown) =>
@@ -177,7 +177,7 @@ test('3 §4: migrations run as the owner, never as superuser', async () => {
   assert.deepEqual(await tables(id), [])
 })
 
-test('3 §4: types are generated for the schema as it is', async () => {
+test('3 §4: types are generated from the current schema', async () => {
   const { id } = await createProject(it)
   await push(id, { version: '1', sql: 'create table books (id int primary key, title text not null)' })
   const { status, body } = await it.manage('GET', `/projects/${id}/types/typescript`)

@@ -23,7 +23,7 @@ async function listUsers(): Promise<any[]> {
 const activeSuperAdmins = async () =>
   (await listUsers()).filter(({ role, is_active }) => role === 'super_admin' && is_active)
 
-/** Leaves exactly these as active super_admins. */
+/** Makes these the only active super_admins. */
 async function onlySuperAdmins(count: number): Promise<User[]> {
   const kept = await Promise.all(Array.from({ length: count }, () => createUser(it)))
   const ids = kept.map(({ id }) => id)
@@ -73,7 +73,7 @@ test('3 §4 a user shows when they last logged in', async () => {
   assert.ok(Math.abs(Date.parse(shown.last_login_at) - Date.now()) < 60_000)
 })
 
-test('3 §4 an e-mail address belongs to one platform user, however it is written', async () => {
+test('3 §4 e-mail addresses of platform users are unique, case-insensitively', async () => {
   const { email } = await createUser(it, 'viewer')
   const password = 'another password'
   for (const same of [email, email.toUpperCase()]) {
@@ -84,7 +84,7 @@ test('3 §4 an e-mail address belongs to one platform user, however it is writte
   assertManagementError(await update(other.id, { email }), 'email_taken')
 })
 
-test('3 §4 of equal creations in parallel one succeeds', async () => {
+test('3 §4 of concurrent creations with one address one succeeds', async () => {
   const body = { email: `${unique('race')}@example.test`, password: 'a long password', role: 'viewer' }
   const replies = await Promise.all(Array.from({ length: 4 }, () => it.manage('POST', '/admin/users', body)))
   assert.deepEqual(replies.map(({ status }) => status).sort(), [201, 409, 409, 409])
@@ -113,7 +113,7 @@ test('3 §4 a platform user needs an e-mail, a password of 12 characters and one
   assert.ok(!(await listUsers()).some(({ email }) => email === good.email))
 })
 
-test('3 §4 PATCH changes what is named and nothing else', async () => {
+test('3 §4 PATCH changes only the given fields', async () => {
   const user = await createUser(it, 'viewer', { name: 'Before' })
   const reply = await update(user.id, { name: 'After', role: 'developer' })
   assert.equal(reply.status, 200)
@@ -153,7 +153,7 @@ test('3 §4 PATCH refuses an empty body, unknown fields and wrong types', async 
   assert.deepEqual([shown.role, shown.is_active, shown.email], ['viewer', true, user.email])
 })
 
-test('3 §4 a deleted platform user is gone: 204, then 404, and the e-mail is free again', async () => {
+test('3 §4 deleting a platform user is 204, then 404, and the e-mail can be used again', async () => {
   const user = await createUser(it, 'viewer')
   const reply = await remove(user.id)
   assert.equal(reply.status, 204)
@@ -202,7 +202,7 @@ const ways: Record<string, (user: User, i: number) => Promise<{ status: number }
     i === 0 ? remove(user.id) : update(user.id, i === 1 ? { role: 'viewer' } : { is_active: false }),
 }
 for (const [way, lose] of Object.entries(ways))
-  test(`3 §3 of parallel ${way} of all super_admins one is refused`, async () => {
+  test(`3 §3 of concurrent ${way} of all super_admins one is refused`, async () => {
     for (const count of [2, 3]) {
       const all = await onlySuperAdmins(count)
       const replies = await Promise.all(all.map(lose))

@@ -14,7 +14,7 @@ after(() => it.stop())
 const reveal = (id: string, token = it.adminToken) =>
   it.call('GET', `/api/v1/projects/${id}/pooler`, { token })
 
-test('3 §4 without a pooler enabled is false, pooled null, direct present and read_only left out', async () => {
+test('3 §4 without a pooler enabled is false, pooled is null, direct is set and read_only is omitted', async () => {
   const { id } = await createProject(it)
   const { status, body } = await reveal(id)
   assert.equal(status, 200)
@@ -27,7 +27,7 @@ test('3 §4 without a pooler enabled is false, pooled null, direct present and r
     assert.notEqual(part, '')
 })
 
-test('3 §4 each project has a string of its own', async () => {
+test('3 §4 each project has its own connection string', async () => {
   const [a, b] = [await createProject(it), await createProject(it)]
   const [first, second] = [
     new URL((await reveal(a.id)).body.direct),
@@ -36,7 +36,7 @@ test('3 §4 each project has a string of its own', async () => {
   for (const part of ['username', 'password', 'pathname'] as const) assert.notEqual(first[part], second[part])
 })
 
-test('3 §4 the reveal is audit-logged, without the secret; less than admin scope sees nothing', async () => {
+test('3 §4 the reveal needs admin scope and is audited without the secret', async () => {
   const { id } = await createProject(it)
   for (const scope of ['read', 'deploy']) {
     const refused = await reveal(id, (await mintToken(it, scope)).token)

@@ -18,7 +18,7 @@ const rotate = (project: CreatedProject, what: 'jwt' | 'api-keys', token = it.ad
 const reveal = (project: CreatedProject, token = it.adminToken) =>
   it.call('GET', `/api/v1/projects/${project.id}/keys/service-role`, { token })
 
-test('3 §5.1 admin scope reveals the service_role key, and the audit says who did', async () => {
+test('3 §5.1 admin scope reveals the service_role key, and the audit log has the actor', async () => {
   const project = await createProject(it)
   const pat = await mintToken(it, 'admin')
   const reply = await reveal(project, pat.token)
@@ -42,7 +42,7 @@ test('3 §5.1 a refused reveal shows nothing and is not recorded as one', async 
   assert.deepEqual(actions, ['project.created'])
 })
 
-test('3 §4 rotate/jwt answers with a new secret; every JWT of the old one is 401 at once', async () => {
+test('3 §4 rotate/jwt returns a new secret, and JWTs signed with the old one are 401 immediately', async () => {
   const project = await createProject(it)
   const old = userJwt(project)
   assert.equal((await whoami(project, project.anon_key, old)).status, 200)
@@ -67,7 +67,7 @@ test('3 §4 rotate/jwt answers with a new secret; every JWT of the old one is 40
     assert.ok(!JSON.stringify(entry).includes(secret))
 })
 
-test('3 §4 rotate/api-keys answers with two new keys; the old ones are 401 at once', async () => {
+test('3 §4 rotate/api-keys returns two new keys, and the old ones are 401 immediately', async () => {
   const project = await createProject(it)
   const user = userJwt(project)
   assert.equal((await whoami(project, project.anon_key)).status, 200)
@@ -99,7 +99,7 @@ test('3 §4 rotate/api-keys answers with two new keys; the old ones are 401 at o
     assert.ok(!JSON.stringify(entry).includes(secret))
 })
 
-test('3 §4 rotation is for one project only', async () => {
+test('3 §4 rotation affects only its project', async () => {
   const [project, other] = [await createProject(it), await createProject(it)]
   await rotate(project, 'api-keys')
   await rotate(project, 'jwt')
@@ -107,7 +107,7 @@ test('3 §4 rotation is for one project only', async () => {
   assert.equal((await whoami(other, other.service_role_key)).status, 200)
 })
 
-test('3 §4 rotation by less than admin is refused and rotates nothing', async () => {
+test('3 §4 rotation without admin scope is refused and changes nothing', async () => {
   const project = await createProject(it)
   const { token } = await mintToken(it, 'deploy')
   assertNeedsScope(await rotate(project, 'jwt', token), 'admin')
@@ -115,7 +115,7 @@ test('3 §4 rotation by less than admin is refused and rotates nothing', async (
   assert.equal((await whoami(project, project.anon_key, userJwt(project))).status, 200)
 })
 
-test('3 §4 after parallel rotations the last keys stored are the ones that work', async () => {
+test('3 §4 after concurrent rotations the stored keys work', async () => {
   const project = await createProject(it)
   const replies = await Promise.all([1, 2, 3].map(() => rotate(project, 'api-keys')))
   const anonKeys = replies.map(({ body }) => body.anon_key)

@@ -1,4 +1,4 @@
-// 3 §4 "settings": what PATCH and POST of a project refuse there.
+// 3 §4 "settings": invalid settings in PATCH and POST of a project.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { createProject, unique } from '../people.ts'
@@ -52,7 +52,7 @@ for (const [what, exposed_schemas, message] of wrong)
     assertManagementError(created, 'invalid_request', message)
   })
 
-test('3 §4 exposed_schemas: 50 names of up to 63 bytes are taken, ones that do not exist yet among them; null removes them', async () => {
+test('3 §4 exposed_schemas: 50 names of up to 63 bytes are valid, also of missing schemas; null removes them', async () => {
   for (const exposed_schemas of [
     ['public'],
     ['api', 'public', 'pgmq_public', 'graphql_public'],
@@ -93,6 +93,6 @@ test('3 §4 settings are bounded: 200 keys, names of 200 characters, 256 KiB in 
   assertManagementError(await change({ s1: half }), 'invalid_request', /262144 bytes/)
   const { settings } = (await it.manage('GET', `/projects/${other}`)).body
   assert.deepEqual([Object.keys(settings).length, settings.s0.length, settings.s1], [200, 131_072, 1])
-  // What only removes or shrinks is taken.
+  // Changes that only remove or shrink keys are accepted.
   assert.equal((await change({ s0: null })).status, 200)
 })

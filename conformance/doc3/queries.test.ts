@@ -50,7 +50,7 @@ test('3 §4 the history records queries and lists them newest first', async () =
   assert.deepEqual([body.total, body.limit, body.offset], [4, 2, 0])
 })
 
-test('3 §4 queries are kept per project and go with it', async () => {
+test('3 §4 queries belong to a project and are deleted with it', async () => {
   const other = await createProject(it)
   const theirs = `/projects/${other.id}/queries/saved`
   const saved = await it.manage('POST', theirs, { name: 'mine', sql: 'select 1' })
@@ -60,14 +60,14 @@ test('3 §4 queries are kept per project and go with it', async () => {
   assertManagementError(await it.manage('GET', theirs), 'project_not_found')
 })
 
-test('3 §4 a body that is not right is refused', async () => {
+test('3 §4 an invalid body is rejected', async () => {
   assertManagementError(await call('POST', '/saved', { name: 'x' }), 'invalid_request', /sql/)
   assertManagementError(await call('POST', '/saved', { sql: 'select 1' }), 'invalid_request', /name/)
   assertManagementError(await call('POST', '/history', {}), 'invalid_request', /sql/)
   assertManagementError(await call('DELETE', '/saved/not-an-id'), 'invalid_request')
 })
 
-test('3 §5.1 reading needs read scope, writing admin scope; writes are in the audit', async () => {
+test('3 §5.1 reading needs read scope, writing needs admin scope and is audited', async () => {
   const { token } = await mintToken(it, 'read')
   for (const path of ['/saved', '/history']) {
     assert.equal((await call('GET', path, undefined, token)).status, 200)

@@ -1,4 +1,4 @@
-// 3 §4 "quotas": limits that the operator sets, and that a project's own administrators cannot lift.
+// 3 §4 "quotas": limits that the operator sets and a project's own administrators cannot change.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { type CreatedProject, createProject, createUser, mintToken, sessionOf } from '../people.ts'
@@ -10,7 +10,7 @@ let project: CreatedProject
 let ownerToken: string
 before(async () => {
   it = await target()
-  // Two stay super_admin, so that the one of this test can be demoted.
+  // Two users stay super_admin, so that the one of this test can be demoted.
   await createUser(it)
   const owner = await createUser(it)
   ownerToken = await sessionOf(it, owner)
@@ -25,7 +25,7 @@ const patch = (token: string, body: unknown) =>
   it.call('PATCH', `/api/v1/projects/${project.id}`, { token, body })
 const read = async () => (await it.manage('GET', `/projects/${project.id}`)).body
 
-test('3 §4 an owner of a project cannot change its quotas: 403 names who can', async () => {
+test('3 §4 an owner of a project cannot change its quotas, and the 403 names the roles that can', async () => {
   for (const quotas of [
     { rate_limit_anon: 0 },
     { rate_limit_anon: null },
@@ -37,7 +37,7 @@ test('3 §4 an owner of a project cannot change its quotas: 403 names who can', 
   assert.deepEqual((await read()).quotas, { rate_limit_anon: 5 })
 })
 
-test('3 §4 a refused PATCH changes nothing: neither the name nor the settings beside the quotas', async () => {
+test('3 §4 a refused PATCH of quotas changes neither name nor settings', async () => {
   const before = await read()
   const reply = await patch(ownerToken, {
     name: 'another name',
@@ -49,13 +49,13 @@ test('3 §4 a refused PATCH changes nothing: neither the name nor the settings b
   assert.deepEqual(await read(), before)
 })
 
-test('3 §4 an owner changes everything else', async () => {
+test('3 §4 an owner can change all other fields', async () => {
   const reply = await patch(ownerToken, { name: 'a new name', settings: { theme: 'light' } })
   assert.equal(reply.status, 200, reply.text)
   assert.deepEqual([reply.body.name, reply.body.settings], ['a new name', { theme: 'light' }])
 })
 
-test('3 §4 an owner creates no project with quotas of their choice', async () => {
+test('3 §4 a user without operator rights cannot create a project with quotas', async () => {
   const body = { name: 'mine', quotas: { rate_limit_anon: 0 } }
   const reply = await it.call('POST', '/api/v1/projects', { token: ownerToken, body })
   assertManagementError(reply, 'insufficient_scope', /admin/)

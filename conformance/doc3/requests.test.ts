@@ -1,4 +1,4 @@
-// 3 §7 and §8: what a management request may look like, and what is said when it does not.
+// 3 §7 and §8: valid and invalid management requests.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { type CreatedProject, createProject, mintToken, unique } from '../people.ts'
@@ -54,7 +54,7 @@ test('3 §7 another content type is 415', async () => {
   assert.equal((await create({ name: unique('charset') }, charset)).status, 201)
 })
 
-test('3 §7 a body that is too large is 413, told by its announced length or by its chunks', async () => {
+test('3 §7 a body that is too large is 413, with Content-Length and chunked', async () => {
   const head =
     'POST /api/v1/projects HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n' +
     `authorization: Bearer ${it.adminToken}\r\n`
@@ -74,7 +74,7 @@ test('3 §7 the message of a 400 names the field', async () => {
   assertManagementError(await it.manage('GET', '/projects?limit=-1'), 'invalid_request', /limit/)
 })
 
-test('3 §7 nothing is coerced: a number is not text, "true" is not true', async () => {
+test('3 §7 types are not coerced: a number is not a string, "true" is not a boolean', async () => {
   assertManagementError(await create({ name: 'x', description: 5 }), 'invalid_request')
   assertManagementError(await create({ name: 'x', quotas: { max_storage_size_mb: '5' } }), 'invalid_request')
   assertManagementError(await create({ name: 'x', quotas: { max_storage_size_mb: true } }), 'invalid_request')
@@ -103,7 +103,7 @@ test('3 §7, case 44: __proto__ and constructor keys are 4xx and pollute nothing
   assert.ok(!('polluted' in fresh))
 })
 
-// Each of these in a field of its own, since a database takes text and JSON differently.
+// Each in its own field, because the database treats text and JSON differently.
 const unstorable = {
   'NUL in text': '\\u0000',
   'a lone surrogate': '\\ud800',
@@ -172,7 +172,7 @@ test('3 §7, case 44: deeply nested JSON does not break the server', async () =>
 })
 
 for (const path of lists) {
-  test(`3 §8 ${path} caps limit at 100 and refuses what is no number`, async () => {
+  test(`3 §8 ${path} caps limit at 100 and rejects a limit that is not a number`, async () => {
     const page = await it.manage('GET', `${path}?limit=1000000`)
     assert.equal(page.status, 200)
     assert.equal(page.body.limit, 100)
@@ -201,7 +201,7 @@ for (const path of lists) {
     assert.equal(body.total, (await it.manage('GET', path)).body.total)
   })
 
-  test(`3 §8 ${path} with an offset beyond all numbers is no fault of ours`, async () => {
+  test(`3 §8 ${path} with a huge offset is not a 5xx`, async () => {
     for (const offset of ['9007199254740993', '9223372036854775808', '99999999999999999999', '1e300']) {
       const { status } = await it.manage('GET', `${path}?offset=${offset}`)
       assert.ok(status === 200 || status === 400, `${offset}: ${status}`)
@@ -209,7 +209,7 @@ for (const path of lists) {
   })
 }
 
-test('3 §7 every answer has a request id of its own', async () => {
+test('3 §7 every answer has a unique request id', async () => {
   const { token } = await mintToken(it, 'read')
   const replies = [
     await it.call('GET', '/health'),
@@ -235,12 +235,12 @@ test('3 §7 every answer has a request id of its own', async () => {
   assert.equal(new Set(replies.map(({ headers }) => headers.get('x-request-id'))).size, replies.length)
 })
 
-test('3 §7 a request id the caller made up does not end up in a header as it is', async () => {
+test('3 §7 a request id from the caller that is too long is not copied into a header', async () => {
   const reply = await it.call('GET', '/health', { headers: { 'x-request-id': `x${'y'.repeat(3000)}` } })
   assert.ok((reply.headers.get('x-request-id') ?? '').length < 200)
 })
 
-test('3 §7 requests that are not HTTP get an answer with a request id too', async () => {
+test('3 §7 invalid HTTP requests get an answer with a request id, too', async () => {
   const huge = `GET /api/v1/projects HTTP/1.1\r\nhost: x\r\nx-a: ${'a'.repeat(100_000)}\r\n\r\n`
   const tooLarge = await sendBytes(it.url, huge)
   assert.equal(tooLarge.status, 431)
@@ -250,7 +250,7 @@ test('3 §7 requests that are not HTTP get an answer with a request id too', asy
   assertRequestId(nonsense)
 })
 
-test('3 §7 an address outside both planes is 404 and reveals nothing', async () => {
+test('3 §7 a path outside both planes is 404 and reveals nothing', async () => {
   for (const path of ['/', '/nothing', '/.env', '/package.json', '/api', '/api/v2/projects', '/favicon.ico'])
     assertManagementError(await it.call('GET', path), 'route_not_found')
 })

@@ -22,7 +22,7 @@ before(async () => {
     ],
   })
   assert.equal(made.status, 201, made.text)
-  // Rows come with a migration, so that nothing here depends on the data plane.
+  // A migration inserts the rows, so that the test does not depend on the data plane.
   const pushed = await it.manage('POST', `/projects/${project.id}/db/push`, {
     migrations: [
       {
@@ -52,7 +52,7 @@ test('3 §4 the status shows per table whether it is enabled and forced', async 
   assert.deepEqual([enabled, forced], [true, false])
 })
 
-test('3 §4 without a policy nobody sees a row but service_role; disabled, everybody sees all', async () => {
+test('3 §4 without a policy only service_role sees rows; with RLS disabled all roles do', async () => {
   assert.deepEqual(seen(await tried({ role: 'anon' })), [])
   assert.deepEqual(seen(await tried({ role: 'authenticated', user_id: ann })), [])
   assert.deepEqual(seen(await tried({ role: 'service_role' })), [1, 2])
@@ -62,7 +62,7 @@ test('3 §4 without a policy nobody sees a row but service_role; disabled, every
   assert.deepEqual(seen(await tried({ role: 'anon' })), [])
 })
 
-test('3 §4 a policy is created, listed, decides what a user sees and writes, and is dropped', async () => {
+test('3 §4 a policy is created, listed, enforced for reads and writes, and dropped', async () => {
   const made = await call('POST', '/tables/notes/policies', {
     name: 'own notes',
     command: 'ALL',
@@ -98,12 +98,12 @@ test('3 §4 a policy is created, listed, decides what a user sees and writes, an
 })
 
 test('3 §4 a simulation always rolls back', async () => {
-  for (const wish of [
+  for (const fields of [
     { command: 'INSERT', row: { id: 9 } },
     { command: 'UPDATE', row: { body: 'changed' } },
     { command: 'DELETE' },
   ]) {
-    const { rows, rolled_back } = await tried({ role: 'service_role', ...wish })
+    const { rows, rolled_back } = await tried({ role: 'service_role', ...fields })
     assert.ok(rows.every((each: any) => each.allowed))
     assert.equal(rolled_back, true)
   }
@@ -117,7 +117,7 @@ test('3 §4 a simulation always rolls back', async () => {
   )
 })
 
-test('3 §4 every command makes a policy; what makes no sense is refused', async () => {
+test('3 §4 a policy can be created for every command, and invalid ones are rejected', async () => {
   for (const [command, expression] of [
     ['SELECT', { using: 'true' }],
     ['insert', { with_check: 'true' }],
@@ -163,7 +163,7 @@ test('3 §5.1 reading needs read scope; changing and simulating need admin scope
   }
 })
 
-test('3 §1 switching row-level security is in the audit', async () => {
+test('3 §1 enabling and disabling row-level security is audited', async () => {
   const reply = await call('POST', '/tables/notes/enable')
   const entry = await auditOf(it, 'rls.enabled', reply)
   assert.deepEqual([entry.target, entry.project_id], ['notes', project.id])

@@ -1,4 +1,4 @@
-// 3 §1 and §5: who may call which route, checked for every management route there is.
+// 3 §1 and §5: permissions of every management route.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { addresses } from '@plinth/contract/openapi.ts'
@@ -17,7 +17,7 @@ import {
 import { type Target, target } from '../target.ts'
 import { assertManagementError, assertNeedsScope, sendBytes } from '../wire.ts'
 
-/** The credential column of the specification's route list, for the routes that exist so far. */
+/** The credential column of the specification's route list. */
 const specified: Record<string, 'none' | 'session' | 'read' | 'deploy' | 'admin'> = {
   'GET /api/v1/health': 'none',
   'GET /api/v1/health/services': 'none',
@@ -99,20 +99,20 @@ before(async () => {
 })
 after(() => it.stop())
 
-/** The route with ids that are real enough to be admitted and, except for the project's, belong to nothing. */
+/** The route with well-formed ids. Only the project exists. */
 const pathOf = (route: Route, id = project.id) =>
   addresses(route)[0]!
     .replace('{id}', id)
     .replace(/\{\w+\}/g, someId)
 
-/** An empty object where a body is due: never valid, so nothing is ever changed by it. */
+/** An empty object for routes with a body. It is never valid, so it never changes anything. */
 const call = (route: Route, token?: string, id?: string) =>
   it.call(route.method, pathOf(route, id), { token, ...(route.body && { body: {} }) })
 
-test('3 §4, §5.2 every management route asks for the scope the specification gives it', () => {
+test('3 §4, §5.2 every management route requires the scope in the specification', () => {
   for (const route of management) {
     const expected = specified[nameOf(route)]
-    // Routes of later work are checked for behaviour below; these must not drift.
+    // Routes that are not in the list are checked by their behaviour below.
     if (expected) assert.equal(route.scope, expected, nameOf(route))
   }
   const names = management.map(nameOf)
@@ -131,7 +131,7 @@ for (const route of guarded) {
     assertManagementError(await call(route), 'unauthorized')
   })
 
-  test(`3 §1 ${name} does not take the keys or users of the data plane`, async () => {
+  test(`3 §1 ${name} rejects keys and user tokens of the data plane`, async () => {
     for (const token of [project.anon_key, project.service_role_key, userJwt(project)]) {
       assertManagementError(await call(route, token), 'unauthorized')
       const inApikey = await it.call(route.method, pathOf(route), { apikey: token })
@@ -139,7 +139,7 @@ for (const route of guarded) {
     }
   })
 
-  test(`3 §5.2 ${name} names the scope that a smaller token lacks`, async () => {
+  test(`3 §5.2 ${name} names the missing scope`, async () => {
     const smaller = { read: [], deploy: ['read'], admin: ['read', 'deploy'], session: [] } as const
     for (const scope of smaller[route.scope as keyof typeof smaller])
       assertNeedsScope(await call(route, pats[scope].token), route.scope)
@@ -158,8 +158,8 @@ for (const route of guarded) {
   })
 }
 
-test('3 §5 login, health and openapi need no credential and do not mind a wrong one', async () => {
-  // One that shows more to a credential checks it: see docs.test.ts.
+test('3 §5 login, health and openapi need no credential and ignore a wrong one', async () => {
+  // A route that shows more with a credential checks it: see docs.test.ts.
   for (const route of management.filter(each => each.scope === 'none' && !each.fuller))
     for (const token of [undefined, 'wrong'])
       for (const address of addresses(route)) {
@@ -168,7 +168,7 @@ test('3 §5 login, health and openapi need no credential and do not mind a wrong
       }
 })
 
-test('3 §5.1 read covers reads and excludes the sensitive ones', async () => {
+test('3 §5.1 read scope covers reads except the sensitive ones', async () => {
   const read = (path: string) => it.call('GET', `/api/v1${path}`, { token: pats.read.token })
   assert.equal((await read('/projects')).status, 200)
   assert.equal((await read(`/projects/${project.id}`)).status, 200)
@@ -176,7 +176,7 @@ test('3 §5.1 read covers reads and excludes the sensitive ones', async () => {
     assertNeedsScope(await read(path), 'admin')
 })
 
-test('3 §5.1 deploy covers reads but neither the sensitive ones nor administration', async () => {
+test('3 §5.1 deploy scope covers reads, but neither sensitive ones nor administration', async () => {
   const token = pats.deploy.token
   assert.equal((await it.call('GET', `/api/v1/projects/${project.id}`, { token })).status, 200)
   for (const [method, path] of [
@@ -210,7 +210,7 @@ for (const [method, path] of unknownRoutes)
       assertManagementError(await it.call(method, path, { token }), 'route_not_found')
   })
 
-test('3 §1 another spelling of a path does not get past admission', async () => {
+test('3 §1 another spelling of a path does not bypass the permission check', async () => {
   for (const path of [
     '/api/v1/projects/',
     '/api/v1//projects',
@@ -231,12 +231,12 @@ test('3 §1 another spelling of a path does not get past admission', async () =>
   }
 })
 
-test('3 §1 HEAD is admitted like GET', async () => {
+test('3 §1 HEAD needs the same permission as GET', async () => {
   assert.equal((await it.call('HEAD', '/api/v1/projects')).status, 401)
   assert.equal((await it.call('HEAD', '/api/v1/admin/users', { token: pats.read.token })).status, 403)
 })
 
-test('3 §1 admission comes before the body: what is wrong with it is only told to those admitted', async () => {
+test('3 §1 permissions are checked before the body, so validation errors need permission', async () => {
   for (const body of ['{"name":', 'null', '{"name":5}', '{}']) {
     const call = (token?: string) => it.call('POST', '/api/v1/projects', { token, body })
     assertManagementError(await call(), 'unauthorized')
@@ -249,7 +249,7 @@ test('3 §1 admission comes before the body: what is wrong with it is only told 
   assertManagementError(badId, 'unauthorized')
 })
 
-test('3 §1 admission does not wait for the body', async () => {
+test('3 §1 the permission check does not wait for the body', async () => {
   const head = (token: string) =>
     `POST /api/v1/projects HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${token}\r\n` +
     'content-type: application/json\r\ncontent-length: 1000\r\n\r\n{'

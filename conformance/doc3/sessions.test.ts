@@ -1,4 +1,4 @@
-// 3 §5: sessions, the scope a role gives them, and where membership bounds it.
+// 3 §5: sessions, the scope of each role, and the limits of membership.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import {
@@ -20,7 +20,7 @@ let it: Target
 let elsewhere: CreatedProject
 before(async () => {
   it = await target()
-  // Two stay super_admin for good, so that those of the tests may be demoted and deleted.
+  // Two users stay super_admin, so that those of the tests can be demoted and deleted.
   await createUser(it)
   elsewhere = await createProject(it)
 })
@@ -35,7 +35,7 @@ const change = async (user: User, fields: Record<string, unknown>) => {
 const claimsOf = (token: string) =>
   JSON.parse(Buffer.from(token.split('.')[1] ?? '', 'base64url').toString()) as Record<string, number>
 
-test('3 §4 login answers with a session of 12 hours and is audited', async () => {
+test('3 §4 login returns a session of 12 hours and is audited', async () => {
   const user = await createUser(it, 'developer')
   const reply = await login(it, user)
   assert.equal(reply.status, 200)
@@ -52,7 +52,7 @@ test('3 §4 login answers with a session of 12 hours and is audited', async () =
   assert.ok(!JSON.stringify(entry).includes(user.password))
 })
 
-test('3 §5 a session is only what login issued: forged, altered or unsigned ones are 401', async () => {
+test('3 §5 forged, altered or unsigned session tokens are 401', async () => {
   const user = await createUser(it)
   const token = await sessionOf(it, user)
   const [header, payload, signature] = token.split('.') as [string, string, string]
@@ -75,7 +75,7 @@ test('3 §5 a session is only what login issued: forged, altered or unsigned one
   assert.equal((await as(token)('GET', '/projects')).status, 200)
 })
 
-test('3 §5 a deactivated user’s session is 401 at once, and so is the login', async () => {
+test('3 §5 sessions and logins of a deactivated user are 401 immediately', async () => {
   const user = await createUser(it)
   const session = await sessionOf(it, user)
   await change(user, { is_active: false })
@@ -84,14 +84,14 @@ test('3 §5 a deactivated user’s session is 401 at once, and so is the login',
   assertManagementError(reply, 'invalid_login')
 })
 
-test('3 §5 a deleted user’s session is 401 at once', async () => {
+test('3 §5 a deleted user’s session is 401 immediately', async () => {
   const user = await createUser(it)
   const session = await sessionOf(it, user)
   assert.equal((await it.manage('DELETE', `/admin/users/${user.id}`)).status, 204)
   assertManagementError(await as(session)('GET', '/projects'), 'unauthorized')
 })
 
-test('3 §5 a new password ends the user’s sessions at once', async () => {
+test('3 §5 a new password ends the user’s sessions immediately', async () => {
   const user = await createUser(it)
   const session = await sessionOf(it, user)
   const password = 'an entirely new password'
@@ -102,7 +102,7 @@ test('3 §5 a new password ends the user’s sessions at once', async () => {
   assert.equal((await as(await sessionOf(it, { ...user, password }))('GET', '/projects')).status, 200)
 })
 
-test('3 §5 a super_admin has admin on everything', async () => {
+test('3 §5 a super_admin has admin scope everywhere', async () => {
   const call = as(await sessionOf(it, await createUser(it)))
   for (const path of ['/admin/stats', '/admin/users', '/platform/tokens', `/projects/${elsewhere.id}`])
     assert.equal((await call('GET', path)).status, 200, path)
@@ -113,7 +113,7 @@ test('3 §5 a super_admin has admin on everything', async () => {
   assert.ok(body.projects.some((each: { id: string }) => each.id === elsewhere.id))
 })
 
-test('3 §5 a session follows a change of role at once, and the creator of a project owns it', async () => {
+test('3 §5 a change of role takes effect immediately, and the creator of a project is its owner', async () => {
   const user = await createUser(it)
   const session = await sessionOf(it, user)
   const call = as(session)
@@ -141,7 +141,7 @@ test('3 §5 a session follows a change of role at once, and the creator of a pro
 })
 
 for (const role of ['project_admin', 'developer', 'viewer'])
-  test(`3 §5 a ${role} reaches only the projects it is a member of`, async () => {
+  test(`3 §5 a ${role} can access only projects with a membership`, async () => {
     const user = await createUser(it)
     const session = await sessionOf(it, user)
     const own = await createProject(it, {}, session)
@@ -154,7 +154,7 @@ for (const role of ['project_admin', 'developer', 'viewer'])
       assertNeedsScope(await call('POST', `/projects/${id}/suspend`), 'admin')
       assertNeedsScope(await call('GET', `/projects/${id}/keys/service-role`), 'admin')
     }
-    // Nothing tells a project of others from none at all.
+    // The answer is the same for a project of others and for an unknown one.
     const foreign = await call('GET', `/projects/${elsewhere.id}`)
     assert.equal(foreign.text, (await call('GET', `/projects/${someId}`)).text)
 
@@ -167,7 +167,7 @@ for (const role of ['project_admin', 'developer', 'viewer'])
   })
 
 for (const role of ['project_admin', 'developer', 'viewer'])
-  test(`3 §5 a ${role} is refused on the platform’s own routes`, async () => {
+  test(`3 §5 a ${role} is refused on platform routes`, async () => {
     const call = as(await sessionOf(it, await createUser(it, role)))
     for (const [method, path] of [
       ['POST', '/projects'],
@@ -188,7 +188,7 @@ for (const role of ['project_admin', 'developer', 'viewer'])
     assert.deepEqual({ projects: body.projects, total: body.total }, { projects: [], total: 0 })
   })
 
-test('3 §5 no one makes themselves more than they are', async () => {
+test('3 §5 no user can raise the own role', async () => {
   const user = await createUser(it, 'viewer')
   const call = as(await sessionOf(it, user))
   assertNeedsScope(await call('PATCH', `/admin/users/${user.id}`, { role: 'super_admin' }), 'admin')

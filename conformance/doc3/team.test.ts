@@ -21,7 +21,7 @@ interface Person extends User {
 }
 
 let it: Target
-/** Few, since logins are limited; each test has a project of its own. */
+/** Few users, because logins are rate limited; each test has its own project. */
 let ann: Person
 let bob: Person
 before(async () => {
@@ -45,7 +45,7 @@ const setRole = (id: string, user: string, role: string) =>
 const remove = (id: string, user: string) => it.manage('DELETE', `/projects/${id}/members/${user}`)
 const newProject = async () => (await createProject(it)).id
 
-/** Invites the person and accepts for them. */
+/** Invites the user and accepts on the user's behalf. */
 async function join(id: string, who: Person, role: string): Promise<Reply> {
   const made = await invite(id, { email: who.email, role })
   assert.equal(made.status, 201, made.text)
@@ -62,7 +62,7 @@ async function rolesOf(id: string): Promise<Record<string, string>> {
 const inviteFields = ['created_at', 'email', 'expires_at', 'id', 'invited_by', 'role']
 const memberFields = ['created_at', 'email', 'is_active', 'name', 'role', 'user_id']
 
-test('3 §4 an invite is created with 201; its token is shown once, with the time it ends, and audited', async () => {
+test('3 §4 an invite is created with 201, its token is shown once with its expiry, and it is audited', async () => {
   const id = await newProject()
   const email = `${unique('New.One')}@Example.TEST`
   const reply = await invite(id, { email, role: 'admin' })
@@ -91,7 +91,7 @@ test('3 §2 an invite without a role is for an editor', async () => {
   assert.equal(body.role, 'editor')
 })
 
-test('3 §4 an invite needs an address, and a role of the four', async () => {
+test('3 §4 an invite needs an address and one of four roles', async () => {
   const id = await newProject()
   const email = 'valid@example.test'
   for (const body of [
@@ -128,7 +128,7 @@ test('3 §4 pending invites are listed newest first, a page at a time', async ()
   assert.equal((await it.manage('GET', `/projects/${id}/invites?limit=1000`)).body.limit, 100)
 })
 
-test('3 §4 a revoked invite is gone: 204, then 404, and its token no longer works', async () => {
+test('3 §4 revoking an invite is 204, then 404, and its token no longer works', async () => {
   const id = await newProject()
   const { body } = await invite(id, { email: ann.email })
   const elsewhere = await newProject()
@@ -149,7 +149,7 @@ test('3 §4 a revoked invite is gone: 204, then 404, and its token no longer wor
   assert.deepEqual(await rolesOf(id), {})
 })
 
-test('3 §4 inviting an address again voids the older token', async () => {
+test('3 §4 inviting an address again invalidates the older token', async () => {
   const id = await newProject()
   const older = (await invite(id, { email: ann.email, role: 'admin' })).body
   const newer = (await invite(id, { email: ann.email.toUpperCase(), role: 'read_only' })).body
@@ -160,7 +160,7 @@ test('3 §4 inviting an address again voids the older token', async () => {
   assert.deepEqual([reply.status, reply.body.role], [200, 'read_only'])
 })
 
-test('3 §4 accepting binds to the user of the session, once', async () => {
+test('3 §4 accepting adds the user of the session, once', async () => {
   const id = await newProject()
   const { body: made } = await invite(id, { email: ann.email, role: 'admin' })
   assertNeedsScope(await as(ann.session)('GET', `/projects/${id}`), 'read')
@@ -189,17 +189,17 @@ test('3 §4 user_id is optional and must match the session', async () => {
   assert.deepEqual([reply.status, reply.body.user_id], [200, ann.id])
 })
 
-test('3 §4 an invite is for the address it names: another user is refused, and it stays for the right one', async () => {
+test('3 §4 a user with another address cannot accept, and the invite stays valid', async () => {
   const id = await newProject()
   const { invite_token: token } = (await invite(id, { email: ann.email })).body
   const reply = await accept(bob.session, { token })
   assertManagementError(reply, 'invite_mismatch', /another e-mail address/)
-  assert.ok(!reply.text.includes(ann.email), 'whose it is, is not told')
+  assert.ok(!reply.text.includes(ann.email), 'the answer does not contain the invited address')
   assert.deepEqual(await rolesOf(id), {})
   assert.equal((await accept(ann.session, { token })).status, 200)
 })
 
-test('3 §4 accepting needs a user: neither the admin token nor a platform token is one', async () => {
+test('3 §4 accepting needs a user session, not the admin token or a platform token', async () => {
   const id = await newProject()
   const { invite_token: token } = (await invite(id, { email: ann.email })).body
   for (const credential of [it.adminToken, (await mintToken(it, 'admin')).token])
@@ -208,7 +208,7 @@ test('3 §4 accepting needs a user: neither the admin token nor a platform token
   assert.equal((await accept(ann.session, { token })).status, 200)
 })
 
-test('3 §4 a token that is none is 404, and a body that is not right 400', async () => {
+test('3 §4 an unknown token is 404, an invalid body 400', async () => {
   const id = await newProject()
   const { id: inviteId } = (await invite(id, { email: ann.email })).body
   for (const token of ['x', inviteId, `platform_invite_${'x'.repeat(43)}`, ' '])
@@ -242,7 +242,7 @@ test('3 §4 members are listed owners first', async () => {
   assert.deepEqual([page.body.members[0].user_id, page.body.total], [ann.id, 2])
 })
 
-test('3 §4 a changed role counts at the next request, and so does a removal', async () => {
+test('3 §4 a changed role or a removal takes effect at the next request', async () => {
   const id = await newProject()
   await join(id, ann, 'admin')
   const mine = as(ann.session)
@@ -270,7 +270,7 @@ test('3 §4 a changed role counts at the next request, and so does a removal', a
   )
 })
 
-test('3 §4 whoever is not a member is 404', async () => {
+test('3 §4 a user who is not a member is 404', async () => {
   const id = await newProject()
   await join(id, ann, 'owner')
   for (const user of [bob.id, someId]) {
@@ -316,7 +316,7 @@ const ways: Record<string, (id: string, user: string, i: number) => Promise<Repl
   'a demotion and a removal': (id, user, i) => (i === 0 ? setRole(id, user, 'admin') : remove(id, user)),
 }
 for (const [way, lose] of Object.entries(ways))
-  test(`3 §3 of two parallel ${way} of the owners one is refused`, async () => {
+  test(`3 §3 of two concurrent ${way} of the owners one is refused`, async () => {
     for (let round = 0; round < 5; round++) {
       const id = await newProject()
       await join(id, ann, 'owner')
@@ -341,7 +341,7 @@ test('3 §3 a platform user who is the last owner of a project cannot be deleted
   assert.deepEqual(await rolesOf(id), { [ann.id]: 'owner' })
 })
 
-test('3 §5 a session on a project has no more than its membership', async () => {
+test('3 §5 a session has only the rights of its membership', async () => {
   const id = await newProject()
   const mine = as(ann.session)
   const may: Record<string, [read: number, deploy: number, admin: number]> = {
@@ -356,7 +356,7 @@ test('3 §5 a session on a project has no more than its membership', async () =>
     assert.equal((await setRole(id, ann.id, role)).status, 200)
     const got = [
       (await mine('GET', `/projects/${id}`)).status,
-      // Never valid, so that nothing is pushed: admitted means 400.
+      // The body is invalid, so that nothing is pushed: an admitted request gets a 400.
       (await mine('POST', `/projects/${id}/db/push`, {})).status,
       (await mine('GET', `/projects/${id}/members`)).status,
     ]
@@ -364,7 +364,7 @@ test('3 §5 a session on a project has no more than its membership', async () =>
   }
 })
 
-test('3 §5 an admin of a project does not raise themselves to owner, nor demote or remove one', async () => {
+test('3 §5 an admin of a project cannot become owner, nor demote or remove one', async () => {
   const id = await newProject()
   await join(id, ann, 'owner')
   await join(id, bob, 'admin')
@@ -380,7 +380,7 @@ test('3 §5 an admin of a project does not raise themselves to owner, nor demote
   assert.equal((await mine('POST', `/projects/${id}/invites`, { email: 'friend@example.test' })).status, 201)
 })
 
-test('3 §4 the invites of a deleted project are void', async () => {
+test('3 §4 the invites of a deleted project are invalid', async () => {
   const id = await newProject()
   const { invite_token: token } = (await invite(id, { email: ann.email })).body
   assert.equal((await it.manage('DELETE', `/projects/${id}`)).status, 204)

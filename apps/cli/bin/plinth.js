@@ -1,7 +1,7 @@
 #!/usr/bin/env node
-// Plain JavaScript that any Node understands: it only finds the Node that runs the TypeScript in ../src.
+// Plain JavaScript for any Node version. It finds the Node that runs the TypeScript in ../src.
 import { existsSync, realpathSync } from 'node:fs'
-// Whole, because Node 20 does not know the name we want from it and would not even begin.
+// The default import, because Node 20 lacks `enableCompileCache` and a named import would fail at link time.
 import nodeModule from 'node:module'
 import { homedir } from 'node:os'
 import { dirname, join } from 'node:path'
@@ -11,20 +11,20 @@ const wanted = 24
 const modules = nodeModules(dirname(realpathSync(fileURLToPath(import.meta.url))))
 
 if (Number(process.versions.node.split('.')[0]) >= wanted) {
-  keepCompiled()
+  enableCache()
   const { main } = await import('../src/main.ts')
   await main(process.argv.slice(2))
 } else {
-  await handOver(modules && join(modules, '.bin', 'node'))
+  await runWithNewerNode(modules && join(modules, '.bin', 'node'))
 }
 
-/** Types are stripped and code is compiled once. Not in the shared /tmp, Node's default: others could plant code there. */
-function keepCompiled() {
-  const isKept = modules && nodeModule.enableCompileCache(join(modules, '.cache', 'plinth')).status > 0
-  if (!isKept) nodeModule.enableCompileCache(join(homedir(), '.cache', 'plinth'))
+/** Caches compiled code. Not in the shared /tmp, the default of Node, because others could place code there. */
+function enableCache() {
+  const isEnabled = modules && nodeModule.enableCompileCache(join(modules, '.cache', 'plinth')).status > 0
+  if (!isEnabled) nodeModule.enableCompileCache(join(homedir(), '.cache', 'plinth'))
 }
 
-/** The nearest node_modules upwards that holds a Node, else the nearest one at all. */
+/** The nearest node_modules upwards that contains a Node, otherwise the nearest one. */
 function nodeModules(from) {
   let nearest
   for (let dir = from; ; dir = dirname(dir)) {
@@ -35,11 +35,11 @@ function nodeModules(from) {
   }
 }
 
-async function handOver(node) {
+async function runWithNewerNode(node) {
   if (!node || !existsSync(node) || realpathSync(node) === realpathSync(process.execPath)) {
     process.stderr.write(
       `plinth needs Node ${wanted} or newer and this is ${process.version}. ` +
-        'Run npm ci in the repository, which brings one on Linux, or install it from https://nodejs.org.\n',
+        'Run npm ci in the repository, which installs one on Linux, or install it from https://nodejs.org.\n',
     )
     process.exitCode = 1
     return

@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { findCommand, type Given, givenTo, tokenise, wordsOf } from './arguments.ts'
+import { findCommand, type Given, parseArguments, tokenise, wordsOf } from './arguments.ts'
 import { tree } from './commands.ts'
 import { Failure } from './failure.ts'
 
 function parse(line: string): Given & { path: string } {
   const tokens = tokenise(line.split(' '), tree)
   const { command, rest } = findCommand(wordsOf(tokens), tree)
-  return { path: command.path, ...givenTo(command, rest, tokens, tree) }
+  return { path: command.path, ...parseArguments(command, rest, tokens, tree) }
 }
 
 function refusal(line: string): Failure {
@@ -20,7 +20,7 @@ function refusal(line: string): Failure {
   return assert.fail(`${line} was accepted`)
 }
 
-test('flags may stand before, between and after the words of a command', () => {
+test('arguments: flags may come before, between and after the words of a command', () => {
   for (const line of [
     '--url http://x projects create demo --slug d',
     'projects --url http://x create --slug=d demo',
@@ -38,7 +38,7 @@ test('flags may stand before, between and after the words of a command', () => {
   }
 })
 
-test('short flags take their value apart or attached, switches none', () => {
+test('arguments: a short flag takes its value attached or separate; a switch takes none', () => {
   assert.equal(parse('health -o text').values['output'], 'text')
   assert.equal(parse('health -ojson').values['output'], 'json')
   assert.ok(parse('down -y --volumes').switches.has('yes'))
@@ -46,15 +46,15 @@ test('short flags take their value apart or attached, switches none', () => {
   assert.equal(refusal('down --volumes=some').code, 'usage_invalid_value')
 })
 
-test('after -- everything is a word', () => {
+test('arguments: everything after -- is a word', () => {
   assert.deepEqual(parse('projects create -- --odd').operands, { name: '--odd' })
 })
 
-test('the singular of a group is understood', () => {
+test('arguments: the singular of a group is an alias', () => {
   assert.equal(parse('project list').path, 'projects list')
 })
 
-test('a mistyped command names the one that was meant', () => {
+test('arguments: an unknown command suggests the closest one', () => {
   assert.equal(refusal('projcts list').suggestion, 'Did you mean plinth projects?')
   assert.equal(refusal('projects lsit').suggestion, 'Did you mean plinth projects list?')
   assert.equal(refusal('secrets rotate jtw').suggestion, 'Did you mean plinth secrets rotate jwt?')
@@ -62,30 +62,30 @@ test('a mistyped command names the one that was meant', () => {
   assert.match(refusal('zzzzzzzz').suggestion!, /--help lists/)
 })
 
-test('a group without its command lists what may follow', () => {
+test('arguments: a group without a command lists its commands', () => {
   const { code, message } = refusal('secrets rotate')
   assert.equal(code, 'usage_missing_command')
   assert.match(message, /jwt, api-keys/)
 })
 
-test('an unknown flag names the nearest one, and flags of other commands are unknown', () => {
+test('arguments: an unknown flag suggests the closest one; flags of other commands are unknown', () => {
   assert.equal(refusal('projects create demo --slig x').suggestion, 'Did you mean --slug?')
   assert.equal(refusal('projects list --volumes').code, 'usage_unknown_flag')
 })
 
-test('a flag without its value, or with one outside its choices, is refused', () => {
+test('arguments: a missing or invalid flag value is rejected', () => {
   assert.equal(refusal('token mint --name --scope read').code, 'usage_missing_value')
   const { code, message } = refusal('token mint --name ci --scope raed')
   assert.equal(code, 'usage_invalid_value')
   assert.match(message, /admin, deploy, read/)
 })
 
-test('missing and surplus arguments are named', () => {
+test('arguments: missing and unexpected arguments are named', () => {
   assert.match(refusal('projects create').message, /<name> is missing/)
   assert.match(refusal('token mint --name ci').message, /--scope is missing: one of admin, deploy, read/)
   assert.equal(refusal('projects create a b').code, 'usage_unexpected_argument')
 })
 
-test('a negative number is a value', () => {
+test('arguments: a negative number is a value', () => {
   assert.equal(parse('audit prune --days -5').values['days'], '-5')
 })

@@ -1,4 +1,4 @@
-// Takes the command line apart against the command tree; every mistake is named together with its remedy.
+// Parses the command line against the command tree. Every error names what is wrong and what to do.
 import { closest } from '@plinth/contract/closest.ts'
 import { type Command, childrenOf, type Flag, type Tree } from './command.ts'
 import { Failure } from './failure.ts'
@@ -7,7 +7,7 @@ export interface Given {
   operands: Readonly<Record<string, string>>
   /** Flags with a value, by name without dashes. */
   values: Readonly<Record<string, string>>
-  /** Flags without one. */
+  /** Flags without a value. */
   switches: ReadonlySet<string>
 }
 
@@ -15,7 +15,7 @@ export type Token =
   | { kind: 'word'; text: string }
   | { kind: 'flag'; typed: string; flag: Flag | undefined; value: string | undefined }
 
-/** Words and flags; which flags take a value is known from the whole tree, so they may stand anywhere. */
+/** Words and flags. Which flags take a value is known from the whole tree, so flags may come anywhere. */
 export function tokenise(argv: readonly string[], tree: Tree): Token[] {
   const flags = [...tree.flags, ...tree.commands.flatMap(command => command.flags ?? [])]
   const tokens: Token[] = []
@@ -53,13 +53,13 @@ const looksLikeFlag = (argument: string) => /^-(-|[a-zA-Z]$)/.test(argument)
 
 const isBoolean = (argument: string | undefined) => argument === 'true' || argument === 'false'
 
-export const asks = (tokens: readonly Token[], flag: string): boolean =>
+export const hasFlag = (tokens: readonly Token[], flag: string): boolean =>
   tokens.some(token => token.kind === 'flag' && token.flag?.name === flag)
 
 export const wordsOf = (tokens: readonly Token[]): string[] =>
   tokens.flatMap(token => (token.kind === 'word' ? [token.text] : []))
 
-/** The command whose path is the longest beginning of the words, and the words after it. */
+/** The command with the longest path that the words begin with, and the remaining words. */
 export function findCommand(words: readonly string[], tree: Tree): { command: Command; rest: string[] } {
   const named = [tree.aliases.get(words[0] ?? '') ?? words[0], ...words.slice(1)]
   for (let length = named.length; length > 0; length--) {
@@ -78,27 +78,27 @@ function unknownCommand(words: readonly string[], named: readonly string[], tree
   while (depth < named.length && isGroup(depth + 1)) depth++
   const group = named.slice(0, depth)
   const options = childrenOf(group, tree)
-  const wrong = words[depth]
-  if (wrong === undefined) {
+  const unknown = words[depth]
+  if (unknown === undefined) {
     return new Failure(
       'usage_missing_command',
-      `plinth ${group.join(' ')} needs one of: ${options.join(', ')}.`,
+      `plinth ${group.join(' ')} needs a command: ${options.join(', ')}.`,
       `plinth ${group.join(' ')} --help describes them.`,
     )
   }
-  const near = closest(wrong, depth === 0 ? [...options, ...tree.aliases.keys()] : options)
+  const near = closest(unknown, depth === 0 ? [...options, ...tree.aliases.keys()] : options)
   const meant = depth === 0 && near ? (tree.aliases.get(near) ?? near) : near
   const within = depth === 0 ? '' : ` of plinth ${group.join(' ')}`
   return new Failure(
     'usage_unknown_command',
-    `There is no command "${wrong}"${within}.`,
+    `There is no command "${unknown}"${within}.`,
     meant
       ? `Did you mean plinth ${[...group, meant].join(' ')}?`
       : `plinth ${[...group, '--help'].join(' ')} lists the commands.`,
   )
 }
 
-export function givenTo(
+export function parseArguments(
   command: Command,
   rest: readonly string[],
   tokens: readonly Token[],
@@ -134,7 +134,7 @@ function checkChoice(what: string, value: string, choices: readonly string[]): v
   const meant = closest(value, choices)
   throw new Failure(
     'usage_invalid_value',
-    `${what} cannot be "${value}": it is one of ${choices.join(', ')}.`,
+    `${what} must be one of ${choices.join(', ')}, not "${value}".`,
     meant ? `Did you mean ${meant}?` : null,
   )
 }
@@ -142,7 +142,7 @@ function checkChoice(what: string, value: string, choices: readonly string[]): v
 function isOn(typed: string, value: string | undefined): boolean {
   if (value === undefined || value === 'true') return true
   if (value === 'false') return false
-  throw new Failure('usage_invalid_value', `${typed} is a switch and takes no value ("${value}").`)
+  throw new Failure('usage_invalid_value', `${typed} takes no value, but "${value}" was given.`)
 }
 
 function unknownFlag(typed: string, command: Command, allowed: readonly Flag[]): Failure {
@@ -170,13 +170,13 @@ function operandsOf(command: Command, rest: readonly string[]): Record<string, s
       throw new Failure('usage_missing_argument', message, usageHint(command))
     }
   }
-  const surplus = declared.some(operand => operand.isRest) ? undefined : rest[declared.length]
-  if (surplus === undefined) return operands
+  const unexpected = declared.some(operand => operand.isRest) ? undefined : rest[declared.length]
+  if (unexpected === undefined) return operands
   throw new Failure(
     'usage_unexpected_argument',
-    `plinth ${command.path} does not take "${surplus}".`,
+    `plinth ${command.path} does not take the argument "${unexpected}".`,
     usageHint(command),
   )
 }
 
-const usageHint = (command: Command) => `plinth ${command.path} --help shows how it is called.`
+const usageHint = (command: Command) => `plinth ${command.path} --help shows the usage.`

@@ -1,10 +1,10 @@
-// What the command tree is made of.
+// The types of the command tree.
 import type { Run } from './context.ts'
 
 export interface Flag {
   name: string
   short?: string
-  /** What the value is called in the help; a flag without one is a switch. */
+  /** The name of the value in the help; a flag without a value is a switch. */
   value?: string
   choices?: readonly string[]
   isRequired?: true
@@ -18,7 +18,7 @@ export interface Operand {
   summary: string
   choices?: readonly string[]
   isOptional?: true
-  /** Takes all words that are left, one per line. */
+  /** Takes all remaining words, one per line. */
   isRest?: true
 }
 
@@ -29,9 +29,9 @@ export interface Command {
   flags?: readonly Flag[]
   examples?: readonly string[]
   isHidden?: true
-  /** Has an answer for `--output env`. */
+  /** Supports `--output env`. */
   printsEnv?: true
-  /** What it prints is meant for another program as it is: text also when piped. */
+  /** Prints text for other programs, also into a pipe. */
   printsText?: true
   load: () => Promise<Run>
 }

@@ -5,27 +5,27 @@ import { candidates } from './commands/completion.ts'
 import { groups, sections, tree } from './commands.ts'
 import { help } from './help.ts'
 
-test('every command leads to code and is named once', async () => {
+test('commands: every command has code and a unique name', async () => {
   const paths = tree.commands.map(command => command.path)
   assert.deepEqual(paths, [...new Set(paths)])
   for (const command of tree.commands) assert.equal(typeof (await command.load()), 'function', command.path)
 })
 
-test('a flag takes a value everywhere or nowhere, since it is read before its command is known', () => {
+test('commands: a flag takes a value in every command or in none, because it is parsed before the command is known', () => {
   const flags = [...tree.flags, ...tree.commands.flatMap(command => command.flags ?? [])]
   for (const flag of flags)
     for (const other of flags.filter(each => each.name === flag.name))
       assert.equal(Boolean(flag.value), Boolean(other.value), flag.name)
 })
 
-test('the help shows every first word, with a summary', () => {
+test('help: lists every group and command with a summary', () => {
   const shown = sections.flatMap(([, names]) => names)
   assert.deepEqual(shown.toSorted(), childrenOf([], tree).toSorted())
   for (const name of shown)
     assert.ok(groups[name] ?? tree.commands.some(command => command.path === name), name)
 })
 
-test('help describes a command, a group and everything, and nothing it does not know', () => {
+test('help: describes a command, a group or everything; an unknown word gives null', () => {
   assert.match(help([], '1.2.3')!, /^plinth 1\.2\.3/)
   assert.match(help(['--help', 'projects'], '1')!, /projects create <name>/)
   assert.match(help(['project', 'create', '-h'], '1')!, /--slug <slug>/)
@@ -34,7 +34,7 @@ test('help describes a command, a group and everything, and nothing it does not 
   assert.equal(help(['nonsense', '--help'], '1'), null)
 })
 
-test('completion offers commands, flags and choices', () => {
+test('completion: offers commands, flags and choices', () => {
   assert.deepEqual(candidates(['projects'], 'su', tree), ['suspend'])
   assert.deepEqual(candidates(['project'], 'cr', tree), ['create'])
   assert.deepEqual(candidates([], 'he', tree), ['health'])

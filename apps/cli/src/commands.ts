@@ -1,28 +1,28 @@
-// The command tree as data: parsing, help, "did you mean" and completion all come from here, and a command's
-// code is loaded only when it is called.
+// The command tree as data. Parsing, help, suggestions and completion read it; the code of a command is loaded only
+// when it runs.
 import type { Flag, Tree } from './command.ts'
 import { authCommands } from './tree/auth.ts'
 import { databaseCommands, generatorCommands } from './tree/database.ts'
 import { directoryCommands } from './tree/directory.ts'
-import { machineCommands } from './tree/machine.ts'
+import { localPlatformCommands } from './tree/local-platform.ts'
 import { platformCommands } from './tree/platform.ts'
 import { realtimeCommands } from './tree/realtime.ts'
 import { rlsCommands, schemaCommands } from './tree/schema.ts'
 import { storageCommands } from './tree/storage.ts'
 
 const flags: readonly Flag[] = [
-  { name: 'url', value: 'url', summary: 'The platform to talk to (PLATFORM_URL)' },
-  { name: 'env', value: 'name', summary: 'The platform of that name in plinth.json' },
-  { name: 'project', value: 'id or slug', summary: 'The project meant (PLATFORM_PROJECT)' },
+  { name: 'url', value: 'url', summary: 'The URL of the platform (PLATFORM_URL)' },
+  { name: 'env', value: 'name', summary: 'The environment of that name in plinth.json' },
+  { name: 'project', value: 'id or slug', summary: 'The project (PLATFORM_PROJECT)' },
   {
     name: 'output',
     short: 'o',
     value: 'format',
     choices: ['text', 'json', 'env'],
-    summary: 'text, json, or env for status (PLATFORM_OUTPUT); json when piped',
+    summary: 'text, json, or env for status (PLATFORM_OUTPUT); default json into a pipe',
   },
   { name: 'no-color', summary: 'No colours (NO_COLOR)' },
-  { name: 'debug', summary: 'Show each request and where an error came from' },
+  { name: 'debug', summary: 'Show every request and the cause of an error' },
   { name: 'yes', short: 'y', summary: 'Do not ask for confirmation' },
   { name: 'help', short: 'h', summary: 'Describe a command' },
   { name: 'version', short: 'V', summary: 'Print the version' },
@@ -30,7 +30,7 @@ const flags: readonly Flag[] = [
 
 export const tree: Tree = {
   commands: [
-    ...machineCommands,
+    ...localPlatformCommands,
     ...platformCommands,
     ...schemaCommands,
     ...rlsCommands,
@@ -50,30 +50,30 @@ export const tree: Tree = {
   ]),
 }
 
-/** What the first words of the tree are about, in the order of the help. */
+/** The groups and commands by topic, in the order of the help. */
 export const sections: readonly [title: string, names: readonly string[]][] = [
   ['Platform on this machine', ['start', 'ps', 'restart', 'stop', 'down', 'bootstrap']],
   ['Any platform', ['status', 'health', 'projects', 'secrets', 'token', 'audit']],
   ['Tables and rows of a project', ['schema', 'rls', 'db', 'migrations', 'gen']],
   ['Files of a project', ['storage']],
-  ['What happens in a project', ['realtime']],
+  ['Realtime of a project', ['realtime']],
   ['People of a project', ['auth']],
   ['This directory', ['config', 'link', 'completion']],
 ]
 
-/** What the groups among them are for. */
+/** The summaries of groups. */
 export const groups: Readonly<Record<string, string>> = {
   projects: 'Create, list, suspend, delete projects; show their keys',
   schema: 'Tables, columns and extensions',
-  rls: 'Who sees which rows: switches, policies, tests',
-  db: 'Push migrations to a project, pull its schema, begin anew',
+  rls: 'Row-level security: enable, policies, tests',
+  db: 'Push migrations to a project, pull its schema, reset it',
   migrations: 'List and apply the migrations of this directory',
-  auth: 'Users of a project and their sessions; who works on it',
-  gen: 'Types for applications, from the schema as it is',
-  realtime: 'Watch changes and messages as they come; which tables send changes',
+  auth: 'Users of a project and their sessions; members and invites',
+  gen: 'Generate types from the schema of a project',
+  realtime: 'Subscribe to changes and messages; choose which tables emit changes',
   storage: 'Buckets and files: list, copy, remove',
   secrets: 'Rotate the JWT secret or the keys of a project',
   token: 'Mint, list and revoke platform tokens',
-  audit: 'Keep the audit log short',
-  config: 'Read and write what this directory is linked to',
+  audit: 'Prune the audit log',
+  config: 'Read and write the settings of this directory',
 }

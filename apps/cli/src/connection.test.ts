@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { resolveProject, resolveTarget, resolveToken, type Sources } from './connection.ts'
 import { Failure } from './failure.ts'
-import { birthOf } from './local-platform.ts'
+import { startTicksOf } from './local-platform.ts'
 
 const cwd = mkdtempSync(join(tmpdir(), 'plinth-connection-'))
 after(() => rmSync(cwd, { recursive: true }))
@@ -25,7 +25,7 @@ const sources = ({ values = {}, environment = {} }: Circumstances = {}): Sources
 })
 const target = (circumstances?: Circumstances) => resolveTarget(sources(circumstances))
 
-test('the platform is found in the order of the specification', () => {
+test('connection: the URL is resolved in the order of the specification', () => {
   write('plinth.json', { environments: { staging: { url: 'https://staging.example.com/' } } })
   write('.plinth/link.json', { url: 'http://linked:1' })
   const all = {
@@ -38,15 +38,15 @@ test('the platform is found in the order of the specification', () => {
   assert.equal(target().url, 'http://linked:1')
   rmSync(join(cwd, '.plinth/link.json'))
   const found = target({ environment: { PLATFORM_URL: '  ' } })
-  assert.deepEqual([found.url, found.dial], ['http://localhost:39001', 'http://127.0.0.1:39001'])
+  assert.deepEqual([found.url, found.connectUrl], ['http://localhost:39001', 'http://127.0.0.1:39001'])
 })
 
-test('an unknown environment is answered with the known ones', () => {
+test('connection: an unknown environment fails with the list of known ones', () => {
   write('plinth.json', { environments: { staging: { url: 'https://a' }, production: { url: 'https://b' } } })
-  assert.throws(() => target({ values: { env: 'prod' } }), /only staging, production/)
+  assert.throws(() => target({ values: { env: 'prod' } }), /Known environments: staging, production/)
 })
 
-test('a file that is not as it should be is named', () => {
+test('connection: an invalid file is named', () => {
   for (const content of ['{', '[]', { environments: { staging: {} } }, { environments: [] }]) {
     write('plinth.json', content)
     assert.throws(() => target({ values: { env: 'staging' } }), /plinth\.json/, JSON.stringify(content))
@@ -56,19 +56,19 @@ test('a file that is not as it should be is named', () => {
   rmSync(join(cwd, '.plinth/link.json'))
 })
 
-test('what is not the URL of a platform is refused', () => {
+test('connection: an invalid URL is rejected', () => {
   for (const url of ['localhost:39001', 'ftp://x', 'http://user:secret@x', 'http://x/?a=b', 'nonsense'])
     assert.throws(() => target({ values: { url } }), Failure, url)
 })
 
-test('the token of the local platform is used for that platform alone', () => {
+test('connection: the token of the local platform is used only for that platform', () => {
   const local = target()
   write('.plinth/data/secrets.json', { PLATFORM_ADMIN_TOKEN: 'from the file' })
   assert.equal(resolveToken(sources(), local), null)
   write('.plinth/data/platform.json', { pid: process.pid, url: 'http://127.0.0.1:39001' })
   write('.plinth/data/platform.lock', { pid: process.pid, birth: 'another' })
   assert.equal(resolveToken(sources(), local), null)
-  write('.plinth/data/platform.lock', { pid: process.pid, birth: birthOf(process.pid) })
+  write('.plinth/data/platform.lock', { pid: process.pid, birth: startTicksOf(process.pid) })
   assert.equal(resolveToken(sources(), local)?.value, 'from the file')
   const at = (url: string) => resolveToken(sources(), target({ values: { url } }))?.value
   assert.equal(at('http://localhost:39001'), 'from the file')
@@ -77,14 +77,14 @@ test('the token of the local platform is used for that platform alone', () => {
     assert.equal(at(url), undefined, url)
 })
 
-test('a token from the environment comes first', () => {
+test('connection: a token from the environment comes first', () => {
   const of = (environment: Record<string, string>) => resolveToken(sources({ environment }), target())?.value
   assert.equal(of({ PLATFORM_TOKEN: 'mine', PLATFORM_ADMIN_TOKEN: 'root' }), 'mine')
   assert.equal(of({ PLATFORM_ADMIN_TOKEN: 'root' }), 'root')
   assert.equal(of({ DATABASE_URL: 'postgres://elsewhere' }), undefined)
 })
 
-test('the linked project counts for the linked platform only', () => {
+test('connection: the linked project applies only to the linked platform', () => {
   write('.plinth/link.json', { url: 'http://linked:1/', project_id: 'p' })
   const project = (circumstances: Circumstances) =>
     resolveProject(sources(circumstances), target(circumstances))?.value

@@ -1,9 +1,9 @@
-// Which platform, which credential and which project a command means, in the order of the specification.
+// Resolves the platform, the credential and the project of a command, in the order of the specification.
 import type { Given } from './arguments.ts'
+import { readLink, readTopology, topologyPath } from './directory-config.ts'
 import { type Environment, setting } from './environment.ts'
 import { Failure } from './failure.ts'
 import { dataDirectory, inspect, readSecrets } from './local-platform.ts'
-import { readLink, readTopology, topologyPath } from './workplace.ts'
 
 export interface Sources {
   given: Given
@@ -13,22 +13,22 @@ export interface Sources {
 
 export interface Found<T> {
   value: T
-  /** Where it came from, in words for `config show --origin`. */
+  /** Where it came from, for `config show --origin`. */
   origin: string
 }
 
 export interface Target {
-  /** As the user knows it, without a slash at the end. */
+  /** As configured, without a slash at the end. */
   url: string
-  /** What is dialled; only the default differs. */
-  dial: string
+  /** The URL to connect to; it differs only for the default. */
+  connectUrl: string
   origin: string
   isDefault: boolean
 }
 
 export const defaultUrl = 'http://localhost:39001'
-// The platform listens on 127.0.0.1, and `localhost` may mean ::1 alone, or somebody else's port there.
-const defaultDial = 'http://127.0.0.1:39001'
+// The platform listens on 127.0.0.1. `localhost` may resolve to ::1 only, where another program may listen.
+const defaultConnectUrl = 'http://127.0.0.1:39001'
 
 export function resolveTarget({ given, environment, cwd }: Sources): Target {
   const flag = given.values['url']
@@ -39,7 +39,7 @@ export function resolveTarget({ given, environment, cwd }: Sources): Target {
   if (name) return at(environmentUrl(cwd, name), `plinth.json, environment ${name}`)
   const { url } = readLink(cwd)
   if (url) return at(url, '.plinth/link.json')
-  return { url: defaultUrl, dial: defaultDial, origin: 'default', isDefault: true }
+  return { url: defaultUrl, connectUrl: defaultConnectUrl, origin: 'default', isDefault: true }
 }
 
 export function environmentUrl(cwd: string, name: string): string {
@@ -49,14 +49,14 @@ export function environmentUrl(cwd: string, name: string): string {
   const known = [...topology.keys()].join(', ')
   throw new Failure(
     'environment_unknown',
-    `There is no environment "${name}" in ${topologyPath(cwd)}${known ? `, only ${known}` : ''}.`,
+    `There is no environment "${name}" in ${topologyPath(cwd)}${known ? `. Known environments: ${known}` : ''}.`,
     known ? null : `Add it: {"environments":{"${name}":{"url":"https://…"}}}`,
   )
 }
 
 function at(url: string, origin: string): Target {
   const checked = checkedUrl(url, origin)
-  return { url: checked, dial: checked, origin, isDefault: false }
+  return { url: checked, connectUrl: checked, origin, isDefault: false }
 }
 
 export function checkedUrl(url: string, origin: string): string {
@@ -65,26 +65,26 @@ export function checkedUrl(url: string, origin: string): string {
   if (!parsed || !isHttp || parsed.username || parsed.password || parsed.search || parsed.hash) {
     throw new Failure(
       'url_invalid',
-      `"${url}" (from ${origin}) is not the URL of a platform.`,
-      'Write it like http://localhost:39001 or https://plinth.example.com.',
+      `"${url}" (from ${origin}) is not a valid URL of a platform.`,
+      'Use a URL such as http://localhost:39001 or https://plinth.example.com.',
     )
   }
   return parsed.href.replace(/\/+$/, '')
 }
 
-/** PLATFORM_TOKEN, or the admin token of this directory's own platform when it is the one being called. */
+/** PLATFORM_TOKEN, or the admin token of the platform of this directory when the target is that platform. */
 export function resolveToken(sources: Sources, target: Target): Found<string> | null {
   const { environment } = sources
   const token = setting(environment, 'PLATFORM_TOKEN')
   if (token) return { value: token, origin: 'PLATFORM_TOKEN' }
 
-  // Proven to run: on the port of one that crashed anybody may be listening for its token.
+  // Only if it runs: after a crash another program may listen on its port, and would receive the token.
   const dataDir = dataDirectory(sources)
   const { record } = inspect(dataDir)
-  if (!record || !isSameLoopback(target.dial, record.url)) return null
+  if (!record || !isSameLoopback(target.connectUrl, record.url)) return null
   const admin = setting(environment, 'PLATFORM_ADMIN_TOKEN')
   if (admin) return { value: admin, origin: 'PLATFORM_ADMIN_TOKEN' }
-  // Beside a database of its own the platform knows no generated token, whatever an earlier start left here.
+  // With DATABASE_URL the platform has no generated token, even if an earlier start left one here.
   const isEmbedded = !setting(environment, 'DATABASE_URL')
   const secret = isEmbedded && readSecrets(dataDir)['PLATFORM_ADMIN_TOKEN']
   return secret ? { value: secret, origin: `${dataDir}/secrets.json` } : null
@@ -93,15 +93,15 @@ export function resolveToken(sources: Sources, target: Target): Found<string> | 
 export function requireToken(sources: Sources, target: Target): string {
   const found = resolveToken(sources, target)
   if (found) return found.value
-  const local = target.isDefault ? 'Run plinth start here first, or set' : 'Set'
+  const start = target.isDefault ? 'Run plinth start here first, or set' : 'Set'
   throw new Failure(
     'token_missing',
     `No token for ${target.url}: PLATFORM_TOKEN is not set.`,
-    `${local} PLATFORM_TOKEN to a platform token or the admin token, in the environment or in .env.`,
+    `${start} PLATFORM_TOKEN to a platform token or the admin token, in the environment or in .env.`,
   )
 }
 
-/** The linked project belongs to the linked platform: another URL leaves it out. */
+/** The linked project is used only with the linked platform. */
 export function resolveProject(sources: Sources, target: Target): Found<string> | null {
   const flag = sources.given.values['project']
   if (flag) return { value: flag, origin: '--project' }

@@ -1,29 +1,30 @@
 import type { Given } from './arguments.ts'
 import type { Tree } from './command.ts'
 import type { Environment } from './environment.ts'
+import type { Input, Io, Output } from './io.ts'
 import type { Paint, Screen } from './print.ts'
 
-/** What a command gives back; `main` prints it in the format asked for. */
+/** The result of a command, printed in the requested format. */
 export interface Answer {
-  /** Printed as `{"ok":true,"data":…}`; a field without a value is null, not missing. */
+  /** Printed as `{"ok":true,"data":…}`. A field without a value is null, not missing. */
   data: unknown
-  /** The same for people. */
+  /** The same as text. */
   text: (paint: Paint) => string
-  /** What to do next, said on stderr after the text. */
+  /** Next steps, printed to stderr after the text. */
   hints?: readonly string[]
-  /** It was printed as it came, piece by piece; nothing is left to say. */
+  /** The result was printed item by item; nothing is left to print. */
   wasStreamed?: true
   /** For `--output env`. */
   env?: Record<string, string>
 }
 
-/** The server a command has talked to, for wording failures and for comparing versions afterwards. */
+/** The server of a command, for error messages and for the comparison of versions. */
 export interface Connection {
-  /** As the user knows it. */
+  /** As configured. */
   url: string
-  /** Ends the question for the version when the answer is no longer waited for. */
+  /** Aborts the request for the version. */
   abandon: () => void
-  /** Never rejects; null when it could not be learned. */
+  /** Never rejects; null when the version is unknown. */
   serverVersion: Promise<string | null>
 }
 
@@ -34,8 +35,14 @@ export interface Context {
   given: Given
   cwd: string
   environment: Environment
+  stdin: Input
+  stderr: Output
   screen: Screen
-  /** Set by whatever talks to a server first. */
+  interruption: Io['interruption']
+  temporaryFiles: Io['temporaryFiles']
+  /** Connections that are closed when the command has ended. */
+  connections: Set<{ destroy(): void }>
+  /** Set with the first request to a server. */
   connection: Connection | null
 }
 

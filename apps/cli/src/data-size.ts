@@ -2,13 +2,13 @@ import { type Dirent, lstatSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { clusterDirectory } from './local-platform.ts'
 
-/** Bytes of everything a data directory stands for, wherever the cluster lives. */
+/** Bytes of a data directory and of its cluster, which may be elsewhere. */
 export function sizeOfData(dataDir: string): number {
   const cluster = clusterDirectory(dataDir)
   return sizeOf(dataDir) + (cluster.startsWith(`${dataDir}/`) ? 0 : sizeOf(cluster))
 }
 
-/** What vanishes or is closed to us while we look counts as nothing. */
+/** A file that disappears meanwhile or cannot be read counts as 0 bytes. */
 function sizeOf(directory: string): number {
   let entries: Dirent[]
   try {

@@ -5,12 +5,10 @@ import { Failure } from './failure.ts'
 
 export type Environment = Readonly<Record<string, string | undefined>>
 
-/** The real environment over the `.env` of the current directory; an empty value counts as not set. */
-export function readEnvironment(cwd: string): Environment {
-  // biome-ignore lint/style/noProcessEnv: the one place of the command line that reads the environment
-  const real = process.env
+/** The environment of the process over the `.env` of the working directory; an empty value counts as not set. */
+export function readEnvironment(env: Environment, cwd: string): Environment {
   const merged: Record<string, string | undefined> = { ...dotEnv(join(cwd, '.env')) }
-  for (const [name, value] of Object.entries(real)) if (value !== undefined) merged[name] = value
+  for (const [name, value] of Object.entries(env)) if (value !== undefined) merged[name] = value
   return merged
 }
 

@@ -5,7 +5,7 @@ import { Failure } from './failure.ts'
 
 const now = Date.parse('2026-01-01T00:00:00Z')
 
-test('spans count from now, a month is 30 days and a year 365', () => {
+test('expiry: durations count from now; a month is 30 days and a year 365', () => {
   assert.equal(expiryTime('12h', now), '2026-01-01T12:00:00.000Z')
   assert.equal(expiryTime('90d', now), '2026-04-01T00:00:00.000Z')
   assert.equal(expiryTime('2w', now), '2026-01-15T00:00:00.000Z')
@@ -13,11 +13,11 @@ test('spans count from now, a month is 30 days and a year 365', () => {
   assert.equal(expiryTime('1y', now), '2027-01-01T00:00:00.000Z')
 })
 
-test('an RFC 3339 time is taken with its offset', () => {
+test('expiry: an RFC 3339 time keeps its offset', () => {
   assert.equal(expiryTime('2026-06-01T12:00:00+02:00', now), '2026-06-01T10:00:00.000Z')
 })
 
-test('anything else is refused: no unit, no offset, the past, the absurd', () => {
+test('expiry: rejects a missing unit, a missing offset, a past time and a time after the year 9999', () => {
   for (const text of [
     '90',
     'soon',

@@ -10,7 +10,7 @@ const units: Readonly<Record<string, number>> = {
 }
 const rfc3339 = /^\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)$/i
 
-/** `90d` from now on, or the RFC 3339 time itself, as the server wants it. */
+/** The time of `90d` from now, or of an RFC 3339 time, as the server expects it. */
 export function expiryTime(text: string, now: number): string {
   const span = /^([1-9]\d{0,5})([hdwmy])$/.exec(text)
   const time = span
@@ -23,7 +23,7 @@ export function expiryTime(text: string, now: number): string {
     throw new Failure(
       'usage_invalid_value',
       `--expires cannot be "${text}".`,
-      'Write a span such as 12h, 90d, 4w, 6m (30 days each) or 1y, or a time such as 2030-01-31T00:00:00Z.',
+      'Use a duration such as 12h, 90d, 4w, 6m (30 days each) or 1y, or a time such as 2030-01-31T00:00:00Z.',
     )
   }
   if (time <= now) throw new Failure('usage_invalid_value', `--expires ${text} is in the past.`)

@@ -1,4 +1,4 @@
-// Turns whatever went wrong into a sentence with a remedy.
+// Turns any error into a message and a suggestion.
 import type { ReplyError } from '@plinth/contract/client.ts'
 import type { Context } from './context.ts'
 import { Failure } from './failure.ts'
@@ -10,10 +10,10 @@ export function explain(error: unknown, context: Pick<Context, 'connection'>): F
   const network = url && networkError(error)
   if (network) return unreachable(url, network)
   const message = error instanceof Error ? error.message : String(error)
-  return new Failure('internal_error', message, 'Run it again with --debug and report what it shows.', error)
+  return new Failure('internal_error', message, 'Run it again with --debug and report its output.', error)
 }
 
-// By name, so that a command that never talks to a server does not load the client to find out.
+// By name, because a command that never calls a server should not load the client.
 const isReplyError = (error: unknown): error is ReplyError =>
   error instanceof Error && error.name === 'ReplyError'
 
@@ -22,56 +22,57 @@ const remedies = new Map<string, string>(
     unauthorized: 'Set PLATFORM_TOKEN to a token that is neither revoked nor expired.',
     insufficient_scope: 'Use a token with a larger scope: plinth token mint --name … --scope admin.',
     quota_not_yours:
-      'Leave out quotas, or use a token with admin scope on the platform: plinth token mint --name … --scope admin.',
-    project_not_found: 'plinth projects list shows the projects there are.',
-    token_not_found: 'plinth token list shows the tokens there are.',
-    invite_not_found: 'plinth auth invites list shows the invites that are pending.',
+      'Omit quotas, or use a token with admin scope on the platform: plinth token mint --name … --scope admin.',
+    project_not_found: 'plinth projects list shows the projects.',
+    token_not_found: 'plinth token list shows the tokens.',
+    invite_not_found: 'plinth auth invites list shows the pending invites.',
     invite_expired: 'Ask for a new invite.',
-    user_not_found: 'plinth auth users list shows the users there are.',
-    session_not_found: 'plinth auth sessions list --user <user> shows the sessions there are.',
+    user_not_found: 'plinth auth users list shows the users.',
+    session_not_found: 'plinth auth sessions list --user <user> shows the sessions.',
     weak_password: 'Choose a longer password.',
-    member_not_found: 'plinth auth members list shows the members there are.',
-    already_member: 'plinth auth members set-role changes what they may do.',
-    too_many_invites: 'plinth auth invites revoke takes back those that are not needed.',
-    last_owner: 'plinth auth members set-role <user> owner makes another one first.',
+    member_not_found: 'plinth auth members list shows the members.',
+    already_member: 'plinth auth members set-role changes the role of a member.',
+    too_many_invites: 'plinth auth invites revoke revokes invites that are not needed.',
+    last_owner: 'Make another member owner first: plinth auth members set-role <user> owner.',
     session_required:
-      'Log in with POST /api/v1/platform/login and set PLATFORM_TOKEN to the token it answers.',
+      'Log in with POST /api/v1/platform/login and set PLATFORM_TOKEN to the token it returns.',
     schema_not_found: 'Name a schema of the project with --schema.',
-    table_not_found: 'plinth schema tables shows the tables there are.',
+    table_not_found: 'plinth schema tables shows the tables.',
     column_not_found: 'plinth schema tables <table> shows its columns.',
-    policy_not_found: 'plinth rls policies shows the policies there are.',
-    has_dependants: 'Run it again with --cascade to drop them, too.',
+    policy_not_found: 'plinth rls policies shows the policies.',
+    has_dependants: 'Run it again with --cascade to drop them as well.',
     object_busy: 'Wait a moment and run it again.',
-    migration_failed: 'Correct the migration and run it again; what was applied before it is skipped.',
-    migration_changed: 'Put the file back as it was, and write the change as a new migration.',
+    migration_failed:
+      'Correct the migration and run it again. Migrations that are applied already are skipped.',
+    migration_changed: 'Restore the file and write the change as a new migration.',
     migrations_busy: 'Wait until the other push or reset has ended.',
-    dump_too_large: 'plinth projects pooler shows the connection for pg_dump.',
-    message_not_found: 'plinth projects mail shows the messages there are.',
-    NoSuchBucket:
-      'plinth storage ls shows the buckets there are; plinth storage mb ss:///<bucket> makes one.',
-    NoSuchKey: 'plinth storage ls ss:///<bucket> -r shows the files there are.',
-    BucketAlreadyExists: 'plinth storage ls shows the buckets there are.',
-    ResourceNotEmpty: 'Files came in meanwhile: run it again.',
+    dump_too_large: 'plinth projects pooler shows a connection string for pg_dump.',
+    message_not_found: 'plinth projects mail shows the messages.',
+    NoSuchBucket: 'plinth storage ls shows the buckets; plinth storage mb ss:///<bucket> creates one.',
+    NoSuchKey: 'plinth storage ls ss:///<bucket> -r shows the files.',
+    BucketAlreadyExists: 'plinth storage ls shows the buckets.',
+    ResourceNotEmpty: 'Files were added meanwhile. Run it again.',
     InvalidBucketName: 'Choose a name of letters, digits, - and _.',
     InvalidKey:
-      "Names consist of letters of a to z, digits, spaces and _ / ! - . * ' ( ) & $ = @ ; : + , ? alone.",
-    InvalidMimeType: 'Name another type with --content-type, or a bucket that takes this one.',
-    EntityTooLarge: 'plinth storage ls shows how large the files of each bucket may be.',
-    storage_quota_exceeded: 'plinth storage rm makes room; max_storage_size_mb of the project is the limit.',
+      "Names may contain only the letters a to z, digits, spaces and _ / ! - . * ' ( ) & $ = @ ; : + , ?",
+    InvalidMimeType: 'Name another type with --content-type, or use a bucket that accepts this one.',
+    EntityTooLarge: 'plinth storage ls shows the maximum file size of each bucket.',
+    storage_quota_exceeded:
+      'Remove files with plinth storage rm, or ask the operator to raise max_storage_size_mb of the project.',
     database_quota_exceeded:
       'Delete rows and vacuum their tables, or ask the operator to raise max_database_size_mb of the project.',
     disk_reserve_reached:
-      'The operator makes room on the disk of the platform; plinth health shows how much is missing.',
-    StorageFull: 'The disk of the platform is full: make room there and run it again.',
+      'The operator must free disk space on the platform; plinth health shows how much is missing.',
+    StorageFull: 'The disk of the platform is full. Free space there and run it again.',
     FilesUnavailable: 'Wait a moment and run it again; plinth health shows the state.',
-    FileDamaged: 'Copy the file there again; the log of the platform has the cause under the request id.',
+    FileDamaged: 'Upload the file again. The log of the platform has the cause under the request id.',
     slug_taken: 'Choose another with --slug.',
     over_request_rate_limit: 'Wait a minute and run it again.',
     project_busy: 'Wait a moment and run it again.',
     internal_error: 'The log of the platform has the cause under the request id.',
     database_unavailable: 'Wait a moment and run it again; plinth health shows the state.',
     route_not_found:
-      'The platform may be of another version, or the URL may be wrong: plinth config show --origin.',
+      'The platform may have another version, or the URL may be wrong: plinth config show --origin.',
   }),
 )
 
@@ -97,22 +98,28 @@ const networkReasons: Readonly<Record<string, readonly [why: string, fix: string
   ECONNREFUSED: ['nothing listens there', 'Run plinth start, or name another platform with --url.'],
   ENOTFOUND: [
     'the host name is not known',
-    'Check the URL: plinth config show --origin says where it is from.',
+    'Check the URL: plinth config show --origin shows where it comes from.',
   ],
-  EAI_AGAIN: ['the host name cannot be looked up now', 'Check the network and run it again.'],
-  ECONNRESET: ['the connection was cut', 'Run it again; if it stays so, check that the URL is a platform’s.'],
+  EAI_AGAIN: ['the host name cannot be resolved now', 'Check the network and run it again.'],
+  ECONNRESET: [
+    'the connection was cut',
+    'Run it again. If it fails again, check that the URL is the one of a platform.',
+  ],
   UND_ERR_SOCKET: [
     'the connection was cut',
-    'Run it again; if it stays so, check that the URL is a platform’s.',
+    'Run it again. If it fails again, check that the URL is the one of a platform.',
   ],
-  EPIPE: ['the connection was cut', 'Run it again; if it stays so, see the log of the platform.'],
+  EPIPE: ['the connection was cut', 'Run it again. If it fails again, see the log of the platform.'],
   ERR_STREAM_PREMATURE_CLOSE: [
     'the connection was cut',
-    'Run it again; if it stays so, see the log of the platform.',
+    'Run it again. If it fails again, see the log of the platform.',
   ],
   ETIMEDOUT: ['it did not answer in time', 'Check the URL and the network.'],
   UND_ERR_CONNECT_TIMEOUT: ['it did not answer in time', 'Check the URL and the network.'],
-  UND_ERR_HEADERS_TIMEOUT: ['it did not answer in time', 'See its log: plinth status --local says where.'],
+  UND_ERR_HEADERS_TIMEOUT: [
+    'it did not answer in time',
+    'See its log: plinth status --local shows the path.',
+  ],
   EPROTO: ['it does not speak TLS', 'Check whether the URL should begin with http:// instead.'],
   HPE_INVALID_CONSTANT: ['it does not speak HTTP', 'Check the URL.'],
   DEPTH_ZERO_SELF_SIGNED_CERT: ['its certificate is self-signed', 'Name the CA in NODE_EXTRA_CA_CERTS.'],

@@ -1,6 +1,6 @@
-/** What a person is told when a command does not work: why, and what to do about it. */
+/** The error of a command: what is wrong, and what to do. */
 export class Failure extends Error {
-  /** Stable, lower case, `<topic>_<what>`; those of the server pass through unchanged. */
+  /** Stable, lower case, `<topic>_<what>`. Codes of the server are kept. */
   readonly code: string
   readonly suggestion: string | null
   constructor(code: string, message: string, suggestion: string | null = null, cause?: unknown) {
@@ -11,5 +11,9 @@ export class Failure extends Error {
   }
 }
 
-/** Ctrl-C while the terminal was ours (raw mode, line editor): ends with 130 and without a word. */
+/** Ctrl-C, also when the terminal is in raw mode: the command ends with 130 and without a message. */
 export class Interrupted extends Error {}
+
+export function throwIfInterrupted(signal: AbortSignal): void {
+  if (signal.aborted) throw new Interrupted()
+}

@@ -3,12 +3,12 @@ import { json } from 'node:stream/consumers'
 export interface HealthReply {
   isOk: boolean
   status: number
-  /** Null when it was not JSON. */
+  /** Null when it is not JSON. */
   body: unknown
 }
 
-/** Not by `fetch`: loading it costs more, and a second answer through its WASM parser 110 ms of optimising. */
-export async function askHealth(
+/** Not with `fetch`: it loads slower, and the second response costs 110 ms to optimise its WASM parser. */
+export async function requestHealth(
   url: string,
   path: '/health' | '/health/services',
   signal?: AbortSignal,
@@ -26,7 +26,7 @@ export async function askHealth(
 
 /** Never rejects. */
 export const serverVersion = (url: string, signal: AbortSignal): Promise<string | null> =>
-  askHealth(url, '/health', signal)
+  requestHealth(url, '/health', signal)
     .then(({ body }) => versionIn(body))
     .catch(() => null)
 

@@ -1,7 +1,7 @@
 import { type Command, childrenOf, type Flag, type Operand } from './command.ts'
 import { groups, sections, tree } from './commands.ts'
 
-/** About a command, about a group, or about everything; null when the words name none of them. */
+/** The help of a command, of a group or of everything; null when the words name none of them. */
 export function help(argv: readonly string[], version: string): string | null {
   const words = wordsOf(argv)
   if (words.length === 0) return everything(version)
@@ -32,7 +32,7 @@ function everything(version: string): string {
     'Usage: plinth <command> [flags]',
     ...parts,
     `Flags\n${flagLines(tree.flags)}`,
-    'plinth <command> --help describes one command. Results go to stdout, everything else to stderr.',
+    'plinth <command> --help describes one command. Results are written to stdout, everything else to stderr.',
   ].join('\n\n')
 }
 

@@ -1,38 +1,31 @@
-// Ctrl-C. It ends the program at once, unless a command has something to put away first.
-import { Interrupted } from './failure.ts'
+// Ctrl-C ends the process at once, unless the command has something to clean up first.
 
-let tidying: AbortController | null = null
-let asked: number | null = null
-const patienceMilliseconds = 5000
-// A parent that hands signals on makes two of one key press.
+const cleanUpMilliseconds = 5000
+// A parent process that forwards signals sends a second one for the same key press.
 const sameKeyMilliseconds = 500
 
-export function watchForInterruption(): void {
-  process.on('SIGINT', interrupt)
-}
+/** Handles SIGINT from now on. Once the command asks for the abort signal, SIGTERM and SIGHUP abort it as well. */
+export function watchSignals(): () => AbortSignal {
+  let controller: AbortController | null = null
+  let firstAt: number | null = null
 
-/** Aborts on Ctrl-C, a kill or a closed terminal; whoever asks for it ends soon after, by `Interrupted`. */
-export function interruption(): AbortSignal {
-  if (!tidying) {
-    tidying = new AbortController()
-    process.on('SIGTERM', interrupt)
-    process.on('SIGHUP', interrupt)
+  function interrupt(): void {
+    const now = performance.now()
+    const isSecond = firstAt !== null && now - firstAt > sameKeyMilliseconds
+    if (!controller || isSecond) process.exit(130)
+    if (firstAt !== null) return
+    firstAt = now
+    setTimeout(() => process.exit(130), cleanUpMilliseconds).unref()
+    controller.abort()
   }
-  return tidying.signal
-}
 
-/** Whatever fails from then on fails because of it. */
-export const wasInterrupted = (): boolean => tidying?.signal.aborted === true
-
-export function throwIfInterrupted(signal: AbortSignal): void {
-  if (signal.aborted) throw new Interrupted()
-}
-
-function interrupt(): void {
-  const now = performance.now()
-  if (!tidying || (asked !== null && now - asked > sameKeyMilliseconds)) process.exit(130)
-  if (asked !== null) return
-  asked = now
-  setTimeout(() => process.exit(130), patienceMilliseconds).unref()
-  tidying.abort()
+  process.on('SIGINT', interrupt)
+  return () => {
+    if (!controller) {
+      controller = new AbortController()
+      process.on('SIGTERM', interrupt)
+      process.on('SIGHUP', interrupt)
+    }
+    return controller.signal
+  }
 }

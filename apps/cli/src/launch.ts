@@ -1,4 +1,4 @@
-// Starting the server in the background and watching it until it is healthy.
+// Starts the server in the background and waits until it is healthy.
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import {
@@ -14,8 +14,8 @@ import {
 import { dirname, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Context } from './context.ts'
-import { Failure } from './failure.ts'
-import { askHealth } from './health.ts'
+import { Failure, throwIfInterrupted } from './failure.ts'
+import { requestHealth } from './health.ts'
 import { inspect, type PlatformRecord, readRecord } from './local-platform.ts'
 import { serverEntry, serverOptions } from './server-process.ts'
 
@@ -24,7 +24,7 @@ const maxLogBytes = 10 * 1024 * 1024
 
 export interface Log {
   path: string
-  /** Bytes it had before this start. */
+  /** Its size before this start. */
   from: number
   descriptor: number
 }
@@ -37,7 +37,10 @@ export function openLog(dataDir: string): Log {
   return { path, from: statSync(path).size, descriptor }
 }
 
-/** As the server makes it: as root the database user must be able to pass through, and may not look around. */
+/**
+ * Creates it with the modes that the server uses: as root, the database user must be able to enter the
+ * directory but not list it.
+ */
 function makeDataDir(dataDir: string): void {
   const isRoot = process.getuid?.() === 0
   const missing: string[] = []
@@ -51,11 +54,11 @@ function makeDataDir(dataDir: string): void {
 
 export interface Server {
   pid: number
-  /** How it ended, once it has. */
-  ended(): string | null
+  /** Its signal or exit code, once it has ended. */
+  exitReason(): string | null
 }
 
-/** In a session of its own, so that neither Ctrl-C here nor a closed terminal ends it. */
+/** In its own session, so that Ctrl-C and a closed terminal do not end it. */
 export async function launch(context: Context, log: Log): Promise<Server> {
   const child = spawn(process.execPath, [...serverOptions, serverEntry()], {
     cwd: context.cwd,
@@ -67,63 +70,62 @@ export async function launch(context: Context, log: Log): Promise<Server> {
   closeSync(log.descriptor)
   child.unref()
   const pid = child.pid!
-  const ended = () => child.signalCode ?? (child.exitCode === null ? null : `code ${child.exitCode}`)
-  return { pid, ended }
+  const exitReason = () => child.signalCode ?? (child.exitCode === null ? null : `code ${child.exitCode}`)
+  return { pid, exitReason }
 }
 
-/** So that `plinth stop` right after `plinth start --no-wait` finds it, and a wrong setting is still reported. */
-export async function taken(dataDir: string, server: Server, log: Log): Promise<void> {
+/** Waits for the lock, so that `plinth stop` right after `plinth start --no-wait` finds the server, and an invalid setting is reported. */
+export async function waitForLock(dataDir: string, server: Server, log: Log): Promise<void> {
   const deadline = performance.now() + 5000
   while (inspect(dataDir).lock?.pid !== server.pid && performance.now() < deadline) {
-    const how = server.ended()
-    if (how !== null) throw endedEarly(how, log)
+    const reason = server.exitReason()
+    if (reason !== null) throw endedEarly(reason, log)
     await sleep(20)
   }
 }
 
-export async function healthy(
+export async function waitUntilHealthy(
   context: Context,
   dataDir: string,
   server: Server,
   log: Log,
 ): Promise<PlatformRecord> {
   const { screen } = context
-  const leave = () => screen.hint(`\nThe platform keeps starting (pid ${server.pid}); plinth stop ends it.`)
-  process.prependOnceListener('SIGINT', leave)
+  const signal = context.interruption()
   const deadline = performance.now() + healthyWithinMs
-  let listening = false
-  try {
-    for (;;) {
-      const how = server.ended()
-      if (how !== null) throw endedEarly(how, log)
-      const record = readRecord(dataDir)
-      if (record?.pid === server.pid) {
-        if (!listening) screen.step('The database is ready')
-        listening = true
-        if (await isHealthy(record.url)) {
-          screen.step(`Healthy at ${record.url}`)
-          return record
-        }
+  let isListening = false
+  for (;;) {
+    if (signal.aborted)
+      screen.hint(`\nThe platform continues to start (pid ${server.pid}). plinth stop stops it.`)
+    throwIfInterrupted(signal)
+    const reason = server.exitReason()
+    if (reason !== null) throw endedEarly(reason, log)
+    const record = readRecord(dataDir)
+    if (record?.pid === server.pid) {
+      if (!isListening) screen.step('The database is ready')
+      isListening = true
+      if (await isHealthy(record.url, signal)) {
+        screen.step(`Healthy at ${record.url}`)
+        return record
       }
-      if (performance.now() > deadline) throw tooSlow(server.pid, log)
-      await sleep(50)
     }
-  } finally {
-    process.off('SIGINT', leave)
+    if (performance.now() > deadline) throw tooSlow(server.pid, log)
+    await sleep(50, undefined, { signal }).catch(() => {})
   }
 }
 
-const isHealthy = (url: string): Promise<boolean> =>
-  askHealth(url, '/health', AbortSignal.timeout(5000))
+const isHealthy = (url: string, signal: AbortSignal): Promise<boolean> =>
+  requestHealth(url, '/health', AbortSignal.any([signal, AbortSignal.timeout(5000)]))
     .then(({ isOk }) => isOk)
     .catch(() => false)
 
-function endedEarly(how: string, log: Log): Failure {
+function endedEarly(reason: string, log: Log): Failure {
   const lines = lastLines(log)
-  const said = lines.length > 0 ? ` It said:\n${lines.map(line => `    ${line}`).join('\n')}` : ''
+  const output =
+    lines.length > 0 ? ` Last lines of its log:\n${lines.map(line => `    ${line}`).join('\n')}` : ''
   return new Failure(
     'start_failed',
-    `The platform ended with ${how} while starting.${said}`,
+    `The platform ended with ${reason} while starting.${output}`,
     `See ${log.path}`,
   )
 }
@@ -131,11 +133,11 @@ function endedEarly(how: string, log: Log): Failure {
 const tooSlow = (pid: number, log: Log) =>
   new Failure(
     'start_timeout',
-    `The platform (pid ${pid}) is not healthy after ${healthyWithinMs / 1000} s; it keeps trying.`,
-    `See ${log.path}; plinth stop ends it.`,
+    `The platform (pid ${pid}) is not healthy after ${healthyWithinMs / 1000} s. It continues to start.`,
+    `See ${log.path}. plinth stop stops it.`,
   )
 
-/** Of this start only; entries of the structured log are reduced to what they say. */
+/** Of this start only. Entries of the structured log are reduced to their message. */
 function lastLines({ path, from }: Log): string[] {
   const written = readFileSync(path).subarray(from).toString('utf8')
   return written.trim().split('\n').filter(Boolean).slice(-10).map(plain)

@@ -1,10 +1,10 @@
-// The platform of a data directory on this machine: what its files say, and which processes are really its own.
+// The platform of a data directory on this machine: its files and its processes.
 import { execFileSync } from 'node:child_process'
 import { existsSync, readFileSync, realpathSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { type Environment, setting } from './environment.ts'
 
-/** `platform.json`, written by the server once it listens. */
+/** `platform.json`, written by the server when it listens. */
 export interface PlatformRecord {
   pid: number
   url: string
@@ -15,7 +15,7 @@ export interface PlatformRecord {
 /** `platform.lock`, held by the server from start to end. */
 export interface Lock {
   pid: number
-  /** When the process began, in clock ticks since boot; null where the system does not say. */
+  /** Start time of the process in clock ticks since boot; null where the system does not report it. */
   birth: string | null
 }
 
@@ -31,7 +31,7 @@ export function dataDirectory({ environment, cwd }: { environment: Environment; 
   return resolve(cwd, setting(environment, 'PLATFORM_DATA_DIR') ?? '.plinth/data')
 }
 
-/** The lock is there from the first moment to the last; `platform.json` only while it listens. */
+/** The lock exists as long as the process; `platform.json` only while it listens. */
 export function inspect(dataDir: string): LocalPlatform {
   const lock = readLock(dataDir)
   if (!lock || !isAlive(lock)) return { dataDir, state: 'stopped', lock: null, record: null }
@@ -41,7 +41,7 @@ export function inspect(dataDir: string): LocalPlatform {
     : { dataDir, state: 'starting', lock, record: null }
 }
 
-/** Null also for a file that is half written or not ours to read: then there is nothing to rely on. */
+/** Null also for a file that is incomplete or not readable. */
 export function readRecord(dataDir: string): PlatformRecord | null {
   const { pid, url, version, started_at } = readObject(join(dataDir, 'platform.json'))
   if (typeof pid !== 'number' || typeof url !== 'string') return null
@@ -60,12 +60,12 @@ function readLock(dataDir: string): Lock | null {
   return typeof pid === 'number' ? { pid, birth: typeof birth === 'string' ? birth : null } : null
 }
 
-/** As root the cluster may live elsewhere; the server leaves a note saying where. */
+/** As root the cluster may be elsewhere; the server writes the path into `postgres.home`. */
 export function clusterDirectory(dataDir: string): string {
   return join(readText(join(dataDir, 'postgres.home'))?.trim() || dataDir, 'postgres')
 }
 
-/** Null unless the process works on this cluster: a pid in an old file may have been reused. */
+/** Null unless the process uses this cluster, because a pid in an old file may have been reused. */
 export function postmasterPid(dataDir: string): number | null {
   const cluster = clusterDirectory(dataDir)
   const pid = Number(readText(join(cluster, 'postmaster.pid'))?.split('\n')[0])
@@ -74,22 +74,22 @@ export function postmasterPid(dataDir: string): number | null {
     : null
 }
 
-/** False for a zombie, which has no command line, and for another process that has the same pid now. */
+/** False for a zombie, which has no command line, and for another process that reuses the pid. */
 export function isAlive({ pid, birth }: Lock): boolean {
-  if (birth !== null) return birthOf(pid) === birth && commandLine(pid) !== ''
+  if (birth !== null) return startTicksOf(pid) === birth && commandLine(pid) !== ''
   return commandLine(pid)?.includes('main.ts') ?? false
 }
 
-export function birthOf(pid: number): string | undefined {
-  // Fields are counted after the name, which may itself hold spaces and brackets.
+export function startTicksOf(pid: number): string | undefined {
+  // Fields are counted after the name, because the name may contain spaces and brackets.
   const stat = readText(`/proc/${pid}/stat`)
   return stat?.slice(stat.lastIndexOf(')') + 2).split(' ')[19]
 }
 
-/** When a process began, in milliseconds; null where the system does not say. */
-export function bornAt(pid: number): number | null {
+/** Start time of a process in milliseconds; null where the system does not report it. */
+export function startedAt(pid: number): number | null {
   const bootSeconds = Number(/^btime (\d+)/m.exec(readText('/proc/stat') ?? '')?.[1])
-  const ticks = Number(birthOf(pid))
+  const ticks = Number(startTicksOf(pid))
   return bootSeconds > 0 && ticks >= 0 ? (bootSeconds + ticks / 100) * 1000 : null
 }
 
@@ -105,13 +105,13 @@ export function commandLine(pid: number): string | undefined {
   }
 }
 
-/** Resident memory; null where the system does not say. */
+/** Resident memory; null where the system does not report it. */
 export function memoryBytes(pid: number): number | null {
   const kilobytes = /^VmRSS:\s+(\d+) kB/m.exec(readText(`/proc/${pid}/status`) ?? '')?.[1]
   return kilobytes ? Number(kilobytes) * 1024 : null
 }
 
-/** The server gives Postgres its directory without links. */
+/** The server passes Postgres its directory without symbolic links. */
 function realPath(path: string): string {
   try {
     return realpathSync(path)

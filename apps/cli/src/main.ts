@@ -1,26 +1,35 @@
-import { readFileSync } from 'node:fs'
+// The command line as a process.
+import { rmSync } from 'node:fs'
+import { watchSignals } from './interruption.ts'
+import { run } from './run.ts'
 
-/** Help and version answer before anything else is loaded. */
 export async function main(argv: readonly string[]): Promise<void> {
-  const end = argv.indexOf('--')
-  const given = end < 0 ? argv : argv.slice(0, end)
-  const asks = (...flags: string[]) => given.some(argument => flags.includes(argument))
-  if (asks('--version', '-V')) {
-    process.stdout.write(`${ownVersion()}\n`)
-  } else if (given.length === 0 || given[0] === 'help' || asks('--help', '-h')) {
-    const { help } = await import('./help.ts')
-    const text = help(given, ownVersion())
-    if (text !== null) process.stdout.write(`${text}\n`)
-    else await runWith(given.filter(argument => !['help', '--help', '-h'].includes(argument)))
-  } else await runWith(argv)
+  const temporaryFiles = new Set<string>()
+  process.on('exit', () => {
+    for (const path of temporaryFiles) rmSync(path, { force: true })
+  })
+  process.stdout.on('error', endOfPipe)
+  process.exitCode = await run(argv, {
+    // biome-ignore lint/style/noProcessEnv: the one place of the command line that reads the environment
+    env: process.env,
+    // Read on use: `--help` works in a directory that was deleted, and opens no standard input.
+    get cwd() {
+      return process.cwd()
+    },
+    get stdin() {
+      return process.stdin
+    },
+    stdout: process.stdout,
+    get stderr() {
+      return process.stderr
+    },
+    interruption: watchSignals(),
+    temporaryFiles,
+  })
 }
 
-async function runWith(argv: readonly string[]): Promise<void> {
-  const { run } = await import('./run.ts')
-  await run(argv, ownVersion())
-}
-
-function ownVersion(): string {
-  const file = readFileSync(new URL('../package.json', import.meta.url), 'utf8')
-  return (JSON.parse(file) as { version: string }).version
+/** `plinth projects list | head -1` closes the pipe early, which is not an error. */
+function endOfPipe(error: NodeJS.ErrnoException): void {
+  if (error.code === 'EPIPE') process.exit(0)
+  throw error
 }

@@ -1,6 +1,6 @@
 const pageSize = 100
 
-/** All of a list, a page at a time. */
+/** Reads a whole list, one page at a time. */
 export async function everyPage<T>(
   read: (page: { limit: number; offset: number }) => Promise<{ items: T[]; total: number }>,
 ): Promise<T[]> {

@@ -1,5 +1,5 @@
-// Talking to a platform. The addresses repeat the contract's and the compiler holds them to it: loading the route
-// tables themselves would load TypeBox, 230 ms of CPU on every command.
+// The client of the management API. The paths repeat those of the contract, and the compiler checks them: loading the
+// route tables would load TypeBox, 230 ms of CPU for every command.
 import type { adminApi } from '@plinth/contract/admin.ts'
 import { type Client, type ClientOptions, client } from '@plinth/contract/client.ts'
 import type { dbApi } from '@plinth/contract/db.ts'
@@ -20,7 +20,7 @@ import { Failure } from './failure.ts'
 import { serverVersion } from './health.ts'
 import { dataDirectory, inspect } from './local-platform.ts'
 
-// The client reads nothing else of a route at run time.
+// The client reads no other fields of a route at run time.
 const route = <R extends ManagementRoute>(method: R['method'], path: R['path']): R =>
   ({ plane: 'management', method, path }) as R
 
@@ -132,18 +132,18 @@ export interface Platform {
   users: Client<typeof users>
 }
 
-/** Asks for the version beside the first request, so that a mismatch can be told without waiting for it. */
+/** Requests the version together with the first request, so that the comparison needs no extra wait. */
 export function connect(context: Context, target = resolveTarget(context)): Platform {
-  remarkOn(target, context)
+  warnAboutTarget(target, context)
   const token = requireToken(context, target)
   const abort = new AbortController()
   context.connection ??= {
     url: target.url,
-    serverVersion: serverVersion(target.dial, abort.signal),
+    serverVersion: serverVersion(target.connectUrl, abort.signal),
     abandon: () => abort.abort(),
   }
   const options: ClientOptions = {
-    baseUrl: target.dial,
+    baseUrl: target.connectUrl,
     token,
     onReply: reply => inspectReply(reply, context),
   }
@@ -164,16 +164,16 @@ export function connect(context: Context, target = resolveTarget(context)): Plat
   }
 }
 
-/** Two ways of talking to another platform than the one meant. */
-export function remarkOn(target: Target, context: Context): void {
+/** Warns about two ways to call another platform than intended. */
+export function warnAboutTarget(target: Target, context: Context): void {
   const { given, screen, connection } = context
-  if (connection) return // said already
+  if (connection) return // warned before
   const name = given.values['env']
   if (name && target.origin === 'PLATFORM_URL')
     screen.warn(`PLATFORM_URL is set, so --env ${name} is not used.`)
   const local = target.isDefault ? inspect(dataDirectory(context)).record : null
-  if (local && !isSameLoopback(local.url, target.dial))
-    screen.warn(`This directory's platform is at ${local.url}: plinth link ${local.url} makes plinth use it.`)
+  if (local && !isSameLoopback(local.url, target.connectUrl))
+    screen.warn(`The platform of this directory is at ${local.url}. To use it, run plinth link ${local.url}.`)
 }
 
 function inspectReply(reply: Response, { screen }: Context): void {
@@ -182,8 +182,8 @@ function inspectReply(reply: Response, { screen }: Context): void {
   if (reply.ok && reply.status !== 204 && !isJson) {
     throw new Failure(
       'not_a_platform',
-      `${reply.url} answered, but not as a Plinth platform does.`,
-      'Check the URL: plinth config show --origin says where it comes from.',
+      `${reply.url} answered, but it is not a Plinth platform.`,
+      'Check the URL: plinth config show --origin shows where it comes from.',
     )
   }
 }

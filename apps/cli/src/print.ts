@@ -1,6 +1,7 @@
-// Everything the command line writes: one result on stdout, the rest on stderr.
+// All output of the command line: the result on stdout, everything else on stderr.
 import type { Answer } from './context.ts'
 import type { Failure } from './failure.ts'
+import type { Io } from './io.ts'
 
 export type Format = 'text' | 'json' | 'env'
 
@@ -14,22 +15,22 @@ export interface Paint {
 
 export interface Screen {
   readonly format: Format
-  /** Somebody reads the result in a terminal, so that a secret may be shown unasked. */
+  /** stdout is a terminal, so a secret may be shown. */
   readonly isTerminal: boolean
-  /** Questions can be asked. */
+  /** Prompts are possible. */
   readonly isInteractive: boolean
   readonly isDebug: boolean
   answer(answer: Answer): void
-  /** One of many, as it comes: a line of text or of JSON. */
-  piece(piece: Pick<Answer, 'data'> & Partial<Pick<Answer, 'text'>>): void
+  /** One item of a stream, as a line of text or JSON. */
+  item(item: Pick<Answer, 'data'> & Partial<Pick<Answer, 'text'>>): void
   failure(command: string, failure: Failure): void
-  /** Said before a question; only people read it. */
+  /** Printed before a prompt; not with JSON. */
   hint(line: string): void
-  /** Something the user must know whatever the format. */
+  /** Printed in every format. */
   warn(line: string): void
-  /** A phase that is done. */
+  /** A finished phase. */
   step(line: string): void
-  /** A phase that takes a while. */
+  /** A phase that takes some time. */
   progress(line: string): void
   debug(line: string): void
 }
@@ -40,11 +41,13 @@ export interface ScreenOptions {
   isDebug: boolean
 }
 
-export function openScreen({ format, hasColor, isDebug }: ScreenOptions): Screen {
-  const { stdout, stderr, stdin } = process
+export function openScreen(
+  { stdin, stdout, stderr }: Pick<Io, 'stdin' | 'stdout' | 'stderr'>,
+  { format, hasColor, isDebug }: ScreenOptions,
+): Screen {
   const out = paint(hasColor && stdout.isTTY)
   const err = paint(hasColor && stderr.isTTY)
-  const say = (line: string) => stderr.write(`${line}\n`)
+  const printLine = (line: string) => stderr.write(`${line}\n`)
   const json = (value: unknown) => stdout.write(`${JSON.stringify(value, null, stdout.isTTY ? 2 : 0)}\n`)
   return {
     format,
@@ -58,25 +61,27 @@ export function openScreen({ format, hasColor, isDebug }: ScreenOptions): Screen
       else {
         const text = answer.text(out)
         if (text !== '') stdout.write(`${text}\n`)
-        for (const hint of answer.hints ?? []) say(hint)
+        for (const hint of answer.hints ?? []) printLine(hint)
       }
     },
-    piece({ data, text }) {
+    item({ data, text }) {
       stdout.write(`${format === 'json' || !text ? JSON.stringify(data) : text(out)}\n`)
     },
     failure(command, { code, message, suggestion }) {
       if (format === 'json') json({ ok: false, error: { code, message, suggestion } })
       else {
-        say(`${err.red('error:')} plinth ${command} failed (${code})`.replace('plinth  ', 'plinth '))
-        say(`  why: ${clean(message)}`)
-        say(`  fix: ${clean(suggestion ?? 'run it again with --debug to see what was sent and answered.')}`)
+        printLine(`${err.red('error:')} plinth ${command} failed (${code})`.replace('plinth  ', 'plinth '))
+        printLine(`  why: ${clean(message)}`)
+        printLine(
+          `  fix: ${clean(suggestion ?? 'run it again with --debug to see the requests and responses.')}`,
+        )
       }
     },
-    hint: line => format !== 'json' && say(line),
-    warn: line => say(`${err.yellow('warning:')} ${line}`),
-    step: line => say(`${err.green('✓')} ${line}`),
-    progress: line => say(err.dim(`… ${line}`)),
-    debug: line => isDebug && say(err.dim(line)),
+    hint: line => format !== 'json' && printLine(line),
+    warn: line => printLine(`${err.yellow('warning:')} ${line}`),
+    step: line => printLine(`${err.green('✓')} ${line}`),
+    progress: line => printLine(err.dim(`… ${line}`)),
+    debug: line => isDebug && printLine(err.dim(line)),
   }
 }
 
@@ -86,9 +91,9 @@ export function paint(hasColor: boolean | undefined): Paint {
   return { bold: wrap(1, 22), dim: wrap(2, 22), red: wrap(31, 39), green: wrap(32, 39), yellow: wrap(33, 39) }
 }
 
-/** Names come from other people: their control characters must not reach the terminal. */
+/** Names come from other people, so their control characters must not reach the terminal. */
 export function clean(text: string): string {
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is looked for
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are replaced here
   return text.replace(/[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, '�')
 }
 
@@ -149,11 +154,11 @@ export function duration(seconds: number): string {
   return minutes ? `${minutes}m ${Math.floor(seconds % 60)}s` : `${Math.floor(seconds)}s`
 }
 
-/** Enough of a secret to tell two apart, never enough to use. */
+/** Enough of a secret to tell two apart, too little to use it. */
 export const mask = (secret: string): string =>
   secret.length < 16 ? '••••••••' : `${secret.slice(0, 4)}••••••••`
 
-/** Read by shells and by `.env` parsers alike: double quotes, unless the value means something in them. */
+/** For shells and `.env` parsers: in double quotes, unless the value has characters that are special there. */
 export function envLines(values: Record<string, string>): string {
   const quoted = (value: string) =>
     /["$`\\!\n]/.test(value) ? `'${value.replaceAll("'", `'\\''`)}'` : `"${value}"`

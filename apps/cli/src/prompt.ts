@@ -1,9 +1,13 @@
-// Questions are asked on stderr, so that stdout stays the result. Nothing here is called without a terminal.
+// Prompts are written to stderr, because stdout is for the result.
 import { createInterface } from 'node:readline'
+import type { Context } from './context.ts'
 import { Failure, Interrupted } from './failure.ts'
+import type { Input } from './io.ts'
 
-export async function ask(question: string): Promise<string> {
-  const lines = createInterface({ input: process.stdin, output: process.stderr })
+type Terminal = Pick<Context, 'stdin' | 'stderr'>
+
+export async function ask({ stdin, stderr }: Terminal, question: string): Promise<string> {
+  const lines = createInterface({ input: stdin, output: stderr })
   try {
     return await new Promise<string>((resolve, reject) => {
       lines.once('SIGINT', () => reject(new Interrupted()))
@@ -15,28 +19,27 @@ export async function ask(question: string): Promise<string> {
   }
 }
 
-export async function askSecret(question: string): Promise<string> {
-  const { stdin, stderr } = process
-  // First, so that nothing is echoed of an answer that comes at once.
-  stdin.setRawMode(true)
+export async function askSecret({ stdin, stderr }: Terminal, question: string): Promise<string> {
+  // Before the question, so that an answer typed at once is not echoed.
+  stdin.setRawMode?.(true)
   stderr.write(question)
   stdin.setEncoding('utf8')
   try {
-    return await typedUnseen(stdin)
+    return await readWithoutEcho(stdin)
   } finally {
-    stdin.setRawMode(false)
+    stdin.setRawMode?.(false)
     stdin.pause()
     stderr.write('\n')
   }
 }
 
-function typedUnseen(stdin: NodeJS.ReadStream): Promise<string> {
+function readWithoutEcho(stdin: Input): Promise<string> {
   return new Promise((resolve, reject) => {
     let typed = ''
     const read = (chunk: string) => {
       const keys = [...chunk]
       const end = keys.findIndex(key => '\r\n\x03\x04'.includes(key))
-      typed = edited(typed, end < 0 ? keys : keys.slice(0, end))
+      typed = applyKeys(typed, end < 0 ? keys : keys.slice(0, end))
       if (end < 0) return
       stdin.off('data', read)
       if (keys[end] === '\r' || keys[end] === '\n') resolve(typed)
@@ -47,8 +50,8 @@ function typedUnseen(stdin: NodeJS.ReadStream): Promise<string> {
   })
 }
 
-/** Raw mode hands us the keys: backspace takes one back, Ctrl-U all, arrows and the like mean nothing. */
-function edited(before: string, keys: readonly string[]): string {
+/** Raw mode delivers single keys: backspace removes one character, Ctrl-U all; escape sequences are ignored. */
+function applyKeys(before: string, keys: readonly string[]): string {
   let typed = [...before]
   for (const key of keys) {
     if (key === '\x1b') break
@@ -59,28 +62,29 @@ function edited(before: string, keys: readonly string[]): string {
   return typed.join('')
 }
 
-/** The first line of stdin, for passwords that come through a pipe. */
-export async function firstLineOfStdin(): Promise<string> {
+/** The first line of stdin, for passwords from a pipe. */
+export async function firstLine(stdin: Input): Promise<string> {
   let text = ''
-  for await (const chunk of process.stdin.setEncoding('utf8')) {
+  for await (const chunk of stdin.setEncoding('utf8')) {
     text += chunk
     if (text.includes('\n')) break
   }
   return text.split('\n')[0]!.replace(/\r$/, '')
 }
 
-/** Asked twice with echo off in a terminal, otherwise read from stdin. */
-export async function newPassword(isInteractive: boolean): Promise<string> {
-  if (!isInteractive) {
-    const piped = process.stdin.isTTY ? '' : await firstLineOfStdin()
+/** Prompts twice without echo in a terminal, otherwise reads stdin. */
+export async function newPassword({ stdin, stderr, screen }: Context): Promise<string> {
+  if (!screen.isInteractive) {
+    const piped = stdin.isTTY ? '' : await firstLine(stdin)
     if (piped !== '') return piped
     throw new Failure(
       'prompt_impossible',
-      'A password is needed and nobody can be asked for it here.',
-      'Send it as the first line of standard input.',
+      'A password is needed, and there is no terminal to ask for it.',
+      'Write it to standard input as the first line.',
     )
   }
-  const password = await askSecret('Password: ')
-  if (password === (await askSecret('Again: '))) return password
+  const terminal = { stdin, stderr }
+  const password = await askSecret(terminal, 'Password: ')
+  if (password === (await askSecret(terminal, 'Repeat it: '))) return password
   throw new Failure('password_mismatch', 'The two passwords differ.', 'Run the command again.')
 }

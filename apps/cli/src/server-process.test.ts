@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { repository, serverOptions } from './server-process.ts'
 
-test('npm start runs the server with the same options of Node.js', () => {
+test('npm start runs the server with the same Node.js options', () => {
   const { scripts } = JSON.parse(readFileSync(join(repository, 'package.json'), 'utf8'))
   assert.equal(scripts.start, ['node', ...serverOptions, 'apps/server/src/main.ts'].join(' '))
 })

@@ -1,4 +1,4 @@
-// The server as a program: `apps/server/src/main.ts`, run by the Node that runs us.
+// The server as a process: `apps/server/src/main.ts`, run by the same Node as the command line.
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync } from 'node:fs'
@@ -10,8 +10,8 @@ import { Failure } from './failure.ts'
 export const repository = fileURLToPath(new URL('../../..', import.meta.url))
 
 /**
- * As `npm start` has it. Bytes of files pass through in buffers outside the heap; with a small young generation those are
- * cleared away as they go, instead of by full collections once there are very many.
+ * The same as in `npm start`. File contents pass through in buffers outside the heap. With a small young generation
+ * scavenges free these buffers early, instead of full collections after there are very many.
  */
 export const serverOptions = ['--max-semi-space-size=1']
 
@@ -20,7 +20,7 @@ export function serverEntry(): string {
   if (existsSync(entry)) return entry
   throw new Failure(
     'server_missing',
-    `The server is not here: ${entry} does not exist.`,
+    `The server is missing: ${entry} does not exist.`,
     'Run plinth in the repository.',
   )
 }
@@ -31,14 +31,14 @@ export interface Finished {
   stderr: string
 }
 
-/** Runs one of the server's own tasks to its end. */
+/** Runs a subcommand of the server and waits for its end. */
 export async function runServer(context: Context, args: string[], input = ''): Promise<Finished> {
   const child = spawn(process.execPath, [serverEntry(), ...args], {
     cwd: context.cwd,
     env: context.environment,
     stdio: 'pipe',
   })
-  child.stdin.on('error', () => {}) // it ended without reading; its exit says why
+  child.stdin.on('error', () => {}) // it ended without reading; the exit code reports why
   child.stdin.end(input)
   const [stdout, stderr, [code]] = await Promise.all([
     text(child.stdout),

@@ -1,10 +1,10 @@
-// Users and sessions of a project through a real platform.
+// Users and sessions of a project, with a real platform.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import type { CreatedProject } from '@plinth/contract/projects.ts'
 import { startPlatform, type TestPlatform } from '../../server/test/harness.ts'
-import { type How, plinth as run, workplace, writeIn } from './plinth.ts'
-import { relay } from './relay.ts'
+import { type RunOptions, plinth as run, temporaryDirectory, writeIn } from './plinth.ts'
+import { recordingProxy } from './recording-proxy.ts'
 
 let platform: TestPlatform
 before(async () => {
@@ -12,21 +12,21 @@ before(async () => {
 })
 after(() => platform.stop())
 
-const cwd = workplace()
+const cwd = temporaryDirectory()
 const password = 'an old password'
 const hash = '$2b$04$rR2NKTKc.Tff9dW.XMMmJeRfffROrDj5tCWJVcFttWroVdH87xwbS'
-const plinth = (args: string[], how: How = {}) => {
-  const env = { PLATFORM_URL: platform.url, PLATFORM_TOKEN: platform.adminToken, ...how.env }
-  return run(args, { cwd, ...how, env })
+const plinth = (args: string[], options: RunOptions = {}) => {
+  const env = { PLATFORM_URL: platform.url, PLATFORM_TOKEN: platform.adminToken, ...options.env }
+  return run(args, { cwd, ...options, env })
 }
 
-/** Commands on a project of the test's own. */
+/** Commands on a new project. */
 async function newProject() {
   const project = await platform.createProject()
   return {
     project,
     auth: (...args: string[]) => plinth(['auth', ...args, '--project', project.slug]),
-    typing: (input: string, ...args: string[]) =>
+    withInput: (input: string, ...args: string[]) =>
       plinth(['auth', ...args, '--project', project.slug], { input }),
   }
 }
@@ -34,9 +34,9 @@ async function newProject() {
 const signIn = ({ id, anon_key: apikey }: CreatedProject, email: string, given = password) =>
   platform.call('POST', `/v1/auth/${id}/sign-in`, { apikey, body: { email, password: given } })
 
-test('a user is created with a password from standard input, shown, and signs in', async () => {
-  const { project, auth, typing } = await newProject()
-  const made = await typing(`${password}\n`, 'users', 'create', '--email', 'Ann@Example.test')
+test('auth users create: reads the password from standard input, and the user can sign in', async () => {
+  const { project, auth, withInput } = await newProject()
+  const made = await withInput(`${password}\n`, 'users', 'create', '--email', 'Ann@Example.test')
   assert.equal(made.code, 0, made.stdout)
   assert.equal(made.json.data.email, 'ann@example.test')
   assert.ok(!(made.stdout + made.stderr).includes(password))
@@ -49,13 +49,13 @@ test('a user is created with a password from standard input, shown, and signs in
   const text = (await auth('users', 'show', 'ann@example.test', '-o', 'text')).stdout
   assert.match(text, /email +ann@example\.test\n +state +active\n +role +authenticated\n/)
 
-  const again = await typing(`${password}\n`, 'users', 'create', '--email', 'ann@example.test')
+  const again = await withInput(`${password}\n`, 'users', 'create', '--email', 'ann@example.test')
   assert.deepEqual([again.code, again.json.error.code], [1, 'already_exists'])
-  const weak = await typing('short\n', 'users', 'create', '--email', 'weak@example.test')
+  const weak = await withInput('short\n', 'users', 'create', '--email', 'weak@example.test')
   assert.deepEqual([weak.code, weak.json.error.code], [1, 'weak_password'])
 })
 
-test('without a password to read, --no-password makes a user who has none; a password is no flag', async () => {
+test('auth users create: without a password on stdin it needs --no-password, and there is no --password flag', async () => {
   const { project, auth } = await newProject()
   const none = await auth('users', 'create', '--email', 'bob@example.test')
   assert.deepEqual([none.code, none.json.error.code], [1, 'prompt_impossible'])
@@ -66,7 +66,7 @@ test('without a password to read, --no-password makes a user who has none; a pas
   assert.equal((await signIn(project, 'bob@example.test', '')).status, 400)
 })
 
-test('users are listed newest first, searched, and cut to a number', async () => {
+test('auth users list: newest first, with --search and --limit', async () => {
   const { auth } = await newProject()
   const empty = await auth('users', 'list', '-o', 'text')
   assert.deepEqual([empty.code, empty.stdout], [0, ''])
@@ -93,30 +93,30 @@ test('users are listed newest first, searched, and cut to a number', async () =>
   assert.match(text.stderr, /1 of 3/)
 })
 
-test('a user is banned with reason and end, or for good, and unbanned', async () => {
-  const { project, auth, typing } = await newProject()
-  await typing(`${password}\n`, 'users', 'create', '--email', 'ann@example.test')
+test('auth users ban: with a reason and an expiry, or permanently, until unban', async () => {
+  const { project, auth, withInput } = await newProject()
+  await withInput(`${password}\n`, 'users', 'create', '--email', 'ann@example.test')
   const before = Date.now()
   const banned = await auth('users', 'ban', 'ann@example.test', '--reason', 'spam', '--expires', '7d')
   assert.equal(banned.code, 0, banned.stdout)
   assert.deepEqual([banned.json.data.is_banned, banned.json.data.ban_reason], [true, 'spam'])
-  const days = (Date.parse(banned.json.data.banned_until) - before) / 86_400_000
-  assert.ok(days >= 7 && days < 7.1)
+  const until = Date.parse(banned.json.data.banned_until) - 7 * 86_400_000
+  assert.ok(until >= before && until <= Date.now())
   assert.equal((await signIn(project, 'ann@example.test')).body.code, 'user_banned')
   assert.match((await auth('users', 'list', '-o', 'text')).stdout, / banned /)
 
-  const forGood = await auth('users', 'ban', 'ann@example.test', '-o', 'text')
-  assert.equal(forGood.stdout, 'Banned ann@example.test for good.\n')
+  const permanent = await auth('users', 'ban', 'ann@example.test', '-o', 'text')
+  assert.equal(permanent.stdout, 'Banned ann@example.test permanently.\n')
   assert.match(
     (await auth('users', 'show', 'ann@example.test', '-o', 'text')).stdout,
-    /state +banned\n +banned until +for good\n +ban reason +-\n/,
+    /state +banned\n +banned until +permanent\n +ban reason +-\n/,
   )
   const lifted = await auth('users', 'unban', 'ann@example.test', '-o', 'text')
-  assert.equal(lifted.stdout, 'ann@example.test is not banned any more.\n')
+  assert.equal(lifted.stdout, 'ann@example.test is no longer banned.\n')
   assert.equal((await signIn(project, 'ann@example.test')).status, 200)
 })
 
-test('a user is deleted only when confirmed', async () => {
+test('auth users delete: needs a confirmation', async () => {
   const { auth } = await newProject()
   for (const name of ['ann', 'bob', 'eve'])
     await auth('users', 'create', '--email', `${name}@example.test`, '--no-password')
@@ -138,10 +138,10 @@ test('a user is deleted only when confirmed', async () => {
   assert.match(unknown.json.error.suggestion, /plinth auth users list/)
 })
 
-test('sessions are listed and revoked, one or all', async () => {
-  const { project, auth, typing } = await newProject()
+test('auth sessions: list, and revoke one or all', async () => {
+  const { project, auth, withInput } = await newProject()
   const email = 'ann@example.test'
-  await typing(`${password}\n`, 'users', 'create', '--email', email)
+  await withInput(`${password}\n`, 'users', 'create', '--email', email)
   assert.match((await auth('sessions', 'list', '--user', email, '-o', 'text')).stderr, /no session/)
   for (let n = 0; n < 3; n++) await signIn(project, email)
   const listed = (await auth('sessions', 'list', '--user', email)).json.data
@@ -162,8 +162,8 @@ test('sessions are listed and revoked, one or all', async () => {
   assert.equal((await auth('sessions', 'list', '--user', email)).json.data.total, 0)
 })
 
-test('a file of any length is imported in calls of a thousand; what was not is named by its record', async () => {
-  const { project, auth, typing } = await newProject()
+test('auth users import: sends 1000 records per request and reports the records that failed', async () => {
+  const { project, auth, withInput } = await newProject()
   const records: Record<string, unknown>[] = Array.from({ length: 1203 }, (_, n) => ({
     id: crypto.randomUUID(),
     email: `user${n}@example.test`,
@@ -173,8 +173,8 @@ test('a file of any length is imported in calls of a thousand; what was not is n
   records[4]!['id'] = 'not-a-uuid'
   records[1100]!['email'] = 'user1099@example.test'
   writeIn(cwd, 'users.json', records)
-  const between = await relay(platform.url)
-  const env = { PLATFORM_URL: between.url }
+  const proxy = await recordingProxy(platform.url)
+  const env = { PLATFORM_URL: proxy.url }
   const imported = await plinth(['auth', 'users', 'import', 'users.json', '--project', project.id], { env })
   assert.equal(imported.code, 0, imported.stdout)
   const { problems, ...counts } = imported.json.data
@@ -186,12 +186,12 @@ test('a file of any length is imported in calls of a thousand; what was not is n
       [1101, 'skipped', 'user1099@example.test'],
     ],
   )
-  assert.equal(between.asked.filter(each => each.endsWith('/users/import')).length, 2)
+  assert.equal(proxy.requests.filter(each => each.endsWith('/users/import')).length, 2)
   assert.equal((await signIn(project, 'user1202@example.test')).status, 200)
   const shown = await auth('users', 'list', '--limit', '250')
   assert.deepEqual([shown.json.data.users.length, shown.json.data.total], [250, 1201])
 
-  const text = await typing(
+  const text = await withInput(
     JSON.stringify({ users: records.slice(3, 6) }),
     'users',
     'import',
@@ -208,24 +208,24 @@ test('a file of any length is imported in calls of a thousand; what was not is n
   assert.match(text.stderr, /Correct the records/)
 })
 
-test('records too large for one call together are sent in several', async () => {
+test('auth users import: splits large records over several requests', async () => {
   const { project } = await newProject()
   const records = Array.from({ length: 700 }, (_, n) => ({
     email: `user${n}@example.test`,
     raw_user_meta_data: { about: 'x'.repeat(7900) },
   }))
   writeIn(cwd, 'large.json', records)
-  const between = await relay(platform.url)
-  const env = { PLATFORM_URL: between.url }
+  const proxy = await recordingProxy(platform.url)
+  const env = { PLATFORM_URL: proxy.url }
   const imported = await plinth(['auth', 'users', 'import', 'large.json', '--project', project.id], { env })
   assert.equal(imported.json.data?.imported, 700, imported.stdout.slice(0, 500))
-  assert.equal(between.asked.filter(each => each.endsWith('/users/import')).length, 2)
+  assert.equal(proxy.requests.filter(each => each.endsWith('/users/import')).length, 2)
 })
 
-test('what is wrong on the command line or in the file is told before any request', async () => {
-  const between = await relay(platform.url)
-  const env = { PLATFORM_URL: between.url }
-  const directory = workplace({ 'text.json': 'no json', 'object.json': { people: [] } })
+test('auth: invalid arguments and files fail before any request', async () => {
+  const proxy = await recordingProxy(platform.url)
+  const env = { PLATFORM_URL: proxy.url }
+  const directory = temporaryDirectory({ 'text.json': 'no json', 'object.json': { people: [] } })
   for (const [args, code] of [
     [['users', 'create'], 'usage_missing_flag'],
     [['users', 'ban'], 'usage_missing_argument'],
@@ -240,5 +240,5 @@ test('what is wrong on the command line or in the file is told before any reques
     const refused = await plinth(['auth', ...args], { env, cwd: directory })
     assert.deepEqual([refused.code, refused.json.error.code], [1, code], args.join(' '))
   }
-  assert.deepEqual(between.asked, [])
+  assert.deepEqual(proxy.requests, [])
 })

@@ -1,11 +1,11 @@
-// Migrations, pulls, resets and generated types, through a real platform.
+// Migrations, pulls, resets and generated types, with a real platform.
 import assert from 'node:assert/strict'
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { startPlatform, type TestPlatform } from '../../server/test/harness.ts'
-import { type How, plinth as run, workplace, writeIn } from './plinth.ts'
-import { relay } from './relay.ts'
+import { type RunOptions, plinth as run, temporaryDirectory, writeIn } from './plinth.ts'
+import { recordingProxy } from './recording-proxy.ts'
 
 let platform: TestPlatform
 before(async () => {
@@ -13,19 +13,19 @@ before(async () => {
 })
 after(() => platform.stop())
 
-/** A directory with a project of its own in force. */
-async function desk(files: Record<string, string> = {}) {
+/** A directory with its own project. */
+async function projectDirectory(files: Record<string, string> = {}) {
   const { id, slug, name } = await platform.createProject()
-  const cwd = workplace(files)
-  const plinth = (args: string[], how: How = {}) =>
+  const cwd = temporaryDirectory(files)
+  const plinth = (args: string[], options: RunOptions = {}) =>
     run(args, {
       cwd,
-      ...how,
+      ...options,
       env: {
         PLATFORM_URL: platform.url,
         PLATFORM_TOKEN: platform.adminToken,
         PLATFORM_PROJECT: id,
-        ...how.env,
+        ...options.env,
       },
     })
   const manage = (method: string, path: string, body?: unknown) =>
@@ -38,8 +38,8 @@ async function desk(files: Record<string, string> = {}) {
 
 const versions = (list: { version: string }[]) => list.map(({ version }) => version)
 
-test('db push prints the plan and changes nothing; with --apply it applies', async () => {
-  const { cwd, plinth, manage } = await desk({
+test('db push: prints the plan and changes nothing; --apply applies it', async () => {
+  const { plinth, manage } = await projectDirectory({
     'supabase/migrations/20240101000000_people.sql': 'create table people (id int primary key);',
     'supabase/migrations/20240102000000_index.sql':
       '-- no-transaction\ncreate index concurrently people_id on people (id);',
@@ -61,19 +61,60 @@ test('db push prints the plan and changes nothing; with --apply it applies', asy
     [0, ['20240101000000', '20240102000000']],
   )
   const again = await plinth(['migration', 'apply', '-o', 'text'])
-  assert.match(again.stdout, /Nothing to apply: all 2 are applied already/)
-
-  writeIn(cwd, 'supabase/migrations/20240101000000_people.sql', 'create table people ();')
-  const changed = await plinth(['db', 'push'])
-  assert.deepEqual(versions(changed.json.data.changed), ['20240101000000'])
-  assert.match(changed.stderr, /Changed since it was applied: 20240101000000/)
-  const refused = await plinth(['db', 'push', '--apply'])
-  assert.deepEqual([refused.code, refused.json.error.code], [1, 'migration_changed'])
-  assert.match(refused.json.error.suggestion, /new migration/)
+  assert.match(again.stdout, /Nothing to apply: all 2 migrations are applied already/)
 })
 
-test('a failing migration is shown with its version, line and statement', async () => {
-  const { plinth } = await desk({ 'migrations/1_bad.sql': 'create table t (a int);\n\nselect b\n  from t;' })
+test('db push: fails with the file name when an applied migration was edited', async () => {
+  const { cwd, plinth, manage } = await projectDirectory({
+    'migrations/1_people.sql': 'create table people (id int primary key);',
+    'migrations/2_pets.sql': 'create table pets ();',
+  })
+  await plinth(['db', 'push', '--apply'])
+  writeIn(cwd, 'migrations/1_people.sql', 'create table people ();')
+  writeIn(cwd, 'migrations/3_toys.sql', 'create table toys ();')
+  for (const args of [
+    ['db', 'push'],
+    ['db', 'push', '--apply'],
+    ['migrations', 'apply'],
+  ]) {
+    const refused = await plinth(args)
+    assert.deepEqual([refused.code, refused.json.error?.code], [1, 'migration_changed'], args.join(' '))
+    assert.equal(
+      refused.json.error.message,
+      'migrations/1_people.sql was edited after it was applied to the project. Nothing was applied.',
+    )
+    assert.match(refused.json.error.suggestion, /Restore the file.*new migration.*plinth db reset/)
+  }
+  const text = await plinth(['db', 'push', '-o', 'text'])
+  assert.deepEqual([text.code, text.stdout], [1, ''])
+  assert.match(text.stderr, /\(migration_changed\)\n {2}why: migrations\/1_people\.sql was edited/)
+  assert.equal((await manage('GET', '/db/migrations')).body.total, 2)
+
+  const listed = await plinth(['migrations', 'list'])
+  assert.deepEqual(
+    listed.json.data.migrations.map((each: any) => [each.version, each.is_changed]),
+    [
+      ['1', true],
+      ['2', false],
+      ['3', false],
+    ],
+  )
+  assert.match(listed.stderr, /warning: migrations\/1_people\.sql was edited after it was applied/)
+
+  writeIn(cwd, 'migrations/2_pets.sql', 'create table pets (id int);')
+  const both = await plinth(['db', 'push'])
+  assert.match(
+    both.json.error.message,
+    /^migrations\/1_people\.sql and migrations\/2_pets\.sql were edited after/,
+  )
+  assert.equal((await plinth(['db', 'reset', '--yes'])).code, 0)
+  assert.equal((await plinth(['db', 'push'])).json.data.skipped.length, 3)
+})
+
+test('db push: a failing migration is reported with version, line and statement', async () => {
+  const { plinth } = await projectDirectory({
+    'migrations/1_bad.sql': 'create table t (a int);\n\nselect b\n  from t;',
+  })
   const failed = await plinth(['db', 'push', '--apply', '-o', 'text'])
   assert.equal(failed.code, 1)
   assert.match(failed.stderr, /Migration 1 \(bad\) failed at line 3: column "b" does not exist/)
@@ -81,8 +122,8 @@ test('a failing migration is shown with its version, line and statement', async 
   assert.match(failed.stderr, /fix: Correct the migration/)
 })
 
-test('the folder may be named; an empty or absent one is a mistake', async () => {
-  const { plinth } = await desk({ 'sql/7_seven.sql': 'select 7', 'none/notes.sql': '' })
+test('db push: --path names the folder; an empty or missing folder fails', async () => {
+  const { plinth } = await projectDirectory({ 'sql/7_seven.sql': 'select 7', 'none/notes.sql': '' })
   const named = await plinth(['db', 'push', '--path', 'sql'])
   assert.deepEqual(versions(named.json.data.pending), ['7'])
   assert.equal((await plinth(['db', 'push', '--path', 'none'])).json.error.code, 'migrations_missing')
@@ -90,8 +131,8 @@ test('the folder may be named; an empty or absent one is a mistake', async () =>
   assert.equal((await plinth(['db', 'push'])).json.error.code, 'migrations_missing')
 })
 
-test('migrations list shows both sides', async () => {
-  const { cwd, plinth, manage } = await desk({
+test('migrations list: shows the migrations of the project and of the folder', async () => {
+  const { cwd, plinth, manage } = await projectDirectory({
     'migrations/1_one.sql': 'select 1;',
     'migrations/3_three.sql': 'select 3;',
   })
@@ -116,8 +157,8 @@ test('migrations list shows both sides', async () => {
   assert.match(text, /^3 +three +no +yes$/m)
 })
 
-test('what is pulled from one project makes the same of an empty one', async () => {
-  const [source, target] = await Promise.all([desk(), desk()])
+test('db pull: the pulled migrations create the same schema in an empty project', async () => {
+  const [source, target] = await Promise.all([projectDirectory(), projectDirectory()])
   await source.manage('POST', '/db/push', {
     migrations: [
       {
@@ -143,7 +184,7 @@ test('what is pulled from one project makes the same of an empty one', async () 
     /migrations\/1_first\.sql \S*migrations\/2_index\.sql \S*migrations\/\d{14}_remote_schema\.sql$/,
   )
   assert.equal(pulled.json.data.seed, null)
-  // What came down counts as applied up there.
+  // The project has recorded the pulled migrations as applied.
   assert.deepEqual((await source.plinth(['db', 'push'])).json.data.pending, [])
   const again = await source.plinth(['db', 'pull', '-o', 'text'])
   assert.match(again.stdout, /Nothing to pull/)
@@ -153,17 +194,17 @@ test('what is pulled from one project makes the same of an empty one', async () 
     writeIn(target.cwd, `supabase/migrations/${file}`, readFileSync(join(folder, file), 'utf8'))
   const pushed = await target.plinth(['db', 'push', '--apply'])
   assert.equal(pushed.code, 0, pushed.stdout)
-  const schema = async (desk: typeof source) => (await desk.manage('GET', '/db/schema')).body.sql
+  const schema = async (project: typeof source) => (await project.manage('GET', '/db/schema')).body.sql
   assert.equal(await schema(target), await schema(source))
   assert.match(await schema(target), /create type public\.mood/)
 })
 
-test('rows come along on demand, and only when that is confirmed', async () => {
-  const { cwd, plinth, byHand } = await desk({ 'supabase/seed.sql': 'old' })
+test('db pull: --data writes the rows, after a confirmation', async () => {
+  const { cwd, plinth, byHand } = await projectDirectory({ 'supabase/seed.sql': 'old' })
   await byHand("create table t (id int, note text); insert into t values (1, 'it''s')")
   const unasked = await plinth(['db', 'pull', '--data'])
   assert.deepEqual([unasked.code, unasked.json.error.code], [1, 'confirmation_missing'])
-  assert.match(unasked.json.error.message, /seed\.sql, replacing what is there/)
+  assert.match(unasked.json.error.message, /seed\.sql, and replaces that file/)
   assert.equal(readFileSync(join(cwd, 'supabase/seed.sql'), 'utf8'), 'old')
   const pulled = await plinth(['db', 'pull', '--data', '--yes'])
   assert.equal(pulled.json.data.seed, 'supabase/seed.sql')
@@ -173,15 +214,17 @@ test('rows come along on demand, and only when that is confirmed', async () => {
   )
 })
 
-test('a reset is confirmed, drops what is there and applies the migrations of this directory', async () => {
-  const { id, cwd, plinth, byHand, manage } = await desk({ 'migrations/1_one.sql': 'create table one ();' })
+test('db reset: needs a confirmation, drops everything and applies the migrations of the directory', async () => {
+  const { id, cwd, plinth, byHand, manage } = await projectDirectory({
+    'migrations/1_one.sql': 'create table one ();',
+  })
   await plinth(['db', 'push', '--apply'])
   await byHand('create table extra ()')
-  const between = await relay(platform.url)
-  const unasked = await plinth(['db', 'reset'], { env: { PLATFORM_URL: between.url } })
+  const proxy = await recordingProxy(platform.url)
+  const unasked = await plinth(['db', 'reset'], { env: { PLATFORM_URL: proxy.url } })
   assert.deepEqual([unasked.code, unasked.json.error.code], [1, 'confirmation_missing'])
   assert.deepEqual(
-    between.asked.filter(line => !line.startsWith('GET ')),
+    proxy.requests.filter(line => !line.startsWith('GET ')),
     [],
   )
   writeIn(cwd, 'migrations/2_two.sql', 'create table two ();')
@@ -199,8 +242,8 @@ test('a reset is confirmed, drops what is there and applies the migrations of th
   assert.equal(actions.filter(action => action === 'db.reset').length, 2)
 })
 
-test('gen types prints the text alone, and --check compares a file with it', async () => {
-  const { cwd, plinth, byHand } = await desk()
+test('gen types: prints only the types; --check compares a file with them', async () => {
+  const { cwd, plinth, byHand } = await projectDirectory()
   await byHand('create table t (id int primary key); create schema app; create table app.u (id int)')
   const made = await plinth(['gen', 'types', 'typescript'])
   assert.equal(made.code, 0)

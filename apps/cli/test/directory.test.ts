@@ -1,10 +1,10 @@
-// What a working directory says: .env, plinth.json, .plinth/link.json, and the commands that write them.
+// The settings of a working directory: .env, plinth.json, .plinth/link.json, and the commands that write them.
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { startPlatform, type TestPlatform } from '../../server/test/harness.ts'
-import { plinth, workplace } from './plinth.ts'
+import { plinth, temporaryDirectory } from './plinth.ts'
 
 let platform: TestPlatform
 before(async () => {
@@ -14,15 +14,17 @@ after(() => platform.stop())
 
 const linkOf = (cwd: string) => JSON.parse(readFileSync(join(cwd, '.plinth/link.json'), 'utf8'))
 
-test('.env is loaded, and the real environment comes before it', async () => {
-  const cwd = workplace({ '.env': `PLATFORM_URL=${platform.url}\nPLATFORM_TOKEN="${platform.adminToken}"\n` })
+test('.env is loaded, and environment variables override it', async () => {
+  const cwd = temporaryDirectory({
+    '.env': `PLATFORM_URL=${platform.url}\nPLATFORM_TOKEN="${platform.adminToken}"\n`,
+  })
   assert.equal((await plinth(['projects', 'list'], { cwd })).json.ok, true)
   const { json } = await plinth(['projects', 'list'], { cwd, env: { PLATFORM_TOKEN: 'wrong' } })
   assert.equal(json.error.code, 'unauthorized')
 })
 
 test('the URL comes from --url, PLATFORM_URL, --env, the link, then the default', async () => {
-  const cwd = workplace({
+  const cwd = temporaryDirectory({
     'plinth.json': { environments: { staging: { url: 'http://staging:1', allow_local_writes: false } } },
     '.plinth/link.json': { url: 'http://linked:1' },
   })
@@ -42,32 +44,34 @@ test('the URL comes from --url, PLATFORM_URL, --env, the link, then the default'
     origin: 'plinth.json, environment staging',
   })
   assert.deepEqual(await url([]), { value: 'http://linked:1', origin: '.plinth/link.json' })
-  const { json } = await plinth(['config', 'show'], { cwd: workplace() })
+  const { json } = await plinth(['config', 'show'], { cwd: temporaryDirectory() })
   assert.equal(json.data.url, 'http://localhost:39001')
 })
 
-test('--env that PLATFORM_URL outranks is remarked on', async () => {
-  const cwd = workplace({ 'plinth.json': { environments: { staging: { url: 'http://staging:1' } } } })
+test('--env has no effect while PLATFORM_URL is set, with a warning', async () => {
+  const cwd = temporaryDirectory({
+    'plinth.json': { environments: { staging: { url: 'http://staging:1' } } },
+  })
   const env = { PLATFORM_URL: platform.url, PLATFORM_TOKEN: platform.adminToken }
   const { code, stderr } = await plinth(['projects', 'list', '--env', 'staging'], { cwd, env })
   assert.equal(code, 0)
   assert.match(stderr, /PLATFORM_URL is set, so --env staging is not used/)
 })
 
-test('an unknown environment and a broken file are errors that say what is there', async () => {
-  const cwd = workplace({
+test('an unknown environment and an invalid file fail, and the message lists the known environments', async () => {
+  const cwd = temporaryDirectory({
     'plinth.json': { environments: { a: { url: 'http://a' }, b: { url: 'http://b' } } },
   })
   const unknown = await plinth(['health', '--env', 'c'], { cwd })
   assert.equal(unknown.code, 1)
-  assert.match(unknown.json.error.message, /only a, b/)
-  const broken = await plinth(['health'], { cwd: workplace({ '.plinth/link.json': '{"url":' }) })
+  assert.match(unknown.json.error.message, /Known environments: a, b\./)
+  const broken = await plinth(['health'], { cwd: temporaryDirectory({ '.plinth/link.json': '{"url":' }) })
   assert.deepEqual([broken.code, broken.json.error.code], [1, 'file_invalid'])
   assert.match(broken.json.error.message, /link\.json/)
 })
 
-test('config get without a URL says so on stderr and is no failure', async () => {
-  const cwd = workplace()
+test('config get: without a URL it warns on stderr and exits with 0', async () => {
+  const cwd = temporaryDirectory()
   const text = await plinth(['config', 'get', '-o', 'text'], { cwd })
   assert.deepEqual([text.code, text.stdout], [0, ''])
   assert.match(text.stderr, /No url is configured/)
@@ -76,9 +80,9 @@ test('config get without a URL says so on stderr and is no failure', async () =>
   assert.match(stderr, /No url is configured/)
 })
 
-test('config set and get keep the url and the project in the link file', async () => {
+test('config set: stores the url and the project in the link file', async () => {
   const project = await platform.createProject()
-  const cwd = workplace()
+  const cwd = temporaryDirectory()
   assert.equal((await plinth(['config', 'set', 'url', `${platform.url}/`], { cwd })).code, 0)
   assert.equal((await plinth(['config', 'get', 'url', '-o', 'text'], { cwd })).stdout, `${platform.url}\n`)
   const env = { PLATFORM_TOKEN: platform.adminToken }
@@ -91,9 +95,9 @@ test('config set and get keep the url and the project in the link file', async (
   )
 })
 
-test('link takes a URL or the name of an environment, and a project of it', async () => {
+test('link: accepts a URL or the name of an environment, and a project', async () => {
   const project = await platform.createProject()
-  const cwd = workplace({ 'plinth.json': { environments: { test: { url: platform.url } } } })
+  const cwd = temporaryDirectory({ 'plinth.json': { environments: { test: { url: platform.url } } } })
   const env = { PLATFORM_TOKEN: platform.adminToken }
   assert.equal((await plinth(['link', 'test', '--project', project.slug], { cwd, env })).code, 0)
   assert.deepEqual(linkOf(cwd), { url: platform.url, project_id: project.id })
@@ -107,7 +111,7 @@ test('link takes a URL or the name of an environment, and a project of it', asyn
   assert.deepEqual([unknown.code, unknown.json.error.code], [1, 'environment_unknown'])
 })
 
-test('the token is never shown whole by config', async () => {
+test('config show: masks the token', async () => {
   const { stdout } = await plinth(['config', 'show'], { env: { PLATFORM_TOKEN: platform.adminToken } })
   assert.ok(!stdout.includes(platform.adminToken))
 })

@@ -1,10 +1,10 @@
-// Projects, their keys and secrets, through a real platform.
+// Projects, their keys and secrets, with a real platform.
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
 import { after, before, test } from 'node:test'
 import { startPlatform, type TestPlatform } from '../../server/test/harness.ts'
-import { type How, plinth as run, workplace } from './plinth.ts'
-import { relay } from './relay.ts'
+import { type RunOptions, plinth as run, temporaryDirectory } from './plinth.ts'
+import { recordingProxy } from './recording-proxy.ts'
 
 let platform: TestPlatform
 before(async () => {
@@ -12,15 +12,15 @@ before(async () => {
 })
 after(() => platform.stop())
 
-const cwd = workplace()
-const plinth = (args: string[], how: How = {}) => {
-  const env = { PLATFORM_URL: platform.url, PLATFORM_TOKEN: platform.adminToken, ...how.env }
-  return run(args, { cwd, ...how, env })
+const cwd = temporaryDirectory()
+const plinth = (args: string[], options: RunOptions = {}) => {
+  const env = { PLATFORM_URL: platform.url, PLATFORM_TOKEN: platform.adminToken, ...options.env }
+  return run(args, { cwd, ...options, env })
 }
 const auditOf = async (id: string) =>
   (await platform.admin.listAudit({ query: { project_id: id } })).entries.map(entry => entry.action)
 
-test('a project is created, listed, read, suspended, resumed and deleted', async () => {
+test('projects: create, list, info, suspend, resume and delete', async () => {
   const made = await plinth(['projects', 'create', 'Corner Shop', '--slug', 'shop'])
   assert.equal(made.code, 0)
   const { id, slug, service_role_key, jwt_secret } = made.json.data
@@ -41,7 +41,7 @@ test('a project is created, listed, read, suspended, resumed and deleted', async
   assert.equal((await plinth(['projects', 'info', id])).json.error.code, 'project_not_found')
 })
 
-test('in text the new project comes with a call that works as it stands', async () => {
+test('projects create: the printed curl command works', async () => {
   const { stdout, stderr } = await plinth(['projects', 'create', 'curl me', '-o', 'text'])
   assert.match(stderr, /shown only now/)
   const call = /^ {2}curl (\S+) -H 'apikey: (\S+)'$/m.exec(stdout)
@@ -49,25 +49,25 @@ test('in text the new project comes with a call that works as it stands', async 
   assert.equal(reply.status, 200)
 })
 
-test('a deletion is confirmed by slug or name, and a mismatch sends nothing that destroys', async () => {
+test('projects delete: needs the slug or name as confirmation, and sends no DELETE on a mismatch', async () => {
   const { id, slug, name } = await platform.createProject()
-  const between = await relay(platform.url)
-  const env = { PLATFORM_URL: between.url }
+  const proxy = await recordingProxy(platform.url)
+  const env = { PLATFORM_URL: proxy.url }
   const wrong = await plinth(['projects', 'delete', slug, '--confirm', 'another'], { env })
   assert.deepEqual([wrong.code, wrong.json.error.code], [1, 'confirmation_mismatch'])
   const unasked = await plinth(['projects', 'delete', id], { env })
   assert.deepEqual([unasked.code, unasked.json.error.code], [1, 'confirmation_missing'])
   assert.match(unasked.json.error.suggestion, new RegExp(`--confirm ${slug}`))
   assert.deepEqual(
-    between.asked.filter(line => !line.startsWith('GET ')),
+    proxy.requests.filter(line => !line.startsWith('GET ')),
     [],
   )
   assert.equal((await platform.projects.read({ params: { id } })).name, name)
   assert.equal((await plinth(['projects', 'delete', id, '--yes'], { env })).code, 0)
-  assert.ok(between.asked.includes(`DELETE /api/v1/projects/${id}`))
+  assert.ok(proxy.requests.includes(`DELETE /api/v1/projects/${id}`))
 })
 
-test('the service_role key is fetched and shown on demand only', async () => {
+test('projects keys: fetches the service_role key only with --show-service-role', async () => {
   const { id, anon_key, service_role_key } = await platform.createProject()
   const masked = await plinth(['projects', 'keys', id])
   assert.deepEqual(masked.json.data, { project_id: id, anon_key, service_role_key: null })
@@ -80,7 +80,7 @@ test('the service_role key is fetched and shown on demand only', async () => {
   assert.ok((await auditOf(id)).includes('project.service_role_key_revealed'))
 })
 
-test('rotating replaces the keys and the JWT secret', async () => {
+test('secrets rotate: replaces the keys and the JWT secret', async () => {
   const { id, slug, anon_key, jwt_secret } = await platform.createProject()
   const keys = (await plinth(['secrets', 'rotate', 'api-keys', '--project', slug])).json.data
   assert.notEqual(keys.anon_key, anon_key)
@@ -90,7 +90,7 @@ test('rotating replaces the keys and the JWT secret', async () => {
   assert.ok(secret.jwt_secret && secret.jwt_secret !== jwt_secret)
 })
 
-test('a refusal of the platform is passed on with its code and a way out', async () => {
+test('projects: errors of the platform keep their code and get a suggestion', async () => {
   const { slug } = await platform.createProject()
   const taken = await plinth(['projects', 'create', 'again', '--slug', slug])
   assert.deepEqual([taken.code, taken.json.error.code], [1, 'slug_taken'])
@@ -104,7 +104,7 @@ test('a refusal of the platform is passed on with its code and a way out', async
   )
 })
 
-test('status shows the platform, and the project when one is named', async () => {
+test('status: shows the platform, and the project when one is named', async () => {
   const { id, slug, anon_key, api_url } = await platform.createProject()
   const bare = (await run(['status', '--url', platform.url], { cwd })).json.data
   assert.deepEqual([bare.status, bare.project, bare.keys], ['ok', null, null])
@@ -115,7 +115,7 @@ test('status shows the platform, and the project when one is named', async () =>
   assert.ok(text.stdout.includes(`${api_url}/rest/v1`))
 })
 
-test('status -o env can be evaluated by a shell', async () => {
+test('status: a shell can evaluate -o env', async () => {
   const { slug, anon_key, service_role_key, api_url } = await platform.createProject()
   const evaluated = (stdout: string) => {
     const script = `eval $(cat); printf '%s|%s|%s|%s' "$API_URL" "$REST_URL" "$ANON_KEY" "$SERVICE_ROLE_KEY"`

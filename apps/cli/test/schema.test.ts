@@ -1,9 +1,9 @@
-// Tables, policies and connection strings from the command line, through a real platform.
+// Tables, policies and connection strings, with a real platform.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { startPlatform, type TestPlatform } from '../../server/test/harness.ts'
-import { type How, plinth as run, workplace, writeIn } from './plinth.ts'
-import { relay } from './relay.ts'
+import { type RunOptions, plinth as run, temporaryDirectory, writeIn } from './plinth.ts'
+import { recordingProxy } from './recording-proxy.ts'
 
 let platform: TestPlatform
 let slug: string
@@ -16,23 +16,23 @@ before(async () => {
 })
 after(() => platform.stop())
 
-const cwd = workplace()
-const plinth = (args: string[], how: How = {}) => {
+const cwd = temporaryDirectory()
+const plinth = (args: string[], options: RunOptions = {}) => {
   const env = {
     PLATFORM_URL: platform.url,
     PLATFORM_TOKEN: platform.adminToken,
     PLATFORM_PROJECT: slug,
-    ...how.env,
+    ...options.env,
   }
-  return run(args, { cwd, ...how, env })
+  return run(args, { cwd, ...options, env })
 }
-const done = async (args: string[], how: How = {}) => {
-  const ran = await plinth(args, how)
+const done = async (args: string[], options: RunOptions = {}) => {
+  const ran = await plinth(args, options)
   assert.equal(ran.code, 0, ran.stdout + ran.stderr)
   return ran.json?.data ?? ran.stdout
 }
-const failed = async (args: string[], how: How = {}) => {
-  const ran = await plinth(args, how)
+const failed = async (args: string[], options: RunOptions = {}) => {
+  const ran = await plinth(args, options)
   assert.equal(ran.code, 1, ran.stdout)
   return ran.json.error
 }
@@ -41,7 +41,7 @@ const columns = [
   { name: 'title', type: 'text', nullable: false },
 ]
 
-test('a table is created from a list of columns, an object, or standard input, and shown', async () => {
+test('schema table create: from a list of columns, an object or standard input', async () => {
   writeIn(cwd, 'books.json', columns)
   const books = await done(['schema', 'table', 'create', '--name', 'books', '--from', 'books.json'])
   assert.deepEqual([books.name, books.rls_enabled, books.primary_key], ['books', true, ['id']])
@@ -62,7 +62,7 @@ test('a table is created from a list of columns, an object, or standard input, a
   assert.equal((await failed(['schema', 'tables', 'bokos'])).code, 'table_not_found')
 })
 
-test('a file that cannot be read, or is not a definition, is named; what the server says is passed on', async () => {
+test('schema table create: unreadable and invalid files fail, and errors of the server are shown', async () => {
   const create = ['schema', 'table', 'create', '--name', 'x', '--from']
   assert.equal((await failed([...create, 'absent.json'])).code, 'file_unreadable')
   writeIn(cwd, 'broken.json', '{"columns": [')
@@ -77,7 +77,7 @@ test('a file that cannot be read, or is not a definition, is named; what the ser
   assert.match((await failed([...create, 'extra.json'])).message, /unknown field "colour"/)
 })
 
-test('columns are added, not null unless --nullable, and dropped', async () => {
+test('schema column: add, not null unless --nullable, and drop', async () => {
   const add = ['schema', 'column', 'add', '--table', 'books', '--type', 'int', '--name']
   assert.equal((await done([...add, 'pages', '--nullable'])).nullable, true)
   assert.equal((await done([...add, 'weight', '--nullable', 'true'])).nullable, true)
@@ -99,9 +99,9 @@ test('columns are added, not null unless --nullable, and dropped', async () => {
   assert.equal(again.code, 'column_not_found')
 })
 
-test('a drop without the right --confirm sends nothing at all', async () => {
-  const between = await relay(platform.url)
-  const env = { PLATFORM_URL: between.url }
+test('schema drop: sends no request without the right --confirm', async () => {
+  const proxy = await recordingProxy(platform.url)
+  const env = { PLATFORM_URL: proxy.url }
   const drops = [
     ['schema', 'table', 'drop', '--name', 'books'],
     ['schema', 'column', 'drop', '--table', 'books', '--name', 'title'],
@@ -113,12 +113,12 @@ test('a drop without the right --confirm sends nothing at all', async () => {
     assert.equal(wrong.code, 'confirmation_mismatch')
     assert.match(wrong.suggestion, /--confirm (books|title)/)
   }
-  assert.equal(between.asked.length, 0)
+  assert.equal(proxy.requests.length, 0)
   await done(['schema', 'table', 'drop', '--name', 'piped', '--confirm', 'piped'], { env })
-  assert.ok(between.asked.includes(`DELETE /api/v1/projects/${id}/schema/tables/piped?confirm=piped`))
+  assert.ok(proxy.requests.includes(`DELETE /api/v1/projects/${id}/schema/tables/piped?confirm=piped`))
 })
 
-test('names that need quoting come through, and dependants need --cascade', async () => {
+test('schema table drop: quotes names, and needs --cascade for dependants', async () => {
   const name = 'odd "name"; --'
   await done(['schema', 'table', 'create', '--name', name, '--from', '-'], { input: JSON.stringify(columns) })
   await done(['schema', 'table', 'create', '--name', 'leaf', '--from', '-'], {
@@ -131,13 +131,13 @@ test('names that need quoting come through, and dependants need --cascade', asyn
   await done([...drop, '--cascade'])
 })
 
-test('extensions are listed', async () => {
+test('schema extensions: lists extensions', async () => {
   const { extensions } = await done(['schema', 'extensions'])
   assert.ok(extensions.some(({ name }: any) => name === 'pgcrypto'))
   assert.match((await plinth(['schema', 'extensions', '-o', 'text'])).stdout, /plpgsql +1\.0 +pg_catalog/)
 })
 
-test('row-level security is switched, policies are created, listed, tried and dropped', async () => {
+test('rls: enable, disable, create, list, test and drop policies', async () => {
   const off = await plinth(['rls', 'disable', '--table', 'authors', '-o', 'text'])
   assert.match(off.stdout, /off: every role sees every row/)
   const status = await plinth(['rls', 'status', '-o', 'text'])
@@ -192,7 +192,7 @@ test('row-level security is switched, policies are created, listed, tried and dr
   const text = (
     await plinth(['rls', 'test', '--table', 'books', '--role', 'authenticated', '--user', 'u1', '-o', 'text'])
   ).stdout
-  assert.match(text, /authenticated u1: SELECT passes for 1 of the 2 rows tried; undone/)
+  assert.match(text, /authenticated u1: SELECT passes for 1 of 2 tested rows\. The test was rolled back/)
   assert.match(text, /PASSES +short +ERROR +ROW/)
   const insert = ['rls', 'test', '--table', 'books', '--role', 'anon', '--command', 'insert', '--row']
   assert.equal((await done([...insert, '{"title":"new"}'])).rows[0].allowed, false)
@@ -204,7 +204,7 @@ test('row-level security is switched, policies are created, listed, tried and dr
   assert.equal(gone.code, 'policy_not_found')
 })
 
-test('projects pooler shows a string that is audited, and json has every field', async () => {
+test('projects pooler: shows the connection string, and the platform audits it', async () => {
   const strings = await done(['projects', 'pooler', slug])
   assert.deepEqual([strings.project_id, strings.enabled, strings.pooled], [id, false, null])
   assert.match(strings.direct, /^postgres:\/\/p_\w+_owner:[^@]+@127\.0\.0\.1:\d+\/p_\w+$/)
@@ -214,15 +214,15 @@ test('projects pooler shows a string that is audited, and json has every field',
   assert.equal(entries[0]!.action, 'project.connection_strings_revealed')
 })
 
-test('the project is found by --project, PLATFORM_PROJECT or the link', async () => {
+test('schema: the project comes from --project, PLATFORM_PROJECT or the link', async () => {
   const env = { PLATFORM_PROJECT: '' }
   assert.equal((await failed(['schema', 'tables'], { env })).code, 'project_missing')
   assert.ok((await done(['schema', 'tables', '--project', id], { env })).total > 0)
-  const linked = workplace({ '.plinth/link.json': { url: platform.url, project_id: id } })
+  const linked = temporaryDirectory({ '.plinth/link.json': { url: platform.url, project_id: id } })
   assert.ok((await done(['rls', 'status'], { env: { ...env }, cwd: linked })).total > 0)
 })
 
-test('a required flag that is missing is named', async () => {
+test('schema and rls: a missing required flag is named', async () => {
   for (const [args, flag] of [
     [['schema', 'table', 'create', '--name', 'x'], '--from'],
     [['schema', 'column', 'add', '--table', 'x', '--name', 'y'], '--type'],

@@ -1,11 +1,12 @@
-// How a project's mail is sent, and what the catch-all holds, through a real platform.
+// SMTP settings and captured mail of a project, with a real platform.
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { after, before, test } from 'node:test'
 import { startPlatform, type TestPlatform } from '../../server/test/harness.ts'
+import { enqueueMail } from '../../server/test/mail/enqueue.ts'
 import { allowsLocalMail, startMailServer } from '../../server/test/mail/server.ts'
-import { bin, type How, plinth as run, workplace } from './plinth.ts'
-import { relay } from './relay.ts'
+import { bin, type RunOptions, plinth as run, temporaryDirectory } from './plinth.ts'
+import { recordingProxy } from './recording-proxy.ts'
 
 let platform: TestPlatform
 before(async () => {
@@ -13,21 +14,20 @@ before(async () => {
 })
 after(() => platform.stop())
 
-const cwd = workplace()
-const plinth = (args: string[], how: How = {}) => {
-  const env = { PLATFORM_URL: platform.url, PLATFORM_TOKEN: platform.adminToken, ...how.env }
-  return run(args, { cwd, ...how, env })
+const cwd = temporaryDirectory()
+const plinth = (args: string[], options: RunOptions = {}) => {
+  const env = { PLATFORM_URL: platform.url, PLATFORM_TOKEN: platform.adminToken, ...options.env }
+  return run(args, { cwd, ...options, env })
 }
-const smtp = (slug: string, args: string[], how?: How) =>
-  plinth(['projects', 'smtp', 'set', slug, ...args], how)
+const smtp = (slug: string, args: string[], options?: RunOptions) =>
+  plinth(['projects', 'smtp', 'set', slug, ...args], options)
 
 async function enqueue(id: string, to: string) {
   const values = { user_name: 'Ada', action_url: 'https://app.test/verify?token=1', expires_in: '1 hour' }
-  const tenant = (await platform.app.directory.find(id))!
-  await platform.app.email.enqueue(tenant, { to, template: 'magic_link', values })
+  await enqueueMail(platform, id, { to, template: 'magic_link', values })
 }
 
-test('smtp set and show: what no flag names stays as it is', async () => {
+test('projects smtp set: keeps every setting that no flag names', async () => {
   const { slug } = await platform.createProject()
   const unset = await plinth(['projects', 'smtp', 'show', slug])
   assert.deepEqual([unset.json.data.configured, unset.json.data.host], [false, null])
@@ -60,13 +60,13 @@ test('smtp set and show: what no flag names stays as it is', async () => {
   assert.deepEqual((await plinth(['projects', 'smtp', 'show', slug])).json.data, third.json.data)
 })
 
-test('the password comes by standard input, is used, kept, and never shown', async () => {
+test('projects smtp set: reads the password from standard input and never shows it', async () => {
   const login = { user: 'mailer', password: 'p4ss phrase' }
   const server = await startMailServer({ login })
   after(() => server.close())
   const { id, slug } = await platform.createProject()
-  const between = await relay(platform.url)
-  const env = { PLATFORM_URL: between.url }
+  const proxy = await recordingProxy(platform.url)
+  const env = { PLATFORM_URL: proxy.url }
   const flags = [
     '--host',
     'localhost',
@@ -80,7 +80,7 @@ test('the password comes by standard input, is used, kept, and never shown', asy
   const set = await smtp(slug, flags, { env, input: `${login.password}\n` })
   assert.equal(set.code, 0, set.stdout)
   assert.ok(!(set.stdout + set.stderr).includes(login.password))
-  assert.ok(!between.asked.join('\n').includes(login.password))
+  assert.ok(!proxy.requests.join('\n').includes(login.password))
   const stored = async () => {
     const { settings } = await platform.projects.read({ params: { id } })
     return (settings['smtp'] as { password?: string }).password
@@ -97,7 +97,7 @@ test('the password comes by standard input, is used, kept, and never shown', asy
   assert.equal(await stored(), undefined, 'without a login there is nothing to keep a password for')
 })
 
-test('in a terminal the password is asked for and not echoed', async () => {
+test('projects smtp set: asks for the password in a terminal and does not echo it', async () => {
   const { slug } = await platform.createProject()
   const words = [
     process.execPath,
@@ -141,7 +141,7 @@ test('in a terminal the password is asked for and not echoed', async () => {
   assert.equal((row!.settings['smtp'] as { password?: string }).password, '[redacted]')
 })
 
-test('there is no flag for the password, and bad values are refused before anything is sent', async () => {
+test('projects smtp set: has no password flag, and rejects invalid values', async () => {
   const { slug } = await platform.createProject()
   const flag = await smtp(slug, ['--host', 'mail.test', '--password', 'x'])
   assert.equal(flag.code === 0, false)
@@ -155,7 +155,7 @@ test('there is no flag for the password, and bad values are refused before anyth
   assert.equal((await plinth(['projects', 'smtp', 'show', slug])).json.data.configured, false)
 })
 
-test('projects mail lists what was kept, newest first, and shows one with its link', async () => {
+test('projects mail: lists captured mail, newest first, and shows one message with its link', async () => {
   const { id, slug } = await platform.createProject()
   const empty = await plinth(['projects', 'mail', slug])
   assert.deepEqual(empty.json.data, { messages: [], total: 0 })

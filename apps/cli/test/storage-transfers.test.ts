@@ -1,14 +1,13 @@
-// Large files, and wires that break, through a real platform.
+// Large files and cut connections, with a real platform.
 import assert from 'node:assert/strict'
 import { createHash, randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { text } from 'node:stream/consumers'
 import { after, before, test } from 'node:test'
 import { startPlatform, type TestPlatform } from '../../server/test/harness.ts'
-import { type Break, brittle } from './brittle.ts'
-import { begin, plinth, workplace } from './plinth.ts'
+import { type Fault, faultyProxy } from './faulty-proxy.ts'
+import { begin, beginProcess, plinth, temporaryDirectory } from './plinth.ts'
 
 let platform: TestPlatform
 before(async () => {
@@ -21,9 +20,9 @@ const content = randomBytes(size)
 const hash = (path: string) => createHash('sha256').update(readFileSync(path)).digest('hex')
 const expected = createHash('sha256').update(content).digest('hex')
 
-async function desk() {
+async function projectDirectory() {
   const { id, service_role_key } = await platform.createProject()
-  const cwd = workplace()
+  const cwd = temporaryDirectory()
   writeFileSync(join(cwd, 'big.bin'), content)
   const env = (url = platform.url) => ({
     PLATFORM_URL: url,
@@ -42,17 +41,17 @@ async function desk() {
 const of = (asked: readonly string[], method: string) =>
   asked.filter(each => each.startsWith(`${method} /v1/storage/`))
 
-test('a large file goes up in chunks of 6 MiB and comes down the same', async () => {
-  const { cwd, storage, info } = await desk()
-  const wire = await brittle(platform.url, [])
+test('storage cp: uploads a large file in chunks of 6 MiB and downloads the same bytes', async () => {
+  const { cwd, storage, info } = await projectDirectory()
+  const proxy = await faultyProxy(platform.url, [])
   const options = ['--content-type', 'video/x-test', '--cache-control', '120']
-  const sent = await storage(['cp', 'big.bin', 'ss:///media/', ...options], wire.url)
+  const sent = await storage(['cp', 'big.bin', 'ss:///media/', ...options], proxy.url)
   assert.equal(sent.code, 0, sent.stdout)
   assert.equal(sent.json.data.bytes, size)
-  assert.equal(of(wire.asked, 'PATCH').length, 4)
+  assert.equal(of(proxy.requests, 'PATCH').length, 4)
   const { body } = await info('media/big.bin')
   assert.deepEqual([body.size, body.content_type, body.cache_control], [size, 'video/x-test', 'max-age=120'])
-  // And again over it.
+  // Replaces the file.
   assert.equal((await storage(['cp', 'big.bin', 'ss:///media/'])).code, 0)
   assert.equal((await info('media/big.bin')).body.content_type, 'application/octet-stream')
 
@@ -61,65 +60,65 @@ test('a large file goes up in chunks of 6 MiB and comes down the same', async ()
   assert.equal(hash(join(cwd, 'back.bin')), expected)
 })
 
-test('a Cache-Control that only small files can have is refused for large ones, and kept for those', async () => {
-  const { cwd, storage, info } = await desk()
-  const wire = await brittle(platform.url, [])
+test('storage cp: rejects a Cache-Control that TUS cannot store for large files, and keeps it for small ones', async () => {
+  const { cwd, storage, info } = await projectDirectory()
+  const proxy = await faultyProxy(platform.url, [])
   const forEver = ['--cache-control', 'public, max-age=31536000, immutable']
-  const refused = await storage(['cp', 'big.bin', 'ss:///media/', ...forEver], wire.url)
+  const refused = await storage(['cp', 'big.bin', 'ss:///media/', ...forEver], proxy.url)
   assert.deepEqual([refused.code, refused.json.error.code], [1, 'usage_invalid_value'])
-  assert.match(refused.json.error.message, /big\.bin: files over 6 MiB take seconds or no-cache/)
-  assert.deepEqual(wire.asked, [])
+  assert.match(refused.json.error.message, /big\.bin: files over 6 MiB accept only seconds or no-cache/)
+  assert.deepEqual(proxy.requests, [])
   writeFileSync(join(cwd, 'small.bin'), content.subarray(0, 1000))
   assert.equal((await storage(['cp', 'small.bin', 'ss:///media/', ...forEver])).code, 0)
   assert.equal((await info('media/small.bin')).body.cache_control, 'public, max-age=31536000, immutable')
 })
 
-test('an upload goes on where it was after the connection was cut', async () => {
-  const { cwd, storage } = await desk()
-  const breaks: Break[] = [
-    { way: 'up', bytes: 8_000_000 },
-    { way: 'up', bytes: 1_000_000 },
-    { way: 'up', bytes: 3_000_000 },
+test('storage cp: an upload resumes after the connection was cut', async () => {
+  const { cwd, storage } = await projectDirectory()
+  const faults: Fault[] = [
+    { direction: 'up', bytes: 8_000_000 },
+    { direction: 'up', bytes: 1_000_000 },
+    { direction: 'up', bytes: 3_000_000 },
   ]
-  const wire = await brittle(platform.url, breaks)
-  const sent = await storage(['cp', 'big.bin', 'ss:///media/'], wire.url)
+  const proxy = await faultyProxy(platform.url, faults)
+  const sent = await storage(['cp', 'big.bin', 'ss:///media/'], proxy.url)
   assert.equal(sent.code, 0, sent.stdout)
-  assert.deepEqual(wire.left, [])
-  assert.equal(of(wire.asked, 'POST').length, 1)
-  assert.ok(of(wire.asked, 'HEAD').length >= 3)
+  assert.deepEqual(proxy.pending, [])
+  assert.equal(of(proxy.requests, 'POST').length, 1)
+  assert.ok(of(proxy.requests, 'HEAD').length >= 3)
   await storage(['cp', 'ss:///media/big.bin', 'back.bin'])
   assert.equal(hash(join(cwd, 'back.bin')), expected)
 })
 
-test('a small upload that was cut is sent again', async () => {
-  const { cwd, storage } = await desk()
+test('storage cp: a small upload is sent again after the connection was cut', async () => {
+  const { cwd, storage } = await projectDirectory()
   writeFileSync(join(cwd, 'small.bin'), content.subarray(0, 5_000_000))
-  const wire = await brittle(platform.url, [{ way: 'up', bytes: 2_000_000 }])
-  const sent = await storage(['cp', 'small.bin', 'ss:///media/'], wire.url)
+  const proxy = await faultyProxy(platform.url, [{ direction: 'up', bytes: 2_000_000 }])
+  const sent = await storage(['cp', 'small.bin', 'ss:///media/'], proxy.url)
   assert.equal(sent.code, 0, sent.stdout)
-  assert.equal(of(wire.asked, 'POST').length, 2)
+  assert.equal(of(proxy.requests, 'POST').length, 2)
   await storage(['cp', 'ss:///media/small.bin', 'back.bin'])
   assert.equal(hash(join(cwd, 'back.bin')), hash(join(cwd, 'small.bin')))
 })
 
-test('a download goes on where it was after the connection was cut', async () => {
-  const { cwd, storage } = await desk()
+test('storage cp: a download resumes after the connection was cut', async () => {
+  const { cwd, storage } = await projectDirectory()
   await storage(['cp', 'big.bin', 'ss:///media/'])
-  const breaks: Break[] = [
-    { way: 'down', bytes: 7_000_000 },
-    { way: 'down', bytes: 5_000_000 },
+  const faults: Fault[] = [
+    { direction: 'down', bytes: 7_000_000 },
+    { direction: 'down', bytes: 5_000_000 },
   ]
-  const wire = await brittle(platform.url, breaks)
-  const got = await storage(['cp', 'ss:///media/big.bin', 'back.bin'], wire.url)
+  const proxy = await faultyProxy(platform.url, faults)
+  const got = await storage(['cp', 'ss:///media/big.bin', 'back.bin'], proxy.url)
   assert.equal(got.code, 0, got.stdout)
-  assert.deepEqual(wire.left, [])
-  assert.equal(of(wire.asked, 'GET').length, 3)
+  assert.deepEqual(proxy.pending, [])
+  assert.equal(of(proxy.requests, 'GET').length, 3)
   assert.equal(hash(join(cwd, 'back.bin')), expected)
   assert.deepEqual(readdirSync(cwd).sort(), ['back.bin', 'big.bin'])
 })
 
-test('a file that is replaced while it comes down comes down anew, one that is removed leaves nothing', async () => {
-  const { cwd, env, storage } = await desk()
+test('storage cp: a download starts again when the file is replaced, and leaves nothing when it is removed', async () => {
+  const { cwd, env, storage } = await projectDirectory()
   const other = Buffer.from(content).reverse()
   writeFileSync(join(cwd, 'other.bin'), other)
   await storage(['cp', 'big.bin', 'ss:///media/x.bin'])
@@ -127,62 +126,60 @@ test('a file that is replaced while it comes down comes down anew, one that is r
     [['cp', 'other.bin', 'ss:///media/x.bin'], 0, ['back.bin', 'big.bin', 'other.bin']],
     [['rm', 'ss:///media/x.bin'], 1, ['big.bin', 'other.bin']],
   ] as const) {
-    const wire = await brittle(platform.url, [{ way: 'down', bytes: 7_000_000, isStall: true }])
-    const child = begin(['storage', 'cp', 'ss:///media/x.bin', 'back.bin'], { cwd, env: env(wire.url) })
-    const ended = once(child, 'close')
-    await Promise.race([wire.stalled, ended])
+    const proxy = await faultyProxy(platform.url, [{ direction: 'down', bytes: 7_000_000, isStall: true }])
+    const { ended } = begin(['storage', 'cp', 'ss:///media/x.bin', 'back.bin'], { cwd, env: env(proxy.url) })
+    await Promise.race([proxy.stalled, ended])
     assert.equal((await storage([...meanwhile])).code, 0)
-    wire.cut()
-    assert.deepEqual(await ended, [code, null])
+    proxy.cut()
+    assert.equal(await ended, code)
     assert.deepEqual(readdirSync(cwd).sort(), left)
     if (code === 0) assert.ok(readFileSync(join(cwd, 'back.bin')).equals(other))
     rmSync(join(cwd, 'back.bin'), { force: true })
   }
 })
 
-/** Ctrl-C in the middle of a transfer. */
+/** Sends SIGINT in the middle of a transfer. */
 async function interrupted(args: string[], cwd: string, env: Record<string, string>, stalled: Promise<void>) {
-  const child = begin(['storage', ...args], { cwd, env })
+  const child = beginProcess(['storage', ...args], { cwd, env })
   const ended = once(child, 'close')
-  // Or it has failed before, which the test sees.
+  // If it ends before the stall, the exit code shows it.
   await Promise.race([stalled, ended])
   child.kill('SIGINT')
   return ended
 }
 
-test('Ctrl-C during a download leaves what was there', async () => {
-  const { cwd, env, storage } = await desk()
+test('storage cp: Ctrl-C during a download keeps the old file', async () => {
+  const { cwd, env, storage } = await projectDirectory()
   await storage(['cp', 'big.bin', 'ss:///media/'])
   writeFileSync(join(cwd, 'old.bin'), 'old')
-  const wire = await brittle(platform.url, [{ way: 'down', bytes: 9_000_000, isStall: true }])
-  const ended = await interrupted(['cp', 'ss:///media/big.bin', 'old.bin'], cwd, env(wire.url), wire.stalled)
+  const proxy = await faultyProxy(platform.url, [{ direction: 'down', bytes: 9_000_000, isStall: true }])
+  const ended = await interrupted(
+    ['cp', 'ss:///media/big.bin', 'old.bin'],
+    cwd,
+    env(proxy.url),
+    proxy.stalled,
+  )
   assert.deepEqual(ended, [130, null])
   assert.equal(readFileSync(join(cwd, 'old.bin'), 'utf8'), 'old')
   assert.deepEqual(readdirSync(cwd).sort(), ['big.bin', 'old.bin'])
 })
 
-test('Ctrl-C during an upload stores nothing and gives its room back', async () => {
-  const { id, cwd, env, info } = await desk()
-  const wire = await brittle(platform.url, [{ way: 'up', bytes: 9_000_000, isStall: true }])
-  const ended = await interrupted(['cp', 'big.bin', 'ss:///media/'], cwd, env(wire.url), wire.stalled)
+test('storage cp: Ctrl-C during an upload stores nothing and releases the reserved quota', async () => {
+  const { id, cwd, env, info } = await projectDirectory()
+  const proxy = await faultyProxy(platform.url, [{ direction: 'up', bytes: 9_000_000, isStall: true }])
+  const ended = await interrupted(['cp', 'big.bin', 'ss:///media/'], cwd, env(proxy.url), proxy.stalled)
   assert.deepEqual(ended, [130, null])
   assert.equal((await info('media/big.bin')).status, 404)
   assert.equal((await platform.projects.read({ params: { id } })).storage_bytes, 0)
 })
 
-test('Ctrl-C while waiting for a list ends with 130 and without a word', async () => {
-  const { cwd, env } = await desk()
-  const wire = await brittle(platform.url, [{ way: 'up', bytes: 1, asking: '/v1/storage/', isStall: true }])
-  const child = begin(['storage', 'ls'], { cwd, env: env(wire.url) })
-  const said = Promise.all([text(child.stdout), text(child.stderr)])
-  const ended = once(child, 'close')
-  await Promise.race([wire.stalled, ended])
-  child.kill('SIGINT')
-  assert.deepEqual(
-    [await ended, await said],
-    [
-      [130, null],
-      ['', ''],
-    ],
-  )
+test('storage ls: Ctrl-C ends with 130 and without a message', async () => {
+  const { cwd, env } = await projectDirectory()
+  const proxy = await faultyProxy(platform.url, [
+    { direction: 'up', bytes: 1, request: '/v1/storage/', isStall: true },
+  ])
+  const running = begin(['storage', 'ls'], { cwd, env: env(proxy.url) })
+  await Promise.race([proxy.stalled, running.ended])
+  running.interrupt()
+  assert.deepEqual([await running.ended, running.stdout(), running.stderr()], [130, '', ''])
 })

@@ -1,11 +1,9 @@
-// Buckets and files, through a real platform.
+// Buckets, listing and removing files, and errors, with a real platform.
 import assert from 'node:assert/strict'
-import { readdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { startPlatform, type TestPlatform } from '../../server/test/harness.ts'
-import { type How, plinth as run, workplace, writeIn } from './plinth.ts'
-import { relay } from './relay.ts'
+import { recordingProxy } from './recording-proxy.ts'
+import { below, codes, storageProject } from './storage-project.ts'
 
 let platform: TestPlatform
 before(async () => {
@@ -13,52 +11,10 @@ before(async () => {
 })
 after(() => platform.stop())
 
-/** A directory with a project of its own in force. */
-async function desk(files: Record<string, string> = {}) {
-  const { id, service_role_key } = await platform.createProject()
-  const cwd = workplace(files)
-  const storage = (args: string[], how: How = {}) =>
-    run(['storage', ...args], {
-      cwd,
-      ...how,
-      env: {
-        PLATFORM_URL: platform.url,
-        PLATFORM_TOKEN: platform.adminToken,
-        PLATFORM_PROJECT: id,
-        ...how.env,
-      },
-    })
-  /** As an application sees it. */
-  const served = async (path: string) => {
-    const reply = await fetch(`${platform.url}/v1/storage/${id}/object/${path}`, {
-      headers: { apikey: service_role_key },
-    })
-    return {
-      status: reply.status,
-      type: reply.headers.get('content-type'),
-      cache: reply.headers.get('cache-control'),
-      text: await reply.text(),
-    }
-  }
-  const keys = async (bucket: string) =>
-    (await storage(['ls', `ss:///${bucket}`, '-r'])).json.data.entries.map((each: any) =>
-      each.address.replace(`ss:///${bucket}/`, ''),
-    )
-  const read = (path: string) => readFileSync(join(cwd, path), 'utf8')
-  return { id, cwd, storage, served, keys, read }
-}
+const projectDirectory = (files: Record<string, string> = {}) => storageProject(platform, files)
 
-/** Every file below, and nothing else. */
-const below = (directory: string) =>
-  readdirSync(directory, { recursive: true, withFileTypes: true })
-    .filter(each => each.isFile())
-    .map(each => join(each.parentPath, each.name).slice(directory.length + 1))
-    .sort()
-
-const codes = (ran: { code: number | null; json: any }) => [ran.code, ran.json?.error?.code]
-
-test('a bucket is made with its rules, listed, and not made twice', async () => {
-  const { storage } = await desk()
+test('storage mb: creates a bucket with its limits, once', async () => {
+  const { storage } = await projectDirectory()
   assert.deepEqual((await storage(['ls'])).json, { ok: true, data: { entries: [], total: 0 } })
   const rules = ['--public', '--file-size-limit', '20MB', '--allowed-mime-types', 'image/*, application/pdf']
   const made = await storage(['mb', 'ss:///media', ...rules])
@@ -69,7 +25,7 @@ test('a bucket is made with its rules, listed, and not made twice', async () => 
     ['media', true, 20_000_000, ['image/*', 'application/pdf']],
   )
   const plain = await storage(['mb', 'ss:///attic/', '-o', 'text'])
-  assert.match(plain.stdout, /^Made ss:\/\/\/attic\n\n {2}public +no\n {2}files up to +any size/)
+  assert.match(plain.stdout, /^Created ss:\/\/\/attic\n\n {2}public +no\n {2}max file size +any size/)
 
   assert.deepEqual(codes(await storage(['mb', 'ss:///media'])), [1, 'BucketAlreadyExists'])
   const { entries, total } = (await storage(['ls'])).json.data
@@ -90,149 +46,8 @@ test('a bucket is made with its rules, listed, and not made twice', async () => 
   assert.match(text.stdout, /^media\/ +yes +20\.0 MB +image\/\*, application\/pdf /m)
 })
 
-test('a file goes up and comes down, under its own name or another', async () => {
-  const { storage, served, cwd, read } = await desk({ 'logo.svg': '<svg/>', 'notes.txt': 'hello', odd: '??' })
-  const sent = await storage(['cp', 'logo.svg', 'ss:///media/'])
-  assert.equal(sent.code, 0, sent.stdout)
-  assert.equal(sent.stderr, '')
-  const { seconds, ...data } = sent.json.data
-  assert.equal(typeof seconds, 'number')
-  assert.deepEqual(data, {
-    files: [{ from: 'logo.svg', to: 'ss:///media/logo.svg', bytes: 6, content_type: 'image/svg+xml' }],
-    count: 1,
-    bytes: 6,
-  })
-  const { type, cache, text } = await served('media/logo.svg')
-  assert.deepEqual([type, cache, text], ['image/svg+xml', 'max-age=3600', '<svg/>'])
-
-  const text2 = await storage(['cp', 'notes.txt', 'ss:///media/deep/er/n (1).txt', '-o', 'text'])
-  assert.match(
-    text2.stdout,
-    /^Copied notes\.txt to ss:\/\/\/media\/deep\/er\/n \(1\)\.txt: 5 B in \S+ \(\S+ k?B\/s\)\.\n$/,
-  )
-  await storage(['cp', 'odd', 'ss:///media', '--content-type', 'text/x-odd', '--cache-control', '60'])
-  const odd = await served('media/odd')
-  assert.match(odd.type!, /^text\/x-odd/)
-  assert.deepEqual([odd.cache, odd.text], ['max-age=60', '??'])
-
-  for (const [to, path] of [
-    ['.', 'n (1).txt'],
-    ['new/folder/', 'new/folder/n (1).txt'],
-    ['other.txt', 'other.txt'],
-    [join(cwd, 'far/away.txt'), 'far/away.txt'],
-  ] as const) {
-    const got = await storage(['cp', 'ss:///media/deep/er/n (1).txt', to])
-    assert.equal(got.code, 0, got.stdout)
-    assert.equal(read(path), 'hello')
-  }
-})
-
-test('what is there is replaced, on either side', async () => {
-  const { storage, served, cwd, read } = await desk({ 'a.txt': 'one', 'run.sh': 'old and longer' })
-  await storage(['cp', 'a.txt', 'ss:///media/'])
-  writeIn(cwd, 'a.txt', 'two')
-  assert.equal((await storage(['cp', 'a.txt', 'ss:///media/', '--content-type', 'text/csv'])).code, 0)
-  const { text, type } = await served('media/a.txt')
-  assert.deepEqual([text, type!.split(';')[0]], ['two', 'text/csv'])
-
-  // Through a link to the file it points to, which keeps its mode.
-  writeFileSync(join(cwd, 'tool'), 'old', { mode: 0o750 })
-  symlinkSync('tool', join(cwd, 'link'))
-  assert.equal((await storage(['cp', 'ss:///media/a.txt', 'link'])).code, 0)
-  assert.equal(read('tool'), 'two')
-  assert.equal(statSync(join(cwd, 'tool')).mode & 0o777, 0o750)
-  assert.equal((await storage(['cp', 'ss:///media/a.txt', 'run.sh'])).code, 0)
-  assert.equal(read('run.sh'), 'two')
-})
-
-test('an empty file is a file', async () => {
-  const { storage, served, read } = await desk({ 'empty.txt': '' })
-  assert.equal((await storage(['cp', 'empty.txt', 'ss:///media/'])).json.data.bytes, 0)
-  assert.deepEqual((({ status, text }) => [status, text])(await served('media/empty.txt')), [200, ''])
-  assert.equal((await storage(['cp', 'ss:///media/empty.txt', 'back'])).code, 0)
-  assert.equal(read('back'), '')
-})
-
-test('a folder goes up and comes down again with everything in it, as cp -r does it', async () => {
-  const files = { 'docs/a.txt': 'a', 'docs/sub/b.json': '{}', 'docs/sub/deep/c': 'c' }
-  const { storage, keys, cwd, read } = await desk(files)
-  symlinkSync('a.txt', join(cwd, 'docs/link'))
-  const unasked = await storage(['cp', 'docs', 'ss:///media/docs'])
-  assert.deepEqual(codes(unasked), [1, 'recursive_missing'])
-  assert.match(unasked.json.error.suggestion, /-r/)
-
-  const sent = await storage(['cp', '-r', 'docs', 'ss:///media/docs', '-j', '2'])
-  assert.equal(sent.code, 0, sent.stdout)
-  assert.match(sent.stderr, /docs\/link is left out/)
-  assert.deepEqual(
-    sent.json.data.files.map((each: any) => [each.to, each.content_type]),
-    [
-      ['ss:///media/docs/a.txt', 'text/plain'],
-      ['ss:///media/docs/sub/b.json', 'application/json'],
-      ['ss:///media/docs/sub/deep/c', 'application/octet-stream'],
-    ],
-  )
-  const names = ['a.txt', 'sub/b.json', 'sub/deep/c']
-  assert.deepEqual(
-    await keys('media'),
-    names.map(each => `docs/${each}`),
-  )
-  // Into a folder that is there, behind a slash and into a bucket it keeps its name; its content alone does not.
-  await storage(['cp', '-r', 'docs', 'ss:///media/docs'])
-  await storage(['cp', '-r', 'docs', 'ss:///second'])
-  await storage(['cp', '-r', 'docs/', 'ss:///second/in/'])
-  await storage(['cp', '-r', 'docs/.', 'ss:///third'])
-  const prefixed = (prefix: string) => names.map(each => prefix + each)
-  assert.deepEqual(await keys('media'), [...prefixed('docs/'), ...prefixed('docs/docs/')].sort())
-  assert.deepEqual(await keys('second'), [...prefixed('docs/'), ...prefixed('in/docs/')])
-  assert.deepEqual(await keys('third'), names)
-
-  assert.deepEqual(codes(await storage(['cp', 'ss:///third', 'down'])), [1, 'recursive_missing'])
-  assert.deepEqual(codes(await storage(['cp', 'ss:///third/sub', 'down'])), [1, 'recursive_missing'])
-  assert.equal((await storage(['cp', '-r', 'ss:///third', 'down'])).code, 0)
-  assert.deepEqual(below(join(cwd, 'down')), names)
-  assert.equal(read('down/sub/b.json'), '{}')
-  assert.equal((await storage(['cp', '-r', 'ss:///third/sub/', 'down'])).code, 0)
-  assert.deepEqual(
-    below(join(cwd, 'down')),
-    [...names, 'sub/b.json', 'sub/deep/c'].filter((each, i, all) => all.indexOf(each) === i),
-  )
-  assert.equal((await storage(['cp', '-r', 'ss:///third/sub', 'fresh/'])).code, 0)
-  assert.deepEqual(below(join(cwd, 'fresh')), ['sub/b.json', 'sub/deep/c'])
-})
-
-test('files are copied within the project, to other buckets and with other types', async () => {
-  const { storage, served, keys } = await desk({ 'd/a.txt': 'a', 'd/b.txt': 'b' })
-  await storage(['cp', '-r', 'd', 'ss:///media/d', '--cache-control', 'max-age=5'])
-  await storage(['mb', 'ss:///other'])
-  const one = await storage(['cp', 'ss:///media/d/a.txt', 'ss:///other/'])
-  assert.equal(one.code, 0, one.stdout)
-  assert.deepEqual(one.json.data.files, [
-    { from: 'ss:///media/d/a.txt', to: 'ss:///other/a.txt', bytes: 1, content_type: 'text/plain' },
-  ])
-  const copied = await served('other/a.txt')
-  assert.deepEqual([copied.text, copied.type!.split(';')[0], copied.cache], ['a', 'text/plain', 'max-age=5'])
-  // Over what is there, and the type alone changes.
-  const again = await storage([
-    'cp',
-    'ss:///media/d/b.txt',
-    'ss:///other/a.txt',
-    '--content-type',
-    'text/csv',
-  ])
-  assert.equal(again.code, 0, again.stdout)
-  const changed = await served('other/a.txt')
-  assert.deepEqual([changed.text, changed.type!.split(';')[0], changed.cache], ['b', 'text/csv', 'max-age=5'])
-
-  assert.equal((await storage(['cp', '-r', 'ss:///media/d', 'ss:///other/all'])).code, 0)
-  assert.deepEqual(await keys('other'), ['a.txt', 'all/a.txt', 'all/b.txt'])
-  const onto = await storage(['cp', 'ss:///media/d/a.txt', 'ss:///media/d/'])
-  assert.deepEqual(codes(onto), [1, 'usage_invalid_value'])
-  assert.match(onto.json.error.message, /onto itself/)
-})
-
-test('ls shows a level or everything, a folder, a file or what begins so', async () => {
-  const { storage } = await desk({
+test('storage ls: lists one level or everything, a folder, a file or a prefix', async () => {
+  const { storage } = await projectDirectory({
     'in/a.txt': 'aa',
     'in/docs/b.txt': 'b',
     'in/docs/x/c.txt': 'c',
@@ -287,8 +102,8 @@ test('ls shows a level or everything, a folder, a file or what begins so', async
   )
 })
 
-test('rm removes files by name, and says which were not there', async () => {
-  const { storage, keys } = await desk({ 'in/a': 'a', 'in/b': 'b', 'in/docs/c': 'c' })
+test('storage rm: removes files by name and reports missing ones', async () => {
+  const { storage, keys } = await projectDirectory({ 'in/a': 'a', 'in/b': 'b', 'in/docs/c': 'c' })
   await storage(['cp', '-r', 'in/.', 'ss:///media'])
   await storage(['cp', 'in/a', 'ss:///other/'])
   const gone = await storage(['rm', 'ss:///media/a', 'ss:///other/a'])
@@ -306,15 +121,20 @@ test('rm removes files by name, and says which were not there', async () => {
   assert.deepEqual(await keys('media'), ['docs/c'])
 })
 
-test('rm -r is confirmed, and takes a folder or a whole bucket', async () => {
-  const { storage, keys } = await desk({ 'in/a': 'a', 'in/docs/b': 'b', 'in/docs/x/c': 'c', 'in/docsy': 'd' })
+test('storage rm -r: needs a confirmation and removes a folder or a bucket', async () => {
+  const { storage, keys } = await projectDirectory({
+    'in/a': 'a',
+    'in/docs/b': 'b',
+    'in/docs/x/c': 'c',
+    'in/docsy': 'd',
+  })
   await storage(['cp', '-r', 'in/.', 'ss:///media'])
-  const between = await relay(platform.url)
-  const unasked = await storage(['rm', '-r', 'ss:///media/docs'], { env: { PLATFORM_URL: between.url } })
+  const proxy = await recordingProxy(platform.url)
+  const unasked = await storage(['rm', '-r', 'ss:///media/docs'], { env: { PLATFORM_URL: proxy.url } })
   assert.deepEqual(codes(unasked), [1, 'confirmation_missing'])
   assert.match(unasked.json.error.message, /everything in ss:\/\/\/media\/docs/)
   assert.match(unasked.json.error.suggestion, /--yes/)
-  assert.deepEqual(between.asked, [])
+  assert.deepEqual(proxy.requests, [])
 
   const folder = await storage(['rm', '-r', 'ss:///media/docs', 'ss:///media/docs/x', '--yes'])
   assert.deepEqual(folder.json.data.files, ['ss:///media/docs/b', 'ss:///media/docs/x/c'])
@@ -336,8 +156,8 @@ test('rm -r is confirmed, and takes a folder or a whole bucket', async () => {
   assert.deepEqual(codes(await storage(['rm', '-r', 'ss:///media', '-y'])), [1, 'NoSuchBucket'])
 })
 
-test('what is missing is named, with where to look', async () => {
-  const { storage, cwd } = await desk({ 'a.txt': 'a' })
+test('storage: a missing bucket or file fails with a suggestion', async () => {
+  const { storage, cwd } = await projectDirectory({ 'a.txt': 'a' })
   await storage(['cp', 'a.txt', 'ss:///media/'])
   for (const [args, code, suggestion] of [
     [['ls', 'ss:///nowhere'], 'NoSuchBucket', /plinth storage ls shows the buckets/],
@@ -355,10 +175,10 @@ test('what is missing is named, with where to look', async () => {
   assert.deepEqual(below(cwd), ['a.txt'])
 })
 
-test('a mistake on the command line is found before anything is asked of the platform', async () => {
-  const { storage } = await desk({ 'a.txt': 'a', 'none/.keep/x': '' })
-  const between = await relay(platform.url)
-  const env = { PLATFORM_URL: between.url }
+test('storage: invalid arguments fail before any request', async () => {
+  const { storage } = await projectDirectory({ 'a.txt': 'a', 'none/.keep/x': '' })
+  const proxy = await recordingProxy(platform.url)
+  const env = { PLATFORM_URL: proxy.url }
   for (const [args, code] of [
     [['ls', 'media'], 'address_invalid'],
     [['ls', 'ss://media'], 'address_invalid'],
@@ -381,54 +201,15 @@ test('a mistake on the command line is found before anything is asked of the pla
     const refused = await storage([...args], { env })
     assert.deepEqual(codes(refused), [1, code], args.join(' '))
   }
-  assert.deepEqual(between.asked, [])
+  assert.deepEqual(proxy.requests, [])
 })
 
-test('without a project, or with a token too weak to read its key, the answer says what to do', async () => {
-  const { storage } = await desk()
+test('storage: a missing project or an insufficient token fails with a suggestion', async () => {
+  const { storage } = await projectDirectory()
   const unnamed = await storage(['ls'], { env: { PLATFORM_PROJECT: '' } })
   assert.deepEqual(codes(unnamed), [1, 'project_missing'])
   assert.match(unnamed.json.error.suggestion, /--project/)
   const { token } = await platform.platform.mintToken({ body: { name: 'reader', scope: 'read' } })
   const weak = await storage(['ls'], { env: { PLATFORM_TOKEN: token } })
   assert.deepEqual(codes(weak), [1, 'insufficient_scope'])
-})
-
-test('a refusal of the platform is passed on; of many files the others are copied', async () => {
-  const { storage, keys } = await desk({
-    'in/fine.png': 'p',
-    'in/sub/größe.png': 'g',
-    'in/zebra.png': 'z',
-    'notes.txt': 'n',
-    'large.png': 'x'.repeat(2000),
-  })
-  await storage(['mb', 'ss:///media', '--file-size-limit', '1KB', '--allowed-mime-types', 'image/*'])
-  const some = await storage(['cp', '-r', 'in/.', 'ss:///media'])
-  assert.deepEqual(codes(some), [1, 'transfer_incomplete'])
-  assert.match(some.json.error.message, /^Of 3 files 1 could not be copied/)
-  assert.match(some.json.error.suggestion, /Names consist of/)
-  assert.match(some.stderr, /in\/sub\/größe\.png was not copied: /)
-  assert.deepEqual(await keys('media'), ['fine.png', 'zebra.png'])
-
-  const text = await storage(['cp', 'notes.txt', 'ss:///media/'])
-  assert.deepEqual(codes(text), [1, 'InvalidMimeType'])
-  assert.match(text.json.error.suggestion, /--content-type/)
-  assert.deepEqual(codes(await storage(['cp', 'large.png', 'ss:///media/'])), [1, 'EntityTooLarge'])
-  const open = await storage(['mb', 'ss:///user-files', '--public'])
-  assert.equal(open.code, 1)
-  assert.deepEqual(await keys('media'), ['fine.png', 'zebra.png'])
-})
-
-test('only a file can be replaced by a download, and a failed one leaves nothing', async () => {
-  const { storage, cwd } = await desk({ 'a.txt': 'a', 'taken/x': 'x' })
-  await storage(['cp', 'a.txt', 'ss:///media/taken'])
-  await storage(['cp', 'a.txt', 'ss:///media/a.txt'])
-  const onto = await storage(['cp', '-r', 'ss:///media', '.', '-j', '1'])
-  assert.equal(onto.code, 0, onto.stdout)
-  const refused = await storage(['cp', 'ss:///media/a.txt', 'a.txt/inside'])
-  assert.deepEqual(codes(refused), [1, 'file_unwritable'])
-  const device = await storage(['cp', 'ss:///media/a.txt', '/dev/null'])
-  assert.deepEqual(codes(device), [1, 'file_unwritable'])
-  assert.match(device.json.error.message, /it is not a file/)
-  assert.deepEqual(below(cwd), ['a.txt', 'media/a.txt', 'media/taken', 'taken/x'])
 })

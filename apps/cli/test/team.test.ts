@@ -1,9 +1,9 @@
-// Invites and members through a real platform.
+// Invites and members, with a real platform.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { startPlatform, type TestPlatform } from '../../server/test/harness.ts'
-import { type How, plinth as run, workplace } from './plinth.ts'
-import { relay } from './relay.ts'
+import { type RunOptions, plinth as run, temporaryDirectory } from './plinth.ts'
+import { recordingProxy } from './recording-proxy.ts'
 
 let platform: TestPlatform
 let session: string
@@ -16,15 +16,15 @@ before(async () => {
 })
 after(() => platform.stop())
 
-const cwd = workplace()
-const plinth = (args: string[], how: How = {}) => {
-  const env = { PLATFORM_URL: platform.url, PLATFORM_TOKEN: platform.adminToken, ...how.env }
-  return run(args, { cwd, ...how, env })
+const cwd = temporaryDirectory()
+const plinth = (args: string[], options: RunOptions = {}) => {
+  const env = { PLATFORM_URL: platform.url, PLATFORM_TOKEN: platform.adminToken, ...options.env }
+  return run(args, { cwd, ...options, env })
 }
 const asAnn = () => ({ env: { PLATFORM_TOKEN: session } })
 const newProject = async () => (await platform.createProject()).slug
 
-test('an invite is made, listed without its token, accepted, and makes a member', async () => {
+test('auth invites: create, list without the token, and accept to become a member', async () => {
   const project = await newProject()
   const on = (...args: string[]) => [...args, '--project', project]
   const made = await plinth(on('auth', 'invites', 'create', '--email', email, '--role', 'admin'))
@@ -49,16 +49,16 @@ test('an invite is made, listed without its token, accepted, and makes a member'
   assert.deepEqual([again.code, again.json.error.code], [1, 'invite_not_found'])
 })
 
-test('in text the token is shown once, with whom to give it to; without --role it is for an editor', async () => {
+test('auth invites create: shows the token once; the default role is editor', async () => {
   const project = await newProject()
   const { stdout, stderr } = await plinth([
     ...['auth', 'invites', 'create', '--email', 'Bob@Example.test', '--project', project, '-o', 'text'],
   ])
   assert.match(stdout, /role +editor\n +expires +\d{4}-\d\d-\d\d \d\d:\d\d\n +token +platform_invite_\S+\n$/)
-  assert.match(stderr, /shown only now: give it to bob@example\.test/)
+  assert.match(stderr, /shown only now\. Send it to bob@example\.test/)
 })
 
-test('an invite is revoked by its id', async () => {
+test('auth invites revoke: by id', async () => {
   const project = await newProject()
   const on = (...args: string[]) => [...args, '--project', project]
   const { id, invite_token: token } = (await plinth(on('auth', 'invites', 'create', '--email', email))).json
@@ -73,7 +73,7 @@ test('an invite is revoked by its id', async () => {
   assert.match(empty.stderr, /No invites are pending/)
 })
 
-test('accepting with a platform token or the admin token says to log in', async () => {
+test('auth invites accept: needs a session, not a platform token or the admin token', async () => {
   const project = await newProject()
   const { json } = await plinth(['auth', 'invites', 'create', '--email', email, '--project', project])
   const refused = await plinth(['auth', 'invites', 'accept', json.data.invite_token])
@@ -81,7 +81,7 @@ test('accepting with a platform token or the admin token says to log in', async 
   assert.match(refused.json.error.suggestion, /platform\/login.*PLATFORM_TOKEN/)
 })
 
-test('a member is named by id or address to be given another role or to be removed; the last owner stays', async () => {
+test('auth members: set-role and remove by id or address; the last owner stays', async () => {
   const project = await newProject()
   const on = (...args: string[]) => [...args, '--project', project]
   const { json } = await plinth(on('auth', 'invites', 'create', '--email', email, '--role', 'owner'))
@@ -115,9 +115,9 @@ test('a member is named by id or address to be given another role or to be remov
   assert.equal((await plinth(on('auth', 'members', 'remove', user_id))).json.error.code, 'member_not_found')
 })
 
-test('a role that is none, or an address left out, is refused before any request', async () => {
-  const between = await relay(platform.url)
-  const env = { PLATFORM_URL: between.url }
+test('auth: invalid roles and missing addresses fail before any request', async () => {
+  const proxy = await recordingProxy(platform.url)
+  const env = { PLATFORM_URL: proxy.url }
   for (const [args, code] of [
     [['auth', 'invites', 'create', '--email', email, '--role', 'editr'], 'usage_invalid_value'],
     [['auth', 'invites', 'create'], 'usage_missing_flag'],
@@ -126,5 +126,5 @@ test('a role that is none, or an address left out, is refused before any request
     [['auth', 'invites', 'accept'], 'usage_missing_argument'],
   ] as const)
     assert.equal((await plinth([...args], { env })).json.error.code, code, args.join(' '))
-  assert.deepEqual(between.asked, [])
+  assert.deepEqual(proxy.requests, [])
 })

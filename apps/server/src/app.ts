@@ -1,58 +1,54 @@
-// Composition root: every part of the server is named once, here, and given what it needs.
+// Composition root: creates every service with its dependencies.
+import { openapi } from '@plinth/contract/openapi.ts'
 import { routeTables } from '@plinth/contract/routes.ts'
-import { type AppOptions, type Closing, closeAll, openGround } from '#src/ground.ts'
-import { createHashingTurns } from '#src/kernel/crypto/hashing-turns.ts'
-import { createPasswords, createUserPasswords } from '#src/kernel/crypto/password.ts'
-import { createRateWindows } from '#src/kernel/http/rate-windows.ts'
+import { type AppOptions, type Closing, closeAll, openInfrastructure } from '#src/infrastructure.ts'
+import { createUserPasswords } from '#src/kernel/crypto/password.ts'
 import { createHttpServer, type HttpServer } from '#src/kernel/http/server.ts'
-import { createConnector } from '#src/kernel/outbound/connect.ts'
 import { createOutbound } from '#src/kernel/outbound/fetch.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
 import { version } from '#src/kernel/version.ts'
-import { mountData, mountManagement } from '#src/mount.ts'
-import { createMeter } from '#src/planes/data/meter.ts'
-import { type DataPlaneOptions, dataPlane, dataRefusal } from '#src/planes/data/plane.ts'
-import { createCredentials } from '#src/planes/management/admit.ts'
-import { createAudit } from '#src/planes/management/audit.ts'
-import { createOwnerWork } from '#src/planes/management/owner-work.ts'
-import { managementPlane, managementRefusal } from '#src/planes/management/plane.ts'
-import { adminService } from '#src/services/admin/service.ts'
-import { authRoutes } from '#src/services/auth/data-routes.ts'
-import { authPlane, wordUnknown } from '#src/services/auth/plane.ts'
-import { authService } from '#src/services/auth/service.ts'
-import { cacheService } from '#src/services/cache/service.ts'
-import { cronService } from '#src/services/cron/service.ts'
-import { startCronWorker } from '#src/services/cron/worker.ts'
-import { dbService } from '#src/services/db/service.ts'
-import { docsService } from '#src/services/docs/service.ts'
-import { createDelivery } from '#src/services/email/delivery.ts'
-import { type EmailService, emailService } from '#src/services/email/service.ts'
+import { mountServices } from '#src/mount.ts'
+import type { dataPlane } from '#src/planes/data/plane.ts'
+import { dataRefusal } from '#src/planes/data/plane.ts'
+import type { managementPlane } from '#src/planes/management/plane.ts'
+import { managementRefusal } from '#src/planes/management/plane.ts'
+import type { Service } from '#src/planes/service.ts'
+import { openQueryEngine } from '#src/query/run.ts'
+import { openAdmin } from '#src/services/admin/open.ts'
+import { openAuth } from '#src/services/auth/open.ts'
+import { authGrants } from '#src/services/auth/project-grants.ts'
+import { createRevocations } from '#src/services/auth/revocations.ts'
+import { openCache } from '#src/services/cache/open.ts'
+import { openCron } from '#src/services/cron/open.ts'
+import { openDb } from '#src/services/db/open.ts'
+import { openDocs } from '#src/services/docs/open.ts'
+import { openEmail } from '#src/services/email/open.ts'
+import type { EmailService } from '#src/services/email/service.ts'
 import { checkSmtpSetting } from '#src/services/email/smtp-settings.ts'
-import { startMailWorker } from '#src/services/email/worker.ts'
-import { healthService } from '#src/services/health/service.ts'
-import { platformService } from '#src/services/platform/service.ts'
-import { poolerService } from '#src/services/pooler/service.ts'
-import { projectsService } from '#src/services/projects/service.ts'
-import { queriesService } from '#src/services/queries/service.ts'
-import { queueService } from '#src/services/queue/service.ts'
-import { realtimeRoutes } from '#src/services/realtime/data-routes.ts'
-import { openRealtime } from '#src/services/realtime/open-realtime.ts'
-import { restService } from '#src/services/rest/service.ts'
-import { rlsService } from '#src/services/rls/service.ts'
-import { schemaService } from '#src/services/schema/service.ts'
-import { storageRoutes } from '#src/services/storage/data-routes.ts'
-import { isStoragePath, storagePlane } from '#src/services/storage/plane.ts'
-import { storageWording } from '#src/services/storage/refusals.ts'
-import { storageService } from '#src/services/storage/service.ts'
-import { teamService } from '#src/services/team/service.ts'
-import { typesService } from '#src/services/types/service.ts'
-import { usersService } from '#src/services/users/service.ts'
+import { openHealth } from '#src/services/health/open.ts'
+import { openPlatform } from '#src/services/platform/open.ts'
+import { openPooler } from '#src/services/pooler/open.ts'
+import { openProjects } from '#src/services/projects/open.ts'
+import { openQueries } from '#src/services/queries/open.ts'
+import { openQueue } from '#src/services/queue/open.ts'
+import { queueGrants } from '#src/services/queue/project-grants.ts'
+import { openRealtime } from '#src/services/realtime/open.ts'
+import { realtimeGrants } from '#src/services/realtime/project-grants.ts'
+import { openRest } from '#src/services/rest/open.ts'
+import { openRls } from '#src/services/rls/open.ts'
+import { openSchema } from '#src/services/schema/open.ts'
+import { openStorage } from '#src/services/storage/open.ts'
+import { storageGrants } from '#src/services/storage/project-grants.ts'
+import { openTeam } from '#src/services/team/open.ts'
+import { openTypes } from '#src/services/types/open.ts'
+import { openUsers } from '#src/services/users/open.ts'
+import { openWhoami } from '#src/services/whoami/open.ts'
 import type { Cluster } from '#src/tenancy/cluster.ts'
 import { measureDatabase } from '#src/tenancy/database-sizes.ts'
 import type { Databases } from '#src/tenancy/databases.ts'
 import type { Directory } from '#src/tenancy/directory.ts'
-import { createRevocations } from '#src/tenancy/revocations.ts'
-import { createShadows } from '#src/tenancy/shadow.ts'
+import type { Outbox } from '#src/tenancy/outbox.ts'
+import type { ProjectData } from '#src/tenancy/project-data.ts'
 
 export interface App {
   http: HttpServer
@@ -60,14 +56,22 @@ export interface App {
   cluster: Cluster
   directory: Directory
   databases: Databases
+  outbox: Outbox
+  projectData: ProjectData
   email: EmailService
-  /** The planes, for whoever mounts routes of its own. */
+  /** For additional routes, such as those of tests. */
   planes: { data: ReturnType<typeof dataPlane>; management: ReturnType<typeof managementPlane> }
   listen(): Promise<string>
   close(): Promise<void>
 }
 
-/** A start that fails leaves nothing open. */
+/** Grants on tables of services for the logins of every project. */
+export const projectGrants = [authGrants, storageGrants, realtimeGrants, queueGrants]
+
+/** Then statements in the control database are ended, because one that waits for a lock would delay the stop. */
+const closingMs = 10_000
+
+/** If the start fails, everything that was opened is closed. */
 export async function createApp(options: AppOptions): Promise<App> {
   const open: Closing[] = []
   try {
@@ -78,159 +82,109 @@ export async function createApp(options: AppOptions): Promise<App> {
   }
 }
 
-const wordByPath: NonNullable<DataPlaneOptions['word']> = (body, failure, request) =>
-  (isStoragePath(request.path) ? storageWording : wordUnknown)(body, failure, request)
-
 async function compose(options: AppOptions, open: Closing[]): Promise<App> {
-  const { config, adminToken, log } = options
-  const ground = await openGround(options, open)
-  const { deriveKey, sealer, cluster, control, logins, cacheEngine, directory, databases, room } = ground
-  const { whenUpgraded } = ground.upgrades
-  const hashingTurns = createHashingTurns()
-  const passwords = createPasswords(hashingTurns)
-  const windows = createRateWindows()
-  let baseUrl = config.baseUrl ?? ''
-
-  const credentials = createCredentials(control, deriveKey, adminToken)
-  const meter = createMeter(windows, config.rateLimits)
+  const { config, log } = options
+  const platform = await openInfrastructure(options, open, projectGrants)
+  const { control, databases, directory, outbox, connector, lifecycle, projectData } = platform
   const revocations = createRevocations(databases)
-  const planes = {
-    data: dataPlane(directory, meter, room, { ...revocations, whenUpgraded, word: wordByPath }),
-    management: managementPlane(credentials, createAudit(control, log), room),
+  const services: Service[] = []
+  /** Closed in reverse order, before the infrastructure. */
+  function add<T extends Service>(service: T): T {
+    services.push(service)
+    if (service.hooks) lifecycle.addHooks(service.hooks)
+    if (service.data) projectData.addHooks(service.name, service.data)
+    if (service.close) open.push(service.close)
+    return service
   }
-  const owner = createOwnerWork(directory, databases)
-  const connector = createConnector({ allow: config.outboundAllow })
-  const storage = await storageService({ ...ground, dataDir: config.dataDir, baseUrl: () => baseUrl, log })
-  open.push(() => storage.close())
-  directory.onChange(id => void storage.changed(id).catch(() => {}))
-  const projects = projectsService({
-    ...ground,
-    baseUrl: () => baseUrl,
-    storageBytes: storage.usedBytes,
-    databaseBytes: id => measureDatabase(control, id),
-    checkServiceSettings: settings => checkSmtpSetting(settings, connector),
-  })
-  const platform = platformService({ control, credentials, passwords, windows, deriveKey })
-  const shadows = createShadows(control, cluster, logins, ground.abandoned)
-  open.push(() => shadows.close())
-  const db = dbService({ owner, databases, shadows })
-  const docs = docsService(owner, () => baseUrl)
-  const rest = restService({ databases, docs, room, maxRows: config.restMaxRows })
-  const cache = cacheService(cacheEngine, owner)
 
-  const delivery = createDelivery({ sealer, deployment: config.smtp, connector })
-  const mailWorker = startMailWorker({ control, sealer, delivery, log })
-  open.push(() => mailWorker.close())
-  // A project that is resumed has mail waiting.
-  directory.onChange(() => mailWorker.wake())
-  const email = emailService({
-    control,
-    sealer,
-    owner,
-    directory,
-    delivery,
-    connector,
-    baseUrl: () => baseUrl,
-    wake: mailWorker.wake,
-    log,
-  })
-
-  const cronWorker = await startCronWorker({
-    control,
-    directory,
-    databases,
-    timeoutMs: config.cronTimeoutMs,
-    log,
-  })
-  open.push(() => cronWorker.close())
-  const cron = cronService({ control, owner, wake: cronWorker.wake })
-
-  const auth = authService({
-    databases,
-    email,
-    passwords: createUserPasswords(hashingTurns),
-    sealer,
-    baseUrl: () => baseUrl,
-    log,
-    windows,
-    deriveKey,
-    outbound: createOutbound(connector),
-    directory,
-  })
-  const admin = adminService({
-    control,
-    passwords,
-    sealer,
-    auditRetentionDays: config.auditRetentionDays,
-    pruneEvents: auth.pruneEvents,
-  })
-
-  const { redisUrl, realtime: limits } = config
-  const realtime = openRealtime({ ...ground, owner, revocations, redisUrl, limits, log })
-  open.push(() => realtime.close())
-  const health = healthService({
-    control,
-    version,
-    warnings: () =>
-      [ground.watchdog, ground.abandoned, ground.diskReserve, ground.upgrades, cacheEngine, realtime].flatMap(
-        part => part.warnings(),
-      ),
-  })
+  add(await openCache({ ...platform, server: options.server, redisUrl: config.redisUrl }))
+  const storage = add(await openStorage({ ...platform, dataDir: config.dataDir }))
+  const docs = add(openDocs(platform))
+  const email = add(openEmail({ ...platform, smtp: config.smtp }))
+  const auth = add(
+    openAuth({
+      ...platform,
+      email: email.service,
+      passwords: createUserPasswords(platform.hashingLimiter, options.bcryptCost),
+      outbound: createOutbound(connector),
+    }),
+  )
+  const admin = add(
+    openAdmin({
+      ...platform,
+      auditRetentionDays: config.auditRetentionDays,
+      pruneEvents: auth.service.pruneEvents,
+    }),
+  )
+  add(
+    openProjects({
+      ...platform,
+      storageBytes: storage.service.usedBytes,
+      databaseBytes: id => measureDatabase(control, id),
+      checkServiceSettings: settings => checkSmtpSetting(settings, connector),
+    }),
+  )
+  add(await openCron({ ...platform, timeoutMs: config.cronTimeoutMs }))
+  const queries = openQueryEngine(databases)
+  add(openRest({ ...platform, queries, docs: docs.service, maxRows: config.restMaxRows }))
+  add(openRealtime({ ...platform, revocations, redisUrl: config.redisUrl, limits: config.realtime }))
+  add(openUsers({ ...platform, auth: auth.service }))
+  add(openWhoami())
+  add(openQueue(platform))
+  add(openPlatform(platform))
+  add(openDb(platform))
+  add(openTypes(platform))
+  add(openSchema(platform))
+  add(openRls(platform))
+  add(openQueries(platform))
+  add(openPooler(platform))
+  add(openTeam(platform))
+  const watched: Pick<Service, 'warnings'>[] = [platform, ...services]
+  add(
+    openHealth({
+      control,
+      version,
+      warnings: () => watched.flatMap(part => part.warnings?.() ?? []),
+      description: JSON.stringify(openapi(version, routeTables)),
+    }),
+  )
 
   const http = createHttpServer({
     log,
+    observe: log.answered,
     trustedProxies: config.trustedProxies,
-    wordOutside: (failure, path) => (path.startsWith('/v1/') ? dataRefusal : managementRefusal)(failure),
+    formatUnrouted: (failure, path) => (path.startsWith('/v1/') ? dataRefusal : managementRefusal)(failure),
   })
-  mountData(http, planes.data, { rest, cache, queues: queueService(databases), cron })
-  http.mount(authPlane(directory, meter, room, { whenUpgraded }), routeTables.auth, authRoutes(auth))
-  const storageAdmission = storagePlane(directory, meter, room, { ...revocations, whenUpgraded })
-  http.mount(storageAdmission, routeTables.storage, storageRoutes(storage))
-  http.mount(planes.data, routeTables.realtime, realtimeRoutes(realtime.service))
-  http.mountSocket(realtime.service.sockets)
-  mountManagement(http, planes.management, {
-    health,
-    platform,
-    projects,
-    db,
-    types: typesService(owner),
-    docs,
-    schema: schemaService(owner),
-    rls: rlsService(owner, databases),
-    queries: queriesService(control, owner),
-    pooler: poolerService(control, logins, owner),
-    team: teamService(control, deriveKey),
-    email,
-    users: usersService({ control, sealer, owner, directory, auth }),
-    admin,
-    cache,
-    cron,
-    realtimeTables: realtime.tables,
-  })
+  const planes = mountServices(http, services, { ...platform, revocations, rateLimits: config.rateLimits })
 
-  await admin
+  await admin.service
     .encryptSettingsSecrets()
-    .catch(error => log.error({ err: error }, 'stored secrets could not be encrypted'))
+    .catch(error => log.error({ err: error }, 'could not encrypt stored secrets'))
 
   return {
     http,
     control,
-    cluster,
+    cluster: platform.cluster,
     directory,
     databases,
-    email,
+    outbox,
+    projectData,
+    email: email.service,
     planes,
     async listen() {
       const url = await http.listen(config.host, config.port)
-      baseUrl ||= url
-      // Both may take long, and no project needs them to be finished before it is served.
-      ground.lifecycle.recoverInBackground()
-      ground.upgrades.start()
+      platform.listensAt(url)
+      // These may take long, and projects can be served before they end.
+      lifecycle.recoverInBackground()
+      platform.upgrades.start()
+      outbox.start()
+      for (const service of services) service.start?.()
       return url
     },
     async close() {
       await http.close(config.shutdownGraceMs)
-      await closeAll(open)
+      const timer = setTimeout(() => void control.close(), closingMs)
+      await closeAll(open).finally(() => clearTimeout(timer))
     },
   }
 }

@@ -1,8 +1,8 @@
-// The first super_admin of a platform on its own database server, made where its secrets are.
+// Creates the first super_admin of a platform with an external database, on a machine that has the platform's secrets.
 import { readFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
 import { type Config, ConfigError } from '#src/config.ts'
-import { createHashingTurns } from '#src/kernel/crypto/hashing-turns.ts'
+import { createHashingLimiter } from '#src/kernel/crypto/hashing-limiter.ts'
 import { keyring } from '#src/kernel/crypto/keys.ts'
 import { createPasswords } from '#src/kernel/crypto/password.ts'
 import { openDatabase } from '#src/kernel/postgres/database.ts'
@@ -27,7 +27,7 @@ export async function bootstrap(
   const control = openDatabase(address, database, controlSettings, () => {}, { max: 2 })
   try {
     await checkSecret(control, keyring(config.controlPlaneSecret))
-    const user = await bootstrapSuperAdmin(control, createPasswords(createHashingTurns()), {
+    const user = await bootstrapSuperAdmin(control, createPasswords(createHashingLimiter()), {
       email: values.email,
       name: values.name ?? '',
       password: given,

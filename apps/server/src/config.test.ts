@@ -6,7 +6,7 @@ import { settings } from './settings.ts'
 const secret = 'f3b1c09d7e5a42468f7c0a9be1d25d3b'
 const external = { DATABASE_URL: 'postgres://u:p@db:5433/app', CONTROL_PLANE_SECRET: secret }
 
-test('without settings the embedded defaults hold', () => {
+test('config: without settings the defaults of the embedded platform apply', () => {
   const config = readConfig({})
   assert.equal(config.host, '127.0.0.1')
   assert.equal(config.port, 39001)
@@ -18,7 +18,7 @@ test('without settings the embedded defaults hold', () => {
   assert.ok(Object.isFrozen(config))
 })
 
-test('DATABASE_URL names server and control database', () => {
+test('config: DATABASE_URL names the server and the control database', () => {
   const { external: server } = readConfig(external)
   assert.deepEqual([server?.address.host, server?.address.port, server?.database], ['db', 5433, 'app'])
   assert.equal(
@@ -27,7 +27,7 @@ test('DATABASE_URL names server and control database', () => {
   )
 })
 
-test('SMTP_HOST alone makes an SMTP server, by what is usual', () => {
+test('config: SMTP_HOST alone configures SMTP with default values', () => {
   assert.equal(readConfig({}).smtp, undefined)
   assert.deepEqual(readConfig({ SMTP_HOST: 'mail.test' }).smtp, {
     host: 'mail.test',
@@ -46,7 +46,7 @@ test('SMTP_HOST alone makes an SMTP server, by what is usual', () => {
 
 const s3 = { S3_BUCKET: 'files', S3_ACCESS_KEY_ID: 'key', S3_SECRET_ACCESS_KEY: 'hunter2' }
 
-test('S3_BUCKET with its keys makes an S3 service, by what is usual', () => {
+test('config: S3_BUCKET with its keys configures S3 with default values', () => {
   assert.equal(readConfig({}).s3, undefined)
   const aws = {
     endpoint: undefined,
@@ -125,7 +125,11 @@ const bad: [string, Record<string, string>, RegExp][] = [
     /^S3_ENDPOINT (?!.*hunter2)/,
   ],
   ['an S3 region that is none', { ...s3, S3_REGION: 'eu west' }, /^S3_REGION .*"eu west"/],
-  ['a path style that is no answer', { ...s3, S3_FORCE_PATH_STYLE: 'yes' }, /^S3_FORCE_PATH_STYLE .*"yes"/],
+  [
+    'a path style other than true or false',
+    { ...s3, S3_FORCE_PATH_STYLE: 'yes' },
+    /^S3_FORCE_PATH_STYLE .*"yes"/,
+  ],
   [
     'an outbound target that is a name',
     { PLATFORM_OUTBOUND_ALLOW: '10.0.0.0/8,provider.example' },
@@ -133,7 +137,7 @@ const bad: [string, Record<string, string>, RegExp][] = [
   ],
   ['a range too wide', { PLATFORM_TRUSTED_PROXIES: '10.0.0.0/99' }, /^PLATFORM_TRUSTED_PROXIES /],
   [
-    'an extension directory beside a server of its own',
+    'an extension directory with an external server',
     { ...external, PLATFORM_EXTENSION_DIR: '/opt/extensions' },
     /^PLATFORM_EXTENSION_DIR .*DATABASE_URL/,
   ],
@@ -147,7 +151,7 @@ const bad: [string, Record<string, string>, RegExp][] = [
   ['an unknown log level', { PLATFORM_LOG_LEVEL: 'loud' }, /^PLATFORM_LOG_LEVEL /],
 ]
 for (const [what, environment, message] of bad)
-  test(`${what} stops the start with a sentence naming the setting`, () => {
+  test(`config: ${what} prevents the start, and the message names the setting`, () => {
     assert.throws(
       () => readConfig(environment),
       (error: Error) =>
@@ -155,7 +159,7 @@ for (const [what, environment, message] of bad)
     )
   })
 
-test('every setting has a meaning and stands once', () => {
+test('config: every setting has a description and is listed once', () => {
   assert.equal(new Set(settings.map(({ name }) => name)).size, settings.length)
   for (const { meaning } of settings) assert.match(meaning, /\.$/)
 })

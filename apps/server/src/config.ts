@@ -1,4 +1,4 @@
-// The environment, read once into a frozen object. Nothing else in the server looks at it.
+// Reads the environment once into a frozen object. No other file of the server reads it.
 import { readFileSync } from 'node:fs'
 import { BlockList, isIP } from 'node:net'
 import { resolve } from 'node:path'
@@ -6,11 +6,11 @@ import { parseEnv } from 'node:util'
 import { type Encryption, encryptions } from '@plinth/contract/email.ts'
 import type { S3Settings } from '#src/kernel/objects/s3.ts'
 import {
+  defaultSender,
   isAddress,
   isHost,
   type SmtpServer,
-  usualSender,
-  usualWay,
+  smtpDefaults,
 } from '#src/kernel/outbound/smtp-server.ts'
 import { parseDatabaseUrl, type ServerAddress } from '#src/kernel/postgres/server-address.ts'
 import { type Name, settings } from '#src/settings.ts'
@@ -18,7 +18,7 @@ import { type Name, settings } from '#src/settings.ts'
 export interface Config {
   host: string
   port: number
-  /** As configured; the address listened on when absent. */
+  /** The configured URL. Defaults to the listen address. */
   baseUrl: string | undefined
   dataDir: string
   adminToken: string | undefined
@@ -26,7 +26,7 @@ export interface Config {
   external: { address: ServerAddress; database: string } | undefined
   extensionDir: string | undefined
   trustedProxies: readonly string[]
-  /** Addresses and CIDRs that outbound calls may reach although they are not public. */
+  /** Non-public addresses and CIDRs that outbound calls may reach. */
   outboundAllow: readonly string[]
   rateLimits: { anon: number; authenticated: number; service_role: number }
   statementTimeoutMs: { anon: number; others: number }
@@ -35,15 +35,15 @@ export interface Config {
   maxConnections: number
   realtime: { maxListeners: number; maxConnections: number; poolSize: number }
   auditRetentionDays: number
-  /** Free disk space below which writes are refused; 0 switches it off. */
+  /** Writes are rejected below this free disk space. 0 disables the check. */
   diskReserveMb: number
-  /** Where the caches of projects live; in this process when absent. */
+  /** The Redis for caches. Without it, caches are in this process. */
   redisUrl: string | undefined
-  /** How long a scheduled job may run. */
+  /** Timeout of scheduled jobs. */
   cronTimeoutMs: number
-  /** For projects that have no SMTP server of their own. */
+  /** The default SMTP server of projects. */
   smtp: SmtpServer | undefined
-  /** Where files are kept; in the data directory when absent. */
+  /** The object store for files. Defaults to the data directory. */
   s3: S3Settings | undefined
   logLevel: string
   shutdownGraceMs: number
@@ -51,10 +51,10 @@ export interface Config {
 
 type Environment = Readonly<Record<string, string | undefined>>
 
-/** A setting that cannot be used; its message is the one sentence the operator sees. */
+/** An invalid setting. The operator sees the message as a single sentence. */
 export class ConfigError extends Error {}
 
-/** The process's environment over the `.env` file of the working directory. */
+/** Merges the environment with the `.env` file of the working directory. The environment takes precedence. */
 export function readEnvironment(directory = process.cwd()): Environment {
   let file: Environment = {}
   try {
@@ -62,7 +62,7 @@ export function readEnvironment(directory = process.cwd()): Environment {
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
   }
-  // biome-ignore lint/style/noProcessEnv: the one place where the environment is read
+  // biome-ignore lint/style/noProcessEnv: the only place where the environment is read
   return { ...file, ...process.env }
 }
 
@@ -81,7 +81,7 @@ export function readConfig(environment: Environment): Config {
   const controlPlaneSecret = readSecret('CONTROL_PLANE_SECRET', text('CONTROL_PLANE_SECRET'))
   if (external && !controlPlaneSecret)
     throw new ConfigError(
-      'CONTROL_PLANE_SECRET must be set when DATABASE_URL is: what it seals has to outlive this machine.',
+      'CONTROL_PLANE_SECRET must be set when DATABASE_URL is: it encrypts secrets in that database.',
     )
   return Object.freeze({
     host: text('PLATFORM_HOST') ?? '127.0.0.1',
@@ -130,7 +130,7 @@ function readSecret(name: Name, secret: string | undefined): string | undefined 
   if (secret.length < 32)
     throw new ConfigError(`${name} must have at least 32 characters; make one with: openssl rand -hex 32`)
   if (knownSecrets.test(secret) || new Set(secret).size < 8)
-    throw new ConfigError(`${name} is one that others know or can guess; make one with: openssl rand -hex 32`)
+    throw new ConfigError(`${name} is a known default or easy to guess; make one with: openssl rand -hex 32`)
   return secret
 }
 
@@ -151,7 +151,7 @@ function readExtensionDir(directory: string | undefined, isExternal: boolean): s
       'PLATFORM_EXTENSION_DIR is for the embedded Postgres: install the extensions on the server of DATABASE_URL.',
     )
   if (directory.includes(':'))
-    throw new ConfigError(`PLATFORM_EXTENSION_DIR cannot hold a colon, as "${directory}" does.`)
+    throw new ConfigError(`PLATFORM_EXTENSION_DIR must not contain a colon, as "${directory}" does.`)
   return resolve(directory)
 }
 
@@ -162,7 +162,7 @@ function readBaseUrl(url: string | undefined): string | undefined {
   return url.replace(/\/+$/, '')
 }
 
-/** Its text holds a password: no message repeats it. */
+/** The value contains a password, so no message repeats it. */
 function readRedisUrl(url: string | undefined): string | undefined {
   if (!url) return
   const parsed = URL.parse(url)
@@ -171,7 +171,9 @@ function readRedisUrl(url: string | undefined): string | undefined {
       'REDIS_URL must be of the form redis://user:password@host:port (rediss:// for TLS).',
     )
   if (parsed.pathname.length > 1 && parsed.pathname !== '/0')
-    throw new ConfigError('REDIS_URL must name no database but 0: others cannot be told apart by its users.')
+    throw new ConfigError(
+      'REDIS_URL must use database 0: users of Redis cannot be restricted to one database.',
+    )
   return url
 }
 
@@ -202,7 +204,7 @@ function readSmtp(text: (name: Name) => string | undefined, portGiven: () => num
   const host = text('SMTP_HOST')
   if (host === undefined) {
     const stray = settings.find(({ name }) => name.startsWith('SMTP_') && text(name) !== undefined)
-    if (stray) throw new ConfigError(`${stray.name} is of no use without SMTP_HOST; set that, too.`)
+    if (stray) throw new ConfigError(`${stray.name} has no effect without SMTP_HOST; set that too.`)
     return
   }
   if (!isHost(host)) throw new ConfigError(`SMTP_HOST must be a host name or an address, not "${host}".`)
@@ -211,14 +213,14 @@ function readSmtp(text: (name: Name) => string | undefined, portGiven: () => num
     throw new ConfigError(`SMTP_ENCRYPTION must be one of ${encryptions.join(', ')}, not "${encryption}".`)
   const [user, password] = [text('SMTP_USERNAME'), text('SMTP_PASSWORD')]
   if (password !== undefined && user === undefined)
-    throw new ConfigError('SMTP_PASSWORD is of no use without SMTP_USERNAME; set that, too.')
-  const address = text('SMTP_FROM_EMAIL') ?? usualSender(host, user ?? '')
+    throw new ConfigError('SMTP_PASSWORD has no effect without SMTP_USERNAME; set that too.')
+  const address = text('SMTP_FROM_EMAIL') ?? defaultSender(host, user ?? '')
   if (!isAddress(address)) throw new ConfigError(`SMTP_FROM_EMAIL must be an address, not "${address}".`)
   const name = text('SMTP_FROM_NAME') ?? ''
   if (/\p{Cc}/u.test(name)) throw new ConfigError('SMTP_FROM_NAME must be a single line of text.')
   return Object.freeze({
     host,
-    ...usualWay(host, portGiven() || undefined, encryption as Encryption | undefined),
+    ...smtpDefaults(host, portGiven() || undefined, encryption as Encryption | undefined),
     login: user === undefined ? undefined : { user, password: password ?? '' },
     from: { name, address },
   })
@@ -228,7 +230,7 @@ function readS3(text: (name: Name) => string | undefined): S3Settings | undefine
   const bucket = text('S3_BUCKET')
   if (bucket === undefined) {
     const stray = settings.find(({ name }) => name.startsWith('S3_') && text(name) !== undefined)
-    if (stray) throw new ConfigError(`${stray.name} is of no use without S3_BUCKET; set that, too.`)
+    if (stray) throw new ConfigError(`${stray.name} has no effect without S3_BUCKET; set that too.`)
     return
   }
   if (!/^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/.test(bucket))
@@ -257,7 +259,7 @@ function readS3(text: (name: Name) => string | undefined): S3Settings | undefine
   })
 }
 
-/** It may hold a password by mistake: no message repeats it. */
+/** The value may contain a password by mistake, so no message repeats it. */
 function readS3Endpoint(url: string | undefined): string | undefined {
   if (url === undefined) return
   const parsed = URL.parse(url)
@@ -265,7 +267,7 @@ function readS3Endpoint(url: string | undefined): string | undefined {
     throw new ConfigError('S3_ENDPOINT must be an http or https URL, such as https://s3.example.com.')
   if (parsed.username || parsed.password || parsed.search || parsed.hash)
     throw new ConfigError(
-      'S3_ENDPOINT must hold no user, password or query: the keys are settings of their own.',
+      'S3_ENDPOINT must not contain a user, password or query: the keys have their own settings.',
     )
   return url
 }

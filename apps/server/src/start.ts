@@ -1,8 +1,8 @@
-// From configuration to a platform that listens, and back: the engine, the app, and what the operator is told.
+// Starts and stops the platform: embedded Postgres, app, HTTP server, start message.
 import { type App, createApp } from '#src/app.ts'
 import type { Config } from '#src/config.ts'
 import { randomToken } from '#src/kernel/crypto/keys.ts'
-import { takeDataDirectory } from '#src/kernel/data-directory.ts'
+import { lockDataDirectory } from '#src/kernel/data-directory.ts'
 import type { Log } from '#src/kernel/log.ts'
 import { startEngine } from '#src/kernel/postgres/engine/start.ts'
 import { version } from '#src/kernel/version.ts'
@@ -10,17 +10,17 @@ import { version } from '#src/kernel/version.ts'
 export interface Platform {
   app: App
   url: string
-  /** A generated admin token that the operator has not been told of yet. */
+  /** A generated admin token that has not been shown to the operator yet. */
   newAdminToken: string | undefined
-  noteTold(): void
+  markAdminTokenShown(): void
   secretsFile: string
   stop(): Promise<void>
 }
 
 export async function startPlatform(config: Config, log: Log): Promise<Platform> {
-  const directory = takeDataDirectory(config.dataDir)
+  const directory = lockDataDirectory(config.dataDir)
   const undo: (() => Promise<void> | void)[] = [() => directory.release()]
-  /** Every step is taken, whatever became of the one before: a pool that will not close must not keep Postgres up. */
+  /** Runs every step even if one fails. A pool that does not close must not keep Postgres running. */
   const stop = async () => {
     const failures: unknown[] = []
     for (const step of undo.splice(0).reverse())
@@ -32,14 +32,14 @@ export async function startPlatform(config: Config, log: Log): Promise<Platform>
     if (failures.length > 0) throw failures[0]
   }
   try {
-    const made = config.external ? undefined : directory.secrets(randomToken)
-    const controlPlaneSecret = config.controlPlaneSecret ?? made!.CONTROL_PLANE_SECRET
-    const adminToken = config.adminToken ?? made?.PLATFORM_ADMIN_TOKEN
+    const generated = config.external ? undefined : directory.secrets(randomToken)
+    const controlPlaneSecret = config.controlPlaneSecret ?? generated!.CONTROL_PLANE_SECRET
+    const adminToken = config.adminToken ?? generated?.PLATFORM_ADMIN_TOKEN
     const engine =
-      made &&
+      generated &&
       (await startEngine({
         dataDir: config.dataDir,
-        superuserPassword: made.POSTGRES_PASSWORD,
+        superuserPassword: generated.POSTGRES_PASSWORD,
         extensionDir: config.extensionDir,
         log,
       }))
@@ -50,22 +50,24 @@ export async function startPlatform(config: Config, log: Log): Promise<Platform>
             host: engine.socketDir,
             port: engine.port,
             user: engine.user,
-            password: made.POSTGRES_PASSWORD,
+            password: generated.POSTGRES_PASSWORD,
             tls: undefined,
           },
           control: 'plinth',
           clusterDir: engine.clusterDir,
+          warnings: engine.warnings,
         }
       : { address: config.external!.address, control: config.external!.database }
     const app = await createApp({ config, server, controlPlaneSecret, adminToken, log })
     undo.push(() => app.close())
-    const url = await app.listen().catch(error => explainListening(error, config))
-    directory.announce({ pid: process.pid, url, version, started_at: new Date().toISOString() })
+    const url = await app.listen().catch(error => throwListenError(error, config))
+    directory.writeRunningPlatform({ pid: process.pid, url, version, started_at: new Date().toISOString() })
     return {
       app,
       url,
-      newAdminToken: made && !directory.isTold && config.adminToken === undefined ? adminToken : undefined,
-      noteTold: () => directory.noteTold(),
+      newAdminToken:
+        generated && !directory.isAdminTokenShown && config.adminToken === undefined ? adminToken : undefined,
+      markAdminTokenShown: () => directory.markAdminTokenShown(),
       secretsFile: directory.secretsFile,
       stop,
     }
@@ -75,11 +77,11 @@ export async function startPlatform(config: Config, log: Log): Promise<Platform>
   }
 }
 
-function explainListening(error: NodeJS.ErrnoException, { host, port }: Config): never {
+function throwListenError(error: NodeJS.ErrnoException, { host, port }: Config): never {
   switch (error.code) {
     case 'EADDRINUSE':
       throw new Error(
-        `Port ${port} on ${host} is taken; stop what listens there or set PLATFORM_PORT to another.`,
+        `Port ${port} on ${host} is taken; stop the program that listens there or set PLATFORM_PORT to another.`,
       )
     case 'EACCES':
       throw new Error(

@@ -1,11 +1,12 @@
-// Redis away, emptied, restarted, frozen, full: told as 503 at once, and put right without anybody's help. Each test has
-// a Redis of its own to mistreat.
+// Redis down, emptied, restarted, frozen or full: the cache returns 503 at once and recovers by itself. Each test has its
+// own Redis.
 import assert from 'node:assert/strict'
 import { after, before, beforeEach, test } from 'node:test'
 import { keyring } from '#src/kernel/crypto/keys.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 import { createRedisUsers } from '#src/services/cache/redis/users.ts'
-import { type CacheProject, cacheProject, until } from '#test/cache-project.ts'
+import { type CacheProject, cacheProject } from '#test/cache-project.ts'
+import { eventually } from '#test/eventually.ts'
 import { type Reply, startPlatform, type TestPlatform } from '#test/harness.ts'
 import { type RedisServer, startRedis } from '#test/redis-server.ts'
 
@@ -44,16 +45,16 @@ function assertUnavailable({ status, body, headers }: Reply): void {
 }
 const warnings = async () => (await platform.call('GET', '/api/v1/health/services')).body.warnings as string[]
 const serves = () =>
-  until('the cache serves', async () => (await project.cache('GET', 'exists/a')).status === 200)
+  eventually(async () => (await project.cache('GET', 'exists/a')).status === 200, 'the cache serves')
 
-test('a user comes with its project', async () => {
+test('cache faults: creating a project creates its Redis user', async () => {
   assert.ok((await userNames()).includes(nameOf(project.id)))
 })
 
-test('a Redis that was emptied of keys and users serves the next request', async () => {
+test('cache faults: after FLUSHALL and removal of users the next request works', async () => {
   await project.set('a', '1')
   await asOperator(['FLUSHALL'], ['ACL', 'DELUSER', nameOf(project.id)])
-  // The connection was ended with the user: a request that was on it may be told so, the next one not.
+  // Deleting the user closes its connection. A request on it may fail, the next one must not.
   await serves()
   assert.equal(await project.get('a'), null)
   await project.set('a', '2')
@@ -61,7 +62,7 @@ test('a Redis that was emptied of keys and users serves the next request', async
   assert.ok((await userNames()).includes(nameOf(project.id)))
 })
 
-test('a user that was changed is put right, on a connection that is open and on a new one', async () => {
+test('cache faults: a modified Redis user is repaired, on open and on new connections', async () => {
   await project.set('a', '1')
   await asOperator(['ACL', 'SETUSER', nameOf(project.id), '-get', 'resetkeys'])
   assert.equal(await project.get('a'), '1')
@@ -73,7 +74,7 @@ test('a user that was changed is put right, on a connection that is open and on 
   assert.equal(await project.get('a'), '1')
 })
 
-test('a Redis that was restarted and knows nothing any more is told of the users again', async () => {
+test('cache faults: users are created again after Redis restarts without data', async () => {
   await project.set('a', '1')
   await redis.kill()
   await redis.start()
@@ -83,7 +84,7 @@ test('a Redis that was restarted and knows nothing any more is told of the users
   assert.equal(await project.get('a'), '2')
 })
 
-test('without Redis the cache answers 503 and everything else as always; with it, again by itself', async () => {
+test('cache faults: without Redis only the cache returns 503, and it recovers by itself', async () => {
   await project.set('a', '1')
   assert.deepEqual(await warnings(), [])
   await redis.kill()
@@ -108,18 +109,18 @@ test('without Redis the cache answers 503 and everything else as always; with it
     await redis.start()
   }
   await serves()
-  await until('health has nothing to warn of', async () => (await warnings()).length === 0)
+  await eventually(async () => (await warnings()).length === 0, 'health has nothing to warn of')
 })
 
-test('health notices by itself that Redis is back, though nobody uses the cache', async () => {
+test('cache faults: health notices that Redis is back even if nobody uses the cache', async () => {
   await redis.kill()
   assertUnavailable(await project.cache('GET', 'get/a'))
   assert.equal((await warnings()).length, 1)
   await redis.start()
-  await until('health has nothing to warn of', async () => (await warnings()).length === 0)
+  await eventually(async () => (await warnings()).length === 0, 'health has nothing to warn of')
 })
 
-test('a Redis that takes connections and says nothing is away, too', async () => {
+test('cache faults: a Redis that accepts connections but does not respond counts as down', async () => {
   await project.set('a', '1')
   redis.signal('SIGSTOP')
   try {
@@ -133,7 +134,7 @@ test('a Redis that takes connections and says nothing is away, too', async () =>
   assert.equal(await project.get('a'), '1')
 })
 
-test('a Redis without memory refuses what needs some, and says so', async () => {
+test('cache faults: a Redis that is out of memory rejects writes with a message', async () => {
   await project.set('a', '1')
   await asOperator(['CONFIG', 'SET', 'maxmemory-policy', 'noeviction'], ['CONFIG', 'SET', 'maxmemory', '1'])
   try {
@@ -148,7 +149,7 @@ test('a Redis without memory refuses what needs some, and says so', async () => 
   await project.set('b', 'x')
 })
 
-test('a project made while Redis is away has a cache once Redis is back', async () => {
+test('cache faults: a project created without Redis has a cache once Redis is back', async () => {
   await redis.kill()
   let made: CacheProject
   try {
@@ -157,14 +158,14 @@ test('a project made while Redis is away has a cache once Redis is back', async 
   } finally {
     await redis.start()
   }
-  assert.match(platform.logged.join(''), /"warn".*made on first use/)
-  await until('the cache serves', async () => (await made.cache('GET', 'exists/a')).status === 200)
+  assert.match(platform.logged.join(''), /"warn".*retries on first use/)
+  await eventually(async () => (await made.cache('GET', 'exists/a')).status === 200, 'the cache serves')
   await made.set('a', '1')
   assert.equal(await made.get('a'), '1')
   assert.ok((await userNames()).includes(nameOf(made.id)))
 })
 
-test('a deleted project leaves neither keys nor a user in Redis, and those of others stay', async () => {
+test('cache faults: deleting a project removes its keys and user from Redis, and no others', async () => {
   const other = await cacheProject(platform)
   await other.set('a', 'theirs')
   const pairs = Object.fromEntries(Array.from({ length: 3000 }, (_, number) => [`key ${number}`, 'x']))
@@ -178,7 +179,7 @@ test('a deleted project leaves neither keys nor a user in Redis, and those of ot
   assert.equal(await other.get('a'), 'theirs')
 })
 
-test('a project deleted while Redis is away is gone from Redis once it is back', async () => {
+test('cache faults: a project deleted without Redis is removed from Redis once it is back', async () => {
   await project.set('a', '1')
   redis.signal('SIGSTOP')
   try {
@@ -189,17 +190,17 @@ test('a project deleted while Redis is away is gone from Redis once it is back',
   } finally {
     redis.signal('SIGCONT')
   }
-  await until('its keys are gone', async () => (await keysOf(project.id)).length === 0)
-  await until('its user is gone', async () => !(await userNames()).includes(nameOf(project.id)))
-  await until('it is deleted', async () => {
+  await eventually(async () => (await keysOf(project.id)).length === 0, 'its keys are gone')
+  await eventually(async () => !(await userNames()).includes(nameOf(project.id)), 'its user is gone')
+  await eventually(async () => {
     const row = await platform.app.control.row<{ status: string }>(
       sql`select status from projects where id = ${project.id}`,
     )
     return row?.status === 'deleted'
-  })
+  }, 'it is deleted')
 })
 
-test('a project that is suspended is disconnected, and back when it is resumed', async () => {
+test('cache faults: suspending a project disconnects it, and resuming it restores the cache', async () => {
   await project.set('a', '1')
   const connections = async () => {
     const [list] = (await asOperator(['CLIENT', 'LIST'])) as [string]
@@ -207,13 +208,13 @@ test('a project that is suspended is disconnected, and back when it is resumed',
   }
   assert.equal(await connections(), 1)
   await platform.projects.suspend({ params: { id: project.id } })
-  await until('its connection is closed', async () => (await connections()) === 0)
+  await eventually(async () => (await connections()) === 0, 'its connection is closed')
   await platform.projects.resume({ params: { id: project.id } })
-  await until('it is back', async () => (await project.cache('GET', 'get/a')).status === 200)
+  await eventually(async () => (await project.cache('GET', 'get/a')).status === 200, 'it is back')
   assert.equal(await project.get('a'), '1')
 })
 
-test('all requests of a project share one connection', async () => {
+test('cache faults: all requests of a project share one connection', async () => {
   await Promise.all(Array.from({ length: 200 }, (_, number) => project.set(`key ${number}`, 'x')))
   const [list] = (await asOperator(['CLIENT', 'LIST'])) as [string]
   assert.equal(list.split('\n').filter(line => line.includes(`user=${nameOf(project.id)} `)).length, 1)

@@ -1,8 +1,9 @@
-// Thousands of projects may be asleep at once: an idle one holds no connection to Redis. In a file of its own, because
-// it has to wait.
+// Thousands of projects may be idle at once, so an idle one holds no connection to Redis. A separate file, because the test
+// has to wait.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
-import { cacheProject, until } from '#test/cache-project.ts'
+import { cacheProject } from '#test/cache-project.ts'
+import { eventually } from '#test/eventually.ts'
 import { startPlatform, type TestPlatform } from '#test/harness.ts'
 import { type RedisServer, startRedis } from '#test/redis-server.ts'
 
@@ -17,7 +18,7 @@ after(async () => {
   await redis?.stop()
 })
 
-/** By user; without the one that asks. */
+/** Connections by user, without the one that asks. */
 async function connections(): Promise<string[]> {
   const operator = await redis.connect()
   const list = String(await operator.send(['CLIENT', 'LIST']))
@@ -29,20 +30,16 @@ async function connections(): Promise<string[]> {
     .map(line => / user=(\S+) /.exec(line)![1]!)
 }
 
-test('projects that are not used hold no connection, one that is keeps its own, and all serve', async () => {
+test('cache: idle projects hold no Redis connection, an active one keeps its own, and all work', async () => {
   const [asleep, awake] = [await cacheProject(platform), await cacheProject(platform)]
   await asleep.set('a', '1')
   await awake.set('a', '1')
   assert.equal((await connections()).filter(user => user.startsWith('plinth-')).length, 2)
-  await until(
-    'one is left',
-    async () => {
-      await awake.get('a')
-      return (await connections()).join() === `plinth-${awake.id}`
-    },
-    90,
-  )
+  await eventually(async () => {
+    await awake.get('a')
+    return (await connections()).join() === `plinth-${awake.id}`
+  }, 'one is left')
   assert.equal(await asleep.get('a'), '1')
-  await until('none is left', async () => (await connections()).length === 0, 90)
+  await eventually(async () => (await connections()).length === 0, 'none is left')
   assert.equal(await awake.get('a'), '1')
 })

@@ -1,7 +1,8 @@
-// With Redis any number of processes share the caches of the platform.
+// With Redis, several processes share the caches of the platform.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
-import { cacheProject, until } from '#test/cache-project.ts'
+import { cacheProject } from '#test/cache-project.ts'
+import { eventually } from '#test/eventually.ts'
 import { startPlatform, type TestPlatform } from '#test/harness.ts'
 
 let here: TestPlatform
@@ -15,7 +16,7 @@ after(async () => {
   await here?.stop()
 })
 
-test('what one process writes the other reads, counts and removes', async () => {
+test('cache nodes: one process reads, counts and deletes what another wrote', async () => {
   const { cache } = await cacheProject(here)
   await cache('POST', 'set', { key: 'a', value: 'text' }, here)
   assert.equal((await cache('GET', 'get/a', undefined, there)).body.value, 'text')
@@ -29,7 +30,7 @@ test('what one process writes the other reads, counts and removes', async () => 
   assert.equal((await cache('GET', 'get/a', undefined, here)).status, 404)
 })
 
-test('of many that want a key first, on both, one gets it', async () => {
+test('cache nodes: of many concurrent set-if-absent calls on both processes one succeeds', async () => {
   const { cache } = await cacheProject(here)
   const replies = await Promise.all(
     Array.from({ length: 60 }, (_, number) =>
@@ -39,12 +40,12 @@ test('of many that want a key first, on both, one gets it', async () => {
   assert.equal(replies.filter(({ body }) => body.ok).length, 1)
 })
 
-test('a project that one process deletes is gone for the other, with its keys', async () => {
+test('cache nodes: a project deleted by one process is gone for the other, with its keys', async () => {
   const project = await cacheProject(here)
   await project.cache('POST', 'set', { key: 'a', value: '1' }, there)
   await here.projects.remove({ params: { id: project.id } })
-  await until(
-    'the other process knows',
+  await eventually(
     async () => (await project.cache('GET', 'get/a', undefined, there)).status === 401,
+    'the other process rejects its key',
   )
 })

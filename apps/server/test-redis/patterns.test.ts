@@ -1,4 +1,4 @@
-// Patterns are matched by code of ours for both engines: it has to read them as Redis does.
+// Our own code matches patterns for both engines. It has to agree with Redis.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import type { RedisConnection } from '#src/kernel/redis/connection.ts'
@@ -22,7 +22,7 @@ const draw = (letters: string, most: number) =>
     () => letters[Math.floor(Math.random() * letters.length)],
   ).join('')
 
-test('random patterns choose the keys that Redis chooses', async () => {
+test('cache patterns: random patterns match the same keys as in Redis', async () => {
   const keys = [
     ...new Set(
       Array.from(

@@ -1,12 +1,12 @@
-// Channels of a real Redis: bytes as they are, in order, and again after Redis was restarted, frozen or cut us off.
+// Channels of a real Redis: unchanged bytes, order, and recovery after Redis restarts, freezes or closes connections.
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { after, afterEach, before, test } from 'node:test'
 import { parseRedisUrl, type RedisAddress } from '#src/kernel/redis/address.ts'
-import { openPublisher, type Publisher, TooMuchToPublish } from '#src/kernel/redis/publisher.ts'
+import { openPublisher, PublishBacklogFull, type Publisher } from '#src/kernel/redis/publisher.ts'
 import { RedisError } from '#src/kernel/redis/redis-error.ts'
 import { openSubscription, type Subscription } from '#src/kernel/redis/subscription.ts'
-import { until } from '#test/cache-project.ts'
+import { eventually } from '#test/eventually.ts'
 import { type RedisServer, startRedis } from '#test/redis-server.ts'
 
 let redis: RedisServer
@@ -25,17 +25,17 @@ const patience = { connectMs: 1000, lookMs: 200, firstPauseMs: 20, longestPauseM
 interface Listening {
   subscription: Subscription
   messages: [channel: string, message: Buffer][]
-  heard: string[]
+  subscribed: string[]
   lost: unknown[]
 }
 
-function listenTo(channels: string[], at: RedisAddress = address()): Listening {
-  const found: Omit<Listening, 'subscription'> = { messages: [], heard: [], lost: [] }
+function subscribeTo(channels: string[], at: RedisAddress = address()): Listening {
+  const found: Omit<Listening, 'subscription'> = { messages: [], subscribed: [], lost: [] }
   const subscription = openSubscription(
     at,
     {
       message: (channel, message) => void found.messages.push([channel, message]),
-      heard: channel => void found.heard.push(channel),
+      subscribed: channel => void found.subscribed.push(channel),
       lost: reason => void found.lost.push(reason),
     },
     patience,
@@ -70,12 +70,12 @@ function speak(maxBytes?: number, onBack = () => {}): Speaking {
 }
 
 const count = (what: string, list: readonly unknown[], expected: number) =>
-  until(`${what}: ${expected}, not ${list.length}`, async () => list.length >= expected)
+  eventually(() => list.length >= expected, `${what}: ${expected}, not ${list.length}`)
 
-test('messages come as they were sent, bytes and all, in order, on their channel alone', async () => {
-  const here = listenTo(['one', 'zwei 日\r\n'])
+test('redis pub/sub: messages arrive unchanged and in order, on their channel only', async () => {
+  const here = subscribeTo(['one', 'zwei 日\r\n'])
   const { publisher } = speak()
-  await count('channels', here.heard, 2)
+  await count('channels', here.subscribed, 2)
   const sent = [0, 1, 5, 70_000, 3_000_000].map(length => randomBytes(length))
   publisher.publish('three', Buffer.from('for nobody'))
   for (const message of sent)
@@ -93,24 +93,24 @@ test('messages come as they were sent, bytes and all, in order, on their channel
   assert.equal(here.messages.length, 10)
 })
 
-test('ten thousand messages of one turn come in order', async () => {
-  const here = listenTo(['many'])
+test('redis pub/sub: 10,000 messages of one turn arrive in order', async () => {
+  const here = subscribeTo(['many'])
   const { publisher, lost } = speak()
-  await count('channels', here.heard, 1)
+  await count('channels', here.subscribed, 1)
   for (let number = 0; number < 10_000; number++) publisher.publish('many', Buffer.from(String(number)))
   await count('messages', here.messages, 10_000)
   assert.ok(here.messages.every(([, message], at) => message.toString() === String(at)))
   assert.deepEqual(lost, [])
 })
 
-test('a channel that was left is silent, one that is added later is heard', async () => {
-  const here = listenTo(['left', 'kept'])
+test('redis pub/sub: a removed channel delivers nothing, and a channel added later does', async () => {
+  const here = subscribeTo(['left', 'kept'])
   const { publisher } = speak()
-  await count('channels', here.heard, 2)
+  await count('channels', here.subscribed, 2)
   here.subscription.remove('left')
   here.subscription.add('later')
   here.subscription.add('later')
-  await count('channels', here.heard, 3)
+  await count('channels', here.subscribed, 3)
   for (const channel of ['left', 'kept', 'later']) publisher.publish(channel, Buffer.from('x'))
   await count('messages', here.messages, 2)
   assert.deepEqual(
@@ -122,26 +122,26 @@ test('a channel that was left is silent, one that is added later is heard', asyn
   assert.deepEqual(await operator.send(['PUBSUB', 'NUMSUB', 'left', 'later']), ['left', 0, 'later', 1])
 })
 
-test('thousands of channels are all heard again after Redis was restarted, with the ones that changed meanwhile', async () => {
+test('redis pub/sub: after a restart thousands of channels are subscribed again, with changes made meanwhile', async () => {
   const names = Array.from({ length: 3000 }, (_, number) => `channel ${number}`)
-  const here = listenTo(names)
+  const here = subscribeTo(names)
   const { publisher, lost, back } = speak()
-  await count('channels', here.heard, 3000)
+  await count('channels', here.subscribed, 3000)
   publisher.publish('channel 0', Buffer.from('before'))
   await count('messages', here.messages, 1)
   await redis.kill()
   await count('losses', here.lost, 1)
   publisher.publish('channel 0', Buffer.from('lost'))
   await count('losses of the publisher', lost, 1)
-  here.heard.length = 0
+  here.subscribed.length = 0
   here.subscription.remove('channel 1')
   here.subscription.add('channel new')
   await redis.start()
-  await count('channels', here.heard, 3000)
-  await until('the publisher is back', async () => {
+  await count('channels', here.subscribed, 3000)
+  await eventually(() => {
     publisher.publish('channel 1', Buffer.from('for nobody'))
     return back() === 1
-  })
+  }, 'the publisher is back')
   for (const channel of ['channel 0', 'channel 2999', 'channel new'])
     publisher.publish(channel, Buffer.from('x'))
   await count('messages', here.messages, 4)
@@ -151,9 +151,9 @@ test('thousands of channels are all heard again after Redis was restarted, with 
   )
 })
 
-test('a Redis that says nothing any more is given up, and heard again when it speaks', async () => {
-  const here = listenTo(['frozen'])
-  await count('channels', here.heard, 1)
+test('redis pub/sub: a frozen Redis is disconnected, and subscribed again when it responds', async () => {
+  const here = subscribeTo(['frozen'])
+  await count('channels', here.subscribed, 1)
   redis.signal('SIGSTOP')
   try {
     await count('losses', here.lost, 1)
@@ -161,53 +161,53 @@ test('a Redis that says nothing any more is given up, and heard again when it sp
   } finally {
     redis.signal('SIGCONT')
   }
-  await count('channels', here.heard, 2)
+  await count('channels', here.subscribed, 2)
 })
 
-test('a quiet connection is kept: Redis gives signs of life while nobody publishes', async () => {
-  const here = listenTo(['quiet'])
-  const bare = listenTo([])
-  await count('channels', here.heard, 1)
+test('redis pub/sub: an idle connection stays open, because pings are answered', async () => {
+  const here = subscribeTo(['quiet'])
+  const bare = subscribeTo([])
+  await count('channels', here.subscribed, 1)
   const operator = await redis.connect()
   undo.push(() => operator.close())
   const pings = async () =>
     Number(/cmdstat_ping:calls=(\d+)/.exec(String(await operator.send(['INFO', 'commandstats'])))?.[1] ?? 0)
   const before = await pings()
-  await until('signs of life', async () => (await pings()) >= before + 8)
+  await eventually(async () => (await pings()) >= before + 8, 'pings')
   assert.deepEqual([here.lost, bare.lost], [[], []])
 })
 
-test('a listener that Redis cuts off is told, and listens again', async () => {
-  const here = listenTo(['cut'])
-  await count('channels', here.heard, 1)
+test('redis pub/sub: a subscription that Redis closes reports the loss and subscribes again', async () => {
+  const here = subscribeTo(['cut'])
+  await count('channels', here.subscribed, 1)
   const operator = await redis.connect()
   undo.push(() => operator.close())
   await operator.send(['CLIENT', 'KILL', 'TYPE', 'pubsub'])
-  await count('channels', here.heard, 2)
+  await count('channels', here.subscribed, 2)
   assert.equal(here.lost.length, 1)
 })
 
-test('a login that may use no channels is told so, and listens as soon as it may', async () => {
+test('redis pub/sub: a login without channel permission is reported, and subscribes once permitted', async () => {
   const operator = await redis.connect()
   undo.push(() => operator.close())
   await operator.send(['ACL', 'SETUSER', 'deaf', 'on', '>pass', 'resetchannels', '+@all'])
-  const here = listenTo(['a'], { ...address(), login: { user: 'deaf', password: 'pass' } })
+  const here = subscribeTo(['a'], { ...address(), login: { user: 'deaf', password: 'pass' } })
   await count('losses', here.lost, 2)
   assert.ok(here.lost.every(reason => reason instanceof RedisError && reason.code === 'NOPERM'))
-  assert.deepEqual(here.heard, [])
+  assert.deepEqual(here.subscribed, [])
   await operator.send(['ACL', 'SETUSER', 'deaf', '&*'])
-  await count('channels', here.heard, 1)
+  await count('channels', here.subscribed, 1)
 })
 
-test('what Redis does not take is not kept: it is lost and told so, and that there is room when all is out', async () => {
-  const here = listenTo(['full'])
-  await count('channels', here.heard, 1)
+test('redis pub/sub: messages beyond the buffer are dropped and reported, and so is the end of the overload', async () => {
+  const here = subscribeTo(['full'])
+  await count('channels', here.subscribed, 1)
   const { publisher, lost, back } = speak(1_000_000, () =>
     publisher.publish('full', Buffer.alloc(900_000, 99)),
   )
   for (let number = 0; number < 15; number++) publisher.publish('full', Buffer.alloc(100_000, number))
   assert.equal(lost.length, 6)
-  assert.ok(lost.every(reason => reason instanceof TooMuchToPublish))
+  assert.ok(lost.every(reason => reason instanceof PublishBacklogFull))
   await count('messages', here.messages, 10)
   assert.deepEqual(
     here.messages.map(([, message]) => message[0]),
@@ -216,9 +216,9 @@ test('what Redis does not take is not kept: it is lost and told so, and that the
   assert.deepEqual([lost.length, back()], [6, 1])
 })
 
-test('a publisher that is closed has sent what it was given, and holds no connection', async () => {
-  const here = listenTo(['last words'])
-  await count('channels', here.heard, 1)
+test('redis pub/sub: closing a publisher sends pending messages and closes the connection', async () => {
+  const here = subscribeTo(['last words'])
+  await count('channels', here.subscribed, 1)
   const { publisher, lost } = speak()
   publisher.publish('last words', Buffer.from('hello'))
   await count('messages', here.messages, 1)
@@ -229,8 +229,8 @@ test('a publisher that is closed has sent what it was given, and holds no connec
   assert.deepEqual(lost, [])
   const operator = await redis.connect()
   undo.push(() => operator.close())
-  await until('two connections are left: the listener and the one that asks', async () => {
+  await eventually(async () => {
     const list = String(await operator.send(['CLIENT', 'LIST']))
     return list.trim().split('\n').length === 2
-  })
+  }, 'two connections are left: the listener and the one that asks')
 })

@@ -1,4 +1,4 @@
-// Two nodes on one Postgres and one Redis behave as one: broadcast, presence and row changes reach who is on the other.
+// Two nodes on one Postgres and one Redis: broadcast, presence and row changes reach clients on both.
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { after, afterEach, before, test } from 'node:test'
@@ -7,10 +7,11 @@ import { keyring } from '#src/kernel/crypto/keys.ts'
 import { parseRedisUrl } from '#src/kernel/redis/address.ts'
 import { connectRedis } from '#src/kernel/redis/connection.ts'
 import { createRedisUsers } from '#src/services/cache/redis/users.ts'
-import { channelsOf } from '#src/services/realtime/span.ts'
-import { cacheProject, until } from '#test/cache-project.ts'
+import { channelsOf } from '#src/services/realtime/bus.ts'
+import { cacheProject } from '#test/cache-project.ts'
+import { eventually } from '#test/eventually.ts'
 import { startPlatform, type TestPlatform } from '#test/harness.ts'
-import { enter, everybodyLeaves, hear, see } from '#test/realtime-guest.ts'
+import { joinTopic, leaveAll, receive, seePresence } from '#test/realtime-member.ts'
 
 let here: TestPlatform
 let there: TestPlatform
@@ -20,7 +21,7 @@ before(async () => {
   there = await startPlatform({ beside: here })
   project = await newProject()
 })
-afterEach(everybodyLeaves)
+afterEach(leaveAll)
 after(async () => {
   await there?.stop()
   await here?.stop()
@@ -28,71 +29,77 @@ after(async () => {
 
 const quotas = { rate_limit_anon: 0, rate_limit_service_role: 0 }
 const newProject = () => here.projects.create({ body: { name: 'rooms', quotas } })
-const newRoom = () => `room ${randomBytes(4).toString('hex')}`
+const newTopic = () => `room ${randomBytes(4).toString('hex')}`
 const broadcast = (at: TestPlatform, body: object, path = 'api/broadcast') =>
   at.call('POST', `/v1/${project.id}/realtime/v1/${path}`, { apikey: project.service_role_key, body })
 
-test('a broadcast reaches everybody in the room on both nodes, once, in order, and not who sent it', async () => {
-  const room = newRoom()
-  const [a, b] = [await enter(here, project, room), await enter(here, project, room)]
-  const [c, d] = [await enter(there, project, room), await enter(there, project, room, { self: true })]
-  for (let number = 0; number < 20; number++) assert.equal(await a.say('number', { number }), 'ok')
-  // Between what two nodes say there is no order.
-  await until('all are heard', async () => [b, c, d].every(({ heard }) => heard.length === 20))
-  await d.say('end', { text: 'tèxt 日😀\0' })
-  await hear([a, b, c, d], 'end')
+test('realtime nodes: a broadcast reaches all members on both nodes once and in order, except the sender', async () => {
+  const room = newTopic()
+  const [a, b] = [await joinTopic(here, project, room), await joinTopic(here, project, room)]
+  const [c, d] = [
+    await joinTopic(there, project, room),
+    await joinTopic(there, project, room, { self: true }),
+  ]
+  for (let number = 0; number < 20; number++) assert.equal(await a.send('number', { number }), 'ok')
+  // Messages of different nodes have no order among each other.
+  await eventually(
+    () => [b, c, d].every(({ broadcasts }) => broadcasts.length === 20),
+    'all broadcasts arrive',
+  )
+  await d.send('end', { text: 'tèxt 日😀\0' })
+  await receive([a, b, c, d], 'end')
   const numbers = Array.from({ length: 20 }, (_, number) => ['number', { number }])
   const end = ['end', { text: 'tèxt 日😀\0' }]
   assert.deepEqual(
-    [a.heard, b.heard, c.heard, d.heard],
+    [a.broadcasts, b.broadcasts, c.broadcasts, d.broadcasts],
     [[end], [...numbers, end], [...numbers, end], [...numbers, end]],
   )
 })
 
-test('bytes reach the other node as they are', async () => {
-  const room = newRoom()
-  const [a, b] = [await enter(here, project, room), await enter(there, project, room)]
+test('realtime nodes: binary payloads reach the other node unchanged', async () => {
+  const room = newTopic()
+  const [a, b] = [await joinTopic(here, project, room), await joinTopic(there, project, room)]
   const bytes = randomBytes(300_000)
   for (const each of [Buffer.alloc(0), Buffer.from([0, 255, 13, 10]), bytes]) {
-    b.heard.length = 0
+    b.broadcasts.length = 0
     const { buffer } = new Uint8Array(each)
-    await a.say('bytes', buffer)
-    await hear([b], 'bytes')
-    assert.ok((b.heard[0]![1] as Buffer).equals(each))
+    await a.send('bytes', buffer)
+    await receive([b], 'bytes')
+    assert.ok((b.broadcasts[0]![1] as Buffer).equals(each))
   }
 })
 
-test('a private room and a public one of the same name are two rooms on every node', async () => {
-  const room = newRoom()
+test('realtime nodes: a private and a public topic of the same name are separate on every node', async () => {
+  const room = newTopic()
   const [open, closed] = [
-    await enter(here, project, room),
-    await enter(there, project, room, { isPrivate: true }),
+    await joinTopic(here, project, room),
+    await joinTopic(there, project, room, { isPrivate: true }),
   ]
   const [others, members] = [
-    await enter(there, project, room),
-    await enter(here, project, room, { isPrivate: true }),
+    await joinTopic(there, project, room),
+    await joinTopic(here, project, room, { isPrivate: true }),
   ]
-  await open.say('open', {})
-  await closed.say('closed', {})
-  await hear([others], 'open')
-  await hear([members], 'closed')
-  await open.say('end', {})
-  await closed.say('end', {})
-  await hear([others, members], 'end')
-  const names = [others, members].map(({ heard }) => heard.map(([event]) => event))
+  await open.send('open', {})
+  await closed.send('closed', {})
+  await receive([others], 'open')
+  await receive([members], 'closed')
+  await open.send('end', {})
+  await closed.send('end', {})
+  await receive([others, members], 'end')
+  const names = [others, members].map(({ broadcasts }) => broadcasts.map(([event]) => event))
   assert.deepEqual(names, [
     ['open', 'end'],
     ['closed', 'end'],
   ])
-  assert.deepEqual([open.heard, closed.heard], [[], []])
+  assert.deepEqual([open.broadcasts, closed.broadcasts], [[], []])
 })
 
-test('what is broadcast over HTTP on one node reaches rooms on both, private ones apart', async () => {
-  const room = newRoom()
-  const open = [await enter(here, project, room), await enter(there, project, room)]
+test('realtime nodes: an HTTP broadcast reaches members on both nodes, private topics separately', async () => {
+  const room = newTopic()
+  const open = [await joinTopic(here, project, room), await joinTopic(there, project, room)]
   const closed = [
-    await enter(here, project, room, { isPrivate: true }),
-    await enter(there, project, room, { isPrivate: true }),
+    await joinTopic(here, project, room, { isPrivate: true }),
+    await joinTopic(there, project, room, { isPrivate: true }),
   ]
   const messages = [
     { topic: room, event: 'first', payload: { a: 1 } },
@@ -101,109 +108,109 @@ test('what is broadcast over HTTP on one node reaches rooms on both, private one
     { topic: room, event: 'end', payload: {}, private: true },
   ]
   assert.equal((await broadcast(there, { messages })).status, 202)
-  await hear([...open, ...closed], 'end')
-  for (const { heard } of open)
-    assert.deepEqual(heard, [
+  await receive([...open, ...closed], 'end')
+  for (const { broadcasts } of open)
+    assert.deepEqual(broadcasts, [
       ['first', { a: 1 }],
       ['end', {}],
     ])
-  for (const { heard } of closed)
-    assert.deepEqual(heard, [
+  for (const { broadcasts } of closed)
+    assert.deepEqual(broadcasts, [
       ['secret', { b: 2 }],
       ['end', {}],
     ])
 })
 
-test('a node without anybody of the project broadcasts over HTTP to those on the other', async () => {
-  const room = newRoom()
-  const b = await enter(there, project, room)
+test('realtime nodes: a node without sockets of the project sends HTTP broadcasts to the other node', async () => {
+  const room = newTopic()
+  const b = await joinTopic(there, project, room)
   const sent = await broadcast(here, { c: 3 }, `api/broadcast/${encodeURIComponent(room)}/events/alone`)
   assert.equal(sent.status, 202)
-  await hear([b], 'alone')
-  assert.deepEqual(b.heard, [['alone', { c: 3 }]])
+  await receive([b], 'alone')
+  assert.deepEqual(b.broadcasts, [['alone', { c: 3 }]])
 })
 
-test('who comes later sees who is there on the other node; who comes, changes and goes is seen by all', async () => {
-  const room = newRoom()
-  const a = await enter(here, project, room, { key: 'ada' })
+test('realtime nodes: a new member sees the presence of the other node, and all see joins, updates and leaves', async () => {
+  const room = newTopic()
+  const a = await joinTopic(here, project, room, { key: 'ada' })
   await a.track('glad')
-  const b = await enter(there, project, room, { key: 'bob' })
-  await see([a, b], ['ada:glad'])
+  const b = await joinTopic(there, project, room, { key: 'bob' })
+  await seePresence([a, b], ['ada:glad'])
   await b.track('calm')
-  await see([a, b], ['ada:glad', 'bob:calm'])
+  await seePresence([a, b], ['ada:glad', 'bob:calm'])
   await a.track('tired')
-  await see([a, b], ['ada:tired', 'bob:calm'])
-  const c = await enter(there, project, room, { key: 'ada' })
+  await seePresence([a, b], ['ada:tired', 'bob:calm'])
+  const c = await joinTopic(there, project, room, { key: 'ada' })
   await c.track('awake')
-  await see([a, b, c], ['ada:awake', 'ada:tired', 'bob:calm'])
+  await seePresence([a, b, c], ['ada:awake', 'ada:tired', 'bob:calm'])
   assert.equal(await a.channel.untrack(), 'ok')
-  await see([a, b, c], ['ada:awake', 'bob:calm'])
+  await seePresence([a, b, c], ['ada:awake', 'bob:calm'])
   await b.leave()
-  await see([a, c], ['ada:awake'])
+  await seePresence([a, c], ['ada:awake'])
   await c.leave()
-  await see([a], [])
-  // Each coming and going once, however many ways it came.
-  const ofBob = a.comings.filter(each => each.includes('bob'))
+  await seePresence([a], [])
+  // Each join and leave arrives once, although several messages between nodes carry it.
+  const ofBob = a.presenceEvents.filter(each => each.includes('bob'))
   assert.deepEqual(ofBob, ['+bob:calm', '-bob:calm'])
 })
 
-test('the first on a node learns of everybody on the other, in each room and private ones apart', async () => {
+test('realtime nodes: the first member on a node gets the presence of the other, per topic and private ones separately', async () => {
   const own = await newProject()
-  const rooms = Array.from({ length: 5 }, newRoom)
+  const rooms = Array.from({ length: 5 }, newTopic)
   for (const room of rooms)
     for (const isPrivate of [false, true]) {
-      const guest = await enter(here, own, room, { key: room, isPrivate })
-      await guest.track(isPrivate ? 'private' : 'public')
+      const member = await joinTopic(here, own, room, { key: room, isPrivate })
+      await member.track(isPrivate ? 'private' : 'public')
     }
   const [first] = rooms as [string]
-  const open = await enter(there, own, first)
-  const closed = await enter(there, own, first, { isPrivate: true })
-  await see([open], [`${first}:public`])
-  await see([closed], [`${first}:private`])
-  const last = await enter(there, own, rooms[4]!)
-  await see([last], [`${rooms[4]}:public`])
+  const open = await joinTopic(there, own, first)
+  const closed = await joinTopic(there, own, first, { isPrivate: true })
+  await seePresence([open], [`${first}:public`])
+  await seePresence([closed], [`${first}:private`])
+  const last = await joinTopic(there, own, rooms[4]!)
+  await seePresence([last], [`${rooms[4]}:public`])
 })
 
-test('rooms of the same name in two projects hear and see nothing of each other', async () => {
+test('realtime nodes: topics of the same name in two projects are separate', async () => {
   const other = await newProject()
-  const room = newRoom()
-  const [a, b] = [await enter(here, project, room, { key: 'ada' }), await enter(there, project, room)]
-  const [x, y] = [await enter(here, other, room, { key: 'xenia' }), await enter(there, other, room)]
+  const room = newTopic()
+  const [a, b] = [await joinTopic(here, project, room, { key: 'ada' }), await joinTopic(there, project, room)]
+  const [x, y] = [await joinTopic(here, other, room, { key: 'xenia' }), await joinTopic(there, other, room)]
   await a.track('glad')
   await x.track('calm')
-  await see([a, b], ['ada:glad'])
-  await see([x, y], ['xenia:calm'])
-  await a.say('of one', {})
-  await x.say('of the other', {})
-  await hear([b], 'of one')
-  await hear([y], 'of the other')
-  assert.deepEqual([b.heard.length, y.heard.length], [1, 1])
+  await seePresence([a, b], ['ada:glad'])
+  await seePresence([x, y], ['xenia:calm'])
+  await a.send('of one', {})
+  await x.send('of the other', {})
+  await receive([b], 'of one')
+  await receive([y], 'of the other')
+  assert.deepEqual([b.broadcasts.length, y.broadcasts.length], [1, 1])
 })
 
-test('rows that change reach who listens on either node, once', async () => {
+test('realtime nodes: row changes reach subscribers on both nodes once', async () => {
   const own = await newProject()
   const ref = await here.refOf(own.id)
   const script = (at: TestPlatform, text: string) =>
     at.app.databases.asOwner({ ref }, session => session.script(text).then(() => {}))
   await script(here, 'create table public.notes (id int primary key)')
-  const guests = [
-    await enter(here, own, newRoom(), { table: 'notes' }),
-    await enter(there, own, newRoom(), { table: 'notes' }),
+  const members = [
+    await joinTopic(here, own, newTopic(), { table: 'notes' }),
+    await joinTopic(there, own, newTopic(), { table: 'notes' }),
   ]
   await script(here, 'insert into public.notes values (1), (2)')
   await script(there, 'insert into public.notes values (3)')
   const expected = ['notes:1', 'notes:2', 'notes:3']
-  await until('the rows come', async () => guests.every(({ rows }) => rows.includes('notes:3')))
-  for (const { rows } of guests) assert.deepEqual(rows, expected)
+  await eventually(() => members.every(({ rows }) => rows.includes('notes:3')), 'the rows arrive')
+  for (const { rows } of members) assert.deepEqual(rows, expected)
 })
 
-test('what SQL sends reaches rooms on both nodes, once', async () => {
+test('realtime nodes: messages sent by SQL reach members on both nodes once', async () => {
   const own = await newProject()
   const ref = await here.refOf(own.id)
-  const room = newRoom()
-  const guests = [
-    await enter(here, own, room, { isPrivate: true }),
-    await enter(there, own, room, { isPrivate: true }),
+  const room = newTopic()
+  const members = [
+    await joinTopic(here, own, room, { isPrivate: true }),
+    await joinTopic(there, own, room, { isPrivate: true }),
   ]
   const send = (event: string) =>
     here.app.databases.asOwner({ ref }, session =>
@@ -211,23 +218,23 @@ test('what SQL sends reaches rooms on both nodes, once', async () => {
     )
   await send('from SQL')
   await send('end')
-  await hear(guests, 'end')
-  for (const { heard } of guests)
+  await receive(members, 'end')
+  for (const { broadcasts } of members)
     assert.deepEqual(
-      heard.map(([event]) => event),
+      broadcasts.map(([event]) => event),
       ['from SQL', 'end'],
     )
 })
 
-test('a project that is suspended on one node is heard no more on either', async () => {
+test('realtime nodes: suspending a project on one node closes its sockets on both', async () => {
   const own = await newProject()
-  const room = newRoom()
-  const b = await enter(there, own, room)
+  const room = newTopic()
+  const b = await joinTopic(there, own, room)
   await here.projects.suspend({ params: { id: own.id } })
-  await until('it is cut off', async () => !b.channel.socket.isConnected())
+  await eventually(() => !b.channel.socket.isConnected(), 'the member is disconnected')
 })
 
-test('the Redis user of a project can neither speak nor listen on the channels between nodes', async () => {
+test('realtime nodes: the Redis user of a project can neither publish nor subscribe on the channels between nodes', async () => {
   const own = await cacheProject(here)
   await own.set('a', '1')
   const { login } = createRedisUsers(keyring(here.controlPlaneSecret))

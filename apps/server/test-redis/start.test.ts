@@ -1,9 +1,10 @@
-// Starting with a Redis that is away, refuses the login, or does not let it manage users; and what is logged of it.
+// Starting with a Redis that is down, rejects the login or forbids it to manage users, and the log lines for that.
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
 import { keyring } from '#src/kernel/crypto/keys.ts'
 import { createRedisUsers } from '#src/services/cache/redis/users.ts'
-import { cacheProject, until } from '#test/cache-project.ts'
+import { cacheProject } from '#test/cache-project.ts'
+import { eventually } from '#test/eventually.ts'
 import { startPlatform } from '#test/harness.ts'
 import { startRedis } from '#test/redis-server.ts'
 
@@ -19,7 +20,7 @@ async function start(redisUrl: string) {
   return { platform, services }
 }
 
-test('a platform starts while Redis is away, says so, and serves caches once it is there', async () => {
+test('cache start: the platform starts without Redis, warns, and serves caches once Redis is up', async () => {
   const redis = await startRedis()
   undo.push(() => redis.stop())
   await redis.kill()
@@ -29,11 +30,11 @@ test('a platform starts while Redis is away, says so, and serves caches once it 
   const project = await cacheProject(platform)
   assert.equal((await project.cache('GET', 'get/a')).status, 503)
   await redis.start()
-  await until('the cache serves', async () => (await project.cache('GET', 'get/a')).status === 404)
+  await eventually(async () => (await project.cache('GET', 'get/a')).status === 404, 'the cache serves')
   assert.deepEqual((await services()).warnings, [])
 })
 
-test('a login that Redis refuses is told as such, and no password is in the log', async () => {
+test('cache start: a rejected Redis login is reported, and the log has no password', async () => {
   const redis = await startRedis()
   undo.push(() => redis.stop())
   const connection = await redis.connect()
@@ -55,14 +56,14 @@ test('a login that Redis refuses is told as such, and no password is in the log'
     'DELUSER',
     createRedisUsers(keyring(served.platform.controlPlaneSecret)).login(other.id).user,
   ])
-  // The first refusal may be of the connection that DELUSER cut: what is wrong is seen by whoever asks after it.
-  await until('it is refused, and health says why', async () => {
+  // The first error may come from the connection that DELUSER closed. The request after it shows the cause.
+  await eventually(async () => {
     const { status } = await other.cache('GET', 'get/a')
     const { warnings } = await served.services()
     return status === 503 && /does not let the login of REDIS_URL manage users/.test(warnings.join())
-  })
+  }, 'the request is rejected, and health has the reason')
   await connection.send(['ACL', 'SETUSER', 'plinth', '+acl'])
-  await until('it is served', async () => (await other.cache('GET', 'get/a')).status === 200)
+  await eventually(async () => (await other.cache('GET', 'get/a')).status === 200, 'it is served')
   assert.deepEqual((await served.services()).warnings, [])
   connection.close()
 

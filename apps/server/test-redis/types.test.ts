@@ -1,4 +1,4 @@
-// Keys of all five types, as somebody with a Redis client of their own would leave them, seen by the management plane.
+// Keys of all five types, written by a plain Redis client and read through the management plane.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { parseRedisUrl } from '#src/kernel/redis/address.ts'
@@ -22,7 +22,7 @@ after(async () => {
 const whole = (key: string) => `${project.id}:${key}`
 const many = Array.from({ length: 1500 }, (_, number) => `m${number}`)
 
-test('all five types are read with type, ttl and size', async () => {
+test('cache types: all five types are read with type, ttl and size', async () => {
   await redis.send(['SET', whole('string'), 'tèxt\0', 'EX', '100'])
   await redis.send(['HSET', whole('hash'), 'a', '1', '__proto__', '2'])
   await redis.send(['RPUSH', whole('list'), 'x', 'y', 'x'])
@@ -63,7 +63,7 @@ test('all five types are read with type, ttl and size', async () => {
   assert.equal((await project.manage('GET', 'stats')).body.key_count, 5)
 })
 
-test('of more than 1000 elements the first 1000 are shown, and that they are not all', async () => {
+test('cache types: of more than 1000 elements the first 1000 are returned, marked as truncated', async () => {
   await redis.send(['HSET', whole('many hash'), ...many.flatMap(each => [each, each])])
   await redis.send(['RPUSH', whole('many list'), ...many])
   await redis.send(['SADD', whole('many set'), ...many])
@@ -75,14 +75,14 @@ test('of more than 1000 elements the first 1000 are shown, and that they are not
   }
 })
 
-test('elements of 1000 exactly are all of them', async () => {
+test('cache types: exactly 1000 elements are not marked as truncated', async () => {
   await redis.send(['SADD', whole('thousand'), ...many.slice(0, 1000)])
   const { body } = await project.manage('GET', 'keys/thousand')
   assert.equal(body.truncated, false)
   assert.deepEqual(body.value.sort(), many.slice(0, 1000).sort())
 })
 
-test('a command for a string is refused on another type with 400, and changes nothing', async () => {
+test('cache types: a string command on another type gets 400 and changes nothing', async () => {
   await redis.send(['RPUSH', whole('other type'), 'x'])
   const get = await project.cache('GET', 'get/other%20type')
   assert.deepEqual([get.status, get.body.code], [400, 'wrong_type'])
@@ -101,7 +101,7 @@ test('a command for a string is refused on another type with 400, and changes no
   assert.equal(await project.get('other type'), 'text')
 })
 
-test('keys that are not even text are counted, listed and flushed', async () => {
+test('cache types: keys that are not valid UTF-8 are counted, listed and flushed', async () => {
   const strange = await cacheProject(platform)
   await redis.send(['SET', Buffer.concat([Buffer.from(`${strange.id}:`), Buffer.from([0xff, 0, 0xfe])]), 'x'])
   await redis.send(['XADD', `${strange.id}:stream`, '*', 'a', 'b'])

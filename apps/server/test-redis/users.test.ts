@@ -1,4 +1,4 @@
-// What the Redis user of a project may do, tried as that user: its own keys, and nothing that reaches beyond them.
+// The permissions of a project's Redis user, tested as that user: its own keys and nothing else.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { keyring } from '#src/kernel/crypto/keys.ts'
@@ -36,13 +36,13 @@ after(async () => {
 
 const own = (key = 'a') => `${project.id}:${key}`
 const theirs = (key = 'a') => `${other.id}:${key}`
-/** Name, least number of words, …, and the commands that share the name. */
+/** Name, minimum number of arguments, …, and subcommands. */
 type Info = [string, number, ...unknown[]] & { 9: Info[] | undefined }
 
 const denied = (command: string[]) =>
   assert.rejects(user.send(command), { code: 'NOPERM' }, command.join(' ').slice(0, 60))
 
-test('a project’s user reads and writes its own keys, of all types', async () => {
+test("redis users: a project's user reads and writes its own keys of all types", async () => {
   const does: [string[], RedisReply][] = [
     [['GET', own()], 'mine'],
     [['SET', own('s'), '1'], 'OK'],
@@ -83,7 +83,7 @@ test('a project’s user reads and writes its own keys, of all types', async () 
   for (const [command, reply] of does) assert.deepEqual(await user.send(command), reply, command.join(' '))
 })
 
-test('a key of another project is out of reach, alone, among own ones, as source and as target', async () => {
+test('redis users: keys of another project are denied, alone, mixed with own keys, as source and as target', async () => {
   for (const command of [
     ['GET', theirs()],
     ['SET', theirs(), 'x'],
@@ -117,7 +117,7 @@ test('a key of another project is out of reach, alone, among own ones, as source
   assert.equal(await project.get('a'), 'mine')
 })
 
-test('whatever looks beyond the keys it names is denied', async () => {
+test('redis users: commands that reach beyond the named keys are denied', async () => {
   for (const command of [
     ['SCAN', '0'],
     ['SCAN', '0', 'MATCH', `${project.id}:*`],
@@ -184,7 +184,7 @@ test('whatever looks beyond the keys it names is denied', async () => {
     await denied(command)
 })
 
-test('of all commands this server knows, none is allowed but those on keys of the eight kinds', async () => {
+test('redis users: of all commands of the server only those on keys of the eight categories are allowed', async () => {
   const listed = async (...category: string[]) =>
     (await operator.send(['COMMAND', 'LIST', ...category])) as string[]
   const inCategories = async (names: string[]) =>
@@ -211,7 +211,7 @@ test('of all commands this server knows, none is allowed but those on keys of th
   const onKeys =
     'del unlink exists type touch rename renamenx persist expire pexpire expireat pexpireat ttl pttl expiretime pexpiretime'
   const isMeant = (name: string) => (mayBe.has(name) && !never.has(name)) || onKeys.split(' ').includes(name)
-  // Those anybody may send, to log in or to hang up.
+  // Commands that every connection may send, to log in or to quit.
   const always = ['auth', 'hello', 'quit', 'reset']
 
   const infos = (await operator.send(['COMMAND'])) as Info[]
@@ -220,19 +220,19 @@ test('of all commands this server knows, none is allowed but those on keys of th
   const { login } = createRedisUsers(keyring(platform.controlPlaneSecret))
   const wrong: string[] = []
   for (const [name, arity, , , , , , , , parts] of all) {
-    // A name for several commands is none by itself.
+    // A container command cannot run without a subcommand.
     if (parts && parts.length > 0) continue
     const words = name.split('|')
     const given = Array.from({ length: Math.abs(arity) - words.length }, () => own('x'))
-    const told = await operator.send(['ACL', 'DRYRUN', login(project.id).user, ...words, ...given])
-    // Which of these words is a key is for Redis to say: only a refusal of the command counts.
-    const isAllowed = !/permissions to run/.test(String(told))
-    if (isAllowed !== isMeant(name)) wrong.push(`${name}: ${told}`)
+    const answer = await operator.send(['ACL', 'DRYRUN', login(project.id).user, ...words, ...given])
+    // Only Redis knows which argument is a key, so only a denial of the command itself counts.
+    const isAllowed = !/permissions to run/.test(String(answer))
+    if (isAllowed !== isMeant(name)) wrong.push(`${name}: ${answer}`)
   }
   assert.deepEqual(wrong, [])
 })
 
-test('the user has no password but the derived one, and is nobody without it', async () => {
+test('redis users: only the derived password logs the user in', async () => {
   const address = parseRedisUrl(redis.url)
   const { login } = createRedisUsers(keyring(platform.controlPlaneSecret))
   const { user: name } = login(project.id)

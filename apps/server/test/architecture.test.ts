@@ -6,16 +6,16 @@ import { test } from 'node:test'
 
 const root = join(import.meta.dirname, '../src')
 
-/** A folder imports itself and what stands below it. */
-const below: Record<string, string[]> = {
+/** The folders that each folder may import, besides itself. */
+const allowedImports: Record<string, string[]> = {
   kernel: [],
   tenancy: ['kernel'],
   query: ['tenancy', 'kernel'],
   planes: ['tenancy', 'kernel'],
   services: ['planes', 'query', 'tenancy', 'kernel'],
 }
-/** Packages that one folder alone may know. */
-const keepers: Record<string, string> = {
+/** Packages that only one folder may import. */
+const folderOfPackage: Record<string, string> = {
   fastify: 'kernel/http/',
   ajv: 'kernel/http/',
   'fast-json-stringify': 'kernel/http/',
@@ -52,7 +52,7 @@ const folder = (file: string) => file.split('/')[0]!
 const service = (file: string) => (folder(file) === 'services' ? file.split('/')[1] : undefined)
 const show = (bad: Import[]) => bad.map(({ from, to }) => `${from} -> ${to}`)
 
-test('there is something to check', () => {
+test('architecture: source files and imports are found', () => {
   assert.ok(files.length > 40 && own.length > 100)
   assert.deepEqual(
     own.filter(({ to }) => !files.includes(to)),
@@ -60,15 +60,17 @@ test('there is something to check', () => {
   )
 })
 
-test('folders import only what stands below them', () => {
+test('architecture: folders import only lower folders', () => {
   const bad = own.filter(
     ({ from, to }) =>
-      below[folder(from)] && folder(from) !== folder(to) && !below[folder(from)]!.includes(folder(to)),
+      allowedImports[folder(from)] &&
+      folder(from) !== folder(to) &&
+      !allowedImports[folder(from)]!.includes(folder(to)),
   )
   assert.deepEqual(show(bad), [])
 })
 
-test('a service reaches another service only through its service.ts', () => {
+test('architecture: a service imports only service.ts of another service', () => {
   const bad = own.filter(
     ({ from, to }) =>
       service(from) && service(to) && service(from) !== service(to) && !to.endsWith('/service.ts'),
@@ -76,7 +78,7 @@ test('a service reaches another service only through its service.ts', () => {
   assert.deepEqual(show(bad), [])
 })
 
-test('routes hold no SQL and stores no decisions of HTTP', () => {
+test('architecture: routes contain no SQL, and stores no HTTP', () => {
   const bad = own.filter(
     ({ from, to }) =>
       (from.endsWith('-routes.ts') && to.startsWith('kernel/postgres/')) ||
@@ -85,7 +87,47 @@ test('routes hold no SQL and stores no decisions of HTTP', () => {
   assert.deepEqual(show(bad), [])
 })
 
-test('no file imports itself in a circle', () => {
+test('architecture: query does not mention PostgREST or HTTP', () => {
+  const words = /PGRST|PostgREST|\bHTTP\b|\bstatus(?:es)?\b|\bheaders?\b|\bURLs?\b/gi
+  const bad = files
+    .filter(file => folder(file) === 'query')
+    .flatMap(file => [...new Set(source(file).match(words))].map(word => `${file}: ${word}`))
+  assert.deepEqual(bad, [])
+})
+
+test('architecture: in services only stores contain SQL', () => {
+  const writesSql = (file: string) =>
+    [...source(file).matchAll(/import (?:type )?\{([^}]*)\} from '#src\/kernel\/postgres\/sql\.ts'/g)].some(
+      ([, names]) => /\b(sql|raw)\b/.test(names!),
+    )
+  assert.deepEqual(
+    files.filter(file => folder(file) === 'services' && !file.endsWith('store.ts') && writesSql(file)),
+    [],
+  )
+})
+
+test('architecture: tenancy mentions no tables of services', () => {
+  const schemas = /\b(?:auth|storage|realtime|pgmq|pgmq_public)\.\w|\b(?:mail|storage|job|cache)_\w+/
+  const code = (file: string) => source(file).replaceAll(/\/\*[\s\S]*?\*\/|^\s*\/\/.*$/gm, '')
+  const bad = files
+    .filter(file => folder(file) === 'tenancy' || file === 'infrastructure.ts')
+    .flatMap(
+      file =>
+        code(file)
+          .match(schemas)
+          ?.map(found => `${file}: ${found}`) ?? [],
+    )
+  assert.deepEqual(bad, [])
+})
+
+test('architecture: periodic work uses chores, not setInterval', () => {
+  assert.deepEqual(
+    files.filter(file => /\bsetInterval\(/.test(source(file))),
+    [],
+  )
+})
+
+test('architecture: there are no circular imports', () => {
   const next = Map.groupBy(own, ({ from }) => from)
   const done = new Set<string>()
   const circles: string[] = []
@@ -99,22 +141,33 @@ test('no file imports itself in a circle', () => {
   assert.deepEqual(circles, [])
 })
 
-test('each package that one folder keeps is imported there alone', () => {
+test('architecture: packages are imported only in their folder', () => {
   const bad = imports.filter(({ from, to }) => {
-    const keeper = keepers[to]
+    const keeper = folderOfPackage[to]
     return keeper !== undefined && !from.startsWith(keeper)
   })
   assert.deepEqual(show(bad), [])
 })
 
-test('config.ts alone reads the environment', () => {
+/** Fields, methods, options and error texts of `pg` that are not documented. */
+const privateToDriver =
+  /connection\.stream|processID|queryMode|sendCopyFail|handle(RowDescription|DataRow|CommandComplete|ReadyForQuery)|commandComplete'|dataTypeID|\.options\.max|Connection terminated|calling end|(Client|Pool|client|pool|query) as unknown/
+
+test('architecture: only driver-internals.ts uses private parts of the Postgres driver', () => {
+  assert.deepEqual(
+    files.filter(file => privateToDriver.test(source(file))),
+    ['kernel/postgres/driver-internals.ts'],
+  )
+})
+
+test('architecture: only config.ts reads the environment', () => {
   assert.deepEqual(
     files.filter(file => /process\.env|loadEnvFile/.test(source(file)) && file !== 'config.ts'),
     [],
   )
 })
 
-test('every source file can be read in one sitting', () => {
+test('architecture: source files have at most 400 lines', () => {
   assert.deepEqual(
     files.filter(file => source(file).split('\n').length > 400),
     [],

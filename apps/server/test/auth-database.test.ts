@@ -1,11 +1,11 @@
-// Users live in the project's own database, where the project's owner builds on them; the platform comes in by a login
-// of its own and trusts nothing it finds there.
+// Users are stored in the project's own database, where the project's owner adds tables and triggers. The platform uses
+// its own login and does not trust what it finds there.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { guardedSettings, withClient } from '#src/kernel/postgres/database.ts'
 import { raw, sql } from '#src/kernel/postgres/sql.ts'
+import { type AuthProject, authProject } from './auth-project.ts'
 import { startPlatform, type TestPlatform } from './harness.ts'
-import { type AuthProject, authProject } from './signed-up.ts'
 
 let platform: TestPlatform
 let project: AuthProject
@@ -25,7 +25,7 @@ const push = (version: string, text: string, id = project.id) =>
 const look = <T>(text: string, database = ref) =>
   platform.asSuperuser(database, session => session.rows<T>(raw(text)))
 
-test('a migration of an existing application: profiles that refer to users and are made by a trigger on them', async () => {
+test('auth database: a profiles table that a trigger on auth.users fills works after migration', async () => {
   const pushed = await push(
     '1',
     `create table public.profiles (id uuid primary key references auth.users on delete cascade, name text);
@@ -43,10 +43,10 @@ test('a migration of an existing application: profiles that refer to users and a
   })
   assert.deepEqual(rows.body, [{ id: user.id, name: 'Ada' }])
   assert.equal((await project.asAdmin('DELETE', `/admin/users/${user.id}`, {})).status, 200)
-  assert.deepEqual(await look('select * from public.profiles'), [], 'gone with the user')
+  assert.deepEqual(await look('select * from public.profiles'), [], 'the row is deleted with the user')
 })
 
-test('a seed that inserts users with bcrypt hashes makes users who can sign in', async () => {
+test('auth database: users inserted by a seed with bcrypt hashes can sign in', async () => {
   const pushed = await push(
     '2',
     `create extension if not exists pgcrypto with schema extensions;
@@ -63,15 +63,15 @@ test('a seed that inserts users with bcrypt hashes makes users who can sign in',
   assert.equal(reply.body.user.new_email, undefined)
 })
 
-test('nothing in auth can be read or called by the roles of requests', async () => {
+test('auth database: request roles cannot read tables or call functions of the auth schema', async () => {
   const tables = await look<{ relname: string }>(
-    `select relname from pg_class where relnamespace = 'auth'::regnamespace and relkind = 'r'`,
+    `select relname from pg_class where relnamespace = 'auth'::regnamespace and relkind in ('r', 'v')`,
   )
   assert.ok(tables.length >= 9)
   for (const role of ['anon', 'authenticated', 'service_role'])
     assert.deepEqual(
       await look(
-        `select relname from pg_class where relnamespace = 'auth'::regnamespace and relkind = 'r'
+        `select relname from pg_class where relnamespace = 'auth'::regnamespace and relkind in ('r', 'v')
             and has_table_privilege('${role}', oid, 'select, insert, update, delete, truncate, references, trigger')`,
       ),
       [],
@@ -93,7 +93,7 @@ test('nothing in auth can be read or called by the roles of requests', async () 
   assert.equal(exposed.status, 400)
 })
 
-test('no table of users is the superuser’s: a check of a tenant’s foreign key runs as its owner', async () => {
+test('auth database: no auth table belongs to a superuser, because foreign key checks run as the table owner', async () => {
   const owners = await look<{ rolname: string }>(
     `select distinct r.rolname from pg_class c join pg_roles r on r.oid = c.relowner
       where c.relnamespace = 'auth'::regnamespace and c.relkind = 'r'`,
@@ -101,7 +101,7 @@ test('no table of users is the superuser’s: a check of a tenant’s foreign ke
   assert.deepEqual(owners, [{ rolname: 'supabase_auth_admin' }])
 })
 
-test('what a tenant’s trigger leaves in the session does not reach the next sign-in', async () => {
+test('auth database: session state set by a trigger of the project does not leak into the next sign-in', async () => {
   const own = await authProject(platform)
   const pushed = await push(
     '1',
@@ -122,7 +122,7 @@ test('what a tenant’s trigger leaves in the session does not reach the next si
   }
 })
 
-test('a trigger that refuses undoes the sign-up as a whole, and its text is answered with 400', async () => {
+test('auth database: a trigger error rolls back the sign-up and is answered with 400 and its message', async () => {
   const own = await authProject(platform)
   await push(
     '1',
@@ -140,7 +140,7 @@ test('a trigger that refuses undoes the sign-up as a whole, and its text is answ
     assert.deepEqual(await look(`select * from auth.${table}`, database), [], table)
 })
 
-test('the auth login can do nothing outside auth', async () => {
+test('auth database: the auth login has no permissions outside the auth schema', async () => {
   const { user, password } = await authLogin()
   await withClient({ ...platform.address, user, password }, ref, guardedSettings, async session => {
     for (const statement of [
@@ -165,7 +165,7 @@ async function authLogin() {
   return address as { user: string; password: string }
 }
 
-test('a login that its own tenant has broken is put right', async () => {
+test('auth database: a login that the project has altered is repaired', async () => {
   const own = await authProject(platform)
   const { user } = await own.signUp('a@example.test')
   assert.ok(user.id)
@@ -183,14 +183,17 @@ test('a login that its own tenant has broken is put right', async () => {
   assert.equal(refreshed.body.code, 'refresh_token_not_found')
 })
 
-test('a project of an older version gets the login and the tables at the next start', async () => {
+test('auth database: a project of an older version gets login and tables at the next start', async () => {
   const old = await platform.createProject()
   const database = await platform.refOf(old.id)
   await platform.asSuperuser(database, async session => {
     await session.script(`drop schema auth cascade; create schema auth; grant usage on schema auth to public`)
     await session.script(`drop owned by ${database}_auth`)
     await session.script(`drop role ${database}_auth`)
-    await session.run(sql`delete from platform.migrations where name = '0003_auth' or name like 'auth%'`)
+    await session.script('drop table platform.events')
+    await session.run(
+      sql`delete from platform.migrations where name in ('0003_auth', '0007_outbox') or name like 'auth%'`,
+    )
   })
   await platform.asSuperuser(platform.control, session =>
     session.run(sql`update public.projects set schema_version = 'older' where id = ${old.id}`),
@@ -208,14 +211,14 @@ test('a project of an older version gets the login and the tables at the next st
   }
 })
 
-test('prune clears auth events that are older than the days given, in every project, and no others', async () => {
+test('auth database: prune deletes only auth events older than the given days, in every project', async () => {
   const [one, two] = [await authProject(platform), await authProject(platform)]
   for (const own of [one, two]) {
     await own.signUp('a@example.test')
     const database = await platform.refOf(own.id)
     await platform.asSuperuser(database, session =>
       session.script(
-        `update auth.events set created_at = now() - interval '40 days' where type = 'user.created'`,
+        `update platform.events set created_at = now() - interval '40 days' where kind = 'user.created'`,
       ),
     )
   }

@@ -1,9 +1,9 @@
-// Case 24: a flood of sign-ins. Passwords are hashed in turns, of which each project has a line; what does not fit into
-// it is refused, and neither other routes nor other projects stand behind it.
+// Case 24: a flood of sign-ins. Each project has a bounded queue for password hashing. A full queue refuses sign-ins
+// and delays neither other routes nor other projects.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
+import { type AuthProject, authProject } from './auth-project.ts'
 import { startPlatform, type TestPlatform } from './harness.ts'
-import { type AuthProject, authProject } from './signed-up.ts'
 
 let platform: TestPlatform
 let flooded: AuthProject
@@ -15,7 +15,7 @@ before(async () => {
 })
 after(() => platform.stop())
 
-test('case 24: a flood at one project is refused past its bound and holds up nobody else', async () => {
+test('case 24: auth: a flood of sign-ins at one project is limited and does not delay other projects', async () => {
   let answered = 0
   const flood = Array.from({ length: 150 }, async () => {
     const reply = await flooded.signIn('nobody@example.test', 'wrong horse')
@@ -26,7 +26,7 @@ test('case 24: a flood at one project is refused past its bound and holds up nob
   const elsewhere = quiet.signIn('ada@example.test')
   assert.equal((await whoami).status, 200)
   assert.equal((await elsewhere).status, 200)
-  assert.ok(answered < 150, 'before the flood was over')
+  assert.ok(answered < 150, 'during the flood')
 
   const replies = await Promise.all(flood)
   const refused = replies.filter(({ status }) => status === 429)
@@ -41,5 +41,9 @@ test('case 24: a flood at one project is refused past its bound and holds up nob
     assert.equal(status, 400)
     assert.equal(body.code, 'invalid_credentials')
   }
-  assert.equal((await flooded.signIn('nobody@example.test')).status, 400, 'and then it is over')
+  assert.equal(
+    (await flooded.signIn('nobody@example.test')).status,
+    400,
+    'sign-ins are answered normally after the flood',
+  )
 })

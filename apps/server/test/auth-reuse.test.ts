@@ -1,10 +1,10 @@
-// A refresh token that comes back long after it was replaced is in the wrong hands (faults-and-attacks 19): what of that
-// is told, to the log and in the outbox of events, and what the database would give a thief.
+// Reuse of a replaced refresh token (faults-and-attacks 19): log entry and event, and what a copy of the database would
+// give an attacker.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { sql } from '#src/kernel/postgres/sql.ts'
+import { type AuthProject, authProject } from './auth-project.ts'
 import { startPlatform, type TestPlatform } from './harness.ts'
-import { type AuthProject, authProject } from './signed-up.ts'
 
 let platform: TestPlatform
 let project: AuthProject
@@ -19,18 +19,18 @@ const refresh = (token: string) =>
 const look = async <T = any>(statement: ReturnType<typeof sql>) =>
   platform.asSuperuser(await platform.refOf(project.id), session => session.rows<T>(statement))
 
-test('reuse ends the session, is logged with the project and the session, and is told as a sign-out', async () => {
+test('refresh token reuse: the session ends, a log entry names project and session, and an event is emitted', async () => {
   const { refresh_token: first, access_token, user } = await project.signUp('ada@example.test')
   const { session_id } = JSON.parse(Buffer.from(access_token.split('.')[1], 'base64url').toString())
   const second = (await refresh(first)).body.refresh_token
   const third = (await refresh(second)).body.refresh_token
-  const told = () =>
+  const events = () =>
     look(sql`select type from auth.events where user_id = ${user.id} order by created_at desc limit 1`)
   const warnings = () =>
     platform.logged.map(line => JSON.parse(line)).filter(({ session }) => session === session_id)
-  assert.deepEqual([await told(), warnings()], [[{ type: 'user.signed_in' }], []])
+  assert.deepEqual([await events(), warnings()], [[{ type: 'user.signed_in' }], []])
   assert.equal((await refresh(first)).body.code, 'refresh_token_already_used')
-  assert.deepEqual(await told(), [{ type: 'user.signed_out' }])
+  assert.deepEqual(await events(), [{ type: 'user.signed_out' }])
   assert.deepEqual(
     warnings().map(({ level, project }) => [level, project]),
     [['warn', project.id]],
@@ -40,7 +40,7 @@ test('reuse ends the session, is logged with the project and the session, and is
     assert.ok(!platform.logged.some(line => line.includes(token)), 'no token is logged')
 })
 
-test('the database holds nothing that refreshes', async () => {
+test('refresh tokens: the database stores no usable refresh token', async () => {
   const { refresh_token: first } = await project.signUp('bob@example.test')
   const { refresh_token: second } = (await refresh(first)).body
   const rows = await look(sql`

@@ -1,11 +1,11 @@
-// Case 53: triggers, checks and references that a project puts on its users raise, loop, recurse or leave rows out. Every
-// flow of auth answers a 4xx with their text.
+// Case 53: triggers, checks and foreign keys of a project on its users raise errors, loop, recurse or skip rows. Every
+// auth flow answers with a 4xx and their message.
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { after, before, test } from 'node:test'
+import { type AuthProject, authProject, password } from './auth-project.ts'
 import { caughtMail } from './caught-mail.ts'
 import { type Reply, startPlatform, type TestPlatform } from './harness.ts'
-import { type AuthProject, authProject, password } from './signed-up.ts'
 
 let platform: TestPlatform
 let project: AuthProject
@@ -21,7 +21,7 @@ const asSuperuser = async (text: string) =>
 const manage = (method: string, path: string, body?: unknown) =>
   platform.call(method, `/api/v1/projects/${project.id}${path}`, { token: platform.adminToken, body })
 
-/** As the project's owner makes it. */
+/** Created as the project's owner. */
 async function withTrigger<T>(when: string, body: string, work: () => Promise<T>): Promise<T> {
   const made = await platform.call('POST', `/v1/rest/${project.id}/rpc/exec_sql`, {
     apikey: project.service_role_key,
@@ -48,7 +48,7 @@ const raising = (event: string, work: () => Promise<void>) =>
 
 function assertOwnText({ status, body }: Reply): void {
   assert.deepEqual([status, body.code, body.msg], [400, 'XX000', text], JSON.stringify(body))
-  // The detail shows the row, with the hash of the password.
+  // The detail of the error shows the row with the password hash.
   assert.equal(body.details, '')
 }
 
@@ -57,7 +57,7 @@ const assertManaged = ({ status, body }: Reply) => {
   assert.match(body.error.message, new RegExp(`^${text} \\(SQLSTATE XX000\\)`))
 }
 
-test('case 53: whatever makes a user answers 400 with the text of the trigger', () =>
+test('case 53: auth: a trigger error while creating a user is answered with 400 and its message', () =>
   raising('insert', async () => {
     assertOwnText(await project.auth('POST', '/signup', { email: address(), password }))
     assertOwnText(await project.auth('POST', '/signup', { data: {} }))
@@ -72,7 +72,7 @@ test('case 53: whatever makes a user answers 400 with the text of the trigger', 
     assert.match(imported.body.results[0].reason, new RegExp(text))
   }))
 
-test('case 53: a one-time code for a new address is answered like for a known one, or with the text', async () => {
+test('case 53: auth: a one-time code for a new address gets the answer of a known one, or the message of the trigger', async () => {
   const known = address()
   await project.signUp(known)
   await raising('insert', async () => {
@@ -82,7 +82,7 @@ test('case 53: a one-time code for a new address is answered like for a known on
   })
 })
 
-test('case 53: whatever changes a user answers 400 with the text of the trigger', async () => {
+test('case 53: auth: a trigger error while updating a user is answered with 400 and its message', async () => {
   const email = address()
   const { access_token: token, user } = await project.signUp(email)
   const invited = address()
@@ -102,7 +102,7 @@ test('case 53: whatever changes a user answers 400 with the text of the trigger'
   assert.equal((await project.signIn(email)).status, 200)
 })
 
-test('case 53: whatever deletes a user answers 400 with the text of the trigger', async () => {
+test('case 53: auth: a trigger error while deleting a user is answered with 400 and its message', async () => {
   const { user } = await project.signUp(address())
   await withTrigger(
     'before delete',
@@ -133,7 +133,7 @@ const misbehaviours: Record<string, [when: string, body: string]> = {
   'names nothing': ['before insert or update', 'perform * from nowhere; return new;'],
 }
 for (const [what, [when, body]] of Object.entries(misbehaviours))
-  test(`case 53: no flow answers 500 for a trigger that ${what}`, async () => {
+  test(`case 53: auth: no flow answers 500 for a trigger that ${what}`, async () => {
     const email = address()
     const { access_token: token, refresh_token, user } = await project.signUp(email)
     await withTrigger(when, body, async () => {
@@ -162,7 +162,7 @@ for (const [what, [when, body]] of Object.entries(misbehaviours))
     })
   })
 
-test('case 53: a row of the project that refers to a user makes the deletion 409', async () => {
+test('case 53: auth: deleting a user that a row of the project references is 409', async () => {
   const { user } = await project.signUp(address())
   await asSuperuser(
     `create table public.posts (author uuid references auth.users); insert into public.posts values ('${user.id}')`,

@@ -1,5 +1,5 @@
-// A project's owner drops, disables, comments on, renames and replaces its own triggers on auth tables, with the
-// statements that migrations of existing applications have. The platform's triggers stay out of reach.
+// The project's owner drops, disables, comments on, renames and replaces own triggers on auth tables with the
+// statements that existing migrations contain. The platform's triggers cannot be changed.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { raw } from '#src/kernel/postgres/sql.ts'
@@ -39,7 +39,7 @@ class Tenant extends Project {
   exec = (sql: string) =>
     platform.call('POST', `/v1/rest/${this.id}/rpc/exec_sql`, { token: this.key, body: { sql } })
   migrate = (sql: string) => this.push({ version: String(++this.#version), sql })
-  /** Over a connection of its own, as psql would. */
+  /** Over a direct connection, like psql. */
   direct = (sql: string) => this.asOwner(session => session.script(sql))
   triggers = (table = 'auth.users') =>
     this.look<Trigger>(
@@ -48,7 +48,7 @@ class Tenant extends Project {
             where t.tgrelid = '${table}'::regclass and not t.tgisinternal and p.pronamespace <> 'auth'::regnamespace
             order by 1`),
     )
-  /** The platform's own, with all that can be changed about them. */
+  /** The platform's triggers, with all properties that could be changed. */
   platformTriggers = () =>
     this.look(
       raw(`select tgname, tgenabled, tgfoid::regprocedure::text, obj_description(oid, 'pg_trigger'), tgtype
@@ -92,7 +92,7 @@ const statements: [text: string, expected: Trigger[]][] = [
 ]
 
 for (const route of ['exec', 'migrate'] as const)
-  test(`statements about an own trigger on auth.users work over ${route === 'exec' ? 'exec_sql' : 'db push'}`, async () => {
+  test(`auth triggers: statements about the project’s triggers on auth.users work over ${route === 'exec' ? 'exec_sql' : 'db push'}`, async () => {
     const tenant = await Tenant.open()
     const before = await tenant.platformTriggers()
     assert.equal((await tenant[route](create('t'))).status, 200)
@@ -104,14 +104,14 @@ for (const route of ['exec', 'migrate'] as const)
     assert.deepEqual(await tenant.platformTriggers(), before)
   })
 
-test('exec_sql answers with the tag of the statement that was sent', async () => {
+test('auth triggers: exec_sql returns the command tag of the original statement', async () => {
   const tenant = await Tenant.open()
   await tenant.exec(create('t'))
   const reply = await tenant.exec('select 1; drop trigger t on auth.users;')
   assert.deepEqual([reply.headers.get('x-command-tag'), reply.body], ['DROP TRIGGER', []])
 })
 
-test('among other statements it is one transaction, and errors keep their line', async () => {
+test('auth triggers: with other statements they run in one transaction, and errors keep their line', async () => {
   const tenant = await Tenant.open()
   await tenant.exec(create('t'))
   const text = `begin;
@@ -139,7 +139,7 @@ select
   assert.equal((await tenant.exec('drop trigger t on auth.absent')).body.code, '42P01')
 })
 
-test('a reset replays the migrations that were recorded', async () => {
+test('auth triggers: a reset replays the recorded migrations', async () => {
   const tenant = await Tenant.open()
   const hook =
     'create or replace function public.hook() returns trigger language plpgsql as $$ begin return new; end $$;'
@@ -149,7 +149,7 @@ test('a reset replays the migrations that were recorded', async () => {
   assert.deepEqual(await tenant.triggers(), [{ name: 't', state: 'D', comment: null }])
 })
 
-test('a job runs such a statement, too', async () => {
+test('auth triggers: a cron job can run such a statement', async () => {
   const project = await CronProject.create(platform)
   const tenant = new Tenant(platform, project.id, project.ref)
   tenant.key = project.key
@@ -161,7 +161,7 @@ test('a job runs such a statement, too', async () => {
   assert.deepEqual(await tenant.triggers(), [{ name: 't', state: 'D', comment: null }])
 })
 
-test('over a direct connection the procedures do it', async () => {
+test('auth triggers: over a direct connection the procedures create and drop triggers', async () => {
   const tenant = await Tenant.open()
   await tenant.direct(`${create('t')}
     call platform.set_auth_trigger('users', 't', 'disable');
@@ -172,7 +172,7 @@ test('over a direct connection the procedures do it', async () => {
   assert.deepEqual(await tenant.triggers(), [])
 })
 
-test('triggers on the tables of storage and realtime belong to the owner anyway', async () => {
+test('auth triggers: the owner can create triggers on storage and realtime tables directly', async () => {
   const tenant = await Tenant.open()
   for (const table of ['storage.objects', 'storage.buckets', 'realtime.messages']) {
     const reply = await tenant.exec(`${create('t', table)}
@@ -181,7 +181,7 @@ test('triggers on the tables of storage and realtime belong to the owner anyway'
   }
 })
 
-test('the platform’s triggers cannot be touched, nor anything else about the tables', async () => {
+test('auth triggers: the platform’s own triggers and tables cannot be changed', async () => {
   const tenant = await Tenant.open()
   const before = await tenant.platformTriggers()
   await tenant.exec(create('t'))
@@ -232,7 +232,7 @@ test('the platform’s triggers cannot be touched, nor anything else about the t
   assert.deepEqual(await tenant.triggers(), [{ name: 't', state: 'O', comment: null }])
 })
 
-test('nothing that only looks like auth.users is taken for it', async () => {
+test('auth triggers: a table that is only named like auth.users is not rewritten', async () => {
   const tenant = await Tenant.open()
   await tenant.exec(
     `${create('t')} create schema "Auth"; create table "Auth".users (a int); create table public.users (a int)`,
@@ -245,11 +245,11 @@ test('nothing that only looks like auth.users is taken for it', async () => {
     create temp table users (a int); ${other} pg_temp.users ${call}; drop trigger t on users`)
   assert.equal(reply.status, 200, JSON.stringify(reply.body))
   assert.deepEqual(await tenant.triggers(), [{ name: 't', state: 'O', comment: null }])
-  // Without the schema Postgres decides by itself, and the owner does not own the table.
+  // Without the schema the statement is not rewritten, and the owner does not own the table.
   assert.equal((await tenant.exec('set search_path = auth; drop trigger t on users')).body.code, '42501')
 })
 
-test('only the owner may call the procedures', async () => {
+test('auth triggers: only the owner may call the procedures', async () => {
   const tenant = await Tenant.open()
   await tenant.exec(`${create('t')}
     create function public.try() returns void language plpgsql as

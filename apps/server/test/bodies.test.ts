@@ -1,10 +1,11 @@
-// Bodies in every shape the wire can bring them in: whole, in pieces, late, too long, cut off, one behind the other.
+// Request bodies as they can arrive: complete, in pieces, late, too long, aborted, and pipelined.
 import assert from 'node:assert/strict'
 import { connect, type Socket } from 'node:net'
 import { after, before, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { gzipSync } from 'node:zlib'
-import { type CacheProject, cacheProject, until } from './cache-project.ts'
+import { type CacheProject, cacheProject } from './cache-project.ts'
+import { eventually } from './eventually.ts'
 import { startPlatform, type TestPlatform } from './harness.ts'
 
 let platform: TestPlatform
@@ -45,12 +46,12 @@ async function sendInPieces(pieces: (string | Buffer)[], answers = 1): Promise<s
     socket.write(piece)
     await sleep(5)
   }
-  await until('all answers', async () => statuses(received()).length >= answers && received().endsWith('}'))
+  await eventually(() => statuses(received()).length >= answers && received().endsWith('}'), 'all answers')
   socket.destroy()
   return received()
 }
 
-test('a body may come with its head, behind it, or byte by byte', async () => {
+test('request bodies: a body can arrive with the head, after it, or byte by byte', async () => {
   const body = JSON.stringify({ key: 'pieces', value: 'ü😀' })
   const bytes = Buffer.from(body)
   const start = head(setPath(), { ...json, 'content-length': String(bytes.length) })
@@ -67,7 +68,7 @@ test('a body may come with its head, behind it, or byte by byte', async () => {
   }
 })
 
-test('a body may come in chunks', async () => {
+test('request bodies: a body can be chunked', async () => {
   const start = head(setPath(), { ...json, 'transfer-encoding': 'chunked' })
   const chunks = ['{"key":"chu', 'nked","value":"', '1"}'].map(
     text => `${text.length.toString(16)}\r\n${text}\r\n`,
@@ -80,7 +81,7 @@ test('a body may come in chunks', async () => {
   assert.match(empty, /The body must be object/)
 })
 
-test('a body on a route that admits its caller only after a look into the database is not lost', async () => {
+test('request bodies: a body is kept while the credential is checked in the database', async () => {
   const body = JSON.stringify({ key: 'managed', value: 'x' })
   const start = head(`/api/v1/projects/${project.id}/cache/keys`, {
     ...json,
@@ -94,7 +95,7 @@ test('a body on a route that admits its caller only after a look into the databa
   }
 })
 
-test('requests one behind the other on a connection are answered in their order', async () => {
+test('request bodies: pipelined requests are answered in order', async () => {
   const requests = Array.from({ length: 20 }, (_, number) => {
     const body = JSON.stringify({ key: `line ${number}`, value: String(number) })
     return `${head(setPath(), { ...json, 'content-length': String(body.length) })}${body}`
@@ -108,7 +109,7 @@ test('requests one behind the other on a connection are answered in their order'
   assert.match(answers, /\{"value":"up"\}$/)
 })
 
-test('a body that is too long is refused, declared or not, and the platform goes on', async () => {
+test('request bodies: a body over the limit is 413, with Content-Length or chunked', async () => {
   const limit = 10 * 1024 * 1024
   const declared = await sendInPieces([head(setPath(), { ...json, 'content-length': String(limit + 1) })])
   assert.deepEqual(statuses(declared), [413])
@@ -122,13 +123,13 @@ test('a body that is too long is refused, declared or not, and the platform goes
     socket.write('\r\n')
     await sleep(5)
   }
-  await until('it is refused', async () => statuses(received()).length > 0)
+  await eventually(() => statuses(received()).length > 0, 'the body is rejected')
   socket.destroy()
   assert.deepEqual(statuses(received()), [413])
   assert.equal(await project.get('warm'), 'up')
 })
 
-test('whoever hangs up in the middle of a body has changed nothing, and nothing is logged as a failure', async () => {
+test('request bodies: an aborted body changes nothing and logs no error', async () => {
   const before = platform.logged.length
   for (const pieces of [
     [head(setPath(), { ...json, 'content-length': '1000' }), '{"key":"cut","value":"'],
@@ -146,7 +147,7 @@ test('whoever hangs up in the middle of a body has changed nothing, and nothing 
   assert.equal(await project.get('cut'), null)
 })
 
-test('what is not JSON, by its declaration or in truth, is refused', async () => {
+test('request bodies: a wrong content type is 415, and invalid JSON is 400', async () => {
   const body = '{"key":"kind","value":"1"}'
   const send = async (headers: Record<string, string>, bytes: string | Buffer = body) =>
     (
@@ -178,7 +179,7 @@ test('what is not JSON, by its declaration or in truth, is refused', async () =>
   assert.equal(await send(json, ''), 400)
 })
 
-test('a body nobody asked for is passed over', async () => {
+test('request bodies: the body of a GET is ignored', async () => {
   const body = 'x'.repeat(1000)
   const get = head(`/v1/whoami/${project.id}`, { 'content-length': String(body.length) }).replace(
     'POST',
@@ -188,7 +189,7 @@ test('a body nobody asked for is passed over', async () => {
   assert.deepEqual(statuses(answers), [200, 200])
 })
 
-test('a text of megabytes comes back as it was sent, whatever it holds', async () => {
+test('request bodies: texts of megabytes are returned unchanged', async () => {
   for (const text of ['\n"\\'.repeat(1_000_000), '😀é'.repeat(700_000), '\u0000'.repeat(1_000_000)]) {
     await project.set('large', text)
     assert.ok((await project.get('large')) === text, 'get')
@@ -199,7 +200,7 @@ test('a text of megabytes comes back as it was sent, whatever it holds', async (
   }
 })
 
-test('a body of more values than its route takes is refused before it is parsed', async () => {
+test('request bodies: a body with too many values is rejected before it is parsed', async () => {
   const keys = `{"keys":[${Array(60_000).fill('"k"').join()}]}`
   const start = head(`/v1/cache/${project.id}/del`, { ...json, 'content-length': String(keys.length) })
   const answer = await sendInPieces([start, keys])

@@ -1,9 +1,9 @@
-// As much of a browser as a sign-in needs: it follows redirects, keeps cookies per origin and submits the forms that
-// pages submit by themselves. It stops where it would leave the origins it was told to stay within.
+// The part of a browser that a sign-in needs: it follows redirects, keeps cookies per origin and submits forms that a page
+// submits automatically. It stops at the first URL outside the given origins.
 
 export interface Visit {
   url: URL
-  /** A form to be posted there, as with response_mode=form_post. */
+  /** A form to post to this URL, as with response_mode=form_post. */
   form: URLSearchParams | undefined
 }
 
@@ -18,7 +18,7 @@ export interface BrowseOptions {
 
 const mostSteps = 20
 
-/** Where the browser ends up: the first place outside, or a page that neither redirects nor submits anything. */
+/** Returns the first visit outside `within`. Throws for a page there that neither redirects nor submits a form. */
 export async function browse(
   start: string,
   { within, cookies = {}, fields = {} }: BrowseOptions,

@@ -1,12 +1,13 @@
-// What members, strangers and hostile owners try with caches, whichever engine keeps them. Patterns and answers of unusual
-// size are in cache.test.ts.
+// Access of members, other users and hostile owners to caches, with the engine of this run. Expensive patterns and large
+// answers are in cache.test.ts.
 import assert from 'node:assert/strict'
 import { connect } from 'node:net'
 import { after, before, test } from 'node:test'
 import type { PlatformRole } from '@plinth/contract/platform.ts'
 import type { MemberRole } from '@plinth/contract/team.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
-import { type CacheProject, cacheProject, until } from './cache-project.ts'
+import { type CacheProject, cacheProject } from './cache-project.ts'
+import { eventually } from './eventually.ts'
 import { startPlatform, type TestPlatform } from './harness.ts'
 
 let platform: TestPlatform
@@ -17,16 +18,16 @@ before(async () => {
 })
 after(() => platform.stop())
 
-let people = 0
-/** Somebody logged in, from an address of their own. */
-async function person(role: PlatformRole, seat?: MemberRole): Promise<string> {
-  const login = { email: `person${++people}@example.test`, password: 'a long enough password' }
+let userCount = 0
+/** The session token of a new user who logs in from a separate IP address. */
+async function logInAs(role: PlatformRole, seat?: MemberRole): Promise<string> {
+  const login = { email: `person${++userCount}@example.test`, password: 'a long enough password' }
   const { id } = await platform.admin.createUser({ body: { ...login, role } })
   if (seat)
     await platform.app.control.run(
       sql`insert into members (project_id, user_id, role) values (${project.id}, ${id}, ${seat})`,
     )
-  const headers = { 'x-forwarded-for': `10.0.0.${people}` }
+  const headers = { 'x-forwarded-for': `10.0.0.${userCount}` }
   const { body } = await platform.call('POST', '/api/v1/platform/login', { body: login, headers })
   return body.token
 }
@@ -38,7 +39,7 @@ const writes: [method: string, path: string, body?: unknown][] = [
   ['POST', 'cache/flush'],
 ]
 
-test('members do with the cache and the jobs of a project what their seat allows, strangers nothing', async () => {
+test('cache, cron: members can do what their role allows, other callers are rejected', async () => {
   await project.set('kept', 'as it was')
   const scheduled = await platform.call('POST', `/v1/cron/${project.id}/jobs`, {
     token: project.service_role_key,
@@ -47,42 +48,44 @@ test('members do with the cache and the jobs of a project what their seat allows
   assert.equal(scheduled.status, 201)
   const ask = (token: string, method: string, path: string, body?: unknown) =>
     platform.call(method, `/api/v1/projects/${project.id}/${path}`, { token, body })
-  const told: Record<string, [reading: number, writing: number]> = {
+  const expected: Record<string, [reading: number, writing: number]> = {
     read_only: [200, 403],
     editor: [200, 403],
-    'a viewer made owner': [200, 403],
-    'nobody here': [403, 403],
+    'a viewer as owner': [200, 403],
+    'a user without membership': [403, 403],
     'the service_role key': [401, 401],
     'the anon key': [401, 401],
   }
   const tokens: Record<string, string> = {
-    read_only: await person('project_admin', 'read_only'),
-    editor: await person('developer', 'editor'),
-    'a viewer made owner': await person('viewer', 'owner'),
-    'nobody here': await person('project_admin'),
+    read_only: await logInAs('project_admin', 'read_only'),
+    editor: await logInAs('developer', 'editor'),
+    'a viewer as owner': await logInAs('viewer', 'owner'),
+    'a user without membership': await logInAs('project_admin'),
     'the service_role key': project.service_role_key,
     'the anon key': project.anon_key,
   }
-  for (const [who, [reading, writing]] of Object.entries(told)) {
+  for (const [who, [reading, writing]] of Object.entries(expected)) {
     for (const path of reads)
       assert.equal((await ask(tokens[who]!, 'GET', path)).status, reading, `${who}: GET ${path}`)
     for (const [method, path, body] of writes)
       assert.equal((await ask(tokens[who]!, method, path, body)).status, writing, `${who}: ${method} ${path}`)
   }
   assert.equal(await project.get('kept'), 'as it was')
-  const admin = await person('project_admin', 'admin')
+  const admin = await logInAs('project_admin', 'admin')
   for (const [method, path, body] of writes) assert.ok((await ask(admin, method, path, body)).status < 300)
   assert.equal(await project.get('kept'), null)
-  // What a stranger is told does not depend on whether the project is there.
+  // The answer does not show whether the project exists.
   const [here, nowhere] = await Promise.all(
     [project.id, crypto.randomUUID()].map(id =>
-      platform.call('POST', `/api/v1/projects/${id}/cache/flush`, { token: tokens['nobody here']! }),
+      platform.call('POST', `/api/v1/projects/${id}/cache/flush`, {
+        token: tokens['a user without membership']!,
+      }),
     ),
   )
   assert.deepEqual([here!.status, here!.body], [nowhere!.status, nowhere!.body])
 })
 
-test('no name of a key keeps what is done to it out of the audit, and no value is in it', async () => {
+test('cache: every key change is in the audit log, without values', async () => {
   const own = await cacheProject(platform)
   const value = `secret-${crypto.randomUUID()}`
   const keys = ['nul\0key', '\0', 'k'.repeat(2048), '😀', '\u202e', `'; drop table audit; --`, '%00']
@@ -99,8 +102,8 @@ test('no name of a key keeps what is done to it out of the audit, and no value i
   assert.ok(!platform.logged.some(line => line.includes(value)))
 })
 
-/** As no client would send it. */
-const asWritten = (path: string) =>
+/** The status of a request with this exact path, which fetch would normalize. */
+const statusOfRawPath = (path: string) =>
   new Promise<number>((resolve, reject) => {
     const { hostname, port } = new URL(platform.url)
     const socket = connect(Number(port), hostname, () =>
@@ -116,7 +119,7 @@ const asWritten = (path: string) =>
     socket.on('error', reject)
   })
 
-test('a path means one key and no other: each is decoded once, and what cannot be decoded is 400', async () => {
+test('cache: a key in a path is decoded once, and an invalid encoding is 400', async () => {
   for (const key of ['a/b', 'a%2Fb', 'a%252Fb', '%', '%25', 'a;b', 'a?b', 'a#b', 'a+b', 'a b', '.', '..'])
     await project.set(key, key)
   const found: Record<string, string> = {
@@ -138,16 +141,16 @@ test('a path means one key and no other: each is decoded once, and what cannot b
       token: project.service_role_key,
       body: { keys: [key] },
     })
-    assert.equal(await asWritten(`/v1/cache/${project.id}/get/${path}`), 404, `${path} is ${key}`)
+    assert.equal(await statusOfRawPath(`/v1/cache/${project.id}/get/${path}`), 404, `${path} is ${key}`)
     await project.set(key, key)
-    assert.equal(await asWritten(`/v1/cache/${project.id}/get/${path}`), 200, `${path} is ${key}`)
+    assert.equal(await statusOfRawPath(`/v1/cache/${project.id}/get/${path}`), 200, `${path} is ${key}`)
   }
   for (const path of ['%', '%f', '%zz', '%ff', '%c0%af', '%ed%a0%80', '%f4%90%80%80', '%c3%28', 'a%00%ff'])
     for (const address of [`/v1/cache/${project.id}/get/`, `/v1/${project.id}/cache/v1/get/`])
-      assert.equal(await asWritten(address + path), 400, path)
+      assert.equal(await statusOfRawPath(address + path), 400, path)
 })
 
-test('a project that is deleted while it is used answers, and is gone', async () => {
+test('cache: deleting a project during requests removes its cache', async () => {
   const own = await cacheProject(platform)
   const statuses = new Set<number>()
   let isOver = false
@@ -157,9 +160,9 @@ test('a project that is deleted while it is used answers, and is gone', async ()
       statuses.add(status)
     }
   })
-  await until('it is used', async () => statuses.has(200))
+  await eventually(() => statuses.has(200), 'the cache is used')
   await platform.projects.remove({ params: { id: own.id } })
-  await until('it is gone', async () => (await own.cache('GET', 'exists/x')).status === 401)
+  await eventually(async () => (await own.cache('GET', 'exists/x')).status === 401, 'the project is deleted')
   isOver = true
   await Promise.all(users)
   for (const status of statuses) assert.ok([200, 401, 403, 503].includes(status), `${status}`)

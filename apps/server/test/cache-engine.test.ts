@@ -1,4 +1,4 @@
-// The engine of this run, in this process or Redis (npm run test:redis), behind the interface that both share.
+// The cache engine of this run, in this process or Redis (npm run test:redis), tested through their common interface.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { keyring } from '#src/kernel/crypto/keys.ts'
@@ -7,6 +7,7 @@ import type { CacheEngine } from '#src/services/cache/engine.ts'
 import { createMatcher } from '#src/services/cache/glob.ts'
 import { openCacheEngine } from '#src/services/cache/open-engine.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
+import { eventually } from './eventually.ts'
 import { startPlatform, type TestPlatform } from './harness.ts'
 
 let platform: TestPlatform
@@ -17,7 +18,7 @@ before(async () => {
     redisUrl: platform.config.redisUrl,
     server: { address: platform.address, control: platform.control },
     deriveKey: keyring(platform.controlPlaneSecret),
-    isThere: async id => (await platform.app.directory.find(id)) !== undefined,
+    exists: async id => (await platform.app.directory.find(id)) !== undefined,
     log: createLog('silent'),
   })
 })
@@ -48,7 +49,7 @@ const letters = [...'ab:*?[]\\^-\0\n/%é', 'e\u0301', '😀', '日', '__proto__'
 const randomText = (most: number) =>
   Array.from({ length: Math.floor(Math.random() * most) }, () => draw(letters)).join('')
 
-test('random work of two projects side by side leaves what two plain maps would hold', async () => {
+test('cache: random operations of two projects give the same result as two plain maps', async () => {
   const pairs = [
     { tenant: await newTenant(), model: new Map<string, string>() },
     { tenant: await newTenant(), model: new Map<string, string>() },
@@ -120,7 +121,7 @@ test('random work of two projects side by side leaves what two plain maps would 
   }
 })
 
-test('patterns choose the same keys in a scan, in a list and by themselves', async () => {
+test('cache: patterns match the same keys in scans and lists', async () => {
   const tenant = await newTenant()
   const keys = [...new Set(Array.from({ length: 300 }, () => randomText(5) || 'x'))]
   await engine.setAll(
@@ -136,7 +137,7 @@ test('patterns choose the same keys in a scan, in a list and by themselves', asy
   }
 })
 
-test('many keys are listed page by page, removed at once, and those of a neighbour stay', async () => {
+test('cache: many keys are listed in pages and removed at once, and those of another project stay', async () => {
   const [tenant, neighbour] = [await newTenant(), await newTenant()]
   const keys = Array.from({ length: 3000 }, (_, number) => `key ${number}`)
   await engine.setAll(
@@ -159,7 +160,7 @@ test('many keys are listed page by page, removed at once, and those of a neighbo
   assert.equal(await engine.get(neighbour, `${tenant.id}:key 1`), 'mine')
 })
 
-test('a key lives as long as it is told', async () => {
+test('cache: a key expires after its time to live', async () => {
   const tenant = await newTenant()
   await engine.set(tenant, 'a', '1', { ttlMs: 100_000, onlyIf: undefined })
   const left = await engine.ttl(tenant, 'a')
@@ -167,13 +168,13 @@ test('a key lives as long as it is told', async () => {
   assert.equal(await engine.add(tenant, 'a', 1n), 2n)
   assert.ok((await engine.ttl(tenant, 'a')) > 0)
   await engine.set(tenant, 'short', '1', { ttlMs: 30, onlyIf: undefined })
-  for (const end = Date.now() + 30_000; await engine.has(tenant, 'short'); ) assert.ok(Date.now() < end)
+  await eventually(async () => !(await engine.has(tenant, 'short')), 'the key has expired')
   assert.equal(await engine.ttl(tenant, 'short'), -2)
   assert.deepEqual(await scanned(tenant), ['a'])
   assert.equal(await engine.set(tenant, 'short', '2', { ttlMs: undefined, onlyIf: 'present' }), false)
 })
 
-test('an answer of many values is bounded, doubles counted', async () => {
+test('cache: the size of an answer is limited, and repeated keys count', async () => {
   const tenant = await newTenant()
   await engine.set(tenant, 'large', 'x'.repeat(9_000_000), plain)
   assert.equal((await engine.getAll(tenant, ['large', 'absent']))[0]?.length, 9_000_000)
@@ -183,7 +184,7 @@ test('an answer of many values is bounded, doubles counted', async () => {
   })
 })
 
-test('a project that is removed leaves nothing', async () => {
+test('cache: removing a project removes all its keys', async () => {
   const tenant = await newTenant()
   await engine.set(tenant, 'a', '1', plain)
   await engine.removed(tenant.id)

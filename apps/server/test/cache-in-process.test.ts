@@ -1,8 +1,9 @@
-// The engine without Redis: one process of a platform keeps the cache, bounded by quotas, and there are never two.
+// The engine without Redis: exactly one process of a platform holds the cache, limited by quotas.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { sql } from '#src/kernel/postgres/sql.ts'
-import { type CacheProject, cacheProject, until } from './cache-project.ts'
+import { type CacheProject, cacheProject } from './cache-project.ts'
+import { eventually } from './eventually.ts'
 import { startPlatform, type TestPlatform } from './harness.ts'
 
 const settings = { REDIS_URL: '' }
@@ -13,7 +14,7 @@ before(async () => {
 })
 after(() => platform?.stop())
 
-/** Sessions that hold the lock: one, or none at the moment. */
+/** The sessions that hold the lock: at most one. */
 const holders = () =>
   platform.asSuperuser(platform.control, session =>
     session.rows<{ pid: number }>(sql`
@@ -21,14 +22,14 @@ const holders = () =>
        where locktype = 'advisory' and database = (select oid from pg_database where datname = ${platform.control})`),
   )
 
-/** Ends the session that holds the lock, as an operator or a broken network might; waits for one to be there. */
+/** Waits until a session holds the lock, and terminates it, like an operator or a network failure. */
 async function breakLock(meanwhile: () => Promise<unknown> = async () => {}): Promise<void> {
   let held: { pid: number }[] = []
-  await until('somebody holds the lock', async () => {
+  await eventually(async () => {
     await meanwhile()
     held = await holders()
     return held.length > 0
-  })
+  }, 'a session holds the lock')
   await platform.asSuperuser(platform.control, session =>
     session.run(sql`select pg_terminate_backend(${held[0]!.pid})`),
   )
@@ -36,7 +37,7 @@ async function breakLock(meanwhile: () => Promise<unknown> = async () => {}): Pr
 
 const get = (project: CacheProject, at: TestPlatform) => project.cache('GET', 'get/a', undefined, at)
 
-test('a quota bounds the bytes of a project: the least recently used keys go', async () => {
+test('cache: over the quota the least recently used keys are evicted', async () => {
   const { set, get, manage } = await cacheProject(platform, { max_cache_bytes: 20_000 })
   for (let number = 0; number < 10; number++) await set(`early ${number}`, 'x'.repeat(1000))
   for (let number = 0; number < 30; number++) {
@@ -51,7 +52,7 @@ test('a quota bounds the bytes of a project: the least recently used keys go', a
   assert.ok(body.memory_bytes > 10_000 && body.memory_bytes <= 20_000, body.memory_bytes)
 })
 
-test('what does not fit is 413 and changes nothing; a quota that is raised counts at once', async () => {
+test('cache: a value over the quota is 413, and a raised quota applies at once', async () => {
   const { id, cache, set, get, manage } = await cacheProject(platform, { max_cache_bytes: 2000 })
   await set('a', 'old')
   const large = 'x'.repeat(3000)
@@ -73,7 +74,7 @@ test('what does not fit is 413 and changes nothing; a quota that is raised count
   assert.equal(await get('a'), large)
 })
 
-test('a second process is refused on cache routes alone, and takes over when the first has gone', async () => {
+test('cache: a second process rejects only cache routes, and takes over when the first ends', async () => {
   const first = await startPlatform({ settings })
   try {
     const project = await cacheProject(first)
@@ -94,19 +95,22 @@ test('a second process is refused on cache routes alone, and takes over when the
       assert.equal((await get(project, first)).body.value, '1')
 
       await first.app.close()
-      await until('the second process takes over', async () => (await get(project, second)).status === 404)
+      await eventually(
+        async () => (await get(project, second)).status === 404,
+        'the second process takes over',
+      )
       await project.cache('POST', 'set', { key: 'a', value: '2' }, second)
       assert.equal((await get(project, second)).body.value, '2')
     } finally {
       await second.stop()
     }
   } finally {
-    // The node that outlived it has to go first.
+    // Stopped last, because the second node uses its database. It is closed already, so stop may fail.
     await first.stop().catch(() => {})
   }
 })
 
-test('a lock that is lost and found again loses no keys', async () => {
+test('cache: losing and regaining the lock keeps the keys', async () => {
   const project = await cacheProject(platform)
   await project.set('a', '1')
   for (let round = 0; round < 4; round++)
@@ -114,7 +118,7 @@ test('a lock that is lost and found again loses no keys', async () => {
   assert.equal(await project.get('a'), '1')
 })
 
-test('when the lock of the one that keeps the cache breaks, never do two processes answer', async () => {
+test('cache: two processes never serve at once, even if the lock connection breaks', async () => {
   const project = await cacheProject(platform)
   await project.set('a', 'of the first')
   const second = await startPlatform({ beside: platform, settings })
@@ -128,20 +132,20 @@ test('when the lock of the one that keeps the cache breaks, never do two process
         answers.push({ by, begun, ended: performance.now(), value: status === 200 ? body.value : null })
       return isAnswer
     }
-    /** The first has just heard from its session when that ends, and goes on being asked. */
+    /** Terminates the lock session right after the first process used it, while requests to it continue. */
     const round = async () => {
       assert.ok(await ask(platform))
-      // Asked meanwhile: it may still be sure of a lock that the round before has broken.
+      // Meanwhile the first process may still trust a lock that the previous round has broken.
       await breakLock(() => ask(platform))
-      let isSecondHeard = false
-      const asked = ask(second).finally(() => {
-        isSecondHeard = true
+      let isSecondAnswered = false
+      const reply = ask(second).finally(() => {
+        isSecondAnswered = true
       })
-      while (!isSecondHeard) await ask(platform)
-      return asked
+      while (!isSecondAnswered) await ask(platform)
+      return reply
     }
-    // Mostly the second is quicker; where the first has its lock back before, it goes on as if nothing had been.
-    await until('the second has the lock', round)
+    // Usually the second process gets the lock. If the first one gets it back, it continues, and the round is repeated.
+    await eventually(round, 'the second has the lock')
     for (let more = 0; more < 50; more++) await Promise.all([ask(platform), ask(second)])
 
     const ofSecond = answers.filter(({ by }) => by === second)
@@ -149,15 +153,18 @@ test('when the lock of the one that keeps the cache breaks, never do two process
     assert.ok(ofSecond.length > 0 && ofFirst.length > 0)
     const lastOfFirst = Math.max(...ofFirst.map(({ begun }) => begun))
     const firstOfSecond = Math.min(...ofSecond.map(({ ended }) => ended))
-    assert.ok(lastOfFirst < firstOfSecond, 'the first has stopped before the second begins')
+    assert.ok(lastOfFirst < firstOfSecond, 'the first stops before the second starts to serve')
     assert.ok(ofFirst.every(({ value }) => value === 'of the first'))
     assert.ok(
       ofSecond.every(({ value }) => value === null),
-      'the second begins with nothing',
+      'the second starts with an empty cache',
     )
     assert.equal((await get(project, platform)).status, 503)
   } finally {
     await second.stop()
   }
-  await until('the first takes it back', async () => (await get(project, platform)).status === 404)
+  await eventually(
+    async () => (await get(project, platform)).status === 404,
+    'the first process takes over again',
+  )
 })

@@ -1,15 +1,14 @@
-// A project of a test, with its cache as its servers and its administrators reach it.
+// A project with calls of its cache on the data plane and the management plane.
 import assert from 'node:assert/strict'
-import { setTimeout as sleep } from 'node:timers/promises'
 import type { CreatedProject } from '@plinth/contract/projects.ts'
 import type { Reply, TestPlatform } from './harness.ts'
 
 export interface CacheProject extends CreatedProject {
-  /** As one of the project's servers; another node of the platform can be asked, too. */
+  /** A request with the service_role key, on this node or on another one. */
   cache(method: 'GET' | 'POST', path: string, body?: unknown, at?: TestPlatform): Promise<Reply>
   manage(method: string, path: string, body?: unknown): Promise<Reply>
   set(key: string, value: string, options?: object): Promise<void>
-  /** Null when absent. */
+  /** Null for a missing key. */
   get(key: string): Promise<string | null>
 }
 
@@ -41,10 +40,4 @@ export async function cacheProject(platform: TestPlatform, quotas: object = {}):
       return reply.body.value
     },
   }
-}
-
-/** Asks until the answer is as it should be, patiently. */
-export async function until(what: string, isSo: () => Promise<boolean>, seconds = 60): Promise<void> {
-  for (const end = Date.now() + seconds * 1000; !(await isSo()); await sleep(20))
-    assert.ok(Date.now() < end, `not within ${seconds} seconds: ${what}`)
 }

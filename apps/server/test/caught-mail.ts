@@ -1,4 +1,4 @@
-// What the local catch-all holds for an address, with the link and the code as a reader would find them.
+// Reads mails of an address from the local catch-all and extracts link and code.
 import assert from 'node:assert/strict'
 import type { TestPlatform } from './harness.ts'
 
@@ -7,7 +7,7 @@ export interface CaughtMail {
   text: string
   html: string
   link: string | undefined
-  /** What the link carries. */
+  /** The token in the link. */
   token: string | undefined
   code: string | undefined
 }
@@ -40,7 +40,7 @@ export async function caughtMail(
   return found
 }
 
-/** The newest with a link or a code in it. */
+/** The newest mail with a link or a code. */
 export async function lastLink(platform: TestPlatform, projectId: string, to: string) {
   const mails = await caughtMail(platform, projectId, to)
   const found = mails.find(({ link, code }) => link !== undefined || code !== undefined)

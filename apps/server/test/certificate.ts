@@ -1,4 +1,4 @@
-// A certificate for one name, made on the spot: it signs itself and is an authority, so a test can trust it or not.
+// Creates a self-signed certificate for one name. It is also an authority, so a test can trust it.
 import { createPrivateKey, generateKeyPairSync, randomBytes, sign } from 'node:crypto'
 
 export interface Certificate {
@@ -33,7 +33,7 @@ export function certificateFor(name: string): Certificate {
     privateKeyEncoding: { type: 'pkcs8', format: 'pem' },
   })
   const dayMs = 86_400_000
-  const told = sequence(
+  const tbsCertificate = sequence(
     der(0xa0, integer(Buffer.from([2]))),
     integer(Buffer.concat([Buffer.from([1]), randomBytes(8)])),
     ecdsaWithSha256,
@@ -43,8 +43,8 @@ export function certificateFor(name: string): Certificate {
     publicKey,
     der(0xa3, sequence(isAuthority, isFor(name))),
   )
-  const signature = sign('sha256', told, createPrivateKey(privateKey))
-  const whole = sequence(told, ecdsaWithSha256, bits(signature)).toString('base64')
-  const lines = whole.match(/.{1,64}/g)!.join('\n')
+  const signature = sign('sha256', tbsCertificate, createPrivateKey(privateKey))
+  const certificate = sequence(tbsCertificate, ecdsaWithSha256, bits(signature)).toString('base64')
+  const lines = certificate.match(/.{1,64}/g)!.join('\n')
   return { key: privateKey, cert: `-----BEGIN CERTIFICATE-----\n${lines}\n-----END CERTIFICATE-----\n` }
 }

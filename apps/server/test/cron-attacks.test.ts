@@ -1,11 +1,12 @@
-// What hostile and careless owners do with scheduled jobs: to the jobs of others, to the platform's time, to its memory of
-// what ran, and to connections.
+// Jobs of hostile and careless owners do not affect jobs of other projects, the CPU time of the platform, the history, or
+// connections.
 import assert from 'node:assert/strict'
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import { after, before, test } from 'node:test'
 import pg from 'pg'
 import { sql } from '#src/kernel/postgres/sql.ts'
-import { CronProject, eventually, seldom } from './cron-project.ts'
+import { CronProject, seldom } from './cron-project.ts'
+import { eventually } from './eventually.ts'
 import { startPlatform, type TestPlatform, testServer } from './harness.ts'
 
 let platform: TestPlatform
@@ -14,7 +15,7 @@ before(async () => {
 })
 after(() => platform.stop())
 
-/** Straight into the control database: asking for a thousand takes too long. */
+/** Inserts into the control database, because a thousand requests take too long. */
 const schedule = (project: CronProject, count: number, command: string, every = '1 seconds') =>
   platform.app.control.run(sql`
     insert into jobs (project_id, name, schedule, command, next_run_at)
@@ -23,7 +24,7 @@ const schedule = (project: CronProject, count: number, command: string, every = 
 const unscheduleAll = (project: CronProject) =>
   platform.app.control.run(sql`delete from jobs where project_id = ${project.id}`)
 
-test('a project runs in its turn, however much of others is overdue', async () => {
+test('cron: a due job does not wait for thousands of overdue jobs of another project', async () => {
   const victim = await CronProject.create(platform)
   await victim.schedule('mine', 'select 1')
   const others: CronProject[] = []
@@ -39,7 +40,7 @@ test('a project runs in its turn, however much of others is overdue', async () =
   assert.ok(older.length > 1000, `${older.length} of 2000 older ticks were still waiting`)
 })
 
-/** How much of a core this process takes, while nobody asks it for anything. */
+/** The share of a CPU core that this process uses without requests. */
 async function shareOfCore(): Promise<number> {
   const [since, before] = [performance.now(), process.cpuUsage()]
   await new Promise(resolve => setTimeout(resolve, 3000))
@@ -52,19 +53,19 @@ const floods = {
   notices: `do $$ begin loop raise warning ''; end loop; end $$`,
 }
 for (const [what, command] of Object.entries(floods))
-  test(`jobs that answer with ${what} without end leave most of the platform's time to others`, async () => {
-    const guilty = await CronProject.create(platform)
+  test(`cron: jobs with endless ${what} use less than half of a CPU core`, async () => {
+    const noisy = await CronProject.create(platform)
     const names = ['a', 'b', 'c']
-    for (const name of names) await guilty.schedule(name, command)
-    await guilty.tick(names)
+    for (const name of names) await noisy.schedule(name, command)
+    await noisy.tick(names)
     for (const name of names)
-      await eventually(async () => (await guilty.statuses(name)).includes('running'), `${name} running`)
+      await eventually(async () => (await noisy.statuses(name)).includes('running'), `${name} running`)
     const share = await shareOfCore()
-    await platform.projects.remove({ params: { id: guilty.id } })
-    assert.ok(share < 0.5, `they take ${Math.round(share * 100)} % of a core`)
+    await platform.projects.remove({ params: { id: noisy.id } })
+    assert.ok(share < 0.5, `${Math.round(share * 100)} % of a core`)
   })
 
-test('the history of a job does not repeat its command', async () => {
+test('cron: the history of a job does not repeat its command', async () => {
   const project = await CronProject.create(platform)
   const noise = Array.from({ length: 90_000 }, () =>
     String.fromCharCode(0x4e00 + Math.floor(Math.random() * 20_000)),
@@ -79,15 +80,15 @@ test('the history of a job does not repeat its command', async () => {
   assert.match((await project.runs('long'))[0]!.command, /^select 1 -- /)
 })
 
-test('requests for the jobs of one project that take long leave the control database to others', async () => {
-  const guilty = await CronProject.create(platform)
+test('cron: slow job requests of one project do not block the control database', async () => {
+  const noisy = await CronProject.create(platform)
   const { host, port, user, password } = platform.address
   const holder = new pg.Client({ host, port, user, password, database: platform.control })
   await holder.connect()
   await holder.query('begin')
-  await holder.query('select from projects where id = $1 for update', [guilty.id])
+  await holder.query('select from projects where id = $1 for update', [noisy.id])
   const replies = Array.from({ length: 40 }, (_, number) =>
-    guilty.call('POST', '', { name: `job ${number}`, schedule: seldom, command: 'select 1' }),
+    noisy.call('POST', '', { name: `job ${number}`, schedule: seldom, command: 'select 1' }),
   )
   const waiting = () =>
     platform.asSuperuser('postgres', session =>
@@ -97,7 +98,7 @@ test('requests for the jobs of one project that take long leave the control data
     )
   await eventually(async () => (await waiting()).length > 0, 'one that waits')
   try {
-    const signal = AbortSignal.timeout(30_000)
+    const signal = AbortSignal.timeout(90_000)
     const headers = { authorization: `Bearer ${platform.adminToken}` }
     assert.equal((await fetch(`${platform.url}/api/v1/projects?limit=1`, { headers, signal })).status, 200)
   } finally {
@@ -112,7 +113,7 @@ test('requests for the jobs of one project that take long leave the control data
   )
 })
 
-test('no operator of its own makes a job that leaves a transaction open a success', async () => {
+test('cron: a job that leaves a transaction open fails, even with custom operators', async () => {
   const project = await CronProject.create(platform)
   await project.sql(`
     create table kept (a int);
@@ -124,7 +125,7 @@ test('no operator of its own makes a job that leaves a transaction open a succes
   assert.match(return_message!, /transaction open/)
 })
 
-test('what a job raises is told in its own words, under whatever code, and stays out of the log', async () => {
+test('cron: the error of a job is recorded unchanged and is not logged', async () => {
   const project = await CronProject.create(platform)
   for (const code of ['08006', '53300', '57P01', '57014', '28P01', '40001', 'XX000', 'P0001', 'PT429']) {
     const secret = `secret-${crypto.randomUUID()}`
@@ -139,9 +140,9 @@ test('what a job raises is told in its own words, under whatever code, and stays
   }
 })
 
-test('a run whose connection has gone silent ends with its timeout, and the platform can be stopped', async t => {
-  const pit = await openPit()
-  const { address } = pit
+test('cron: a run on a dead connection ends with its timeout, and the platform can stop', async t => {
+  const proxy = await openProxy()
+  const { address } = proxy
   const behind = await startPlatform({ settings: { PLATFORM_CRON_TIMEOUT_MS: '2000' }, address })
   let stopping: Promise<void> | undefined
   const stop = () => {
@@ -149,32 +150,32 @@ test('a run whose connection has gone silent ends with its timeout, and the plat
     return stopping
   }
   t.after(async () => {
-    pit.letGo()
+    proxy.letGo()
     await stop()
-    pit.close()
+    proxy.close()
   })
   const project = await CronProject.create(behind)
   await project.schedule('silent', 'select pg_sleep(3600)')
   await project.tick('silent')
   await project.underWay('silent')
-  pit.silence()
+  proxy.silence()
   const { status, return_message } = await project.over('silent')
   assert.equal(status, 'failed')
   assert.match(return_message!, /PLATFORM_CRON_TIMEOUT_MS/)
   await project.schedule('silent', 'select 1')
   assert.equal((await project.run('silent')).status, 'succeeded')
-  // With the silent connection as silent as before.
+  // The silent connection is still silent.
   await stop()
 })
 
-/** How a login begins. */
+/** Matches the startup message of an owner's login. */
 const asOwner = /user\0p_[a-z2-7]+_owner\0/
 
-/** Passes everything on, until it is told to keep what the connections of owners carry, in both directions. */
-async function openPit() {
+/** A proxy to Postgres. After `silence` it drops all data of the owners' connections in both directions. */
+async function openProxy() {
   const real = testServer()
   const owners: { isSilent: boolean; sockets: Socket[] }[] = []
-  const pit = createServer(client => {
+  const proxy = createServer(client => {
     const server = real.host.startsWith('/')
       ? connect(`${real.host}/.s.PGSQL.${real.port}`)
       : connect(real.port, real.host)
@@ -188,8 +189,8 @@ async function openPit() {
     server.on('close', () => pair.isSilent || client.destroy())
     for (const socket of pair.sockets) socket.on('error', () => {})
   })
-  await new Promise<void>(resolve => pit.listen(0, '127.0.0.1', resolve))
-  const { port } = pit.address() as AddressInfo
+  await new Promise<void>(resolve => proxy.listen(0, '127.0.0.1', resolve))
+  const { port } = proxy.address() as AddressInfo
   return {
     address: { ...real, host: '127.0.0.1', port },
     silence() {
@@ -198,6 +199,6 @@ async function openPit() {
     letGo() {
       for (const { sockets } of owners) for (const socket of sockets) socket.destroy()
     },
-    close: () => pit.close(),
+    close: () => proxy.close(),
   }
 }

@@ -1,7 +1,8 @@
-// Ticks that were missed, and clocks that jump. The clock of a control database is set by what its functions answer.
+// Missed ticks and clock jumps. The tests set the clock by replacing the time functions of the control database.
 import assert from 'node:assert/strict'
 import { after, before, beforeEach, test } from 'node:test'
-import { CronProject, eventually } from './cron-project.ts'
+import { CronProject } from './cron-project.ts'
+import { eventually } from './eventually.ts'
 import { startPlatform, type TestPlatform } from './harness.ts'
 
 let platform: TestPlatform
@@ -10,7 +11,7 @@ before(async () => {
   platform = await startPlatform()
   await platform.asSuperuser(platform.control, session => session.script(movableClock))
 })
-/** Nodes that have joined, and others, to be closed whatever becomes of a test. */
+/** Nodes to close after each test, even if it fails. */
 const nodes: TestPlatform[] = []
 after(async () => {
   for (const node of nodes) await node.app.close()
@@ -23,7 +24,7 @@ beforeEach(async () => {
   await project.sql('create table ran (a int)')
 })
 
-/** In its control database, what these answer can be moved: all the platform asks the clock for. */
+/** The time functions that the platform uses. The test can shift what they return. */
 const clocks = { now: 'stable', statement_timestamp: 'stable', clock_timestamp: 'volatile' }
 const movableClock = `
   set allow_system_table_mods = on;
@@ -43,7 +44,7 @@ const setClock = (by: string) =>
 
 const insert = 'insert into ran values (1)'
 const ran = async () => (await project.sql('select * from ran')).length
-/** In milliseconds from now, by the clock of the control database. */
+/** Milliseconds from now, by the clock of the control database. */
 async function aheadBy(name: string): Promise<number> {
   const [job] = await project.inControl<{ ms: number }>(
     `select extract(epoch from next_run_at - clock_timestamp()) * 1000 as ms from jobs
@@ -51,8 +52,8 @@ async function aheadBy(name: string): Promise<number> {
   )
   return Number(job!.ms)
 }
-/** The node looks, and has looked. */
-async function look(node = platform): Promise<void> {
+/** Makes the node poll, and waits until it has. */
+async function poll(node = platform): Promise<void> {
   const seen = new CronProject(node, project.id, project.ref, project.key)
   await seen.schedule('witness', 'select 1')
   assert.equal((await seen.run('witness')).status, 'succeeded')
@@ -60,7 +61,7 @@ async function look(node = platform): Promise<void> {
 const minutes = 60_000
 const hours = 60 * minutes
 
-test('the clock of this test can be moved', async () => {
+test('cron: the clock of this test can be set', async () => {
   const read = async () =>
     (await project.inControl<{ now: string }>('select clock_timestamp() as now'))[0]!.now
   const before = Date.parse(await read())
@@ -68,7 +69,7 @@ test('the clock of this test can be moved', async () => {
   assert.ok(Date.parse(await read()) - before > 3650 * 24 * hours)
 })
 
-test('ticks that came while no node was there are not made up for', async () => {
+test('cron: ticks missed while no node was running are dropped', async () => {
   const down = await startPlatform()
   const first = await CronProject.create(down)
   await first.schedule('missed', 'select 1', '*/5 * * * *')
@@ -83,7 +84,7 @@ test('ticks that came while no node was there are not made up for', async () => 
   const next = await startPlatform({ beside: down })
   nodes.push(next)
   project = new CronProject(next, first.id, first.ref, first.key)
-  await look(next)
+  await poll(next)
   for (const name of ['missed', 'beat', 'once']) {
     assert.deepEqual(await project.statuses(name), [], name)
     assert.ok((await aheadBy(name)) > 0, name)
@@ -93,33 +94,33 @@ test('ticks that came while no node was there are not made up for', async () => 
   assert.equal((await project.run('missed')).status, 'succeeded')
 })
 
-test('ticks that came while the project was suspended are not made up for', async () => {
+test('cron: ticks missed while the project was suspended are dropped', async () => {
   await project.schedule('missed', insert, '*/5 * * * *')
   await platform.projects.suspend({ params: { id: project.id } })
-  // All of it after the node has started.
+  // All missed ticks are after the start of the node.
   await project.tick('missed', `now() + interval '30 minutes'`)
   await setClock('1 hour')
   await platform.projects.resume({ params: { id: project.id } })
-  await look()
+  await poll()
   assert.deepEqual(await project.statuses('missed'), [])
   const ahead = await aheadBy('missed')
-  assert.ok(ahead > 0 && ahead <= 5 * minutes, `it ticks in ${ahead} ms`)
+  assert.ok(ahead > 0 && ahead <= 5 * minutes, `the next tick is in ${ahead} ms`)
   assert.equal((await project.run('missed')).status, 'succeeded')
 })
 
-test('a tick of a moment ago is not a missed one', async () => {
+test('cron: a very recent tick still runs', async () => {
   await project.schedule('late', insert)
   await project.inControl(`update projects set updated_at = now() where id = '${project.id}'`)
   await project.tick('late', `now() - interval '2 seconds'`)
   assert.equal((await project.over('late')).status, 'succeeded')
 })
 
-test('a tick that found no turn for a minute is skipped and recorded, and the next one is ahead', async () => {
+test('cron: a tick that waited for a minute is recorded as skipped, and the next one is in the future', async () => {
   await project.schedule('crowded', insert, '*/5 * * * *')
-  // It ticks an hour from now, and so after the node has started; nobody takes it for more than a minute.
+  // The tick is an hour from now, so after the start of the node, and waits for more than a minute.
   await project.tick('crowded', `now() + interval '1 hour'`)
   await setClock('1 hour 61 seconds')
-  await look()
+  await poll()
   const [run] = await project.runs('crowded')
   assert.deepEqual(
     [run!.status, run!.return_message],
@@ -129,62 +130,62 @@ test('a tick that found no turn for a minute is skipped and recorded, and the ne
   assert.equal(await ran(), 0)
 })
 
-test('a clock set forward by an hour, or by years, gives one skipped tick and no flood', async () => {
+test('cron: a clock set forward causes one skipped tick per job', async () => {
   for (const by of ['1 hour', '5 years']) {
     await setClock('0')
     await project.schedule('often', insert, '* * * * *')
     await project.schedule('beat', insert, '10 seconds')
     await setClock(by)
-    await look()
+    await poll()
     for (const [name, most] of Object.entries({ often: minutes, beat: 10_000 })) {
       const statuses = await project.statuses(name)
       assert.deepEqual(statuses.slice(0, 1), ['skipped'], `${name} after ${by}`)
       const ahead = await aheadBy(name)
-      assert.ok(ahead > 0 && ahead <= most, `${name} ticks in ${ahead} ms`)
+      assert.ok(ahead > 0 && ahead <= most, `the next tick of ${name} is in ${ahead} ms`)
       await project.call('DELETE', `/${name}`)
     }
   }
   assert.equal(await ran(), 0)
 })
 
-test('a clock set back by an hour runs nothing twice: jobs wait until it is as late again', async () => {
+test('cron: with a clock set back by an hour no tick runs twice', async () => {
   await project.schedule('hourly', insert, '0 * * * *')
   await project.schedule('beat', insert, '10 seconds')
   const before = [await aheadBy('hourly'), await aheadBy('beat')]
   await setClock('-1 hour')
-  await look()
+  await poll()
   const after = [await aheadBy('hourly'), await aheadBy('beat')]
   for (const [index, ahead] of after.entries())
-    assert.ok(ahead > 50 * minutes, `${before[index]} has become ${ahead}`)
+    assert.ok(ahead > 50 * minutes, `the next tick moved from ${before[index]} to ${ahead}`)
   assert.equal(await ran(), 0)
   await setClock('0')
-  await look()
+  await poll()
   assert.ok((await aheadBy('beat')) <= 10_000)
   assert.equal((await project.run('beat')).status, 'succeeded')
 })
 
-test('a clock set back by years leaves no job waiting for years, nor a run of a node that died', async () => {
+test('cron: with a clock set back by years jobs are rescheduled and leases of crashed nodes expire', async () => {
   const schedules = { often: '*/5 * * * *', beat: '30 seconds', seldom: '0 0 29 2 *' }
   for (const [name, schedule] of Object.entries(schedules)) await project.schedule(name, insert, schedule)
   await setClock('5 years')
-  await look()
+  await poll()
   const seldom = (await project.job('seldom')).next_run_at!
   const { jobid } = await project.job('often')
   await project.inControl(
     `insert into job_runs (job_id, status, command, leased_until) values (${jobid}, 'running', '', now() + interval '30 seconds')`,
   )
   await setClock('0')
-  await look()
+  await poll()
   await eventually(async () => (await aheadBy('often')) <= 5 * minutes, 'a tick within five minutes')
   assert.ok((await aheadBy('beat')) <= 30_000)
   assert.ok((await project.job('seldom')).next_run_at! < seldom)
   const [lease] = await project.inControl<{ seconds: string }>(
     `select extract(epoch from leased_until - now()) as seconds from job_runs where job_id = ${jobid} and status = 'running'`,
   )
-  assert.ok(Number(lease!.seconds) <= 30, `its lease ends in ${lease!.seconds} s`)
+  assert.ok(Number(lease!.seconds) <= 30, `the lease ends in ${lease!.seconds} s`)
 })
 
-test('a node that starts puts ticks right that a wrong clock has left years ahead, and leaves those within hours', async () => {
+test('cron: a starting node reschedules ticks that are years ahead and keeps those within hours', async () => {
   await project.schedule('far', insert, '*/5 * * * *')
   await project.schedule('beat', insert, '30 seconds')
   await project.schedule('near', insert, '*/5 * * * *')

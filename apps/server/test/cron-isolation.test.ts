@@ -1,4 +1,4 @@
-// SQL of a job that would reach beyond its project. Case 2 of the faults and attacks.
+// Case 2: SQL of a job cannot reach anything outside its project.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { literal } from '#src/kernel/postgres/sql.ts'
@@ -14,7 +14,7 @@ before(async () => {
 })
 after(() => platform?.stop())
 
-test('a job runs as the owner of its project, in its database', async () => {
+test('cron: a job runs in the project database as its owner', async () => {
   await project.sql('create table who (a text, b text, c text)')
   await project.schedule('who', 'insert into who select session_user, current_user, current_database()')
   assert.equal((await project.run('who')).status, 'succeeded')
@@ -23,7 +23,7 @@ test('a job runs as the owner of its project, in its database', async () => {
   ])
 })
 
-test('nothing beyond its project can be reached from a job', async () => {
+test('cron: a job cannot reach anything outside its project', async () => {
   const { ref } = other
   const { control, address } = platform
   const attempts = [
@@ -61,7 +61,7 @@ test('nothing beyond its project can be reached from a job', async () => {
     `select pg_terminate_backend(pid) from pg_stat_activity where datname in ('${ref}', '${control}')`,
   ]
   await project.sql('create table tried (at int, outcome text)')
-  // Each is tried for itself. A query that answers is only harmless if it answers nothing.
+  // Each statement runs separately. A query that succeeds must return no rows.
   await project.schedule(
     'tries',
     `do $job$
@@ -84,12 +84,12 @@ test('nothing beyond its project can be reached from a job', async () => {
   assert.equal(run.status, 'succeeded', run.return_message!)
   const outcomes = await project.sql('select outcome from tried order by at')
   assert.equal(outcomes.length, attempts.length)
-  // Privilege, no such function, wrapper or role for it, no other database by name, or nothing to see.
+  // No privilege, no such function, wrapper or role, no cross-database reference, or no rows.
   const refused = /^(42501|42883|42704|0A000|42P01|answered 0)$/
   for (const [index, { outcome }] of outcomes.entries()) assert.match(outcome, refused, attempts[index])
 })
 
-test('statements that take no transaction are refused, too', async () => {
+test('cron: statements that cannot run in a transaction are rejected as well', async () => {
   for (const command of [
     `create database mine`,
     `drop database ${other.ref}`,

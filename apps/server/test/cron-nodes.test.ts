@@ -1,4 +1,4 @@
-// Jobs on several nodes, and what becomes of runs whose node, session or platform goes away.
+// Jobs on several nodes, and runs whose node, session or platform ends.
 import assert from 'node:assert/strict'
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -8,11 +8,12 @@ import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { raw } from '#src/kernel/postgres/sql.ts'
-import { CronProject, eventually, runningNow, stubborn, waitAtGate } from './cron-project.ts'
+import { CronProject, runningNow, stubborn, waitAtGate } from './cron-project.ts'
+import { eventually } from './eventually.ts'
 import { startPlatform, type TestPlatform } from './harness.ts'
 
 let platform: TestPlatform
-/** Those that have joined it so far. */
+/** The nodes that have joined it. */
 const nodes: TestPlatform[] = []
 const undo: (() => unknown)[] = []
 before(async () => {
@@ -24,7 +25,7 @@ after(async () => {
   await platform?.stop()
 })
 
-/** A platform that no other test looks at, with a project. */
+/** A separate platform with a project. */
 async function ofItsOwn(): Promise<CronProject> {
   const first = await startPlatform()
   return CronProject.create(first)
@@ -32,7 +33,7 @@ async function ofItsOwn(): Promise<CronProject> {
 /** The same project, seen from another node. */
 const at = (node: TestPlatform, { id, ref, key }: CronProject) => new CronProject(node, id, ref, key)
 
-/** A node as it is started in production. */
+/** A node in its own process, started like in production. */
 async function startMain({
   address,
   control,
@@ -56,15 +57,15 @@ async function startMain({
     child.kill('SIGKILL')
     fs.rmSync(cwd, { recursive: true, force: true })
   })
-  let said = ''
-  child.stderr!.setEncoding('utf8').on('data', text => (said += text))
-  await eventually(() => said.includes('running at') || child.exitCode !== null, 'a start')
-  assert.equal(child.exitCode, null, said)
+  let output = ''
+  child.stderr!.setEncoding('utf8').on('data', text => (output += text))
+  await eventually(() => output.includes('running at') || child.exitCode !== null, 'the node starts')
+  assert.equal(child.exitCode, null, output)
   return child
 }
 
 for (const count of [2, 3])
-  test(`each tick runs once on ${count} nodes that all look at the same time`, async () => {
+  test(`cron: each tick runs once on ${count} nodes that poll at the same time`, async () => {
     while (nodes.length < count - 1) nodes.push(await startPlatform({ beside: platform }))
     const projects = await Promise.all([1, 2, 3, 4].map(() => CronProject.create(platform)))
     const ofThem = `project_id = any('{${projects.map(({ id }) => id).join(',')}}')`
@@ -98,7 +99,7 @@ for (const count of [2, 3])
     }
   })
 
-test('a job on a beat of one second runs at most once for each second on three nodes', async () => {
+test('cron: a job with an interval of one second runs at most once per second on three nodes', async () => {
   const project = await CronProject.create(platform)
   await project.sql('create table ran (at timestamptz)')
   const { next_run_at } = await project.schedule(
@@ -120,7 +121,7 @@ test('a job on a beat of one second runs at most once for each second on three n
     )
 })
 
-test('a run cut off by kill -9 is recorded failed by the next node, once its lease is over, and its session is ended', async () => {
+test('cron: after kill -9 another node records the run as failed when its lease expires, and ends its session', async () => {
   const project = await ofItsOwn()
   await project.schedule('cut', stubborn)
   await project.platform.app.close()
@@ -135,15 +136,21 @@ test('a run cut off by kill -9 is recorded failed by the next node, once its lea
   }, 'a run')
   child.kill('SIGKILL')
   await once(child, 'exit')
-  // A slow start of the next node must not outlast it.
-  await behind(`update public.job_runs set leased_until = now() + interval '1 hour' where status = 'running'`)
+  // The lease must outlast a slow start of the next node, which shortens it to 30 seconds, and slow steps after it.
+  const lengthenLease = `update public.job_runs set leased_until = now() + interval '1 hour' where status = 'running'`
+  await behind(lengthenLease)
 
   const next = await startPlatform({ beside: project.platform })
+  await behind(lengthenLease)
   undo.push(() => next.app.close())
   const later = at(next, project)
   await later.schedule('other', 'select 1')
-  assert.equal((await later.run('other')).status, 'succeeded', 'the node has looked')
-  assert.deepEqual(await later.statuses('cut'), ['running'], 'nobody knows yet that the other is dead')
+  assert.equal((await later.run('other')).status, 'succeeded', 'the node has polled')
+  assert.deepEqual(
+    await later.statuses('cut'),
+    ['running'],
+    'the lease of the killed node has not expired yet',
+  )
   assert.ok(await later.hasSession(run.pid))
   await later.tick('cut')
   await eventually(async () => (await later.statuses('cut')).length === 2, 'a tick beside it')
@@ -160,7 +167,7 @@ test('a run cut off by kill -9 is recorded failed by the next node, once its lea
   assert.equal((await later.run('cut')).status, 'succeeded')
 })
 
-test('a node that has lost its lease neither begins the run nor records it', async () => {
+test('cron: a node that lost its lease neither starts nor records the run', async () => {
   const project = await CronProject.create(platform)
   const gate = await project.gate()
   await project.schedule('lost', waitAtGate)
@@ -173,7 +180,7 @@ test('a node that has lost its lease neither begins the run nor records it', asy
   const run = await project.over('lost')
   assert.deepEqual([run.status, run.return_message], ['failed', 'the platform stopped while it ran'])
 
-  // Given up between the tick and the first statement: while it waits for its turn.
+  // The lease is lost between the tick and the first statement, while the run waits for a slot.
   await project.sql('create table begun (a int)')
   await project.schedule('late', 'insert into begun values (1)')
   const closed = await project.gate()
@@ -187,7 +194,7 @@ test('a node that has lost its lease neither begins the run nor records it', asy
   await project.over('late')
   await closed.open()
   await Promise.all(work)
-  // Three others can only run when it has given back its place.
+  // Three other jobs can run only after it has released its slot.
   const again = await project.gate()
   const others = ['one', 'two', 'three']
   for (const name of others) await project.schedule(name, waitAtGate)
@@ -197,7 +204,7 @@ test('a node that has lost its lease neither begins the run nor records it', asy
   assert.deepEqual(await project.sql('select * from begun'), [])
 })
 
-test('a run whose session in the database is ended is recorded failed, with the reason', async () => {
+test('cron: a run whose session is terminated is recorded as failed with the reason', async () => {
   const project = await CronProject.create(platform)
   await project.gate()
   await project.schedule('ended', waitAtGate)
@@ -212,7 +219,7 @@ test('a run whose session in the database is ended is recorded failed, with the 
   )
 })
 
-test('while the control database is away runs go on, and afterwards they are recorded', async () => {
+test('cron: runs continue while the control database is down and are recorded afterwards', async () => {
   const project = await CronProject.create(platform)
   const { platform: own } = project
   const gate = await project.gate()
@@ -227,8 +234,8 @@ test('while the control database is away runs go on, and afterwards they are rec
     )
   })
   await gate.open()
-  const complaint = () => own.logged.some(line => line.includes('cannot record what was done'))
-  await eventually(complaint, 'a complaint')
+  const isLogged = () => own.logged.some(line => line.includes('cannot record the outcome of a job'))
+  await eventually(isLogged, 'the log line')
   await own.asSuperuser('postgres', session =>
     session.script(`alter database ${own.control} allow_connections true`),
   )
@@ -239,11 +246,11 @@ test('while the control database is away runs go on, and afterwards they are rec
   await eventually(() => project.run('next').catch(() => undefined), 'the next job')
 })
 
-test('a project that cannot be looked up fails its run, and the job runs again', async () => {
+test('cron: a run fails if its project cannot be read, and the job runs again', async () => {
   const project = await CronProject.create(platform)
   const { platform: own } = project
   await project.schedule('unseen', 'select 1')
-  // The worker finds the tick; the directory, which reads more of the project, does not.
+  // The worker can read the tick, but the directory, which reads more columns, cannot read the project.
   await project.inControl('alter table projects rename column quotas to hidden')
   await project.tick('unseen')
   const last = () =>
@@ -256,7 +263,7 @@ test('a project that cannot be looked up fails its run, and the job runs again',
   assert.equal((await project.run('unseen')).status, 'succeeded')
 })
 
-test('a platform that stops ends its runs and records them failed, those that resist and those that wait as well', async () => {
+test('cron: shutdown ends all runs and records them as failed, including resisting and waiting ones', async () => {
   const project = await ofItsOwn()
   const { platform: own } = project
   await project.gate()
@@ -266,14 +273,14 @@ test('a platform that stops ends its runs and records them failed, those that re
   const pids = await Promise.all(['waits', 'resists'].map(async name => (await project.underWay(name)).pid))
   const crowded = await CronProject.create(own)
   const gate = await crowded.gate()
-  // The stop ends them unless they have ended before.
+  // Shutdown ends them unless they have ended before.
   const work = Array.from({ length: 5 }, () =>
     own.app.databases.asOwner(crowded, session => session.script(waitAtGate)).catch(() => {}),
   )
   await crowded.schedule('queued', 'select 1')
   await crowded.tick('queued')
   await eventually(async () => (await crowded.statuses('queued'))[0] === 'running', 'a run')
-  // Should the stop hang, the test does.
+  // If shutdown hangs, the test hangs.
   await own.app.close()
   await gate.open()
   await Promise.all(work)

@@ -1,22 +1,13 @@
-// What tests of scheduled jobs have in common: a project whose ticks come when the test says so.
+// A project for tests of scheduled jobs, whose ticks the test triggers.
 import assert from 'node:assert/strict'
-import { setTimeout as sleep } from 'node:timers/promises'
 import type { Job, Run } from '@plinth/contract/cron.ts'
 import pg from 'pg'
 import { raw, sql } from '#src/kernel/postgres/sql.ts'
+import { eventually } from './eventually.ts'
 import type { TestPlatform } from './harness.ts'
 
-/** Years may pass before it ticks by itself. */
+/** A schedule that is not due during a test. */
 export const seldom = '0 0 29 2 *'
-
-/** Waits for what must come, however slow the machine. */
-export async function eventually<T>(look: () => T | Promise<T>, what: string): Promise<NonNullable<T>> {
-  for (const end = Date.now() + 60_000; ; await sleep(20)) {
-    const found = await look()
-    if (found) return found
-    assert.ok(Date.now() < end, what)
-  }
-}
 
 export class CronProject {
   readonly platform: TestPlatform
@@ -54,7 +45,7 @@ export class CronProject {
     return (await this.runs(name)).map(({ status }) => status)
   }
 
-  /** Moves ticks to now, or elsewhere, and has every node given look; without names, those of all jobs. */
+  /** Moves the next ticks to now or to `at`, and makes the given nodes poll. Without names it moves those of all jobs. */
   async tick(
     names: string | readonly string[] | undefined,
     at = 'now()',
@@ -66,20 +57,20 @@ export class CronProject {
     )
     for (const { app } of nodes) app.directory.forget(this.id)
   }
-  /** A tick, and its run when it is over. */
+  /** Triggers a tick and waits for the end of its run. */
   async run(name: string): Promise<Run> {
     const before = (await this.runs(name))[0]?.runid ?? 0
     await this.tick(name)
     return this.over(name, before)
   }
-  /** The newest run, when it is over and another than the one before. */
+  /** Waits until the newest run is a new one and has ended. */
   over(name: string, before = 0): Promise<Run> {
     return eventually(async () => {
       const [newest] = await this.runs(name)
       return newest && newest.runid > before && newest.end_time !== null ? newest : undefined
-    }, `a run of ${name} that is over`)
+    }, `a run of ${name} has ended`)
   }
-  /** When it is under way in the database. */
+  /** Waits until its statement runs in the database. */
   underWay(name: string): Promise<{ pid: number }> {
     return eventually(async () => {
       const [found] = await this.inControl<{ pid: number }>(`
@@ -87,7 +78,7 @@ export class CronProject {
           join pg_stat_activity a on a.pid = r.backend_pid and a.state = 'active' and a.query ~ 'pg_|loop'
          where j.project_id = '${this.id}' and j.name = '${name}' and r.status = 'running'`)
       return found
-    }, `${name} under way`)
+    }, `${name} is running`)
   }
 
   inControl<T>(text: string): Promise<T[]> {
@@ -95,7 +86,7 @@ export class CronProject {
   }
   look = <T>(text: string): Promise<T[]> =>
     this.platform.asSuperuser(this.ref, session => session.rows<T>(raw(text)))
-  /** As the owner, with what the last statement answers. */
+  /** Runs SQL as the owner and returns the rows of the last statement. */
   async sql(text: string): Promise<any[]> {
     const reply = await this.platform.call('POST', `/v1/rest/${this.id}/rpc/exec_sql`, {
       token: this.key,
@@ -109,7 +100,7 @@ export class CronProject {
     return (await this.look(`select from pg_stat_activity where pid = ${pid}`)).length > 0
   }
 
-  /** Jobs that say `waitAtGate` wait there until it is opened. */
+  /** Jobs that run `waitAtGate` wait until the gate is opened. */
   async gate(): Promise<Gate> {
     const { host, port, user, password } = this.platform.address
     const client = new pg.Client({ host, port, user, password, database: this.ref })
@@ -126,7 +117,7 @@ export interface Gate {
 }
 export const waitAtGate = 'select pg_advisory_xact_lock_shared(1)'
 
-/** A loop that no request to cancel ends, and no timeout it can lift itself. */
+/** A loop that ignores cancellation and every timeout it can disable itself. */
 export const stubborn = `
   set statement_timeout = 0;
   set client_connection_check_interval = 0;
@@ -140,7 +131,7 @@ export const stubborn = `
     end loop;
   end $$`
 
-/** Runs that are not over, of all projects. */
+/** Active runs of all projects. */
 export const runningNow = (platform: TestPlatform) =>
   platform.app.control.rows<{ project_id: string; backend_pid: number | null }>(
     sql`select j.project_id, r.backend_pid from job_runs r join jobs j on j.id = r.job_id where r.status = 'running'`,

@@ -1,13 +1,13 @@
-// What becomes of jobs and their runs: turns, history, projects that come and go, and what a run leaves behind.
+// Jobs and their runs: order, history, suspended and deleted projects, and session state after a run.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
-import { setFlagsFromString } from 'node:v8'
-import { runInNewContext } from 'node:vm'
-import { CronProject, eventually, runningNow, seldom, waitAtGate } from './cron-project.ts'
+import { CronProject, runningNow, seldom, waitAtGate } from './cron-project.ts'
+import { eventually } from './eventually.ts'
 import { startPlatform, type TestPlatform } from './harness.ts'
+import { heldMemory } from './held-memory.ts'
 
 let platform: TestPlatform
-/** For what needs no project of its own. */
+/** For tests that need no separate project. */
 let shared: CronProject
 before(async () => {
   platform = await startPlatform({ settings: { PLATFORM_RATE_LIMIT_SERVICE_ROLE: '0' } })
@@ -15,7 +15,7 @@ before(async () => {
 })
 after(() => platform?.stop())
 
-test('a run is recorded with its command, its command tag and its times', async () => {
+test('cron: a run is recorded with its command, command tag and times', async () => {
   const { jobid } = await shared.schedule(
     'tagged',
     'create table tagged (a int); insert into tagged values (1), (2)',
@@ -32,7 +32,7 @@ test('a run is recorded with its command, its command tag and its times', async 
   assert.deepEqual(await shared.sql('select count(*) from tagged'), [{ count: 2 }])
 })
 
-test('the statements of a job are one transaction unless they say otherwise', async () => {
+test('cron: the statements of a job are one transaction by default', async () => {
   await shared.sql('create table whole (a int)')
   await shared.schedule('whole', 'insert into whole values (1); select 1 / 0')
   const { status, return_message } = await shared.run('whole')
@@ -43,7 +43,7 @@ test('the statements of a job are one transaction unless they say otherwise', as
   assert.deepEqual(await shared.sql('select * from whole'), [{ a: 2 }])
 })
 
-test('detail and hint of an error are kept, and megabytes of it are cut', async () => {
+test('cron: an error keeps its detail and hint, and a long one is truncated', async () => {
   await shared.schedule(
     'told',
     `do $$ begin raise exception 'bad' using detail = 'the detail', hint = 'the hint'; end $$`,
@@ -55,12 +55,12 @@ test('detail and hint of an error are kept, and megabytes of it are cut', async 
   assert.equal(return_message, 'ü'.repeat(1000))
 })
 
-test('a timeout of its own is told as its own', async () => {
+test('cron: a statement_timeout of the job itself is reported as such', async () => {
   await shared.schedule('modest', `set statement_timeout = 50; select pg_sleep(100)`)
   assert.equal((await shared.run('modest')).return_message, 'canceling statement due to statement timeout')
 })
 
-test('a transaction that a job leaves open, or has prepared, is undone and the run has failed', async () => {
+test('cron: an open or prepared transaction is rolled back and the run fails', async () => {
   await shared.sql('create table opened (a int)')
   for (const command of [
     'begin; insert into opened values (1)',
@@ -74,11 +74,11 @@ test('a transaction that a job leaves open, or has prepared, is undone and the r
   }
   assert.match((await shared.runs('opened'))[4]!.return_message!, /left a transaction open/)
   assert.deepEqual(await shared.look(`select from pg_prepared_xacts`), [])
-  // What it has committed itself is there.
+  // Its committed row is kept.
   assert.deepEqual(await shared.sql('select a from opened'), [{ a: 1 }])
 })
 
-test('what a run leaves in its session is gone for the next one', async () => {
+test('cron: session state of a run does not reach the next run', async () => {
   const { ref } = shared
   await shared.schedule(
     'tidy',
@@ -104,12 +104,9 @@ test('what a run leaves in its session is gone for the next one', async () => {
   await eventually(async () => (await shared.look(sessions)).length === 0, 'no session of the owner')
 })
 
-test('rows that a job selects are dropped as they come, and above 64 MB the run has failed', async () => {
-  setFlagsFromString('--expose-gc')
-  const collect = runInNewContext('gc') as () => void
+test('cron: result rows are discarded, and above 64 MB the run fails', async () => {
   const held = () => {
-    collect()
-    const { heapUsed, external } = process.memoryUsage()
+    const { heapUsed, external } = heldMemory()
     return (heapUsed + external) / 1024 / 1024
   }
   const rows = (count: number) => `select repeat('x', 1000) from generate_series(1, ${count})`
@@ -129,7 +126,7 @@ test('rows that a job selects are dropped as they come, and above 64 MB the run 
   assert.match((await shared.run('wide')).return_message!, /more than 64 MB/)
 })
 
-test('COPY from and to the client, notices without end, and nothing at all end like any other', async () => {
+test('cron: COPY, endless notices and empty commands end normally', async () => {
   await shared.sql('create table copied (a int)')
   const ends: Record<string, [status: string, message: RegExp]> = {
     'copy copied from stdin': ['failed', /COPY from stdin failed/],
@@ -151,7 +148,7 @@ test('COPY from and to the client, notices without end, and nothing at all end l
   }
 })
 
-test('while a run is going, the next tick is skipped and recorded', async () => {
+test('cron: the next tick is recorded as skipped while a run is active', async () => {
   const gate = await shared.gate()
   await shared.schedule('slow', waitAtGate)
   await shared.tick('slow')
@@ -169,7 +166,7 @@ test('while a run is going, the next tick is skipped and recorded', async () => 
   assert.equal((await shared.run('slow')).status, 'succeeded')
 })
 
-test('a job replaced while it runs ends as it began, and then runs as it is now', async () => {
+test('cron: a job replaced during its run finishes the old command and then runs the new one', async () => {
   const gate = await shared.gate()
   const { jobid, created_at } = await shared.schedule('changed', waitAtGate)
   await shared.tick('changed')
@@ -186,7 +183,7 @@ test('a job replaced while it runs ends as it began, and then runs as it is now'
   )
 })
 
-test('a job unscheduled while it runs ends in peace, leaves no history, and its name is free', async () => {
+test('cron: a job unscheduled during its run finishes, leaves no history, and frees its name', async () => {
   await shared.sql('create table farewell (a int)')
   const gate = await shared.gate()
   const { jobid } = await shared.schedule('gone', `${waitAtGate}; insert into farewell values (1)`)
@@ -196,14 +193,14 @@ test('a job unscheduled while it runs ends in peace, leaves no history, and its 
   assert.equal((await shared.call('GET', '/gone/runs')).body.code, 'job_not_found')
   const again = await shared.schedule('gone', 'select 1')
   assert.notEqual(again.jobid, jobid)
-  assert.equal((await shared.run('gone')).status, 'succeeded', 'the one before does not keep it waiting')
+  assert.equal((await shared.run('gone')).status, 'succeeded', 'the earlier run does not block the new job')
   await gate.open()
   await eventually(async () => !(await shared.hasSession(pid)), 'the end of the first')
   assert.deepEqual(await shared.sql('select a from farewell'), [{ a: 1 }])
   assert.deepEqual(await shared.statuses('gone'), ['succeeded'])
 })
 
-test('the history keeps the newest hundred runs', async () => {
+test('cron: the history keeps the newest 100 runs', async () => {
   const { jobid } = await shared.schedule('often', 'select 1')
   const fill = `insert into job_runs (job_id, status, return_message, command, end_time)
                 select ${jobid}, 'succeeded', 'old ' || n, '', now() from generate_series(1, 150) n`
@@ -217,7 +214,7 @@ test('the history keeps the newest hundred runs', async () => {
     [last.runid, 'old 150', 'old 52'],
   )
 
-  // Skipped ticks are part of it; a run that is still going is kept however old.
+  // Skipped ticks count. An active run is kept regardless of its age.
   const gate = await shared.gate()
   await shared.schedule('often', waitAtGate)
   await shared.tick('often')
@@ -230,7 +227,7 @@ test('the history keeps the newest hundred runs', async () => {
   await eventually(async () => (await kept()) === 100, 'a hundred runs')
 })
 
-test('a thousand jobs are enough for a project, however many ask at once', async () => {
+test('cron: a project has at most 1000 jobs, even with concurrent requests', async () => {
   const project = await CronProject.create(platform)
   await project.inControl(
     `insert into jobs (project_id, name, schedule, command, next_run_at)
@@ -249,7 +246,7 @@ test('a thousand jobs are enough for a project, however many ask at once', async
   await project.schedule('one more', 'select 1')
 })
 
-test('the SQL of all jobs of a project together is bounded, too', async () => {
+test('cron: the total SQL of all jobs of a project is limited', async () => {
   const project = await CronProject.create(platform)
   const long = (length: number) => `--${'x'.repeat(length - 2)}`
   await project.inControl(
@@ -259,20 +256,20 @@ test('the SQL of all jobs of a project together is bounded, too', async () => {
   const ask = (name: string, command: string) => project.call('POST', '', { name, schedule: seldom, command })
   assert.equal((await ask('more', long(20_001))).body.code, 'too_many_jobs')
   assert.equal((await ask('more', long(20_000))).status, 201)
-  assert.equal((await ask('more', long(19_000))).status, 201, 'a job is not counted beside itself')
+  assert.equal((await ask('more', long(19_000))).status, 201, 'a replaced job counts once')
   assert.equal((await ask('job 1', long(100_000))).status, 201)
   assert.equal((await ask('job 2', long(100_000))).status, 201)
   assert.equal((await ask('job 3', long(100_000))).status, 409)
 })
 
-test('a suspended project does not run, and after it is resumed no old tick does', async () => {
+test('cron: a suspended project runs no jobs, and missed ticks do not run after resume', async () => {
   const project = await CronProject.create(platform)
   await project.sql('create table ran (a int)')
   await project.schedule('sleeper', 'insert into ran values (1)', '*/10 * * * *')
   await shared.schedule('other', 'select 1')
   await platform.projects.suspend({ params: { id: project.id } })
   await project.tick('sleeper')
-  assert.equal((await shared.run('other')).status, 'succeeded', 'the node has looked')
+  assert.equal((await shared.run('other')).status, 'succeeded', 'the node has polled')
   const ranUntilNow = () =>
     project.inControl(
       `select from job_runs r join jobs j on j.id = r.job_id where j.project_id = '${project.id}'`,
@@ -291,7 +288,7 @@ test('a suspended project does not run, and after it is resumed no old tick does
   assert.equal((await project.run('sleeper')).status, 'succeeded')
 })
 
-test('what runs when its project is suspended is ended', async () => {
+test('cron: suspending a project ends its active runs', async () => {
   const project = await CronProject.create(platform)
   await project.gate()
   await project.schedule('waiting', waitAtGate)
@@ -304,7 +301,7 @@ test('what runs when its project is suspended is ended', async () => {
   assert.deepEqual([status, return_message], ['failed', 'the project was suspended'])
 })
 
-test('a deleted project has no jobs and no history, and what ran in it is over', async () => {
+test('cron: deleting a project removes jobs and history and ends active runs', async () => {
   const project = await CronProject.create(platform)
   await project.gate()
   await project.schedule('idle', 'select 1')
@@ -324,7 +321,7 @@ test('a deleted project has no jobs and no history, and what ran in it is over',
   await eventually(isForgotten, 'nothing that runs')
 })
 
-test('slow jobs of a project take three places, and jobs of others go past them', async () => {
+test('cron: slow jobs of a project use at most three slots', async () => {
   const [busy, quick] = await Promise.all([CronProject.create(platform), CronProject.create(platform)])
   const gate = await busy.gate()
   const names = Array.from({ length: 8 }, (_, at) => `slow${at}`)
@@ -340,7 +337,7 @@ test('slow jobs of a project take three places, and jobs of others go past them'
   for (const name of names) assert.equal((await busy.over(name)).status, 'succeeded')
 })
 
-test('forty jobs run at once on a node, and the others when they end', async () => {
+test('cron: a node runs at most forty jobs at once', async () => {
   const projects = await Promise.all(Array.from({ length: 14 }, () => CronProject.create(platform)))
   const gates = await Promise.all(projects.map(project => project.gate()))
   const names = ['one', 'two', 'three']
@@ -356,7 +353,7 @@ test('forty jobs run at once on a node, and the others when they end', async () 
     for (const name of names) assert.equal((await project.over(name)).status, 'succeeded')
 })
 
-test('a job waits while others work as the owner of the project, as many as may', async () => {
+test('cron: a job waits while all owner connections are busy', async () => {
   const project = await CronProject.create(platform)
   const gate = await project.gate()
   const work = Array.from({ length: 5 }, () => project.sql(waitAtGate))
@@ -365,12 +362,12 @@ test('a job waits while others work as the owner of the project, as many as may'
   await project.schedule('patient', 'select 1')
   await project.tick('patient')
   await eventually(async () => (await project.statuses('patient'))[0] === 'running', 'a run')
-  const refusal = await platform.call('POST', `/v1/rest/${project.id}/rpc/exec_sql`, {
+  const rejected = await platform.call('POST', `/v1/rest/${project.id}/rpc/exec_sql`, {
     token: project.key,
     apikey: project.key,
     body: { sql: 'select 1' },
   })
-  assert.equal(refusal.body.code, 'pool_exhausted')
+  assert.equal(rejected.body.code, 'pool_exhausted')
   const [run] = await runningNow(platform)
   assert.equal(run!.backend_pid, null)
   await gate.open()
@@ -378,7 +375,7 @@ test('a job waits while others work as the owner of the project, as many as may'
   assert.equal((await project.over('patient')).status, 'succeeded')
 })
 
-test('a schedule that cannot be read any more does not keep the other jobs, or a node, from starting', async () => {
+test('cron: an invalid stored schedule does not block other jobs or the start of a node', async () => {
   const project = await CronProject.create(platform)
   await project.schedule('strange', 'select 1')
   await project.schedule('sound', 'select 1')

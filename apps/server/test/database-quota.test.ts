@@ -1,8 +1,8 @@
-// The quota `max_database_size_mb`: over it a project reads and deletes, and the others notice nothing.
+// The quota `max_database_size_mb`: above it a project can only read and delete, and other projects are not affected.
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
-import { setTimeout as sleep } from 'node:timers/promises'
 import type { CreatedProject } from '@plinth/contract/projects.ts'
+import { eventually } from './eventually.ts'
 import { type CallOptions, type Reply, startPlatform, type TestPlatform } from './harness.ts'
 
 const megabyte = 1024 * 1024
@@ -27,7 +27,7 @@ before(async () => {
   assert.equal((await file('POST', 'bucket', { body: { id: 'b', name: 'b' } })).status, 200)
   for (const name of ['a', 'c']) assert.equal((await upload(name)).status, 200)
   await setQuota(full, 1)
-  await until(async () => (await insert(full)).status === 413)
+  await eventually(async () => (await insert(full)).status === 413, 'inserts are rejected')
 })
 after(() => platform?.stop())
 
@@ -60,10 +60,6 @@ const sizeOf = async (project: CreatedProject) =>
 const manage = (method: string, path: string, body?: unknown) =>
   platform.call(method, `/api/v1/projects/${full.id}${path}`, { token: platform.adminToken, body })
 
-async function until(holds: () => Promise<boolean>, withinMs = 60_000): Promise<void> {
-  for (const end = Date.now() + withinMs; !(await holds()); await sleep(50))
-    assert.ok(Date.now() < end, `not within ${withinMs} ms`)
-}
 async function expect(reply: Promise<Reply>, status: number): Promise<Reply> {
   const got = await reply
   assert.equal(got.status, status, JSON.stringify(got.body))
@@ -75,7 +71,7 @@ async function refused(reply: Promise<Reply>): Promise<void> {
 }
 
 describe('rows of a project over its quota', () => {
-  test('POST, PATCH and PUT are 413 with the sizes and what to do', async () => {
+  test('database quota: POST, PATCH and PUT are 413 with sizes and a hint', async () => {
     await refused(rows(full, 'POST', 'notes', { id: 500 }))
     await refused(rows(full, 'PATCH', 'notes?id=eq.1', { text: 'x' }))
     await refused(rows(full, 'PUT', 'notes?id=eq.1', { id: 1, text: 'x' }))
@@ -89,13 +85,13 @@ describe('rows of a project over its quota', () => {
     assert.deepEqual((await rows(full, 'GET', 'notes?id=in.(1,500)')).body, [{ id: 1, text: '' }])
   })
 
-  test('it is refused before the body is read, and after the credential was checked', async () => {
+  test('database quota: the check runs after the credential and before the body', async () => {
     await refused(rows(full, 'POST', 'notes', '{ this is no JSON'))
     const reply = await call(full, 'POST', 'rest/*/notes', { apikey: 'no key', token: 'no key', body: {} })
     assert.equal(reply.status, 401)
   })
 
-  test('GET, HEAD, DELETE, exec_sql and migrations work', async () => {
+  test('database quota: GET, HEAD, DELETE, exec_sql and migrations work', async () => {
     await expect(rows(full, 'GET', 'notes?limit=1'), 200)
     await expect(rows(full, 'HEAD', 'notes'), 200)
     await expect(rows(full, 'DELETE', 'notes?id=eq.20'), 204)
@@ -107,7 +103,7 @@ describe('rows of a project over its quota', () => {
     assert.equal(pushed.status, 200, JSON.stringify(pushed.body))
   })
 
-  test('functions that read are called by GET and POST, volatile ones too; one that writes is 413 and writes nothing', async () => {
+  test('database quota: functions that only read work, and one that writes is 413', async () => {
     await expect(rows(full, 'GET', 'rpc/count_stable'), 200)
     await expect(rows(full, 'POST', 'rpc/count_stable', {}), 200)
     await expect(rows(full, 'POST', 'rpc/count_notes', {}), 200)
@@ -116,12 +112,12 @@ describe('rows of a project over its quota', () => {
     await expect(rows(other, 'POST', 'rpc/add_note', { note_id: 600 }), 204)
   })
 
-  test('a project without the quota is not affected', async () => {
+  test('database quota: a project without the quota is not affected', async () => {
     await expect(insert(other), 201)
   })
 })
 
-test('queues of a project over its quota: send, create and replay are 413, the rest works', async () => {
+test('database quota: send, create and replay of queues are 413, other queue routes work', async () => {
   await refused(queue('POST', '', { name: 'another' }))
   await refused(queue('POST', '/mail/send', { message: 1 }))
   await refused(queue('POST', '/mail/send_batch', { messages: [1] }))
@@ -138,7 +134,7 @@ test('queues of a project over its quota: send, create and replay are 413, the r
 describe('files of a project over its quota', () => {
   const tus = { 'tus-resumable': '1.0.0' }
 
-  test('uploads, copies, moves and changes of buckets are 413 in the words of storage', async () => {
+  test('database quota: uploads, copies, moves and bucket changes are 413 in the format of storage', async () => {
     const carry = { bucketId: 'b', sourceKey: 'a', destinationKey: 'z' }
     await refused(upload('new'))
     await refused(file('PUT', 'object/b/a', { body: 'x', headers: { 'content-type': 'text/plain' } }))
@@ -160,7 +156,7 @@ describe('files of a project over its quota', () => {
     assert.equal(body.details, '')
   })
 
-  test('resumable uploads are neither begun nor continued, and can be given up', async () => {
+  test('database quota: resumable uploads cannot be created or continued, but deleted', async () => {
     const metadata = `bucketName ${Buffer.from('b').toString('base64')},objectName ${Buffer.from('t').toString('base64')}`
     const create = () =>
       file('POST', 'upload/resumable', {
@@ -170,13 +166,13 @@ describe('files of a project over its quota', () => {
     await setQuota(full, null)
     const begun = await expect(create(), 201)
     await setQuota(full, 1)
-    await until(async () => (await insert(full)).status === 413)
+    await eventually(async () => (await insert(full)).status === 413, 'inserts are rejected')
     const path = new URL(begun.headers.get('location')!).pathname.replace(/^.*?\/upload\//, 'upload/')
     const bytes = { ...tus, 'upload-offset': '0', 'content-type': 'application/offset+octet-stream' }
     await refused(file('PATCH', path, { body: 'text', headers: bytes }))
     const overriding = (method: string) => ({ ...bytes, 'x-http-method-override': method })
     await refused(file('POST', path, { body: 'text', headers: overriding('PATCH') }))
-    // A method named there counts nowhere else.
+    // X-HTTP-Method-Override applies to resumable uploads only.
     await refused(
       file('POST', 'object/b/sly', {
         body: 'x',
@@ -187,7 +183,7 @@ describe('files of a project over its quota', () => {
     await expect(file('POST', path, { headers: overriding('DELETE') }), 204)
   })
 
-  test('downloads, lists, signed URLs and deletions work', async () => {
+  test('database quota: downloads, lists, signed URLs and deletes work', async () => {
     await expect(file('GET', 'object/b/a'), 200)
     await expect(file('POST', 'object/list/b', { body: {} }), 200)
     await expect(file('POST', 'object/sign/b/a', { body: { expiresIn: 60 } }), 200)
@@ -197,7 +193,7 @@ describe('files of a project over its quota', () => {
   })
 })
 
-test('users sign up and in, and jobs can be scheduled, over the quota', async () => {
+test('database quota: sign-up, sign-in and job scheduling work over the quota', async () => {
   const user = { email: 'ada@example.test', password: 'correct horse' }
   await expect(call(full, 'POST', 'auth/*/signup', { body: user }), 200)
   await expect(call(full, 'POST', 'auth/*/token?grant_type=password', { body: user }), 200)
@@ -206,23 +202,23 @@ test('users sign up and in, and jobs can be scheduled, over the quota', async ()
   assert.ok(scheduled.status < 300, JSON.stringify(scheduled.body))
 })
 
-test('another node knows it, too', async () => {
+test('database quota: another node enforces it as well', async () => {
   const node = await startPlatform({ beside: platform })
   try {
-    await until(async () => {
+    await eventually(async () => {
       const path = `/v1/rest/${full.id}/notes`
       const reply = await node.call('POST', path, { apikey: full.service_role_key, body: { id: nextId++ } })
       return reply.status === 413
-    })
+    }, 'the other node rejects inserts')
   } finally {
     await node.stop()
   }
 })
 
-test('writes are taken again soon after space was freed, and at once after the quota was raised or lifted', async () => {
+test('database quota: writes work again soon after space is freed, and at once after the quota is raised or removed', async () => {
   const project = await platform.createProject()
   await execSql(project, schema)
-  // Random text is stored as it is, 1 kB a row.
+  // Random text is not compressed: 1 kB per row.
   const filling = `insert into notes select i, (select string_agg(md5(random()::text), '') from generate_series(1, 32) where i > 0)
     from generate_series(10000, 20000) i`
   const limit = Math.ceil((await sizeOf(project)) / megabyte) + 4
@@ -230,18 +226,18 @@ test('writes are taken again soon after space was freed, and at once after the q
   await expect(insert(project), 201)
   await execSql(project, filling)
   assert.ok((await sizeOf(project)) > limit * megabyte)
-  await until(async () => (await insert(project)).status === 413)
+  await eventually(async () => (await insert(project)).status === 413, 'inserts are rejected')
 
   await execSql(project, 'truncate notes')
-  await until(async () => (await insert(project)).status === 201)
+  await eventually(async () => (await insert(project)).status === 201, 'inserts are accepted again')
 
   await execSql(project, filling)
-  await until(async () => (await insert(project)).status === 413)
+  await eventually(async () => (await insert(project)).status === 413, 'inserts are rejected')
   await setQuota(project, limit + 100)
   await expect(insert(project), 201)
 
   await setQuota(project, 0)
-  await until(async () => (await insert(project)).status === 413)
+  await eventually(async () => (await insert(project)).status === 413, 'inserts are rejected')
   await setQuota(project, null)
   await expect(insert(project), 201)
 })

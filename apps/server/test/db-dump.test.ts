@@ -1,4 +1,4 @@
-// db/schema and db/data: what a project has made comes out as SQL that makes it again elsewhere.
+// db/schema and db/data: dumps of a project's schema and rows as SQL that restores them in another project.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { sql } from '#src/kernel/postgres/sql.ts'
@@ -98,7 +98,7 @@ const rows = `
   insert into parted values (1, '2024-05-05'), (2, '2030-01-01');
   insert into base values (1, 'b'); insert into derived values (2, 'c', 3);`
 
-/** Everything about a schema that the catalogue knows, without the numbers it is kept under. */
+/** The catalog's description of a schema, without OIDs. */
 const description = (project: Project) =>
   project.look<object>(sql`
     with own as (select oid, nspname from pg_namespace where nspowner = ${`${project.ref}_owner`}::regrole and nspname <> 'supabase_migrations')
@@ -129,7 +129,7 @@ const description = (project: Project) =>
       array(select concat_ws(':', defaclnamespace::regnamespace, defaclobjtype, a.grantee::regrole, a.privilege_type) from pg_default_acl, aclexplode(defaclacl) a
              where defaclrole = ${`${project.ref}_owner`}::regrole order by 1) as defaults`)
 
-test('a schema comes out as a script that makes the same schema in an empty project', async () => {
+test('dump: the schema script creates the same schema in an empty project', async () => {
   const [source, target] = await Promise.all([Project.create(platform), Project.create(platform)])
   const pushed = await source.push({ version: '1', sql: schema })
   assert.equal(pushed.status, 200, JSON.stringify(pushed.body))
@@ -141,13 +141,13 @@ test('a schema comes out as a script that makes the same schema in an empty proj
   const [actual] = await description(target)
   for (const [part, value] of Object.entries(expected as Record<string, string[]>))
     assert.deepEqual((actual as Record<string, string[]>)[part], value, part)
-  // The same schema is always the same script.
+  // Dumps of equal schemas are equal.
   assert.equal((await target.manage('GET', '/db/schema')).body.sql, pulled.body.sql)
   assert.doesNotMatch(pulled.body.sql, new RegExp(source.ref))
   assert.doesNotMatch(pulled.body.sql, /supabase_migrations|platform\./)
 })
 
-test('a project that made nothing has an empty schema, and what cannot be written is named', async () => {
+test('dump: a new project has an empty schema, and objects that cannot be dumped are named', async () => {
   const project = await Project.create(platform)
   assert.equal((await project.manage('GET', '/db/schema')).body.sql, '')
   await project.push({
@@ -158,7 +158,7 @@ test('a project that made nothing has an empty schema, and what cannot be writte
   assert.match(body.sql, /^-- Not in here, to be made by hand: operator public\.===\(integer,integer\)$/m)
 })
 
-test('rows come out as a script that fills the same tables again', async () => {
+test('dump: the data script restores the rows of the tables', async () => {
   const [source, target] = await Promise.all([Project.create(platform), Project.create(platform)])
   const sent = [{ version: '1', sql: schema }]
   assert.equal((await target.push(...sent)).status, 200)
@@ -188,10 +188,10 @@ test('rows come out as a script that fills the same tables again', async () => {
     sql: 'create table t (a int); insert into t values (1); alter table t force row level security',
   })
   const refused = await forced.manage('GET', '/db/data')
-  assert.equal(refused.status, 403, 'rows that a policy hides are not left out in silence')
+  assert.equal(refused.status, 403, 'rows hidden by a policy are an error, not left out')
 })
 
-test('what was made besides the recorded migrations comes out alone, and makes the same of them elsewhere', async () => {
+test('dump: the difference to the recorded migrations is dumped alone and gives the same schema elsewhere', async () => {
   const [source, target] = await Promise.all([Project.create(platform), Project.create(platform)])
   const migrations = [
     {
@@ -241,7 +241,7 @@ test('what was made besides the recorded migrations comes out alone, and makes t
   for (const [part, value] of Object.entries(expected as Record<string, string[]>))
     assert.deepEqual((actual as Record<string, string[]>)[part], value, part)
 
-  // Recorded, it is no difference any more, and is not run again.
+  // Once recorded it is no longer part of the difference and does not run again.
   const recorded = await source.manage('POST', '/db/migrations', {
     migrations: [{ version: '3', name: 'remote_schema', sql: body.sql }],
   })
@@ -257,7 +257,7 @@ test('what was made besides the recorded migrations comes out alone, and makes t
   assert.deepEqual(left, [])
 })
 
-test('migrations that cannot be run again on an empty project are named', async () => {
+test('dump: migrations that cannot run on an empty project are named', async () => {
   const project = await Project.create(platform)
   await project.manage('POST', '/db/migrations', {
     migrations: [{ version: '1', name: 'odd', sql: 'alter table absent add column a int' }],

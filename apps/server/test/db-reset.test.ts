@@ -1,4 +1,4 @@
-// db/reset: everything of the project's own goes, what the platform gave it is as new, and it is one act.
+// db/reset drops all objects of the project, restores the objects of the platform, and is atomic.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { sql } from '#src/kernel/postgres/sql.ts'
@@ -11,7 +11,7 @@ before(async () => {
 })
 after(() => platform.stop())
 
-/** Everything a project can make in public, and more besides. */
+/** Objects of every kind, in public and in other schemas. */
 const everything = `
   create extension citext;
   create extension pg_trgm with schema extensions;
@@ -69,7 +69,7 @@ const state = (project: Project) =>
            (select count(*)::int from pg_publication_rel) as published,
            (select count(*)::int from platform.seen) as seen`)
 
-test('everything of the project’s own goes; grants and default privileges are as new; extensions stay', async () => {
+test('reset: drops all objects of the project, restores grants and default privileges, keeps extensions', async () => {
   const [project, untouched] = await Promise.all([Project.create(platform), Project.create(platform)])
   const pushed = await project.push({ version: '1', name: 'all', sql: everything })
   assert.equal(pushed.status, 200, JSON.stringify(pushed.body))
@@ -102,7 +102,7 @@ test('everything of the project’s own goes; grants and default privileges are 
   assert.deepEqual(type, { citext: 'public.citext', users: 'auth.users' })
 })
 
-test('those recorded are applied again, with the same checksums', async () => {
+test('reset: recorded migrations are applied again with the same checksums', async () => {
   const project = await Project.create(platform)
   const migrations = [
     { version: '1', name: 'schema', sql: 'create schema private; create table private.t (a int);' },
@@ -132,7 +132,7 @@ test('those recorded are applied again, with the same checksums', async () => {
   assert.deepEqual([again.status, again.body.applied], [200, []])
 })
 
-test('the migrations given are applied instead', async () => {
+test('reset: given migrations are applied instead of the recorded ones', async () => {
   const project = await Project.create(platform)
   await project.push({ version: '1', sql: 'create table old ()' })
   const { status, body } = await project.reset({
@@ -144,7 +144,7 @@ test('the migrations given are applied instead', async () => {
   assert.deepEqual(await project.applied(), ['1'])
 })
 
-test('it is one act: when a migration fails, everything is as it was', async () => {
+test('reset: a failed migration rolls back the whole reset', async () => {
   const project = await Project.create(platform)
   await project.push({
     version: '1',
@@ -166,7 +166,7 @@ test('it is one act: when a migration fails, everything is as it was', async () 
   assert.deepEqual(row, { a: 1 })
 })
 
-test('a wrong confirmation, and records that cannot be applied again, are refused before anything is dropped', async () => {
+test('reset: a wrong confirmation, or records that cannot be applied again, are rejected before anything is dropped', async () => {
   const project = await Project.create(platform)
   await project.push({ version: '1', sql: 'create table t ()' })
   const wrong = await project.reset({ confirm: 'another' })
@@ -180,7 +180,7 @@ test('a wrong confirmation, and records that cannot be applied again, are refuse
   assert.deepEqual(await project.tables(), ['t'])
 })
 
-test('a project that lost schema public, or never had anything, is reset, too', async () => {
+test('reset: works without schema public and for an empty project', async () => {
   const [project, untouched] = await Promise.all([Project.create(platform), Project.create(platform)])
   await project.asOwner(session => session.script('drop schema public cascade'))
   const { status, body } = await project.reset({})
@@ -189,7 +189,7 @@ test('a project that lost schema public, or never had anything, is reset, too', 
   assert.equal((await untouched.reset({ reapply: true })).status, 200)
 })
 
-test('who may use private channels is forgotten, so that migrations can say it again', async () => {
+test('reset: policies of private channels are dropped, so that migrations can create them again', async () => {
   const project = await Project.create(platform)
   const migration = {
     version: '20240101000000',

@@ -1,11 +1,10 @@
-// PLATFORM_DISK_RESERVE_MB: while less than that is free, nothing is added, and an operator can make room. The tests
-// ask for a reserve that no disk has.
+// PLATFORM_DISK_RESERVE_MB: below this free space writes are rejected, and an operator can still free space. The tests set
+// a reserve that no disk has.
 import assert from 'node:assert/strict'
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
-import { setTimeout as sleep } from 'node:timers/promises'
 import type { CreatedProject } from '@plinth/contract/projects.ts'
 import pg from 'pg'
 import { keyring } from '#src/kernel/crypto/keys.ts'
@@ -13,13 +12,14 @@ import { createLog } from '#src/kernel/log.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 import { startDiskReserve } from '#src/tenancy/disk-reserve.ts'
 import { createLogins, type Login } from '#src/tenancy/logins.ts'
+import { eventually } from './eventually.ts'
 import { type CallOptions, type Reply, startPlatform, type TestPlatform } from './harness.ts'
 
 const petabyte = String(1024 ** 3)
 const settings = { PLATFORM_DISK_RESERVE_MB: petabyte, PLATFORM_RATE_LIMIT_SERVICE_ROLE: '0' }
 const clusterDir = mkdtempSync(join(tmpdir(), 'plinth-reserve-'))
 mkdirSync(join(clusterDir, 'pg_wal'))
-/** With room, and on the same databases without. */
+/** A node with free space, and one without on the same databases. */
 let roomy: TestPlatform
 let platform: TestPlatform
 let project: CreatedProject
@@ -76,11 +76,6 @@ async function works(reply: Promise<Reply>): Promise<any> {
   return body
 }
 
-async function eventually(holds: () => Promise<boolean>, what: string): Promise<void> {
-  for (const end = Date.now() + 60_000; !(await holds()); await sleep(50))
-    assert.ok(Date.now() < end, `${what} within a minute`)
-}
-
 describe('below the reserve', () => {
   const text = { body: 'x', headers: { 'content-type': 'text/plain' } }
   const metadata = `bucketName ${btoa('b')},objectName ${btoa('t')}`
@@ -105,7 +100,7 @@ describe('below the reserve', () => {
     ['POST', 'auth/*/admin/users', { body: { ...user, email: 'bob@example.test' } }],
   ]
   for (const [method, path, options] of writes)
-    test(`${method} ${path} is 503`, async () => {
+    test(`disk reserve: ${method} ${path} is 503`, async () => {
       const { status, headers, body } = await call(method, path, options)
       assert.deepEqual([status, body.code], [503, 'disk_reserve_reached'], JSON.stringify(body))
       assert.match(headers.get('retry-after') ?? '', /^\d+$/)
@@ -119,18 +114,18 @@ describe('below the reserve', () => {
     ['/projects/*/users/import', { users: [{ email: 'bob@example.test' }] }],
     ['/projects/*/schema/tables', { name: 'more', columns: [{ name: 'id', type: 'int' }] }],
   ] as const)
-    test(`POST ${path} is 503`, async () => {
+    test(`disk reserve: POST ${path} is 503`, async () => {
       const reply = await manage('POST', path, body)
       assert.deepEqual([reply.status, reply.body.error.code], [503, 'disk_reserve_reached'])
       assert.match(reply.headers.get('retry-after') ?? '', /^\d+$/)
     })
 
-  test('whoever is not admitted learns nothing of it', async () => {
+  test('disk reserve: a request without a valid credential gets 401, not 503', async () => {
     const reply = await call('POST', 'rest/*/notes', { apikey: 'no key', token: 'no key', body: {} })
     assert.equal(reply.status, 401)
   })
 
-  test('reads, deletions and taking messages work', async () => {
+  test('disk reserve: reads, deletes and queue reads work', async () => {
     await works(call('GET', 'rest/*/notes'))
     await works(call('POST', 'rest/*/rpc/count_notes', { body: {} }))
     await works(call('DELETE', 'rest/*/notes?id=eq.20'))
@@ -144,7 +139,7 @@ describe('below the reserve', () => {
     assert.deepEqual(await works(call('GET', 'rest/*/notes?id=gt.19')), [])
   })
 
-  test('an operator logs in and makes room: drops tables, suspends and deletes projects', async () => {
+  test('disk reserve: an operator can log in, drop tables, suspend and delete projects', async () => {
     const { email, password } = administrator
     const { token } = await works(
       platform.call('POST', '/api/v1/platform/login', { body: { email, password } }),
@@ -157,7 +152,7 @@ describe('below the reserve', () => {
     await works(manage('PATCH', '/projects/*', { quotas: { max_database_size_mb: null } }))
   })
 
-  test('health says so, without a path of the machine, and the log says where', async () => {
+  test('disk reserve: health reports it without a path, and the log names the path', async () => {
     const { status, body } = await platform.call('GET', '/health/services', {})
     assert.deepEqual([status, body.status], [200, 'degraded'])
     const warnings = body.warnings.filter((each: string) => each.includes('PLATFORM_DISK_RESERVE_MB'))
@@ -167,11 +162,11 @@ describe('below the reserve', () => {
     )
     assert.ok(!body.warnings.join().includes(tmpdir()))
     assert.ok(platform.logged.some(line => line.includes('below the reserve') && line.includes(clusterDir)))
-    // Refusing is no failure: one line each would fill what is left.
+    // A rejected request is not logged as a failure, because log lines would use the remaining space.
     assert.ok(!platform.logged.some(line => line.includes('request failed')))
   })
 
-  test('a node that has room on its disks takes writes', async () => {
+  test('disk reserve: a node with free space accepts writes', async () => {
     await works(call('POST', 'rest/*/notes', { on: roomy, body: { id: 300 } }))
     const { body } = await roomy.call('GET', '/health/services', {})
     assert.ok(!body.warnings.some((each: string) => each.includes('PLATFORM_DISK_RESERVE_MB')))
@@ -199,7 +194,7 @@ describe('below half of the reserve the watchdog ends', () => {
       ),
     )) !== undefined
 
-  test('sessions of owners and callers that have written, and nobody who reads', async () => {
+  test('disk reserve: the watchdog ends sessions that have written, and none that read', async () => {
     const [writer, reader, caller] = await Promise.all([logIn('owner'), logIn('owner'), logIn('svc')])
     await writer.query('begin; insert into notes values (700)')
     await reader.query('begin; select count(*) from notes')
@@ -211,7 +206,7 @@ describe('below half of the reserve the watchdog ends', () => {
     assert.ok(platform.logged.some(line => line.includes('the disk reserve is half used')))
   })
 
-  test('an owner who writes in short transactions all the time', async () => {
+  test('disk reserve: the watchdog ends an owner session with many short writing transactions', async () => {
     const client = await logIn('owner')
     let failure: unknown
     for (const end = Date.now() + 60_000; failure === undefined && Date.now() < end; )
@@ -225,7 +220,7 @@ describe('below half of the reserve the watchdog ends', () => {
   })
 })
 
-test('PLATFORM_DISK_RESERVE_MB=0 switches it off', async () => {
+test('disk reserve: PLATFORM_DISK_RESERVE_MB=0 disables it', async () => {
   const off = await startPlatform({ beside: roomy, clusterDir })
   try {
     await works(call('POST', 'rest/*/notes', { on: off, body: { id: 800 } }))
@@ -234,7 +229,7 @@ test('PLATFORM_DISK_RESERVE_MB=0 switches it off', async () => {
   }
 })
 
-test('a directory that cannot be measured refuses nothing and is named in health; what is measured again counts again', async () => {
+test('disk reserve: a directory that cannot be measured does not block writes and is reported by health', async () => {
   const lines: string[] = []
   const path = join(clusterDir, 'comes and goes')
   const reserve = await startDiskReserve({
@@ -247,10 +242,10 @@ test('a directory that cannot be measured refuses nothing and is named in health
     assert.equal(reserve.isReached(), false)
     assert.deepEqual(reserve.warnings(), ['The free space on the disk of the files cannot be measured.'])
     mkdirSync(path)
-    await eventually(async () => reserve.isReached(), 'the reserve is reached')
+    await eventually(() => reserve.isReached(), 'the reserve is reached')
     assert.match(reserve.warnings().join(), /^The disk of the files has \d+ MB left/)
     rmSync(path, { recursive: true })
-    await eventually(async () => !reserve.isReached(), 'writes are accepted again')
+    await eventually(() => !reserve.isReached(), 'writes are accepted again')
     assert.deepEqual([logged('below the reserve'), logged('above the reserve again')], [1, 1])
     assert.equal(logged('cannot be measured'), 2)
   } finally {
@@ -258,7 +253,7 @@ test('a directory that cannot be measured refuses nothing and is named in health
   }
 })
 
-test('a database with directories on two disks is named once in health', async () => {
+test('disk reserve: health lists a database with directories on two disks once', async () => {
   const onTwoDisks = ['/dev', clusterDir].map(path => ({ what: 'database' as const, path }))
   const reserve = await startDiskReserve({
     places: [...onTwoDisks, { what: 'files', path: clusterDir }],

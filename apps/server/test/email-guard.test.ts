@@ -1,4 +1,4 @@
-// Mail servers that a project names: only public addresses are reached, and no answer helps to scan ports
+// SMTP servers that a project configures: only public addresses are connected to, and no answer helps to scan ports
 // (faults-and-attacks 26, 27, 51).
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
@@ -10,11 +10,12 @@ import { createServer as createTlsServer } from 'node:tls'
 import { sql } from '#src/kernel/postgres/sql.ts'
 import { certificateFor } from './certificate.ts'
 import { startPlatform, type TestPlatform } from './harness.ts'
+import { enqueueMail } from './mail/enqueue.ts'
 import { answer, type MailServer, startMailServer } from './mail/server.ts'
 
-/** As deployed: nothing private may be reached. */
+/** The default: private addresses are forbidden. */
 let guarded: TestPlatform
-/** With the loopback address allowed, as if it were public. */
+/** The loopback address is allowed. */
 let open: TestPlatform
 let local: MailServer
 const undo: (() => unknown)[] = []
@@ -37,7 +38,7 @@ const trial = (on: TestPlatform, id: string) =>
     token: on.adminToken,
     body: { to: 'ada@example.test' },
   })
-/** As an older version stored it, or a name that leads elsewhere since. */
+/** As an older version stored it, or a name that resolves to a private address now. */
 const store = (on: TestPlatform, id: string, smtp: object) =>
   on.app.control.run(
     sql`update projects set settings = settings || ${JSON.stringify({ smtp })}::jsonb where id = ${id}`,
@@ -72,7 +73,7 @@ const privateHosts = [
   'metadata.google.internal',
 ]
 
-test('a private address is refused when it is set, by every way to set it', async () => {
+test('SMTP settings: every route rejects a private address', async () => {
   const { id } = await guarded.createProject()
   const as = { token: guarded.adminToken }
   for (const host of privateHosts) {
@@ -91,7 +92,7 @@ test('a private address is refused when it is set, by every way to set it', asyn
   assert.deepEqual(settings, {})
 })
 
-test('a port below 1024 that is no mail port is refused when it is set', async () => {
+test('SMTP settings: a port below 1024 that is not a mail port is rejected', async () => {
   const { id } = await guarded.createProject()
   const at = async (port: number) =>
     (await put(guarded, id, { host: 'mail.example.test', port, from_email: 'shop@example.test' })).status
@@ -99,7 +100,7 @@ test('a port below 1024 that is no mail port is refused when it is set', async (
   for (const port of [25, 465, 587, 1024, 1025, 2525, 65_535]) assert.equal(await at(port), 200, String(port))
 })
 
-test('a stored private address is not connected to, by test or by queue, and the log says what to set', async () => {
+test('SMTP settings: a stored private address is never connected to, and the log names the setting that allows it', async () => {
   const { id } = await guarded.createProject()
   let connections = 0
   const port = await listen(
@@ -113,9 +114,8 @@ test('a stored private address is not connected to, by test or by queue, and the
     const { status, body } = await trial(guarded, id)
     assert.deepEqual([status, body.success], [200, false], host)
   }
-  const tenant = (await guarded.app.directory.find(id))!
   const values = { user_name: 'Ada', action_url: 'https://app.test/', expires_in: '1 hour' }
-  await guarded.app.email.enqueue(tenant, { to: 'ada@example.test', template: 'welcome', values })
+  await enqueueMail(guarded, id, { to: 'ada@example.test', template: 'welcome', values })
   const attempts = async () =>
     (
       await guarded.app.control.row<{ attempts: number }>(
@@ -124,13 +124,15 @@ test('a stored private address is not connected to, by test or by queue, and the
     )?.attempts ?? 0
   while ((await attempts()) === 0) await sleep(20)
   assert.equal(connections, 0)
-  const entries = guarded.logged.map(line => JSON.parse(line)).filter(entry => entry.project === id)
+  const entries = guarded.logged
+    .map(line => JSON.parse(line))
+    .filter(entry => entry.project === id && entry.msg !== 'request')
   assert.equal(entries.length, 5)
   for (const { reason } of entries)
     assert.match(reason, /is not public.*PLATFORM_OUTBOUND_ALLOW/, 'an operator learns what to set')
 })
 
-test('an address within PLATFORM_OUTBOUND_ALLOW and the server of SMTP_* are exempt', async () => {
+test('SMTP settings: addresses in PLATFORM_OUTBOUND_ALLOW and the server of SMTP_* are exempt', async () => {
   const { id } = await open.createProject()
   const smtp = { host: '127.0.0.1', port: local.port, from_email: 'shop@example.test' }
   assert.equal((await put(open, id, smtp)).status, 200)
@@ -148,7 +150,7 @@ test('an address within PLATFORM_OUTBOUND_ALLOW and the server of SMTP_* are exe
   }
 })
 
-test('closed, silent and non-SMTP ports get one and the same answer, and none before the time is up', async () => {
+test('SMTP test: closed, silent and non-SMTP ports get the same answer after the full timeout', async () => {
   const closed = createServer()
   const closedPort = await listen(closed)
   closed.close()
@@ -171,7 +173,7 @@ test('closed, silent and non-SMTP ports get one and the same answer, and none be
       assert.equal((await put(open, id, smtp)).status, 200)
       const since = performance.now()
       const { status, body } = await trial(open, id)
-      assert.ok(performance.now() - since > 9_900, 'a closed port is not told apart by a sooner answer')
+      assert.ok(performance.now() - since > 9_900, 'a closed port is not answered sooner')
       return JSON.stringify({ status, body })
     }),
   )
@@ -190,7 +192,7 @@ test('closed, silent and non-SMTP ports get one and the same answer, and none be
   )
 })
 
-test('what an SMTP server says is told by its kind, never in its words', async () => {
+test('SMTP test: the answer has the kind of an SMTP error, never the text of the server', async () => {
   const refusing = (code: number) => () => {
     throw answer(code, 'words of the server')
   }
@@ -227,7 +229,9 @@ test('what an SMTP server says is told by its kind, never in its words', async (
     assert.equal(body.success, false, what)
     assert.match(body.message, expected, what)
     assert.doesNotMatch(body.message, /\d|words of|E[A-Z]{3}/, what)
-    const logged = open.logged.map(line => JSON.parse(line)).find(entry => entry.project === id)
+    const logged = open.logged
+      .map(line => JSON.parse(line))
+      .find(entry => entry.project === id && entry.msg !== 'request')
     assert.match(logged.reason, /\(.*\)/, `${what}: the operator's log has the codes`)
   }
 })

@@ -1,13 +1,14 @@
-// Mail that cannot be sent at once: servers that refuse or hang, a database that goes away, nodes that die.
+// Retries of the mail queue: servers that refuse or hang, a database outage, nodes that die.
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { type AddressInfo, createServer, type Socket } from 'node:net'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { sql } from '#src/kernel/postgres/sql.ts'
+import { eventually } from './eventually.ts'
 import { startPlatform, type TestPlatform } from './harness.ts'
+import { enqueueMail } from './mail/enqueue.ts'
 import { allowsLocalMail, answer, closedPort, type MailServer, startMailServer } from './mail/server.ts'
 
 let platform: TestPlatform
@@ -45,8 +46,7 @@ const values = {
   token: '246810',
 }
 async function enqueue(id: string, to: string, on = platform): Promise<void> {
-  const tenant = (await on.app.directory.find(id))!
-  await on.app.email.enqueue(tenant, { to, template: 'magic_link', values })
+  await enqueueMail(on, id, { to, template: 'magic_link', values })
 }
 
 interface Queued {
@@ -58,16 +58,13 @@ const inQueue = (id: string) => sql`
   select id, attempts, leased_until > now() as is_leased
     from public.mail_queue where project_id = ${id} order by created_at`
 const queued = (id: string) => platform.app.control.rows<Queued>(inQueue(id))
-async function eventually(holds: () => unknown, what: string): Promise<void> {
-  for (const end = Date.now() + 60_000; !(await holds()); await sleep(15)) assert.ok(Date.now() < end, what)
-}
 const isEmpty = (id: string) => eventually(async () => (await queued(id)).length === 0, 'an empty queue')
 const isPutOff = ({ attempts, is_leased }: Queued) => attempts === 1 && !is_leased
 const recipients = ({ received }: MailServer) => received.flatMap(({ to }) => to)
 const entriesOf = (id: string) =>
   platform.logged.map(line => JSON.parse(line)).filter(entry => entry.project === id && entry.mail)
 
-/** Accepts connections and says nothing. */
+/** Accepts connections and sends nothing. */
 async function mute(): Promise<{ port: number; sockets: Socket[] }> {
   const sockets: Socket[] = []
   const server = createServer(socket => sockets.push(socket.on('error', () => {}))).listen(0, '127.0.0.1')
@@ -79,7 +76,7 @@ async function mute(): Promise<{ port: number; sockets: Socket[] }> {
   return { port: (server.address() as AddressInfo).port, sockets }
 }
 
-test('a server that refuses once and then accepts gets the mail the second time', async () => {
+test('mail queue: a mail that is refused once is retried and delivered', async () => {
   let isAsleep = true
   const server = await serve({
     onRecipient() {
@@ -105,7 +102,7 @@ test('a server that refuses once and then accepts gets the mail the second time'
   )
 })
 
-test('each failure puts the next attempt further off, and the tenth is the last', async () => {
+test('mail queue: retries back off, and the tenth attempt is the last', async () => {
   const id = await projectAt(closedPort)
   await enqueue(id, 'ada@example.test')
   const waits: number[] = []
@@ -127,11 +124,11 @@ test('each failure puts the next attempt further off, and the tenth is the last'
   )
 })
 
-test('a recipient refused for good is given up after three attempts', async () => {
-  let asked = 0
+test('mail queue: a permanent rejection ends after three attempts', async () => {
+  let attempts = 0
   const server = await serve({
     onRecipient() {
-      asked++
+      attempts++
       throw answer(550, '5.1.1 no such user')
     },
   })
@@ -144,10 +141,10 @@ test('a recipient refused for good is given up after three attempts', async () =
     platform.app.directory.forget(id)
     return (await queued(id)).length === 0
   }, 'the end')
-  assert.equal(asked, 3)
+  assert.equal(attempts, 3)
 })
 
-test('better SMTP settings are tried at once', async () => {
+test('mail queue: new SMTP settings trigger an immediate retry', async () => {
   const server = await serve({ login: secret })
   const id = await projectAt(server.port, { username: secret.user, password: 'wrong' })
   await enqueue(id, 'ada@example.test')
@@ -160,7 +157,7 @@ test('better SMTP settings are tried at once', async () => {
   assert.deepEqual(recipients(server), ['ada@example.test'])
 })
 
-test('the log names project and reason, and neither address nor content nor password', async () => {
+test('mail queue: the log has project and reason, but no address, content or password', async () => {
   const server = await serve({ login: secret })
   const id = await projectAt(server.port, { username: secret.user, password: 'wrong horse staple' })
   await enqueue(id, 'private.person@example.test')
@@ -171,7 +168,7 @@ test('the log names project and reason, and neither address nor content nor pass
     assert.ok(!log.includes(word), word)
 })
 
-test('a server that hangs holds up neither the request nor the mail of other projects', async () => {
+test('mail queue: a hanging server delays neither the request nor the mail of other projects', async () => {
   const { port, sockets } = await mute()
   const [hanging, server] = [await projectAt(port), await serve()]
   const other = await projectAt(server.port)
@@ -186,7 +183,7 @@ test('a server that hangs holds up neither the request nor the mail of other pro
   await platform.app.control.run(sql`delete from mail_queue where project_id = ${hanging}`)
 })
 
-test('servers that drip their replies do not hold up the mail of other projects', async () => {
+test('mail queue: servers with very slow replies do not delay the mail of other projects', async () => {
   const sockets: Socket[] = []
   const dripping = createServer(socket => {
     sockets.push(socket.on('error', () => {}))
@@ -226,7 +223,7 @@ test('servers that drip their replies do not hold up the mail of other projects'
   }
 })
 
-test('a platform that stops gives back what it has not sent, and the next one sends it', async () => {
+test('mail queue: shutdown releases unsent mails, and the next process sends them', async () => {
   const { port, sockets } = await mute()
   const first = await startPlatform({ settings: allowsLocalMail })
   const { id } = await first.createProject()
@@ -252,7 +249,7 @@ test('a platform that stops gives back what it has not sent, and the next one se
   }
 })
 
-test('a node killed while it sends loses nothing: the mail is sent again when its lease is over', async () => {
+test('mail queue: a mail of a killed node is sent again when its lease expires', async () => {
   const held = Promise.withResolvers<void>()
   let isHolding = true
   let hasArrived = false
@@ -288,7 +285,7 @@ test('a node killed while it sends loses nothing: the mail is sent again when it
   await enqueue(id, 'bob@example.test')
   await eventually(() => recipients(server).includes('bob@example.test'), 'a mail that is free')
   await eventually(async () => (await queued(id)).length === 1, 'its end')
-  assert.deepEqual(await queued(id), [mail], 'nobody takes the other before its lease is over')
+  assert.deepEqual(await queued(id), [mail], 'the other mail is not claimed before its lease expires')
   assert.equal(recipients(server).filter(to => to === 'ada@example.test').length, before)
 
   await platform.app.control.run(sql`update mail_queue set leased_until = now() where project_id = ${id}`)
@@ -302,7 +299,7 @@ test('a node killed while it sends loses nothing: the mail is sent again when it
   assert.equal(new Set(ids).size, 1, 'a mail that comes twice can be known as one')
 })
 
-test('nodes side by side send each mail once', async () => {
+test('mail queue: concurrent nodes send each mail once', async () => {
   const server = await serve()
   const id = await projectAt(server.port)
   const second = await startPlatform({ beside: platform })
@@ -316,7 +313,7 @@ test('nodes side by side send each mail once', async () => {
   }
 })
 
-test('while the database is away nothing is sent twice, and afterwards all goes on', async () => {
+test('mail queue: during a database outage no mail is sent twice, and sending resumes afterwards', async () => {
   const held = Promise.withResolvers<void>()
   const server = await serve({
     onMessage: ({ to }) => (to[0] === 'ada@example.test' ? held.promise : undefined),
@@ -335,8 +332,8 @@ test('while the database is away nothing is sent twice, and afterwards all goes 
       )
     })
     held.resolve()
-    const complaint = () => away.logged.some(line => line.includes('cannot record what was done'))
-    await eventually(complaint, 'a complaint')
+    const isLogged = () => away.logged.some(line => line.includes('cannot record the outcome of a job'))
+    await eventually(isLogged, 'the log line')
     await away.asSuperuser('postgres', session =>
       session.script(`alter database ${away.control} allow_connections true`),
     )
@@ -358,7 +355,7 @@ test('while the database is away nothing is sent twice, and afterwards all goes 
   }
 })
 
-test('mail of more than a day is dropped, and the log says so', async () => {
+test('mail queue: mail older than a day is dropped and logged', async () => {
   const id = await projectAt(closedPort)
   await enqueue(id, 'ada@example.test')
   await eventually(async () => (await queued(id)).some(isPutOff), 'a failed attempt')

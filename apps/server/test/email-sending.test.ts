@@ -1,9 +1,10 @@
-// Mail on its way: to real SMTP servers, in clear, by STARTTLS and by TLS, and what arrives there.
+// Sending mail to real SMTP servers, in plain text, with STARTTLS and with TLS.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { sql } from '#src/kernel/postgres/sql.ts'
+import { eventually } from './eventually.ts'
 import { startPlatform, type TestPlatform } from './harness.ts'
+import { enqueueMail } from './mail/enqueue.ts'
 import {
   allowsLocalMail,
   type MailServer,
@@ -36,7 +37,7 @@ const manage = async (method: string, path: string, body?: unknown) =>
     })
   ).body
 
-/** A project whose mail goes to this server. */
+/** A project that sends its mail to this server. */
 async function projectWith(smtp: object, name?: string) {
   const project = await platform.createProject(name)
   const saved = await manage('PUT', `/projects/${project.id}/email/smtp`, {
@@ -52,18 +53,15 @@ const trial = (id: string, to = 'ada@example.test', template = 'magic_link') =>
 
 const values = { user_name: 'Ada', action_url: 'https://app.test/verify', expires_in: '1 hour' }
 async function enqueue(id: string, to: string, more: object = {}, on = platform) {
-  const tenant = (await on.app.directory.find(id))!
-  await on.app.email.enqueue(tenant, { to, template: 'magic_link', values: { ...values, ...more } })
+  await enqueueMail(on, id, { to, template: 'magic_link', values: { ...values, ...more } })
 }
 async function next({ received }: MailServer): Promise<Received> {
-  for (const end = Date.now() + 60_000; received.length === 0; await sleep(10))
-    assert.ok(Date.now() < end, 'a mail')
-  return received.shift()!
+  return eventually(() => received.shift(), 'a mail arrives')
 }
 const header = ({ mail }: Received, name: string) =>
   mail.headers.filter(({ key }) => key === name).map(({ value }) => value)
 
-test('a queued mail arrives whole, from the sender of the project', async () => {
+test('mail sending: a queued mail arrives complete, from the sender of the project', async () => {
   const server = await serve()
   const { id } = await projectWith({ port: server.port, from_name: 'Käthe’s "Shop", Ltd.' }, 'Käthe’s Shop')
   await enqueue(id, 'ada@example.test', { token: '123456' })
@@ -78,11 +76,13 @@ test('a queued mail arrives whole, from the sender of the project', async () => 
   for (const body of [text, html]) assert.ok(body!.includes(values.action_url) && body!.includes('123456'))
   assert.deepEqual(header(received, 'auto-submitted'), ['auto-generated'])
   const left = sql`select from mail_queue where project_id = ${id}`
-  for (const end = Date.now() + 60_000; (await platform.app.control.rows(left)).length > 0; await sleep(10))
-    assert.ok(Date.now() < end, 'it is deleted once it is sent')
+  await eventually(
+    async () => (await platform.app.control.rows(left)).length === 0,
+    'the sent mail is deleted',
+  )
 })
 
-test('long lines, lone dots and characters of all scripts come through', async () => {
+test('mail sending: long lines, lone dots and all scripts arrive unchanged', async () => {
   const server = await serve()
   const { id } = await projectWith({ port: server.port })
   const long = `https://app.test/?token=${'a'.repeat(1500)}`
@@ -101,7 +101,7 @@ test('long lines, lone dots and characters of all scripts come through', async (
 })
 
 for (const encryption of ['none', 'starttls', 'tls'] as const)
-  test(`with encryption ${encryption} and a login the mail arrives that way`, async () => {
+  test(`mail sending: a mail is delivered with encryption ${encryption} and a login`, async () => {
     const login = { user: 'mailer', password: 'p4ss w0rd ü' }
     const server = await serve({ encryption, login })
     const { id } = await projectWith({
@@ -120,7 +120,7 @@ for (const encryption of ['none', 'starttls', 'tls'] as const)
     assert.deepEqual((await next(server)).to, ['bob@example.test'])
   })
 
-test('a certificate for another name or of nobody we trust is not accepted', async () => {
+test('mail sending: a certificate for another name or of an untrusted issuer is rejected', async () => {
   for (const encryption of ['starttls', 'tls'] as const)
     for (const certificate of ['elsewhere', 'unsigned'] as const) {
       const server = await serve({ encryption, certificate })
@@ -136,7 +136,7 @@ test('a certificate for another name or of nobody we trust is not accepted', asy
     }
 })
 
-test('starttls does without no encryption, and tls does not speak to a server that is in clear', async () => {
+test('mail sending: starttls never falls back to plain text, and tls refuses a plain text server', async () => {
   const server = await serve({ login: { user: 'a', password: 'b' } })
   for (const encryption of ['starttls', 'tls'] as const) {
     const { id } = await projectWith({ port: server.port, encryption, username: 'a', password: 'b' })
@@ -146,7 +146,7 @@ test('starttls does without no encryption, and tls does not speak to a server th
   assert.deepEqual(server.received, [])
 })
 
-test('a wrong password is reported to whoever asks for a test mail, and repeated nowhere', async () => {
+test('mail sending: a test mail reports a wrong password without repeating it', async () => {
   const server = await serve({ login: { user: 'mailer', password: 'right' } })
   const { id } = await projectWith({ port: server.port, username: 'mailer', password: 'wrong-one-entirely' })
   const { success, message } = await trial(id)
@@ -155,7 +155,7 @@ test('a wrong password is reported to whoever asks for a test mail, and repeated
   assert.ok(!platform.logged.join('').includes('wrong-one-entirely'))
 })
 
-test('a password that an older version left in plain text works, and is sealed at the next write', async () => {
+test('mail sending: a plain text password of an older version works and is sealed at the next write', async () => {
   const login = { user: 'mailer', password: 'left in plain text' }
   const server = await serve({ login })
   const { id } = await projectWith({ port: server.port, username: 'mailer', password: 'another' })
@@ -179,7 +179,7 @@ test('a password that an older version left in plain text works, and is sealed a
   assert.equal((await trial(id)).success, true, 'it is still the same one')
 })
 
-test('every template can be sent as a test, the project’s own included', async () => {
+test('mail sending: every template can be sent as a test, also custom ones', async () => {
   const server = await serve()
   const { id, name } = await projectWith({ port: server.port })
   await manage('PUT', `/projects/${id}/email/templates/welcome`, {
@@ -199,7 +199,7 @@ test('every template can be sent as a test, the project’s own included', async
 })
 
 // faults-and-attacks 30
-test('no name, address or subject can add a header, a recipient or a command', async () => {
+test('mail sending: no name, address or subject can inject a header, a recipient or a command', async () => {
   const server = await serve()
   const evil = 'Eve\r\nBcc: victim@example.test\r\n\r\n<h1>x</h1>\r\n.\r\nMAIL FROM:<root@example.test>'
   const project = await projectWith({ port: server.port }, `Shop\r\nBcc: victim@example.test`)
@@ -240,7 +240,7 @@ test('no name, address or subject can add a header, a recipient or a command', a
   assert.equal(received.mail.bcc, undefined)
   assert.match(received.mail.subject!, /^Eve Bcc: victim@example\.test .* Shop Bcc: victim@example\.test /)
   assert.ok(!received.mail.html!.includes('<h1>') && received.mail.html!.includes('&lt;h1&gt;'))
-  assert.deepEqual(server.received, [], 'one mail, not two')
+  assert.deepEqual(server.received, [], 'no second mail is sent')
 
   for (const to of [
     'ada@example.test\r\nBcc: victim@example.test',
@@ -255,7 +255,7 @@ test('no name, address or subject can add a header, a recipient or a command', a
   }
 })
 
-test('SMTP_* serves the projects that have no server of their own, and counts as configured', async () => {
+test('mail sending: SMTP_* is used by projects without their own server and counts as configured', async () => {
   const [server, own] = [
     await serve({ login: { user: 'deployment', password: 'its secret' } }),
     await serve(),
@@ -307,7 +307,7 @@ test('SMTP_* serves the projects that have no server of their own, and counts as
   }
 })
 
-test('without any SMTP server a test mail is refused', async () => {
+test('mail sending: without an SMTP server a test mail is refused', async () => {
   const { id } = await platform.createProject()
   const reply = await platform.call('POST', `/api/v1/projects/${id}/email/test`, {
     token: platform.adminToken,

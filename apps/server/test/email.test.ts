@@ -1,10 +1,12 @@
-// How a project's mail is set up, how it reads, and what the catch-all keeps of it.
+// SMTP settings, templates and the catch-all of a project.
+
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
-import { setTimeout as sleep } from 'node:timers/promises'
 import type { TemplateType } from '@plinth/contract/email.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
+import { eventually } from './eventually.ts'
 import { type Reply, startPlatform, type TestPlatform } from './harness.ts'
+import { enqueueMail } from './mail/enqueue.ts'
 import { allowsLocalMail, closedPort, type MailServer, startMailServer } from './mail/server.ts'
 
 let platform: TestPlatform
@@ -27,8 +29,7 @@ const mail = (id: string, rest: string) => `/projects/${id}/email/${rest}`
 const values = { user_name: 'Ada', action_url: 'https://app.test/verify?a=1&b=2', expires_in: '1 hour' }
 
 async function enqueue(id: string, to: string, template: TemplateType = 'magic_link', more = {}) {
-  const tenant = (await platform.app.directory.find(id))!
-  await platform.app.email.enqueue(tenant, { to, template, values: { ...values, ...more } })
+  await enqueueMail(platform, id, { to, template, values: { ...values, ...more } })
 }
 const outbox = async (id: string, query = '') => (await manage('GET', mail(id, `outbox${query}`))).body
 const latest = async (id: string) => {
@@ -41,11 +42,8 @@ const storedSettings = async (id: string) =>
 const queued = (id: string) => platform.app.control.rows(sql`select from mail_queue where project_id = ${id}`)
 const actionsOf = async (id: string) =>
   (await platform.admin.listAudit({ query: { project_id: id } })).entries.map(entry => entry.action)
-async function eventually(holds: () => unknown, what: string): Promise<void> {
-  for (const end = Date.now() + 60_000; !(await holds()); await sleep(15)) assert.ok(Date.now() < end, what)
-}
 
-test('without SMTP a mail is in the outbox as soon as it is queued, whole', async () => {
+test('email: without SMTP a mail is in the catch-all as soon as it is queued', async () => {
   const { id, name } = await platform.createProject('Corner & Shop')
   assert.deepEqual(await outbox(id), { messages: [], total: 0, limit: 50, offset: 0 })
   await enqueue(id, 'ada@example.test', 'magic_link', { token: '123456' })
@@ -62,7 +60,7 @@ test('without SMTP a mail is in the outbox as soon as it is queued, whole', asyn
   assert.ok((await actionsOf(id)).includes('email.message_read'), 'reading a sign-in link is on record')
 })
 
-test('the outbox is newest first, in pages, and holds the last 200', async () => {
+test('email: the catch-all lists the newest first, in pages, and keeps 200', async () => {
   const { id } = await platform.createProject()
   const other = await platform.createProject()
   await enqueue(other.id, 'other@example.test')
@@ -80,7 +78,7 @@ test('the outbox is newest first, in pages, and holds the last 200', async () =>
   assert.equal((await outbox(other.id)).total, 1, 'each project has its own 200')
 })
 
-test('a message is found under its own project only', async () => {
+test('email: a caught message is visible in its own project only', async () => {
   const [mine, other] = [await platform.createProject(), await platform.createProject()]
   await enqueue(mine.id, 'ada@example.test')
   const [{ id }] = (await outbox(mine.id)).messages
@@ -89,7 +87,7 @@ test('a message is found under its own project only', async () => {
   assert.deepEqual([strange.status, strange.body.error.code], [404, 'message_not_found'])
 })
 
-test('nothing of a mail is at rest in plain text', async () => {
+test('email: mails are stored encrypted', async () => {
   const { id } = await platform.createProject()
   await enqueue(id, 'secret.address@example.test', 'magic_link', { token: '987654' })
   await manage('PUT', mail(id, 'smtp'), { host: '127.0.0.1', port: closedPort, from_email: 'a@b.test' })
@@ -101,11 +99,11 @@ test('nothing of a mail is at rest in plain text', async () => {
   assert.doesNotMatch(JSON.stringify(rows), /secret\.address|987654|verify/)
 })
 
-test('SMTP settings are saved, shown without the password, and kept sealed', async () => {
+test('email: SMTP settings are saved, shown without the password, and the password is stored sealed', async () => {
   const { id } = await platform.createProject()
   const unset = await manage('GET', mail(id, 'smtp'))
   assert.deepEqual([unset.body.configured, unset.body.host, unset.body.source], [false, null, 'none'])
-  const wish = {
+  const fields = {
     host: 'smtp.example.test',
     port: 2525,
     username: 'mailer',
@@ -113,13 +111,13 @@ test('SMTP settings are saved, shown without the password, and kept sealed', asy
     from_name: 'The Shop',
     encryption: 'tls',
   }
-  const saved = await manage('PUT', mail(id, 'smtp'), { ...wish, password: 'hunter2 hunter2' })
-  assert.deepEqual([saved.status, saved.body], [200, { ...wish, configured: true, source: 'project' }])
+  const saved = await manage('PUT', mail(id, 'smtp'), { ...fields, password: 'hunter2 hunter2' })
+  assert.deepEqual([saved.status, saved.body], [200, { ...fields, configured: true, source: 'project' }])
   assert.deepEqual((await manage('GET', mail(id, 'smtp'))).body, saved.body)
   const { smtp } = await storedSettings(id)
   assert.match(smtp.password, /^sealed:v1:/)
 
-  const again = await manage('PUT', mail(id, 'smtp'), { ...wish, port: 2526 })
+  const again = await manage('PUT', mail(id, 'smtp'), { ...fields, port: 2526 })
   assert.equal(again.body.port, 2526)
   assert.equal((await storedSettings(id)).smtp.password, smtp.password, 'the password is kept')
   assert.equal((await platform.projects.read({ params: { id } })).settings['smtp'] !== undefined, true)
@@ -128,8 +126,8 @@ test('SMTP settings are saved, shown without the password, and kept sealed', asy
     '[redacted]',
   )
   for (const none of [null, '']) {
-    await manage('PUT', mail(id, 'smtp'), { ...wish, password: 'another' })
-    await manage('PUT', mail(id, 'smtp'), { ...wish, password: none })
+    await manage('PUT', mail(id, 'smtp'), { ...fields, password: 'another' })
+    await manage('PUT', mail(id, 'smtp'), { ...fields, password: none })
     assert.equal((await storedSettings(id)).smtp.password, undefined)
   }
   const answers = [
@@ -143,7 +141,7 @@ test('SMTP settings are saved, shown without the password, and kept sealed', asy
   assert.ok((await actionsOf(id)).includes('email.smtp_saved'))
 })
 
-test('saving SMTP settings leaves the other settings as they are', async () => {
+test('email: saving SMTP settings does not change other settings', async () => {
   const { id } = await platform.createProject()
   const other = { auth: { min_password_length: 9, providers: { github: { client_secret: 'shh' } } } }
   await platform.projects.update({ params: { id }, body: { settings: other } })
@@ -160,7 +158,7 @@ test('saving SMTP settings leaves the other settings as they are', async () => {
   assert.deepEqual(rest, { ...before, key1: 1, key3: 3, key5: 5, key7: 7 })
 })
 
-test('what is left out of SMTP settings is what is usual', async () => {
+test('email: missing SMTP settings get the usual defaults', async () => {
   const { id } = await platform.createProject()
   const cases: [object, number, string, string][] = [
     [{ host: 'mail.test' }, 587, 'starttls', 'no-reply@mail.test'],
@@ -170,13 +168,13 @@ test('what is left out of SMTP settings is what is usual', async () => {
     [{ host: 'localhost', port: 2525 }, 2525, 'none', 'no-reply@localhost'],
     [{ host: '::1' }, 1025, 'none', 'no-reply@localhost'],
   ]
-  for (const [wish, port, encryption, from] of cases) {
-    const { body } = await manage('PUT', mail(id, 'smtp'), wish)
+  for (const [fields, port, encryption, from] of cases) {
+    const { body } = await manage('PUT', mail(id, 'smtp'), fields)
     assert.deepEqual([body.port, body.encryption, body.from_email], [port, encryption, from])
   }
 })
 
-test('SMTP settings that cannot be used are refused by the name of the field', async () => {
+test('email: invalid SMTP settings are rejected with the name of the field', async () => {
   const { id } = await platform.createProject()
   const bad: [string, unknown][] = [
     ['host', ''],
@@ -201,7 +199,7 @@ test('SMTP settings that cannot be used are refused by the name of the field', a
   assert.equal((await manage('GET', mail(id, 'smtp'))).body.configured, false)
 })
 
-test('settings that came another way are used as far as they can be', async () => {
+test('email: invalid values in the free-form settings are ignored, valid ones are used', async () => {
   const { id } = await platform.createProject()
   const odd = (smtp: unknown) => manage('PATCH', `/projects/${id}`, { settings: { smtp } })
   for (const smtp of [5, 'mail.test', [], {}, { host: 5 }, { host: 'a b' }, { host: '' }]) {
@@ -227,7 +225,7 @@ test('settings that came another way are used as far as they can be', async () =
   })
 })
 
-test('templates: the built-in ones, one of the project’s own, and back', async () => {
+test('email: a template can be customized and reverted to the built-in one', async () => {
   const { id, name } = await platform.createProject()
   const { templates, total } = (await manage('GET', '/projects/email/templates/defaults')).body
   assert.deepEqual(
@@ -264,7 +262,7 @@ test('templates: the built-in ones, one of the project’s own, and back', async
   assert.ok(actions.includes('email.template_saved') && actions.includes('email.template_reverted'))
 })
 
-test('a template that cannot be used is refused', async () => {
+test('email: an invalid template is rejected', async () => {
   const { id } = await platform.createProject()
   const good = { subject: 's', body_html: 'h', body_text: 't' }
   const bad = [
@@ -279,8 +277,8 @@ test('a template that cannot be used is refused', async () => {
     { ...good, more: 1 },
     { body_html: 'h' },
   ]
-  for (const wish of bad) {
-    const { status, body } = await manage('PUT', mail(id, 'templates/welcome'), wish)
+  for (const fields of bad) {
+    const { status, body } = await manage('PUT', mail(id, 'templates/welcome'), fields)
     assert.deepEqual([status, body.error.code], [400, 'invalid_request'])
   }
   assert.equal((await manage('PUT', mail(id, 'templates/hello'), good)).status, 400)
@@ -289,7 +287,7 @@ test('a template that cannot be used is refused', async () => {
   assert.equal((await manage('PUT', mail(id, 'templates/welcome'), withoutText)).body.body_text, '')
 })
 
-test('an address that could carry anything else is refused before it is queued', async () => {
+test('email: an address with injected headers or recipients is rejected before it is queued', async () => {
   const { id } = await platform.createProject()
   const bad = [
     '',
@@ -312,7 +310,7 @@ test('an address that could carry anything else is refused before it is queued',
   assert.equal((await outbox(id)).total, 3)
 })
 
-/** A mail in the queue of a project whose server is away at the moment. */
+/** Queues a mail of a project whose server is unreachable. */
 async function waitingMail(id: string, to: string): Promise<void> {
   await manage('PUT', mail(id, 'smtp'), { host: '127.0.0.1', port: closedPort, from_email: 'a@b.test' })
   await enqueue(id, to)
@@ -323,7 +321,7 @@ const useServer = (id: string) =>
   manage('PUT', mail(id, 'smtp'), { host: '127.0.0.1', port: server.port, from_email: 'a@b.test' })
 const arrived = (to: string) => server.received.some(each => each.to.includes(to))
 
-test('mail of a suspended project is not sent until the project is resumed', async () => {
+test('email: mail of a suspended project is not sent until the project is resumed', async () => {
   const [{ id }, other] = [await platform.createProject(), await platform.createProject()]
   await waitingMail(id, 'patient@example.test')
   await manage('POST', `/projects/${id}/suspend`)
@@ -341,14 +339,12 @@ test('mail of a suspended project is not sent until the project is resumed', asy
   assert.ok(!arrived('late@example.test'))
 })
 
-test('mail and templates of a deleted project are gone with it', async () => {
+test('email: deleting a project deletes its mails and templates', async () => {
   const { id } = await platform.createProject()
   await enqueue(id, 'caught@example.test')
   await waitingMail(id, 'gone@example.test')
   await manage('PUT', mail(id, 'templates/invite'), { subject: 's', body_html: 'h' })
-  const tenant = (await platform.app.directory.find(id))!
   assert.equal((await manage('DELETE', `/projects/${id}`)).status, 204)
-  await platform.app.email.enqueue(tenant, { to: 'late@example.test', template: 'welcome', values })
   const left = await platform.app.control.rows(sql`
     select id::text from mail_queue where project_id = ${id} union all
     select id::text from mail_caught where project_id = ${id} union all
@@ -358,7 +354,7 @@ test('mail and templates of a deleted project are gone with it', async () => {
     assert.equal((await manage('GET', mail(id, path))).status, 404, path)
 })
 
-test('mail whose project has lost its SMTP server meanwhile goes to the catch-all', async () => {
+test('email: queued mail of a project whose SMTP server was removed is moved to the catch-all', async () => {
   const { id } = await platform.createProject()
   await waitingMail(id, 'stranded@example.test')
   await manage('PATCH', `/projects/${id}`, { settings: { smtp: null } })
@@ -373,7 +369,7 @@ test('mail whose project has lost its SMTP server meanwhile goes to the catch-al
   )
 })
 
-test('who may read and write what', async () => {
+test('email: settings and templates need read scope, caught mails and changes need admin scope', async () => {
   const { id } = await platform.createProject()
   const tokenOf = async (scope: 'read' | 'deploy') =>
     (await platform.platform.mintToken({ body: { name: scope, scope } })).token

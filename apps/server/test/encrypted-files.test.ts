@@ -1,4 +1,4 @@
-// A file through both sides of the encryption, on a real directory and a real S3 server.
+// Encryption and decryption of files, on a real directory and a real S3 server.
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { readdirSync, readlinkSync } from 'node:fs'
@@ -6,7 +6,7 @@ import { mkdtemp, readdir, readFile, rename, rm, truncate, writeFile } from 'nod
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
-import { type ByteSource, wholeOf } from '#src/kernel/byte-source.ts'
+import { type ByteSource, readAll } from '#src/kernel/byte-source.ts'
 import { openFile } from '#src/kernel/objects/file-reader.ts'
 import { openFileWriter, type Progress } from '#src/kernel/objects/file-writer.ts'
 import { openDirectoryPieces } from '#src/kernel/objects/filesystem.ts'
@@ -58,11 +58,11 @@ async function store(pieces: Pieces, content: Buffer, chunkBytes = 100_000): Pro
 
 async function read({ pieces, version, size }: Stored, from = 0, to = size, key = dataKey): Promise<Buffer> {
   const cipher = frameCipher(key, version)
-  return wholeOf(await openFile({ pieces, cipher, address: { project, version }, size, from, to }))
+  return readAll(await openFile({ pieces, cipher, address: { project, version }, size, from, to }))
 }
 
 for (const engine of ['directory', 'S3']) {
-  test(`${engine}: a file of any size reads back as it was written`, async () => {
+  test(`encrypted files on ${engine}: a file of any size reads back unchanged`, async () => {
     const sizes = [0, 1, frameBytes - 1, frameBytes, frameBytes + 1, pieceBytes, pieceBytes + 1, bytes.length]
     for (const size of sizes)
       for (const chunk of [7919, 1_000_003]) {
@@ -72,7 +72,7 @@ for (const engine of ['directory', 'S3']) {
       }
   })
 
-  test(`${engine}: any range reads as that part of the file`, async () => {
+  test(`encrypted files on ${engine}: any range is readable`, async () => {
     const stored = await store(engines[engine]!, bytes)
     const edges = [
       0,
@@ -91,7 +91,7 @@ for (const engine of ['directory', 'S3']) {
       }
   })
 
-  test(`${engine}: a file goes on from wherever it was flushed, also after an attempt that was given up`, async () => {
+  test(`encrypted files on ${engine}: a write resumes after any flush, even after an aborted attempt`, async () => {
     const pieces = engines[engine]!
     const version = crypto.randomUUID()
     const cipher = frameCipher(dataKey, version)
@@ -114,23 +114,23 @@ for (const engine of ['directory', 'S3']) {
     assert.ok((await read({ pieces, version, size: bytes.length })).equals(bytes))
   })
 
-  test(`${engine}: a file goes on from where it was when a piece was full, however much has come after it`, async () => {
+  test(`encrypted files on ${engine}: a write resumes after a full piece and discards later bytes`, async () => {
     const pieces = engines[engine]!
     const version = crypto.randomUUID()
     const options = { pieces, cipher: frameCipher(dataKey, version), address: { project, version } }
-    const told: Progress[] = []
-    const cut = openFileWriter({ ...options, onPiece: async progress => void told.push(progress) })
+    const reported: Progress[] = []
+    const cut = openFileWriter({ ...options, onPiece: async progress => void reported.push(progress) })
     await cut.write([Buffer.from(bytes)])
     await cut.abort()
-    assert.equal(told.length, 2)
-    for (const from of told) {
+    assert.equal(reported.length, 2)
+    for (const from of reported) {
       assert.equal(from.frames * frameBytes + from.tail.length, bytes.length)
       await openFileWriter({ ...options, from }).end()
       assert.ok((await read({ pieces, version, size: bytes.length })).equals(bytes), `${from.frames}`)
     }
   })
 
-  test(`${engine}: without the key of the project nothing is read`, async () => {
+  test(`encrypted files on ${engine}: a file does not open with another key`, async () => {
     const stored = await store(engines[engine]!, bytes.subarray(0, 5000))
     await assert.rejects(read(stored, 0, 5000, randomBytes(32)), DamagedFile)
   })
@@ -142,13 +142,13 @@ async function filesOf(version: string): Promise<string[]> {
   return names.map(name => join(folder, name))
 }
 
-test('nothing of a file is on disk in the clear', async () => {
+test('encrypted files: no plain text is on disk', async () => {
   const mark = 'a sentence that would be found anywhere'
   const { version } = await store(engines['directory']!, Buffer.from(mark.repeat(3000)))
   for (const file of await filesOf(version)) assert.ok(!(await readFile(file)).includes(mark))
 })
 
-test('a piece that is truncated, longer, missing or empty is an error, also for a range before the damage', async () => {
+test('encrypted files: a truncated, extended, missing or empty piece fails, even for a range before the damage', async () => {
   const damages: ((file: string) => Promise<unknown>)[] = [
     file => truncate(file, 1000),
     async file => truncate(file, (await readFile(file)).length - 1),
@@ -166,7 +166,7 @@ test('a piece that is truncated, longer, missing or empty is an error, also for 
     }
 })
 
-test('pieces of one file that change places, or come from another file, are an error', async () => {
+test('encrypted files: swapped pieces, or pieces of another file, fail', async () => {
   const pieces = engines['directory']!
   const stored = await store(pieces, bytes)
   const [first, second] = await filesOf(stored.version)
@@ -181,7 +181,7 @@ test('pieces of one file that change places, or come from another file, are an e
   assert.ok((await read(other)).equals(bytes))
 })
 
-/** Of the files of the directory. */
+/** Contents of the files in the directory. */
 const openDescriptors = () =>
   readdirSync('/proc/self/fd').filter(fd => {
     try {
@@ -191,7 +191,7 @@ const openDescriptors = () =>
     }
   }).length
 
-test('a file stays open no longer than it is read, also when it is damaged or its reader goes away', async () => {
+test('encrypted files: a file is closed after the read, even if it is damaged or the reader aborts', async () => {
   const pieces = engines['directory']!
   const stored = await store(pieces, bytes)
   const { version, size } = stored
@@ -205,7 +205,7 @@ test('a file stays open no longer than it is read, also when it is damaged or it
       from: 0,
       to: size,
     }) as Promise<ByteSource>
-  // Past the end of the first piece, so that the second is just being opened in one of the cases.
+  // Past the end of the first piece, so that in one case the second piece is being opened.
   for (let runs = 0; runs <= framesInPiece / 4; runs++)
     for (const isUnderWay of [false, true]) {
       const source = await reading()
@@ -223,7 +223,7 @@ test('a file stays open no longer than it is read, also when it is damaged or it
   assert.equal(openDescriptors(), 0, 'after damage')
 })
 
-test('a file whose size is not told rightly does not open', async () => {
+test('encrypted files: a file with a wrong size does not open', async () => {
   const stored = await store(engines['directory']!, bytes.subarray(0, 3 * frameBytes))
   for (const size of [0, 1, 2 * frameBytes, 3 * frameBytes - 1, 3 * frameBytes + 1])
     await assert.rejects(read({ ...stored, size }), `${size} bytes`)

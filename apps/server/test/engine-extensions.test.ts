@@ -1,4 +1,4 @@
-// Extensions of the operator's own for the embedded Postgres (PLATFORM_EXTENSION_DIR).
+// Extensions that the operator adds to the embedded Postgres (PLATFORM_EXTENSION_DIR).
 import assert from 'node:assert/strict'
 import { chmodSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -7,9 +7,11 @@ import { readConfig } from '#src/config.ts'
 import { createLog } from '#src/kernel/log.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 import { startPlatform } from '#src/start.ts'
-import { isRoot, query, root, start, unused, used } from './engine-harness.ts'
+import { isRoot, query, root, start, unused, used, useEngines } from './engine-harness.ts'
 
-/** An extension of SQL alone: nothing has to be compiled to see whether it is found. */
+useEngines()
+
+/** A directory with an SQL-only extension, which needs no compiler. */
 function directoryWithExtension(name: string): string {
   const directory = join(root, name)
   mkdirSync(join(directory, 'extension'), { recursive: true })
@@ -19,7 +21,7 @@ function directoryWithExtension(name: string): string {
   return directory
 }
 
-test('extensions of the given directory can be created, beside those the binaries bring', async () => {
+test('engine extensions: extensions of the directory can be created in addition to the bundled ones', async () => {
   const given = directoryWithExtension('given extensions')
   symlinkSync(given, join(root, 'link to extensions'))
   for (const [name, directory] of Object.entries({ given, linked: join(root, 'link to extensions') })) {
@@ -29,7 +31,7 @@ test('extensions of the given directory can be created, beside those the binarie
   }
 })
 
-test('PLATFORM_EXTENSION_DIR is the directory of the platform’s own Postgres', async () => {
+test('engine extensions: PLATFORM_EXTENSION_DIR applies to the embedded Postgres', async () => {
   const config = readConfig({
     PLATFORM_PORT: '0',
     PLATFORM_DISK_RESERVE_MB: '0',
@@ -45,12 +47,12 @@ test('PLATFORM_EXTENSION_DIR is the directory of the platform’s own Postgres',
   }
 })
 
-test('without the directory its extensions do not exist', async () => {
+test('engine extensions: without the directory its extensions do not exist', async () => {
   const engine = await start(used('no extensions'))
   await assert.rejects(query(engine, 'create extension greeting'), { code: '0A000' })
 })
 
-test('a directory that is none stops the start with a sentence', async () => {
+test('engine extensions: an invalid directory is a start error', async () => {
   const empty = join(root, 'empty')
   mkdirSync(empty)
   const wrong: [string, RegExp][] = [
@@ -62,9 +64,9 @@ test('a directory that is none stops the start with a sentence', async () => {
   for (const [directory, message] of wrong) await assert.rejects(start(dataDir, {}, directory), message)
 })
 
-test('a directory the database user cannot read stops the start with a sentence', async () => {
+test('engine extensions: a directory that the database user cannot read is a start error', async () => {
   const closed = directoryWithExtension('closed extensions')
-  // Closed to the user the database runs as: another one than root, or ourselves.
+  // Not readable by the database user, which is another user if this process is root.
   chmodSync(join(closed, 'extension'), isRoot ? 0o700 : 0)
   const message = isRoot ? /who cannot read .*closed extensions/ : /permission denied.*closed extensions/
   await assert.rejects(start(used('closed'), {}, closed), message)

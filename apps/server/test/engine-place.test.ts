@@ -3,16 +3,18 @@ import fs from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { engineFiles } from '#src/kernel/postgres/engine/place.ts'
-import { isRoot, query, root, start, unused, used } from './engine-harness.ts'
+import { isRoot, query, root, start, unused, used, useEngines } from './engine-harness.ts'
 
-test('under a closed home root keeps the cluster where its user can reach it', async () => {
+useEngines()
+
+test('engine place: for a home that others cannot enter, root stores the cluster where the database user can', async () => {
   const home = join(root, 'closed')
   fs.mkdirSync(home, { mode: 0o700 })
   const dataDir = unused('closed/data')
   const before = engineFiles(dataDir)
   const engine = await start(dataDir)
   await query(engine, 'select 1')
-  assert.deepEqual(engineFiles(dataDir), before, 'the answer is the same before and after the start')
+  assert.deepEqual(engineFiles(dataDir), before, 'the paths do not change with the start')
   assert.equal(before.clusterDir, engine.clusterDir)
   if (!isRoot) return assert.equal(engine.clusterDir, join(dataDir, 'postgres'))
 
@@ -20,7 +22,7 @@ test('under a closed home root keeps the cluster where its user can reach it', a
   assert.deepEqual(before.remove, [dataDir, join(engine.clusterDir, '..')])
   assert.ok(fs.existsSync(join(engine.clusterDir, '../postgres.log')))
   fs.chmodSync(home, 0o755)
-  assert.deepEqual(engineFiles(dataDir), before, 'and stays when the home is opened')
+  assert.deepEqual(engineFiles(dataDir), before, 'the paths do not change when the home becomes accessible')
   await engine.stop()
   fs.chmodSync(home, 0o700)
   const moved = unused('closed/moved')
@@ -28,7 +30,7 @@ test('under a closed home root keeps the cluster where its user can reach it', a
   await assert.rejects(start(moved), /was moved or copied and its database is still in \/var\/lib\/plinth/)
 })
 
-test('a data directory with a long path has its socket in the temporary directory', async () => {
+test('engine place: a data directory with a long path has its socket in the temporary directory', async () => {
   const dataDir = used('x'.repeat(120))
   const engine = await start(dataDir)
   assert.match(engine.socketDir, /\/plinth-[0-9a-f]{16}$/)

@@ -1,4 +1,4 @@
-// Generated types, compiled with the libraries they are for. What must not compile is compiled, too.
+// Generated types, compiled with their libraries, together with code that must not compile.
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
 import fs from 'node:fs'
@@ -84,7 +84,7 @@ after(async () => {
   await platform?.stop()
 })
 
-/** Compiles files side by side and returns what the compiler says, a line per error. */
+/** Compiles files in one directory and returns the errors, one line each. */
 async function compile(files: Record<string, string>): Promise<string[]> {
   const directory = fs.mkdtempSync(join(workshop, 'compile-'))
   for (const [name, text] of Object.entries(files)) fs.writeFileSync(join(directory, name), text)
@@ -111,14 +111,14 @@ async function compile(files: Record<string, string>): Promise<string[]> {
   return output.split('\n').filter(line => /error TS/.test(line))
 }
 
-/** Every `wrong` line of a program must be the reason of an error, and nothing else may be. */
+/** Checks that the program compiles and that every `wrong` line is an error. */
 async function compileWithWrongs(files: Record<string, string>, program: string, wrong: readonly string[]) {
   assert.deepEqual(await compile({ ...files, 'program.ts': program }), [])
   const marked = wrong.map(line => `// @ts-expect-error\n${line}`).join('\n')
   assert.deepEqual(await compile({ ...files, 'program.ts': `${program}\n${marked}\n` }), [])
 }
 
-test('supabase-js infers rows, embeds, writes and calls from the generated types', async () => {
+test('generated types: supabase-js infers rows, embeds, writes and calls', async () => {
   const program = `
 import { createClient } from '@supabase/supabase-js'
 import { type CompositeTypes, Constants, type Database, type Enums, type Json, type Tables, type TablesInsert, type TablesUpdate } from './database.ts'
@@ -217,12 +217,12 @@ is<Same<Database['__InternalSupabase']['PostgrestVersion'], '14'>>()
   ])
 })
 
-test('the text is the same for the same schema, and knows only the schemas asked for', async () => {
+test('generated types: the output is deterministic and contains only the requested schemas', async () => {
   const again = await project.manage('GET', '/types/typescript?schemas=public,app')
   assert.equal(again.body.types, typescript)
   const { body } = await project.manage('GET', '/types/typescript')
   assert.doesNotMatch(body.types, /notes/)
-  // A type of a schema that is not shown is written out.
+  // An enum of a schema that is not included is inlined.
   assert.match(body.types, /level: "low" \| "high" \| null/)
   assert.match(body.types, /^\/\/ Made by plinth gen types typescript, not by hand\. Schema [0-9a-f]{12}\n/)
   const unknown = await project.manage('GET', '/types/typescript?schemas=public,nowhere')
@@ -233,7 +233,7 @@ test('the text is the same for the same schema, and knows only the schemas asked
   assert.deepEqual(await compile({ 'database.ts': bare.body.types, 'program.ts': program }), [])
 })
 
-test('drizzle takes the generated schema, and infers rows and relations from it', async () => {
+test('generated types: drizzle infers rows and relations from the generated schema', async () => {
   const program = `
 import { drizzle } from 'drizzle-orm/node-postgres'
 import * as schema from './schema.ts'
@@ -273,7 +273,7 @@ export async function writes() {
   ])
 })
 
-test('a query of drizzle with the generated schema runs', async () => {
+test('generated types: a drizzle query with the generated schema runs', async () => {
   // In a real node_modules Node does not strip types.
   const place = join(root, 'apps/server/test')
   const file = join(place, `.drizzle-${process.pid}.ts`)

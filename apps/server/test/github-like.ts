@@ -1,5 +1,5 @@
-// A small server that answers as GitHub and Discord do, and on request as they should not. Its authorization page asks
-// nobody: the cookie or query `account` says who signs in.
+// A server with the API of GitHub and Discord that can also return invalid answers. Its authorization page needs no input:
+// it signs in the account of the cookie or query `account`.
 import { createHash, randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
@@ -11,7 +11,7 @@ export interface GithubAccount {
   login: string
   name?: string | null
   avatar_url?: string
-  /** What /user shows of the address: GitHub shows it only if the user made it public. */
+  /** The address in /user. GitHub returns it only if the user made it public. */
   email?: string | null
   emails: { email: string; primary: boolean; verified: boolean }[]
 }
@@ -25,7 +25,7 @@ export interface DiscordAccount {
   verified?: boolean
 }
 
-/** How an endpoint answers from now on, instead of properly. */
+/** Invalid answers of an endpoint. */
 export type Misbehaviour =
   | 'error with 200'
   | 'error with 401'
@@ -51,11 +51,11 @@ export interface GithubLike {
   discord: { authorize_url: string; token_url: string; userinfo_url: string }
   githubAccounts: Map<string, GithubAccount>
   discordAccounts: Map<string, DiscordAccount>
-  /** The token endpoint answers in the old way, as a form, however it is asked. */
+  /** The token endpoint answers with a form, regardless of the Accept header. */
   answersForms: boolean
   misbehave: Map<Endpoint | 'none', Misbehaviour>
-  /** Paths asked for, in order. */
-  asked: string[]
+  /** Requested paths, in order. */
+  requested: string[]
   close(): Promise<void>
 }
 
@@ -89,7 +89,7 @@ export async function startGithubLike(): Promise<GithubLike> {
     discordAccounts: new Map(),
     answersForms: false,
     misbehave: new Map(),
-    asked: [],
+    requested: [],
     async close() {
       server.closeAllConnections()
       server.close()
@@ -99,7 +99,7 @@ export async function startGithubLike(): Promise<GithubLike> {
 
   async function answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const { pathname, searchParams } = new URL(request.url ?? '', url)
-    like.asked.push(pathname)
+    like.requested.push(pathname)
     const misbehaviour = like.misbehave.get(endpoints[pathname] ?? 'none')
     if (misbehaviour !== undefined) return misbehaviours[misbehaviour](response, url)
     switch (pathname) {
@@ -148,7 +148,7 @@ export async function startGithubLike(): Promise<GithubLike> {
       form.get('client_secret') === client.client_secret &&
       form.get('redirect_uri') === issued.redirectUri &&
       (issued.challenge === null || issued.challenge === verifier)
-    // GitHub tells of a bad code with status 200.
+    // GitHub reports a bad code with status 200.
     if (!isGood) return json(response, 200, badCode)
     const token = `gho_${randomUUID()}`
     tokens.set(token, issued.account)

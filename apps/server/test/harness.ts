@@ -1,5 +1,5 @@
-// A real platform for a test file: real HTTP on a free port, a control database and template of its own on
-// the Postgres of this run.
+// Starts a real platform for a test file: HTTP on a free port, with its own control database and template on the Postgres of
+// this run.
 import { randomBytes } from 'node:crypto'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -22,7 +22,7 @@ export interface TestPlatform {
   controlPlaneSecret: string
   config: Config
   app: App
-  /** The server's superuser, for looking behind the scenes. */
+  /** The superuser of the Postgres server. */
   address: ServerAddress
   control: string
   /** Every line logged so far. */
@@ -54,15 +54,17 @@ export interface Reply {
 export interface PlatformOptions {
   /** Settings as environment variables. */
   settings?: Record<string, string>
-  /** Mounts routes of the test's own before the platform listens. */
+  /** Mounts routes of the test before the platform listens. */
   mount?(app: App): void
-  /** Joins a platform that runs already, as a second node. */
+  /** Joins a running platform as a second node. */
   beside?: TestPlatform
-  /** Another way to the Postgres of the run. */
+  /** Another address of the Postgres of this run, such as a proxy. */
   address?: ServerAddress
-  /** A directory to take for that of Postgres, as with the embedded one. */
+  /** The cluster directory of Postgres, as with the embedded one. */
   clusterDir?: string
-  /** A Postgres other than that of the run, see own-server.ts; nothing is removed from it at the end. */
+  /** The bcrypt cost for passwords of users, by default the minimum. */
+  bcryptCost?: number
+  /** A separate Postgres, see own-server.ts. `stop` does not drop its databases. */
   server?: OwnServer | undefined
 }
 
@@ -72,7 +74,7 @@ export function testServer(): ServerAddress {
   return parseDatabaseUrl(url).address
 }
 
-/** A control database and template that scripts/test.ts has made once: a copy is sooner there than one made anew. */
+/** Copies the control database and template that scripts/test.ts has created, which is faster than creating them. */
 export async function copySeed(control: string): Promise<void> {
   const seed = process.env['TEST_DATABASE_SEED']
   if (!seed) return
@@ -87,6 +89,7 @@ export async function startPlatform({
   mount,
   beside,
   server,
+  bcryptCost = 4,
   address = server?.address ?? beside?.address ?? testServer(),
   clusterDir = server?.clusterDir,
 }: PlatformOptions = {}): Promise<TestPlatform> {
@@ -94,7 +97,7 @@ export async function startPlatform({
   const adminToken = beside?.adminToken ?? randomBytes(24).toString('hex')
   const controlPlaneSecret = beside?.controlPlaneSecret ?? randomBytes(24).toString('hex')
   const logged: string[] = []
-  // Files of the projects; a node that joins another works on the same ones.
+  // Files of the projects. A node that joins another one uses the same directory.
   const dataDir = beside?.config.dataDir ?? (await mkdtemp(join(tmpdir(), 'plinth-files-')))
   if (!beside && !server) await copySeed(control)
   const config = readConfig({
@@ -102,10 +105,10 @@ export async function startPlatform({
     // Tests pass on a machine with little free disk space.
     PLATFORM_DISK_RESERVE_MB: '0',
     PLATFORM_LOG_LEVEL: 'debug',
-    // Of scripts/test-redis.ts.
+    // Set by scripts/test-redis.ts.
     REDIS_URL: process.env['TEST_REDIS_URL'],
     PLATFORM_DATA_DIR: dataDir,
-    // Nodes beside each other have the same settings.
+    // Nodes of one platform have the same settings.
     PLATFORM_OUTBOUND_ALLOW: beside?.config.outboundAllow?.join(','),
     ...settings,
   })
@@ -115,6 +118,7 @@ export async function startPlatform({
     controlPlaneSecret,
     adminToken: config.adminToken ?? adminToken,
     log: createLog(config.logLevel, { write: line => void logged.push(line) }),
+    bcryptCost,
   })
   mount?.(app)
   const url = await app.listen()
@@ -146,7 +150,7 @@ export async function startPlatform({
         if (!beside && !server)
           refs = await app.control.rows(sql`select ref from projects where status <> 'deleted'`)
       } finally {
-        // An open platform would keep the test process from ending, also when its database is away.
+        // An open platform would keep the test process alive, so close it even if the database is down.
         await app.close()
       }
       if (beside) return
@@ -163,7 +167,7 @@ export async function startPlatform({
   }
 }
 
-/** Waits for the upgrades that a start does in the background. */
+/** Waits for the project upgrades that run in the background after a start. */
 export async function untilUpgraded({ app }: TestPlatform): Promise<void> {
   const { projectVersion } = app.cluster
   const outdated = sql`

@@ -1,5 +1,5 @@
-// A real OpenID provider on loopback. Its log-in page asks nobody: whoever the browser says it is (cookie `account`,
-// else `login_hint`, else the first account) is signed in and agrees to everything.
+// A real OpenID provider on loopback. Its login page needs no input: it signs in the account of the cookie `account`,
+// else of `login_hint`, else the first one, and grants consent.
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
@@ -8,7 +8,7 @@ import { exportJWK, generateKeyPair } from 'jose'
 import Provider, { type Interaction, type KoaContextWithOIDC } from 'oidc-provider'
 import { type BrowseOptions, browse, type Visit } from './browser.ts'
 
-/** Claims of an account; `sub` is the provider's name for it. */
+/** Claims of an account; `sub` is its id at the provider. */
 export interface Account {
   sub: string
   email?: string
@@ -34,20 +34,20 @@ export interface IdentityProvider {
   authorizeUrl: string
   tokenUrl: string
   userinfoUrl: string
-  /** By the name a browser signs in with; a test may add, change and remove accounts at any time. */
+  /** By login name. A test may add, change and remove accounts at any time. */
   accounts: Map<string, Account>
-  /** Makes a client that may be sent back to these addresses. */
+  /** Registers a client with these redirect URLs. */
   register(...redirectUris: string[]): Promise<RegisteredClient>
-  /** Goes to a URL as the browser of this account and onwards, up to the first place outside `within` and the provider. */
+  /** Follows redirects as the browser of this account, up to the first URL outside `within` and the provider. */
   browse(url: string, options?: Partial<BrowseOptions> & { account?: string }): Promise<Visit>
-  /** Tokens that the provider gives to this client for this account, for signing in with an ID token. */
+  /** Tokens of this client for this account, for signing in with an ID token. */
   tokens(client: RegisteredClient, redirectUri: string, account: string, nonce?: string): Promise<TokenAnswer>
   close(): Promise<void>
 }
 
 export interface IdentityProviderOptions {
   accounts?: Readonly<Record<string, Account>>
-  /** Claims are in the ID token itself, as with Google, or at the userinfo endpoint alone. */
+  /** Claims are in the ID token, as with Google, or only at the userinfo endpoint. */
   claimsIn?: 'id_token' | 'userinfo'
 }
 
@@ -114,7 +114,7 @@ export async function startIdentityProvider({
     if (prompt.name === 'login') {
       const name = cookieOf(request, 'account') ?? params['login_hint'] ?? accounts.keys().next().value
       const account = accounts.get(String(name))
-      // Whoever has no account here has pressed "cancel".
+      // A browser without an account cancels the sign-in.
       const result = account
         ? { login: { accountId: account.sub } }
         : { error: 'access_denied', error_description: 'The user has cancelled the sign-in' }

@@ -1,4 +1,4 @@
-// On a server with default settings the lock table has room for 6400 locks in all: one session fills it in milliseconds.
+// With default settings the lock table of a server has 6400 entries. One session can fill it in milliseconds.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import type { CreatedProject } from '@plinth/contract/projects.ts'
@@ -36,8 +36,8 @@ after(async () => {
 const execSql = ({ id, service_role_key }: CreatedProject, sql: string) =>
   platform.call('POST', `/v1/rest/${id}/rpc/exec_sql`, { apikey: service_role_key, body: { sql } })
 
-/** A session of its owner that takes all the locks there are, and keeps them. True when the table was full. */
-async function hoard(): Promise<boolean> {
+/** Takes locks in a session of the owner until the table is full, and keeps them. Returns whether it was full. */
+async function fillLockTable(): Promise<boolean> {
   const ref = await platform.refOf(culprit.id)
   const logins = createLogins(platform.address, keyring(platform.controlPlaneSecret))
   const { host, port, user, password } = logins.address(ref, 'owner')
@@ -53,7 +53,7 @@ async function hoard(): Promise<boolean> {
   return isFull
 }
 
-/** Everything a neighbour and the operator do, each on connections that are there and on new ones. */
+/** Requests of another project and of the operator, on existing and on new connections. */
 const acts: [string, () => Promise<Reply>][] = [
   ['read', () => platform.call('GET', `/v1/rest/${other.id}/notes`, { apikey: other.anon_key })],
   [
@@ -76,16 +76,16 @@ const acts: [string, () => Promise<Reply>][] = [
   ['management', () => platform.call('GET', `/api/v1/projects/${other.id}`, { token: platform.adminToken })],
 ]
 
-test('while one project fills the lock table again and again, nobody else’s statement fails', async () => {
+test('lock table: while one project fills the lock table, statements of others do not fail', async () => {
   for (const [, act] of acts) assert.ok((await act()).status < 300)
   const failures: string[] = []
   let isOver = false
   let passed: () => void = () => {}
-  /** Whatever waits for room now has found it, however slow the machine is. */
+  /** Resolves after a full round of requests. */
   const nextPass = () => new Promise<void>(resolve => (passed = resolve))
   const neighbours = (async () => {
     while (!isOver) {
-      // Connections are opened anew as well.
+      // Also tests new connections.
       platform.app.databases.disconnect(other.id)
       for (let round = 0; round < 3; round++)
         await Promise.all(
@@ -100,18 +100,18 @@ test('while one project fills the lock table again and again, nobody else’s st
   let full = 0
   try {
     for (let round = 0; round < 6 || (full === 0 && round < 40); round++) {
-      if (await hoard()) full++
+      if (await fillLockTable()) full++
       await Promise.race([nextPass(), neighbours])
     }
   } finally {
     isOver = true
     await neighbours
   }
-  assert.ok(full > 0, 'the table was full at least once')
+  assert.ok(full > 0, 'the lock table was full at least once')
   assert.deepEqual(failures, [])
 })
 
-test('health names the settings that are too small, and what would do', async () => {
+test('lock table: health names the settings that are too small and a sufficient value', async () => {
   const { body } = await platform.call('GET', '/api/v1/health/services', { token: platform.adminToken })
   const warning = body.warnings.find((line: string) => line.includes('max_locks_per_transaction'))
   assert.match(warning, /6400 locks.*max_connections 100.*to 1024 or more/)

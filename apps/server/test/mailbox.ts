@@ -1,5 +1,5 @@
-// A real SMTP server on a free port of this machine: it keeps what a project sends until a test takes it, and
-// finds the link and the code in it as a reader would.
+// A real SMTP server on a free local port. It stores the mails of a project until a test takes them, and extracts link
+// and code.
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
@@ -8,11 +8,11 @@ import { SMTPServer, type SMTPServerOptions } from 'smtp-server'
 import type { TestPlatform } from './harness.ts'
 
 export interface Message {
-  /** Whom the envelope names, in lower case. */
+  /** The envelope's recipient, in lower case. */
   recipients: string[]
   /** The envelope's sender. */
   sender: string
-  /** Who signed in to send it. */
+  /** The user of the SMTP login. */
   user: string | undefined
   isEncrypted: boolean
   raw: string
@@ -20,9 +20,9 @@ export interface Message {
   subject: string
   text: string
   html: string
-  /** The first link that leads to the platform's verify route. */
+  /** The first link to the platform's verify route. */
   link: string | undefined
-  /** The first six digits that stand alone. */
+  /** The first separate number of six digits. */
   code: string | undefined
 }
 
@@ -31,22 +31,22 @@ export type Wanted = (message: Message) => boolean
 export interface Mailbox {
   host: string
   port: number
-  /** Everything that has come, taken or not. */
+  /** All received messages, taken or not. */
   received: readonly Message[]
-  /** Takes the next message to this address, as soon as it has come; with `wanted`, passes over the others. */
+  /** Waits for the next message to this address and takes it; `wanted` skips others. */
   next(address: string, wanted?: Wanted): Promise<Message>
-  /** Takes the next message to this address that proves something: one with a code. */
+  /** Takes the next message to this address with a code. */
   nextCode(address: string): Promise<{ code: string; message: Message }>
-  /** Takes the next message to this address that has a link to follow. */
+  /** Takes the next message to this address with a link. */
   nextLink(address: string): Promise<{ link: string; code: string | undefined; message: Message }>
-  /** What has come for this address and nobody has taken. */
+  /** Messages to this address that no test has taken. */
   waiting(address: string): Message[]
-  /** Makes a project send its mail here. */
+  /** Configures a project to send its mail here. */
   servedBy(platform: TestPlatform, projectId: string, settings?: Record<string, unknown>): Promise<void>
   stop(): Promise<void>
 }
 
-/** Ample for a loaded machine: a test that waits this long has found something. */
+/** Long enough for a loaded machine. */
 const patienceMs = 60_000
 
 export async function openMailbox(options: SMTPServerOptions = {}): Promise<Mailbox> {
@@ -76,14 +76,14 @@ export async function openMailbox(options: SMTPServerOptions = {}): Promise<Mail
             raw: raw.toString('utf8'),
             ...readable(email),
           })
-          for (const tell of arrivals) tell()
+          for (const notify of arrivals) notify()
           done()
         }, done)
       })
     },
     ...options,
   })
-  // A client that hangs up is no fault of the server's.
+  // A client that disconnects is not an error of the server.
   server.on('error', () => {})
   server.listen(0, '127.0.0.1')
   await once(server.server, 'listening')

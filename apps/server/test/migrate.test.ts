@@ -31,7 +31,7 @@ after(async () => {
   )
 })
 
-test('numbered files are applied once, in order; functions again whenever their text changes', async () => {
+test('migrate: numbered files are applied once in order, and functions again when their text changes', async () => {
   write('0001_first.sql', 'create table t (n int)')
   write('0002_second.sql', 'insert into t values (1) -- no line end')
   write('functions/answer.sql', 'create or replace function answer() returns int language sql return 41')
@@ -46,7 +46,7 @@ test('numbered files are applied once, in order; functions again whenever their 
   assert.equal(await answer(), 42)
 })
 
-test('a migration that fails leaves nothing of itself, and is tried again', async () => {
+test('migrate: a failed migration is rolled back and applied by the next run', async () => {
   write('0003_third.sql', 'create table half (n int); select 1 / 0;')
   await assert.rejects(run(), { code: '22012' })
   const half = await connected(session =>

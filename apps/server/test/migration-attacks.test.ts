@@ -1,4 +1,4 @@
-// Cases 2, 3, 12 and 13 of what the platform withstands, as far as they come through migrations.
+// Attacks through migrations (faults and attacks 2, 3, 12, 13 and 48).
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { sql } from '#src/kernel/postgres/sql.ts'
@@ -14,7 +14,7 @@ before(async () => {
 })
 after(() => platform.stop())
 
-test('case 2: nothing in a migration reaches the machine, a superuser or another tenant', async () => {
+test('case 2: a migration cannot access the machine, a superuser or another tenant', async () => {
   const { user } = platform.address
   const attacks = [
     `copy t from program 'id'`,
@@ -89,7 +89,7 @@ test('case 2: nothing in a migration reaches the machine, a superuser or another
   assert.equal((await other.push({ version: '1', sql: 'create table fine ()' })).status, 200)
 })
 
-test('case 2: rows sent with a COPY, and commands of psql, are refused before anything runs', async () => {
+test('case 2: COPY data and psql commands are rejected before anything runs', async () => {
   for (const script of ['copy t from stdin;\n1\n\\.', '\\! id', '\\copy t from x', '\\connect postgres']) {
     const { status, body } = await project.push({ version: '1', sql: `create table t (a int);\n${script}` })
     assert.deepEqual([status, body.error.code], [400, 'invalid_request'], script)
@@ -98,7 +98,7 @@ test('case 2: rows sent with a COPY, and commands of psql, are refused before an
   assert.deepEqual(await project.tables(), [])
 })
 
-test('case 3: from a migration others show as opaque names at most', async () => {
+test('case 3: a migration sees other tenants only as opaque names', async () => {
   const mine = await Project.create(platform)
   const { id } = await platform.projects.create({
     body: { name: 'Secret Neighbour', slug: 'secret-neighbour' },
@@ -117,7 +117,7 @@ test('case 3: from a migration others show as opaque names at most', async () =>
     assert.equal((await mine.push({ version: '2', sql: `select * from ${view}` })).status, 400, view)
 })
 
-test('case 12: however a table comes into public, row-level security is on', async () => {
+test('case 12: row-level security is on for every table that a migration creates in public', async () => {
   const mine = await Project.create(platform)
   const pushed = await mine.push({
     version: '1',
@@ -141,7 +141,7 @@ test('case 12: however a table comes into public, row-level security is on', asy
   assert.deepEqual(open, [])
   assert.equal((await mine.tables()).length, 10)
 
-  // As a dump restores it: everything qualified, no search path, psql's own lines around it.
+  // As in a dump: qualified names, an empty search_path and psql commands around it.
   const restored = await mine.push({
     version: '2',
     sql: `\\restrict abcdef
@@ -167,7 +167,7 @@ ALTER TABLE ONLY public.restored ADD CONSTRAINT restored_pkey PRIMARY KEY (id);
   assert.deepEqual(table, { rls: true, policies: 0 })
 })
 
-test('case 12: switched off on purpose it stays off, also for what is pushed later', async () => {
+test('case 12: disabled row-level security stays disabled after later pushes', async () => {
   const mine = await Project.create(platform)
   await mine.push({ version: '1', sql: 'create table t (a int); alter table t disable row level security' })
   await mine.push({ version: '2', sql: 'alter table t add column b int; create table u (a int)' })
@@ -180,7 +180,7 @@ test('case 12: switched off on purpose it stays off, also for what is pushed lat
   ])
 })
 
-test('case 13: views see what their reader may see, and materialised ones are closed', async () => {
+test('case 13: views use the rights of the reader, and materialized views are not granted', async () => {
   const mine = await Project.create(platform)
   await mine.push({
     version: '1',
@@ -196,7 +196,7 @@ test('case 13: views see what their reader may see, and materialised ones are cl
   assert.deepEqual(view, { options: '{security_invoker=true}', view: true, materialised: false })
 })
 
-test('case 48: a migration of too many statements is refused before anything runs', async () => {
+test('case 48: a migration with too many statements is rejected before anything runs', async () => {
   const mine = await Project.create(platform)
   const sql = `create table t (a int);${'select 1;'.repeat(100_000)}`
   for (const path of ['/db/push', '/db/plan']) {
@@ -207,7 +207,7 @@ test('case 48: a migration of too many statements is refused before anything run
   assert.deepEqual(await mine.tables(), [])
 })
 
-test('case 48: a migration that stops after many statements names the last of them', async () => {
+test('case 48: a failure after many statements reports its line and how many statements stay applied', async () => {
   const mine = await Project.create(platform)
   const sql = `-- no-transaction\n${'select 1;\n'.repeat(60)}select 1 / 0;`
   const { status, body } = await mine.push({ version: '1', sql })
@@ -216,7 +216,7 @@ test('case 48: a migration that stops after many statements names the last of th
   assert.match(body.error.message, /first 60 statements, up to line 61, stay done/)
 })
 
-test('case 48: a recorded migration has its statements, quotes and backslashes included', async () => {
+test('case 48: a recorded migration has its statements with quotes and backslashes', async () => {
   const mine = await Project.create(platform)
   const statements = [`select '{"a\\b"}', E'\\\\"', 'NULL'`, '-- é 🙂\nselect 2']
   assert.equal((await mine.push({ version: '1', sql: statements.join(';\n') })).status, 200)
@@ -224,7 +224,7 @@ test('case 48: a recorded migration has its statements, quotes and backslashes i
   assert.deepEqual(body.migrations[0].statements, statements)
 })
 
-test('case 48: a record of migrations that the owner has filled with nonsense is refused', async () => {
+test('case 48: a migration record with invalid content is rejected', async () => {
   const mine = await Project.create(platform)
   assert.equal((await mine.push({ version: '1', sql: 'select 1' })).status, 200)
   await mine.asOwner(session =>
@@ -241,7 +241,7 @@ test('case 48: a record of migrations that the owner has filled with nonsense is
   }
 })
 
-test('case 48: rows of megabytes come back as they are, in a script that is encoded while it is sent', async () => {
+test('case 48: rows of several megabytes are dumped unchanged in a streamed script', async () => {
   const mine = await Project.create(platform)
   const sql = `create table t (a text); insert into t select repeat('é"\\', 400000) from generate_series(1, 4)`
   assert.equal((await mine.push({ version: '1', sql })).status, 200)

@@ -1,28 +1,28 @@
-// A real DNS server for IPv4 addresses: each name has a list of answers, given one after the other, the last for good.
+// A real DNS server for IPv4 addresses. Each name has a list of answers, which are used in order. The last one is repeated.
 import { createSocket } from 'node:dgram'
 import { promises as dns } from 'node:dns'
 import { once } from 'node:events'
 import type { Address } from '#src/kernel/outbound/resolve.ts'
 
 export interface NameServer {
-  /** Each answer is all the addresses of the name at that time. */
+  /** The answers of each name. An answer is a list of addresses. */
   names: Map<string, string[][]>
-  /** Names asked for, in order. */
-  asked: string[]
+  /** Queried names, in order. */
+  queried: string[]
   /** Host and port. */
   address: string
-  /** Looks a name up at this server. */
+  /** Resolves a name with this server. */
   resolve(name: string): Promise<readonly Address[]>
   close(): Promise<void>
 }
 
 export async function startNameServer(): Promise<NameServer> {
   const names = new Map<string, string[][]>()
-  const asked: string[] = []
+  const queried: string[] = []
   const socket = createSocket('udp4')
   socket.on('message', (query, { port, address }) => {
     const { name, end } = questionOf(query)
-    asked.push(name)
+    queried.push(name)
     const answers = names.get(name) ?? []
     const addresses = (answers.length > 1 ? answers.shift() : answers[0]) ?? []
     socket.send(answerTo(query.subarray(0, end), addresses), port, address)
@@ -34,7 +34,7 @@ export async function startNameServer(): Promise<NameServer> {
   resolver.setServers([address])
   return {
     names,
-    asked,
+    queried,
     address,
     resolve: async name => (await resolver.resolve4(name)).map(address => ({ address, family: 4 })),
     async close() {
@@ -56,7 +56,7 @@ function questionOf(query: Buffer): { name: string; end: number } {
   return { name: labels.join('.'), end: at + 5 }
 }
 
-/** The question again, then one record per address that may be kept for no time at all. */
+/** The question section and one record with TTL 0 per address. */
 function answerTo(question: Buffer, addresses: readonly string[]): Buffer {
   const header = Buffer.from(question.subarray(0, headerBytes))
   header.writeUInt16BE(addresses.length > 0 ? 0x8180 : 0x8183, 2)

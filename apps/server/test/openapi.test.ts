@@ -12,7 +12,7 @@ before(async () => {
 })
 after(() => platform.stop())
 
-test('the description validates against the OpenAPI 3.1 meta-schema', async () => {
+test('openapi: the document is valid OpenAPI 3.1', async () => {
   const { status, headers, body } = await platform.call('GET', '/api/v1/openapi.json')
   assert.equal(status, 200)
   assert.match(headers.get('content-type')!, /^application\/json/)
@@ -22,18 +22,18 @@ test('the description validates against the OpenAPI 3.1 meta-schema', async () =
   assert.equal(validator.version, '3.1')
 })
 
-test('every declared route is printed at every address it answers, and nothing else', async () => {
+test('openapi: the document has exactly the declared routes with all their addresses', async () => {
   const { body } = await platform.call('GET', '/api/v1/openapi.json')
-  const printed = Object.entries(body.paths as Record<string, object>).flatMap(([path, methods]) =>
+  const documented = Object.entries(body.paths as Record<string, object>).flatMap(([path, methods]) =>
     Object.keys(methods).map(method => `${method.toUpperCase()} ${path}`),
   )
   const declared = Object.values(routeTables as Record<string, Routes>).flatMap(routes =>
     Object.values(routes).flatMap(route => addresses(route).map(address => `${route.method} ${address}`)),
   )
-  assert.deepEqual(printed.sort(), declared.sort())
+  assert.deepEqual(documented.sort(), declared.sort())
 })
 
-test('every declared route is mounted: no address of one answers route_not_found', async () => {
+test('openapi: every address of every declared route is mounted', async () => {
   for (const routes of Object.values(routeTables as Record<string, Routes>))
     for (const route of Object.values(routes))
       for (const address of addresses(route)) {

@@ -1,4 +1,4 @@
-// Calls to targets that others name, against real servers, a real DNS server and real TLS (faults-and-attacks 26, 27).
+// Outbound requests to URLs of projects, with real servers, a real DNS server and real TLS (faults-and-attacks 26, 27).
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import http, { createServer, type RequestListener, type Server } from 'node:http'
@@ -14,7 +14,7 @@ import { type NameServer, startNameServer } from './name-server.ts'
 
 const servers: Server[] = []
 let dns: NameServer
-/** Counts whoever reaches it. */
+/** Counts its requests in `reached`. */
 let inside: Server
 let reached = 0
 const port = (server: Server) => (server.address() as AddressInfo).port
@@ -38,7 +38,7 @@ before(async () => {
 beforeEach(() => {
   reached = 0
   dns.names.clear()
-  dns.asked.length = 0
+  dns.queried.length = 0
 })
 after(async () => {
   for (const server of servers) {
@@ -48,7 +48,7 @@ after(async () => {
   await dns.close()
 })
 
-/** Loopback's first address stands for the public internet, its other addresses for everything private. */
+/** Here 127.0.0.1 counts as a public address, and other loopback addresses as private ones. */
 const outbound = () =>
   createOutbound(createConnector({ allow: ['127.0.0.1'], resolve: name => dns.resolve(name) }))
 const withoutExceptions = () => createOutbound(createConnector({ allow: [] }))
@@ -63,7 +63,7 @@ const reasonOf = (work: Promise<unknown>) =>
   )
 const fetchReason = (request: OutboundRequest) => reasonOf(outbound().fetch(request))
 
-test('an answer comes back with its status, headers and body', async () => {
+test('outbound: an answer has status, headers and body', async () => {
   const server = await serve((request, response) => {
     response.writeHead(418, { 'content-type': 'text/plain', 'x-method': request.method })
     request.pipe(response)
@@ -103,14 +103,14 @@ const literals: [string, string][] = [
   ['', 'bad_url'],
 ]
 for (const [url, reason] of literals)
-  test(`${url || 'no URL'} is refused when it is stored and when it is called`, async () => {
+  test(`outbound: ${url || 'an empty URL'} is rejected by check and by fetch`, async () => {
     const full = /^http:/.test(url) ? `${url}:${port(inside)}/` : url
     assert.equal(await reasonOf(withoutExceptions().check(full)), reason)
     assert.equal(await reasonOf(withoutExceptions().fetch({ url: full })), reason)
     assert.equal(reached, 0)
   })
 
-test('a redirect is an answer: nobody goes where it points', async () => {
+test('outbound: a redirect is returned and not followed', async () => {
   const server = await serve((_request, response) => {
     response.writeHead(302, { location: `http://127.0.0.1:${port(inside)}/` }).end()
   })
@@ -119,7 +119,7 @@ test('a redirect is an answer: nobody goes where it points', async () => {
   assert.equal(reached, 0)
 })
 
-test('a name is looked up once, and the connection goes to the address that was judged', async () => {
+test('outbound: a name is resolved once, and the connection uses the checked address', async () => {
   const seen: (string | undefined)[] = []
   const open = await serve((request, response) => {
     seen.push(request.headers.host)
@@ -138,14 +138,14 @@ test('a name is looked up once, and the connection goes to the address that was 
   const url = `http://rebind.test:${port(open)}/`
   const { body } = await outbound().fetch({ url })
   assert.equal(body.toString(), 'open')
-  assert.deepEqual(dns.asked, ['rebind.test'])
+  assert.deepEqual(dns.queried, ['rebind.test'])
   assert.deepEqual(seen, [`rebind.test:${port(open)}`])
-  // From now on the name leads elsewhere, and that is judged anew.
+  // The name now resolves to another address, which is checked again.
   assert.equal(await fetchReason({ url }), 'address_not_allowed')
   assert.equal(reachedPrivate, 0)
 })
 
-test('one private record among public ones refuses them all', async () => {
+test('outbound: a name with one private address is rejected', async () => {
   for (const records of [
     ['127.0.0.1', '10.0.0.1'],
     ['169.254.169.254', '127.0.0.1'],
@@ -156,17 +156,17 @@ test('one private record among public ones refuses them all', async () => {
   assert.equal(reached, 0)
 })
 
-test('a name without an address is not found', async () => {
+test('outbound: a name without an address is name_not_found', async () => {
   assert.equal(await fetchReason({ url: 'http://nowhere.test/' }), 'name_not_found')
 })
 
-test('TLS is checked against the name, not against the address', async () => {
+test('outbound: the TLS certificate must match the name, not the address', async () => {
   const good = certificateFor('provider.test')
   const server = await listening(https.createServer(good, (_request, response) => response.end('over TLS')))
   dns.names.set('provider.test', [['127.0.0.1']])
   dns.names.set('other.test', [['127.0.0.1']])
   const at = (name: string) => ({ url: `https://${name}:${port(server)}/` })
-  assert.equal(await fetchReason(at('provider.test')), 'unreachable', 'nobody vouches for it yet')
+  assert.equal(await fetchReason(at('provider.test')), 'unreachable', 'the certificate is not trusted yet')
   const trusted = tls.getCACertificates('default')
   tls.setDefaultCACertificates([...trusted, good.cert])
   try {
@@ -178,7 +178,7 @@ test('TLS is checked against the name, not against the address', async () => {
   }
 })
 
-test('an endless answer is cut off at its bound', async () => {
+test('outbound: an endless answer is aborted at the size limit', async () => {
   let isOpen = true
   const server = await serve((_request, response) => {
     response.on('error', () => {})
@@ -194,14 +194,14 @@ test('an endless answer is cut off at its bound', async () => {
   while (isOpen) await new Promise(setImmediate)
 })
 
-test('an answer within its bound is whole', async () => {
+test('outbound: an answer up to the size limit is complete', async () => {
   const server = await serve((_request, response) => response.end(Buffer.alloc(100_000, 'x')))
   const url = `http://127.0.0.1:${port(server)}/`
   assert.equal((await outbound().fetch({ url, maxBytes: 100_000 })).body.length, 100_000)
   assert.equal(await fetchReason({ url, maxBytes: 99_999 }), 'too_large')
 })
 
-test('an answer of 100,000 chunks arrives complete, over TLS as well', async () => {
+test('outbound: an answer of 100,000 chunks arrives complete, over TLS as well', async () => {
   const length = 100_000
   const inChunks: RequestListener = ({ socket }) =>
     socket.end(`HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n${'1\r\nx\r\n'.repeat(length)}0\r\n\r\n`)
@@ -219,8 +219,8 @@ test('an answer of 100,000 chunks arrives complete, over TLS as well', async () 
   }
 })
 
-test('bytes after the end of an answer are not read', async () => {
-  // Answers are parsed in pieces of 2 kB; here the first piece ends with the answer.
+test('outbound: bytes after the end of an answer are ignored', async () => {
+  // Answers are parsed in pieces of 2 kB. Here the first piece ends exactly with the answer.
   const head = 'HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 1900\r\nx-filled: '
   const answer = `${head.padEnd(2048 - 1900 - 4, '-')}\r\n\r\n${'x'.repeat(1900)}`
   const server = await serve(({ socket }) => socket.end(answer + 'behind'.repeat(50_000)))
@@ -228,7 +228,7 @@ test('bytes after the end of an answer are not read', async () => {
   assert.equal(body.toString(), 'x'.repeat(1900))
 })
 
-test('whoever never answers, or drips, is left when the time is over', async () => {
+test('outbound: a server that does not answer, or sends slowly, times out', async () => {
   const silent = await serve(() => {})
   const drips: NodeJS.Timeout[] = []
   const dripping = await serve((_request, response) => {
@@ -244,31 +244,31 @@ test('whoever never answers, or drips, is left when the time is over', async () 
   }
 })
 
-test('a look-up that never ends counts against the same time', async () => {
+test('outbound: the timeout includes the DNS lookup', async () => {
   const never = createOutbound(createConnector({ allow: [], resolve: () => new Promise(() => {}) }))
   assert.equal(await reasonOf(never.fetch({ url: 'http://slow.test/', timeoutMs: 100 })), 'timeout')
 })
 
-test('nothing compressed is asked for or taken', async () => {
-  let asked: unknown
+test('outbound: compression is neither requested nor accepted', async () => {
+  let acceptEncoding: unknown
   const server = await serve((request, response) => {
-    asked = request.headers['accept-encoding']
+    acceptEncoding = request.headers['accept-encoding']
     response.writeHead(200, { 'content-encoding': 'gzip' })
     response.end(gzipSync(Buffer.alloc(1_000_000)))
   })
   const url = `http://127.0.0.1:${port(server)}/`
   assert.equal(await fetchReason({ url, headers: { 'Accept-Encoding': 'gzip' } }), 'compressed')
-  assert.equal(asked, 'identity')
+  assert.equal(acceptEncoding, 'identity')
 })
 
-test('headers without end are not read to their end', async () => {
+test('outbound: headers over the size limit are rejected', async () => {
   const server = await serve((_request, response) => {
     response.writeHead(200, { 'x-long': 'x'.repeat(60_000) }).end()
   })
   assert.equal(await fetchReason({ url: `http://127.0.0.1:${port(server)}/` }), 'unreachable')
 })
 
-test('a proxy that the process uses for other things is not asked', async () => {
+test('outbound: the proxy of the process is not used', async () => {
   let proxied = 0
   const proxy = await serve((_request, response) => {
     proxied++
@@ -289,7 +289,7 @@ test('a proxy that the process uses for other things is not asked', async () => 
   }
 })
 
-test('whoever asked may give up', async () => {
+test('outbound: a request can be aborted', async () => {
   const silent = await serve(() => {})
   const url = `http://127.0.0.1:${port(silent)}/`
   const controller = new AbortController()
@@ -298,7 +298,7 @@ test('whoever asked may give up', async () => {
   assert.equal(await fetchReason({ url, signal: AbortSignal.abort() }), 'aborted')
 })
 
-test('a port where nobody listens is unreachable', async () => {
+test('outbound: a closed port is unreachable', async () => {
   const server = await serve(() => {})
   const free = port(server)
   server.close()

@@ -1,5 +1,5 @@
-// A Postgres of a test's own, for what would disturb every other test on the shared one: statements that cannot be
-// interrupted, a full lock table, a full notification queue.
+// A separate Postgres for tests that would disturb others on the shared one: statements that cannot be interrupted, a full
+// lock table, a full notification queue.
 import { randomBytes } from 'node:crypto'
 import { chmodSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -13,14 +13,14 @@ import { isRunning } from '#src/kernel/running-process.ts'
 export interface OwnServer {
   address: ServerAddress
   clusterDir: string
-  /** Ends every session at once, as a crash does; the server comes back by itself. */
+  /** Ends all sessions like a crash. The server restarts by itself. */
   crash(): Promise<void>
   stop(): Promise<void>
 }
 
 export async function startOwnServer(settings: Record<string, string> = {}): Promise<OwnServer> {
   const dataDir = mkdtempSync(join(tmpdir(), 'plinth-own-server-'))
-  // As root the database runs as another user, who must be able to pass through.
+  // As root the database runs as another user, which needs access to the directory.
   chmodSync(dataDir, 0o711)
   const password = randomBytes(16).toString('hex')
   const engine = await startEngine({
@@ -36,7 +36,7 @@ export async function startOwnServer(settings: Record<string, string> = {}): Pro
     async crash() {
       const pid = Number.parseInt(readFileSync(join(clusterDir, 'postmaster.pid'), 'utf8'), 10)
       process.kill(pid, 'SIGQUIT')
-      // A server that is about to quit may still answer, and a caller would take it for restarted.
+      // A server that is still shutting down may answer, which would look like the restarted one.
       while (isRunning({ pid })) await sleep(10)
     },
     async stop() {

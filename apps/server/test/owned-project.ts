@@ -1,4 +1,4 @@
-// What tests of a project's schema have in common.
+// A project for tests of its schema.
 import type { OwnSession } from '#src/kernel/postgres/database.ts'
 import { type SqlFragment, sql } from '#src/kernel/postgres/sql.ts'
 import type { TestPlatform } from './harness.ts'
@@ -9,7 +9,7 @@ export interface Sent {
   sql: string
 }
 
-/** A project with its schema routes at hand, and a look at its database from behind. */
+/** A project with its schema routes and superuser access to its database. */
 export class Project {
   readonly id: string
   readonly ref: string

@@ -1,4 +1,4 @@
-// Postgres killed -9 under a queue: what was committed is there, what was not never happened, and ids go on.
+// Postgres is killed with SIGKILL: committed messages are kept, uncommitted changes are rolled back, and ids are not reused.
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { chmodSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
@@ -21,7 +21,7 @@ let project: QueueProject
 
 before(async () => {
   chmodSync(dataDir, 0o711)
-  // Killed processes lose nothing without it; only a power cut would.
+  // Without fsync only a power failure loses data, not a killed process.
   engine = await startEngine({ dataDir, superuserPassword, settings: { fsync: 'off' }, log: quiet })
   const { socketDir: host, port, user } = engine
   platform = await startPlatform({
@@ -38,8 +38,8 @@ after(async () => {
 
 const postmaster = () => Number.parseInt(readFileSync(join(engine.clusterDir, 'postmaster.pid'), 'utf8'), 10)
 
-/** Connects again as soon as the database is back. */
-async function reconnected(): Promise<Client> {
+/** Reconnects as soon as the database is back. */
+async function reconnect(): Promise<Client> {
   for (;;) {
     const client = new Client({ connectionString: project.direct })
     client.on('error', () => {})
@@ -52,7 +52,7 @@ async function reconnected(): Promise<Client> {
   }
 }
 
-test('messages outlive the database’s crash, and none that was taken but not settled is lost', async () => {
+test('pgmq: messages survive a crash of the database, and unsettled ones become visible again', async () => {
   await project.rows(`select pgmq.create('kept'), pgmq.create_unlogged('fast')`)
   await project.rows(`select pgmq.send_batch('kept', array['1', '2', '3', '4']::jsonb[])`)
   await project.rows(`select pgmq.read('kept', 0, 1), pgmq.archive('kept', 2)`)
@@ -66,7 +66,7 @@ test('messages outlive the database’s crash, and none that was taken but not s
   )
 
   process.kill(postmaster(), 'SIGKILL')
-  const client = await reconnected()
+  const client = await reconnect()
   const read = await client.query(`select msg_id, read_ct, message from pgmq.read('kept', 3600, 10)`)
   assert.deepEqual(read.rows, [
     { msg_id: '1', read_ct: 2, message: 1 },
@@ -77,7 +77,7 @@ test('messages outlive the database’s crash, and none that was taken but not s
   const sent = await client.query(`select pgmq.send('kept', '6') as id`)
   assert.ok(Number(sent.rows[0].id) > 4)
 
-  // An unlogged queue is empty after a crash, as its kind says; its archive is not, and knows the ids from before.
+  // An unlogged queue is empty after a crash. Its archive is kept, and new ids do not collide with archived ones.
   assert.deepEqual((await client.query('select * from pgmq.q_fast')).rows, [])
   assert.deepEqual((await client.query('select msg_id from pgmq.a_fast')).rows, [{ msg_id: '1' }])
   const again = await client.query(`select pgmq.send('fast', '3') as id`)

@@ -1,10 +1,10 @@
-// What holds when many work on a queue at once, and when one of them dies: at least once by reading, at most once by
-// popping, and never a message lost or an id given twice.
+// Delivery guarantees with concurrent and killed consumers: read delivers at least once, pop at most once, no message is
+// lost and no id is reused.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
-import { setTimeout as sleep } from 'node:timers/promises'
 import type { Client } from 'pg'
 import { type SqlFragment, sql } from '#src/kernel/postgres/sql.ts'
+import { eventually } from './eventually.ts'
 import { startPlatform, type TestPlatform } from './harness.ts'
 import { type QueueProject, queueProject } from './queue-database.ts'
 
@@ -32,7 +32,7 @@ async function queue(name: string, count: number): Promise<void> {
 }
 const ids = async (client: Client, statement: string): Promise<string[]> =>
   (await client.query(statement)).rows.map(({ msg_id }) => msg_id)
-/** The service role's sessions: an owner has fewer connections. */
+/** Sessions of service_role, because an owner has fewer connections. */
 const consumers = (count: number) =>
   Promise.all(Array.from({ length: count }, () => project.connectAs('service_role')))
 const endAll = (clients: Client[]) => Promise.all(clients.map(client => client.end()))
@@ -41,11 +41,7 @@ const backend = async (client: Client): Promise<number> =>
 const onServer = <T>(query: SqlFragment) =>
   platform.asSuperuser('postgres', session => session.rows<T>(query))
 
-async function until(holds: () => Promise<unknown>): Promise<void> {
-  while (!(await holds())) await sleep(10)
-}
-
-test('fifty clients that pop get every message once', async () => {
+test('pgmq: fifty clients that pop get every message once', async () => {
   await queue('popped', 500)
   const clients = await consumers(50)
   const popped = await Promise.all(
@@ -54,7 +50,7 @@ test('fifty clients that pop get every message once', async () => {
       for (;;) {
         const [id] = await ids(client, `select msg_id from pgmq.pop('popped')`)
         if (id === undefined) {
-          // What others have in hand is passed over: the queue may look empty before it is.
+          // Locked messages are skipped, so an empty result does not mean an empty queue.
           const { rows: left } = await client.query('select 1 from pgmq.q_popped limit 1')
           if (left.length === 0) return got
         } else got.push(id)
@@ -67,10 +63,10 @@ test('fifty clients that pop get every message once', async () => {
     all,
     Array.from({ length: 500 }, (_, place) => String(place + 1)),
   )
-  assert.ok(popped.filter(got => got.length > 0).length > 1, 'several have worked')
+  assert.ok(popped.filter(got => got.length > 0).length > 1, 'several clients got messages')
 })
 
-test('sessions that read at the same moment get different messages, and wait for nobody', async () => {
+test('pgmq: concurrent readers get different messages without waiting', async () => {
   await queue('read', 9)
   const clients = await consumers(3)
   const read: string[][] = []
@@ -91,7 +87,7 @@ test('sessions that read at the same moment get different messages, and wait for
   await endAll(clients)
 })
 
-test('many that read and delete at once miss nothing and settle each message once', async () => {
+test('pgmq: concurrent readers that delete settle every message exactly once', async () => {
   await queue('worked', 300)
   const clients = await consumers(10)
   const settled = await Promise.all(
@@ -118,7 +114,7 @@ test('many that read and delete at once miss nothing and settle each message onc
   assert.equal(new Set(all).size, 300)
 })
 
-test('two that create the same queue at once both succeed, and there is one', async () => {
+test('pgmq: concurrent creates of the same queue both succeed and give one queue', async () => {
   const [one, other] = [await project.connect(), await project.connect()]
   for (let round = 1; round <= 10; round++) {
     const name = `raced_${round}`
@@ -131,18 +127,18 @@ test('two that create the same queue at once both succeed, and there is one', as
     )
     assert.deepEqual(dropped.toSorted(), [false, true])
   }
-  // And when the first takes its time: the second waits for its end, whichever it is.
+  // The second create waits until the first transaction commits or rolls back.
   for (const end of ['commit', 'rollback']) {
     await one.query('begin')
     await one.query(`select pgmq.create('slow_${end}')`)
     const second = other.query(`select pgmq.create('slow_${end}')`)
     const pid = await backend(one)
-    await until(async () => {
+    await eventually(async () => {
       const [row] = await onServer<{ waiting: boolean }>(
         sql`select exists (select from pg_stat_activity a where ${pid} = any(pg_blocking_pids(a.pid))) as waiting`,
       )
       return row!.waiting
-    })
+    }, 'the second create waits for the first')
     await one.query(end)
     await second
     assert.deepEqual(await values(`select pgmq.send('slow_${end}', '1')`), ['1'])
@@ -150,7 +146,7 @@ test('two that create the same queue at once both succeed, and there is one', as
   await endAll([one, other])
 })
 
-test('a consumer that is killed in the middle of its transaction gives its messages back', async () => {
+test('pgmq: messages of a consumer killed inside its transaction become visible again', async () => {
   await queue('killed', 2)
   const consumer = await project.connect()
   const pid = await backend(consumer)
@@ -168,26 +164,26 @@ test('a consumer that is killed in the middle of its transaction gives its messa
   assert.deepEqual(await values('select msg_id from pgmq.a_killed'), [])
 })
 
-test('a consumer that is killed after reading gives its message back when the time is over', async () => {
+test('pgmq: a message of a killed consumer becomes visible after its visibility timeout', async () => {
   await queue('expired', 1)
   const consumer = await project.connect()
   const pid = await backend(consumer)
   const [{ vt }] = (await consumer.query(`select vt from pgmq.read('expired', 2, 1)`)).rows
   await onServer(sql`select pg_terminate_backend(${pid}, 60000)`)
   let again: { read_ct: number; at: Date }[] = []
-  await until(async () => {
+  await eventually(async () => {
     again = await rows(`select read_ct, clock_timestamp() as at from pgmq.read('expired', 3600, 1)`)
     return again.length > 0
-  })
+  }, 'the message is visible again')
   assert.equal(again[0]!.read_ct, 2)
-  assert.ok(again[0]!.at >= vt, 'not before its time')
+  assert.ok(again[0]!.at >= vt, 'not before its visibility timeout')
 })
 
-test('a message is visible from the moment of its deadline, not before', async () => {
+test('pgmq: a message becomes visible exactly at its deadline', async () => {
   await queue('edge', 1)
   const moment = `(select vt from pgmq.q_edge)`
   await rows(`select pgmq.set_vt('edge', 1, 1)`)
-  // The clock can pass the deadline between two looks only if both are told apart by the clock itself.
+  // Each statement takes the time before and after the read, because the deadline can pass in between.
   for (;;) {
     const [look] = await rows(`
       select ${moment} as vt, clock_timestamp() as before, (select count(*)::int from pgmq.read('edge', -1000, 1)) as found, clock_timestamp() as after`)
@@ -199,7 +195,7 @@ test('a message is visible from the moment of its deadline, not before', async (
   }
 })
 
-test('whoever was too slow can still settle a message that somebody else has by now', async () => {
+test('pgmq: a slow consumer can still settle a message that another one has read', async () => {
   await queue('late', 2)
   const [slow, other] = await consumers(2)
   await slow!.query(`select pgmq.read('late', 0, 2)`)
@@ -212,7 +208,7 @@ test('whoever was too slow can still settle a message that somebody else has by 
   await endAll([slow!, other!])
 })
 
-test('two that archive one message at once archive it once', async () => {
+test('pgmq: concurrent archives of one message archive it once', async () => {
   await queue('twice', 1)
   const [one, other] = await consumers(2)
   await one!.query('begin')
@@ -224,7 +220,7 @@ test('two that archive one message at once archive it once', async () => {
   await endAll([one!, other!])
 })
 
-test('an id is never given twice: not after a rollback, a purge, or among many senders', async () => {
+test('pgmq: ids are never reused after a rollback, a purge or concurrent sends', async () => {
   await queue('ids', 3)
   await rows('begin')
   await rows(`select pgmq.send('ids', '1')`)
@@ -253,14 +249,14 @@ test('an id is never given twice: not after a rollback, a purge, or among many s
   assert.equal(new Set(all).size, 240)
   assert.ok(
     all.every(id => Number(id) > 4),
-    'none of those given before',
+    'no earlier id is used again',
   )
 })
 
-test('a message that came back into the queue under its old id does not disturb the numbering', async () => {
+test('pgmq: a message put back with its old id does not affect new ids', async () => {
   await queue('replayed', 2)
   await rows(`select pgmq.archive('replayed', 1)`)
-  // As replay over HTTP does it.
+  // The same statement as replay over HTTP.
   await project.as(
     'service_role',
     `with gone as (delete from pgmq.a_replayed where msg_id = 1 returning *)

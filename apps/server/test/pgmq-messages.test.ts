@@ -1,4 +1,4 @@
-// Messages by SQL, as the project's owner: every function that sends, reads, settles or counts, in every form it has.
+// Message functions of pgmq in SQL, as the project's owner, with all their signatures.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -23,7 +23,7 @@ after(async () => {
   await platform.stop()
 })
 
-/** Waits until this many sessions of the project sleep between two looks. */
+/** Waits until this many sessions of the project sleep between two polls. */
 async function asleep(count: number): Promise<void> {
   for (;;) {
     const [row] = await platform.asSuperuser('postgres', session =>
@@ -45,7 +45,7 @@ const secondsFromNow = async (name: string, id: string) =>
 const isAbout = (seconds: number, wanted: number) =>
   assert.ok(seconds > wanted - 60 && seconds <= wanted, `${seconds} is about ${wanted}`)
 
-test('send in its six forms', async () => {
+test('pgmq: send has six signatures', async () => {
   const name = await queue()
   const sent: [string, number, unknown][] = [
     [`pgmq.send('${name}', '{"a":1}')`, 0, null],
@@ -67,7 +67,7 @@ test('send in its six forms', async () => {
   }
 })
 
-test('send_batch in its six forms, in order, with the headers of each', async () => {
+test('pgmq: send_batch has six signatures and keeps order and headers', async () => {
   const name = await queue()
   const batch = `array['"a"', '"b"', '"c"']::jsonb[]`
   const headers = `array['1', null, '3']::jsonb[]`
@@ -105,7 +105,7 @@ test('send_batch in its six forms, in order, with the headers of each', async ()
   })
 })
 
-test('a batch of thousands keeps its order', async () => {
+test('pgmq: a batch of thousands keeps its order', async () => {
   const name = await queue()
   const ids = await values(
     `select pgmq.send_batch('${name}', array(select to_jsonb(n) from generate_series(1, 5000) n order by n))`,
@@ -117,7 +117,7 @@ test('a batch of thousands keeps its order', async () => {
   assert.equal(await value(`select count(*)::int from pgmq.q_${name} where message <> to_jsonb(msg_id)`), 0)
 })
 
-test('read gives the oldest visible messages and shows their new deadline and count', async () => {
+test('pgmq: read returns the oldest visible messages with the new deadline and read count', async () => {
   const name = await queue('a', 'b', 'c')
   const first = await rows(`select * from pgmq.read('${name}', 3600, 2)`)
   assert.deepEqual(Object.keys(first[0]), ['msg_id', 'read_ct', 'enqueued_at', 'vt', 'message', 'headers'])
@@ -132,14 +132,14 @@ test('read gives the oldest visible messages and shows their new deadline and co
   assert.deepEqual(await values(`select vt from pgmq.q_${name} where msg_id = 1`), [first[0].vt])
   assert.deepEqual(await values(`select message from pgmq.read('${name}', 3600, 10)`), ['c'])
   assert.deepEqual(await rows(`select * from pgmq.read('${name}', 3600, 10)`), [])
-  // One that comes back is older than what was sent since, and comes first.
+  // A message that becomes visible again is read before newer ones.
   await rows(`select pgmq.send('${name}', '"d"'), pgmq.set_vt('${name}', 2, 0)`)
   assert.deepEqual(await values(`select message from pgmq.read('${name}', 3600, 10)`), ['b', 'd'])
   assert.deepEqual(await rows(`select * from pgmq.read('${name}', 3600, 0)`), [])
   await assert.rejects(rows(`select * from pgmq.read('${name}', 3600, -1)`), { code: '2201W' })
 })
 
-test('read with a condition takes the messages that contain it', async () => {
+test('pgmq: read with a condition returns messages that contain it', async () => {
   const name = await queue({ kind: 'x', n: 1 }, { kind: 'y', n: 2 }, { kind: 'x', n: 3 })
   assert.deepEqual(await values(`select msg_id from pgmq.read('${name}', 3600, 1, '{"kind":"y"}')`), ['2'])
   assert.deepEqual(
@@ -151,7 +151,7 @@ test('read with a condition takes the messages that contain it', async () => {
   assert.deepEqual(await values(`select msg_id from pgmq.read('${name}', 0, 5, null)`), ['1', '3'])
 })
 
-test('hidden for nothing, or for less, is not hidden', async () => {
+test('pgmq: a visibility timeout of 0 or less does not hide a message', async () => {
   const name = await queue('a')
   for (const [vt, count] of [
     [0, 1],
@@ -163,7 +163,7 @@ test('hidden for nothing, or for less, is not hidden', async () => {
   assert.deepEqual(await rows(`select * from pgmq.read('${name}', 0, 1)`), [])
 })
 
-test('what is sent can be read in the same transaction, however long it runs', async () => {
+test('pgmq: a message can be read in the transaction that sent it', async () => {
   const name = await queue()
   await rows('begin')
   await rows('select now()')
@@ -173,7 +173,7 @@ test('what is sent can be read in the same transaction, however long it runs', a
   await rows('commit')
 })
 
-test('read_with_poll sees what is committed while it waits', async () => {
+test('pgmq: read_with_poll sees commits while it waits', async () => {
   const name = await queue()
   const sender = await project.connect()
   const waiting = rows(`select * from pgmq.read_with_poll('${name}', 3600, 1, 600, 20)`)
@@ -184,7 +184,7 @@ test('read_with_poll sees what is committed while it waits', async () => {
   await sender.end()
 })
 
-test('read_with_poll gives what is there at once, gives up in time, and knows conditions', async () => {
+test('pgmq: read_with_poll returns existing messages at once, times out, and supports conditions', async () => {
   const name = await queue({ a: 1 }, { b: 1 })
   assert.deepEqual(
     await values(`select msg_id from pgmq.read_with_poll('${name}', 3600, 5, 600, 100, '{"b":1}')`),
@@ -195,7 +195,7 @@ test('read_with_poll gives what is there at once, gives up in time, and knows co
   assert.deepEqual(await rows(`select * from pgmq.read_with_poll('${name}', 3600, 5, 0)`), [])
 })
 
-test('pop gives and deletes the oldest visible message, uncounted', async () => {
+test('pgmq: pop returns and deletes the oldest visible message without counting a read', async () => {
   const name = await queue('a', 'b')
   await rows(`select pgmq.read('${name}', 3600, 1)`)
   const [popped] = await rows(`select * from pgmq.pop('${name}')`)
@@ -204,7 +204,7 @@ test('pop gives and deletes the oldest visible message, uncounted', async () => 
   assert.deepEqual(await values(`select msg_id from pgmq.q_${name}`), ['1'])
 })
 
-test('delete says what it has deleted, hidden or not', async () => {
+test('pgmq: delete returns what it deleted, including hidden messages', async () => {
   const name = await queue('a', 'b', 'c')
   await rows(`select pgmq.read('${name}', 3600, 1)`)
   assert.deepEqual(await rows(`select * from pgmq.delete('${name}', 1)`), [{ delete: true }])
@@ -216,7 +216,7 @@ test('delete says what it has deleted, hidden or not', async () => {
   assert.deepEqual(await values(`select msg_id from pgmq.q_${name}`), ['2'])
 })
 
-test('archive moves a message as it is, hidden or not', async () => {
+test('pgmq: archive moves a message unchanged, even a hidden one', async () => {
   const name = await queue('a', 'b', 'c')
   await rows(`select pgmq.send('${name}', '"d"', '{"h":1}', 3600)`)
   const [read] = await rows(`select * from pgmq.read('${name}', 3600, 1)`)
@@ -240,14 +240,14 @@ test('archive moves a message as it is, hidden or not', async () => {
   assert.deepEqual(await values(`select msg_id from pgmq.q_${name}`), ['3'])
 })
 
-test('a message that cannot be archived stays in its queue', async () => {
+test('pgmq: a message that cannot be archived stays in its queue', async () => {
   const name = await queue('a')
   await rows(`alter table pgmq.a_${name} add check (message <> '"a"')`)
   await assert.rejects(rows(`select pgmq.archive('${name}', 1)`), { code: '23514' })
   assert.deepEqual(await values(`select msg_id from pgmq.q_${name}`), ['1'])
 })
 
-test('set_vt moves the deadline both ways and shows the message', async () => {
+test('pgmq: set_vt moves the deadline in both directions and returns the message', async () => {
   const name = await queue('a')
   const [hidden] = await rows(`select * from pgmq.set_vt('${name}', 1, 3600)`)
   assert.deepEqual([hidden.msg_id, hidden.read_ct, hidden.message], ['1', 0, 'a'])
@@ -258,7 +258,7 @@ test('set_vt moves the deadline both ways and shows the message', async () => {
   assert.deepEqual(await rows(`select * from pgmq.set_vt('${name}', 99, 0)`), [])
 })
 
-test('purge counts what it takes, leaves the archive, and ids go on from where they were', async () => {
+test('pgmq: purge returns the count, keeps the archive, and does not reset ids', async () => {
   const name = await queue('a', 'b', 'c')
   await rows(`select pgmq.archive('${name}', 1)`)
   assert.deepEqual(await rows(`select * from pgmq.purge_queue('${name}')`), [{ purge_queue: '2' }])
@@ -267,7 +267,7 @@ test('purge counts what it takes, leaves the archive, and ids go on from where t
   assert.equal(await value(`select pgmq.send('${name}', '1')`), '4')
 })
 
-test('metrics of a queue that nobody has used, one in use and one that was emptied', async () => {
+test('pgmq: metrics of an unused, a used and an emptied queue', async () => {
   const name = await queue()
   const metrics = async () => {
     const [{ scrape_time, ...figures }] = (await rows(`select * from pgmq.metrics('${name}')`)) as any
@@ -300,13 +300,13 @@ test('metrics of a queue that nobody has used, one in use and one that was empti
   assert.deepEqual(await metrics(), { ...unused, total_messages: '5' })
 })
 
-test('metrics_all has a row for each queue that is listed', async () => {
+test('pgmq: metrics_all has a row for each listed queue', async () => {
   const listed = await values('select queue_name from pgmq.list_queues()')
   assert.ok(listed.length > 5)
   assert.deepEqual(await values('select queue_name from pgmq.metrics_all()'), listed)
 })
 
-test('a queue that is not there is an undefined table, in every function that needs one', async () => {
+test('pgmq: every function raises undefined_table for a missing queue', async () => {
   for (const call of [
     `send('none', '{}')`,
     `send_batch('none', array['{}']::jsonb[])`,

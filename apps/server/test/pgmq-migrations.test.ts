@@ -1,4 +1,4 @@
-// Queues and the tools that work on a project's schema: a platform's schema to all of them, which migrations may use.
+// Queues with reset, pull and migrations: schema pgmq belongs to the platform, and migrations can use its functions.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { startPlatform, type TestPlatform } from './harness.ts'
@@ -25,7 +25,7 @@ const migration = {
     create trigger enqueue after insert on orders for each row execute function enqueue();`,
 }
 
-test('a reset keeps queues and their messages, and what migrations say about them holds again afterwards', async () => {
+test('pgmq: a reset keeps queues and messages, and migrations apply to them again', async () => {
   const project = await Project.create(platform)
   assert.equal((await project.push(migration)).status, 200)
   await ask(project, 'insert into orders values (1), (2); select 1')
@@ -37,7 +37,7 @@ test('a reset keeps queues and their messages, and what migrations say about the
   await ask(project, 'insert into orders values (3); select 1')
   assert.deepEqual(await ask(project, `select message->>'id' from pgmq.read('jobs', 0, 9)`), ['2', '3'])
   assert.deepEqual(await ask(project, 'select msg_id from pgmq.a_jobs'), ['1'])
-  // The rights of the service role came with the tables, and are given to those to come.
+  // service_role keeps its privileges on existing queues and gets them on new ones.
   await ask(project, `select pgmq.create('after_reset')`)
   const granted = `select has_table_privilege('service_role', t, 'insert, update, delete, truncate')
     from unnest(array['pgmq.q_jobs', 'pgmq.q_after_reset']) t`
@@ -49,7 +49,7 @@ test('a reset keeps queues and their messages, and what migrations say about the
   )
 })
 
-test('a reset takes away what hangs on a queue and is the project’s own', async () => {
+test('pgmq: a reset removes triggers and other objects of the project on a queue', async () => {
   const project = await Project.create(platform)
   await ask(project, `select pgmq.create('jobs')`)
   await ask(
@@ -64,7 +64,7 @@ test('a reset takes away what hangs on a queue and is the project’s own', asyn
   assert.deepEqual(await ask(project, 'select headers from pgmq.q_jobs'), [null])
 })
 
-test('neither schema nor rows of a queue are part of what is pulled, and there is nothing beyond the migrations', async () => {
+test('pgmq: a pull contains neither the schema nor the rows of queues', async () => {
   const project = await Project.create(platform)
   assert.equal((await project.push(migration)).status, 200)
   await ask(project, `select pgmq.create('by_hand')`)
@@ -75,12 +75,12 @@ test('neither schema nor rows of a queue are part of what is pulled, and there i
     assert.doesNotMatch(body.sql, /q_jobs|a_jobs|q_by_hand|pgmq\.meta/, path)
     assert.match(body.sql, /orders/, path)
   }
-  // Found by running the migrations in a database of their own, which has the functions, too.
+  // The comparison runs the migrations in a scratch database, which has the pgmq functions.
   const beyond = await project.manage('GET', '/db/schema?beyond_migrations=true')
   assert.deepEqual([beyond.status, beyond.body.sql], [200, ''])
 })
 
-test('what was pulled makes the same project elsewhere, function and trigger included', async () => {
+test('pgmq: a pulled schema creates the same project elsewhere, including functions and triggers', async () => {
   const [source, target] = [await Project.create(platform), await Project.create(platform)]
   assert.equal((await source.push(migration)).status, 200)
   const { body } = await source.manage('GET', '/db/schema')
@@ -90,7 +90,7 @@ test('what was pulled makes the same project elsewhere, function and trigger inc
   assert.deepEqual(await ask(target, `select message->>'id' from pgmq.pop('jobs')`), ['7'])
 })
 
-test('a migration that fails leaves no queue behind', async () => {
+test('pgmq: a failed migration leaves no queue', async () => {
   const project = await Project.create(platform)
   const failed = await project.push({ version: '1', sql: `select pgmq.create('half'); select 1 / 0;` })
   assert.equal(failed.status, 400)
@@ -98,7 +98,7 @@ test('a migration that fails leaves no queue behind', async () => {
   assert.deepEqual(await ask(project, `select to_regclass('pgmq.q_half')`), [null])
 })
 
-test('schema pgmq is not served by the API and not changed by the schema routes', async () => {
+test('pgmq: the row API and the schema routes do not expose schema pgmq', async () => {
   const project = await Project.create(platform)
   await ask(project, `select pgmq.create('jobs')`)
   const exposed = await project.manage('PATCH', '', { settings: { exposed_schemas: ['public', 'pgmq'] } })
@@ -107,7 +107,7 @@ test('schema pgmq is not served by the API and not changed by the schema routes'
   assert.deepEqual([dropped.status, dropped.body.error.code], [403, 'schema_reserved'])
 })
 
-test('a project that has queues is deleted whole', async () => {
+test('pgmq: a project with queues is deleted completely', async () => {
   const project = await Project.create(platform)
   await ask(project, `select pgmq.create('jobs'), pgmq.create_unlogged('fast')`)
   assert.equal((await project.manage('DELETE', '')).status, 204)

@@ -1,4 +1,4 @@
-// Queues by SQL, as the project's owner: what the functions are called, how queues come and go, and what a name can be.
+// Queue functions of pgmq in SQL, as the project's owner: signatures, create and drop, and valid names.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { startPlatform, type TestPlatform } from './harness.ts'
@@ -21,7 +21,7 @@ after(async () => {
   await platform.stop()
 })
 
-test('names, arguments and results are those that clients of pgmq call', async () => {
+test('pgmq: names, arguments and results match the original extension', async () => {
   const functions = await values(`
     select format('%s(%s) %s', p.proname, pg_get_function_arguments(p.oid), pg_get_function_result(p.oid))
       from pg_proc p where p.pronamespace = 'pgmq'::regnamespace and p.proname not like '\\_%' order by 1`)
@@ -96,7 +96,7 @@ test('names, arguments and results are those that clients of pgmq call', async (
   ])
 })
 
-test('a queue is two tables, a sequence and their indexes, under names one can rely on', async () => {
+test('pgmq: a queue has two tables, a sequence and indexes with fixed names', async () => {
   await rows(`select pgmq.create('parts')`)
   const parts = await values(
     `select c.relname || ' ' || c.relkind::text from pg_class c
@@ -115,7 +115,7 @@ test('a queue is two tables, a sequence and their indexes, under names one can r
   assert.match(options, /autovacuum_vacuum_scale_factor/)
 })
 
-test('create makes only what is missing, in whatever way it is called', async () => {
+test('pgmq: create adds only missing objects', async () => {
   await rows(`select pgmq.create('again'), pgmq.create('again')`)
   await rows(`select pgmq.send('again', '1')`)
   await rows(`select pgmq.create_non_partitioned('again'), pgmq.create_unlogged('again')`)
@@ -131,7 +131,7 @@ test('create makes only what is missing, in whatever way it is called', async ()
   assert.equal(await value(`select count(*)::int from pgmq.list_queues() where queue_name = 'again'`), 1)
 })
 
-test('two spellings of a name are one queue', async () => {
+test('pgmq: queue names are case-insensitive', async () => {
   await rows(`select pgmq.create('MixedCase'), pgmq.create('mixedcase')`)
   assert.deepEqual(
     await values(`select queue_name from pgmq.list_queues() where queue_name ilike 'mixedcase'`),
@@ -146,7 +146,7 @@ test('two spellings of a name are one queue', async () => {
   )
 })
 
-test('names that cannot be are refused with a reason, in every function', async () => {
+test('pgmq: every function rejects invalid names with a reason', async () => {
   const refused = { code: '22023', message: /queue name|needs a name/ }
   for (const name of ['', null, 'a$b', 'a;b', 'a--b', "a'b", 'x'.repeat(48), 'é'.repeat(24)])
     for (const call of [
@@ -168,7 +168,7 @@ test('names that cannot be are refused with a reason, in every function', async 
       await assert.rejects(rows(`select ${call}`, [name]), refused, `${call} of ${name}`)
 })
 
-test('a name is only ever a name, whatever it looks like', async () => {
+test('pgmq: names are escaped in all statements', async () => {
   for (const name of ['x'.repeat(47), 'with space', '"quoted"', 'é', 'my-queue', '1', 'select', '%I']) {
     await rows('select pgmq.create($1)', [name])
     assert.equal(await value('select pgmq.send($1, $2)', [name, '"m"']), '1')
@@ -183,7 +183,7 @@ test('a name is only ever a name, whatever it looks like', async () => {
   await assert.rejects(rows('select pgmq.read($1, 0, 1)', ['") x, (select 1']), { code: '42P01' })
 })
 
-test('a queue whose parts would have the names of another’s is refused', async () => {
+test('pgmq: a queue whose tables would collide with those of another is rejected', async () => {
   await rows(`select pgmq.create('one')`)
   await assert.rejects(rows(`select pgmq.create('one_msg_id_seq')`), {
     code: '42P07',
@@ -196,13 +196,13 @@ test('a queue whose parts would have the names of another’s is refused', async
   await rows(`select pgmq.create('two')`)
 })
 
-test('partitions are refused with a hint', async () => {
+test('pgmq: partitioned queues are rejected with a hint', async () => {
   await assert.rejects(rows(`select pgmq.create_partitioned('p')`), { code: '0A000', hint: /pgmq\.create/ })
   await assert.rejects(rows(`select pgmq.create_partitioned('p', '1 day', '7 days')`), { code: '0A000' })
   await assert.rejects(rows(`select pgmq.convert_archive_partitioned('a_p')`), { code: '0A000' })
 })
 
-test('drop takes queue, archive and entry, says whether there was one, and can be undone', async () => {
+test('pgmq: drop removes queue, archive and list row, and is transactional', async () => {
   const name = await queue('a')
   await rows(`select pgmq.archive('${name}', 1)`)
   await rows('begin')
@@ -219,7 +219,7 @@ test('drop takes queue, archive and entry, says whether there was one, and can b
   assert.equal(await value('select pgmq.send($1, $2)', [name, '1']), '1')
 })
 
-test('drop also clears up what was dropped by hand', async () => {
+test('pgmq: drop cleans up a queue whose tables were dropped by hand', async () => {
   const [one, two] = [await queue('a'), await queue('a')]
   await rows(`drop table pgmq.q_${one}`)
   assert.equal(await value('select pgmq.drop_queue($1)', [one]), true)
@@ -231,7 +231,7 @@ test('drop also clears up what was dropped by hand', async () => {
   )
 })
 
-test('a queue that something else depends on is not dropped behind its back', async () => {
+test('pgmq: a queue with dependent objects is not dropped', async () => {
   const name = await queue()
   await rows(`create view backlog as select * from pgmq.q_${name}`)
   await assert.rejects(rows('select pgmq.drop_queue($1)', [name]), { code: '2BP01' })

@@ -1,4 +1,4 @@
-// Whose queues are: the owner's to make, the service role's to work on, nobody else's to see, and no way up for anybody.
+// Permissions on queues: the owner creates them, service_role uses them, other roles have no access, and nobody can escalate.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { Client } from 'pg'
@@ -21,7 +21,7 @@ after(async () => {
 
 const look = <T>(query: SqlFragment) => platform.asSuperuser(project.ref, session => session.rows<T>(query))
 
-test('the owner owns the tables it makes, and the platform everything else', async () => {
+test('pgmq: the owner owns its queue tables, and the platform owns the rest', async () => {
   const owners = await look<{ name: string; owner: string }>(sql`
     select c.relname as name, pg_get_userbyid(c.relowner) as owner from pg_class c
      where c.relnamespace = 'pgmq'::regnamespace and c.relkind in ('r', 'S') order by 1`)
@@ -36,7 +36,7 @@ test('the owner owns the tables it makes, and the platform everything else', asy
   )
 })
 
-test('every function runs as its caller, under a fixed search_path, and is open to owner and service role only', async () => {
+test('pgmq: functions run as the caller with a fixed search_path, for owner and service_role only', async () => {
   const functions = await look<{
     name: string
     definer: boolean
@@ -63,7 +63,7 @@ test('every function runs as its caller, under a fixed search_path, and is open 
     )
 })
 
-test('the service role may do to messages what the HTTP routes do, and no more', async () => {
+test('pgmq: service_role has exactly the rights that the HTTP routes need', async () => {
   const as = (statement: string) => project.as('service_role', statement)
   await as(
     `insert into pgmq.q_jobs (vt, message, headers) values (clock_timestamp(), '1', null) returning msg_id`,
@@ -106,7 +106,7 @@ test('the service role may do to messages what the HTTP routes do, and no more',
   assert.deepEqual(await as(`select pgmq.drop_queue('nothing') as was`), [{ was: false }])
 })
 
-test('it has the same rights on a table that came there in another way', async () => {
+test('pgmq: service_role has the same rights on queue tables created in other ways', async () => {
   await project.rows(`
     create table pgmq.q_restored (msg_id bigint generated always as identity primary key, read_ct int not null default 0,
       enqueued_at timestamptz not null default now(), vt timestamptz not null, message jsonb, headers jsonb)`)
@@ -119,7 +119,7 @@ test('it has the same rights on a table that came there in another way', async (
   await project.rows('drop table pgmq.q_restored')
 })
 
-test('anon and authenticated see nothing of it', async () => {
+test('pgmq: anon and authenticated have no access', async () => {
   for (const role of ['anon', 'authenticated'] as const)
     for (const statement of [
       `select pgmq.send('jobs', '1')`,
@@ -140,7 +140,7 @@ test('anon and authenticated see nothing of it', async () => {
       await assert.rejects(project.as(role, statement), { code: '42501' }, `${role}: ${statement}`)
 })
 
-test('the owner cannot change the platform’s part of it, nor put its own code in the way of anybody else', async () => {
+test('pgmq: the owner cannot change objects of the platform or inject code for others', async () => {
   for (const statement of [
     'drop function pgmq.pop(text)',
     `create or replace function pgmq.pop(queue_name text) returns setof pgmq.message_record language sql as 'select null::pgmq.message_record'`,
@@ -155,7 +155,7 @@ test('the owner cannot change the platform’s part of it, nor put its own code 
     'create trigger t before insert on pgmq.meta for each row execute function suppress_redundant_updates_trigger()',
     'create rule r as on insert to pgmq.meta do instead nothing',
     'alter table pgmq.meta enable row level security',
-    // The check of a foreign key would run as the owner of the table it points to.
+    // A foreign key check would run as the owner of the referenced table.
     'create table keyed (q varchar references pgmq.meta (queue_name))',
     'create table heir () inherits (pgmq.meta)',
     'create index on pgmq.meta (created_at)',
@@ -169,13 +169,13 @@ test('the owner cannot change the platform’s part of it, nor put its own code 
       () => 'done',
       error => error.code,
     )
-    // A grant that may not be given is a warning; what counts is that nothing came of it.
+    // Postgres only warns about a grant without grant option. The access check below covers it.
     if (!statement.startsWith('grant')) assert.equal(outcome, '42501', statement)
   }
   await assert.rejects(project.as('anon', `select pgmq.pop('jobs')`), { code: '42501' })
 })
 
-test('whatever the owner defines beside it is run with its own rights and those of its own callers', async () => {
+test('pgmq: objects of the owner run only with the rights of the owner and its callers', async () => {
   const own = await queueProject(platform)
   await own.rows(`select pgmq.create('trap')`)
   await own.rows(`
@@ -185,7 +185,7 @@ test('whatever the owner defines beside it is run with its own rights and those 
       return new;
     end $$`)
   await own.rows('create trigger t before insert on pgmq.q_trap for each row execute function public.who()')
-  // Better matches for what the functions call, in every place a path could lead to.
+  // Overloads that match better than the functions called, in every schema of the search_path.
   await own.rows(`create function public.lower(varchar) returns text language sql as $$ select 'stolen' $$`)
   await own.rows(
     `create function pgmq.format(text, text) returns text language sql as $$ select 'drop table pgmq.q_trap' $$`,
@@ -204,11 +204,11 @@ test('whatever the owner defines beside it is run with its own rights and those 
   await own.close()
 })
 
-test('the next version is set up without running anything of the tenant’s', async () => {
+test('pgmq: an upgrade runs no code of the tenant', async () => {
   const own = await queueProject(platform)
   await own.rows(`select pgmq.create('kept')`)
   await own.rows(`select pgmq.send('kept', '"here"')`)
-  // Traps in the schema the superuser works in, with names it might need.
+  // Functions and triggers in the schema that the upgrade works in, with names that it might call.
   await own.rows(`
     create table public.stolen (as_whom text);
     create function pgmq.trap() returns trigger language plpgsql as $$ begin insert into public.stolen values (current_user); return new; end $$;
@@ -236,7 +236,7 @@ const older = (id: string) =>
     session.run(sql`update public.projects set schema_version = 'older' where id = ${id}`),
   )
 
-/** As the version before queues left it: an empty schema that is nobody's business. */
+/** The state of a version without queues: an empty schema pgmq. */
 async function asBeforeQueues(own: QueueProject): Promise<void> {
   await platform.asSuperuser(own.ref, async session => {
     await session.script('drop schema pgmq cascade; create schema pgmq; drop schema pgmq_public cascade')
@@ -245,7 +245,7 @@ async function asBeforeQueues(own: QueueProject): Promise<void> {
   await older(own.id)
 }
 
-test('a project of an older version has queues after the next start, with all rights', async () => {
+test('pgmq: a project of an older version gets queues with all rights at the next start', async () => {
   const own = await queueProject(platform)
   await asBeforeQueues(own)
   await assert.rejects(own.rows(`select pgmq.create('x')`), { code: '42501' })
@@ -263,7 +263,7 @@ test('a project of an older version has queues after the next start, with all ri
   }
 })
 
-test('a schema pgmq_public that the tenant has made before is left as it is', async () => {
+test('pgmq: an existing schema pgmq_public of the tenant is kept', async () => {
   const own = await queueProject(platform)
   await asBeforeQueues(own)
   await own.rows(`create schema pgmq_public`)
@@ -286,7 +286,7 @@ test('a schema pgmq_public that the tenant has made before is left as it is', as
   }
 })
 
-test('one tenant reaches nothing of another’s: names are the same, queues are not', async () => {
+test('pgmq: queues with the same name in different projects are separate', async () => {
   const other = await queueProject(platform)
   assert.deepEqual(await other.values('select queue_name from pgmq.list_queues()'), [])
   await assert.rejects(other.rows(`select pgmq.read('jobs', 0, 1)`), { code: '42P01' })

@@ -1,4 +1,4 @@
-// Queues as supabase-js users reach them: rpc in schema pgmq_public, which a project has to expose first.
+// Queues with supabase-js: rpc in schema pgmq_public, which a project has to expose first.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { createClient } from '@supabase/supabase-js'
@@ -25,12 +25,12 @@ const queues = (key: string, token?: string) =>
     ...(token !== undefined && { accessToken: async () => token }),
   }).schema('pgmq_public')
 
-test('it is not served unless the project says so', async () => {
+test('pgmq, supabase-js: pgmq_public is not served by default', async () => {
   const { error, status } = await queues(project.serviceRoleKey).rpc('pop', { queue_name: 'jobs' })
   assert.deepEqual([status, error?.code], [406, 'PGRST106'])
 })
 
-test('once exposed, all six calls work with the service_role key', async () => {
+test('pgmq, supabase-js: once exposed, all six calls work with the service_role key', async () => {
   await platform.projects.update({
     params: { id: project.id },
     body: { settings: { exposed_schemas: ['public', 'pgmq_public'] } },
@@ -64,7 +64,7 @@ test('once exposed, all six calls work with the service_role key', async () => {
   assert.deepEqual(await project.values('select msg_id from pgmq.a_jobs'), ['1'])
 })
 
-test('a queue that is not there is a 404, and a name that cannot be a 400', async () => {
+test('pgmq, supabase-js: a missing queue is 404, and an invalid name is 400', async () => {
   const service = queues(project.serviceRoleKey)
   const missing = await service.rpc('pop', { queue_name: 'nowhere' })
   assert.deepEqual([missing.status, missing.error?.code], [404, '42P01'])
@@ -72,7 +72,7 @@ test('a queue that is not there is a 404, and a name that cannot be a 400', asyn
   assert.deepEqual([impossible.status, impossible.error?.code], [400, '22023'])
 })
 
-test('neither the anon key nor a signed-in user gets anywhere', async () => {
+test('pgmq, supabase-js: the anon key and signed-in users have no access', async () => {
   const user = signJwt({ sub: crypto.randomUUID(), role: 'authenticated' }, project.jwtSecret)
   const clients = { anon: queues(project.anonKey), authenticated: queues(project.anonKey, user) }
   for (const [role, client] of Object.entries(clients))
@@ -90,7 +90,7 @@ test('neither the anon key nor a signed-in user gets anywhere', async () => {
   assert.deepEqual(await project.values('select msg_id from pgmq.q_jobs order by 1'), ['4', '5'])
 })
 
-test('what describes the project’s API knows the calls, too', async () => {
+test('pgmq, supabase-js: the API documentation contains the calls', async () => {
   for (const path of ['types/typescript?schemas=pgmq_public', 'docs?schema=pgmq_public']) {
     const { status, body } = await platform.call('GET', `/api/v1/projects/${project.id}/${path}`, {
       token: platform.adminToken,

@@ -1,4 +1,4 @@
-// An unmodified client of pgmq, over the direct connection of a project's owner: every call it offers.
+// All calls of an unmodified pgmq client, over a direct connection of the project's owner.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { Pgmq } from 'pgmq-js'
@@ -36,7 +36,7 @@ after(async () => {
   await platform.stop()
 })
 
-test('queues are made, listed with their kind, and dropped', async () => {
+test('pgmq: queues are created, listed with their kind, and dropped', async () => {
   await pgmq.queue.create('first')
   await pgmq.queue.create('first')
   await pgmq.queue.createUnlogged('second')
@@ -55,7 +55,7 @@ test('queues are made, listed with their kind, and dropped', async () => {
   assert.deepEqual(await pgmq.queue.list(), [])
 })
 
-test('a message of any JSON comes back as it was sent', async () => {
+test('pgmq: any JSON message is returned unchanged', async () => {
   await pgmq.queue.create('any')
   const sent = [{ a: [1, 'é', null] }, [], 'text', 0, 1.5, false, null, {}]
   const ids = []
@@ -68,7 +68,7 @@ test('a message of any JSON comes back as it was sent', async () => {
   )
 })
 
-test('a message goes its way: sent, read, hidden, read again, deleted', async () => {
+test('pgmq: a message is sent, read, hidden, read again and deleted', async () => {
   await pgmq.queue.create('way')
   const id = await pgmq.msg.send('way', { n: 1 })
   const first = await pgmq.msg.read<{ n: number }>('way', 3600)
@@ -84,7 +84,7 @@ test('a message goes its way: sent, read, hidden, read again, deleted', async ()
   assert.equal(await pgmq.msg.setVt('way', id, 0), undefined)
 })
 
-test('batches keep their order, and are settled as batches', async () => {
+test('pgmq: batches keep their order and are settled as batches', async () => {
   await pgmq.queue.create('batch')
   const ids = await pgmq.msg.sendBatch('batch', ['a', 'b', 'c', 'd'])
   assert.deepEqual(ids, [1, 2, 3, 4])
@@ -98,7 +98,7 @@ test('batches keep their order, and are settled as batches', async () => {
   assert.equal(await pgmq.msg.pop('batch'), undefined)
 })
 
-test('a delayed message is there, and not to be had', async () => {
+test('pgmq: a delayed message exists but is not readable', async () => {
   await pgmq.queue.create('later')
   const id = await pgmq.msg.send('later', {}, 3600)
   assert.equal(await pgmq.msg.read('later'), undefined)
@@ -108,7 +108,7 @@ test('a delayed message is there, and not to be had', async () => {
   assert.equal(await pgmq.msg.archive('later', id), false)
 })
 
-test('pop takes the oldest', async () => {
+test('pgmq: pop takes the oldest message', async () => {
   await pgmq.queue.create('popped')
   await pgmq.msg.sendBatch('popped', ['a', 'b'])
   const popped = await pgmq.msg.pop('popped')
@@ -117,7 +117,7 @@ test('pop takes the oldest', async () => {
   assert.equal(await pgmq.msg.pop('popped'), undefined)
 })
 
-test('metrics, purge and a detached archive', async () => {
+test('pgmq: metrics, purge and a detached archive work', async () => {
   await pgmq.queue.create('counted')
   const empty = await pgmq.queue.getMetrics('counted')
   assert.deepEqual(
@@ -137,7 +137,7 @@ test('metrics, purge and a detached archive', async () => {
   assert.deepEqual(await project.values(`select to_regclass('pgmq.a_counted')`), [null])
 })
 
-test('a queue that is not there is an undefined table', async () => {
+test('pgmq: a missing queue raises undefined_table', async () => {
   await assert.rejects(pgmq.msg.send('nowhere', {}), { code: '42P01' })
   await assert.rejects(pgmq.msg.read('nowhere'), { code: '42P01' })
   await assert.rejects(pgmq.queue.getMetrics('nowhere'), { code: '42P01' })

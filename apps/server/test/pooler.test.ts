@@ -1,4 +1,4 @@
-// The connection strings of a project: they work as they are, lead to its own database, and as its owner only.
+// The connection strings of a project give access to its own database only, as its owner.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { Client } from 'pg'
@@ -32,7 +32,7 @@ const whoAmI = (connectionString: string) =>
     return rows[0]
   })
 
-test('the direct string leads over TCP into the project’s own database, as its owner', async () => {
+test('connection strings: the direct string connects over TCP to the project database as its owner', async () => {
   const { id } = await platform.createProject()
   const { status, body } = await reveal(id)
   assert.equal(status, 200)
@@ -53,7 +53,7 @@ test('the direct string leads over TCP into the project’s own database, as its
   assert.equal(tables.body.tables[0].rls_enabled, true)
 })
 
-test('it leads nowhere else: not to another project, nor to the control database', async () => {
+test('connection strings: the login has no access to other projects or the control database', async () => {
   const [mine, other] = [await platform.createProject(), await platform.createProject()]
   const { direct } = (await reveal(mine.id)).body
   for (const database of [
@@ -71,7 +71,7 @@ test('it leads nowhere else: not to another project, nor to the control database
   }
 })
 
-test('a password the tenant has changed is put right before the string is shown', async () => {
+test('connection strings: a password that the tenant has changed is reset before the string is returned', async () => {
   const { id } = await platform.createProject()
   const { direct } = (await reveal(id)).body
   await connected(direct, client => client.query(`alter role current_user password 'mine now'`))
@@ -80,7 +80,7 @@ test('a password the tenant has changed is put right before the string is shown'
   assert.equal((await whoAmI(again)).is_superuser, false)
 })
 
-test('a reveal needs admin scope, is audited, and leaves no password in audit or log', async () => {
+test('connection strings: reading them needs admin scope and is audited, and the password is not logged', async () => {
   const { id } = await platform.createProject()
   for (const scope of ['read', 'deploy'] as const) {
     const { token } = await platform.platform.mintToken({ body: { name: scope, scope } })
@@ -99,7 +99,7 @@ test('a reveal needs admin scope, is audited, and leaves no password in audit or
   assert.equal((await reveal(crypto.randomUUID())).status, 404)
 })
 
-test('a string is written so that it is read back the same, whatever it holds', async () => {
+test('connection strings: formatting and parsing a URL keeps all special characters', async () => {
   const address = {
     host: 'db.example.com',
     port: 6432,
@@ -117,7 +117,7 @@ test('a string is written so that it is read back the same, whatever it holds', 
     assert.deepEqual(parseDatabaseUrl(formatDatabaseUrl(each, 'a b')), { address: each, database: 'a b' })
 })
 
-test('the form with a socket’s directory connects, too', async () => {
+test('connection strings: a URL with a socket directory connects', async () => {
   const { id } = await platform.createProject()
   const { direct } = (await reveal(id)).body
   const { address, database } = parseDatabaseUrl(direct)

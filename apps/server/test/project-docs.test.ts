@@ -1,4 +1,4 @@
-// GET /projects/{id}/docs: what a project's API offers, to whom.
+// GET /projects/{id}/docs: the API documentation of a project, by caller.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { Validator } from '@seriousme/openapi-schema-validator'
@@ -55,7 +55,7 @@ const admin = () => ({ token: platform.adminToken })
 const verbs = (document: any, path: string) =>
   Object.keys(document.paths[`/v1/rest/${project.id}/${path}`] ?? {}).filter(verb => verb !== 'parameters')
 
-test('both documents validate against the OpenAPI 3.1 meta-schema', async () => {
+test('project docs: the documents for anon and admin are valid OpenAPI 3.1', async () => {
   for (const options of [{}, admin()]) {
     const { status, headers, body } = await read(options)
     assert.equal(status, 200)
@@ -68,7 +68,7 @@ test('both documents validate against the OpenAPI 3.1 meta-schema', async () => 
   assert.deepEqual(await new Validator().validate((await read({}, '', empty.id)).body), { valid: true })
 })
 
-test('without a credential it shows what anon may reach, and nothing else', async () => {
+test('project docs: without a credential they contain only what anon has access to', async () => {
   const { body } = await read()
   assert.deepEqual(verbs(body, 'people'), ['get', 'post'])
   const row = body.components.schemas['public.people']
@@ -82,7 +82,7 @@ test('without a credential it shows what anon may reach, and nothing else', asyn
   assert.doesNotMatch(JSON.stringify(body), /secret|closed|hidden|inner_ones/)
 })
 
-test('with read scope it shows everything in the exposed schemas', async () => {
+test('project docs: with read scope they contain everything in the exposed schemas', async () => {
   const { token } = await platform.platform.mintToken({ body: { name: 'docs', scope: 'read' } })
   const { body } = await read({ token })
   assert.deepEqual(verbs(body, 'people'), ['get', 'post', 'patch', 'delete'])
@@ -115,11 +115,11 @@ test('with read scope it shows everything in the exposed schemas', async () => {
   assert.equal(properties.double.readOnly, true)
   const filters = body.paths[`/v1/rest/${project.id}/people`].get.parameters
   assert.ok(filters.some((each: any) => each.name === 'odd name/{}' && each.in === 'query'))
-  // A column called select cannot be filtered by its name.
+  // A column named select cannot be a filter parameter.
   assert.ok(!filters.some((each: any) => each.name === 'select'))
 })
 
-test('functions are described with what they take and return', async () => {
+test('project docs: functions have their arguments and results', async () => {
   const { body } = await read(admin())
   const at = (name: string) => body.paths[`/v1/rest/${project.id}/rpc/${name}`]
   const { get, post } = at('greet')
@@ -145,7 +145,7 @@ test('functions are described with what they take and return', async () => {
   assert.equal(at('twice').post.requestBody.content['application/json'].schema.anyOf.length, 2)
 })
 
-test('schemas exposed besides the default are asked for by a header', async () => {
+test('project docs: other exposed schemas need a profile header', async () => {
   await platform.projects.update({
     params: { id: project.id },
     body: { settings: { exposed_schemas: ['public', 'app', 'not_there'] } },
@@ -159,7 +159,7 @@ test('schemas exposed besides the default are asked for by a header', async () =
       ['Content-Profile', ['app']],
     ],
   )
-  // One name in two schemas: the default has the path, the other its own document.
+  // For a name in two schemas the path belongs to the default one, and ?schema= returns the other.
   assert.equal(body.paths[`/v1/rest/${project.id}/people`].parameters, undefined)
   const other = await read(admin(), '?schema=app')
   assert.deepEqual(Object.keys(other.body.paths).toSorted(), [
@@ -173,14 +173,14 @@ test('schemas exposed besides the default are asked for by a header', async () =
   assert.deepEqual(await new Validator().validate(body), { valid: true })
 })
 
-test('a change of the schema shows at once', async () => {
+test('project docs: schema changes apply at once', async () => {
   await project.push({ version: '2', sql: 'create table fresh (id int)' })
   assert.deepEqual(verbs((await read()).body, 'fresh'), ['get', 'post', 'patch', 'delete'])
   await project.push({ version: '3', sql: 'revoke insert, update, delete on fresh from anon' })
   assert.deepEqual(verbs((await read()).body, 'fresh'), ['get'])
 })
 
-test('a credential that is sent must be good: none of them is taken for nobody', async () => {
+test('project docs: an invalid credential is 401, and one without read scope is 403', async () => {
   for (const token of ['nonsense', 'platform_pat_unknown']) assert.equal((await read({ token })).status, 401)
   const { anon_key } = await platform.projects.read({ params: { id: project.id } })
   assert.equal((await read({ token: anon_key })).status, 401)
@@ -196,7 +196,7 @@ test('a credential that is sent must be good: none of them is taken for nobody',
   assert.match(outsider.body.error.message, /read scope on this project/)
 })
 
-test('an unknown project is 404, a suspended one is closed to strangers only', async () => {
+test('project docs: an unknown project is 404, and a suspended one is 403 without a credential', async () => {
   const unknown = await read({}, '', crypto.randomUUID())
   assert.deepEqual([unknown.status, unknown.body.error.code], [404, 'project_not_found'])
   const { id } = await platform.createProject()
@@ -206,7 +206,7 @@ test('an unknown project is 404, a suspended one is closed to strangers only', a
   assert.equal((await read(admin(), '', id)).status, 200)
 })
 
-test('a browser gets a page, in which nothing of the schema is taken for markup', async () => {
+test('project docs: a browser gets an HTML page with escaped content', async () => {
   const accept = 'text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8'
   const { status, headers, body } = await read({ ...admin(), headers: { accept } })
   assert.equal(status, 200)
@@ -222,7 +222,7 @@ test('a browser gets a page, in which nothing of the schema is taken for markup'
   assert.match((await read({ headers: { accept: '*/*' } })).headers.get('content-type')!, /json/)
 })
 
-test('a crowd of strangers takes one connection of the project at a time', async () => {
+test('project docs: sixty concurrent requests without a credential succeed', async () => {
   const replies = await Promise.all(Array.from({ length: 60 }, () => read()))
   assert.deepEqual([...new Set(replies.map(({ status }) => status))], [200])
 })

@@ -1,5 +1,5 @@
-// Answers of a sign-in provider, which a project names and may run itself: bounded in bytes and in values before they
-// are parsed, so that none holds the event loop (faults-and-attacks 47, 51).
+// Answers of a sign-in provider, which a project may run itself. Bytes and values are limited before the answer is parsed,
+// so that it cannot block the event loop (faults-and-attacks 47, 51).
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { createServer } from 'node:http'
@@ -9,7 +9,7 @@ import { createConnector } from '#src/kernel/outbound/connect.ts'
 import { createOutbound } from '#src/kernel/outbound/fetch.ts'
 import type { ConfiguredProvider } from '#src/services/auth/oauth/configuration.ts'
 import { createIssuers } from '#src/services/auth/oauth/issuers.ts'
-import { askForJson, askForTokens } from '#src/services/auth/oauth/provider-call.ts'
+import { fetchJson, fetchTokens } from '#src/services/auth/oauth/provider-http.ts'
 
 const outbound = createOutbound(createConnector({ allow: ['127.0.0.1'] }))
 const answers = new Map<string, { body: string; type?: string }>()
@@ -34,19 +34,19 @@ const bodies: Record<string, string> = {
   'an object of many keys': `{${Array.from({ length: 20_000 }, (_, at) => `"k${at}":0`).join(',')}}`,
 }
 for (const [what, body] of Object.entries(bodies))
-  test(`${what} is refused before it is parsed`, async () => {
+  test(`provider answers: ${what} is rejected before it is parsed`, async () => {
     answers.set('/json', { body })
-    await assert.rejects(askForJson(outbound, { url: `${url}/json` }), tooMany)
+    await assert.rejects(fetchJson(outbound, { url: `${url}/json` }), tooMany)
     answers.set('/tokens', { body })
-    await assert.rejects(askForTokens(outbound, { url: `${url}/tokens` }), tooMany)
+    await assert.rejects(fetchTokens(outbound, { url: `${url}/tokens` }), tooMany)
   })
 
-test('a form of many fields is refused before it is parsed', async () => {
+test('provider answers: a form with many fields is rejected before it is parsed', async () => {
   answers.set('/form', { body: 'a&'.repeat(60_000), type: 'application/x-www-form-urlencoded' })
-  await assert.rejects(askForTokens(outbound, { url: `${url}/form` }), tooMany)
+  await assert.rejects(fetchTokens(outbound, { url: `${url}/form` }), tooMany)
 })
 
-test('thousands of keys are refused before they are parsed', async () => {
+test('provider answers: thousands of keys are rejected before they are parsed', async () => {
   const key = { kty: 'RSA', kid: 'k', e: 'AQAB', n: 'x' }
   answers.set('/.well-known/openid-configuration', {
     body: JSON.stringify({ issuer: url, jwks_uri: `${url}/keys` }),
@@ -59,10 +59,10 @@ test('thousands of keys are refused before they are parsed', async () => {
   )
 })
 
-test('an ordinary answer is taken, commas in its texts included', async () => {
+test('provider answers: a normal answer is accepted, also with many commas in its texts', async () => {
   const body = { name: ','.repeat(2000), emails: Array.from({ length: 100 }, (_, at) => ({ at })) }
   answers.set('/json', { body: JSON.stringify(body) })
-  assert.deepEqual(await askForJson(outbound, { url: `${url}/json` }), body)
+  assert.deepEqual(await fetchJson(outbound, { url: `${url}/json` }), body)
   answers.set('/form', { body: 'access_token=x&scope=a', type: 'application/x-www-form-urlencoded' })
-  assert.deepEqual(await askForTokens(outbound, { url: `${url}/form` }), { access_token: 'x', scope: 'a' })
+  assert.deepEqual(await fetchTokens(outbound, { url: `${url}/form` }), { access_token: 'x', scope: 'a' })
 })

@@ -23,9 +23,9 @@ const call = (
     ...(body !== undefined && { body }),
     ...options,
   })
-const refusal = ({ status, body }: Reply) => [status, body?.error?.code]
+const statusAndCode = ({ status, body }: Reply) => [status, body?.error?.code]
 
-test('a query is saved under its name, replaced under its name or id, listed by name and deleted', async () => {
+test('queries: a query is saved, replaced by name or id, listed by name and deleted', async () => {
   const first = await call('POST', '/saved', { name: 'users', sql: 'select 1', description: 'all of them' })
   assert.equal(first.status, 201)
   assert.deepEqual(
@@ -59,21 +59,21 @@ test('a query is saved under its name, replaced under its name or id, listed by 
   )
   assert.deepEqual((await call('GET', '/saved?limit=1&offset=1')).body.queries[0].name, 'people')
   assert.equal((await call('DELETE', `/saved/${chosen}`)).status, 204)
-  assert.deepEqual(refusal(await call('DELETE', `/saved/${chosen}`)), [404, 'query_not_found'])
+  assert.deepEqual(statusAndCode(await call('DELETE', `/saved/${chosen}`)), [404, 'query_not_found'])
   assert.equal((await call('GET', '/saved')).body.total, 1)
 })
 
-test('a name that another query of the project has is a conflict; other projects do not matter', async () => {
+test('queries: a duplicate name in a project is a conflict', async () => {
   const other = (await platform.createProject()).id
   const [a, b] = [crypto.randomUUID(), crypto.randomUUID()]
   assert.equal((await call('POST', '/saved', { id: a, name: 'taken', sql: 'select 1' })).status, 201)
-  assert.deepEqual(refusal(await call('POST', '/saved', { id: b, name: 'taken', sql: 'select 2' })), [
+  assert.deepEqual(statusAndCode(await call('POST', '/saved', { id: b, name: 'taken', sql: 'select 2' })), [
     409,
     'already_exists',
   ])
   const theirs = await call('POST', '/saved', { id: a, name: 'taken', sql: 'select 3' }, { project: other })
   assert.equal(theirs.status, 201)
-  assert.deepEqual(refusal(await call('DELETE', `/saved/${b}`, undefined, { project: other })), [
+  assert.deepEqual(statusAndCode(await call('DELETE', `/saved/${b}`, undefined, { project: other })), [
     404,
     'query_not_found',
   ])
@@ -82,7 +82,7 @@ test('a name that another query of the project has is a conflict; other projects
   assert.equal(body.queries.find(({ name }: any) => name === 'taken').sql, 'select 1')
 })
 
-test('two who save under one name at once leave one query', async () => {
+test('queries: concurrent saves with the same name leave one query', async () => {
   const replies = await Promise.all(
     [1, 2, 3, 4].map(n => call('POST', '/saved', { name: 'raced', sql: `select ${n}` })),
   )
@@ -93,7 +93,7 @@ test('two who save under one name at once leave one query', async () => {
   assert.equal(new Set(replies.map(({ body }) => body.id)).size, 1)
 })
 
-test('a body that is not right is refused', async () => {
+test('queries: an invalid body is rejected', async () => {
   for (const [path, body] of [
     ['/saved', { name: 'x' }],
     ['/saved', { name: ' ', sql: 'select 1' }],
@@ -108,11 +108,11 @@ test('a body that is not right is refused', async () => {
     ['/history', { sql: 'select 1', extra: 1 }],
   ] as const) {
     const reply = await call('POST', path, body)
-    assert.deepEqual(refusal(reply), [400, 'invalid_request'], JSON.stringify([path, body, reply.body]))
+    assert.deepEqual(statusAndCode(reply), [400, 'invalid_request'], JSON.stringify([path, body, reply.body]))
   }
 })
 
-test('the history is kept newest first', async () => {
+test('queries: the history is newest first', async () => {
   const ran = await call('POST', '/history', { sql: 'select 1', duration_ms: 1.5, row_count: 3_000_000_000 })
   assert.equal(ran.status, 201)
   assert.deepEqual(
@@ -126,7 +126,7 @@ test('the history is kept newest first', async () => {
   assert.deepEqual(body.entries[1], ran.body)
 })
 
-test('of the history the last 1000 are kept, per project', async () => {
+test('queries: the history keeps the last 1000 entries per project', async () => {
   const mine = (await platform.createProject()).id
   await platform.app.control.run(sql`
     insert into query_history (project_id, sql, status) select ${mine}, 'select ' || i, 'success' from generate_series(1, 1000) i`)
@@ -141,7 +141,7 @@ test('of the history the last 1000 are kept, per project', async () => {
   assert.equal((await call('GET', '/history')).body.total, 2, 'another project keeps its own')
 })
 
-test('they go with the project', async () => {
+test('queries: deleting a project deletes its queries and history', async () => {
   const mine = (await platform.createProject()).id
   await call('POST', '/saved', { name: 'x', sql: 'select 1' }, { project: mine })
   await call('POST', '/history', { sql: 'select 1' }, { project: mine })
@@ -152,13 +152,13 @@ test('they go with the project', async () => {
   assert.deepEqual(await kept(), { saved: 1, ran: 1 })
   await platform.projects.remove({ params: { id: mine } })
   assert.deepEqual(await kept(), { saved: 0, ran: 0 })
-  assert.deepEqual(refusal(await call('GET', '/saved', undefined, { project: mine })), [
+  assert.deepEqual(statusAndCode(await call('GET', '/saved', undefined, { project: mine })), [
     404,
     'project_not_found',
   ])
 })
 
-test('reads need read scope and writes admin scope; writes are in the audit', async () => {
+test('queries: reads need read scope, writes need admin scope and are in the audit log', async () => {
   const { token } = await platform.platform.mintToken({ body: { name: 'read', scope: 'read' } })
   for (const path of ['/saved', '/history'])
     assert.equal((await call('GET', path, undefined, { token })).status, 200)
@@ -167,7 +167,7 @@ test('reads need read scope and writes admin scope; writes are in the audit', as
     ['DELETE', `/saved/${crypto.randomUUID()}`, undefined],
     ['POST', '/history', { sql: 'select 1' }],
   ] as const)
-    assert.deepEqual(refusal(await call(method, path, body, { token })), [403, 'insufficient_scope'])
+    assert.deepEqual(statusAndCode(await call(method, path, body, { token })), [403, 'insufficient_scope'])
   const { body } = await call('POST', '/saved', { name: 'audited', sql: "select 'sensitive'" })
   await call('DELETE', `/saved/${body.id}`)
   await call('POST', '/history', { sql: "select 'sensitive'" })

@@ -1,9 +1,9 @@
-// What a hostile owner of a project does with queues: to climb, to hold up a start, to cost everybody time.
+// Hostile project owners use queues for privilege escalation, to block a start and to use CPU time.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import type { Client } from 'pg'
 import { sql } from '#src/kernel/postgres/sql.ts'
-import { eventually } from './cron-project.ts'
+import { eventually } from './eventually.ts'
 import { startPlatform, type TestPlatform, untilUpgraded } from './harness.ts'
 import { type QueueProject, queueProject } from './queue-database.ts'
 
@@ -22,7 +22,7 @@ async function done(project: QueueProject, method: string, path: string, body?: 
   return reply.body
 }
 
-/** As a version before left it: the next start brings it up to date. */
+/** Sets an older schema version, so that the next start upgrades the project. */
 const older = (id: string) =>
   platform.asSuperuser(platform.control, session =>
     session.run(sql`update public.projects set schema_version = 'older' where id = ${id}`),
@@ -32,7 +32,7 @@ const isOlder = async (id: string) =>
     sql`select from projects where id = ${id} and schema_version = 'older'`,
   )) !== undefined
 
-/** Whoever runs any of this is written down in public.runners. */
+/** Every function records the user that runs it in public.runners. */
 const traps = `
   create table public.runners (who text, session text, super text, at text);
   grant all on public.runners to service_role;
@@ -70,7 +70,7 @@ const traps = `
   create operator public.= (leftarg = varchar, rightarg = text, function = public.same);
   create operator pgmq.= (leftarg = varchar, rightarg = text, function = public.same)`
 
-test('whatever an owner hangs on a queue is run by its own logins, over HTTP, at an upgrade and when it is removed', async () => {
+test('queues: triggers of an owner on a queue run only with the logins of the project', async () => {
   const project = await queueProject(platform)
   await project.rows(traps)
 
@@ -96,7 +96,7 @@ test('whatever an owner hangs on a queue is run by its own logins, over HTTP, at
   const next = await startPlatform({ beside: platform })
   await untilUpgraded(next)
   try {
-    assert.ok(!(await isOlder(project.id)), 'brought up to date')
+    assert.ok(!(await isOlder(project.id)), 'the project is upgraded')
     await done(project, 'POST', '/trap/send', { message: 4 }, next)
   } finally {
     await next.stop()
@@ -114,26 +114,23 @@ test('whatever an owner hangs on a queue is run by its own logins, over HTTP, at
   await platform.projects.remove({ params: { id: project.id } })
 })
 
-// In a transaction of the owner's that goes on: what stands in the way of the next version's rights and functions.
+// Locks held in an open transaction of the owner, which conflict with the grants and functions of an upgrade.
 const obstacles: Record<string, string[]> = {
   'the list of queues': ['begin', 'lock table pgmq.meta in access exclusive mode'],
-  'a function of its own beside ours': [
+  'its own function in schema pgmq': [
     'create function pgmq.mine() returns int language sql return 1',
     'begin',
     'alter function pgmq.mine() cost 7',
   ],
-  'rights on tables to come': [
-    'begin',
-    'alter default privileges in schema pgmq grant select on tables to anon',
-  ],
-  'the lock that commits of definitions take': ['select pg_advisory_lock(7203412907742)'],
+  'default privileges': ['begin', 'alter default privileges in schema pgmq grant select on tables to anon'],
+  'the advisory lock of schema changes': ['select pg_advisory_lock(7203412907742)'],
 }
 for (const [what, statements] of Object.entries(obstacles))
-  test(`an owner who holds on to ${what} keeps no node from starting`, async () => {
+  test(`queues: an owner who locks ${what} does not block the start of a node`, async () => {
     const project = await queueProject(platform)
     const holder: Client = await project.connect()
     for (const statement of statements) await holder.query(statement)
-    // A session at work is nobody's idle transaction.
+    // An active session is not ended by idle_in_transaction_session_timeout.
     const holding = holder
       .query('select pg_sleep(60)')
       .then(
@@ -145,7 +142,7 @@ for (const [what, statements] of Object.entries(obstacles))
     const next = await startPlatform({ beside: platform })
     await untilUpgraded(next)
     try {
-      assert.ok(!(await isOlder(project.id)), 'brought up to date')
+      assert.ok(!(await isOlder(project.id)), 'the project is upgraded')
       assert.equal(await holding, 'ended')
       await done(project, 'POST', '', { name: 'after' }, next)
     } finally {
@@ -154,7 +151,7 @@ for (const [what, statements] of Object.entries(obstacles))
     }
   })
 
-test('a list that an owner has filled by hand is shown in part', async () => {
+test('queues: a queue list with many manual rows is truncated', async () => {
   const project = await queueProject(platform)
   await project.rows(
     `insert into pgmq.meta (queue_name, is_partitioned, is_unlogged) select 'q' || n, false, false from generate_series(1, 20000) n`,
@@ -163,7 +160,7 @@ test('a list that an owner has filled by hand is shown in part', async () => {
   await project.close()
 })
 
-test('a body of millions of values is refused, in whatever way they are nested', async () => {
+test('queues: a body with millions of values is rejected, however it is nested', async () => {
   const project = await queueProject(platform)
   await done(project, 'POST', '', { name: 'bodies' })
   const nested = '['.repeat(90) + ']'.repeat(90)
@@ -179,7 +176,7 @@ test('a body of millions of values is refused, in whatever way they are nested',
   await project.close()
 })
 
-test('a message that another node has put back is read here, too, whatever was passed over', async () => {
+test('queues: a message put back by another node is read, even below the cached head', async () => {
   const project = await queueProject(platform)
   await done(project, 'POST', '', { name: 'shared' })
   await done(project, 'POST', '/shared/send', { message: 'first' })

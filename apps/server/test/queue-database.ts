@@ -1,4 +1,4 @@
-// What tests of queues in the database have in common: a project, its owner's direct connections, and its callers'.
+// A project for queue tests in the database, with direct connections of its owner and of other roles.
 import { Client, type QueryResultRow } from 'pg'
 import { keyring } from '#src/kernel/crypto/keys.ts'
 import { createLogins } from '#src/tenancy/logins.ts'
@@ -14,19 +14,19 @@ export interface QueueProject {
   jwtSecret: string
   /** The owner's connection string. */
   direct: string
-  /** One statement as the owner, on a connection that stays open until `close`. */
+  /** Runs one statement as the owner, on a connection that stays open until `close`. */
   rows<Row extends QueryResultRow = any>(statement: string, values?: unknown[]): Promise<Row[]>
   /** The first value of every row. */
   values<T = any>(statement: string, values?: unknown[]): Promise<T[]>
   /** The first value of the first row. */
   value<T = any>(statement: string, values?: unknown[]): Promise<T>
-  /** The name of a new queue with these messages in it. */
+  /** Creates a queue with these messages and returns its name. */
   queue(...messages: unknown[]): Promise<string>
-  /** Another connection of the owner's. */
+  /** Opens another connection as the owner. */
   connect(): Promise<Client>
-  /** A connection by the login that may become this role, as this role. */
+  /** Opens a connection with this role. */
   connectAs(role: CallerRole): Promise<Client>
-  /** One statement on such a connection. */
+  /** Runs one statement with this role. */
   as<Row extends QueryResultRow = any>(role: CallerRole, statement: string): Promise<Row[]>
   close(): Promise<void>
 }
@@ -41,7 +41,7 @@ export async function queueProject(platform: TestPlatform): Promise<QueueProject
   const open: Client[] = []
 
   async function opened(client: Client): Promise<Client> {
-    // Some tests end it from the other side.
+    // Some tests terminate the session.
     client.on('error', () => {})
     await client.connect()
     open.push(client)

@@ -1,4 +1,4 @@
-// Queues over HTTP when things go wrong: many clients at once, a platform that is killed, a database without functions.
+// Queues over HTTP with concurrent clients, a killed platform, and a database without the pgmq functions.
 import assert from 'node:assert/strict'
 import { type ChildProcess, spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
@@ -52,7 +52,7 @@ async function newQueue(): Promise<Queue> {
 }
 const numbers = (count: number) => Array.from({ length: count }, (_, at) => at + 1)
 
-test('fifty clients that pop get every message once', async () => {
+test('queues: fifty clients that pop get every message once', async () => {
   const queue = await newQueue()
   await queue.post('send_batch', { messages: numbers(600) })
   const popped: number[] = []
@@ -61,7 +61,7 @@ test('fifty clients that pop get every message once', async () => {
       const { status, body } = await queue.post('pop')
       assert.equal(status, 200, JSON.stringify(body))
       if (body) popped.push(body.message)
-      // What another has locked at this moment is not seen: none is left only when the queue is empty.
+      // Locked messages are skipped, so an empty answer does not mean an empty queue.
       else if ((await queue.get('metrics')).body.queue_length === 0) return
     }
   }
@@ -72,7 +72,7 @@ test('fifty clients that pop get every message once', async () => {
   )
 })
 
-test('readers at the same time get different messages', async () => {
+test('queues: concurrent readers get different messages', async () => {
   const queue = await newQueue()
   await queue.post('send_batch', { messages: numbers(200) })
   const read: number[] = []
@@ -80,7 +80,7 @@ test('readers at the same time get different messages', async () => {
     for (let misses = 0; read.length < 200; ) {
       const { body } = await queue.post('read', { vt: 600, qty: 7 })
       read.push(...body.map((each: { message: number }) => each.message))
-      if (body.length === 0) assert.ok(++misses < 1000, 'all should have been read')
+      if (body.length === 0) assert.ok(++misses < 1000, 'all messages are read')
     }
   }
   await Promise.all(numbers(10).map(client))
@@ -90,12 +90,12 @@ test('readers at the same time get different messages', async () => {
   )
 })
 
-test('a message archived, replayed and acked by many at once is done with once', async () => {
+test('queues: concurrent archive, replay and ack of a message take effect once', async () => {
   const queue = await newQueue()
   const { msg_id } = (await queue.post('send', { message: 1 })).body
-  const trues = async (what: string, told: string) => {
+  const trues = async (what: string, field: string) => {
     const replies = await Promise.all(numbers(20).map(() => queue.post(what, { msg_id })))
-    return replies.filter(({ status, body }) => status === 200 && body[told] === true).length
+    return replies.filter(({ status, body }) => status === 200 && body[field] === true).length
   }
   assert.equal(await trues('archive', 'archived'), 1)
   assert.equal(await trues('replay', 'replayed'), 1)
@@ -104,7 +104,7 @@ test('a message archived, replayed and acked by many at once is done with once',
   assert.deepEqual([queue_length, (await queue.get('archived')).body], [0, []])
 })
 
-test('a database without the functions asks for a retrofit, and its messages can be worked on all the same', async () => {
+test('queues: without the pgmq functions messages still work, and creating a queue asks for a retrofit', async () => {
   const project = await platform.createProject()
   const queue = queueAt(() => platform.url, project, 'work')
   await queue.create()
@@ -134,7 +134,7 @@ test('a database without the functions asks for a retrofit, and its messages can
   assert.equal((await queue.list()).body.length, 1)
 })
 
-test('a queue with tables and no row in the list is worked on, too', async () => {
+test('queues: a queue with tables but without a list row works', async () => {
   const project = await platform.createProject()
   const queue = queueAt(() => platform.url, project, 'work')
   await queue.create()
@@ -146,7 +146,7 @@ test('a queue with tables and no row in the list is worked on, too', async () =>
   assert.equal((await queue.post('pop')).body.message, 1)
 })
 
-test('a tenant that breaks the tables of a queue gets an error, and no other project does', async () => {
+test('queues: a tenant that breaks its queue tables gets an error, and other projects do not', async () => {
   const project = await platform.createProject()
   const queue = queueAt(() => platform.url, project, 'work')
   await queue.create()
@@ -161,7 +161,7 @@ test('a tenant that breaks the tables of a queue gets an error, and no other pro
   assert.equal((await queue.drop()).status, 204)
 })
 
-test('a queue that a view depends on is not dropped, and says so', async () => {
+test('queues: a queue with a dependent view is not dropped, and the error names it', async () => {
   const project = await platform.createProject()
   const queue = queueAt(() => platform.url, project, 'work')
   await queue.create()
@@ -175,7 +175,7 @@ test('a queue that a view depends on is not dropped, and says so', async () => {
   assert.equal((await queue.post('send', { message: 1 })).status, 200)
 })
 
-test('every message whose sending was answered is delivered, whenever the platform is killed', async t => {
+test('queues: every confirmed message is delivered after a crash at any time', async t => {
   const node = new KilledNode()
   t.after(() => node.remove())
   await node.start()
@@ -183,7 +183,7 @@ test('every message whose sending was answered is delivered, whenever the platfo
   await queue.create()
   const sent = new Set<number>()
   const delivered = new Set<number>()
-  /** Acked, and told so: the answer to some is lost with the platform. */
+  /** Messages whose ack was answered. A crash can lose the answer of others. */
   const acked = new Set<number>()
   const redelivered = new Set<number>()
   let next = 0
@@ -226,10 +226,10 @@ test('every message whose sending was answered is delivered, whenever the platfo
     [],
     'none is lost',
   )
-  assert.deepEqual([...redelivered], [], 'none comes back once its end was answered')
+  assert.deepEqual([...redelivered], [], 'no message is delivered again after its ack was answered')
 })
 
-/** A platform in a process of its own on a control database of its own. */
+/** A platform in its own process with its own control database. */
 class KilledNode {
   url = ''
   readonly #control = `t_queue_${randomBytes(5).toString('hex')}`
@@ -256,15 +256,15 @@ class KilledNode {
       stdio: ['ignore', 'ignore', 'pipe'],
     })
     this.#child = child
-    let said = ''
+    let output = ''
     await new Promise<void>(resolve => {
       child.once('exit', () => resolve())
       child.stderr!.setEncoding('utf8').on('data', text => {
-        said += text
-        if (said.includes('Next:')) resolve()
+        output += text
+        if (output.includes('Next:')) resolve()
       })
     })
-    this.url = /running at (\S+)/.exec(said)?.[1] ?? assert.fail(`it should have started: ${said}`)
+    this.url = /running at (\S+)/.exec(output)?.[1] ?? assert.fail(`it should have started: ${output}`)
   }
 
   async createProject(): Promise<CreatedProject> {
@@ -294,7 +294,7 @@ class KilledNode {
   }
 }
 
-test('messages too large to be answered in one piece stay where they are', async () => {
+test('queues: messages too large for one answer stay in the queue', async () => {
   const queue = await newQueue()
   const message = 'x'.repeat(9_000_000)
   for (let count = 0; count < 7; count++) assert.equal((await queue.post('send', { message })).status, 200)
@@ -306,7 +306,7 @@ test('messages too large to be answered in one piece stay where they are', async
   assert.equal((await queue.get('metrics')).body.queue_visible_length, 6)
 })
 
-test('a queue dropped and made anew is read from its beginning', async () => {
+test('queues: a queue that was dropped and created again is read from the beginning', async () => {
   const project = await platform.createProject()
   const queue = queueAt(() => platform.url, project, 'work')
   await queue.create()
@@ -323,7 +323,7 @@ test('a queue dropped and made anew is read from its beginning', async () => {
   assert.equal((await queue.post('read', { vt: 1 })).body[0]?.message, 'new')
 })
 
-test('making and dropping waits for no lock without end', async () => {
+test('queues: creating and dropping a queue has a lock timeout', async () => {
   const project = await platform.createProject()
   const queue = queueAt(() => platform.url, project, 'work')
   await queue.create()

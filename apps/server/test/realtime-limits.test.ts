@@ -1,10 +1,10 @@
-// How much may be done on sockets, and how it is said that it was too much.
+// Limits on sockets, channels and requests, and the errors for exceeding them.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import type { CreatedProject } from '@plinth/contract/projects.ts'
 import { startPlatform, type TestPlatform } from './harness.ts'
-import { behind } from './realtime-listener.ts'
 import { broadcast, RawSocket, refused, socketUrl } from './realtime-raw.ts'
+import { projectDatabase } from './realtime-subscriber.ts'
 
 let platform: TestPlatform
 before(async () => {
@@ -15,7 +15,7 @@ after(() => platform.stop())
 const projectWith = (quotas: Record<string, number>): Promise<CreatedProject> =>
   platform.projects.create({ body: { name: `limits ${Math.random()}`, quotas } })
 
-test('sockets beyond the quota are refused with 429, and one that closes makes room', async () => {
+test('realtime limits: sockets above the quota get 429, and a closed one frees a place', async () => {
   const project = await projectWith({ realtime_max_clients: 2 })
   const sockets = await Promise.all([RawSocket.open(platform, project), RawSocket.open(platform, project)])
   assert.equal(await refused(socketUrl(platform, project)), 429)
@@ -25,15 +25,17 @@ test('sockets beyond the quota are refused with 429, and one that closes makes r
   for (const socket of [sockets[1], third]) await socket.close()
 })
 
-test('many who come at once are counted one by one', async () => {
+test('realtime limits: concurrent handshakes cannot exceed the quota', async () => {
   const project = await projectWith({ realtime_max_clients: 5 })
-  const tried = await Promise.allSettled(Array.from({ length: 20 }, () => RawSocket.open(platform, project)))
-  const opened = tried.filter(each => each.status === 'fulfilled').map(({ value }) => value)
+  const attempts = await Promise.allSettled(
+    Array.from({ length: 20 }, () => RawSocket.open(platform, project)),
+  )
+  const opened = attempts.filter(each => each.status === 'fulfilled').map(({ value }) => value)
   assert.equal(opened.length, 5)
   for (const socket of opened) await socket.close()
 })
 
-test('a socket has a hundred channels, and another when one is left', async () => {
+test('realtime limits: a socket has at most 100 channels, and leaving one frees a place', async () => {
   const project = await projectWith({})
   const socket = await RawSocket.open(platform, project)
   for (let at = 0; at < 100; at++) await socket.join(`realtime:${at}`)
@@ -45,7 +47,7 @@ test('a socket has a hundred channels, and another when one is left', async () =
   await socket.close()
 })
 
-test('more messages a second than the quota close the channel that sent them, with its name', async () => {
+test('realtime limits: exceeding the message rate closes the sending channel with an error code', async () => {
   const project = await projectWith({ realtime_max_events_per_second: 20 })
   const [flood, calm] = [await RawSocket.open(platform, project), await RawSocket.open(platform, project)]
   await flood.join('realtime:flood')
@@ -59,13 +61,13 @@ test('more messages a second than the quota close the channel that sent them, wi
   await flood.event('realtime:flood', 'phx_close')
   await flood.settled()
   await calm.settled()
-  const heard = calm.frames.filter(([, , , event]) => event === 'broadcast').length
-  assert.ok(heard >= 15 && heard <= 25, `${heard} of 60 were passed on`)
+  const delivered = calm.frames.filter(([, , , event]) => event === 'broadcast').length
+  assert.ok(delivered >= 15 && delivered <= 25, `${delivered} of 60 were delivered`)
   assert.ok(!calm.frames.some(([, , , event]) => event === 'phx_close'))
   for (const socket of [flood, calm]) await socket.close()
 })
 
-test('joins beyond what a project may do in a second are refused with their name', async () => {
+test('realtime limits: joins above the rate of the project are rejected with an error code', async () => {
   const project = await projectWith({})
   const socket = await RawSocket.open(platform, project)
   await socket.join('realtime:first')
@@ -81,26 +83,29 @@ test('joins beyond what a project may do in a second are refused with their name
   await socket.close()
 })
 
-test('a payload or an event that is too long is refused: in the answer where one is awaited, as a system message where not', async () => {
+test('realtime limits: a payload or event that is too long is rejected in the reply with ack, in a system message without', async () => {
   const project = await projectWith({})
   const [asking, other] = [await RawSocket.open(platform, project), await RawSocket.open(platform, project)]
   await asking.join('realtime:long', { broadcast: { ack: true } })
   await other.join('realtime:long')
   const large = broadcast('realtime:long', 'large', 'x'.repeat(3_000_000))
-  const refusal = await asking.ask('realtime:long', 'broadcast', large[4])
-  assert.deepEqual([refusal.status, refusal.response.reason.split(':')[0]], ['error', 'PayloadSizeExceeded'])
+  const rejected = await asking.ask('realtime:long', 'broadcast', large[4])
+  assert.deepEqual(
+    [rejected.status, rejected.response.reason.split(':')[0]],
+    ['error', 'PayloadSizeExceeded'],
+  )
   const named = await asking.ask('realtime:long', 'broadcast', broadcast('', 'é'.repeat(128), 1)[4])
   assert.equal(named.response.reason.split(':')[0], 'EventNameTooLong')
   other.send(large)
   assert.equal((await other.event('realtime:long', 'system'))[4].message.split(':')[0], 'PayloadSizeExceeded')
   const fitting = broadcast('realtime:long', 'fits', 'x'.repeat(2_999_998))
   assert.equal((await asking.ask('realtime:long', 'broadcast', fitting[4])).status, 'ok')
-  const [, , , , heard] = await other.event('realtime:long', 'broadcast')
-  assert.deepEqual([heard.event, heard.payload.length], ['fits', 2_999_998])
+  const [, , , , received] = await other.event('realtime:long', 'broadcast')
+  assert.deepEqual([received.event, received.payload.length], ['fits', 2_999_998])
   for (const socket of [asking, other]) await socket.close()
 })
 
-test('a channel tracks five times in thirty seconds; it may always untrack', async () => {
+test('realtime limits: a channel may track 5 times in 30 seconds, and untrack any time', async () => {
   const project = await projectWith({})
   const socket = await RawSocket.open(platform, project)
   await socket.join('realtime:busy', { presence: { key: 'k', enabled: true } })
@@ -112,33 +117,33 @@ test('a channel tracks five times in thirty seconds; it may always untrack', asy
   await socket.close()
 })
 
-test('a hundred wishes fit into a channel, and no more', async () => {
+test('realtime limits: a channel has at most 100 bindings', async () => {
   const project = await projectWith({})
   const socket = await RawSocket.open(platform, project)
-  const wishes = Array.from({ length: 101 }, (_, at) => ({ event: '*', schema: 'public', table: `t${at}` }))
-  const { status, response } = await socket.ask('realtime:wishes', 'phx_join', {
-    config: { postgres_changes: wishes },
+  const bindings = Array.from({ length: 101 }, (_, at) => ({ event: '*', schema: 'public', table: `t${at}` }))
+  const { status, response } = await socket.ask('realtime:bindings', 'phx_join', {
+    config: { postgres_changes: bindings },
   })
   assert.deepEqual([status, response.reason.split(':')[0]], ['error', 'TooManyBindings'])
   await socket.close()
 })
 
-test('a socket has a thousand wishes on all its channels together', async () => {
+test('realtime limits: a socket has at most 1000 bindings on all its channels', async () => {
   const project = await projectWith({})
   const socket = await RawSocket.open(platform, project)
-  const wishes = Array.from({ length: 100 }, (_, at) => ({ event: '*', schema: 'public', table: `t${at}` }))
-  for (let at = 0; at < 10; at++) await socket.join(`realtime:${at}`, { postgres_changes: wishes })
+  const bindings = Array.from({ length: 100 }, (_, at) => ({ event: '*', schema: 'public', table: `t${at}` }))
+  for (let at = 0; at < 10; at++) await socket.join(`realtime:${at}`, { postgres_changes: bindings })
   const { status, response } = await socket.ask('realtime:more', 'phx_join', {
-    config: { postgres_changes: wishes.slice(0, 1) },
+    config: { postgres_changes: bindings.slice(0, 1) },
   })
   assert.deepEqual([status, response.reason.split(':')[0]], ['error', 'TooManyBindings'])
-  await socket.join('realtime:wishless')
+  await socket.join('realtime:unbound')
   await socket.ask('realtime:7', 'phx_leave', {})
-  await socket.join('realtime:more', { postgres_changes: wishes })
+  await socket.join('realtime:more', { postgres_changes: bindings })
   await socket.close()
 })
 
-test('a REST broadcast counts by the message', async () => {
+test('realtime limits: each message of a REST broadcast counts', async () => {
   const project = await projectWith({ realtime_max_events_per_second: 10 })
   const socket = await RawSocket.open(platform, project)
   const messages = Array.from({ length: 30 }, (_, at) => ({ topic: 'room', event: 'e', payload: at }))
@@ -150,7 +155,7 @@ test('a REST broadcast counts by the message', async () => {
   await socket.close()
 })
 
-test('what is tracked is kept and told to everybody who comes: it is short', async () => {
+test('realtime limits: presence keys and tracked payloads have a size limit', async () => {
   const project = await projectWith({})
   const socket = await RawSocket.open(platform, project)
   await socket.join('realtime:heavy', { presence: { key: 'k', enabled: true } })
@@ -166,10 +171,10 @@ test('what is tracked is kept and told to everybody who comes: it is short', asy
   await socket.close()
 })
 
-/** Whoever asks what a private topic permits waits that long for it. */
+/** Makes policy checks on private topics take this long. */
 async function slowProject(seconds: number): Promise<CreatedProject> {
   const project = await projectWith({})
-  const database = await behind(platform, project)
+  const database = await projectDatabase(platform, project)
   await database.run(`
     create policy slowly on realtime.messages using (pg_sleep(${seconds}) is not null) with check (true)`)
   return project
@@ -187,7 +192,7 @@ const posting = (
     signal,
   })
 
-test('a request has a thousand messages, and is asked once what it may do on each topic', async () => {
+test('realtime limits: a REST request has at most 1000 messages, with one policy check per topic', async () => {
   const project = await slowProject(0.2)
   const message = { topic: 'room', event: 'e', payload: 1, private: true }
   assert.equal((await posting(project, Array(1000).fill(message))).status, 202)
@@ -197,7 +202,7 @@ test('a request has a thousand messages, and is asked once what it may do on eac
   assert.deepEqual(errors, { messages: ['should have at most 1000 item(s)'] })
 })
 
-test('a request that nobody waits for any more sends nothing more', async () => {
+test('realtime limits: an aborted REST request sends no further messages', async () => {
   const project = await slowProject(0.1)
   const socket = await RawSocket.open(platform, project)
   await socket.join('realtime:room')
@@ -208,23 +213,25 @@ test('a request that nobody waits for any more sends nothing more', async () => 
     private: true,
   }))
   const messages = (payload: string) => {
-    const heard = { topic: 'room', event: 'e', payload }
-    return [heard, ...slow, heard]
+    const message = { topic: 'room', event: 'e', payload }
+    return [message, ...slow, message]
   }
   const hangUp = new AbortController()
   const posted = posting(project, messages('first'), hangUp.signal)
   await socket.event('realtime:room', 'broadcast')
   hangUp.abort()
   await assert.rejects(posted, { name: 'AbortError' })
-  // It would have been through before one that came later.
+  // The aborted request would have been handled before this later one.
   assert.equal((await posting(project, messages('second'))).status, 202)
   await socket.settled()
-  const heard = socket.frames.filter(([, , , event]) => event === 'broadcast').map(frame => frame[4].payload)
-  assert.deepEqual(heard, ['second', 'second'])
+  const received = socket.frames
+    .filter(([, , , event]) => event === 'broadcast')
+    .map(frame => frame[4].payload)
+  assert.deepEqual(received, ['second', 'second'])
   await socket.close()
 })
 
-test('a topic has room for so much presence; beyond that nobody is tracked until somebody goes', async () => {
+test('realtime limits: the presence of a topic has a size limit, and leaving frees room', async () => {
   const project = await projectWith({})
   const open = async (key: string) => {
     const socket = await RawSocket.open(platform, project)
@@ -240,18 +247,18 @@ test('a topic has room for so much presence; beyond that nobody is tracked until
   for (const { track } of others) assert.equal((await track(large)).status, 'ok')
   const { status, response } = await last.track(large)
   assert.deepEqual([status, response.reason.split(':')[0]], ['error', 'PresenceTooLarge'])
-  const guest = await RawSocket.open(platform, project)
-  await guest.join('realtime:full', { presence: { enabled: true } })
-  const [, , , , state] = await guest.event('realtime:full', 'presence_state')
+  const member = await RawSocket.open(platform, project)
+  await member.join('realtime:full', { presence: { enabled: true } })
+  const [, , , , state] = await member.event('realtime:full', 'presence_state')
   assert.deepEqual([Object.keys(state).length, state.last.metas[0].text], [17, 'small'])
   await others[0]!.socket.close()
-  await guest.event('realtime:full', 'presence_diff')
+  await member.event('realtime:full', 'presence_diff')
   assert.equal((await last.track(large)).status, 'ok')
   for (const { socket } of [last, ...others.slice(1)]) await socket.close()
-  await guest.close()
+  await member.close()
 })
 
-test('what is sent before a channel is judged waits with its sender, and nothing of it is lost', async () => {
+test('realtime limits: frames sent before the policy check are queued by back-pressure, and none is lost', async () => {
   const project = await slowProject(0.4)
   const socket = await RawSocket.open(platform, project)
   const join = socket.push('realtime:room', 'phx_join', {
@@ -266,16 +273,16 @@ test('what is sent before a channel is judged waits with its sender, and nothing
   const { status } = await socket.answer(join)
   clearInterval(looking)
   assert.equal(status, 'ok')
-  assert.ok(leastWaiting > 20_000_000, `all but ${leastWaiting} bytes were taken`)
+  assert.ok(leastWaiting > 20_000_000, `only ${leastWaiting} bytes wait`)
   for (const ref of refs) assert.equal((await socket.answer(ref)).status, 'ok')
   await socket.close()
 })
 
-test('thousands of messages sent at once are answered in their order, and another socket is served as well', async () => {
+test('realtime limits: thousands of messages at once are answered in order, and another socket is still served', async () => {
   const project = await projectWith({})
   const [many, other] = [await RawSocket.open(platform, project), await RawSocket.open(platform, project)]
   const refs = Array.from({ length: 20_000 }, () => many.push('phoenix', 'heartbeat', {}))
-  // Larger than what is decoded at once: those behind it wait for it.
+  // Large enough to be decoded in slices: later frames wait for it.
   const large = many.push('phoenix', 'heartbeat', 'x'.repeat(200_000))
   const last = many.push('phoenix', 'heartbeat', {})
   await other.settled()

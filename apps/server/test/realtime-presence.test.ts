@@ -1,4 +1,4 @@
-// Presence where it is easily wrong: what is told when, to whom, and what names may be.
+// Edge cases of presence: order of state and diffs, dropped connections, unusual names.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import type { CreatedProject } from '@plinth/contract/projects.ts'
@@ -19,7 +19,7 @@ const track = (socket: RawSocket, topic: string, payload: unknown) =>
   socket.ask(topic, 'presence', { type: 'presence', event: 'track', payload })
 const refOf = (metas: { phx_ref: string }[]) => metas.map(({ phx_ref }) => phx_ref)
 
-test('whoever tracks again is told as joining and leaving in one diff; the same again is nothing new', async () => {
+test('presence: tracking again is one diff with a join and a leave, and tracking the same payload sends nothing', async () => {
   const topic = 'realtime:again'
   const socket = await open()
   await socket.join(topic, present('k'))
@@ -40,11 +40,11 @@ test('whoever tracks again is told as joining and leaving in one diff; the same 
   await socket.close()
 })
 
-test('who arrives is told the state, and of nobody in it a second time', async () => {
+test('presence: a new member gets the state, and no diff repeats it', async () => {
   const topic = 'realtime:arrival'
   const [early, late] = [await open(), await open()]
   await early.join(topic, present('early'))
-  // Both in one write: what the first has changed is not told yet when the second comes.
+  // Both in one write: the diff of the first is still pending when the second is handled.
   early.push(topic, 'presence', { event: 'track', payload: { n: 1 } })
   await late.join(topic, present('late'))
   const [, , , , state] = await late.event(topic, 'presence_state')
@@ -55,27 +55,27 @@ test('who arrives is told the state, and of nobody in it a second time', async (
   for (const socket of [early, late]) await socket.close()
 })
 
-test('one who is cut off leaves, and so does each of several under one key', async () => {
+test('presence: a dropped connection leaves, also if others share its key', async () => {
   const topic = 'realtime:cut'
-  const [witness, one, two] = [await open(), await open(), await open()]
-  await witness.join(topic, present('w'))
+  const [observer, one, two] = [await open(), await open(), await open()]
+  await observer.join(topic, present('w'))
   for (const socket of [one, two]) {
     await socket.join(topic, present('same'))
     await track(socket, topic, {})
-    await witness.event(topic, 'presence_diff')
+    await observer.event(topic, 'presence_diff')
   }
   one.connection.terminate()
-  const [, , , , { joins, leaves }] = await witness.event(topic, 'presence_diff')
+  const [, , , , { joins, leaves }] = await observer.event(topic, 'presence_diff')
   assert.deepEqual([joins, leaves.same.metas.length], [{}, 1])
   const newcomer = await open()
   await newcomer.join(topic, present(''))
   assert.equal((await newcomer.event(topic, 'presence_state'))[4].same.metas.length, 1)
   await two.ask(topic, 'phx_leave', {})
-  assert.equal((await witness.event(topic, 'presence_diff'))[4].leaves.same.metas.length, 1)
-  for (const socket of [witness, two, newcomer]) await socket.close()
+  assert.equal((await observer.event(topic, 'presence_diff'))[4].leaves.same.metas.length, 1)
+  for (const socket of [observer, two, newcomer]) await socket.close()
 })
 
-test('a key and what is tracked may have any name, and large numbers keep their digits', async () => {
+test('presence: keys and payloads may have any name, and large numbers keep their digits', async () => {
   const topic = 'realtime:names'
   const [socket, other] = [await open(), await open()]
   await socket.join(topic, present('__proto__'))
@@ -87,15 +87,15 @@ test('a key and what is tracked may have any name, and large numbers keep their 
   )
   assert.equal((await socket.answer('t')).status, 'ok')
   await other.event(topic, 'presence_diff')
-  const told = texts.find(text => text.includes('presence_diff'))!
-  assert.match(told, /"__proto__":\{"metas":\[\{"__proto__":\{"admin":true\},"n":12345678901234567890,/)
-  // The last one of a name counts.
-  assert.match(told, /"phx_ref":"mine","phx_ref":"[\w-]{12}"\}\]\}\},"leaves":\{\}\}\]$/)
+  const diff = texts.find(text => text.includes('presence_diff'))!
+  assert.match(diff, /"__proto__":\{"metas":\[\{"__proto__":\{"admin":true\},"n":12345678901234567890,/)
+  // Of duplicate JSON keys the last one wins.
+  assert.match(diff, /"phx_ref":"mine","phx_ref":"[\w-]{12}"\}\]\}\},"leaves":\{\}\}\]$/)
   assert.equal(({} as { admin?: boolean }).admin, undefined)
   for (const each of [socket, other]) await each.close()
 })
 
-test('the first track of a channel that asked for no presence tells it who is there', async () => {
+test('presence: the first track enables presence and sends the state', async () => {
   const topic = 'realtime:unasked'
   const [there, unasked] = [await open(), await open()]
   await there.join(topic, present('there'))
@@ -109,7 +109,7 @@ test('the first track of a channel that asked for no presence tells it who is th
   for (const socket of [there, unasked]) await socket.close()
 })
 
-test('of a topic nobody is on any more, nothing is left', async () => {
+test('presence: an empty topic keeps no state', async () => {
   const topic = 'realtime:empty'
   for (let round = 0; round < 2; round++) {
     const socket = await open()

@@ -1,4 +1,4 @@
-// A client of sockets that hides nothing: frames as they come, in the order in which they come.
+// A WebSocket client that exposes every frame, in the order of arrival.
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import type { IncomingMessage } from 'node:http'
@@ -11,17 +11,17 @@ type Ending = { code: number; reason: string }
 
 export interface RawOptions {
   key?: string
-  /** The path of the socket, the query included. */
+  /** The path of the socket with its query. */
   path?: string
   headers?: Record<string, string>
 }
 
-const patienceMs = 60_000
+const timeoutMs = 60_000
 
 export const socketUrl = (platform: TestPlatform, project: CreatedProject, key = project.anon_key) =>
   `${platform.url.replace('http', 'ws')}/v1/realtime/${project.id}/socket/websocket?token=${key}&vsn=2.0.0`
 
-/** What the handshake was refused with. */
+/** The status of a rejected handshake. */
 export async function refused(url: string, headers: Record<string, string> = {}): Promise<Ending['code']> {
   const socket = new WebSocket(url, { headers })
   socket.on('error', () => {})
@@ -33,7 +33,7 @@ export async function refused(url: string, headers: Record<string, string> = {})
 
 export class RawSocket {
   readonly connection: WebSocket
-  /** What has come and nobody has asked for yet. */
+  /** Received frames that no call has taken yet. */
   readonly frames: Frame[] = []
   ended: Ending | undefined
   #ref = 0
@@ -64,18 +64,18 @@ export class RawSocket {
     this.connection.send(typeof frame === 'string' || Buffer.isBuffer(frame) ? frame : JSON.stringify(frame))
   }
 
-  /** Sends an event under a ref of its own, which it answers. */
+  /** Sends an event with a new ref, and returns the ref. */
   push(topic: string, event: string, payload: unknown, joinRef: string | null = null): string {
     const ref = String(++this.#ref)
     this.send([event === 'phx_join' ? ref : joinRef, ref, topic, event, payload])
     return ref
   }
 
-  /** The first frame that fits, taken out of those that came. */
-  async next(fits: (frame: Frame) => boolean, what: string): Promise<Frame> {
-    const endAt = Date.now() + patienceMs
+  /** Waits for the first frame that matches, and removes it from `frames`. */
+  async next(matches: (frame: Frame) => boolean, what: string): Promise<Frame> {
+    const endAt = Date.now() + timeoutMs
     for (;;) {
-      const at = this.frames.findIndex(fits)
+      const at = this.frames.findIndex(matches)
       if (at >= 0) return this.frames.splice(at, 1)[0]!
       assert.ok(!this.ended, `${what}: the socket has ended: ${JSON.stringify(this.ended)}`)
       await this.#change(endAt, what)
@@ -101,14 +101,14 @@ export class RawSocket {
     return ref
   }
 
-  /** Once this is answered, everything that was sent before has been dealt with. */
+  /** Sends a heartbeat. Its reply means that the server has handled all earlier frames. */
   async settled(): Promise<void> {
     const { status } = await this.ask('phoenix', 'heartbeat', {})
     assert.equal(status, 'ok')
   }
 
   async end(): Promise<Ending> {
-    const endAt = Date.now() + patienceMs
+    const endAt = Date.now() + timeoutMs
     while (!this.ended) await this.#change(endAt, 'the end of the socket')
     return this.ended
   }
@@ -122,7 +122,7 @@ export class RawSocket {
     const { promise, resolve, reject } = Promise.withResolvers<void>()
     this.#wake = resolve
     const late = setTimeout(
-      () => reject(new Error(`${what}: not within ${patienceMs} ms`)),
+      () => reject(new Error(`${what}: not within ${timeoutMs} ms`)),
       endAt - Date.now(),
     )
     await promise.finally(() => clearTimeout(late))

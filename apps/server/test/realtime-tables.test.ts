@@ -1,8 +1,8 @@
-// Which tables send changes of their rows: the switches of the management routes, and what becomes of them.
+// The management routes for the realtime settings of tables, and what happens to the settings when tables change.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { sql } from '#src/kernel/postgres/sql.ts'
-import { until } from './cache-project.ts'
+import { eventually } from './eventually.ts'
 import { type CallOptions, type Reply, startPlatform, type TestPlatform } from './harness.ts'
 import { Project } from './owned-project.ts'
 
@@ -41,12 +41,12 @@ const shown = async (name: string, of = project) => {
   const { body } = await call('GET', '?limit=100', undefined, {}, of)
   return body.tables.find((each: { table: string }) => each.table === name)
 }
-const refusal = ({ status, body }: Reply) => [status, body?.error?.code]
+const statusAndCode = ({ status, body }: Reply) => [status, body?.error?.code]
 const noted = (of = project) =>
   of.look<{ relid: number; cdc_enabled: boolean; realtime_public: boolean }>(
     sql`select * from platform.realtime_tables order by relid`,
   )
-const asBegun = (table: string) => ({
+const withDefaults = (table: string) => ({
   schema: 'public',
   table,
   cdc_enabled: true,
@@ -54,7 +54,7 @@ const asBegun = (table: string) => ({
   realtime_public: false,
 })
 
-test('every table of public is listed by name as it begins; views, other schemas and extensions are not', async () => {
+test('realtime tables: lists the tables of public by name with defaults, without views, other schemas and extensions', async () => {
   await script(`
     create table list_b (id int); create table list_a (id int); create table "List ""C""" (id int);
     create table list_parts (id int) partition by range (id);
@@ -71,40 +71,43 @@ test('every table of public is listed by name as it begins; views, other schemas
   const { status, body } = await call('GET')
   assert.equal(status, 200)
   assert.deepEqual(body.tables, [
-    asBegun('List "C"'),
-    { ...asBegun('list_a'), rls_enabled: false },
-    asBegun('list_b'),
-    asBegun('list_part'),
-    asBegun('list_parts'),
+    withDefaults('List "C"'),
+    { ...withDefaults('list_a'), rls_enabled: false },
+    withDefaults('list_b'),
+    withDefaults('list_part'),
+    withDefaults('list_parts'),
   ])
   assert.deepEqual([body.total, body.limit, body.offset], [5, 50, 0])
   const page = await call('GET', '?limit=1&offset=2')
   assert.deepEqual([page.body.tables.map((each: any) => each.table), page.body.total], [['list_b'], 5])
 })
 
-test('a switch changes what is sent and leaves the other as it is; one as all begin leaves no trace', async () => {
+test('realtime tables: setting one field keeps the other, and default settings store no row', async () => {
   await script('create table switched (id int primary key); create table untouched (id int)')
   assert.deepEqual(await set('switched', { cdc_enabled: false }), {
-    ...asBegun('switched'),
+    ...withDefaults('switched'),
     cdc_enabled: false,
   })
   assert.deepEqual(await set('switched', { realtime_public: true }), {
-    ...asBegun('switched'),
+    ...withDefaults('switched'),
     cdc_enabled: false,
     realtime_public: true,
   })
   assert.deepEqual(await shown('switched'), {
-    ...asBegun('switched'),
+    ...withDefaults('switched'),
     cdc_enabled: false,
     realtime_public: true,
   })
-  assert.deepEqual(await shown('untouched'), asBegun('untouched'))
+  assert.deepEqual(await shown('untouched'), withDefaults('untouched'))
   assert.equal((await noted()).length, 1)
-  assert.deepEqual(await set('switched', { cdc_enabled: true, realtime_public: false }), asBegun('switched'))
+  assert.deepEqual(
+    await set('switched', { cdc_enabled: true, realtime_public: false }),
+    withDefaults('switched'),
+  )
   assert.deepEqual(await noted(), [])
 })
 
-test('names are taken as they are', async () => {
+test('realtime tables: table names are used literally', async () => {
   const names = [
     'Upper',
     'with space',
@@ -120,25 +123,25 @@ test('names are taken as they are', async () => {
     assert.equal((await set(name, { cdc_enabled: false })).table, name)
     assert.equal((await shown(name)).cdc_enabled, false)
   }
-  assert.deepEqual(await shown('named'), asBegun('named'))
+  assert.deepEqual(await shown('named'), withDefaults('named'))
 })
 
-test('the switches are lost when a table is dropped and made anew, and kept when it is changed', async () => {
+test('realtime tables: settings are lost when a table is dropped, and kept when it is altered', async () => {
   await script('create table fleeting (id int)')
   await set('fleeting', { cdc_enabled: false, realtime_public: true })
   const before = (await noted()).length
   await script('alter table fleeting add column body text; alter table fleeting rename to lasting')
   assert.deepEqual(await shown('lasting'), {
-    ...asBegun('lasting'),
+    ...withDefaults('lasting'),
     cdc_enabled: false,
     realtime_public: true,
   })
   await script('drop table lasting; create table lasting (id int)')
-  assert.deepEqual(await shown('lasting'), asBegun('lasting'))
+  assert.deepEqual(await shown('lasting'), withDefaults('lasting'))
   assert.equal((await noted()).length, before - 1)
 })
 
-test('what is no table of the project is refused with a hint', async () => {
+test('realtime tables: a relation that is not a table of the project is rejected with a hint', async () => {
   await script(`
     create table based (id int); create view seen_through as select * from based;
     create materialized view kept as select * from based;
@@ -149,9 +152,9 @@ test('what is no table of the project is refused with a hint', async () => {
       create foreign table public.far_away (id int) server far`),
   )
   const unknown = await put('basde', { cdc_enabled: false })
-  assert.deepEqual(refusal(unknown), [404, 'table_not_found'])
+  assert.deepEqual(statusAndCode(unknown), [404, 'table_not_found'])
   assert.match(unknown.body.error.message, /Perhaps you meant "based"/)
-  assert.deepEqual(refusal(await put('hidden', { cdc_enabled: false })), [404, 'table_not_found'])
+  assert.deepEqual(statusAndCode(await put('hidden', { cdc_enabled: false })), [404, 'table_not_found'])
   const cases: [string, RegExp][] = [
     [
       'seen_through',
@@ -163,12 +166,12 @@ test('what is no table of the project is refused with a hint', async () => {
   ]
   for (const [name, message] of cases) {
     const reply = await put(name, { cdc_enabled: false })
-    assert.deepEqual(refusal(reply), [400, 'invalid_request'], name)
+    assert.deepEqual(statusAndCode(reply), [400, 'invalid_request'], name)
     assert.match(reply.body.error.message, message)
   }
 })
 
-test('a body that says nothing, or something unknown, is refused', async () => {
+test('realtime tables: an empty body or unknown fields are rejected', async () => {
   await script('create table plain (id int)')
   for (const body of [
     {},
@@ -179,23 +182,23 @@ test('a body that says nothing, or something unknown, is refused', async () => {
     { cdc_enabled: false, enabled: false },
     { rls_enabled: false },
   ])
-    assert.deepEqual(refusal(await put('plain', body)), [400, 'invalid_request'], JSON.stringify(body))
-  assert.deepEqual(await shown('plain'), asBegun('plain'))
+    assert.deepEqual(statusAndCode(await put('plain', body)), [400, 'invalid_request'], JSON.stringify(body))
+  assert.deepEqual(await shown('plain'), withDefaults('plain'))
 })
 
-test('a table of one project is nothing to another of the same name', async () => {
+test('realtime tables: settings do not affect a table of the same name in another project', async () => {
   await script('create table shared (id int)')
   await script('create table shared (id int); create table only_there (id int)', other)
   await set('shared', { cdc_enabled: false })
   assert.equal((await shown('shared', other)).cdc_enabled, true)
-  assert.deepEqual(refusal(await put('only_there', { cdc_enabled: false })), [404, 'table_not_found'])
+  assert.deepEqual(statusAndCode(await put('only_there', { cdc_enabled: false })), [404, 'table_not_found'])
   const nobody = await call('PUT', '/shared', { cdc_enabled: false }, {}, {
     id: crypto.randomUUID(),
   } as Project)
-  assert.deepEqual(refusal(nobody), [404, 'project_not_found'])
+  assert.deepEqual(statusAndCode(nobody), [404, 'project_not_found'])
 })
 
-test('looking needs read, switching needs admin and leaves an audit entry', async () => {
+test('realtime tables: listing needs read, setting needs admin and writes an audit entry', async () => {
   await script('create table guarded (id int)')
   const token = async (scope: 'read' | 'deploy' | 'admin') =>
     (await platform.platform.mintToken({ body: { name: scope, scope } })).token
@@ -203,12 +206,15 @@ test('looking needs read, switching needs admin and leaves an audit entry', asyn
   assert.equal((await call('GET', '', undefined, { token: await token('read') })).status, 200)
   for (const scope of ['read', 'deploy'] as const) {
     const reply = await call('PUT', '/guarded', body, { token: await token(scope) })
-    assert.deepEqual(refusal(reply), [403, 'insufficient_scope'])
+    assert.deepEqual(statusAndCode(reply), [403, 'insufficient_scope'])
   }
   const { serviceRoleKey } = (await platform.app.directory.find(project.id))!
   for (const wrong of ['nonsense', serviceRoleKey]) {
-    assert.deepEqual(refusal(await call('GET', '', undefined, { token: wrong })), [401, 'unauthorized'])
-    assert.deepEqual(refusal(await call('PUT', '/guarded', body, { token: wrong })), [401, 'unauthorized'])
+    assert.deepEqual(statusAndCode(await call('GET', '', undefined, { token: wrong })), [401, 'unauthorized'])
+    assert.deepEqual(statusAndCode(await call('PUT', '/guarded', body, { token: wrong })), [
+      401,
+      'unauthorized',
+    ])
   }
   assert.equal((await shown('guarded')).realtime_public, false)
   const done = await call('PUT', '/guarded', body, { token: await token('admin') })
@@ -220,7 +226,7 @@ test('looking needs read, switching needs admin and leaves an audit entry', asyn
   ])
 })
 
-test('SQL of the tenant has no way to the switches', async () => {
+test('realtime tables: tenant SQL cannot change the settings', async () => {
   await script('create table kept_off (id int)')
   await set('kept_off', { cdc_enabled: false })
   for (const statement of [
@@ -234,15 +240,15 @@ test('SQL of the tenant has no way to the switches', async () => {
   assert.equal((await shown('kept_off')).cdc_enabled, false)
 })
 
-test('a table that somebody holds on to is given up on, and all else goes on', async () => {
+test('realtime tables: setting a locked table times out, and other tables are not affected', async () => {
   await script('create table held (id int); create table free (id int)')
-  let asked!: Promise<Reply>
+  let pending!: Promise<Reply>
   await project.asOwner(async session => {
     await session.script('begin; lock table held in access exclusive mode')
-    asked = put('held', { cdc_enabled: false })
-    // The switches of one project take turns.
+    pending = put('held', { cdc_enabled: false })
+    // Requests of one project run one after the other.
     const next = put('free', { cdc_enabled: false })
-    assert.deepEqual(refusal(await asked), [409, 'object_busy'])
+    assert.deepEqual(statusAndCode(await pending), [409, 'object_busy'])
     assert.equal((await next).status, 200)
     await session.script('rollback')
   })
@@ -250,21 +256,21 @@ test('a table that somebody holds on to is given up on, and all else goes on', a
   assert.equal((await set('held', { cdc_enabled: false })).cdc_enabled, false)
 })
 
-test('a table dropped while it is being switched leaves nothing behind', async () => {
+test('realtime tables: a table dropped during the request leaves no settings', async () => {
   await script('create table doomed (id int)')
   const count = (await noted()).length
-  let asked!: Promise<Reply>
+  let pending!: Promise<Reply>
   await project.asOwner(async session => {
     await session.script('begin; drop table doomed')
-    asked = put('doomed', { cdc_enabled: false })
-    await until('the switch waits for the drop', async () => {
+    pending = put('doomed', { cdc_enabled: false })
+    await eventually(async () => {
       const waiting = await project.look(sql`
         select from pg_catalog.pg_locks l join pg_catalog.pg_database d on d.oid = l.database
          where not l.granted and d.datname = current_database()`)
       return waiting.length > 0
-    })
+    }, 'the request waits for the drop')
     await session.script('commit')
   })
-  assert.deepEqual(refusal(await asked), [404, 'table_not_found'])
+  assert.deepEqual(statusAndCode(await pending), [404, 'table_not_found'])
   assert.equal((await noted()).length, count)
 })

@@ -1,4 +1,4 @@
-// A real Redis, or Valkey, of a test's own: on a free port, in a directory of its own, gone with it.
+// A separate Redis or Valkey for a test, on a free port and in a temporary directory.
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, rmSync } from 'node:fs'
@@ -12,19 +12,19 @@ import { connectRedis, type RedisConnection } from '#src/kernel/redis/connection
 export interface RedisServer {
   url: string
   pid(): number
-  /** As the default user. */
+  /** Connects as the default user. */
   connect(): Promise<RedisConnection>
-  /** At once, as a crash would be; what it held is lost. */
+  /** Kills the process like a crash. Its data is lost. */
   kill(): Promise<void>
-  /** On the same port, with nothing in it. */
+  /** Starts it again on the same port, without data. */
   start(): Promise<void>
-  /** Frozen: it takes connections and says nothing. */
+  /** SIGSTOP freezes it: it accepts connections and does not respond. */
   signal(signal: 'SIGSTOP' | 'SIGCONT'): void
   stop(): Promise<void>
 }
 
 const binaries = ['redis-server', 'valkey-server']
-const patienceMs = 30_000
+const patienceMs = 120_000
 
 export function redisBinary(): string {
   const found = binaries.find(name => spawnSync(name, ['--version']).status === 0)

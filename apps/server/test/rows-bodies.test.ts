@@ -1,5 +1,5 @@
-// Large and hostile bodies sent to the row API: bounded before they are parsed, refused before they are parsed where
-// the caller may not write, and stored whole where he may.
+// Large and hostile bodies sent to the row API: limits and permissions are checked before the body is parsed, and an
+// accepted body is stored completely.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import type { CreatedProject } from '@plinth/contract/projects.ts'
@@ -47,27 +47,27 @@ async function owner(text: string): Promise<Reply> {
   assert.equal(reply.status, 200, JSON.stringify(reply.body))
   return reply
 }
-const refusalOf = ({ status, body }: Reply) => [status, body.code ?? body.error?.code]
+const statusAndCode = ({ status, body }: Reply) => [status, body.code ?? body.error?.code]
 const csv = { 'content-type': 'text/csv' }
 const form = { 'content-type': 'application/x-www-form-urlencoded' }
 const large = 'x'.repeat(100_000)
-/** Whoever parses it says that it is not valid JSON. */
+/** Invalid JSON, so that a request which parses it fails with PGRST102. */
 const broken = `[{"id":1,"name":"${large}"`
 
-test('CSV of millions of empty lines is refused at the bound that JSON has', async () => {
+test('row bodies: CSV has the same limits as JSON', async () => {
   for (const lines of [600_000, 9_000_000])
     assert.deepEqual(
-      refusalOf(await rows('POST', 'things', { body: `name\n${'\n'.repeat(lines)}`, headers: csv })),
+      statusAndCode(await rows('POST', 'things', { body: `name\n${'\n'.repeat(lines)}`, headers: csv })),
       [413, 'body_too_large'],
     )
   const wide = Array.from({ length: 2000 }, (_, index) => `c${index}`).join()
-  assert.deepEqual(refusalOf(await rows('POST', 'things', { body: `${wide}\n`, headers: csv })), [
+  assert.deepEqual(statusAndCode(await rows('POST', 'things', { body: `${wide}\n`, headers: csv })), [
     400,
     'PGRST102',
   ])
 })
 
-test('forms of more fields than a table has columns are refused, for rows and functions', async () => {
+test('row bodies: a form with more than 1664 fields is rejected, for rows and functions', async () => {
   const fields = Array.from({ length: 400_000 }, (_, index) => `f${index}=1`).join('&')
   for (const path of ['things', 'rpc/size']) {
     const { status, body } = await rows('POST', path, { body: fields, headers: form })
@@ -76,15 +76,15 @@ test('forms of more fields than a table has columns are refused, for rows and fu
   }
 })
 
-test('JSON of more than 500,000 values is 413, for rows and functions', async () => {
+test('row bodies: JSON with more than 500,000 values is 413, for rows and functions', async () => {
   const body = `[${'{"id":1},'.repeat(300_000).slice(0, -1)}]`
   for (const path of ['things', 'rpc/size'])
-    assert.deepEqual(refusalOf(await rows('POST', path, { body })), [413, 'body_too_large'])
+    assert.deepEqual(statusAndCode(await rows('POST', path, { body })), [413, 'body_too_large'])
 })
 
-test('a large body is not parsed for a caller who may not write it, or for what is not there', async () => {
+test('row bodies: a large body is parsed only after target and permissions were checked', async () => {
   const post = async (path: string, headers = {}) =>
-    refusalOf(await rows('POST', path, { body: broken, headers }))
+    statusAndCode(await rows('POST', path, { body: broken, headers }))
   assert.deepEqual(await post('thinks'), [404, 'PGRST205'])
   assert.deepEqual(await post('closed'), [403, '42501'])
   assert.deepEqual(await post('guarded'), [403, '42501'])
@@ -94,17 +94,17 @@ test('a large body is not parsed for a caller who may not write it, or for what 
   assert.deepEqual(await post('rpc/secret'), [403, '42501'])
   assert.deepEqual(await post('things'), [400, 'PGRST102'])
   assert.deepEqual(await post('rpc/size'), [400, 'PGRST102'])
-  const patch = async (path: string) => refusalOf(await rows('PATCH', path, { body: broken }))
+  const patch = async (path: string) => statusAndCode(await rows('PATCH', path, { body: broken }))
   assert.deepEqual(await patch('closed?id=eq.1'), [403, '42501'])
   assert.deepEqual(await patch('things?nome=eq.1'), [400, '42703'])
   assert.deepEqual(await patch('things'), [400, 'PGRST100'])
-  const put = async (path: string) => refusalOf(await rows('PUT', path, { body: broken }))
+  const put = async (path: string) => statusAndCode(await rows('PUT', path, { body: broken }))
   assert.deepEqual(await put('closed?id=eq.1'), [405, 'PGRST105'])
   assert.deepEqual(await put('things?name=eq.1'), [405, 'PGRST105'])
   assert.deepEqual(await put('things?id=eq.1&limit=1'), [400, 'PGRST114'])
 })
 
-test('the refusal of a large body has the words of Postgres', async () => {
+test('row bodies: a large body without permission gets the same error as a small one', async () => {
   for (const table of ['closed', 'guarded']) {
     const small = await rows('POST', table, { body: { id: 1, name: 'x' } })
     const big = await rows('POST', table, { body: { id: 1, name: large } })
@@ -112,10 +112,10 @@ test('the refusal of a large body has the words of Postgres', async () => {
   }
 })
 
-test('a grant and a policy count from the next request on, and so does their end', async () => {
+test('row bodies: a changed grant or policy applies to the next large body', async () => {
   const post = async (table: string) => (await rows('POST', table, { body: { id: 5, name: large } })).status
   await owner('grant insert (id) on closed to anon')
-  assert.equal(await post('closed'), 403, 'name is not granted, and Postgres says so')
+  assert.equal(await post('closed'), 403, 'name is not granted')
   await owner('grant insert (id, name) on closed to anon')
   assert.equal(await post('closed'), 201)
   await owner('revoke all on closed from anon; grant select on closed to anon')
@@ -128,14 +128,14 @@ test('a grant and a policy count from the next request on, and so does their end
   assert.equal(await post('later'), 201)
 })
 
-test('a trigger that puts rows elsewhere does so for large ones, too', async () => {
+test('row bodies: a trigger that redirects rows works with large ones', async () => {
   const { status, body } = await rows('POST', 'inbox', { body: { name: large } })
   assert.equal(status, 201, JSON.stringify(body))
   const { body: stored } = await rows('GET', 'things?id=eq.1000000&select=name')
   assert.deepEqual(stored, [{ name: String(large.length) }])
 })
 
-test('large bodies that are in order are stored whole', async () => {
+test('row bodies: large valid bodies are stored completely', async () => {
   const count = 30_000
   const all = Array.from({ length: count }, (_, index) => ({ id: index, name: `ü "${index}"` }))
   const stored = async () => {
@@ -164,7 +164,7 @@ test('large bodies that are in order are stored whole', async () => {
   assert.equal((await rows('POST', 'things', { body: sparse })).body.message, 'All object keys must match')
 })
 
-test('one large value goes in and out in every form a body may have', async () => {
+test('row bodies: one large value works in every body format', async () => {
   const length = 3_000_000
   const text = 'ü'.repeat(length)
   const size = async (body: unknown, headers = {}) => (await rows('POST', 'rpc/size', { body, headers })).body
@@ -176,20 +176,20 @@ test('one large value goes in and out in every form a body may have', async () =
   assert.equal(sent.body, 5_000_001)
   const put = (id: number) =>
     rows('PUT', `things?id=eq.${id}`, { body: `[ {"name":"${large}","id" : 9007199254740993 } ]` })
-  assert.deepEqual(refusalOf(await put(5)), [400, 'PGRST115'])
+  assert.deepEqual(statusAndCode(await put(5)), [400, 'PGRST115'])
   const path = 'things?id=eq.9007199254740993'
   assert.equal((await rows('PUT', path, { body: `{"name":"${large}","id":9007199254740993}` })).status, 201)
   assert.equal((await rows('PUT', path, { body: `id=9007199254740993&name=x`, headers: form })).status, 204)
 })
 
-test('exec_sql takes a text of megabytes with any character in it', async () => {
+test('row bodies: exec_sql accepts megabytes of SQL with any character', async () => {
   const { body } = await owner(`select length('${'😀 '.repeat(700_000)}') as length, '\\ "' as odd`)
   assert.deepEqual(body, [{ length: 1_400_000, odd: '\\ "' }])
   for (const odd of [{ sql: 5 }, { sql: { a: 'b' } }, [], 5, { other: 'x' }])
     assert.equal((await rows('POST', 'rpc/exec_sql', { body: odd, as: 'service_role' })).status, 400)
 })
 
-test('a byte order mark before JSON is no part of it', async () => {
+test('row bodies: a byte order mark before JSON is ignored', async () => {
   const { status, body } = await rows('POST', 'things', { body: '\uFEFF{"id":77}' })
   assert.equal(status, 201, JSON.stringify(body))
 })

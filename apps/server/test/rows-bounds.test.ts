@@ -1,4 +1,4 @@
-// Headers and query strings of the row API that are built to take long: each is answered, or refused with its reason.
+// Headers and query strings that would be expensive to process: each is answered, or rejected with a reason.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import type { CreatedProject } from '@plinth/contract/projects.ts'
@@ -37,52 +37,58 @@ async function owner(text: string): Promise<Reply> {
   assert.equal(reply.status, 200, JSON.stringify(reply.body))
   return reply
 }
-const refusalOf = ({ status, body }: Reply) => [status, body.code]
-/** As many as fit into a header. */
+const statusAndCode = ({ status, body }: Reply) => [status, body.code]
+/** Repeats the piece to 25,000 characters, which still fit into a header. */
 const many = (piece: string, separator = ',') =>
   Array(Math.floor(25_000 / (piece.length + separator.length)))
     .fill(piece)
     .join(separator)
 
-test('names that every object has are nothing special in a header or parameter', async () => {
+test('row limits: names of Object.prototype are ordinary names in headers and parameters', async () => {
   for (const name of ['__proto__', 'constructor', 'toString', 'valueOf']) {
     assert.equal((await rows('GET', 'things', { prefer: name })).status, 200)
     assert.equal((await rows('GET', 'things', { prefer: `${name}=x` })).status, 200)
     assert.equal((await rows('GET', 'things', { cookie: `${name}=x` })).status, 200)
     assert.equal((await rows('GET', 'things', { range: name })).status, 200)
-    assert.deepEqual(refusalOf(await rows('GET', 'things', { accept: name })), [406, 'PGRST107'])
-    assert.deepEqual(refusalOf(await rows('GET', 'things', { 'accept-profile': name })), [406, 'PGRST106'])
-    assert.deepEqual(refusalOf(await rows('GET', name)), [404, 'PGRST205'])
-    assert.deepEqual(refusalOf(await rows('GET', `things?${name}=eq.1`)), [400, '42703'])
-    assert.deepEqual(refusalOf(await rows('GET', `things?select=${name}`)), [400, '42703'])
-    assert.deepEqual(refusalOf(await rows('GET', `things?select=${name}(id)`)), [400, 'PGRST200'])
-    assert.deepEqual(refusalOf(await rows('GET', `things?order=${name}`)), [400, '42703'])
-    assert.deepEqual(refusalOf(await rows('GET', `things?id=${name}.1`)), [400, 'PGRST100'])
-    assert.deepEqual(refusalOf(await rows('GET', `things?id=is.${name}`)), [400, 'PGRST100'])
-    assert.deepEqual(refusalOf(await rows('POST', `rpc/${name}`, {}, {})), [404, 'PGRST202'])
-    assert.deepEqual(refusalOf(await rows('POST', `things?columns=${name}`, {}, {})), [400, 'PGRST204'])
+    assert.deepEqual(statusAndCode(await rows('GET', 'things', { accept: name })), [406, 'PGRST107'])
+    assert.deepEqual(statusAndCode(await rows('GET', 'things', { 'accept-profile': name })), [
+      406,
+      'PGRST106',
+    ])
+    assert.deepEqual(statusAndCode(await rows('GET', name)), [404, 'PGRST205'])
+    assert.deepEqual(statusAndCode(await rows('GET', `things?${name}=eq.1`)), [400, '42703'])
+    assert.deepEqual(statusAndCode(await rows('GET', `things?select=${name}`)), [400, '42703'])
+    assert.deepEqual(statusAndCode(await rows('GET', `things?select=${name}(id)`)), [400, 'PGRST200'])
+    assert.deepEqual(statusAndCode(await rows('GET', `things?order=${name}`)), [400, '42703'])
+    assert.deepEqual(statusAndCode(await rows('GET', `things?id=${name}.1`)), [400, 'PGRST100'])
+    assert.deepEqual(statusAndCode(await rows('GET', `things?id=is.${name}`)), [400, 'PGRST100'])
+    assert.deepEqual(statusAndCode(await rows('POST', `rpc/${name}`, {}, {})), [404, 'PGRST202'])
+    assert.deepEqual(statusAndCode(await rows('POST', `things?columns=${name}`, {}, {})), [400, 'PGRST204'])
     const form = { 'content-type': 'application/x-www-form-urlencoded' }
-    assert.deepEqual(refusalOf(await rows('POST', 'things', form, `${name}=x`)), [400, 'PGRST204'])
+    assert.deepEqual(statusAndCode(await rows('POST', 'things', form, `${name}=x`)), [400, 'PGRST204'])
     const csv = { 'content-type': 'text/csv' }
-    assert.deepEqual(refusalOf(await rows('POST', 'things', csv, `${name}\nx`)), [400, 'PGRST204'])
+    assert.deepEqual(statusAndCode(await rows('POST', 'things', csv, `${name}\nx`)), [400, 'PGRST204'])
   }
 })
 
-test('headers of thousands of parts are refused', async () => {
-  assert.deepEqual(refusalOf(await rows('GET', 'things', { prefer: many('timezone=Mars/Olympus') })), [
+test('row limits: headers with thousands of parts are rejected', async () => {
+  assert.deepEqual(statusAndCode(await rows('GET', 'things', { prefer: many('timezone=Mars/Olympus') })), [
     400,
     'invalid_request',
   ])
-  assert.deepEqual(refusalOf(await rows('GET', 'things', { accept: many('a/b') })), [406, 'PGRST107'])
-  assert.deepEqual(refusalOf(await rows('GET', 'things', { accept: many('a/b', ';') })), [406, 'PGRST107'])
-  assert.deepEqual(refusalOf(await rows('GET', 'things', { cookie: many('a=b', ';') })), [
+  assert.deepEqual(statusAndCode(await rows('GET', 'things', { accept: many('a/b') })), [406, 'PGRST107'])
+  assert.deepEqual(statusAndCode(await rows('GET', 'things', { accept: many('a/b', ';') })), [
+    406,
+    'PGRST107',
+  ])
+  assert.deepEqual(statusAndCode(await rows('GET', 'things', { cookie: many('a=b', ';') })), [
     400,
     'invalid_request',
   ])
   assert.equal((await rows('GET', 'things', { range: '0-'.repeat(10_000) })).status, 200)
 })
 
-test('query strings of thousands of parts are refused, each for what there is too much of', async () => {
+test('row limits: query strings with thousands of parts are rejected, and the error names the limit', async () => {
   for (const [query, reason] of [
     [`select=${many('id')}`, /more than 2000 columns/],
     [`select=${many('targets()')}`, /more than 200 embedded/],
@@ -101,14 +107,14 @@ test('query strings of thousands of parts are refused, each for what there is to
   }
 })
 
-test('a list of thousands of values is one filter', async () => {
+test('row limits: a list with thousands of values counts as one filter', async () => {
   const { status, body } = await rows('GET', `things?select=id&id=in.(${many('1')})`)
   assert.deepEqual([status, body], [200, [{ id: 1 }]])
   const quoted = await rows('GET', `things?select=id&name=in.(${many('x1')},"a\\"b")`)
   assert.deepEqual([quoted.status, quoted.body], [200, [{ id: 1 }]])
 })
 
-test('CSV names its columns in whatever they are called, and an answer of many rows is whole', async () => {
+test('row limits: CSV escapes column names and contains all rows', async () => {
   const csv = { accept: 'text/csv' }
   const { body } = await rows('GET', `things?select="it's \\\\ \\"so\\"":id,name&order=id`, csv)
   assert.equal(body, `"it's \\ ""so""",name\n1,x1\n2,x2\n3,\n4,`)
@@ -116,7 +122,7 @@ test('CSV names its columns in whatever they are called, and an answer of many r
   assert.equal((await rows('POST', 'rpc/answer', csv, { length: 1 })).body, 'answer\n1')
 })
 
-test('a Location is for one row with a key that fits into a header', async () => {
+test('row limits: Location is sent only for a single row whose key fits into a header', async () => {
   const insert = (body: unknown) => rows('POST', 'keys', { prefer: 'return=headers-only' }, body)
   const one = await insert({ name: 'a b' })
   assert.match(one.headers.get('location')!, /\/keys\?name=eq\.a%20b$/)
@@ -126,7 +132,7 @@ test('a Location is for one row with a key that fits into a header', async () =>
   assert.deepEqual([long.status, long.headers.get('location')], [201, null])
 })
 
-test('headers and refusals that a function makes too long are refused', async () => {
+test('row limits: response headers and errors of a function have a maximum length', async () => {
   assert.equal((await rows('POST', 'rpc/answer', {}, { length: 1000 })).headers.get('x-long')!.length, 1000)
   const { body } = await rows('POST', 'rpc/answer', {}, { length: 5_000_000 })
   assert.equal(body.code, 'PGRST111')

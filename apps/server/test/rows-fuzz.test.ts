@@ -1,14 +1,14 @@
-// A thousand requests from the grammar, a part of them broken, against a real platform; `bench/rows-fuzz.ts` sends more.
-// PLINTH_FUZZ_SEED and PLINTH_FUZZ_REQUESTS choose others.
+// A thousand generated requests, some of them malformed, against a real platform. `bench/rows-fuzz.ts` sends more.
+// PLINTH_FUZZ_SEED and PLINTH_FUZZ_REQUESTS select other requests.
 import assert from 'node:assert/strict'
 import { after, before, describe, it } from 'node:test'
-import { complaintAbout, complaintAboutTruth } from './fuzz/checks.ts'
-import type { Property } from './fuzz/judge.ts'
+import type { Property } from './fuzz/case-check.ts'
+import { differenceFromSql, problemWith } from './fuzz/checks.ts'
 import { printed, type Report, runFuzz } from './fuzz/run.ts'
 import { tableNamed } from './fuzz/schema.ts'
 import {
   type StatementWatch,
-  complaintAbout as statementComplaint,
+  problemWith as statementProblem,
   watchStatements,
 } from './fuzz/statement-watch.ts'
 import { openTap, type Tap } from './fuzz/tap.ts'
@@ -52,39 +52,39 @@ const failuresOf = (property: Property) =>
     .map(printed)
     .join('\n\n')
 
-describe('a thousand requests, whole and broken', () => {
-  it('are never answered with a 5xx of ours, nor with an error that has no code and message', () => {
+describe('rows fuzz: a thousand valid and malformed requests', () => {
+  it('never cause a 5xx of the platform, and every error has a code and a message', () => {
     assert.equal(failuresOf('answer'), '')
     assert.equal(report.requests, requests)
   })
 
-  it('get the rows and counts that plain SQL gives the same caller', () => {
-    assert.equal(failuresOf('truth'), '')
+  it('return the same rows and counts as plain SQL for the same caller', () => {
+    assert.equal(failuresOf('sql'), '')
     assert.ok(report.comparedWithRows > requests / 5, `${report.comparedWithRows} had rows`)
   })
 
-  it('are answered alike, to the byte, whatever is hidden from the caller', () => {
-    assert.equal(failuresOf('twins'), '')
-    assert.ok(report.twinsWithRows > requests / 12, `${report.twinsWithRows} had rows`)
+  it('get byte-identical answers when only hidden rows differ', () => {
+    assert.equal(failuresOf('copy'), '')
+    assert.ok(report.copiesWithRows > requests / 12, `${report.copiesWithRows} had rows`)
   })
 
-  it('reach Postgres with their values as parameters and their names in quotes', () => {
+  it('reach Postgres with values as parameters and quoted names', () => {
     assert.equal(failuresOf('statement'), '')
     assert.ok(watch.statements() > requests / 4 && watch.markedValues() > requests / 4)
     assert.ok(watch.markedNames() > requests / 20, `${watch.markedNames()} statements with names`)
   })
 
-  it('change nothing where they only read', () => {
+  it('do not change projects that are only read', () => {
     assert.deepEqual(sums.after, sums.before)
   })
 
-  it('leave the platform alive', async () => {
+  it('do not stop the platform', async () => {
     assert.equal((await platform.call('GET', '/health')).status, 200)
   })
 })
 
-describe('what watches over them', () => {
-  it('sees a value that is part of a statement', async () => {
+describe('rows fuzz: the checks', () => {
+  it('detect a value inside a statement', async () => {
     const { id, credentials } = world.projects.scratch
     const body = { sql: `select 'zq123456qz'` }
     const reply = await platform.call('POST', `/v1/rest/${id}/rpc/exec_sql`, {
@@ -93,21 +93,21 @@ describe('what watches over them', () => {
     })
     assert.equal(reply.status, 200)
     assert.deepEqual(
-      watch.complaints.splice(0).map(({ complaint, mark }) => [complaint, mark]),
+      watch.problems.splice(0).map(({ problem, mark }) => [problem, mark]),
       [['a value is part of a statement', 'zq123456qz']],
     )
   })
 
-  it('sees a name outside quotes, and one that has broken out of them', () => {
+  it('detect an unquoted name and one that is escaped incorrectly', () => {
     const name = 'nmabcdefmn'
-    assert.equal(statementComplaint(`select "a""${name}", 'it''s ${name}' from "t" -- done`), undefined)
-    assert.match(statementComplaint(`select ${name} from "t"`)!.complaint, /outside quotes/)
-    assert.match(statementComplaint(`select "a"${name}" from "t"`)!.complaint, /never closed/)
-    assert.match(statementComplaint(`select '\\'${name}' from "t"`)!.complaint, /never closed/)
-    assert.match(statementComplaint(`select "${name}"; drop table "t"`)!.complaint, /several statements/)
+    assert.equal(statementProblem(`select "a""${name}", 'it''s ${name}' from "t" -- done`), undefined)
+    assert.match(statementProblem(`select ${name} from "t"`)!.problem, /outside quotes/)
+    assert.match(statementProblem(`select "a"${name}" from "t"`)!.problem, /never closed/)
+    assert.match(statementProblem(`select '\\'${name}' from "t"`)!.problem, /never closed/)
+    assert.match(statementProblem(`select "${name}"; drop table "t"`)!.problem, /several statements/)
   })
 
-  it('sees rows that plain SQL would not give, and a page or a count that is off', () => {
+  it('detect wrong rows, a wrong order and a wrong count', () => {
     const table = tableNamed('labels')
     const order = [{ field: { column: table.columns[0]!, path: [] } }]
     const query = { table, select: [], where: [], order, limit: 2 }
@@ -117,19 +117,19 @@ describe('what watches over them', () => {
       headers: { 'content-range': range },
       text,
     })
-    const complaint = (given: ReturnType<typeof answer>) =>
-      complaintAboutTruth(read, given, { body: '[{"id":1},{"id":90071992547409931}]', total: 9 })
-    assert.equal(complaint(answer('[{"id":1},{"id":90071992547409931}]')), undefined)
-    assert.match(complaint(answer('[{"id":90071992547409931},{"id":1}]'))!, /the rows are others/)
-    assert.match(complaint(answer('[{"id":1},{"id":90071992547409932}]'))!, /the rows are others/)
-    assert.match(complaint(answer('[{"id":1},{"id":90071992547409931}]', '0-1/10'))!, /Content-Range/)
-    assert.match(complaint({ ...answer('{}'), status: 400 })!, /is refused/)
+    const problem = (given: ReturnType<typeof answer>) =>
+      differenceFromSql(read, given, { body: '[{"id":1},{"id":90071992547409931}]', total: 9 })
+    assert.equal(problem(answer('[{"id":1},{"id":90071992547409931}]')), undefined)
+    assert.match(problem(answer('[{"id":90071992547409931},{"id":1}]'))!, /the rows are others/)
+    assert.match(problem(answer('[{"id":1},{"id":90071992547409932}]'))!, /the rows are others/)
+    assert.match(problem(answer('[{"id":1},{"id":90071992547409931}]', '0-1/10'))!, /Content-Range/)
+    assert.match(problem({ ...answer('{}'), status: 400 })!, /is refused/)
   })
 
-  it('sees a canary in an answer to somebody it is not for', () => {
+  it('detect a marker of another caller in an answer', () => {
     const wire = { who: 'user1', method: 'GET', path: 'people', params: [], headers: {} } as const
     const answer = (canary: string) => ({ status: 200, headers: {}, text: `["CANARY-${canary}-aa00bb"]` })
-    assert.equal(complaintAbout(wire, answer('u1')), undefined)
-    assert.match(complaintAbout(wire, answer('u2'))!, /shows user1 what it may not see: CANARY-u2/)
+    assert.equal(problemWith(wire, answer('u1')), undefined)
+    assert.match(problemWith(wire, answer('u2'))!, /shows user1 what it may not see: CANARY-u2/)
   })
 })

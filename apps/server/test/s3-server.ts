@@ -1,4 +1,4 @@
-// A real S3 service of a test's own, in a process of its own: what it prints and takes up is not the test's.
+// A separate S3 service for a test. It runs in its own process, so that its output and memory do not affect the test.
 import { fork } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, rmSync, statSync } from 'node:fs'
@@ -18,16 +18,16 @@ const bucket = 'plinth'
 export async function startS3(): Promise<S3Server> {
   const directory = mkdtempSync(join(tmpdir(), 'plinth-s3-'))
   const child = fork(import.meta.filename, [directory], {
-    // It pages by a cipher that OpenSSL has put away.
+    // s3rver encrypts its page tokens with a cipher that needs the legacy provider of OpenSSL.
     execArgv: ['--no-warnings', '--openssl-legacy-provider'],
     stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
   })
-  let complaint = ''
-  child.stderr!.setEncoding('utf8').on('data', text => (complaint += text))
+  let stderr = ''
+  child.stderr!.setEncoding('utf8').on('data', text => (stderr += text))
   const ended = once(child, 'close')
   const [port] = (await Promise.race([
     once(child, 'message'),
-    ended.then(() => Promise.reject(new Error(`the S3 server did not start: ${complaint}`))),
+    ended.then(() => Promise.reject(new Error(`the S3 server did not start: ${stderr}`))),
   ])) as [number]
   return {
     settings: {
@@ -66,7 +66,7 @@ interface Store {
   getResourcePath(bucket: string, key: string, resource: string): string
 }
 
-/** It answers a PUT before all of it is in the file, which the next reader would find short. */
+/** s3rver answers a PUT before the file is completely written, so the next read could be too short. */
 function waitForFiles(store: Store): void {
   const putObject = store.putObject.bind(store)
   store.putObject = async object => {

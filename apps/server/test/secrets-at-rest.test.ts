@@ -18,7 +18,7 @@ const stored = async (id: string) =>
     ),
   )
 
-/** As a version that did not seal yet would have left it. */
+/** Stores the secrets unencrypted, like an older version. */
 async function storePlain(project: {
   id: string
   anon_key: string
@@ -31,7 +31,7 @@ async function storePlain(project: {
      where id = ${project.id}`)
 }
 
-test('keys, JWT secret and secrets in settings are never stored in the clear', async () => {
+test('secrets at rest: keys, JWT secret and secrets in settings are stored encrypted', async () => {
   const project = await platform.projects.create({ body: { name: 'sealed', settings: { smtp } } })
   const row = await stored(project.id)
   for (const secret of [project.anon_key, project.service_role_key, project.jwt_secret, smtp.password])
@@ -39,7 +39,7 @@ test('keys, JWT secret and secrets in settings are never stored in the clear', a
   assert.ok(row.includes('mail.example'))
 })
 
-test('secrets an older version stored in the clear keep working and are encrypted on request, once', async () => {
+test('secrets at rest: unencrypted secrets of an older version work and are encrypted on request', async () => {
   const project = await platform.createProject()
   await storePlain(project)
   const ask = () => platform.call('GET', `/v1/whoami/${project.id}`, { apikey: project.anon_key })
@@ -54,14 +54,14 @@ test('secrets an older version stored in the clear keep working and are encrypte
   assert.equal((await platform.admin.encryptSettingsSecrets()).values_encrypted, 0)
 })
 
-test('they are encrypted on the next write, too', async () => {
+test('secrets at rest: the next write encrypts them', async () => {
   const project = await platform.createProject()
   await storePlain(project)
   await platform.projects.update({ params: { id: project.id }, body: { settings: { theme: 'dark' } } })
   assert.ok(!(await stored(project.id)).includes(smtp.password))
 })
 
-test('the next start encrypts what is still in the clear', async () => {
+test('secrets at rest: the next start encrypts unencrypted secrets', async () => {
   const project = await platform.createProject()
   await storePlain(project)
   const later = await startPlatform({ beside: platform })
@@ -74,7 +74,7 @@ test('the next start encrypts what is still in the clear', async () => {
   }
 })
 
-test('a deleted project leaves no credential behind', async () => {
+test('secrets at rest: a deleted project leaves no credentials', async () => {
   const { id } = await platform.createProject()
   await platform.projects.remove({ params: { id } })
   const row = await platform.app.control.row(

@@ -1,5 +1,5 @@
-// Case 53: whatever SQLSTATE the SQL of a tenant raises, it is no failure of the platform. Its owner gets a 4xx with the
-// text of Postgres; callers of the row API too, except for the codes whose 5xx the row API documents.
+// Case 53: no SQLSTATE raised by SQL of a tenant is an internal error of the platform. The owner gets a 4xx with the text of
+// Postgres, and so do callers of the row API, except for the codes that it documents as 5xx.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import type { CreatedProject } from '@plinth/contract/projects.ts'
@@ -44,11 +44,11 @@ const states = `
   .trim()
   .split(/\s+/)
 
-/** 503: the database itself may have raised these; the other ones are documented in the contract of the row API. */
+/** Codes with a 5xx: those that the database itself may raise (503), and those in the contract of the row API. */
 const documented = /^(57014|40...|54...|PT5..|08...|53[0-3]..|57P01|PGRST)$/
 
 for (const state of states) {
-  test(`${state} in a statement of the owner is a 4xx with its text`, async () => {
+  test(`SQLSTATE ${state}: a statement of the owner gets a 4xx with its text`, async () => {
     const call = `select raise_state('${state}')`
     const executed = await execSql(call)
     assert.ok(executed.status >= 400 && executed.status < 500, `exec_sql answers ${executed.status}`)
@@ -62,7 +62,7 @@ for (const state of states) {
     assert.match(pushed.body.error.message, new RegExp(`line 1: raised ${state} \\(SQLSTATE ${state}\\)`))
   })
 
-  test(`${state} raised for a caller is no 500 that nobody documents`, async () => {
+  test(`SQLSTATE ${state}: a caller gets no undocumented 5xx`, async () => {
     for (const reply of [
       await rest('rpc/raise_state', { state }),
       await rest('guarded', { state }),
@@ -77,7 +77,7 @@ for (const state of states) {
   })
 }
 
-test('errors that Postgres itself writes for an owner’s statement are a 4xx with its text', async () => {
+test('SQL errors: errors of Postgres in a statement of the owner are a 4xx with its text', async () => {
   const cases: [string, RegExp][] = [
     // Infinite recursion of policies, of functions, of rules.
     [
@@ -104,7 +104,7 @@ test('errors that Postgres itself writes for an owner’s statement are a 4xx wi
   }
 })
 
-test('a text of megabytes in an error is cut', async () => {
+test('SQL errors: an error text of megabytes is truncated', async () => {
   const huge = `do $$ begin raise exception '%', repeat('x', 3000000) using detail = repeat('y', 3000000); end $$`
   await execSql(`create function huge() returns void language plpgsql as
     $f$ begin raise exception '%', repeat('x', 3000000) using detail = repeat('y', 3000000); end $f$`)
@@ -115,20 +115,20 @@ test('a text of megabytes in an error is cut', async () => {
   }
 })
 
-test('a row that the driver would decode for too long is refused, and smaller ones are answered', async () => {
+test('SQL errors: a row of more than 16 MB is rejected', async () => {
   const fitting = await execSql(`select repeat('x', 15000000) as a, 1 as b`)
   assert.deepEqual([fitting.status, fitting.body[0].a.length, fitting.body[0].b], [200, 15_000_000, 1])
   const tooLarge = await execSql(`select repeat('x', 10000000) as a, repeat('y', 10000000) as b`)
   assert.deepEqual([tooLarge.status, tooLarge.body.code], [400, 'sql_error'])
   assert.match(tooLarge.body.message, /more than 16 MB/)
-  // What many rows and notices have together is no row.
+  // The limit does not apply to the total of rows and notices.
   const many =
     await execSql(`do $$ begin for i in 1..20 loop raise notice '%', repeat('n', 1000000); end loop; end $$;
     select length(repeat('x', 1000000)) from generate_series(1, 20)`)
   assert.equal(many.status, 200)
 })
 
-test('no path of the machine is shown', async () => {
+test('SQL errors: errors contain no paths of the server', async () => {
   for (const sql of [
     'create extension plperl',
     'create extension plpython3u',
@@ -155,7 +155,7 @@ test('no path of the machine is shown', async () => {
   }
 })
 
-test('a path in a tenant’s own text stays', async () => {
+test('SQL errors: a path in a text of the tenant is kept', async () => {
   const text = 'see "/docs/errors/my file" and /home/guides'
   const raised = await execSql(`do $$ begin raise exception '${text}' using errcode = '58P01'; end $$`)
   assert.equal(raised.body.message, text)

@@ -1,4 +1,4 @@
-// What is kept and what goes when databases have been restored, projects are gone, holds lapse or many write at once.
+// The sweeper after a restore, a project deletion, a lost lease and concurrent writes.
 import assert from 'node:assert/strict'
 import fs from 'node:fs'
 import { connect } from 'node:net'
@@ -6,8 +6,8 @@ import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import type { CreatedProject } from '@plinth/contract/projects.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
+import { eventually } from './eventually.ts'
 import { startPlatform, type TestPlatform } from './harness.ts'
-import { until } from './storage-node.ts'
 import { mebibyte } from './tus-files.ts'
 import { metadataOf, offsetStream } from './tus-requests.ts'
 
@@ -42,7 +42,7 @@ async function put(project: CreatedProject, name: string, bytes: number): Promis
   assert.equal(reply.status, 200, await reply.text())
 }
 
-/** A request whose body is written by hand. */
+/** A request whose body the test writes. */
 function opened(
   { id, service_role_key }: CreatedProject,
   method: string,
@@ -62,22 +62,22 @@ function opened(
   return request
 }
 
-/** Another node starts, and sweeps what is due. */
+/** Starts another node, which sweeps due areas. */
 async function swept(holds: () => unknown, what: string): Promise<void> {
   const node = await startPlatform({ beside: platform })
   try {
-    await until(holds, what)
+    await eventually(holds, what)
   } finally {
     await node.stop()
   }
 }
 
-test('a file that the ledger has forgotten is found again, and one that nothing names goes', async () => {
+test('storage: the sweeper records a referenced file without a usage row and removes an unreferenced one', async () => {
   const project = await platform.createProject()
   await put(project, 'kept', 9 * mebibyte)
   await put(project, 'gone', 1000)
   const { control } = platform.app
-  // As after a restore: rows that were written since then are not there.
+  // Simulates a restore: newer rows are missing.
   await control.run(sql`delete from stored_files where project_id = ${project.id}`)
   await platform.app.databases.asOwner({ ref: await platform.refOf(project.id) }, session =>
     session.run(sql`delete from storage.objects where name = 'gone'`),
@@ -94,31 +94,31 @@ test('a file that the ledger has forgotten is found again, and one that nothing 
   assert.equal((await reply.arrayBuffer()).byteLength, 9 * mebibyte)
 })
 
-test('what an upload writes after its project is gone goes with the next look', async () => {
+test('storage: bytes that an upload writes after the deletion of its project are removed by the next check', async () => {
   const project = await platform.createProject()
   await put(project, 'x', 1)
   const upload = opened(project, 'PUT', 'object/files/big', { 'content-length': 20 * mebibyte })
-  // A whole piece, and too little for the next to be begun.
+  // One full piece, and too few bytes to start the next.
   upload.socket.write(Buffer.alloc(8 * mebibyte + 1000))
-  await until(
+  await eventually(
     () => piecesOf(project.id).some(piece => fs.statSync(piece).size > 8 * mebibyte),
     'the first piece',
   )
   await platform.projects.remove({ params: { id: project.id } })
   upload.socket.write(Buffer.alloc(12 * mebibyte - 1000))
-  // On a slow machine the upload has been silent for too long.
-  await until(() => upload.answer !== '' || upload.socket.closed, 'an answer or an end')
+  // On a slow machine the upload may have timed out.
+  await eventually(() => upload.answer !== '' || upload.socket.closed, 'an answer or an end')
   upload.socket.destroy()
   assert.doesNotMatch(upload.answer, /^HTTP\/1.1 2/)
   await swept(() => !fs.existsSync(folderOf(project.id)), 'nothing left')
 })
 
-test('files of projects that this control database does not know are left alone', async () => {
-  const stranger = crypto.randomUUID()
+test('storage: files of projects that are unknown to the control database are kept', async () => {
+  const unknownId = crypto.randomUUID()
   const gone = await platform.createProject()
   await platform.projects.remove({ params: { id: gone.id } })
   const file = (project: string) => join(folderOf(project), 'ab', `ab${crypto.randomUUID().slice(2)}.0`)
-  const [theirs, left] = [file(stranger), file(gone.id)]
+  const [theirs, left] = [file(unknownId), file(gone.id)]
   for (const each of [theirs, left]) {
     fs.mkdirSync(join(each, '..'), { recursive: true })
     fs.writeFileSync(each, 'sealed')
@@ -127,29 +127,29 @@ test('files of projects that this control database does not know are left alone'
   assert.ok(fs.existsSync(theirs), 'it may belong to another platform, or to one restored from an old backup')
 })
 
-test('a file that is deleted by SQL while it is read is read to its end, and goes then, also when room is needed before', async () => {
+test('storage: a file deleted by SQL during a download is removed after the download, even if the quota is reached', async () => {
   const project = await platform.projects.create({
     body: { name: 'read', quotas: { max_storage_size_mb: 50 } },
   })
   const size = 40 * mebibyte
   await put(project, 'file', size)
-  // As after its first sweep.
+  // Simulates the state after the first sweep.
   await platform.app.control.run(sql`update stored_files set until = null where project_id = ${project.id}`)
-  // Far more than fits into the buffers on the way.
+  // Much larger than all buffers.
   const reading = await ask(project, 'GET', 'object/files/file')
   assert.equal(reading.status, 200)
   await platform.app.databases.asOwner({ ref: await platform.refOf(project.id) }, session =>
     session.run(sql`delete from storage.objects`),
   )
   const refused = await ask(project, 'PUT', 'object/files/other', { body: new Uint8Array(20 * mebibyte) })
-  assert.equal(refused.status, 413, 'as long as it is read it takes its room')
+  assert.equal(refused.status, 413, 'a file that is being read still counts against the quota')
   await refused.body?.cancel()
-  assert.ok(Buffer.from(await reading.arrayBuffer()).equals(Buffer.alloc(size)), 'all of it')
-  await until(async () => (await usedBytes(project)) === 0, 'no bytes counted')
+  assert.ok(Buffer.from(await reading.arrayBuffer()).equals(Buffer.alloc(size)), 'the download is complete')
+  await eventually(async () => (await usedBytes(project)) === 0, 'no bytes counted')
   assert.deepEqual(piecesOf(project.id), [])
 })
 
-test('a project has no more than a thousand uploads under way', async () => {
+test('storage: a project has at most 1000 unfinished uploads', async () => {
   const project = await platform.createProject()
   await put(project, 'x', 1)
   await platform.app.control.run(sql`
@@ -161,10 +161,10 @@ test('a project has no more than a thousand uploads under way', async () => {
   const reply = await ask(project, 'POST', 'upload/resumable', { headers })
   assert.equal(reply.status, 429)
   assert.equal(((await reply.json()) as { code: string }).code, 'SlowDown')
-  assert.equal(await usedBytes(project), 1, 'and it takes no room')
+  assert.equal(await usedBytes(project), 1, 'the rejected upload does not count against the quota')
 })
 
-test('a PATCH that has lost its hold spoils nothing of what another has completed', async () => {
+test('tus: a PATCH that lost its lease does not change an upload that another request completed', async () => {
   const project = await platform.createProject()
   await put(project, 'x', 1)
   const size = 3 * mebibyte
@@ -175,31 +175,31 @@ test('a PATCH that has lost its hold spoils nothing of what another has complete
   const id = begun.headers.get('location')!.split('/').at(-1)!
   const headers = { ...tus, ...offsetStream, 'upload-offset': '0' }
   const slow = opened(project, 'PATCH', `upload/resumable/${id}`, { ...headers, 'content-length': size })
-  // What is missing is less than would be written before the end.
+  // The missing bytes are fewer than one write.
   slow.socket.write(Buffer.alloc(size - 10, 'a'))
-  await until(
+  await eventually(
     () => piecesOf(project.id).some(piece => fs.statSync(piece).size > 2 * mebibyte),
     'bytes on disk',
   )
   const { control } = platform.app
   const lapse = sql`update storage_uploads set held_until = '-infinity', holder = null
                      where id = ${id} and holder is not null`
-  await until(async () => (await control.run(lapse)) === 1, 'a hold that lapses')
+  await eventually(async () => (await control.run(lapse)) === 1, 'the lease to expire')
   const whole = Buffer.alloc(size, 'b')
   const body = new Uint8Array(whole)
   const other = await ask(project, 'PATCH', `upload/resumable/${id}`, { headers, body })
   assert.equal(other.status, 204)
   slow.socket.write(Buffer.alloc(10, 'a'))
-  await until(() => slow.answer !== '', 'an answer')
+  await eventually(() => slow.answer !== '', 'an answer')
   slow.socket.destroy()
   assert.match(slow.answer, /^HTTP\/1.1 423/)
   const reply = await ask(project, 'GET', 'object/files/file')
   assert.equal(reply.status, 200)
-  assert.ok(Buffer.from(await reply.arrayBuffer()).equals(whole), 'as the other sent it')
+  assert.ok(Buffer.from(await reply.arrayBuffer()).equals(whole), 'the file of the other request')
   assert.equal(await usedBytes(project), size + 1)
 })
 
-test('however many write, copy, replace, delete and go away at once, the sum is what is there and within the quota', async () => {
+test('storage: concurrent uploads, copies, deletes and aborts keep the usage exact and within the quota', async () => {
   const limit = 10 * mebibyte
   const project = await platform.projects.create({
     body: { name: 'storm', quotas: { max_storage_size_mb: 10 } },
@@ -208,8 +208,8 @@ test('however many write, copy, replace, delete and go away at once, the sum is 
   const json = { 'content-type': 'application/json', 'x-upsert': 'true' }
   const tus = { 'tus-resumable': '1.0.0', 'x-upsert': 'true' }
   const statuses = new Set<number>()
-  const noted = async (asked: Promise<Response>) => {
-    const reply = await asked
+  const recordStatus = async (response: Promise<Response>) => {
+    const reply = await response
     await reply.arrayBuffer()
     statuses.add(reply.status)
     return reply
@@ -223,18 +223,18 @@ test('however many write, copy, replace, delete and go away at once, the sum is 
       },
     })
   const works: ((key: number, size: number) => Promise<unknown>)[] = [
-    (key, size) => noted(ask(project, 'PUT', `object/files/k${key}`, { body: new Uint8Array(size) })),
+    (key, size) => recordStatus(ask(project, 'PUT', `object/files/k${key}`, { body: new Uint8Array(size) })),
     (key, size) =>
-      noted(
+      recordStatus(
         ask(project, 'PUT', `object/files/c${key}`, { body: chunked(size), duplex: 'half' } as RequestInit),
       ),
     key => {
       const body = JSON.stringify({ bucketId: 'files', sourceKey: `k${key}`, destinationKey: 'copy' })
-      return noted(ask(project, 'POST', 'object/copy', { headers: json, body }))
+      return recordStatus(ask(project, 'POST', 'object/copy', { headers: json, body }))
     },
     () => {
       const body = JSON.stringify({ prefixes: ['k1', 'c0', 'copy'] })
-      return noted(ask(project, 'DELETE', 'object/files', { headers: json, body }))
+      return recordStatus(ask(project, 'DELETE', 'object/files', { headers: json, body }))
     },
     (key, size) => {
       const body = chunked(size)
@@ -246,16 +246,16 @@ test('however many write, copy, replace, delete and go away at once, the sum is 
       )
     },
     async (key, size) => {
-      const told = { 'upload-length': `${size}`, 'upload-metadata': metadataOf(`t${key}`) }
+      const uploadHeaders = { 'upload-length': `${size}`, 'upload-metadata': metadataOf(`t${key}`) }
       const type = { 'content-type': 'application/offset+octet-stream' }
-      const begun = await noted(
+      const begun = await recordStatus(
         ask(project, 'POST', 'upload/resumable', {
-          headers: { ...tus, ...told, ...type },
+          headers: { ...tus, ...uploadHeaders, ...type },
           body: new Uint8Array(Math.floor(size / 2)),
         }),
       )
       const id = begun.headers.get('location')?.split('/').at(-1)
-      if (id) await noted(ask(project, 'DELETE', `upload/resumable/${id}`, { headers: tus }))
+      if (id) await recordStatus(ask(project, 'DELETE', `upload/resumable/${id}`, { headers: tus }))
     },
   ]
   let most = 0
@@ -274,8 +274,11 @@ test('however many write, copy, replace, delete and go away at once, the sum is 
       sql`select coalesce(sum((metadata->>'size')::bigint), 0)::text as size from storage.objects`,
     ),
   )
-  await until(async () => (await usedBytes(project)) === Number(rows[0]!.size), 'the sum of what is there')
+  await eventually(
+    async () => (await usedBytes(project)) === Number(rows[0]!.size),
+    'the sum of what is there',
+  )
   const onDisk = () => piecesOf(project.id).reduce((sum, piece) => sum + fs.statSync(piece).size, 0)
   const overhead = () => piecesOf(project.id).length * 28 * 128
-  await until(() => onDisk() <= Number(rows[0]!.size) + overhead(), 'nothing else on disk')
+  await eventually(() => onDisk() <= Number(rows[0]!.size) + overhead(), 'nothing else on disk')
 })

@@ -1,18 +1,19 @@
-// Direct uploads when the platform is killed, the client goes away or the disk is full: the old file or the new one,
-// never a part, and nothing left that counts.
+// Direct uploads with a crash, an aborted connection or a full disk: the old file or the new one is readable, never a part,
+// and no reserved quota is left.
 import assert from 'node:assert/strict'
 import fs from 'node:fs'
 import { after, before, test } from 'node:test'
-import { StorageNode, type StoredFiles, until } from './storage-node.ts'
+import { eventually } from './eventually.ts'
+import { StorageNode, type StoredFiles } from './storage-node.ts'
 import { mebibyte, randomFile, sha256 } from './tus-files.ts'
 
 const node = new StorageNode()
 before(() => node.start())
 after(() => node.remove())
 
-/** An upload that stops in its middle, with some of it on disk. */
+/** Starts an upload and stops when a part of it is on disk. */
 async function half(files: StoredFiles, path: string, headers: Record<string, string | number> = {}) {
-  // Not by bytes: those of the one before may be on their way out.
+  // Does not compare bytes, because those of the previous upload may not be removed yet.
   const before = new Set(files.pieces())
   const upload = await files.opened('PUT', `object/files/${path}`, {
     'content-type': 'application/octet-stream',
@@ -20,17 +21,17 @@ async function half(files: StoredFiles, path: string, headers: Record<string, st
     ...headers,
   })
   upload.socket.write(randomFile(20 * mebibyte))
-  await until(() => files.pieces().filter(name => !before.has(name)).length > 1, 'a piece on disk')
+  await eventually(() => files.pieces().filter(name => !before.has(name)).length > 1, 'a piece on disk')
   return upload
 }
 
-/** Nothing but these bytes is counted, and no others lie about. */
+/** Only these bytes are counted and stored. */
 async function untilClean(files: StoredFiles, bytes: number, pieces: number): Promise<void> {
-  await until(async () => (await files.usedBytes()) === bytes, `${bytes} bytes counted`, 20_000)
-  await until(() => files.pieces().length === pieces, `${pieces} pieces on disk`)
+  await eventually(async () => (await files.usedBytes()) === bytes, `${bytes} bytes counted`)
+  await eventually(() => files.pieces().length === pieces, `${pieces} pieces on disk`)
 }
 
-test('killed in the middle of uploads, there is nothing of them, and what they were to replace is as it was', async () => {
+test('storage: a crash during uploads leaves no bytes, and the objects to replace are unchanged', async () => {
   const files = await node.createProject()
   const old = randomFile(10 * mebibyte)
   await files.put('old', old)
@@ -44,7 +45,7 @@ test('killed in the middle of uploads, there is nothing of them, and what they w
   })
   form.socket.write('--b\r\ncontent-disposition: form-data; name=""; filename="a"\r\n\r\n')
   form.socket.write(randomFile(20 * mebibyte))
-  await until(() => files.bytesOnDisk() > beforeForm + 8 * mebibyte, 'bytes on disk')
+  await eventually(() => files.bytesOnDisk() > beforeForm + 8 * mebibyte, 'bytes on disk')
   await node.restartLater()
   for (const path of ['new', 'form']) assert.equal(await files.statusOf(path), 404)
   assert.deepEqual(await files.names(), ['old'])
@@ -56,7 +57,7 @@ test('killed in the middle of uploads, there is nothing of them, and what they w
   assert.ok((await files.get('new')).equals(fresh))
 })
 
-test('a client that goes away in the middle leaves nothing', async () => {
+test('storage: an aborted upload leaves no bytes', async () => {
   const files = await node.createProject()
   const old = randomFile(1000)
   await files.put('old', old)
@@ -64,31 +65,31 @@ test('a client that goes away in the middle leaves nothing', async () => {
     const upload = await half(files, path)
     upload.socket.destroy()
   }
-  // Without a length there is nothing to compare with, only the end that never came.
+  // Without a length only the missing end shows that the body is incomplete.
   const endless = await files.opened('PUT', 'object/files/endless', {
     'content-type': 'application/octet-stream',
     'transfer-encoding': 'chunked',
   })
   endless.socket.write(`${(1000).toString(16)}\r\n${'x'.repeat(1000)}\r\n`)
   endless.socket.end()
-  await until(() => endless.isClosed, 'an end')
+  await eventually(() => endless.isClosed, 'an end')
   const form = await files.opened('POST', 'object/files/form', {
     'content-type': 'multipart/form-data; boundary=b',
     'transfer-encoding': 'chunked',
   })
   const part = '--b\r\ncontent-disposition: form-data; name=""; filename="a"\r\n\r\nabc\r\n'
   form.socket.write(`${part.length.toString(16)}\r\n${part}\r\n0\r\n\r\n`)
-  await until(() => form.answer !== '' || form.isClosed, 'an answer')
-  assert.doesNotMatch(form.answer, /^HTTP\/1.1 2/, 'a form without its end is no upload')
+  await eventually(() => form.answer !== '' || form.isClosed, 'an answer')
+  assert.doesNotMatch(form.answer, /^HTTP\/1.1 2/, 'a form without its end is rejected')
   form.socket.destroy()
   await untilClean(files, 1000, 1)
   assert.deepEqual(await files.names(), ['old'])
   assert.ok((await files.get('old')).equals(old))
 })
 
-test('whenever it is killed, every file is whole, and what was answered is there', async () => {
+test('storage: after a crash at any time every file is complete and every confirmed upload exists', async () => {
   const files = await node.createProject()
-  /** Every content there ever was, by its hash. */
+  /** All contents by their hash. */
   const known = new Map<string, number>()
   const answered = new Map<string, number>()
   let generation = 0
@@ -119,7 +120,7 @@ test('whenever it is killed, every file is whole, and what was answered is there
   const everybody = [writer('a'), writer('b'), copier()]
   const someUploads = async () => {
     const before = answered.get('a') ?? 0
-    await until(() => (answered.get('a') ?? 0) > before + 4, 'some uploads', 60_000)
+    await eventually(() => (answered.get('a') ?? 0) > before + 4, 'some uploads')
   }
   try {
     await someUploads()
@@ -137,31 +138,31 @@ test('whenever it is killed, every file is whole, and what was answered is there
     const body = await files.get(name)
     sum += body.length
     const found = known.get(sha256(body))
-    assert.ok(found !== undefined, `${name} is something that was never uploaded`)
-    assert.ok(found >= (answered.get(name) ?? 0), `${name} is older than what was answered`)
+    assert.ok(found !== undefined, `${name} has content that was never uploaded`)
+    assert.ok(found >= (answered.get(name) ?? 0), `${name} is older than the last confirmed upload`)
   }
   assert.ok(sum > mebibyte)
   await untilClean(files, sum, names.length)
 })
 
-test('the files of a deleted project are gone from the disk, also when it is killed over it', async () => {
+test('storage: the files of a deleted project are removed from disk, even after a crash during the deletion', async () => {
   const [files, other] = [await node.createProject(), await node.createProject()]
   for (let index = 0; index < 5; index++) await files.put(`${index}`, randomFile(9 * mebibyte))
   await other.put('stays', Buffer.from('here'))
   assert.equal(files.pieces().length, 10)
   assert.equal((await node.manage('DELETE', `/projects/${files.project.id}`)).status, 204)
-  await until(() => !fs.existsSync(files.folder), 'no folder')
+  await eventually(() => !fs.existsSync(files.folder), 'no folder')
   const killed = await node.createProject()
   for (let index = 0; index < 20; index++) await killed.put(`${index}`, randomFile(1000))
   const deletion = node.manage('DELETE', `/projects/${killed.project.id}`).catch(() => undefined)
-  await until(() => killed.pieces().length < 20, 'a deletion under way')
+  await eventually(() => killed.pieces().length < 20, 'a deletion under way')
   await node.restart()
   await deletion
-  await until(() => !fs.existsSync(killed.folder), 'no folder')
+  await eventually(() => !fs.existsSync(killed.folder), 'no folder')
   assert.equal((await other.get('stays')).toString(), 'here')
 })
 
-test('on a disk that is full an upload is an error, and nothing of it stays', async () => {
+test('storage: an upload to a full disk fails and leaves no bytes', async () => {
   const files = await node.createProject()
   const old = randomFile(1000)
   await files.put('old', old)

@@ -1,4 +1,4 @@
-// Files on the disk that were changed behind our back: a download of them is an error, never other bytes (case 33).
+// Files modified on disk: a download fails and never returns other bytes (case 33).
 import assert from 'node:assert/strict'
 import fs from 'node:fs'
 import { basename, dirname, join, relative } from 'node:path'
@@ -17,7 +17,7 @@ after(() => node.remove())
 interface Stored {
   path: string
   body: Buffer
-  /** Its pieces on disk, in order. */
+  /** The pieces on disk in order. */
   pieces: string[]
 }
 
@@ -31,12 +31,12 @@ async function stored(size: number, at: StoredFiles = files): Promise<Stored> {
   return { path, body, pieces: pieces.sort((a, b) => numberOf(a) - numberOf(b)) }
 }
 
-/** The hash of what a download answers, or `error`: also for a connection that ended too early. */
+/** The hash of a download, or `error`, also for a connection that closed early. */
 async function read(path: string, range?: string, at: StoredFiles = files): Promise<string> {
   const reply = await at.fetch('GET', `object/files/${path}`, { headers: range ? { range } : {} })
   if (reply.status >= 500) {
     const text = await reply.text()
-    assert.doesNotMatch(text, /objects\/|\bat .*\.ts/, 'nothing of the inside is told')
+    assert.doesNotMatch(text, /objects\/|\bat .*\.ts/, 'the error contains no internal details')
     return 'error'
   }
   assert.ok([200, 206].includes(reply.status), `${reply.status}`)
@@ -53,7 +53,7 @@ function flip(piece: string, at: number): void {
   fs.writeFileSync(piece, bytes)
 }
 
-/** Undoes what is done to a piece. */
+/** Restores a modified piece. */
 async function spoiled(piece: string, spoil: () => void, check: () => Promise<void>): Promise<void> {
   const bytes = fs.readFileSync(piece)
   spoil()
@@ -61,12 +61,12 @@ async function spoiled(piece: string, spoil: () => void, check: () => Promise<vo
   fs.writeFileSync(piece, bytes)
 }
 
-test('one bit flipped anywhere is an error, and the files beside it are read', async () => {
+test('storage: one flipped bit makes the file fail, and other files still open', async () => {
   const [file, beside] = [await stored(200_000), await stored(200_000)]
   const [piece] = file.pieces
   const size = fs.statSync(piece!).size
   assert.ok(size > file.body.length && size < file.body.length + 10_000, `${size}`)
-  assert.ok(!fs.readFileSync(piece!).includes(file.body.subarray(0, 32)), 'not readable on the disk')
+  assert.ok(!fs.readFileSync(piece!).includes(file.body.subarray(0, 32)), 'the bytes on disk are encrypted')
   for (const at of [
     0,
     5,
@@ -90,10 +90,10 @@ test('one bit flipped anywhere is an error, and the files beside it are read', a
         assert.equal(await read(beside.path), sha256(beside.body))
       },
     )
-  assert.equal(await read(file.path), sha256(file.body), 'and mended it is read again')
+  assert.equal(await read(file.path), sha256(file.body), 'the restored file is readable')
 })
 
-test('a part that does not touch the damage is right, and one that does is an error', async () => {
+test('storage: a range outside the damage is correct, and a range that includes it fails', async () => {
   const file = await stored(9 * mebibyte)
   assert.equal(file.pieces.length, 2)
   flip(file.pieces[0]!, 5 * mebibyte)
@@ -105,7 +105,7 @@ test('a part that does not touch the damage is right, and one that does is an er
   assert.equal(await read(file.path, around), 'error')
 })
 
-test('a file cut short, made longer, emptied or missing is an error', async () => {
+test('storage: a truncated, extended, empty or missing file fails', async () => {
   const file = await stored(9 * mebibyte + 3)
   const [first, last] = file.pieces as [string, string]
   const damages: Record<string, (piece: string) => void> = {
@@ -126,16 +126,16 @@ test('a file cut short, made longer, emptied or missing is an error', async () =
         piece,
         () => damage(piece),
         async () => {
-          const told = await read(file.path)
-          // What lies behind the end was never part of it.
-          const isWhole = what.startsWith('longer') && told === sha256(file.body)
-          if (!isWhole) assert.equal(told, 'error', `${what}: ${basename(piece)}`)
+          const result = await read(file.path)
+          // Bytes after the end are not part of the file.
+          const isWhole = what.startsWith('longer') && result === sha256(file.body)
+          if (!isWhole) assert.equal(result, 'error', `${what}: ${basename(piece)}`)
         },
       )
   assert.equal(await read(file.path), sha256(file.body))
 })
 
-test('frames of one file in another order are an error', async () => {
+test('storage: reordered frames fail', async () => {
   const file = await stored(300_000)
   const [piece] = file.pieces
   const frame = 65_564
@@ -172,7 +172,7 @@ function swap([one]: string[], [other]: string[]): void {
   fs.writeFileSync(other!, kept)
 }
 
-test('files of the same size swapped in a project are errors, both', async () => {
+test('storage: two swapped files of the same size in a project both fail', async () => {
   const [one, other, third] = [await stored(100_000), await stored(100_000), await stored(100_000)]
   swap(one.pieces, other.pieces)
   for (const { path } of [one, other]) {
@@ -184,7 +184,7 @@ test('files of the same size swapped in a project are errors, both', async () =>
   assert.equal(await read(one.path), sha256(one.body))
 })
 
-test('an earlier version put back in place of the file is an error', async () => {
+test('storage: an earlier version in place of the file fails', async () => {
   const file = await stored(50_000)
   const old = fs.readFileSync(file.pieces[0]!)
   const before = new Set(files.pieces())
@@ -194,7 +194,7 @@ test('an earlier version put back in place of the file is an error', async () =>
   assert.equal(await read(file.path), 'error')
 })
 
-test('files swapped between projects are errors, also under the other’s name', async () => {
+test('storage: files swapped between projects fail, even under the same name', async () => {
   const neighbour = await node.createProject()
   const [mine, theirs] = [await stored(100_000), await stored(100_000, neighbour)]
   swap(mine.pieces, theirs.pieces)
@@ -202,14 +202,14 @@ test('files swapped between projects are errors, also under the other’s name',
   assert.equal(await read(theirs.path, undefined, neighbour), 'error')
   swap(mine.pieces, theirs.pieces)
   assert.equal(await read(theirs.path, undefined, neighbour), sha256(theirs.body))
-  // A copy of my file's piece among theirs is nobody's.
+  // A copied piece in another project belongs to no object.
   const planted = join(neighbour.folder, relative(files.folder, mine.pieces[0]!))
   fs.mkdirSync(dirname(planted), { recursive: true })
   fs.copyFileSync(mine.pieces[0]!, planted)
   assert.deepEqual(await neighbour.names(), [theirs.path])
 })
 
-test('an image that is damaged far behind its beginning is an error that says so', async () => {
+test('storage: an image with damage near its end fails with FileDamaged', async () => {
   const before = new Set(files.pieces())
   const headers = { 'content-type': 'image/png' }
   const body = new Uint8Array(randomFile(3 * mebibyte))
@@ -219,7 +219,7 @@ test('an image that is damaged far behind its beginning is an error that says so
   assert.equal(((await reply.json()) as { code: string }).code, 'FileDamaged')
 })
 
-test('a damaged file can be replaced and removed', async () => {
+test('storage: a damaged file can be replaced and removed', async () => {
   const [file, other] = [await stored(100_000), await stored(100_000)]
   flip(file.pieces[0]!, 10)
   fs.rmSync(other.pieces[0]!)

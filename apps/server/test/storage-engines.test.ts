@@ -1,4 +1,4 @@
-// The whole service on both engines: the same files, the same answers, and nothing left behind in either place.
+// The storage service on both object stores: same answers, and no bytes left after removal.
 import assert from 'node:assert/strict'
 import { createHash, randomBytes } from 'node:crypto'
 import { after, before, describe, test } from 'node:test'
@@ -69,16 +69,16 @@ for (const [engine, start] of Object.entries(engines))
       return names
     }
 
-    test('an object reads back whole and in part, and overwriting it leaves one version', async () => {
+    test('storage: an object can be read fully and by range, and an overwrite leaves one version', async () => {
       await put('a', other)
       await put('a', bytes)
       assert.equal(hash(await get('a')), hash(bytes))
       const [from, to] = [8 * 1024 * 1024 - 10, 8 * 1024 * 1024 + 70_000]
       assert.equal(hash(await get('a', `bytes=${from}-${to}`)), hash(bytes.subarray(from, to + 1)))
-      assert.equal((await storedNames()).length, 2, 'two pieces of one version')
+      assert.equal((await storedNames()).length, 2, 'one version of two pieces is stored')
     })
 
-    test('a resumable upload in parts of any size is the file that was sent', async () => {
+    test('storage: a resumable upload in parts of any size gives the original file', async () => {
       const tus = { 'tus-resumable': '1.0.0' }
       const encode = (text: string) => Buffer.from(text).toString('base64')
       const created = await ask('POST', 'upload/resumable', undefined, {
@@ -99,7 +99,7 @@ for (const [engine, start] of Object.entries(engines))
       assert.equal(hash(await get('tus')), hash(bytes))
     })
 
-    test('copied, moved and deleted, nothing is left of it', async () => {
+    test('storage: copy, move and delete leave no bytes', async () => {
       const json = { 'content-type': 'application/json' }
       const carry = (how: string, sourceKey: string, destinationKey: string) =>
         ask(
@@ -118,7 +118,7 @@ for (const [engine, start] of Object.entries(engines))
       assert.equal(storage_bytes, 0)
     })
 
-    test('with the project its files and its key go', async () => {
+    test('storage: deleting a project removes its files and its key', async () => {
       await put('last', bytes)
       await platform.projects.remove({ params: { id: project.id } })
       assert.deepEqual(await storedNames(), [])

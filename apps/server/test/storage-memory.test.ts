@@ -1,10 +1,10 @@
-// A long file goes through the platform as a stream. bench/storage-memory.ts looks at one of 2 GB.
+// A large file is streamed through the platform. bench/storage-memory.ts uses one of 2 GB.
 import assert from 'node:assert/strict'
 import { createHash, randomBytes } from 'node:crypto'
 import { after, before, test } from 'node:test'
 import { StorageNode } from './storage-node.ts'
 import { chunkSize, mebibyte } from './tus-files.ts'
-import { created, patched } from './tus-requests.ts'
+import { createUpload, patchUpload } from './tus-requests.ts'
 
 const chunks = 43
 const size = chunks * chunkSize
@@ -13,7 +13,7 @@ const node = new StorageNode()
 before(() => node.start())
 after(() => node.remove())
 
-/** The most that is held while it goes on. */
+/** The peak memory during the transfer. */
 async function peakDuring(work: () => Promise<void>): Promise<number> {
   let peak = 0
   const look = () => {
@@ -29,7 +29,7 @@ async function peakDuring(work: () => Promise<void>): Promise<number> {
   }
 }
 
-test('memory grows by less than 60 MB while 258 MB are uploaded resumably and downloaded', async () => {
+test('storage: memory grows by less than 60 MB while 258 MB are uploaded resumably and downloaded', async () => {
   const files = await node.createProject()
   await files.put('short', Buffer.alloc(1000))
   await files.get('short')
@@ -37,12 +37,12 @@ test('memory grows by less than 60 MB while 258 MB are uploaded resumably and do
 
   const sent = createHash('sha256')
   const up = await peakDuring(async () => {
-    const upload = await created(files, 'long', size)
+    const upload = await createUpload(files, 'long', size)
     const chunk = randomBytes(chunkSize)
     for (let index = 0; index < chunks; index++) {
       chunk.writeUInt32LE(index)
       sent.update(chunk)
-      assert.equal(await patched(files, upload, index * chunkSize, chunk), 204)
+      assert.equal(await patchUpload(files, upload, index * chunkSize, chunk), 204)
     }
   })
   const came = createHash('sha256')

@@ -1,4 +1,4 @@
-// A platform in a process and on a data directory of its own, to be killed while files go in and out.
+// A platform in its own process with its own data directory, which tests can kill during uploads and downloads.
 import assert from 'node:assert/strict'
 import { type ChildProcess, spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
@@ -7,18 +7,18 @@ import fs from 'node:fs'
 import { connect, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import type { CreatedProject } from '@plinth/contract/projects.ts'
 import { guardedSettings, withClient } from '#src/kernel/postgres/database.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 import { controlSettings } from '#src/tenancy/cluster.ts'
 import { serverOptions } from '../../cli/src/server-process.ts'
+import { eventually } from './eventually.ts'
 import { call, type Reply, testServer } from './harness.ts'
 
 export interface StartOptions {
   settings?: Record<string, string>
-  /** No file can grow beyond so many bytes, as on a disk that is full. */
+  /** Maximum file size, which simulates a full disk. */
   fileSizeLimit?: number
 }
 
@@ -34,7 +34,7 @@ export class StorageNode {
     const { user, password, host, port } = testServer()
     const main = fileURLToPath(new URL('../src/main.ts', import.meta.url))
     const command = [process.execPath, ...serverOptions, main]
-    // Shells count in blocks of 512 bytes; Node.js is not ended by the signal but told by an error.
+    // ulimit counts blocks of 512 bytes. Node.js ignores SIGXFSZ and gets EFBIG.
     const limited = ['sh', '-c', `ulimit -f ${Math.floor((fileSizeLimit ?? 0) / 512)}; exec "$0" "$@"`]
     const [program = '', ...given] = fileSizeLimit === undefined ? command : [...limited, ...command]
     const child = spawn(program, given, {
@@ -55,24 +55,35 @@ export class StorageNode {
       stdio: ['ignore', 'ignore', 'pipe'],
     })
     this.#child = child
-    let said = ''
+    let output = ''
     await new Promise<void>(resolve => {
       child.once('exit', () => resolve())
       child.stderr!.setEncoding('utf8').on('data', text => {
-        said += text
-        if (said.includes('Next:')) resolve()
+        output += text
+        if (output.includes('Next:')) resolve()
       })
     })
-    this.url = /running at (\S+)/.exec(said)?.[1] ?? assert.fail(`it should have started: ${said}`)
+    this.url = /running at (\S+)/.exec(output)?.[1] ?? assert.fail(`the platform did not start: ${output}`)
   }
 
-  /** What it holds of the machine's memory. */
+  /** Resident memory of the process. */
   residentBytes(): number {
     const status = fs.readFileSync(`/proc/${this.#child!.pid}/status`, 'utf8')
     return Number(/^VmRSS:\s+(\d+) kB/m.exec(status)![1]) * 1024
   }
 
-  /** Pieces that the platform has open at the moment. */
+  /** CPU time of the process. */
+  cpuMs(): number {
+    const stat = fs.readFileSync(`/proc/${this.#child!.pid}/stat`, 'utf8')
+    const [user, system] = stat
+      .slice(stat.lastIndexOf(')') + 2)
+      .split(' ')
+      .slice(11, 13)
+    // In ticks of 10 ms.
+    return (Number(user) + Number(system)) * 10
+  }
+
+  /** Pieces that the platform has open. */
   openPieces(): number {
     const folder = `/proc/${this.#child!.pid}/fd`
     const targets = fs.readdirSync(folder).map(fd => {
@@ -102,14 +113,14 @@ export class StorageNode {
     return new StoredFiles(this, body)
   }
 
-  /** Killed, and started when nobody is kept away any more by what it was at work on. */
+  /** Kills it and starts it again after its leases have expired. */
   async restart(options?: StartOptions): Promise<void> {
     await this.kill()
     await this.#inControl(`update storage_uploads set held_until = '-infinity'`)
     await this.start(options)
   }
 
-  /** Killed, and started two days later: nothing begun before is under way any more. */
+  /** Kills it and starts it two days later, when all uploads have expired. */
   async restartLater(): Promise<void> {
     await this.kill()
     await this.#inControl(`
@@ -119,25 +130,25 @@ export class StorageNode {
     await this.start()
   }
 
-  /** Killed between the object of a finished upload and the note that it is finished; for uploads of one PATCH. */
+  /** Kills it between publishing the object and marking the upload finished. For uploads with one PATCH. */
   async restartUnnoted(): Promise<void> {
     await this.kill()
     await this.#inControl(`update storage_uploads set is_finished = false`)
     await this.start()
   }
 
-  /** Killed while what is asked waits for a table of the control database. */
+  /** Kills it while a request waits for a lock on a table of the control database. */
   async restartWaiting(table: string, ask: () => Promise<unknown>): Promise<void> {
     await withClient(testServer(), this.#control, controlSettings, async session => {
       await session.script(`begin; lock table ${table} in exclusive mode`)
-      const asked = ask().catch(() => {})
+      const reply = ask().catch(() => {})
       const waiting = () =>
         session.rows(
           sql`select 1 from pg_catalog.pg_locks where not granted and relation = ${table}::pg_catalog.regclass`,
         )
-      await until(async () => (await waiting()).length > 0, 'somebody who waits')
+      await eventually(async () => (await waiting()).length > 0, 'the request waits for the lock')
       await this.kill()
-      await asked
+      await reply
     })
     await this.start()
   }
@@ -148,7 +159,7 @@ export class StorageNode {
     })
   }
 
-  /** Ends it and drops everything it made. */
+  /** Stops it and drops its databases and files. */
   async remove(): Promise<void> {
     await this.kill()
     fs.rmSync(this.dataDir, { recursive: true, force: true })
@@ -182,7 +193,7 @@ export class StoredFiles {
   get headers(): Record<string, string> {
     return { apikey: this.project.service_role_key }
   }
-  /** Where the pieces of its files lie. */
+  /** The directory of its pieces. */
   get folder(): string {
     return join(this.#node.dataDir, 'objects', this.project.id)
   }
@@ -216,7 +227,7 @@ export class StoredFiles {
     return objects.map(({ name }) => name)
   }
 
-  /** What counts against the quota. */
+  /** Bytes that count against the quota. */
   async usedBytes(): Promise<number> {
     const { status, body } = await this.#node.manage('GET', `/projects/${this.project.id}`)
     assert.equal(status, 200)
@@ -235,7 +246,7 @@ export class StoredFiles {
     return filesIn(this.folder)
   }
 
-  /** A request whose body is written by hand: its socket, and what was answered so far. */
+  /** A request whose body the test writes: its socket and the answer so far. */
   async opened(method: string, path: string, headers: Record<string, string | number>): Promise<Opened> {
     const { hostname, port } = new URL(this.base)
     const socket = connect(Number(port), hostname)
@@ -264,11 +275,6 @@ export interface Opened {
 }
 
 export const answeredStatus = ({ answer }: Opened): number => Number(answer.split(' ')[1])
-
-export async function until(holds: () => unknown, what: string, withinMs = 30_000): Promise<void> {
-  for (const end = Date.now() + withinMs; !(await holds()); await sleep(20))
-    assert.ok(Date.now() < end, `${what} within ${withinMs} ms`)
-}
 
 /** Ignores folders that are removed while it reads. */
 function filesIn(folder: string): string[] {

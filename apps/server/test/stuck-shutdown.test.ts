@@ -12,6 +12,7 @@ import { fileURLToPath } from 'node:url'
 import type { CreatedProject } from '@plinth/contract/projects.ts'
 import { engineFiles } from '#src/kernel/postgres/engine/place.ts'
 import { formatDatabaseUrl } from '#src/kernel/postgres/server-address.ts'
+import { eventually } from './eventually.ts'
 import { call } from './harness.ts'
 import { type OwnServer, startOwnServer } from './own-server.ts'
 
@@ -68,7 +69,7 @@ async function start(dataDir: string, env: Record<string, string> = {}): Promise
   }
   let url = notice()
   for (const end = Date.now() + 120_000; url === undefined; url = notice()) {
-    assert.ok(Date.now() < end && child.exitCode === null, 'it starts')
+    assert.ok(Date.now() < end && child.exitCode === null, 'the platform starts')
     await sleep(50)
   }
   return { child, url, ended }
@@ -97,16 +98,15 @@ async function stopsInTime({ child, url, ended }: Running): Promise<CreatedProje
   ]
   const isHeld = (key: number) => `not pg_try_advisory_xact_lock(${key})`
   const bothRun = async () => (await exec(`select ${isHeld(1)} and ${isHeld(2)} as run`)).body[0].run
-  for (const end = Date.now() + 60_000; !(await bothRun()); await sleep(50))
-    assert.ok(Date.now() < end, 'both run')
+  await eventually(bothRun, 'both statements run')
   child.kill('SIGTERM')
   // The statements would take minutes.
-  assert.notEqual(await Promise.race([ended, sleep(45_000, 'still there', { ref: false })]), 'still there')
+  assert.notEqual(await Promise.race([ended, sleep(90_000, 'still there', { ref: false })]), 'still there')
   await Promise.all(calls)
   return project
 }
 
-test('with the embedded Postgres the platform stops, and the next start finds everything committed', async () => {
+test('shutdown: with the embedded Postgres and a stuck statement the platform stops, and committed data survives', async () => {
   const dataDir = newDataDir()
   const project = await stopsInTime(await start(dataDir))
   const { child, url, ended } = await start(dataDir)
@@ -118,7 +118,7 @@ test('with the embedded Postgres the platform stops, and the next start finds ev
   await ended
 })
 
-test('with an external Postgres the platform stops while the server is still at work', async () => {
+test('shutdown: with an external Postgres the platform stops while a statement still runs', async () => {
   const server = await startOwnServer()
   servers.push(server)
   const address = { ...server.address, host: '127.0.0.1' }

@@ -1,11 +1,12 @@
-// Statements that Postgres cannot interrupt: neither their timeout nor pg_terminate_backend ends them. On a server of its
-// own, because such a backend delays DROP DATABASE for every database of its server.
+// Statements that Postgres cannot interrupt: neither their timeout nor pg_terminate_backend ends them. Uses its own server,
+// because such a backend delays DROP DATABASE for all databases of the server.
 import assert from 'node:assert/strict'
 import { constants, getPriority } from 'node:os'
 import { after, before, describe, it, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { CreatedProject } from '@plinth/contract/projects.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
+import { eventually } from './eventually.ts'
 import { type Reply, startPlatform, type TestPlatform } from './harness.ts'
 import { type OwnServer, startOwnServer } from './own-server.ts'
 
@@ -22,6 +23,8 @@ before(async () => {
       PLATFORM_STATEMENT_TIMEOUT_ANON_MS: '1000',
       PLATFORM_STATEMENT_TIMEOUT_MS: '1500',
       PLATFORM_POOL_SIZE: String(poolSize),
+      // The tests poll until the server responds again.
+      PLATFORM_RATE_LIMIT_ANON: '0',
     },
   })
   bystander = await newProject()
@@ -34,7 +37,7 @@ after(async () => {
   }
 })
 
-/** The lexer reads nested comments in quadratic time, without a look at interrupts: minutes for this many. */
+/** The lexer needs quadratic time for nested comments and does not check for interrupts. This takes minutes. */
 const stuck = `do $$ begin execute repeat('/*', 400000); end $$`
 const setUp = `
   create function stuck() returns int language plpgsql as $$ begin execute repeat('/*', 400000); return 1; end $$;
@@ -68,15 +71,10 @@ const backends = (ref: string) =>
     ),
   )
 
-async function eventually(holds: () => boolean | Promise<boolean>, what: string, withinMs = 60_000) {
-  for (const end = Date.now() + withinMs; !(await holds()); await sleep(50))
-    assert.ok(Date.now() < end, `${what} within ${withinMs} ms`)
-}
-
 const unanswered = 'not answered'
-/** The statement itself would take minutes. */
+/** Limits the wait, because the statement itself takes minutes. */
 const soon = <T>(work: Promise<T>): Promise<T | typeof unanswered> =>
-  Promise.race([work, sleep(45_000, unanswered as typeof unanswered, { ref: false })])
+  Promise.race([work, sleep(90_000, unanswered as typeof unanswered, { ref: false })])
 async function answered(work: Promise<Reply>): Promise<Reply> {
   const reply = await soon(work)
   assert.notEqual(reply, unanswered)
@@ -90,19 +88,19 @@ const databaseOf = (ref: string) =>
       select (select count(*)::int from pg_roles where starts_with(rolname, ${ref}) and rolcanlogin) as logins,
              exists (select from pg_database where datname = ${ref}) as has_database`),
   )
-/** SIGQUIT would end them; on this server nobody minds that it restarts. */
+/** Ends the stuck backends by a crash of the server. */
 async function endStuck(): Promise<void> {
   await server.crash()
   await eventually(async () => (await answered(readNotes(bystander))).status === 200, 'the server is back')
 }
 
-test('a call is answered like any that runs out of time, and its backend takes a place until it has ended', async () => {
+test('stuck statements: the request times out, and its backend counts against the pool until it ends', async () => {
   const culprit = await newProject()
   const ref = await platform.refOf(culprit.id)
   const [stopped] = await Promise.all([answered(callStuck(culprit)), answered(readNotes(bystander))])
   assert.deepEqual([stopped.status, stopped.body.code], [500, '57014'])
   const working = await backends(ref)
-  assert.equal(working.length, 1, 'the server is still at work on it')
+  assert.equal(working.length, 1, 'its backend still runs')
   assert.equal(getPriority(working[0]!.pid), constants.priority.PRIORITY_BELOW_NORMAL)
   await eventually(() => stuckWarning(ref), 'a warning in health')
 
@@ -114,11 +112,14 @@ test('a call is answered like any that runs out of time, and its backend takes a
   assert.equal((await answered(readNotes(bystander))).status, 200)
 
   await endStuck()
-  await eventually(async () => (await answered(readNotes(culprit))).status === 200, 'its places are free')
+  await eventually(
+    async () => (await answered(readNotes(culprit))).status === 200,
+    'its connections are free',
+  )
   await eventually(async () => !(await stuckWarning(ref)), 'no warning')
 })
 
-test('quick statements behind one on a shared connection are answered, and reads are done elsewhere', async () => {
+test('stuck statements: statements behind one on a shared connection are answered, and reads use another connection', async () => {
   const culprit = await newProject()
   await execSql(
     culprit,
@@ -141,8 +142,8 @@ test('quick statements behind one on a shared connection are answered, and reads
   await endStuck()
 })
 
-describe('work as the owner', () => {
-  it('is answered when its timeout is over: a sign-up whose trigger does not end, SQL that the caller gives up', async () => {
+describe('stuck statements: work as the owner', () => {
+  it('times out for a sign-up with a stuck trigger, and for SQL whose caller disconnects', async () => {
     const culprit = await newProject()
     const ref = await platform.refOf(culprit.id)
     await execSql(
@@ -169,11 +170,11 @@ describe('work as the owner', () => {
     await eventually(async () => (await backends(ref)).length === 2, 'it runs')
     leaving.abort()
     await left
-    // Its place is taken until the backend has ended: four more are one too many.
+    // It counts against the limit until the backend ends, so of five more one is rejected.
     const others = Array.from({ length: 5 }, () => execSql(culprit, 'select pg_sleep(3)'))
     await eventually(
-      () => platform.logged.filter(line => line.includes('gave up')).length > 1,
-      'it is given up',
+      () => platform.logged.filter(line => line.includes('abandoned a database session')).length > 1,
+      'the session is abandoned',
     )
     await Promise.all(others)
     const statuses = await Promise.all(
@@ -184,7 +185,7 @@ describe('work as the owner', () => {
   })
 })
 
-describe('meanwhile', () => {
+describe('stuck statements: meanwhile', () => {
   it('the project can be suspended and resumed', async () => {
     const culprit = await newProject()
     const calling = callStuck(culprit)
@@ -194,11 +195,14 @@ describe('meanwhile', () => {
     assert.equal((await answered(readNotes(culprit))).status, 403)
     assert.ok((await answered(calling)).status >= 500)
     assert.equal((await answered(manage('POST', `/${culprit.id}/resume`))).status, 200)
-    await eventually(async () => (await answered(readNotes(culprit))).status === 200, 'it is served again')
+    await eventually(
+      async () => (await answered(readNotes(culprit))).status === 200,
+      'the project is served again',
+    )
     await endStuck()
   })
 
-  it('the project, and any other, can be deleted: recovery drops the databases when it can, also on another node', async () => {
+  it('the project and others can be deleted, and their databases are dropped once the backend has ended', async () => {
     const [culprit, other] = [await newProject(), await newProject()]
     const [ref, otherRef] = [await platform.refOf(culprit.id), await platform.refOf(other.id)]
     await answered(callStuck(culprit))

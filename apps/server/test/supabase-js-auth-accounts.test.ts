@@ -1,9 +1,9 @@
-// The unmodified client: accounts and how one gets into them.
+// The unmodified client: sign-up and sign-in.
 import { anonymousTests } from './supabase-js/auth-anonymous.ts'
-import { leftOpenTests } from './supabase-js/auth-left-open.ts'
-import { provingTests } from './supabase-js/auth-proving.ts'
-import { signInTests } from './supabase-js/auth-signing-in.ts'
-import { signUpTests } from './supabase-js/auth-signing-up.ts'
+import { confirmationTests } from './supabase-js/auth-confirmation.ts'
+import { signInTests } from './supabase-js/auth-sign-in.ts'
+import { signUpTests } from './supabase-js/auth-sign-up.ts'
 import { authSuite } from './supabase-js/auth-suite.ts'
+import { unsupportedTests } from './supabase-js/auth-unsupported.ts'
 
-authSuite('accounts', [signUpTests, provingTests, anonymousTests, signInTests, leftOpenTests])
+authSuite('accounts', [signUpTests, confirmationTests, anonymousTests, signInTests, unsupportedTests])

@@ -1,4 +1,4 @@
-// The unmodified client: administration with the service_role key.
+// The unmodified client: the admin API with the service_role key.
 import { adminTests } from './supabase-js/auth-admin.ts'
 import { adminChangeTests } from './supabase-js/auth-admin-changes.ts'
 import { inviteTests } from './supabase-js/auth-invites.ts'

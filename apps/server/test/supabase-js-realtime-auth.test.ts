@@ -1,4 +1,4 @@
-// The unmodified client: whose token counts on an open socket, and until when.
+// The unmodified client: tokens on an open socket.
 import { authTests } from './supabase-js/realtime-auth.ts'
 import { realtimeSuite } from './supabase-js/realtime-suite.ts'
 

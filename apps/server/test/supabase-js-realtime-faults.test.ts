@@ -1,8 +1,8 @@
-// The unmodified client: servers that are killed and databases that fail.
+// The unmodified client: killed servers and failing databases.
 import { databaseFaultTests } from './supabase-js/realtime-database-faults.ts'
 import { killedServerTests } from './supabase-js/realtime-killed-server.ts'
-import { letGoOfLongTimers } from './supabase-js/realtime-suite.ts'
+import { unrefLongTimers } from './supabase-js/realtime-suite.ts'
 
-letGoOfLongTimers()
+unrefLongTimers()
 killedServerTests()
 databaseFaultTests()

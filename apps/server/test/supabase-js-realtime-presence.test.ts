@@ -1,4 +1,4 @@
-// The unmodified client: presence over three clients.
+// The unmodified client: presence with three clients.
 import { presenceTests } from './supabase-js/realtime-presence.ts'
 import { realtimeSuite } from './supabase-js/realtime-suite.ts'
 

@@ -1,4 +1,4 @@
-// The unmodified client: private channels, and messages that SQL sends.
+// The unmodified client: private channels, and messages sent by SQL.
 import { privateTests } from './supabase-js/realtime-private.ts'
 import { sentBySqlTests } from './supabase-js/realtime-sent-by-sql.ts'
 import { realtimeSuite } from './supabase-js/realtime-suite.ts'

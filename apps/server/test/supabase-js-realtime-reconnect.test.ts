@@ -1,4 +1,4 @@
-// The unmodified client: connections that are cut or held, and a server that ends.
+// The unmodified client: dropped and stalled connections, and a server that shuts down.
 import { endingServerTests, reconnectTests } from './supabase-js/realtime-reconnects.ts'
 import { realtimeSuite } from './supabase-js/realtime-suite.ts'
 

@@ -1,4 +1,4 @@
-// The unmodified client: who hears of which rows.
+// The unmodified client: visibility of row changes per user.
 import { rowsPerUserTests } from './supabase-js/realtime-rows-per-user.ts'
 import { realtimeSuite } from './supabase-js/realtime-suite.ts'
 

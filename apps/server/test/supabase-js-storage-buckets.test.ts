@@ -1,6 +1,6 @@
-// The unmodified client: buckets, and what is not offered.
+// The unmodified client: buckets and unsupported methods.
 import { bucketTests } from './supabase-js/storage-buckets.ts'
-import { leftOpenTests } from './supabase-js/storage-left-open.ts'
 import { storageSuite } from './supabase-js/storage-suite.ts'
+import { unsupportedTests } from './supabase-js/storage-unsupported.ts'
 
-storageSuite('buckets', [bucketTests, leftOpenTests])
+storageSuite('buckets', [bucketTests, unsupportedTests])

@@ -1,4 +1,4 @@
-// The unmodified client: both kinds of lists.
+// The unmodified client: list and listV2.
 import { listTests, listV2Tests } from './supabase-js/storage-lists.ts'
 import { storageSuite } from './supabase-js/storage-suite.ts'
 

@@ -1,4 +1,4 @@
-// The unmodified client: who is refused, why, and in which words.
+// The unmodified client: errors and permissions.
 import { callerTests } from './supabase-js/storage-callers.ts'
 import { refusalTests } from './supabase-js/storage-refusals.ts'
 import { storageSuite } from './supabase-js/storage-suite.ts'

@@ -1,4 +1,4 @@
-// The unmodified client: signed URLs to download from and to upload to, and public ones.
+// The unmodified client: signed download and upload URLs, and public URLs.
 import { publicTests } from './supabase-js/storage-public.ts'
 import { signedTests } from './supabase-js/storage-signed.ts'
 import { signedUploadTests } from './supabase-js/storage-signed-uploads.ts'

@@ -1,4 +1,4 @@
-// The unmodified client: images in another size or format.
+// The unmodified client: image transformations.
 import { storageSuite } from './supabase-js/storage-suite.ts'
 import { transformTests } from './supabase-js/storage-transforms.ts'
 

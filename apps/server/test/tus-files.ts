@@ -1,32 +1,32 @@
-// The unmodified tus-js-client at a project's storage: what tests of resumable uploads have in common.
+// Uploads to a project with the unmodified tus-js-client.
 import assert from 'node:assert/strict'
 import { createHash, randomBytes } from 'node:crypto'
 import type { CreatedProject } from '@plinth/contract/projects.ts'
 import { Upload, type UploadOptions } from 'tus-js-client'
 
 export const mebibyte = 1024 * 1024
-/** What hosted storage asks its clients for. */
+/** The chunk size that hosted storage requires. */
 export const chunkSize = 6 * mebibyte
 
 export type Source = ConstructorParameters<typeof Upload>[0]
 
 export interface Sending {
   upload: Upload
-  /** `PATCH 204`, in order. */
+  /** Methods and statuses in order, such as `PATCH 204`. */
   requests: string[]
-  /** The last answer; rejects with what the client was told. */
+  /** The last answer, or the error of the client. */
   over: Promise<{ headers(name: string): string | undefined }>
 }
 
 export interface TusProject extends CreatedProject {
-  /** Where the storage routes are. */
+  /** Base URL of the storage routes. */
   base: string
-  /** An upload to this bucket and name, as service_role unless headers are given; not started. */
+  /** Prepares an upload, by default as service_role, without starting it. */
   sending(source: Source, name: string, options?: Partial<UploadOptions>): Sending
-  /** The same, started, until it is over. */
+  /** Uploads and waits for the end. */
   send(source: Source, name: string, options?: Partial<UploadOptions>): Promise<Sending>
   fetch(method: string, path: string, headers?: Record<string, string>): Promise<Response>
-  /** The hash of what a download answers. */
+  /** The hash of the downloaded file. */
   hashOf(path: string): Promise<string>
 }
 
@@ -38,7 +38,7 @@ export function tusProject(project: CreatedProject, base: string, bucket = 'file
   const sending: TusProject['sending'] = (source, name, { metadata, ...options } = {}) => {
     const requests: string[] = []
     const { promise, resolve, reject } = Promise.withResolvers<Awaited<Sending['over']>>()
-    // Whoever waits for it is told; whoever aborts does not wait.
+    // A test that aborts does not wait for the promise, so its rejection must not be unhandled.
     promise.catch(() => {})
     const upload = new Upload(source, {
       endpoint: `${base}/upload/resumable`,
@@ -79,10 +79,12 @@ export function tusProject(project: CreatedProject, base: string, bucket = 'file
   }
 }
 
-/** What the server said to a client that failed. */
-export async function refusalOf(sent: Promise<unknown>): Promise<[status: number | undefined, text: string]> {
+/** The status and body of an upload that must fail. */
+export async function rejectionOf(
+  sent: Promise<unknown>,
+): Promise<[status: number | undefined, text: string]> {
   const error = await sent.then(
-    () => assert.fail('it should have been refused'),
+    () => assert.fail('the upload was not rejected'),
     caught => caught,
   )
   const { originalResponse } = error

@@ -5,7 +5,7 @@ import type { UploadOptions } from 'tus-js-client'
 import { signJwt } from '#src/kernel/crypto/jwt.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 import { startPlatform, type TestPlatform } from './harness.ts'
-import { mebibyte, randomFile, refusalOf, sha256, type TusProject, tusProject } from './tus-files.ts'
+import { mebibyte, randomFile, rejectionOf, sha256, type TusProject, tusProject } from './tus-files.ts'
 
 const ada = '11111111-1111-4111-8111-111111111111'
 const bob = '22222222-2222-4222-8222-222222222222'
@@ -54,7 +54,7 @@ async function signed(path: string, upsert = false): Promise<string> {
   return body.token
 }
 
-test('a user uploads where a policy lets them, and owns the file', async () => {
+test('tus: a user uploads where a policy allows it, and owns the file', async () => {
   const file = randomFile(2 * mebibyte + 3)
   await files.send(file, `${ada}/mine`, { ...as(ada), chunkSize: mebibyte })
   assert.equal(await files.hashOf(`${ada}/mine`), sha256(file))
@@ -64,18 +64,18 @@ test('a user uploads where a policy lets them, and owns the file', async () => {
   assert.deepEqual(owners, [{ owner_id: ada }])
 })
 
-test('nobody begins an upload where they may not write', async () => {
+test('tus: an upload is rejected at creation without write permission', async () => {
   const file = randomFile(100)
-  assert.equal((await refusalOf(files.send(file, `${ada}/forged`, as(bob))))[0], 403)
-  assert.equal((await refusalOf(files.send(file, `${ada}/forged`, anonymous())))[0], 403)
-  assert.equal((await refusalOf(files.send(file, `${bob}/../${ada}/forged`, as(bob))))[0], 400)
-  assert.equal((await refusalOf(files.send(file, `${ada}/forged`, { headers: {} })))[0], 401)
+  assert.equal((await rejectionOf(files.send(file, `${ada}/forged`, as(bob))))[0], 403)
+  assert.equal((await rejectionOf(files.send(file, `${ada}/forged`, anonymous())))[0], 403)
+  assert.equal((await rejectionOf(files.send(file, `${bob}/../${ada}/forged`, as(bob))))[0], 400)
+  assert.equal((await rejectionOf(files.send(file, `${ada}/forged`, { headers: {} })))[0], 401)
   const bad = { headers: { apikey: files.anon_key, authorization: 'Bearer nonsense' } }
-  assert.equal((await refusalOf(files.send(file, `${ada}/forged`, bad)))[0], 401)
+  assert.equal((await rejectionOf(files.send(file, `${ada}/forged`, bad)))[0], 401)
   assert.equal((await files.fetch('HEAD', `object/files/${ada}/forged`)).status, 404)
 })
 
-/** An upload of Ada's with one chunk of two taken. */
+/** An upload of Ada that is aborted after one of two chunks. */
 async function begun(
   name: string,
   options: Partial<UploadOptions> = as(ada),
@@ -92,7 +92,7 @@ async function begun(
   return { url: sending.upload.url!, file }
 }
 
-test('an upload is its owner’s alone: others cannot look at it, go on with it or end it', async () => {
+test('tus: other users cannot read, append to or delete an upload', async () => {
   const { url, file } = await begun(`${ada}/begun`)
   const ask = (method: string, headers: Record<string, string>) =>
     fetch(url, {
@@ -115,29 +115,29 @@ test('an upload is its owner’s alone: others cannot look at it, go on with it 
   assert.equal(await files.hashOf(`${ada}/begun`), sha256(file))
 })
 
-test('a right taken away in between ends an upload', async () => {
+test('tus: a revoked permission ends an upload', async () => {
   await script(`create policy shared on storage.objects to authenticated
     using (bucket_id = 'files' and name like 'shared/%') with check (bucket_id = 'files' and name like 'shared/%')`)
   const { url, file } = await begun('shared/a')
   await script('drop policy shared on storage.objects')
-  const [status] = await refusalOf(
+  const [status] = await rejectionOf(
     files.send(file, 'shared/a', { ...as(ada), uploadUrl: url, endpoint: null }),
   )
   assert.equal(status, 403)
   assert.equal((await files.fetch('HEAD', 'object/files/shared/a')).status, 404)
 })
 
-test('in a user- bucket the name in the metadata decides nothing but one’s own', async () => {
+test('tus: in a user- bucket the name in the metadata must be in the own folder', async () => {
   const metadata = { bucketName: 'user-docs' }
   const file = randomFile(10)
   await files.send(file, `${ada}/a`, { ...as(ada), metadata })
-  const [status] = await refusalOf(files.send(file, `${ada}/b`, { ...as(bob), metadata }))
+  const [status] = await rejectionOf(files.send(file, `${ada}/b`, { ...as(bob), metadata }))
   assert.equal(status, 403)
   const reply = await files.fetch('GET', `object/user-docs/${ada}/a`)
   assert.equal(sha256(Buffer.from(await reply.arrayBuffer())), sha256(file))
 })
 
-test('a signed token is enough, without a key', async () => {
+test('tus: a signed token is sufficient without a key', async () => {
   const endpoint = `${files.base}/upload/resumable/sign`
   const file = randomFile(3000)
   const token = await signed('by-token')
@@ -151,7 +151,7 @@ test('a signed token is enough, without a key', async () => {
   assert.equal(await files.hashOf('by-token'), sha256(file))
 })
 
-test('a signed upload goes on, ends, and replaces only where that was signed', async () => {
+test('tus: a signed upload can be resumed and deleted, and replaces only if that was signed', async () => {
   const endpoint = `${files.base}/upload/resumable/sign`
   const headers = { 'x-signature': await signed('left') }
   const { url, file } = await begun('left', { endpoint, headers })
@@ -164,65 +164,65 @@ test('a signed upload goes on, ends, and replaces only where that was signed', a
   assert.deepEqual(resumed.requests, ['HEAD 200', 'PATCH 204'])
   assert.equal(await files.hashOf('left'), sha256(file))
   const fresh = randomFile(500)
-  assert.equal((await refusalOf(files.send(fresh, 'left', { endpoint, headers })))[0], 409)
-  const asked = { ...headers, 'x-upsert': 'true' }
-  assert.equal((await refusalOf(files.send(fresh, 'left', { endpoint, headers: asked })))[0], 409)
+  assert.equal((await rejectionOf(files.send(fresh, 'left', { endpoint, headers })))[0], 409)
+  const upserting = { ...headers, 'x-upsert': 'true' }
+  assert.equal((await rejectionOf(files.send(fresh, 'left', { endpoint, headers: upserting })))[0], 409)
   const replacing = { 'x-signature': await signed('left', true) }
   await files.send(fresh, 'left', { endpoint, headers: replacing })
   assert.equal(await files.hashOf('left'), sha256(fresh))
 })
 
-test('a token that is none, or of another name, begins nothing', async () => {
+test('tus: an invalid token, or one for another name, creates no upload', async () => {
   const endpoint = `${files.base}/upload/resumable/sign`
   const token = await signed('one')
   for (const headers of [{}, { 'x-signature': `${token}x` }, { 'x-signature': 'a.b.c' }]) {
-    const [status] = await refusalOf(files.send(randomFile(10), 'one', { endpoint, headers }))
+    const [status] = await rejectionOf(files.send(randomFile(10), 'one', { endpoint, headers }))
     assert.ok([400, 401, 403].includes(status!), `${status}`)
   }
-  const [status] = await refusalOf(
+  const [status] = await rejectionOf(
     files.send(randomFile(10), 'two', { endpoint, headers: { 'x-signature': token } }),
   )
   assert.ok([400, 403].includes(status!), `${status}`)
 })
 
-test('what a bucket does not take is refused before a byte is sent', async () => {
+test('tus: the limits of the bucket are checked at creation', async () => {
   await bucket({ id: 'small', file_size_limit: 1000, allowed_mime_types: ['image/*'] })
   const image = { bucketName: 'small', contentType: 'image/png' }
-  const [tooLarge, text] = await refusalOf(files.send(randomFile(1001), 'a', { metadata: image }))
+  const [tooLarge, text] = await rejectionOf(files.send(randomFile(1001), 'a', { metadata: image }))
   assert.equal(tooLarge, 413, text)
   const page = { bucketName: 'small', contentType: 'text/html' }
-  assert.equal((await refusalOf(files.send(randomFile(10), 'a', { metadata: page })))[0], 415)
+  assert.equal((await rejectionOf(files.send(randomFile(10), 'a', { metadata: page })))[0], 415)
   await files.send(randomFile(1000), 'a', { metadata: image })
-  // Told only at its end, it is refused then.
+  // The server learns a deferred length only during the upload, and rejects it then.
   const late = files.send(randomFile(1500), 'b', {
     metadata: image,
     uploadLengthDeferred: true,
     chunkSize: 700,
   })
-  assert.equal((await refusalOf(late))[0], 413)
+  assert.equal((await rejectionOf(late))[0], 413)
   assert.equal((await files.fetch('HEAD', 'object/small/b')).status, 404)
 })
 
-test('a creation that does not say what or where is 400, and an unknown bucket 404', async () => {
+test('tus: a creation without a name or bucket is 400, and an unknown bucket is 404', async () => {
   const file = randomFile(10)
   const without = async (metadata: Record<string, string>) =>
-    (await refusalOf(files.send(file, 'x', { metadata })))[0]
+    (await rejectionOf(files.send(file, 'x', { metadata })))[0]
   assert.equal(await without({ bucketName: '' }), 400)
   assert.equal(await without({ objectName: '' }), 400)
   assert.equal(await without({ objectName: '../up' }), 400)
   assert.equal(await without({ metadata: 'no JSON' }), 400)
   const nowhere = { ...as(ada), metadata: { bucketName: 'nowhere' } }
-  assert.equal((await refusalOf(files.send(file, 'x', nowhere)))[0], 404)
+  assert.equal((await rejectionOf(files.send(file, 'x', nowhere)))[0], 404)
 })
 
-test('more than the project may store is 413 at the start', async () => {
+test('tus: a length over the quota is 413 at creation', async () => {
   const project = await platform.projects.create({
     body: { name: 'small', quotas: { max_storage_size_mb: 1 } },
   })
   const here = tusProject(project, `${platform.url}/v1/${project.id}/storage/v1`)
-  const [status, text] = await refusalOf(here.send(randomFile(mebibyte + 1), 'a'))
+  const [status, text] = await rejectionOf(here.send(randomFile(mebibyte + 1), 'a'))
   assert.equal(status, 413)
   assert.match(text, /storage_quota_exceeded/)
   await here.send(randomFile(mebibyte - 1000), 'a')
-  assert.equal((await refusalOf(here.send(randomFile(2000), 'b')))[0], 413)
+  assert.equal((await rejectionOf(here.send(randomFile(2000), 'b')))[0], 413)
 })

@@ -11,7 +11,7 @@ import {
   chunkSize,
   mebibyte,
   randomFile,
-  refusalOf,
+  rejectionOf,
   type Sending,
   sha256,
   type TusProject,
@@ -37,14 +37,14 @@ after(async () => {
   await platform?.stop()
 })
 
-/** The client keeps addresses of uploads in a file; its types do not say so. */
+/** Stores upload URLs in a file. The types of the client do not contain this class. */
 const addressesIn = (name: string): tus.UrlStorage =>
   new (Reflect.get(tus, 'FileUrlStorage'))(join(scratch, name))
 
 const infoOf = async (path: string) =>
   (await (await files.fetch('GET', `object/info/files/${path}`)).json()) as Record<string, unknown>
 
-test('a file in chunks of 6 MiB becomes visible with the last of them, in both shapes of the URL', async () => {
+test('tus: a file in chunks of 6 MiB becomes visible with the last chunk, in both URL shapes', async () => {
   for (const base of [`/v1/${files.id}/storage/v1`, `/v1/storage/${files.id}`]) {
     const here = tusProject(files, platform.url + base)
     const name = `chunked${base.length}`
@@ -70,14 +70,14 @@ test('a file in chunks of 6 MiB becomes visible with the last of them, in both s
   }
 })
 
-test('a file larger than a direct upload may be goes up in one PATCH', async () => {
+test('tus: a file over the limit of direct uploads is uploaded in one PATCH', async () => {
   const file = randomFile(52 * mebibyte + 1)
   const sent = await files.send(file, 'one-patch', { chunkSize: Number.POSITIVE_INFINITY })
   assert.deepEqual(sent.requests, ['POST 201', 'PATCH 204'])
   assert.equal(await files.hashOf('one-patch'), sha256(file))
 })
 
-test('the first chunk can come with the creation, and a small file with nothing else', async () => {
+test('tus: the creation can contain the first chunk or the whole file', async () => {
   const small = randomFile(1000)
   const whole = await files.send(small, 'small', { uploadDataDuringCreation: true })
   assert.deepEqual(whole.requests, ['POST 201'])
@@ -88,14 +88,14 @@ test('the first chunk can come with the creation, and a small file with nothing 
   assert.equal(await files.hashOf('creation'), sha256(file))
 })
 
-test('a file without bytes is made by the creation alone', async () => {
+test('tus: the creation alone creates an empty file', async () => {
   const { requests } = await files.send(Buffer.of(), 'empty')
   assert.deepEqual(requests, ['POST 201'])
   assert.equal((await infoOf('empty'))['size'], 0)
   assert.equal(await files.hashOf('empty'), sha256(Buffer.of()))
 })
 
-test('the length of a stream can be told at its end', async () => {
+test('tus: a stream can declare its length at the end', async () => {
   const file = randomFile(3 * mebibyte + 5)
   const stream = Readable.from(
     [file.subarray(0, 100), file.subarray(100, 2_000_000), file.subarray(2_000_000)],
@@ -112,7 +112,7 @@ test('the length of a stream can be told at its end', async () => {
   assert.equal(await files.hashOf('deferred'), sha256(file))
 })
 
-test('a file of the disk is read chunk by chunk', async () => {
+test('tus: a file on disk is uploaded in chunks', async () => {
   const file = randomFile(chunkSize + 99)
   const path = join(scratch, 'source')
   fs.writeFileSync(path, file)
@@ -122,7 +122,7 @@ test('a file of the disk is read chunk by chunk', async () => {
   assert.equal(await files.hashOf('from-disk'), sha256(file))
 })
 
-/** Stops, as if the tab had been closed, when so many chunks were taken. */
+/** Aborts an upload after this number of chunks, like a closed tab. */
 async function abandoned(file: Buffer, name: string, chunks: number, options: Partial<tus.UploadOptions>) {
   const { promise, resolve } = Promise.withResolvers<void>()
   let taken = 0
@@ -138,7 +138,7 @@ async function abandoned(file: Buffer, name: string, chunks: number, options: Pa
   return begun
 }
 
-test('an upload goes on where it was left, by another client that finds its address', async () => {
+test('tus: another client resumes an upload by its URL', async () => {
   const file = randomFile(5 * mebibyte + 1)
   const urlStorage = addressesIn('addresses')
   const first = await abandoned(file, 'resumed', 2, { urlStorage })
@@ -151,14 +151,14 @@ test('an upload goes on where it was left, by another client that finds its addr
   await second.over
   assert.deepEqual(second.requests, ['HEAD 200', ...Array(4).fill('PATCH 204')])
   assert.equal(await files.hashOf('resumed'), sha256(file))
-  // Asked again after its end, it says that all is there.
+  // A finished upload needs only a HEAD.
   const third = files.sending(file, 'resumed', { uploadUrl: first.upload.url })
   third.upload.start()
   await third.over
   assert.deepEqual(third.requests, ['HEAD 200'])
 })
 
-test('a chunk whose connection breaks is sent again from where it arrived', async () => {
+test('tus: after a lost connection the client resends from the offset', async () => {
   const file = randomFile(3 * chunkSize)
   let request: tus.HttpRequest | undefined
   let cuts = 0
@@ -178,7 +178,7 @@ test('a chunk whose connection breaks is sent again from where it arrived', asyn
   assert.equal(await files.hashOf('broken'), sha256(file))
 })
 
-test('an upload given up for good is gone, and one that is over cannot be', async () => {
+test('tus: an unfinished upload can be deleted, and a finished one cannot', async () => {
   const file = randomFile(3 * mebibyte)
   const begun = await abandoned(file, 'given-up', 1, {})
   const url = begun.upload.url!
@@ -187,15 +187,15 @@ test('an upload given up for good is gone, and one that is over cannot be', asyn
   const gone = await fetch(url, { method: 'HEAD', headers })
   assert.ok([404, 410].includes(gone.status), `${gone.status}`)
   assert.equal((await files.fetch('HEAD', 'object/files/given-up')).status, 404)
-  const again = await refusalOf(tus.Upload.terminate(url, { headers }))
+  const again = await rejectionOf(tus.Upload.terminate(url, { headers }))
   assert.ok([404, 410].includes(again[0]!), `${again}`)
   const { upload } = await files.send(file, 'kept')
-  const [status] = await refusalOf(tus.Upload.terminate(upload.url!, { headers }))
+  const [status] = await rejectionOf(tus.Upload.terminate(upload.url!, { headers }))
   assert.ok([400, 404, 410].includes(status!), `${status}`)
   assert.equal(await files.hashOf('kept'), sha256(file))
 })
 
-test('many files at once arrive each as it was', async () => {
+test('tus: concurrent uploads give the original files', async () => {
   const sources = Array.from({ length: 8 }, (_, index) => randomFile(mebibyte + index * 70_001))
   await Promise.all(
     sources.map((file, index) => files.send(file, `many/${index}`, { chunkSize: 300_000 + index * 1000 })),
@@ -204,26 +204,26 @@ test('many files at once arrive each as it was', async () => {
     assert.equal(await files.hashOf(`many/${index}`), sha256(file), `file ${index}`)
 })
 
-test('hundreds of small chunks of uneven sizes make one file', async () => {
+test('tus: hundreds of small chunks of different sizes give one file', async () => {
   const file = randomFile(299 * 1021 + 17)
   const { requests } = await files.send(file, 'crumbs', { chunkSize: 1021 })
   assert.equal(requests.length, 301)
   assert.equal(await files.hashOf('crumbs'), sha256(file))
 })
 
-test('a POST that says it is a PATCH is one', async () => {
+test('tus: a POST with X-HTTP-Method-Override PATCH works', async () => {
   const file = randomFile(2 * mebibyte)
   const sent = await files.send(file, 'overridden', { overridePatchMethod: true, chunkSize: mebibyte })
   assert.deepEqual(sent.requests, ['POST 201', 'POST 204', 'POST 204'])
   assert.equal(await files.hashOf('overridden'), sha256(file))
 })
 
-test('a name that is taken is refused at the start, unless it is to be replaced', async () => {
+test('tus: an existing name is rejected at creation, unless x-upsert is set', async () => {
   const service = { apikey: files.service_role_key }
   const [old, fresh] = [randomFile(1000), randomFile(2000)]
   await files.send(old, 'taken', { metadata: { metadata: '{"v":1}' } })
   const { id } = await infoOf('taken')
-  const [status] = await refusalOf(files.send(fresh, 'taken'))
+  const [status] = await rejectionOf(files.send(fresh, 'taken'))
   assert.equal(status, 409)
   assert.equal(await files.hashOf('taken'), sha256(old))
   await files.send(fresh, 'taken', { headers: { ...service, 'x-upsert': 'true' } })
@@ -232,7 +232,7 @@ test('a name that is taken is refused at the start, unless it is to be replaced'
   assert.deepEqual([after['id'], after['metadata']], [id, null])
 })
 
-test('metadata of the user is kept, and the type and caching too', async () => {
+test('tus: user metadata, content type and cache control are stored', async () => {
   const metadata = { title: 'Grüße 🌍', nested: { list: [1, null] } }
   await files.send(randomFile(10), 'described', {
     metadata: { metadata: JSON.stringify(metadata), contentType: 'audio/ogg', cacheControl: '31' },

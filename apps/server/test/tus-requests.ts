@@ -1,7 +1,7 @@
-// TUS by hand: requests that a well-behaved client would not send, and that are cut off where a test likes.
+// Single TUS requests, including invalid ones and ones that a test aborts in the middle.
 import assert from 'node:assert/strict'
+import { eventually } from './eventually.ts'
 import type { Opened, StoredFiles } from './storage-node.ts'
-import { until } from './storage-node.ts'
 
 const version = { 'tus-resumable': '1.0.0' }
 export const offsetStream = { 'content-type': 'application/offset+octet-stream' }
@@ -10,43 +10,40 @@ const base64 = (text: string) => Buffer.from(text).toString('base64')
 export const metadataOf = (name: string, bucket = 'files'): string =>
   `bucketName ${base64(bucket)},objectName ${base64(name)}`
 
-/** The id of an upload begun. */
-export async function created(
+/** Creates an upload and returns its id. */
+export async function createUpload(
   files: StoredFiles,
   name: string,
-  /** Told later when there is none. */
+  /** Without a length the upload uses Upload-Defer-Length. */
   length: number | undefined,
   headers: Record<string, string> = {},
 ): Promise<string> {
-  const told = length === undefined ? { 'upload-defer-length': '1' } : { 'upload-length': `${length}` }
+  const lengthHeader =
+    length === undefined ? { 'upload-defer-length': '1' } : { 'upload-length': `${length}` }
   const reply = await files.fetch('POST', 'upload/resumable', {
-    headers: { ...version, ...told, 'upload-metadata': metadataOf(name), ...headers },
+    headers: { ...version, ...lengthHeader, 'upload-metadata': metadataOf(name), ...headers },
   })
   assert.equal(reply.status, 201, await reply.text())
   return new URL(reply.headers.get('location')!, files.base).pathname.split('/').at(-1)!
 }
 
-export function looked(files: StoredFiles, upload: string): Promise<Response> {
+export function headUpload(files: StoredFiles, upload: string): Promise<Response> {
   return files.fetch('HEAD', `upload/resumable/${upload}`, { headers: version })
 }
 
-/** How far it is, as soon as nobody writes to it any more. */
+/** The offset, once no other request holds the upload. */
 export async function offsetOf(files: StoredFiles, upload: string): Promise<number> {
   let reply: Response | undefined
-  await until(
-    async () => {
-      reply = await looked(files, upload)
-      return reply.status !== 423
-    },
-    'an upload nobody holds',
-    20_000,
-  )
+  await eventually(async () => {
+    reply = await headUpload(files, upload)
+    return reply.status !== 423
+  }, 'the upload is not locked')
   assert.equal(reply!.status, 200)
   return Number(reply!.headers.get('upload-offset'))
 }
 
-/** The status of a PATCH. */
-export async function patched(
+/** Sends a PATCH and returns its status. */
+export async function patchUpload(
   files: StoredFiles,
   upload: string,
   offset: number,
@@ -61,8 +58,8 @@ export async function patched(
   return reply.status
 }
 
-/** A PATCH whose body is written by hand, with this length or in chunks. */
-export function patching(
+/** Starts a PATCH with this length, or chunked, whose body the test writes. */
+export function openPatch(
   files: StoredFiles,
   upload: string,
   offset: number,
@@ -76,16 +73,12 @@ export function patching(
   })
 }
 
-/** Sends the rest. A request cut off before may still be at work, and be further in the end. */
-export async function resumed(files: StoredFiles, upload: string, file: Buffer): Promise<void> {
-  await until(
-    async () => {
-      const offset = await offsetOf(files, upload)
-      const status = await patched(files, upload, offset, file.subarray(offset))
-      assert.ok([204, 409, 423].includes(status), `${status}`)
-      return status === 204
-    },
-    'a PATCH that is taken',
-    20_000,
-  )
+/** Sends the missing bytes. It retries, because an aborted request may still be active and move the offset. */
+export async function resumeUpload(files: StoredFiles, upload: string, file: Buffer): Promise<void> {
+  await eventually(async () => {
+    const offset = await offsetOf(files, upload)
+    const status = await patchUpload(files, upload, offset, file.subarray(offset))
+    assert.ok([204, 409, 423].includes(status), `${status}`)
+    return status === 204
+  }, 'a PATCH is accepted')
 }

@@ -5,7 +5,7 @@ import { test } from 'node:test'
 
 const repository = join(import.meta.dirname, '../../..')
 
-test('the types hold, and what test/types.ts expects to be refused is refused', () => {
+test('types: test/types.ts compiles with exactly the expected errors', () => {
   const { status, stdout } = spawnSync(join(repository, 'node_modules/.bin/tsc'), ['-p', repository], {
     encoding: 'utf8',
   })

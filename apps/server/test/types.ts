@@ -1,4 +1,4 @@
-// What must not compile. `tsc` fails on an expected error that does not come; types.test.ts runs it.
+// Declarations that must not compile. `tsc`, run by types.test.ts, fails if an expected error is missing.
 import type { Routes } from '@plinth/contract/route.ts'
 import { Type } from '@plinth/contract/type.ts'
 import type { Handlers } from '#src/kernel/http/plane.ts'

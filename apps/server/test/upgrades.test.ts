@@ -3,10 +3,10 @@ import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { request } from 'node:http'
 import { after, before, test } from 'node:test'
-import { setTimeout as sleep } from 'node:timers/promises'
 import type { CreatedProject } from '@plinth/contract/projects.ts'
 import { guardedSettings, type OwnSession, withClient } from '#src/kernel/postgres/database.ts'
 import { raw, sql } from '#src/kernel/postgres/sql.ts'
+import { eventually } from './eventually.ts'
 import { startPlatform, type TestPlatform, untilUpgraded } from './harness.ts'
 
 let here: TestPlatform
@@ -19,7 +19,7 @@ interface Project extends CreatedProject {
   ref: string
 }
 
-/** As an older release left it: without auth.email(), and recorded so. */
+/** A project with the schema of an older release, without auth.email(). */
 async function outdatedProject(): Promise<Project> {
   const project = await here.createProject()
   const ref = await here.refOf(project.id)
@@ -39,15 +39,12 @@ const isUpgraded = async ({ id }: Project) =>
     sql`select from projects where id = ${id} and schema_version = ${here.app.cluster.projectVersion}`,
   )) !== undefined
 
-async function until(what: string, isSo: () => Promise<boolean> | boolean): Promise<void> {
-  for (const end = performance.now() + 60_000; !(await isSo()); await sleep(50))
-    assert.ok(performance.now() < end, `still waiting: ${what}`)
-}
-
 const rows = (node: TestPlatform, { id, anon_key }: Project) =>
   node.call('GET', `/v1/rest/${id}/`, { apikey: anon_key })
+/** For tests that poll with the anon key. */
+const withoutRateLimit = { PLATFORM_RATE_LIMIT_ANON: '0' }
 
-/** A superuser's lock, which no upgrade ends by itself. */
+/** Takes a lock as superuser, which an upgrade does not terminate. */
 async function hold({ ref }: Project): Promise<() => Promise<void>> {
   const released = Promise.withResolvers<void>()
   const held = Promise.withResolvers<void>()
@@ -71,10 +68,10 @@ const upgradesWaiting = (session: OwnSession) =>
      where application_name = 'plinth' and wait_event_type = 'Lock' and query like '%platform.migrations%'`),
   )
 
-/** What a client that opens a socket is answered; 101 when it was opened. */
+/** The status of a WebSocket handshake, 101 for success. */
 const socketStatus = (node: TestPlatform, { id, anon_key }: Project) =>
   new Promise<number | undefined>((resolve, reject) => {
-    const asked = request(`${node.url}/v1/realtime/${id}/socket/websocket?apikey=${anon_key}&vsn=1.0.0`, {
+    const handshake = request(`${node.url}/v1/realtime/${id}/socket/websocket?apikey=${anon_key}&vsn=1.0.0`, {
       headers: {
         connection: 'upgrade',
         upgrade: 'websocket',
@@ -82,13 +79,13 @@ const socketStatus = (node: TestPlatform, { id, anon_key }: Project) =>
         'sec-websocket-key': randomBytes(16).toString('base64'),
       },
     })
-    asked.on('response', reply => resolve(reply.resume().statusCode))
-    asked.on('upgrade', (reply, socket) => {
+    handshake.on('response', reply => resolve(reply.resume().statusCode))
+    handshake.on('upgrade', (reply, socket) => {
       socket.destroy()
       resolve(reply.statusCode)
     })
-    asked.on('error', reject)
-    asked.end()
+    handshake.on('error', reject)
+    handshake.end()
   })
 
 const appliedAt = async ({ ref }: Project) =>
@@ -101,14 +98,14 @@ const appliedAt = async ({ ref }: Project) =>
 const warningsOf = async (node: TestPlatform): Promise<string[]> =>
   (await node.call('GET', '/api/v1/health/services', { token: node.adminToken })).body.warnings
 
-test('the platform listens while projects are outdated, upgrades several at once, and a called one first', async () => {
+test('upgrades: the platform serves while it upgrades several projects at once, requested projects first', async () => {
   const stuck = await outdatedProjects(3)
   const [uncalled, called] = [await outdatedProject(), await outdatedProject()]
   const release = await Promise.all(stuck.map(hold))
   const node = await startPlatform({ beside: here })
   try {
     await here.asSuperuser('postgres', session =>
-      until('for three upgrades at once', async () => (await upgradesWaiting(session)).length === 3),
+      eventually(async () => (await upgradesWaiting(session)).length === 3, 'three upgrades wait'),
     )
     assert.match((await warningsOf(node)).join(), /5 projects are waiting to be upgraded/)
     // Several callers share one upgrade.
@@ -119,7 +116,7 @@ test('the platform listens while projects are outdated, upgrades several at once
     for (const each of release) await each()
     await untilUpgraded(node)
     assert.ok((await appliedAt(called)) < (await appliedAt(uncalled)))
-    await until('for the warnings to end', async () => (await warningsOf(node)).length === 0)
+    await eventually(async () => (await warningsOf(node)).length === 0, 'no warning is left')
     for (const each of [...stuck, uncalled]) assert.equal((await rows(node, each)).status, 200)
   } finally {
     for (const each of release) await each()
@@ -127,13 +124,13 @@ test('the platform listens while projects are outdated, upgrades several at once
   }
 })
 
-test('a project whose upgrade fails is answered 503 with the reason, is retried, and blocks nobody', async () => {
+test('upgrades: a failed upgrade gives 503 with the reason, is retried, and does not block other projects', async () => {
   const [failing, other] = [await outdatedProject(), await outdatedProject()]
   await here.asSuperuser(failing.ref, session =>
     session.script('create function auth.email() returns int language sql as $$ select 1 $$'),
   )
   const reason = 'cannot change return type of existing function'
-  const node = await startPlatform({ beside: here })
+  const node = await startPlatform({ beside: here, settings: withoutRateLimit })
   try {
     const refused = await rows(node, failing)
     assert.equal(refused.status, 503)
@@ -160,15 +157,15 @@ test('a project whose upgrade fails is answered 503 with the reason, is retried,
     assert.equal((await rows(node, other)).status, 200)
 
     await here.asSuperuser(failing.ref, session => session.script('drop function auth.email()'))
-    await until('for the retry', async () => (await rows(node, failing)).status === 200)
+    await eventually(async () => (await rows(node, failing)).status === 200, 'the retry succeeds')
     assert.equal(await socketStatus(node, failing), 101)
-    await until('for the warnings to end', async () => (await warningsOf(node)).length === 0)
+    await eventually(async () => (await warningsOf(node)).length === 0, 'no warning is left')
   } finally {
     await node.stop()
   }
 })
 
-test('a failing project can be suspended, resumed and deleted', async () => {
+test('upgrades: a project whose upgrade fails can be suspended, resumed and deleted', async () => {
   const failing = await outdatedProject()
   await here.asSuperuser(failing.ref, session =>
     session.script('create function auth.email() returns int language sql as $$ select 1 $$'),
@@ -180,20 +177,21 @@ test('a failing project can be suspended, resumed and deleted', async () => {
     await node.projects.resume({ params: { id: failing.id } })
     const deleted = await node.call('DELETE', `/api/v1/projects/${failing.id}`, { token: node.adminToken })
     assert.equal(deleted.status, 204)
-    await until('for the warnings to end', async () => (await warningsOf(node)).length === 0)
+    await eventually(async () => (await warningsOf(node)).length === 0, 'no warning is left')
   } finally {
     await node.stop()
   }
 })
 
-test('a project is deleted while its upgrade waits for a lock', async () => {
+test('upgrades: a project can be deleted while its upgrade waits for a lock', async () => {
   const stuck = await outdatedProject()
   const release = await hold(stuck)
   const node = await startPlatform({ beside: here })
   try {
     await here.asSuperuser('postgres', session =>
-      until('for the upgrade to wait', async () =>
-        (await upgradesWaiting(session)).some(({ datname }) => datname === stuck.ref),
+      eventually(
+        async () => (await upgradesWaiting(session)).some(({ datname }) => datname === stuck.ref),
+        'the upgrade waits',
       ),
     )
     const deleted = await node.call('DELETE', `/api/v1/projects/${stuck.id}`, { token: node.adminToken })
@@ -210,30 +208,31 @@ test('a project is deleted while its upgrade waits for a lock', async () => {
   }
 })
 
-test('a call waits for an upgrade for some seconds only', async () => {
+test('upgrades: a request waits for an upgrade only for some seconds', async () => {
   const stuck = await outdatedProject()
   const release = await hold(stuck)
-  const node = await startPlatform({ beside: here })
+  const node = await startPlatform({ beside: here, settings: withoutRateLimit })
   try {
     const reply = await rows(node, stuck)
     assert.equal(reply.status, 503)
     assert.equal(reply.body.code, 'project_upgrading')
     assert.equal(reply.headers.get('retry-after'), '2')
     await release()
-    await until('for the upgrade', async () => (await rows(node, stuck)).status === 200)
+    await eventually(async () => (await rows(node, stuck)).status === 200, 'the project is upgraded')
   } finally {
     await release()
     await node.stop()
   }
 })
 
-test('a node that stops in the middle of an upgrade leaves it to the next one', async () => {
+test('upgrades: the next node continues an upgrade that was interrupted by shutdown', async () => {
   const stuck = await outdatedProject()
   const release = await hold(stuck)
   const node = await startPlatform({ beside: here })
   await here.asSuperuser('postgres', session =>
-    until('for the upgrade to wait', async () =>
-      (await upgradesWaiting(session)).some(({ datname }) => datname === stuck.ref),
+    eventually(
+      async () => (await upgradesWaiting(session)).some(({ datname }) => datname === stuck.ref),
+      'the upgrade waits',
     ),
   )
   await node.stop()
@@ -248,7 +247,7 @@ test('a node that stops in the middle of an upgrade leaves it to the next one', 
   }
 })
 
-test('of two nodes that start at once, one applies each migration and both serve', async () => {
+test('upgrades: of two starting nodes one applies each migration, and both serve', async () => {
   const projects = await outdatedProjects(3)
   for (const { ref } of projects)
     await here.asSuperuser(ref, session =>

@@ -1,22 +1,24 @@
-// Users and auth settings through the management routes: what is left behind in the databases, what the project's own
-// triggers and foreign keys have to say, and what holds when things happen at once or are cut off.
+// Users and auth settings through the management API: rows in the databases, errors from the project's own triggers and
+// foreign keys, concurrency and interruptions.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { keyring } from '#src/kernel/crypto/keys.ts'
 import { sealer as createSealer } from '#src/kernel/crypto/sealed.ts'
 import { raw, sql } from '#src/kernel/postgres/sql.ts'
 import { createImport } from '#src/services/auth/import/service.ts'
 import { settingsContext } from '#src/tenancy/settings-secrets.ts'
+import { type AuthProject, authProject, password } from './auth-project.ts'
+import { eventually } from './eventually.ts'
 import { type Reply, startPlatform, type TestPlatform } from './harness.ts'
-import { type AuthProject, authProject, password } from './signed-up.ts'
 
 let platform: TestPlatform
 /** A second node on the same control database. */
 let beside: TestPlatform
 before(async () => {
-  platform = await startPlatform()
-  beside = await startPlatform({ beside: platform })
+  // Some tests poll until a change takes effect.
+  const settings = { PLATFORM_RATE_LIMIT_ANON: '0', PLATFORM_RATE_LIMIT_AUTHENTICATED: '0' }
+  platform = await startPlatform({ settings })
+  beside = await startPlatform({ beside: platform, settings })
 })
 after(async () => {
   await beside?.stop()
@@ -40,12 +42,12 @@ async function create(project: AuthProject, email = address()): Promise<any> {
 const address = () => `${crypto.randomUUID()}@example.test`
 const record = (email = address()) => ({ id: crypto.randomUUID(), email, raw_user_meta_data: { a: 1 } })
 
-/** Statements as the superuser, who sees everything. */
+/** Statements as superuser. */
 const look = async <T>(project: AuthProject, text: string): Promise<T[]> => {
   const ref = await platform.refOf(project.id)
   return platform.asSuperuser(ref, session => session.rows<T>(raw(text)))
 }
-/** As a migration of the project would do it. */
+/** Runs a statement as a migration of the project. */
 async function push(project: AuthProject, text: string): Promise<void> {
   const { status, body } = await manage(project, 'POST', '/db/push', {
     migrations: [{ version: String(Date.now()), name: 'step', sql: text }],
@@ -60,19 +62,14 @@ const eventsOf = async (project: AuthProject, userId: string) =>
     )
   ).map(({ type }) => type)
 
-async function until(isSo: () => Promise<boolean>, what: string): Promise<void> {
-  for (const deadline = Date.now() + 60_000; !(await isSo()); await sleep(25))
-    assert.ok(Date.now() < deadline, what)
-}
-
-test('every act leaves one event in the outbox, and an act that changes nothing leaves none', async () => {
+test('users: every change emits one event, and a call that changes nothing emits none', async () => {
   const project = await authProject(platform)
   const { id, email } = await create(project)
   assert.deepEqual(await eventsOf(project, id), ['user.created'])
   await manage(project, 'POST', `/users/${id}/unban`)
   await manage(project, 'DELETE', `/users/${id}/sessions`)
   await manage(project, 'DELETE', `/users/${id}/sessions/${crypto.randomUUID()}`)
-  assert.deepEqual(await eventsOf(project, id), ['user.created'], 'nothing was there to be changed')
+  assert.deepEqual(await eventsOf(project, id), ['user.created'], 'only the creation emits an event')
   await manage(project, 'POST', `/users/${id}/ban`, { reason: 'x' })
   await manage(project, 'POST', `/users/${id}/unban`)
   await project.signIn(email)
@@ -93,7 +90,7 @@ test('every act leaves one event in the outbox, and an act that changes nothing 
   ])
 })
 
-test('a session nobody may refresh any more is not listed', async () => {
+test('users: a session that can no longer be refreshed is not listed', async () => {
   const project = await authProject(platform, { refresh_token_duration_seconds: 3600 })
   const { id, email } = await create(project)
   for (let n = 0; n < 3; n++) await project.signIn(email)
@@ -111,7 +108,7 @@ test('a session nobody may refresh any more is not listed', async () => {
   assert.deepEqual([left.total, left.sessions.map((each: any) => each.id)], [1, [third.id]])
 })
 
-test('somebody whom a statement of the owner banned until infinity is listed like others', async () => {
+test('users: a user banned until infinity by SQL is listed', async () => {
   const project = await authProject(platform)
   const { id } = await create(project)
   await look(project, `update auth.users set banned_until = 'infinity' where id = '${id}' returning id`)
@@ -120,7 +117,7 @@ test('somebody whom a statement of the owner banned until infinity is listed lik
   assert.deepEqual([body.users[0].is_banned, body.users[0].banned_until], [true, '9999-01-01T00:00:00.000Z'])
 })
 
-test('a client secret is sealed at rest, whatever it looks like, and stays the same when left out', async () => {
+test('users: a client secret is always stored sealed, and a request without it keeps it', async () => {
   const project = await authProject(platform)
   const sealer = createSealer(keyring(platform.controlPlaneSecret)('sealed'))
   const stored = async () =>
@@ -143,12 +140,12 @@ test('a client secret is sealed at rest, whatever it looks like, and stays the s
   assert.deepEqual(await stored(), { enabled: true, client_id: 'c' })
 })
 
-test('what another writes into the settings of the project at the same time is kept', async () => {
+test('users: concurrent changes of the project settings are not lost', async () => {
   const project = await authProject(platform)
   const known = { token: platform.adminToken }
-  await until(
+  await eventually(
     async () => (await beside.call('GET', `/api/v1/projects/${project.id}/auth`, known)).status === 200,
-    'the other node does not know the project',
+    'the other node serves the project',
   )
   await Promise.all(
     Array.from({ length: 12 }, (_, n) =>
@@ -169,15 +166,18 @@ test('what another writes into the settings of the project at the same time is k
 })
 const limitNames = ['token', 'verify', 'email', 'anonymous', 'mfa', 'mail', 'mail_interval_seconds']
 
-test('a change of the settings reaches another node', async () => {
+test('users: a change of the settings takes effect on another node', async () => {
   const project = await authProject(platform, {}, beside)
   const signUp = () => project.auth('POST', '/signup', { email: address(), password })
-  await until(async () => (await signUp()).status === 200, 'the other node does not know the project')
+  await eventually(async () => (await signUp()).status === 200, 'the other node serves the project')
   await manage(project, 'PATCH', '/auth', { signup_enabled: false })
-  await until(async () => (await signUp()).body.code === 'signup_disabled', 'sign-ups go on')
+  await eventually(
+    async () => (await signUp()).body.code === 'signup_disabled',
+    'the other node rejects sign-ups',
+  )
 })
 
-test('a user banned, deleted or signed out here is refused by the row API of every node within a second', async () => {
+test('users: a user banned, deleted or signed out is refused by the row API of every node within a second', async () => {
   const project = await authProject(platform)
   await push(
     project,
@@ -198,19 +198,22 @@ test('a user banned, deleted or signed out here is refused by the row API of eve
   for (const [what, act] of Object.entries(acts)) {
     const { access_token: token, user } = await project.signUp(address())
     for (const node of [platform, beside])
-      await until(async () => (await rows(node, token)).status === 200, `${what}: not admitted at all`)
+      await eventually(
+        async () => (await rows(node, token)).status === 200,
+        `${what}: the user is admitted at first`,
+      )
     await act(user.id)
     assert.equal((await project.asUser(token, 'GET', '/user')).status, 403, `${what}: at once here`)
     for (const node of [platform, beside])
-      await until(
+      await eventually(
         async () => [401, 403].includes((await rows(node, token)).status),
-        `${what}: still admitted`,
+        `${what}: the user is refused`,
       )
-    assert.equal((await rows(beside, other.access_token)).status, 200, 'others are not concerned')
+    assert.equal((await rows(beside, other.access_token)).status, 200, 'other users are not affected')
   }
 })
 
-test('the project’s own trigger can refuse a user, and says why; nothing is left of the try', async () => {
+test('users: a trigger error of the project is reported, and nothing is created', async () => {
   const project = await authProject(platform)
   await push(
     project,
@@ -232,7 +235,7 @@ test('the project’s own trigger can refuse a user, and says why; nothing is le
   assert.deepEqual(left, { events: 1, users: 1 })
 })
 
-test('a user whom rows of the project need is not deleted, and the rows are named', async () => {
+test('users: a user that rows of the project reference is not deleted, and the error names the table', async () => {
   const project = await authProject(platform)
   await push(project, 'create table notes (id int, owner uuid not null references auth.users)')
   const { id, email } = await create(project)
@@ -246,7 +249,7 @@ test('a user whom rows of the project need is not deleted, and the rows are name
   assert.equal((await manage(project, 'DELETE', `/users/${id}`)).status, 204)
 })
 
-/** Writes down how many rows each statement on auth.users brought; refuses or leaves out some of them. */
+/** Records how many rows each statement on auth.users inserted; refuses or skips some of them. */
 const watching = `
   create table statements (n serial, number int);
   create table brake (is_on boolean);
@@ -272,7 +275,7 @@ const whole = `
                                           and e.type = 'user.created'))::int as events
     from auth.users u`
 
-test('a thousand records are one statement; each user has an identity and an event', async () => {
+test('user import: a thousand records are one statement, each user with identity and event', async () => {
   const project = await authProject(platform)
   await push(project, watching)
   const { body } = await importUsers(
@@ -284,7 +287,7 @@ test('a thousand records are one statement; each user has an identity and an eve
   assert.deepEqual(await look(project, whole), [{ users: 1000, identities: 1000, events: 1000 }])
 })
 
-test('records that the project’s triggers refuse or leave out are errors; all others are imported, in few statements', async () => {
+test('user import: records that triggers refuse or skip are errors, all others are imported in few statements', async () => {
   const project = await authProject(platform)
   await push(project, watching)
   const bad = new Map([
@@ -305,10 +308,10 @@ test('records that the project’s triggers refuse or leave out are errors; all 
   assert.ok(statements.length <= 20, `${statements.length} statements`)
 })
 
-test('an import that is cut off leaves whole users only, and can be repeated', async () => {
+test('user import: an interrupted import leaves no incomplete user and can be repeated', async () => {
   const project = await authProject(platform)
   await push(project, watching)
-  // The first is refused, so that halves are tried; the last keeps the import waiting.
+  // The first record is refused, so that the batch is halved; the last one blocks the import.
   const records = [
     record('refused@example.test'),
     ...Array.from({ length: 60 }, () => record()),
@@ -318,9 +321,9 @@ test('an import that is cut off leaves whole users only, and can be repeated', a
   const running = importUsers(project, records)
   const sleepers = `select pid from pg_stat_activity where wait_event = 'PgSleep' and datname = current_database()`
   const committed = async () => (await look<{ users: number }>(project, whole))[0]!.users
-  await until(
+  await eventually(
     async () => (await committed()) > 0 && (await look(project, sleepers)).length > 0,
-    'it never slept',
+    'the import blocks',
   )
   await look(project, `select pg_terminate_backend(pid) from (${sleepers}) as sleeping`)
   const cut = await running
@@ -335,7 +338,7 @@ test('an import that is cut off leaves whole users only, and can be repeated', a
   assert.deepEqual(await look(project, whole), [{ users: 61, identities: 61, events: 61 }])
 })
 
-test('past its patience an import tries no further records and says so', async () => {
+test('user import: after its timeout the remaining records fail with a reason', async () => {
   const project = await authProject(platform)
   await push(project, watching)
   const tenant = (await platform.app.directory.find(project.id))!
@@ -346,7 +349,7 @@ test('past its patience an import tries no further records and says so', async (
   assert.deepEqual(await look(project, whole), [{ users: 0, identities: 0, events: 0 }])
 })
 
-test('two imports of the same people at once make each of them once', async () => {
+test('user import: two concurrent imports of the same records create each user once', async () => {
   const project = await authProject(platform)
   const records = Array.from({ length: 300 }, () => record())
   const replies = await Promise.all([
@@ -368,7 +371,7 @@ test('two imports of the same people at once make each of them once', async () =
   assert.deepEqual(await look(project, whole), [{ users: 300, identities: 300, events: 300 }])
 })
 
-test('an imported time keeps every digit Postgres has for it', async () => {
+test('user import: times keep microseconds', async () => {
   const project = await authProject(platform)
   const given = { ...record(), created_at: '2020-01-02 03:04:05.678901+02' }
   assert.equal((await importUsers(project, [given])).body.imported, 1)

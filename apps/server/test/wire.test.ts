@@ -1,4 +1,4 @@
-// The wire to Postgres itself: what arrives lies in memory that is read into again at once, with TLS or without.
+// The wire protocol to Postgres, with and without TLS. Read buffers are reused at once.
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
@@ -6,9 +6,9 @@ import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { TLSSocket } from 'node:tls'
+import type { DatabaseError } from '#src/kernel/postgres/database-error.ts'
 import type { ServerAddress } from '#src/kernel/postgres/server-address.ts'
 import { Connection } from '#src/kernel/postgres/wire/connection.ts'
-import type { DatabaseError } from '#src/kernel/postgres/wire/database-error.ts'
 import type { Answer, Step } from '#src/kernel/postgres/wire/unit.ts'
 import { testServer } from './harness.ts'
 
@@ -23,7 +23,7 @@ const run = (connection: Connection, steps: Step[], isLone = false): Promise<Ans
 const tooLarge = `select repeat('x', 70000000)`
 const step = (sql: string, ...values: string[]): Step => ({ key: sql, sql, values })
 
-/** Speaks TLS on one side and to the Postgres of the run on the other. */
+/** A proxy that accepts TLS and forwards to the Postgres of this run. */
 async function openTlsRelay({ host, port, ...login }: ServerAddress) {
   const open = new Set<Socket>()
   const keep = <S extends Socket>(socket: S): S => {
@@ -60,21 +60,21 @@ before(async () => {
 })
 after(() => relay.close())
 
-// First, while there is no garbage that could be collected meanwhile.
-it('a row that is too large is not gathered in memory', async () => {
+// This test is first, because a garbage collection would change the measured memory.
+it('wire: a row over the limit is not kept in memory', async () => {
   const connection = await Connection.open(testServer(), 'postgres', {}, hooks)
   const before = process.memoryUsage().arrayBuffers
   await run(connection, [step(tooLarge)]).catch(() => {})
   const held = process.memoryUsage().arrayBuffers - before
   connection.close()
-  assert.ok(held < 40 * megabytes, `it held ${held / megabytes} MB`)
+  assert.ok(held < 40 * megabytes, `${held / megabytes} MB`)
 })
 
 for (const [how, address] of [
   ['without TLS', () => testServer()],
   ['with TLS', () => relay.address],
 ] as const)
-  describe(`connections ${how}`, () => {
+  describe(`wire: connections ${how}`, () => {
     const opened: Connection[] = []
     const open = async () => {
       const connection = await Connection.open(address(), 'postgres', {}, hooks)
@@ -85,20 +85,20 @@ for (const [how, address] of [
       for (const connection of opened) connection.close()
     })
 
-    it('keep every answer as it was while the next ones arrive on the same and on others', async () => {
+    it('do not change a result while later ones arrive on the same and on other connections', async () => {
       const connections = await Promise.all([open(), open(), open()])
-      // Rows of no, few and many bytes, some larger than what is read at once.
+      // Some rows are larger than the read buffer.
       const sizes = [0, 1, 5, 300, 4000, 30_000, 65_530, 65_536, 65_537, 200_000, 3_000_000]
       const sql = `select repeat($1, $2::int), null, g::text, repeat($1, $2::int % 1000) from generate_series(1, 3) g`
-      const asked = Array.from({ length: 90 }, (_, turn) => ({
+      const requests = Array.from({ length: 90 }, (_, turn) => ({
         letter: String.fromCharCode(97 + (turn % 26)),
         size: sizes[turn % sizes.length]!,
         connection: connections[turn % 3]!,
       }))
       const answers = await Promise.all(
-        asked.map(({ connection, letter, size }) => run(connection, [step(sql, letter, String(size))])),
+        requests.map(({ connection, letter, size }) => run(connection, [step(sql, letter, String(size))])),
       )
-      for (const [turn, { letter, size }] of asked.entries()) {
+      for (const [turn, { letter, size }] of requests.entries()) {
         const row = (number: number) => [
           letter.repeat(size),
           null,
@@ -113,14 +113,14 @@ for (const [how, address] of [
       }
     })
 
-    it('refuse a row that is too large, and go on', async () => {
+    it('reject a row over the limit and stay usable', async () => {
       const connection = await open()
       const error = await run(connection, [step(tooLarge)]).catch(error => error as DatabaseError)
       assert.ok('code' in error && error.code === '54000')
       assert.equal(String((await run(connection, [step('select 1')])).rows[0]![0]), '1')
     })
 
-    it('cut an error that is too large, and go on', async () => {
+    it('truncate a large error and stay usable', async () => {
       const connection = await open()
       const raise = `do $$ begin raise exception '%', repeat('x', 70000000) using errcode = 'P0007'; end $$`
       const error = (await run(connection, [step(raise)], true).catch(error => error)) as DatabaseError
@@ -129,7 +129,7 @@ for (const [how, address] of [
       assert.equal(String((await run(connection, [step('select 1')], true)).rows[0]![0]), '1')
     })
 
-    it('end their units when the server ends them', async () => {
+    it('reject pending statements when the server terminates them', async () => {
       const connection = await open()
       const error = await run(connection, [step('select pg_terminate_backend(pg_backend_pid())')]).catch(
         error => error as DatabaseError,

@@ -49,7 +49,7 @@ export const adminApi = {
     method: 'GET',
     path: '/admin/stats',
     scope: 'admin',
-    summary: 'Counts of what the platform holds',
+    summary: 'Count projects, platform users, tokens and audit entries',
     reply: Type.Object({
       projects: Type.Integer(),
       active_projects: Type.Integer(),
@@ -64,7 +64,7 @@ export const adminApi = {
     method: 'GET',
     path: '/admin/audit',
     scope: 'admin',
-    summary: 'Audit entries, newest first',
+    summary: 'List audit entries, newest first',
     query: Type.Object({ ...pageQuery, ...auditFilter }),
     reply: page('entries', AuditEntry),
   },
@@ -74,7 +74,7 @@ export const adminApi = {
     path: '/admin/audit/export',
     scope: 'admin',
     audit: 'audit.exported',
-    summary: 'Every matching audit entry, oldest first, as a JSON array or as CSV',
+    summary: 'Export all matching audit entries, oldest first, as a JSON array or as CSV',
     query: Type.Object({
       ...auditFilter,
       format: Type.Optional(Type.Union([Type.Literal('json'), Type.Literal('csv')])),
@@ -88,7 +88,7 @@ export const adminApi = {
     path: '/admin/audit/prune',
     scope: 'admin',
     audit: 'audit.pruned',
-    summary: 'Delete audit entries and archived auth events older than the given days',
+    summary: 'Delete audit entries and archived auth events older than the given number of days',
     query: Type.Object({
       days: Type.Optional(
         Type.Integer({ minimum: 1, maximum: 36500, description: 'Default: PLATFORM_AUDIT_RETENTION_DAYS.' }),
@@ -106,7 +106,7 @@ export const adminApi = {
     path: '/admin/encrypt-settings-secrets',
     scope: 'admin',
     audit: 'platform.settings_secrets_encrypted',
-    summary: 'Encrypt secrets still stored in plain text; safe to repeat',
+    summary: 'Encrypt secrets that are stored in plain text; safe to repeat',
     reply: Type.Object({ projects_scanned: Type.Integer(), values_encrypted: Type.Integer() }),
   },
   listUsers: {

@@ -1,4 +1,4 @@
-// How the users of one project sign in: what an operator sets, and what holds while nothing is set.
+// Auth settings of a project and their defaults.
 import type { Static } from 'typebox'
 import { Type } from './type.ts'
 
@@ -7,11 +7,11 @@ const Seconds = (minimum: number, maximum: number, description: string) =>
 const Limit = (description: string) => Type.Integer({ minimum: 0, maximum: 1_000_000, description })
 
 export const RateLimits = Type.Object({
-  token: Limit('Sign-ins and refreshes per address and 5 minutes; 0 lifts it, as with the others.'),
-  verify: Limit('Codes and links tried per address and 5 minutes.'),
-  email: Limit('Requests that send mail per address and 5 minutes.'),
-  anonymous: Limit('Anonymous sign-ups per address and 5 minutes.'),
-  mfa: Limit('Second-factor challenges and codes per address and 5 minutes.'),
+  token: Limit('Sign-ins and refreshes per IP address in 5 minutes. In all rate limits, 0 means unlimited.'),
+  verify: Limit('Attempts to verify a code or link per IP address in 5 minutes.'),
+  email: Limit('Requests that send mail per IP address in 5 minutes.'),
+  anonymous: Limit('Anonymous sign-ups per IP address in 5 minutes.'),
+  mfa: Limit('Second-factor challenges and codes per IP address in 5 minutes.'),
   mail: Limit('Mails of the project per hour.'),
   mail_interval_seconds: Limit('Seconds between two mails to one recipient.'),
 })
@@ -20,28 +20,29 @@ export const AuthSettings = Type.Object({
   email_enabled: Type.Boolean({ description: 'Sign-up and sign-in with e-mail and password.' }),
   magic_link_enabled: Type.Boolean({ description: 'Sign-in with a link or code sent by mail.' }),
   signup_enabled: Type.Boolean({ description: 'Whether new users may sign up.' }),
-  anonymous_enabled: Type.Boolean({ description: 'Sign-up without an address.' }),
+  anonymous_enabled: Type.Boolean({ description: 'Sign-up without an e-mail address.' }),
   mfa_enabled: Type.Boolean({ description: 'Whether second factors can be enrolled.' }),
   auto_confirm: Type.Boolean({
-    description: 'A sign-up has a session at once; otherwise the address is verified by mail first.',
+    description:
+      'Whether a sign-up gets a session at once. If false, the address must be verified by mail first.',
   }),
   min_password_length: Type.Integer({ minimum: 6, maximum: 72 }),
   session_duration_seconds: Seconds(60, 604_800, 'Lifetime of an access token.'),
-  refresh_token_duration_seconds: Seconds(60, 315_360_000, 'How long a session lives without a refresh.'),
+  refresh_token_duration_seconds: Seconds(60, 315_360_000, 'How long a session is valid without a refresh.'),
   refresh_token_reuse_interval_seconds: Seconds(
     0,
     300,
-    'How long a refresh token that was replaced still answers with the one that replaced it.',
+    'How long a replaced refresh token still returns the token that replaced it.',
   ),
-  otp_expiry_seconds: Seconds(60, 86_400, 'How long a code or link sent by mail is good.'),
+  otp_expiry_seconds: Seconds(60, 86_400, 'How long a code or link sent by mail is valid.'),
   site_url: Type.String({
     format: 'uri',
     maxLength: 2048,
-    description: 'Where links lead when they name no other place.',
+    description: 'The target of links without a redirect URL of their own.',
   }),
   redirect_allow_list: Type.Array(Type.String({ minLength: 1, maxLength: 512 }), {
     maxItems: 50,
-    description: 'Further places links may lead to; * stands for part of a name, ** for anything.',
+    description: 'Further allowed redirect URLs. * matches part of a name, ** matches anything.',
   }),
   rate_limits: RateLimits,
 })

@@ -1,5 +1,5 @@
-// Users of a project sign in here: natively, and by the names the client library calls. Both shapes of address reach
-// every route. Bodies may hold more than is declared, since clients send what other versions need.
+// Auth routes of a project: the native ones and those that supabase-js calls. Both URL shapes reach every route. Bodies may
+// contain undeclared fields, because clients of other versions send them.
 import type { TProperties } from 'typebox'
 import type { Method, Role, Routes } from './route.ts'
 import { Id, Nullable } from './shapes.ts'
@@ -12,7 +12,7 @@ const body = <P extends TProperties>(fields: P) => Type.Object(fields)
 const challenge = { code_challenge: Text, code_challenge_method: Text, redirect_to: Text }
 
 const RedirectTo = Type.Object({ redirect_to: Type.Optional(Type.String({ maxLength: 4096 })) })
-const Unread = Type.Unknown({ description: 'JSON text made by Postgres, or a redirect.' })
+const Raw = Type.Unknown({ description: 'JSON text from Postgres, or a redirect.' })
 const User = Type.Unknown({ description: 'A user object.' })
 const Session = Type.Unknown({
   description: 'A session object: access_token, refresh_token, expires_in, user.',
@@ -24,7 +24,7 @@ const signedIn = ['authenticated'] as const
 const admin = ['service_role'] as const
 const mebibyte = 1024 * 1024
 
-/** What the routes of a kind have in common. */
+/** The common part of similar routes. */
 const route = <const M extends Method, const A extends readonly Role[] | 'open'>(
   method: M,
   allow: A,
@@ -114,7 +114,7 @@ const ofFactor = Type.Object({ project: Id, factor_id: Id })
 export const authApi = {
   signUp: {
     ...route('POST', everyone, 'sign-up'),
-    needsRoom: 'disk',
+    needsSpace: 'disk',
     summary: 'Sign up with e-mail and password',
     query: RedirectTo,
     body: SignUp,
@@ -128,34 +128,34 @@ export const authApi = {
   },
   signOut: {
     ...route('POST', signedIn, 'sign-out'),
-    summary: 'End all sessions of the user, or those the scope names',
+    summary: 'End all sessions of the user, or only those selected by `scope`',
     query: LogoutScope,
     status: 204,
     reply: Nothing,
   },
   session: {
     ...route('GET', signedIn, 'session'),
-    summary: 'The session and the user of the token',
+    summary: 'Read the session and the user of the token',
     reply: Type.Object({ session: Type.Unknown(), user: User }),
   },
   magicLink: {
     ...route('POST', everyone, 'magic-link'),
-    summary: 'Send a link to sign in by',
+    summary: 'Send a sign-in link by mail',
     query: RedirectTo,
     body: Otp,
     reply: Nothing,
   },
   oauth: {
     ...route('GET', 'open', 'oauth/{provider}'),
-    summary: 'Sign in with a provider: leads the browser there',
+    summary: 'Sign in with a provider: redirects the browser to it',
     params: Type.Object({ project: Id, provider: Type.String() }),
     raw: true,
-    reply: Unread,
+    reply: Raw,
   },
 
   signup: {
     ...route('POST', everyone, 'signup'),
-    needsRoom: 'disk',
+    needsSpace: 'disk',
     summary: 'Sign up with e-mail and password, or anonymously',
     query: RedirectTo,
     body: SignUp,
@@ -163,7 +163,7 @@ export const authApi = {
   },
   token: {
     ...route('POST', everyone, 'token'),
-    summary: 'A session for a password, refresh token, flow code or id token',
+    summary: 'Exchange a password, refresh token, flow code or id token for a session',
     query: GrantType,
     body: Token,
     reply: Session,
@@ -177,23 +177,23 @@ export const authApi = {
   },
   magiclink: {
     ...route('POST', everyone, 'magiclink'),
-    summary: 'The same, by its older name',
+    summary: 'Send a one-time code and link; older name of `otp`',
     query: RedirectTo,
     body: Otp,
     reply: Nothing,
   },
   verify: {
     ...route('POST', everyone, 'verify'),
-    summary: 'A session for a code or link token from a mail',
+    summary: 'Exchange a code or link token from a mail for a session',
     query: RedirectTo,
     body: Verify,
     reply: Session,
   },
   followLink: {
     ...route('GET', 'open', 'verify'),
-    summary: 'Where links in mails lead; redirects to the application',
+    summary: 'Target of the links in mails: redirects to the application',
     raw: true,
-    reply: Unread,
+    reply: Raw,
   },
   recover: {
     ...route('POST', everyone, 'recover'),
@@ -204,32 +204,32 @@ export const authApi = {
   },
   resend: {
     ...route('POST', everyone, 'resend'),
-    summary: 'Send a confirmation again',
+    summary: 'Send a confirmation mail again',
     query: RedirectTo,
     body: Resend,
     reply: Nothing,
   },
   reauthenticate: {
     ...route('GET', signedIn, 'reauthenticate'),
-    summary: 'Send a code for a sensitive change',
+    summary: 'Send a code that confirms a sensitive change',
     reply: Nothing,
   },
   readUser: {
     ...route('GET', signedIn, 'user'),
-    summary: 'The signed-in user',
+    summary: 'Read the signed-in user',
     raw: true,
     reply: User,
   },
   updateUser: {
     ...route('PUT', signedIn, 'user'),
-    summary: 'Change data, password or address',
+    summary: 'Change metadata, password or e-mail address of the signed-in user',
     query: RedirectTo,
     body: Update,
     reply: User,
   },
   logout: {
     ...route('POST', signedIn, 'logout'),
-    summary: 'End all sessions of the user, or those the scope names',
+    summary: 'End all sessions of the user, or only those selected by `scope`',
     query: LogoutScope,
     status: 204,
     reply: Nothing,
@@ -237,27 +237,27 @@ export const authApi = {
 
   authorize: {
     ...route('GET', 'open', 'authorize'),
-    summary: 'Sign in with a provider: leads the browser there',
+    summary: 'Sign in with a provider: redirects the browser to it',
     raw: true,
-    reply: Unread,
+    reply: Raw,
   },
   callback: {
     ...route('GET', 'open', 'callback'),
-    summary: 'Where a provider sends the browser back to',
+    summary: 'Callback to which a provider redirects the browser',
     raw: true,
-    reply: Unread,
+    reply: Raw,
   },
   callbackByForm: {
     ...route('POST', 'open', 'callback'),
-    summary: 'The same, for providers that post a form',
+    summary: 'Callback for providers that post a form',
     raw: true,
-    reply: Unread,
+    reply: Raw,
   },
   linkIdentity: {
     ...route('GET', signedIn, 'user/identities/authorize'),
-    summary: 'Add an identity: where to lead the browser',
+    summary: 'Link an identity: returns or redirects to the URL of the provider',
     raw: true,
-    reply: Unread,
+    reply: Raw,
   },
   unlinkIdentity: {
     ...route('DELETE', signedIn, 'user/identities/{identity_id}'),
@@ -268,13 +268,13 @@ export const authApi = {
 
   enrollFactor: {
     ...route('POST', signedIn, 'factors'),
-    summary: 'Begin with a second factor',
+    summary: 'Enroll a second factor',
     body: Enroll,
     reply: Type.Unknown(),
   },
   challengeFactor: {
     ...route('POST', signedIn, 'factors/{factor_id}/challenge'),
-    summary: 'Ask for a challenge',
+    summary: 'Request a challenge for a second factor',
     params: ofFactor,
     reply: Type.Unknown(),
   },
@@ -299,40 +299,40 @@ export const authApi = {
   },
   settings: {
     ...route('GET', everyone, 'settings'),
-    summary: 'How users of this project can sign in',
+    summary: 'Read which sign-in methods the project offers',
     reply: Type.Unknown(),
   },
   health: {
     ...route('GET', 'open', 'health'),
-    summary: 'That this service answers',
+    summary: 'Whether this service answers',
     reply: Type.Object({ name: Type.String(), version: Type.String(), description: Type.String() }),
   },
 
   invite: {
     ...route('POST', admin, 'invite'),
-    needsRoom: 'disk',
-    summary: 'Invite somebody by mail',
+    needsSpace: 'disk',
+    summary: 'Invite a user by mail',
     query: RedirectTo,
     body: Invite,
     reply: User,
   },
   listUsers: {
     ...route('GET', admin, 'admin/users'),
-    summary: 'Users, newest first',
+    summary: 'List users, newest first',
     query: UserQuery,
     raw: true,
     reply: Type.Object({ users: Type.Array(User), aud: Type.String() }),
   },
   createUser: {
     ...route('POST', admin, 'admin/users'),
-    needsRoom: 'disk',
-    summary: 'Create a user; nothing is sent',
+    needsSpace: 'disk',
+    summary: 'Create a user; no mail is sent',
     body: AdminUser,
     reply: User,
   },
   readUserById: {
     ...route('GET', admin, 'admin/users/{user_id}'),
-    summary: 'One user',
+    summary: 'Read one user',
     params: ofUser,
     reply: User,
   },
@@ -345,22 +345,22 @@ export const authApi = {
   },
   deleteUser: {
     ...route('DELETE', admin, 'admin/users/{user_id}'),
-    summary: 'Delete a user, for good or softly',
+    summary: 'Delete a user permanently, or mark it as deleted',
     params: ofUser,
     raw: true,
     reply: Nothing,
   },
   generateLink: {
     ...route('POST', admin, 'admin/generate_link'),
-    needsRoom: 'disk',
-    summary: 'A link to send oneself',
+    needsSpace: 'disk',
+    summary: 'Create the link of a mail without sending the mail',
     query: RedirectTo,
     body: GenerateLink,
     reply: User,
   },
   listFactors: {
     ...route('GET', admin, 'admin/users/{user_id}/factors'),
-    summary: 'Second factors of a user',
+    summary: 'List the second factors of a user',
     params: ofUser,
     reply: Type.Array(Type.Unknown()),
   },

@@ -7,7 +7,7 @@ export const maxKeyLength = 2048
 const Key = Type.String({ minLength: 1, maxLength: maxKeyLength })
 const Keys = Type.Array(Key, { maxItems: 10_000 })
 const Value = Type.String()
-/** A hundred years; what lives longer needs no expiry. */
+/** A hundred years. For longer, omit the expiry. */
 const maxSeconds = 3_155_760_000
 const Seconds = Type.Integer({ minimum: 1, maximum: maxSeconds })
 
@@ -18,9 +18,9 @@ export const SetBody = Type.Object(
   {
     key: Key,
     value: Value,
-    ex: Type.Optional(Type.Integer({ ...Seconds, description: 'Seconds to live; wins over px.' })),
+    ex: Type.Optional(Type.Integer({ ...Seconds, description: 'Time to live in seconds; overrides px.' })),
     px: Type.Optional(
-      Type.Integer({ minimum: 1, maximum: maxSeconds * 1000, description: 'Milliseconds to live.' }),
+      Type.Integer({ minimum: 1, maximum: maxSeconds * 1000, description: 'Time to live in milliseconds.' }),
     ),
     nx: Type.Optional(Type.Boolean({ description: 'Only if the key is absent.' })),
     xx: Type.Optional(Type.Boolean({ description: 'Only if the key is present.' })),
@@ -42,7 +42,7 @@ const CountBody = Type.Object(
 
 const call = {
   plane: 'data',
-  // The caller is one of the project's own servers.
+  // Only servers of the project call these routes.
   allow: ['service_role'],
 } as const satisfies Partial<DataRoute>
 
@@ -59,7 +59,7 @@ export const cacheApi = {
     ...call,
     method: 'POST',
     path: '/cache/{project}/set',
-    summary: 'Write a value; `ok` is false when nx or xx was not met',
+    summary: 'Write a value; `ok` is false if the condition nx or xx was not met',
     params: ofProject,
     body: SetBody,
     reply: Type.Object({ ok: Type.Boolean() }),
@@ -68,7 +68,7 @@ export const cacheApi = {
     ...call,
     method: 'POST',
     path: '/cache/{project}/del',
-    summary: 'Delete keys, and say how many there were',
+    summary: 'Delete keys and return how many existed',
     params: ofProject,
     body: KeysBody,
     reply: Type.Object({ deleted: Type.Integer() }),
@@ -95,7 +95,7 @@ export const cacheApi = {
     ...call,
     method: 'POST',
     path: '/cache/{project}/expire',
-    summary: 'Let a key expire; with 0 or less it is deleted at once',
+    summary: 'Set the expiry of a key; 0 or less deletes it at once',
     params: ofProject,
     body: Type.Object(
       { key: Key, seconds: Type.Integer({ minimum: -maxSeconds, maximum: maxSeconds }) },
@@ -107,7 +107,7 @@ export const cacheApi = {
     ...call,
     method: 'GET',
     path: '/cache/{project}/ttl/{key}',
-    summary: 'Seconds a key has to live: -1 without expiry, -2 when absent',
+    summary: 'Read the time to live of a key in seconds: -1 without expiry, -2 if absent',
     params: ofKey,
     reply: Type.Object({ ttl: Type.Integer() }),
   },
@@ -123,7 +123,7 @@ export const cacheApi = {
     ...call,
     method: 'POST',
     path: '/cache/{project}/mget',
-    summary: 'Read several values, in the order of the keys; null for an absent one',
+    summary: 'Read several values in the order of the keys; null for an absent key',
     params: ofProject,
     body: KeysBody,
     reply: Type.Object({ values: Type.Array(Nullable(Value)) }),
@@ -133,11 +133,11 @@ export const cacheApi = {
     method: 'POST',
     path: '/cache/{project}/mset',
     anyKey: true,
-    summary: 'Write several values, all or none; they do not expire',
+    summary: 'Write several values atomically, without expiry',
     params: ofProject,
     body: Type.Object(
       {
-        // Record would leave keys with a line break unchecked.
+        // Type.Record would not check keys that contain a line break.
         pairs: Type.Unsafe<Record<string, string>>({
           type: 'object',
           maxProperties: 10_000,
@@ -153,7 +153,8 @@ export const cacheApi = {
     ...call,
     method: 'GET',
     path: '/cache/{project}/scan',
-    summary: 'Go through the keys of the project: begin with cursor 0, end when 0 comes back',
+    summary:
+      'List the keys of the project page by page: start with cursor 0, stop when the answer has cursor 0',
     params: ofProject,
     query: Type.Object({
       cursor: Type.Optional(
@@ -163,7 +164,7 @@ export const cacheApi = {
       count: Type.Optional(
         Type.Integer({
           minimum: 1,
-          description: 'About how many keys to return; 10 unless told, clamped to 1000.',
+          description: 'About how many keys to return; default 10, clamped to 1000.',
         }),
       ),
     }),
@@ -177,7 +178,7 @@ export type CacheType = (typeof cacheTypes)[number]
 const entry = {
   key: Type.String(),
   type: Type.String({ description: `One of ${cacheTypes.join(', ')}.` }),
-  ttl: Type.Integer({ description: 'Seconds to live; -1 without expiry.' }),
+  ttl: Type.Integer({ description: 'Time to live in seconds; -1 without expiry.' }),
   size: Type.Integer({ description: 'Bytes of a string; memory used by the other types.' }),
 }
 export const CacheEntry = Type.Object(entry)
@@ -186,7 +187,8 @@ export type CacheEntry = Static<typeof CacheEntry>
 export const CacheValue = Type.Object({
   ...entry,
   value: Type.Unknown({
-    description: 'A string; an object of a hash; an array of a list or set; `{member, score}` of a zset.',
+    description:
+      'A string; an object for a hash; an array for a list or set; an array of `{member, score}` for a zset.',
   }),
   truncated: Type.Boolean({ description: 'True when only the first 1000 elements are shown.' }),
 })
@@ -195,8 +197,10 @@ export type CacheValue = Static<typeof CacheValue>
 export const CacheStats = Type.Object({
   engine: Type.Enum(['memory', 'redis'] as const),
   key_count: Type.Integer(),
-  memory_bytes: Type.Integer({ description: 'With Redis an estimate from a sample of the keys.' }),
-  max_bytes: Nullable(Type.Integer({ description: 'Null: Redis bounds its memory for all.' })),
+  memory_bytes: Type.Integer({ description: 'With Redis, an estimate from a sample of the keys.' }),
+  max_bytes: Nullable(
+    Type.Integer({ description: 'Null with Redis, which has one memory limit for all projects.' }),
+  ),
 })
 export type CacheStats = Static<typeof CacheStats>
 
@@ -243,7 +247,10 @@ export const cacheManagementApi = {
         key: Key,
         value: Value,
         ttl: Type.Optional(
-          Type.Integer({ ...Seconds, description: 'Seconds; left out, it does not expire.' }),
+          Type.Integer({
+            ...Seconds,
+            description: 'Time to live in seconds. If omitted, the key does not expire.',
+          }),
         ),
       },
       { additionalProperties: false },

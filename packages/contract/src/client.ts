@@ -1,4 +1,4 @@
-// A typed client made from a route table: the path is filled in, the reply is the declared one.
+// Builds a typed client from a route table.
 import { type Input, prefix, type Reply, type Route, type Routes } from './route.ts'
 
 type Given<T> = { [K in keyof T as T[K] extends undefined ? never : K]: T[K] }
@@ -9,21 +9,21 @@ export type Client<T extends Routes> = { [K in keyof T]: Call<T[K]> }
 
 export interface ClientOptions {
   baseUrl: string
-  /** Sent as `Authorization: Bearer`; left out when absent. */
+  /** Sent as `Authorization: Bearer` if present. */
   token?: string | undefined
   headers?: Record<string, string>
-  /** Sees every answer before it is read (the CLI compares versions there). */
+  /** Called with every response before its body is read. The CLI compares versions there. */
   onReply?: (reply: Response) => void
 }
 
-/** A non-2xx answer, with the body as the server sent it. */
+/** A non-2xx response with its body. */
 export class ReplyError extends Error {
   readonly status: number
   readonly code: string
   readonly body: unknown
   readonly requestId: string | null
   constructor(status: number, body: unknown, requestId: string | null) {
-    const { message, code } = wording(body)
+    const { message, code } = errorFields(body)
     super(message ?? `the server answered ${status}`)
     this.name = 'ReplyError'
     this.status = status
@@ -74,7 +74,7 @@ function url(route: Route, input: LooseInput, baseUrl: string): string {
   return `${baseUrl.replace(/\/$/, '')}${prefix(route)}${path}${query.size > 0 ? `?${query}` : ''}`
 }
 
-function wording(body: unknown): { message?: string; code?: string } {
+function errorFields(body: unknown): { message?: string; code?: string } {
   if (typeof body !== 'object' || body === null) return {}
   const error = 'error' in body && typeof body.error === 'object' && body.error !== null ? body.error : body
   return {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { closest, distance } from './closest.ts'
 
-test('a slip of the finger finds its word', () => {
+test('closest: finds the intended word of a typing mistake', () => {
   const words = ['start', 'stop', 'status', 'projects']
   assert.equal(closest('strat', words), 'start')
   assert.equal(closest('sttaus', words), 'status')
@@ -10,18 +10,18 @@ test('a slip of the finger finds its word', () => {
   assert.equal(closest('PROJECTS', words), 'projects')
 })
 
-test('what resembles nothing finds nothing', () => {
+test('closest: finds nothing for an unrelated word', () => {
   assert.equal(closest('frobnicate', ['start', 'stop']), undefined)
   assert.equal(closest('x', []), undefined)
 })
 
-test('a swap counts as one edit', () => {
+test('closest: swapping two letters counts as one edit', () => {
   assert.equal(distance('lsit', 'list'), 1)
   assert.equal(distance('', 'abc'), 3)
   assert.equal(distance('same', 'same'), 0)
 })
 
-/** Every cell of the table, without a bound. */
+/** The full table of edit distances, without a bound. */
 function distanceByTable(a: string, b: string): number {
   const rows: number[][] = [Array.from({ length: b.length + 1 }, (_, column) => column)]
   for (let i = 1; i <= a.length; i++) {
@@ -37,7 +37,7 @@ function distanceByTable(a: string, b: string): number {
   return rows[a.length]![b.length]!
 }
 
-test('a bounded distance is the distance up to its bound, and one more beyond it', () => {
+test('closest: a bounded distance is exact up to its bound and is bound + 1 above it', () => {
   let state = 7
   const random = (limit: number) => {
     state = (Math.imul(state, 1664525) + 1013904223) >>> 0
@@ -52,7 +52,7 @@ test('a bounded distance is the distance up to its bound, and one more beyond it
   }
 })
 
-test('among thousands of names no hint is searched', () => {
+test('closest: more than 2000 candidates are not compared', () => {
   const names = (count: number) => ['start', ...Array.from({ length: count }, (_, index) => `name${index}`)]
   assert.equal(closest('strat', names(1999)), 'start')
   assert.equal(closest('strat', names(2000)), undefined)

@@ -1,11 +1,11 @@
-// Finds what a typing mistake meant, for command lines and error hints alike; imports nothing.
+// Finds the intended word of a typing mistake, for the command line and for error hints. It has no imports.
 
-/** The work grows with the square of the length, and nobody mistypes a text this long. */
+/** Longer texts are not compared, because the work grows with the square of the length. */
 const maxLength = 100
-/** Others wait while names are compared, and a hint is not worth more. */
+/** More names are not compared, because the comparison blocks the event loop. */
 const maxCandidates = 2000
 
-/** The candidate that a typing mistake most likely meant, if one is near enough. */
+/** The closest candidate, if one is close enough. */
 export function closest(typed: string, candidates: readonly string[]): string | undefined {
   if (typed.length > maxLength || candidates.length > maxCandidates) return
   const allowed = typed.length <= 4 ? 2 : 3
@@ -23,8 +23,8 @@ export function closest(typed: string, candidates: readonly string[]): string | 
 }
 
 /**
- * Edits between two words, where swapping two neighbours counts as one; `most + 1` where there are more than `most`.
- * Only what is near the diagonal is compared: the rest is more than `most` edits away.
+ * The edit distance of two words, where swapping two neighbours counts as one edit. `most + 1` if it is larger than `most`.
+ * Only cells near the diagonal are computed, because the others have a distance above `most`.
  */
 export function distance(
   first: string,

@@ -6,12 +6,12 @@ import { Type } from './type.ts'
 const JobName = Type.String({
   minLength: 1,
   maxLength: 200,
-  // A path cannot name what is called `.` or `..`.
+  // `.` and `..` cannot be path segments.
   pattern: '^(?!\\.{1,2}$)[^\\u0000-\\u001f\\u007f]+$',
   description: 'a name of 1 to 200 characters on one line, and not . or ..',
 })
 
-export const JobWish = Type.Object(
+export const JobDefinition = Type.Object(
   {
     name: JobName,
     schedule: Type.String({
@@ -27,7 +27,7 @@ export const JobWish = Type.Object(
   },
   { additionalProperties: false },
 )
-export type JobWish = Static<typeof JobWish>
+export type JobDefinition = Static<typeof JobDefinition>
 
 export const Job = Type.Object({
   jobid: Type.Integer(),
@@ -48,16 +48,20 @@ export const Run = Type.Object({
   name: Type.String(),
   status: Type.Enum(runStatuses),
   return_message: Nullable(
-    Type.String({ description: 'The command tag, such as `SELECT 1`, or why it failed or was skipped.' }),
+    Type.String({
+      description: 'The command tag, such as `SELECT 1`, or the reason for a failed or skipped run.',
+    }),
   ),
-  command: Type.String({ description: 'Its first 1000 characters.' }),
+  command: Type.String({ description: 'The first 1000 characters of the command.' }),
   start_time: Timestamp,
   end_time: Nullable(Timestamp),
 })
 export type Run = Static<typeof Run>
 
-const limit = (usual: number) =>
-  Type.Optional(Type.Integer({ minimum: 0, default: usual, description: 'Runs to return; clamped to 100.' }))
+const limit = (defaultLimit: number) =>
+  Type.Optional(
+    Type.Integer({ minimum: 0, default: defaultLimit, description: 'Runs to return; clamped to 100.' }),
+  )
 
 const ofProject = Type.Object({ project: Id })
 const ofJob = Type.Object({ project: Id, name: JobName })
@@ -69,13 +73,13 @@ const call = { plane: 'data', allow: ['service_role'] } as const satisfies Parti
 export const cronApi = {
   schedule: {
     ...call,
-    needsRoom: 'disk',
+    needsSpace: 'disk',
     method: 'POST',
     path: '/cron/{project}/jobs',
     status: 201,
-    summary: 'Schedule a job; one of the same name is replaced',
+    summary: 'Schedule a job; replaces a job of the same name',
     params: ofProject,
-    body: JobWish,
+    body: JobDefinition,
     reply: Job,
   },
   list: {
@@ -91,7 +95,7 @@ export const cronApi = {
     method: 'DELETE',
     path: '/cron/{project}/jobs/{name}',
     status: 204,
-    summary: 'Remove a job with its history; a run under way is left to end',
+    summary: 'Remove a job and its history; a running run is not stopped',
     params: ofJob,
     reply: Empty,
   },
@@ -99,7 +103,7 @@ export const cronApi = {
     ...call,
     method: 'GET',
     path: '/cron/{project}/jobs/{name}/runs',
-    summary: 'List recent runs of a job, the newest first',
+    summary: 'List recent runs of a job, newest first',
     params: ofJob,
     query: Type.Object({ limit: limit(100) }),
     reply: Type.Array(Run),
@@ -122,7 +126,7 @@ export const cronManagementApi = {
     method: 'GET',
     path: '/projects/{id}/cron/jobs/{name}/runs',
     scope: 'read',
-    summary: 'List recent runs of a job, the newest first',
+    summary: 'List recent runs of a job, newest first',
     params: managedJob,
     query: Type.Object({ limit: limit(20), offset: pageQuery.offset }),
     reply: page('runs', Run),

@@ -8,13 +8,13 @@ const Version = Type.String({
   description: 'the digits its file name begins with',
 })
 
-/** A migration as it is sent; its file is `<version>_<name>.sql`. */
+/** A migration in a request. Its file is `<version>_<name>.sql`. */
 export const Migration = Type.Object(
   {
     version: Version,
     name: Type.Optional(Type.String({ maxLength: 200 })),
     sql: Type.String({
-      description: 'A first line `-- no-transaction` runs it outside a transaction.',
+      description: 'With a first line `-- no-transaction`, the migration runs outside a transaction.',
     }),
   },
   { additionalProperties: false },
@@ -28,16 +28,16 @@ const Named = Type.Object(named)
 
 const pending = {
   ...named,
-  out_of_order: Type.Boolean({ description: 'A newer one was applied before it.' }),
+  out_of_order: Type.Boolean({ description: 'A newer migration was applied before this one.' }),
   has_transaction: Type.Boolean(),
   statements: Type.Integer(),
 }
 
 export const Plan = Type.Object({
   pending: Type.Array(Type.Object(pending)),
-  skipped: Type.Array(Named, { description: 'Applied already, unchanged.' }),
-  changed: Type.Array(Named, { description: 'Applied already, but not with this text: a push is refused.' }),
-  missing: Type.Array(Named, { description: 'Applied, but not among those sent.' }),
+  skipped: Type.Array(Named, { description: 'Already applied and unchanged.' }),
+  changed: Type.Array(Named, { description: 'Already applied with a different text. A push is rejected.' }),
+  missing: Type.Array(Named, { description: 'Applied, but not part of the request.' }),
 })
 export type Plan = Static<typeof Plan>
 
@@ -49,15 +49,19 @@ export type Pushed = Static<typeof Pushed>
 
 export const RecordedMigration = Type.Object({
   ...named,
-  checksum: Nullable(Type.String({ description: 'Null where another tool recorded it.' })),
+  checksum: Nullable(Type.String({ description: 'Null if another tool recorded the migration.' })),
   applied_at: Nullable(Timestamp),
-  statements: Type.Optional(Nullable(Type.Array(Type.String(), { description: 'With `statements=true`.' }))),
+  statements: Type.Optional(
+    Nullable(Type.Array(Type.String(), { description: 'Only with `statements=true`.' })),
+  ),
 })
 export type RecordedMigration = Static<typeof RecordedMigration>
 
 export const ResetReply = Type.Object({
   dropped: Type.Object({
-    schemas: Type.Array(Type.String(), { description: 'Besides public, which stays and is emptied.' }),
+    schemas: Type.Array(Type.String(), {
+      description: 'Dropped schemas. `public` is emptied but not dropped.',
+    }),
     tables: Type.Array(Type.String()),
     views: Type.Array(Type.String()),
     functions: Type.Array(Type.String()),
@@ -77,12 +81,12 @@ const bodyLimit = 20 * 1024 * 1024
 export const dbApi = {
   push: {
     plane: 'management',
-    needsRoom: 'disk',
+    needsSpace: 'disk',
     method: 'POST',
     path: '/projects/{id}/db/push',
     scope: 'deploy',
     audit: 'db.pushed',
-    summary: 'Apply migrations in order of version, each in a transaction of its own; safe to repeat',
+    summary: 'Apply migrations in order of version, each in its own transaction; safe to repeat',
     params: ById,
     body: Type.Object({ migrations: Migrations }, { additionalProperties: false }),
     bodyLimit,
@@ -90,12 +94,12 @@ export const dbApi = {
   },
   plan: {
     plane: 'management',
-    needsRoom: 'disk',
+    needsSpace: 'disk',
     method: 'POST',
     path: '/projects/{id}/db/plan',
     scope: 'deploy',
     audit: 'db.push_planned',
-    summary: 'What a push of these migrations would do; changes nothing',
+    summary: 'Show what a push of these migrations would do; changes nothing',
     params: ById,
     body: Type.Object({ migrations: Migrations }, { additionalProperties: false }),
     bodyLimit,
@@ -106,11 +110,11 @@ export const dbApi = {
     method: 'GET',
     path: '/projects/{id}/db/migrations',
     scope: 'read',
-    summary: 'Applied migrations, in order of version',
+    summary: 'List applied migrations in order of version',
     params: ById,
     query: Type.Object({
       ...pageQuery,
-      statements: Type.Optional(Type.Boolean({ description: 'Also what each of them ran.' })),
+      statements: Type.Optional(Type.Boolean({ description: 'Include the statements of each migration.' })),
     }),
     reply: page('migrations', RecordedMigration),
   },
@@ -120,7 +124,7 @@ export const dbApi = {
     path: '/projects/{id}/db/migrations',
     scope: 'deploy',
     audit: 'db.migrations_recorded',
-    summary: 'Let migrations count as applied without running them: their changes are there already',
+    summary: 'Record migrations as applied without running them, for changes that the database already has',
     params: ById,
     body: Type.Object({ migrations: Migrations }, { additionalProperties: false }),
     bodyLimit,
@@ -128,20 +132,20 @@ export const dbApi = {
   },
   reset: {
     plane: 'management',
-    needsRoom: 'disk',
+    needsSpace: 'disk',
     method: 'POST',
     path: '/projects/{id}/db/reset',
     scope: 'admin',
     audit: 'db.reset',
     summary:
-      'Drop everything in public and the project’s own other schemas, forget the migrations, optionally apply some again',
+      'Drop everything in `public` and all other schemas of the project, delete the migration history, optionally apply migrations again',
     params: ById,
     body: Type.Union([
       Type.Object(
         {
           confirm: Type.Optional(Type.String({ description: 'If given, it must be the id of the project.' })),
           migrations: Type.Optional(Migrations),
-          reapply: Type.Optional(Type.Boolean({ description: 'Apply those recorded so far again.' })),
+          reapply: Type.Optional(Type.Boolean({ description: 'Apply the recorded migrations again.' })),
         },
         { additionalProperties: false },
       ),
@@ -155,11 +159,11 @@ export const dbApi = {
     method: 'GET',
     path: '/projects/{id}/db/schema',
     scope: 'read',
-    summary: 'The project’s own tables, types, functions, views and policies as one SQL script',
+    summary: 'Export the project’s own tables, types, functions, views and policies as one SQL script',
     params: ById,
     query: Type.Object({
       beyond_migrations: Type.Optional(
-        Type.Boolean({ description: 'Only what the recorded migrations do not account for.' }),
+        Type.Boolean({ description: 'Only objects that the recorded migrations do not create.' }),
       ),
     }),
     reply: Script,
@@ -170,7 +174,7 @@ export const dbApi = {
     path: '/projects/{id}/db/data',
     scope: 'admin',
     audit: 'db.data_read',
-    summary: 'The rows of the project’s own tables as one SQL script',
+    summary: 'Export the rows of the project’s own tables as one SQL script',
     params: ById,
     reply: Script,
   },

@@ -10,7 +10,7 @@ export const docsApi = {
     scope: 'none',
     fuller: 'read',
     summary:
-      'OpenAPI description of the project’s tables and functions: what anon may reach, or all with a credential',
+      'OpenAPI description of the project’s tables and functions: those that anon may use, or all with a credential',
     params: Type.Object({ id: Id }),
     query: Type.Object({
       schema: Type.Optional(Type.String({ maxLength: 63, description: 'Only this exposed schema.' })),

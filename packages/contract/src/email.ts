@@ -11,7 +11,7 @@ export const encryptions = ['none', 'starttls', 'tls'] as const
 export const Encryption = Type.Enum(encryptions)
 export type Encryption = (typeof encryptions)[number]
 
-/** One plain address: nothing in it can begin another header, another recipient or a comment. */
+/** One plain address, without characters that could start another header, recipient or comment. */
 export const addressPattern =
   '^[^\\s\\u0000-\\u0020\\u007f-\\u00a0\\u2028\\u2029<>()\\[\\],;:\\\\"@]{1,64}@[^\\s\\u0000-\\u0020\\u007f-\\u00a0\\u2028\\u2029<>()\\[\\],;:\\\\"@]{1,255}$'
 export const hostPattern = '^[A-Za-z0-9._:-]{1,253}$'
@@ -21,7 +21,7 @@ const Address = Type.String({ maxLength: 320, pattern: addressPattern, descripti
 const line = (maxLength: number) =>
   Type.String({ maxLength, pattern: linePattern, description: 'a single line of text' })
 
-export const SmtpWish = Type.Object(
+export const SmtpInput = Type.Object(
   {
     host: Type.String({ pattern: hostPattern, description: 'a host name or an address' }),
     port: Type.Optional(Type.Integer({ minimum: 1, maximum: 65_535 })),
@@ -30,7 +30,7 @@ export const SmtpWish = Type.Object(
       Nullable(
         Type.String({
           maxLength: 1024,
-          description: 'Left out, the stored one is kept; null or empty removes it.',
+          description: 'If omitted, the stored password is kept. Null or an empty text removes it.',
         }),
       ),
     ),
@@ -40,9 +40,9 @@ export const SmtpWish = Type.Object(
   },
   { additionalProperties: false },
 )
-export type SmtpWish = Static<typeof SmtpWish>
+export type SmtpInput = Static<typeof SmtpInput>
 
-/** Never with the password. Of the deployment's own server only the sender is shown. */
+/** Never contains the password. Of the platform's SMTP server only the sender is shown. */
 export const Smtp = Type.Object({
   host: Nullable(Type.String()),
   port: Nullable(Type.Integer()),
@@ -50,7 +50,7 @@ export const Smtp = Type.Object({
   from_email: Nullable(Type.String()),
   from_name: Nullable(Type.String()),
   encryption: Nullable(Encryption),
-  configured: Type.Boolean({ description: 'False: mail goes to the local catch-all and leaves nowhere.' }),
+  configured: Type.Boolean({ description: 'If false, mail is captured locally and not sent.' }),
   source: Type.Enum(['project', 'deployment', 'none'] as const),
 })
 export type Smtp = Static<typeof Smtp>
@@ -62,7 +62,7 @@ const Body = Type.String({
 })
 const content = { subject: line(300), body_html: Body, body_text: Body }
 
-export const TemplateWish = Type.Object(
+export const TemplateInput = Type.Object(
   {
     subject: Type.String({ ...content.subject, minLength: 1 }),
     body_html: content.body_html,
@@ -70,7 +70,7 @@ export const TemplateWish = Type.Object(
   },
   { additionalProperties: false },
 )
-export type TemplateWish = Static<typeof TemplateWish>
+export type TemplateInput = Static<typeof TemplateInput>
 
 export const Template = Type.Object({
   template_type: TemplateType,
@@ -87,7 +87,7 @@ const message = {
   subject: Type.String(),
   created_at: Timestamp,
 }
-/** What the local catch-all keeps. */
+/** Locally captured mail. */
 export const CaughtSummary = Type.Object(message)
 export type CaughtSummary = Static<typeof CaughtSummary>
 export const CaughtMessage = Type.Object({
@@ -116,7 +116,7 @@ export const emailApi = {
     method: 'GET',
     path: '/projects/{id}/email/smtp',
     scope: 'read',
-    summary: 'Read how the mail of a project is sent; never the password',
+    summary: 'Read the SMTP settings of a project, without the password',
     params: byId,
     reply: Smtp,
   },
@@ -126,9 +126,9 @@ export const emailApi = {
     path: '/projects/{id}/email/smtp',
     scope: 'admin',
     audit: 'email.smtp_saved',
-    summary: 'Set the SMTP server of a project; without a password the stored one is kept',
+    summary: 'Set the SMTP server of a project; if the password is omitted, the stored one is kept',
     params: byId,
-    body: SmtpWish,
+    body: SmtpInput,
     reply: Smtp,
   },
   sendTest: {
@@ -137,7 +137,7 @@ export const emailApi = {
     path: '/projects/{id}/email/test',
     scope: 'admin',
     audit: 'email.test_sent',
-    summary: 'Send a test mail now and say how it went',
+    summary: 'Send a test mail now and return the result',
     params: byId,
     body: Type.Object(
       { to: Address, template: Type.Optional(TemplateType) },
@@ -150,7 +150,7 @@ export const emailApi = {
     method: 'GET',
     path: '/projects/{id}/email/templates',
     scope: 'read',
-    summary: 'List the templates that a project has of its own',
+    summary: 'List the custom templates of a project',
     params: byId,
     query: Type.Object(pageQuery),
     reply: page('templates', Template),
@@ -160,7 +160,7 @@ export const emailApi = {
     method: 'GET',
     path: '/projects/{id}/email/templates/{type}',
     scope: 'read',
-    summary: 'Read the template in force: the project’s own, or the built-in one',
+    summary: 'Read the effective template: the custom one of the project, or the built-in one',
     params: byType,
     reply: Template,
   },
@@ -172,7 +172,7 @@ export const emailApi = {
     audit: 'email.template_saved',
     summary: 'Replace a template',
     params: byType,
-    body: TemplateWish,
+    body: TemplateInput,
     reply: Template,
   },
   revertTemplate: {
@@ -181,7 +181,7 @@ export const emailApi = {
     path: '/projects/{id}/email/templates/{type}',
     scope: 'admin',
     audit: 'email.template_reverted',
-    summary: 'Go back to the built-in template',
+    summary: 'Remove a custom template, so that the built-in one applies again',
     params: byType,
     reply: Empty,
     status: 204,
@@ -191,7 +191,7 @@ export const emailApi = {
     method: 'GET',
     path: '/projects/{id}/email/outbox',
     scope: 'admin',
-    summary: 'List what the local catch-all holds, newest first; the last 200 messages of a project are kept',
+    summary: 'List locally captured mail, newest first; the last 200 messages of a project are kept',
     params: byId,
     query: Type.Object(pageQuery),
     reply: page('messages', CaughtSummary),
@@ -202,7 +202,7 @@ export const emailApi = {
     path: '/projects/{id}/email/outbox/{message_id}',
     scope: 'admin',
     audit: 'email.message_read',
-    summary: 'Read one message of the local catch-all, with the links and codes in it',
+    summary: 'Read one locally captured message, with its links and codes',
     params: Type.Object({ id: Id, message_id: Id }),
     reply: CaughtMessage,
   },

@@ -40,7 +40,7 @@ export const healthApi = {
     scope: 'none',
     atRoot: true,
     raw: true,
-    summary: 'The state of every part of the platform',
+    summary: 'Read the status of every part of the platform',
     reply: ServicesHealth,
   },
   openapi: {
@@ -49,7 +49,7 @@ export const healthApi = {
     path: '/openapi.json',
     scope: 'none',
     raw: true,
-    summary: 'This description',
+    summary: 'OpenAPI description of this API',
     reply: Type.Record(Type.String(), Type.Unknown()),
   },
 } as const satisfies Routes

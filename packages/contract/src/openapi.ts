@@ -1,4 +1,4 @@
-// OpenAPI 3.1 is the route tables written out: TypeBox schemas are JSON Schema already.
+// Builds OpenAPI 3.1 from the route tables. TypeBox schemas are JSON Schema already.
 import { type ErrorCode, errorCodes } from './errors.ts'
 import { aliasPath, prefix, type Route, type Routes } from './route.ts'
 
@@ -8,9 +8,9 @@ export function openapi(version: string, tables: Record<string, Routes>): Json {
   const paths: Record<string, Json> = {}
   for (const [service, routes] of Object.entries(tables))
     for (const [name, route] of Object.entries(routes))
-      for (const [place, at] of addresses(route).entries()) {
-        const operationId = place === 0 ? `${service}.${name}` : `${service}.${name}.${place}`
-        paths[at] = { ...paths[at], [route.method.toLowerCase()]: operation(service, operationId, route) }
+      for (const [index, path] of addresses(route).entries()) {
+        const operationId = index === 0 ? `${service}.${name}` : `${service}.${name}.${index}`
+        paths[path] = { ...paths[path], [route.method.toLowerCase()]: operation(service, operationId, route) }
       }
   return {
     openapi: '3.1.0',
@@ -26,7 +26,7 @@ export function openapi(version: string, tables: Record<string, Routes>): Json {
   }
 }
 
-/** Where a route answers: its own path, then the alias or root path if it has one. */
+/** The paths of a route: its own, then the alias or root path if it has one. */
 export function addresses(route: Route): string[] {
   const own = prefix(route) + route.path
   if (route.plane === 'management') return route.atRoot ? [own, route.path] : [own]
@@ -45,8 +45,8 @@ function operation(tag: string, operationId: string, route: Route): Json {
       requestBody: { required: true, content: { 'application/json': { schema: route.body } } },
     }),
     responses: {
-      [status]: status === '204' ? { description: 'Done.' } : answer('Done.', route.reply),
-      ...Object.fromEntries(refusals(route).map(code => refusal(route, code))),
+      [status]: status === '204' ? { description: 'Done.' } : response('Done.', route.reply),
+      ...Object.fromEntries(errorCodesOf(route).map(code => errorResponse(route, code))),
     },
     security: security(route),
     ...(route.plane === 'management' && 'audit' in route && route.audit && { 'x-audit-action': route.audit }),
@@ -54,43 +54,43 @@ function operation(tag: string, operationId: string, route: Route): Json {
   }
 }
 
-const answer = (description: string, schema: unknown): Json => ({
+const response = (description: string, schema: unknown): Json => ({
   description,
   content: { 'application/json': { schema } },
 })
 
-function parameters(place: 'path' | 'query', schema: unknown): Json[] {
+function parameters(location: 'path' | 'query', schema: unknown): Json[] {
   const { properties = {}, required = [] } = (schema ?? {}) as {
     properties?: Record<string, Json>
     required?: string[]
   }
   return Object.entries(properties).map(([name, each]) => ({
     name,
-    in: place,
-    required: place === 'path' || required.includes(name),
+    in: location,
+    required: location === 'path' || required.includes(name),
     schema: each,
     ...(typeof each['description'] === 'string' && { description: each['description'] }),
   }))
 }
 
-const refusals = (route: Route): ErrorCode[] => [
+const errorCodesOf = (route: Route): ErrorCode[] => [
   ...(route.params || route.query || route.body ? (['invalid_request'] as const) : []),
-  ...(isOpen(route) && !isFuller(route) ? [] : (['unauthorized', 'insufficient_scope'] as const)),
+  ...(isOpen(route) && !mayHaveCredential(route) ? [] : (['unauthorized', 'insufficient_scope'] as const)),
   ...(route.plane === 'data' ? (['over_request_rate_limit'] as const) : []),
 ]
 
-function refusal(route: Route, code: ErrorCode): [string, Json] {
+function errorResponse(route: Route, code: ErrorCode): [string, Json] {
   const { status, meaning } = errorCodes[code]
   const schema = { $ref: `#/components/schemas/${route.plane === 'data' ? 'DataError' : 'ManagementError'}` }
-  return [String(status), answer(meaning, schema)]
+  return [String(status), response(meaning, schema)]
 }
 
 const isOpen = (route: Route) => (route.plane === 'data' ? route.allow === 'open' : route.scope === 'none')
 
-const isFuller = (route: Route) => route.plane === 'management' && route.fuller !== undefined
+const mayHaveCredential = (route: Route) => route.plane === 'management' && route.fuller !== undefined
 
 function security(route: Route): Json[] {
-  if (isFuller(route)) return [{}, { managementToken: [] }]
+  if (mayHaveCredential(route)) return [{}, { managementToken: [] }]
   if (isOpen(route)) return []
   return route.plane === 'management'
     ? [{ managementToken: [] }]
@@ -107,7 +107,7 @@ const securitySchemes = {
   userToken: {
     type: 'http',
     scheme: 'bearer',
-    description: 'A user’s JWT beside `apikey`, or a project key on its own.',
+    description: 'A user’s JWT together with `apikey`, or a project key alone.',
   },
 }
 

@@ -49,13 +49,18 @@ export const platformApi = {
     path: '/platform/tokens',
     scope: 'admin',
     audit: 'platform.token_minted',
-    summary: 'Mint a platform token; the answer is the only place its text is shown',
+    summary: 'Create a platform token; only this answer contains its text',
     body: Type.Object(
       {
         name: Type.String({ minLength: 1, maxLength: 100 }),
         scope: TokenScope,
         expires_at: Type.Optional(
-          Nullable(Type.String({ format: 'date-time', description: 'Absent or null: it does not expire.' })),
+          Nullable(
+            Type.String({
+              format: 'date-time',
+              description: 'If absent or null, the token does not expire.',
+            }),
+          ),
         ),
       },
       { additionalProperties: false },
@@ -68,7 +73,7 @@ export const platformApi = {
     method: 'GET',
     path: '/platform/tokens',
     scope: 'admin',
-    summary: 'List platform tokens: metadata only, never their text or hash',
+    summary: 'List platform tokens: only metadata, without text or hash',
     query: PageQuery,
     reply: page('tokens', PlatformToken),
   },

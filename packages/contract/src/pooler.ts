@@ -6,9 +6,9 @@ import { Type } from './type.ts'
 export const PoolerInfo = Type.Object({
   project_id: Id,
   enabled: Type.Boolean(),
-  mode: Type.String({ description: 'How the pooler hands out connections.' }),
+  mode: Type.String({ description: 'How the pooler assigns connections.' }),
   pooled: Nullable(Type.String()),
-  direct: Type.String({ description: 'A session of its own, as the owner of the project.' }),
+  direct: Type.String({ description: 'A direct connection as the owner of the project.' }),
 })
 export type PoolerInfo = Static<typeof PoolerInfo>
 

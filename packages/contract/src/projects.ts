@@ -20,21 +20,21 @@ const quota = (meaning: string) =>
     Nullable(Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER, description: meaning })),
   )
 
-/** Limits an operator may set per project; a key left out, or set to null, takes the platform's default. */
+/** Limits that an operator sets per project. For an absent or null key the platform's default applies. */
 export const Quotas = Type.Object(
   {
-    max_storage_size_mb: quota('Bytes of files the project may hold, in megabytes (default 1024).'),
+    max_storage_size_mb: quota('Total size of the project’s files, in megabytes (default 1024).'),
     max_database_size_mb: quota(
-      'Size of the project database, in megabytes (default unlimited). Above it, writes are 413; 0 allows none.',
+      'Size of the project database, in megabytes (default unlimited). Above it, writes get 413; 0 rejects all writes.',
     ),
-    rate_limit_anon: quota('Requests per 60 seconds with the anon key; 0 lifts the limit.'),
-    rate_limit_authenticated: quota('Requests per 60 seconds of signed-in users; 0 lifts the limit.'),
-    rate_limit_service_role: quota('Requests per 60 seconds with the service_role key; 0 lifts the limit.'),
+    rate_limit_anon: quota('Requests per 60 seconds with the anon key; 0 means unlimited.'),
+    rate_limit_authenticated: quota('Requests per 60 seconds of signed-in users; 0 means unlimited.'),
+    rate_limit_service_role: quota('Requests per 60 seconds with the service_role key; 0 means unlimited.'),
     max_cache_bytes: quota(
-      'Bytes of cached keys and values, with 200 for each key, while the cache is kept in this process (default 67108864).',
+      'Bytes of cached keys and values, plus 200 for each key, if the cache is in the memory of the platform (default 67108864).',
     ),
     realtime_max_clients: quota('Open realtime sockets (default 10000).'),
-    realtime_max_events_per_second: quota('Realtime messages a second (default 10000).'),
+    realtime_max_events_per_second: quota('Realtime messages per second (default 10000).'),
   },
   { additionalProperties: false },
 )
@@ -62,16 +62,16 @@ export type Project = Static<typeof Project>
 
 export const ProjectDetails = Type.Object({
   ...project,
-  storage_bytes: Type.Integer({ description: 'Bytes its files take, uploads under way included.' }),
+  storage_bytes: Type.Integer({ description: 'Size of its files in bytes, including unfinished uploads.' }),
   database_bytes: Nullable(
     Type.Integer({
-      description: 'Size of its database; null when measuring it takes longer than two seconds.',
+      description: 'Size of its database in bytes; null if measuring takes longer than two seconds.',
     }),
   ),
 })
 export type ProjectDetails = Static<typeof ProjectDetails>
 
-/** The one answer that shows the secrets of a project. */
+/** The only answer that contains the secrets of a project. */
 export const CreatedProject = Type.Object({
   ...project,
   service_role_key: Type.String(),
@@ -84,7 +84,7 @@ const ById = Type.Object({ id: Id })
 export const projectsApi = {
   create: {
     plane: 'management',
-    needsRoom: 'disk',
+    needsSpace: 'disk',
     method: 'POST',
     path: '/projects',
     scope: 'admin',
@@ -148,7 +148,7 @@ export const projectsApi = {
     path: '/projects/{id}',
     scope: 'admin',
     audit: 'project.deleted',
-    summary: 'Delete a project: its database, roles and files are dropped',
+    summary: 'Delete a project with its database, roles and files',
     params: ById,
     reply: Empty,
     status: 204,
@@ -159,7 +159,7 @@ export const projectsApi = {
     path: '/projects/{id}/suspend',
     scope: 'admin',
     audit: 'project.suspended',
-    summary: 'Refuse all data-plane traffic of a project with 403',
+    summary: 'Suspend a project: reject all its data-plane requests with 403',
     params: ById,
     reply: Project,
   },
@@ -169,7 +169,7 @@ export const projectsApi = {
     path: '/projects/{id}/resume',
     scope: 'admin',
     audit: 'project.resumed',
-    summary: 'Serve a suspended project again',
+    summary: 'Resume a suspended project',
     params: ById,
     reply: Project,
   },

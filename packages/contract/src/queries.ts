@@ -1,4 +1,4 @@
-// SQL that people keep for a project, and what they have run lately.
+// Saved queries and query history of a project.
 import type { Static } from 'typebox'
 import type { Routes } from './route.ts'
 import { Empty, Id, Nullable, page, pageQuery, Timestamp } from './shapes.ts'
@@ -24,11 +24,11 @@ export const SavedQuery = Type.Object({
 })
 export type SavedQuery = Static<typeof SavedQuery>
 
-export const SavedQueryWish = Type.Object(
+export const SavedQueryInput = Type.Object(
   { id: Type.Optional(Id), name: Name, sql: Sql, description: Type.Optional(Description) },
   { additionalProperties: false },
 )
-export type SavedQueryWish = Static<typeof SavedQueryWish>
+export type SavedQueryInput = Static<typeof SavedQueryInput>
 
 const Status = Type.Enum(['success', 'error'] as const)
 
@@ -43,7 +43,7 @@ export const HistoryEntry = Type.Object({
 })
 export type HistoryEntry = Static<typeof HistoryEntry>
 
-export const HistoryWish = Type.Object(
+export const HistoryInput = Type.Object(
   {
     sql: Sql,
     status: Type.Optional(Status),
@@ -53,7 +53,7 @@ export const HistoryWish = Type.Object(
   },
   { additionalProperties: false },
 )
-export type HistoryWish = Static<typeof HistoryWish>
+export type HistoryInput = Static<typeof HistoryInput>
 
 const byId = Type.Object({ id: Id })
 
@@ -74,9 +74,9 @@ export const queriesApi = {
     path: '/projects/{id}/queries/saved',
     scope: 'admin',
     audit: 'query.saved',
-    summary: 'Save a query: the one of this id, or else of this name, is replaced',
+    summary: 'Save a query; replaces the query with this id, or else with this name',
     params: byId,
-    body: SavedQueryWish,
+    body: SavedQueryInput,
     reply: SavedQuery,
     status: 201,
   },
@@ -109,7 +109,7 @@ export const queriesApi = {
     audit: 'query.recorded',
     summary: 'Record a query that was run',
     params: byId,
-    body: HistoryWish,
+    body: HistoryInput,
     reply: HistoryEntry,
     status: 201,
   },

@@ -5,7 +5,7 @@ import { Type } from './type.ts'
 
 const maxSeconds = 3_155_760_000
 
-/** As part of a table name it must fit an identifier of Postgres. */
+/** Part of a table name, so its length is limited by Postgres identifiers. */
 export const QueueName = Type.String({
   pattern: '^[a-z_][a-z0-9_]{0,46}$',
   description:
@@ -13,7 +13,11 @@ export const QueueName = Type.String({
 })
 const MsgId = Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER })
 const MsgIds = Type.Array(MsgId, { maxItems: 10_000 })
-const Delay = Type.Integer({ minimum: 0, maximum: maxSeconds, description: 'Seconds until it can be read.' })
+const Delay = Type.Integer({
+  minimum: 0,
+  maximum: maxSeconds,
+  description: 'Seconds until the message becomes visible.',
+})
 
 const queue = {
   queue_name: Type.String(),
@@ -28,9 +32,12 @@ export type CreatedQueue = Static<typeof CreatedQueue>
 
 const message = {
   msg_id: Type.Integer(),
-  read_ct: Type.Integer({ description: 'How often it was read.' }),
+  read_ct: Type.Integer({ description: 'Number of times the message was read.' }),
   enqueued_at: Timestamp,
-  vt: Type.String({ format: 'date-time', description: 'Until when it is hidden from other readers.' }),
+  vt: Type.String({
+    format: 'date-time',
+    description: 'The message is hidden from readers until this time.',
+  }),
   message: Type.Unknown({ description: 'Any JSON value.' }),
   headers: Type.Unknown({ description: 'A JSON object, or null.' }),
 }
@@ -77,7 +84,7 @@ export const ReadBody = Type.Object(
     vt: Type.Integer({
       minimum: 0,
       maximum: maxSeconds,
-      description: 'Seconds for which nobody else sees what is read.',
+      description: 'Seconds for which the messages are hidden from other readers.',
     }),
     qty: Type.Optional(
       Type.Integer({ minimum: 1, maximum: 1000, default: 1, description: 'Messages to read.' }),
@@ -85,14 +92,14 @@ export const ReadBody = Type.Object(
   },
   { additionalProperties: false },
 )
-/** One message, or several in one step. */
+/** One message id or several. */
 export const MsgIdsBody = Type.Object(
   { msg_id: Type.Optional(MsgId), msg_ids: Type.Optional(MsgIds) },
   { additionalProperties: false, minProperties: 1, maxProperties: 1 },
 )
-const settled = {
+const affectedIds = {
   msg_ids: Type.Optional(
-    Type.Array(Type.Integer(), { description: 'With `msg_ids`: the ids it was done for.' }),
+    Type.Array(Type.Integer(), { description: 'With `msg_ids`: the ids of the affected messages.' }),
   ),
 }
 
@@ -100,23 +107,23 @@ const ofProject = Type.Object({ project: Id })
 const ofQueue = Type.Object({ project: Id, name: QueueName })
 
 const call = { plane: 'data', allow: ['service_role'] } as const satisfies Partial<DataRoute>
-/** Messages pass through as the text they are, numbers of any size included. */
-const passing = { ...call, raw: true } as const
+/** Messages are passed through as text, including numbers of any size. */
+const passThrough = { ...call, raw: true } as const
 
 export const queueApi = {
   create: {
     ...call,
-    needsRoom: 'database',
+    needsSpace: 'database',
     method: 'POST',
     path: '/queue/{project}/queues',
     status: 201,
-    summary: 'Create a queue; one that exists already is left as it is',
+    summary: 'Create a queue; an existing queue is not changed',
     params: ofProject,
     body: Type.Object({ name: QueueName }, { additionalProperties: false }),
     reply: CreatedQueue,
   },
   list: {
-    ...passing,
+    ...passThrough,
     method: 'GET',
     path: '/queue/{project}/queues',
     summary: 'List the queues of the project',
@@ -133,8 +140,8 @@ export const queueApi = {
     reply: Empty,
   },
   send: {
-    ...passing,
-    needsRoom: 'database',
+    ...passThrough,
+    needsSpace: 'database',
     method: 'POST',
     path: '/queue/{project}/queues/{name}/send',
     summary: 'Send a message',
@@ -143,17 +150,17 @@ export const queueApi = {
     reply: Type.Object({ msg_id: Type.Integer() }),
   },
   sendBatch: {
-    ...passing,
-    needsRoom: 'database',
+    ...passThrough,
+    needsSpace: 'database',
     method: 'POST',
     path: '/queue/{project}/queues/{name}/send_batch',
-    summary: 'Send messages, all or none; the ids come in their order',
+    summary: 'Send messages atomically; returns the ids in the same order',
     params: ofQueue,
     body: SendBatchBody,
     reply: Type.Object({ msg_ids: Type.Array(Type.Integer()) }),
   },
   read: {
-    ...passing,
+    ...passThrough,
     method: 'POST',
     path: '/queue/{project}/queues/{name}/read',
     summary: 'Read the oldest visible messages and hide them for `vt` seconds',
@@ -162,37 +169,37 @@ export const queueApi = {
     reply: Type.Array(Message),
   },
   pop: {
-    ...passing,
+    ...passThrough,
     method: 'POST',
     path: '/queue/{project}/queues/{name}/pop',
-    summary: 'Read the oldest visible message and delete it in one step; null when there is none',
+    summary: 'Read and delete the oldest visible message atomically; null if there is none',
     params: ofQueue,
     reply: Nullable(Message),
   },
   ack: {
-    ...passing,
+    ...passThrough,
     method: 'POST',
     path: '/queue/{project}/queues/{name}/ack',
-    summary: 'Delete a message that was dealt with; false when there is none of this id',
+    summary: 'Delete a processed message; false if it does not exist',
     params: ofQueue,
     body: MsgIdsBody,
-    reply: Type.Object({ acked: Type.Boolean(), ...settled }),
+    reply: Type.Object({ acked: Type.Boolean(), ...affectedIds }),
   },
   archive: {
-    ...passing,
-    needsRoom: 'disk',
+    ...passThrough,
+    needsSpace: 'disk',
     method: 'POST',
     path: '/queue/{project}/queues/{name}/archive',
-    summary: 'Move a message to the archive of the queue; false when there is none of this id',
+    summary: 'Move a message to the archive of the queue; false if it does not exist',
     params: ofQueue,
     body: MsgIdsBody,
-    reply: Type.Object({ archived: Type.Boolean(), ...settled }),
+    reply: Type.Object({ archived: Type.Boolean(), ...affectedIds }),
   },
   archived: {
-    ...passing,
+    ...passThrough,
     method: 'GET',
     path: '/queue/{project}/queues/{name}/archived',
-    summary: 'List archived messages, the newest first',
+    summary: 'List archived messages, newest first',
     params: ofQueue,
     query: Type.Object({
       limit: Type.Optional(Type.Integer({ minimum: 0, default: 100, description: 'Clamped to 1000.' })),
@@ -202,10 +209,10 @@ export const queueApi = {
   },
   replay: {
     ...call,
-    needsRoom: 'database',
+    needsSpace: 'database',
     method: 'POST',
     path: '/queue/{project}/queues/{name}/replay',
-    summary: 'Put an archived message back into the queue, visible at once, under its own id',
+    summary: 'Move an archived message back to the queue with the same id, visible at once',
     params: ofQueue,
     body: Type.Object({ msg_id: MsgId }, { additionalProperties: false }),
     reply: Type.Object({ replayed: Type.Boolean(), msg_id: Type.Integer() }),
@@ -214,7 +221,7 @@ export const queueApi = {
     ...call,
     method: 'GET',
     path: '/queue/{project}/queues/{name}/metrics',
-    summary: 'Length, ages and total of a queue',
+    summary: 'Read the length of a queue, the age of its messages and the total sent',
     params: ofQueue,
     reply: QueueMetrics,
   },

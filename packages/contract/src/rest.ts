@@ -1,11 +1,11 @@
-// Rows and functions of a project. Query strings, bodies and answers are shaped by the project's own schema;
-// GET /api/v1/projects/{id}/docs describes them.
+// Rows and functions of a project. Query strings, bodies and answers depend on the project's schema, which
+// GET /api/v1/projects/{id}/docs describes.
 import type { TSchema } from 'typebox'
 import type { DataRoute, Method, Routes } from './route.ts'
 import { Id } from './shapes.ts'
 import { Type } from './type.ts'
 
-const Rows = Type.Unknown({ description: 'JSON text made by Postgres, or the media type asked for.' })
+const Rows = Type.Unknown({ description: 'JSON text from Postgres, or the requested media type.' })
 
 const route = <M extends Method, P extends TSchema>(method: M, { path, params }: Place<P>, summary: string) =>
   ({
@@ -19,7 +19,7 @@ const route = <M extends Method, P extends TSchema>(method: M, { path, params }:
     reply: Rows,
   }) as const satisfies DataRoute
 
-const growing = <R extends DataRoute>(route: R) => ({ ...route, needsRoom: 'database' as const })
+const needsDatabaseSpace = <R extends DataRoute>(route: R) => ({ ...route, needsSpace: 'database' as const })
 
 interface Place<P extends TSchema> {
   path: string
@@ -37,20 +37,26 @@ const root = { path: '/rest/{project}', params: Type.Object({ project: Id }) }
 const execSql = { path: '/rest/{project}/rpc/exec_sql', params: Type.Object({ project: Id }) }
 
 export const restApi = {
-  describe: route('GET', root, 'The tables and functions the key may reach, as an OpenAPI document'),
+  describe: route('GET', root, 'OpenAPI description of the tables and functions that the key may use'),
   read: route('GET', table, 'Read rows: filters, select with embedded relations, order, limit'),
   count: route('HEAD', table, 'Count rows: the total is in Content-Range'),
-  insert: growing(route('POST', table, 'Insert one row or many, or upsert them with Prefer: resolution')),
-  put: growing(route('PUT', table, 'Insert or replace the one row that the filters on the primary key name')),
-  update: growing(route('PATCH', table, 'Update the rows that match; at least one filter is needed')),
-  remove: route('DELETE', table, 'Delete the rows that match; at least one filter is needed'),
+  insert: needsDatabaseSpace(
+    route('POST', table, 'Insert one row or many, or upsert them with Prefer: resolution'),
+  ),
+  put: needsDatabaseSpace(
+    route('PUT', table, 'Insert or replace the row whose primary key is in the filters'),
+  ),
+  update: needsDatabaseSpace(
+    route('PATCH', table, 'Update the matching rows; at least one filter is required'),
+  ),
+  remove: route('DELETE', table, 'Delete the matching rows; at least one filter is required'),
   execSql: {
     ...route('POST', execSql, "Run SQL as the project's owner; service_role only"),
     allow: ['service_role'],
-    needsRoom: 'disk',
+    needsSpace: 'disk',
   },
-  callByGet: route('GET', call, 'Call a function that only reads, its arguments in the query string'),
-  callByHead: route('HEAD', call, 'The same, for the headers alone'),
-  // Whether it writes is known when it runs: without room the handler runs it read-only.
-  callByPost: route('POST', call, 'Call a function, its arguments in a JSON object'),
+  callByGet: route('GET', call, 'Call a read-only function with its arguments in the query string'),
+  callByHead: route('HEAD', call, 'Call a read-only function and return only the headers'),
+  // Only the run shows whether a function writes. If space is exhausted, the handler runs it read-only.
+  callByPost: route('POST', call, 'Call a function with its arguments in a JSON object'),
 } as const satisfies Routes

@@ -1,4 +1,4 @@
-// Row-level security of a project: which tables have it, their policies, and what a role would see and may do.
+// Row-level security of a project: tables, policies, and simulation for a role.
 import type { Static } from 'typebox'
 import type { Routes } from './route.ts'
 import { SchemaQuery, SqlName, SqlText } from './schema.ts'
@@ -11,7 +11,7 @@ export const RlsStatus = Type.Object({
   schema: Text,
   table: Text,
   enabled: Type.Boolean(),
-  forced: Type.Boolean({ description: 'Also for the owner of the table.' }),
+  forced: Type.Boolean({ description: 'Whether policies also apply to the owner of the table.' }),
   policy_count: Type.Integer(),
 })
 export type RlsStatus = Static<typeof RlsStatus>
@@ -39,7 +39,7 @@ export const Policy = Type.Object({
 })
 export type Policy = Static<typeof Policy>
 
-export const PolicyWish = Type.Object(
+export const PolicyInput = Type.Object(
   {
     name: SqlName,
     command: Type.Optional(anyCase(policyCommands)),
@@ -55,7 +55,7 @@ export const PolicyWish = Type.Object(
   },
   { additionalProperties: false },
 )
-export type PolicyWish = Static<typeof PolicyWish>
+export type PolicyInput = Static<typeof PolicyInput>
 
 const Role = Type.Enum(['anon', 'authenticated', 'service_role'] as const)
 const Row = Type.Record(Type.String(), Type.Unknown())
@@ -79,12 +79,12 @@ export const RlsTest = Type.Object(
 )
 export type RlsTest = Static<typeof RlsTest>
 
-const Complaint = Type.Object({ code: Text, message: Text })
+const SqlError = Type.Object({ code: Text, message: Text })
 
 export const Verdict = Type.Object({
   policy: Text,
-  using: Nullable(Type.Boolean({ description: 'For the row as it is; null when it is not asked.' })),
-  with_check: Nullable(Type.Boolean({ description: 'For the row as it would become; null when not asked.' })),
+  using: Nullable(Type.Boolean({ description: 'The result for the existing row; null if not evaluated.' })),
+  with_check: Nullable(Type.Boolean({ description: 'The result for the new row; null if not evaluated.' })),
   error: Nullable(Text),
 })
 export type Verdict = Static<typeof Verdict>
@@ -97,17 +97,19 @@ export const RlsTestReply = Type.Object({
   claims: Row,
   command: Type.Enum(commands),
   rls_enabled: Type.Boolean(),
-  bypasses_rls: Type.Boolean({ description: 'The role sees and does everything its grants allow.' }),
-  policies: Type.Array(Policy, { description: 'Those that apply to this role and command.' }),
+  bypasses_rls: Type.Boolean({
+    description: 'Whether the role is limited by its grants only, not by policies.',
+  }),
+  policies: Type.Array(Policy, { description: 'The policies that apply to this role and command.' }),
   rows: Type.Array(
     Type.Object({
       row: Row,
-      allowed: Type.Boolean({ description: 'What Postgres did when the role tried.' }),
-      error: Nullable(Complaint),
+      allowed: Type.Boolean({ description: 'Whether Postgres allowed the command for the role.' }),
+      error: Nullable(SqlError),
       verdicts: Type.Array(Verdict),
     }),
   ),
-  error: Nullable(Complaint),
+  error: Nullable(SqlError),
   rolled_back: Type.Boolean(),
 })
 export type RlsTestReply = Static<typeof RlsTestReply>
@@ -122,7 +124,7 @@ export const rlsApi = {
     method: 'GET',
     path: '/projects/{id}/rls/status',
     scope: 'read',
-    summary: 'Which tables of a schema have row-level security enabled and forced, by name',
+    summary: 'List the tables of a schema by name, with whether row-level security is enabled and forced',
     params: byId,
     query: Type.Object({ ...pageQuery, schema: SchemaQuery }),
     reply: page('tables', RlsStatus),
@@ -133,7 +135,7 @@ export const rlsApi = {
     path: '/projects/{id}/rls/tables/{table}/enable',
     scope: 'admin',
     audit: 'rls.enabled',
-    summary: 'Enable row-level security: without a policy nobody but service_role sees a row',
+    summary: 'Enable row-level security; without a policy, only service_role sees rows',
     params: Type.Object(byTable),
     query,
     reply: RlsStatus,
@@ -144,8 +146,7 @@ export const rlsApi = {
     path: '/projects/{id}/rls/tables/{table}/disable',
     scope: 'admin',
     audit: 'rls.disabled',
-    summary:
-      'Disable row-level security: every role sees every row; policies stay and count again when enabled',
+    summary: 'Disable row-level security; every role sees every row, and the policies are kept',
     params: Type.Object(byTable),
     query,
     reply: RlsStatus,
@@ -169,7 +170,7 @@ export const rlsApi = {
     summary: 'Create a policy',
     params: Type.Object(byTable),
     query,
-    body: PolicyWish,
+    body: PolicyInput,
     reply: Policy,
     status: 201,
   },
@@ -192,7 +193,7 @@ export const rlsApi = {
     scope: 'admin',
     audit: 'rls.tested',
     summary:
-      'Try a command as a role and user, and undo it: `allowed` is what Postgres did; each verdict is a policy’s expression evaluated as that role on the values of the row',
+      'Run a command as a role and user, then roll it back. `allowed` is the result in Postgres; each verdict is a policy’s expression, evaluated as that role on the values of the row',
     params: byId,
     body: RlsTest,
     reply: RlsTestReply,

@@ -4,13 +4,13 @@ import { addresses } from './openapi.ts'
 import { aliasPath, type Routes } from './route.ts'
 import { routeTables } from './routes.ts'
 
-test('a native data-plane path has an alias with the project first', () => {
+test('routes: a native data-plane path has an alias with the project first', () => {
   assert.equal(aliasPath('/cache/{project}/get/{key}'), '/{project}/cache/v1/get/{key}')
   assert.equal(aliasPath('/graphql/{project}'), '/{project}/graphql/v1')
   assert.equal(aliasPath('/projects/{id}'), undefined)
 })
 
-test('no two routes share method and address, and every declared parameter is in its path', () => {
+test('routes: method and path are unique, and every declared parameter is in its path', () => {
   const seen = new Set<string>()
   for (const routes of Object.values(routeTables as Record<string, Routes>))
     for (const route of Object.values(routes)) {

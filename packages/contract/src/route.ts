@@ -1,18 +1,18 @@
-// A route is data: the server binds it to a handler, the CLI and SDK call it, /openapi.json prints it.
+// Routes are data. The server binds them to handlers, the CLI and the SDK call them, and /openapi.json lists them.
 import type { Static, TSchema } from 'typebox'
 
 export type Method = 'GET' | 'HEAD' | 'POST' | 'PUT' | 'PATCH' | 'DELETE' | 'OPTIONS'
 
 /** Management scopes nest: admin includes deploy includes read. */
 export type Scope = 'read' | 'deploy' | 'admin'
-/** Who a data-plane caller is to Postgres. */
+/** The Postgres role of a data-plane caller. */
 export type Role = 'anon' | 'authenticated' | 'service_role'
 
 /**
- * What a route that adds data needs. 'database': room in the project's database, so it is 413 while that is over its
- * quota `max_database_size_mb`. Both are 503 while the disk reserve of the platform is reached.
+ * The space that a route which adds data needs. 'database': the route answers 413 while the project database is over its
+ * quota `max_database_size_mb`. Both kinds answer 503 while the disk reserve of the platform is reached.
  */
-export type NeedsRoom = 'database' | 'disk'
+export type NeedsSpace = 'database' | 'disk'
 
 interface Common {
   path: string
@@ -24,37 +24,37 @@ interface Common {
   status?: 200 | 201 | 202 | 204
   /** The handler reads the request and writes the reply itself (streams, CSV, text passed through). */
   raw?: true
-  /** The body's objects may have keys of any name, `__proto__` among them; the handler only lists them. */
+  /** Objects in the body may have any key, including `__proto__`. The handler must only enumerate them. */
   anyKey?: true
-  /** Bytes of a JSON body; the plane's own limit when absent. */
+  /** Maximum bytes of a JSON body. Defaults to the limit of the plane. */
   bodyLimit?: number
-  /** Checked before the body is read; absent on routes that read or delete. */
-  needsRoom?: NeedsRoom
-  /** Values in a JSON body, each object, array, text, number, boolean and null; 50,000 when absent. */
+  /** Checked before the body is read. Absent on routes that read or delete. */
+  needsSpace?: NeedsSpace
+  /** Maximum values in a JSON body: objects, arrays, texts, numbers, booleans and nulls. Defaults to 50,000. */
   maxValues?: number
 }
 
 export type DataRoute = Common & {
   plane: 'data'
   method: Method
-  /** The roles that may call; 'open' needs no credential and is metered by address. */
+  /** The roles that may call. 'open' needs no credential and is rate limited by address. */
   allow: readonly Role[] | 'open'
-  /** Without any credential the caller is anon, metered by address; one that is sent must be valid. */
+  /** Without a credential the caller is anon and is rate limited by address. A credential that is sent must be valid. */
   mayBeOpen?: true
 }
 
 export type AuditAction = `${string}.${string}`
 
-// A management write without an audit action does not compile; a read that reveals something may declare one.
+// A management write without an audit action does not compile. A read that reveals secrets may declare one.
 export type ManagementRoute = Common & {
   plane: 'management'
   /** 'none' needs no credential; 'session' needs any valid one. */
   scope: Scope | 'none' | 'session'
-  /** With 'none': a credential may be sent all the same; it must cover this, and more is shown. */
+  /** With 'none': a credential is optional. It must have this scope, and the answer then contains more. */
   fuller?: Scope
-  /** Also answered under the root, outside /api/v1. */
+  /** Also served at the root, outside /api/v1. */
   atRoot?: true
-  /** A session may call it whatever its memberships; the handler shows only what these allow. */
+  /** Any session may call it. The handler returns only what its memberships allow. */
   showsOwn?: true
 } & (
     | { method: 'GET' | 'HEAD'; audit?: AuditAction }
@@ -74,7 +74,7 @@ export type Reply<R extends Route> = R['status'] extends 204 ? undefined : Stati
 
 export const prefix = (route: Route): string => (route.plane === 'data' ? '/v1' : '/api/v1')
 
-/** `/cache/{project}/get/{key}` is also reached as `/{project}/cache/v1/get/{key}`, the shape SDKs build. */
+/** `/cache/{project}/get/{key}` is also served as `/{project}/cache/v1/get/{key}`, which SDKs use. */
 export function aliasPath(path: string): string | undefined {
   const native = /^\/([a-z]+)\/\{project\}(\/.*)?$/.exec(path)
   return native ? `/{project}/${native[1]}/v1${native[2] ?? ''}` : undefined

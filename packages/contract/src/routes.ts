@@ -1,4 +1,4 @@
-// Every route table by the name of its service: what the server mounts, OpenAPI prints and clients call.
+// All route tables by service. The server, OpenAPI and the clients read them.
 import { adminApi } from './admin.ts'
 import { authApi } from './auth.ts'
 import { cacheApi, cacheManagementApi } from './cache.ts'

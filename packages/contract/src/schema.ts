@@ -1,18 +1,18 @@
-// Tables, columns and extensions of a project, as the management API shows and changes them. Types, defaults and
-// checks are SQL of the project's owner; names are taken as they are, whatever they look like.
+// Tables, columns and extensions of a project in the management API. Types, defaults and checks are SQL of the project's
+// owner. Names are used literally.
 import type { Static, TProperties } from 'typebox'
 import type { Routes } from './route.ts'
 import { Empty, Id, Nullable, page, pageQuery } from './shapes.ts'
 import { Type } from './type.ts'
 
-/** The name of something in Postgres: 63 bytes at most, which the server counts. */
+/** A Postgres identifier of at most 63 bytes, which the server checks. */
 export const SqlName = Type.String({
   minLength: 1,
   maxLength: 63,
   pattern: '^[^\\u0000]+$',
   description: 'a name of 1 to 63 bytes without NUL characters',
 })
-/** An expression, or the name of a type, in SQL. */
+/** A SQL expression or type name. */
 const sqlText = (maxLength: number) =>
   Type.String({
     minLength: 1,
@@ -28,7 +28,7 @@ const Comment = Type.String({
 })
 export const SchemaQuery = Type.Optional(SqlName)
 
-/** Input of ours: a field nobody knows is a mistake to be told of. */
+/** Unknown fields are rejected, because they are mistakes. */
 const closed = <T extends TProperties>(properties: T) =>
   Type.Object(properties, { additionalProperties: false })
 
@@ -43,10 +43,10 @@ const ActionInput = Type.Optional(
 const Action = Type.Enum(actions)
 const Identity = Type.Enum(['always', 'by_default'] as const)
 
-const columnWish = {
+const columnInput = {
   name: SqlName,
   type: sqlText(500),
-  nullable: Type.Optional(Type.Boolean({ description: 'Whether it may be null; true when left out.' })),
+  nullable: Type.Optional(Type.Boolean({ description: 'Whether the column may be null. Default: true.' })),
   default: Type.Optional(
     Type.Union([SqlText, Type.Number(), Type.Boolean()], {
       description: 'An SQL expression: "now()", "\'new\'", 0, true.',
@@ -69,20 +69,20 @@ const columnWish = {
   ),
   comment: Type.Optional(Comment),
 }
-export const ColumnWish = closed(columnWish)
-export type ColumnWish = Static<typeof ColumnWish>
+export const ColumnInput = closed(columnInput)
+export type ColumnInput = Static<typeof ColumnInput>
 
-export const TableWish = closed({
+export const TableInput = closed({
   name: SqlName,
   schema: SchemaQuery,
-  columns: Type.Array(ColumnWish, { minItems: 1, maxItems: 1600 }),
+  columns: Type.Array(ColumnInput, { minItems: 1, maxItems: 1600 }),
   primary_key: Type.Optional(Type.Array(SqlName, { minItems: 1, maxItems: 32 })),
   unique: Type.Optional(Type.Array(Type.Array(SqlName, { minItems: 1, maxItems: 32 }), { maxItems: 100 })),
   checks: Type.Optional(Type.Array(SqlText, { maxItems: 100 })),
   comment: Type.Optional(Comment),
-  rls_enabled: Type.Optional(Type.Boolean({ description: 'Row-level security; true when left out.' })),
+  rls_enabled: Type.Optional(Type.Boolean({ description: 'Row-level security. Default: true.' })),
 })
-export type TableWish = Static<typeof TableWish>
+export type TableInput = Static<typeof TableInput>
 
 const Text = Type.String()
 const Names = Type.Array(Text)
@@ -127,7 +127,7 @@ export const Table = Type.Object({
   checks: Type.Array(Type.Object({ name: Text, expression: Text })),
   rls_enabled: Type.Boolean(),
   row_estimate: Nullable(
-    Type.Number({ description: 'What Postgres last counted; null before it has counted.' }),
+    Type.Number({ description: 'The last estimate of VACUUM or ANALYZE; null before the first.' }),
   ),
   comment: Nullable(Text),
 })
@@ -144,9 +144,9 @@ export type Extension = Static<typeof Extension>
 
 const byId = { id: Id }
 const byTable = { ...byId, table: SqlName }
-/** Compared by the server itself, before anything else: a wrong one is not an invalid request but a mismatch. */
-const confirm = Type.Optional(Type.String({ description: 'Must repeat the name in the path.' }))
-const cascade = Type.Optional(Type.Boolean({ description: 'Drop what depends on it, too.' }))
+/** The handler compares it before any other check. A wrong value is a mismatch, not an invalid request. */
+const confirm = Type.Optional(Type.String({ description: 'Must be the name in the path.' }))
+const cascade = Type.Optional(Type.Boolean({ description: 'Also drop dependent objects.' }))
 
 export const schemaApi = {
   listTables: {
@@ -161,14 +161,14 @@ export const schemaApi = {
   },
   createTable: {
     plane: 'management',
-    needsRoom: 'disk',
+    needsSpace: 'disk',
     method: 'POST',
     path: '/projects/{id}/schema/tables',
     scope: 'admin',
     audit: 'schema.table_created',
-    summary: 'Create a table, with row-level security on',
+    summary: 'Create a table; row-level security is enabled by default',
     params: Type.Object(byId),
-    body: TableWish,
+    body: TableInput,
     reply: Table,
     status: 201,
   },
@@ -178,7 +178,7 @@ export const schemaApi = {
     path: '/projects/{id}/schema/tables/{table}',
     scope: 'admin',
     audit: 'schema.table_dropped',
-    summary: 'Drop a table or view; `confirm` must repeat its name',
+    summary: 'Drop a table or view; `confirm` must be its name',
     params: Type.Object(byTable),
     query: Type.Object({ confirm, cascade, schema: SchemaQuery }),
     reply: Empty,
@@ -186,7 +186,7 @@ export const schemaApi = {
   },
   addColumn: {
     plane: 'management',
-    needsRoom: 'disk',
+    needsSpace: 'disk',
     method: 'POST',
     path: '/projects/{id}/schema/tables/{table}/columns',
     scope: 'admin',
@@ -194,7 +194,7 @@ export const schemaApi = {
     summary: 'Add a column to a table',
     params: Type.Object(byTable),
     query: Type.Object({ schema: SchemaQuery }),
-    body: ColumnWish,
+    body: ColumnInput,
     reply: Column,
     status: 201,
   },
@@ -204,7 +204,7 @@ export const schemaApi = {
     path: '/projects/{id}/schema/tables/{table}/columns/{col}',
     scope: 'admin',
     audit: 'schema.column_dropped',
-    summary: 'Drop a column; `confirm` must repeat its name',
+    summary: 'Drop a column; `confirm` must be its name',
     params: Type.Object({ ...byTable, col: SqlName }),
     query: Type.Object({ confirm, cascade, schema: SchemaQuery }),
     reply: Empty,
@@ -215,7 +215,7 @@ export const schemaApi = {
     method: 'GET',
     path: '/projects/{id}/schema/extensions',
     scope: 'read',
-    summary: 'List extensions that are installed, and those the owner of the project may install',
+    summary: 'List the installed extensions, and those that the owner of the project may install',
     params: Type.Object(byId),
     query: Type.Object(pageQuery),
     reply: page('extensions', Extension),

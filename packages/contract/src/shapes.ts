@@ -1,17 +1,17 @@
-// Shapes that several route tables share.
+// Schemas that several route tables share.
 import type { Static, TArray, TInteger, TSchema } from 'typebox'
 import { Type } from './type.ts'
 
 export const Id = Type.String({
   format: 'uuid',
   description: 'a UUID',
-  // The format alone would also take `urn:uuid:…`.
+  // The format alone would also accept `urn:uuid:…`.
   pattern: '^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$',
 })
 export const Timestamp = Type.String({ format: 'date-time' })
 export const Nullable = <T extends TSchema>(schema: T) => Type.Union([schema, Type.Null()])
 
-/** `limit` above the cap is clamped by the server, not refused. */
+/** The server clamps a `limit` above the maximum. */
 export const pageQuery = {
   limit: Type.Optional(Type.Integer({ minimum: 0, description: 'Rows to return; clamped to 100.' })),
   offset: Type.Optional(

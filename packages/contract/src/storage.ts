@@ -1,4 +1,4 @@
-// Files of a project, natively and as storage-js calls them. Bodies of uploads and answers of downloads are bytes.
+// Storage routes of a project, native and as storage-js calls them. Uploads and downloads are bytes.
 import type { Static, TSchema } from 'typebox'
 import type { DataRoute, Method, Role, Routes } from './route.ts'
 import { Id, Nullable, Timestamp } from './shapes.ts'
@@ -18,7 +18,7 @@ const MimeTypes = Type.Array(Type.String({ maxLength: 255 }), {
 export const Bucket = Type.Object({
   id: Type.String(),
   name: Type.String(),
-  owner: Type.String({ description: 'Id of the user who made it, or empty.' }),
+  owner: Type.String({ description: 'Id of the user who created the bucket, or empty.' }),
   public: Type.Boolean(),
   type: Type.String(),
   file_size_limit: Nullable(Type.Integer()),
@@ -28,18 +28,18 @@ export const Bucket = Type.Object({
 })
 export type Bucket = Static<typeof Bucket>
 
-const bucketWish = {
+const bucketInput = {
   public: Type.Optional(Nullable(Type.Boolean())),
   file_size_limit: Type.Optional(Nullable(Size)),
   allowed_mime_types: Type.Optional(Nullable(MimeTypes)),
   type: Type.Optional(Type.String()),
 }
-export const BucketWish = Type.Object({
+export const BucketInput = Type.Object({
   id: Type.Optional(Type.String()),
   name: Type.Optional(Type.String()),
-  ...bucketWish,
+  ...bucketInput,
 })
-export type BucketWish = Static<typeof BucketWish>
+export type BucketInput = Static<typeof BucketInput>
 
 export const StoredObject = Type.Object({
   id: Type.String(),
@@ -70,7 +70,7 @@ const SortBy = Type.Object({
   column: Type.Optional(Type.String()),
   order: Type.Optional(Type.String()),
 })
-const Carrying = Type.Object({
+const MoveOrCopy = Type.Object({
   bucketId: Type.String(),
   sourceKey: Type.String(),
   destinationKey: Type.String(),
@@ -85,7 +85,7 @@ const Carrying = Type.Object({
     ),
   ),
 })
-export type Carrying = Static<typeof Carrying>
+export type MoveOrCopy = Static<typeof MoveOrCopy>
 
 const InBucket = Type.Object({ project: Id, bucket: Type.String() })
 const AtPath = Type.Object({ project: Id, bucket: Type.String(), path: Type.String() })
@@ -120,7 +120,7 @@ const at = <M extends Method, P extends TSchema, R extends TSchema>(
     summary,
   }) as const satisfies DataRoute
 
-/** Takes or sends bytes. */
+/** The body or the answer is bytes. */
 const bytes = <M extends Method, P extends TSchema>(method: M, path: string, params: P, summary: string) =>
   ({ ...at(method, path, params, Bytes, summary), raw: true }) as const satisfies DataRoute
 
@@ -132,15 +132,15 @@ export const storageApi = {
     query: Type.Object({ limit: text, offset: text, search: text, sortColumn: text, sortOrder: text }),
   },
   createBucket: {
-    needsRoom: 'database',
+    needsSpace: 'database',
     ...at('POST', 'bucket', InProject, Type.Object({ name: Type.String() }), 'Create a bucket'),
-    body: BucketWish,
+    body: BucketInput,
   },
   readBucket: at('GET', 'bucket/{bucket}', InBucket, Bucket, 'Read a bucket'),
   updateBucket: {
-    needsRoom: 'database',
-    ...at('PUT', 'bucket/{bucket}', InBucket, Message, 'Change a bucket; what is left out stays'),
-    body: BucketWish,
+    needsSpace: 'database',
+    ...at('PUT', 'bucket/{bucket}', InBucket, Message, 'Change a bucket; omitted fields are not changed'),
+    body: BucketInput,
   },
   deleteBucket: at('DELETE', 'bucket/{bucket}', InBucket, Message, 'Delete an empty bucket'),
   emptyBucket: {
@@ -149,12 +149,12 @@ export const storageApi = {
   },
 
   upload: {
-    ...bytes('POST', 'object/{bucket}/{path}', AtPath, 'Upload a file; x-upsert: true replaces one'),
-    needsRoom: 'database',
+    ...bytes('POST', 'object/{bucket}/{path}', AtPath, 'Upload a file; x-upsert: true overwrites'),
+    needsSpace: 'database',
   },
   put: {
-    ...bytes('PUT', 'object/{bucket}/{path}', AtPath, 'Upload a file, replacing what is there'),
-    needsRoom: 'database',
+    ...bytes('PUT', 'object/{bucket}/{path}', AtPath, 'Upload a file, overwriting an existing one'),
+    needsSpace: 'database',
   },
   download: {
     ...bytes('GET', 'object/{bucket}/{path}', AtPath, 'Download a file'),
@@ -171,27 +171,27 @@ export const storageApi = {
     query: Download,
   },
   downloadSigned: {
-    ...bytes('GET', 'object/sign/{bucket}/{path}', AtPath, 'Download a file by a signed URL'),
+    ...bytes('GET', 'object/sign/{bucket}/{path}', AtPath, 'Download a file with a signed URL'),
     ...open,
     query: Download,
   },
   info: {
-    ...bytes('GET', 'object/info/{bucket}/{path}', AtPath, 'What is known of a file'),
+    ...bytes('GET', 'object/info/{bucket}/{path}', AtPath, 'Read the metadata of a file'),
     mayBeOpen: true,
   },
   infoPublic: {
-    ...bytes('GET', 'object/info/public/{bucket}/{path}', AtPath, 'What is known of a public file'),
+    ...bytes('GET', 'object/info/public/{bucket}/{path}', AtPath, 'Read the metadata of a public file'),
     ...open,
   },
   infoAuthenticated: bytes(
     'GET',
     'object/info/authenticated/{bucket}/{path}',
     AtPath,
-    'What is known of a file, with a credential',
+    'Read the metadata of a file with a credential',
   ),
   remove: at('DELETE', 'object/{bucket}/{path}', AtPath, Message, 'Delete a file'),
   removeMany: {
-    ...at('DELETE', 'object/{bucket}', InBucket, Type.Array(StoredObject), 'Delete files by their names'),
+    ...at('DELETE', 'object/{bucket}', InBucket, Type.Array(StoredObject), 'Delete several files by name'),
     body: Type.Object({ prefixes: Type.Array(Type.String(), { minItems: 1, maxItems: 1000 }) }),
   },
   list: {
@@ -232,26 +232,26 @@ export const storageApi = {
     }),
   },
   move: {
-    needsRoom: 'database',
+    needsSpace: 'database',
     ...at(
       'POST',
       'object/move',
       InProject,
       Type.Object({ message: Type.String(), Id: Type.String(), Key: Type.String() }),
-      'Move a file, also to another bucket',
+      'Move a file, optionally to another bucket',
     ),
-    body: Carrying,
+    body: MoveOrCopy,
   },
   copy: {
-    needsRoom: 'database',
+    needsSpace: 'database',
     ...at(
       'POST',
       'object/copy',
       InProject,
       Type.Object({ Id: Type.String(), Key: Type.String() }, { additionalProperties: true }),
-      'Copy a file, also to another bucket',
+      'Copy a file, optionally to another bucket',
     ),
-    body: Carrying,
+    body: MoveOrCopy,
   },
   sign: {
     ...at(
@@ -259,7 +259,7 @@ export const storageApi = {
       'object/sign/{bucket}/{path}',
       AtPath,
       Type.Object({ signedURL: Type.String() }),
-      'Make a URL that downloads the file for a while',
+      'Create a signed URL that downloads the file until it expires',
     ),
     body: Type.Object({
       expiresIn: Type.Optional(Seconds),
@@ -279,7 +279,7 @@ export const storageApi = {
           signedURL: Nullable(Type.String()),
         }),
       ),
-      'Make such URLs for many files',
+      'Create signed URLs for several files',
     ),
     body: Type.Object({
       expiresIn: Type.Optional(Seconds),
@@ -292,88 +292,96 @@ export const storageApi = {
     'object/upload/sign/{bucket}/{path}',
     AtPath,
     Type.Object({ url: Type.String(), token: Type.String() }),
-    'Make a URL that one file can be uploaded to',
+    'Create a signed URL for the upload of one file',
   ),
   uploadSigned: {
-    needsRoom: 'database',
+    needsSpace: 'database',
     ...bytes('PUT', 'object/upload/sign/{bucket}/{path}', AtPath, 'Upload to a signed URL'),
     ...open,
     query: Type.Object({ token: text }),
   },
 
   renderAuthenticated: {
-    ...bytes(
-      'GET',
-      'render/image/authenticated/{bucket}/{path}',
-      AtPath,
-      'An image in another size or format',
-    ),
+    ...bytes('GET', 'render/image/authenticated/{bucket}/{path}', AtPath, 'Download a transformed image'),
     query: Render,
   },
   renderPublic: {
-    ...bytes('GET', 'render/image/public/{bucket}/{path}', AtPath, 'The same of a public bucket'),
+    ...bytes('GET', 'render/image/public/{bucket}/{path}', AtPath, 'Download a transformed public image'),
     ...open,
     query: Render,
   },
   renderSigned: {
-    ...bytes('GET', 'render/image/sign/{bucket}/{path}', AtPath, 'The same by a signed URL'),
+    ...bytes(
+      'GET',
+      'render/image/sign/{bucket}/{path}',
+      AtPath,
+      'Download a transformed image with a signed URL',
+    ),
     ...open,
     query: Render,
   },
   purgeBucket: {
-    ...at('DELETE', 'cdn/{bucket}', InBucket, Message, 'Drop cached renders of a bucket'),
+    ...at('DELETE', 'cdn/{bucket}', InBucket, Message, 'Delete the cached rendered images of a bucket'),
     allow: ['service_role'],
   },
   purgeObject: {
-    ...at('DELETE', 'cdn/{bucket}/{path}', AtPath, Message, 'Drop cached renders of a file'),
+    ...at('DELETE', 'cdn/{bucket}/{path}', AtPath, Message, 'Delete the cached rendered images of a file'),
     allow: ['service_role'],
   },
 
-  resumable: { ...bytes('OPTIONS', 'upload/resumable', InProject, 'What of TUS 1.0.0 is served'), ...open },
-  createUpload: {
-    ...bytes('POST', 'upload/resumable', InProject, 'Begin a resumable upload'),
-    needsRoom: 'database',
+  resumable: {
+    ...bytes('OPTIONS', 'upload/resumable', InProject, 'Read the supported parts of TUS 1.0.0'),
+    ...open,
   },
-  readUpload: bytes('HEAD', 'upload/resumable/{upload_id}', OfUpload, 'How far a resumable upload is'),
+  createUpload: {
+    ...bytes('POST', 'upload/resumable', InProject, 'Start a resumable upload'),
+    needsSpace: 'database',
+  },
+  readUpload: bytes('HEAD', 'upload/resumable/{upload_id}', OfUpload, 'Read the offset of an upload'),
   appendUpload: {
     ...bytes('PATCH', 'upload/resumable/{upload_id}', OfUpload, 'Continue a resumable upload'),
-    needsRoom: 'database',
+    needsSpace: 'database',
   },
   overrideUpload: {
     ...bytes(
       'POST',
       'upload/resumable/{upload_id}',
       OfUpload,
-      'PATCH, DELETE or HEAD named in X-HTTP-Method-Override',
+      'PATCH, DELETE or HEAD of an upload, named in X-HTTP-Method-Override',
     ),
-    needsRoom: 'database',
+    needsSpace: 'database',
   },
-  deleteUpload: bytes('DELETE', 'upload/resumable/{upload_id}', OfUpload, 'Give up a resumable upload'),
+  deleteUpload: bytes('DELETE', 'upload/resumable/{upload_id}', OfUpload, 'Cancel a resumable upload'),
   resumableSigned: {
-    ...bytes('OPTIONS', 'upload/resumable/sign', InProject, 'What of TUS 1.0.0 is served'),
+    ...bytes('OPTIONS', 'upload/resumable/sign', InProject, 'Read the supported parts of TUS 1.0.0'),
     ...open,
   },
   createSignedUpload: {
-    needsRoom: 'database',
-    ...bytes('POST', 'upload/resumable/sign', InProject, 'Begin one with a token in x-signature'),
+    needsSpace: 'database',
+    ...bytes('POST', 'upload/resumable/sign', InProject, 'Start an upload with a token in x-signature'),
     ...open,
   },
   readSignedUpload: {
-    ...bytes('HEAD', 'upload/resumable/sign/{upload_id}', OfUpload, 'How far it is'),
+    ...bytes('HEAD', 'upload/resumable/sign/{upload_id}', OfUpload, 'Read the offset of a signed upload'),
     ...open,
   },
   appendSignedUpload: {
-    needsRoom: 'database',
-    ...bytes('PATCH', 'upload/resumable/sign/{upload_id}', OfUpload, 'Continue it'),
+    needsSpace: 'database',
+    ...bytes('PATCH', 'upload/resumable/sign/{upload_id}', OfUpload, 'Continue a signed upload'),
     ...open,
   },
   overrideSignedUpload: {
-    needsRoom: 'database',
-    ...bytes('POST', 'upload/resumable/sign/{upload_id}', OfUpload, 'The same by X-HTTP-Method-Override'),
+    needsSpace: 'database',
+    ...bytes(
+      'POST',
+      'upload/resumable/sign/{upload_id}',
+      OfUpload,
+      'PATCH, DELETE or HEAD of a signed upload, named in X-HTTP-Method-Override',
+    ),
     ...open,
   },
   deleteSignedUpload: {
-    ...bytes('DELETE', 'upload/resumable/sign/{upload_id}', OfUpload, 'Give it up'),
+    ...bytes('DELETE', 'upload/resumable/sign/{upload_id}', OfUpload, 'Cancel a signed upload'),
     ...open,
   },
 } as const satisfies Routes

@@ -1,4 +1,4 @@
-// Who works on a project: invites, and the members they become.
+// Members of a project and their invites.
 import type { Static } from 'typebox'
 import type { Routes } from './route.ts'
 import { Empty, Id, PageQuery, page, Timestamp } from './shapes.ts'
@@ -18,10 +18,10 @@ const invite = {
 export const Invite = Type.Object(invite)
 export type Invite = Static<typeof Invite>
 
-/** The one answer that shows the token. */
+/** The only answer that contains the token. */
 export const CreatedInvite = Type.Object({
   ...invite,
-  expires_in: Type.Integer({ description: 'Seconds until the token is void.' }),
+  expires_in: Type.Integer({ description: 'Seconds until the token expires.' }),
   invite_token: Type.String({ description: 'Send it to `POST /invites/accept`.' }),
 })
 export type CreatedInvite = Static<typeof CreatedInvite>
@@ -51,7 +51,7 @@ export const teamApi = {
     scope: 'admin',
     audit: 'team.invite_created',
     summary:
-      'Invite somebody by e-mail, as editor when no role is named; an older invite of the same address is void. The answer is the only place the token is shown',
+      'Invite an e-mail address; the default role is editor. Revokes an older invite of the same address. Only this answer contains the token',
     params: ById,
     body: Type.Object(
       { email: Type.String({ format: 'email', maxLength: 320 }), role: Type.Optional(MemberRole) },
@@ -65,7 +65,7 @@ export const teamApi = {
     method: 'GET',
     path: '/projects/{id}/invites',
     scope: 'read',
-    summary: 'List pending invites, newest first, never their tokens',
+    summary: 'List pending invites, newest first, without their tokens',
     params: ById,
     query: PageQuery,
     reply: page('invites', Invite),
@@ -76,7 +76,7 @@ export const teamApi = {
     path: '/projects/{id}/invites/{invite_id}',
     scope: 'admin',
     audit: 'team.invite_revoked',
-    summary: 'Revoke a pending invite; its token is void at once',
+    summary: 'Revoke a pending invite; its token stops working at once',
     params: Type.Object({ id: Id, invite_id: Id }),
     reply: Empty,
     status: 204,
@@ -88,7 +88,7 @@ export const teamApi = {
     scope: 'session',
     audit: 'team.invite_accepted',
     summary:
-      'Join a project with an invite token, as the user of the session; `user_id`, when given, must be that user',
+      'Join a project with an invite token, as the user of the session; `user_id`, if given, must be that user',
     body: Type.Object(
       {
         token: Type.String({ minLength: 1, maxLength: 200 }),
@@ -114,7 +114,7 @@ export const teamApi = {
     path: '/projects/{id}/members/{user_id}',
     scope: 'admin',
     audit: 'team.member_updated',
-    summary: 'Change the role of a member; the last owner stays owner',
+    summary: 'Change the role of a member; the last owner must remain owner',
     params: MemberById,
     body: Type.Object({ role: MemberRole }, { additionalProperties: false }),
     reply: Member,
@@ -125,7 +125,7 @@ export const teamApi = {
     path: '/projects/{id}/members/{user_id}',
     scope: 'admin',
     audit: 'team.member_removed',
-    summary: 'Remove a member; the last owner stays',
+    summary: 'Remove a member; the last owner cannot be removed',
     params: MemberById,
     reply: Empty,
     status: 204,

@@ -14,7 +14,7 @@ const samples: Record<string, (t: typeof Type) => object> = {
     t.Unknown({ description: 'anything' }),
     t.Array(t.String(), { maxItems: 3 }),
   ],
-  'objects, whose fields are required unless they are optional': t => {
+  'objects with required and optional fields': t => {
     const name = t.String()
     return [
       t.Object({ name: t.Optional(name), other: name }, { additionalProperties: false }),
@@ -22,21 +22,21 @@ const samples: Record<string, (t: typeof Type) => object> = {
       t.Object({}),
     ]
   },
-  'one of several': t => [
-    t.Union([t.String(), t.Null()], { description: 'perhaps' }),
+  'unions, enums and literals': t => [
+    t.Union([t.String(), t.Null()], { description: 'a text or null' }),
     t.Enum(['a', 'b'] as const, { default: 'a' }),
     t.Literal('a'),
     t.Literal(5),
     t.Literal(true),
   ],
-  'records by any key or by keys of a pattern': t => [
-    t.Record(t.String(), t.Unknown(), { description: 'whatever' }),
+  'records with any key or with keys of a pattern': t => [
+    t.Record(t.String(), t.Unknown(), { description: 'any values' }),
     t.Record(t.String({ pattern: '^a' }), t.String()),
   ],
-  'what is given whole': t => t.Unsafe({ type: 'object', minProperties: 1 }),
+  'a schema passed through unchanged': t => t.Unsafe({ type: 'object', minProperties: 1 }),
 }
 
 for (const [what, build] of Object.entries(samples))
-  test(`the builders make what TypeBox makes: ${what}`, () => {
+  test(`type builders: same schema as TypeBox: ${what}`, () => {
     assert.equal(JSON.stringify(build(Type)), JSON.stringify(build(TypeBox)))
   })

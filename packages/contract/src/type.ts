@@ -1,5 +1,5 @@
-// TypeBox's builders, as many as the contract uses, with TypeBox's types. Loading the package takes a quarter of a second
-// of processor time, in every process that knows the contract; what it would build is plain JSON Schema.
+// The TypeBox builders that the contract uses, with the types of TypeBox. Loading TypeBox takes a quarter of a second of CPU
+// time in every process, and its result is plain JSON Schema.
 import type { Type as TypeBox } from 'typebox'
 
 type Builders = Pick<
@@ -31,7 +31,7 @@ function object(properties: Record<string, Schema>, options: Schema = {}): Schem
   return { type: 'object', ...(required.length > 0 && { required }), properties, ...options }
 }
 
-/** A schema of its own, since the one given may be required elsewhere. */
+/** Copies the schema, because the given one may be required elsewhere. */
 function markOptional(schema: Schema): Schema {
   const marked = { ...schema }
   optional.add(marked)

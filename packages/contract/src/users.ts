@@ -1,4 +1,4 @@
-// A project's users and how they sign in, as whoever runs the project sees them.
+// Users and auth settings of a project in the management API.
 import type { Static, TSchema } from 'typebox'
 import { AuthSettings, RateLimits } from './auth-settings.ts'
 import type { Routes } from './route.ts'
@@ -45,14 +45,14 @@ export const AuthSettingsChange = Type.Unsafe<
 export type AuthSettingsChange = Static<typeof AuthSettingsChange>
 
 const scopes = Type.Array(Text(200), { maxItems: 50 })
-const places = {
+const endpoints = {
   authorize_url: WebAddress,
   token_url: WebAddress,
   userinfo_url: WebAddress,
   issuer: WebAddress,
 }
 
-export const ProviderWish = Type.Object(
+export const ProviderInput = Type.Object(
   {
     provider: ProviderName,
     client_id: Type.String({
@@ -65,32 +65,33 @@ export const ProviderWish = Type.Object(
       Nullable(
         Type.String({
           maxLength: 8192,
-          description: 'Left out or [redacted], the stored one is kept; null or empty removes it.',
+          description:
+            'If omitted or [redacted], the stored secret is kept. Null or an empty text removes it.',
         }),
       ),
     ),
-    enabled: Type.Optional(Type.Boolean({ description: 'True when left out.' })),
+    enabled: Type.Optional(Type.Boolean({ description: 'Default: true.' })),
     scopes: Type.Optional(Nullable(Type.Union([scopes, Text(4000)]))),
-    authorize_url: Type.Optional(Nullable(places.authorize_url)),
-    token_url: Type.Optional(Nullable(places.token_url)),
-    userinfo_url: Type.Optional(Nullable(places.userinfo_url)),
-    issuer: Type.Optional(Nullable(places.issuer)),
+    authorize_url: Type.Optional(Nullable(endpoints.authorize_url)),
+    token_url: Type.Optional(Nullable(endpoints.token_url)),
+    userinfo_url: Type.Optional(Nullable(endpoints.userinfo_url)),
+    issuer: Type.Optional(Nullable(endpoints.issuer)),
   },
   { additionalProperties: false },
 )
-export type ProviderWish = Static<typeof ProviderWish>
+export type ProviderInput = Static<typeof ProviderInput>
 
-/** What is null is as built in. */
+/** null means the built-in value. */
 const provider = {
   enabled: Type.Boolean(),
   client_id: Type.String(),
-  client_secret: Nullable(Type.String({ description: '[redacted], or null when there is none.' })),
+  client_secret: Nullable(Type.String({ description: '[redacted], or null if there is none.' })),
   scopes: Nullable(Type.Array(Type.String())),
   authorize_url: Nullable(Type.String()),
   token_url: Nullable(Type.String()),
   userinfo_url: Nullable(Type.String()),
   issuer: Nullable(Type.String()),
-  callback_url: Type.String({ description: 'To be registered with the provider.' }),
+  callback_url: Type.String({ description: 'Register this URL with the provider.' }),
 }
 export const ProviderConfiguration = Type.Object(provider)
 export type ProviderConfiguration = Static<typeof ProviderConfiguration>
@@ -107,7 +108,9 @@ export const ProviderTemplate = Type.Object({
   provider: ProviderName,
   name: Type.String(),
   protocol: Type.Enum(['openid', 'oauth2'] as const),
-  scopes: Type.Array(Type.String(), { description: 'Asked for unless the project lists others.' }),
+  scopes: Type.Array(Type.String(), {
+    description: 'The requested scopes, unless the project sets its own.',
+  }),
   authorize_url: Type.String(),
   token_url: Type.String(),
   userinfo_url: Type.String(),
@@ -127,7 +130,7 @@ export const User = Type.Object({
   is_banned: Type.Boolean(),
   banned_until: Nullable(Timestamp),
   ban_reason: Nullable(Type.String()),
-  providers: Type.Array(Type.String(), { description: 'The ways the user can sign in.' }),
+  providers: Type.Array(Type.String(), { description: 'The sign-in methods of the user.' }),
   app_metadata: Json,
   user_metadata: Json,
   created_at: Timestamp,
@@ -145,14 +148,14 @@ export const UserSession = Type.Object({
 })
 export type UserSession = Static<typeof UserSession>
 
-export const UserWish = Type.Object(
+export const UserInput = Type.Object(
   {
     email: Type.String({ minLength: 3, maxLength: 255 }),
     password: Type.Optional(Nullable(Type.String({ maxLength: 1024 }))),
     email_confirm: Type.Optional(
       Nullable(
         Type.Boolean({
-          description: 'Whether the address counts as verified; left out, as auto_confirm says.',
+          description: 'Whether the address counts as verified. Default: the setting auto_confirm.',
         }),
       ),
     ),
@@ -161,7 +164,7 @@ export const UserWish = Type.Object(
   },
   { additionalProperties: false },
 )
-export type UserWish = Static<typeof UserWish>
+export type UserInput = Static<typeof UserInput>
 
 export const Ban = Type.Object(
   {
@@ -185,7 +188,7 @@ export type Ban = Static<typeof Ban>
 
 export const importLimit = 1000
 
-/** What a record should be; one that is not becomes an `error` of its own and holds up no other. */
+/** The schema of a record. An invalid record gets its own `error` and does not stop the import. */
 export const ImportRecord = Type.Object({
   id: Type.Optional(Nullable(Id)),
   email: Type.String(),
@@ -208,7 +211,7 @@ export const ImportReply = Type.Object({
   imported: Type.Integer(),
   skipped: Type.Integer(),
   failed: Type.Integer(),
-  results: Type.Array(ImportResult, { description: 'One per record, in their order.' }),
+  results: Type.Array(ImportResult, { description: 'One per record, in the same order.' }),
 })
 export type ImportReply = Static<typeof ImportReply>
 
@@ -221,7 +224,7 @@ export const usersApi = {
     method: 'GET',
     path: '/projects/{id}/auth',
     scope: 'read',
-    summary: 'Read how the users of a project sign in; secrets are masked',
+    summary: 'Read the auth settings of a project; secrets are masked',
     params: ById,
     reply: ShownAuthSettings,
   },
@@ -231,7 +234,7 @@ export const usersApi = {
     path: '/projects/{id}/auth',
     scope: 'admin',
     audit: 'auth.settings_updated',
-    summary: 'Change how the users of a project sign in: merges by key, null takes the default again',
+    summary: 'Change the auth settings of a project; merged by key, null resets to the default',
     params: ById,
     body: AuthSettingsChange,
     reply: ShownAuthSettings,
@@ -242,9 +245,9 @@ export const usersApi = {
     path: '/projects/{id}/auth/providers',
     scope: 'admin',
     audit: 'auth.provider_saved',
-    summary: 'Add or replace a sign-in provider; its client_secret is kept when left out',
+    summary: 'Add or replace a sign-in provider; if client_secret is omitted, the stored one is kept',
     params: ById,
-    body: ProviderWish,
+    body: ProviderInput,
     reply: NamedProvider,
   },
   removeProvider: {
@@ -264,7 +267,7 @@ export const usersApi = {
     path: '/auth/templates',
     scope: 'read',
     showsOwn: true,
-    summary: 'List the providers that can be added, with their addresses and the scopes to ask for',
+    summary: 'List the providers that can be added, with their URLs and default scopes',
     query: Type.Object(pageQuery),
     reply: page('templates', ProviderTemplate),
   },
@@ -280,20 +283,20 @@ export const usersApi = {
   },
   create: {
     plane: 'management',
-    needsRoom: 'disk',
+    needsSpace: 'disk',
     method: 'POST',
     path: '/projects/{id}/users',
     scope: 'admin',
     audit: 'user.created',
-    summary: 'Create a user; nothing is sent to the address',
+    summary: 'Create a user; no mail is sent',
     params: ById,
-    body: UserWish,
+    body: UserInput,
     reply: User,
     status: 201,
   },
   import: {
     plane: 'management',
-    needsRoom: 'disk',
+    needsSpace: 'disk',
     method: 'POST',
     path: '/projects/{id}/users/import',
     scope: 'admin',
@@ -323,7 +326,7 @@ export const usersApi = {
     path: '/projects/{id}/users/{user_id}',
     scope: 'admin',
     audit: 'user.deleted',
-    summary: 'Delete a user with all sessions; their tokens stop working',
+    summary: 'Delete a user and all its sessions; their tokens stop working',
     params: UserById,
     reply: Empty,
     status: 204,
@@ -334,7 +337,7 @@ export const usersApi = {
     path: '/projects/{id}/users/{user_id}/ban',
     scope: 'admin',
     audit: 'user.banned',
-    summary: 'Ban a user, for good unless `expires_at` or `duration` says otherwise',
+    summary: 'Ban a user; without `expires_at` or `duration` the ban is permanent',
     params: UserById,
     body: Type.Union([Ban, Type.Null()]),
     reply: User,
@@ -376,7 +379,7 @@ export const usersApi = {
     path: '/projects/{id}/users/{user_id}/sessions/{token}',
     scope: 'admin',
     audit: 'user.session_revoked',
-    summary: 'End one session, named by its id',
+    summary: 'End the session with this id',
     params: Type.Object({ id: Id, user_id: Id, token: Id }),
     reply: Empty,
     status: 204,

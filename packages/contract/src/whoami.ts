@@ -8,7 +8,7 @@ export const whoamiApi = {
     method: 'GET',
     path: '/whoami/{project}',
     allow: ['anon', 'authenticated', 'service_role'],
-    summary: 'Which project, role and user the credentials sent stand for',
+    summary: 'Read the project, role and user of the sent credentials',
     params: Type.Object({ project: Id }),
     reply: Type.Object({ project_id: Id, role: Type.String(), user_id: Nullable(Type.String()) }),
   },

@@ -1,5 +1,5 @@
-// supabase-js's client with three more services. What it builds from the project's URL for rows, auth, files and
-// realtime stays as it is; ours are built the same way.
+// The client of supabase-js with three more services, which use the same project URL. Rows, auth, files and realtime are
+// unchanged.
 import { SupabaseClient, type SupabaseClientOptions } from '@supabase/supabase-js'
 import { Cache } from './cache.ts'
 import { Cron } from './cron.ts'
@@ -9,7 +9,7 @@ import { withTransport } from './web-socket.ts'
 
 export type { Cache, CountOptions, KeysOptions, ScanOptions, ScanPage, SetOptions } from './cache.ts'
 export type { Cron, RunsOptions } from './cron.ts'
-// biome-ignore lint/performance/noBarrelFile: a published package has one entry, and this is what it is for.
+// biome-ignore lint/performance/noBarrelFile: the entry of a published package.
 export { PlinthError, type PlinthErrorCode } from './error.ts'
 export type {
   ArchivedMessage,
@@ -22,9 +22,9 @@ export type {
   SendOptions,
 } from './queues.ts'
 export type { CallOptions, Result } from './result.ts'
-export type { ErrorCode, Job, JobWish, Queue, QueueMetrics, Run } from './wire.ts'
+export type { ErrorCode, Job, JobDefinition, Queue, QueueMetrics, Run } from './wire.ts'
 
-/** The URL of a project: of the platform's URL and the project's id. */
+/** Builds the URL of a project from the URL of the platform and the project id. */
 export const projectUrl = (platformUrl: string, projectId: string): string =>
   `${platformUrl.trim().replace(/\/+$/, '')}/v1/${encodeURIComponent(projectId)}`
 
@@ -34,7 +34,7 @@ type DefaultSchemaName<Database> = 'public' extends keyof Omit<Database, '__Inte
   ? 'public'
   : SchemaNames<Database>
 
-/** A client of one project: everything of `SupabaseClient`, and `cache`, `queues` and `cron`. */
+/** A client of one project: a `SupabaseClient` with `cache`, `queues` and `cron`. */
 export class PlinthClient<
   // biome-ignore lint/suspicious/noExplicitAny: as in SupabaseClient, without a Database every table is allowed.
   Database = any,
@@ -52,7 +52,7 @@ export class PlinthClient<
   /** The scheduled jobs of the project; needs the service_role key. */
   readonly cron: Cron
 
-  /** @param url the project's: `{base}/v1/<project_id>`, or `projectUrl(base, id)` */
+  /** @param url the URL of the project: `{base}/v1/<project_id>`, or `projectUrl(base, id)` */
   constructor(url: string, key: string, options?: SupabaseClientOptions<SchemaName>) {
     super(url, key, withTransport(options))
     const send = createTransport(url, key, options?.global)
@@ -63,10 +63,10 @@ export class PlinthClient<
 }
 
 /**
- * Makes a client of a project.
- * @param url the project's: `{base}/v1/<project_id>`, or `projectUrl(base, id)`
+ * Creates a client of a project.
+ * @param url the URL of the project: `{base}/v1/<project_id>`, or `projectUrl(base, id)`
  * @param key a key of the project; `cache`, `queues` and `cron` need the service_role key
- * @param options those of supabase-js
+ * @param options the options of supabase-js
  */
 export const createClient = <
   // biome-ignore lint/suspicious/noExplicitAny: as in SupabaseClient, without a Database every table is allowed.

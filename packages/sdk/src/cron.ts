@@ -1,10 +1,10 @@
 import type { cronApi } from '@plinth/contract/cron.ts'
-import { type CallOptions, picked, type Result } from './result.ts'
+import { type CallOptions, mapResult, type Result } from './result.ts'
 import type { Send } from './transport.ts'
-import type { Job, JobWish, Run } from './wire.ts'
+import type { Job, JobDefinition, Run } from './wire.ts'
 
 export interface RunsOptions extends CallOptions {
-  /** How many at most, up to 100; 100 when left out. */
+  /** Maximum number of runs, up to 100. Defaults to 100. */
   limit?: number
 }
 
@@ -18,10 +18,10 @@ export class Cron {
   }
 
   /**
-   * Schedules a job; one of the same name is replaced. `schedule` is five cron fields in UTC, such as
+   * Schedules a job. A job with the same name is replaced. `schedule` is five cron fields in UTC, such as
    * `0 3 * * mon`, or `N seconds` with N from 1 to 59.
    */
-  schedule(job: JobWish, options: CallOptions = {}): Promise<Result<Job>> {
+  schedule(job: JobDefinition, options: CallOptions = {}): Promise<Result<Job>> {
     return this.#send<typeof cronApi.schedule>('POST', '/cron/{project}/jobs', { body: job, ...options })
   }
 
@@ -30,16 +30,16 @@ export class Cron {
     return this.#send<typeof cronApi.list>('GET', '/cron/{project}/jobs', options)
   }
 
-  /** Removes a job with its history; a run under way is left to end. */
+  /** Removes a job with its history. An active run is not stopped. */
   unschedule(name: string, options: CallOptions = {}): Promise<Result<null>> {
     const answer = this.#send<typeof cronApi.unschedule>('DELETE', '/cron/{project}/jobs/{name}', {
       params: { name },
       ...options,
     })
-    return picked(answer, () => null)
+    return mapResult(answer, () => null)
   }
 
-  /** Recent runs of a job, the newest first. */
+  /** Recent runs of a job, newest first. */
   runs(name: string, options: RunsOptions = {}): Promise<Result<Run[]>> {
     const { signal, ...query } = options
     return this.#send<typeof cronApi.runs>('GET', '/cron/{project}/jobs/{name}/runs', {

@@ -1,11 +1,11 @@
 import type { ErrorCode } from './wire.ts'
 
 /**
- * What went wrong: a code of the platform, or one of the client's own for what never became an answer.
+ * The error code: one of the platform, or one of the client if there was no answer.
  * - `network_error`: the platform cannot be reached, or the connection broke before the answer was complete.
- * - `request_aborted`: the `signal` of the call ended it.
- * - `unexpected_answer`: the answer is not one of Plinth; look for a proxy in between.
- * - `invalid_argument`: the call cannot be put into a request; nothing was sent.
+ * - `request_aborted`: the `signal` of the call aborted it.
+ * - `unexpected_answer`: the answer does not come from Plinth; check for a proxy in between.
+ * - `invalid_argument`: an argument is invalid; nothing was sent.
  */
 export type PlinthErrorCode =
   | ErrorCode
@@ -13,10 +13,10 @@ export type PlinthErrorCode =
   | 'request_aborted'
   | 'unexpected_answer'
   | 'invalid_argument'
-  // A newer platform may know more; known codes are still proposed.
+  // A newer platform may have more codes. This form keeps the completion of known codes.
   | (string & {})
 
-interface Facts {
+interface ErrorFields {
   code: PlinthErrorCode
   status?: number
   hint?: string
@@ -25,22 +25,22 @@ interface Facts {
   cause?: unknown
 }
 
-/** Why a call of `cache`, `queues` or `cron` failed. It comes as `error` beside `data: null` and is not thrown. */
+/** The error of a call of `cache`, `queues` or `cron`. It is returned as `error` with `data: null` and is not thrown. */
 export class PlinthError extends Error {
-  /** What to branch on. */
+  /** The code to branch on. */
   readonly code: PlinthErrorCode
-  /** The HTTP status; 0 when there was no answer. */
+  /** The HTTP status; 0 if there was no answer. */
   readonly status: number
-  /** What to do about it, when the platform knows; else empty. */
+  /** The next step, if known; else empty. */
   readonly hint: string
-  /** More about what was wrong; may be empty. */
+  /** More details; may be empty. */
   readonly details: string
-  /** Leads to the request in the platform's log; null when there was no answer. */
+  /** Identifies the request in the platform's log; null if there was no answer. */
   readonly requestId: string | null
 
   constructor(
     message: string,
-    { code, status = 0, hint = '', details = '', requestId = null, cause }: Facts,
+    { code, status = 0, hint = '', details = '', requestId = null, cause }: ErrorFields,
   ) {
     super(message, cause === undefined ? undefined : { cause })
     this.name = 'PlinthError'

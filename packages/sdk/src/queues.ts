@@ -1,9 +1,9 @@
 import type { queueApi } from '@plinth/contract/queue.ts'
-import { type CallOptions, picked, type Result } from './result.ts'
+import { type CallOptions, mapResult, type Result } from './result.ts'
 import type { Send } from './transport.ts'
 import type * as Wire from './wire.ts'
 
-/** What a message may carry besides itself. */
+/** Headers of a message. */
 export type MessageHeaders = Record<string, unknown>
 
 /** A message of a queue; `T` is what was sent. */
@@ -12,39 +12,39 @@ export interface Message<T = unknown> extends Omit<Wire.Message, 'message' | 'he
   headers: MessageHeaders | null
 }
 
-/** A message that was put aside. */
+/** An archived message. */
 export interface ArchivedMessage<T = unknown> extends Omit<Wire.ArchivedMessage, 'message' | 'headers'> {
   message: T
   headers: MessageHeaders | null
 }
 
 export interface SendOptions extends CallOptions {
-  /** Seconds until it can be read. */
+  /** Delay in seconds until the message is visible. */
   delay?: number
   headers?: MessageHeaders | null
 }
 
 export interface SendBatchOptions extends CallOptions {
-  /** Seconds until they can be read. */
+  /** Delay in seconds until the messages are visible. */
   delay?: number
-  /** One for each message. */
+  /** One headers object per message. */
   headers?: (MessageHeaders | null)[] | null
 }
 
 export interface ReadOptions extends CallOptions {
-  /** Seconds for which nobody else sees what is read: longer than the work takes. */
+  /** Visibility timeout in seconds. Choose it longer than the processing takes. */
   vt: number
-  /** How many messages at most, up to 1000; 1 when left out. */
+  /** Maximum number of messages, up to 1000. Defaults to 1. */
   qty?: number
 }
 
 export interface ArchivedOptions extends CallOptions {
-  /** How many at most, up to 1000; 100 when left out. */
+  /** Maximum number of messages, up to 1000. Defaults to 100. */
   limit?: number
   offset?: number
 }
 
-/** The message queues of the project. Delivery is at least once: what is read and not acked comes back. */
+/** The message queues of the project. Delivery is at least once: a message that is not acked becomes visible again. */
 export class Queues {
   readonly #send: Send
 
@@ -53,13 +53,13 @@ export class Queues {
     this.#send = send
   }
 
-  /** Creates a queue; one that exists already is left as it is. Names are `[a-z_][a-z0-9_]*`, at most 47 long. */
+  /** Creates a queue if it does not exist. Names are `[a-z_][a-z0-9_]*` with at most 47 characters. */
   create(name: string, options: CallOptions = {}): Promise<Result<Wire.Queue>> {
     const answer = this.#send<typeof queueApi.create>('POST', '/queue/{project}/queues', {
       body: { name },
       ...options,
     })
-    return picked(answer, ({ queue: _, ...created }) => created)
+    return mapResult(answer, ({ queue: _, ...created }) => created)
   }
 
   /** The queues of the project. */
@@ -73,36 +73,36 @@ export class Queues {
       params: { name: queue },
       ...options,
     })
-    return picked(answer, () => null)
+    return mapResult(answer, () => null)
   }
 
-  /** Sends a message, which may be anything JSON can say; `data` is its id. */
+  /** Sends a message, which may be any JSON value. `data` is its id. */
   send<T = unknown>(queue: string, message: T, options: SendOptions = {}): Promise<Result<number>> {
-    const { signal, ...how } = options
+    const { signal, ...sendOptions } = options
     const answer = this.#send<typeof queueApi.send>('POST', '/queue/{project}/queues/{name}/send', {
       params: { name: queue },
-      body: { message, ...how },
+      body: { message, ...sendOptions },
       signal,
     })
-    return picked(answer, ({ msg_id }) => msg_id)
+    return mapResult(answer, ({ msg_id }) => msg_id)
   }
 
-  /** Sends messages, all or none; `data` is their ids, in their order. */
+  /** Sends several messages atomically. `data` is their ids in the same order. */
   sendBatch<T = unknown>(
     queue: string,
     messages: readonly T[],
     options: SendBatchOptions = {},
   ): Promise<Result<number[]>> {
-    const { signal, ...how } = options
+    const { signal, ...sendOptions } = options
     const answer = this.#send<typeof queueApi.sendBatch>(
       'POST',
       '/queue/{project}/queues/{name}/send_batch',
-      { params: { name: queue }, body: { messages: [...messages], ...how }, signal },
+      { params: { name: queue }, body: { messages: [...messages], ...sendOptions }, signal },
     )
-    return picked(answer, ({ msg_ids }) => msg_ids)
+    return mapResult(answer, ({ msg_ids }) => msg_ids)
   }
 
-  /** Reads the oldest visible messages and hides them for `vt` seconds, the time to deal with and ack them. */
+  /** Reads the oldest visible messages and hides them for `vt` seconds, the time to process and ack them. */
   read<T = unknown>(queue: string, options: ReadOptions): Promise<Result<Message<T>[]>> {
     const { signal, ...body } = options
     const answer = this.#send<typeof queueApi.read>('POST', '/queue/{project}/queues/{name}/read', {
@@ -113,7 +113,7 @@ export class Queues {
     return answer as Promise<Result<Message<T>[]>>
   }
 
-  /** Reads the oldest visible message and deletes it in the same step; `data` is null when there is none. */
+  /** Reads and deletes the oldest visible message atomically. `data` is null if there is none. */
   pop<T = unknown>(queue: string, options: CallOptions = {}): Promise<Result<Message<T> | null>> {
     const answer = this.#send<typeof queueApi.pop>('POST', '/queue/{project}/queues/{name}/pop', {
       params: { name: queue },
@@ -122,9 +122,9 @@ export class Queues {
     return answer as Promise<Result<Message<T> | null>>
   }
 
-  /** Deletes a message that was dealt with; `data` is false when there is none of this id. */
+  /** Deletes a processed message. `data` is false if it does not exist. */
   ack(queue: string, id: number, options?: CallOptions): Promise<Result<boolean>>
-  /** Deletes several messages in one step; `data` is the ids there were. */
+  /** Deletes several messages atomically. `data` is the ids that existed. */
   ack(queue: string, ids: readonly number[], options?: CallOptions): Promise<Result<number[]>>
   ack(queue: string, id: number | readonly number[], options: CallOptions = {}) {
     const answer = this.#send<typeof queueApi.ack>('POST', '/queue/{project}/queues/{name}/ack', {
@@ -132,12 +132,12 @@ export class Queues {
       body: oneOrMany(id),
       ...options,
     })
-    return picked(answer, ({ acked, msg_ids }) => (typeof id === 'number' ? acked : msg_ids)) as never
+    return mapResult(answer, ({ acked, msg_ids }) => (typeof id === 'number' ? acked : msg_ids)) as never
   }
 
-  /** Puts a message aside, out of the queue; `data` is false when there is none of this id. */
+  /** Moves a message from the queue to the archive. `data` is false if it does not exist. */
   archive(queue: string, id: number, options?: CallOptions): Promise<Result<boolean>>
-  /** Puts several messages aside in one step; `data` is the ids there were. */
+  /** Archives several messages atomically. `data` is the ids that existed. */
   archive(queue: string, ids: readonly number[], options?: CallOptions): Promise<Result<number[]>>
   archive(queue: string, id: number | readonly number[], options: CallOptions = {}) {
     const answer = this.#send<typeof queueApi.archive>('POST', '/queue/{project}/queues/{name}/archive', {
@@ -145,10 +145,12 @@ export class Queues {
       body: oneOrMany(id),
       ...options,
     })
-    return picked(answer, ({ archived, msg_ids }) => (typeof id === 'number' ? archived : msg_ids)) as never
+    return mapResult(answer, ({ archived, msg_ids }) =>
+      typeof id === 'number' ? archived : msg_ids,
+    ) as never
   }
 
-  /** The messages put aside, the newest first. */
+  /** The archived messages, newest first. */
   archived<T = unknown>(queue: string, options: ArchivedOptions = {}): Promise<Result<ArchivedMessage<T>[]>> {
     const { signal, ...query } = options
     const answer = this.#send<typeof queueApi.archived>('GET', '/queue/{project}/queues/{name}/archived', {
@@ -159,17 +161,17 @@ export class Queues {
     return answer as Promise<Result<ArchivedMessage<T>[]>>
   }
 
-  /** Puts an archived message back into the queue, visible at once; `data` is its id there. */
+  /** Moves an archived message back to the queue, visible at once. `data` is its id in the queue. */
   replay(queue: string, id: number, options: CallOptions = {}): Promise<Result<number>> {
     const answer = this.#send<typeof queueApi.replay>('POST', '/queue/{project}/queues/{name}/replay', {
       params: { name: queue },
       body: { msg_id: id },
       ...options,
     })
-    return picked(answer, ({ msg_id }) => msg_id)
+    return mapResult(answer, ({ msg_id }) => msg_id)
   }
 
-  /** How long the queue is, how old its messages are, and how many it has seen. */
+  /** The length of the queue, the age of its messages, and the total number of messages. */
   metrics(queue: string, options: CallOptions = {}): Promise<Result<Wire.QueueMetrics>> {
     return this.#send<typeof queueApi.metrics>('GET', '/queue/{project}/queues/{name}/metrics', {
       params: { name: queue },

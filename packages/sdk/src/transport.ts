@@ -1,5 +1,5 @@
-// One request of the contract and its answer. Method, path, input and reply are checked against the route's
-// declaration by the compiler, so nothing of the contract is needed when this runs.
+// Sends one request of the contract. The compiler checks method, path, input and reply against the declaration of the route,
+// so the contract is not needed at run time.
 import type { DataRoute, Input, Reply } from '@plinth/contract/route.ts'
 import { PlinthError } from './error.ts'
 import type { CallOptions, Result } from './result.ts'
@@ -9,9 +9,9 @@ type Given<T> = { [K in keyof T as T[K] extends undefined ? never : K]: T[K] }
 type WithoutProject<T> = T extends { params: infer P }
   ? Omit<T, 'params'> & (Exclude<keyof P, 'project'> extends never ? unknown : { params: Omit<P, 'project'> })
   : T
-type Wanted<R extends DataRoute> = WithoutProject<Given<Input<R>>> &
+type RequestInput<R extends DataRoute> = WithoutProject<Given<Input<R>>> &
   CallOptions & {
-    /** How to read the text of the answer, where JSON.parse would lose something. */
+    /** Parses the text of the answer if JSON.parse would lose precision. */
     parse?: (text: string) => Reply<R>
   }
 
@@ -19,7 +19,7 @@ type Wanted<R extends DataRoute> = WithoutProject<Given<Input<R>>> &
 export type Send = <R extends DataRoute>(
   method: R['method'],
   path: R['path'],
-  input: Wanted<R>,
+  input: RequestInput<R>,
 ) => Promise<Result<Reply<R>>>
 
 interface LooseInput extends CallOptions {
@@ -34,11 +34,11 @@ interface GlobalOptions {
   headers?: Record<string, string>
 }
 
-/** Node refuses request heads of more than 16 KiB, and proxies may take less. */
+/** Node rejects request headers over 16 KiB, and proxies may have a lower limit. */
 const maxEncodedLength = 6000
 
 /**
- * Whether a URL path can carry this as one of its segments: URLs lose `.` and `..`, whatever their encoding.
+ * Whether the text can be a path segment of a URL. URL parsers remove `.` and `..`, even if encoded.
  * @internal
  */
 export function fitsPath(segment: string): boolean {
@@ -51,23 +51,23 @@ export function createTransport(projectUrl: string, key: string, global: GlobalO
   const base = projectUrl.trim().replace(/\/+$/, '')
 
   async function send(method: string, path: string, input: LooseInput): Promise<Result<unknown>> {
-    const made = requestOf(base, method, path, input)
-    if (made instanceof PlinthError) return { data: null, error: made }
+    const request = buildRequest(base, method, path, input)
+    if (request instanceof PlinthError) return { data: null, error: request }
     try {
       const doFetch = global.fetch ?? fetch
-      const reply = await doFetch(made.url, {
-        ...made.init,
-        headers: headersOf(global.headers, key, made.init.body),
+      const reply = await doFetch(request.url, {
+        ...request.init,
+        headers: buildHeaders(global.headers, key, request.init.body),
       })
       return readAnswer(reply, await reply.text(), input.parse ?? JSON.parse)
     } catch (error) {
-      return { data: null, error: noAnswer(error, base, input.signal) }
+      return { data: null, error: connectionError(error, base, input.signal) }
     }
   }
   return send as Send
 }
 
-function requestOf(
+function buildRequest(
   base: string,
   method: string,
   path: string,
@@ -75,13 +75,13 @@ function requestOf(
 ): { url: string; init: RequestInit } | PlinthError {
   const search = new URLSearchParams()
   for (const [name, value] of Object.entries(query)) if (value !== undefined) search.set(name, String(value))
-  const lost =
+  const invalid =
     Object.values(params).find(value => !fitsPath(String(value))) ??
     Object.values(query).find(value => !String(value).isWellFormed())
-  if (lost !== undefined)
-    return new PlinthError(`A URL cannot carry ${JSON.stringify(lost).slice(0, 100)}`, {
+  if (invalid !== undefined)
+    return new PlinthError(`Not possible in a URL: ${JSON.stringify(invalid).slice(0, 100)}`, {
       code: 'invalid_argument',
-      hint: 'A name in a URL is not empty, not . or .., well-formed Unicode, and not thousands of characters long.',
+      hint: 'A name in a URL must be well-formed Unicode, not empty, not . or .., and at most 6000 characters when encoded.',
     })
   const init: RequestInit = { method }
   if (signal) init.signal = signal
@@ -89,7 +89,7 @@ function requestOf(
     try {
       init.body = JSON.stringify(body)
     } catch (cause) {
-      return new PlinthError(`What is to be sent is not JSON: ${messageOf(cause)}`, {
+      return new PlinthError(`The arguments cannot be encoded as JSON: ${messageOf(cause)}`, {
         code: 'invalid_argument',
         cause,
       })
@@ -100,8 +100,8 @@ function requestOf(
   return { url: `${base}${address}?${search}`.replace(/\?$/, ''), init }
 }
 
-/** The key decides, not the session of a signed-in user: these services are for the project's own servers. */
-function headersOf(given: Record<string, string> | undefined, key: string, body: unknown) {
+/** Uses the key and not the session of a signed-in user, because these services are for the project's servers. */
+function buildHeaders(given: Record<string, string> | undefined, key: string, body: unknown) {
   const headers = new Headers(given)
   headers.set('apikey', key)
   headers.set('authorization', `Bearer ${key}`)
@@ -110,19 +110,19 @@ function headersOf(given: Record<string, string> | undefined, key: string, body:
 }
 
 function readAnswer(reply: Response, text: string, parse: (text: string) => unknown): Result<unknown> {
-  if (!reply.ok) return { data: null, error: refusal(reply, text) }
+  if (!reply.ok) return { data: null, error: platformError(reply, text) }
   if (text === '') return { data: null, error: null }
   try {
     return { data: parse(text), error: null }
   } catch {
-    return { data: null, error: strangeAnswer(reply, text) }
+    return { data: null, error: unexpectedAnswer(reply, text) }
   }
 }
 
-function refusal(reply: Response, text: string): PlinthError {
-  const body = objectIn(text)
+function platformError(reply: Response, text: string): PlinthError {
+  const body = parseObject(text)
   const { code, message, hint, details } = body
-  if (typeof code !== 'string' || typeof message !== 'string') return strangeAnswer(reply, text)
+  if (typeof code !== 'string' || typeof message !== 'string') return unexpectedAnswer(reply, text)
   return new PlinthError(message, {
     code,
     status: reply.status,
@@ -132,7 +132,7 @@ function refusal(reply: Response, text: string): PlinthError {
   })
 }
 
-function objectIn(text: string): Record<string, unknown> {
+function parseObject(text: string): Record<string, unknown> {
   try {
     return Object(JSON.parse(text))
   } catch {
@@ -140,8 +140,8 @@ function objectIn(text: string): Record<string, unknown> {
   }
 }
 
-const strangeAnswer = (reply: Response, text: string) =>
-  new PlinthError(`The answer, with status ${reply.status}, is not one of Plinth`, {
+const unexpectedAnswer = (reply: Response, text: string) =>
+  new PlinthError(`The answer with status ${reply.status} does not come from Plinth`, {
     code: 'unexpected_answer',
     status: reply.status,
     hint: 'Check the URL of the client, and any proxy in between.',
@@ -149,13 +149,13 @@ const strangeAnswer = (reply: Response, text: string) =>
     requestId: reply.headers.get('x-request-id'),
   })
 
-function noAnswer(cause: unknown, base: string, signal: AbortSignal | undefined): PlinthError {
+function connectionError(cause: unknown, base: string, signal: AbortSignal | undefined): PlinthError {
   if (signal?.aborted)
     return new PlinthError(`The call was aborted: ${messageOf(signal.reason)}`, {
       code: 'request_aborted',
       cause,
     })
-  // fetch says "fetch failed", and why only in its cause.
+  // The message of fetch is "fetch failed"; the reason is in its cause.
   const why = cause instanceof Error && cause.cause !== undefined ? cause.cause : cause
   return new PlinthError(`No answer from ${base}: ${messageOf(why)}`, {
     code: 'network_error',
@@ -164,6 +164,6 @@ function noAnswer(cause: unknown, base: string, signal: AbortSignal | undefined)
   })
 }
 
-/** Several failed attempts at once have a code, but no message of their own. */
+/** An AggregateError of several connection attempts has a code but no message. */
 const messageOf = (thrown: unknown): string =>
   thrown instanceof Error ? thrown.message || String(Object(thrown).code ?? thrown.name) : String(thrown)

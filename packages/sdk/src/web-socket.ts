@@ -1,4 +1,4 @@
-// supabase-js refuses to be made where there is no WebSocket, such as on Node 20, although only realtime needs one.
+// supabase-js throws on creation if there is no WebSocket, as on Node 20, although only realtime needs one.
 import type { SupabaseClientOptions } from '@supabase/supabase-js'
 
 type Transport = NonNullable<NonNullable<SupabaseClientOptions<string>['realtime']>['transport']>
@@ -8,11 +8,14 @@ export function withTransport<SchemaName>(
   options: SupabaseClientOptions<SchemaName> = {},
 ): SupabaseClientOptions<SchemaName> {
   if (typeof WebSocket !== 'undefined' || options.realtime?.transport) return options
-  return { ...options, realtime: { ...options.realtime, transport: missing as unknown as Transport } }
+  return {
+    ...options,
+    realtime: { ...options.realtime, transport: throwNoWebSocket as unknown as Transport },
+  }
 }
 
-function missing(): never {
+function throwNoWebSocket(): never {
   throw new Error(
-    'This runtime has no WebSocket, which realtime needs: use Node 22 or newer, or pass one as `realtime.transport`',
+    'This runtime has no WebSocket, which realtime needs. Use Node 22 or newer, or pass one as `realtime.transport`',
   )
 }

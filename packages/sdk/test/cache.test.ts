@@ -12,21 +12,21 @@ after(() => stage.stop())
 const cache = () => stage.service.cache
 
 describe('get and set', () => {
-  test('what is set is got', async () => {
+  test('get returns the value of set', async () => {
     assert.equal(granted(await cache().set('greeting', 'hello')), true)
     assert.equal(granted(await cache().get('greeting')), 'hello')
   })
 
-  test('an absent key is null and no error', async () => {
-    assert.deepEqual(await cache().get('nobody'), { data: null, error: null })
+  test('get of an absent key returns null without an error', async () => {
+    assert.deepEqual(await cache().get('absent'), { data: null, error: null })
   })
 
-  test('an empty value is not an absent one', async () => {
+  test('an empty value differs from an absent key', async () => {
     granted(await cache().set('empty', ''))
     assert.equal(granted(await cache().get('empty')), '')
   })
 
-  test('ex and px let the value expire, ex first', async () => {
+  test('ex and px set the expiry, and ex overrides px', async () => {
     granted(await cache().set('seconds', 'v', { ex: 100 }))
     granted(await cache().set('both', 'v', { ex: 100, px: 1 }))
     granted(await cache().set('milliseconds', 'v', { px: 200_000 }))
@@ -42,7 +42,7 @@ describe('get and set', () => {
     while (granted(await cache().get('brief')) !== null) await sleep(5)
   })
 
-  test('nx and xx make the write depend on what is there', async () => {
+  test('nx writes only an absent key, xx only an existing one', async () => {
     assert.equal(granted(await cache().set('lock', 'a', { xx: true })), false)
     assert.equal(granted(await cache().set('lock', 'a', { nx: true })), true)
     assert.equal(granted(await cache().set('lock', 'b', { nx: true })), false)
@@ -54,7 +54,7 @@ describe('get and set', () => {
 })
 
 describe('keys', () => {
-  const strange = [
+  const unusual = [
     'a:b',
     'a/b',
     '100%',
@@ -69,11 +69,11 @@ describe('keys', () => {
     'a/../b',
     "'",
   ]
-  /** Not to be told apart in a URL, or too long for one. */
-  const lost = ['.', '..', '日'.repeat(2048)]
+  /** URL parsers remove these segments, or they are too long for a URL. */
+  const notInUrl = ['.', '..', '日'.repeat(2048)]
 
-  for (const key of [...strange, ...lost])
-    test(`${JSON.stringify(key).slice(0, 20)} is a key like any other`, async () => {
+  for (const key of [...unusual, ...notInUrl])
+    test(`${JSON.stringify(key).slice(0, 20)} is a valid key`, async () => {
       assert.equal(granted(await cache().get(key)), null)
       assert.equal(granted(await cache().exists(key)), false)
       granted(await cache().set(key, `value of ${key}`))
@@ -83,14 +83,14 @@ describe('keys', () => {
       assert.equal(granted(await cache().exists(key)), false)
     })
 
-  test('the ttl of a key that a URL would lose is refused, and no other is asked for', async () => {
+  test('ttl rejects a key that a URL cannot contain, without a request', async () => {
     granted(await cache().set('.', 'v', { ex: 100 }))
-    for (const key of [...lost, '', '\ud800']) refused(await cache().ttl(key), 0, 'invalid_argument')
+    for (const key of [...notInUrl, '', '\ud800']) refused(await cache().ttl(key), 0, 'invalid_argument')
     assert.equal(granted(await cache().del('.')), 1)
   })
 
-  test('no key, half a character and a key too long are refused by the platform', async () => {
-    for (const key of ['', 'half \ud800', 'x'.repeat(2049)]) {
+  test('the platform rejects an empty key, a lone surrogate and a key that is too long', async () => {
+    for (const key of ['', 'lone \ud800', 'x'.repeat(2049)]) {
       const [got, exists, set] = [cache().get(key), cache().exists(key), cache().set(key, 'v')]
       for (const answer of [got, exists, set]) assert.equal((await answer).error?.status, 400)
     }
@@ -98,7 +98,7 @@ describe('keys', () => {
 })
 
 describe('counting', () => {
-  test('incr and decr count from 0, by one unless told', async () => {
+  test('incr and decr start at 0 and count by 1 by default', async () => {
     assert.equal(granted(await cache().incr('hits')), 1)
     assert.equal(granted(await cache().incr('hits', { by: 41 })), 42)
     assert.equal(granted(await cache().decr('hits')), 41)
@@ -106,7 +106,7 @@ describe('counting', () => {
     assert.equal(granted(await cache().incr('hits', { by: -1 })), -10)
   })
 
-  test('every digit of a 64-bit integer is kept: as a bigint where a number has not enough', async () => {
+  test('a 64-bit integer outside the safe range of a number is returned as a bigint', async () => {
     granted(await cache().set('big', String(Number.MAX_SAFE_INTEGER - 1)))
     assert.equal(granted(await cache().incr('big')), Number.MAX_SAFE_INTEGER)
     assert.equal(granted(await cache().incr('big')), 9007199254740992n)
@@ -119,7 +119,7 @@ describe('counting', () => {
     assert.equal(granted(await cache().get('big')), '-9223372036854775808')
   })
 
-  test('what is no integer cannot be counted', async () => {
+  test('incr and decr reject a value that is not an integer', async () => {
     granted(await cache().set('word', 'one'))
     refused(await cache().incr('word'), 400, 'not_an_integer')
     refused(await cache().decr('word'), 400, 'not_an_integer')
@@ -129,7 +129,7 @@ describe('counting', () => {
 })
 
 describe('expiry', () => {
-  test('ttl says how long, or that there is no end, or no key', async () => {
+  test('ttl returns the seconds left, -1 without expiry and -2 for an absent key', async () => {
     assert.equal(granted(await cache().ttl('no such key')), -2)
     granted(await cache().set('lasting', 'v'))
     assert.equal(granted(await cache().ttl('lasting')), -1)
@@ -138,7 +138,7 @@ describe('expiry', () => {
     assert.ok(ttl > 0 && ttl <= 500)
   })
 
-  test('expire with 0 or less deletes, and an absent key is false', async () => {
+  test('expire with 0 deletes the key, and returns false for an absent key', async () => {
     granted(await cache().set('going', 'v'))
     assert.equal(granted(await cache().expire('going', 0)), true)
     assert.equal(granted(await cache().exists('going')), false)
@@ -147,33 +147,33 @@ describe('expiry', () => {
 })
 
 describe('several keys', () => {
-  test('mset writes and mget reads in the order of the keys', async () => {
+  test('mset writes several keys, and mget reads them in the given order', async () => {
     assert.equal(granted(await cache().mset({ 'm:1': 'one', 'm:2': 'two' })), true)
     assert.deepEqual(granted(await cache().mget(['m:2', 'm:3', 'm:1'])), ['two', null, 'one'])
     assert.deepEqual(granted(await cache().mget([])), [])
   })
 
-  test('names that mean something to JavaScript mean nothing here', async () => {
+  test('names of Object.prototype are ordinary keys', async () => {
     const pairs = JSON.parse('{"__proto__": "p", "constructor": "c", "toString": "t"}')
     granted(await cache().mset(pairs))
     assert.deepEqual(granted(await cache().mget(['__proto__', 'constructor', 'toString'])), ['p', 'c', 't'])
     assert.equal(granted(await cache().get('__proto__')), 'p')
   })
 
-  test('del takes several and counts those that were there', async () => {
+  test('del of several keys returns the number that existed', async () => {
     granted(await cache().mset({ 'd:1': '', 'd:2': '' }))
     assert.equal(granted(await cache().del(['d:1', 'd:2', 'd:3'])), 2)
     assert.equal(granted(await cache().del([])), 0)
   })
 })
 
-describe('going through the keys', () => {
+describe('scan and keys()', () => {
   const names = Array.from({ length: 57 }, (_, i) => `walk:${i}`)
   before(async () => {
     granted(await cache().mset(Object.fromEntries(names.map(name => [name, 'v']))))
   })
 
-  test('scan goes on with its cursor until that is 0', async () => {
+  test('scan returns all keys page by page until the cursor is 0', async () => {
     const seen = new Set<string>()
     let cursor: string | undefined
     let pages = 0
@@ -187,7 +187,7 @@ describe('going through the keys', () => {
     assert.ok(pages > 1)
   })
 
-  test('keys() yields them all, in requests as large as told', async () => {
+  test('keys() yields all keys, with any page size', async () => {
     for (const count of [undefined, 7]) {
       const seen = new Set<string>()
       for await (const key of cache().keys({ match: 'walk:*', ...(count && { count }) })) seen.add(key)
@@ -198,7 +198,7 @@ describe('going through the keys', () => {
     for (const name of names) assert.ok(all.has(name))
   })
 
-  test('a pattern with a class of characters chooses', async () => {
+  test('a pattern can have a character class', async () => {
     const seen = new Set<string>()
     for await (const key of cache().keys({ match: 'walk:[^1-4]?' })) seen.add(key)
     assert.deepEqual([...seen].sort(), [
@@ -212,7 +212,7 @@ describe('going through the keys', () => {
     ])
   })
 
-  test('a loop can end early, and throws what the platform refuses', async () => {
+  test('a loop over keys() can end early, and throws errors of the platform', async () => {
     for await (const key of cache().keys({ match: 'walk:*', count: 5 })) {
       assert.match(key, /^walk:/)
       break
@@ -221,13 +221,13 @@ describe('going through the keys', () => {
     await assert.rejects(cache().keys({ signal: AbortSignal.abort() }).next(), { code: 'request_aborted' })
   })
 
-  test('a cursor of nobody and half a character are refused', async () => {
+  test('scan rejects an invalid cursor and a lone surrogate', async () => {
     refused(await cache().scan({ cursor: 'x' }), 400, 'invalid_request')
     refused(await cache().scan({ match: '\ud800*' }), 0, 'invalid_argument')
   })
 })
 
-function everyCall(from: Stage['service']['cache'], options: { signal?: AbortSignal } = {}) {
+function callAll(from: Stage['service']['cache'], options: { signal?: AbortSignal } = {}) {
   return {
     get: from.get('k', options),
     'get by body': from.get('.', options),
@@ -245,15 +245,15 @@ function everyCall(from: Stage['service']['cache'], options: { signal?: AbortSig
   }
 }
 
-test('the anon key is refused by every method', async () => {
-  for (const [name, call] of Object.entries(everyCall(stage.anon.cache))) {
+test('every method rejects the anon key', async () => {
+  for (const [name, call] of Object.entries(callAll(stage.anon.cache))) {
     const error = refused(await call, 403, 'role_not_allowed')
     assert.match(error.message, /service_role/, name)
   }
 })
 
-test('a call whose signal has been aborted is not made', async () => {
-  const calls = Object.values(everyCall(cache(), { signal: AbortSignal.abort() }))
+test('a call with an aborted signal sends no request', async () => {
+  const calls = Object.values(callAll(cache(), { signal: AbortSignal.abort() }))
   for (const call of calls) refused(await call, 0, 'request_aborted')
   assert.equal(granted(await cache().get('k')), null)
 })

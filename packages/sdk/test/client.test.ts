@@ -1,4 +1,4 @@
-// What the client keeps of supabase-js, and how its own calls behave when no proper answer comes.
+// Compatibility with supabase-js, and the errors of calls that get no valid answer.
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { createServer, type RequestListener, type Server } from 'node:http'
@@ -9,7 +9,7 @@ import { SupabaseClient } from '@supabase/supabase-js'
 import { createClient, PlinthClient, PlinthError, projectUrl } from '../src/client.ts'
 import { granted, refused, type Stage, setStage } from './stage.ts'
 
-/** As the platform generates it for the table below. */
+/** The types that the platform generates for the tables below. */
 interface Database {
   public: {
     Tables: {
@@ -34,7 +34,7 @@ interface Database {
 
 const notes = `
 create table public.notes (id int primary key, body text);
-create policy everybody on public.notes for select using (true);
+create policy read_all on public.notes for select using (true);
 create function public.shout(word text) returns text language sql as $$ select upper(word) $$;
 create schema shop;
 grant usage on schema shop to service_role;
@@ -59,8 +59,8 @@ before(async () => {
 })
 after(() => stage.stop())
 
-describe('supabase-js stays', () => {
-  test('one client reads and writes rows, calls functions and keeps a cache, with types', async () => {
+describe('compatibility with supabase-js', () => {
+  test('one client reads and writes rows, calls functions and uses the cache, with types', async () => {
     const client = createClient<Database>(url, stage.project.service_role_key, withoutSession)
     assert.ok(client instanceof SupabaseClient && client instanceof PlinthClient)
     const written = await client.from('notes').insert({ id: 1, body: 'hello' }).select().single()
@@ -83,7 +83,7 @@ describe('supabase-js stays', () => {
     assert.ok((await client.cache.set('n', 5)).error)
   })
 
-  test('schemas are chosen as in supabase-js, by option or by call', async () => {
+  test('the schema is selected as in supabase-js, by option or by call', async () => {
     const shop = createClient<Database, 'shop'>(url, stage.project.service_role_key, {
       ...withoutSession,
       db: { schema: 'shop' },
@@ -94,7 +94,7 @@ describe('supabase-js stays', () => {
     assert.deepEqual(items, [{ sku: 'lamp' }])
   })
 
-  test('it goes wherever a client of supabase-js is wanted', async () => {
+  test('it is assignable to SupabaseClient', async () => {
     const count = async (client: SupabaseClient<Database>) =>
       (await client.from('notes').select('*', { count: 'exact', head: true })).error
     const untyped = async (client: SupabaseClient) => (await client.from('notes').select()).error
@@ -108,13 +108,13 @@ describe('supabase-js stays', () => {
     assert.equal((await versioned.from('notes').select('id')).error, null)
   })
 
-  test('users sign in through the same client, whose own services still use its key', async () => {
+  test('after a user signs in, cache, queues and cron still use the key of the client', async () => {
     const client = stage.connect(stage.project.service_role_key)
     const email = 'ada@example.com'
     const signedUp = await client.auth.signUp({ email, password: 'correct horse battery' })
     assert.equal(signedUp.error, null)
     assert.equal((await client.auth.getUser()).data.user?.email, email)
-    // As this user now, who may not write.
+    // Rows are now written as this user, who lacks the permission.
     assert.equal((await client.from('notes').insert({ id: 99 })).error?.code, '42501')
     assert.equal(granted(await client.cache.set('who', 'the server')), true)
     assert.ok(granted(await client.queues.list()))
@@ -124,11 +124,11 @@ describe('supabase-js stays', () => {
 })
 
 describe('a request', () => {
-  test('goes out through global.fetch with global.headers, and with the key of the client', async () => {
+  test('uses global.fetch and global.headers, and the key of the client', async () => {
     const seen: { url: string; headers: Headers; method: string | undefined }[] = []
     const client = stage.connect(stage.project.service_role_key, {
       global: {
-        headers: { 'X-Tenant': 'acme', Authorization: 'Bearer of-somebody-else', APIKEY: 'other' },
+        headers: { 'X-Tenant': 'acme', Authorization: 'Bearer other', APIKEY: 'other' },
         fetch: (input, init) => {
           seen.push({ url: String(input), headers: new Headers(init?.headers), method: init?.method })
           return fetch(input, init)
@@ -149,15 +149,15 @@ describe('a request', () => {
       )
   })
 
-  test('goes to the project whether or not the URLs end in a slash', async () => {
+  test('accepts URLs with or without a slash at the end', async () => {
     for (const address of [`${url}/`, ` ${url} `, projectUrl(`${stage.platform.url}/`, stage.project.id)]) {
       const client = createClient(address, stage.project.service_role_key, withoutSession)
-      assert.equal(granted(await client.cache.get('nobody')), null)
+      assert.equal(granted(await client.cache.get('absent')), null)
     }
   })
 
-  test('with a key of nobody is refused, and the error says everything it knows', async () => {
-    const error = refused(await stage.connect('nobody').cache.get('x'), 401, 'unauthorized')
+  test('with an unknown key gets an error with all fields', async () => {
+    const error = refused(await stage.connect('unknown').cache.get('x'), 401, 'unauthorized')
     assert.equal(error.name, 'PlinthError')
     assert.match(error.requestId ?? '', /^[\w-]{14,}$/)
     assert.deepEqual(JSON.parse(JSON.stringify(error)), {
@@ -171,18 +171,18 @@ describe('a request', () => {
   })
 })
 
-test('a client without a usable URL or key is refused when it is made, as in supabase-js', () => {
+test('createClient throws without a valid URL or key, as in supabase-js', () => {
   assert.throws(() => createClient('', 'key'), /supabaseUrl is required/)
   assert.throws(() => createClient('nowhere', 'key'), /Invalid supabaseUrl/)
   assert.throws(() => createClient(url, ''), /supabaseKey is required/)
 })
 
-test('without a WebSocket, as on Node 20, only realtime is missing', async () => {
+test('without a WebSocket, as on Node 20, only realtime fails', async () => {
   const { WebSocket } = globalThis
   Reflect.deleteProperty(globalThis, 'WebSocket')
   try {
     const client = createClient(url, stage.project.service_role_key, withoutSession)
-    assert.equal(granted(await client.cache.get('nobody')), null)
+    assert.equal(granted(await client.cache.get('absent')), null)
     assert.equal((await client.from('notes').select()).error, null)
     assert.throws(() => client.channel('room').subscribe(), /no WebSocket.*Node 22/)
     const realtime = { transport: WebSocket as any }
@@ -193,7 +193,7 @@ test('without a WebSocket, as on Node 20, only realtime is missing', async () =>
   }
 })
 
-describe('when no proper answer comes', () => {
+describe('without a valid answer', () => {
   const servers: Server[] = []
   after(() => {
     for (const server of servers) {
@@ -201,8 +201,8 @@ describe('when no proper answer comes', () => {
       server.close()
     }
   })
-  /** Something else than the platform at the other end. */
-  async function facing(answer: RequestListener) {
+  /** A client of a server that is not the platform. */
+  async function connectTo(answer: RequestListener) {
     const server = createServer(answer).listen(0, '127.0.0.1')
     servers.push(server)
     await once(server, 'listening')
@@ -211,8 +211,8 @@ describe('when no proper answer comes', () => {
     return { server, client: createClient(address, 'key', withoutSession) }
   }
 
-  test('a platform that is not there is a network error', async () => {
-    const { server, client } = await facing(() => {})
+  test('a refused connection is a network error', async () => {
+    const { server, client } = await connectTo(() => {})
     server.close()
     await once(server, 'close')
     const error = refused(await client.cache.get('x'), 0, 'network_error')
@@ -225,52 +225,52 @@ describe('when no proper answer comes', () => {
     await assert.rejects(client.cache.keys().next(), PlinthError)
   })
 
-  test('a fetch that throws anything is a network error', async () => {
+  test('a fetch that rejects with any value is a network error', async () => {
     const thrown = [new Error(''), 'a word', undefined, null, { code: 5 }]
-    for (const what of thrown) {
+    for (const value of thrown) {
       const client = createClient(url, 'key', {
         ...withoutSession,
-        global: { fetch: () => Promise.reject(what) },
+        global: { fetch: () => Promise.reject(value) },
       })
       refused(await client.cache.get('x'), 0, 'network_error')
     }
   })
 
-  test('an answer cut off halfway is a network error', async () => {
-    const { client } = await facing((_request, response) => {
+  test('an incomplete answer is a network error', async () => {
+    const { client } = await connectTo((_request, response) => {
       response.writeHead(200, { 'content-type': 'application/json', 'content-length': '100' })
       response.write('{"value":', () => response.destroy())
     })
     refused(await client.cache.get('x'), 0, 'network_error')
   })
 
-  test('a call can be ended while it waits', async () => {
-    const ending = new AbortController()
-    const { client } = await facing(() => ending.abort(new Error('no longer wanted')))
+  test('a call can be aborted while it waits for the answer', async () => {
+    const controller = new AbortController()
+    const { client } = await connectTo(() => controller.abort(new Error('no longer wanted')))
     const error = refused(
-      await client.queues.read('q', { vt: 1, signal: ending.signal }),
+      await client.queues.read('q', { vt: 1, signal: controller.signal }),
       0,
       'request_aborted',
     )
     assert.match(error.message, /no longer wanted/)
   })
 
-  test('a call can be ended while its answer arrives', async () => {
-    const ending = new AbortController()
-    const { client } = await facing((_request, response) => {
+  test('a call can be aborted while it receives the answer', async () => {
+    const controller = new AbortController()
+    const { client } = await connectTo((_request, response) => {
       response.writeHead(200, { 'content-type': 'application/json' })
-      response.write('{"value":', () => ending.abort())
+      response.write('{"value":', () => controller.abort())
     })
-    refused(await client.cache.get('x', { signal: ending.signal }), 0, 'request_aborted')
+    refused(await client.cache.get('x', { signal: controller.signal }), 0, 'request_aborted')
   })
 
-  test('a time limit ends a call', async () => {
-    const { client } = await facing(() => {})
+  test('a timeout signal aborts a call', async () => {
+    const { client } = await connectTo(() => {})
     const error = refused(await client.cron.list({ signal: AbortSignal.timeout(1) }), 0, 'request_aborted')
     assert.match(error.message, /timeout/)
   })
 
-  test('an answer of something else is told apart from one of the platform', async () => {
+  test('an answer that does not come from the platform is unexpected_answer', async () => {
     const answers: [number, string][] = [
       [502, '<html>Bad Gateway</html>'],
       [404, ''],
@@ -279,14 +279,14 @@ describe('when no proper answer comes', () => {
       [200, '<html>Welcome</html>'],
     ]
     for (const [status, text] of answers) {
-      const { client } = await facing((_request, response) => response.writeHead(status).end(text))
+      const { client } = await connectTo((_request, response) => response.writeHead(status).end(text))
       const error = refused(await client.cache.get('x'), status, 'unexpected_answer')
       assert.equal(error.details, text)
       assert.match(error.hint, /proxy/)
       refused(await client.cache.incr('x'), status, 'unexpected_answer')
     }
-    for (const nothing of ['', 'null']) {
-      const { client } = await facing((_request, response) => response.writeHead(200).end(nothing))
+    for (const empty of ['', 'null']) {
+      const { client } = await connectTo((_request, response) => response.writeHead(200).end(empty))
       refused(await client.cache.get('x'), 200, 'unexpected_answer')
       refused(await client.cache.get('.'), 200, 'unexpected_answer')
       refused(await client.queues.ack('q', [1]), 200, 'unexpected_answer')

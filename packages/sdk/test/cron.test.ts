@@ -10,7 +10,7 @@ before(async () => {
 })
 after(() => stage.stop())
 
-/** Nothing runs while the tests look on. */
+/** No run starts during the tests. */
 const yearly = '0 0 1 1 *'
 
 test('a job is scheduled, listed and removed', async () => {
@@ -26,7 +26,7 @@ test('a job is scheduled, listed and removed', async () => {
   assert.deepEqual(granted(await cron.list()), [])
 })
 
-test('a job of the same name is replaced', async () => {
+test('schedule replaces a job of the same name', async () => {
   const { cron } = stage.service
   const first = granted(await cron.schedule({ name: 'report', schedule: yearly, command: 'select 1' }))
   const second = granted(
@@ -40,7 +40,7 @@ test('a job of the same name is replaced', async () => {
   granted(await cron.unschedule('report'))
 })
 
-test('runs of a job are listed, the newest first, as many as asked for', { timeout: 120_000 }, async () => {
+test('runs returns the newest runs of a job first, up to the limit', { timeout: 120_000 }, async () => {
   const { cron } = stage.service
   granted(await cron.schedule({ name: 'often', schedule: '1 seconds', command: 'select 42' }))
   assert.deepEqual(granted(await cron.runs('often', { limit: 0 })), [])
@@ -59,7 +59,7 @@ test('runs of a job are listed, the newest first, as many as asked for', { timeo
   granted(await cron.unschedule('often'))
 })
 
-test('names of any characters reach the platform as they are', async () => {
+test('job names may have any characters', async () => {
   const { cron } = stage.service
   for (const name of ['a/b', '100%', 'wöchentlich ☀️', '?x=1#y', '...', "it's"]) {
     granted(await cron.schedule({ name, schedule: yearly, command: 'select 1' }))
@@ -69,7 +69,7 @@ test('names of any characters reach the platform as they are', async () => {
   assert.deepEqual(granted(await cron.list()), [])
 })
 
-test('what the platform refuses comes back as an error', async () => {
+test('errors of the platform are returned', async () => {
   const { cron } = stage.service
   const bad = refused(
     await cron.schedule({ name: 'x', schedule: 'every now and then', command: 'select 1' }),
@@ -78,17 +78,17 @@ test('what the platform refuses comes back as an error', async () => {
   )
   assert.ok(bad.requestId)
   refused(await cron.schedule({ name: '', schedule: yearly, command: 'select 1' }), 400, 'invalid_request')
-  refused(await cron.unschedule('nobody'), 404, 'job_not_found')
-  refused(await cron.runs('nobody'), 404, 'job_not_found')
-  refused(await cron.runs('nobody', { limit: -1 }), 400, 'invalid_request')
-  // A URL would lose these: they must not become requests for something else.
+  refused(await cron.unschedule('unknown'), 404, 'job_not_found')
+  refused(await cron.runs('unknown'), 404, 'job_not_found')
+  refused(await cron.runs('unknown', { limit: -1 }), 400, 'invalid_request')
+  // URL parsers remove these segments, so the request would address another route.
   for (const name of ['.', '..', '']) {
     refused(await cron.unschedule(name), 0, 'invalid_argument')
     refused(await cron.runs(name), 0, 'invalid_argument')
   }
 })
 
-test('the anon key is refused by every method', async () => {
+test('every method rejects the anon key', async () => {
   const { cron } = stage.anon
   const calls = [
     cron.schedule({ name: 'x', schedule: yearly, command: 'select 1' }),
@@ -99,7 +99,7 @@ test('the anon key is refused by every method', async () => {
   for (const call of calls) refused(await call, 403, 'role_not_allowed')
 })
 
-test('a call whose signal has been aborted is not made', async () => {
+test('a call with an aborted signal sends no request', async () => {
   const { cron } = stage.service
   const signal = AbortSignal.abort()
   const calls = [

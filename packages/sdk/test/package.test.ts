@@ -1,5 +1,5 @@
-// The package as it is published, in a project that has nothing but supabase-js: packed by npm, type-checked by
-// tsc, and run by every Node at hand.
+// The published package in a project that has only supabase-js: packed by npm, type-checked by tsc, and run by every
+// installed Node.
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
 import {
@@ -24,7 +24,7 @@ import { type Stage, setStage } from './stage.ts'
 const root = resolve(import.meta.dirname, '../../..')
 const run = promisify(execFile)
 
-/** What somebody would write: each service once, with its types. */
+/** An application that uses each service once, with its types. */
 const consumer = `
 import { createClient, type Job, type Message, PlinthError, projectUrl, type Result } from '@plinth/sdk'
 import { SupabaseClient } from '@supabase/supabase-js'
@@ -59,12 +59,12 @@ const message = read.data?.[0]
 const acked: boolean | null = message ? (await client.queues.ack(name, message.msg_id)).data : null
 
 const job: Job | null = (await client.cron.schedule({ name: 'j', schedule: '0 0 1 1 *', command: 'select 1' })).data
-const { error } = await client.queues.pop('nobody')
+const { error } = await client.queues.pop('unknown')
 const rows = await plain.from('notes').select('id')
 
 // @ts-expect-error: values are strings
 void (() => client.cache.set('x', 1))
-// @ts-expect-error: how long others do not see it must be said
+// @ts-expect-error: vt is required
 void (() => client.queues.read('jobs', { qty: 1 }))
 // @ts-expect-error: there is no such table
 void (() => client.from('nothing'))
@@ -80,7 +80,7 @@ process.stdout.write(
 )
 `
 
-/** The same in both, optional fields and all. */
+/** Compares the built types with the sources, including which fields are optional. */
 const comparison = (built: string) => `
 import type * as Built from '${built}'
 import type * as Source from '${root}/packages/sdk/src/wire.ts'
@@ -89,7 +89,7 @@ type Same<A, B> = (<T>() => T extends Plain<A> ? 1 : 2) extends (<T>() => T exte
 export const archived: Same<Built.ArchivedMessage, Source.ArchivedMessage> = true
 export const code: Same<Built.ErrorCode, Source.ErrorCode> = true
 export const job: Same<Built.Job, Source.Job> = true
-export const jobWish: Same<Built.JobWish, Source.JobWish> = true
+export const jobDefinition: Same<Built.JobDefinition, Source.JobDefinition> = true
 export const message: Same<Built.Message, Source.Message> = true
 export const queue: Same<Built.Queue, Source.Queue> = true
 export const metrics: Same<Built.QueueMetrics, Source.QueueMetrics> = true
@@ -99,26 +99,26 @@ export const different: Same<Built.Job, Source.Run> = false
 `
 
 let stage: Stage
-let place: string
+let directory: string
 let app: string
 before(async () => {
   stage = await setStage()
-  place = realpathSync(mkdtempSync(join(tmpdir(), 'plinth-sdk-')))
-  app = join(place, 'app')
-  buildSdk(join(place, 'built'))
+  directory = realpathSync(mkdtempSync(join(tmpdir(), 'plinth-sdk-')))
+  app = join(directory, 'app')
+  buildSdk(join(directory, 'built'))
   const options = [
     '--offline',
     '--ignore-scripts',
     '--json',
     '--cache',
-    join(place, 'npm'),
+    join(directory, 'npm'),
     '--pack-destination',
-    place,
+    directory,
   ]
-  const packed = await run('npm', ['pack', join(place, 'built'), ...options], { cwd: place })
+  const packed = await run('npm', ['pack', join(directory, 'built'), ...options], { cwd: directory })
   const installed = join(app, 'node_modules/@plinth/sdk')
   mkdirSync(installed, { recursive: true })
-  const tarball = join(place, JSON.parse(packed.stdout)[0].filename)
+  const tarball = join(directory, JSON.parse(packed.stdout)[0].filename)
   await run('tar', ['-xzf', tarball, '--strip-components=1', '-C', installed])
   mkdirSync(join(app, 'node_modules/@supabase'))
   symlinkSync(
@@ -130,31 +130,31 @@ before(async () => {
 })
 after(async () => {
   await stage.stop()
-  rmSync(place, { recursive: true, force: true })
+  rmSync(directory, { recursive: true, force: true })
 })
 
-/** What tsc has to say about files, with these options: nothing, if all is well. */
-async function complaints(folder: string, files: string[], compilerOptions: object): Promise<string> {
+/** The errors of tsc for these files and options. Empty if there are none. */
+async function typeErrors(folder: string, files: string[], compilerOptions: object): Promise<string> {
   const config = join(folder, 'tsconfig.json')
   writeFileSync(config, JSON.stringify({ compilerOptions, files }))
   const tsc = join(root, 'node_modules/typescript/bin/tsc')
   return run(process.execPath, [tsc, '-p', config], { cwd: folder }).then(
     () => '',
-    (error: { stdout: string }) => withoutThoseOf('@supabase', error.stdout),
+    (error: { stdout: string }) => withoutErrorsIn('@supabase', error.stdout),
   )
 }
 
-/** Our declarations are checked in full; those of supabase-js have faults of their own. */
-const withoutThoseOf = (scope: string, output: string) =>
+/** Drops the errors in the declarations of supabase-js. Those of the SDK are checked in full. */
+const withoutErrorsIn = (scope: string, output: string) =>
   output
     .split(/\n(?! )/)
-    .filter(complaint => !complaint.includes(`/node_modules/${scope}/`))
+    .filter(error => !error.includes(`/node_modules/${scope}/`))
     .join('\n')
 
 const strict = { strict: true, target: 'es2022', lib: ['es2022', 'dom'], types: [], skipLibCheck: false }
 const nodeLike = { ...strict, module: 'nodenext', outDir: 'out' }
 
-test('the package holds what is needed and mentions nothing of the workspace', () => {
+test('the package has all files and imports nothing of the workspace', () => {
   const installed = join(app, 'node_modules/@plinth/sdk')
   const files = globSync('**/*', { cwd: installed })
   for (const file of ['package.json', 'README.md', 'LICENSE', 'client.js', 'client.d.ts'])
@@ -174,10 +174,10 @@ test('the package holds what is needed and mentions nothing of the workspace', (
       assert.match(from!, /^(\.\/[\w-]+\.js|@supabase\/supabase-js)$/, `${file} imports ${from}`)
 })
 
-test('the types it carries are those of the contract', async () => {
-  const folder = join(place, 'comparison')
+test('the built types equal those of the contract', async () => {
+  const folder = join(directory, 'comparison')
   mkdirSync(folder)
-  writeFileSync(join(folder, 'same.ts'), comparison(join(place, 'built/wire.js')))
+  writeFileSync(join(folder, 'same.ts'), comparison(join(directory, 'built/wire.js')))
   const options = {
     ...strict,
     module: 'nodenext',
@@ -185,21 +185,21 @@ test('the types it carries are those of the contract', async () => {
     allowImportingTsExtensions: true,
     noEmit: true,
   }
-  assert.equal(await complaints(folder, ['same.ts'], { ...options, exactOptionalPropertyTypes: true }), '')
+  assert.equal(await typeErrors(folder, ['same.ts'], { ...options, exactOptionalPropertyTypes: true }), '')
 })
 
-test('a strict project type-checks against it, however it resolves modules', async () => {
-  assert.equal(await complaints(app, ['main.ts'], { ...strict, module: 'preserve', noEmit: true }), '')
+test('a strict project type-checks with each module resolution', async () => {
+  assert.equal(await typeErrors(app, ['main.ts'], { ...strict, module: 'preserve', noEmit: true }), '')
   const exact = {
     exactOptionalPropertyTypes: true,
     noUncheckedIndexedAccess: true,
     verbatimModuleSyntax: true,
   }
-  assert.equal(await complaints(app, ['main.ts'], { ...nodeLike, ...exact, noEmit: true }), '')
+  assert.equal(await typeErrors(app, ['main.ts'], { ...nodeLike, ...exact, noEmit: true }), '')
 })
 
-test('it runs wherever Node 20 or newer does, with supabase-js alone', async () => {
-  assert.equal(await complaints(app, ['main.ts'], nodeLike), '')
+test('it runs on every installed Node with only supabase-js', async () => {
+  assert.equal(await typeErrors(app, ['main.ts'], nodeLike), '')
   const { id, service_role_key: key } = stage.project
   for (const node of nodes()) {
     const { stdout } = await run(node, [join(app, 'out/main.js'), stage.platform.url, id, key], { cwd: app })
@@ -220,7 +220,7 @@ test('it runs wherever Node 20 or newer does, with supabase-js alone', async () 
   assert.equal(projectUrl('http://x/', 'id'), 'http://x/v1/id')
 })
 
-/** The Node of this run, and those of the system if there are any. */
+/** The Node of this run, and those in PATH. */
 function nodes(): Set<string> {
   const found = (process.env['PATH'] ?? '')
     .split(delimiter)

@@ -11,10 +11,10 @@ before(async () => {
 after(() => stage.stop())
 const queues = () => stage.service.queues
 
-let made = 0
-/** A queue nobody else uses. */
-async function fresh(): Promise<string> {
-  return granted(await queues().create(`q${++made}`)).queue_name
+let created = 0
+/** Creates a queue for one test. */
+async function createQueue(): Promise<string> {
+  return granted(await queues().create(`q${++created}`)).queue_name
 }
 
 describe('queues', () => {
@@ -23,15 +23,15 @@ describe('queues', () => {
     assert.partialDeepStrictEqual(queue, { queue_name: 'mail', is_partitioned: false, is_unlogged: false })
     assert.deepEqual(Object.keys(queue).sort(), ['created_at', 'is_partitioned', 'is_unlogged', 'queue_name'])
     assert.deepEqual(granted(await queues().list()), [queue])
-    assert.deepEqual(granted(await queues().create('mail')), queue, 'again, as it is')
+    assert.deepEqual(granted(await queues().create('mail')), queue, 'an existing queue is returned')
     assert.equal(granted(await queues().drop('mail')), null)
     assert.deepEqual(granted(await queues().list()), [])
   })
 })
 
 describe('send and read', () => {
-  test('what is sent is read, whatever JSON it is', async () => {
-    const queue = await fresh()
+  test('read returns the sent messages, which may be any JSON value', async () => {
+    const queue = await createQueue()
     const messages = [{ to: 'ada', nested: [1, { ok: true }] }, ['a'], 'text ☀️', 42.5, false, null]
     for (const [index, message] of messages.entries())
       assert.equal(granted(await queues().send(queue, message)), index + 1)
@@ -48,8 +48,8 @@ describe('send and read', () => {
     assert.deepEqual(granted(await queues().read(queue, { vt: 60 })), [], 'hidden')
   })
 
-  test('the type of a message is what the caller says', async () => {
-    const queue = await fresh()
+  test('the caller declares the type of a message', async () => {
+    const queue = await createQueue()
     interface Mail {
       to: string
     }
@@ -61,8 +61,8 @@ describe('send and read', () => {
     assert.equal(popped?.message.to, 'ada')
   })
 
-  test('read takes one message unless told, the oldest first, and vt 0 hides nothing', async () => {
-    const queue = await fresh()
+  test('read returns the oldest message by default, and vt 0 hides nothing', async () => {
+    const queue = await createQueue()
     granted(await queues().sendBatch(queue, ['a', 'b', 'c']))
     for (const times of [1, 2]) {
       const read = granted(await queues().read(queue, { vt: 0 }))
@@ -74,8 +74,8 @@ describe('send and read', () => {
     assert.equal(granted(await queues().read(queue, { vt: 60, qty: 2 })).length, 2)
   })
 
-  test('a delay keeps a message back, and headers travel with it', async () => {
-    const queue = await fresh()
+  test('a message can have a delay and headers', async () => {
+    const queue = await createQueue()
     granted(await queues().send(queue, 'later', { delay: 3600 }))
     assert.deepEqual(granted(await queues().read(queue, { vt: 60 })), [])
     granted(await queues().send(queue, 'soon', { delay: 1, headers: { trace: 'x', n: 1 } }))
@@ -85,7 +85,7 @@ describe('send and read', () => {
   })
 
   test('a batch keeps its order, its headers and its delay', async () => {
-    const queue = await fresh()
+    const queue = await createQueue()
     const ids = granted(
       await queues().sendBatch(queue, [{ n: 1 }, { n: 2 }, null], { headers: [{ h: 1 }, null, { h: 3 }] }),
     )
@@ -104,8 +104,8 @@ describe('send and read', () => {
     assert.deepEqual(granted(await queues().sendBatch(queue, [])), [])
   })
 
-  test('pop takes the oldest and leaves nothing of it', async () => {
-    const queue = await fresh()
+  test('pop returns and deletes the oldest message', async () => {
+    const queue = await createQueue()
     granted(await queues().sendBatch(queue, ['a', 'b']))
     assert.partialDeepStrictEqual(granted(await queues().pop(queue)), { msg_id: 1, message: 'a', read_ct: 0 })
     assert.equal(granted(await queues().pop(queue))?.message, 'b')
@@ -113,17 +113,17 @@ describe('send and read', () => {
   })
 })
 
-describe('what becomes of a message', () => {
-  test('ack deletes one, and says whether it was there', async () => {
-    const queue = await fresh()
+describe('ack, archive and replay', () => {
+  test('ack deletes a message and returns whether it existed', async () => {
+    const queue = await createQueue()
     const id = granted(await queues().send(queue, 'a'))
     const acked: boolean = granted(await queues().ack(queue, id))
     assert.equal(acked, true)
     assert.equal(granted(await queues().ack(queue, id)), false)
   })
 
-  test('ack of several says which were there', async () => {
-    const queue = await fresh()
+  test('ack of several messages returns the ids that existed', async () => {
+    const queue = await createQueue()
     granted(await queues().sendBatch(queue, ['a', 'b', 'c']))
     const acked: number[] = granted(await queues().ack(queue, [1, 3, 9]))
     assert.deepEqual(acked.toSorted(), [1, 3])
@@ -131,8 +131,8 @@ describe('what becomes of a message', () => {
     assert.equal(granted(await queues().pop(queue))?.message, 'b')
   })
 
-  test('archive puts aside, archived lists the newest first, replay brings back', async () => {
-    const queue = await fresh()
+  test('archive moves a message to the archive, archived lists the newest first, replay moves it back', async () => {
+    const queue = await createQueue()
     granted(await queues().sendBatch(queue, ['a', 'b', 'c'], { headers: [{ h: 1 }, null, null] }))
     const archived: boolean = granted(await queues().archive(queue, 1))
     assert.equal(archived, true)
@@ -161,8 +161,8 @@ describe('what becomes of a message', () => {
     refused(await queues().replay(queue, 1), 404, 'archived_message_not_found')
   })
 
-  test('metrics count', async () => {
-    const queue = await fresh()
+  test('metrics returns lengths, ages and the total', async () => {
+    const queue = await createQueue()
     assert.partialDeepStrictEqual(granted(await queues().metrics(queue)), {
       queue_name: queue,
       queue_length: 0,
@@ -178,7 +178,7 @@ describe('what becomes of a message', () => {
   })
 })
 
-const everyCall = (
+const callAll = (
   from: Stage['service']['queues'],
   queue: string,
   options: { signal?: AbortSignal } = {},
@@ -197,25 +197,25 @@ const everyCall = (
   drop: from.drop(queue, options),
 })
 
-describe('refusals', () => {
-  test('a queue nobody made is not found by any method', async () => {
-    for (const [name, call] of Object.entries(everyCall(queues(), 'nobody_made_it'))) {
+describe('errors', () => {
+  test('every method returns queue_not_found for an unknown queue', async () => {
+    for (const [name, call] of Object.entries(callAll(queues(), 'unknown_queue'))) {
       const error = refused(await call, 404, 'queue_not_found')
       assert.ok(error.requestId, name)
     }
   })
 
-  test('a name that is none is refused', async () => {
+  test('an invalid queue name is rejected', async () => {
     for (const name of ['Upper', '1st', 'a-b', 'x'.repeat(48), 'ä', 'a/b']) {
       refused(await queues().create(name), 400, 'invalid_request')
       refused(await queues().send(name, 'x'), 400, 'invalid_request')
     }
     for (const name of ['.', '..', ''])
-      for (const call of Object.values(everyCall(queues(), name))) refused(await call, 0, 'invalid_argument')
+      for (const call of Object.values(callAll(queues(), name))) refused(await call, 0, 'invalid_argument')
   })
 
-  test('what cannot be right is refused', async () => {
-    const queue = await fresh()
+  test('invalid arguments are rejected', async () => {
+    const queue = await createQueue()
     refused(await queues().read(queue, { vt: -1 }), 400, 'invalid_request')
     refused(await queues().read(queue, { vt: 1, qty: 0 }), 400, 'invalid_request')
     refused(await queues().send(queue, 'x', { delay: -1 }), 400, 'invalid_request')
@@ -228,20 +228,20 @@ describe('refusals', () => {
     assert.equal(granted(await queues().metrics(queue)).total_messages, 0)
   })
 
-  test('the anon key is refused by every method', async () => {
-    const queue = await fresh()
+  test('every method rejects the anon key', async () => {
+    const queue = await createQueue()
     const { queues: from } = stage.anon
-    const calls = [from.create('x'), from.list(), ...Object.values(everyCall(from, queue))]
+    const calls = [from.create('x'), from.list(), ...Object.values(callAll(from, queue))]
     for (const call of calls) refused(await call, 403, 'role_not_allowed')
   })
 
-  test('a call whose signal has been aborted is not made', async () => {
-    const queue = await fresh()
+  test('a call with an aborted signal sends no request', async () => {
+    const queue = await createQueue()
     const signal = AbortSignal.abort()
     const calls = [
       queues().create('never', { signal }),
       queues().list({ signal }),
-      ...Object.values(everyCall(queues(), queue, { signal })),
+      ...Object.values(callAll(queues(), queue, { signal })),
     ]
     for (const call of calls) refused(await call, 0, 'request_aborted')
     assert.equal(granted(await queues().metrics(queue)).total_messages, 0)

@@ -1,4 +1,4 @@
-// A project of a real platform, and clients of it.
+// Starts a platform with one project, and creates clients of it.
 import assert from 'node:assert/strict'
 import type { CreatedProject } from '@plinth/contract/projects.ts'
 import { startPlatform, type TestPlatform } from '../../../apps/server/test/harness.ts'
@@ -9,9 +9,9 @@ type ClientOptions = Parameters<typeof createClient>[2]
 export interface Stage {
   platform: TestPlatform
   project: CreatedProject
-  /** What the project's own servers use. */
+  /** Has the service_role key, as the project's own servers do. */
   service: ReturnType<typeof connect>
-  /** What browsers use. */
+  /** Has the anon key, as browsers do. */
   anon: ReturnType<typeof connect>
   connect(key: string, options?: ClientOptions): ReturnType<typeof connect>
   stop(): Promise<void>
@@ -42,7 +42,7 @@ export function granted<T>({ data, error }: Result<T>): T {
 
 export function refused(result: Result<unknown>, status: number, code: string): PlinthError {
   const { data, error } = result
-  assert.ok(error instanceof PlinthError, `refused, not ${JSON.stringify(data)}`)
+  assert.ok(error instanceof PlinthError, `expected an error, got ${JSON.stringify(data)}`)
   assert.deepEqual([error.status, error.code, data], [status, code, null], error.message)
   assert.ok(error.message.length > 0)
   return error

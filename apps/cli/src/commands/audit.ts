@@ -17,5 +17,8 @@ export async function prune(context: Context): Promise<Answer> {
 function daysGiven(text: string | undefined): number | undefined {
   if (text === undefined) return undefined
   if (/^[1-9]\d{0,4}$/.test(text)) return Number(text)
-  throw new Failure('usage_invalid_value', `--days cannot be "${text}": it is a number of days from 1 on.`)
+  throw new Failure(
+    'usage_invalid_value',
+    `--days cannot be "${text}": it must be a number of days of at least 1.`,
+  )
 }

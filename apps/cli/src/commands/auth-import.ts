@@ -1,19 +1,19 @@
-// Users from another platform: a file of records goes over in as many calls as it takes.
+// Imports users from a file of records, in several requests if necessary.
 import type { ImportResult } from '@plinth/contract/users.ts'
 import type { Answer, Context } from '../context.ts'
 import { Failure } from '../failure.ts'
-import { connect } from '../platform.ts'
+import { inputName, readInput } from '../input-file.ts'
 import { table } from '../print.ts'
-import { projectId } from '../project.ts'
+import { openProject } from '../project.ts'
 
-/** What the platform takes in one call, with room to spare in bytes. */
+/** Limits of one request; the limit of bytes is below the one of the platform. */
 const maxRecords = 1000
 const maxBytes = 4 * 1024 * 1024
 
 export async function importUsers(context: Context): Promise<Answer> {
-  const records = await recordsIn(context.given.operands['file']!)
-  const platform = connect(context)
-  const id = await projectId(context, platform)
+  const file = context.given.operands['file']!
+  const records = recordsIn(await readInput(context, file), inputName(file))
+  const { platform, id } = await openProject(context)
   const counts = { imported: 0, skipped: 0, failed: 0 }
   const problems: ({ record: number } & ImportResult)[] = []
   let sent = 0
@@ -45,7 +45,7 @@ export async function importUsers(context: Context): Promise<Answer> {
         `Imported ${imported} of ${records.length} users; ${skipped} skipped, ${failed} failed.`,
       ].join('\n'),
     hints:
-      failed > 0 ? ['Correct the records that failed and run it again: those imported are skipped.'] : [],
+      failed > 0 ? ['Correct the records that failed and run it again. Imported records are skipped.'] : [],
   }
 }
 
@@ -65,11 +65,7 @@ function* batches(records: readonly unknown[]): Generator<unknown[]> {
   if (batch.length > 0) yield batch
 }
 
-async function recordsIn(file: string): Promise<unknown[]> {
-  const where = file === '-' ? 'Standard input' : file
-  const content = await contentOf(file).catch(cause => {
-    throw new Failure('file_unreadable', `${where} cannot be read: ${(cause as Error).message}.`, null, cause)
-  })
+function recordsIn(content: string, where: string): unknown[] {
   try {
     const parsed = JSON.parse(content) as unknown
     const records = Array.isArray(parsed) ? parsed : (parsed as { users?: unknown } | null)?.users
@@ -77,18 +73,13 @@ async function recordsIn(file: string): Promise<unknown[]> {
   } catch (cause) {
     throw notRecords(where, (cause as Error).message, cause)
   }
-  throw notRecords(where, 'it must hold a list of records, or an object with "users"')
-}
-
-async function contentOf(file: string): Promise<string> {
-  if (file === '-') return (await import('node:stream/consumers')).text(process.stdin)
-  return (await import('node:fs/promises')).readFile(file, 'utf8')
+  throw notRecords(where, 'it must contain a list of records, or an object with "users"')
 }
 
 const notRecords = (where: string, why: string, cause?: unknown) =>
   new Failure(
     'file_invalid',
-    `${where} holds no users: ${why}.`,
-    'plinth auth users import --help shows what it holds.',
+    `${where} contains no users: ${why}.`,
+    'plinth auth users import --help shows the format.',
     cause,
   )

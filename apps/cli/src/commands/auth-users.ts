@@ -1,21 +1,20 @@
-// The users of a project's applications, and their sessions.
+// Users of a project and their sessions.
 import type { User, UserSession } from '@plinth/contract/users.ts'
 import type { Answer, Context } from '../context.ts'
 import { expiryTime } from '../expiry.ts'
 import { Failure } from '../failure.ts'
 import { everyPage } from '../page.ts'
-import { connect, type Platform } from '../platform.ts'
+import type { Platform } from '../platform.ts'
 import { clean, fields, minute, type Paint, table } from '../print.ts'
-import { isId, projectId } from '../project.ts'
+import { isId, openProject } from '../project.ts'
 
-const usualLimit = 100
+const defaultLimit = 100
 const pageSize = 100
 
 export async function listUsers(context: Context): Promise<Answer> {
   const { search } = context.given.values
   const limit = limitGiven(context.given.values['limit'])
-  const platform = connect(context)
-  const id = await projectId(context, platform)
+  const { platform, id } = await openProject(context)
   const { users, total } = await newest(platform, id, limit, search)
   return {
     data: { users, total },
@@ -39,19 +38,19 @@ async function newest(platform: Platform, id: string, limit: number, search: str
 }
 
 function listHints(shown: number, total: number, search: string | undefined): string[] {
-  if (shown < total) return [`${shown} of ${total}, newest first: --search or --limit shows others.`]
+  if (shown < total) return [`${shown} of ${total}, newest first. Use --search or --limit for others.`]
   if (total > 0) return []
   return [
     search
-      ? `No address holds "${clean(search)}".`
-      : 'No users yet: they sign up, or plinth auth users create and import make them.',
+      ? `No address contains "${clean(search)}".`
+      : 'No users yet. Users sign up, or are created with plinth auth users create or import.',
   ]
 }
 
 function limitGiven(text: string | undefined): number {
-  if (text === undefined) return usualLimit
+  if (text === undefined) return defaultLimit
   if (/^[1-9]\d{0,6}$/.test(text)) return Number(text)
-  throw new Failure('usage_invalid_value', `--limit cannot be "${text}": it is a number from 1.`)
+  throw new Failure('usage_invalid_value', `--limit cannot be "${text}": it must be a number of at least 1.`)
 }
 
 const userRow = (user: User): (string | null)[] => [
@@ -73,7 +72,7 @@ const stateOf = (user: User): string =>
         : 'active'
 
 export async function showUser(context: Context): Promise<Answer> {
-  const { user } = await meant(context, connect(context))
+  const { user } = await namedUser(context)
   return { data: user, text: paint => userText(paint, user) }
 }
 
@@ -98,15 +97,15 @@ const userText = (paint: Paint, user: User): string =>
     ['updated', minute(user.updated_at)],
   ])
 
-/** The platform writes a ban without an end as one until the last of all years. */
+/** The platform stores a permanent ban as one until the year 9999. */
 const banEnd = ({ banned_until }: User): string =>
-  banned_until?.startsWith('9999-') ? 'for good' : minute(banned_until)
+  banned_until?.startsWith('9999-') ? 'permanent' : minute(banned_until)
 
 export async function createUser(context: Context): Promise<Answer> {
   const { values, switches } = context.given
-  const platform = connect(context)
-  const id = await projectId(context, platform)
-  const password = switches.has('no-password') ? null : await chosenPassword(context)
+  const { platform, id } = await openProject(context)
+  const { newPassword } = await import('../prompt.ts')
+  const password = switches.has('no-password') ? null : await newPassword(context)
   const user = await platform.users.create({
     params: { id },
     body: { email: values['email']!, ...(password !== null && { password }) },
@@ -116,42 +115,36 @@ export async function createUser(context: Context): Promise<Answer> {
     text: paint => userText(paint, user),
     hints:
       user.email_confirmed_at === null
-        ? ['The address is not confirmed yet: the user signs in once it is, by a link sent to it.']
+        ? [
+            'The address is not confirmed. The user must confirm it with the link in the mail before signing in.',
+          ]
         : [],
   }
-}
-
-async function chosenPassword({ screen }: Context): Promise<string> {
-  const { newPassword } = await import('../prompt.ts')
-  return newPassword(screen.isInteractive)
 }
 
 export async function banUser(context: Context): Promise<Answer> {
   const { reason, expires } = context.given.values
   const expires_at = expires === undefined ? undefined : expiryTime(expires, Date.now())
-  const platform = connect(context)
-  const { params } = await meant(context, platform)
+  const { platform, params } = await namedUser(context)
   const body = { ...(reason !== undefined && { reason }), ...(expires_at !== undefined && { expires_at }) }
   const user = await platform.users.ban({ params, body })
   return {
     data: user,
     text: () => `Banned ${nameOf(user)} ${until(user)}.`,
-    hints: ['Tokens of the user are refused within a second: plinth auth users unban lifts the ban.'],
+    hints: ['Tokens of the user are rejected within a second. plinth auth users unban lifts the ban.'],
   }
 }
 
-const until = (user: User) => (banEnd(user) === 'for good' ? 'for good' : `until ${banEnd(user)}`)
+const until = (user: User) => (banEnd(user) === 'permanent' ? 'permanently' : `until ${banEnd(user)}`)
 
 export async function unbanUser(context: Context): Promise<Answer> {
-  const platform = connect(context)
-  const { params } = await meant(context, platform)
+  const { platform, params } = await namedUser(context)
   const user = await platform.users.unban({ params })
-  return { data: user, text: () => `${nameOf(user)} is not banned any more.` }
+  return { data: user, text: () => `${nameOf(user)} is no longer banned.` }
 }
 
 export async function deleteUser(context: Context): Promise<Answer> {
-  const platform = connect(context)
-  const { params, user } = await meant(context, platform)
+  const { platform, params, user } = await namedUser(context)
   await confirmDelete(context, user)
   await platform.users.remove({ params })
   return {
@@ -160,7 +153,8 @@ export async function deleteUser(context: Context): Promise<Answer> {
   }
 }
 
-async function confirmDelete({ given, screen }: Context, user: User): Promise<void> {
+async function confirmDelete(context: Context, user: User): Promise<void> {
+  const { given, screen } = context
   const confirmed = given.values['confirm']
   if (confirmed !== undefined) return compareNames(confirmed, user)
   if (given.switches.has('yes')) return
@@ -168,12 +162,14 @@ async function confirmDelete({ given, screen }: Context, user: User): Promise<vo
   if (!screen.isInteractive)
     throw new Failure(
       'confirmation_missing',
-      `Deleting ${clean(name)} needs a confirmation and nobody can be asked for it here.`,
+      `Deleting ${clean(name)} needs a confirmation, and there is no terminal to ask for it.`,
       `Run it again with --confirm ${name}`,
     )
   const { ask } = await import('../prompt.ts')
-  screen.hint(`${clean(name)}, created ${minute(user.created_at)}: identities and sessions go for good.`)
-  compareNames(await ask(`Type ${clean(name)} to delete the user: `), user)
+  screen.hint(
+    `${clean(name)}, created ${minute(user.created_at)}: the user will be deleted permanently with all identities and sessions.`,
+  )
+  compareNames(await ask(context, `Type ${clean(name)} to delete the user: `), user)
 }
 
 function compareNames(typed: string, { id, email }: User): void {
@@ -187,8 +183,7 @@ function compareNames(typed: string, { id, email }: User): void {
 }
 
 export async function listSessions(context: Context): Promise<Answer> {
-  const platform = connect(context)
-  const { params, user } = await meant(context, platform)
+  const { platform, params, user } = await namedUser(context)
   const sessions = await everyPage(async query => {
     const page = await platform.users.listSessions({ params, query })
     return { items: page.sessions, total: page.total }
@@ -217,11 +212,10 @@ export async function revokeSessions(context: Context): Promise<Answer> {
   if (session !== undefined && !isId(session))
     throw new Failure(
       'usage_invalid_value',
-      `--session cannot be "${session}": it is the id of a session.`,
+      `--session cannot be "${session}": it must be the id of a session.`,
       'plinth auth sessions list shows the ids.',
     )
-  const platform = connect(context)
-  const { params, user } = await meant(context, platform)
+  const { platform, params, user } = await namedUser(context)
   if (session === undefined) await platform.users.revokeSessions({ params })
   else await platform.users.revokeSession({ params: { ...params, token: session } })
   return {
@@ -235,14 +229,14 @@ export async function revokeSessions(context: Context): Promise<Answer> {
 
 const nameOf = ({ email, id }: User) => clean(email ?? id)
 
-/** The user of the argument or of --user, by id or address. */
-async function meant(context: Context, platform: Platform) {
+/** The user of the argument or of --user, by id or e-mail address. */
+async function namedUser(context: Context) {
   const named = context.given.operands['user'] ?? context.given.values['user']!
-  const id = await projectId(context, platform)
+  const { platform, id } = await openProject(context)
   const user = isId(named)
     ? await platform.users.read({ params: { id, user_id: named } })
     : await userOfAddress(named, platform, id)
-  return { user, params: { id, user_id: user.id } }
+  return { platform, user, params: { id, user_id: user.id } }
 }
 
 async function userOfAddress(named: string, platform: Platform, id: string): Promise<User> {
@@ -258,6 +252,6 @@ async function userOfAddress(named: string, platform: Platform, id: string): Pro
     `No user of this project has the address "${named}".`,
     found.length > 0
       ? `Did you mean ${found[0]!.email}?`
-      : 'plinth auth users list --search finds users by part of their address.',
+      : 'plinth auth users list --search finds users by a part of their address.',
   )
 }

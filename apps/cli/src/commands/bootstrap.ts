@@ -4,45 +4,49 @@ import { Failure } from '../failure.ts'
 import { clean } from '../print.ts'
 import { newPassword } from '../prompt.ts'
 
-interface Person {
+interface PlatformUser {
   id: string
   email: string
   role: string
 }
 
-/** Beside the database it needs no credential; elsewhere it is an ordinary call with an admin token. */
+/** With DATABASE_URL it needs no credential; without it, it calls the API with an admin token. */
 export async function bootstrap(context: Context): Promise<Answer> {
   const { email, name } = context.given.values
-  const person = setting(context.environment, 'DATABASE_URL')
-    ? await onThisMachine(context, email!, name)
-    : await throughTheApi(context, email!, name)
-  const { id, role } = person
+  const user = setting(context.environment, 'DATABASE_URL')
+    ? await createInDatabase(context, email!, name)
+    : await createByApi(context, email!, name)
+  const { id, role } = user
   return {
-    data: { id, email: person.email, role },
-    text: () => `${clean(person.email)} is now a ${role} and can sign in.`,
+    data: { id, email: user.email, role },
+    text: () => `${clean(user.email)} is now a ${role} and can sign in.`,
   }
 }
 
-const chosenPassword = ({ environment, screen }: Context): Promise<string> | string =>
-  environment['PLATFORM_BOOTSTRAP_PASSWORD'] || newPassword(screen.isInteractive)
+const chosenPassword = (context: Context): Promise<string> | string =>
+  context.environment['PLATFORM_BOOTSTRAP_PASSWORD'] || newPassword(context)
 
-async function throughTheApi(context: Context, email: string, name: string | undefined): Promise<Person> {
+async function createByApi(context: Context, email: string, name: string | undefined): Promise<PlatformUser> {
   const { connect } = await import('../platform.ts')
   const { admin } = connect(context)
   const password = await chosenPassword(context)
   return admin.createUser({ body: { email, password, role: 'super_admin', ...(name && { name }) } })
 }
 
-async function onThisMachine(context: Context, email: string, name: string | undefined): Promise<Person> {
+async function createInDatabase(
+  context: Context,
+  email: string,
+  name: string | undefined,
+): Promise<PlatformUser> {
   const { runServer } = await import('../server-process.ts')
   const password = await chosenPassword(context)
   const args = ['bootstrap', '--email', email, ...(name ? ['--name', name] : [])]
   const { code, stdout, stderr } = await runServer(context, args, `${password}\n`)
   const lastLine = stdout.trim().split('\n').at(-1) ?? ''
-  if (code === 0) return JSON.parse(lastLine) as Person
+  if (code === 0) return JSON.parse(lastLine) as PlatformUser
   throw new Failure(
     'bootstrap_failed',
     stderr.trim() || `the server ended with code ${code}`,
-    'It needs DATABASE_URL and CONTROL_PLANE_SECRET as the platform has them.',
+    'Set DATABASE_URL and CONTROL_PLANE_SECRET to the values of the platform.',
   )
 }

@@ -2,7 +2,7 @@ import { findCommand, tokenise, wordsOf } from '../arguments.ts'
 import { type Command, childrenOf, type Tree } from '../command.ts'
 import type { Answer, Context } from '../context.ts'
 
-// The shells ask plinth itself for the words, so that they can never be older than the commands.
+// The scripts call plinth for the words, so that they always match the installed commands.
 const scripts: Readonly<Record<string, string>> = {
   bash: `_plinth() {
   local words
@@ -32,7 +32,7 @@ export async function words(context: Context): Promise<Answer> {
   return { data: found, text: () => found.join('\n') }
 }
 
-/** What may stand at the end of a command line that begins with these words. */
+/** The words that may come next. */
 export function candidates(before: readonly string[], last: string, tree: Tree): string[] {
   const tokens = tokenise(before, tree)
   const open = tokens.at(-1)

@@ -7,10 +7,10 @@ import {
   resolveToken,
 } from '../connection.ts'
 import type { Answer, Context } from '../context.ts'
+import { type Link, linkPath, readLink, readTopology, writeLink } from '../directory-config.ts'
 import { setting } from '../environment.ts'
 import { dataDirectory } from '../local-platform.ts'
 import { fields, mask, type Paint, table } from '../print.ts'
-import { type Link, linkPath, readLink, readTopology, writeLink } from '../workplace.ts'
 
 export async function set(context: Context): Promise<Answer> {
   const { key, value } = context.given.operands
@@ -30,12 +30,12 @@ export async function link(context: Context): Promise<Answer> {
   return linked(context, project_id === undefined ? link : writeLink(cwd, { project_id }))
 }
 
-/** Another platform knows nothing of the project linked before. */
+/** Another platform does not know the project that was linked before. */
 function relink({ cwd, screen }: Context, url: string): Link {
   const before = readLink(cwd)
   const isElsewhere = before.url !== null && before.url !== url
   if (isElsewhere && before.project_id)
-    screen.warn(`Project ${before.project_id} is no longer linked: it is at ${before.url}.`)
+    screen.warn(`Project ${before.project_id} is no longer linked, because it is on ${before.url}.`)
   return writeLink(cwd, { url, project_id: isElsewhere ? null : before.project_id })
 }
 
@@ -50,12 +50,12 @@ function linked({ cwd }: Context, link: Link): Answer {
   }
 }
 
-/** An id is taken as it is; a slug is looked up, which needs the platform. */
+/** An id is used as it is; a slug is looked up on the platform. */
 async function asProjectId(context: Context, named: string, url?: string): Promise<string> {
   const { idOf, isId } = await import('../project.ts')
   if (isId(named)) return named.toLowerCase()
   const { connect } = await import('../platform.ts')
-  const target = url ? { url, dial: url, origin: 'link', isDefault: false } : resolveTarget(context)
+  const target = url ? { url, connectUrl: url, origin: 'link', isDefault: false } : resolveTarget(context)
   return idOf(named, connect(context, target))
 }
 

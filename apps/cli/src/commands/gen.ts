@@ -2,8 +2,7 @@ import { readFileSync } from 'node:fs'
 import { resolve } from 'node:path'
 import type { Answer, Context } from '../context.ts'
 import { Failure } from '../failure.ts'
-import { connect } from '../platform.ts'
-import { projectId } from '../project.ts'
+import { openProject } from '../project.ts'
 
 type Language = 'typescript' | 'drizzle'
 
@@ -11,13 +10,12 @@ export const typescript = (context: Context) => generate(context, 'typescript')
 export const drizzle = (context: Context) => generate(context, 'drizzle')
 
 async function generate(context: Context, language: Language): Promise<Answer> {
-  const platform = connect(context)
-  const id = await projectId(context, platform)
+  const { platform, id } = await openProject(context)
   const { schema: schemas } = context.given.values
   const { types } = await platform.types[language]({ params: { id }, query: schemas ? { schemas } : {} })
   const file = context.given.values['check']
   if (file !== undefined) return check(context, file, types, language)
-  // The line end of the last line is the printer's.
+  // The printer adds the last line end.
   return { data: { types }, text: () => types.replace(/\n$/, '') }
 }
 
@@ -26,8 +24,8 @@ function check({ cwd }: Context, file: string, types: string, language: Language
     return { data: { file, is_current: true }, text: () => '', hints: [`${file} is up to date.`] }
   throw new Failure(
     'types_stale',
-    `${file} is not what the schema of the project is now.`,
-    `plinth gen types ${language} > ${file} makes it anew.`,
+    `${file} does not match the schema of the project.`,
+    `Generate it again: plinth gen types ${language} > ${file}`,
   )
 }
 

@@ -1,11 +1,11 @@
 import { join } from 'node:path'
 import type { Answer, Context } from '../context.ts'
 import { sizeOfData } from '../data-size.ts'
-import { askHealth, textIn } from '../health.ts'
+import { requestHealth, textIn } from '../health.ts'
 import { clusterDirectory, dataDirectory, inspect, postmasterPid } from '../local-platform.ts'
 import { bytes, duration, panel } from '../print.ts'
 
-/** What the files and processes of the data directory say, and whether the platform answers. */
+/** The state of the platform of the data directory, from its files, its processes and its health. */
 export async function localStatus(context: Context): Promise<Answer> {
   const { dataDir, state, lock, record } = inspect(dataDirectory(context))
   const health = record && (await healthAt(record.url))
@@ -49,13 +49,13 @@ export async function localStatus(context: Context): Promise<Answer> {
           ['Size', bytes(size)],
         ]),
       ].join('\n'),
-    hints: lock ? [] : [`No platform runs for ${dataDir}: plinth start starts one.`],
+    hints: lock ? [] : [`No platform is running for ${dataDir}: plinth start starts one.`],
   }
 }
 
 async function healthAt(url: string): Promise<string> {
   try {
-    const { body } = await askHealth(url, '/health', AbortSignal.timeout(5000))
+    const { body } = await requestHealth(url, '/health', AbortSignal.timeout(5000))
     return textIn(body, 'status') ?? 'unknown'
   } catch {
     return 'unreachable'

@@ -1,15 +1,14 @@
-// What the local catch-all has kept: on a platform without SMTP, the place to find a sign-in link.
+// Locally captured mail. Without an SMTP server, sign-in links are found here.
 import type { CaughtMessage, CaughtSummary } from '@plinth/contract/email.ts'
 import type { Answer, Context } from '../context.ts'
 import { Failure } from '../failure.ts'
 import { everyPage } from '../page.ts'
-import { connect, type Platform } from '../platform.ts'
+import type { Platform } from '../platform.ts'
 import { clean, fields, minute, type Paint, table } from '../print.ts'
-import { projectId } from '../project.ts'
+import { openProject } from '../project.ts'
 
 export async function mail(context: Context): Promise<Answer> {
-  const platform = connect(context)
-  const id = await projectId(context, platform)
+  const { platform, id } = await openProject(context)
   const named = context.given.values['message']
   if (named !== undefined) return showMessage(platform, id, named)
   const messages = await everyPage(async query => {
@@ -21,8 +20,8 @@ export async function mail(context: Context): Promise<Answer> {
     text: paint => (messages.length === 0 ? '' : listText(paint, messages)),
     hints:
       messages.length === 0
-        ? ['No mail was kept. What is sent through an SMTP server is not kept here.']
-        : ['--message <id>, or --message latest, shows one with its links.'],
+        ? ['No mail is captured. Mail that an SMTP server sends is not captured.']
+        : ['--message <id> or --message latest shows one message with its links.'],
   }
 }
 
@@ -36,7 +35,7 @@ async function showMessage(platform: Platform, id: string, named: string): Promi
 async function latest(platform: Platform, id: string): Promise<string> {
   const { messages } = await platform.email.listCaught({ params: { id }, query: { limit: 1 } })
   if (messages[0]) return messages[0].id
-  throw new Failure('message_not_found', 'No mail was kept for this project.')
+  throw new Failure('message_not_found', 'No mail is captured for this project.')
 }
 
 const listText = (paint: Paint, messages: readonly CaughtSummary[]) =>

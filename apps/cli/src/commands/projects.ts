@@ -3,14 +3,14 @@ import type { Answer, Context } from '../context.ts'
 import { Failure } from '../failure.ts'
 import { connect, type Platform } from '../platform.ts'
 import { clean, fields, minute, type Paint, table } from '../print.ts'
-import { everyProject, idOf, projectId } from '../project.ts'
+import { everyProject, idOf, openProject } from '../project.ts'
 
 export async function list(context: Context): Promise<Answer> {
   const status = context.given.values['status'] as Project['status'] | undefined
   const projects = await everyProject(connect(context), status)
   return {
     data: { projects, total: projects.length },
-    hints: projects.length === 0 ? ['No projects yet: plinth projects create <name> makes one.'] : [],
+    hints: projects.length === 0 ? ['No projects yet: plinth projects create <name> creates one.'] : [],
     text: paint =>
       projects.length === 0
         ? ''
@@ -29,7 +29,7 @@ export async function create(context: Context): Promise<Answer> {
   return {
     data: project,
     text: paint => createdText(paint, project),
-    hints: ['The service_role key and the JWT secret are shown only now: keep them somewhere safe.'],
+    hints: ['The service_role key and the JWT secret are shown only now. Store them in a safe place.'],
   }
 }
 
@@ -52,8 +52,8 @@ function createdText(paint: Paint, project: CreatedProject): string {
 }
 
 export async function info(context: Context): Promise<Answer> {
-  const platform = connect(context)
-  const project = await platform.projects.read({ params: { id: await projectId(context, platform) } })
+  const { platform, id } = await openProject(context)
+  const project = await platform.projects.read({ params: { id } })
   return { data: project, text: paint => infoText(paint, project) }
 }
 
@@ -74,15 +74,18 @@ function infoText(paint: Paint, project: Project): string {
 }
 
 export async function suspend(context: Context): Promise<Answer> {
-  const platform = connect(context)
-  const project = await platform.projects.suspend({ params: { id: await projectId(context, platform) } })
-  return { data: project, text: () => `Suspended ${clean(project.name)}: its API answers 403 until resumed.` }
+  const { platform, id } = await openProject(context)
+  const project = await platform.projects.suspend({ params: { id } })
+  return {
+    data: project,
+    text: () => `Suspended ${clean(project.name)}: its API responds with 403 until it is resumed.`,
+  }
 }
 
 export async function resume(context: Context): Promise<Answer> {
-  const platform = connect(context)
-  const project = await platform.projects.resume({ params: { id: await projectId(context, platform) } })
-  return { data: project, text: () => `Resumed ${clean(project.name)}: its API serves again.` }
+  const { platform, id } = await openProject(context)
+  const project = await platform.projects.resume({ params: { id } })
+  return { data: project, text: () => `Resumed ${clean(project.name)}: its API serves requests again.` }
 }
 
 export async function remove(context: Context): Promise<Answer> {
@@ -97,23 +100,24 @@ export async function remove(context: Context): Promise<Answer> {
   }
 }
 
-async function confirmDelete({ given, screen }: Context, project: Project): Promise<void> {
+async function confirmDelete(context: Context, project: Project): Promise<void> {
+  const { given, screen } = context
   const confirmed = given.values['confirm']
   if (confirmed !== undefined) return compareNames(confirmed, project)
   if (given.switches.has('yes')) return
   if (!screen.isInteractive) {
     throw new Failure(
       'confirmation_missing',
-      `Deleting ${project.name} needs a confirmation and nobody can be asked for it here.`,
+      `Deleting ${project.name} needs a confirmation, and there is no terminal to ask for it.`,
       `Run it again with --confirm ${project.slug}`,
     )
   }
   const { ask } = await import('../prompt.ts')
-  const made = minute(project.created_at)
+  const createdAt = minute(project.created_at)
   screen.hint(
-    `${clean(project.name)} (${project.slug}), created ${made}: its database, users and files go for good.`,
+    `${clean(project.name)} (${project.slug}), created ${createdAt}: its database, users and files will be deleted permanently.`,
   )
-  compareNames(await ask(`Type ${clean(project.name)} to delete it: `), project)
+  compareNames(await ask(context, `Type ${clean(project.name)} to delete it: `), project)
 }
 
 function compareNames(typed: string, { name, slug }: Project): void {
@@ -126,8 +130,7 @@ function compareNames(typed: string, { name, slug }: Project): void {
 }
 
 export async function keys(context: Context): Promise<Answer> {
-  const platform = connect(context)
-  const id = await projectId(context, platform)
+  const { platform, id } = await openProject(context)
   const isRevealing = context.given.switches.has('show-service-role')
   const [project, serviceRoleKey] = await Promise.all([
     platform.projects.read({ params: { id } }),
@@ -140,13 +143,13 @@ export async function keys(context: Context): Promise<Answer> {
         ['anon key', project.anon_key],
         ['service_role key', serviceRoleKey ?? '••••••••'],
       ]),
-    hints: isRevealing ? [] : ['--show-service-role reveals the service_role key; that is audited.'],
+    hints: isRevealing ? [] : ['--show-service-role reveals the service_role key. The platform audits that.'],
   }
 }
 
 export async function pooler(context: Context): Promise<Answer> {
-  const platform = connect(context)
-  const strings = await platform.pooler.reveal({ params: { id: await projectId(context, platform) } })
+  const { platform, id } = await openProject(context)
+  const strings = await platform.pooler.reveal({ params: { id } })
   return {
     data: strings,
     text: paint =>
@@ -154,11 +157,11 @@ export async function pooler(context: Context): Promise<Answer> {
         ['direct', strings.direct],
         ['pooled', strings.pooled ?? 'no pooler is configured'],
       ]),
-    hints: ['Whoever has such a string owns the project’s database. This was audited.'],
+    hints: ['These strings give full access to the database of the project. The platform has audited this.'],
   }
 }
 
-/** Asked for only when it will be shown: the server audits each reveal. */
+/** Only when it is shown, because the server audits every reveal. */
 export async function revealed(platform: Platform, id: string): Promise<string> {
   const { service_role_key } = await platform.projects.revealServiceRoleKey({ params: { id } })
   return service_role_key

@@ -3,43 +3,42 @@ import { resolveProject, resolveTarget, resolveToken, type Target } from '../con
 import type { Answer, Context } from '../context.ts'
 import { Failure } from '../failure.ts'
 import { serverVersion } from '../health.ts'
-import { interruption } from '../interruption.ts'
-import { connect, remarkOn } from '../platform.ts'
+import { connect, warnAboutTarget } from '../platform.ts'
 import { clean, type Paint } from '../print.ts'
 import { idOf, isId } from '../project.ts'
-import { attend, type Loss, type Wish } from '../realtime/attendance.ts'
+import { type ChannelOptions, runChannel } from '../realtime/channel.ts'
 import { channelName } from '../realtime/channel-name.ts'
 import { projectCredential } from '../realtime/credential.ts'
 import type { Message } from '../realtime/messages.ts'
 
-/** Said of changes that come later, or may have been missed. */
-const isPassing = /^Changes (are deferred|may have been lost)/
-/** Seconds until the next attempt; the last is for all that follow. */
-const waits = [1, 2, 5, 10]
+/** Errors after which the subscription still works. */
+const isTemporary = /^Changes (are deferred|may have been lost)/
+/** Seconds before each attempt to reconnect; the last one repeats. */
+const reconnectSeconds = [1, 2, 5, 10]
 
 export async function subscribe(context: Context): Promise<Answer> {
   const { given, screen } = context
   const channel = channelName(given.values['channel']!)
   const credential = projectCredential(context)
   const target = resolveTarget(context)
-  remarkOn(target, context)
-  const project = await projectIn(context, target)
-  introduce(context, target)
+  warnAboutTarget(target, context)
+  const project = await subscribedProject(context, target)
+  askVersion(context, target)
 
-  let hears = false
-  const hear = (message: Message) => {
+  let isSubscribed = false
+  const onMessage = (message: Message) => {
     const { event, payload } = message
     if (event === 'system' && payload['extension'] === 'postgres_changes') {
-      if (payload['status'] === 'ok') hears = true
-      else if (channel.isTable && !hears && !isPassing.test(String(payload['message'])))
-        throw notSent(String(payload['message']))
+      if (payload['status'] === 'ok') isSubscribed = true
+      else if (channel.isTable && !isSubscribed && !isTemporary.test(String(payload['message'])))
+        throw subscriptionRefused(String(payload['message']))
     }
-    show(message, context)
+    print(message, context)
   }
-  const signal = interruption()
+  const signal = context.interruption()
   const query = new URLSearchParams({ token: credential, vsn: '2.0.0' })
-  const wish: Wish = {
-    url: `${target.dial}/v1/realtime/${project}/socket/websocket?${query}`,
+  const options: ChannelOptions = {
+    url: `${target.connectUrl}/v1/realtime/${project}/socket/websocket?${query}`,
     topic: channel.topic,
     join: {
       config: {
@@ -51,73 +50,71 @@ export async function subscribe(context: Context): Promise<Answer> {
       access_token: credential,
     },
     signal,
-    joined: () => screen.step(`Joined ${clean(channel.topic)}; Ctrl-C ends.`),
-    hear,
+    onJoined: () => screen.step(`Joined ${clean(channel.topic)}. Press Ctrl-C to end.`),
+    onMessage,
   }
-  await attendAgainAndAgain(wish, context)
+  await runWithReconnects(options, context)
   return { data: null, text: () => '', wasStreamed: true }
 }
 
-/** Until it is interrupted. What fails before the first join is for whoever has just typed the command. */
-async function attendAgainAndAgain(wish: Wish, { screen }: Context): Promise<void> {
+/** Runs until it is interrupted. A failure before the first join ends the command, because the user is waiting for it. */
+async function runWithReconnects(options: ChannelOptions, { screen }: Context): Promise<void> {
   let hasJoined = false
   let failures = 0
   for (;;) {
-    const loss: Loss | null = await attend(wish)
+    const loss = await runChannel(options)
     if (!loss) return
     if (loss.wasJoined) failures = 0
     hasJoined ||= loss.wasJoined
     if (!hasJoined) throw loss.error
-    const seconds = waits[Math.min(failures++, waits.length - 1)]!
+    const seconds = reconnectSeconds[Math.min(failures++, reconnectSeconds.length - 1)]!
     const why = loss.error.message.replace(/\.$/, '')
-    screen.warn(`${clean(why)}. Trying again in ${seconds} s; what happens until then is not seen.`)
-    await sleep(seconds * 1000, undefined, { signal: wish.signal }).catch(() => {})
-    if (wish.signal.aborted) return
+    screen.warn(`${clean(why)}. Reconnecting in ${seconds} s; changes until then are missed.`)
+    await sleep(seconds * 1000, undefined, { signal: options.signal }).catch(() => {})
+    if (options.signal.aborted) return
   }
 }
 
-/** By its id it needs no token of the platform; a slug is looked up with one. */
-async function projectIn(context: Context, target: Target): Promise<string> {
+/** An id needs no platform token; a slug is looked up with one. */
+async function subscribedProject(context: Context, target: Target): Promise<string> {
   const named = resolveProject(context, target)?.value
   if (named && isId(named)) return named.toLowerCase()
   if (named && resolveToken(context, target)) return idOf(named, connect(context, target))
   throw new Failure(
     'project_missing',
-    named
-      ? `"${named}" is no id, and without PLATFORM_TOKEN slugs cannot be looked up.`
-      : 'No project is named.',
-    'Name one by its id: with --project, PLATFORM_PROJECT, or plinth config set project <id>.',
+    named ? `"${named}" is not an id, and looking up a slug needs PLATFORM_TOKEN.` : 'No project is given.',
+    'Give it by its id with --project, PLATFORM_PROJECT, or plinth config set project <id>.',
   )
 }
 
-function introduce(context: Context, target: Target): void {
+function askVersion(context: Context, target: Target): void {
   const abort = new AbortController()
   context.connection ??= {
     url: target.url,
-    serverVersion: serverVersion(target.dial, abort.signal),
+    serverVersion: serverVersion(target.connectUrl, abort.signal),
     abandon: () => abort.abort(),
   }
 }
 
-const notSent = (message: string) =>
+const subscriptionRefused = (message: string) =>
   new Failure(
     'subscription_refused',
-    `The changes cannot be had: ${message.replace(/\.$/, '')}.`,
-    'plinth realtime tables shows which tables send changes.',
+    `The platform rejected the subscription: ${message.replace(/\.$/, '')}.`,
+    'plinth realtime tables shows which tables emit changes.',
   )
 
-function show({ event, payload }: Message, { screen }: Context): void {
+function print({ event, payload }: Message, { screen }: Context): void {
   if (event === 'postgres_changes') {
     const change = changeIn(payload['data'])
-    screen.piece({ data: { kind: 'change', ...change }, text: paint => changeLine(paint, change) })
+    screen.item({ data: { kind: 'change', ...change }, text: paint => changeLine(paint, change) })
   } else if (event === 'broadcast') {
     const { event: name = null, payload: content = null, bytes = null } = payload
     const data = { kind: 'broadcast', event: name, payload: content, bytes_base64: bytes }
-    const said = bytes === null ? JSON.stringify(content) : `${bytes} (base64)`
-    screen.piece({ data, text: paint => `${paint.bold('broadcast')}  ${clean(`${name}  ${said}`)}` })
+    const shown = bytes === null ? JSON.stringify(content) : `${bytes} (base64)`
+    screen.item({ data, text: paint => `${paint.bold('broadcast')}  ${clean(`${name}  ${shown}`)}` })
   } else if (event === 'system') {
     const { status, message, extension } = payload
-    if (screen.format === 'json') screen.piece({ data: { kind: 'system', status, message, extension } })
+    if (screen.format === 'json') screen.item({ data: { kind: 'system', status, message, extension } })
     else if (status === 'ok') screen.step(clean(String(message)))
     else screen.warn(clean(String(message)))
   }
@@ -135,16 +132,16 @@ interface Change {
 }
 
 function changeIn(data: unknown): Change {
-  const said = (typeof data === 'object' && data !== null ? data : {}) as Record<string, unknown>
+  const fields = (typeof data === 'object' && data !== null ? data : {}) as Record<string, unknown>
   return {
-    schema: said['schema'] ?? null,
-    table: said['table'] ?? null,
-    commit_timestamp: said['commit_timestamp'] ?? null,
-    eventType: said['eventType'] ?? said['type'] ?? null,
-    new: said['new'] ?? said['record'] ?? null,
-    old: said['old'] ?? said['old_record'] ?? null,
-    columns: said['columns'] ?? [],
-    errors: said['errors'] ?? null,
+    schema: fields['schema'] ?? null,
+    table: fields['table'] ?? null,
+    commit_timestamp: fields['commit_timestamp'] ?? null,
+    eventType: fields['eventType'] ?? fields['type'] ?? null,
+    new: fields['new'] ?? fields['record'] ?? null,
+    old: fields['old'] ?? fields['old_record'] ?? null,
+    columns: fields['columns'] ?? [],
+    errors: fields['errors'] ?? null,
   }
 }
 

@@ -2,26 +2,24 @@ import type { RealtimeTable } from '@plinth/contract/realtime.ts'
 import type { Answer, Context } from '../context.ts'
 import { Failure } from '../failure.ts'
 import { everyPage } from '../page.ts'
-import { connect } from '../platform.ts'
 import { clean, table } from '../print.ts'
-import { projectId } from '../project.ts'
+import { openProject } from '../project.ts'
 
 export async function tables(context: Context): Promise<Answer> {
-  const platform = connect(context)
-  const id = await projectId(context, platform)
+  const { platform, id } = await openProject(context)
   const found = await everyPage<RealtimeTable>(async query => {
     const page = await platform.realtime.listTables({ params: { id }, query })
     return { items: page.tables, total: page.total }
   })
   return {
     data: { tables: found, total: found.length },
-    hints: found.length === 0 ? ['There are no tables yet; every new one sends its changes.'] : [],
+    hints: found.length === 0 ? ['There are no tables yet. Every new table emits changes.'] : [],
     text: paint =>
       found.length === 0
         ? ''
         : table(
             paint,
-            ['TABLE', 'CHANGES', 'RLS', 'PUBLIC', 'SENT TO'],
+            ['TABLE', 'CHANGES', 'RLS', 'PUBLIC', 'RECEIVERS'],
             found.map(each => [
               each.table,
               onOff(each.cdc_enabled),
@@ -37,8 +35,8 @@ const onOff = (is: boolean) => (is ? 'on' : 'off')
 
 function receivers({ cdc_enabled, rls_enabled, realtime_public }: RealtimeTable): string {
   if (!cdc_enabled) return 'nobody'
-  if (rls_enabled) return 'whoever sees the row'
-  return realtime_public ? 'whoever may read the table' : 'service_role alone'
+  if (rls_enabled) return 'roles that may read the row'
+  return realtime_public ? 'roles that may read the table' : 'only service_role'
 }
 
 export async function setTable(context: Context): Promise<Answer> {
@@ -50,16 +48,17 @@ export async function setTable(context: Context): Promise<Answer> {
   if (Object.keys(body).length === 0)
     throw new Failure(
       'usage_missing_flag',
-      'Nothing is said about the table.',
+      'There is nothing to change.',
       'Give --cdc true or false, --rls-public true or false, or both.',
     )
-  const platform = connect(context)
-  const id = await projectId(context, platform)
+  const { platform, id } = await openProject(context)
   const state = await platform.realtime.setTable({ params: { id, table: operands['table']! }, body })
-  const isIdle = state.realtime_public && state.rls_enabled
+  const isWithoutEffect = state.realtime_public && state.rls_enabled
   return {
     data: state,
-    text: () => `Changes of ${clean(state.table)} are sent to ${receivers(state)}.`,
-    hints: isIdle ? ['Its row-level security is on: policies decide, and --rls-public does not count.'] : [],
+    text: () => `Receivers of changes of ${clean(state.table)}: ${receivers(state)}.`,
+    hints: isWithoutEffect
+      ? ['Row-level security is on for this table, so policies decide and --rls-public has no effect.']
+      : [],
   }
 }

@@ -1,14 +1,13 @@
-import type { Policy, PolicyWish, RlsStatus, RlsTest, RlsTestReply } from '@plinth/contract/rls.ts'
+import type { Policy, PolicyInput, RlsStatus, RlsTest, RlsTestReply } from '@plinth/contract/rls.ts'
 import type { Answer, Context } from '../context.ts'
 import { Failure } from '../failure.ts'
 import { everyPage } from '../page.ts'
-import { connect, type Platform } from '../platform.ts'
+import type { Platform } from '../platform.ts'
 import { clean, type Paint, table } from '../print.ts'
-import { projectId } from '../project.ts'
+import { openProject } from '../project.ts'
 
 export async function status(context: Context): Promise<Answer> {
-  const platform = connect(context)
-  const id = await projectId(context, platform)
+  const { platform, id } = await openProject(context)
   const tables = await everyStatus(context, platform, id)
   const open = tables.filter(({ enabled }) => !enabled)
   return {
@@ -40,14 +39,13 @@ export const enable = (context: Context) => toggle(context, 'enable')
 export const disable = (context: Context) => toggle(context, 'disable')
 
 async function toggle(context: Context, word: 'enable' | 'disable'): Promise<Answer> {
-  const platform = connect(context)
-  const id = await projectId(context, platform)
+  const { platform, id } = await openProject(context)
   const name = context.given.values['table']!
   const state = await platform.rls[word]({ params: { id, table: name }, query: schemaIn(context) })
   const effect = state.enabled
     ? state.policy_count === 0
-      ? 'without a policy no role but service_role sees a row'
-      : 'its policies decide who sees what'
+      ? 'without a policy only service_role sees rows'
+      : 'its policies decide which rows a role sees'
     : 'every role sees every row'
   return {
     data: state,
@@ -56,8 +54,7 @@ async function toggle(context: Context, word: 'enable' | 'disable'): Promise<Ans
 }
 
 export async function policies(context: Context): Promise<Answer> {
-  const platform = connect(context)
-  const id = await projectId(context, platform)
+  const { platform, id } = await openProject(context)
   const wanted = context.given.values['table']
   const names = wanted
     ? [wanted]
@@ -73,7 +70,7 @@ export async function policies(context: Context): Promise<Answer> {
     )
   return {
     data: { policies: found, total: found.length },
-    hints: found.length === 0 ? ['No policies yet: plinth rls policy create makes one.'] : [],
+    hints: found.length === 0 ? ['No policies yet: plinth rls policy create creates one.'] : [],
     text: paint => (found.length === 0 ? '' : policyTable(paint, found)),
   }
 }
@@ -102,20 +99,18 @@ export async function createPolicy(context: Context): Promise<Answer> {
     ...(command && { command }),
     ...(using && { using }),
     ...(check && { with_check: check }),
-    ...(role && { roles: role.split(',').map(each => each.trim()) as PolicyWish['roles'] }),
+    ...(role && { roles: role.split(',').map(each => each.trim()) as PolicyInput['roles'] }),
     ...(switches.has('restrictive') && { permissive: false }),
-  } as PolicyWish
-  const platform = connect(context)
-  const id = await projectId(context, platform)
+  } as PolicyInput
+  const { platform, id } = await openProject(context)
   const params = { id, table: values['table']! }
-  const made = await platform.rls.createPolicy({ params, query: schemaIn(context), body })
-  return { data: made, text: paint => policyTable(paint, [made]) }
+  const created = await platform.rls.createPolicy({ params, query: schemaIn(context), body })
+  return { data: created, text: paint => policyTable(paint, [created]) }
 }
 
 export async function dropPolicy(context: Context): Promise<Answer> {
   const { table: of, name } = context.given.values
-  const platform = connect(context)
-  const id = await projectId(context, platform)
+  const { platform, id } = await openProject(context)
   await platform.rls.dropPolicy({ params: { id, table: of!, name: name! }, query: schemaIn(context) })
   return {
     data: { table: of, policy: name, dropped: true },
@@ -135,15 +130,16 @@ export async function test(context: Context): Promise<Answer> {
     ...objectIn('row', values['row']),
     ...(values['limit'] && { limit: Number(values['limit']) }),
   }
-  const platform = connect(context)
-  const id = await projectId(context, platform)
+  const { platform, id } = await openProject(context)
   const reply = await platform.rls.test({ params: { id }, body })
   return {
     data: reply,
     text: paint => testText(paint, reply),
     hints: [
-      ...(reply.rls_enabled ? [] : ['Row-level security is off on this table: policies do not count.']),
-      ...(reply.bypasses_rls ? ['service_role passes by all policies.'] : []),
+      ...(reply.rls_enabled
+        ? []
+        : ['Row-level security is off on this table, so its policies have no effect.']),
+      ...(reply.bypasses_rls ? ['service_role bypasses all policies.'] : []),
       ...(reply.error ? [`${reply.error.message} (${reply.error.code})`] : []),
     ],
   }
@@ -158,18 +154,22 @@ function objectIn(flag: string, json: string | undefined): Record<string, object
   throw new Failure('usage_invalid_value', `--${flag} must be a JSON object, such as '{"id": 1}'.`)
 }
 
-function testText(paint: Paint, { rows, policies: asked, command, role, user_id }: RlsTestReply): string {
+function testText(paint: Paint, { rows, policies: tested, command, role, user_id }: RlsTestReply): string {
   const who = user_id === null ? role : `${role} ${user_id}`
   const passed = rows.filter(({ allowed }) => allowed).length
-  const head = `${paint.bold(clean(who))}: ${command} passes for ${passed} of the ${rows.length} rows tried; undone.`
+  const head = `${paint.bold(clean(who))}: ${command} passes for ${passed} of ${rows.length} tested rows. The test was rolled back.`
   if (rows.length === 0) return head
-  const verdicts = rows.map(({ row, allowed, error, verdicts: said }) => [
+  const verdicts = rows.map(({ row, allowed, error, verdicts: results }) => [
     allowed ? 'yes' : 'no',
-    ...said.map(each => each.error ?? [each.using, each.with_check].filter(one => one !== null).join(' / ')),
+    ...results.map(
+      each => each.error ?? [each.using, each.with_check].filter(result => result !== null).join(' / '),
+    ),
     error ? error.message : null,
     JSON.stringify(row),
   ])
-  return [head, '', table(paint, ['PASSES', ...asked.map(each => each.name), 'ERROR', 'ROW'], verdicts)].join(
-    '\n',
-  )
+  return [
+    head,
+    '',
+    table(paint, ['PASSES', ...tested.map(each => each.name), 'ERROR', 'ROW'], verdicts),
+  ].join('\n')
 }

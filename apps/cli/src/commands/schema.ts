@@ -1,17 +1,15 @@
-import { text } from 'node:stream/consumers'
-import type { Column, Extension, Table, TableWish } from '@plinth/contract/schema.ts'
+import type { Column, Extension, Table, TableInput } from '@plinth/contract/schema.ts'
 import type { Answer, Context } from '../context.ts'
 import { Failure } from '../failure.ts'
+import { inputName, readInput } from '../input-file.ts'
 import { everyPage } from '../page.ts'
-import { connect } from '../platform.ts'
 import { clean, type Paint, table } from '../print.ts'
-import { projectId } from '../project.ts'
+import { openProject } from '../project.ts'
 
 export async function tables(context: Context): Promise<Answer> {
   const { schema } = context.given.values
   const wanted = context.given.operands['table']
-  const platform = connect(context)
-  const id = await projectId(context, platform)
+  const { platform, id } = await openProject(context)
   const found = await everyPage(page =>
     platform.schema
       .listTables({ params: { id }, query: { ...page, ...(schema && { schema }) } })
@@ -20,7 +18,7 @@ export async function tables(context: Context): Promise<Answer> {
   if (wanted !== undefined) return oneTable(found, wanted)
   return {
     data: { tables: found, total: found.length },
-    hints: found.length === 0 ? ['No tables yet: plinth schema table create makes one.'] : [],
+    hints: found.length === 0 ? ['No tables yet: plinth schema table create creates one.'] : [],
     text: paint =>
       found.length === 0
         ? ''
@@ -48,7 +46,7 @@ function oneTable(found: readonly Table[], wanted: string): Answer {
     throw new Failure(
       'table_not_found',
       `There is no table "${wanted}".`,
-      'plinth schema tables shows the tables there are.',
+      'plinth schema tables shows the tables.',
     )
   return { data: one, text: paint => tableText(paint, one) }
 }
@@ -77,8 +75,7 @@ const columnRow = ({ name, type, nullable, default: value, identity, generated }
 ]
 
 export async function extensions(context: Context): Promise<Answer> {
-  const platform = connect(context)
-  const id = await projectId(context, platform)
+  const { platform, id } = await openProject(context)
   const found = await everyPage<Extension>(page =>
     platform.schema
       .listExtensions({ params: { id }, query: page })
@@ -89,7 +86,7 @@ export async function extensions(context: Context): Promise<Answer> {
     text: paint =>
       table(
         paint,
-        ['NAME', 'INSTALLED', 'SCHEMA', 'AVAILABLE', 'WHAT IT IS'],
+        ['NAME', 'INSTALLED', 'SCHEMA', 'AVAILABLE', 'DESCRIPTION'],
         found.map(each => [
           each.name,
           each.installed_version,
@@ -103,32 +100,22 @@ export async function extensions(context: Context): Promise<Answer> {
 
 export async function createTable(context: Context): Promise<Answer> {
   const { name, from, schema } = context.given.values
-  const definition = await definitionIn(from!)
-  const platform = connect(context)
-  const id = await projectId(context, platform)
-  // What is wrong in the file, the server knows and says best.
-  const body = { ...definition, name, ...(schema && { schema }) } as TableWish
-  const made = await platform.schema.createTable({ params: { id }, body })
+  const definition = definitionIn(await readInput(context, from!), inputName(from!))
+  const { platform, id } = await openProject(context)
+  // The server validates the definition.
+  const body = { ...definition, name, ...(schema && { schema }) } as TableInput
+  const created = await platform.schema.createTable({ params: { id }, body })
   return {
-    data: made,
-    text: paint => `Created ${paint.bold(clean(made.name))} with row-level security ${securityOf(made)}.`,
-    hints: made.rls_enabled
-      ? [`No role but service_role sees its rows until a policy says so: plinth rls policy create --table …`]
+    data: created,
+    text: paint =>
+      `Created ${paint.bold(clean(created.name))} with row-level security ${securityOf(created)}.`,
+    hints: created.rls_enabled
+      ? ['Only service_role sees its rows until a policy allows more: plinth rls policy create --table …']
       : [],
   }
 }
 
-async function definitionIn(file: string): Promise<object> {
-  const where = file === '-' ? 'Standard input' : file
-  let content: string
-  try {
-    content =
-      file === '-'
-        ? await text(process.stdin)
-        : await (await import('node:fs/promises')).readFile(file, 'utf8')
-  } catch (cause) {
-    throw new Failure('file_unreadable', `${where} cannot be read: ${(cause as Error).message}.`, null, cause)
-  }
+function definitionIn(content: string, where: string): object {
   try {
     const parsed: unknown = JSON.parse(content)
     if (Array.isArray(parsed)) return { columns: parsed }
@@ -136,22 +123,21 @@ async function definitionIn(file: string): Promise<object> {
   } catch (cause) {
     throw wrongFile(where, (cause as Error).message, cause)
   }
-  throw wrongFile(where, 'it must hold a list of columns, or an object with "columns"')
+  throw wrongFile(where, 'it must contain a list of columns, or an object with "columns"')
 }
 
 const wrongFile = (where: string, why: string, cause?: unknown) =>
   new Failure(
     'file_invalid',
     `${where} is not the definition of a table: ${why}.`,
-    'plinth schema table create --help shows what it holds.',
+    'plinth schema table create --help shows the format.',
     cause,
   )
 
 export async function dropTable(context: Context): Promise<Answer> {
   const { name, confirm, schema } = context.given.values
   requireConfirmation('table', name!, confirm)
-  const platform = connect(context)
-  const id = await projectId(context, platform)
+  const { platform, id } = await openProject(context)
   const query = { confirm: confirm!, ...cascadeIn(context), ...(schema && { schema }) }
   await platform.schema.dropTable({ params: { id, table: name! }, query })
   return { data: { table: name, dropped: true }, text: () => `Dropped the table ${clean(name!)}.` }
@@ -159,8 +145,7 @@ export async function dropTable(context: Context): Promise<Answer> {
 
 export async function addColumn(context: Context): Promise<Answer> {
   const { table: of, name, type, default: value, schema } = context.given.values
-  const platform = connect(context)
-  const id = await projectId(context, platform)
+  const { platform, id } = await openProject(context)
   const column = await platform.schema.addColumn({
     params: { id, table: of! },
     query: schema ? { schema } : {},
@@ -177,8 +162,7 @@ export async function addColumn(context: Context): Promise<Answer> {
 export async function dropColumn(context: Context): Promise<Answer> {
   const { table: of, name, confirm, schema } = context.given.values
   requireConfirmation('column', name!, confirm)
-  const platform = connect(context)
-  const id = await projectId(context, platform)
+  const { platform, id } = await openProject(context)
   const query = { confirm: confirm!, ...cascadeIn(context), ...(schema && { schema }) }
   await platform.schema.dropColumn({ params: { id, table: of!, col: name! }, query })
   return {
@@ -189,7 +173,7 @@ export async function dropColumn(context: Context): Promise<Answer> {
 
 const cascadeIn = ({ given }: Context) => (given.switches.has('cascade') ? { cascade: true } : {})
 
-/** Before anything is sent, and whatever else was said: neither --yes nor a terminal replaces it. */
+/** Checked before any request. Neither --yes nor a terminal replaces --confirm. */
 function requireConfirmation(what: string, name: string, confirm: string | undefined): void {
   if (confirm === name) return
   const fix = `To drop the ${what}, run it again with --confirm ${name}`

@@ -1,22 +1,19 @@
 import type { Answer, Context } from '../context.ts'
-import { connect } from '../platform.ts'
 import { fields } from '../print.ts'
-import { projectId } from '../project.ts'
+import { openProject } from '../project.ts'
 
 export async function rotateJwt(context: Context): Promise<Answer> {
-  const platform = connect(context)
-  const id = await projectId(context, platform)
+  const { platform, id } = await openProject(context)
   const { jwt_secret } = await platform.projects.rotateJwtSecret({ params: { id } })
   return {
     data: { project_id: id, jwt_secret },
     text: paint => fields(paint, [['JWT secret', jwt_secret]]),
-    hints: ['Every JWT issued so far is void. The new secret is shown only now.'],
+    hints: ['Every JWT issued so far is invalid. The new secret is shown only now.'],
   }
 }
 
 export async function rotateApiKeys(context: Context): Promise<Answer> {
-  const platform = connect(context)
-  const id = await projectId(context, platform)
+  const { platform, id } = await openProject(context)
   const { anon_key, service_role_key } = await platform.projects.rotateApiKeys({ params: { id } })
   return {
     data: { project_id: id, anon_key, service_role_key },
@@ -25,6 +22,6 @@ export async function rotateApiKeys(context: Context): Promise<Answer> {
         ['anon key', anon_key],
         ['service_role key', service_role_key],
       ]),
-    hints: ['The old keys are void: give the new ones to every application.'],
+    hints: ['The old keys are invalid. Configure the new ones in every application.'],
   }
 }

@@ -1,24 +1,22 @@
-// The SMTP server of a project. What no flag names stays as it is; the password is never an argument, which every
-// process of the machine could read.
-import type { Encryption, Smtp, SmtpWish } from '@plinth/contract/email.ts'
+// The SMTP server of a project. Settings without a flag are kept. The password is never an argument, because every
+// process of the machine can read arguments.
+import type { Encryption, Smtp, SmtpInput } from '@plinth/contract/email.ts'
 import type { Answer, Context } from '../context.ts'
 import { Failure } from '../failure.ts'
-import { connect } from '../platform.ts'
 import { fields, type Paint } from '../print.ts'
-import { projectId } from '../project.ts'
+import { openProject } from '../project.ts'
 
 export async function show(context: Context): Promise<Answer> {
-  const platform = connect(context)
-  const smtp = await platform.email.readSmtp({ params: { id: await projectId(context, platform) } })
-  return { data: smtp, text: paint => smtpText(paint, smtp), hints: hintsOn(smtp) }
+  const { platform, id } = await openProject(context)
+  const smtp = await platform.email.readSmtp({ params: { id } })
+  return { data: smtp, text: paint => smtpText(paint, smtp), hints: hintsFor(smtp) }
 }
 
 export async function set(context: Context): Promise<Answer> {
-  const platform = connect(context)
   const port = portGiven(context.given.values['port'])
-  const id = await projectId(context, platform)
+  const { platform, id } = await openProject(context)
   const stored = await platform.email.readSmtp({ params: { id } })
-  const body = wish(context, stored, port)
+  const body = newSettings(context, stored, port)
   const password = body.username ? await passwordGiven(context) : null
   const smtp = await platform.email.saveSmtp({
     params: { id },
@@ -31,8 +29,8 @@ export async function set(context: Context): Promise<Answer> {
   }
 }
 
-function wish({ given: { values } }: Context, stored: Smtp, port: number | undefined): SmtpWish {
-  // Of the deployment's server only the sender is known, and that is not to become the project's own.
+function newSettings({ given: { values } }: Context, stored: Smtp, port: number | undefined): SmtpInput {
+  // The settings of the deployment must not become settings of the project.
   const own = stored.source === 'project' ? stored : undefined
   const host = values['host'] ?? own?.host
   if (!host)
@@ -42,7 +40,7 @@ function wish({ given: { values } }: Context, stored: Smtp, port: number | undef
       'Name one with --host, and the sender with --from.',
     )
   const encryption = (values['encryption'] as Encryption | undefined) ?? own?.encryption
-  // Another way of encryption has another port, unless one is named.
+  // Another encryption has another default port.
   const kept = encryption === own?.encryption ? own?.port : undefined
   const from = values['from'] ?? own?.from_email
   return {
@@ -58,14 +56,14 @@ function wish({ given: { values } }: Context, stored: Smtp, port: number | undef
 function portGiven(text: string | undefined): number | undefined {
   if (text === undefined) return
   if (/^[1-9]\d{0,4}$/.test(text) && Number(text) < 65_536) return Number(text)
-  throw new Failure('usage_invalid_value', `--port cannot be "${text}": it is a number from 1 to 65535.`)
+  throw new Failure('usage_invalid_value', `--port cannot be "${text}": it must be a number from 1 to 65535.`)
 }
 
-/** Empty keeps the stored one. */
-async function passwordGiven({ screen }: Context): Promise<string> {
-  const { askSecret, firstLineOfStdin } = await import('../prompt.ts')
-  if (screen.isInteractive) return askSecret('SMTP password (empty keeps the stored one): ')
-  return process.stdin.isTTY ? '' : firstLineOfStdin()
+/** An empty password keeps the stored one. */
+async function passwordGiven(context: Context): Promise<string> {
+  const { askSecret, firstLine } = await import('../prompt.ts')
+  if (context.screen.isInteractive) return askSecret(context, 'SMTP password (empty keeps the stored one): ')
+  return context.stdin.isTTY ? '' : firstLine(context.stdin)
 }
 
 function smtpText(paint: Paint, smtp: Smtp): string {
@@ -80,5 +78,5 @@ function smtpText(paint: Paint, smtp: Smtp): string {
   ])
 }
 
-const hintsOn = ({ configured }: Smtp) =>
-  configured ? [] : ['Mail is kept in the local catch-all: plinth projects mail shows it.']
+const hintsFor = ({ configured }: Smtp) =>
+  configured ? [] : ['Mail is captured locally: plinth projects mail shows it.']

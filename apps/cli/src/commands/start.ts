@@ -6,7 +6,7 @@ import { isSameLoopback, resolveTarget } from '../connection.ts'
 import type { Answer, Context } from '../context.ts'
 import { setting } from '../environment.ts'
 import { Failure } from '../failure.ts'
-import { healthy, launch, openLog, taken } from '../launch.ts'
+import { launch, openLog, waitForLock, waitUntilHealthy } from '../launch.ts'
 import {
   dataDirectory,
   inspect,
@@ -16,13 +16,13 @@ import {
 } from '../local-platform.ts'
 import { fields } from '../print.ts'
 import { repository } from '../server-process.ts'
-import { stopPlatform } from './stack.ts'
+import { stopPlatform } from './stop.ts'
 
 export async function start(context: Context): Promise<Answer> {
   const dataDir = dataDirectory(context)
-  const expected = resolveTarget(context).dial
+  const expected = resolveTarget(context).connectUrl
   const before = inspect(dataDir)
-  if (before.state !== 'stopped') return alreadyThere(before)
+  if (before.state !== 'stopped') return alreadyRunning(before)
   if (context.given.switches.has('build')) await build(context)
 
   const isFirst = !existsSync(join(dataDir, 'secrets.json'))
@@ -30,13 +30,13 @@ export async function start(context: Context): Promise<Answer> {
   const server = await launch(context, log)
   context.screen.step(`Started the process (pid ${server.pid}), log in ${log.path}`)
   if (context.given.switches.has('no-wait')) {
-    await taken(dataDir, server, log)
+    await waitForLock(dataDir, server, log)
     return started(dataDir, server.pid)
   }
 
   if (isFirst) context.screen.progress('Preparing the database; the first start takes a few seconds')
-  const record = await healthy(context, dataDir, server, log)
-  return running(context, record, { dataDir, isFirst, isFound: isSameLoopback(record.url, expected) })
+  const record = await waitUntilHealthy(context, dataDir, server, log)
+  return running(context, record, { dataDir, isFirst, isDefaultTarget: isSameLoopback(record.url, expected) })
 }
 
 export async function restart(context: Context): Promise<Answer> {
@@ -44,7 +44,7 @@ export async function restart(context: Context): Promise<Answer> {
   return start(context)
 }
 
-function alreadyThere({ state, lock, record, dataDir }: LocalPlatform): Answer {
+function alreadyRunning({ state, lock, record, dataDir }: LocalPlatform): Answer {
   const pid = lock?.pid ?? null
   const url = record?.url ?? null
   const where = url ? ` at ${url}` : ''
@@ -56,13 +56,19 @@ function alreadyThere({ state, lock, record, dataDir }: LocalPlatform): Answer {
 
 const started = (dataDir: string, pid: number): Answer => ({
   data: { state: 'starting', pid, url: null, version: null, data_dir: dataDir, already_running: false },
-  text: () => `The platform is starting (pid ${pid}); plinth status --local shows how far it is.`,
+  text: () => `The platform is starting (pid ${pid}); plinth status --local shows its state.`,
 })
 
-async function build({ screen, environment }: Context): Promise<void> {
+async function build({ screen, environment, stderr }: Context): Promise<void> {
   screen.progress('npm ci')
-  // What npm says is no result: it goes to our stderr.
-  const npm = spawn('npm', ['ci'], { cwd: repository, env: environment, stdio: ['ignore', 2, 2] })
+  const npm = spawn('npm', ['ci'], {
+    cwd: repository,
+    env: environment,
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
+  // stdout is for the result of the command.
+  npm.stdout.pipe(stderr, { end: false })
+  npm.stderr.pipe(stderr, { end: false })
   const [code] = (await once(npm, 'close').catch(cause => {
     throw new Failure('build_failed', 'npm could not be run.', 'Install npm, which comes with Node.', cause)
   })) as [number | null]
@@ -70,23 +76,23 @@ async function build({ screen, environment }: Context): Promise<void> {
     throw new Failure(
       'build_failed',
       `npm ci in ${repository} ended with code ${code}.`,
-      'Read what npm said above.',
+      'See the output of npm above.',
     )
-  screen.step('Installed what the lockfile names')
+  screen.step('Installed the packages of the lockfile')
 }
 
-interface Circumstances {
+interface StartState {
   dataDir: string
-  /** The secrets were made by this start. */
+  /** This start generated the secrets. */
   isFirst: boolean
-  /** The command line would call this platform without being told. */
-  isFound: boolean
+  /** The command line calls this platform without further settings. */
+  isDefaultTarget: boolean
 }
 
 function running(
   context: Context,
   record: PlatformRecord,
-  { dataDir, isFirst, isFound }: Circumstances,
+  { dataDir, isFirst, isDefaultTarget }: StartState,
 ): Answer {
   const { environment, screen } = context
   const { url, version, pid } = record
@@ -96,10 +102,10 @@ function running(
   const isGenerated = token !== undefined && !setting(environment, 'PLATFORM_ADMIN_TOKEN')
   const isShown = isGenerated && isFirst && screen.isTerminal && screen.format === 'text'
   const where = isGenerated
-    ? `in ${join(dataDir, 'secrets.json')}; plinth finds it there by itself`
+    ? `in ${join(dataDir, 'secrets.json')}; plinth reads it from there`
     : setting(environment, 'PLATFORM_ADMIN_TOKEN')
       ? 'as set in PLATFORM_ADMIN_TOKEN'
-      : 'none: plinth bootstrap --email … makes the first super_admin'
+      : 'none: plinth bootstrap --email … creates the first super_admin'
   return {
     data: { state: 'running', pid, url, version, data_dir: dataDir, already_running: false },
     text: paint =>
@@ -112,7 +118,7 @@ function running(
         ]),
       ].join('\n'),
     hints: [
-      ...(isFound ? [] : [`Tell the command line where it is: plinth link ${url}`]),
+      ...(isDefaultTarget ? [] : [`To use it from this directory: plinth link ${url}`]),
       'Next: plinth projects create my-app',
     ],
   }

@@ -3,15 +3,15 @@ import type { Project } from '@plinth/contract/projects.ts'
 import { resolveProject, resolveTarget, resolveToken, type Target } from '../connection.ts'
 import type { Answer, Context } from '../context.ts'
 import { Failure } from '../failure.ts'
-import { askHealth, versionIn } from '../health.ts'
-import { connect, remarkOn } from '../platform.ts'
+import { requestHealth, versionIn } from '../health.ts'
+import { warnAboutTarget } from '../platform.ts'
 import { type Cell, fields, type Paint, panel, table } from '../print.ts'
-import { projectId } from '../project.ts'
+import { openProject } from '../project.ts'
 import { revealed } from './projects.ts'
 
 export async function health(context: Context): Promise<Answer> {
   const target = resolveTarget(context)
-  remarkOn(target, context)
+  warnAboutTarget(target, context)
   const found = await servicesHealth(context, target)
   for (const warning of found.warnings) context.screen.warn(warning)
   return {
@@ -39,9 +39,9 @@ export async function health(context: Context): Promise<Answer> {
   }
 }
 
-/** Throws unless the platform says that it works. Needs no token, and its answer tells the version. */
+/** Throws unless the platform is healthy. It needs no token, and the response has the version. */
 async function servicesHealth(context: Context, target: Target): Promise<ServicesHealth> {
-  const asked = askHealth(target.dial, '/health/services')
+  const asked = requestHealth(target.connectUrl, '/health/services')
   context.connection = {
     url: target.url,
     serverVersion: asked.then(({ body }) => versionIn(body)).catch(() => null),
@@ -51,8 +51,8 @@ async function servicesHealth(context: Context, target: Target): Promise<Service
   if (!isServicesHealth(body)) {
     throw new Failure(
       'not_a_platform',
-      `${target.url} answered ${status}, but not as a Plinth platform does.`,
-      'Check the URL: plinth config show --origin says where it comes from.',
+      `${target.url} answered ${status}, but it is not a Plinth platform.`,
+      'Check the URL: plinth config show --origin shows where it comes from.',
     )
   }
   if (isOk) return body
@@ -63,11 +63,11 @@ async function servicesHealth(context: Context, target: Target): Promise<Service
   throw new Failure(
     'platform_unavailable',
     `${target.url} is ${body.status}: ${parts.join(', ') || `it answered ${status}`}.`,
-    'See the log of the platform; plinth status --local says where it is on its own machine.',
+    'See the log of the platform. On its machine, plinth status --local shows the path.',
   )
 }
 
-/** A part without a detail says null, so that scripts need not look whether the field is there. */
+/** A service without a detail has null, so that scripts can rely on the field. */
 const withDetail = ({ services }: ServicesHealth) =>
   Object.fromEntries(
     Object.entries(services).map(([name, { status, detail }]) => [name, { status, detail: detail ?? null }]),
@@ -79,12 +79,12 @@ const isServicesHealth = (body: unknown): body is ServicesHealth =>
 export async function status(context: Context): Promise<Answer> {
   if (context.given.switches.has('local')) {
     if (context.screen.format === 'env')
-      throw new Failure('usage_invalid_value', 'plinth status --local cannot answer with --output env.')
+      throw new Failure('usage_invalid_value', 'plinth status --local does not support --output env.')
     const { localStatus } = await import('./local-status.ts')
     return localStatus(context)
   }
   const target = resolveTarget(context)
-  remarkOn(target, context)
+  warnAboutTarget(target, context)
   const found = await servicesHealth(context, target)
   for (const warning of found.warnings) context.screen.warn(warning)
   const linked = await linkedProject(context, target)
@@ -115,18 +115,17 @@ interface Linked {
   serviceRoleKey: string | null
 }
 
-/** Status works without a token; then it cannot say anything about the project. */
+/** Without a token the status has no project. */
 async function linkedProject(context: Context, target: Target): Promise<Linked | null> {
   const isNeeded = context.screen.format === 'env' || context.given.switches.has('show-service-role')
   if (!isNeeded) {
     if (!resolveProject(context, target)) return null
     if (!resolveToken(context, target)) {
-      context.screen.hint('Set PLATFORM_TOKEN to see the project, too.')
+      context.screen.hint('Set PLATFORM_TOKEN to see the project.')
       return null
     }
   }
-  const platform = connect(context, target)
-  const id = await projectId(context, platform)
+  const { platform, id } = await openProject(context, target)
   const [project, serviceRoleKey] = await Promise.all([
     platform.projects.read({ params: { id } }),
     context.given.switches.has('show-service-role') ? revealed(platform, id) : null,
@@ -134,7 +133,7 @@ async function linkedProject(context: Context, target: Target): Promise<Linked |
   return { project, serviceRoleKey }
 }
 
-/** Under the names that applications of this kind already use. */
+/** Under the names that existing applications use. */
 function addresses(apiUrl: string): Record<string, string> {
   return {
     API_URL: apiUrl,

@@ -1,12 +1,19 @@
-// Removing files of a project, alone or with all around them.
+// Removes files, folders and buckets of a project.
 import type { Answer, Context } from '../context.ts'
 import { Failure } from '../failure.ts'
 import { bytes, clean } from '../print.ts'
 import { addressOf, parseRemote, type Remote, withBucket } from '../storage/address.ts'
-import { deleteBucket, everyFileIn, lookAt, needsRecursive, nothingAt, removeFiles } from '../storage/area.ts'
-import { openWire, type Wire } from '../storage/wire.ts'
+import {
+  deleteBucket,
+  everyFileIn,
+  inspectPath,
+  needsRecursive,
+  notFoundAt,
+  removeFiles,
+} from '../storage/buckets.ts'
+import { openStorage, type StorageClient } from '../storage/client.ts'
 
-interface Doomed {
+interface Removal {
   at: Remote
   files: { key: string; size: number }[]
 }
@@ -19,15 +26,15 @@ export async function remove(context: Context): Promise<Answer> {
     if (at.path === '' || at.endsInSlash)
       throw needsRecursive(`${addressOf(at.bucket, at.path)} is a ${at.path === '' ? 'bucket' : 'folder'}`)
   if (isDeep && !given.switches.has('yes') && !screen.isInteractive) throw unconfirmed(named)
-  const wire = await openWire(context)
-  if (!isDeep) return removeNamed(wire, named)
-  const doomed: Doomed[] = []
-  for (const at of named.filter(isOutermost)) doomed.push({ at, files: await everythingAt(wire, at) })
-  if (!given.switches.has('yes')) await confirm(context, doomed)
-  return removeAll(context, wire, doomed)
+  const client = await openStorage(context)
+  if (!isDeep) return removeNamed(client, named)
+  const removals: Removal[] = []
+  for (const at of named.filter(isOutermost)) removals.push({ at, files: await filesAt(client, at) })
+  if (!given.switches.has('yes')) await confirm(context, removals)
+  return removeAll(context, client, removals)
 }
 
-/** Not within another one that is named, nor named before. */
+/** Whether no other given address contains this one, and it is the first of equal ones. */
 function isOutermost(at: Remote, place: number, named: readonly Remote[]): boolean {
   const holds = (other: Remote) => other.path === '' || `${at.path}/`.startsWith(`${other.path}/`)
   return !named.some(
@@ -35,59 +42,67 @@ function isOutermost(at: Remote, place: number, named: readonly Remote[]): boole
   )
 }
 
-/** A bucket may be empty, but it has to be there; so has a folder, by having something in it. */
-async function everythingAt(wire: Wire, at: Remote): Promise<Doomed['files']> {
-  const { file } = at.path === '' || at.endsInSlash ? { file: null } : await lookAt(wire, at)
-  const found = [...(file ? [file] : []), ...(await everyFileIn(wire, at))]
+/** Fails for a missing bucket or folder; an empty bucket has no files. */
+async function filesAt(client: StorageClient, at: Remote): Promise<Removal['files']> {
+  const { file } = at.path === '' || at.endsInSlash ? { file: null } : await inspectPath(client, at)
+  const found = [...(file ? [file] : []), ...(await everyFileIn(client, at))]
   if (found.length > 0) return found
-  const failure = await nothingAt(wire, at)
+  const failure = await notFoundAt(client, at)
   if (at.path !== '') throw failure
   return []
 }
 
-async function removeNamed(wire: Wire, named: readonly Remote[]): Promise<Answer> {
+async function removeNamed(client: StorageClient, named: readonly Remote[]): Promise<Answer> {
   const removed: string[] = []
   for (const [bucket, group] of Map.groupBy(named, at => at.bucket)) {
-    const gone = await removeFiles(wire, bucket, [...new Set(group.map(({ path }) => path))])
+    const gone = await removeFiles(client, bucket, [...new Set(group.map(({ path }) => path))])
     removed.push(...gone.map(key => addressOf(bucket, key)))
   }
   const missing = named.filter(({ bucket, path }) => !removed.includes(addressOf(bucket, path)))
-  if (missing.length > 0) throw await notRemoved(wire, missing, removed.length)
+  if (missing.length > 0) throw await notRemoved(client, missing, removed.length)
   return removedAnswer(removed, [])
 }
 
-async function notRemoved(wire: Wire, missing: readonly Remote[], removed: number): Promise<Failure> {
+async function notRemoved(
+  client: StorageClient,
+  missing: readonly Remote[],
+  removed: number,
+): Promise<Failure> {
   const at = missing[0]!
-  if (missing.length === 1 && (await lookAt(wire, at)).isFolder)
+  if (missing.length === 1 && (await inspectPath(client, at)).isFolder)
     return needsRecursive(`${addressOf(at.bucket, at.path)} is a folder`)
-  const { suggestion } = await nothingAt(wire, at)
+  const { suggestion } = await notFoundAt(client, at)
   const names = missing.slice(0, 5).map(({ bucket, path }) => addressOf(bucket, path))
   const more = missing.length > names.length ? ` and ${missing.length - names.length} more` : ''
   return new Failure(
     'object_not_found',
-    `There is no file ${names.join(', ')}${more}; ${count(removed)} removed.`,
+    `There is no file ${names.join(', ')}${more}; ${filesWere(removed)} removed.`,
     suggestion,
   )
 }
 
-async function removeAll({ screen }: Context, wire: Wire, doomed: readonly Doomed[]): Promise<Answer> {
+async function removeAll(
+  { screen }: Context,
+  client: StorageClient,
+  removals: readonly Removal[],
+): Promise<Answer> {
   const removed: string[] = []
   const buckets: string[] = []
-  for (const { at, files } of doomed) {
+  for (const { at, files } of removals) {
     const keys = files.map(({ key }) => key)
     const total = keys.length
-    const gone = await removeFiles(wire, at.bucket, keys, so =>
-      screen.progress(`${so} of ${total} files removed`),
+    const gone = await removeFiles(client, at.bucket, keys, count =>
+      screen.progress(`${count} of ${total} files removed`),
     )
     removed.push(...gone.map(key => addressOf(at.bucket, key)))
     if (at.path !== '') continue
-    await deleteBucket(wire, at.bucket)
+    await deleteBucket(client, at.bucket)
     buckets.push(addressOf(at.bucket))
   }
   return removedAnswer(removed, buckets)
 }
 
-const count = (files: number) => (files === 1 ? '1 file was' : `${files} files were`)
+const filesWere = (files: number) => (files === 1 ? '1 file was' : `${files} files were`)
 
 function removedAnswer(files: readonly string[], buckets: readonly string[]): Answer {
   const what = files.length === 1 ? files[0]! : `${files.length} files`
@@ -102,20 +117,22 @@ const shownAs = (named: readonly Remote[]) => named.map(at => addressOf(at.bucke
 const unconfirmed = (named: readonly Remote[]) =>
   new Failure(
     'confirmation_missing',
-    `Removing everything in ${shownAs(named)} needs a confirmation and nobody can be asked for it here.`,
+    `Removing everything in ${shownAs(named)} needs a confirmation, and there is no terminal to ask for it.`,
     'Run it again with --yes.',
   )
 
-async function confirm({ screen }: Context, doomed: readonly Doomed[]): Promise<void> {
-  for (const { at, files } of doomed) {
+async function confirm(context: Context, removals: readonly Removal[]): Promise<void> {
+  for (const { at, files } of removals) {
     const size = bytes(files.reduce((sum, each) => sum + each.size, 0))
     const also = at.path === '' ? ' and the bucket itself' : ''
-    screen.hint(
-      clean(`${addressOf(at.bucket, at.path)}: ${files.length} files with ${size}${also} go for good.`),
+    context.screen.hint(
+      clean(
+        `${addressOf(at.bucket, at.path)}: ${files.length} files (${size})${also} will be deleted permanently.`,
+      ),
     )
   }
   const { ask } = await import('../prompt.ts')
-  const typed = await ask('Remove them? [y/N] ')
+  const typed = await ask(context, 'Remove them? [y/N] ')
   if (!/^y(es)?$/i.test(typed.trim()))
     throw new Failure('confirmation_mismatch', 'Nothing was removed.', 'Answer y, or run it with --yes.')
 }

@@ -1,4 +1,4 @@
-// Buckets of a project and what is in them.
+// Lists files and creates buckets.
 import type { Bucket } from '@plinth/contract/storage.ts'
 import type { Answer, Context } from '../context.ts'
 import { Failure } from '../failure.ts'
@@ -7,13 +7,13 @@ import { addressOf, lastPart, parseRemote, type Remote, withBucket } from '../st
 import {
   createBucket,
   everyBucket,
+  inspectPath,
   list as listIn,
-  lookAt,
-  nothingAt,
+  notFoundAt,
   readBucket,
   type StoredFile,
-} from '../storage/area.ts'
-import { openWire, type Wire } from '../storage/wire.ts'
+} from '../storage/buckets.ts'
+import { openStorage, type StorageClient } from '../storage/client.ts'
 
 interface Entry {
   type: 'bucket' | 'folder' | 'file'
@@ -27,34 +27,36 @@ interface Entry {
 export async function list(context: Context): Promise<Answer> {
   const at = parseRemote(context.given.operands['address'] ?? 'ss:///')
   const isDeep = context.given.switches.has('recursive')
-  const wire = await openWire(context)
-  if (at.bucket === '' && !isDeep) return bucketsAnswer(await everyBucket(wire))
-  const entries = at.bucket === '' ? await everythingIn(wire) : await entriesAt(wire, at, isDeep)
+  const client = await openStorage(context)
+  if (at.bucket === '' && !isDeep) return bucketsAnswer(await everyBucket(client))
+  const entries = at.bucket === '' ? await allEntries(client) : await entriesAt(client, at, isDeep)
   return {
     data: { entries, total: entries.length },
     hints:
-      entries.length > 0 ? [] : [`Nothing is there yet: plinth storage cp <file> ${addressOf(at.bucket)}/`],
+      entries.length > 0
+        ? []
+        : [`There are no files yet. Upload one: plinth storage cp <file> ${addressOf(at.bucket)}/`],
     text: paint => (entries.length === 0 ? '' : entriesText(paint, entries)),
   }
 }
 
-async function everythingIn(wire: Wire): Promise<Entry[]> {
+async function allEntries(client: StorageClient): Promise<Entry[]> {
   const found: Entry[] = []
-  for (const { id } of await everyBucket(wire)) {
+  for (const { id } of await everyBucket(client)) {
     found.push(folderEntry('bucket', `/${id}/`, addressOf(id)))
-    found.push(...(await entriesAt(wire, { bucket: id, path: '', endsInSlash: true }, true)))
+    found.push(...(await entriesAt(client, { bucket: id, path: '', endsInSlash: true }, true)))
   }
   return found
 }
 
-/** A folder shows what is in it; what is no folder shows everything that begins so, the file itself first. */
-async function entriesAt(wire: Wire, at: Remote, isDeep: boolean): Promise<Entry[]> {
+/** A folder lists its content. Any other path lists every file with this prefix, an exact match first. */
+async function entriesAt(client: StorageClient, at: Remote, isDeep: boolean): Promise<Entry[]> {
   const { bucket, path } = at
-  const isFolder = path === '' || at.endsInSlash || (await lookAt(wire, at)).isFolder
+  const isFolder = path === '' || at.endsInSlash || (await inspectPath(client, at)).isFolder
   const prefix = isFolder && path !== '' ? `${path}/` : path
-  const { folders, files } = await listIn(wire, bucket, { prefix, isDeep })
+  const { folders, files } = await listIn(client, bucket, { prefix, isDeep })
   if (folders.length + files.length === 0) {
-    const failure = await nothingAt(wire, at)
+    const failure = await notFoundAt(client, at)
     if (path !== '') throw failure
   }
   const shown = (key: string) => (isDeep ? `/${bucket}/${key}` : lastPart(key))
@@ -104,13 +106,13 @@ function bucketsAnswer(buckets: readonly Bucket[]): Answer {
   }))
   return {
     data: { entries, total: entries.length },
-    hints: entries.length > 0 ? [] : ['No buckets yet: plinth storage mb ss:///<bucket> makes one.'],
+    hints: entries.length > 0 ? [] : ['No buckets yet: plinth storage mb ss:///<bucket> creates one.'],
     text: paint =>
       entries.length === 0
         ? ''
         : table(
             paint,
-            ['NAME', 'PUBLIC', 'FILES UP TO', 'TYPES', 'UPDATED'],
+            ['NAME', 'PUBLIC', 'MAX FILE SIZE', 'TYPES', 'UPDATED'],
             entries.map(each => [
               each.name,
               each.public ? 'yes' : 'no',
@@ -128,22 +130,22 @@ export async function makeBucket(context: Context): Promise<Answer> {
   if (path !== '')
     throw new Failure(
       'address_invalid',
-      `${addressOf(bucket, path)} is more than the name of a bucket.`,
-      `Folders need no making: plinth storage mb ${addressOf(bucket)}`,
+      `${addressOf(bucket, path)} is not the address of a bucket.`,
+      `Folders are created with their files. Create the bucket: plinth storage mb ${addressOf(bucket)}`,
     )
   const limit = values['file-size-limit']
   const types = values['allowed-mime-types']
-  const wish = {
+  const options = {
     id: bucket,
     name: bucket,
     public: switches.has('public'),
     ...(limit !== undefined && { file_size_limit: sizeIn(limit) }),
     ...(types !== undefined && { allowed_mime_types: types.split(',').map(each => each.trim()) }),
   }
-  const wire = await openWire(context)
-  await createBucket(wire, wish)
-  const made = await readBucket(wire, bucket)
-  return { data: made, text: paint => bucketText(paint, made) }
+  const client = await openStorage(context)
+  await createBucket(client, options)
+  const created = await readBucket(client, bucket)
+  return { data: created, text: paint => bucketText(paint, created) }
 }
 
 function sizeIn(given: string): string | number {
@@ -151,17 +153,17 @@ function sizeIn(given: string): string | number {
   if (/^\d+(\.\d+)?\s*[kmg]?b$/i.test(given)) return given.replace(/\s/g, '')
   throw new Failure(
     'usage_invalid_value',
-    `--file-size-limit cannot be "${given}": it is a number of bytes, or like 500KB, 20MB or 1GB.`,
+    `--file-size-limit cannot be "${given}": it must be a number of bytes, or a size such as 500KB, 20MB or 1GB.`,
   )
 }
 
-const bucketText = (paint: Paint, made: Bucket) =>
+const bucketText = (paint: Paint, created: Bucket) =>
   [
-    `Made ${paint.bold(clean(addressOf(made.id)))}`,
+    `Created ${paint.bold(clean(addressOf(created.id)))}`,
     '',
     fields(paint, [
-      ['public', made.public ? 'yes' : 'no'],
-      ['files up to', made.file_size_limit === null ? 'any size' : bytes(made.file_size_limit)],
-      ['types', made.allowed_mime_types?.join(', ') ?? 'any'],
+      ['public', created.public ? 'yes' : 'no'],
+      ['max file size', created.file_size_limit === null ? 'any size' : bytes(created.file_size_limit)],
+      ['types', created.allowed_mime_types?.join(', ') ?? 'any'],
     ]),
   ].join('\n')

@@ -1,16 +1,15 @@
-// Who works on a project: invites and members.
+// Invites and members of a project.
 import type { Invite, Member, MemberRole } from '@plinth/contract/team.ts'
 import type { Answer, Context } from '../context.ts'
 import { Failure } from '../failure.ts'
 import { everyPage } from '../page.ts'
 import { connect, type Platform } from '../platform.ts'
 import { clean, fields, minute, table } from '../print.ts'
-import { isId, projectId } from '../project.ts'
+import { isId, openProject } from '../project.ts'
 
 export async function createInvite(context: Context): Promise<Answer> {
   const { email, role } = context.given.values
-  const platform = connect(context)
-  const id = await projectId(context, platform)
+  const { platform, id } = await openProject(context)
   const body = { email: email!, ...(role && { role: role as MemberRole }) }
   const invite = await platform.team.invite({ params: { id }, body })
   return {
@@ -24,21 +23,20 @@ export async function createInvite(context: Context): Promise<Answer> {
         ['token', invite.invite_token],
       ]),
     hints: [
-      `The token is shown only now: give it to ${clean(invite.email)}, who joins with plinth auth invites accept <token>.`,
+      `The token is shown only now. Send it to ${clean(invite.email)}, who joins with plinth auth invites accept <token>.`,
     ],
   }
 }
 
 export async function listInvites(context: Context): Promise<Answer> {
-  const platform = connect(context)
-  const id = await projectId(context, platform)
+  const { platform, id } = await openProject(context)
   const invites = await everyPage(async query => {
     const page = await platform.team.listInvites({ params: { id }, query })
     return { items: page.invites, total: page.total }
   })
   return {
     data: { invites, total: invites.length },
-    hints: invites.length === 0 ? ['No invites are pending: plinth auth invites create makes one.'] : [],
+    hints: invites.length === 0 ? ['No invites are pending: plinth auth invites create creates one.'] : [],
     text: paint =>
       invites.length === 0
         ? ''
@@ -57,8 +55,7 @@ const inviteRow = (invite: Invite): string[] => [
 
 export async function revokeInvite(context: Context): Promise<Answer> {
   const invite = context.given.operands['invite']!
-  const platform = connect(context)
-  const id = await projectId(context, platform)
+  const { platform, id } = await openProject(context)
   await platform.team.revokeInvite({ params: { id, invite_id: invite } })
   return { data: { id: invite, revoked: true }, text: () => `Revoked ${clean(invite)}.` }
 }
@@ -72,8 +69,8 @@ export async function acceptInvite(context: Context): Promise<Answer> {
 }
 
 export async function listMembers(context: Context): Promise<Answer> {
-  const platform = connect(context)
-  const members = await everyMember(platform, await projectId(context, platform))
+  const { platform, id } = await openProject(context)
+  const members = await everyMember(platform, id)
   return {
     data: { members, total: members.length },
     hints: members.length === 0 ? ['No members yet: plinth auth invites create invites one.'] : [],
@@ -94,8 +91,7 @@ const memberRow = (member: Member): string[] => [
 ]
 
 export async function setRole(context: Context): Promise<Answer> {
-  const platform = connect(context)
-  const id = await projectId(context, platform)
+  const { platform, id } = await openProject(context)
   const user_id = await memberId(context.given.operands['user']!, platform, id)
   const role = context.given.operands['role'] as MemberRole
   const member = await platform.team.updateMember({ params: { id, user_id }, body: { role } })
@@ -103,15 +99,14 @@ export async function setRole(context: Context): Promise<Answer> {
 }
 
 export async function removeMember(context: Context): Promise<Answer> {
-  const platform = connect(context)
-  const id = await projectId(context, platform)
+  const { platform, id } = await openProject(context)
   const named = context.given.operands['user']!
   const user_id = await memberId(named, platform, id)
   await platform.team.removeMember({ params: { id, user_id } })
   return { data: { user_id, removed: true }, text: () => `Removed ${clean(named)} from the project.` }
 }
 
-/** An id as it is; an address is looked up among the members. */
+/** An id is used as it is; an address is looked up among the members. */
 async function memberId(named: string, platform: Platform, id: string): Promise<string> {
   if (isId(named)) return named.toLowerCase()
   const members = await everyMember(platform, id)
@@ -120,7 +115,7 @@ async function memberId(named: string, platform: Platform, id: string): Promise<
   throw new Failure(
     'member_not_found',
     `No member of this project has the address "${named}".`,
-    'plinth auth members list shows the members there are.',
+    'plinth auth members list shows the members.',
   )
 }
 

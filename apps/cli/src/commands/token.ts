@@ -27,7 +27,7 @@ export async function list(context: Context): Promise<Answer> {
   const tokens = await everyToken(connect(context))
   return {
     data: { tokens, total: tokens.length },
-    hints: tokens.length === 0 ? ['No tokens yet: plinth token mint makes one.'] : [],
+    hints: tokens.length === 0 ? ['No tokens yet: plinth token mint creates one.'] : [],
     text: paint =>
       tokens.length === 0
         ? ''

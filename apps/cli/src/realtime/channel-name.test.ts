@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { channelName } from './channel-name.ts'
 
-test('a table is named alone, with its schema, or as the topic, and with a filter', () => {
+test('channel name: a table alone, with its schema, as a topic, or with a filter', () => {
   const todos = { schema: 'public', table: 'todos' }
   assert.deepEqual(channelName('todos'), { topic: 'realtime:public:todos', table: todos, isTable: true })
   assert.deepEqual(channelName('public:todos'), channelName('todos'))
@@ -14,11 +14,11 @@ test('a table is named alone, with its schema, or as the topic, and with a filte
   })
 })
 
-test('any other channel is named as it is, after realtime:', () => {
+test('channel name: any other channel follows realtime:', () => {
   assert.deepEqual(channelName('realtime:room-1'), { topic: 'realtime:room-1', table: null, isTable: false })
 })
 
-test('what names nothing is refused', () => {
+test('channel name: an empty name is rejected', () => {
   for (const wrong of ['realtime:', ':', ':todos', 'public:', 'public::x'])
     assert.throws(() => channelName(wrong), { code: 'usage_invalid_value' }, wrong)
 })

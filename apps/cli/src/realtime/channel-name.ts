@@ -1,31 +1,31 @@
-// What people call a channel, as the platform calls it.
+// Parses --channel into the topic and the table of a subscription.
 import { Failure } from '../failure.ts'
 
 export interface ChannelName {
   topic: string
-  /** The table whose changes are asked for. */
+  /** The table to subscribe to. */
   table: { schema: string; table: string; filter?: string } | null
-  /** Named as a table, so that it is a mistake when there is none. */
+  /** Written as a table, so a missing table is an error. */
   isTable: boolean
 }
 
-const begin = 'realtime:'
+const prefix = 'realtime:'
 
 export function channelName(given: string): ChannelName {
-  const isTable = !given.startsWith(begin)
-  const named = isTable ? given : given.slice(begin.length)
+  const isTable = !given.startsWith(prefix)
+  const named = isTable ? given : given.slice(prefix.length)
   const inSchema = isTable && !named.includes(':') ? `public:${named}` : named
   const [, schema, table, filter] = /^([^:]+):([^:]+)(?::(.+))?$/s.exec(inSchema) ?? []
-  if (isTable && !table) throw unreadable(given)
-  if (named === '') throw unreadable(given)
+  if (isTable && !table) throw invalid(given)
+  if (named === '') throw invalid(given)
   return {
-    topic: begin + inSchema,
+    topic: prefix + inSchema,
     table: schema && table ? { schema, table, ...(filter && { filter }) } : null,
     isTable,
   }
 }
 
-const unreadable = (given: string) =>
+const invalid = (given: string) =>
   new Failure(
     'usage_invalid_value',
     `--channel cannot be "${given}".`,

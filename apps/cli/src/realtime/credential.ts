@@ -1,5 +1,5 @@
-// Which credential a subscription is made with. It goes into an address, where proxies and logs see it: one that could
-// manage the platform must never get there.
+// The credential of a subscription. It is part of a URL, which proxies and logs may store, so a credential that can
+// manage the platform must never be sent there.
 import { resolveTarget, resolveToken, type Sources } from '../connection.ts'
 import { setting } from '../environment.ts'
 import { Failure } from '../failure.ts'
@@ -11,24 +11,24 @@ export function projectCredential(sources: Sources): string {
   if (!found)
     throw new Failure(
       'token_missing',
-      'No credential of the project is given.',
-      `Set PLATFORM_REALTIME_TOKEN or --token to ${wanted}.`,
+      'There is no credential of the project.',
+      `Set PLATFORM_REALTIME_TOKEN or --token to ${acceptedCredentials}.`,
     )
-  const management = managementName(found, sources)
+  const management = managementCredential(found, sources)
   if (management)
     throw new Failure(
       'token_not_allowed',
-      `${origin} holds ${management}, which is for managing the platform; it was not sent.`,
-      `Give ${wanted}.`,
+      `${origin} holds ${management}, which can manage the platform. It was not sent.`,
+      `Give ${acceptedCredentials}.`,
     )
   return found
 }
 
-export const wanted =
+export const acceptedCredentials =
   'the anon key, the service_role key or a user’s JWT of the project: plinth projects keys shows the keys'
 
-/** What kind of management credential it is; null when it is none. */
-function managementName(token: string, sources: Sources): string | null {
+/** The kind of management credential, or null. */
+function managementCredential(token: string, sources: Sources): string | null {
   if (/platform_pat_/i.test(token)) return 'a platform token'
   if (isSession(token)) return 'the token of a session of the platform'
   const ours = [
@@ -39,7 +39,7 @@ function managementName(token: string, sources: Sources): string | null {
   return ours.includes(token) ? 'the token of PLATFORM_TOKEN or the admin token' : null
 }
 
-/** Sessions of people who manage the platform; users of a project have another issuer. */
+/** Sessions of platform users. Users of a project have another issuer. */
 function isSession(token: string): boolean {
   try {
     const claims: unknown = JSON.parse(Buffer.from(token.split('.')[1] ?? '', 'base64url').toString('utf8'))

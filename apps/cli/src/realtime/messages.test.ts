@@ -7,19 +7,19 @@ const bytesOf = (...parts: (number[] | string)[]) => {
   return bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.length) as ArrayBuffer
 }
 
-test('a message is written and read as an array', () => {
+test('realtime messages: encode and decode an array', () => {
   const sent = encode('1', 'realtime:x', 'phx_join', { a: 1 })
   assert.equal(sent, '["1","1","realtime:x","phx_join",{"a":1}]')
   assert.deepEqual(decode(sent), { ref: '1', topic: 'realtime:x', event: 'phx_join', payload: { a: 1 } })
   assert.equal(encode('h', 'phoenix', 'heartbeat', {}), '[null,"h","phoenix","heartbeat",{}]')
 })
 
-test('numbers larger than JavaScript’s come out as they went in', () => {
+test('realtime messages: numbers too large for JavaScript keep their digits', () => {
   const message = decode('[null,null,"t","e",{"id":12345678901234567890,"price":1.10,"n":7}]')
   assert.equal(JSON.stringify(message!.payload), '{"id":12345678901234567890,"price":1.10,"n":7}')
 })
 
-test('broadcasts in bytes are read, whatever they carry', () => {
+test('realtime messages: decode binary broadcasts with JSON or bytes', () => {
   const json = decode(bytesOf([4, 10, 3, 2, 1], 'realtime:x', 'say', '{}', '{"a":"ü"}'))
   assert.deepEqual(json, {
     ref: null,
@@ -31,7 +31,7 @@ test('broadcasts in bytes are read, whatever they carry', () => {
   assert.deepEqual(binary!.payload, { event: 'say', bytes: 'AP8=' })
 })
 
-test('what cannot be read is nothing', () => {
+test('realtime messages: an invalid message decodes to null', () => {
   for (const wrong of ['', '{}', 'null', '[]', '[1,2,3,4,5]', '{"topic":"x"}'])
     assert.equal(decode(wrong), null)
   for (const wrong of [[], [9, 1, 1, 1, 1], [4, 255, 255, 255, 1]])

@@ -1,4 +1,4 @@
-// Messages of the socket, version 2.0.0: an array in text, or a broadcast in bytes.
+// Messages of the Phoenix protocol 2.0.0: arrays as text, or binary broadcasts.
 
 export interface Message {
   ref: string | null
@@ -10,10 +10,10 @@ export interface Message {
 export const encode = (ref: string, topic: string, event: string, payload: object): string =>
   JSON.stringify([topic === 'phoenix' ? null : joinRef, ref, topic, event, payload])
 
-/** There is one channel per connection, joined once. */
+/** One channel per connection, joined once. */
 export const joinRef = '1'
 
-/** Null for what cannot be read, which is nobody's loss. */
+/** Null for an invalid message, which is ignored. */
 export function decode(data: string | ArrayBuffer): Message | null {
   try {
     return typeof data === 'string' ? fromText(data) : fromBytes(Buffer.from(data))
@@ -36,7 +36,7 @@ function fromText(text: string): Message | null {
 const broadcastKind = 4
 const jsonEncoding = 1
 
-/** Lengths of topic, event and meta, how the payload is encoded, and then these four. */
+/** One byte each: kind, lengths of topic, event and metadata, encoding. Then topic, event, metadata and payload. */
 function fromBytes(bytes: Buffer): Message | null {
   const [kind, topicLength = 0, eventLength = 0, metaLength = 0, encoding] = bytes
   if (kind !== broadcastKind) return null
@@ -62,7 +62,7 @@ const exact: Reviver = (_key, value, { source }) =>
   typeof value === 'number' && String(value) !== source ? exactJson.rawJSON(source!) : value
 
 type Reviver = (key: string, value: unknown, context: { source?: string }) => unknown
-/** What Node has and TypeScript does not know yet. */
+/** JSON functions of Node 24 that the types of TypeScript lack. */
 const exactJson = JSON as unknown as {
   parse(text: string, reviver: Reviver): unknown
   rawJSON(text: string): unknown

@@ -13,14 +13,14 @@ function refusal(work: () => unknown): Failure {
   return assert.fail('it was accepted')
 }
 
-test('ss:///bucket/path is remote, with a slash at its end a folder; anything else is of this machine', () => {
+test('storage address: ss:///bucket/path is remote, a slash at the end is a folder, anything else is local', () => {
   for (const [text, bucket, path, endsInSlash] of [
     ['ss:///', '', '', false],
     ['ss:///media', 'media', '', false],
     ['ss:///media/', 'media', '', true],
     ['SS:///media/a b/c.png', 'media', 'a b/c.png', false],
     ['ss:///media/docs/', 'media', 'docs', true],
-    // Nothing is decoded: a name is what is written.
+    // Addresses are not percent-decoded.
     ['ss:///media/what?.txt', 'media', 'what?.txt', false],
   ] as const)
     assert.deepEqual(parseAddress(text), { bucket, path, endsInSlash }, text)
@@ -28,16 +28,16 @@ test('ss:///bucket/path is remote, with a slash at its end a folder; anything el
     assert.equal(parseAddress(local), null, local)
 })
 
-test('a mistaken address is refused with the way it is written', () => {
+test('storage address: an invalid address fails with the right syntax', () => {
   for (const [text, fix] of [
     ['ss://media/a.txt', /three slashes: ss:\/\/\/media\/a\.txt$/],
     ['ss:media', /ss:\/\/\/media$/],
     ['ss:', /ss:\/\/\/bucket\/path$/],
-    ['ss:////media', /Leave out empty parts/],
-    ['ss:///media//a', /Leave out empty parts/],
-    ['ss:///media/../other', /Leave out/],
-    ['ss:///media/./a', /Leave out/],
-    ['ss:///..', /Leave out/],
+    ['ss:////media', /Remove empty parts/],
+    ['ss:///media//a', /Remove empty parts/],
+    ['ss:///media/../other', /Remove empty parts/],
+    ['ss:///media/./a', /Remove empty parts/],
+    ['ss:///..', /Remove empty parts/],
   ] as const) {
     const { code, suggestion } = refusal(() => parseAddress(text))
     assert.equal(code, 'address_invalid', text)
@@ -47,14 +47,14 @@ test('a mistaken address is refused with the way it is written', () => {
   assert.match(refusal(() => withBucket(parseRemote('ss:///'))).suggestion!, /Name the bucket/)
 })
 
-test('an address is written as it is read', () => {
+test('storage address: formatting and parsing match', () => {
   for (const text of ['ss:///media', 'ss:///media/docs/a b.txt']) {
     const { bucket, path } = parseRemote(text)
     assert.equal(addressOf(bucket, path), text)
   }
 })
 
-test('a file keeps its name in a bucket and behind a slash, and takes the one given otherwise', () => {
+test('storage address: a file keeps its name in a bucket or folder, and otherwise takes the given one', () => {
   for (const [to, key] of [
     ['ss:///media', 'logo.png'],
     ['ss:///media/', 'logo.png'],

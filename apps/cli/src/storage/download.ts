@@ -1,53 +1,51 @@
-// A file of the platform to this machine: into a file beside the target, which takes its place when it is whole.
+// Downloads a file into a temporary file beside the target and renames it when it is complete.
 import { randomBytes } from 'node:crypto'
-import { rmSync } from 'node:fs'
 import { type FileHandle, mkdir, open, realpath, rename, rm, stat } from 'node:fs/promises'
 import type { IncomingMessage } from 'node:http'
 import { dirname, join } from 'node:path'
 import { Failure } from '../failure.ts'
 import { addressOf } from './address.ts'
-import { encoded } from './area.ts'
-import { isPassing, patience } from './patience.ts'
-import { Refused, type Wire } from './wire.ts'
+import { encoded } from './buckets.ts'
+import { Refused, type StorageClient } from './client.ts'
+import { isTransient, retries } from './retry.ts'
 
 export interface Download {
   bucket: string
   key: string
+  /** Absolute. */
+  path: string
+  /** As the user wrote it, for messages. */
   to: string
+  /** Holds the incomplete file while it is written. */
+  temporaryFiles: Set<string>
 }
 
 const idleMilliseconds = 60_000
 
-/** Half files; those that are left go with the program, however it ends. */
-const unfinished = new Set<string>()
-process.on('exit', () => {
-  for (const path of unfinished) rmSync(path, { force: true })
-})
-
-/** Answers with the bytes received. */
+/** Returns the number of bytes received. */
 export async function download(
-  wire: Wire,
-  wish: Download,
-  moved: (position: number) => void,
+  client: StorageClient,
+  request: Download,
+  onProgress: (position: number) => void,
 ): Promise<number> {
-  const { path, mode } = await writing(wish.to, () => placeFor(wish.to))
+  const { path, mode } = await withWriteError(request.to, () => resolveTarget(request.path))
   const part = join(dirname(path), `.plinth-${randomBytes(6).toString('hex')}.part`)
-  const handle = await writing(wish.to, () => open(part, 'wx', mode))
-  unfinished.add(part)
+  const handle = await withWriteError(request.to, () => open(part, 'wx', mode))
+  request.temporaryFiles.add(part)
   try {
-    const size = await fill(wire, wish, handle, moved).finally(() => handle.close())
-    await writing(wish.to, () => rename(part, path))
+    const size = await downloadInto(client, request, handle, onProgress).finally(() => handle.close())
+    await withWriteError(request.to, () => rename(part, path))
     return size
   } catch (error) {
     await rm(part, { force: true })
     throw error
   } finally {
-    unfinished.delete(part)
+    request.temporaryFiles.delete(part)
   }
 }
 
-/** Through a link to what it points to, as cp does; only a file may be replaced, never a device. */
-async function placeFor(target: string): Promise<{ path: string; mode: number }> {
+/** Follows a symbolic link as cp does. Only a file may be replaced, never a device. */
+async function resolveTarget(target: string): Promise<{ path: string; mode: number }> {
   const there = await stat(target).catch((error: NodeJS.ErrnoException) => {
     if (error.code === 'ENOENT') return null
     throw error
@@ -59,38 +57,38 @@ async function placeFor(target: string): Promise<{ path: string; mode: number }>
   return { path: target, mode: 0o666 }
 }
 
-async function fill(
-  wire: Wire,
-  wish: Download,
+async function downloadInto(
+  client: StorageClient,
+  request: Download,
   handle: FileHandle,
-  moved: (position: number) => void,
+  onProgress: (position: number) => void,
 ): Promise<number> {
-  const patient = patience(wire.signal)
+  const retry = retries(client.signal)
   let whole: Version | null = null
   let offset = 0
-  const beginAgain = async () => {
+  const startAgain = async () => {
     offset = 0
-    await writing(wish.to, () => handle.truncate(0))
+    await withWriteError(request.to, () => handle.truncate(0))
   }
   for (;;) {
     const before = offset
     try {
-      const part = await ask(wire, wish, offset)
-      if (part.from !== offset || !isSame(part, whole)) await beginAgain()
-      if (part.from !== offset) throw cut(part.reply)
+      const part = await requestPart(client, request, offset)
+      if (part.from !== offset || !isSame(part, whole)) await startAgain()
+      if (part.from !== offset) throw cutOff(part.reply)
       whole = part
       for await (const chunk of part.reply as AsyncIterable<Buffer>) {
-        await writing(wish.to, () => writeAll(handle, chunk, offset))
+        await withWriteError(request.to, () => writeAll(handle, chunk, offset))
         offset += chunk.length
-        moved(offset)
+        onProgress(offset)
       }
       if (offset === part.size) return offset
-      throw cut(part.reply)
+      throw cutOff(part.reply)
     } catch (error) {
-      if (offset > before) patient.restored()
+      if (offset > before) retry.succeeded()
       const isPastTheEnd = error instanceof Refused && error.status === 416
-      if (isPastTheEnd) await beginAgain()
-      await patient.after(error, isPastTheEnd || isPassing(error))
+      if (isPastTheEnd) await startAgain()
+      await retry.after(error, isPastTheEnd || isTransient(error))
     }
   }
 }
@@ -104,9 +102,9 @@ interface Part extends Version {
   reply: IncomingMessage
 }
 
-/** From the offset on, as far as the server goes along with that. */
-async function ask(wire: Wire, { bucket, key }: Download, offset: number): Promise<Part> {
-  const reply = await wire.send({
+/** Requests the file from the offset on; the server may answer from the start. */
+async function requestPart(client: StorageClient, { bucket, key }: Download, offset: number): Promise<Part> {
+  const reply = await client.send({
     method: 'GET',
     path: `object/${encoded(bucket, key)}`,
     headers: offset > 0 ? { range: `bytes=${offset}-` } : {},
@@ -118,16 +116,16 @@ async function ask(wire: Wire, { bucket, key }: Download, offset: number): Promi
     reply.statusCode === 206 ? { from: Number(from), size: Number(size) } : { from: 0, size: Number(length) }
   if (Number.isSafeInteger(part.from) && Number.isSafeInteger(part.size)) return { ...part, etag, reply }
   reply.destroy()
-  throw new Failure('not_a_platform', `The platform did not say how large ${addressOf(bucket, key)} is.`)
+  throw new Failure('not_a_platform', `The platform did not send the size of ${addressOf(bucket, key)}.`)
 }
 
-/** Parts of two versions are not one file. */
+/** Parts of two versions must not be mixed in one file. */
 const isSame = (part: Version, whole: Version | null) =>
   whole === null || (part.size === whole.size && part.etag === whole.etag)
 
-function cut(reply: IncomingMessage): Error {
+function cutOff(reply: IncomingMessage): Error {
   reply.destroy()
-  return Object.assign(new Error('the answer ended early'), { code: 'ECONNRESET' })
+  return Object.assign(new Error('the response ended early'), { code: 'ECONNRESET' })
 }
 
 async function writeAll(handle: FileHandle, chunk: Buffer, at: number): Promise<void> {
@@ -135,7 +133,7 @@ async function writeAll(handle: FileHandle, chunk: Buffer, at: number): Promise<
     written += (await handle.write(chunk, written, chunk.length - written, at + written)).bytesWritten
 }
 
-async function writing<T>(path: string, work: () => Promise<T>): Promise<T> {
+async function withWriteError<T>(path: string, work: () => Promise<T>): Promise<T> {
   try {
     return await work()
   } catch (cause) {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { mimeTypeOf } from './mime-types.ts'
 
-test('the type follows from the extension alone, whatever its case', () => {
+test('content type: depends on the extension, in any case', () => {
   for (const [name, type] of [
     ['logo.png', 'image/png'],
     ['PHOTO.JPG', 'image/jpeg'],
@@ -15,7 +15,17 @@ test('the type follows from the extension alone, whatever its case', () => {
     assert.equal(mimeTypeOf(name), type, name)
 })
 
-test('what is not known is bytes, also names that are known to objects', () => {
-  for (const name of ['', 'README', '.png', 'a/.json', 'x.constructor', 'x.', 'file.unheard', 'dir.png/file'])
+test('content type: application/octet-stream without a known extension', () => {
+  for (const name of [
+    '',
+    'README',
+    'html',
+    '.png',
+    'a/.json',
+    'x.constructor',
+    'x.',
+    'file.unheard',
+    'dir.png/file',
+  ])
     assert.equal(mimeTypeOf(name), 'application/octet-stream', name)
 })

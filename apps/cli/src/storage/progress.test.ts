@@ -1,9 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { setTimeout as sleep } from 'node:timers/promises'
-import { openProgress, progressLine, type Standing } from './progress.ts'
+import { openProgress, type ProgressState, progressLine } from './progress.ts'
 
-const halfway: Standing = {
+const halfway: ProgressState = {
   label: 'big.bin',
   files: { done: 0, total: 1 },
   bytes: { done: 9_000_000, total: 20_000_000 },
@@ -12,19 +11,19 @@ const halfway: Standing = {
   hasEnded: false,
 }
 
-test('the line has name, bar, share, bytes, speed and what remains', () => {
+test('progress: the line has name, bar, percentage, bytes, speed and remaining time', () => {
   assert.equal(
     progressLine(halfway, 100),
     `big.bin  ${'█'.repeat(14)}${'░'.repeat(16)}   45%  9.0 MB of 20.0 MB  2.0 MB/s  5s left`,
   )
 })
 
-test('several files are counted instead of named', () => {
+test('progress: several files are counted instead of named', () => {
   const line = progressLine({ ...halfway, files: { done: 3, total: 12 } }, 100)
   assert.match(line, /^3 of 12 files {2}█/)
 })
 
-test('it is never wider than the terminal: the bar goes first, then the name', () => {
+test('progress: the line fits the terminal; first the bar is dropped, then the name', () => {
   for (let columns = 1; columns < 130; columns++)
     assert.ok(progressLine(halfway, columns).length < columns, String(columns))
   assert.match(progressLine(halfway, 58), /^big\.bin {3}45%/)
@@ -32,7 +31,7 @@ test('it is never wider than the terminal: the bar goes first, then the name', (
   assert.match(progressLine(halfway, 45), /^ 45% {2}9\.0 MB of/)
 })
 
-test('100 % is for what has ended; that line tells the whole speed and time', () => {
+test('progress: 100 % appears only at the end, with average speed and total time', () => {
   const last = { ...halfway, bytes: { done: 20_000_000, total: 20_000_000 } }
   assert.match(progressLine(last, 100), / 99% {2}20\.0 MB of 20\.0 MB/)
   const ended = {
@@ -45,13 +44,13 @@ test('100 % is for what has ended; that line tells the whole speed and time', ()
   assert.equal(progressLine(ended, 100), `big.bin  ${'█'.repeat(30)}  100%  20.0 MB  2.5 MB/s  in 8.0s`)
 })
 
-test('a stall waits instead of promising a time, and empty files make progress', () => {
+test('progress: a stall shows waiting instead of a remaining time, and empty files count', () => {
   assert.match(progressLine({ ...halfway, bytesPerSecond: 0 }, 100), / 0 B\/s {2}waiting$/)
   const empty = { ...halfway, files: { done: 1, total: 4 }, bytes: { done: 0, total: 0 }, bytesPerSecond: 0 }
   assert.match(progressLine(empty, 100), / 25%/)
 })
 
-test('a name cannot steer the terminal', () => {
+test('progress: control characters in names do not reach the terminal', () => {
   assert.ok(!progressLine({ ...halfway, label: 'evil\x1b[2J' }, 100).includes('\x1b'))
 })
 
@@ -60,34 +59,34 @@ function terminal(isTTY: boolean) {
   return { isTTY, columns: 80, written, write: (text: string) => void written.push(text) }
 }
 
-test('nothing at all is drawn where nobody watches', async () => {
+test('progress: nothing is drawn without a terminal', t => {
+  t.mock.timers.enable({ apis: ['setInterval'] })
   const pipe = terminal(false)
   const progress = openProgress({ label: 'a', files: 1, bytes: 10 }, pipe)
   progress.file().at(5)
-  await sleep(150)
+  t.mock.timers.tick(1000)
   progress.end()
   assert.deepEqual(pipe.written, [])
 })
 
-test('a terminal gets one line, drawn over at most ten times a second and left at the end', async () => {
+test('progress: redraws one line ten times a second and keeps the last one', t => {
+  t.mock.timers.enable({ apis: ['setInterval'] })
   const screen = terminal(true)
-  const begun = performance.now()
   const progress = openProgress({ label: 'a.bin', files: 2, bytes: 2000 }, screen)
   const [one, two] = [progress.file(), progress.file()]
-  while (performance.now() - begun < 350) {
+  for (let i = 0; i < 350; i++) {
     one.at(Math.random() * 1000)
-    await sleep(1)
+    t.mock.timers.tick(1)
   }
-  const drawn = screen.written.length
-  assert.ok(drawn >= 1 && drawn <= (performance.now() - begun) / 100 + 1, `${drawn} times`)
+  assert.equal(screen.written.length, 3)
   for (const file of [one, two]) {
     file.at(1000)
     file.done()
   }
-  progress.aside(() => screen.write('warning: something\n'))
+  progress.interrupt(() => screen.write('warning: something\n'))
   progress.end()
   const text = screen.written.join('').replaceAll('\x1b[K', '')
-  // Everything but the aside and the last line is overwritten.
+  // Everything but the warning and the last line is overwritten.
   assert.equal(text.split('\n').length, 3)
   assert.match(text, /\rwarning: something\n\r2 of 2 files {2}█+ {2}100% {2}2\.0 kB .*\n$/)
 })

@@ -1,63 +1,62 @@
-// Many files at once: some side by side, one line of progress, and one that fails does not hold up the others.
+// Transfers many files, several at a time, with one line of progress. A file that fails does not stop the others.
 import type { Context } from '../context.ts'
 import { explain } from '../explain.ts'
-import { Failure } from '../failure.ts'
-import { throwIfInterrupted } from '../interruption.ts'
+import { Failure, throwIfInterrupted } from '../failure.ts'
 import { clean } from '../print.ts'
 import { lastPart } from './address.ts'
-import { isPassing } from './patience.ts'
+import { Refused, type StorageClient } from './client.ts'
 import { openProgress } from './progress.ts'
-import { Refused, type Wire } from './wire.ts'
+import { isTransient } from './retry.ts'
 
 export interface Transfer {
-  /** As the user would write them. */
+  /** As the user writes it. */
   from: string
   to: string
-  /** As far as known before. */
+  /** The size when the transfer was planned. */
   bytes: number
   contentType: string | null
-  /** Answers with the bytes there were. */
-  run(moved: (position: number) => void): Promise<number>
+  /** Returns the number of bytes transferred. */
+  run(onProgress: (position: number) => void): Promise<number>
 }
 
-export interface Carried {
+export interface Transferred {
   from: string
   to: string
   bytes: number
   content_type: string | null
 }
 
-export async function carryAll(
+export async function runTransfers(
   context: Context,
-  wire: Wire,
+  client: StorageClient,
   transfers: readonly Transfer[],
   jobs: number,
-): Promise<Carried[]> {
+): Promise<Transferred[]> {
   const whole = {
     label: lastPart(transfers[0]?.from ?? ''),
     files: transfers.length,
     bytes: transfers.reduce((sum, { bytes }) => sum + bytes, 0),
   }
-  const progress = openProgress(whole)
-  const carried: (Carried | undefined)[] = []
+  const progress = openProgress(whole, context.stderr)
+  const transferred: (Transferred | undefined)[] = []
   const failures: Failure[] = []
   const waiting = transfers.entries()
   const work = async () => {
     for (const [place, transfer] of waiting) {
-      throwIfInterrupted(wire.signal)
+      throwIfInterrupted(client.signal)
       const file = progress.file()
       try {
         const bytes = await transfer.run(position => file.at(position))
         file.at(bytes)
         file.done()
         const { from, to, contentType } = transfer
-        carried[place] = { from, to, bytes, content_type: contentType }
+        transferred[place] = { from, to, bytes, content_type: contentType }
       } catch (error) {
-        throwIfInterrupted(wire.signal)
-        if (transfers.length === 1 || concernsAll(error)) throw error
+        throwIfInterrupted(client.signal)
+        if (transfers.length === 1 || affectsAll(error)) throw error
         const failure = explain(error, context)
         failures.push(failure)
-        progress.aside(() =>
+        progress.interrupt(() =>
           context.screen.warn(clean(`${transfer.from} was not copied: ${failure.message}`)),
         )
       }
@@ -70,20 +69,20 @@ export async function carryAll(
     progress.end()
   }
   if (failures.length > 0) throw incomplete(failures, transfers.length)
-  return carried.filter(each => each !== undefined)
+  return transferred.filter(each => each !== undefined)
 }
 
-/** With no connection, no permission or no disk the other files would fare no better. */
-const concernsAll = (error: unknown): boolean =>
-  isPassing(error) ||
+/** Without a connection, a permission or disk space the other files would fail as well. */
+const affectsAll = (error: unknown): boolean =>
+  isTransient(error) ||
   (error instanceof Refused ? [401, 403, 507].includes(error.status) : !(error instanceof Failure))
 
 function incomplete(failures: readonly Failure[], total: number): Failure {
   const [first] = failures
   return new Failure(
     'transfer_incomplete',
-    `Of ${total} files ${failures.length} could not be copied, the first because: ${first!.message}`,
-    first!.suggestion ?? 'Run it again when that is mended: files that are there are replaced.',
+    `${failures.length} of ${total} files could not be copied. First error: ${first!.message}`,
+    first!.suggestion ?? 'Run it again when that is fixed. Existing files are replaced.',
     first,
   )
 }

@@ -1,49 +1,62 @@
-// A local file to the platform: small ones in one request, others by TUS, which goes on after a cut connection.
+// Uploads a local file: small files in one request, larger ones by TUS, which resumes after a cut connection.
 import type { Stats } from 'node:fs'
 import { type FileHandle, open } from 'node:fs/promises'
 import { Failure } from '../failure.ts'
-import { encoded } from './area.ts'
-import { isPassing, patience, persistently } from './patience.ts'
-import { dismiss, Refused, type Wire } from './wire.ts'
+import { encoded } from './buckets.ts'
+import { discardBody, Refused, type StorageClient } from './client.ts'
+import { isTransient, retries, withRetries } from './retry.ts'
 
 export interface Upload {
+  /** Absolute. */
+  path: string
+  /** As the user wrote it, for messages. */
   from: string
   bucket: string
   key: string
   contentType: string
-  /** As the header is written. */
+  /** The value of the header. */
   cacheControl: string
 }
 
-/** What is larger goes by TUS, in requests of this size. */
+/** Larger files go by TUS, in requests of this size. */
 export const chunkBytes = 6 * 1024 * 1024
 const readBytes = 256 * 1024
 const idleMilliseconds = 60_000
 
-/** A file that is open for the whole upload, so that one put in its place meanwhile is not mixed in. */
+/** The file stays open for the whole upload, so that a file that replaces it meanwhile is not mixed in. */
 interface Source extends Upload {
   handle: FileHandle
   stats: Stats
 }
 
-/** Answers with the bytes sent. */
-export async function upload(wire: Wire, wish: Upload, moved: (position: number) => void): Promise<number> {
-  const handle = await open(wish.from).catch(cause => {
-    throw unreadable(wish.from, cause)
+/** Returns the number of bytes sent. */
+export async function upload(
+  client: StorageClient,
+  request: Upload,
+  onProgress: (position: number) => void,
+): Promise<number> {
+  const handle = await open(request.path).catch(cause => {
+    throw unreadable(request.from, cause)
   })
   try {
-    const source = { ...wish, handle, stats: await handle.stat() }
-    await (source.stats.size <= chunkBytes ? inOne(wire, source, moved) : inChunks(wire, source, moved))
+    const source = { ...request, handle, stats: await handle.stat() }
+    await (source.stats.size <= chunkBytes
+      ? uploadAtOnce(client, source, onProgress)
+      : uploadInChunks(client, source, onProgress))
     return source.stats.size
   } finally {
     await handle.close()
   }
 }
 
-const inOne = (wire: Wire, source: Source, moved: (position: number) => void): Promise<void> =>
-  persistently(wire.signal, async () => {
+const uploadAtOnce = (
+  client: StorageClient,
+  source: Source,
+  onProgress: (position: number) => void,
+): Promise<void> =>
+  withRetries(client.signal, async () => {
     const { size } = source.stats
-    const reply = await wire.send({
+    const reply = await client.send({
       method: 'POST',
       path: `object/${encoded(source.bucket, source.key)}`,
       headers: {
@@ -52,54 +65,61 @@ const inOne = (wire: Wire, source: Source, moved: (position: number) => void): P
         'content-length': size,
         'x-upsert': 'true',
       },
-      body: size === 0 ? '' : bytesOf(source, 0, size, moved),
+      body: size === 0 ? '' : bytesOf(source, 0, size, onProgress),
       idleMilliseconds,
     })
-    dismiss(reply)
+    discardBody(reply)
   })
 
-async function inChunks(wire: Wire, source: Source, moved: (position: number) => void): Promise<void> {
+async function uploadInChunks(
+  client: StorageClient,
+  source: Source,
+  onProgress: (position: number) => void,
+): Promise<void> {
   const { size } = source.stats
-  const patient = patience(wire.signal)
-  let session = await begin(wire, source)
+  const retry = retries(client.signal)
+  let session = await start(client, source)
   let restarts = 0
   let offset = 0
   try {
     while (offset < size) {
       try {
-        offset = await append(wire, session, source, offset, moved)
-        patient.restored()
+        offset = await append(client, session, source, offset, onProgress)
+        retry.succeeded()
       } catch (error) {
-        await patient.after(error, isPassing(error) || hasLostItsPlace(error))
-        const reached = await offsetOf(wire, session)
+        await retry.after(error, isTransient(error) || isWrongOffset(error))
+        const reached = await offsetOf(client, session)
         if (reached === null) {
           if (restarts++ === maxRestarts) throw error
-          session = await begin(wire, source)
-        } else if (reached > offset) patient.restored()
+          session = await start(client, source)
+        } else if (reached > offset) retry.succeeded()
         offset = reached ?? 0
-        moved(offset)
+        onProgress(offset)
       }
     }
   } catch (error) {
-    await giveUp(wire, session)
+    await cancel(client, session)
     throw error
   }
 }
 
-/** Of an upload the platform has forgotten. */
+/** Of an upload that the platform no longer knows. */
 const maxRestarts = 3
 
 const tus = { 'tus-resumable': '1.0.0' }
 
-/** Where the upload goes on. Only the last part of `Location` is used: the key is not for other hosts. */
-function begin(wire: Wire, { bucket, key, contentType, cacheControl, stats }: Source): Promise<string> {
+/** Returns the path of the upload. Only the last part of `Location` is used, so that the key is not sent to another host. */
+function start(
+  client: StorageClient,
+  { bucket, key, contentType, cacheControl, stats }: Source,
+): Promise<string> {
   const seconds = /^max-age=(\d+)$/.exec(cacheControl)?.[1]
   const metadata = { bucketName: bucket, objectName: key, contentType, cacheControl: seconds ?? cacheControl }
   const pairs = Object.entries(metadata).map(
     ([name, value]) => `${name} ${Buffer.from(value).toString('base64')}`,
   )
-  return persistently(wire.signal, async () => {
-    const reply = await wire.send({
+  return withRetries(client.signal, async () => {
+    const reply = await client.send({
       method: 'POST',
       path: 'upload/resumable',
       headers: {
@@ -110,24 +130,24 @@ function begin(wire: Wire, { bucket, key, contentType, cacheControl, stats }: So
         'content-length': 0,
       },
     })
-    dismiss(reply)
+    discardBody(reply)
     const id = /([^/?#]+)\/?(?:[?#].*)?$/.exec(reply.headers.location ?? '')?.[1]
     if (id) return `upload/resumable/${id}`
-    throw new Failure('not_a_platform', 'The platform began an upload and did not say where it goes on.')
+    throw new Failure('not_a_platform', 'The platform started an upload without a Location.')
   })
 }
 
-/** One chunk; answers with how much the platform has now. */
+/** Sends one chunk and returns the new offset. */
 async function append(
-  wire: Wire,
+  client: StorageClient,
   session: string,
   source: Source,
   offset: number,
-  moved: (position: number) => void,
+  onProgress: (position: number) => void,
 ): Promise<number> {
   await throwIfChanged(source)
   const end = Math.min(source.stats.size, offset + chunkBytes)
-  const reply = await wire.send({
+  const reply = await client.send({
     method: 'PATCH',
     path: session,
     headers: {
@@ -136,21 +156,21 @@ async function append(
       'content-type': 'application/offset+octet-stream',
       'content-length': end - offset,
     },
-    body: bytesOf(source, offset, end, moved),
+    body: bytesOf(source, offset, end, onProgress),
     idleMilliseconds,
   })
-  dismiss(reply)
+  discardBody(reply)
   const reached = Number(reply.headers['upload-offset'])
   if (Number.isSafeInteger(reached) && reached > offset && reached <= source.stats.size) return reached
-  throw new Failure('not_a_platform', 'The platform took part of the file and did not say how much.')
+  throw new Failure('not_a_platform', 'The platform accepted a part of the file without an Upload-Offset.')
 }
 
 /** Null when the platform no longer knows the upload. */
-const offsetOf = (wire: Wire, session: string): Promise<number | null> =>
-  persistently(wire.signal, async () => {
+const offsetOf = (client: StorageClient, session: string): Promise<number | null> =>
+  withRetries(client.signal, async () => {
     try {
-      const reply = await wire.send({ method: 'HEAD', path: session, headers: tus, idleMilliseconds })
-      dismiss(reply)
+      const reply = await client.send({ method: 'HEAD', path: session, headers: tus, idleMilliseconds })
+      discardBody(reply)
       return Number(reply.headers['upload-offset'] ?? 0)
     } catch (error) {
       if (error instanceof Refused && (error.status === 404 || error.status === 410)) return null
@@ -158,31 +178,31 @@ const offsetOf = (wire: Wire, session: string): Promise<number | null> =>
     }
   })
 
-/** It is elsewhere than we think: asking where is all it takes. */
-const hasLostItsPlace = (error: unknown) => error instanceof Refused && [404, 409, 410].includes(error.status)
+/** The offset here and on the platform differ; reading the offset resolves it. */
+const isWrongOffset = (error: unknown) => error instanceof Refused && [404, 409, 410].includes(error.status)
 
-/** Gives the room back at once instead of when it expires; also after Ctrl-C, so not by the signal of the wire. */
-async function giveUp(wire: Wire, session: string): Promise<void> {
+/** Releases the reserved quota now instead of at its expiry. It runs after Ctrl-C too, so it has its own signal. */
+async function cancel(client: StorageClient, session: string): Promise<void> {
   const signal = AbortSignal.timeout(3000)
   try {
-    // The platform may not have noticed yet that the last chunk is cut off.
-    await persistently(signal, async () =>
-      dismiss(await wire.send({ method: 'DELETE', path: session, headers: tus, signal })),
+    // The platform may still wait for the rest of the last chunk.
+    await withRetries(signal, async () =>
+      discardBody(await client.send({ method: 'DELETE', path: session, headers: tus, signal })),
     )
   } catch {
-    // It clears it away by itself.
+    // The platform removes it at its expiry.
   }
 }
 
-/** Not a stream of the handle: one that is given up early closes the file for those that follow. */
+/** Not a stream of the handle: destroying such a stream early closes the file for later reads. */
 async function* bytesOf(
   source: Source,
   start: number,
   end: number,
-  moved: (position: number) => void,
+  onProgress: (position: number) => void,
 ): AsyncGenerator<Uint8Array> {
   for (let position = start; position < end; ) {
-    // A fresh one each time: the socket may not have sent the last one yet.
+    // A new buffer each time: the socket may still hold the last one.
     const chunk = Buffer.allocUnsafe(Math.min(readBytes, end - position))
     const { bytesRead } = await source.handle.read(chunk, 0, chunk.length, position).catch(cause => {
       throw unreadable(source.from, cause)
@@ -190,7 +210,7 @@ async function* bytesOf(
     if (bytesRead === 0) throw changed(source.from)
     yield chunk.subarray(0, bytesRead)
     position += bytesRead
-    moved(position)
+    onProgress(position)
   }
 }
 
@@ -202,8 +222,8 @@ async function throwIfChanged({ handle, stats, from }: Source): Promise<void> {
 const changed = (path: string) =>
   new Failure(
     'file_changed',
-    `${path} was written to while it was sent.`,
-    'Run it again when it is complete.',
+    `${path} was changed during the upload.`,
+    'Run it again when the file is complete.',
   )
 
 export const unreadable = (path: string, cause: unknown): Failure =>

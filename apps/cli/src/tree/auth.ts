@@ -1,22 +1,22 @@
-// Commands about people: who works on a project, and who uses it.
+// Commands for users, sessions, invites and members of a project.
 import type { Command, Flag } from '../command.ts'
 
 const memberRoles = ['owner', 'admin', 'editor', 'read_only'] as const
 
-const email: Flag = { name: 'email', value: 'address', summary: 'whom to invite', isRequired: true }
+const email: Flag = { name: 'email', value: 'address', summary: 'the address to invite', isRequired: true }
 const member = { name: 'user', summary: 'the id or e-mail address of the member' } as const
 
 const invites: readonly Command[] = [
   {
     path: 'auth invites create',
-    summary: 'Invite somebody to the project; the token is shown once',
+    summary: 'Create an invite to the project; the token is shown once',
     flags: [
       email,
       {
         name: 'role',
         value: 'role',
         choices: memberRoles,
-        summary: 'What they become; editor when left out',
+        summary: 'The role of the member; default editor',
       },
     ],
     examples: ['plinth auth invites create --email ann@example.com --role admin --project my-app'],
@@ -24,12 +24,12 @@ const invites: readonly Command[] = [
   },
   {
     path: 'auth invites list',
-    summary: 'List pending invites, never their tokens',
+    summary: 'List pending invites, without their tokens',
     load: () => import('../commands/team.ts').then(module => module.listInvites),
   },
   {
     path: 'auth invites revoke',
-    summary: 'Revoke a pending invite at once',
+    summary: 'Revoke a pending invite',
     operands: [{ name: 'invite', summary: 'the id shown by plinth auth invites list' }],
     load: () => import('../commands/team.ts').then(module => module.revokeInvite),
   },
@@ -66,7 +66,7 @@ const user = { name: 'user', summary: 'the id or e-mail address of the user' } a
 const ofUser: Flag = {
   name: 'user',
   value: 'id or address',
-  summary: 'whose sessions they are',
+  summary: 'the user of the sessions',
   isRequired: true,
 }
 
@@ -75,8 +75,8 @@ const users: readonly Command[] = [
     path: 'auth users list',
     summary: 'List the users of the project, newest first',
     flags: [
-      { name: 'search', value: 'text', summary: 'Only those whose address holds this' },
-      { name: 'limit', value: 'number', summary: 'How many to show; 100 when left out' },
+      { name: 'search', value: 'text', summary: 'Only users whose address contains this' },
+      { name: 'limit', value: 'number', summary: 'How many to show; default 100' },
     ],
     examples: ['plinth auth users list --search @example.com'],
     load: () => import('../commands/auth-users.ts').then(module => module.listUsers),
@@ -89,20 +89,20 @@ const users: readonly Command[] = [
   },
   {
     path: 'auth users create',
-    summary: 'Create a user; the password is asked for, or read from standard input',
+    summary: 'Create a user; the password comes from a prompt or standard input',
     flags: [
       { name: 'email', value: 'address', summary: 'the address of the user', isRequired: true },
-      { name: 'no-password', summary: 'A user who signs in by mail or a provider only' },
+      { name: 'no-password', summary: 'A user who signs in only by mail or a provider' },
     ],
     examples: ['plinth auth users create --email ann@example.com --project my-app'],
     load: () => import('../commands/auth-users.ts').then(module => module.createUser),
   },
   {
     path: 'auth users ban',
-    summary: 'Ban a user, for good unless --expires says otherwise',
+    summary: 'Ban a user, permanently unless --expires is given',
     operands: [user],
     flags: [
-      { name: 'reason', value: 'text', summary: 'Why, for whoever looks at the user later' },
+      { name: 'reason', value: 'text', summary: 'The reason, shown with the user' },
       { name: 'expires', value: 'when', summary: '12h, 90d, 4w, 6m, 1y or an RFC 3339 time; default never' },
     ],
     examples: ['plinth auth users ban ann@example.com --reason spam --expires 7d'],
@@ -118,9 +118,7 @@ const users: readonly Command[] = [
     path: 'auth users delete',
     summary: 'Delete a user with all identities and sessions',
     operands: [user],
-    flags: [
-      { name: 'confirm', value: 'name', summary: 'The address or id, instead of typing it when asked' },
-    ],
+    flags: [{ name: 'confirm', value: 'name', summary: 'The address or id, instead of the prompt' }],
     load: () => import('../commands/auth-users.ts').then(module => module.deleteUser),
   },
   {
@@ -148,7 +146,7 @@ const sessions: readonly Command[] = [
   {
     path: 'auth sessions revoke',
     summary: 'End all sessions of a user, or one of them',
-    flags: [ofUser, { name: 'session', value: 'id', summary: 'Only this one; all when left out' }],
+    flags: [ofUser, { name: 'session', value: 'id', summary: 'Only this session; default all' }],
     examples: ['plinth auth sessions revoke --user ann@example.com'],
     load: () => import('../commands/auth-users.ts').then(module => module.revokeSessions),
   },

@@ -1,4 +1,4 @@
-// Commands about the working directory and the shell.
+// Commands for the working directory and the shell.
 import type { Command } from '../command.ts'
 
 export const directoryCommands: readonly Command[] = [
@@ -13,19 +13,19 @@ export const directoryCommands: readonly Command[] = [
   },
   {
     path: 'config get',
-    summary: 'Print the url (or the project) in force',
+    summary: 'Print the url or the project that commands use',
     operands: [{ name: 'key', summary: 'url or project', choices: ['url', 'project'], isOptional: true }],
     load: () => import('../commands/config.ts').then(module => module.get),
   },
   {
     path: 'config show',
     summary: 'Show every setting of the command line',
-    flags: [{ name: 'origin', summary: 'Say where each value comes from' }],
+    flags: [{ name: 'origin', summary: 'Show where each value comes from' }],
     load: () => import('../commands/config.ts').then(module => module.show),
   },
   {
     path: 'link',
-    summary: 'Make this directory talk to a platform',
+    summary: 'Link this directory to a platform',
     operands: [{ name: 'target', summary: 'a URL, or the name of an environment in plinth.json' }],
     examples: ['plinth link https://plinth.example.com --project shop'],
     load: () => import('../commands/config.ts').then(module => module.link),
@@ -40,7 +40,7 @@ export const directoryCommands: readonly Command[] = [
   },
   {
     path: 'completion words',
-    summary: 'What may be typed next; the shells call it',
+    summary: 'Print the words that may come next, for the completion scripts',
     operands: [{ name: 'words', summary: 'the words so far', isOptional: true, isRest: true }],
     isHidden: true,
     printsText: true,

@@ -1,17 +1,17 @@
-// Commands that talk to any platform.
+// Commands for any platform.
 import type { Command } from '../command.ts'
 
 const showServiceRole = { name: 'show-service-role', summary: 'Reveal the service_role key' } as const
 const project = {
   name: 'id',
-  summary: 'id or slug; the project of --project or of the link when left out',
+  summary: 'id or slug; default the project of --project or of the link',
   isOptional: true,
 } as const
 
 const overview: readonly Command[] = [
   {
     path: 'status',
-    summary: 'Show the addresses, the state and the keys to use',
+    summary: 'Show the URLs, the state and the keys',
     flags: [{ name: 'local', summary: 'Show the platform of this data directory' }, showServiceRole],
     examples: ['eval $(plinth status -o env)'],
     printsEnv: true,
@@ -19,7 +19,7 @@ const overview: readonly Command[] = [
   },
   {
     path: 'health',
-    summary: 'Ask every part of the platform whether it works',
+    summary: 'Show the health of every service of the platform',
     load: () => import('../commands/status.ts').then(module => module.health),
   },
 ]
@@ -33,7 +33,7 @@ const projects: readonly Command[] = [
         name: 'status',
         value: 'status',
         choices: ['active', 'suspended'],
-        summary: 'Only those in this state',
+        summary: 'Only projects with this status',
       },
     ],
     load: () => import('../commands/projects.ts').then(module => module.list),
@@ -42,7 +42,7 @@ const projects: readonly Command[] = [
     path: 'projects create',
     summary: 'Create a project with its own database and keys',
     operands: [{ name: 'name', summary: 'the name of the project' }],
-    flags: [{ name: 'slug', value: 'slug', summary: 'The short name; made from the name when left out' }],
+    flags: [{ name: 'slug', value: 'slug', summary: 'The short name; default generated from the name' }],
     examples: ['plinth projects create demo'],
     load: () => import('../commands/projects.ts').then(module => module.create),
   },
@@ -54,13 +54,13 @@ const projects: readonly Command[] = [
   },
   {
     path: 'projects suspend',
-    summary: 'Refuse all application traffic of a project',
+    summary: 'Reject all application traffic of a project',
     operands: [project],
     load: () => import('../commands/projects.ts').then(module => module.suspend),
   },
   {
     path: 'projects resume',
-    summary: 'Serve a suspended project again',
+    summary: 'Accept application traffic of a suspended project again',
     operands: [project],
     load: () => import('../commands/projects.ts').then(module => module.resume),
   },
@@ -68,13 +68,13 @@ const projects: readonly Command[] = [
     path: 'projects delete',
     summary: 'Delete a project with its database and files',
     operands: [{ name: 'id', summary: 'id or slug of the project' }],
-    flags: [{ name: 'confirm', value: 'name', summary: 'Its slug or name, instead of typing it when asked' }],
+    flags: [{ name: 'confirm', value: 'name', summary: 'Its slug or name, instead of the prompt' }],
     examples: ['plinth projects delete demo --confirm demo'],
     load: () => import('../commands/projects.ts').then(module => module.remove),
   },
   {
     path: 'projects keys',
-    summary: 'Show the keys of a project, service_role masked',
+    summary: 'Show the keys of a project; service_role is masked',
     operands: [project],
     flags: [showServiceRole],
     load: () => import('../commands/projects.ts').then(module => module.keys),
@@ -91,20 +91,20 @@ const projects: readonly Command[] = [
 const mail: readonly Command[] = [
   {
     path: 'projects smtp show',
-    summary: 'Show how the mail of a project is sent, never the password',
+    summary: 'Show the SMTP settings of a project, without the password',
     operands: [project],
     load: () => import('../commands/smtp.ts').then(module => module.show),
   },
   {
     path: 'projects smtp set',
-    summary: 'Set the SMTP server of a project; the password is asked for',
+    summary: 'Set the SMTP server of a project; the password comes from a prompt or standard input',
     operands: [project],
     flags: [
       { name: 'host', value: 'host', summary: 'The server' },
-      { name: 'port', value: 'port', summary: 'Its port; 587, with tls 465, with none 1025' },
+      { name: 'port', value: 'port', summary: 'Its port; default 587, 465 with tls, 1025 with none' },
       { name: 'from', value: 'address', summary: 'The sender’s address' },
       { name: 'from-name', value: 'name', summary: 'The sender’s name' },
-      { name: 'user', value: 'name', summary: 'The login; none sends without one' },
+      { name: 'user', value: 'name', summary: 'The login; none disables authentication' },
       {
         name: 'encryption',
         value: 'how',
@@ -120,9 +120,9 @@ const mail: readonly Command[] = [
   },
   {
     path: 'projects mail',
-    summary: 'List the mail kept for want of an SMTP server, or show one message',
+    summary: 'List locally captured mail, or show one message',
     operands: [project],
-    flags: [{ name: 'message', value: 'id', summary: 'Show this one; latest shows the newest' }],
+    flags: [{ name: 'message', value: 'id', summary: 'Show this message; latest shows the newest' }],
     examples: ['plinth projects mail shop --message latest'],
     load: () => import('../commands/mail.ts').then(module => module.mail),
   },
@@ -146,7 +146,7 @@ const secrets: readonly Command[] = [
 const tokens: readonly Command[] = [
   {
     path: 'token mint',
-    summary: 'Mint a platform token; its text is shown once',
+    summary: 'Mint a platform token; it is shown once',
     flags: [
       { name: 'name', value: 'name', summary: 'what the token is for', isRequired: true },
       {
@@ -163,12 +163,12 @@ const tokens: readonly Command[] = [
   },
   {
     path: 'token list',
-    summary: 'List platform tokens, never their text',
+    summary: 'List platform tokens, without their secrets',
     load: () => import('../commands/token.ts').then(module => module.list),
   },
   {
     path: 'token revoke',
-    summary: 'Revoke a platform token at once',
+    summary: 'Revoke a platform token',
     operands: [{ name: 'id', summary: 'the id shown by plinth token list' }],
     load: () => import('../commands/token.ts').then(module => module.revoke),
   },
@@ -178,7 +178,9 @@ const audit: readonly Command[] = [
   {
     path: 'audit prune',
     summary: 'Delete old audit entries',
-    flags: [{ name: 'days', value: 'days', summary: 'Keep this many days; default as the platform is set' }],
+    flags: [
+      { name: 'days', value: 'days', summary: 'Keep this many days; default is the setting of the platform' },
+    ],
     load: () => import('../commands/audit.ts').then(module => module.prune),
   },
 ]

@@ -1,4 +1,4 @@
-// Commands about what a project tells as it happens.
+// Commands for realtime channels and row changes.
 import type { Command, Flag } from '../command.ts'
 
 const bool = (name: string, summary: string): Flag => ({
@@ -12,13 +12,13 @@ export const realtimeCommands: readonly Command[] = [
   {
     path: 'realtime subscribe',
     summary:
-      'Print changes of a table, and messages of a channel, until Ctrl-C; one JSON line each when piped',
+      'Print changes of a table and messages of a channel until Ctrl-C; into a pipe as one line of JSON each',
     flags: [
       {
         name: 'channel',
         value: 'channel',
         summary:
-          'a table, schema:table, either with a filter as in public:todos:id=eq.1, or realtime:<channel>',
+          'a table or schema:table, with an optional filter such as public:todos:id=eq.1, or realtime:<channel>',
         isRequired: true,
       },
       {
@@ -27,7 +27,7 @@ export const realtimeCommands: readonly Command[] = [
         summary:
           'The anon key, the service_role key or a user’s JWT of the project (PLATFORM_REALTIME_TOKEN)',
       },
-      { name: 'private', summary: 'The private channel of that name' },
+      { name: 'private', summary: 'Join the private channel of that name' },
     ],
     examples: [
       'plinth realtime subscribe --channel todos',
@@ -37,16 +37,19 @@ export const realtimeCommands: readonly Command[] = [
   },
   {
     path: 'realtime tables',
-    summary: 'List the tables, and which of them send changes to whom',
+    summary: 'List tables and who receives their changes',
     load: () => import('../commands/realtime.ts').then(module => module.tables),
   },
   {
     path: 'realtime set-table',
-    summary: 'Switch the changes of a table off or on, or open them to all who may read it',
+    summary: 'Turn changes of a table on or off, or send them to every role that may read it',
     operands: [{ name: 'table', summary: 'the name of a table in public' }],
     flags: [
-      bool('cdc', 'Whether its changes are sent'),
-      bool('rls-public', 'Whether they are sent to all who may read it while it has no row-level security'),
+      bool('cdc', 'Whether the table emits changes'),
+      bool(
+        'rls-public',
+        'Whether every role that may read the table receives them while row-level security is off',
+      ),
     ],
     examples: [
       'plinth realtime set-table audit_log --cdc false',

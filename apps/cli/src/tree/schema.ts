@@ -1,22 +1,22 @@
-// Commands that shape the tables of a project and say who sees their rows.
+// Commands for tables, columns and row-level security of a project.
 import type { Command, Flag } from '../command.ts'
 
-const schema: Flag = { name: 'schema', value: 'name', summary: 'The schema; public when left out' }
+const schema: Flag = { name: 'schema', value: 'name', summary: 'The schema; default public' }
 const table: Flag = { name: 'table', value: 'name', summary: 'the name of the table', isRequired: true }
-const cascade: Flag = { name: 'cascade', summary: 'Drop what depends on it, too' }
+const cascade: Flag = { name: 'cascade', summary: 'Also drop what depends on it' }
 
 export const schemaCommands: readonly Command[] = [
   {
     path: 'schema tables',
     summary: 'List tables and views, or the columns of one',
-    operands: [{ name: 'table', summary: 'show this one with its columns', isOptional: true }],
+    operands: [{ name: 'table', summary: 'show this table with its columns', isOptional: true }],
     flags: [schema],
     examples: ['plinth schema tables', 'plinth schema tables books'],
     load: () => import('../commands/schema.ts').then(module => module.tables),
   },
   {
     path: 'schema extensions',
-    summary: 'List extensions that are installed or may be',
+    summary: 'List installed and available extensions',
     load: () => import('../commands/schema.ts').then(module => module.extensions),
   },
   {
@@ -43,7 +43,7 @@ export const schemaCommands: readonly Command[] = [
     summary: 'Drop a table with its rows',
     flags: [
       { name: 'name', value: 'name', summary: 'the name of the table', isRequired: true },
-      { name: 'confirm', value: 'name', summary: 'The same name once more' },
+      { name: 'confirm', value: 'name', summary: 'The same name again, as confirmation' },
       cascade,
       schema,
     ],
@@ -57,7 +57,7 @@ export const schemaCommands: readonly Command[] = [
       table,
       { name: 'name', value: 'name', summary: 'the name of the column', isRequired: true },
       { name: 'type', value: 'type', summary: 'its type in SQL, such as "varchar(20)"', isRequired: true },
-      { name: 'nullable', takesBoolean: true, summary: 'It may be null' },
+      { name: 'nullable', takesBoolean: true, summary: 'Allow null' },
       { name: 'default', value: 'sql', summary: `An SQL expression, such as "now()" or "'new'"` },
       schema,
     ],
@@ -70,7 +70,7 @@ export const schemaCommands: readonly Command[] = [
     flags: [
       table,
       { name: 'name', value: 'name', summary: 'the name of the column', isRequired: true },
-      { name: 'confirm', value: 'name', summary: 'The same name once more' },
+      { name: 'confirm', value: 'name', summary: 'The same name again, as confirmation' },
       cascade,
       schema,
     ],
@@ -94,14 +94,14 @@ export const rlsCommands: readonly Command[] = [
   },
   {
     path: 'rls disable',
-    summary: 'Disable it: every role then sees every row',
+    summary: 'Disable row-level security: every role then sees every row',
     flags: [table, schema],
     load: () => import('../commands/rls.ts').then(module => module.disable),
   },
   {
     path: 'rls policies',
-    summary: 'List the policies of a table, or of all',
-    flags: [{ name: 'table', value: 'name', summary: 'Only those of this table' }, schema],
+    summary: 'List the policies of one table or of all tables',
+    flags: [{ name: 'table', value: 'name', summary: 'Only policies of this table' }, schema],
     load: () => import('../commands/rls.ts').then(module => module.policies),
   },
   {
@@ -113,16 +113,16 @@ export const rlsCommands: readonly Command[] = [
       {
         name: 'command',
         value: 'command',
-        summary: 'select, insert, update, delete or all (when left out)',
+        summary: 'select, insert, update, delete or all; default all',
       },
-      { name: 'using', value: 'sql', summary: 'Which rows that are there it is about' },
-      { name: 'with-check', value: 'sql', summary: 'Which new rows it lets in' },
+      { name: 'using', value: 'sql', summary: 'Which existing rows it allows' },
+      { name: 'with-check', value: 'sql', summary: 'Which new rows it allows' },
       {
         name: 'role',
         value: 'roles',
-        summary: 'anon, authenticated, service_role or public (when left out)',
+        summary: 'anon, authenticated, service_role or public; default public',
       },
-      { name: 'restrictive', summary: 'Narrows what other policies allow' },
+      { name: 'restrictive', summary: 'Restrict what other policies allow' },
       schema,
     ],
     examples: [
@@ -142,7 +142,7 @@ export const rlsCommands: readonly Command[] = [
   },
   {
     path: 'rls test',
-    summary: 'Try what a role and user may do; undone at once',
+    summary: 'Test what a role and a user may do, in a transaction that is rolled back',
     flags: [
       table,
       {
@@ -152,10 +152,10 @@ export const rlsCommands: readonly Command[] = [
         isRequired: true,
       },
       { name: 'user', value: 'id', summary: 'The id of the user, as auth.uid() sees it' },
-      { name: 'claims', value: 'json', summary: 'Further claims of the JWT' },
-      { name: 'command', value: 'command', summary: 'select (when left out), insert, update or delete' },
+      { name: 'claims', value: 'json', summary: 'More claims of the JWT' },
+      { name: 'command', value: 'command', summary: 'select, insert, update or delete; default select' },
       { name: 'row', value: 'json', summary: 'The row to insert, or the values to set' },
-      { name: 'limit', value: 'rows', summary: 'Rows to look at; 20 when left out' },
+      { name: 'limit', value: 'rows', summary: 'How many rows to test; default 20' },
       schema,
     ],
     examples: [

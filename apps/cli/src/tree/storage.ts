@@ -1,7 +1,7 @@
 // Commands about the files of a project.
 import type { Command, Flag } from '../command.ts'
 
-const recursive: Flag = { name: 'recursive', short: 'r', summary: 'Everything below, too' }
+const recursive: Flag = { name: 'recursive', short: 'r', summary: 'Include everything below' }
 
 export const storageCommands: readonly Command[] = [
   {
@@ -10,7 +10,7 @@ export const storageCommands: readonly Command[] = [
     operands: [
       {
         name: 'address',
-        summary: 'ss:///bucket or ss:///bucket/folder; the buckets when left out',
+        summary: 'ss:///bucket or ss:///bucket/folder; default: list the buckets',
         isOptional: true,
       },
     ],
@@ -20,24 +20,27 @@ export const storageCommands: readonly Command[] = [
   },
   {
     path: 'storage cp',
-    summary: 'Copy files to a project, from it, or within it; what is there is replaced',
+    summary: 'Copy files to a project, from it, or within it; existing files are replaced',
     operands: [
-      { name: 'source', summary: 'a path of this machine, or ss:///bucket/path' },
-      { name: 'destination', summary: 'the same; with a slash at its end the name is kept' },
+      { name: 'source', summary: 'a local path, or ss:///bucket/path' },
+      {
+        name: 'destination',
+        summary: 'a local path, or ss:///bucket/path; with a slash at the end the file keeps its name',
+      },
     ],
     flags: [
       recursive,
       {
         name: 'content-type',
         value: 'type',
-        summary: 'The type to store; by the file’s extension when left out',
+        summary: 'The content type; default: by the file’s extension',
       },
       {
         name: 'cache-control',
         value: 'text',
-        summary: 'The Cache-Control to serve it with, or its seconds; max-age=3600 when left out',
+        summary: 'The Cache-Control header or its seconds; default max-age=3600',
       },
-      { name: 'jobs', short: 'j', value: 'number', summary: 'How many files at once; 4 when left out' },
+      { name: 'jobs', short: 'j', value: 'number', summary: 'How many files at a time; default 4' },
     ],
     examples: [
       'plinth storage cp logo.png ss:///media/',
@@ -48,19 +51,19 @@ export const storageCommands: readonly Command[] = [
   },
   {
     path: 'storage rm',
-    summary: 'Remove files; with -r folders and whole buckets',
-    operands: [{ name: 'addresses', summary: 'ss:///bucket/path, as many as you like', isRest: true }],
+    summary: 'Remove files; with -r also folders and buckets',
+    operands: [{ name: 'addresses', summary: 'one or more of ss:///bucket/path', isRest: true }],
     flags: [recursive],
     examples: ['plinth storage rm ss:///media/logo.png', 'plinth storage rm -r ss:///media/docs --yes'],
     load: () => import('../commands/storage-remove.ts').then(module => module.remove),
   },
   {
     path: 'storage mb',
-    summary: 'Make a bucket; private unless --public',
+    summary: 'Create a bucket; private unless --public',
     operands: [{ name: 'address', summary: 'ss:///bucket' }],
     flags: [
-      { name: 'public', summary: 'Whoever has the URL of a file may read it' },
-      { name: 'file-size-limit', value: 'size', summary: 'The largest file it takes, such as 20MB' },
+      { name: 'public', summary: 'Everyone who has the URL of a file may read it' },
+      { name: 'file-size-limit', value: 'size', summary: 'The largest file it accepts, such as 20MB' },
       {
         name: 'allowed-mime-types',
         value: 'types',

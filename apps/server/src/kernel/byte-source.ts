@@ -1,15 +1,15 @@
-// Bytes that are made as they are taken. The streams of Node would cost as much as opening the seal of a file, and
-// leave the memory of what has passed to the garbage collector, which lets tens of megabytes of it pile up.
+// Bytes that are produced when a consumer asks for them. Node's streams would take as much CPU time as decrypting the
+// file, and leave used buffers to the garbage collector, which lets tens of megabytes of them accumulate.
 
 export interface ByteSource {
   readonly hasMore: boolean
-  /** The next of them, in order. They are the taker's alone, who may discard them. */
+  /** The next chunks, in order. The consumer owns them and may `discard` them. */
   next(): Promise<readonly Buffer[]>
-  /** To be called once by whoever was given the source, at its end or before, also while `next` is under way. */
+  /** Called once by the owner of the source, at its end or earlier, possibly while `next` is running. */
   close(): Promise<void>
 }
 
-/** Bytes that are all there already. */
+/** A source of bytes that are in memory already. */
 export function sourceOf(chunks: readonly Buffer[]): ByteSource {
   let left = [...chunks]
   return {
@@ -31,14 +31,14 @@ export async function* chunksOf(source: ByteSource): AsyncGenerator<readonly Buf
   }
 }
 
-export async function wholeOf(source: Buffer | ByteSource): Promise<Buffer> {
+export async function readAll(source: Buffer | ByteSource): Promise<Buffer> {
   if (Buffer.isBuffer(source)) return source
   const chunks: Buffer[] = []
   for await (const next of chunksOf(source)) chunks.push(...next)
   return Buffer.concat(chunks)
 }
 
-/** Gives back the memory of a buffer that nobody reads any more; one that shares its memory is left as it is. */
+/** Frees the memory of a buffer that is no longer read. Does nothing if the buffer shares its memory with others. */
 export function discard({ buffer, byteLength }: Buffer): void {
   if (byteLength === buffer.byteLength && buffer instanceof ArrayBuffer) buffer.transfer(0)
 }

@@ -1,10 +1,9 @@
-// The platform's own directory: one platform at a time, the secrets it made for itself, and a note of where
-// it runs for the command line.
+// The data directory of the platform. A lock file lets only one platform use it at a time. It has the generated secrets,
+// and `platform.json`, from which the command line reads the address of the running platform.
 import {
   chmodSync,
   existsSync,
   linkSync,
-  mkdirSync,
   readFileSync,
   renameSync,
   rmSync,
@@ -21,7 +20,8 @@ export interface Secrets {
   POSTGRES_PASSWORD: string
 }
 
-export interface Notice {
+/** The content of `platform.json`. */
+export interface RunningPlatform {
   pid: number
   url: string
   version: string
@@ -31,19 +31,19 @@ export interface Notice {
 export interface DataDirectory {
   readonly path: string
   readonly secretsFile: string
-  /** The secrets kept here; those missing are made by `generate` and written down first. */
+  /** The stored secrets. Missing ones are generated and stored before this returns. */
   secrets(generate: () => string): Secrets
-  /** Whether the operator has been told of the admin token. */
-  readonly isTold: boolean
-  noteTold(): void
-  announce(notice: Notice): void
+  /** Whether the admin token was shown to the operator. */
+  readonly isAdminTokenShown: boolean
+  markAdminTokenShown(): void
+  writeRunningPlatform(platform: RunningPlatform): void
   release(): void
 }
 
 const ownerOnly = 0o600
 
-/** Takes the directory for this process, or throws a sentence saying who has it. */
-export function takeDataDirectory(path: string): DataDirectory {
+/** Locks the directory for this process, or throws an error that names the process that holds the lock. */
+export function lockDataDirectory(path: string): DataDirectory {
   try {
     prepareDataDir(path)
   } catch (cause) {
@@ -52,67 +52,67 @@ export function takeDataDirectory(path: string): DataDirectory {
   if (!statSync(path).isDirectory())
     throw new Error(`PLATFORM_DATA_DIR cannot be used: ${path} is not a directory.`)
   const lockFile = join(path, 'platform.lock')
-  const noticeFile = join(path, 'platform.json')
+  const runningPlatformFile = join(path, 'platform.json')
   const secretsFile = join(path, 'secrets.json')
-  const toldFile = join(path, 'admin-token.told')
-  takeLock(lockFile, path)
-  rmSync(noticeFile, { force: true })
+  const tokenShownFile = join(path, 'admin-token.told')
+  acquireLock(lockFile, path)
+  rmSync(runningPlatformFile, { force: true })
   return {
     path,
     secretsFile,
     secrets(generate) {
-      const kept = readJson<Partial<Secrets>>(secretsFile) ?? {}
+      const stored = readJson<Partial<Secrets>>(secretsFile) ?? {}
       const secrets: Secrets = {
-        CONTROL_PLANE_SECRET: kept.CONTROL_PLANE_SECRET ?? generate(),
-        PLATFORM_ADMIN_TOKEN: kept.PLATFORM_ADMIN_TOKEN ?? generate(),
-        POSTGRES_PASSWORD: kept.POSTGRES_PASSWORD ?? generate(),
+        CONTROL_PLANE_SECRET: stored.CONTROL_PLANE_SECRET ?? generate(),
+        PLATFORM_ADMIN_TOKEN: stored.PLATFORM_ADMIN_TOKEN ?? generate(),
+        POSTGRES_PASSWORD: stored.POSTGRES_PASSWORD ?? generate(),
       }
-      if (Object.keys(kept).length < Object.keys(secrets).length) writeWhole(secretsFile, secrets)
+      if (Object.keys(stored).length < Object.keys(secrets).length) writeAtomically(secretsFile, secrets)
       else chmodSync(secretsFile, ownerOnly)
       return secrets
     },
-    isTold: existsSync(toldFile),
-    noteTold: () => writeFileSync(toldFile, '', { mode: ownerOnly }),
-    announce: notice => writeWhole(noticeFile, notice),
+    isAdminTokenShown: existsSync(tokenShownFile),
+    markAdminTokenShown: () => writeFileSync(tokenShownFile, '', { mode: ownerOnly }),
+    writeRunningPlatform: platform => writeAtomically(runningPlatformFile, platform),
     release() {
-      rmSync(noticeFile, { force: true })
+      rmSync(runningPlatformFile, { force: true })
       rmSync(lockFile, { force: true })
     },
   }
 }
 
-/** Whether this is a directory of ours: there is something in it that only we put there. */
+/** Whether this is a data directory: it contains a file or directory that only the platform creates. */
 export const isDataDirectory = (path: string): boolean =>
   ['secrets.json', 'platform.lock', 'postgres', 'postgres.home', 'objects/.plinth'].some(name =>
     existsSync(join(path, name)),
   )
 
-/** Whether a platform holds the directory right now. */
-export const isTaken = (path: string): boolean => holderOf(join(path, 'platform.lock')) !== undefined
+/** Whether a running platform holds the lock of the directory. */
+export const isDataDirectoryLocked = (path: string): boolean =>
+  holderOf(join(path, 'platform.lock')) !== undefined
 
-function takeLock(file: string, directory: string): void {
+function acquireLock(file: string, directory: string): void {
   const draft = `${file}.${process.pid}`
   const lock = { pid: process.pid, birth: startTimeOf(process.pid) }
   writeFileSync(draft, JSON.stringify(lock), { mode: ownerOnly })
   try {
-    if (isLinked(draft, file)) return
-    const holder = holderOf(file)
-    if (holder !== undefined) throw taken(directory, holder)
-    // Left by a process that was killed. Only one of several starters may take it away.
-    alone(`${file}.taking`, () => {
-      if (holderOf(file) === undefined) rmSync(file, { force: true })
+    // Without mutual exclusion, a process that removes the lock of a killed one could remove a lock that is new.
+    exclusively(draft, `${file}.taking`, directory, () => {
+      const holder = holderOf(file)
+      if (holder !== undefined) throw lockedBy(directory, holder)
+      rmSync(file, { force: true })
+      linkSync(draft, file)
     })
-    if (!isLinked(draft, file)) throw taken(directory, holderOf(file))
   } finally {
     rmSync(draft, { force: true })
   }
 }
 
-const taken = (directory: string, holder: number | undefined) =>
+const lockedBy = (directory: string, holder: number | undefined) =>
   new Error(`Another platform (process ${holder}) uses ${directory}; stop it or set PLATFORM_DATA_DIR.`)
 
-/** The lock appears with its content or not at all. */
-function isLinked(draft: string, file: string): boolean {
+/** A hard link is created atomically and with its content. False if the file exists. */
+function tryLink(draft: string, file: string): boolean {
   try {
     linkSync(draft, file)
     return true
@@ -122,34 +122,48 @@ function isLinked(draft: string, file: string): boolean {
   }
 }
 
-/** Making a directory is something only one can do; whoever died with it in hand is not waited for. */
-function alone(token: string, work: () => void): void {
-  for (let attempt = 0; ; attempt++) {
-    try {
-      mkdirSync(token)
-      break
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
-    }
-    if (attempt === 100) rmSync(token, { recursive: true, force: true })
-    else Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 20)
+const waitMs = 20
+const maxWaits = 500
+
+/** Runs the work while no other process does. The mutex is a lock, too: the one of a killed process is removed. */
+function exclusively(draft: string, mutex: string, directory: string, work: () => void): void {
+  for (let waits = 0; !tryLink(draft, mutex); waits++) {
+    if (isLeftBehind(mutex)) rmSync(mutex, { recursive: true, force: true })
+    else if (waits === maxWaits) throw lockedBy(directory, holderOf(mutex))
+    else Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, waitMs)
   }
   try {
     work()
   } finally {
-    rmSync(token, { recursive: true, force: true })
+    rmSync(mutex, { force: true })
   }
 }
 
-/** Nobody holds the lock of a process that was killed, is a zombie, or whose number another process has now. */
-function holderOf(file: string): number | undefined {
-  const lock = readLock(file)
-  if (!lock || lock.pid === process.pid) return
-  return isRunning({ pid: lock.pid, startTime: lock.birth }) ? lock.pid : undefined
+/** False if the file does not exist: its process has finished, and the next one may create it at any moment. */
+function isLeftBehind(file: string): boolean {
+  try {
+    const lock = readJson<Lock>(file)
+    return lock !== undefined && !isHeld(lock)
+  } catch {
+    return true
+  }
 }
 
-/** Nobody holds a lock file that a crash of the machine has cut short. */
-function readLock(file: string): { pid: number; birth?: string } | undefined {
+interface Lock {
+  pid: number
+  birth?: string
+}
+
+/** Not if its process was killed, is a zombie, or another process has its id now. */
+const isHeld = ({ pid, birth }: Lock): boolean => pid !== process.pid && isRunning({ pid, startTime: birth })
+
+function holderOf(file: string): number | undefined {
+  const lock = readLock(file)
+  return lock && isHeld(lock) ? lock.pid : undefined
+}
+
+/** Undefined for a lock file that a crash of the machine has truncated. */
+function readLock(file: string): Lock | undefined {
   try {
     return readJson(file)
   } catch {
@@ -172,8 +186,8 @@ function readJson<T>(file: string): T | undefined {
   }
 }
 
-/** Whole or not at all, and readable by its owner alone from the first byte. */
-function writeWhole(file: string, content: object): void {
+/** Replaces the file atomically. Only its owner can read it, from its creation on. */
+function writeAtomically(file: string, content: object): void {
   const draft = `${file}.${process.pid}.tmp`
   writeFileSync(draft, `${JSON.stringify(content, null, 2)}\n`, { mode: ownerOnly, flush: true })
   renameSync(draft, file)

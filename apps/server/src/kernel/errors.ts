@@ -8,13 +8,13 @@ interface RefusalExtras {
   cause?: unknown
 }
 
-/** A code that is not ours, passed on with the status it has here: an SQLSTATE, or what a tenant's SQL raised. */
+/** A code that is not in the contract, with its HTTP status: an SQLSTATE, or a code that a tenant's SQL raised. */
 export interface PassedOn {
   code: string
   status: number
 }
 
-/** The only error thrown on purpose; the plane decides how its body reads. Anything else becomes a 500. */
+/** An error for the client. The plane formats its body. Every other error becomes a 500. */
 export class Refusal extends Error {
   readonly status: number
   readonly code: string
@@ -24,9 +24,9 @@ export class Refusal extends Error {
   constructor(code: ErrorCode | PassedOn, message: string, extras: RefusalExtras = {}) {
     super(message, extras.cause === undefined ? undefined : { cause: extras.cause })
     this.name = 'Refusal'
-    const told = typeof code === 'string' ? { code, status: errorCodes[code].status } : code
-    this.code = told.code
-    this.status = told.status
+    const known = typeof code === 'string' ? { code, status: errorCodes[code].status } : code
+    this.code = known.code
+    this.status = known.status
     this.hint = extras.hint ?? ''
     this.details = extras.details ?? ''
     this.headers = extras.headers ?? {}
@@ -38,5 +38,5 @@ export const unauthorized = () =>
     headers: { 'www-authenticate': 'Bearer' },
   })
 
-export const retryLater = (code: ErrorCode, message: string, seconds: number) =>
-  new Refusal(code, message, { headers: { 'retry-after': String(seconds) } })
+export const retryLater = (code: ErrorCode, message: string, seconds: number, hint = '') =>
+  new Refusal(code, message, { hint, headers: { 'retry-after': String(seconds) } })

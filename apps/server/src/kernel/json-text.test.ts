@@ -27,7 +27,7 @@ test('writes what JSON.stringify writes', () => {
     assert.equal(written(value), JSON.stringify(value))
 })
 
-test('long texts are written in pieces that cut no surrogate pair', () => {
+test('long texts are written in pieces without splitting a surrogate pair', () => {
   for (let shift = 0; shift < 3; shift++) {
     const value = { text: `${'x'.repeat(sliceChars - 2 + shift)}${'😀'.repeat(sliceChars)}\n`, end: [1] }
     assert.equal(written(value), JSON.stringify(value))

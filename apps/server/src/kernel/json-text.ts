@@ -15,7 +15,7 @@ export const sliceChars = 16 * 1024
 /** Arrays, plain objects and scalars as JSON.stringify writes them. The value must not change meanwhile. */
 export const jsonText = (value: unknown): Promise<JsonText> => inSlices(jsonTextInSlices(value))
 
-/** JSON that somebody else writes in pieces, each of about a slice. */
+/** Concatenates pieces of JSON, each about as long as a slice. */
 export const jsonTextFrom = (pieces: Iterable<string>): Promise<JsonText> => inSlices(collected(pieces))
 
 function* collected(pieces: Iterable<string>): Sliced<JsonText> {
@@ -29,7 +29,7 @@ function* collected(pieces: Iterable<string>): Sliced<JsonText> {
 
 interface Level {
   readonly container: unknown[] | Record<string, unknown>
-  /** Of an object. */
+  /** Undefined for an array. */
   readonly keys: readonly string[] | undefined
   next: number
   isFirst: boolean
@@ -87,7 +87,7 @@ export function* jsonTextInSlices(value: unknown): Sliced<JsonText> {
   return new JsonText(Buffer.concat(chunks))
 }
 
-/** Half of a surrogate pair would be written as an escape. */
+/** Does not split a surrogate pair: JSON.stringify would escape each half. */
 function pieceEnd(text: string, start: number): number {
   const end = Math.min(start + sliceChars, text.length)
   const last = text.charCodeAt(end - 1)

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { DatabaseError } from '#src/kernel/postgres/wire/database-error.ts'
+import { DatabaseError } from '#src/kernel/postgres/database-error.ts'
 import { createLog, terminalLines } from './log.ts'
 
 function logged(write: (log: ReturnType<typeof createLog>) => void): string {
@@ -9,12 +9,12 @@ function logged(write: (log: ReturnType<typeof createLog>) => void): string {
   return lines.join('')
 }
 
-test('of a database error only code and place are logged, never its text', () => {
+test('a database error is logged with its code and routine, never its message', () => {
   const error = new DatabaseError({
-    M: 'invalid input: "hunter2"',
-    C: '22P02',
-    D: 'Key (email)=(a@b.co)',
-    R: 'scan',
+    message: 'invalid input: "hunter2"',
+    code: '22P02',
+    detail: 'Key (email)=(a@b.co)',
+    routine: 'scan',
   })
   const line = logged(log => log.error({ err: error }, 'failed'))
   assert.ok(line.includes('22P02') && line.includes('scan'))
@@ -22,7 +22,7 @@ test('of a database error only code and place are logged, never its text', () =>
 })
 
 test('the cause of an error is logged by the same rule', () => {
-  const cause = new DatabaseError({ M: 'hunter2', C: '23505' })
+  const cause = new DatabaseError({ message: 'hunter2', code: '23505' })
   const line = logged(log => log.error({ err: new Error('could not', { cause }) }, 'failed'))
   assert.ok(line.includes('could not') && line.includes('23505') && !line.includes('hunter2'))
 })

@@ -1,13 +1,14 @@
-// Structured logs. What could hold a secret is never handed to the logger: no bodies, headers, URLs or
-// parameters, and of a database error only its code and place, because its text quotes values.
+// Structured logs without secrets. Bodies, headers, URLs and parameters are never logged. A database error is logged
+// with its code, routine, table and constraint, but without its message, which quotes values.
 import { type DestinationStream, type Logger, pino } from 'pino'
+import type { Answered } from './http/observation.ts'
 
 export interface Log extends Pick<Logger, 'debug' | 'info' | 'warn' | 'error' | 'fatal'> {
   /**
-   * One line per answer. The route's pattern stands for the URL, which can carry tokens in path and query. It is
-   * by far the most frequent line and its values need no escaping, so it is written without going through pino.
+   * One line per answer. Most lines are of this kind and its values need no escaping, so it is written without pino,
+   * which takes longer.
    */
-  answered(route: string, id: string, method: string, status: number, ms: number): void
+  answered(answer: Answered): void
 }
 
 export function createLog(level: string, destination: DestinationStream = outputLines()): Log {
@@ -21,24 +22,26 @@ export function createLog(level: string, destination: DestinationStream = output
   const logger = pino(options, destination)
   const isSilent = !logger.isLevelEnabled('info')
   return Object.assign(logger, {
-    answered(route: string, id: string, method: string, status: number, ms: number) {
+    answered({ id, method, project, role, service, route, status, ms, bytesIn, bytesOut }: Answered) {
       if (isSilent) return
+      const caller = role === undefined ? '' : `,"role":"${role}"`
+      const where = project === undefined ? '' : `,"project":"${project}"`
       destination.write(
-        `{"level":"info"${timestamp()},"id":"${id}","method":"${method}","route":"${route}","status":${status},"ms":${ms},"msg":"request"}\n`,
+        `{"level":"info"${timestamp()},"id":"${id}","method":"${method}"${where}${caller},"service":"${service}","route":"${route}","status":${status},"ms":${ms},"bytes_in":${bytesIn},"bytes_out":${bytesOut},"msg":"request"}\n`,
       )
     },
   })
 }
 
-/** Lines on standard output, written many at a time; the last ones when the process ends. */
+/** Writes lines to standard output in batches, and flushes them when the process ends. */
 function outputLines(): DestinationStream {
   const output = pino.destination({ dest: 1, sync: false, minLength: 8192, periodicFlush: 100 })
-  output.on('error', () => {}) // whoever read the log has gone; that must not end the platform
+  output.on('error', () => {}) // the reader of the log has closed the pipe; that must not end the platform
   process.on('exit', () => output.flushSync())
   return output
 }
 
-/** Worked out once per millisecond, not once per line. */
+/** Formatted once per millisecond, not once per line. */
 let lastMs = 0
 let lastTimestamp = ''
 function timestamp(): string {

@@ -1,6 +1,6 @@
-// A packet can hold thousands of requests, frames or chunks, and its parser reads all it is given at once. So what a
-// connection receives is handed to the parser in pieces: as many as this turn of the event loop has time for, the rest
-// in slices. The rest is put back into the stream, so that it stays in order and is read before the end of the stream.
+// A packet can contain thousands of requests, frames or chunks, and a parser processes all bytes it is given before it
+// returns. So the received bytes are passed to the parser in pieces: as many as this turn of the event loop has time for,
+// the rest in slices. The rest is put back into the stream, so that it stays in order and before the end of the stream.
 import { Socket } from 'node:net'
 import { inSlices, isTurnSpent, type Sliced } from '#src/kernel/slices.ts'
 
@@ -8,26 +8,26 @@ import { inSlices, isTurnSpent, type Sliced } from '#src/kernel/slices.ts'
 export interface Pieces {
   /** Where the piece that begins at `start` ends. */
   endOf(bytes: Buffer, start: number): number
-  /** Whether that piece is handed on even if the turn has no time left. */
+  /** Whether that piece is parsed even if the turn has no time left. */
   isUrgent(start: number): boolean
   /** Called after that piece was parsed, with its length. */
   passed(bytes: number): void
 }
 
-/** For bytes of which nothing is known. */
+/** Pieces of a fixed length, for a protocol whose boundaries are not looked at. */
 export const piecesOfLength = (length: number): Pieces => ({
   endOf: (bytes, start) => Math.min(start + length, bytes.length),
   isUrgent: () => false,
   passed() {},
 })
 
-/** Of parsing in one slice, so that the pieces are worth the reading and putting back. */
+/** Parsing time of one slice. A shorter slice would spend more time on reading and putting back than on parsing. */
 const sliceMs = 0.5
 
 const { pause, resume, push, removeListener } = Socket.prototype
 type DataListener = (this: Socket, bytes: Buffer) => void
 
-/** Takes the place of the parser that listens to the data of a socket, for as long as that would listen. */
+/** Replaces the parser's `data` listener of the socket, until the parser removes it. */
 export function paceReading(socket: Socket, pieces: Pieces): void {
   new PacedReading(socket, pieces)
 }
@@ -59,7 +59,7 @@ class PacedReading {
       this.#isPausedByParser = false
       return this.#isInSlices ? socket : resume.call(socket)
     }
-    // While the stream is flowing and empty, its own buffering is skipped: it costs a microsecond per packet.
+    // While the stream is flowing and empty, skip its buffering, which takes a microsecond per packet.
     socket.push = (bytes, encoding) => {
       if (bytes === null || !socket.readableFlowing || socket.readableLength > 0)
         return push.call(socket, bytes, encoding)
@@ -78,7 +78,7 @@ class PacedReading {
   #received(bytes: Buffer): void {
     const sliceEndsAt = this.#isInSlices ? performance.now() + sliceMs : 0
     let at = 0
-    // Once our side has ended, nothing more is read.
+    // Once our side of the connection has ended, the rest is not parsed.
     while (this.#socket.writable) {
       const end = this.#pieces.endOf(bytes, at)
       if (!this.#isInSlices && !this.#pieces.isUrgent(at) && isTurnSpent()) break
@@ -101,9 +101,9 @@ class PacedReading {
 
   *#readInSlices(): Sliced<void> {
     this.#isInSlices = true
-    // The first slice waits as well: thousands of connections may have something to read in the same turn.
+    // The first slice waits too, because thousands of connections may receive data in the same turn.
     yield
-    // `read` emits what it returns as data.
+    // `read` emits what it returns as a `data` event.
     while (!this.#isPausedByParser && !this.#hasEnded && this.#socket.read() !== null) yield
     this.#isInSlices = false
     if (!this.#isPausedByParser && !this.#hasEnded) this.#socket.resume()

@@ -9,7 +9,7 @@ after(() => {
   for (const step of undo) step()
 })
 
-test('this process runs, since the time the system says', () => {
+test('the current process runs, and its start time is the one in /proc', () => {
   assert.equal(isRunning({ pid: process.pid }), true)
   assert.equal(startTimeOf(process.pid), statOf(process.pid).startTime)
   assert.equal(isRunning({ pid: process.pid, startTime: statOf(process.pid).startTime }), true)
@@ -19,15 +19,15 @@ test('a process that has ended and was reaped does not run', () => {
   assert.equal(isRunning({ pid: spawnSync('true').pid }), false)
 })
 
-test('a zombie does not run, though its number is taken', async () => {
+test('a zombie does not count as running, although its pid is taken', async () => {
   const { parent, pid } = await makeZombie()
   undo.push(() => parent.kill('SIGKILL'))
-  assert.equal(process.kill(pid, 0), true, 'the number is still taken')
+  assert.equal(process.kill(pid, 0), true, 'the pid is still taken')
   assert.equal(isRunning({ pid }), false)
   assert.equal(isRunning({ pid, startTime: statOf(pid).startTime }), false)
 })
 
-test('a number that has passed to another process does not count', () => {
+test('a process with the same pid but another start time does not count as running', () => {
   const other = spawn('sleep', ['60'])
   undo.push(() => other.kill('SIGKILL'))
   const { startTime } = statOf(other.pid!)

@@ -35,7 +35,7 @@ test('slices: long slices leave a turn of the event loop between them', async ()
   assert.equal(await work, 4)
 })
 
-test('slices: jobs take turns, and a short one does not wait for a long one', async () => {
+test('slices: jobs take turns, so a short one does not wait for a long one to end', async () => {
   const order: string[] = []
   const long = inSlices(
     count(50, () => {
@@ -48,7 +48,7 @@ test('slices: jobs take turns, and a short one does not wait for a long one', as
   await long
 })
 
-test('slices: many jobs together take no longer turns than one', async () => {
+test('slices: many jobs together do not make a turn longer than one job does', async () => {
   let slices = 0
   const all = Promise.all(
     Array.from({ length: 20 }, () =>
@@ -81,7 +81,7 @@ test('slices: atOnce runs to the end', () => {
   assert.equal(atOnce(count(7)), 7)
 })
 
-test('slices: messages that are handled as they come have ten milliseconds of a turn', async () => {
+test('slices: direct work has ten milliseconds per turn', async () => {
   await nextTurn()
   assert.equal(isTurnSpent(), false)
   busyMs(11)
@@ -91,7 +91,7 @@ test('slices: messages that are handled as they come have ten milliseconds of a 
   assert.equal(isTurnSpent(), false)
 })
 
-test('slices: work that is begun by a slice takes turns like any other', async () => {
+test('slices: work that a slice starts takes turns like any other', async () => {
   const order: string[] = []
   let inner: Promise<number> | undefined
   const outer = inSlices(

@@ -1,24 +1,24 @@
-// Long work over a caller's input, done in slices. A sliced function is a generator that yields after a fixed number of
-// units (bytes, rows, statements), which tests can count. All sliced work of a thread shares one scheduler: each turn of
-// the event loop spends two milliseconds on it, one slice of each job in rotation, and then serves everybody else. A
-// scheduler per job would let a hundred jobs hold one turn a hundred times as long.
+// Runs long work over a caller's input in slices. A sliced function is a generator that yields after a fixed number of
+// units (bytes, rows, statements), which tests can count. All sliced work of a thread shares one scheduler. In each turn
+// of the event loop it runs slices of the jobs in rotation for two milliseconds. With a scheduler per job, a hundred jobs
+// would make a turn a hundred times as long.
 
 export type Sliced<T> = Generator<void, T, void>
 
-/** Runs one slice; true when the job has ended. It never throws. */
+/** Runs one slice and returns true when the job has ended. It never throws. */
 type Job = () => boolean
 
-/** Time for sliced work in one turn of the event loop. A read of another caller waits for several turns. */
+/** Time for sliced work in one turn of the event loop. Short, because another caller's request needs several turns. */
 const turnMs = 2
 
-/** Time in one turn for requests and messages that are handled as they come, those of all clients together. */
+/** Time in one turn for direct work, which is work that runs as its bytes arrive, for all clients together. */
 const directMs = 10
 
 const jobs: Job[] = []
 let isScheduled = false
 let directSince: number | undefined
 
-/** The first slice runs at once: an input that fits into it costs no turn of the event loop. */
+/** The first slice runs immediately, so an input that fits into it needs no further turn of the event loop. */
 export function inSlices<T>(work: Sliced<T>): Promise<T> {
   return new Promise((resolve, reject) => {
     const job = () => {
@@ -43,8 +43,8 @@ function schedule(): void {
 }
 
 /**
- * Asked before each small piece of work that is done as it comes. True when such work has had its time in this turn of
- * the event loop: the rest of it is done in slices.
+ * Called before each piece of direct work. True once such work has used its time in this turn of the event loop. Then the
+ * caller continues in slices.
  */
 export function isTurnSpent(): boolean {
   const now = performance.now()
@@ -56,7 +56,7 @@ export function isTurnSpent(): boolean {
   return false
 }
 
-/** Without pauses: for input whose size is known to be small, and for tests. */
+/** Runs all slices without pauses, for input that is known to be small, and for tests. */
 export function atOnce<T>(work: Sliced<T>): T {
   for (;;) {
     const { done, value } = work.next()

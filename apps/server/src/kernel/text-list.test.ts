@@ -13,11 +13,11 @@ const lists = [
   ['"\\'.repeat(50_000), '\u0001'.repeat(100_000)],
 ]
 
-test('text lists: the pieces of a list make up its JSON, and none is longer than its bound', () => {
+test('text lists: the pieces of a list concatenate to its JSON, and none exceeds the maximum length', () => {
   for (const texts of lists) {
     const pieces = [...jsonPieces(texts)]
     assert.equal(pieces.join(''), JSON.stringify(texts))
-    // Up to two pieces' worth of characters, each six long as \u0001, with quotes and commas of empty texts.
+    // Up to twice pieceCharacters (quotes and commas of empty texts), each character six long when escaped as \u0001.
     for (const piece of pieces) assert.ok(piece.length <= 2 * 6 * pieceCharacters)
   }
 })
@@ -30,16 +30,16 @@ test('text lists: an array literal escapes quotes and backslashes', () => {
   assert.equal([...arrayPieces([])].join(''), '{}')
 })
 
-test('text lists: a text is not cut within a surrogate pair', () => {
+test('text lists: a surrogate pair is not split', () => {
   assert.deepEqual([...piecesOf('a🙂b🙂', 2)], ['a', '🙂', 'b', '🙂'])
   assert.deepEqual([...piecesOf('🙂🙂', 1)], ['🙂', '🙂'])
   assert.deepEqual([...piecesOf('', 1)], [])
 })
 
-test('text lists: the pieces of one field make up its JSON', () => {
+test('text lists: the pieces of one field concatenate to its JSON', () => {
   for (const texts of lists) {
     const pieces = [...jsonFieldPieces('sql', texts)]
-    // A lone half of a pair at the end of a text would become one with the next text.
+    // A lone surrogate at the end of a text would form a pair with the start of the next text.
     if (!texts.includes('\ud800')) assert.equal(pieces.join(''), JSON.stringify({ sql: texts.join('') }))
     for (const piece of pieces) assert.ok(piece.length <= 6 * pieceCharacters)
   }

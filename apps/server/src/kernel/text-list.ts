@@ -1,21 +1,21 @@
-// Lists of texts, written piece by piece: a list of many megabytes must not hold the event loop while it is encoded.
+// Encodes lists of texts piece by piece, because encoding many megabytes at once would block the event loop.
 
-/** Characters of the texts in one piece. Escapes can make it six times as long. */
+/** Characters in one piece, before escaping. Escapes can make it six times as long. */
 export const pieceCharacters = 32 * 1024
 
-/** In order; no piece ends between the two halves of a surrogate pair. */
+/** Splits a text without splitting a surrogate pair. */
 export function* piecesOf(text: string, characters = pieceCharacters): Generator<string> {
   for (let start = 0; start < text.length; ) {
     let end = Math.min(start + characters, text.length)
-    if (end < text.length && isFirstHalf(text.charCodeAt(end - 1))) end--
-    // A piece of one character that is half of a pair: both go together.
+    if (end < text.length && isHighSurrogate(text.charCodeAt(end - 1))) end--
+    // With a length of one, a pair is a piece of two.
     if (end === start) end = Math.min(start + 2, text.length)
     yield text.slice(start, end)
     start = end
   }
 }
 
-const isFirstHalf = (code: number) => code >= 0xd800 && code < 0xdc00
+const isHighSurrogate = (code: number) => code >= 0xd800 && code < 0xdc00
 
 /** `JSON.stringify(texts)`. */
 export const jsonPieces = (texts: readonly string[]): Generator<string> =>
@@ -32,7 +32,7 @@ export function* jsonFieldPieces(name: string, texts: Iterable<string>): Generat
 export const arrayPieces = (texts: readonly string[]): Generator<string> =>
   listPieces(texts, '{', '}', piece => piece.replace(/["\\]/g, '\\$&'))
 
-/** What stands between the quotes of a JSON string. */
+/** The JSON string without its quotes. */
 export const jsonEscaped = (piece: string): string => JSON.stringify(piece).slice(1, -1)
 
 function* listPieces(
@@ -43,9 +43,9 @@ function* listPieces(
 ): Generator<string> {
   let written = opening
   let characters = 0
-  for (const [place, text] of texts.entries()) {
-    written += place === 0 ? '"' : ',"'
-    // An empty text costs something, too.
+  for (const [index, text] of texts.entries()) {
+    written += index === 0 ? '"' : ',"'
+    // Counts empty texts as well, because their quotes take space.
     characters++
     for (const piece of piecesOf(text)) {
       if (characters >= pieceCharacters) {

@@ -1,4 +1,4 @@
 const form = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 
-/** Whether Postgres takes the text for a uuid, as we write them. */
+/** Whether the text is a UUID in the usual form. Postgres accepts other forms too, which the platform does not. */
 export const isUuid = (text: string): boolean => form.test(text)

@@ -1,18 +1,58 @@
-// How rows become an answer inside Postgres: one row of one text, a count, and the check that the schema the
-// statement was made for is still the one there is.
+// The one row that a statement answers with: a text with all rows, counts, and the check that the schema is still the
+// one the statement was planned for.
 import { identifier, literal } from '#src/kernel/postgres/sql.ts'
+import type { Cell } from '#src/kernel/postgres/wire/unit.ts'
 import type { Catalog } from './catalog.ts'
 
-/** What the client wants to see of the rows. */
+/** How the rows become one text. */
 export type Form =
   | { readonly kind: 'array' | 'object'; readonly stripsNulls: boolean }
   | { readonly kind: 'csv' | 'geojson' | 'none' }
 
-/** SQLSTATEs a statement raises to refuse its own result; the message is the number of rows. */
-export const refusals = { catalogMoved: 'PLV01', notOneRow: 'PLS01', tooManyRows: 'PLM01' } as const
+export interface Answer {
+  readonly text: Cell
+  /** Rows in the text. For a write, affected rows. */
+  readonly count: number
+  /** Rows before paging, if they were counted. For an upsert, rows that existed already. */
+  readonly total: number | undefined
+  /** Values after the statement of the settings that the plan named. */
+  readonly settings: readonly Cell[]
+}
+
+interface AnswerSql {
+  readonly text: string
+  readonly count: string
+  readonly total: string
+  /** Names of settings that functions and triggers may set. Their values are part of the answer. */
+  readonly settings?: readonly string[]
+  /** More rows than this fail the statement. */
+  readonly maxRows?: number | undefined
+}
+
+/** The select list of a statement, which `answerFrom` reads. */
+export function answerSql(
+  catalog: Catalog,
+  { text, count, total, settings = [], maxRows }: AnswerSql,
+): string {
+  const columns = [text, count, total, schemaCheckSql(catalog)]
+  for (const name of settings) columns.push(`pg_catalog.current_setting(${literal(name)}, true)`)
+  if (maxRows !== undefined) columns.push(atMostSql(count, maxRows))
+  return columns.join(', ')
+}
+
+export function answerFrom(row: readonly Cell[]): Answer {
+  const [text = null, count, total, , ...settings] = row
+  return { text, count: numberIn(count) ?? 0, total: numberIn(total), settings }
+}
+
+const numberIn = (cell: Cell | undefined): number | undefined =>
+  cell ? Number(cell.toString('latin1')) : undefined
+
+/** SQLSTATEs with which a statement rejects its own result. The message is the number of rows. */
+export const raisedCodes = { schemaChanged: 'PLV01', notOneRow: 'PLS01', tooManyRows: 'PLM01' } as const
 
 /** `rows` is the alias of the rows; `names` are their columns. */
-export function bodySql(form: Form, rows: string, names: readonly string[], catalog: Catalog): string {
+export function textSql(form: Form, rows: string, names: readonly string[], catalog: Catalog): string {
   switch (form.kind) {
     case 'array':
       return stripped(form, `coalesce(pg_catalog.json_agg(${rows}.*), '[]')`)
@@ -37,27 +77,24 @@ const csvRow = (rows: string, names: readonly string[]): string =>
     ? `''`
     : names.map(name => csvCell(`${rows}.${identifier(name)}::text`)).join(` || ',' || `)
 
-/** Null is nothing, an empty text is a pair of quotes. */
+/** Null is an empty cell, and an empty text is a pair of quotes. */
 const csvCell = (text: string): string =>
   `case when ${text} is null then '' when ${text} ~ '[",\\n\\r]' or ${text} = '' then '"' || pg_catalog.replace(${text}, '"', '""') || '"' else ${text} end`
 
-/** The line of names, then those of the rows: put together there, since a large answer is not copied here. */
+/** The line of names, then the rows. Postgres concatenates them, so that a large answer is not copied here. */
 export const csvSql = (names: readonly string[], row: string): string =>
-  `${literal(csvHeader(names))} || coalesce(E'\\n' || nullif(pg_catalog.string_agg(${row}, E'\\n'), ''), '')`
+  `${literal(csvNames(names))} || coalesce(E'\\n' || nullif(pg_catalog.string_agg(${row}, E'\\n'), ''), '')`
 
-const csvHeader = (names: readonly string[]): string =>
+const csvNames = (names: readonly string[]): string =>
   names.map(name => (/[",\n\r]/.test(name) ? `"${name.replaceAll('"', '""')}"` : name)).join(',')
 
-/** Ends the statement, and undoes what it did, when the schema is no longer the one it was made for. */
-export const guardSql = ({ version }: Catalog): string =>
-  `case when exists (select from platform.catalog_version where version > ${version}) then platform.refuse('${refusals.catalogMoved}', '') end`
+/** Fails the statement, which undoes its changes, when the schema has changed since the statement was planned. */
+export const schemaCheckSql = ({ version }: Catalog): string =>
+  `case when exists (select from platform.catalog_version where version > ${version}) then platform.refuse('${raisedCodes.schemaChanged}', '') end`
 
-/** The body, or the end of the statement, when there must be exactly one row. */
-export const onlyOneSql = (count: string, body: string): string =>
-  `case when ${count} = 1 then ${body} else platform.refuse('${refusals.notOneRow}', (${count})::text)::json end`
+/** The text of exactly one row. With any other number of rows the statement fails. */
+export const onlyOneSql = (count: string, text: string): string =>
+  `case when ${count} = 1 then ${text} else platform.refuse('${raisedCodes.notOneRow}', (${count})::text)::json end`
 
-export const atMostSql = (count: string, most: number): string =>
-  `case when ${count} > ${most} then platform.refuse('${refusals.tooManyRows}', (${count})::text) end`
-
-/** What functions and triggers may have set for the answer. */
-export const responseSql = `pg_catalog.current_setting('response.headers', true), pg_catalog.current_setting('response.status', true)`
+const atMostSql = (count: string, max: number): string =>
+  `case when ${count} > ${max} then platform.refuse('${raisedCodes.tooManyRows}', (${count})::text) end`

@@ -1,24 +1,24 @@
-// The statement of a function call. Columns of the answer are body, rows returned, rows in all, guard, response
-// headers, response status.
+// The statement of a function call.
 import { identifier } from '#src/kernel/postgres/sql.ts'
-import { atMostSql, bodySql, csvSql, type Form, guardSql, onlyOneSql, responseSql } from './answer-sql.ts'
+import { answerSql, csvSql, type Form, onlyOneSql, textSql } from './answer-sql.ts'
 import type { Catalog, Parameter, Routine } from './catalog.ts'
+import type { Level } from './level.ts'
 import { levelSql, outputNames, pageSql } from './level-sql.ts'
-import type { Level } from './plan.ts'
 import { qualified, Writer } from './writer.ts'
 
-/** Where the arguments are: named in a JSON object, named in the query string, or the whole body as the only one. */
+/** Arguments by name in one JSON object, by name with a value each, or one value for the only parameter. */
 export type Arguments =
-  | { readonly kind: 'object'; readonly given: readonly Parameter[] }
+  | { readonly kind: 'object'; readonly given: readonly Parameter[]; readonly slot: number }
   | { readonly kind: 'values'; readonly given: readonly { parameter: Parameter; slot: number }[] }
-  | { readonly kind: 'body'; readonly type: string }
+  | { readonly kind: 'whole'; readonly type: string; readonly slot: number }
 
 export interface CallAnswer {
   readonly form: Form
   readonly isCounted: boolean
-  /** The cap, when it and not the client set the page's size. */
+  /** The platform, not the client, chose the size of the page. */
   readonly isCapped: boolean
-  readonly mostRows?: number | undefined
+  readonly maxRows?: number | undefined
+  readonly settings: readonly string[]
 }
 
 export function callSql(
@@ -26,40 +26,37 @@ export function callSql(
   routine: Routine,
   level: Level | undefined,
   args: Arguments,
-  { form, isCounted, isCapped, mostRows }: CallAnswer,
+  { form, isCounted, isCapped, maxRows, settings }: CallAnswer,
 ): { sql: string; writer: Writer } {
   const writer = new Writer(catalog.extension('vector'))
   const alias = writer.alias()
   const call = `${qualified(routine)}(${argumentsSql(writer, args)})`
-  const from =
-    args.kind === 'object' && args.given.length > 0 ? `${argumentRow(writer, args.given)}, lateral ` : ''
-  const tail = `${guardSql(catalog)}, ${responseSql}`
-  const most = mostRows === undefined ? '' : `, ${atMostSql('pg_catalog.count(*)', mostRows)}`
+  const from = args.kind === 'object' && args.given.length > 0 ? `${argumentRow(writer, args)}, lateral ` : ''
+  const count = 'pg_catalog.count(*)'
   if (!level) {
-    const body = scalarBody(routine, form, alias)
-    return {
-      sql: `select ${body}, pg_catalog.count(*), null, ${tail}${most} from ${from}${call} as ${alias}(v)`,
-      writer,
-    }
+    const text = scalarText(routine, form, alias)
+    const answer = answerSql(catalog, { text, count, total: 'null', settings, maxRows })
+    return { sql: `select ${answer} from ${from}${call} as ${alias}(v)`, writer }
   }
   const names = outputNames(level)
   const all = levelSql(writer, level, `${from}${call} as ${alias}`, alias, [], false)
-  const inAll = '(select pg_catalog.count(*) from called)'
+  const counted = '(select pg_catalog.count(*) from called)'
   const total = isCounted
-    ? inAll
+    ? counted
     : isCapped
-      ? `case when pg_catalog.count(*) = ${level.limit} then ${inAll} end`
+      ? `case when ${count} = ${level.limit} then ${counted} end`
       : 'null'
-  const plain = bodySql(form, 'r', names, catalog)
-  const body = form.kind === 'object' && routine.isSet ? onlyOneSql('pg_catalog.count(*)', plain) : plain
+  const rows = textSql(form, 'r', names, catalog)
+  const text = form.kind === 'object' && routine.isSet ? onlyOneSql(count, rows) : rows
+  const answer = answerSql(catalog, { text, count, total, settings, maxRows })
   return {
-    sql: `with called as materialized (${all}) select ${body}, pg_catalog.count(*), ${total}, ${tail}${most} from (select * from called ${pageSql(writer, level)}) r`,
+    sql: `with called as materialized (${all}) select ${answer} from (select * from called ${pageSql(writer, level)}) r`,
     writer,
   }
 }
 
-/** A function that returns no rows with columns: its value, or the list of its values. */
-function scalarBody({ name, returns, isSet }: Routine, form: Form, alias: string): string {
+/** The text of a function that returns no rows with columns: its value, or the list of its values. */
+function scalarText({ name, returns, isSet }: Routine, form: Form, alias: string): string {
   if (returns === 'void' || form.kind === 'none') return 'null'
   if (form.kind === 'csv') return csvSql([name], `${alias}.v::text`)
   return isSet
@@ -68,7 +65,7 @@ function scalarBody({ name, returns, isSet }: Routine, form: Form, alias: string
 }
 
 function argumentsSql(writer: Writer, args: Arguments): string {
-  if (args.kind === 'body') return `${writer.parameter('body')}::${args.type}`
+  if (args.kind === 'whole') return `${writer.parameter(args.slot)}::${args.type}`
   const named =
     args.kind === 'object'
       ? args.given.map(parameter => ({ parameter, sql: `a.${identifier(parameter.name)}` }))
@@ -84,7 +81,7 @@ function argumentsSql(writer: Writer, args: Arguments): string {
     .join(', ')
 }
 
-const argumentRow = (writer: Writer, given: readonly Parameter[]): string =>
-  `pg_catalog.json_to_record(${writer.parameter('body')}::json) as a(${given
+const argumentRow = (writer: Writer, { given, slot }: Arguments & { kind: 'object' }): string =>
+  `pg_catalog.json_to_record(${writer.parameter(slot)}::json) as a(${given
     .map(({ name, type }) => `${identifier(name)} ${type}`)
     .join(', ')})`

@@ -1,8 +1,9 @@
-// The type of a cast as it goes into SQL: names the grammar of SQL itself knows, anything else quoted.
-import { unreadable } from './reader.ts'
+// The type of a cast as SQL: keywords of the SQL grammar as they are, any other name quoted.
+import { identifier } from '#src/kernel/postgres/sql.ts'
+import { QueryError } from './problem.ts'
 
-/** Types that are words of the grammar, and would be taken for a name of somebody's own between quotes. */
-const spelled = new Map([
+/** Types that are keywords of SQL. Quoted, they would be names of user-defined types. */
+const keywords = new Map([
   ['int', 'integer'],
   ['integer', 'integer'],
   ['smallint', 'smallint'],
@@ -30,8 +31,7 @@ const spelled = new Map([
 ])
 
 export function castType(name: string): string {
-  // The one name that Postgres itself trips over.
-  if (name.toLowerCase() === 'unknown')
-    throw unreadable('select parameter', name, 'nothing can be cast to "unknown"')
-  return spelled.get(name.toLowerCase().replace(/ +/g, ' ')) ?? `"${name}"`
+  // Postgres fails with an internal error on a cast to this type.
+  if (name.toLowerCase() === 'unknown') throw new QueryError({ kind: 'impossible cast', type: name })
+  return keywords.get(name.toLowerCase().replace(/ +/g, ' ')) ?? identifier(name)
 }

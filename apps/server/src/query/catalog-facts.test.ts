@@ -38,7 +38,7 @@ test('catalogue: facts become tables with their columns and keys', () => {
   assert.deepEqual(relation.primaryKey, ['c0'])
 })
 
-test('catalogue: no slice reads more than its bytes and one fact', () => {
+test('catalogue: a slice parses at most its number of bytes and one fact', () => {
   const rows = tables(2000, 20)
   const bytes = rows.reduce((sum, [, value]) => sum + value.length, 0)
   const longest = Math.max(...rows.map(([, value]) => value.length))
@@ -46,14 +46,14 @@ test('catalogue: no slice reads more than its bytes and one fact', () => {
   assert.ok(slices >= bytes / (sliceBytes + longest), `${slices} slices of ${bytes} bytes`)
 })
 
-test('catalogue: no slice makes more relations than its size', () => {
+test('catalogue: a slice builds at most its number of relations', () => {
   const facts = atOnce(readFacts(tables(5000, 1)))
   const { slices, result } = counted(catalogFrom(facts, ['public']))
   assert.ok(slices >= 5000 / sliceSize, `${slices} slices`)
   assert.equal(result.relationNames('public').length, 5000)
 })
 
-test('catalogue: a schema beyond the bound is refused before the rest of it is read', () => {
+test('catalogue: a schema over the limit is rejected before the rest of it is parsed', () => {
   const column = [0, 1, 'x'.repeat(1024 * 1024), 'text', 25, false, null]
   const rows = Array.from({ length: 100 }, () => row('columns', [column]))
   let read = 0

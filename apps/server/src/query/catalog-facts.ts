@@ -1,4 +1,4 @@
-// Reads the answer of `catalogQuery` in slices.
+// Parses the rows of `catalogQuery` in slices.
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Cell } from '#src/kernel/postgres/wire/unit.ts'
 import type { Sliced } from '#src/kernel/slices.ts'
@@ -6,7 +6,7 @@ import type { CatalogFacts, ColumnFacts, RoutineFacts } from './catalog-query.ts
 
 /** About 250,000 columns. The catalogue of a project stays in memory while the project is in use. */
 export const maxFactBytes = 16 * 1024 * 1024
-/** A single fact can be longer; a relation has at most 1600 columns. */
+/** A single fact can be longer, since a relation can have 1600 columns. */
 export const sliceBytes = 128 * 1024
 
 export function* readFacts(rows: readonly (readonly Cell[])[]): Sliced<CatalogFacts> {
@@ -25,7 +25,7 @@ export function* readFacts(rows: readonly (readonly Cell[])[]): Sliced<CatalogFa
   for (const [kind, value] of rows) {
     bytes += value!.length
     if (bytes > maxFactBytes) throw tooLarge()
-    take(facts, kind!.toString(), JSON.parse(value!.toString()))
+    addFact(facts, kind!.toString(), JSON.parse(value!.toString()))
     if (bytes < sliceEnd) continue
     sliceEnd = bytes + sliceBytes
     yield
@@ -33,7 +33,7 @@ export function* readFacts(rows: readonly (readonly Cell[])[]): Sliced<CatalogFa
   return facts
 }
 
-function take(facts: CatalogFacts, kind: string, value: unknown): void {
+function addFact(facts: CatalogFacts, kind: string, value: unknown): void {
   switch (kind) {
     case 'version':
       facts.version = value as number

@@ -1,10 +1,10 @@
-// Makes a catalogue of what Postgres has answered, in slices.
+// Builds the catalogue from the facts that Postgres returned, in slices.
 import type { Sliced } from '#src/kernel/slices.ts'
 import type { Catalog, Column, Relation, Routine } from './catalog.ts'
 import type { CatalogFacts, RoutineFacts } from './catalog-query.ts'
 import { relate } from './relate.ts'
 
-/** Relations or functions in one slice. A relation has at most 1600 columns, most have a few. */
+/** Relations or functions in one slice. A relation has at most 1600 columns, but most have a few. */
 export const sliceSize = 200
 
 export function* catalogFrom(facts: CatalogFacts, schemas: readonly string[]): Sliced<Catalog> {
@@ -90,7 +90,7 @@ function routineFrom(
   const relation = relations.get(facts.returnRelation)
   const outColumns = outputs.map(
     ({ name, type, typeOid }, index): Column => ({
-      // Postgres names what was left without a name.
+      // The name that Postgres gives to an unnamed column.
       name: name || `column${index + 1}`,
       type,
       base: typeOid,

@@ -1,10 +1,10 @@
-// One statement that reads everything the row API needs to know of a project's schema. It answers one small JSON text per
-// fact, not one for all: parsing the schema of a project with thousands of tables at once would hold the event loop.
+// One statement that reads all facts of the catalogue. It returns a row with a small JSON text for each fact: parsing
+// one text for thousands of tables would block the event loop.
 
-/** Of a view with a longer definition it is not known which columns it shows; only embedding suffers. */
+/** Longer definitions of views are not read. Such a view has no relationships. */
 const maxViewLength = 500_000
 
-/** $1 is the exposed schemas, as an array of names. */
+/** $1 is an array with the names of the exposed schemas. */
 export const catalogQuery = `
 with exposed as (
   select n.oid, n.nspname from pg_catalog.pg_namespace n where n.nspname = any($1::text[])
@@ -85,11 +85,11 @@ fact(place, n, kind, value) as (
 )
 select kind, value from fact order by place, n`
 
-/** The answer of `catalogQuery`, by kind of fact. */
+/** The rows of `catalogQuery`, by kind of fact. */
 export interface CatalogFacts {
   version: number
   relations: { oid: number; schema: string; name: string; kind: string; type: number }[]
-  /** By relation. */
+  /** By the oid of the relation. */
   columns: Map<number, ColumnFacts[]>
   keys: [relation: number, isPrimary: boolean, columns: number[]][]
   foreignKeys: [name: string, relation: number, columns: number[], target: number, targetColumns: number[]][]

@@ -1,14 +1,14 @@
-// What the row API knows of a project's schema: relations, their columns and relationships, and functions.
-// Immutable once made, and good for one version of the schema.
+// The catalogue of a project's exposed schemas: relations with their columns and relationships, and functions. It is
+// immutable and valid for one version of the schema.
 
 export interface Column {
   readonly name: string
-  /** As written in SQL. */
+  /** The type as SQL. */
   readonly type: string
-  /** Oid of the type, or of what a domain is made of. */
+  /** Oid of the type, or of a domain's base type. */
   readonly base: number
   readonly isArray: boolean
-  /** An expression, when leaving the column out would use one. */
+  /** The default as an SQL expression. */
   readonly byDefault: string | null
 }
 
@@ -18,12 +18,12 @@ export interface Relation {
   readonly name: string
   readonly isView: boolean
   readonly columns: ReadonlyMap<string, Column>
-  /** Names of the primary key's columns; of a view, those of the table it shows. */
+  /** Names of the primary key's columns. A view has the key of the table it shows. */
   readonly primaryKey: string[]
   /** Names of the columns of every unique key. */
   readonly keys: string[][]
   readonly relationships: Relationship[]
-  /** Functions that take a row of this relation, by name: fields, or rows of other relations. */
+  /** Functions of a row of this relation, by name. They return computed fields, or rows of other relations. */
   readonly computed: Map<string, Routine>
 }
 
@@ -32,9 +32,9 @@ export type Cardinality = 'many-to-one' | 'one-to-many' | 'one-to-one' | 'many-t
 export interface Relationship {
   readonly cardinality: Cardinality
   readonly target: Relation
-  /** The foreign key's name; of a junction, both. */
+  /** The name of the foreign key, or of both foreign keys of a junction. */
   readonly constraint: string
-  /** Own column and the target's, or the junction's, which it equals. */
+  /** Pairs of equal columns: of this relation, and of the target or junction. */
   readonly columns: readonly (readonly [own: string, theirs: string])[]
   readonly isSelf: boolean
   readonly junction?: Junction
@@ -42,7 +42,7 @@ export interface Relationship {
 
 export interface Junction {
   readonly relation: Relation
-  /** Column of the junction and the target's column which it equals. */
+  /** Pairs of equal columns: of the junction, and of the target. */
   readonly columns: readonly (readonly [own: string, theirs: string])[]
   readonly constraints: readonly [toOwn: string, toTarget: string]
 }
@@ -61,12 +61,12 @@ export interface Routine {
   readonly parameters: readonly Parameter[]
   readonly returns: 'void' | 'scalar' | 'row'
   readonly type: string
-  /** Columns of a row that is no relation's: OUT parameters, RETURNS TABLE, a composite type. */
+  /** Columns of the returned rows: of a relation or composite type, of OUT parameters, or of RETURNS TABLE. */
   readonly columns: ReadonlyMap<string, Column>
-  /** The relation whose rows it returns. */
+  /** The relation whose rows the function returns. */
   readonly relation?: Relation
   readonly isSet: boolean
-  /** A set declared to hold one row: ROWS 1. */
+  /** Returns a set, but declares ROWS 1. */
   readonly isOneRow: boolean
   readonly isVolatile: boolean
 }
@@ -78,6 +78,6 @@ export interface Catalog {
   functions(schema: string, name: string): readonly Routine[]
   relationNames(schema: string): string[]
   functionNames(schema: string): string[]
-  /** The schema an extension lives in, if it is there. */
+  /** The schema of an extension, if it is installed. */
   extension(name: 'vector' | 'postgis'): string | undefined
 }

@@ -1,4 +1,5 @@
-// The catalogue read into a description. Runs in the owner's session, in one moment, with every name written out.
+// The statements that read a description. They run in a session of the owner, in one snapshot, with `pg_catalog` as the
+// search path, so that Postgres qualifies every name.
 import type { Session } from '#src/kernel/postgres/database.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 import type { CompositeType, EnumType, Routine, TypeInfo } from './description.ts'
@@ -76,7 +77,7 @@ export const findRelations = (session: Session, schemas: readonly string[]) =>
      order by n.nspname collate "C", c.relname collate "C"`,
   )
 
-/** Of every table, not only those described: views and foreign keys reach beyond. */
+/** Also of tables in other schemas, which views and foreign keys refer to. */
 export const findColumns = (session: Session, relations: readonly number[]) =>
   one<ColumnFacts>(
     session,

@@ -1,5 +1,5 @@
-// Puts the facts of the catalogue together: columns with their relations, foreign keys with everything that shows
-// their columns, computed fields with the relations they belong to.
+// Builds the description of a schema: relations with their columns, foreign keys between all relations that show their
+// columns, and computed fields.
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Session } from '#src/kernel/postgres/database.ts'
 import * as queries from './describe-queries.ts'
@@ -15,7 +15,7 @@ import { type ViewColumn, viewColumns } from './view-columns.ts'
 
 type Facts = Awaited<ReturnType<typeof collect>>
 
-/** Those asked for, or, without any, those of the default that exist. In a transaction that sees one moment. */
+/** Describes the schemas asked for, or those of the default that exist. Needs a transaction with one snapshot. */
 export async function describeSchemas(
   session: Session,
   asked: readonly string[],
@@ -53,7 +53,7 @@ async function collect(session: Session, schemas: readonly string[]) {
     view,
     columns: viewColumns(rule),
   }))
-  // A view's columns may come from tables that are not described.
+  // The columns of a view may come from tables of other schemas.
   const wanted = new Set([
     ...relations.map(({ oid }) => oid),
     ...foreignKeys.flatMap(({ relation, target }) => [relation, target]),
@@ -75,7 +75,7 @@ async function collect(session: Session, schemas: readonly string[]) {
 
 type Origins = ReadonlyMap<number, readonly ViewColumn[]>
 
-/** Per view, which column of which table each of its columns is; views it stands on are seen through. */
+/** The table columns that each view shows, directly or through other views. */
 function originsOf(rules: Facts['rules']): Origins {
   const direct = new Map(rules.map(({ view, columns }) => [view, columns]))
   const resolve = (column: ViewColumn, depth: number): ViewColumn => {
@@ -146,7 +146,7 @@ function namesOf(columns: readonly queries.ColumnFacts[], numbers: readonly numb
   return names.every(name => name !== undefined) ? names : undefined
 }
 
-/** Every foreign key, between its tables and all views that show the columns it is made of. */
+/** Relationships for every foreign key, between its tables and all views that show its columns. */
 function relationshipsOf(
   facts: Facts,
   origins: Origins,
@@ -204,7 +204,7 @@ const byNameAndTarget = (a: Relationship, b: Relationship) =>
 
 export const compare = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0)
 
-/** A function of one row that returns a value is a field of that row. */
+/** A function of one row that returns a value is a computed field of that row. */
 function addComputed(relations: Relation[], { functions }: Facts, types: Description['types']): void {
   const byOid = new Map(relations.map(relation => [relation.oid, relation]))
   for (const routine of functions) {

@@ -1,8 +1,8 @@
-// What generated types and documents need to know of a project's schema, with names instead of the numbers the
-// catalogue keeps. Everything is in a fixed order, so that the same schema always reads the same.
+// The description of a project's schema from which types and documents are generated. Its order is fixed, so that the
+// same schema always generates the same text.
 
 export interface Description {
-  /** The schemas described, in the order asked for. */
+  /** In the order in which they were asked for. */
   schemas: string[]
   relations: Relation[]
   functions: Routine[]
@@ -11,7 +11,7 @@ export interface Description {
   types: ReadonlyMap<number, TypeInfo>
 }
 
-/** What the role of an unknown caller may do. */
+/** Privileges of the role `anon` on a column. */
 export interface Rights {
   select: boolean
   insert: boolean
@@ -31,7 +31,7 @@ export interface Relation {
   primaryKey: Key | null
   uniques: Key[]
   relationships: Relationship[]
-  /** Functions that take one row of it and return a value: fields that can be asked for by name. */
+  /** Functions that take one row and return a value. Clients select them like columns. */
   computed: ComputedField[]
   anonMayDelete: boolean
   anonMayUse: boolean
@@ -46,7 +46,7 @@ export interface Column {
   name: string
   /** Oid of its type. */
   type: number
-  /** As written in SQL. */
+  /** The type as SQL. */
   sqlType: string
   isNullable: boolean
   default: string | null
@@ -65,7 +65,7 @@ export interface Relationship {
   referencedSchema: string
   referencedRelation: string
   referencedColumns: string[]
-  /** Between two tables, not read through a view. */
+  /** Between two tables, not views. */
   isDirect: boolean
   onUpdate: string
   onDelete: string
@@ -89,7 +89,7 @@ export interface Routine {
   parameters: Parameter[]
   returnType: number
   returnsSet: boolean
-  /** A set declared to hold one row. */
+  /** Returns a set, but declares ROWS 1. */
   isOneRow: boolean
   isVolatile: boolean
   comment: string | null
@@ -112,31 +112,31 @@ export interface TypeInfo {
   schema: string
   name: string
   kind: 'base' | 'array' | 'enum' | 'domain' | 'composite' | 'range' | 'pseudo'
-  /** Of an array: its element; of a domain: what it is made of. */
+  /** The element type of an array, or the base type of a domain. */
   of: number
-  /** Of a composite: the relation whose row it is, if it is one's. */
+  /** The relation whose row type a composite is, or 0. */
   relation: number
   labels: string[]
-  /** It has a cast to json of its own, and is shown as that. */
+  /** The type has its own cast to json, which Postgres uses for values in JSON. */
   castsToJson: boolean
 }
 
-/** The parameters a caller gives. */
+/** The parameters that a caller passes. */
 export const inputs = ({ parameters }: Routine): Parameter[] =>
   parameters.filter(({ mode }) => mode === 'in' || mode === 'inout' || mode === 'variadic')
 
-/** The columns of a result that is declared with the function itself. */
+/** The columns of a result that the function declares itself. */
 export const outputs = ({ parameters }: Routine): Parameter[] =>
   parameters.filter(({ mode }) => mode === 'out' || mode === 'inout' || mode === 'table')
 
-/** Through arrays stays; through domains goes. */
+/** Resolves domains to their base type, but not arrays to their element type. */
 export function baseOf(type: number, types: Description['types']): TypeInfo | undefined {
   let info = types.get(type)
   for (let depth = 0; info?.kind === 'domain' && depth < 50; depth++) info = types.get(info.of)
   return info
 }
 
-/** Can be called over HTTP: every parameter has a name, or there is a single one without. */
+/** Can be called with named arguments, or has one unnamed parameter, which takes a whole request body. */
 export function isCallable(routine: Routine): boolean {
   const given = inputs(routine)
   return given.every(({ name }) => name !== '') || given.length === 1

@@ -1,8 +1,8 @@
-// Rows of a level, with what is embedded in them, as SQL.
+// The rows of a level with their embedded relations, as SQL.
 import { identifier } from '#src/kernel/postgres/sql.ts'
 import { castType } from './cast-type.ts'
+import type { Embed, Level, Order, Output } from './level.ts'
 import { linkSql } from './link-sql.ts'
-import type { Embed, Level, Order, Output } from './plan.ts'
 import { comparable, isPlainJson, oneColumn, valueSql } from './value-sql.ts'
 import { conditionsOf } from './where-sql.ts'
 import type { Writer } from './writer.ts'
@@ -41,13 +41,13 @@ export const pageSql = (writer: Writer, { limit, offset }: Pick<Level, 'limit' |
     .filter(clause => clause !== '')
     .join(' ')
 
-/** Names of the columns a level gives, in order. */
+/** The names of a level's columns, in order. */
 export const outputNames = (level: Level): string[] =>
   level.outputs.flatMap(output =>
     output.kind === 'spread' ? outputNames(output.embed.level) : [output.name],
   )
 
-/** Aggregates of a spread to-one relation are the level's own. */
+/** Aggregates of a spread to-one relation count as the level's own. */
 export const isAggregated = (level: Level): boolean =>
   level.outputs.some(
     output => output.kind === 'aggregate' || (output.kind === 'spread' && isAggregated(output.embed.level)),
@@ -91,7 +91,7 @@ const aggregateSql = (output: Output & { kind: 'aggregate' }, argument: string):
 const casted = (sql: string, cast: string | undefined): string =>
   cast === undefined ? sql : `cast(${sql} as ${castType(cast)})`
 
-/** Columns of a spread relation are lifted beside the level's own: as they are, or as arrays side by side. */
+/** The columns of a spread relation beside the level's own. Those of a to-many relation are arrays. */
 function spreadColumns(
   writer: Writer,
   embed: Embed,
@@ -127,7 +127,7 @@ function spreadColumns(
 const flatOutputs = (level: Level): Exclude<Output, { kind: 'spread' }>[] =>
   level.outputs.flatMap(output => (output.kind === 'spread' ? flatOutputs(output.embed.level) : [output]))
 
-/** The values that are aggregated one level up, as they are. */
+/** Replaces aggregates by their arguments: the level above computes them. */
 const withoutAggregates = (level: Level): Level => ({
   ...level,
   outputs: level.outputs.map(output => {
@@ -152,7 +152,7 @@ function embedSql(writer: Writer, embed: Embed, alias: string): string {
 function linkedSql(writer: Writer, { link, level }: Embed, alias: string): string {
   const own = writer.alias()
   const { from, joined } = linkSql(writer, link, alias, own)
-  // A view may show a row twice, and a value can hold only one.
+  // A view may show a row twice, and a scalar subquery must return one row.
   const page = link.isToOne ? { ...level, limit: 1 } : level
   return levelSql(writer, page, from, own, joined)
 }

@@ -1,13 +1,13 @@
-// How rows of one relation find those of another.
+// How a row finds the rows of an embedded relation, as SQL.
 import { identifier } from '#src/kernel/postgres/sql.ts'
 import type { Relationship } from './catalog.ts'
-import type { Embed } from './plan.ts'
+import type { Link } from './level.ts'
 import { qualified, type Writer } from './writer.ts'
 
-/** The rows `own` that belong to the row `alias`: where they come from, and what joins them. */
+/** The rows `own` that belong to the row `alias`: the source of the rows, and the conditions that join them. */
 export function linkSql(
   writer: Writer,
-  link: Embed['link'],
+  link: Link,
   alias: string,
   own: string,
 ): { from: string; joined: string[] } {

@@ -1,4 +1,4 @@
-// Reads the text Postgres keeps of a parsed query (pg_node_tree): nodes in braces, lists in parentheses.
+// Parses pg_node_tree, the text form of a parsed query: nodes in braces, lists in parentheses.
 
 export type Tree = TreeNode | Tree[] | string
 export interface TreeNode {
@@ -16,7 +16,7 @@ export function parseNodeTree(text: string): Tree {
     while (at < text.length && text.charCodeAt(at) <= 32) at++
   }
 
-  /** Up to the next delimiter; a backslash takes the character after it as it is. */
+  /** Reads up to the next delimiter. A backslash escapes the next character. */
   function word(): string {
     let out = ''
     while (at < text.length && !' \n\t(){}'.includes(text[at]!)) {
@@ -41,7 +41,7 @@ export function parseNodeTree(text: string): Tree {
     return items
   }
 
-  /** A field's value may be several words, such as the bytes of a constant: the first tells all we ask for. */
+  /** Keeps the first word of a value with several words, such as the bytes of a constant. */
   function node(): TreeNode {
     at++
     const fields: Record<string, Tree | undefined> = Object.create(null)

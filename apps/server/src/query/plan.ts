@@ -1,130 +1,83 @@
-// From a scanned request and the catalogue to a plan: every name resolved, every part in its place. Pure.
-import { Refusal } from '#src/kernel/errors.ts'
-import type { Catalog, Column, Relation, Routine } from './catalog.ts'
-import { type Field, type JsonStep, nameOf } from './field.ts'
-import type { Condition, Test } from './filter.ts'
-import { type OrderTerm, parseOrder } from './order.ts'
-import { findLink, type Link } from './relationship.ts'
-import type { Part } from './scan.ts'
+// Plans a query: resolves every name in the catalogue. These functions are pure.
+import type { Catalog, Relation } from './catalog.ts'
 import {
-  type Aggregate,
-  maxOutputs,
-  parseSelect,
+  type Condition,
+  type Field,
+  nameOf,
+  type OrderTerm,
+  type RowsQuery,
   type SelectEmbed,
+  type SelectField,
   type SelectItem,
-  tooManyOutputs,
-} from './select.ts'
-import { unknownColumn } from './unknown-names.ts'
+} from './items.ts'
+import {
+  type Embed,
+  type Level,
+  type Link,
+  type Order,
+  type Output,
+  type Source,
+  sourceOf,
+  sourceOfRoutine,
+  type Value,
+  type Where,
+} from './level.ts'
+import { QueryError, unknownColumn, unknownRelation } from './problem.ts'
+import { findLink } from './relationship.ts'
 
-/** What rows come from: a relation, or what a function returns. */
-export interface Source {
-  readonly name: string
-  readonly columns: ReadonlyMap<string, Column>
-  readonly relation?: Relation | undefined
+/** Output columns of one query, in all its levels together. Postgres itself allows 1664 columns in one level. */
+export const maxOutputs = 2000
+
+export function findRelation(catalog: Catalog, schema: string, name: string): Relation {
+  const relation = catalog.relation(schema, name)
+  if (!relation) throw unknownRelation(catalog, schema, name)
+  return relation
 }
 
-export interface Value {
-  readonly column?: Column
-  /** A function of the row instead of a column. */
-  readonly computed?: Routine
-  readonly path: readonly JsonStep[]
+export function planRows(catalog: Catalog, source: Source, query: RowsQuery): Level {
+  return planLevel({ catalog, outputsLeft: maxOutputs }, source, query)
 }
 
-export type Output =
-  | {
-      readonly kind: 'value'
-      readonly name: string
-      readonly value: Value
-      readonly cast?: string | undefined
-    }
-  | {
-      readonly kind: 'aggregate'
-      readonly name: string
-      readonly call: Aggregate
-      /** Without one it counts rows. */
-      readonly value?: Value | undefined
-      readonly cast?: string | undefined
-      readonly resultCast?: string | undefined
-    }
-  | { readonly kind: 'embed'; readonly name: string; readonly embed: Embed }
-  | { readonly kind: 'spread'; readonly embed: Embed }
-
-export interface Embed {
-  readonly name: string
-  readonly link: Link
-  readonly isInner: boolean
-  readonly isSpread: boolean
-  readonly level: Level
+interface Planning {
+  readonly catalog: Catalog
+  outputsLeft: number
 }
 
-export type Where =
-  | { readonly kind: 'test'; readonly value: Value; readonly test: Test }
-  | { readonly kind: 'exists'; readonly embed: Embed; readonly isNegated: boolean }
-  | {
-      readonly kind: 'group'
-      readonly joiner: 'and' | 'or'
-      readonly isNegated: boolean
-      readonly conditions: readonly Where[]
-    }
-
-export interface Order {
-  readonly value: Value
-  /** The to-one relation the value is read from. */
-  readonly embed?: Embed | undefined
-  readonly metric?: 'l2' | 'cosine' | 'ip' | undefined
-  readonly slot?: number | undefined
-  readonly isDescending: boolean
-  readonly nulls?: 'first' | 'last' | undefined
-}
-
-/** One level of rows: the request's own, or those of an embedded relation. */
-export interface Level {
+/** The outputs and embeds of a level while its select is planned. */
+interface Selected {
   readonly source: Source
   readonly outputs: Output[]
   readonly embeds: Embed[]
-  readonly where: Where[]
-  readonly order: Order[]
-  limit?: number
-  /** Place of the offset among the values. */
-  offset?: number
 }
 
-/** The catalogue, and how much of a request's select is left to be planned. */
-interface Planning {
-  readonly catalog: Catalog
-  left: number
+function planLevel(planning: Planning, source: Source, query: RowsQuery): Level {
+  const { catalog } = planning
+  const selected: Selected = { source, outputs: [], embeds: [] }
+  for (const item of query.select) addItem(planning, selected, item)
+  return {
+    ...selected,
+    where: query.where.map(condition => planCondition(catalog, selected, condition)),
+    order: query.order.map(term => planOrder(catalog, selected, term)),
+    limit: query.limit,
+    offset: query.offset,
+  }
 }
 
-export function planLevel(catalog: Catalog, source: Source, parts: readonly Part[]): Level {
-  const select = parts.find(part => part.kind === 'select' && part.path.length === 0)
-  const text = select?.kind === 'select' ? select.text : ''
-  const planning = { catalog, left: maxOutputs }
-  const level = levelOf(planning, source, parseSelect(text.trim() === '' ? '*' : text))
-  for (const part of parts) place(catalog, level, part)
-  return level
-}
-
-function levelOf(planning: Planning, source: Source, items: readonly SelectItem[]): Level {
-  const level: Level = { source, outputs: [], embeds: [], where: [], order: [] }
-  for (const item of items) addItem(planning, level, item)
-  return level
-}
-
-function addItem(planning: Planning, level: Level, item: SelectItem): void {
-  const { source, outputs } = level
-  planning.left -= item.kind === 'star' ? source.columns.size : 1
-  if (planning.left < 0) throw tooManyOutputs()
+function addItem(planning: Planning, selected: Selected, item: SelectItem): void {
+  const { source, outputs } = selected
+  planning.outputsLeft -= item.kind === 'star' ? source.columns.size : 1
+  if (planning.outputsLeft < 0) throw new QueryError({ kind: 'too many outputs', max: maxOutputs })
   if (item.kind === 'star') {
     for (const column of source.columns.values())
       outputs.push({ kind: 'value', name: column.name, value: { column, path: [] } })
     return
   }
-  if (item.kind === 'embed') return addEmbed(planning, level, item)
-  if (item.kind === 'count' || isBareCount(item, source)) {
+  if (item.kind === 'embed') return addEmbed(planning, selected, item)
+  if (item.kind === 'count' || (item.isCountByDefault && !hasField(source, item))) {
     outputs.push({ kind: 'aggregate', name: item.alias ?? 'count', call: 'count', resultCast: item.cast })
     return
   }
-  const value = resolve(source, item.field)
+  const value = resolveField(source, item.field)
   const name = item.alias ?? item.aggregate ?? nameOf(item.field)
   if (item.aggregate)
     outputs.push({
@@ -138,58 +91,33 @@ function addItem(planning: Planning, level: Level, item: SelectItem): void {
   else outputs.push({ kind: 'value', name, value, cast: item.cast })
 }
 
-/** `rel(count)` counted rows before aggregates had parentheses. */
-const isBareCount = (item: SelectItem, source: Source) =>
-  item.kind === 'field' &&
-  item.field.column === 'count' &&
-  item.field.path.length === 0 &&
-  !item.aggregate &&
-  !source.columns.has('count') &&
-  !source.relation?.computed.has('count')
+const hasField = ({ columns, relation }: Source, { field }: SelectField): boolean =>
+  columns.has(field.column) || (relation?.computed.has(field.column) ?? false)
 
-function addEmbed(planning: Planning, level: Level, item: SelectEmbed): void {
-  const { relation } = level.source
+function addEmbed(planning: Planning, { source, outputs, embeds }: Selected, item: SelectEmbed): void {
+  const { relation } = source
   if (!relation)
-    throw new Refusal(
-      'PGRST200',
-      `Could not find a relationship between '${level.source.name}' and '${item.relation}' in the schema cache`,
-      {
-        details: `'${level.source.name}' is no table or view, so no foreign key leads from it.`,
-      },
-    )
+    throw new QueryError({ kind: 'embed in a function result', origin: source.name, name: item.relation })
   const link = findLink(relation, item.relation, item.hint)
   const embed: Embed = {
     name: item.alias ?? item.relation,
     link,
     isInner: item.isInner,
     isSpread: item.isSpread,
-    level: levelOf(planning, sourceOf(link), item.items),
+    level: planLevel(planning, sourceOfLink(link), item.query),
   }
-  level.embeds.push(embed)
+  embeds.push(embed)
   if (item.isSpread) {
     if (!link.isToOne && embed.level.outputs.some(output => output.kind === 'aggregate'))
-      throw new Refusal('PGRST127', 'Feature not implemented', {
-        details: 'Aggregates are not implemented for one-to-many or many-to-many spreads.',
-      })
-    level.outputs.push({ kind: 'spread', embed })
-  } else if (item.items.length > 0) level.outputs.push({ kind: 'embed', name: embed.name, embed })
+      throw new QueryError({ kind: 'aggregate in a to-many spread' })
+    outputs.push({ kind: 'spread', embed })
+  } else if (item.query.select.length > 0) outputs.push({ kind: 'embed', name: embed.name, embed })
 }
 
-function sourceOf(link: Link): Source {
-  if (link.kind === 'key') {
-    const { target } = link.relationship
-    return { name: target.name, columns: target.columns, relation: target }
-  }
-  return sourceOfRoutine(link.routine)
-}
+const sourceOfLink = (link: Link): Source =>
+  link.kind === 'key' ? sourceOf(link.relationship.target) : sourceOfRoutine(link.routine)
 
-export const sourceOfRoutine = ({ name, columns, relation }: Routine): Source => ({
-  name: relation?.name ?? name,
-  columns,
-  relation,
-})
-
-export function resolve({ name, columns, relation }: Source, { column, path }: Field): Value {
+function resolveField({ name, columns, relation }: Source, { column, path }: Field): Value {
   const found = columns.get(column)
   if (found) return { column: found, path }
   const computed = relation?.computed.get(column)
@@ -197,47 +125,33 @@ export function resolve({ name, columns, relation }: Source, { column, path }: F
   throw unknownColumn(name, column, columns.keys())
 }
 
-/** Puts a parameter where it belongs: at this level, or at the embedded relation its name leads to. */
-function place(catalog: Catalog, top: Level, part: Part): void {
-  if (part.kind === 'select' || part.kind === 'columns' || part.kind === 'on_conflict') return
-  const level = part.path.reduce((above, name) => embedOf(above, name).level, top)
-  if (part.kind === 'limit') level.limit = part.count
-  else if (part.kind === 'offset') level.offset = part.slot
-  else if (part.kind === 'condition') level.where.push(whereOf(catalog, level, part.condition))
-  else if (part.kind === 'order')
-    level.order.push(...parseOrder(part.text, part.slot).map(term => orderOf(catalog, level, term)))
-}
-
-function orderOf(catalog: Catalog, level: Level, { relation, field, ...rest }: OrderTerm): Order {
-  const embed = relation === undefined ? undefined : embedOf(level, relation)
+function planOrder(
+  catalog: Catalog,
+  { source, embeds }: Selected,
+  { relation, field, ...rest }: OrderTerm,
+): Order {
+  const embed = relation === undefined ? undefined : embeds.find(({ name }) => name === relation)
+  if (relation !== undefined && !embed) throw new QueryError({ kind: 'unknown embed', name: relation })
   if (embed && !embed.link.isToOne)
-    throw new Refusal('PGRST118', `A related order on '${relation}' is not possible`, {
-      details: `'${level.source.name}' and '${relation}' do not form a many-to-one or one-to-one relationship`,
-    })
-  const value = resolve(embed?.level.source ?? level.source, field)
+    throw new QueryError({ kind: 'order by many rows', origin: source.name, name: embed.name })
+  const value = resolveField(embed?.level.source ?? source, field)
   if (rest.metric) needVectors(catalog, field, value)
   return { value, embed, ...rest }
 }
 
-function embedOf(level: Level, name: string): Embed {
-  const embed = level.embeds.find(each => each.name === name)
-  if (embed) return embed
-  throw new Refusal('PGRST108', `'${name}' is not an embedded resource in this request`, {
-    hint: `Verify that '${name}' is included in the 'select' query parameter, under its alias if it has one.`,
-  })
-}
-
-function whereOf(catalog: Catalog, level: Level, condition: Condition): Where {
+function planCondition(catalog: Catalog, selected: Selected, condition: Condition): Where {
   if (condition.kind === 'group')
-    return { ...condition, conditions: condition.conditions.map(each => whereOf(catalog, level, each)) }
+    return {
+      ...condition,
+      conditions: condition.conditions.map(each => planCondition(catalog, selected, each)),
+    }
+  const { source, embeds } = selected
   const { field, operator, isNegated, truth } = condition
-  const embed = field.path.length === 0 && level.embeds.find(each => each.name === field.column)
+  const embed = field.path.length === 0 && embeds.find(({ name }) => name === field.column)
   if (embed && operator === 'is' && truth === 'null') return { kind: 'exists', embed, isNegated: !isNegated }
-  if (embed && !level.source.columns.has(field.column))
-    throw new Refusal('PGRST120', `Bad operator on the '${field.column}' embedded resource`, {
-      hint: 'Only is null or not is null filters are allowed on embedded resources',
-    })
-  const value = resolve(level.source, field)
+  if (embed && !source.columns.has(field.column))
+    throw new QueryError({ kind: 'condition on embed', name: field.column })
+  const value = resolveField(source, field)
   if (operator === 'l2' || operator === 'cosine' || operator === 'ip') needVectors(catalog, field, value)
   return { kind: 'test', value, test: condition }
 }
@@ -245,15 +159,7 @@ function whereOf(catalog: Catalog, level: Level, condition: Condition): Where {
 const vectorType = /(?:^|\.)"?vector"?(?:\(\d+\))?$/
 
 function needVectors(catalog: Catalog, { column }: Field, value: Value): void {
-  if (catalog.extension('vector') === undefined)
-    throw new Refusal(
-      'PGRST100',
-      'Distances of vectors need the extension "vector", which this project does not have',
-      { hint: 'create extension vector with schema extensions; the server must have pgvector installed.' },
-    )
+  if (catalog.extension('vector') === undefined) throw new QueryError({ kind: 'no vector extension' })
   const type = value.computed?.type ?? value.column?.type ?? ''
-  if (value.path.length > 0 || !vectorType.test(type))
-    throw new Refusal('PGRST100', `The column "${column}" holds no vectors`, {
-      hint: 'l2, cosine and ip compare columns of the type vector.',
-    })
+  if (value.path.length > 0 || !vectorType.test(type)) throw new QueryError({ kind: 'not a vector', column })
 }

@@ -1,12 +1,12 @@
-// The statement of a read: columns are body, rows returned, rows in all, guard.
-import { bodySql, type Form, guardSql } from './answer-sql.ts'
+// The statement of a read.
+import { answerSql, type Form, textSql } from './answer-sql.ts'
 import type { Catalog } from './catalog.ts'
+import type { Level } from './level.ts'
 import { isAggregated, levelSql, outputNames } from './level-sql.ts'
-import type { Level } from './plan.ts'
 import { conditionsOf } from './where-sql.ts'
 import { qualified, Writer } from './writer.ts'
 
-/** Whether the rows are counted beyond the page: always, never, or only when the cap cut the page short. */
+/** Whether the statement counts the rows before paging. `when capped`: only if the page is as long as its limit. */
 export type Total = 'always' | 'never' | 'when capped'
 
 export function readSql(
@@ -20,24 +20,25 @@ export function readSql(
   const from = `${qualified(level.source.relation!)} ${alias}`
   const counted = `(select pg_catalog.count(*) from ${countedSql(writer, level, from, alias)})`
   if (form.kind === 'none') {
-    // Nothing is shown, but whoever may not see it is refused as on a GET.
-    const shown = `(select pg_catalog.count(*) from (${levelSql(writer, { ...level, limit: 0 }, from, alias)}) r)`
-    return { sql: `select null, ${shown}, ${counted}, ${guardSql(catalog)}`, writer }
+    // Selects no rows, but fails for a caller who lacks the privileges to read them.
+    const count = `(select pg_catalog.count(*) from (${levelSql(writer, { ...level, limit: 0 }, from, alias)}) r)`
+    return { sql: `select ${answerSql(catalog, { text: 'null', count, total: counted })}`, writer }
   }
   const rows = levelSql(writer, level, from, alias)
-  const inAll = {
+  const count = 'pg_catalog.count(*)'
+  const totals = {
     always: counted,
     never: 'null',
-    'when capped': `case when pg_catalog.count(*) = ${level.limit} then ${counted} end`,
-  }[total]
-  const body = bodySql(form, 'r', outputNames(level), catalog)
+    'when capped': `case when ${count} = ${level.limit} then ${counted} end`,
+  }
+  const text = textSql(form, 'r', outputNames(level), catalog)
   return {
-    sql: `select ${body}, pg_catalog.count(*), ${inAll}, ${guardSql(catalog)} from (${rows}) r`,
+    sql: `select ${answerSql(catalog, { text, count, total: totals[total] })} from (${rows}) r`,
     writer,
   }
 }
 
-/** Rows before paging, without what would only be shown. */
+/** The rows before paging, without their outputs. */
 function countedSql(writer: Writer, level: Level, from: string, alias: string): string {
   if (isAggregated(level)) return `(${levelSql(writer, { ...level, order: [] }, from, alias, [], false)}) c`
   const conditions = conditionsOf(writer, level, alias)

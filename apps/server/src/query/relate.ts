@@ -1,13 +1,13 @@
-// Relationships between relations, from foreign keys: in both directions, and for views that show the columns a
-// foreign key is made of. Junctions are put together from these when somebody asks for one.
+// Adds relationships to the relations of a catalogue: for each foreign key in both directions, also between views that
+// show its columns. `relationship.ts` finds junctions when a query names one.
 import type { Sliced } from '#src/kernel/slices.ts'
 import type { Column, Relation, Relationship } from './catalog.ts'
 import type { CatalogFacts } from './catalog-query.ts'
 import { type ViewColumn, viewColumns } from './view-columns.ts'
 
-/** Beyond it, relationships of views are left out: keys and views multiply. */
+/** Beyond this number, views get no relationships. Each foreign key has one for every pair of views. */
 const maxLinks = 50_000
-/** Keys or links in one slice; views, which may have 1600 columns each; characters of views' definitions. */
+/** Of one slice: keys or links; views, each with up to 1600 columns; characters of view definitions. */
 const slice = { count: 1000, views: 20, characters: 100_000 }
 
 type Positions = readonly number[]
@@ -21,7 +21,7 @@ interface ForeignKey {
   targetColumns: Positions
 }
 
-/** A relation that shows certain columns of a table, under its own names for them. */
+/** A relation that shows certain columns of a table, with its own names for them. */
 interface Showing {
   relation: Relation
   names: readonly string[]
@@ -44,14 +44,14 @@ export function* relate(
   const isUnique = (table: number, positions: Positions) =>
     (keys.get(table) ?? []).some(([, , key]) => key.every(position => positions.includes(position)))
 
-  /** The names of a view's columns by where they come from. */
+  /** The names of a view's columns by the table columns they show. */
   function shownIn(view: number): Map<string, string> {
     const known = shownBy.get(view) ?? namesByOrigin(origins.get(view) ?? [])
     shownBy.set(view, known)
     return known
   }
 
-  /** What a relation calls these columns of a table, if it shows them all. */
+  /** The relation's names for these columns of a table, if it shows all of them. */
   function namesIn({ oid, isView }: Relation, table: number, positions: Positions): string[] | undefined {
     const own = columns.get(oid)
     const names = positions.map(position =>
@@ -120,12 +120,12 @@ function link(child: Showing, parent: Showing, { name }: ForeignKey, isOne: bool
 const pairs = (own: readonly string[], theirs: readonly string[]): Pairs =>
   own.map((name, index) => [name, theirs[index]!] as const)
 
-/** Per view, the table columns it shows, with views it stands on resolved to their tables. */
+/** The table columns that each view shows, directly or through other views. */
 function* originsOfViews({ views }: CatalogFacts): Sliced<Map<number, readonly ViewColumn[]>> {
   const direct = new Map<number, ViewColumn[]>()
   let characters = 0
   for (const [oid, evAction] of views) {
-    direct.set(oid, readable(evAction))
+    direct.set(oid, viewColumnsOrNone(evAction))
     characters += evAction.length
     if (characters < slice.characters) continue
     characters = 0
@@ -150,8 +150,8 @@ function* originsOfViews({ views }: CatalogFacts): Sliced<Map<number, readonly V
   return origins
 }
 
-/** A view with an expression too deep to be read shows no column we know the origin of. */
-function readable(evAction: string): ViewColumn[] {
+/** An expression that nests too deep to parse overflows the stack. Such a view has no relationships. */
+function viewColumnsOrNone(evAction: string): ViewColumn[] {
   try {
     return viewColumns(evAction)
   } catch (error) {
@@ -160,7 +160,7 @@ function readable(evAction: string): ViewColumn[] {
   }
 }
 
-/** A column shown twice goes by the name it has first. */
+/** A column that a view shows twice has the first name. */
 const namesByOrigin = (shown: readonly ViewColumn[]): Map<string, string> =>
   new Map(shown.toReversed().map(({ table, column, name }) => [`${table}.${column}`, name]))
 

@@ -1,16 +1,12 @@
-// Which relationship an embed means: by the target's name, a foreign key's name or column, and a hint.
+// Finds the relationship of an embed by the target's name, by a foreign key's name or column, and by a hint.
 import { closest } from '@plinth/contract/closest.ts'
-import { Refusal } from '#src/kernel/errors.ts'
-import type { Relation, Relationship, Routine } from './catalog.ts'
-
-/** A function of the row stands for a relationship, too. */
-export type Link =
-  | { readonly kind: 'key'; readonly relationship: Relationship; readonly isToOne: boolean }
-  | { readonly kind: 'function'; readonly routine: Routine; readonly isToOne: boolean }
+import type { Relation, Relationship } from './catalog.ts'
+import type { Link } from './level.ts'
+import { QueryError } from './problem.ts'
 
 const links = new WeakMap<Relation, Map<string, Link>>()
 
-/** Remembers what it finds: a request may name the same relation many times. */
+/** Caches links per relation: a query may name the same relation many times. */
 export function findLink(origin: Relation, name: string, hint: string | undefined): Link {
   const known = links.get(origin) ?? new Map<string, Link>()
   links.set(origin, known)
@@ -31,7 +27,7 @@ function searchLink(origin: Relation, name: string, hint: string | undefined): L
       : hinted([...origin.relationships.filter(({ target }) => target.name === name), ...junctions], hint)
   const [relationship, ...others] = candidates
   if (!relationship) throw noRelationship(origin, name, hint)
-  if (others.length > 0) throw ambiguous(origin, name, candidates)
+  if (others.length > 0) throw new QueryError({ kind: 'ambiguous relationship', origin, name, candidates })
   const { cardinality } = relationship
   return {
     kind: 'key',
@@ -40,9 +36,10 @@ function searchLink(origin: Relation, name: string, hint: string | undefined): L
   }
 }
 
-const enough = 50
+/** Two candidates are ambiguous already; the rest is for the error message. */
+const maxCandidates = 50
 
-/** Relations that refer to both sides: tables, or views where the table itself is not exposed. */
+/** Many-to-many relationships through tables that refer to both sides, or through views where no such table is exposed. */
 function junctionsTo(origin: Relation, name: string, hint: string | undefined): Relationship[] {
   const backs = origin.relationships.filter(
     each =>
@@ -53,7 +50,7 @@ function junctionsTo(origin: Relation, name: string, hint: string | undefined): 
       .values()
       .filter(({ target }) => target.isView === isView)
       .flatMap(back => joinedBy(origin, back, name, hint))
-      .take(enough)
+      .take(maxCandidates)
       .toArray()
   const tables = through(false)
   return tables.length > 0 ? tables : through(true)
@@ -66,11 +63,11 @@ const joinedBy = (
   hint: string | undefined,
 ): Relationship[] =>
   (forward(back.target).get(name) ?? [])
-    .filter(onward => onward.constraint !== back.constraint && isMeant(back, onward, hint))
+    .filter(onward => onward.constraint !== back.constraint && isJunction(back, onward, hint))
     .map(onward => joined(origin, back, onward))
 
-/** Without a hint a junction is one whose key is made of both references. */
-function isMeant(back: Relationship, onward: Relationship, hint: string | undefined): boolean {
+/** Without a hint, only a relation whose key consists of both references is a junction. */
+function isJunction(back: Relationship, onward: Relationship, hint: string | undefined): boolean {
   if (hint === undefined)
     return isKeyPart(back.target, [...theirs(back), ...onward.columns.map(([own]) => own)])
   const [column, ...more] = onward.columns
@@ -84,7 +81,7 @@ const isKeyPart = ({ keys }: Relation, names: readonly string[]): boolean =>
 
 const forwards = new WeakMap<Relation, ReadonlyMap<string, Relationship[]>>()
 
-/** What a relation refers to, by name. */
+/** The relationships to the relations that this one refers to, by their name. */
 function forward(relation: Relation): ReadonlyMap<string, Relationship[]> {
   const known = forwards.get(relation)
   if (known) return known
@@ -110,11 +107,11 @@ function joined(origin: Relation, back: Relationship, onward: Relationship): Rel
   }
 }
 
-/** Without a hint the name is the target's, or that of a foreign key, or of the one column it is made of. */
+/** Without a hint, the name is that of the target, of a foreign key, or of the only column of a foreign key. */
 function named(relationships: readonly Relationship[], name: string): Relationship[] {
   const byTarget = relationships.filter(({ target }) => target.name === name)
   const byKey = relationships.filter(each => !byTarget.includes(each) && isKeyNamed(each, name))
-  // A key's own name means the table it leads to, not the views that show it.
+  // The name of a foreign key means the table it refers to, not the views that show that table.
   const tables = byKey.filter(({ target }) => !target.isView)
   return [...byTarget, ...(tables.length > 0 ? tables : byKey)]
 }
@@ -125,17 +122,17 @@ function isKeyNamed({ constraint, cardinality, columns, isSelf }: Relationship, 
   return isForward && columns.length === 1 && columns[0]![0] === name
 }
 
-/** A foreign key that leads there directly is meant before a junction, and a junction by its own name before its parts. */
+/** A direct foreign key comes before a junction, and a junction with this name before one with such a foreign key. */
 function hinted(candidates: readonly Relationship[], hint: string): Relationship[] {
-  const ways = [
+  const rules = [
     (each: Relationship) => !each.junction && fitsHint(each, hint),
     ({ junction }: Relationship) => junction?.relation.name === hint,
     ({ junction }: Relationship) =>
       junction?.constraints[1] === hint ||
       (junction?.columns.length === 1 && junction.columns[0]![0] === hint),
   ]
-  for (const way of ways) {
-    const found = candidates.filter(way)
+  for (const rule of rules) {
+    const found = candidates.filter(rule)
     if (found.length > 0) return found
   }
   return []
@@ -145,47 +142,13 @@ function fitsHint({ constraint, cardinality, columns, isSelf }: Relationship, hi
   if (constraint === hint) return !isSelf || cardinality !== 'many-to-one'
   if (columns.length !== 1) return false
   const [own, theirs] = columns[0]!
-  // A table that refers to itself is asked by `table!column` for the rows that refer to it.
+  // On a table that refers to itself, `table!column` selects the rows that refer to the current row.
   if (isSelf) return cardinality !== 'many-to-one' && theirs === hint
   return own === hint || theirs === hint
 }
 
-function noRelationship(origin: Relation, name: string, hint: string | undefined): Refusal {
-  const meant = closest(
-    name,
-    [...new Set(origin.relationships.map(({ target }) => target.name))].filter(each => each !== name),
-  )
-  const searched = hint === undefined ? '' : ` using the hint '${hint}'`
-  return new Refusal(
-    'PGRST200',
-    `Could not find a relationship between '${origin.name}' and '${name}' in the schema cache`,
-    {
-      details: `Searched for a foreign key relationship between '${origin.name}' and '${name}'${searched} in the schema '${origin.schema}', but no matches were found.`,
-      hint: meant ? `Perhaps you meant '${meant}' instead of '${name}'.` : '',
-    },
-  )
-}
-
-const shownCandidates = 20
-
-function ambiguous(origin: Relation, name: string, all: readonly Relationship[]): Refusal {
-  const candidates = all.slice(0, shownCandidates)
-  const described = candidates.map(({ cardinality, constraint, target, columns, junction }) => ({
-    cardinality,
-    relationship: junction
-      ? `${junction.relation.name} using ${junction.constraints.join(' and ')}`
-      : `${constraint} using ${origin.name}(${columns.map(([own]) => own).join(', ')}) and ${target.name}(${columns.map(([, theirs]) => theirs).join(', ')})`,
-    embedding: `${origin.name} with ${target.name}`,
-  }))
-  const ways = candidates.map(
-    ({ target, constraint, junction }) => `'${target.name}!${junction?.relation.name ?? constraint}'`,
-  )
-  return new Refusal(
-    'PGRST201',
-    `Could not embed because more than one relationship was found for '${origin.name}' and '${name}'`,
-    {
-      details: JSON.stringify(described),
-      hint: `Try changing '${name}' to one of the following: ${ways.join(', ')}. Find the desired relationship in the 'details' key.`,
-    },
-  )
+function noRelationship(origin: Relation, name: string, hint: string | undefined): QueryError {
+  const targets = new Set(origin.relationships.map(({ target }) => target.name))
+  targets.delete(name)
+  return new QueryError({ kind: 'no relationship', origin, name, hint, nearest: closest(name, [...targets]) })
 }

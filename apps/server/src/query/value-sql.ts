@@ -1,17 +1,17 @@
 // A column, a path into JSON, or a function of the row, as SQL.
 import { identifier, literal } from '#src/kernel/postgres/sql.ts'
 import type { Column } from './catalog.ts'
-import type { Value } from './plan.ts'
+import type { Value } from './level.ts'
 import { qualified, type Writer } from './writer.ts'
 
-/** Oids of Postgres' own types. */
+/** Oids of built-in types. */
 export const json = 114
 export const jsonb = 3802
 export const text = 25
 export const varchar = 1043
 export const tsvector = 3614
 
-/** Stands for a row where a value is needed. */
+/** Not null in every row, so that counting its values counts the rows. */
 export const oneColumn: Column = { name: '', type: 'integer', base: 23, isArray: false, byDefault: null }
 
 export function valueSql(writer: Writer, { column, computed, path }: Value, alias: string): string {
@@ -22,12 +22,12 @@ export function valueSql(writer: Writer, { column, computed, path }: Value, alia
   if (path.length === 0) return base
   const isJson = column?.base === json || column?.base === jsonb
   const steps = path.map(
-    ({ isText, key, isIndex }) => `${isText ? '->>' : '->'} ${isIndex ? key : literal(key)}`,
+    ({ isText, key }) => `${isText ? '->>' : '->'} ${typeof key === 'number' ? key : literal(key)}`,
   )
   return `(${isJson ? base : `pg_catalog.to_jsonb(${base})`} ${steps.join(' ')})`
 }
 
-/** `json` itself can neither be compared nor grouped. */
+/** Postgres neither compares nor groups values of the type `json`. */
 export const isPlainJson = ({ column, path }: Value): boolean => column?.base === json && !path.at(-1)?.isText
 
 export const comparable = (writer: Writer, value: Value, alias: string): string =>

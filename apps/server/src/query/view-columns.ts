@@ -1,12 +1,12 @@
-// Where the columns of a view come from, read from the rule Postgres keeps for it.
+// The table columns that a view shows, from the view's rule in pg_rewrite.
 import { isNode, parseNodeTree, type Tree, type TreeNode } from './node-tree.ts'
 
 export interface ViewColumn {
   name: string
-  /** The relation (by oid) and column (by number) it shows as they are; that relation may itself be a view. */
+  /** The oid of the relation and the number of the column it shows unchanged. That relation may be a view. */
   table?: number
   column?: number
-  /** A plain reference that no outer join can turn into null; what the column itself allows comes on top. */
+  /** False for a plain reference that no outer join can turn into null. The column itself may still be nullable. */
   isNullable: boolean
 }
 
@@ -30,12 +30,12 @@ function columnOf({ fields }: TreeNode, query: TreeNode): ViewColumn {
     name,
     table,
     column: Number(fields['resorigcol']),
-    isNullable: !(isNode(expression) && isAlwaysThere(expression, query)),
+    isNullable: !(isNode(expression) && isNeverNulled(expression, query)),
   }
 }
 
-/** A row of a plain relation of this query, on no nullable side; servers before 16 do not say, and count as nullable. */
-function isAlwaysThere({ kind, fields }: TreeNode, query: TreeNode): boolean {
+/** A column of a plain relation on no nullable side of a join. Before Postgres 16 this is unknown, so false. */
+function isNeverNulled({ kind, fields }: TreeNode, query: TreeNode): boolean {
   if (kind !== 'VAR' || fields['varlevelsup'] !== '0') return false
   const nulledBy = fields['varnullingrels']
   if (!Array.isArray(nulledBy) || nulledBy.length > 1) return false

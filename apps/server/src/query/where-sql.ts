@@ -1,11 +1,11 @@
 // Conditions as SQL.
-import type { Operator } from './filter.ts'
+import type { Operator } from './items.ts'
+import type { Embed, Level, Value, Where } from './level.ts'
 import { linkSql } from './link-sql.ts'
-import type { Embed, Level, Value, Where } from './plan.ts'
 import { comparable, json, jsonb, text as textType, tsvector, valueSql, varchar } from './value-sql.ts'
 import type { Writer } from './writer.ts'
 
-/** The conditions rows of this level must meet, those of inner embeds among them. */
+/** The conditions that rows of this level must meet, including those of inner embeds. */
 export function conditionsOf(writer: Writer, level: Level, alias: string): string[] {
   return [
     ...level.where.map(where => whereSql(writer, where, alias)),
@@ -72,8 +72,8 @@ function testSql(writer: Writer, { value, test }: Where & { kind: 'test' }, alia
     case 'is':
       return `${left} is ${test.truth}`
     case 'in': {
-      const list = writer.parameter(slot, 'list')
-      // There are no arrays of arrays; these are compared as they are written.
+      const list = writer.parameter(slot)
+      // Postgres has no arrays of arrays, so array columns are compared as text.
       return value.column?.isArray && value.path.length === 0
         ? `${left}::text = any(${list}::text[])`
         : `${left} = any(${list})`
@@ -88,8 +88,7 @@ function testSql(writer: Writer, { value, test }: Where & { kind: 'test' }, alia
     case 'ip':
       return `(${left} is not null and (${left} ${writer.distance(operator)} ${writer.vector(slot)}) is not null)`
     default: {
-      const isPattern = operator === 'like' || operator === 'ilike'
-      const right = writer.parameter(slot, isPattern ? 'pattern' : 'text')
+      const right = writer.parameter(slot)
       return `${left} ${symbols[operator]} ${quantifier ? `${quantifier}(${right})` : right}`
     }
   }

@@ -1,36 +1,42 @@
-// Statements that change rows: insert, upsert, update, delete, each with what it answers. Columns of the answer
-// are body, rows affected, rows merged, guard, response headers, response status.
+// Statements that change rows: insert, upsert, update and delete.
 import { identifier, literal } from '#src/kernel/postgres/sql.ts'
-import { atMostSql, bodySql, type Form, guardSql, onlyOneSql, responseSql } from './answer-sql.ts'
+import { answerSql, type Form, onlyOneSql, textSql } from './answer-sql.ts'
 import type { Catalog, Column, Relation } from './catalog.ts'
+import type { Level, Output, Value } from './level.ts'
 import { isAggregated, levelSql, outputNames } from './level-sql.ts'
-import type { Level, Output, Value } from './plan.ts'
 import { conditionsOf } from './where-sql.ts'
 import { qualified, Writer } from './writer.ts'
 
 export interface WrittenColumn {
   readonly column: Column
-  /** Some row of the body lacks it, and takes the column's default. */
+  /** Some object of the payload lacks the column, which then gets its default. */
   readonly isSparse: boolean
-  /** The body holds its JSON as a text. */
+  /** A JSON column whose value is a string in the payload. */
   readonly isJsonText: boolean
+}
+
+export interface WrittenPayload {
+  readonly columns: readonly WrittenColumn[]
+  readonly isArray: boolean
+  /** The index of the payload's JSON text in the values. */
+  readonly slot: number
 }
 
 export type Write =
   | {
       readonly kind: 'insert'
-      readonly columns: readonly WrittenColumn[]
-      readonly isArray: boolean
+      readonly payload: WrittenPayload
       readonly conflict?: { readonly merges: boolean; readonly target: readonly string[] } | undefined
     }
-  | { readonly kind: 'update'; readonly columns: readonly WrittenColumn[] }
+  | { readonly kind: 'update'; readonly payload: WrittenPayload }
   | { readonly kind: 'delete' }
 
 export interface WriteAnswer {
-  /** What the client gets to see; 'none' without a representation. */
+  /** How the written rows are shown, or `none`. */
   readonly form: Form
-  readonly mostRows?: number | undefined
-  /** The body holds nothing to write: no row is touched, and the answer is that of no rows. */
+  readonly maxRows?: number | undefined
+  readonly settings: readonly string[]
+  /** The payload is empty. The statement changes no row, and answers like one that matched none. */
   readonly isNothing: boolean
 }
 
@@ -41,7 +47,7 @@ export function writeSql(
   relation: Relation,
   level: Level,
   write: Write,
-  { form, mostRows, isNothing }: WriteAnswer,
+  { form, maxRows, settings, isNothing }: WriteAnswer,
 ): { sql: string; writer: Writer } {
   const writer = new Writer(catalog.extension('vector'))
   writer.alias()
@@ -51,17 +57,15 @@ export function writeSql(
   const change = isNothing
     ? `select ${returning} from ${qualified(relation)} as ${target} where false`
     : `${changeSql(writer, relation, level, write)} returning ${returning}`
-  const merged =
+  const total =
     write.kind === 'insert' && write.conflict?.merges
       ? `pg_catalog.current_setting('plinth.merged', true)`
       : 'null'
-  const tail = `${merged}, ${guardSql(catalog)}, ${responseSql}`
-  const most = (count: string) => (mostRows === undefined ? '' : `, ${atMostSql(count, mostRows)}`)
-  if (!shown)
-    return {
-      sql: `with changed as (${change}) select null, pg_catalog.count(*), ${tail}${most('pg_catalog.count(*)')} from changed`,
-      writer,
-    }
+  const common = { total, settings, maxRows }
+  if (!shown) {
+    const answer = answerSql(catalog, { text: 'null', count: 'pg_catalog.count(*)', ...common })
+    return { sql: `with changed as (${change}) select ${answer} from changed`, writer }
+  }
   writer.rows.set(target, `${target}.${identifier(wholeRow)}`)
   const rows = levelSql(
     writer,
@@ -72,22 +76,20 @@ export function writeSql(
     false,
   )
   const count = isAggregated(shown) ? '(select pg_catalog.count(*) from changed)' : 'pg_catalog.count(*)'
-  const plain = bodySql(form, 'r', outputNames(shown), catalog)
-  const body = form.kind === 'object' ? onlyOneSql(count, plain) : plain
-  return {
-    sql: `with changed as (${change}) select ${body}, ${count}, ${tail}${most(count)} from (${rows}) r`,
-    writer,
-  }
+  const rowsText = textSql(form, 'r', outputNames(shown), catalog)
+  const text = form.kind === 'object' ? onlyOneSql(count, rowsText) : rowsText
+  const answer = answerSql(catalog, { text, count, ...common })
+  return { sql: `with changed as (${change}) select ${answer} from (${rows}) r`, writer }
 }
 
-/** A name no column has, for the row as a whole. */
+/** The name of the column with the whole row. No column of the relation has it. */
 function nameOutside(columns: ReadonlyMap<string, Column>): string {
   let name = 'row'
   while (columns.has(name)) name += '_'
   return name
 }
 
-/** What was written is shown, whatever its embedded rows are. */
+/** A written row is shown even if it has no embedded rows. */
 const lenient = <E extends { isInner: boolean }>(embed: E): E => ({ ...embed, isInner: false })
 
 function changeSql(writer: Writer, relation: Relation, level: Level, write: Write): string {
@@ -96,34 +98,33 @@ function changeSql(writer: Writer, relation: Relation, level: Level, write: Writ
   const conditions = conditionsOf(writer, level, target)
   const where = conditions.length > 0 ? ` where ${conditions.join(' and ')}` : ''
   if (write.kind === 'delete') return `delete from ${name} as ${target}${where}`
-  const sets = write.columns.map(each => `${identifier(each.column.name)} = ${givenSql(each)}`)
-  return `update ${name} as ${target} set ${sets.join(', ')} from ${bodyRows(writer, write.columns, false)}${where}`
+  const sets = write.payload.columns.map(each => `${identifier(each.column.name)} = ${givenSql(each)}`)
+  return `update ${name} as ${target} set ${sets.join(', ')} from ${payloadRows(writer, write.payload)}${where}`
 }
 
-function insertSql(
-  writer: Writer,
-  name: string,
-  { columns, isArray, conflict }: Write & { kind: 'insert' },
-): string {
+function insertSql(writer: Writer, name: string, { payload, conflict }: Write & { kind: 'insert' }): string {
+  const { columns } = payload
   if (columns.length === 0) return `insert into ${name} as ${target} default values`
   const names = columns.map(({ column }) => identifier(column.name)).join(', ')
   const values = columns.map(givenSql).join(', ')
-  return `insert into ${name} as ${target} (${names}) select ${values} from ${bodyRows(writer, columns, isArray)}${
+  return `insert into ${name} as ${target} (${names}) select ${values} from ${payloadRows(writer, payload)}${
     conflict ? conflictSql(columns, conflict) : ''
   }`
 }
 
-/** The body as rows `s`; where a default may be needed, beside the JSON `e` they were made from. */
-function bodyRows(writer: Writer, columns: readonly WrittenColumn[], isArray: boolean): string {
-  const body = `${writer.parameter('body')}::json`
-  const record = `s(${columns.map(bodyColumn).join(', ')})`
+/** The payload as rows `s`, and if a column may need its default, each object as `e`. */
+function payloadRows(writer: Writer, { columns, isArray, slot }: WrittenPayload): string {
+  const payload = `${writer.parameter(slot)}::json`
+  const record = `s(${columns.map(payloadColumn).join(', ')})`
   if (!columns.some(({ isSparse }) => isSparse))
-    return `pg_catalog.${isArray ? 'json_to_recordset' : 'json_to_record'}(${body}) as ${record}`
-  const elements = isArray ? `pg_catalog.json_array_elements(${body}) as j(e)` : `(select ${body}) as j(e)`
+    return `pg_catalog.${isArray ? 'json_to_recordset' : 'json_to_record'}(${payload}) as ${record}`
+  const elements = isArray
+    ? `pg_catalog.json_array_elements(${payload}) as j(e)`
+    : `(select ${payload}) as j(e)`
   return `${elements}, lateral pg_catalog.json_to_record(j.e) as ${record}`
 }
 
-const bodyColumn = ({ column, isJsonText }: WrittenColumn): string =>
+const payloadColumn = ({ column, isJsonText }: WrittenColumn): string =>
   `${identifier(column.name)} ${isJsonText ? 'text' : column.type}`
 
 const givenSql = ({ column, isSparse, isJsonText }: WrittenColumn): string => {
@@ -132,7 +133,7 @@ const givenSql = ({ column, isSparse, isJsonText }: WrittenColumn): string => {
   return `case when (j.e -> ${literal(column.name)}) is null then ${column.byDefault} else ${given} end`
 }
 
-/** Counts the rows that were there already: nobody needs a right to read for that. */
+/** Counts the rows that existed already, without the privilege to read them. */
 const countMerged = `pg_catalog.set_config('plinth.merged', (coalesce(nullif(pg_catalog.current_setting('plinth.merged', true), ''), '0')::bigint + 1)::text, true) is not null`
 
 function conflictSql(
@@ -148,7 +149,7 @@ function conflictSql(
   return ` on conflict${on} do update set ${sets.join(', ')} where ${countMerged}`
 }
 
-/** No more than what is shown: a caller may not be allowed to read the rest. */
+/** Returns only the columns that are shown: the caller may lack the privilege to read the others. */
 function returningSql(shown: Level | undefined, wholeRow: string): string {
   if (!shown) return '1'
   const names = new Set<string>()

@@ -1,21 +1,15 @@
-// What collects parameters while SQL is written. Together with the `-sql` files of this folder it is the only place
-// where a request turns into SQL: values become parameters, names go through `identifier`, the rest is text of ours.
+// Collects parameters and aliases while SQL is written. Only this file and the `-sql` files of this folder turn a query
+// into SQL: values become parameters, names pass through `identifier`, and the rest is constant text.
 import { identifier } from '#src/kernel/postgres/sql.ts'
+import type { Metric } from './items.ts'
 
-/** What becomes of a value on its way to a parameter. */
-export type Binding = 'text' | 'pattern' | 'list'
-export interface Parameter {
-  /** Place among the request's values, or what else it is. */
-  readonly slot: number | 'body'
-  readonly binding: Binding
-}
-
-/** Collects parameters while text is written; the same value is the same parameter wherever it appears. */
+/** A value has one parameter, wherever the statement uses it. */
 export class Writer {
-  readonly parameters: Parameter[] = []
-  readonly #numbers = new Map<string, number>()
+  /** The index of the value of each parameter. */
+  readonly parameters: number[] = []
+  readonly #numbers = new Map<number, number>()
   readonly #vectorSchema: string | undefined
-  /** Where the whole row of an alias is found when `alias.*` is not a row of the relation. */
+  /** The expression for the whole row of an alias, where `alias.*` is not a row of the relation. */
   readonly rows = new Map<string, string>()
   #aliases = 0
 
@@ -23,12 +17,11 @@ export class Writer {
     this.#vectorSchema = vectorSchema
   }
 
-  parameter(slot: number | 'body', binding: Binding = 'text'): string {
-    const key = `${slot} ${binding}`
-    const known = this.#numbers.get(key)
+  parameter(slot: number): string {
+    const known = this.#numbers.get(slot)
     if (known !== undefined) return `$${known}`
-    const number = this.parameters.push({ slot, binding })
-    this.#numbers.set(key, number)
+    const number = this.parameters.push(slot)
+    this.#numbers.set(slot, number)
     return `$${number}`
   }
 
@@ -44,7 +37,7 @@ export class Writer {
     return `${this.parameter(slot)}::${identifier(this.#vectorSchema!)}."vector"`
   }
 
-  distance(metric: 'l2' | 'cosine' | 'ip'): string {
+  distance(metric: Metric): string {
     return `operator(${identifier(this.#vectorSchema!)}.${{ l2: '<->', cosine: '<=>', ip: '<#>' }[metric]})`
   }
 }

@@ -1,6 +1,6 @@
-// Connections of the logins that work on users and sessions, a few per project, opened on first use and closed when
-// idle. Tenants' triggers on auth.users run on them: whatever those leave in a session is discarded before the
-// connection is used again.
+// Connection pools of the auth logins, a few connections per project, opened on first use and closed when
+// idle. Triggers of tenants on auth.users run on them, so session state is discarded before a connection is
+// reused.
 import { retryLater } from '#src/kernel/errors.ts'
 import type { Abandoned, Backend } from '#src/kernel/postgres/abandoned.ts'
 import {
@@ -9,6 +9,8 @@ import {
   type PooledDatabase,
   type Session,
 } from '#src/kernel/postgres/database.ts'
+import { sqlState } from '#src/kernel/postgres/database-error.ts'
+import { isPoolClosed } from '#src/kernel/postgres/driver-internals.ts'
 import type { ConnectionBudget } from '#src/kernel/postgres/pool.ts'
 import type { Tenant } from './directory.ts'
 import type { Logins } from './logins.ts'
@@ -17,18 +19,18 @@ export type AuthDatabase = Pick<Database, 'rows' | 'row' | 'run' | 'transaction'
 
 interface OpenPool {
   database: PooledDatabase
-  /** Connections set aside for it: as many as it has had work for at once. */
+  /** Connections reserved in the budget: the highest concurrency so far. */
   reserved: number
-  /** Pieces of work that run or wait. */
+  /** Running and waiting work. */
   busy: number
   lastUsedAt: number
 }
 
-/** What a transaction can leave behind in its session. */
+/** Discards what a transaction can leave in its session. */
 const forgetEverything =
   'reset all; close all; unlisten *; discard temp; discard sequences; select pg_advisory_unlock_all();'
 const perProject = 4
-/** A page of users with all that belongs to them; tenants decide how much that is. */
+/** Bounds a page of users with their data, whose size tenants control. */
 const maxAnswerBytes = 16 * 1024 * 1024
 const mayWait = 60
 const mostWaitMs = 2000
@@ -47,7 +49,7 @@ const settings = {
 
 export interface AuthPools {
   of(tenant: Tenant): AuthDatabase
-  /** True when something idle was closed to make room. */
+  /** True if an idle connection was closed to free budget. */
   closeOneIdle(): boolean
   closeIdle(before: number): void
   disconnect(id: string): void
@@ -78,7 +80,7 @@ export function createAuthPools(
     return pool
   }
 
-  /** Its place in the budget is free when the backend has ended. */
+  /** Its budget is released when the backend has ended. */
   function abandon(pool: OpenPool, backend: Backend): void {
     const isCounted = pool.reserved > 0
     if (isCounted) {
@@ -88,10 +90,10 @@ export function createAuthPools(
     abandoned.add(groupOf(backend.database), backend, isCounted ? budget.give : undefined)
   }
 
-  /** With one connection work goes on, if slower; without any it waits a moment for those of others. */
+  /** With one connection work continues more slowly. Without any it waits shortly for connections of other projects. */
   async function reserve({ id, ref }: Tenant, pool: OpenPool): Promise<void> {
     const until = performance.now() + mostWaitMs
-    // While it waits, others of the project may have got one, or the pool may be gone.
+    // During the wait, other work of the project may have got a connection, or the pool may have been closed.
     while (pools.get(id) === pool && pool.reserved < Math.min(pool.busy, places(ref))) {
       if (budget.take()) {
         pool.reserved++
@@ -116,9 +118,9 @@ export function createAuthPools(
     try {
       await reserve(tenant, pool)
       return await work(pool.database).catch(async error => {
-        const { code } = error as { code?: string }
-        // The project was suspended or resumed at this very moment: its connections are new ones now.
-        if (pools.get(tenant.id) !== pool && isEnded(error)) return use(tenant, work)
+        const code = sqlState(error)
+        // The project was suspended or resumed meanwhile, which replaced its pool.
+        if (pools.get(tenant.id) !== pool && isPoolClosed(error)) return use(tenant, work)
         if (code !== '28P01' && code !== '28000') throw error
         await logins.heal(control, tenant.ref, 'auth')
         return work(pool.database)
@@ -162,8 +164,6 @@ export function createAuthPools(
 
 const groupOf = (ref: string) => `${ref}:auth sessions`
 
-/** As the driver says it, before anything was sent. */
-const isEnded = (error: Error) => error.message.startsWith('Cannot use a pool after calling end')
-
+/** The same error as that of the statement pools. */
 const exhausted = () =>
   retryLater('pool_exhausted', 'All database connections of this project are busy; try again in a second', 1)

@@ -7,7 +7,7 @@ import { withAuthTriggerCalls } from './auth-trigger-statements.ts'
 const split = (script: string) => atOnce(splitStatements(script))
 const sent = (script: string) => atOnce(withAuthTriggerCalls(script, split(script)))
 
-test('a statement that is recognised is replaced where it stands, and nowhere else', () => {
+test('auth triggers: a recognised statement is replaced, and the rest of the script is unchanged', () => {
   const statement = 'drop trigger t on auth.users'
   const script = `select '${statement}';\n${statement};\n-- ${statement}\nselect $$ ${statement} $$;\n`
   assert.deepEqual(sent(script), {
@@ -16,7 +16,7 @@ test('a statement that is recognised is replaced where it stands, and nowhere el
   })
 })
 
-test('a comment between two semicolons is not mistaken for the statement that it holds', () => {
+test('auth triggers: a statement inside a comment is not replaced', () => {
   const statement = 'drop trigger t on auth.users'
   assert.equal(
     sent(`select 1; /* ${statement} */; ${statement}`).text,
@@ -24,14 +24,14 @@ test('a comment between two semicolons is not mistaken for the statement that it
   )
 })
 
-test('several actions of one statement are one statement', () => {
+test('auth triggers: several actions of one statement become one statement', () => {
   assert.deepEqual(sent(`alter table auth.users disable trigger "it's", enable always trigger b`), {
     text: `do 'begin call platform.set_auth_trigger(''users'', ''it''''s'', ''disable'', false); call platform.set_auth_trigger(''users'', ''b'', ''enable always'', false); end'`,
     lastTag: 'ALTER TABLE',
   })
 })
 
-test('it pauses every 500 statements', () => {
+test('auth triggers: rewriting yields to the event loop every 500 statements', () => {
   const script = 'select 1;'.repeat(2000)
   assert.equal([...withAuthTriggerCalls(script, split(script))].length, 3)
 })
@@ -58,6 +58,6 @@ const untouched = [
   `drop trigger ${'x'.repeat(70_000)} on auth.users`,
 ]
 for (const statement of untouched)
-  test(`sent as it is: ${statement.slice(0, 70)}`, () => {
+  test(`auth triggers: sent unchanged: ${statement.slice(0, 70)}`, () => {
     assert.deepEqual(sent(statement), { text: statement, lastTag: undefined })
   })

@@ -1,26 +1,26 @@
-// Statements about triggers on auth tables for which Postgres demands the ownership of the table. Owners do not have it,
-// but may call procedures that do the same for their own triggers (migrations/project/functions/auth_triggers.sql).
-// Migrations of existing applications have the statements, so the platform sends the call instead. Whatever is not
-// recognised for certain is sent as it is, and Postgres refuses it.
+// Rewrites statements about triggers on auth tables, for which Postgres requires ownership of the table. Project owners do
+// not have it, but may call procedures that do the same for their own triggers
+// (migrations/project/functions/auth_triggers.sql). Migrations of existing applications contain the statements, so the
+// platform sends the call instead. A statement that is not recognised for certain is sent unchanged, and Postgres rejects it.
 import { literal } from '#src/kernel/postgres/sql.ts'
-import type { Statement } from '#src/kernel/postgres/statements.ts'
+import type { ScriptStatement } from '#src/kernel/postgres/statements.ts'
 import type { Sliced } from '#src/kernel/slices.ts'
 import { NotRecognised, StatementReader } from './statement-reader.ts'
 
 export interface Replacement {
-  /** What to send. */
+  /** The rewritten SQL. */
   readonly text: string
-  /** What Postgres calls the statement that it stands for. */
+  /** The command tag of the original statement. */
   readonly tag: string
 }
 
-/** A longer statement is sent as it is. */
+/** Longer statements are sent unchanged. */
 const maxLength = 65_536
 
 interface Kind {
   readonly words: readonly string[]
   readonly tag: string
-  /** The calls that do the same. */
+  /** The equivalent procedure calls. */
   read(reader: StatementReader): string[]
 }
 
@@ -71,7 +71,7 @@ const kinds: readonly Kind[] = [
       do {
         const state = stateOf(reader)
         reader.expect('TRIGGER')
-        // These words stand for several triggers, the platform's among them.
+        // ALL and USER include triggers of the platform.
         if (reader.accepts('ALL') || reader.accepts('USER')) throw new NotRecognised()
         const trigger = reader.name()
         calls.push(
@@ -90,13 +90,13 @@ function stateOf(reader: StatementReader): string {
   return reader.accepts('REPLICA') ? 'enable replica' : 'enable'
 }
 
-/** With its schema: what a bare name means depends on the session. */
+/** Requires the schema, because an unqualified name depends on the search path. */
 function authTable(reader: StatementReader): string {
   if (reader.name() !== 'auth' || !reader.acceptsSign('.')) throw new NotRecognised()
   return reader.name()
 }
 
-export function authTriggerCall({ text, words }: Statement): Replacement | undefined {
+export function authTriggerCall({ text, words }: ScriptStatement): Replacement | undefined {
   const kind = kinds.find(each => each.words.every((word, place) => words[place] === word))
   if (!kind || text.length > maxLength) return
   const reader = new StatementReader(text)
@@ -104,7 +104,7 @@ export function authTriggerCall({ text, words }: Statement): Replacement | undef
     reader.expect(...kind.words)
     const calls = kind.read(reader).map(call => `call platform.${call}`)
     reader.expectEnd()
-    // Several actions of one statement happen together, also outside of a transaction.
+    // The actions of one statement are atomic, also outside a transaction.
     const sent = calls.length === 1 ? calls[0]! : `do ${literal(`begin ${calls.join('; ')}; end`)}`
     return { text: sent, tag: kind.tag }
   } catch (error) {
@@ -115,10 +115,10 @@ export function authTriggerCall({ text, words }: Statement): Replacement | undef
 
 const perSlice = 500
 
-/** A script with the calls in it, and the tag of its last statement if that was replaced. */
+/** Returns the script with the calls, and the command tag of its last statement if that was replaced. */
 export function* withAuthTriggerCalls(
   script: string,
-  statements: readonly Statement[],
+  statements: readonly ScriptStatement[],
 ): Sliced<{ text: string; lastTag: string | undefined }> {
   const parts: string[] = []
   let copied = 0

@@ -1,5 +1,4 @@
-// What a Postgres server needs before it can hold projects: the shared roles, the control database, and the
-// template every project database is cloned from.
+// Prepares a Postgres server for projects: the shared roles, the control database, and the template of project databases.
 import { fileURLToPath } from 'node:url'
 import { guardedSettings, type Session, withClient } from '#src/kernel/postgres/database.ts'
 import { type Migration, migrate, readMigrations, versionOf } from '#src/kernel/postgres/migrate.ts'
@@ -14,7 +13,7 @@ export interface Cluster {
   projectVersion: string
 }
 
-/** No tenant can connect to the control database, so its own tables may be found by name. */
+/** No tenant can connect to the control database, so unqualified table names are safe. */
 export const controlSettings = { ...guardedSettings, search_path: 'public' }
 
 const oldestServer = 150000
@@ -68,7 +67,7 @@ async function checkServer(session: Session): Promise<void> {
     )
 }
 
-/** Of these, the three a caller can be; nobody can become the owner of the tables of users, or who notes changes. */
+/** A caller has one of the first three. No login can become the owner of the auth tables or of the change capture. */
 const sharedRoles = {
   anon: '',
   authenticated: '',
@@ -92,11 +91,11 @@ async function createSharedRoles(session: Session): Promise<void> {
 async function createDatabase(session: Session, name: string): Promise<void> {
   const exists = await session.row(sql`select 1 from pg_database where datname = ${name}`)
   if (!exists) await session.script(`create database ${identifier(name)} template template0 encoding 'UTF8'`)
-  // Also when an operator made it beforehand: no tenant may get in.
+  // Revoke it also for a database that the operator created: no tenant may connect.
   await session.script(`revoke all on database ${identifier(name)} from public`)
 }
 
-/** Brings the template to the current version; nobody can be connected to it while projects are cloned. */
+/** Migrates the template. It allows no connections, because cloning fails while someone is connected. */
 async function prepareTemplate(
   session: Session,
   { address, template, projectMigrations, projectVersion }: Cluster,

@@ -16,33 +16,33 @@ const many = (length: number, fields?: (index: number) => Partial<Measured>) =>
 const ids = (projects: readonly Measured[]) => projects.map(({ id }) => id)
 const none = new Set<string>()
 
-test('of 10,000 idle projects a look measures two, of 10,000 busy ones twenty', () => {
+test('database sizes: a check measures two of 10,000 idle projects and twenty of 10,000 busy ones', () => {
   const projects = many(10_000)
   assert.equal(dueOf(projects, none, 60_000).length, 2)
   assert.equal(dueOf(projects, new Set(projects.map(({ ref }) => ref)), 60_000).length, 20)
 })
 
-test('busy projects and those over their limit are due after two seconds, idle ones after a minute', () => {
+test('database sizes: busy projects and those over their limit are due after two seconds, idle ones after a minute', () => {
   const projects = many(3, index => (index === 1 ? { bytes: 101 * megabyte } : {}))
   assert.deepEqual(ids(dueOf(projects, new Set(['ref0']), 1999)), [])
   assert.deepEqual(ids(dueOf(projects, new Set(['ref0']), 2000)), ['id0', 'id1'])
   assert.deepEqual(ids(dueOf(projects, new Set(['ref0']), 60_000)), ['id0', 'id1', 'id2'])
 })
 
-test('busy projects do not wait behind idle ones', () => {
+test('database sizes: busy projects do not wait for idle ones', () => {
   const projects = many(1000)
   const due = ids(dueOf(projects, new Set(['ref999']), 60_000))
   assert.equal(due[0], 'id999')
   assert.equal(due.length, 3)
 })
 
-test('a database that took long to measure is left alone for a while', () => {
+test('database sizes: a database that is slow to measure is measured less often', () => {
   const projects = many(1, () => ({ notBefore: 40_000 }))
   assert.deepEqual(dueOf(projects, new Set(['ref0']), 39_999), [])
   assert.equal(dueOf(projects, new Set(['ref0']), 40_000).length, 1)
 })
 
-test('a new project and one whose limit changed are measured first; one without the quota is forgotten', () => {
+test('database sizes: new projects and changed limits are measured first, and a project without the quota is dropped', () => {
   const known = new Map(many(3).map(each => [each.id, each]))
   const rows = [
     { id: 'id0', ref: 'ref0', limit: '100' },

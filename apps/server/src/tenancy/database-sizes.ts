@@ -1,19 +1,20 @@
-// How large the databases are of projects with the quota `max_database_size_mb`. The watchdog measures them on its
-// own connection, a few at each look: measuring walks all files of a database, so thousands of projects must not be
-// measured at once, and one with very many tables must not keep the watchdog from its other work.
+// Database sizes of projects with the quota `max_database_size_mb`. The watchdog measures a few at each check on its own
+// connection. Measuring walks all files of a database, so thousands of projects must not be measured at once, and a
+// database with very many tables must not delay the other checks.
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Log } from '#src/kernel/log.ts'
 import type { Database, Session } from '#src/kernel/postgres/database.ts'
+import { sqlState } from '#src/kernel/postgres/database-error.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 import { tenantLogin } from './logins.ts'
 
 export interface DatabaseSizes {
-  /** As last measured; undefined for a project without the quota, and until its first measurement. */
+  /** The last measurement. Undefined without the quota, and before the first measurement. */
   bytesOf(projectId: string): number | undefined
-  /** A project, and so its quota, may have changed. */
+  /** To be called when a project, and so its quota, may have changed. */
   changed(): void
-  /** Called by the watchdog at each of its looks. */
-  look(session: Session): Promise<void>
+  /** Called by the watchdog at each check. */
+  check(session: Session): Promise<void>
 }
 
 export const megabyte = 1024 * 1024
@@ -21,14 +22,14 @@ export const megabyte = 1024 * 1024
 const listEveryMs = 10_000
 const listAgainMs = 1000
 const sessionsEveryMs = 1000
-/** A database can only grow while somebody is connected; the others are measured in case a short session was missed. */
+/** Only databases with connections can grow. The others are measured less often, in case a short session was missed. */
 const busyEveryMs = 2000
 const idleEveryMs = 60_000
-const busyPerLook = 20
-const idlePerLook = 2
-/** A look ends early after this long. */
-const lookMs = 100
-/** A database that takes long to measure is measured less often: this part of the time at most. */
+const busyPerCheck = 20
+const idlePerCheck = 2
+/** A check stops after this time. */
+const maxCheckMs = 100
+/** Maximum fraction of time for measuring one database, so slow ones are measured less often. */
 const costFactor = 20
 
 const lockNotAvailable = '55P03'
@@ -40,7 +41,7 @@ export interface Measured {
   limitBytes: number
   bytes: number | undefined
   measuredAt: number
-  /** Not measured before this, however busy it is. */
+  /** The earliest time of the next measurement. */
   notBefore: number
 }
 
@@ -60,7 +61,7 @@ const sizeOf = (ref: string) =>
   sql`select pg_database_size(oid)::text as bytes from pg_database where datname = ${ref}`
 
 export function createDatabaseSizes(log: Log, now: () => number = () => performance.now()): DatabaseSizes {
-  /** In the order of their last measurement, the oldest first. */
+  /** Ordered by the last measurement, oldest first. */
   let projects = new Map<string, Measured>()
   let busy: ReadonlySet<string> = new Set()
   let listedAt = Number.NEGATIVE_INFINITY
@@ -77,18 +78,18 @@ export function createDatabaseSizes(log: Log, now: () => number = () => performa
   async function measure(session: Session, project: Measured): Promise<void> {
     const started = now()
     const rows = await session.repeatRows<{ bytes: string | null }>(sizeOf(project.ref)).catch(error => {
-      if (codeOf(error) !== tookTooLong) throw error
-      log.warn({ project: project.id }, 'the size of a project database could not be measured in time')
+      if (sqlState(error) !== tookTooLong) throw error
+      log.warn({ project: project.id }, 'timeout while measuring the size of a project database')
     })
     if (rows) project.bytes = rows[0]?.bytes ? Number(rows[0].bytes) : undefined
     project.measuredAt = now()
     project.notBefore = project.measuredAt + (project.measuredAt - started) * costFactor
-    // To the end of the order.
+    // Move to the end of the order.
     projects.delete(project.id)
     projects.set(project.id, project)
   }
 
-  async function look(session: Session): Promise<void> {
+  async function check(session: Session): Promise<void> {
     const started = now()
     if (started - listedAt >= (isStale ? listAgainMs : listEveryMs)) await list(session)
     if (projects.size === 0) return
@@ -97,7 +98,7 @@ export function createDatabaseSizes(log: Log, now: () => number = () => performa
       busy = new Set((await session.repeatRows<{ ref: string }>(listBusy)).map(({ ref }) => ref))
     }
     for (const project of dueOf(projects.values(), busy, started)) {
-      if (now() - started > lookMs) return
+      if (now() - started > maxCheckMs) return
       await measure(session, project)
     }
   }
@@ -107,17 +108,17 @@ export function createDatabaseSizes(log: Log, now: () => number = () => performa
     changed() {
       isStale = true
     },
-    // Whoever locks the table of projects does not stop the watchdog.
-    look: session =>
-      look(session).catch(error => {
-        const code = codeOf(error)
+    // A lock on the table of projects must not stop the watchdog.
+    check: session =>
+      check(session).catch(error => {
+        const code = sqlState(error)
         if (code !== lockNotAvailable && code !== tookTooLong) throw error
         isStale = true
       }),
   }
 }
 
-/** On demand, for one project; null when it takes too long, or when the server has no room for one more lock. */
+/** Measures one project now. Null after a timeout, or if the lock table is full. */
 export const measureDatabase = (control: Database, projectId: string): Promise<number | null> =>
   control
     .transaction(async session => {
@@ -128,13 +129,11 @@ export const measureDatabase = (control: Database, projectId: string): Promise<n
       return Number(row?.bytes ?? 0)
     })
     .catch(error => {
-      if (codeOf(error) === tookTooLong || error instanceof Refusal) return null
+      if (sqlState(error) === tookTooLong || error instanceof Refusal) return null
       throw error
     })
 
-const codeOf = (error: unknown) => (error as { code?: string }).code
-
-/** What is known of each project stays; a new one, or one with another limit, is measured before all others. */
+/** Keeps known measurements. New projects and those with a changed limit are measured first. */
 export function relisted(
   known: ReadonlyMap<string, Measured>,
   rows: readonly Limited[],
@@ -159,17 +158,17 @@ export function relisted(
   return new Map([...first, ...kept].map(each => [each.id, each]))
 }
 
-/** The few whose turn it is: those somebody is connected to, or that are over their limit, come more often. */
+/** The projects to measure now. Those with connections, or over their limit, are due more often. */
 export function dueOf(projects: Iterable<Measured>, busy: ReadonlySet<string>, now: number): Measured[] {
   const soon: Measured[] = []
   const late: Measured[] = []
   for (const each of projects) {
-    if (soon.length === busyPerLook) break
+    if (soon.length === busyPerCheck) break
     if (each.notBefore > now) continue
     const isNew = each.measuredAt === Number.NEGATIVE_INFINITY
     if (isNew || busy.has(each.ref) || (each.bytes ?? 0) > each.limitBytes) {
       if (now - each.measuredAt >= busyEveryMs) soon.push(each)
-    } else if (now - each.measuredAt >= idleEveryMs && late.length < idlePerLook) late.push(each)
+    } else if (now - each.measuredAt >= idleEveryMs && late.length < idlePerCheck) late.push(each)
   }
   return [...soon, ...late]
 }

@@ -1,6 +1,8 @@
-// The one place where tenants' data is touched. `asCaller` runs one statement as the role and with the claims
-// of a request, in one round trip; `asOwner` is for the platform's own work on a project, `auth` for its users.
+// The only access to project databases. `asCaller` runs one statement with the role and claims of a request, in one round
+// trip. `asOwner` is for work of the platform on a project, `auth` for its users.
+
 import type { Role } from '@plinth/contract/route.ts'
+import { createChore } from '#src/kernel/chores.ts'
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Abandoned } from '#src/kernel/postgres/abandoned.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
@@ -24,7 +26,7 @@ export interface Caller {
   readonly sessionId: string
 }
 
-/** What SQL may read of the HTTP request, as with PostgREST. */
+/** The facts of the HTTP request that SQL can read, as with PostgREST. */
 export interface RequestFacts {
   readonly method: string
   readonly path: string
@@ -33,33 +35,34 @@ export interface RequestFacts {
   /** JSON object of the request's cookies. */
   readonly cookies?: string | undefined
   readonly timeZone?: string | undefined
-  /** What a request for files does, as policies read it with storage.operation(). */
-  readonly operation?: string
-  /** Whatever the statement or a function in it tries to write is refused. */
+  /** An additional setting for the policies of a service. */
+  readonly setting?: { readonly name: string; readonly value: string }
+  /** Runs in a read-only transaction. */
   readonly isReadOnly?: boolean
-  /** Runs, answers, and leaves no trace. */
+  /** Rolls back after the statement. */
   readonly rollsBack?: boolean | undefined
   readonly signal?: AbortSignal
 }
 
-/** A statement text with its name per role: a plan made for one role is never used for another. */
-export interface Statement {
+/** A statement to run as a caller. Its key differs per role, so that a plan made for one role never serves another. */
+export interface CallerStatement {
   readonly sql: string
   readonly keys: Readonly<Record<Role, string>>
   /**
-   * May share a connection with other callers once it has proven quick. Such a statement stays prepared with the
-   * types its parameters had at first: either they are written out (`$1::int`), or the text changes with the schema.
+   * May share a connection with other callers once it has proven quick. A shared statement stays prepared
+   * with the parameter types of its first run, so its text must contain the types (`$1::int`) or change with
+   * the schema.
    */
   readonly mayPipeline: boolean
 }
 
-/** Quick and the platform's own: it shares connections, and stays prepared. */
+/** A quick statement of the platform. It shares connections and stays prepared. */
 export interface AuthStatement {
   readonly name: string
   readonly sql: string
 }
 
-/** Made when first asked for: most statements are run by one role only. */
+/** Created on first use, because most statements run as one role only. */
 class KeysByRole implements Record<Role, string> {
   readonly #sql: string
   #anon: string | undefined
@@ -82,7 +85,7 @@ class KeysByRole implements Record<Role, string> {
   }
 }
 
-export function statement(sql: string, mayPipeline: boolean): Statement {
+export function statement(sql: string, mayPipeline: boolean): CallerStatement {
   if (sql.includes('\0')) throw new Refusal('invalid_request', 'A name in the request holds a NUL character')
   return { sql, keys: new KeysByRole(sql), mayPipeline }
 }
@@ -91,21 +94,21 @@ export interface Databases {
   asCaller(
     caller: Caller,
     request: RequestFacts,
-    statement: Statement,
+    statement: CallerStatement,
     values: readonly Value[],
   ): Promise<Answer>
   asOwner: AsOwner
-  /** Users, sessions and what belongs to them, for work of several statements. */
+  /** Runs several statements on the auth tables, on one connection. */
   auth(tenant: Tenant): AuthDatabase
-  /** One statement on the same tables, in one round trip among others. */
+  /** Runs one statement on the auth tables, on a shared pipelined connection. */
   asAuth(tenant: Tenant, statement: AuthStatement, values: readonly Value[]): Promise<Answer>
-  /** One statement of the platform's own as service_role, which depends on nothing in a request. */
-  asService(tenant: Tenant, statement: Statement, values: readonly Value[]): Promise<Answer>
-  /** Calls back whenever a caller may have written to a project; undefined ends it. */
+  /** Runs one statement of the platform as service_role, independent of any request. */
+  asService(tenant: Tenant, statement: CallerStatement, values: readonly Value[]): Promise<Answer>
+  /** Sets a listener for possible writes to a project; undefined removes it. */
   onWrite(id: string, listener: (() => void) | undefined): void
-  /** Called when the last connection to a project was closed because nobody has used it for a while. */
+  /** Called when the last idle connection to a project was closed. */
   onIdle(listener: (id: string) => void): void
-  /** Drops every connection to a project: it was suspended, deleted, or its keys changed. */
+  /** Closes all connections to a project after it was suspended or deleted, or its keys changed. */
   disconnect(id: string): void
   /** Open connections of all projects, for health and tests. */
   connections(): number
@@ -129,14 +132,14 @@ interface PoolNames {
 }
 
 /**
- * How long a statement may hold a shared connection, for a lock or whatever reason; then it is run again, alone. Not
- * a lock_timeout: a tenant's own code would catch that, and go on as if it were its own.
+ * Maximum time of a statement on a shared connection. After it, the statement runs again on its own connection. A
+ * lock_timeout would not work here, because tenants' code could catch its error.
  */
 const sharedTimeoutMs = 100
 const idleMs = 15_000
 const sweepMs = 5_000
 
-// A tenant's own code may set anything for the session: everything that matters is set anew for each unit.
+// Tenants' code may change any session setting, so all relevant settings are set again for each unit.
 const forgetSession: Step = { key: 'reset', sql: 'reset all', values: [] }
 const becomeCaller = `select
   set_config('role', $1, true), set_config('request.jwt.claims', $2, true), set_config('request.user_id', $3, true),
@@ -144,9 +147,9 @@ const becomeCaller = `select
   set_config('request.headers', $6, true), set_config('statement_timeout', $7, true),
   set_config('transaction_read_only', $8, true), pg_advisory_unlock_all()`
 const setTimeZone = `select set_config('TimeZone', $1, true)`
-const setOperation = `select set_config('storage.operation', $1, true)`
+const setFurther = 'select set_config($1, $2, true)'
 const setCookies = `select set_config('request.cookies', $1, true)`
-/** What a commit would have found out is found out, and then everything is undone. */
+/** Checks deferred constraints as a commit would, then rolls back. */
 const undo: readonly Step[] = [
   { key: 'immediate', sql: 'set constraints all immediate', values: [] },
   { key: 'rollback', sql: 'rollback', values: [] },
@@ -179,7 +182,7 @@ const timeoutsUpTo = (
 
 const names = new WeakMap<Tenant, PoolNames>()
 
-/** Made once per project. Another search path is another pool; the one before it ends when it is idle. */
+/** Created once per project. A changed search path creates another pool; the previous one is closed when idle. */
 function poolNames(tenant: Tenant): PoolNames {
   const known = names.get(tenant)
   if (known) return known
@@ -201,7 +204,7 @@ export function openDatabases(options: DatabasesOptions): Databases {
   const idleListeners: ((id: string) => void)[] = []
   const writeListeners = new Map<string, () => void>()
   let held = 0
-  let sweeper: NodeJS.Timeout | undefined
+  const sweeping = createChore({ name: 'close idle connections', everyMs: sweepMs, run: sweep })
   const timeouts = timeoutsUpTo(statementTimeoutMs, Number.POSITIVE_INFINITY)
   const sharedTimeouts = timeoutsUpTo(statementTimeoutMs, sharedTimeoutMs)
 
@@ -245,15 +248,11 @@ export function openDatabases(options: DatabasesOptions): Databases {
       heal: () => logins.heal(control, ref, login),
     })
     pools.set(name, pool)
-    startSweeping()
+    sweeping.start()
     return pool
   }
 
-  function startSweeping(): void {
-    sweeper ??= setInterval(sweep, sweepMs).unref()
-  }
-
-  function sweep(): void {
+  function sweep(): 'idle' | undefined {
     const before = performance.now() - idleMs
     authPools.closeIdle(before)
     for (const [name, pool] of pools) {
@@ -263,14 +262,12 @@ export function openDatabases(options: DatabasesOptions): Databases {
       const isLast = !pools.keys().some(other => other.startsWith(id))
       if (isLast) for (const listener of idleListeners) listener(id)
     }
-    if (pools.size > 0 || !authPools.isEmpty) return
-    clearInterval(sweeper)
-    sweeper = undefined
+    return pools.size === 0 && authPools.isEmpty ? 'idle' : undefined
   }
 
   return {
     asCaller({ tenant, role, claims, userId }, request, { sql, keys, mayPipeline }, values) {
-      const { method, path, headers, cookies, timeZone, operation } = request
+      const { method, path, headers, cookies, timeZone, setting } = request
       const pool = poolFor(tenant, role === 'service_role' ? 'svc' : 'api')
       const isReadOnly = request.isReadOnly ? 'on' : 'off'
       const become = (timeout: string): Step => ({
@@ -281,7 +278,7 @@ export function openDatabases(options: DatabasesOptions): Databases {
       const steps: Step[] = [forgetSession, become(mayPipeline ? sharedTimeouts[role] : timeouts[role])]
       if (timeZone !== undefined) steps.push({ key: 'time zone', sql: setTimeZone, values: [timeZone] })
       if (cookies !== undefined) steps.push({ key: 'cookies', sql: setCookies, values: [cookies] })
-      if (operation !== undefined) steps.push({ key: 'operation', sql: setOperation, values: [operation] })
+      if (setting) steps.push({ key: 'setting', sql: setFurther, values: [setting.name, setting.value] })
       const shape = keys[role]
       const answering = steps.push({ key: shape, sql, values }) - 1
       if (request.rollsBack) steps.push(...undo)
@@ -295,7 +292,7 @@ export function openDatabases(options: DatabasesOptions): Databases {
     },
 
     auth(tenant) {
-      startSweeping()
+      sweeping.start()
       return authPools.of(tenant)
     },
 
@@ -336,7 +333,7 @@ export function openDatabases(options: DatabasesOptions): Databases {
     },
     connections: () => held,
     close() {
-      clearInterval(sweeper)
+      void sweeping.stop()
       owners.close()
       authPools.close()
       for (const pool of pools.values()) pool.close()

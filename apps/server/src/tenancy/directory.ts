@@ -1,5 +1,5 @@
-// What the data plane needs to know of a project, kept in memory. Every node polls for changed rows; while it cannot,
-// what it remembers is valid for a second only.
+// In-memory cache of projects for the data plane. Every node polls for changed rows. While polling fails, cached entries
+// are valid for one second.
 import type { Quotas } from '@plinth/contract/projects.ts'
 import type { Sealer } from '#src/kernel/crypto/sealed.ts'
 import type { Log } from '#src/kernel/log.ts'
@@ -21,24 +21,24 @@ export interface Tenant {
   readonly quotas: Quotas
   /** Schemas the row API serves; the first is the default. */
   readonly exposedSchemas: readonly string[]
-  /** As stored, secrets sealed: each service reads its own part. */
+  /** As stored, with encrypted secrets. Each service reads its own part. */
   readonly settings: Readonly<Record<string, unknown>>
 }
 
 export interface Directory {
-  /** Answers at once when the project is remembered. */
+  /** Returns synchronously if the project is cached. */
   find(id: string): Tenant | undefined | Promise<Tenant | undefined>
-  /** As it is now; nothing is remembered of it. For those who are told of a change. */
+  /** Reads the current row, without the cache. For listeners of changes. */
   read(id: string): Promise<Tenant | undefined>
   forget(id: string): void
-  /** Called whenever a project may have changed or gone. */
+  /** The listener is called when a project may have changed or was deleted. */
   onChange(listener: (id: string) => void): void
   close(): Promise<void>
 }
 
-const remembered = 10_000
-const blindTrustMs = 1000
-const strangerTrustMs = 1000
+const maxCached = 10_000
+const maxAgeWhileDisconnectedMs = 1000
+const maxUnknownAgeMs = 1000
 
 interface Known {
   tenant: Tenant | undefined
@@ -52,8 +52,8 @@ export async function openDirectory(
   log: Log,
 ): Promise<Directory> {
   const known = new Map<string, Known>()
-  // Ids nobody has: an attacker can make up any number of them, so they do not push out real projects.
-  const strangers = new Map<string, Known>()
+  // Unknown ids have their own cache, because an attacker could otherwise evict real projects with random ids.
+  const unknownIds = new Map<string, Known>()
   const loading = new Map<string, Promise<Tenant | undefined>>()
   const listeners: ((id: string) => void)[] = []
 
@@ -67,8 +67,8 @@ export async function openDirectory(
     if (running) return running
     const started: Promise<Tenant | undefined> = load(id)
       .then(tenant => {
-        // A change announced while the row was being read leaves nothing to remember.
-        if (loading.get(id) === started) remember(tenant ? known : strangers, id, tenant)
+        // If the project changed during the read, the row may be stale and is not cached.
+        if (loading.get(id) === started) cache(tenant ? known : unknownIds, id, tenant)
         return tenant
       })
       .finally(() => {
@@ -80,7 +80,7 @@ export async function openDirectory(
 
   function forget(id: string): void {
     known.delete(id)
-    strangers.delete(id)
+    unknownIds.delete(id)
     loading.delete(id)
     for (const listener of listeners) listener(id)
   }
@@ -88,7 +88,7 @@ export async function openDirectory(
   function forgetAll(): void {
     const stale = [...known.keys()]
     known.clear()
-    strangers.clear()
+    unknownIds.clear()
     loading.clear()
     for (const id of stale) for (const listener of listeners) listener(id)
   }
@@ -96,13 +96,13 @@ export async function openDirectory(
   const changes = await followProjects(server, { change: forget, gap: forgetAll }, log)
   return {
     find(id) {
-      const found = known.get(id) ?? strangers.get(id)
+      const found = known.get(id) ?? unknownIds.get(id)
       if (found) {
         const trustMs = found.tenant
           ? changes.isCurrent()
             ? Number.POSITIVE_INFINITY
-            : blindTrustMs
-          : strangerTrustMs
+            : maxAgeWhileDisconnectedMs
+          : maxUnknownAgeMs
         if (performance.now() - found.readAt <= trustMs) return found.tenant
       }
       return loadOnce(id)
@@ -114,9 +114,9 @@ export async function openDirectory(
   }
 }
 
-/** Past the bound the oldest goes; it is read again when it is asked for. */
-function remember(memory: Map<string, Known>, id: string, tenant: Tenant | undefined): void {
-  if (memory.size >= remembered) memory.delete(memory.keys().next().value!)
+/** Evicts the oldest entry at the bound. */
+function cache(memory: Map<string, Known>, id: string, tenant: Tenant | undefined): void {
+  if (memory.size >= maxCached) memory.delete(memory.keys().next().value!)
   memory.set(id, { tenant, readAt: performance.now() })
 }
 

@@ -1,8 +1,10 @@
-// A Postgres that cannot write its log stops for all projects. So the platform refuses writes while there is still
-// free space, PLATFORM_DISK_RESERVE_MB, and ends sessions that write past it on a direct connection.
+// Postgres stops for all projects if it cannot write its WAL. So the platform rejects writes while PLATFORM_DISK_RESERVE_MB
+// is still free, and ends sessions that keep writing on direct connections.
+import { createChore } from '#src/kernel/chores.ts'
 import { freeBytes } from '#src/kernel/disk-space.ts'
 import type { Log } from '#src/kernel/log.ts'
 import type { Session } from '#src/kernel/postgres/database.ts'
+import { sqlState } from '#src/kernel/postgres/database-error.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 import { megabyte } from './database-sizes.ts'
 import { tenantLogin } from './logins.ts'
@@ -10,14 +12,14 @@ import { tenantLogin } from './logins.ts'
 export interface DiskReserve {
   /** Free space is below the reserve. */
   isReached(): boolean
-  /** What an operator should know, as sentences. */
+  /** Warnings for the operator, as sentences. */
   warnings(): readonly string[]
-  /** Called by the watchdog at each of its looks. */
-  look(session: Session): Promise<void>
+  /** Called by the watchdog at each check. */
+  check(session: Session): Promise<void>
   close(): void
 }
 
-/** A directory whose file system fills up with what projects store. */
+/** A directory on a file system that stores data of projects. */
 export interface Place {
   what: 'database' | 'files'
   path: string
@@ -33,9 +35,10 @@ const measureEveryMs = 1000
 const lockNotAvailable = '55P03'
 
 /**
- * Sessions of tenants in a transaction that has written: those of some age, however they came, and of owners all that
- * have been connected for a while, because short transactions on a direct connection fill a disk just as well. What
- * the management API does as an owner has a fresh connection and ends soon.
+ * Tenant sessions in a transaction that has written. Transactions of any login count when they are old.
+ * Transactions of owner sessions count when the session has been connected for a while, because many short
+ * transactions on a direct connection also fill the disk. The management API opens a new owner connection
+ * each time, so its work is not affected.
  */
 const endWriters = sql`
   select pg_terminate_backend(pid) from pg_stat_activity
@@ -45,10 +48,9 @@ const endWriters = sql`
 
 export async function startDiskReserve({ places, reserveMb, log }: DiskReserveOptions): Promise<DiskReserve> {
   const reserve = reserveMb * megabyte
-  /** Undefined where it cannot be measured. */
+  /** Undefined if it cannot be measured. */
   const free = new Map<Place, number | undefined>()
   let isReached = false
-  let isMeasuring = false
 
   async function measureOne(place: Place): Promise<void> {
     try {
@@ -63,7 +65,10 @@ export async function startDiskReserve({ places, reserveMb, log }: DiskReserveOp
   const shortOf = (bytes: number) =>
     [...free].flatMap(([place, left]) => (left !== undefined && left < bytes ? [{ ...place, left }] : []))
 
-  /** At most one of a kind, also when the database has two directories: their figures may differ by a little. */
+  /**
+   * At most one warning of a kind. The database may have two directories on one disk, and their measured
+   * values differ a little.
+   */
   function warningsOf(what: Place['what']): string[] {
     const measured = [...free].flatMap(([place, left]) => (place.what === what ? [left] : []))
     const least = Math.min(...measured.filter(left => left !== undefined))
@@ -92,34 +97,26 @@ export async function startDiskReserve({ places, reserveMb, log }: DiskReserveOp
     else log.info(facts, 'free disk space is above the reserve again; writes are accepted')
   }
 
-  /** A file system that does not answer is asked once, not over and over. */
-  function measureAgain(): void {
-    if (isMeasuring) return
-    isMeasuring = true
-    void measure().finally(() => {
-      isMeasuring = false
-    })
-  }
-
-  let timer: NodeJS.Timeout | undefined
+  const measuring = createChore({ name: 'measure free disk space', everyMs: measureEveryMs, run: measure })
   if (reserveMb > 0 && places.length > 0) {
     await measure()
-    timer = setInterval(measureAgain, measureEveryMs).unref()
+    measuring.start()
   }
 
   return {
     isReached: () => isReached,
     warnings: () => [...new Set(places.map(({ what }) => what))].flatMap(warningsOf),
-    async look(session) {
+    async check(session) {
       if (!shortOf(reserve / 2).some(({ what }) => what === 'database')) return
-      const ended = await session.repeat(endWriters).catch((error: { code?: string }) => {
-        if (error.code !== lockNotAvailable) throw error
+      const ended = await session.repeat(endWriters).catch(error => {
+        if (sqlState(error) !== lockNotAvailable) throw error
         return 0
       })
       if (ended > 0)
         log.warn({ reason: 'the disk reserve is half used', ended }, 'the watchdog ended database sessions')
     },
-    close: () => clearInterval(timer),
+    // Do not wait for the measurement: a hanging file system must not block the shutdown.
+    close: () => void measuring.stop(),
   }
 }
 

@@ -1,25 +1,15 @@
-// Which schemas of a project its API serves: a setting, which cannot name schemas of the platform or of Postgres.
+// The setting `exposed_schemas`: schemas that the row API of a project serves. Platform and Postgres schemas are not allowed.
+import { platformSchemas } from '@plinth/contract/platform-schemas.ts'
 import { Refusal } from '#src/kernel/errors.ts'
 
 const byDefault = ['public']
 const maxSchemas = 50
 
-const ownedByPlatform = new Set([
-  'platform',
-  'auth',
-  'extensions',
-  'storage',
-  'realtime',
-  'pgmq',
-  'information_schema',
-  'supabase_migrations',
-])
-
-/** Schemas of the platform and of Postgres itself: never served, and not for a project to change. */
+/** Schemas of the platform and of Postgres. They are never served, and projects cannot change them. */
 export const isReservedSchema = (name: string): boolean =>
-  ownedByPlatform.has(name) || name.startsWith('pg_') || name.startsWith('information_schema')
+  platformSchemas.has(name) || name.startsWith('pg_') || name.startsWith('information_schema')
 
-/** What is stored, made safe to use: whatever does not fit falls back to the default. */
+/** Reads the stored setting. An invalid one falls back to the default. */
 export function exposedSchemasFrom(setting: unknown): string[] {
   if (!Array.isArray(setting)) return [...byDefault]
   const names = setting.filter(
@@ -28,7 +18,7 @@ export function exposedSchemasFrom(setting: unknown): string[] {
   return names.length > 0 ? [...new Set(names)].slice(0, maxSchemas) : [...byDefault]
 }
 
-/** Refuses a setting that could not be served as written. A schema that does not exist yet may be named. */
+/** Rejects an invalid setting. The schemas need not exist yet. */
 export function checkExposedSchemas(setting: unknown): void {
   if (setting === undefined || setting === null) return
   if (!Array.isArray(setting) || setting.length === 0 || setting.length > maxSchemas)

@@ -1,12 +1,12 @@
-// Creating or deleting a project is one operation that completes or leaves nothing. The row is written first and
-// finished last, and an advisory lock says that a node is at work on it: a row still 'creating' or 'deleting' whose lock
-// is free belongs to a node that died, and recovery removes it. A deleted project whose database could not be dropped
-// yet is gone for everybody; recovery drops the database later.
+// Creates and deletes projects atomically. The row is written first and completed last, and the node holds an advisory lock
+// meanwhile. A row in 'creating' or 'deleting' whose lock is free belongs to a crashed node, and recovery removes it. If
+// the database of a deleted project cannot be dropped yet, the project is deleted and recovery drops the database later.
+import { startChore } from '#src/kernel/chores.ts'
 import { Refusal } from '#src/kernel/errors.ts'
+import { createLimiter } from '#src/kernel/limiter.ts'
 import type { Log } from '#src/kernel/log.ts'
 import type { Database, Session } from '#src/kernel/postgres/database.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
-import { createTurns } from '#src/kernel/turns.ts'
 import type { Cluster } from './cluster.ts'
 import type { Provisioner } from './provision.ts'
 
@@ -18,7 +18,7 @@ export interface NewProject {
   description: string
   settings: object
   quotas: object
-  /** Sealed. */
+  /** Encrypted. */
   anon_key: string
   service_role_key: string
   jwt_secret: string
@@ -27,45 +27,47 @@ export interface NewProject {
 }
 
 export interface Lifecycle {
-  /** False when the slug is taken. */
+  /** False if the slug is taken. */
   create(project: NewProject): Promise<boolean>
   remove(id: string): Promise<void>
-  /** Removes what a node that died left half-made or half-removed. */
+  /** Removes projects that a crashed node left in creation or deletion. */
   recover(): Promise<void>
-  /** The same, without waiting for it: a removal may take seconds. */
+  /** Starts the recovery in the background, because a removal may take seconds. */
   recoverInBackground(): void
+  /** The hooks are called in the order in which they were added. */
+  addHooks(hooks: ProjectHooks): void
   close(): void
 }
 
-/** What a project has elsewhere, and comes and goes with it. */
-export interface Attachment {
-  /** What fails here does not fail the project: it is made when it is first needed. */
+/** For data of a service outside the project database. */
+export interface ProjectHooks {
+  /** A failure does not fail the creation. The service must create missing data on first use. */
   created?(projectId: string): Promise<void>
-  /** The project is not gone until this has succeeded; it may be called again. */
-  removed(projectId: string): Promise<void>
+  /** The deletion completes only after this succeeds. It may be called repeatedly. */
+  removed?(projectId: string): Promise<void>
 }
 
-/** Each operation holds one connection for its lock and needs another: fewer at once than connections. */
-const atOnce = 3
-/** How long the caller of a deletion waits for the database to be dropped. */
+/** Each operation holds one connection for its lock and needs a second, so this is lower than the pool size. */
+const maxConcurrent = 3
+/** Maximum time that a deletion request waits for DROP DATABASE. */
 const dropMs = 3000
-/** Further attempts wait for longer, since the server may just be slow, and come less often. */
+/** Later attempts have a longer timeout, because the server may be slow, and run less often. */
 const later = { longestDropMs: 60_000, firstPauseMs: 1000, longestPauseMs: 30_000 }
-/** How often a node looks for what others have left. */
-const lookMs = 60_000
+/** Interval of the recovery. */
+const recoverMs = 60_000
 
 export function createLifecycle(
   control: Database,
   cluster: Cluster,
   provisioner: Provisioner,
   log: Log,
-  attachments: readonly Attachment[] = [],
 ): Lifecycle {
-  const turn = createTurns(atOnce)
+  const hooks: ProjectHooks[] = []
+  const limit = createLimiter({ concurrency: maxConcurrent })
 
   const closing = new AbortController()
 
-  /** Runs the work while holding the project's lock; undefined when another node holds it. */
+  /** Runs the work while holding the project's lock. Undefined if another node holds it. */
   const holdingLock = <T>(id: string, work: () => Promise<T>): Promise<T | undefined> =>
     control.transaction(async session => {
       const lock = await session.row<{ taken: boolean }>(
@@ -73,7 +75,7 @@ export function createLifecycle(
       )
       return lock?.taken ? work() : undefined
     })
-  const whileLocked = <T>(id: string, work: () => Promise<T>) => turn(() => holdingLock(id, work))
+  const whileLocked = <T>(id: string, work: () => Promise<T>) => limit(id, () => holdingLock(id, work))
 
   const drop = (ref: string, patienceMs = dropMs) => provisioner.drop(ref, patienceMs, closing.signal)
 
@@ -82,7 +84,7 @@ export function createLifecycle(
     await deleteRow(control, id)
   }
 
-  /** What cannot be undone now, because the database has just gone away, is undone when it is back. */
+  /** If the rollback fails because the database is unavailable, it is retried when the database is back. */
   let recovering: NodeJS.Timeout | undefined
   let isClosed = false
   function recoverSoon(): void {
@@ -93,10 +95,10 @@ export function createLifecycle(
 
   async function takeDown(id: string, ref: string): Promise<void> {
     const isDropped = await drop(ref)
-    for (const attachment of attachments) await attachment.removed(id)
+    for (const { removed } of hooks) await removed?.(id)
     await markDeleted(control, id, !isDropped)
     if (isDropped) return
-    log.warn({ project: id }, 'the database of a deleted project cannot be dropped yet; trying again')
+    log.warn({ project: id }, 'cannot drop the database of a deleted project yet; will retry')
     dropLeftoversSoon()
   }
 
@@ -122,7 +124,7 @@ export function createLifecycle(
       attempts = areDropped ? 0 : attempts + 1
       if (!areDropped) dropLeftoversSoon()
     } catch (error) {
-      if (!isClosed) log.warn({ err: error }, 'databases of deleted projects could not be dropped yet')
+      if (!isClosed) log.warn({ err: error }, 'could not drop databases of deleted projects; will retry')
       attempts++
       dropLeftoversSoon()
     } finally {
@@ -137,33 +139,32 @@ export function createLifecycle(
     return true
   }
 
-  const looking = setInterval(() => {
-    void recover().catch(recoverSoon)
-    void dropLeftovers()
-  }, lookMs).unref()
+  const recovery = startChore({
+    name: 'recover unfinished projects',
+    everyMs: recoverMs,
+    run: () => Promise.all([recover().catch(recoverSoon), dropLeftovers()]),
+  })
 
   async function attach(id: string): Promise<void> {
-    for (const attachment of attachments)
-      await attachment
-        .created?.(id)
-        .catch(error =>
-          log.warn({ err: error, project: id }, 'what belongs to a new project will be made on first use'),
-        )
+    for (const { created } of hooks)
+      await created?.(id).catch(error =>
+        log.warn({ err: error, project: id }, 'creation hook failed; the service retries on first use'),
+      )
   }
 
   async function recover(): Promise<void> {
     for (const { id, ref } of await listUnfinished(control)) {
       if (isClosed) return
       await whileLocked(id, async () => {
-        // It may have been finished between the look and the lock.
+        // Another node may have finished it before this one got the lock.
         const status = (await listUnfinished(control)).find(each => each.id === id)?.status
         if (status === undefined) return
         if (status === 'creating') await undo({ id, ref })
         else await takeDown(id, ref)
-        log.warn({ project: id, status }, 'removed a project that was left unfinished')
+        log.warn({ project: id, status }, 'removed an unfinished project')
       }).catch(error => {
-        // One that resists must not keep the others, or the platform, from being there.
-        log.error({ err: error, project: id }, 'a project left unfinished cannot be removed yet')
+        // One failure must not block the others or the start of the platform.
+        log.error({ err: error, project: id }, 'could not remove an unfinished project; will retry')
         recoverSoon()
       })
     }
@@ -187,7 +188,7 @@ export function createLifecycle(
     },
 
     async remove(id) {
-      // Marked under the lock: a mark without one means left behind, and recovery sees to it, here or elsewhere.
+      // Set the status while holding the lock. A row in this status whose lock is free is left to the recovery of any node.
       const removed = await whileLocked(id, async () => {
         const ref = await markDeleting(control, id)
         if (ref === undefined) return 'absent'
@@ -201,6 +202,7 @@ export function createLifecycle(
       if (!removed) throw new Refusal('project_busy', 'This project is being created or deleted already')
     },
 
+    addHooks: added => void hooks.push(added),
     recover,
     recoverInBackground() {
       void recover().catch(recoverSoon)
@@ -211,7 +213,7 @@ export function createLifecycle(
       closing.abort()
       clearTimeout(recovering)
       clearTimeout(dropping)
-      clearInterval(looking)
+      void recovery.stop()
     },
   }
 }
@@ -234,7 +236,7 @@ async function markActive(session: Session, { id, ownerId }: NewProject): Promis
       insert into members (project_id, user_id, role) select ${id}, id, 'owner' from users where id = ${ownerId}`)
 }
 
-/** The project's ref; undefined when there is none to delete. */
+/** Returns the project's ref, or undefined if there is nothing to delete. */
 async function markDeleting(control: Database, id: string): Promise<string | undefined> {
   const row = await control.row<{ ref: string }>(sql`
     update projects set status = 'deleting', updated_at = now()
@@ -242,7 +244,7 @@ async function markDeleting(control: Database, id: string): Promise<string | und
   return row?.ref
 }
 
-/** The row stays as a record; the credentials in it go. */
+/** Keeps the row as a record and removes its credentials. */
 const markDeleted = (control: Database, id: string, hasLeftovers: boolean) =>
   control.run(sql`
     update projects set status = 'deleted', deleted_at = now(), updated_at = now(), settings = '{}',

@@ -5,7 +5,7 @@ import { lockBounds, lockWarnings } from './lock-bounds.ts'
 
 const defaults = { perTransaction: 64, connections: 100, prepared: 0 }
 
-test('on a server with default settings a session may hold an eighth of the lock table, a project a quarter', () => {
+test('lock bounds: on a server with default settings a session may hold an eighth of the lock table, a project a quarter', () => {
   assert.deepEqual(lockBounds(defaults), { session: 800, project: 1600, worthCounting: 100 })
   assert.deepEqual(lockBounds({ ...defaults, prepared: 100 }), {
     session: 1600,
@@ -14,7 +14,7 @@ test('on a server with default settings a session may hold an eighth of the lock
   })
 })
 
-test('with the settings of the embedded server the bounds do not grow further', () => {
+test('lock bounds: the settings of the embedded server give the maximum bounds', () => {
   const embedded = {
     perTransaction: Number(engineSettings['max_locks_per_transaction']),
     connections: Number(engineSettings['max_connections']),
@@ -24,7 +24,7 @@ test('with the settings of the embedded server the bounds do not grow further', 
   assert.deepEqual(lockWarnings(embedded), [])
 })
 
-test('a table that is too small is warned about, with settings and a value that suffices', () => {
+test('lock bounds: a warning for a small lock table names the settings and a sufficient value', () => {
   const [warning] = lockWarnings(defaults)
   assert.match(warning!, /6400 locks.*max_locks_per_transaction 64.*max_connections 100/)
   const recommended = Number(/max_locks_per_transaction to (\d+)/.exec(warning!)?.[1])

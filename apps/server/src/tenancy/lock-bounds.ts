@@ -1,5 +1,5 @@
-// How many locks one session and one project may hold. All sessions of a server share one lock table, whose size follows
-// from its settings; whoever fills it makes the statements and logins of everybody else fail with 53200.
+// Maximum number of locks of a session and of a project. All sessions of a server share one lock table, whose size follows
+// from the server's settings. When it is full, statements and logins of all projects fail with 53200.
 import { sql } from '#src/kernel/postgres/sql.ts'
 
 export interface LockSettings {
@@ -11,14 +11,14 @@ export interface LockSettings {
 export interface LockBounds {
   session: number
   project: number
-  /** Sessions with fewer are not looked at. */
+  /** Sessions with fewer locks are ignored. */
   worthCounting: number
 }
 
-/** What a server of our own settings allows; on smaller ones it is a share of the lock table. */
+/** The bounds with the settings of the embedded server. With a smaller lock table they are a fraction of it. */
 const most = { session: 20_000, project: 60_000, worthCounting: 1000 }
 const share = { session: 1 / 8, project: 1 / 4, worthCounting: 1 / 64 }
-/** A tenant takes some 70,000 locks between two looks of the watchdog. */
+/** A tenant can take about 70,000 locks between two checks of the watchdog. */
 const sufficient = 100_000
 
 export const lockSettings = sql`

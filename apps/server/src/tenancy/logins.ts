@@ -1,6 +1,6 @@
-// The four logins of a project. The api login may become anon or authenticated and nothing else, the
-// service login only service_role, so that no function called by anon can climb; the owner login owns
-// schema public; the auth login works on users and sessions and can become nobody. Passwords are derived, so there is nothing to store and a broken login can be put right.
+// The four logins of a project. The api login can switch to anon or authenticated, the service login to service_role, so
+// that a function called by anon cannot escalate. The owner login owns schema public. The auth login works on users and
+// sessions and can switch to no role. Passwords are derived, so none is stored and a broken login can be repaired.
 import { type DeriveKey, hmac } from '#src/kernel/crypto/keys.ts'
 import { scramVerifier } from '#src/kernel/crypto/scram.ts'
 import type { Session } from '#src/kernel/postgres/database.ts'
@@ -10,7 +10,7 @@ import { identifier, literal, sql } from '#src/kernel/postgres/sql.ts'
 export type Login = 'owner' | 'api' | 'svc' | 'auth'
 export const logins: readonly Login[] = ['owner', 'api', 'svc', 'auth']
 
-/** Matches the logins of all projects and nobody else's. */
+/** Matches the logins of all projects and no others. */
 export const tenantLogin = '^p_[a-z2-7]{20}_(owner|api|svc|auth)$'
 
 export const loginRole = (ref: string, login: Login) => `${ref}_${login}`
@@ -18,13 +18,13 @@ export const loginRole = (ref: string, login: Login) => `${ref}_${login}`
 export interface Logins {
   address(ref: string, login: Login): ServerAddress
   verifier(ref: string, login: Login): Promise<string>
-  /** Undoes settings a tenant has stored for its own login, if there are any. */
+  /** Resets settings that a tenant has stored for its login. */
   check(control: Session, ref: string, login: Login): Promise<void>
-  /** Undoes all a tenant can do to its own login: change the password, store settings. */
+  /** Reverts all changes a tenant can make to its login: the password and stored settings. */
   heal(control: Session, ref: string, login: Login): Promise<void>
 }
 
-/** The one setting stored for a login; only a superuser can lift it. */
+/** The only setting stored for a login. Only a superuser can remove it. */
 export const tempFileLimits: Record<Login, string> = {
   owner: '1GB',
   api: '256MB',
@@ -38,7 +38,7 @@ export function createLogins(server: ServerAddress, deriveKey: DeriveKey): Login
   const verifier = (ref: string, login: Login) => scramVerifier(password(ref, login))
   const healing = new Map<string, Promise<void>>()
 
-  /** Connections that find the same login broken wait for one repair. */
+  /** Connections that find the same broken login share one repair. */
   function oneAtATime(control: Session, ref: string, login: Login): Promise<void> {
     const name = loginRole(ref, login)
     const running = healing.get(name)
@@ -48,7 +48,7 @@ export function createLogins(server: ServerAddress, deriveKey: DeriveKey): Login
     return started
   }
 
-  /** The tenant may hold its own row in an open transaction: nobody waits for that for long. */
+  /** A tenant can lock its role in an open transaction, so the wait is short. */
   async function repair(control: Session, ref: string, login: Login): Promise<void> {
     const role = identifier(loginRole(ref, login))
     await control.script(`

@@ -1,6 +1,6 @@
 import type { OwnSession } from '#src/kernel/postgres/database.ts'
 
-/** Whether SQL of a tenant has begun a transaction and not ended it: time stands still in one. */
+/** Whether SQL of a tenant has left a transaction open. In a transaction now() does not advance, which shows it. */
 export async function leavesTransactionOpen(session: OwnSession): Promise<boolean> {
   let answer: string | null | undefined
   const tag = await session
@@ -10,7 +10,7 @@ export async function leavesTransactionOpen(session: OwnSession): Promise<boolea
         answer = value
       },
     })
-    // A transaction that has failed answers nothing but errors.
+    // A failed transaction rejects every statement.
     .catch(() => 'SELECT 1')
   return tag === 'SELECT 1' && answer !== 'f'
 }

@@ -1,14 +1,15 @@
-// Work as a project's owner, each piece on a connection of its own: it may run any SQL of the tenant.
+// Runs work as a project's owner. Each run has its own connection, because it may execute any SQL of the tenant.
 import { retryLater } from '#src/kernel/errors.ts'
 import type { Abandoned } from '#src/kernel/postgres/abandoned.ts'
 import { type OwnSession, type Session, withClient } from '#src/kernel/postgres/database.ts'
+import { sqlState } from '#src/kernel/postgres/database-error.ts'
 import type { Tenant } from './directory.ts'
 import type { Logins } from './logins.ts'
 import { sessionSettings } from './session-settings.ts'
 
 export interface OwnerOptions {
   signal?: AbortSignal | undefined
-  /** The statement_timeout that the work sets. A statement that does not end then is given up. */
+  /** The statement_timeout that the work sets. The connection is abandoned if a statement does not end by then. */
   timeoutMs?: number | undefined
 }
 
@@ -20,11 +21,11 @@ export type AsOwner = <T>(
 
 export interface Owners {
   asOwner: AsOwner
-  /** Ends all that runs. */
+  /** Aborts all running work. */
   close(): void
 }
 
-const atOnce = 5
+const maxConcurrent = 5
 
 export function createOwners(control: Session, logins: Logins, abandoned: Abandoned): Owners {
   const running = new Map<string, number>()
@@ -55,7 +56,7 @@ export function createOwners(control: Session, logins: Logins, abandoned: Abando
     try {
       return await run()
     } catch (error) {
-      const { code } = error as { code?: string }
+      const code = sqlState(error)
       if (hasBegun || (code !== '28P01' && code !== '28000')) throw error
       await logins.heal(control, ref, 'owner')
       return run()
@@ -64,7 +65,7 @@ export function createOwners(control: Session, logins: Logins, abandoned: Abando
 
   const asOwner: AsOwner = async ({ ref }, work, options = {}) => {
     const others = running.get(ref) ?? 0
-    if (others + abandoned.count(groupOf(ref)) >= atOnce)
+    if (others + abandoned.count(groupOf(ref)) >= maxConcurrent)
       throw retryLater(
         'pool_exhausted',
         'Too many statements run as the owner of this project; try again in a second',

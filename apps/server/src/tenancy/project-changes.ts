@@ -1,25 +1,24 @@
-// Tells which projects have changed, on any node, by polling the control database on one connection. NOTIFY would do the
-// same until a project fills the notification queue of the server: then no transaction that notifies can commit.
+// Reports changed projects of any node, by polling the control database on one connection. NOTIFY is not used, because a
+// project can fill the notification queue of the server, and then no transaction that notifies can commit.
 import type { Log } from '#src/kernel/log.ts'
 import { openSession, type Session } from '#src/kernel/postgres/database.ts'
 import type { ServerAddress } from '#src/kernel/postgres/server-address.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 
 export interface ProjectChanges {
-  /** Whether every change committed up to a moment ago has been reported. */
+  /** Whether all changes up to the last poll interval have been reported. */
   isCurrent(): boolean
   close(): Promise<void>
 }
 
 const pollMs = 250
-/** A poll that takes longer will not be answered; another connection is tried. */
+/** Timeout of a poll. After it, a new connection is opened. */
 const pollTimeoutMs = 5000
 const currentMs = 1000
 
 /**
- * Changes that the given snapshot could not see yet, and that the current one does: a transaction that commits late is
- * found although others with higher ids have been found before it. The upper bound leaves out ids of another server, as
- * a restored dump has them.
+ * Changes that are visible now but were not in the given snapshot. So a late commit is found, although higher ids were found
+ * before it. The upper bound excludes ids of another server, which a restored dump contains.
  */
 const changesSince = (snapshot: string) => sql`
   select pg_current_snapshot()::text as snapshot, coalesce(array_agg(id::text) filter (where id is not null), '{}') as ids
@@ -29,7 +28,7 @@ const changesSince = (snapshot: string) => sql`
      and not pg_visible_in_snapshot(changed, ${snapshot}::pg_snapshot)`
 const currentSnapshot = sql`select pg_current_snapshot()::text as snapshot`
 
-/** After a connection was lost, `gap` is called: a server that came back may have lost commits, or be another one. */
+/** `gap` is called after a lost connection, because the server may have lost commits or may be another one. */
 export async function followProjects(
   server: { address: ServerAddress; control: string },
   on: { change(id: string): void; gap(): void },
@@ -64,7 +63,7 @@ export async function followProjects(
       else await connect()
       hasFailed = false
     } catch (error) {
-      if (!hasFailed && !isClosed) log.warn({ err: error }, 'cannot look for project changes; trying again')
+      if (!hasFailed && !isClosed) log.warn({ err: error }, 'polling for project changes failed; will retry')
       hasFailed = true
       disconnect()
     }

@@ -1,6 +1,8 @@
-// A project's database and roles, made and unmade. Every step can be repeated and undone, so whoever finds a
-// half-made project can finish removing it.
+// Creates and removes the database and roles of a project. Every step can be repeated and undone, so any node can finish the
+// removal of an unfinished project.
+import { startChore } from '#src/kernel/chores.ts'
 import { type Database, guardedSettings, type Session, withClient } from '#src/kernel/postgres/database.ts'
+import { sqlState } from '#src/kernel/postgres/database-error.ts'
 import { identifier, literal, sql } from '#src/kernel/postgres/sql.ts'
 import { type Cluster, controlSettings, migrateProject } from './cluster.ts'
 import {
@@ -11,37 +13,42 @@ import {
   tempFileLimits,
   tenantLogin,
 } from './logins.ts'
+import type { GrantsFor } from './project-grants.ts'
 
 export interface Provisioner {
   create(ref: string): Promise<void>
   /**
-   * Gives a project of an older version the tables, functions, logins and rights of this one. Each migration is a
-   * transaction with its record, so one that is interrupted is continued by the next call.
+   * Upgrades the schema, functions, logins and rights of a project to this release. Each migration and its record are one
+   * transaction, so an interrupted upgrade continues with the next call.
    */
-  renew(project: { id: string; ref: string }, signal?: AbortSignal): Promise<void>
+  upgrade(project: { id: string; ref: string }, signal?: AbortSignal): Promise<void>
   /**
-   * Closes the project's logins for good and drops its databases and roles. False when a database could not be dropped
-   * in the given time, because a backend that cannot be interrupted is in the way: in this database, or in any other of
-   * the server, since DROP DATABASE waits until every backend has released its open files.
+   * Disables the project's logins and drops its databases and roles. False if a database could not be dropped before the
+   * timeout, because a backend cannot be interrupted. That backend may be in any database of the server, since DROP
+   * DATABASE waits until every backend has released its open files.
    */
-  drop(ref: string, patienceMs: number, signal?: AbortSignal): Promise<boolean>
+  drop(ref: string, timeoutMs: number, signal?: AbortSignal): Promise<boolean>
 }
 
 const connectionLimits: Record<Login, number> = { owner: 20, api: 100, svc: 100, auth: 50 }
-const databaseConnectionLimit = 250
 const templateBusy = '55006'
-const patienceMs = 250
-/** The session of a node that was killed ends soon, and its advisory lock with it. */
-const renewSettings = { ...guardedSettings, lock_timeout: '10s', client_connection_check_interval: '2s' }
+const timeoutMs = 250
+/** The session of a killed node ends soon and releases its advisory lock. */
+const upgradeSettings = { ...guardedSettings, lock_timeout: '10s', client_connection_check_interval: '2s' }
 const queryCanceled = '57014'
 const objectInUse = '55006'
 
-export function createProvisioner(control: Database, cluster: Cluster, logins: Logins): Provisioner {
+export function createProvisioner(
+  control: Database,
+  cluster: Cluster,
+  logins: Logins,
+  grants: GrantsFor,
+): Provisioner {
   async function createRoles(session: Session, ref: string, logged: readonly Login[]): Promise<void> {
     const roles = await Promise.all(
       logged.map(async login => {
         const role = identifier(loginRole(ref, login))
-        // A ready verifier: no clear-text password is ever in a statement.
+        // Send a SCRAM verifier, so that no statement contains the password.
         return `create role ${role} login noinherit nocreatedb nocreaterole
             connection limit ${connectionLimits[login]} password ${literal(await logins.verifier(ref, login))};
           alter role ${role} set temp_file_limit = '${tempFileLimits[login]}';`
@@ -52,7 +59,7 @@ export function createProvisioner(control: Database, cluster: Cluster, logins: L
       grant service_role to ${identifier(loginRole(ref, 'svc'))};`)
   }
 
-  /** The lock on the row keeps a deletion waiting, which would miss roles that are created after it. */
+  /** The row lock blocks a concurrent deletion, which would miss roles created after it. */
   async function createMissingRoles(id: string, ref: string): Promise<void> {
     const existing = await control.rows<{ rolname: string }>(
       sql`select rolname from pg_roles where rolname = any(${allLogins.map(login => loginRole(ref, login))})`,
@@ -69,7 +76,7 @@ export function createProvisioner(control: Database, cluster: Cluster, logins: L
     })
   }
 
-  /** Connection limit 0 keeps everybody out until PUBLIC's right to connect is taken away. */
+  /** Connection limit 0 rejects logins until CONNECT is revoked from PUBLIC. */
   async function cloneTemplate(ref: string): Promise<void> {
     for (let attempt = 1; ; attempt++)
       try {
@@ -77,38 +84,42 @@ export function createProvisioner(control: Database, cluster: Cluster, logins: L
           `create database ${identifier(ref)} template ${identifier(cluster.template)} connection limit 0`,
         )
       } catch (error) {
-        // Another node is bringing the template up to date.
-        if ((error as { code?: string }).code !== templateBusy || attempt === 50) throw error
+        // Another node is migrating the template.
+        if (sqlState(error) !== templateBusy || attempt === 50) throw error
         await new Promise(resolve => setTimeout(resolve, 100))
       }
   }
 
-  /** Any tenant can hold a lock that stands in the way; whoever does is shown out. */
+  /** A tenant can hold a conflicting lock. Such sessions are ended. */
   async function insist<T>(session: Session, work: () => Promise<T>): Promise<T> {
     const { pid } = (await session.row<{ pid: number }>(sql`select pg_backend_pid() as pid`))!
-    const clear = setInterval(() => void endBlockers(control, pid).catch(() => {}), patienceMs)
+    const clearing = startChore({
+      name: 'end blockers',
+      everyMs: timeoutMs,
+      run: () => endBlockers(control, pid),
+    })
     try {
       return await work()
     } finally {
-      clearInterval(clear)
+      await clearing.stop()
     }
   }
 
   return {
     async create(ref) {
-      // Both have ended before anything is undone.
+      // Wait for both before the rollback.
       const made = await Promise.allSettled([createRoles(control, ref, allLogins), cloneTemplate(ref)])
       for (const each of made) if (each.status === 'rejected') throw each.reason
       await withClient(cluster.address, ref, guardedSettings, session => session.script(grants(ref, ref)))
     },
-    renew: ({ id, ref }, signal) =>
+    upgrade: ({ id, ref }, signal) =>
       withClient(
         cluster.address,
         ref,
-        renewSettings,
+        upgradeSettings,
         session =>
           insist(session, async () => {
-            // Of two nodes the second waits here, and then finds nothing left to migrate.
+            // A second node waits here for the lock and then finds nothing to migrate.
             await session.run(sql`select pg_advisory_lock(hashtext('plinth: upgrade'))`)
             await createMissingRoles(id, ref)
             await migrateProject(session, cluster.projectMigrations)
@@ -121,7 +132,7 @@ export function createProvisioner(control: Database, cluster: Cluster, logins: L
       const databases = [ref, shadowOf(ref)]
       const work = async (session: Session) => {
         await endMakers(session, ref)
-        // No new logins, so that FORCE leaves nobody behind; roles go last, because the database depends on them.
+        // Disable logins first, so that no session starts after FORCE. Drop the roles last, because the database depends on them.
         await retrying(() => insist(session, () => session.script(roles.map(disable).join('\n'))))
         await endSessions(session, roles, databases)
         if (!(await areEmpty(session, databases, dropMs))) return false
@@ -135,7 +146,7 @@ export function createProvisioner(control: Database, cluster: Cluster, logins: L
   }
 }
 
-/** DROP DATABASE would wait for them, too, but always for five seconds. */
+/** DROP DATABASE waits for these sessions too, but always for up to five seconds. */
 async function areEmpty(session: Session, databases: readonly string[], withinMs: number): Promise<boolean> {
   for (const end = performance.now() + withinMs; ; await new Promise(resolve => setTimeout(resolve, 50))) {
     const left = await session.row(
@@ -146,14 +157,14 @@ async function areEmpty(session: Session, databases: readonly string[], withinMs
   }
 }
 
-/** False when it takes too long. A database that is dropped halfway admits nobody and can be dropped again. */
+/** False after the timeout. A database whose drop was interrupted rejects connections and can be dropped again. */
 export async function dropDatabase(session: Session, database: string, withinMs: number): Promise<boolean> {
   await session.script(`set statement_timeout = ${withinMs}`)
   try {
     await session.script(`drop database if exists ${identifier(database)} with (force)`)
     return true
   } catch (error) {
-    const { code } = error as { code?: string }
+    const code = sqlState(error)
     if (code === queryCanceled || code === objectInUse) return false
     throw error
   } finally {
@@ -161,20 +172,20 @@ export async function dropDatabase(session: Session, database: string, withinMs:
   }
 }
 
-/** Postgres gives up on a role that its owner changes at the same moment. */
+/** Retries, because Postgres fails when the role changes concurrently. */
 async function retrying(work: () => Promise<void>): Promise<void> {
   for (let attempt = 1; ; attempt++)
     try {
       return await work()
     } catch (error) {
-      if (attempt === 5 || (error as { code?: string }).code !== 'XX000') throw error
+      if (attempt === 5 || sqlState(error) !== 'XX000') throw error
     }
 }
 
 const disable = (role: string) =>
   `do $$ begin alter role ${identifier(role)} nologin; exception when undefined_object then null; end $$;`
 
-/** A platform that was killed leaves its CREATE DATABASE running: it would finish after everything was removed. */
+/** The CREATE DATABASE of a killed platform keeps running and would complete after the removal. */
 async function endMakers(session: Session, ref: string): Promise<void> {
   const end = sql`
     select pg_terminate_backend(pid, 5000) from pg_stat_activity
@@ -183,7 +194,7 @@ async function endMakers(session: Session, ref: string): Promise<void> {
   await session.run(end)
 }
 
-/** Those of the project's logins, and any other in its databases, such as an upgrade that waits for a lock. */
+/** Sessions of the project's logins, and others in its databases, such as an upgrade that waits for a lock. */
 const endSessions = (session: Session, roles: string[], databases: string[]) =>
   session.run(sql`
     select pg_terminate_backend(pid) from pg_stat_activity
@@ -194,61 +205,5 @@ const endBlockers = (control: Database, pid: number) =>
     select pg_terminate_backend(a.pid) from pg_stat_activity a
      where a.pid = any(pg_blocking_pids(${pid})) and a.usename ~ ${tenantLogin}`)
 
-/** A second database of a project, for trying migrations out; see shadow.ts. */
+/** The name of the shadow database; see shadow-database.ts. */
 export const shadowOf = (ref: string) => `${ref}_shadow`
-
-/** Run inside the new database by the superuser, who keeps owning it; the tenant gets schema public. */
-export function grants(ref: string, name: string): string {
-  const database = identifier(name)
-  const [owner, api, svc, auth] = allLogins.map(login => identifier(loginRole(ref, login)))
-  const everyone = 'anon, authenticated, service_role'
-  const defaults = `alter default privileges for role ${owner} in schema public grant`
-  return `
-    revoke all on database ${database} from public;
-    grant connect, create, temporary on database ${database} to ${owner};
-    grant connect on database ${database} to ${api}, ${svc}, ${auth};
-    alter schema public owner to ${owner};
-    alter publication supabase_realtime owner to ${owner};
-    grant create, usage on schema extensions to ${owner};
-    grant select, insert, update, delete on all tables in schema auth to ${auth};
-    grant execute on function auth.identity_object(auth.identities), auth.factor_object(auth.mfa_factors),
-      auth.user_object(auth.users), auth.refresh_session(uuid, bigint, integer, integer, integer) to ${auth};
-    grant select, insert, update, delete, references, trigger on all tables in schema auth to ${owner};
-    revoke insert, update, delete, references, trigger on auth.revocations from ${owner};
-    grant execute on function platform.first_time(oid), platform.forget(oid) to ${owner};
-    grant execute on procedure platform.drop_auth_trigger(text, text, boolean),
-      platform.set_auth_trigger(text, text, text, boolean), platform.rename_auth_trigger(text, text, text),
-      platform.comment_on_auth_trigger(text, text, text) to ${owner};
-    grant usage on schema storage to ${owner};
-    alter table if exists storage.buckets owner to ${owner};
-    alter table if exists storage.objects owner to ${owner};
-    grant usage on schema realtime to ${owner};
-    alter table if exists realtime.messages owner to ${owner};
-    alter function platform.prepare_judge(oid, text, "char") owner to ${owner};
-    ${queueGrants(identifier(loginRole(ref, 'owner')))}
-    ${defaults} select, insert, update, delete on tables to ${everyone};
-    ${defaults} usage, select on sequences to ${everyone};
-    ${defaults} execute on functions to ${everyone};
-    alter database ${database} connection limit ${databaseConnectionLimit};`
-}
-
-/** Queues belong to the owner, who makes them; the service role works on their messages, however a table came there. */
-function queueGrants(owner: string): string {
-  const defaults = `alter default privileges for role ${owner} in schema pgmq grant`
-  return `
-    grant usage, create on schema pgmq to ${owner};
-    grant select, insert, update, delete on pgmq.meta to ${owner};
-    grant execute on all functions in schema pgmq to ${owner};
-    ${defaults} select, insert, update, delete, truncate on tables to service_role;
-    ${defaults} usage, select on sequences to service_role;
-    do $$
-    begin
-      -- Where the tenant has made a schema of this name, it is the tenant's.
-      if exists (select from pg_namespace n join pg_roles r on r.oid = n.nspowner
-                  where n.nspname = 'pgmq_public' and r.rolname = current_user) then
-        grant usage on schema pgmq_public to ${owner};
-        grant execute on all functions in schema pgmq_public to ${owner};
-      end if;
-    end
-    $$;`
-}

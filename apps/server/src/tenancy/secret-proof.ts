@@ -1,5 +1,5 @@
-// CONTROL_PLANE_SECRET must never change. The control database holds a proof of the one it was made with, so
-// that a wrong one is refused at the start and not found out when nothing can be opened any more.
+// CONTROL_PLANE_SECRET must never change. The control database stores a proof of the original one, so that the platform
+// rejects a wrong secret at start instead of failing later to decrypt.
 import { timingSafeEqual } from 'node:crypto'
 import { type DeriveKey, hmac } from '#src/kernel/crypto/keys.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'

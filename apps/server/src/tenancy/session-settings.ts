@@ -1,7 +1,7 @@
 import { identifier } from '#src/kernel/postgres/sql.ts'
 import type { Tenant } from './directory.ts'
 
-/** The session's own settings; RESET ALL returns to these, not to what a tenant stored for its roles. */
+/** Sent at connection start. RESET ALL returns to these, not to settings that a tenant stored for its roles. */
 export const sessionSettings = {
   application_name: 'plinth',
   client_encoding: 'UTF8',
@@ -12,6 +12,6 @@ export const sessionSettings = {
   idle_in_transaction_session_timeout: '10s',
 }
 
-/** Where unqualified names in a project's SQL are looked for, on behalf of its callers. */
+/** The search path for SQL of callers. */
 export const searchPathOf = ({ exposedSchemas }: Tenant): string =>
   [...exposedSchemas, 'extensions', 'pg_temp'].map(identifier).join(', ')

@@ -12,7 +12,7 @@ const settings = {
   exposed_schemas: ['public'],
 }
 
-test('every secret is shown as [redacted], wherever it stands, and nothing else is', () => {
+test('settings: every secret at any depth is shown as [redacted], and other values are unchanged', () => {
   assert.deepEqual(redact(settings), {
     smtp: { host: 'mail', password: '[redacted]' },
     providers: [{ client_id: 'a', client_secret: '[redacted]' }],
@@ -21,7 +21,7 @@ test('every secret is shown as [redacted], wherever it stands, and nothing else 
   })
 })
 
-test('secrets are sealed once and open in their own project', () => {
+test('settings: secrets are encrypted once and decrypt only in their project', () => {
   const first = sealSettings(settings, 'p1', box)
   assert.equal(first.sealed, 2)
   const { password } = first.settings['smtp'] as { password: string }
@@ -31,14 +31,14 @@ test('secrets are sealed once and open in their own project', () => {
   assert.deepEqual(sealSettings(first.settings, 'p1', box), { settings: first.settings, sealed: 0 })
 })
 
-test('a change merges top-level keys, and null removes one', () => {
+test('settings: a change merges top-level keys, and null removes one', () => {
   assert.deepEqual(mergeSettings({ a: 1, b: { c: 1 }, d: 2 }, { b: { e: 2 }, d: null }), {
     a: 1,
     b: { e: 2 },
   })
 })
 
-test('a [redacted] that is sent back keeps the secret it stands for', () => {
+test('settings: a [redacted] value that is sent back keeps the stored secret', () => {
   const stored = { smtp: { host: 'mail', password: 'sealed:v1:x' }, providers: [{ client_secret: 's' }] }
   const merged = mergeSettings(stored, {
     smtp: { host: 'new', password: '[redacted]' },

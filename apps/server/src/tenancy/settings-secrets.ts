@@ -1,5 +1,5 @@
-// Secrets inside a project's free-form settings: any text under a key that names one. Sealed at rest, shown
-// as [redacted], and kept when a client sends that mark back.
+// Secrets in a project's free-form settings: any text under a key that names a secret. They are encrypted at rest, shown as
+// [redacted], and kept when a client sends [redacted] back.
 import { isSealed, type Sealer } from '#src/kernel/crypto/sealed.ts'
 
 type Json = Readonly<Record<string, unknown>>
@@ -10,7 +10,7 @@ const namesSecret = /(^|_)(password|secret|token|private_key|api_key|access_key)
 const isObject = (value: unknown): value is Json =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
-/** Rebuilds the settings with every secret replaced; `path` says where it stands. */
+/** Copies the settings with every secret replaced. `path` is its position. */
 function mapSecrets(
   value: unknown,
   replace: (secret: string, path: string) => unknown,
@@ -29,7 +29,7 @@ function mapSecrets(
   return typeof value === 'string' && value !== '' && namesSecret.test(key) ? replace(value, path) : value
 }
 
-/** Bound to the project, not to the path: a secret may move within its own project's settings. */
+/** The encryption context is the project, not the path, so that a secret may move within the settings. */
 export const settingsContext = (projectId: string) => `project:${projectId}:settings`
 
 export const redact = (settings: Json): Json => mapSecrets(settings, () => redacted) as Json
@@ -48,7 +48,13 @@ export function sealSettings(
   return { settings: result as Json, sealed }
 }
 
-/** Merges top-level keys, null removes one; a [redacted] that comes back means "as it was". */
+/** For settings that are copied to another project. */
+export const resealSettings = (settings: Json, from: string, to: string, sealer: Sealer): Json =>
+  mapSecrets(settings, secret =>
+    sealer.seal(sealer.open(secret, settingsContext(from)), settingsContext(to)),
+  ) as Json
+
+/** Merges top-level keys. null removes a key, and [redacted] keeps the stored secret. */
 export function mergeSettings(stored: Json, change: Json): Json {
   const merged: Record<string, unknown> = { ...stored }
   for (const [key, value] of Object.entries(change))

@@ -1,4 +1,4 @@
-// The settings of a project as services read and write their own part of them: sealed, and under a lock while they change.
+// Reads and updates the encrypted settings of a project. Updates hold a row lock.
 import type { Database, Session } from '#src/kernel/postgres/database.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 

@@ -1,5 +1,5 @@
-// Reads the words, names and texts of one SQL statement in order. Whatever is written in another way than expected, even
-// if Postgres allows it, is NotRecognised.
+// Tokenizes one SQL statement: keywords, names and strings in order. Any unexpected syntax is NotRecognised, even if
+// Postgres accepts it.
 
 export class NotRecognised extends Error {}
 
@@ -25,7 +25,7 @@ export class StatementReader {
     if (this.#at < this.#text.length) throw new NotRecognised()
   }
 
-  /** All of the words, or none is taken. */
+  /** Consumes all of the keywords or none. */
   accepts(...words: string[]): boolean {
     const from = this.#at
     for (const each of words) {
@@ -44,13 +44,13 @@ export class StatementReader {
     return isThere
   }
 
-  /** As Postgres keeps it: letters in capitals count as small ones unless the name is quoted. */
+  /** Folded as in Postgres: unquoted names become lower case. */
   name(): string {
     this.#skip()
     const quoted = this.#match(quotedName)
     if (quoted !== undefined) return quoted.slice(1, -1).replaceAll('""', '"')
     const plain = this.#match(word)
-    // A quote behind it makes it the prefix of a text or name with escapes.
+    // Followed by a quote it is the prefix of an escaped string or name, such as E'…' or U&"…".
     if (plain === undefined || /['"&]/.test(this.#text[this.#at] ?? '')) throw new NotRecognised()
     return plain.replace(/[A-Z]+/g, capitals => capitals.toLowerCase())
   }

@@ -1,5 +1,5 @@
-// Databases of projects, each used only once it is upgraded to this release. A project that is current costs one look
-// into memory.
+// Wraps project databases so that each is used only after its upgrade to this release. For a current project the check is
+// a lookup in memory.
 import type { Databases } from './databases.ts'
 import type { Tenant } from './directory.ts'
 import type { WhenUpgraded } from './upgrades.ts'

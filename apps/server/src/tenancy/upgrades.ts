@@ -1,9 +1,10 @@
-// A release may bring migrations for project databases. The platform listens first and upgrades the projects
-// afterwards, a few at a time. A project that is called meanwhile goes to the front of the queue, and the call waits
-// for it. One that fails is retried with back-off and holds up nobody else.
+// Upgrades project databases after a release with new migrations. The platform listens first and upgrades a few projects at
+// a time in the background. A request to a project moves it to the front of the queue and waits for its upgrade. A failed
+// upgrade is retried with back-off and does not delay the others.
 import { Refusal, retryLater } from '#src/kernel/errors.ts'
 import type { Log } from '#src/kernel/log.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
+import { DatabaseError, sqlState } from '#src/kernel/postgres/database-error.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 import type { Provisioner } from './provision.ts'
 
@@ -15,18 +16,18 @@ export type WhenUpgraded = (ref: string, audience: 'caller' | 'owner') => Promis
 
 export interface Upgrades {
   whenUpgraded: WhenUpgraded
-  /** Begins with the projects nobody has called. */
+  /** Starts the upgrades in the background. */
   start(): void
-  /** The project may have been deleted. */
+  /** To be called when a project may have been deleted. */
   recheck(id: string): void
-  /** What an operator should know, as sentences. */
+  /** Warnings for the operator, as sentences. */
   warnings(): readonly string[]
   close(): Promise<void>
 }
 
 interface UpgradesOptions {
   control: Database
-  provisioner: Pick<Provisioner, 'renew'>
+  provisioner: Pick<Provisioner, 'upgrade'>
   /** The version every project should have. */
   version: string
   log: Log
@@ -37,7 +38,7 @@ interface Outdated {
   readonly ref: string
   state: 'queued' | 'running' | 'failed'
   isCalled: boolean
-  /** Settles at the end of the next attempt; all callers of the project share it. */
+  /** Settles after the next attempt. All requests to the project share it. */
   attempt: PromiseWithResolvers<void>
   failures: number
   reason: string
@@ -45,9 +46,9 @@ interface Outdated {
   retry?: NodeJS.Timeout
 }
 
-/** Upgrades under way on this node, each with one connection. One place is for projects that are called. */
-const atOnce = { all: 4, uncalled: 3 }
-/** How long a call waits for the upgrade of its project. */
+/** Concurrent upgrades on this node, one connection each. One slot is reserved for projects with waiting requests. */
+const maxConcurrent = { all: 4, uncalled: 3 }
+/** Maximum time that a request waits for the upgrade of its project. */
 const waitMs = 5000
 const retryMs = { first: 1000, longest: 300_000 }
 const namedInWarning = 5
@@ -72,7 +73,7 @@ export async function openUpgrades(options: UpgradesOptions): Promise<Upgrades> 
     })
   const total = outdated.size
   const called: Outdated[] = []
-  /** Those nobody has called, in order; entries that were called or deleted meanwhile are skipped. */
+  /** Projects without requests, in order. Entries that were requested or deleted meanwhile are skipped. */
   let uncalled: Outdated[] = []
   const running = new Set<Promise<void>>()
   const closing = new AbortController()
@@ -84,7 +85,7 @@ export async function openUpgrades(options: UpgradesOptions): Promise<Upgrades> 
       const project = called.shift()
       if (isWaiting(project)) return project
     }
-    if (running.size >= atOnce.uncalled) return
+    if (running.size >= maxConcurrent.uncalled) return
     while (uncalled.length > 0) {
       const project = uncalled.pop()
       if (isWaiting(project)) return project
@@ -93,7 +94,7 @@ export async function openUpgrades(options: UpgradesOptions): Promise<Upgrades> 
   }
 
   function fill(): void {
-    while (!closing.signal.aborted && running.size < atOnce.all) {
+    while (!closing.signal.aborted && running.size < maxConcurrent.all) {
       const project = next()
       if (!project) return
       project.state = 'running'
@@ -122,7 +123,7 @@ export async function openUpgrades(options: UpgradesOptions): Promise<Upgrades> 
     if (found?.status === 'creating') throw new Error('another node is creating the project')
     // Deleted meanwhile, or upgraded by another node.
     if (!found || found.schema_version === version) return
-    await provisioner.renew({ id, ref }, closing.signal)
+    await provisioner.upgrade({ id, ref }, closing.signal)
     await setVersion(control, id, version)
   }
 
@@ -183,7 +184,7 @@ export async function openUpgrades(options: UpgradesOptions): Promise<Upgrades> 
     },
 
     start() {
-      // Taken from the end: the oldest project is the first.
+      // `pop` takes from the end, so the oldest project comes first.
       uncalled = [...outdated.values()].reverse()
       if (total > 0) log.info({ projects: total }, 'upgrading project databases')
       fill()
@@ -230,20 +231,18 @@ function failed({ reason, retryAt }: Outdated, audience: 'caller' | 'owner'): Re
   )
 }
 
-/** Errors of the server itself may quote paths and settings of the machine; those are for the log. */
+/** Errors of the server itself may contain paths and settings of the machine, so only the log gets them. */
 function reasonOf(error: unknown): string {
-  const { code, message } = error as { code?: string; message?: string }
-  const isOfStatement = typeof code === 'string' && /^[0-9A-Z]{5}$/.test(code) && !/^(53|58|XX)/.test(code)
-  return isOfStatement || error instanceof Refusal ? (message ?? '') : 'the platform’s log has the reason'
+  const isOfStatement = error instanceof DatabaseError && !/^(53|58|XX)/.test(error.code)
+  return isOfStatement || error instanceof Refusal ? error.message : 'the platform’s log has the reason'
 }
 
-/** The messages of class 22 quote values of rows, which do not belong into the log. */
+/** Messages of class 22 contain row values, which must not be logged. */
 function loggedReason(error: unknown): string | undefined {
-  const { code, message } = error as { code?: string; message?: string }
-  return code?.startsWith('22') ? undefined : message
+  return error instanceof Error && !sqlState(error)?.startsWith('22') ? error.message : undefined
 }
 
-/** One that another node is still creating may come from the template of the older release. */
+/** A project that another node is still creating may come from the template of the older release. */
 const listOutdated = (control: Database, version: string) =>
   control.rows<{ id: string; ref: string }>(sql`
     select id, ref from projects

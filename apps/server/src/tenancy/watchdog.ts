@@ -1,53 +1,57 @@
-// Some harm that one project does to all can only be stopped from outside: filling the shared lock table, holding a
-// transaction open so that the notification queue cannot shrink, outliving its own timeouts. One warm connection looks
-// four times a second; it must exist already, because a full lock table refuses new ones.
+// Ends sessions with which one project harms all others: they fill the shared lock table, keep a transaction open so that
+// the notification queue cannot shrink, or evade their timeouts. It checks four times a second on one open connection,
+// because new connections fail while the lock table is full.
 import type { Log } from '#src/kernel/log.ts'
 import { type Session, withClient } from '#src/kernel/postgres/database.ts'
+import { sqlState } from '#src/kernel/postgres/database-error.ts'
 import { isLockTableFull } from '#src/kernel/postgres/full-lock-table.ts'
 import type { ServerAddress } from '#src/kernel/postgres/server-address.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 import { controlSettings } from './cluster.ts'
 import { type LockBounds, type LockSettings, lockBounds, lockSettings, lockWarnings } from './lock-bounds.ts'
-import { type Looked, watchHoarders } from './lock-hoarders.ts'
+import { enforceLockBounds, type LockCheck } from './lock-enforcement.ts'
 import { tenantLogin } from './logins.ts'
 
 export interface Watchdog {
-  /** What an operator should know, as sentences. */
+  /** Warnings for the operator, as sentences. */
   warnings(): readonly string[]
   close(): Promise<void>
 }
 
-const lookMs = { usually: 250, whileLocksGrow: 50, whileTableIsFull: 20 }
-const agesEvery = 4
+const intervalMs = { usually: 250, whileLocksGrow: 50, whileTableIsFull: 20 }
+const transactionAgeEvery = 4
 const queueEvery = 20
-/** From here on a project's locks, or the notification queue, are looked at more often. */
+/** From this fraction on, a project's locks or the notification queue are checked more often. */
 const growing = { locks: 0.25, queue: 0.25 }
 const queueTooFull = 0.5
 const maxIdleInTransaction = '5 minutes'
 const maxIdleWhileQueueIsFull = '2 seconds'
-/** It reads `projects`: a lock on that must neither blind the watchdog nor keep it from being closed. */
+/** The timeouts keep a lock on `projects`, which the watchdog reads, from blocking its checks or its shutdown. */
 const watchdogSettings = { ...controlSettings, lock_timeout: '100ms', statement_timeout: '2s' }
 const lockNotAvailable = '55P03'
 
-/** Callers are bound by statement_timeout; what is still there well past it has found a way around. */
+/** Callers have a statement_timeout. A session that is well past it has evaded it. */
 const overdue = (callerMs: number) => sql`
   select pg_terminate_backend(pid) from pg_stat_activity
    where usename ~ ${tenantLogin} and datname in (select ref from projects) and (
      (usename !~ '_owner$' and xact_start < now() - make_interval(secs => ${callerMs / 1000}))
      or (state like 'idle in transaction%' and state_change < now() - ${maxIdleInTransaction}::interval))`
 
-// Calling it also lets the queue shrink after whoever held it up has gone.
+// The call also truncates the queue after the session that blocked it has ended.
 const queueUsage = sql`select pg_notification_queue_usage() as used`
 
-/** Which sessions listen cannot be seen from outside. Of those in a transaction, idle ones lose nothing but it. */
+/**
+ * Postgres does not show which sessions listen. A listening session that is idle in a transaction blocks the queue, so
+ * all idle ones are ended. Each loses only its open transaction.
+ */
 const idleTransactions = sql`
   select pg_terminate_backend(pid) from pg_stat_activity
    where usename ~ ${tenantLogin} and state like 'idle in transaction%'
      and state_change < now() - ${maxIdleWhileQueueIsFull}::interval`
 
-/** Further work on the watchdog's connection, at each look. */
+/** Further work that runs on the watchdog's connection at each check. */
 export interface Task {
-  look(session: Session): Promise<void>
+  check(session: Session): Promise<void>
 }
 
 export function startWatchdog(
@@ -62,7 +66,7 @@ export function startWatchdog(
   let queueUsed = 0
   let isClosed = false
   let wake: (() => void) | undefined
-  const rest = (ms: number) =>
+  const sleep = (ms: number) =>
     new Promise<void>(resolve => {
       wake = resolve
       setTimeout(resolve, ms).unref()
@@ -71,30 +75,31 @@ export function startWatchdog(
   async function watch(session: Session): Promise<void> {
     settings = await session.row<LockSettings>(lockSettings)
     const bounds = lockBounds(settings!)
-    const endHoarders = await watchHoarders(session, bounds)
-    for (let look = 0; !isClosed; look++) {
-      const restMs = await endHoarders()
-        .then(locks => lookFurther(session, bounds, locks, look))
-        .catch(tableIsFull)
-      await rest(restMs)
+    const checkLocks = await enforceLockBounds(session, bounds)
+    for (let check = 0; !isClosed; check++) {
+      const restMs = await checkLocks()
+        .then(locks => runOtherChecks(session, bounds, locks, check))
+        .catch(waitForFullTable)
+      await sleep(restMs)
     }
   }
 
-  /** Says how long to wait until the next look. */
-  async function lookFurther(
+  /** Returns the time until the next check. */
+  async function runOtherChecks(
     session: Session,
     bounds: LockBounds,
-    { ended, most }: Looked,
-    look: number,
+    { ended, most }: LockCheck,
+    check: number,
   ): Promise<number> {
     report('too many locks', ended)
-    if (look % agesEvery === 0) report('transaction too old', await session.repeat(late).catch(unlessLocked))
-    if (look % queueEvery === 0 || queueUsed >= growing.queue) await lookAtQueue(session)
-    for (const task of tasks) await task.look(session)
-    return most > bounds.project * growing.locks ? lookMs.whileLocksGrow : lookMs.usually
+    if (check % transactionAgeEvery === 0)
+      report('transaction too old', await session.repeat(late).catch(ignoreLockTimeout))
+    if (check % queueEvery === 0 || queueUsed >= growing.queue) await checkNotificationQueue(session)
+    for (const task of tasks) await task.check(session)
+    return most > bounds.project * growing.locks ? intervalMs.whileLocksGrow : intervalMs.usually
   }
 
-  async function lookAtQueue(session: Session): Promise<void> {
+  async function checkNotificationQueue(session: Session): Promise<void> {
     queueUsed = (await session.row<{ used: number }>(queueUsage))?.used ?? 0
     if (queueUsed >= queueTooFull)
       report('holds up the notification queue', await session.repeat(idleTransactions))
@@ -105,20 +110,20 @@ export function startWatchdog(
       try {
         await withClient(address, control, watchdogSettings, watch)
       } catch (error) {
-        if (!isClosed) log.warn({ err: error }, 'the watchdog lost its connection; trying again')
-        await rest(lookMs.usually)
+        if (!isClosed) log.warn({ err: error }, 'the watchdog lost its connection; reconnecting')
+        await sleep(intervalMs.usually)
       }
     }
   })()
 
-  /** The connection stays: another one could not be opened now. */
-  function tableIsFull(error: unknown): number {
+  /** Keeps the connection, because a new one cannot be opened while the table is full. */
+  function waitForFullTable(error: unknown): number {
     if (!isLockTableFull(error)) throw error
-    return lookMs.whileTableIsFull
+    return intervalMs.whileTableIsFull
   }
 
-  function unlessLocked(error: unknown): number {
-    if ((error as { code?: string }).code !== lockNotAvailable) throw error
+  function ignoreLockTimeout(error: unknown): number {
+    if (sqlState(error) !== lockNotAvailable) throw error
     return 0
   }
 

@@ -1,11 +1,11 @@
-// Reads that aim at what is hidden: every way the grammar has of asking about a column or a row without being shown
-// it. The answers to two databases that differ in what is hidden must be the same.
+// Reads that try to learn hidden data: every way of the grammar to use a column or row without returning it. Two databases
+// that differ only in hidden data must give the same answer.
 import type { Sources } from './conditions.ts'
 import type { Random } from './random.ts'
 import { quoted } from './values.ts'
 import type { Wire } from './wire.ts'
 
-/** A table with something hidden in it, and how it is embedded in another. */
+/** A table with hidden data, and how it is embedded in another table. */
 interface Aim {
   table: string
   hidden: string
@@ -29,7 +29,7 @@ const aims: readonly Aim[] = [
   aim('teams', 'motto', 'people', 'teams'),
 ]
 
-/** Every order is complete, so that nothing but what is hidden can make a difference. */
+/** Every order is total, so that only hidden data can make a difference. */
 const ways = `
 {table}?select=id&order=id&{hidden}={test}
 {table}?select=id&order=id&{hidden}=not.{test}
@@ -88,7 +88,7 @@ export function anyAttack(from: Sources): Wire {
   }
 }
 
-/** Something that is there, or the beginning of it. */
+/** An existing value or a prefix of one. */
 function guessOf({ random, data }: Sources, { table, hidden }: Aim): string {
   const found = random.pick(data[table]!)[hidden] ?? '7391'
   return random.chance(0.5) ? found : found.slice(0, random.int(1, found.length))

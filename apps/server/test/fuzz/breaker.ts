@@ -1,4 +1,4 @@
-// Breaks requests: cuts, repeats, swaps and soils them the way fuzzers and attackers do, up to 8 kB.
+// Mutates requests like a fuzzer: truncates, repeats and swaps parts, and inserts garbage, up to 8 kB.
 import {
   headers,
   injections,
@@ -16,7 +16,7 @@ import { targetOf, type Wire } from './wire.ts'
 
 const maxLength = 8000
 
-/** One to three things wrong with it; some of what comes out is still right. */
+/** Applies one to three mutations. Some results are still valid. */
 export function broken(random: Random, wire: Wire): Wire {
   let result = wire
   for (let count = random.int(1, 3); count > 0; count--) result = random.pick(ways)(random, result)
@@ -104,7 +104,7 @@ function strangeHeader(random: Random, wire: Wire): Wire {
   return { ...wire, headers: { ...wire.headers, [name]: random.pick(values) } }
 }
 
-/** Deeper than anybody means. */
+/** Nests deeper than any real request. */
 function nest(random: Random, wire: Wire): Wire {
   const times = random.pick([6, 40, 600])
   const deep = random.pick([

@@ -38,7 +38,7 @@ const statements = [
   "do $$ begin raise exception 'no'; end $$",
 ]
 
-/** Functions of every shape, by GET, HEAD and POST, with arguments right and wrong. */
+/** Functions with every kind of signature, by GET, HEAD and POST, with valid and invalid arguments. */
 export function anyCall(from: Sources): Wire {
   const { random } = from
   const name = choose(random, functions)
@@ -64,7 +64,7 @@ export function anyCall(from: Sources): Wire {
     : { ...common, method: random.chance(0.2) ? 'HEAD' : 'GET', params: [...entries, ...rows] }
 }
 
-/** As service_role this runs; nobody else's gets as far as Postgres. */
+/** Only service_role can run it. Statements of other callers do not reach Postgres. */
 const statementFor = (random: Random, who: Who) =>
   who === 'service' ? random.pick(statements) : `select '${valueMark(random)}'`
 

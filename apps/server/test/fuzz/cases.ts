@@ -1,4 +1,4 @@
-// The requests of a run, each made from the seed and its number alone, so that any of them can be made again.
+// The requests of a run. Each depends only on the seed and its number, so that it can be generated again.
 import { anyAttack } from './attacks.ts'
 import { broken } from './breaker.ts'
 import { anyCall } from './calls.ts'
@@ -11,12 +11,12 @@ import { wildRead } from './wild-reads.ts'
 import { type Wire, writeRead } from './wire.ts'
 import { anyWrite } from './writes.ts'
 
-/** A read or a change as it was made can be asked of the oracle. */
+/** An unmodified read or change can be compared with the oracle. */
 export interface Case {
   wire: Wire
   read?: Read
   change?: Change
-  /** Nothing but what is hidden from the caller could make a difference between two answers to it. */
+  /** Two answers can differ only because of data hidden from the caller. */
   isAttack?: true
 }
 
@@ -36,7 +36,7 @@ export function makeCase(seed: string, index: number, data: Data): Case {
     () => anyCall(from),
     () => anyWrite(from),
   ])()
-  // What service_role says there is run as it stands, garbage and all.
+  // exec_sql would run the garbage as service_role.
   return { wire: whole.path === 'rpc/exec_sql' ? whole : broken(random, whole) }
 }
 

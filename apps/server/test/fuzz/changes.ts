@@ -1,5 +1,5 @@
-// Writes whose outcome the oracle can find by itself. They end with `tx=rollback`, or with a guard that is known to be
-// broken: their answers tell what they did, and the database stays as it was.
+// Writes whose result the oracle can compute. They use `tx=rollback`, or a limit that they are known to exceed, so the
+// answer shows the result and the database does not change.
 import { conditions, type Sources, test } from './conditions.ts'
 import { everyone, valueMark, type Who } from './markers.ts'
 import type { Condition } from './query.ts'
@@ -13,23 +13,23 @@ export interface Change {
   method: 'POST' | 'PATCH' | 'DELETE'
   table: Table
   columns: readonly string[]
-  /** What is inserted or set; none for a DELETE. */
+  /** The inserted rows or the set values. Empty for a DELETE. */
   rows: readonly Readonly<Record<string, string | null>>[]
-  /** Rows may lack columns, which become null or what the table says. */
+  /** Missing columns of rows become null or their default. */
   missing?: 'null' | 'default'
-  /** What becomes of rows whose key is taken. */
+  /** The action for rows whose key exists. */
   onConflict?: 'merge' | 'ignore'
-  /** The columns of which; of the key when absent. */
+  /** The conflict columns, by default the primary key. */
   onConflictOf?: readonly string[]
   where: readonly Condition[]
   /** Columns to return. */
   select: readonly string[]
   isCounted: boolean
-  /** Meant for one row, or for fewer than there will be. */
+  /** Requires one row, or fewer rows than the change affects. */
   guard?: 'single' | 'fewer'
 }
 
-/** What is sent instead of `tx=rollback`. */
+/** The exceeded limit that is sent instead of `tx=rollback`. */
 export type BrokenGuard = { is: 'single' } | { is: 'fewer'; than: number }
 
 export function anyChange(from: Sources): Change {
@@ -56,7 +56,7 @@ export function anyChange(from: Sources): Change {
       (hasKey || isBySlug) &&
       random.chance(0.5) && { onConflict: random.pick(['merge', 'ignore']) }),
     ...(isBySlug && { onConflictOf: ['slug'] }),
-    // The first is flat, as every change must have one.
+    // Every change needs a filter outside of groups.
     where: method === 'POST' ? [] : [test(from, table), ...conditions(from, table, [])],
     select: returned(random, table),
     isCounted: random.chance(0.3),
@@ -64,17 +64,17 @@ export function anyChange(from: Sources): Change {
   }
 }
 
-/** The guard that so many rows break, if they do. */
+/** The guard that this number of rows violates, if any. */
 export function brokenGuard({ guard }: Change, total: number): BrokenGuard | undefined {
   if (guard === 'single' && total !== 1) return { is: 'single' }
   return guard === 'fewer' && total > 0 ? { is: 'fewer', than: total } : undefined
 }
 
-/** Numbers the database gives would differ from one try to the next, so the key of notes is sent or not returned. */
+/** The generated key of notes differs between attempts, so it is not returned. */
 function returned(random: Random, table: Table): string[] {
   const names = table.columns.filter(({ isComputed }) => !isComputed).map(({ name }) => name)
-  const telling = table.name === 'notes' ? names.filter(name => name !== 'id') : names
-  return random.sample(telling, random.int(1, 4))
+  const stable = table.name === 'notes' ? names.filter(name => name !== 'id') : names
+  return random.sample(stable, random.int(1, 4))
 }
 
 function columnsToWrite(random: Random, table: Table, method: string): string[] {

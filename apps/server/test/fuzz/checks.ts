@@ -1,13 +1,13 @@
-// What is wrong with an answer: by itself, beside its twin, and beside the truth.
+// Checks of an answer: by itself, against the answer of the copy, and against the oracle.
 import type { Case } from './cases.ts'
 import { brokenGuard, type Change } from './changes.ts'
 import { canariesNotFor } from './markers.ts'
-import type { Refused, Truth } from './oracle.ts'
+import type { Refused, SqlResult } from './oracle.ts'
 import { depthOf, embedsOf, hasAggregates, type Query, type Read } from './query.ts'
 import type { Answer } from './send.ts'
 import { describe, targetOf, type Wire } from './wire.ts'
 
-/** The user's own SQL can raise these; every other 5xx is ours. */
+/** SQL of the user can raise these codes. Every other 5xx is an error of the platform. */
 const tolerated = /^(57014|40...|54...|PT5..)$/
 const maxEmbedDepth = 5
 
@@ -16,23 +16,23 @@ interface ErrorBody {
   message: string
 }
 
-/** What holds for every answer to everybody. */
-export function complaintAbout(wire: Wire, answer: Answer): string | undefined {
+/** Checks that apply to every answer. */
+export function problemWith(wire: Wire, answer: Answer): string | undefined {
   const { status, text, headers } = answer
   const leaked = canariesNotFor(wire.who, text + JSON.stringify(headers), describe(wire))
   if (leaked.length > 0) return `shows ${wire.who} what it may not see: ${leaked[0]}`
   if (status >= 500 && !isTolerated(answer)) return 'an unexpected 5xx'
   if (status >= 300 && status < 400) return 'a redirect'
-  if (status >= 400) return wire.method === 'HEAD' ? undefined : complaintAboutError(answer)
+  if (status >= 400) return wire.method === 'HEAD' ? undefined : problemWithError(answer)
   if (headers['content-type']?.includes('json') && text !== '' && parsed(text) === undefined)
     return 'is called JSON and is none'
   return
 }
 
-/** Also what a busy machine makes of a slow statement: it says nothing about the rows. */
+/** Includes statement timeouts on a busy machine, after which rows cannot be compared. */
 const isTolerated = (answer: Answer) => answer.status >= 500 && tolerated.test(errorIn(answer)?.code ?? '')
 
-function complaintAboutError(answer: Answer): string | undefined {
+function problemWithError(answer: Answer): string | undefined {
   const body = errorIn(answer) as Record<string, unknown> | undefined
   if (!body) return `a ${answer.status} without a JSON body`
   for (const field of ['code', 'message', 'error', 'details', 'hint'])
@@ -48,10 +48,10 @@ export function errorIn({ text }: Answer): Partial<ErrorBody> | undefined {
 }
 
 /**
- * Two databases that differ in what this caller may not see must answer alike, to the byte; rows whose order nobody
- * asked for may come in another, and a page of such rows may be another.
+ * Two databases that differ only in data hidden from this caller must give byte-identical answers. Rows without a
+ * requested order may differ in order, and a page of such rows may differ.
  */
-export function complaintAboutTwins(asked: Case, one: Answer, other: Answer): string | undefined {
+export function differenceFromCopy(asked: Case, one: Answer, other: Answer): string | undefined {
   if (isTolerated(one) || isTolerated(other)) return
   const ranges = [one, other].map(({ headers }) => headers['content-range'])
   if (one.status !== other.status) return `depends on what is hidden: ${one.status} and ${other.status}`
@@ -70,47 +70,47 @@ const isPaged = (wire: Wire) =>
   /limit|offset|range|object|csv/.test(JSON.stringify([targetOf(wire), wire.headers]))
 const sorted = ({ text }: Answer) => canonical(parsed(text), false)
 
-export function complaintAboutTruth(read: Read, answer: Answer, truth: Truth): string | undefined {
+export function differenceFromSql(read: Read, answer: Answer, expected: SqlResult): string | undefined {
   if (isTolerated(answer)) return
   if (depthOf(read.query) > maxEmbedDepth) {
     const isRefused =
       answer.status === 400 && (read.method === 'HEAD' || errorIn(answer)?.code === 'PGRST204')
     return isRefused ? undefined : 'embeds deeper than 5 are not refused with PGRST204'
   }
-  // Whether it has one row, a HEAD may find out or not.
+  // A HEAD need not check that there is exactly one row.
   if (read.shape === 'object' && read.method === 'HEAD') return
-  if ('code' in truth) return complaintAboutRefusal(read, answer, truth)
-  const rows = JSON.parse(truth.body) as unknown[]
+  if ('code' in expected) return problemWithRefusal(read, answer, expected)
+  const rows = JSON.parse(expected.body) as unknown[]
   if (read.shape === 'object' && rows.length !== 1) {
     if (answer.status === 406 && errorIn(answer)?.code === 'PGRST116') return
     return `${rows.length} rows for a single object and no 406 PGRST116`
   }
   if (answer.status !== 200 && answer.status !== 206) return `is refused; SQL answers ${rows.length} rows`
   return (
-    complaintAboutRange(read, answer, rows.length, truth.total) ??
-    complaintAboutRows(read, answer, truth.body)
+    problemWithRange(read, answer, rows.length, expected.total) ??
+    problemWithRows(read, answer, expected.body)
   )
 }
 
-export function complaintAboutChange(change: Change, answer: Answer, truth: Truth): string | undefined {
-  // Two of us changing the same rows may stand in each other's way.
+export function differenceOfChange(change: Change, answer: Answer, expected: SqlResult): string | undefined {
+  // Concurrent changes of the same rows may conflict.
   if (isTolerated(answer)) return
-  if ('code' in truth) return complaintAboutRefusal(change, answer, truth)
-  const guard = brokenGuard(change, truth.total)
+  if ('code' in expected) return problemWithRefusal(change, answer, expected)
+  const guard = brokenGuard(change, expected.total)
   if (guard) {
     const [status, code] = guard.is === 'single' ? [406, 'PGRST116'] : [400, 'PGRST124']
     const isRefused = answer.status === status && errorIn(answer)?.code === code
-    return isRefused ? undefined : `changes ${truth.total} rows and is no ${status} ${code}`
+    return isRefused ? undefined : `changes ${expected.total} rows and is no ${status} ${code}`
   }
-  if (answer.status !== 200 && answer.status !== 201) return `is refused; SQL changes ${truth.total} rows`
-  const range = `*/${change.isCounted ? truth.total : '*'}`
+  if (answer.status !== 200 && answer.status !== 201) return `is refused; SQL changes ${expected.total} rows`
+  const range = `*/${change.isCounted ? expected.total : '*'}`
   const given = answer.headers['content-range']
   if (given !== range) return `Content-Range is ${given}, not ${range}`
-  const [one, other] = [parsed(answer.text), parsed(truth.body)].map(rows => canonical(rows, false))
+  const [one, other] = [parsed(answer.text), parsed(expected.body)].map(rows => canonical(rows, false))
   return one === other ? undefined : `the rows are others: ${firstDifference(one!, other!)}`
 }
 
-/** What Postgres says of these, callers rely on. */
+/** SQLSTATEs whose HTTP status clients rely on. */
 const exactly: Readonly<Record<string, number>> = {
   '42501': 403,
   '23502': 400,
@@ -120,40 +120,40 @@ const exactly: Readonly<Record<string, number>> = {
 }
 const contended = /^(40|55P03)/
 
-function complaintAboutRefusal({ method }: Pick<Read | Change, 'method'>, answer: Answer, truth: Refused) {
-  if (contended.test(truth.code)) return
-  // A HEAD shows nothing of its embeds, so it need not be allowed to read them.
-  if (answer.status < 400 && method === 'HEAD' && truth.code === '42501') return
-  if (answer.status < 400) return `is answered; SQL refuses with ${truth.code}: ${truth.message}`
-  const status = exactly[truth.code]
+function problemWithRefusal({ method }: Pick<Read | Change, 'method'>, answer: Answer, expected: Refused) {
+  if (contended.test(expected.code)) return
+  // A HEAD does not return its embeds, so it needs no permission on them.
+  if (answer.status < 400 && method === 'HEAD' && expected.code === '42501') return
+  if (answer.status < 400) return `is answered; SQL refuses with ${expected.code}: ${expected.message}`
+  const status = exactly[expected.code]
   if (status === undefined) return
-  const isSame = answer.status === status && (method === 'HEAD' || errorIn(answer)?.code === truth.code)
-  return isSame ? undefined : `is no ${status} with ${truth.code}: ${truth.message}`
+  const isSame = answer.status === status && (method === 'HEAD' || errorIn(answer)?.code === expected.code)
+  return isSame ? undefined : `is no ${status} with ${expected.code}: ${expected.message}`
 }
 
-function complaintAboutRange(read: Read, answer: Answer, rows: number, total: number): string | undefined {
+function problemWithRange(read: Read, answer: Answer, rows: number, total: number): string | undefined {
   if (hasAggregates(read.query)) return
   const offset = read.query.offset ?? (read.query.limit === undefined ? read.range?.[0] : 0) ?? 0
   const isCounted = read.count !== undefined || read.method === 'HEAD'
   const expected = `${rows > 0 ? `${offset}-${offset + rows - 1}` : '*'}/${isCounted ? total : '*'}`
   const given = answer.headers['content-range']
-  // Which rows a HEAD speaks of is nobody's business; how many there are is the point of it.
+  // For a HEAD only the total matters, not the range.
   const isRight = read.method === 'HEAD' ? given?.endsWith(`/${total}`) : given === expected
   return isRight ? undefined : `Content-Range is ${given}, not ${expected}`
 }
 
-function complaintAboutRows(read: Read, answer: Answer, truth: string): string | undefined {
+function problemWithRows(read: Read, answer: Answer, body: string): string | undefined {
   if (read.method === 'HEAD') return answer.text === '' ? undefined : 'a HEAD with a body'
   const given = parsed(answer.text)
   if (given === undefined) return 'the body is no JSON'
-  const expected = parsed(truth)
+  const expected = parsed(body)
   const keepsOrder = isOrdered(read.query)
   const one = canonical(given, keepsOrder)
   const other = canonical(read.shape === 'object' ? (expected as unknown[])[0] : expected, keepsOrder)
   return one === other ? undefined : `the rows are others: ${firstDifference(one, other)}`
 }
 
-/** Whether the order of all arrays in the answer is said. */
+/** Whether the order of all arrays in the answer is determined. */
 const isOrdered = (query: Query): boolean =>
   query.order.length > 0 &&
   !hasAggregates(query) &&
@@ -167,7 +167,7 @@ interface NumberSource {
   source?: string
 }
 
-/** JSON with numbers as they are written: 64 bits do not fit into a number of ours. */
+/** Parses JSON and keeps numbers as text, because 64-bit integers do not fit into a JavaScript number. */
 function parsed(text: string): unknown {
   try {
     const keepNumbers = (_key: string, value: unknown, context?: NumberSource) =>

@@ -1,5 +1,5 @@
-// Filters from the grammar: for every kind of column the operators it knows, with values that are there, values that
-// are not, and now and then one of the wrong kind or an operator the column does not have.
+// Filters from the grammar: for every column type its operators, with existing and missing values, and sometimes a value of
+// another type or an operator that the column does not support.
 import type { Condition, Embed, Field, Group, Hop, Item, Operator, Pattern, Query, Test } from './query.ts'
 import { embedsOf, fieldKind, hasAggregates } from './query.ts'
 import type { Random } from './random.ts'
@@ -30,7 +30,7 @@ const operators: Record<Kind, readonly Operator[]> = {
   mood: comparisons,
   tsvector: [...searches, 'is'],
 }
-/** For columns that may not have them; searching numbers for words and lists of arrays are a matter of taste. */
+/** For columns of other types. Full-text search on numbers and lists of arrays are left out: their result is not specified. */
 const foreignOperators = [...patterns, ...overlaps, ...ranges, 'gt', 'is', 'isdistinct'] as const
 const quantified: readonly Operator[] = ['eq', 'gt', 'gte', 'lt', 'lte', ...patterns]
 const paths: readonly (readonly Hop[])[] = [
@@ -89,7 +89,7 @@ export function conditions(from: Sources, table: Table, select: readonly Item[])
   return Array.from({ length: count }, () => condition(from, table, embeds))
 }
 
-/** Secret columns are asked about too, as an attacker would; mostly the others. */
+/** Mostly a visible column, and sometimes a secret one, like an attacker. */
 export function anyColumn({ random }: Pick<Sources, 'random'>, table: Table): Column {
   const mostly = table.columns.filter(({ isSecret }) => !isSecret)
   return random.pick(random.chance(0.04) ? table.columns : mostly)
@@ -133,7 +133,7 @@ const isSearch = (operator: Operator) => (searches as readonly Operator[]).inclu
 const isPattern = (operator: Operator): operator is Pattern =>
   (patterns as readonly Operator[]).includes(operator)
 
-/** One that some row has in this column, hidden rows included; or a new one; or, rarely, none of its kind. */
+/** A value of some row in this column, including hidden rows, or a new value, or rarely one of another type. */
 function someValue({ random, data }: Sources, table: Table, { column, path }: Field): string {
   const kind = column.kind
   const there = path.length > 0 ? undefined : random.pick(data[table.name] ?? [{}])[column.name]

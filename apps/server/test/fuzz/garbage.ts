@@ -1,4 +1,4 @@
-// What requests are soiled with.
+// Garbage that is inserted into requests.
 
 const lines = (text: TemplateStringsArray) => String.raw(text).trim().split('\n')
 const words = (text: TemplateStringsArray) => String.raw(text).trim().split(/\s+/)
@@ -36,7 +36,7 @@ $1
 \
 `
 
-/** For a query string that is not encoded again. */
+/** For a query string that is sent without encoding. */
 export const rawGarbage = words`% %zz %00 %c3%28 %ed%a0%80 %u0041 %25%32%37 && ? = &= %2 #`
 
 export const operators = words`EQ xx not not.not eq(any in fts( l2 is.not_null like(all)`

@@ -1,4 +1,4 @@
-// Reads from the grammar of the contract. Every one of them has an answer the oracle can find by itself.
+// Reads from the grammar of the contract. The oracle can compute the answer of each.
 import { anyColumn, anyField, conditions, type Sources } from './conditions.ts'
 import { everyone, nameMark, type Who } from './markers.ts'
 import type { Aggregate, Embed, Item, Order, Query, Read } from './query.ts'
@@ -19,7 +19,7 @@ const sortable: readonly Kind[] = [
   'mood',
 ]
 const summable: readonly Kind[] = ['int', 'bigint', 'numeric', 'float']
-/** Casts that no value of the kind can fail. */
+/** Casts that succeed for every value of the type. */
 const casts: Partial<Record<Kind, readonly string[]>> = {
   int: ['text', 'bigint', 'numeric', 'double precision'],
   numeric: ['text', 'int', 'real'],
@@ -28,7 +28,7 @@ const casts: Partial<Record<Kind, readonly string[]>> = {
   timestamptz: ['text', 'date', 'timestamp without time zone'],
   text: ['varchar', 'character varying', 'bpchar'],
 }
-/** One more than is allowed. */
+/** One more than the server allows. */
 const maxDepth = 6
 
 export function anyRead(from: Sources, who?: Who): Read {
@@ -49,7 +49,7 @@ export function anyRead(from: Sources, who?: Who): Read {
   }
 }
 
-/** As a header, for rows in order; a limit beside it wins. */
+/** A Range header, for ordered rows. A limit takes precedence. */
 function windowOf({ random }: Sources, { limit, offset, order }: Query): Pick<Read, 'range'> {
   if ((limit === undefined && offset !== undefined) || order.length === 0) return {}
   const start = random.int(0, 20)
@@ -64,7 +64,7 @@ const callOf = ({ random, data }: Sources) => ({
   args: { team: random.pick(data['teams']!)['id']! },
 })
 
-/** `deep` embeds below this one; a page of the rows only where their order is complete. */
+/** With at most `deep` levels of embeds, and a page only for totally ordered rows. */
 function anyQuery(from: Sources, table: Table, deep: number, isMany: boolean): Query {
   const { random } = from
   const select = items(from, table, deep)
@@ -89,7 +89,7 @@ function items(from: Sources, table: Table, deep: number): Item[] {
   const count = deep === 0 ? 0 : deep > 3 ? 1 : random.int(1, 2)
   const embeds = Array.from({ length: count }, () => embed(from, table, deep))
   const all = unique([...star, ...named, ...embeds.filter(each => each !== undefined)])
-  // A select of embeds alone is legal and rarely meant.
+  // A select with only embeds is valid but rare.
   return all.length > 0 && all.every(({ is }) => is === 'embed') && random.chance(0.7)
     ? [{ is: 'field', field: { column: table.columns[0]!, path: [] } }, ...all]
     : all
@@ -112,7 +112,7 @@ function fields(from: Sources, table: Table): Extract<Item, { is: 'field' }>[] {
   })
 }
 
-/** Two values under one key would hide each other. */
+/** Two values with the same key would overwrite each other. */
 function unique(all: Item[]): Item[] {
   const seen = new Set<string>()
   return all.filter(item => {
@@ -135,10 +135,10 @@ function embed(from: Sources, table: Table, deep: number): Embed | undefined {
   const spelling = random.pick(relation.spellings)
   const isSpread = random.chance(relation.isMany ? 0.05 : 0.12)
   const isColumn = table.columns.some(({ name }) => name === spelling)
-  // Under the name of a column it could not be told apart from it.
+  // With the name of a column it would be ambiguous.
   if (isColumn && isSpread) return
   const query = isSpread ? lifted(from, relation) : embedded(from, relation, deep - 1)
-  // Of rows that are counted or paged it is a matter of taste whether they are there.
+  // For aggregated or paged rows it is not specified whether an inner embed has rows.
   const isWhole = !hasAggregates(query) && query.limit === undefined && query.offset === undefined
   return {
     is: 'embed',
@@ -167,7 +167,7 @@ const rowCount = (table: Table): Query => ({
   order: [],
 })
 
-/** The columns of a spread stand among those of its parent: each under a name of its own. */
+/** The columns of a spread are merged into the parent row, so each has a unique alias. */
 function lifted(from: Sources, relation: Relation): Query {
   const table = tableNamed(relation.target)
   const select = fields(from, table).map(item => ({ ...item, alias: nameMark(from.random) }))
@@ -175,7 +175,7 @@ function lifted(from: Sources, relation: Relation): Query {
   return { table, select, where: conditions(from, table, []), order }
 }
 
-/** Ends with the key, so that no two rows are equal. */
+/** Ends with the key, so that the order is total. */
 function orders(from: Sources, table: Table, select: readonly Item[]): Order[] {
   const { random } = from
   const keys = table.key.map(name => ({ field: { column: columnOf(table, name), path: [] } }))
@@ -205,7 +205,7 @@ function anyOrder(from: Sources, table: Table, select: readonly Item[]): Order {
   return { field: { column, path }, ...(through && { through }) }
 }
 
-/** Rows taken together by what is not an aggregate. */
+/** Aggregates, grouped by the other fields. */
 function grouped(from: Sources, table: Table): Query {
   const { random } = from
   const by = fields(from, table)

@@ -1,11 +1,11 @@
-// Everything a request can carry is marked, so that it is recognised wherever it turns up: values, which may reach
-// Postgres as parameters only, names a caller makes up, and canaries, which only some callers may see.
+// Marks for everything in a request, so that it can be recognised anywhere: values, which may reach Postgres only as
+// parameters, names chosen by a caller, and canaries, which only some callers may see.
 import type { Random } from './random.ts'
 
-/** Begins every number, date and uuid in the data and in requests; nothing else of ours contains it. */
+/** Every number, date and uuid in the data and in requests begins with it. It occurs nowhere else. */
 export const numberMark = '7391'
 export const valueMark = (random: Random) => `zq${random.hex(6)}qz`
-/** Letters only: no number is found in it. */
+/** Only letters, so that it contains no number mark. */
 export const nameMark = (random: Random) =>
   `nm${Array.from({ length: 6 }, () => random.pick([...'abcdefgh'])).join('')}mn`
 
@@ -14,7 +14,7 @@ export const anyNameMark = /nm[a-h]{6}mn/
 
 /**
  * Who may see a row or a column: `open` everybody, `auth` signed-in users, `u1` and `u2` one of them, `svc`
- * service_role alone, `none` nobody.
+ * only service_role, `none` nobody.
  */
 export type Audience = 'open' | 'auth' | 'u1' | 'u2' | 'svc' | 'none'
 export type Who = 'anon' | 'user1' | 'user2' | 'service'
@@ -29,7 +29,7 @@ const seenBy: Record<Who, readonly Audience[]> = {
 
 export const canary = (audience: Audience, random: Random) => `CANARY-${audience}-${random.hex(6)}`
 
-/** Canaries in a text that this caller may not see, except those it named itself. */
+/** Canaries in a text that this caller may not see, except those in its own request. */
 export function canariesNotFor(who: Who, text: string, asked: string): string[] {
   const found = text.match(/CANARY-[a-z0-9]+-[0-9a-f]{6}/gi) ?? []
   return found.filter(each => {

@@ -1,4 +1,4 @@
-// A read or a change as plain SQL with its values written out. Nothing of the server's own SQL is used here.
+// A read or a change as plain SQL with literal values. It uses no SQL generation of the server.
 import type { Change } from './changes.ts'
 import {
   type Condition,
@@ -15,7 +15,7 @@ import {
   type Test,
 } from './query.ts'
 
-/** Its rows as one JSON text, and how many there are without a page. */
+/** The rows as one JSON text, and the total without paging. */
 export function readSql({ query, call, shape, range }: Read): string {
   const isWindow = range && query.limit === undefined
   const paged = isWindow ? { ...query, offset: range[0], limit: range[1] - range[0] + 1 } : query
@@ -61,7 +61,7 @@ const tableName = ({ table }: Query) => `public.${name(table.name)}`
 const name = (text: string) => `"${text.replaceAll('"', '""')}"`
 const literal = (text: string) => `'${text.replaceAll("'", "''")}'`
 
-/** Rows of a query whose table is known as `as`; each level of embedding has a letter more. */
+/** The rows of a query whose table has the alias `as`. Each level of embedding adds a letter. */
 function selectSql(query: Query, from: string, on: string, as: string): string {
   const { order, limit, offset } = query
   const select = query.select.length === 0 ? [{ is: 'all' } as const] : query.select
@@ -102,7 +102,7 @@ function fieldSql({ column, path }: Field, as: string): string {
   )
 }
 
-/** The relation's own words for its two sides, with the names they have here. */
+/** Replaces the aliases `b` and `t` of a relation by those of this query. */
 const sides = (text: string, as: string) =>
   text.replace(/\b([bt])\b(?=\.|\)|$)/g, side => (side === 'b' ? as : `${as}e`))
 
@@ -116,7 +116,7 @@ function embedSql(embed: Embed, as: string): string {
     : `(select row_to_json(r) from (${rows}) r)`
 }
 
-/** Columns of the one related row, or arrays of those of many. */
+/** The columns of the related row, or arrays of the columns of several rows. */
 const spreadSql = (embed: Embed, as: string): string[] =>
   embed.query.select
     .filter(item => item.is === 'field')
@@ -131,7 +131,7 @@ function existsSql(embed: Embed, as: string): string {
   return `exists (select from ${sides(from, as)} where ${sides(on, as)} and ${whereSql(embed.query, `${as}e`)})`
 }
 
-/** The filters, and that every inner embed has rows. */
+/** The filters, and the condition that every inner embed has rows. */
 function whereSql({ where, select }: Query, as: string): string {
   const inner = select.filter(item => item.is === 'embed' && item.join === 'inner') as Embed[]
   const all = [...where.map(each => conditionSql(each, as)), ...inner.map(embed => existsSql(embed, as))]

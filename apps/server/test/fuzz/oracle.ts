@@ -1,4 +1,4 @@
-// Asks Postgres itself, as the same role with the same claims, on a connection of its own.
+// Runs plain SQL as the same role with the same claims, on a separate connection.
 import pg from 'pg'
 import type { ServerAddress } from '#src/kernel/postgres/server-address.ts'
 import type { Change } from './changes.ts'
@@ -10,12 +10,12 @@ export interface Refused {
   code: string
   message: string
 }
-export type Truth = { body: string; total: number } | Refused
+export type SqlResult = { body: string; total: number } | Refused
 
 export interface Oracle {
-  ask(read: Read): Promise<Truth>
-  /** What a change would do; it is undone again. */
-  askChange(change: Change): Promise<Truth>
+  ask(read: Read): Promise<SqlResult>
+  /** The result of a change, which is rolled back. */
+  askChange(change: Change): Promise<SqlResult>
   close(): Promise<void>
 }
 
@@ -24,7 +24,7 @@ export function openOracle(address: ServerAddress, database: string, claims: Rec
   const settings = '-c search_path=public,extensions -c TimeZone=UTC'
   const pool = new pg.Pool({ host, port, user, password, database, max: 4, options: settings })
 
-  async function answer(who: Who, statement: string): Promise<Truth> {
+  async function answer(who: Who, statement: string): Promise<SqlResult> {
     const client = await pool.connect()
     try {
       await client.query('begin')

@@ -1,4 +1,4 @@
-// A read as a tree: what the generator makes, the wire form is written from, and the oracle answers by itself.
+// The tree of a read, which the generator creates and which is written as a request and as SQL for the oracle.
 import type { Who } from './markers.ts'
 import type { Column, Kind, Relation, Table } from './schema.ts'
 
@@ -23,9 +23,9 @@ export interface Test {
   isNot: boolean
   operator: Operator
   quantifier?: 'any' | 'all'
-  /** Of a full-text search. */
+  /** The language of a full-text search. */
   language?: string
-  /** Several for `in`; for a quantifier the array literal. */
+  /** A list for `in`, an array literal for a quantifier. */
   value: string | readonly string[]
 }
 export interface Group {
@@ -44,7 +44,7 @@ export type Condition = Test | Group | Presence
 
 export interface Order {
   field: Field
-  /** The column is one of this to-one embed. */
+  /** The to-one embed that has the column. */
   through?: Embed
   direction?: 'asc' | 'desc'
   nulls?: 'first' | 'last'
@@ -58,7 +58,7 @@ export interface Embed {
   alias?: string
   join?: 'inner' | 'left'
   isSpread: boolean
-  /** Written `rel()`: it filters and shows nothing. */
+  /** Written `rel()`: it filters and returns no columns. */
   isSilent: boolean
   query: Query
 }
@@ -70,7 +70,7 @@ export type Item =
 
 export interface Query {
   table: Table
-  /** Empty: no `select` is sent. */
+  /** If empty, no `select` is sent. */
   select: readonly Item[]
   where: readonly Condition[]
   order: readonly Order[]
@@ -80,21 +80,21 @@ export interface Query {
 
 export interface Read {
   who: Who
-  /** POST only of a call: its arguments are the body. */
+  /** POST is only for calls, with the arguments as body. */
   method: 'GET' | 'HEAD' | 'POST'
-  /** A function with its arguments, instead of the table it returns rows of. */
+  /** A function that returns rows of the table, with its arguments. */
   call?: { name: string; args: Readonly<Record<string, string>> }
   query: Query
   count?: 'exact' | 'planned' | 'estimated'
   shape: 'array' | 'object' | 'stripped'
-  /** As a header; a limit of the query wins over it. */
+  /** A Range header. A limit of the query takes precedence. */
   range?: readonly [number, number]
 }
 
 export const fieldKind = ({ column, path }: Field): Kind =>
   path.length === 0 ? column.kind : path.at(-1)!.arrow === '->' ? 'jsonb' : 'text'
 
-/** What a value is called in the answer. */
+/** The key of a value in the answer. */
 export const keyOf = (item: Exclude<Item, { is: 'all' }>): string => {
   if (item.alias !== undefined) return item.alias
   if (item.is === 'aggregate') return item.with

@@ -1,18 +1,18 @@
-// Numbers that look random and are the same on every run with the same seed.
+// Pseudo-random numbers that depend only on the seed.
 
 export interface Random {
-  /** A whole number from low to high, both included. */
+  /** An integer from low to high, inclusive. */
   int(low: number, high: number): number
   chance(probability: number): boolean
   pick<T>(from: readonly T[]): T
-  /** So many different ones, in any order; fewer when there are not as many. */
+  /** Up to `count` different elements in random order. */
   sample<T>(from: readonly T[], count: number): T[]
   hex(digits: number): string
 }
 
 export function createRandom(seed: string): Random {
   let state = hash(seed)
-  // A counter whose every step is scrambled: no seed has a short cycle.
+  // A counter with a mixed output, so that no seed has a short cycle.
   const next = (): number => {
     state = (state + 0x9e3779b1) >>> 0
     let mixed = state

@@ -1,5 +1,5 @@
-// The rows of one database. All variants agree in every row and column that its caller may see; what is hidden from
-// that caller differs, in content and in number. Nothing such a caller is told may depend on the variant.
+// The rows of one database. All variants have the same rows and columns that their caller may see, and different hidden data
+// in content and number. No answer to that caller may depend on the variant.
 import { type Audience, canary, numberMark } from './markers.ts'
 import { createRandom, type Random } from './random.ts'
 import { type Table, tableNamed } from './schema.ts'
@@ -8,7 +8,7 @@ import { rightValue } from './values.ts'
 export type Row = Record<string, string | null>
 export type Data = Readonly<Record<string, readonly Row[]>>
 
-/** `left`, and the one to hold beside it for anon and for user1. */
+/** `left`, and its copies for anon and for user1. */
 export type Variant = 'left' | 'for-anon' | 'for-user1'
 
 export const users = {
@@ -28,7 +28,7 @@ export function makeData(seed: string, variant: Variant): Data {
   const differs = (audience: Audience) => hiddenFrom[variant].includes(audience)
   const extra = differs('svc') ? extraRows : 0
 
-  /** Decides what all variants share about a row. */
+  /** Random numbers for the parts of a row that all variants share. */
   const fixed = (table: string, number: number) => createRandom(`${seed}:${table}:${number}`)
   const content = (table: string, number: number, audience: Audience) =>
     createRandom(`${seed}:${table}:${number}:${differs(audience) ? variant : 'same'}`)
@@ -140,7 +140,7 @@ const numbers = (count: number, after = 0) => Array.from({ length: count }, (_, 
 const idOf = (table: keyof typeof counts, number: number) =>
   `${numberMark}${Object.keys(counts).indexOf(table) + 10}${String(number).padStart(3, '0')}`
 
-/** Something in most columns; whoever sees a text of a row that is not for everybody sees a canary. */
+/** Fills most columns. Texts of rows that are not visible to everybody contain a canary. */
 function filled(table: Table, audience: Audience, random: Random): Row {
   const row: Row = {}
   for (const { name, kind, isComputed } of table.columns) {

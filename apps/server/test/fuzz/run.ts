@@ -1,7 +1,8 @@
-// Sends so many requests, several at a time so that callers mix on the server's connections, and reports.
+// Sends the requests, several concurrently so that callers share connections of the server, and reports failures.
+
+import { type CaseCheck, createCaseCheck, type Evidence, type Finding } from './case-check.ts'
 import { type Case, makeCase } from './cases.ts'
 import { errorIn } from './checks.ts'
-import { createJudge, type Evidence, type Judge, type Verdict } from './judge.ts'
 import { openOracle } from './oracle.ts'
 import { openSender } from './send.ts'
 import { shrunk } from './shrink.ts'
@@ -9,9 +10,9 @@ import type { StatementWatch } from './statement-watch.ts'
 import { describe } from './wire.ts'
 import type { World } from './world.ts'
 
-export interface Failure extends Verdict {
+export interface Failure extends Finding {
   index: number
-  /** As short as it still fails. */
+  /** The shrunk request that still fails. */
   request: string
 }
 
@@ -19,16 +20,16 @@ export interface Report {
   requests: number
   failures: Failure[]
   statuses: Record<string, number>
-  /** Codes of the errors, by how often. */
+  /** The number of errors by code. */
   codes: Record<string, number>
-  /** Requests whose own SQL made a 5xx. */
+  /** Requests whose own SQL caused a 5xx. */
   tolerated: string[]
-  /** Answers compared with the oracle's, and how many of them had rows. */
+  /** The number of answers compared with the oracle, and of those with rows. */
   compared: number
   comparedWithRows: number
-  /** Answers compared with those of the database that differs in what is hidden. */
-  twins: number
-  twinsWithRows: number
+  /** The number of answers compared with a copy, and of those with rows. */
+  copies: number
+  copiesWithRows: number
 }
 
 export interface RunOptions {
@@ -38,7 +39,7 @@ export interface RunOptions {
   requests: number
   first?: number
   atOnce?: number
-  /** Stops early: a server that is wrong everywhere need not be told a thousand times. */
+  /** Stops the run after this number of failures. */
   maxFailures?: number
 }
 
@@ -46,7 +47,7 @@ export async function runFuzz(options: RunOptions): Promise<Report> {
   const { world, watch, seed, requests, first = 0, atOnce = 6, maxFailures = 25 } = options
   const sender = openSender(world.url)
   const oracle = openOracle(world.postgres, world.projects.left.database, world.claims)
-  const judge = createJudge(world, sender, oracle)
+  const check = createCaseCheck(world, sender, oracle)
   const report = emptyReport()
   let next = first
   const worker = async () => {
@@ -54,9 +55,9 @@ export async function runFuzz(options: RunOptions): Promise<Report> {
       const index = next++
       const evidence: Evidence = {}
       const one = makeCase(seed, index, world.data)
-      const found = await judge(one, evidence)
+      const found = await check(one, evidence)
       note(report, one, evidence)
-      if (found) report.failures.push({ index, ...(await shortest(one, found, judge)) })
+      if (found) report.failures.push({ index, ...(await shortest(one, found, check)) })
     }
   }
   try {
@@ -78,52 +79,52 @@ const emptyReport = (): Report => ({
   tolerated: [],
   compared: 0,
   comparedWithRows: 0,
-  twins: 0,
-  twinsWithRows: 0,
+  copies: 0,
+  copiesWithRows: 0,
 })
 
-function note(report: Report, { wire }: Case, { answer, truth, twin }: Evidence): void {
+function note(report: Report, { wire }: Case, { answer, expected, copy }: Evidence): void {
   report.requests++
   if (!answer) return
   report.statuses[answer.status] = (report.statuses[answer.status] ?? 0) + 1
   const code = answer.status >= 400 ? errorIn(answer)?.code : undefined
   if (code) report.codes[code] = (report.codes[code] ?? 0) + 1
   if (answer.status >= 500) report.tolerated.push(`${code} ${describe(wire)}`)
-  if (truth && 'body' in truth) {
+  if (expected && 'body' in expected) {
     report.compared++
-    if (truth.body !== '[]') report.comparedWithRows++
+    if (expected.body !== '[]') report.comparedWithRows++
   }
-  if (twin) {
-    report.twins++
-    if (twin.status < 300 && twin.text.length > 2) report.twinsWithRows++
+  if (copy) {
+    report.copies++
+    if (copy.status < 300 && copy.text.length > 2) report.copiesWithRows++
   }
 }
 
-async function shortest(one: Case, found: Verdict, judge: Judge): Promise<Verdict & { request: string }> {
-  const smallest = await shrunk(one, each => judge(each).then(again => again?.property === found.property))
-  const verdict = (await judge(smallest)) ?? { ...found, complaint: `${found.complaint} (only once)` }
-  return { request: describe(smallest.wire), ...verdict }
+async function shortest(one: Case, found: Finding, check: CaseCheck): Promise<Finding & { request: string }> {
+  const smallest = await shrunk(one, each => check(each).then(again => again?.property === found.property))
+  const finding = (await check(smallest)) ?? { ...found, problem: `${found.problem} (only once)` }
+  return { request: describe(smallest.wire), ...finding }
 }
 
-/** The request each complaint is about is found by the mark in it. */
+/** Finds the request of each problem by its mark. */
 function statementFailures(
   watch: StatementWatch,
   made: number[],
   caseOf: (index: number) => Case,
 ): Failure[] {
-  return watch.complaints.splice(0).map(({ complaint, mark, text }) => {
+  return watch.problems.splice(0).map(({ problem, mark, text }) => {
     const whole = new RegExp(`(?<![\\w.-])${RegExp.escape(mark)}(?![\\w.-])`)
     const index = made.find(each => whole.test(JSON.stringify(caseOf(each).wire))) ?? -1
     const request = index < 0 ? '(none of this run as it was made)' : describe(caseOf(index).wire)
     return {
       property: 'statement',
       index,
-      complaint: `${complaint}: ${mark}`,
+      problem: `${problem}: ${mark}`,
       request,
       answer: text.slice(0, 1500),
     }
   })
 }
 
-export const printed = ({ property, index, complaint, request, answer }: Failure): string =>
-  `[${property}] request ${index}: ${complaint}\n${request}\n=> ${answer}`
+export const printed = ({ property, index, problem, request, answer }: Failure): string =>
+  `[${property}] request ${index}: ${problem}\n${request}\n=> ${answer}`

@@ -1,4 +1,4 @@
-// The tables of schema.sql as the generator, the data and the oracle know them.
+// The tables of schema.sql, for the generator, the data and the oracle.
 
 export type Kind =
   | 'int'
@@ -22,16 +22,16 @@ export interface Column {
   kind: Kind
   /** Not granted to anon and authenticated. */
   isSecret?: true
-  /** A function of the row: part of no `*`. */
+  /** A function of the row, which `*` does not include. */
   isComputed?: true
 }
 
 export interface Relation {
-  /** What a select may call it, with the hint where one is needed; the first part is the key of the result. */
+  /** Names of the relation in a select, with a hint if needed. The first part is the key of the result. */
   spellings: readonly string[]
   target: string
   isMany: boolean
-  /** Rows of the target, as `t`, that belong to the row `b`: what follows FROM, and the condition. */
+  /** The FROM clause and the condition for rows `t` of the target that belong to the row `b`. */
   from: string
   on: string
 }
@@ -216,7 +216,7 @@ export function tableNamed(name: string): Table {
   return found
 }
 
-/** The only ones whose rows requests may change. */
+/** The only tables whose rows requests may change. */
 export const writableTables = ['notes', 'pairs', 'lines'].map(tableNamed)
 export const readableTables = tables.filter(table => !writableTables.includes(table))
 

@@ -1,4 +1,4 @@
-// Sends a request as it is: nothing is normalised on the way, as `fetch` would.
+// Sends a request unchanged, without the URL normalisation of `fetch`.
 import { Agent, request } from 'node:http'
 import { text } from 'node:stream/consumers'
 import { targetOf, type Wire } from './wire.ts'
@@ -15,7 +15,7 @@ export interface Sender {
   close(): void
 }
 
-const patienceMs = 30_000
+const patienceMs = 90_000
 
 export function openSender(url: string): Sender {
   const agent = new Agent({ keepAlive: true })
@@ -46,11 +46,11 @@ export function openSender(url: string): Sender {
   }
 }
 
-/** In the native shape or the one of client libraries; always the same one for the same request. */
+/** One of the two URL shapes, always the same one for the same request. */
 const addressOf = ({ id }: Project, target: string) =>
   target.length % 2 === 0 ? `/v1/rest/${id}/${target}` : `/v1/${id}/rest/v1/${target}`
 
-/** Node refuses to send what no HTTP client could. */
+/** Encodes the characters that Node.js refuses to send. */
 const sendable = (path: string) =>
   path.replace(/[^\x21-\x7e]/g, each => encodeURIComponent(each.toWellFormed()))
 

@@ -1,4 +1,4 @@
-// Makes a failing request shorter, one part less at a time, as long as it goes on failing.
+// Shrinks a failing request by removing one part at a time, as long as it still fails.
 
 import { type Case, changeCase, readCase } from './cases.ts'
 import type { Change } from './changes.ts'
@@ -81,7 +81,7 @@ function* shorterQueries(query: Query): Generator<Query> {
   yield* withShorterItems(query)
 }
 
-/** An item may go when no filter and no order speaks of it. */
+/** An item can be removed if no filter and no order refers to it. */
 function* withShorterItems(query: Query): Generator<Query> {
   for (const at of query.select.keys()) {
     const item = query.select[at]!
@@ -100,7 +100,7 @@ const speaksOf = (condition: Condition, item: Item): boolean =>
     ? condition.embed === item
     : condition.is === 'group' && condition.of.some(each => speaksOf(each, item))
 
-/** Puts one embed in the place of another wherever it is spoken of. */
+/** Replaces an embed by another one in all references. */
 function withEmbed(query: Query, old: Embed, embed: Embed): Query {
   const inCondition = (condition: Condition): Condition => {
     if (condition.is === 'presence') return condition.embed === old ? { ...condition, embed } : condition
@@ -133,7 +133,7 @@ function* shorterWires(wire: Wire): Generator<Case> {
   if (wire.body !== undefined) for (const body of halves(wire.body)) yield { wire: { ...wire, body } }
 }
 
-/** Without its first half, its last, a quarter somewhere, one character at an end. */
+/** The text without its first or last half, a quarter, or one character at either end. */
 function halves(text: string): string[] {
   if (text.length < 2) return []
   const size = text.length

@@ -1,4 +1,4 @@
-// Cuts a statement into what is quoted and what is bare, the way Postgres does.
+// Splits a statement into quoted and unquoted parts, with the rules of Postgres.
 
 export interface SqlPart {
   is: 'bare' | 'name' | 'text' | 'comment'
@@ -7,7 +7,7 @@ export interface SqlPart {
 
 const opening = /"|'|--|\/\*|\$(?:[A-Za-z_\u0080-\uffff][\w\u0080-\uffff]*)?\$/g
 
-/** Undefined when something is opened and never closed. */
+/** Undefined if a quote or comment is not closed. */
 export function sqlParts(sql: string): SqlPart[] | undefined {
   const parts: SqlPart[] = []
   let at = 0

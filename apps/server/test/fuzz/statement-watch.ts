@@ -1,27 +1,27 @@
-// Judges every statement that goes to Postgres: no value of a request is in its text, and no name a caller made up
-// stands outside quotes.
+// Checks every statement sent to Postgres: its text contains no value of a request, and names chosen by a caller only in
+// quotes.
 import { anyNameMark, anyValueMark } from './markers.ts'
 import { sqlParts } from './sql-words.ts'
 import type { TapListener } from './tap.ts'
 
 export interface StatementWatch extends TapListener {
-  /** What was wrong, with the mark that tells the request. */
-  complaints: { complaint: string; mark: string; text: string }[]
-  /** Different texts seen. */
+  /** The problems, with the mark that identifies the request. */
+  problems: { problem: string; mark: string; text: string }[]
+  /** The number of different statements. */
   statements(): number
-  /** How often values were seen where they belong. */
+  /** The number of marked values seen as parameters. */
   markedValues(): number
-  /** How many texts held a name a caller made up. */
+  /** The number of statements with a name chosen by a caller. */
   markedNames(): number
 }
 
 export function watchStatements(): StatementWatch {
   const seen = new Set<string>()
-  const complaints: StatementWatch['complaints'] = []
+  const problems: StatementWatch['problems'] = []
   let markedValues = 0
   let markedNames = 0
   return {
-    complaints,
+    problems,
     statements: () => seen.size,
     markedValues: () => markedValues,
     markedNames: () => markedNames,
@@ -29,8 +29,8 @@ export function watchStatements(): StatementWatch {
       if (seen.has(text)) return
       seen.add(text)
       if (anyNameMark.test(text)) markedNames++
-      const found = complaintAbout(text)
-      if (found) complaints.push({ ...found, text })
+      const found = problemWith(text)
+      if (found) problems.push({ ...found, text })
     },
     onValues(bytes) {
       if (anyValueMark.test(bytes.toString('latin1'))) markedValues++
@@ -38,20 +38,20 @@ export function watchStatements(): StatementWatch {
   }
 }
 
-/** A page's size is a checked integer and part of the statement on purpose: see docs/decisions/002. */
+/** The page size is a validated integer and intentionally part of the statement: see docs/decisions/002. */
 const pageSize = /\blimit \d{1,16}(?= offset |\)|$)/g
 
-export function complaintAbout(sent: string): { complaint: string; mark: string } | undefined {
+export function problemWith(sent: string): { problem: string; mark: string } | undefined {
   const text = sent.replace(pageSize, 'limit')
   const value = anyValueMark.exec(text)
-  if (value) return { complaint: 'a value is part of a statement', mark: around(text, value) }
+  if (value) return { problem: 'a value is part of a statement', mark: around(text, value) }
   const name = anyNameMark.exec(text)
   const parts = sqlParts(text)
-  if (!parts) return { complaint: 'a quote is never closed', mark: name?.[0] ?? '' }
+  if (!parts) return { problem: 'a quote is never closed', mark: name?.[0] ?? '' }
   const bare = parts.find(({ is, text }) => is !== 'name' && is !== 'text' && anyNameMark.test(text))
-  if (bare) return { complaint: 'a name stands outside quotes', mark: anyNameMark.exec(bare.text)![0] }
+  if (bare) return { problem: 'a name stands outside quotes', mark: anyNameMark.exec(bare.text)![0] }
   const several = parts.some(({ is, text }) => is === 'bare' && /;\s*\S/.test(text))
-  if (several && name) return { complaint: 'several statements in one', mark: name[0] }
+  if (several && name) return { problem: 'several statements in one', mark: name[0] }
   return
 }
 

@@ -1,4 +1,4 @@
-// Stands between the server and Postgres and reads along: the text of every statement and the values beside it.
+// A proxy between the server and Postgres that records every statement and its parameters.
 import { mkdtempSync, rmSync } from 'node:fs'
 import { connect, createServer, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
@@ -7,13 +7,13 @@ import type { ServerAddress } from '#src/kernel/postgres/server-address.ts'
 import { Frames } from '#src/kernel/postgres/wire/frames.ts'
 
 export interface Tap {
-  /** Where the server is to look for Postgres. */
+  /** The address of the proxy. */
   address: ServerAddress
   close(): Promise<void>
 }
 
 export interface TapListener {
-  /** A Parse, or a simple Query. */
+  /** Called for a Parse or a simple Query. */
   onStatement(text: string, login: string): void
   onValues(bytes: Buffer): void
 }
@@ -56,7 +56,7 @@ export async function openTap(postgres: ServerAddress, listener: TapListener): P
   }
 }
 
-/** Reads what a client sends, from its first byte on. */
+/** Parses the data of a client from its first byte. */
 function reader({ onStatement, onValues }: TapListener): (chunk: Buffer) => void {
   const frames = new Frames()
   let login: string | undefined
@@ -70,8 +70,8 @@ function reader({ onStatement, onValues }: TapListener): (chunk: Buffer) => void
   return chunk => {
     if (login !== undefined) return frames.push(chunk, onFrame)
     begun = Buffer.concat([begun, chunk])
-    // The first message has no type: its length, the version, then names and values. Others, such as the request to
-    // cancel, say nothing we care for.
+    // The startup message has no type byte: its length, the protocol version, then names and values. Other first messages,
+    // such as a cancel request, are ignored.
     if (begun.length < 8 || begun.length < begun.readInt32BE(0)) return
     const length = begun.readInt32BE(0)
     if (begun.readInt32BE(4) === protocolVersion) login = loginIn(begun.subarray(8, length))

@@ -1,10 +1,10 @@
-// Values of every kind of column, written as Postgres reads them. Few different ones of each, so that filters and
-// orders meet equal values.
+// Values of every column type in the input format of Postgres. There are few different ones per type, so that filters and
+// orders find equal values.
 import { numberMark, valueMark } from './markers.ts'
 import type { Random } from './random.ts'
 import type { Kind } from './schema.ts'
 
-/** What may follow the mark in a text: everything some grammar or other gives a meaning to. */
+/** Suffixes of marked texts, with characters that have a meaning in some grammar. */
 const flavours = [
   '',
   '',
@@ -112,7 +112,7 @@ const wrong: Partial<Record<Kind, readonly string[]>> = {
   mood: ['furious', '', 'SAD'],
 }
 
-/** One that Postgres refuses for this kind, or undefined where it refuses none. */
+/** A value that Postgres rejects for this type, or undefined if it accepts every text. */
 export function wrongValue(kind: Kind, random: Random): string | undefined {
   const found = wrong[kind]
   return found && random.pick(found)

@@ -1,4 +1,4 @@
-// Reads the oracle does not speak of: everything else the contract knows, and names that do not exist.
+// Reads that the oracle does not support: the rest of the contract, and names that do not exist.
 import type { Sources } from './conditions.ts'
 import { anyRead } from './generator.ts'
 import { nameMark, valueMark } from './markers.ts'
@@ -9,7 +9,7 @@ import { type Wire, writeRead } from './wire.ts'
 type Param = Wire['params'][number]
 const choose = (random: Random, words: string) => random.pick(words.split(' '))
 
-/** A read with one or two things in it that need a person to say what is right. */
+/** A read with one or two features whose result the oracle cannot compute. */
 export function wildRead(from: Sources): Wire {
   const { random } = from
   const wire = writeRead(anyRead(from))
@@ -60,7 +60,7 @@ function wildParam(random: Random): Param {
   ])()
 }
 
-/** Embeds with pages and filters of their own. */
+/** Embeds with their own pages and filters. */
 function wildEmbed(random: Random): Param[] {
   const name = nameMark(random)
   const select: Param = [

@@ -1,4 +1,4 @@
-// A request as it goes over HTTP, and how a read is written as one.
+// An HTTP request, and the conversion of a read into one.
 import type { Who } from './markers.ts'
 import {
   type Condition,
@@ -16,12 +16,12 @@ import { quoted } from './values.ts'
 export interface Wire {
   who: Who
   method: string
-  /** Below the project, such as `people` or `rpc/add`; encoded when sent. */
+  /** The path below the project, such as `people` or `rpc/add`, without encoding. */
   path: string
   params: readonly (readonly [name: string, value: string])[]
   headers: Readonly<Record<string, string>>
   body?: string
-  /** Path and query exactly as sent, when breaking them has made them something else. */
+  /** The exact path and query of a mutated request. */
   target?: string
 }
 
@@ -31,11 +31,11 @@ export function targetOf({ path, params, target }: Wire): string {
   return path.split('/').map(encode).join('/') + (query && `?${query}`)
 }
 
-/** Leaves bare what clients leave bare, and survives half a surrogate pair. */
+/** Encodes like the clients do, and accepts lone surrogates. */
 const encode = (text: string) =>
   encodeURIComponent(text.toWellFormed()).replace(/%(2C|3A|24|2A)/gi, code => decodeURIComponent(code))
 
-/** For a person to read and run again. */
+/** A readable description of the request, for reports. */
 export function describe(wire: Wire): string {
   const headers = Object.entries(wire.headers).map(([name, value]) => `\n  ${name}: ${value}`)
   const body = wire.body === undefined ? '' : `\n  ${wire.body.slice(0, 2000)}`
@@ -78,7 +78,7 @@ function itemText(item: Item): string {
   const alias = item.alias === undefined ? '' : `${item.alias}:`
   if (item.is === 'field') return `${alias}${fieldText(item.field)}${item.cast ? `::${item.cast}` : ''}`
   if (item.is === 'embed') return embedText(item, alias)
-  // The old spelling, which clients still use, has no parentheses.
+  // `count` without parentheses is an old form that clients still use.
   return item.field ? `${alias}${fieldText(item.field)}.${item.with}()` : `${alias}count${alias ? '()' : ''}`
 }
 
@@ -87,7 +87,7 @@ function embedText({ spelling, join, isSpread, isSilent, query }: Embed, alias: 
   return `${isSpread ? '...' : ''}${alias}${spelling}${join ? `!${join}` : ''}(${inner})`
 }
 
-/** Everything but the select, with the embeds' own after it. */
+/** All parameters except `select`, followed by those of the embeds. */
 function queryParams(query: Query, prefix: string): Param[] {
   const { where, order, limit, offset, select } = query
   const embeds = select.filter(item => item.is === 'embed')
@@ -121,7 +121,7 @@ function flatCondition(condition: Condition, prefix: string): Param {
   return [prefix + flatName(condition.field), operation(condition, text => text)]
 }
 
-/** A column called like a parameter can only be meant in quotes. */
+/** A column with the name of a parameter must be quoted. */
 const flatName = (field: Field) =>
   field.column.name === 'select' ? quoted(field.column.name) : fieldText(field)
 
@@ -133,7 +133,7 @@ function nestedCondition(condition: Condition): string {
   return `${fieldText(condition.field)}.${operation(condition, listed)}`
 }
 
-/** Inside lists and groups, what could end the value is protected. */
+/** In lists and groups, values with special characters must be quoted. */
 const listed = (text: string) => (/^[\w-]+$/.test(text) || /^\{[\w,]+\}$/.test(text) ? text : quoted(text))
 
 function operation(

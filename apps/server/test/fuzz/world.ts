@@ -1,4 +1,4 @@
-// Four projects with the same tables: three that are only read and differ in what is hidden, one that is written to.
+// Four projects with the same tables: three read-only ones that differ in hidden data, and one for writes.
 import { readFileSync } from 'node:fs'
 import { client } from '@plinth/contract/client.ts'
 import { projectsApi } from '@plinth/contract/projects.ts'
@@ -14,7 +14,7 @@ export const places: readonly Place[] = ['left', 'for-anon', 'for-user1', 'scrat
 export interface Project {
   id: string
   database: string
-  /** The headers each caller sends. */
+  /** The headers of each caller. */
   credentials: Record<Who, Record<string, string>>
 }
 
@@ -30,7 +30,7 @@ export interface World {
 export interface WorldOptions {
   url: string
   adminToken: string
-  /** Not through the tap: what is written here is no request. */
+  /** The direct address of Postgres, because statements of the setup must not be recorded. */
   postgres: ServerAddress
   control: string
   seed: string
@@ -99,7 +99,7 @@ async function query<T>(address: ServerAddress, database: string, statements: st
   }
 }
 
-/** One sum over all rows of a project. */
+/** A checksum of all rows of a project. */
 export async function checksum(world: World, place: Place): Promise<string> {
   const sums = Object.keys(world.data).map(
     name =>

@@ -1,4 +1,4 @@
-// Inserts, updates, upserts and deletes, of tables open to the caller and of others.
+// Inserts, updates, upserts and deletes, on writable and on other tables.
 import { conditions, type Sources, test } from './conditions.ts'
 import { everyone, nameMark, valueMark } from './markers.ts'
 import type { Query } from './query.ts'
@@ -11,11 +11,11 @@ type Param = Wire['params'][number]
 const choose = (random: Random, words: string) => random.pick(words.split(' '))
 const json = { 'content-type': 'application/json' }
 
-/** Never a value out of the data: what a caller has written itself, it may see. */
+/** Uses no values of the data, because a caller may see what it has written itself. */
 export function anyWrite(from: Sources): Wire {
   const { random } = from
   const who = random.pick(everyone)
-  // service_role could open what is hidden, and a canary would be right to show up.
+  // service_role could make hidden rows visible, and their canaries would then be correct.
   const table =
     who === 'service' || random.chance(0.8) ? random.pick(writableTables) : random.pick(readableTables)
   const method = choose(random, 'POST POST POST PATCH PATCH DELETE PUT')
@@ -40,7 +40,7 @@ export function anyWrite(from: Sources): Wire {
   }
 }
 
-/** Columns that decide who sees a row are left alone. */
+/** Does not set columns that determine who may see a row. */
 function newRow(random: Random, table: Table): Record<string, unknown> {
   const free = table.columns.filter(
     ({ name, isComputed }) => !isComputed && !/^is_open$|owner|_id$|^id$/.test(name),

@@ -1,5 +1,5 @@
-// A real SMTP server for a test, and the mails it has taken. Its certificate is signed by an authority of our own
-// (valid 2020 to 2120; its key was thrown away), which the process that trusts it has to be told of.
+// A real SMTP server for tests that records received mails. Its certificate is signed by a test authority (valid 2020
+// to 2120; its key was deleted), which the client process must trust.
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import type { AddressInfo } from 'node:net'
@@ -15,7 +15,7 @@ export interface Received {
   /** The user who logged in. */
   user: string | undefined
   isEncrypted: boolean
-  /** As it came over the wire. */
+  /** The raw message. */
   source: string
   mail: Email
 }
@@ -28,24 +28,24 @@ export interface MailServer {
 
 interface MailServerOptions {
   encryption?: 'none' | 'starttls' | 'tls'
-  /** The name its certificate is for; `unsigned` is one it has made itself. */
+  /** The name in its certificate; `unsigned` is a self-signed one. */
   certificate?: 'localhost' | 'elsewhere' | 'unsigned'
   login?: { user: string; password: string }
-  /** Throws what the server answers to a recipient. */
+  /** Throws the SMTP error for a recipient. */
   onRecipient?: (address: string) => void
-  /** What it waits for before it says that it has taken a message; throws what it answers instead. */
+  /** Awaited before the server accepts a message; throws the SMTP error instead. */
   onMessage?: (received: Received) => void | Promise<void>
 }
 
 const file = (name: string) => readFileSync(join(import.meta.dirname, `${name}.pem`), 'utf8')
 
-/** For every connection this process makes from now on. */
+/** Applies to all later connections of this process. */
 export const trustTestAuthority = () =>
   tls.setDefaultCACertificates([...tls.getCACertificates('default'), file('authority')])
 
-/** For a platform whose projects may name the servers of this machine. */
+/** Lets projects of a platform use servers on this machine. */
 export const allowsLocalMail = { PLATFORM_OUTBOUND_ALLOW: '127.0.0.1/32,::1/128' }
-/** Allowed for mail, and nobody listens: it is above the ports that the system gives out. */
+/** An allowed mail port above the ephemeral range, where no process listens. */
 export const closedPort = 65_535
 
 /** An answer of the server, such as 451 or 550. */

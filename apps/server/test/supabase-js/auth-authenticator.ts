@@ -1,9 +1,9 @@
-// An authenticator, and somebody who has one.
+// An authenticator app, and users with a verified factor.
 import { createHmac } from 'node:crypto'
-import { granted } from './auth-objects.ts'
-import { type Member, member } from './auth-people.ts'
+import { dataOf } from './auth-objects.ts'
+import type { AuthProject } from './auth-setup.ts'
 import type { Auth } from './auth-shapes.ts'
-import type { AuthProject } from './auth-stage.ts'
+import { newUser, type SignedInUser } from './auth-users.ts'
 
 export interface Enrolled {
   id: string
@@ -11,24 +11,24 @@ export interface Enrolled {
 }
 
 export async function enroll(auth: Auth, friendlyName = 'Phone'): Promise<Enrolled> {
-  const { id, totp } = granted(await auth.mfa.enroll({ factorType: 'totp', friendlyName }))
+  const { id, totp } = dataOf(await auth.mfa.enroll({ factorType: 'totp', friendlyName }))
   return { id, secret: totp.secret }
 }
 
-export interface Guarded extends Member {
+export interface UserWithFactor extends SignedInUser {
   factorId: string
   secret: string
 }
 
-/** Somebody at aal2 with a verified factor; its code of this moment is used up. */
-export async function guarded(project: AuthProject): Promise<Guarded> {
-  const someone = await member(project)
-  const { id, secret } = await enroll(someone.auth)
-  const session = granted(await someone.auth.mfa.challengeAndVerify({ factorId: id, code: codeOf(secret) }))
-  return { ...someone, session: session as Member['session'], factorId: id, secret }
+/** A user at aal2 with a verified factor, whose current code is used. */
+export async function userWithFactor(project: AuthProject): Promise<UserWithFactor> {
+  const newAddress = await newUser(project)
+  const { id, secret } = await enroll(newAddress.auth)
+  const session = dataOf(await newAddress.auth.mfa.challengeAndVerify({ factorId: id, code: codeOf(secret) }))
+  return { ...newAddress, session: session as SignedInUser['session'], factorId: id, secret }
 }
 
-/** The code an authenticator shows now, or `stepsAhead` times 30 seconds later. */
+/** The current code, or the one `stepsAhead` times 30 seconds later. */
 export function codeOf(secret: string, stepsAhead = 0): string {
   const counter = Buffer.alloc(8)
   counter.writeBigUInt64BE(BigInt(Math.floor(Date.now() / 30_000) + stepsAhead))

@@ -1,17 +1,17 @@
-// admin.inviteUserByEmail: a way in for those who have not asked for one.
+// admin.inviteUserByEmail.
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
-import { granted, looksLikeUser, refused } from './auth-objects.ts'
-import { canSignIn, follow, land, password, someone } from './auth-people.ts'
-import type { Stage } from './auth-stage.ts'
+import { dataOf, looksLikeUser, refused } from './auth-objects.ts'
+import type { Setup } from './auth-setup.ts'
+import { applyFragment, canSignIn, follow, newAddress, password } from './auth-users.ts'
 
-export function inviteTests(stage: () => Stage): void {
+export function inviteTests(setup: () => Setup): void {
   describe('admin.inviteUserByEmail', () => {
-    test('sends a link that lets the invited in, who then set a password', async () => {
-      for (const project of [stage().open, stage().careful]) {
-        const { mailbox } = stage()
-        const email = someone()
-        const { user } = granted(
+    test('sends a link that signs in, so that the user can set a password', async () => {
+      for (const project of [setup().open, setup().confirming]) {
+        const { mailbox } = setup()
+        const email = newAddress()
+        const { user } = dataOf(
           await project.admin.inviteUserByEmail(email, {
             data: { team: 'blue' },
             redirectTo: 'https://app.example.com/join',
@@ -26,30 +26,30 @@ export function inviteTests(stage: () => Stage): void {
         assert.deepEqual([landing.status, landing.place], [303, 'https://app.example.com/join'])
         assert.equal(landing.fragment['type'], 'invite')
         const auth = project.connect()
-        const { user: joined } = await land(auth, landing)
+        const { user: joined } = await applyFragment(auth, landing)
         assert.equal(joined.id, user.id)
         assert.ok(joined.email_confirmed_at)
-        granted(await auth.updateUser({ password }))
+        dataOf(await auth.updateUser({ password }))
         assert.equal(await canSignIn(project, email, password), true)
       }
     })
 
-    test('the hash in the link is enough for verifyOtp', async () => {
-      const { open, mailbox } = stage()
-      const email = someone()
-      granted(await open.admin.inviteUserByEmail(email))
+    test('the token hash of the link is enough for verifyOtp', async () => {
+      const { open, mailbox } = setup()
+      const email = newAddress()
+      dataOf(await open.admin.inviteUserByEmail(email))
       const { link } = await mailbox.nextLink(email)
       const token_hash = new URL(link).searchParams.get('token')!
-      const { user } = granted(await open.connect().verifyOtp({ type: 'invite', token_hash }))
+      const { user } = dataOf(await open.connect().verifyOtp({ type: 'invite', token_hash }))
       assert.equal(user?.email, email)
     })
 
-    test('can be repeated until it is accepted, not after', async () => {
-      const { open, mailbox } = stage()
-      const email = someone()
-      const first = granted(await open.admin.inviteUserByEmail(email)).user
+    test('can be repeated only until it is accepted', async () => {
+      const { open, mailbox } = setup()
+      const email = newAddress()
+      const first = dataOf(await open.admin.inviteUserByEmail(email)).user
       const early = await mailbox.nextLink(email)
-      const second = granted(await open.admin.inviteUserByEmail(email)).user
+      const second = dataOf(await open.admin.inviteUserByEmail(email)).user
       assert.equal(second.id, first.id)
       const late = await mailbox.nextLink(email)
       assert.equal((await follow(early.link)).fragment['error_code'], 'otp_expired')
@@ -58,11 +58,11 @@ export function inviteTests(stage: () => Stage): void {
       refused(await open.admin.inviteUserByEmail('ada'), 400, 'validation_failed')
     })
 
-    test('invites where nobody may sign up by themselves', async () => {
-      const closed = await stage().project({ signup_enabled: false })
-      const email = someone()
-      granted(await closed.admin.inviteUserByEmail(email))
-      const landing = await follow((await stage().mailbox.nextLink(email)).link)
+    test('works with sign-up disabled', async () => {
+      const closed = await setup().project({ signup_enabled: false })
+      const email = newAddress()
+      dataOf(await closed.admin.inviteUserByEmail(email))
+      const landing = await follow((await setup().mailbox.nextLink(email)).link)
       assert.ok(landing.fragment['access_token'])
     })
   })

@@ -1,4 +1,4 @@
-// What a session, a user, an identity, a factor and a refusal look like, whoever answers with them.
+// Checks for sessions, users, identities, factors and errors.
 import assert from 'node:assert/strict'
 import type { AuthError, Factor, Session, User, UserIdentity } from '@supabase/supabase-js'
 
@@ -33,7 +33,7 @@ const userTimes = [
   'deleted_at',
 ]
 
-/** Every field that must be there, none that no contract knows, and the right kind of each. */
+/** Checks required fields and types, and that there are no unknown fields. */
 export function looksLikeUser(user: User | null | undefined): asserts user is User {
   assert.ok(user)
   const found: Record<string, unknown> = { ...user }
@@ -61,7 +61,7 @@ export function looksLikeUser(user: User | null | undefined): asserts user is Us
     if (field in found) assert.match(String(found[field]), time, field)
   for (const identity of user.identities!) looksLikeIdentity(identity)
   if (user.factors) {
-    assert.ok(user.factors.length > 0, 'factors are left out when there are none')
+    assert.ok(user.factors.length > 0, 'factors are omitted when there are none')
     for (const factor of user.factors) looksLikeFactor(factor)
   }
 }
@@ -106,7 +106,7 @@ export function looksLikeFactor(factor: Factor): void {
 const sessionFields = ['access_token', 'expires_at', 'expires_in', 'refresh_token', 'token_type', 'user']
 const sessionExtras = ['provider_token', 'provider_refresh_token', 'weak_password']
 
-/** A session as the server sent it, which lasts an hour unless the project says otherwise. */
+/** A session from the server, which lasts an hour by default. */
 export function looksLikeSession(
   session: Session | null | undefined,
   lastsSeconds = 3600,
@@ -146,7 +146,7 @@ export interface Claims {
   is_anonymous: boolean
 }
 
-/** What the access token says, unverified. */
+/** The claims of the access token, unverified. */
 export function claimsOf({ access_token }: { access_token: string }): Claims {
   return JSON.parse(Buffer.from(access_token.split('.')[1]!, 'base64url').toString())
 }
@@ -159,13 +159,13 @@ interface Answer {
   error: AuthError | null
 }
 
-/** A refusal with this status and code, in words, and nothing beside it. */
+/** Checks for an error with this status and code, a message, and no data. */
 export function refused(answer: Answer, status: number, code: string): AuthError {
   const { error } = answer
-  assert.ok(error, `expected a refusal with ${code}, got ${JSON.stringify(answer.data)}`)
+  assert.ok(error, `expected an error with ${code}, got ${JSON.stringify(answer.data)}`)
   assert.deepEqual({ status: error.status, code: error.code }, { status, code }, error.message)
   assert.ok(error.message.length > 0)
-  assert.ok(isNothing(answer.data), `beside the refusal: ${JSON.stringify(answer.data)}`)
+  assert.ok(isNothing(answer.data), `data besides the error: ${JSON.stringify(answer.data)}`)
   return error
 }
 
@@ -174,13 +174,13 @@ function isNothing(data: unknown): boolean {
   return Object.values(data).every(value => value === null || (Array.isArray(value) && value.length === 0))
 }
 
-/** The client's own word for a session that is not there or has ended. */
+/** Checks for the client's own error for a missing or ended session. */
 export function sessionMissing({ error }: Answer): void {
   assert.equal(error?.name, 'AuthSessionMissingError')
 }
 
-/** The data of a call that must succeed. */
-export function granted<A extends Answer>(answer: A): NonNullable<Extract<A, { error: null }>['data']> {
+/** Returns the data of a call that must succeed. */
+export function dataOf<A extends Answer>(answer: A): NonNullable<Extract<A, { error: null }>['data']> {
   assert.equal(answer.error, null)
   assert.ok(answer.data)
   return answer.data

@@ -1,8 +1,8 @@
-// Watches which methods of client.auth a suite calls, from outside: the client itself stays as it was published.
+// Records which methods of client.auth a suite calls, without changing the client.
 import type { Auth } from './auth-shapes.ts'
 
-/** What each file of the suite calls at least; a method that is in none of them and not left open needs a test. */
-export const walked = {
+/** Methods that each file of the suite must call. A method that is neither here nor in `unsupported` needs a test. */
+export const covered = {
   accounts: ['auth.signUp', 'auth.signInAnonymously', 'auth.signInWithPassword'],
   sessions: [
     'auth.initialize',
@@ -56,10 +56,10 @@ export const walked = {
     'auth.admin.generateLink',
   ],
 } as const
-export type Theme = keyof typeof walked
+export type Theme = keyof typeof covered
 
-/** Methods, and whole groups of them, that a server may leave out: they answer with a refusal, and that is tested. */
-export const leftOpen = [
+/** Methods, and groups of them, that this server does not support. A test checks that they return an error. */
+export const unsupported = [
   'auth.signInWithWeb3',
   'auth.signInWithSSO',
   'auth.signInWithPasskey',
@@ -73,7 +73,7 @@ export const leftOpen = [
   'auth.admin.customProviders.*',
 ]
 
-/** Methods that only the client itself calls; TypeScript hides them, the prototypes do not. */
+/** Internal methods of the client. They are private in TypeScript but exist on the prototypes. */
 const internal = new Set([
   'auth.signInWithEthereum',
   'auth.signInWithSolana',
@@ -81,13 +81,13 @@ const internal = new Set([
   'auth.linkIdentityIdToken',
   'auth.fetchJwk',
 ])
-/** Properties that hold what the client was given, not what it offers. */
+/** Properties with options of the client, not methods. */
 const given = new Set(['storage', 'userStorage', 'client', 'fetch', 'logger', 'lock'])
 
 export const called = new Set<string>()
 
-/** The same object with every call noted, and those of the groups it holds. */
-export function watched<T extends object>(object: T, path = 'auth'): T {
+/** A proxy that records every call, also of nested groups. */
+export function recordCalls<T extends object>(object: T, path = 'auth'): T {
   return new Proxy(object, {
     get(target, name) {
       const value = Reflect.get(target, name, target)
@@ -97,19 +97,19 @@ export function watched<T extends object>(object: T, path = 'auth'): T {
           called.add(`${path}.${name}`)
           return value.apply(target, args)
         }
-      return isGroup(value) ? watched(value, `${path}.${name}`) : value
+      return isGroup(value) ? recordCalls(value, `${path}.${name}`) : value
     },
   })
 }
 
-/** Every public method of the client and of the groups it holds, as they are at run time. */
+/** Every public method of the client and its groups, read at run time. */
 export function offered(auth: Auth): string[] {
   return methodsBelow(auth, 'auth').filter(method => !internal.has(method))
 }
 
-export function isLeftOpen(method: string): boolean {
+export function isUnsupported(method: string): boolean {
   const group = `${method.slice(0, method.lastIndexOf('.'))}.*`
-  return leftOpen.includes(method) || leftOpen.includes(group)
+  return unsupported.includes(method) || unsupported.includes(group)
 }
 
 function methodsBelow(object: object, path: string): string[] {
@@ -129,7 +129,7 @@ function methodsBelow(object: object, path: string): string[] {
 const isGroup = (value: unknown): value is object =>
   typeof value === 'object' &&
   value !== null &&
-  Object.values(value).some(member => typeof member === 'function')
+  Object.values(value).some(newUser => typeof newUser === 'function')
 
 function inherited(object: object): string[] {
   const names = new Set<string>()

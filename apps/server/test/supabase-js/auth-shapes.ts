@@ -1,21 +1,21 @@
-// The unmodified client in both shapes of the URL, each with a storage of its own.
+// The unmodified client in both shapes of the URL, each with its own storage.
 import { AuthClient, createClient } from '@supabase/supabase-js'
 
 export type Auth = InstanceType<typeof AuthClient>
 
 export interface ClientOptions {
   flow?: 'implicit' | 'pkce'
-  /** The anon key unless told otherwise. */
+  /** The anon key by default. */
   key?: string
   storage?: Storage
   throwOnError?: boolean
-  /** Several sign-ins by way of a browser may be under way at once, each under an id of its own. */
+  /** Allows several concurrent browser sign-ins, each with its own flow id. */
   keepsFlowsApart?: boolean
 }
 
 export interface Shape {
   name: string
-  /** Where the auth routes of a project are. */
+  /** Base URL of the auth routes of a project. */
   base(url: string, projectId: string): string
   connect(url: string, projectId: string, key: string, options: ClientOptions): Auth
 }
@@ -60,7 +60,7 @@ export interface Storage {
   removeItem(key: string): void
 }
 
-/** What a browser's local storage would be. */
+/** Replaces a browser's local storage. */
 export function inMemory(): Storage {
   const values = new Map<string, string>()
   return {

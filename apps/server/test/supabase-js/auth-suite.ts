@@ -1,32 +1,31 @@
-// One file of the suite: a platform with real mail, its tests in both shapes of the URL, and a last look at what
-// they called.
+// Runs test files against a platform with real mail in both shapes of the URL, and checks that they called all methods.
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
-import { called, type Theme, walked } from './auth-recorder.ts'
+import { called, covered, type Theme } from './auth-recorder.ts'
+import { type Setup, startTestServer, type TestServer } from './auth-setup.ts'
 import { shapes } from './auth-shapes.ts'
-import { type House, openHouse, type Stage } from './auth-stage.ts'
 
-export type Part = (stage: () => Stage) => void
+export type Part = (setup: () => Setup) => void
 
 export function authSuite(theme: Theme, parts: readonly Part[]): void {
-  let house: House
+  let server: TestServer
   before(async () => {
-    house = await openHouse()
+    server = await startTestServer()
   })
-  after(() => house?.stop())
+  after(() => server?.stop())
 
   for (const shape of shapes)
     describe(shape.name, () => {
-      let stage: Stage
+      let setup: Setup
       before(() => {
-        stage = house.stage(shape)
+        setup = server.setup(shape)
       })
-      for (const part of parts) part(() => stage)
+      for (const part of parts) part(() => setup)
     })
 
-  test(`every method under ${theme} was called above`, () => {
+  test(`every method under ${theme} is called by this suite`, () => {
     assert.deepEqual(
-      walked[theme].filter(method => !called.has(method)),
+      covered[theme].filter(method => !called.has(method)),
       [],
     )
   })

@@ -1,4 +1,4 @@
-// Who asks, and in which schema: keys, signed-in users, and schema().
+// Callers and schemas: keys, signed-in users, and schema().
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Stage } from './stage.ts'
@@ -7,7 +7,7 @@ const ada = '11111111-1111-4111-8111-111111111111'
 const bob = '22222222-2222-4222-8222-222222222222'
 
 export function callerTests(stage: () => Stage): void {
-  test('a signed-in user writes and sees rows of their own', async () => {
+  test('a signed-in user writes and reads only own rows', async () => {
     const { anon, service, user } = stage()
     const mine = await user(ada).from('diary').insert({ entry: 'dear diary' }).select('owner, entry').single()
     assert.deepEqual(mine.data, { owner: ada, entry: 'dear diary' })
@@ -20,14 +20,14 @@ export function callerTests(stage: () => Stage): void {
     )
     const forged = await user(bob).from('diary').insert({ entry: 'by Ada', owner: ada })
     assert.deepEqual([forged.status, forged.error?.code], [403, '42501'])
-    const elses = await user(bob).from('diary').delete({ count: 'exact' }).eq('owner', ada)
-    assert.deepEqual([elses.error, elses.count], [null, 0])
+    const foreign = await user(bob).from('diary').delete({ count: 'exact' }).eq('owner', ada)
+    assert.deepEqual([foreign.error, foreign.count], [null, 0])
   })
 
-  test('a key or a token that is none is 401', async () => {
+  test('an unknown key and an invalid token are 401', async () => {
     const { as, project } = stage()
-    const stranger = await as('platform_anon_library_0000000000000000').from('books').select()
-    assert.deepEqual([stranger.status, stranger.data], [401, null])
+    const unknown = await as('platform_anon_library_0000000000000000').from('books').select()
+    assert.deepEqual([unknown.status, unknown.data], [401, null])
     const expired = await as(project.anon_key, { token: 'eyJhbGciOiJIUzI1NiJ9.e30.AAAA' })
       .from('books')
       .select()
@@ -50,7 +50,7 @@ export function callerTests(stage: () => Stage): void {
     assert.equal((await stage().anon.from('items').select()).error?.code, 'PGRST205')
   })
 
-  test('a client can have another schema from the start', async () => {
+  test('the schema can be set in the client options', async () => {
     const { as, project } = stage()
     const { data } = await as(project.anon_key, { schema: 'shop' }).from('items').select('id').eq('id', 1)
     assert.deepEqual(data, [{ id: 1 }])

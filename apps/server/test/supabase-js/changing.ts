@@ -1,4 +1,4 @@
-// update and delete: what they must name, what they answer, and how they are held back.
+// update and delete: required filters, results, and limits on the affected rows.
 import assert from 'node:assert/strict'
 import { beforeEach, describe, test } from 'node:test'
 import type { Stage } from './stage.ts'
@@ -16,13 +16,13 @@ export function changeTests(stage: () => Stage): void {
   describe('update', () => {
     beforeEach(() => stage().sql(fill))
 
-    test('answers nothing unless it is asked to', async () => {
+    test('returns no rows by default', async () => {
       const { data, error, status } = await notes().update({ stars: 5 }).eq('title', 'a')
       assert.deepEqual([data, error, status], [null, null, 204])
       assert.deepEqual(await starsOf(), { a: 5, b: 2, c: 3 })
     })
 
-    test('answers the rows with select, and counts them', async () => {
+    test('returns the rows with select, and the count', async () => {
       const { data, count, status } = await notes()
         .update({ stars: 0 }, { count: 'exact' })
         .in('title', ['a', 'b'])
@@ -33,14 +33,14 @@ export function changeTests(stage: () => Stage): void {
       assert.deepEqual([counted.status, counted.count, counted.data], [204, 3, null])
     })
 
-    test('of no row is no error', async () => {
+    test('is no error if no row matches', async () => {
       const nothing = await notes().update({ stars: 5 }).eq('title', 'z')
       assert.deepEqual([nothing.status, nothing.error], [204, null])
       const selected = await notes().update({ stars: 5 }).eq('title', 'z').select()
       assert.deepEqual([selected.status, selected.data], [200, []])
     })
 
-    test('of nothing changes nothing', async () => {
+    test('with an empty object changes nothing', async () => {
       const plain = await notes().update({}).eq('title', 'a')
       assert.deepEqual([plain.status, plain.error], [204, null])
       const selected = await notes().update({}).eq('title', 'a').select()
@@ -48,7 +48,7 @@ export function changeTests(stage: () => Stage): void {
       assert.deepEqual(await starsOf(), untouched)
     })
 
-    test('single answers the one row; anything else is 406 and changes nothing', async () => {
+    test('single returns the one row, and otherwise is 406 and changes nothing', async () => {
       const one = await notes().update({ stars: 4 }).eq('title', 'c').select('title, stars').single()
       assert.deepEqual([one.status, one.data], [200, { title: 'c', stars: 4 }])
       const many = await notes().update({ stars: 0 }).gt('stars', 0).select().single()
@@ -60,7 +60,7 @@ export function changeTests(stage: () => Stage): void {
       assert.deepEqual(await starsOf(), { ...untouched, c: 4 })
     })
 
-    test('without a flat filter is refused, a group alone is not enough', async () => {
+    test('is rejected without a filter, or with only an or group', async () => {
       const { status, error } = await notes().update({ stars: 0 })
       assert.equal(status, 400)
       assert.match(error?.message ?? '', /filter/i)
@@ -68,13 +68,13 @@ export function changeTests(stage: () => Stage): void {
       assert.deepEqual(await starsOf(), untouched)
     })
 
-    test('a group narrows a flat filter', async () => {
+    test('an or group restricts a filter further', async () => {
       const { error } = await notes().update({ stars: 0 }).gt('stars', 1).or('title.eq.a,title.eq.b')
       assert.equal(error, null)
       assert.deepEqual(await starsOf(), { a: 1, b: 0, c: 3 })
     })
 
-    test('maxAffected holds back a write that would reach too far', async () => {
+    test('maxAffected rejects a write of more rows', async () => {
       const { status, error } = await notes().update({ stars: 0 }).gt('stars', 1).maxAffected(1)
       assert.deepEqual([status, error?.code], [400, 'PGRST124'])
       assert.deepEqual(await starsOf(), untouched)
@@ -82,13 +82,13 @@ export function changeTests(stage: () => Stage): void {
       assert.deepEqual([fits.status, fits.data?.length], [200, 2])
     })
 
-    test('rollback answers as if and leaves things as they were', async () => {
+    test('rollback returns the changed rows and changes nothing', async () => {
       const { data, status } = await notes().update({ stars: 0 }).eq('title', 'a').select('stars').rollback()
       assert.deepEqual([status, data], [200, [{ stars: 0 }]])
       assert.deepEqual(await starsOf(), untouched)
     })
 
-    test('an unknown column, a forbidden row and a failed check are refused', async () => {
+    test('an unknown column, a row that a policy forbids and a failed check are rejected', async () => {
       const refused: [object, number, string][] = [
         [{ colour: 'red' }, 400, 'PGRST204'],
         [{ title: 'forbidden' }, 403, '42501'],
@@ -101,7 +101,7 @@ export function changeTests(stage: () => Stage): void {
       assert.deepEqual(await starsOf(), untouched)
     })
 
-    test('csv of what was changed', async () => {
+    test('csv returns the changed rows', async () => {
       const { data } = await notes().update({ stars: 5 }).eq('title', 'a').select('title, stars').csv()
       assert.deepEqual(data?.trimEnd().split('\n'), ['title,stars', 'a,5'])
     })
@@ -110,13 +110,13 @@ export function changeTests(stage: () => Stage): void {
   describe('delete', () => {
     beforeEach(() => stage().sql(fill))
 
-    test('answers nothing unless it is asked to', async () => {
+    test('returns no rows by default', async () => {
       const { data, error, status } = await notes().delete().eq('title', 'a')
       assert.deepEqual([data, error, status], [null, null, 204])
       assert.deepEqual(await starsOf(), { b: 2, c: 3 })
     })
 
-    test('answers the rows with select, and counts them', async () => {
+    test('returns the rows with select, and the count', async () => {
       const counted = await notes().delete({ count: 'exact' }).gt('stars', 2)
       assert.deepEqual([counted.status, counted.count], [204, 1])
       const { data, count, status } = await notes().delete({ count: 'exact' }).lt('stars', 9).select('title')
@@ -124,7 +124,7 @@ export function changeTests(stage: () => Stage): void {
       assert.deepEqual(await starsOf(), {})
     })
 
-    test('without a flat filter is refused', async () => {
+    test('is rejected without a filter', async () => {
       const { status, error } = await notes().delete()
       assert.equal(status, 400)
       assert.match(error?.message ?? '', /filter/i)
@@ -132,7 +132,7 @@ export function changeTests(stage: () => Stage): void {
       assert.deepEqual(await starsOf(), untouched)
     })
 
-    test('single, maxAffected and rollback hold it back', async () => {
+    test('single, maxAffected and rollback prevent it', async () => {
       const many = await notes().delete().gt('stars', 1).select().single()
       assert.deepEqual([many.status, many.error?.code], [406, 'PGRST116'])
       const tooFar = await notes().delete().gt('stars', 0).maxAffected(2)
@@ -144,7 +144,7 @@ export function changeTests(stage: () => Stage): void {
       assert.deepEqual([one.status, one.data], [200, { title: 'a' }])
     })
 
-    test('reaches only rows the policy shows', async () => {
+    test('deletes only rows that a policy allows', async () => {
       const { anon, service } = stage()
       const { error, count } = await anon.from('books').delete({ count: 'exact' }).gt('id', 0)
       assert.deepEqual([error, count], [null, 0])

@@ -1,10 +1,10 @@
-// What `select` can name: columns, aliases, casts, JSON paths, aggregates and related rows.
+// Items of `select`: columns, aliases, casts, JSON paths, aggregates and related rows.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Stage } from './stage.ts'
 
 export function columnTests(stage: () => Stage): void {
-  test('select without columns answers all of them', async () => {
+  test('select without columns returns all columns', async () => {
     const { data, error, status, statusText } = await stage()
       .anon.from('authors')
       .select()
@@ -14,7 +14,7 @@ export function columnTests(stage: () => Stage): void {
     assert.deepEqual([error, status, statusText], [null, 200, 'OK'])
   })
 
-  test('select names columns, aliases, casts and JSON paths', async () => {
+  test('select supports columns, aliases, casts and JSON paths', async () => {
     const { data } = await stage()
       .anon.from('books')
       .select(
@@ -26,7 +26,7 @@ export function columnTests(stage: () => Stage): void {
     ])
   })
 
-  test('numbers, arrays, ranges and JSON come back as they are', async () => {
+  test('numbers, arrays, ranges and JSON are returned unchanged', async () => {
     const { data } = await stage()
       .anon.from('books')
       .select('price, tags, on_sale, meta, in_print')
@@ -42,7 +42,7 @@ export function columnTests(stage: () => Stage): void {
     ])
   })
 
-  test('select embeds related rows both ways, nested, counted and spread', async () => {
+  test('select embeds related rows in both directions, nested, counted and spread', async () => {
     const { anon } = stage()
     const book = await anon.from('books').select('id, authors(name, books(id))').eq('id', 3)
     assert.deepEqual(book.data, [{ id: 3, authors: { name: 'Stanislaw', books: [{ id: 3 }, { id: 4 }] } }])
@@ -61,7 +61,7 @@ export function columnTests(stage: () => Stage): void {
     assert.deepEqual(hinted.data, [{ id: 6, writer: null }])
   })
 
-  test('select aggregates', async () => {
+  test('select supports aggregates', async () => {
     const { data } = await stage()
       .anon.from('books')
       .select('author_id, pages.sum(), longest:pages.max(), count()')
@@ -69,7 +69,7 @@ export function columnTests(stage: () => Stage): void {
     assert.deepEqual(data, [{ author_id: 1, sum: 691, longest: 387, count: 2 }])
   })
 
-  test('columns, tables and relationships that do not exist are errors that help', async () => {
+  test('unknown columns, tables and relationships are errors, with a hint for columns and tables', async () => {
     const { anon } = stage()
     const column = await anon.from('books').select('id, titel')
     assert.deepEqual([column.status, column.error?.code], [400, '42703'])

@@ -1,4 +1,4 @@
-// Every filter method, as a question and the ids of the books that answer it.
+// Every filter method, with the ids of the books that it matches.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { PostgrestFilterBuilder } from '@supabase/postgrest-js'
@@ -108,7 +108,7 @@ export function filterTests(stage: () => Stage): void {
       )
     })
 
-  test('a filter on an embedded table shapes its rows and, with !inner, the rows above', async () => {
+  test('a filter on an embedded table selects its rows and, with !inner, the parent rows', async () => {
     const { anon } = stage()
     const shaped = await anon.from('authors').select('id, books(id)').eq('books.in_print', true).order('id')
     assert.deepEqual(shaped.data, [
@@ -127,7 +127,7 @@ export function filterTests(stage: () => Stage): void {
     ])
   })
 
-  test('or on a referenced table, by its newer and its older name', async () => {
+  test('or applies to a referenced table, with the new and the old option name', async () => {
     for (const option of ['referencedTable', 'foreignTable']) {
       const { data } = await stage()
         .anon.from('authors')
@@ -142,7 +142,7 @@ export function filterTests(stage: () => Stage): void {
     }
   })
 
-  test('a filter that cannot be understood is an error with a code and a message', async () => {
+  test('an invalid filter is an error with a code and a message', async () => {
     const { anon } = stage()
     const books = () => anon.from('books').select('id')
     const wrong: [string, Query, number, string][] = [

@@ -1,10 +1,10 @@
-// Answers in another form than JSON rows: CSV, GeoJSON, plans, stripped nulls, an API description.
+// Other formats than JSON rows: CSV, GeoJSON, plans, stripped nulls, and the API description.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Stage } from './stage.ts'
 
 export function formatTests(stage: () => Stage): void {
-  test('csv answers text with a header line', async () => {
+  test('csv returns text with a header line', async () => {
     const books = () => stage().anon.from('books').select('id, summary, tags').order('id').gte('id', 4)
     const { data, error } = await books().lte('id', 6).csv()
     assert.equal(error, null)
@@ -16,19 +16,19 @@ export function formatTests(stage: () => Stage): void {
     ])
   })
 
-  test('csv of no rows is no error', async () => {
+  test('csv without rows is no error', async () => {
     const { data, error } = await stage().anon.from('books').select('id').eq('id', 99).csv()
     assert.equal(error, null)
     assert.match(data ?? '', /^(id\n?)?$/)
   })
 
-  test('geojson says that PostGIS is missing', async () => {
+  test('geojson without PostGIS is 406 with a hint', async () => {
     const { data, error, status } = await stage().anon.from('books').select('id').geojson()
     assert.deepEqual([data, status], [null, 406])
     assert.match(`${error?.message} ${error?.hint}`, /postgis/i)
   })
 
-  test('explain shows the service the plan, as text and as JSON with every option', async () => {
+  test('explain returns the plan to service_role, as text and as JSON with every option', async () => {
     const { service } = stage()
     const text = await service.from('books').select('id').eq('id', 1).explain()
     assert.equal(text.error, null)
@@ -61,21 +61,21 @@ export function formatTests(stage: () => Stage): void {
     assert.equal((await service.from('books').select('id').eq('id', 1)).data?.length, 1)
   })
 
-  test('explain is for the service alone', async () => {
+  test('explain is 403 for other roles than service_role', async () => {
     const { anon } = stage()
     const { data, error, status } = await anon.from('books').select('id').explain()
     assert.deepEqual([data, status], [null, 403])
     assert.match(`${error?.message} ${error?.hint}`, /service_role/)
   })
 
-  test('stripNulls leaves out keys without a value', async () => {
+  test('stripNulls omits keys with null', async () => {
     const books = () => stage().anon.from('books').select('id, summary, meta').eq('id', 5)
     assert.deepEqual((await books().stripNulls()).data, [{ id: 5, summary: 'Pulled back in time', meta: {} }])
     const { data } = await stage().anon.from('books').select('id, summary').eq('id', 2).single().stripNulls()
     assert.deepEqual(data, { id: 2 })
   })
 
-  test('the root describes what the key may reach', async () => {
+  test('getOpenApiSpec contains the tables of the caller', async () => {
     const { data, error } = await stage().anon.getOpenApiSpec()
     assert.equal(error, null)
     assert.ok(Object.keys((data as { paths: object }).paths).some(path => path.endsWith('/books')))

@@ -8,7 +8,7 @@ export function functionTests(stage: () => Stage): void {
     beforeEach(() => stage().clearNotes())
     const rpc = (...given: Parameters<Stage['anon']['rpc']>) => stage().anon.rpc(...given)
 
-    test('answers a scalar, an object, rows or nothing, as the function returns', async () => {
+    test('returns a scalar, an object, rows or nothing, depending on the function', async () => {
       const sum = await rpc('add', { a: 2, b: 3 })
       assert.deepEqual([sum.data, sum.error, sum.status], [5, null, 200])
       const book = await rpc('one_book', { wanted: 3 })
@@ -28,7 +28,7 @@ export function functionTests(stage: () => Stage): void {
       assert.deepEqual((await rpc('echo', { payload })).data, payload)
     })
 
-    test('get sends the arguments in the URL, arrays too', async () => {
+    test('get sends the arguments in the URL, including arrays', async () => {
       assert.equal((await rpc('add', { a: 2, b: 3 }, { get: true })).data, 5)
       assert.equal((await rpc('pages_of', { ids: [1, 2] }, { get: true })).data, 691)
       assert.equal((await rpc('pages_of', { ids: [1, 2] })).data, 691)
@@ -40,21 +40,21 @@ export function functionTests(stage: () => Stage): void {
       assert.deepEqual((await stage().anon.from('notes').select()).data, [])
     })
 
-    test('head answers the count alone, also with an argument that is an object', async () => {
+    test('head returns only the count, also with an object as argument', async () => {
       const head = await rpc('books_by', { author: 'Ursula' }, { head: true, count: 'exact' })
       assert.deepEqual([head.data, head.error, head.count], [null, null, 2])
       const object = await rpc('echo', { payload: { a: 1 } }, { head: true })
       assert.deepEqual([object.data, object.error], [null, null])
     })
 
-    test('count counts the rows of a set, whatever the page', async () => {
+    test('count is the number of all rows, independent of the page', async () => {
       for (const get of [false, true]) {
         const answer = await rpc('books_by', { author: 'Ursula' }, { get, count: 'exact' }).limit(1)
         assert.deepEqual([answer.count, answer.data.length], [2, 1])
       }
     })
 
-    test('rows of a function are filtered, ordered, cut, chosen and embedded like those of a table', async () => {
+    test('rows of a function can be filtered, ordered, limited, selected and embedded like those of a table', async () => {
       const books = () => rpc('books_by', { author: 'Ursula' })
       const { data } = await books().select('id, authors(name)').order('id', { ascending: false }).limit(1)
       assert.deepEqual(data, [{ id: 2, authors: { name: 'Ursula' } }])
@@ -67,7 +67,7 @@ export function functionTests(stage: () => Stage): void {
       assert.deepEqual((await books().select('id, summary').eq('id', 2).stripNulls()).data, [{ id: 2 }])
     })
 
-    test('maxAffected and rollback hold back what a function writes', async () => {
+    test('maxAffected and rollback prevent writes of a function', async () => {
       const titles = async () =>
         (await stage().anon.from('notes').select('title').order('title')).data?.length
       await stage()
@@ -85,7 +85,7 @@ export function functionTests(stage: () => Stage): void {
       assert.equal(await titles(), 0)
     })
 
-    test('an error raised by the function arrives with all it says', async () => {
+    test('an error raised by the function has its code, message, hint and details', async () => {
       const { status, error } = await rpc('refuse')
       const { code, message, hint, details } = error!
       assert.equal(status, 400)
@@ -100,7 +100,7 @@ export function functionTests(stage: () => Stage): void {
       )
     })
 
-    test('an unknown function or argument is 404 and says what there is', async () => {
+    test('an unknown function or argument is 404, with a hint for a similar name', async () => {
       const unknown = await rpc('ad', { a: 1, b: 2 })
       assert.deepEqual([unknown.status, unknown.error?.code], [404, 'PGRST202'])
       assert.match(unknown.error?.hint ?? '', /add/)
@@ -108,7 +108,7 @@ export function functionTests(stage: () => Stage): void {
       assert.deepEqual([argument.status, argument.error?.code], [404, 'PGRST202'])
     })
 
-    test('exec_sql is for the service alone', async () => {
+    test('exec_sql is 403 for other roles than service_role', async () => {
       const ask = { sql: 'select 6 * 7 as answer' }
       assert.equal((await rpc('exec_sql', ask)).status, 403)
       assert.deepEqual((await stage().service.rpc('exec_sql', ask)).data, [{ answer: 42 }])

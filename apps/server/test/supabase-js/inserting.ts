@@ -10,7 +10,7 @@ export function insertTests(stage: () => Stage): void {
   describe('insert', () => {
     beforeEach(() => stage().clearNotes())
 
-    test('answers nothing unless it is asked to', async () => {
+    test('returns no rows by default', async () => {
       const { data, error, status, count } = await notes().insert({ title: 'one' })
       assert.deepEqual([data, error, status, count], [null, null, 201, null])
       assert.deepEqual(await kept('id, title, body, stars'), [
@@ -18,7 +18,7 @@ export function insertTests(stage: () => Stage): void {
       ])
     })
 
-    test('answers the rows with select, and one object with single', async () => {
+    test('returns the rows with select, and one object with single', async () => {
       const rows = await notes()
         .insert([{ title: 'one' }, { title: 'two' }])
         .select('id, title')
@@ -37,7 +37,7 @@ export function insertTests(stage: () => Stage): void {
       assert.deepEqual([maybe.status, maybe.data], [201, { title: 'four' }])
     })
 
-    test('single is 406 when it inserted several, and then it inserted none', async () => {
+    test('single with several rows is 406 and inserts none', async () => {
       const { status, error } = await notes()
         .insert([{ title: 'one' }, { title: 'two' }])
         .select()
@@ -46,7 +46,7 @@ export function insertTests(stage: () => Stage): void {
       assert.deepEqual(await kept(), [])
     })
 
-    test('counts what it inserted', async () => {
+    test('returns the count of inserted rows', async () => {
       const rows = [{ title: 'one' }, { title: 'two' }]
       const { count, data } = await notes().insert(rows, { count: 'exact' })
       assert.deepEqual([count, data], [2, null])
@@ -54,7 +54,7 @@ export function insertTests(stage: () => Stage): void {
       assert.deepEqual([selected.count, selected.data], [1, [{ title: 'three' }]])
     })
 
-    test('gives columns missing from some rows null, or with defaultToNull false their default', async () => {
+    test('columns missing in some rows are null, or their default with defaultToNull false', async () => {
       const rows = (from: number) => [{ title: `${from}`, stars: 1 }, { title: `${from + 1}` }]
       await notes().insert(rows(1)).throwOnError()
       assert.deepEqual(await kept('title, stars, body'), [
@@ -68,12 +68,12 @@ export function insertTests(stage: () => Stage): void {
       ])
     })
 
-    test('of no rows is fine and inserts none', async () => {
+    test('with an empty array is no error', async () => {
       const { data, error, status } = await notes().insert([]).select()
       assert.deepEqual([data, error, status], [[], null, 201])
     })
 
-    test('keeps every digit of a BigInt', async () => {
+    test('stores a BigInt exactly', async () => {
       const { data } = await notes()
         .insert({ title: 'big', big: 9007199254740993n })
         .select('big::text')
@@ -81,7 +81,7 @@ export function insertTests(stage: () => Stage): void {
       assert.deepEqual(data, { big: '9007199254740993' })
     })
 
-    test('refusals name their cause and leave nothing behind', async () => {
+    test('rejected rows get the error code of the cause, and nothing is inserted', async () => {
       await notes().insert({ title: 'taken' }).throwOnError()
       const refused: [string, object, number, string][] = [
         ['a unique value twice', { title: 'taken' }, 409, '23505'],
@@ -102,7 +102,7 @@ export function insertTests(stage: () => Stage): void {
       assert.deepEqual(await kept('title'), [{ title: 'taken' }])
     })
 
-    test('with rollback answers as if and leaves nothing behind', async () => {
+    test('rollback returns the rows and inserts nothing', async () => {
       const { data, error, status } = await notes().insert({ title: 'one' }).select('title').rollback()
       assert.deepEqual([data, error, status], [[{ title: 'one' }], null, 201])
       assert.deepEqual(await kept(), [])
@@ -114,7 +114,7 @@ export function insertTests(stage: () => Stage): void {
       stage().sql("truncate public.notes; insert into public.notes (id, title) values (1, 'one')"),
     )
 
-    test('inserts what is new and updates what has the same primary key', async () => {
+    test('inserts new rows and updates those with the same primary key', async () => {
       const fresh = await notes().upsert({ id: 2, title: 'two', stars: 2 })
       assert.deepEqual([fresh.status, fresh.data, fresh.error], [201, null, null])
       const again = await notes().upsert({ id: 2, title: 'second' }).select('id, title, stars')
@@ -140,7 +140,7 @@ export function insertTests(stage: () => Stage): void {
       assert.deepEqual(data, { id: 1, title: 'one', stars: 5 })
     })
 
-    test('ignoreDuplicates leaves what exists untouched', async () => {
+    test('ignoreDuplicates does not change existing rows', async () => {
       const rows = [
         { title: 'one', stars: 5 },
         { title: 'two', stars: 5 },
@@ -168,7 +168,7 @@ export function insertTests(stage: () => Stage): void {
       ])
     })
 
-    test('without a key to go by is refused, never inserted', async () => {
+    test('is rejected for a table without a primary key', async () => {
       const { anon } = stage()
       const { status, error } = await anon.from('keyless').upsert({ label: 'x' })
       assert.equal(status, 400, JSON.stringify(error))
@@ -176,7 +176,7 @@ export function insertTests(stage: () => Stage): void {
       assert.deepEqual((await anon.from('keyless').select()).data, [])
     })
 
-    test('on columns that are not unique is refused', async () => {
+    test('is rejected if onConflict names columns that are not unique', async () => {
       const { status, error } = await notes().upsert({ title: 'x' }, { onConflict: 'body' })
       assert.deepEqual([status, error?.code], [400, '42P10'])
     })

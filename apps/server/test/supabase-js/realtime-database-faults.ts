@@ -1,5 +1,4 @@
-// The database is not there for a moment: channels stay, subscribers are told that something may be missing, and
-// changes flow again.
+// The database is down for a moment: channels stay open, subscribers get a loss notice, and changes are delivered again.
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { chmodSync, mkdtempSync, rmSync } from 'node:fs'
@@ -9,21 +8,22 @@ import { after, afterEach, before, describe, test } from 'node:test'
 import { engineFiles } from '#src/kernel/postgres/engine/place.ts'
 import { type Engine, startEngine } from '#src/kernel/postgres/engine/start.ts'
 import { raw } from '#src/kernel/postgres/sql.ts'
+import { eventually } from '../eventually.ts'
 import { startPlatform, type TestPlatform } from '../harness.ts'
-import { type Ear, until } from './realtime-ear.ts'
-import { hangUp, newest } from './realtime-shapes.ts'
-import { ada, ear, rows, type Stage, setStage, topic } from './realtime-stage.ts'
+import { ada, createFixture, type Fixture, newSubscriber, rows, topic } from './realtime-fixture.ts'
+import { disconnectAll, newest } from './realtime-shapes.ts'
+import type { Subscriber } from './realtime-subscriber.ts'
 
 const lost = /^Changes may have been lost/
 const quiet = { info() {}, warn() {}, error() {} }
 
-/** A Postgres of its own: nobody else's is crashed. */
+/** Uses its own Postgres, because the tests crash it. */
 export function databaseFaultTests(): void {
-  describe('with a database that fails', () => {
+  describe('database faults', () => {
     const dataDir = mkdtempSync(join(tmpdir(), 'plinth-realtime-'))
     let engine: Engine
     let platform: TestPlatform
-    let stage: Stage
+    let fixture: Fixture
     before(async () => {
       chmodSync(dataDir, 0o711)
       const superuserPassword = randomBytes(16).toString('hex')
@@ -31,9 +31,9 @@ export function databaseFaultTests(): void {
       const { socketDir: host, port, user } = engine
       const address = { host, port, user, password: superuserPassword, tls: undefined }
       platform = await startPlatform({ address })
-      stage = await setStage(platform, newest)
+      fixture = await createFixture(platform, newest)
     })
-    afterEach(hangUp)
+    afterEach(disconnectAll)
     after(async () => {
       await platform?.stop()
       await engine?.stop()
@@ -41,25 +41,25 @@ export function databaseFaultTests(): void {
         rmSync(path, { recursive: true, force: true })
     })
 
-    /** Every connection the platform has to the project's database. */
+    /** Process ids of all connections to the project's database. */
     const backends = async () =>
       (
         await platform.asSuperuser('postgres', session =>
           session.rows<{ pid: number }>(
             raw(
-              `select pid from pg_stat_activity where datname = '${stage.ref}' and backend_type = 'client backend'`,
+              `select pid from pg_stat_activity where datname = '${fixture.ref}' and backend_type = 'client backend'`,
             ),
           ),
         )
       ).map(({ pid }) => pid)
 
-    /** Writes one row after the other until one is heard by all. */
-    async function flowsAgain(name: string, listeners: Ear[]): Promise<void> {
+    /** Writes rows until all subscribers receive one. */
+    async function deliversAgain(name: string, subscribers: Subscriber[]): Promise<void> {
       let id = 1000
-      const hasAll = () => listeners.every(each => each.ids().some(heard => heard > 1000))
-      await until(async () => {
-        // The pool may still have to learn that its connections are gone.
-        await stage.sql(`insert into ${name} (id, owner) values (${++id}, '${ada}')`).catch(() => {})
+      const hasAll = () => subscribers.every(each => each.ids().some(received => received > 1000))
+      await eventually(async () => {
+        // The pool may not have noticed yet that its connections are closed.
+        await fixture.sql(`insert into ${name} (id, owner) values (${++id}, '${ada}')`).catch(() => {})
         return hasAll()
       }, 'changes flow again')
     }
@@ -80,33 +80,36 @@ export function databaseFaultTests(): void {
         async () => {
           const [pid] = await backends()
           process.kill(pid!, 'SIGKILL')
-          // The others are ended by Postgres itself, before it recovers.
-          await until(async () => !(await backends().catch(() => [pid!])).includes(pid!), 'recovery')
+          // Postgres terminates the other backends itself before it recovers.
+          await eventually(async () => !(await backends().catch(() => [pid!])).includes(pid!), 'recovery')
         },
       ],
     ]
     for (const [what, strike] of faults)
-      test(`subscribers of a database ${what} are told of a loss, and hear again`, async () => {
-        const name = await stage.table(undefined, 'using (owner = auth.uid())')
-        const listeners = await Promise.all([
-          rows(stage.service(), { table: name }),
-          rows(await stage.user(ada), { table: name }),
+      test(`database faults: subscribers of a database ${what} get a loss notice, and then changes again`, async () => {
+        const name = await fixture.table(undefined, 'using (owner = auth.uid())')
+        const subscribers = await Promise.all([
+          rows(fixture.service(), { table: name }),
+          rows(await fixture.user(ada), { table: name }),
         ])
-        const aside = await ear(stage.anon(), topic('aside'), { broadcast: { self: true } }).join()
-        await stage.sql(`insert into ${name} (id, owner) values (1, '${ada}')`)
-        for (const each of listeners) await each.hears(1)
+        const aside = await newSubscriber(fixture.anon(), topic('aside'), {
+          broadcast: { self: true },
+        }).join()
+        await fixture.sql(`insert into ${name} (id, owner) values (1, '${ada}')`)
+        for (const each of subscribers) await each.receivesChanges(1)
         await strike()
-        for (const each of listeners) {
-          const { extension, status } = await each.isTold(lost)
+        for (const each of subscribers) {
+          const { extension, status } = await each.receivesSystem(lost)
           assert.deepEqual([extension, status], ['postgres_changes', 'error'])
         }
-        await flowsAgain(name, listeners)
-        // Who asked for no rows has nothing to be told.
+        await deliversAgain(name, subscribers)
+        // A channel without bindings gets no notice.
         await aside.channel.send({ type: 'broadcast', event: 'end' })
-        await aside.hearsOf('end')
+        await aside.receivesBroadcast('end')
         assert.deepEqual(aside.system, [])
-        for (const each of [...listeners, aside]) assert.deepEqual(each.statuses, ['SUBSCRIBED'])
-        for (const each of listeners) assert.equal(new Set(each.ids()).size, each.ids().length, 'none twice')
+        for (const each of [...subscribers, aside]) assert.deepEqual(each.statuses, ['SUBSCRIBED'])
+        for (const each of subscribers)
+          assert.equal(new Set(each.ids()).size, each.ids().length, 'no change arrives twice')
       })
   })
 }

@@ -1,9 +1,10 @@
-// Every operator of a filter, as text and as the client's builder writes it.
+// Every filter operator, as text and from the client's builder.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { type Change, idsOf, until } from './realtime-ear.ts'
+import { eventually } from '../eventually.ts'
+import { ada, type Fixture, newSubscriber } from './realtime-fixture.ts'
 import { where } from './realtime-recorder.ts'
-import { ada, ear, type Stage } from './realtime-stage.ts'
+import { type Change, idsOf } from './realtime-subscriber.ts'
 
 const columns =
   'id int primary key, stars int, name text, region text, done boolean, price numeric, at timestamptz'
@@ -15,7 +16,7 @@ const data = `
   (5, 5, 'say "hi" (\\)', null, false, -1, '2026-01-05'),
   (6, 10, ' spaced ', 'b', null, 100, null)`
 
-/** By id; what has no value matches nothing but what asks for that. */
+/** Rows by id. A null value matches only filters for null. */
 const cases: [filter: string | { build(): string }, ids: number[]][] = [
   ['id=eq.3', [3]],
   ['stars=neq.3', [1, 2, 5, 6]],
@@ -26,7 +27,7 @@ const cases: [filter: string | { build(): string }, ids: number[]][] = [
   ['region=in.(a,b)', [1, 2, 4, 6]],
   ['name=in.("a,b",Bob)', [3, 4]],
   ['name=eq."a,b"', [4]],
-  // As numbers and times, not as text.
+  // Compared as numbers and times, not as text.
   ['price=gt.9', [2, 6]],
   ['at=gte.2026-01-03', [4, 5]],
   ['done=eq.true', [1, 4]],
@@ -57,42 +58,44 @@ const cases: [filter: string | { build(): string }, ids: number[]][] = [
   ['', [1, 2, 3, 4, 5, 6]],
 ]
 
-export function filterTests(stage: () => Stage): void {
-  test('the builder writes what is sent', () => {
+export function filterTests(fixture: () => Fixture): void {
+  test('filters: the builder produces the filter text', () => {
     const filter = where().eq('id', 1).not('name', 'in', ['a', 'b,c'])
     assert.equal(filter.build(), 'id=eq.1,name=not.in.(a,"b,c")')
     assert.equal(filter.toString(), filter.build())
   })
 
   for (const who of ['service_role', 'a user'] as const)
-    test(`every operator chooses its rows for ${who}`, async () => {
-      const { service, user, sql, table } = stage()
+    test(`filters: every operator selects its rows for ${who}`, async () => {
+      const { service, user, sql, table } = fixture()
       const name = await table(columns, 'using (true)')
-      const listener = ear(who === 'a user' ? await user(ada) : service())
-      const heard = cases.map(([filter]) => listener.wants({ event: 'INSERT', table: name, filter }))
-      const marker = listener.wants({ event: 'DELETE', table: name })
-      await listener.join()
+      const subscriber = newSubscriber(who === 'a user' ? await user(ada) : service())
+      const received = cases.map(([filter]) =>
+        subscriber.addBinding({ event: 'INSERT', table: name, filter }),
+      )
+      const marker = subscriber.addBinding({ event: 'DELETE', table: name })
+      await subscriber.join()
       await sql(`insert into ${name} values ${data}`)
       await sql(`delete from ${name} where id = 6`)
-      await until(() => marker.length === 1, 'the last change')
+      await eventually(() => marker.length === 1, 'the last change')
       assert.deepEqual(
-        cases.map(([filter], index) => [filterText(filter), idsOf(heard[index]!)]),
+        cases.map(([filter], index) => [filterText(filter), idsOf(received[index]!)]),
         cases.map(([filter, ids]) => [filterText(filter), ids]),
       )
     })
 
-  test('a filter on an update is about the row as it is now', async () => {
-    const { user, sql, table } = stage()
+  test('filters: a filter on UPDATE applies to the new row', async () => {
+    const { user, sql, table } = fixture()
     const name = await table(columns, 'using (true)')
-    const listener = ear(await user(ada))
-    const wish = { event: 'UPDATE', table: name } as const
-    const fromThree = listener.wants({ ...wish, filter: 'stars=gte.3' })
-    const two = listener.wants({ ...wish, filter: 'stars=eq.2' })
-    await listener.join()
+    const subscriber = newSubscriber(await user(ada))
+    const binding = { event: 'UPDATE', table: name } as const
+    const fromThree = subscriber.addBinding({ ...binding, filter: 'stars=gte.3' })
+    const two = subscriber.addBinding({ ...binding, filter: 'stars=eq.2' })
+    await subscriber.join()
     await sql(`insert into ${name} (id, stars) values (1, 1), (2, 5)`)
     await sql(`update ${name} set stars = 2; update ${name} set stars = 3 where id = 1`)
     await sql(`update ${name} set stars = 4 where id = 2`)
-    await until(() => fromThree.length === 2, 'the last update')
+    await eventually(() => fromThree.length === 2, 'the last update')
     const shown = (changes: Change[]) =>
       changes.map(each => [each.new['id'], each.old['stars'], each.new['stars']])
     assert.deepEqual(shown(fromThree), [
@@ -105,21 +108,21 @@ export function filterTests(stage: () => Stage): void {
     ])
   })
 
-  test('a filter on a delete may ask for the key; for more than that only with the service_role key', async () => {
-    const { user, service, sql, table } = stage()
+  test('filters: a filter on DELETE may use the key, and other columns only with the service_role key', async () => {
+    const { user, service, sql, table } = fixture()
     const name = await table(columns, 'using (true)')
-    const wish = { event: 'DELETE', table: name } as const
-    const [ofUser, ofService] = [ear(await user(ada)), ear(service())]
-    const heard = [ofUser, ofService].map(each => ({
-      byKey: each.wants({ ...wish, filter: 'id=in.(1,3)' }),
-      byStars: each.wants({ ...wish, filter: 'stars=gte.2' }),
-      all: each.wants(wish),
+    const binding = { event: 'DELETE', table: name } as const
+    const [ofUser, ofService] = [newSubscriber(await user(ada)), newSubscriber(service())]
+    const received = [ofUser, ofService].map(each => ({
+      byKey: each.addBinding({ ...binding, filter: 'id=in.(1,3)' }),
+      byStars: each.addBinding({ ...binding, filter: 'stars=gte.2' }),
+      all: each.addBinding(binding),
     }))
     await Promise.all([ofUser.join(), ofService.join()])
     await sql(`insert into ${name} (id, stars) values (1, 1), (2, 2), (3, 3)`)
     for (const id of [1, 2, 3]) await sql(`delete from ${name} where id = ${id}`)
-    for (const { all } of heard) await until(() => all.length === 3, 'three deletes')
-    const [one, two] = heard
+    for (const { all } of received) await eventually(() => all.length === 3, 'three deletes')
+    const [one, two] = received
     assert.deepEqual([idsOf(one!.byKey), idsOf(one!.byStars), idsOf(one!.all)], [[1, 3], [], [1, 2, 3]])
     assert.deepEqual(
       [idsOf(two!.byKey), idsOf(two!.byStars), idsOf(two!.all)],
@@ -133,15 +136,15 @@ export function filterTests(stage: () => Stage): void {
     assert.equal(two!.all[1]!.old['stars'], 2)
   })
 
-  test('the same wish twice is one binding, and calls back once', async () => {
-    const { service, sql, table } = stage()
+  test('filters: equal bindings are merged, and call the handler once', async () => {
+    const { service, sql, table } = fixture()
     const name = await table()
-    const listener = ear(service())
-    const [one, two] = [listener.wants({ table: name }), listener.wants({ table: name })]
-    const other = listener.wants({ table: name, filter: 'id=gt.0' })
-    await listener.join()
+    const subscriber = newSubscriber(service())
+    const [one, two] = [subscriber.addBinding({ table: name }), subscriber.addBinding({ table: name })]
+    const other = subscriber.addBinding({ table: name, filter: 'id=gt.0' })
+    await subscriber.join()
     await sql(`insert into ${name} (id) values (1), (2)`)
-    await until(() => other.length === 2, 'both rows')
+    await eventually(() => other.length === 2, 'both rows')
     assert.deepEqual([idsOf(one), idsOf(two), idsOf(other)], [[1, 2], [], [1, 2]])
   })
 }

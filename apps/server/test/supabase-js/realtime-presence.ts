@@ -1,10 +1,11 @@
-// Who is there: three clients that come, change, go, and are cut off.
+// Presence of three clients that join, update, leave and are disconnected.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { RealtimePresenceState } from '@supabase/supabase-js'
-import { Ear, until } from './realtime-ear.ts'
+import { eventually } from '../eventually.ts'
+import { type Fixture, newSubscriber, topic } from './realtime-fixture.ts'
 import type { Realtime } from './realtime-shapes.ts'
-import { ear, type Stage, topic } from './realtime-stage.ts'
+import { Subscriber } from './realtime-subscriber.ts'
 
 interface Seen {
   event: string
@@ -13,8 +14,8 @@ interface Seen {
   current: number
 }
 
-/** A client that watches who comes and goes. */
-class Watcher extends Ear {
+/** A client that records presence events. */
+class Watcher extends Subscriber {
   readonly seen: Seen[] = []
   syncs = 0
 
@@ -39,9 +40,9 @@ class Watcher extends Ear {
   }
 
   state = () => payloadsOf(this.channel.presenceState())
-  sees(state: Record<string, unknown[]>): Promise<void> {
+  async sees(state: Record<string, unknown[]>): Promise<void> {
     const wanted = JSON.stringify(sorted(state))
-    return until(
+    await eventually(
       () => JSON.stringify(sorted(this.state())) === wanted,
       `${wanted}, not ${JSON.stringify(this.state())}`,
     )
@@ -57,22 +58,22 @@ const payloadsOf = (state: RealtimePresenceState) =>
   Object.fromEntries(Object.entries(state).map(([key, metas]) => [key, metas.map(withoutRef)]))
 const sorted = (state: object) => Object.entries(state).sort(([a], [b]) => (a < b ? -1 : 1))
 
-export function presenceTests(stage: () => Stage): void {
+export function presenceTests(fixture: () => Fixture): void {
   const three = async (...keys: string[]) => {
-    const { anon } = stage()
+    const { anon } = fixture()
     const name = topic()
     const watchers = keys.map(key => new Watcher(anon(), name, key))
     await Promise.all(watchers.map(each => each.join()))
     return { name, watchers: watchers as [Watcher, Watcher, Watcher] }
   }
 
-  test('who joins is told at once that nobody is there', async () => {
+  test('presence: a joining client gets the empty state at once', async () => {
     const { watchers } = await three('ada')
-    await until(() => watchers[0].syncs === 1, 'the first sync')
+    await eventually(() => watchers[0].syncs === 1, 'the first sync')
     assert.deepEqual([watchers[0].state(), watchers[0].seen], [{}, []])
   })
 
-  test('three clients see each other come and go', async () => {
+  test('presence: three clients see each other join and leave', async () => {
     const { watchers } = await three('ada', 'bob', 'eve')
     const [ada, bob, eve] = watchers
     assert.equal(await ada.channel.track({ mood: 'good' }), 'ok')
@@ -102,8 +103,8 @@ export function presenceTests(stage: () => Stage): void {
     }
   })
 
-  test('who comes later is told who is there already', async () => {
-    const { anon } = stage()
+  test('presence: a later client gets the current state', async () => {
+    const { anon } = fixture()
     const { name, watchers } = await three('ada', 'bob')
     await watchers[0].channel.track({ n: 1 })
     await watchers[1].channel.track({ n: 2 })
@@ -115,7 +116,7 @@ export function presenceTests(stage: () => Stage): void {
     assert.equal(refs(late), refs(watchers[1]))
   })
 
-  test('under one key several may be there', async () => {
+  test('presence: several clients may share a key', async () => {
     const { watchers } = await three('ada', 'ada', 'bob')
     const [laptop, phone, bob] = watchers
     await laptop.channel.track({ on: 'laptop' })
@@ -133,7 +134,7 @@ export function presenceTests(stage: () => Stage): void {
     )
   })
 
-  test('tracking again replaces what was there; the same once more changes nothing', async () => {
+  test('presence: tracking again replaces the entry, and tracking the same payload changes nothing', async () => {
     const { watchers } = await three('ada', 'bob')
     const [ada, bob] = watchers
     await ada.channel.track({ at: 'home' })
@@ -156,8 +157,8 @@ export function presenceTests(stage: () => Stage): void {
     )
   })
 
-  test('who hangs up is gone, whatever they had joined', async () => {
-    const { anon } = stage()
+  test('presence: disconnecting leaves all topics', async () => {
+    const { anon } = fixture()
     const name = topic()
     const client = anon()
     const watcher = new Watcher(anon(), name, 'eve')
@@ -172,39 +173,39 @@ export function presenceTests(stage: () => Stage): void {
     await Promise.all([watcher.sees({}), other.sees({})])
   })
 
-  test('without a key the server makes one for each', async () => {
-    const { anon } = stage()
+  test('presence: without a key the server generates one per client', async () => {
+    const { anon } = fixture()
     const name = topic()
     const watchers = [new Watcher(anon(), name), new Watcher(anon(), name)]
     await Promise.all(watchers.map(each => each.join()))
     for (const [n, each] of watchers.entries()) await each.channel.track({ n })
-    await until(() => Object.keys(watchers[0]!.state()).length === 2, 'two keys')
+    await eventually(() => Object.keys(watchers[0]!.state()).length === 2, 'two keys')
     for (const key of Object.keys(watchers[0]!.state())) assert.match(key, /^[0-9a-f-]{36}$/)
   })
 
-  test('who listens to no presence is seen all the same', async () => {
-    const { anon } = stage()
+  test('presence: a client without presence handlers is visible to others', async () => {
+    const { anon } = fixture()
     const name = topic()
     const watcher = new Watcher(anon(), name, 'eve')
-    const plain = ear(anon(), name, { presence: { key: 'plain' } })
+    const plain = newSubscriber(anon(), name, { presence: { key: 'plain' } })
     await Promise.all([watcher.join(), plain.join()])
     assert.equal(await plain.channel.track({ here: true }), 'ok')
     await watcher.sees({ plain: [{ here: true }] })
-    // Asked for without a listener, the state is kept.
-    const asking = ear(anon(), name, { presence: { key: 'asking', enabled: true } })
+    // With presence enabled but no handler, the client still keeps the state.
+    const asking = newSubscriber(anon(), name, { presence: { key: 'asking', enabled: true } })
     await asking.join()
-    await until(() => 'plain' in asking.channel.presenceState(), 'the state')
+    await eventually(() => 'plain' in asking.channel.presenceState(), 'the state')
   })
 
-  test('keys are any text', async () => {
+  test('presence: keys may be any text', async () => {
     const { watchers } = await three('größe 🎈', 'constructor', '"quoted"')
     for (const [n, each] of watchers.entries()) await each.channel.track({ n })
     for (const each of watchers)
       await each.sees({ 'größe 🎈': [{ n: 0 }], constructor: [{ n: 1 }], '"quoted"': [{ n: 2 }] })
   })
 
-  test('what is no object is not tracked, and before joining nothing is', async () => {
-    const { anon } = stage()
+  test('presence: only objects can be tracked, and only after joining', async () => {
+    const { anon } = fixture()
     const { watchers } = await three('ada')
     const { channel } = watchers[0]
     for (const payload of ['text', 5, [1], true])
@@ -214,14 +215,14 @@ export function presenceTests(stage: () => Stage): void {
     await assert.rejects(anon().channel('early').track({}), /before joining/)
   })
 
-  test('presence and messages and another topic do not disturb each other', async () => {
-    const { anon } = stage()
+  test('presence: presence, broadcasts and other topics do not affect each other', async () => {
+    const { anon } = fixture()
     const { name, watchers } = await three('ada', 'bob')
     const elsewhere = new Watcher(anon(), `${name} 2`, 'eve')
     await elsewhere.join()
     await watchers[0].channel.track({ n: 1 })
     await watchers[0].channel.send({ type: 'broadcast', event: 'hello', payload: {} })
-    await watchers[1].hearsOf('hello')
+    await watchers[1].receivesBroadcast('hello')
     await watchers[1].sees({ ada: [{ n: 1 }] })
     await elsewhere.channel.track({ n: 2 })
     await elsewhere.sees({ eve: [{ n: 2 }] })

@@ -1,9 +1,9 @@
-// Watches which methods of client.realtime a suite calls, from outside: the client itself stays as it was published.
+// Records which methods of client.realtime a suite calls, with a proxy around the unmodified client.
 import { postgresChangesFilter } from '@supabase/supabase-js'
 import type { Realtime } from './realtime-shapes.ts'
 
-/** What each file of the suite calls at least; a method that is in none of them needs a test. */
-export const walked = {
+/** The methods that each file of the suite has to call. A public method that is in none of them needs a test. */
+export const requiredMethods = {
   changes: [
     'channel.on',
     'channel.subscribe',
@@ -52,37 +52,37 @@ export const walked = {
   private: [],
   reconnect: [],
 } as const satisfies Record<string, readonly string[]>
-export type Theme = keyof typeof walked
+export type Area = keyof typeof requiredMethods
 
-/** Only the client itself calls it; TypeScript hides it, the prototype does not. */
+/** Private in TypeScript, but present on the prototype. */
 const internal = new Set(['filter.add'])
 
 type Part = 'client' | 'channel' | 'filter'
 
-export const called = new Set<string>()
+export const calledMethods = new Set<string>()
 
-/** The same object, and the channels it hands out, with every call noted. */
-export function watched<T extends object>(object: T, part: Part = 'client'): T {
+/** The same object, with every call recorded, also those on its channels. */
+export function recordCalls<T extends object>(object: T, part: Part = 'client'): T {
   return new Proxy(object, {
     get(target, name) {
       const value = Reflect.get(target, name, target)
       if (typeof name !== 'string' || typeof value !== 'function' || name.startsWith('_')) return value
       return (...given: unknown[]) => {
-        called.add(`${part}.${name}`)
+        calledMethods.add(`${part}.${name}`)
         const result = value.apply(target, given)
-        // What is called in a chain answers the object itself.
-        if (result === target) return watched(target, part)
-        return part === 'client' && name === 'channel' ? watched(result, 'channel') : result
+        // Chainable methods return the object itself.
+        if (result === target) return recordCalls(target, part)
+        return part === 'client' && name === 'channel' ? recordCalls(result, 'channel') : result
       }
     },
     set: (target, name, value) => Reflect.set(target, name, value, target),
   })
 }
 
-export const where = () => watched(postgresChangesFilter(), 'filter')
+export const where = () => recordCalls(postgresChangesFilter(), 'filter')
 
-/** Every public method of the client and of what it hands out, as they are at run time. */
-export function offered(client: Realtime): string[] {
+/** All public methods of the client, its channels and filters at run time. */
+export function publicMethods(client: Realtime): string[] {
   const parts: [object, Part][] = [
     [client, 'client'],
     [client.channel('any'), 'channel'],

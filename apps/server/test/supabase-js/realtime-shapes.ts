@@ -1,4 +1,4 @@
-// The unmodified client in both shapes of the URL, in both versions of the protocol, over both kinds of WebSocket.
+// The unmodified client in both URL forms, both protocol versions and both WebSocket implementations.
 import {
   createClient,
   type RealtimeChannel,
@@ -17,26 +17,29 @@ export type Auth = SupabaseClient['auth']
 export interface Shape {
   name: string
   vsn: '1.0.0' | '2.0.0'
-  /** Where the HTTP routes of realtime are. */
+  /** The base URL of the realtime HTTP routes. */
   base(url: string, projectId: string): string
   connect(url: string, projectId: string, key: string, options?: Options): Realtime
-  /** A client of somebody who has an account, with the auth client that holds the session. */
+  /** A realtime client and the auth client that holds its session. */
   signedIn(url: string, projectId: string, key: string, options?: Options): { realtime: Realtime; auth: Auth }
 }
 
 const inMemory = { auth: { persistSession: false, autoRefreshToken: false } }
 
 const leaving: (() => void)[] = []
-/** Every client there is lets go of its socket. */
-export function hangUp(): void {
+/** Disconnects every client. */
+export function disconnectAll(): void {
   for (const leave of leaving.splice(0)) leave()
 }
 
-/** Made with these options, and not forgotten until it has hung up. */
-export function kept<T extends { realtime: Realtime }>(options: Options, make: (options: Options) => T): T {
+/** Creates a client that `disconnectAll` disconnects. */
+export function tracked<T extends { realtime: Realtime }>(
+  options: Options,
+  make: (options: Options) => T,
+): T {
   const { reconnectAfterMs } = options
   let hasLeft = false
-  // Hung up while it gives up a connection, a client would try for ever.
+  // A client that disconnects while it replaces a connection would reconnect for ever.
   const patience = reconnectAfterMs && {
     reconnectAfterMs: (tries: number) => (hasLeft ? 3_600_000 : reconnectAfterMs(tries)),
   }
@@ -50,7 +53,7 @@ export function kept<T extends { realtime: Realtime }>(options: Options, make: (
 
 function supabaseShape(name: string, vsn: Shape['vsn'], fixed: Options = {}): Shape {
   const create = (url: string, projectId: string, key: string, given: Options = {}) =>
-    kept({ vsn, ...fixed, ...given }, realtime =>
+    tracked({ vsn, ...fixed, ...given }, realtime =>
       createClient(`${url}/v1/${projectId}`, key, { ...inMemory, realtime }),
     )
   return {
@@ -66,7 +69,7 @@ function supabaseShape(name: string, vsn: Shape['vsn'], fixed: Options = {}): Sh
 }
 
 const connectNative: Shape['connect'] = (url, projectId, key, given = {}) =>
-  kept(given, options => ({
+  tracked(given, options => ({
     realtime: new RealtimeClient(`${url.replace(/^http/, 'ws')}/v1/realtime/${projectId}/socket`, {
       ...options,
       params: { apikey: key, ...options.params },
@@ -88,7 +91,7 @@ export const native: Shape = {
     const { auth } = createClient(`${url}/v1/${projectId}`, key, inMemory)
     const accessToken = async () => (await auth.getSession()).data.session?.access_token ?? key
     const realtime = connectNative(url, projectId, key, { ...options, accessToken })
-    // What an application does that has no createClient to do it.
+    // Without createClient, the application has to pass on new tokens.
     auth.onAuthStateChange(() => void realtime.setAuth())
     return { realtime, auth }
   },

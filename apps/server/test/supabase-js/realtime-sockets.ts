@@ -1,19 +1,19 @@
-// The socket below the channels: its states, its heartbeat, its options, and what goes over it.
+// The socket below the channels: states, heartbeat, options and frames.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { WebSocketFactory } from '@supabase/supabase-js'
-import { until } from './realtime-ear.ts'
-import { offered, walked } from './realtime-recorder.ts'
+import { eventually } from '../eventually.ts'
+import { type Fixture, newSubscriber, topic } from './realtime-fixture.ts'
+import { publicMethods, requiredMethods } from './realtime-recorder.ts'
 import { newest } from './realtime-shapes.ts'
-import { ear, type Stage, topic } from './realtime-stage.ts'
 
-export function socketTests(stage: () => Stage): void {
-  test('the client connects and disconnects when told to, and says in which state it is', async () => {
-    const { anon } = stage()
+export function socketTests(fixture: () => Fixture): void {
+  test('sockets: connect and disconnect work, and the state is reported', async () => {
+    const { anon } = fixture()
     const client = anon()
     client.connect()
     assert.deepEqual([client.isConnecting(), client.isConnected()], [true, false])
-    await until(() => client.isConnected(), 'a connection')
+    await eventually(() => client.isConnected(), 'a connection')
     assert.deepEqual([client.connectionState(), client.isConnecting()], ['open', false])
     const gone = client.disconnect(1000, 'enough')
     assert.equal(client.isDisconnecting(), true)
@@ -21,43 +21,43 @@ export function socketTests(stage: () => Stage): void {
     assert.equal(client.connectionState(), 'closed')
   })
 
-  test('a socket that was closed by its client comes back with its channels when it connects again', async () => {
-    const { anon } = stage()
+  test('sockets: after disconnect and connect the channels are joined again', async () => {
+    const { anon } = fixture()
     const client = anon()
     const name = topic()
-    const one = await ear(client, name).join()
+    const one = await newSubscriber(client, name).join()
     await client.disconnect()
-    await until(() => one.statuses.includes('CHANNEL_ERROR'), 'the end of the channel')
+    await eventually(() => one.statuses.includes('CHANNEL_ERROR'), 'the end of the channel')
     client.connect()
     await one.joined(2)
     await anon().channel(name).httpSend('again', {})
-    await one.hearsOf('again')
+    await one.receivesBroadcast('again')
   })
 
-  test('heartbeats are answered', async () => {
-    const { anon } = stage()
+  test('sockets: heartbeats are answered', async () => {
+    const { anon } = fixture()
     const beats: [status: string, latency: number | undefined][] = []
     const client = anon({
       heartbeatIntervalMs: 250,
       heartbeatCallback: (status, latency) => void beats.push([status, latency]),
     })
-    await ear(client).join()
+    await newSubscriber(client).join()
     const oks = () => beats.filter(([status]) => status === 'ok')
-    await until(() => oks().length >= 2, 'two heartbeats')
+    await eventually(() => oks().length >= 2, 'two heartbeats')
     for (const [, latency] of oks()) assert.equal(typeof latency, 'number')
     assert.equal(beats[0]![0], 'sent')
 
     const calm = anon()
-    const heard: string[] = []
-    calm.onHeartbeat(status => void heard.push(status))
-    await ear(calm).join()
+    const received: string[] = []
+    calm.onHeartbeat(status => void received.push(status))
+    await newSubscriber(calm).join()
     await calm.sendHeartbeat()
-    await until(() => heard.includes('ok'), 'an answer')
-    assert.deepEqual(heard, ['sent', 'ok'])
+    await eventually(() => received.includes('ok'), 'an answer')
+    assert.deepEqual(received, ['sent', 'ok'])
   })
 
-  test('the options of the client travel in the URL, and more than the server knows does no harm', async () => {
-    const { project, shape, anon } = stage()
+  test('sockets: client options are sent in the URL, and unknown ones are ignored', async () => {
+    const { project, shape, anon } = fixture()
     const client = anon({ params: { apikey: project.anon_key, colour: 'grün & blau' }, logLevel: 'info' })
     const url = new URL(client.endpointURL())
     assert.deepEqual(Object.fromEntries(url.searchParams), {
@@ -66,13 +66,13 @@ export function socketTests(stage: () => Stage): void {
       log_level: 'info',
       colour: 'grün & blau',
     })
-    const one = await ear(client, topic(), { broadcast: { self: true } }).join()
+    const one = await newSubscriber(client, topic(), { broadcast: { self: true } }).join()
     await one.channel.send({ type: 'broadcast', event: 'hello' })
-    await one.hearsOf('hello')
+    await one.receivesBroadcast('hello')
   })
 
-  test('what is pushed to a topic nobody joined is refused in words', async () => {
-    const { anon } = stage()
+  test('sockets: a push to a topic that is not joined is rejected with a reason', async () => {
+    const { anon } = fixture()
     const received: [message: string, payload: any][] = []
     const logger = (kind: string, message: string, payload: unknown) => {
       if (kind === 'receive') received.push([message, payload])
@@ -80,20 +80,20 @@ export function socketTests(stage: () => Stage): void {
     const client = anon({ logger })
     assert.equal(client.hasLogger(), true)
     client.log('test', 'a line of our own')
-    await ear(client).join()
+    await newSubscriber(client).join()
     const common = { topic: 'realtime:never joined', payload: {}, join_ref: '99' }
     client.push({ ...common, event: 'broadcast', ref: '100' })
     client.push({ ...common, event: 'phx_leave', ref: '101' })
     client.push({ topic: 'phoenix', event: 'heartbeat', payload: {}, ref: '102' })
-    await until(() => received.some(([message]) => message.includes('(102)')), 'the last answer')
+    await eventually(() => received.some(([message]) => message.includes('(102)')), 'the last answer')
     const [, answer] = received.find(([message]) => message.includes('(100)')) ?? []
     assert.deepEqual(answer, { status: 'error', response: { reason: 'unmatched topic' } })
   })
 
-  test('a topic that is joined once more ends what was joined before', async () => {
-    const { anon } = stage()
+  test('sockets: joining a topic again closes the earlier channel', async () => {
+    const { anon } = fixture()
     const client = anon()
-    const one = await ear(client).join()
+    const one = await newSubscriber(client).join()
     client.push({
       topic: one.channel.topic,
       event: 'phx_join',
@@ -101,13 +101,13 @@ export function socketTests(stage: () => Stage): void {
       ref: '900',
       join_ref: '900',
     })
-    await one.becomes('CLOSED')
+    await one.reachesStatus('CLOSED')
   })
 
-  test('every method the client has is walked by a file of this suite', () => {
-    const methods = offered(newest.connect('http://127.0.0.1:1', 'any', 'key'))
+  test('sockets: every public method of the client is called by a file of this suite', () => {
+    const methods = publicMethods(newest.connect('http://127.0.0.1:1', 'any', 'key'))
     assert.ok(methods.length > 35, `${methods.length} methods`)
-    const known: readonly string[] = Object.values(walked).flat()
+    const known: readonly string[] = Object.values(requiredMethods).flat()
     assert.deepEqual(
       methods.filter(method => !known.includes(method)),
       [],
@@ -116,7 +116,7 @@ export function socketTests(stage: () => Stage): void {
     assert.deepEqual(
       known.filter(method => !methods.includes(method)),
       [],
-      'a method that is gone needs none',
+      'a removed method needs no test',
     )
     assert.ok(WebSocketFactory.isWebSocketSupported())
   })

@@ -1,16 +1,16 @@
-// One file of the suite: a platform, its tests in every shape of the client, and a last look at what they called.
+// One file of the suite: a platform, its tests in every client form, and a check of the methods they called.
 import assert from 'node:assert/strict'
 import { after, afterEach, before, describe, test } from 'node:test'
 import { startPlatform, type TestPlatform } from '../harness.ts'
-import { called, type Theme, walked } from './realtime-recorder.ts'
-import { hangUp, newest, shapes } from './realtime-shapes.ts'
-import { type Stage, setStage } from './realtime-stage.ts'
+import { createFixture, type Fixture } from './realtime-fixture.ts'
+import { type Area, calledMethods, requiredMethods } from './realtime-recorder.ts'
+import { disconnectAll, newest, shapes } from './realtime-shapes.ts'
 
-export type Part = (stage: () => Stage) => void
+export type Part = (fixture: () => Fixture) => void
 
-/** `once` are parts that take too long to be had in every shape. */
-export function realtimeSuite(theme: Theme, parts: readonly Part[], once: readonly Part[] = []): void {
-  letGoOfLongTimers()
+/** `once` are slow parts that run in one client form only. */
+export function realtimeSuite(area: Area, parts: readonly Part[], once: readonly Part[] = []): void {
+  unrefLongTimers()
   let platform: TestPlatform
   before(async () => {
     platform = await startPlatform()
@@ -19,25 +19,25 @@ export function realtimeSuite(theme: Theme, parts: readonly Part[], once: readon
 
   for (const shape of shapes)
     describe(shape.name, () => {
-      let stage: Stage
+      let fixture: Fixture
       before(async () => {
-        stage = await setStage(platform, shape)
+        fixture = await createFixture(platform, shape)
       })
-      afterEach(hangUp)
-      for (const part of parts) part(() => stage)
-      if (shape === newest) for (const part of once) part(() => stage)
+      afterEach(disconnectAll)
+      for (const part of parts) part(() => fixture)
+      if (shape === newest) for (const part of once) part(() => fixture)
     })
 
-  test(`every method under ${theme} was called above`, () => {
+  test(`${area}: every required method is called by this suite`, () => {
     assert.deepEqual(
-      walked[theme].filter(method => !called.has(method)),
+      requiredMethods[area].filter(method => !calledMethods.has(method)),
       [],
     )
   })
 }
 
-/** A client that has hung up still has timers of ten seconds and more, for which the process need not stay. */
-export function letGoOfLongTimers(): void {
+/** A disconnected client still has timers of 10 seconds and more. They must not keep the process alive. */
+export function unrefLongTimers(): void {
   const { setTimeout: set } = globalThis
   const patient = (callback: (...given: any[]) => void, ms?: number, ...given: any[]) => {
     const timer = set(callback, ms, ...given)

@@ -1,9 +1,9 @@
-// Watches which methods of the client a suite calls, from outside: the client itself stays as it was published.
+// Records which methods of the client a suite calls, without changing the client.
 import { PostgrestBuilder, PostgrestClient, PostgrestQueryBuilder } from '@supabase/postgrest-js'
 
 type Part = 'client' | 'query' | 'builder'
 
-/** Methods that only the client itself calls; TypeScript hides them, the prototypes do not. */
+/** Internal methods of the client. They are private in TypeScript but exist on the prototypes. */
 const internal = new Set([
   'client.decorateFetch',
   'query.cloneRequestState',
@@ -21,7 +21,7 @@ function partOf(value: unknown): Part | undefined {
   return value instanceof PostgrestClient ? 'client' : undefined
 }
 
-/** The same object, and everything it hands out, with every call noted. */
+/** A proxy that records every call, also on the objects that calls return. */
 export function watched<T extends object>(object: T, part: Part = 'client'): T {
   return new Proxy(object, {
     get(target, name) {
@@ -37,7 +37,7 @@ export function watched<T extends object>(object: T, part: Part = 'client'): T {
   })
 }
 
-/** Public methods of these objects and of everything they inherit from that nobody has called. */
+/** Public methods of these objects, including inherited ones, that were not called. */
 export function uncalled(objects: Record<Part, object>): string[] {
   return Object.entries(objects)
     .flatMap(([part, object]) => methodsOf(object).map(name => `${part}.${name}`))

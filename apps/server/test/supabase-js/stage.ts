@@ -1,4 +1,4 @@
-// A library of books to ask for, a table to write to, and clients for it in both shapes of the URL.
+// A project with tables to read and to write, and clients for it in both shapes of the URL.
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { CreatedProject } from '@plinth/contract/projects.ts'
 import { PostgrestClient } from '@supabase/postgrest-js'
@@ -7,7 +7,7 @@ import { signJwt } from '#src/kernel/crypto/jwt.ts'
 import type { TestPlatform } from '../harness.ts'
 import { watched } from './recorder.ts'
 
-// Versions decide which methods the client's types offer.
+// The version selects the methods in the types of the client.
 type Version = { PostgrestVersion: '14' }
 export type Rows = Pick<PostgrestClient<any, Version, any, any>, 'from' | 'rpc' | 'schema' | 'getOpenApiSpec'>
 
@@ -51,7 +51,7 @@ export interface Stage {
   as(key: string, options?: ConnectOptions): Rows
   /** Runs a script as the project's owner. */
   sql(script: string): Promise<void>
-  /** An empty table to write to. */
+  /** Empties the table `notes`. */
   clearNotes(): Promise<void>
 }
 
@@ -81,13 +81,13 @@ export async function setStage(platform: TestPlatform, shape: Shape): Promise<St
     sql,
     clearNotes: () => sql('truncate public.notes restart identity'),
   }
-  await knownTo(stage.anon)
+  await untilServed(stage.anon)
   return stage
 }
 
-/** Until the API has heard of the last table made. */
-async function knownTo(client: Rows): Promise<void> {
-  for (const deadline = Date.now() + 30_000; ; await sleep(20)) {
+/** Waits until the API serves the last table of the script. */
+async function untilServed(client: Rows): Promise<void> {
+  for (const deadline = Date.now() + 120_000; ; await sleep(20)) {
     const { error } = await client.from('diary').select().limit(0)
     if (!error) return
     if (Date.now() > deadline)

@@ -1,4 +1,4 @@
-// Every kind of body the client takes, and what is kept beside the bytes.
+// Every body type of the client, and the stored content type, metadata and cache control.
 import assert from 'node:assert/strict'
 import { createHash, randomBytes } from 'node:crypto'
 import { Readable } from 'node:stream'
@@ -7,7 +7,7 @@ import { bytesOf, done, folder, type Stage } from './storage-stage.ts'
 
 const words = 'Grüße, 世界 🌍\r\n--not-a-boundary\0'
 const bytes = Buffer.concat([Buffer.from(words), randomBytes(70_000)])
-/** A copy in memory of its own, as a Buffer may be a window on a larger one. */
+/** A copy, because a Buffer may be a view of a larger one. */
 const arrayBuffer = () => new Uint8Array(bytes).buffer
 
 interface Kind {
@@ -95,7 +95,7 @@ const kinds: Record<string, Kind> = {
 }
 
 export function bodyTests(stage: () => Stage): void {
-  test('every kind of body is kept byte for byte with its type, and replaced by every kind', async () => {
+  test('every body type is stored unchanged with its content type, and can replace a file', async () => {
     const { files } = stage()
     const at = folder()
     for (const [what, { body, contentType, holds = bytes, isKeptAs }] of Object.entries(kinds)) {
@@ -107,7 +107,7 @@ export function bodyTests(stage: () => Stage): void {
       const kept = async () => {
         const { size, contentType: type, cacheControl } = done(await files.info(path))
         const blob = done(await files.download(path))
-        assert.ok((await bytesOf(blob)).equals(holds), `${what}: other bytes`)
+        assert.ok((await bytesOf(blob)).equals(holds), `${what}: the bytes differ`)
         return [size, type, cacheControl]
       }
       assert.deepEqual(await kept(), [holds.length, isKeptAs, 'max-age=3600'], what)
@@ -118,7 +118,7 @@ export function bodyTests(stage: () => Stage): void {
     }
   })
 
-  test('cacheControl, metadata and headers are kept, whether the body is a form or not', async () => {
+  test('cacheControl, metadata and headers are stored, with or without a form', async () => {
     const { files, fetch } = stage()
     const at = folder()
     const metadata = { camera: 'Ricoh', tags: ['a', 'ü'], nested: { deep: [1, null] } }
@@ -141,7 +141,7 @@ export function bodyTests(stage: () => Stage): void {
     assert.equal(done(await files.info(`${at}/plain`)).metadata ?? null, null)
   })
 
-  test('what an upload leaves out of its fields, the client or the server fills in', async () => {
+  test('fields of the form take precedence over options, and a cache-control header is stored', async () => {
     const { files } = stage()
     const at = folder()
     const own = form(it => {
@@ -156,7 +156,7 @@ export function bodyTests(stage: () => Stage): void {
     assert.equal(done(await files.info(`${at}/none`)).cacheControl, 'no-store')
   })
 
-  test('upsert replaces bytes, type and metadata, and keeps the id and the time it was made', async () => {
+  test('upsert replaces bytes, type and metadata, and keeps id and creation time', async () => {
     const { files } = stage()
     const path = `${folder()}/twice`
     const made = done(await files.upload(path, 'first', { metadata: { a: 1 }, cacheControl: '1' }))
@@ -177,7 +177,7 @@ export function bodyTests(stage: () => Stage): void {
     assert.equal(first.path, `${path}/new`)
   })
 
-  test('a large body arrives whole, as a stream without a length and as a form', async () => {
+  test('a large body is stored completely, as a stream without a length and as a form', async () => {
     const { files } = stage()
     const at = folder()
     const large = randomBytes(20 * 1024 * 1024 + 1)
@@ -196,7 +196,7 @@ export function bodyTests(stage: () => Stage): void {
     }
   })
 
-  test('a path is cleaned by the client, and every letter of the alphabet comes back as it was', async () => {
+  test('the client normalizes slashes in a path, and all allowed characters are kept', async () => {
     const { files } = stage()
     const at = folder()
     assert.equal(done(await files.upload(`/${at}//a/`, 'x')).path, `${at}/a`)

@@ -1,13 +1,13 @@
-// Making, reading, changing, emptying and deleting buckets.
+// Creating, reading, updating, emptying and deleting buckets.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { ada, done, folder, type Stage, told } from './storage-stage.ts'
+import { ada, done, folder, type Stage, statusAndCode } from './storage-stage.ts'
 
 const noSuchBucket = [404, 404, 'NoSuchBucket']
 const denied = [403, 403, 'AccessDenied']
 
 export function bucketTests(stage: () => Stage): void {
-  test('a bucket is private and without limits unless it is told otherwise', async () => {
+  test('a bucket is private and without limits by default', async () => {
     const { service } = stage()
     const id = folder()
     assert.deepEqual(done(await service.createBucket(id)), { name: id })
@@ -25,7 +25,7 @@ export function bucketTests(stage: () => Stage): void {
       assert.ok(Math.abs(Date.parse(time) - Date.now()) < 60_000, time)
   })
 
-  test('a bucket is made with every option, its limit in bytes or in words', async () => {
+  test('createBucket accepts every option, and a size limit as a number or with a unit', async () => {
     const { service } = stage()
     const limits = { 1234: 1234, '20MB': 20_000_000, '1gb': 1_000_000_000, '30KB': 30_000, '3B': 3 }
     for (const [given, kept] of Object.entries(limits)) {
@@ -51,7 +51,7 @@ export function bucketTests(stage: () => Stage): void {
     assert.deepEqual([file_size_limit, allowed_mime_types], [null, null])
   })
 
-  test('a change leaves out what stays, and null clears', async () => {
+  test('updateBucket keeps omitted fields, and null clears a field', async () => {
     const { service } = stage()
     const id = folder()
     done(await service.createBucket(id, { public: false, fileSizeLimit: 10, allowedMimeTypes: ['text/csv'] }))
@@ -73,7 +73,7 @@ export function bucketTests(stage: () => Stage): void {
     assert.ok(Date.parse(after.updated_at) >= Date.parse(before.updated_at))
   })
 
-  test('making a bucket public opens its files, and taking it back closes them', async () => {
+  test('files are public exactly while their bucket is public', async () => {
     const { service } = stage()
     const id = folder()
     done(await service.createBucket(id))
@@ -87,7 +87,7 @@ export function bucketTests(stage: () => Stage): void {
     assert.equal(await status(), 404)
   })
 
-  test('buckets are listed with limit, offset, search and order', async () => {
+  test('listBuckets supports limit, offset, search and order', async () => {
     const { service } = stage()
     const mark = folder()
     const names = ['c', 'a', 'b'].map(name => `${mark}-${name}`)
@@ -105,92 +105,97 @@ export function bucketTests(stage: () => Stage): void {
     assert.deepEqual(await listed({ limit: 2, offset: 1, sortColumn: 'name' }), ['b', 'c'])
     assert.deepEqual(await listed({ search: `${mark.toUpperCase()}-B` }), ['b'])
     const sorted = await service.listBuckets({ sortColumn: 'owner' as 'id' })
-    assert.equal(told(sorted.error)[0], 400)
+    assert.equal(statusAndCode(sorted.error)[0], 400)
   })
 
-  test('a bucket is emptied, and deleted only when it is empty', async () => {
+  test('a bucket can be emptied, and only an empty one can be deleted', async () => {
     const { service } = stage()
     const id = folder()
     done(await service.createBucket(id))
     const files = service.from(id)
     for (const path of ['a', 'b/c', 'b/d/e']) done(await files.upload(path, 'x'))
-    assert.deepEqual(told((await service.deleteBucket(id)).error), [409, 409, 'ResourceNotEmpty'])
+    assert.deepEqual(statusAndCode((await service.deleteBucket(id)).error), [409, 409, 'ResourceNotEmpty'])
     assert.equal((await files.exists('a')).data, true)
     assert.equal(typeof done(await service.emptyBucket(id)).message, 'string')
     assert.deepEqual(done(await files.list()), [])
     assert.equal((await files.exists('b/d/e')).data, false)
     done(await service.emptyBucket(id))
     assert.equal(typeof done(await service.deleteBucket(id)).message, 'string')
-    assert.deepEqual(told((await service.getBucket(id)).error), noSuchBucket)
-    assert.deepEqual(told((await service.deleteBucket(id)).error), noSuchBucket)
-    assert.deepEqual(told((await service.emptyBucket(id)).error), noSuchBucket)
-    assert.deepEqual(told((await service.updateBucket(id, { public: true })).error), noSuchBucket)
+    assert.deepEqual(statusAndCode((await service.getBucket(id)).error), noSuchBucket)
+    assert.deepEqual(statusAndCode((await service.deleteBucket(id)).error), noSuchBucket)
+    assert.deepEqual(statusAndCode((await service.emptyBucket(id)).error), noSuchBucket)
+    assert.deepEqual(statusAndCode((await service.updateBucket(id, { public: true })).error), noSuchBucket)
     done(await service.createBucket(id))
     assert.deepEqual(done(await files.list()), [])
   })
 
-  test('a name that is taken, too long, or no name is refused', async () => {
+  test('a taken, too long or invalid bucket name is rejected', async () => {
     const { service } = stage()
-    assert.deepEqual(told((await service.createBucket('private')).error).slice(0, 2), [409, 409])
+    assert.deepEqual(statusAndCode((await service.createBucket('private')).error).slice(0, 2), [409, 409])
     const name = `A z0_!-.*'() &$=@;:+,${folder()}`
     done(await service.createBucket(name))
     assert.equal(done(await service.getBucket(name)).name, name)
     done(await service.createBucket(folder().padEnd(100, 'x')))
     for (const bad of ['', ' a', 'a ', 'a/b', 'a\\b', 'ü', 'a|b', 'x'.repeat(101)])
-      assert.deepEqual(told((await service.createBucket(bad)).error).slice(0, 2), [400, 400], bad)
+      assert.deepEqual(statusAndCode((await service.createBucket(bad)).error).slice(0, 2), [400, 400], bad)
   })
 
-  test('limits that are none are refused', async () => {
+  test('invalid limits are rejected', async () => {
     const { service } = stage()
     const id = folder()
     for (const fileSizeLimit of ['lots', '10XB', -1, 1.5])
-      assert.equal(told((await service.createBucket(id, { public: false, fileSizeLimit })).error)[0], 400)
+      assert.equal(
+        statusAndCode((await service.createBucket(id, { public: false, fileSizeLimit })).error)[0],
+        400,
+      )
     const types = await service.createBucket(id, { public: false, allowedMimeTypes: ['not a type'] })
-    assert.ok([400, 415, 422].includes(told(types.error)[0] as number))
-    assert.deepEqual(told((await service.getBucket(id)).error), noSuchBucket)
+    assert.ok([400, 415, 422].includes(statusAndCode(types.error)[0] as number))
+    assert.deepEqual(statusAndCode((await service.getBucket(id)).error), noSuchBucket)
   })
 
-  test('a user- bucket is never public', async () => {
+  test('a user- bucket cannot be public', async () => {
     const { service } = stage()
     const id = `user-${folder()}`
-    assert.equal(told((await service.createBucket(id, { public: true })).error)[0], 400)
+    assert.equal(statusAndCode((await service.createBucket(id, { public: true })).error)[0], 400)
     done(await service.createBucket(id))
-    assert.equal(told((await service.updateBucket(id, { public: true })).error)[0], 400)
+    assert.equal(statusAndCode((await service.updateBucket(id, { public: true })).error)[0], 400)
     assert.equal(done(await service.getBucket(id)).public, false)
   })
 
-  test('buckets are service_role’s, unless a policy says more', async () => {
+  test('only service_role has access to buckets, unless a policy allows more', async () => {
     const { anon, user, service, sql } = stage()
     const id = folder()
     done(await service.createBucket(id))
     done(await service.from(id).upload('a', 'x'))
     for (const caller of [anon, user(ada)]) {
-      assert.deepEqual(told((await caller.createBucket(folder())).error), denied)
+      assert.deepEqual(statusAndCode((await caller.createBucket(folder())).error), denied)
       assert.deepEqual(done(await caller.listBuckets({ search: id })), [])
-      assert.deepEqual(told((await caller.getBucket(id)).error), noSuchBucket)
+      assert.deepEqual(statusAndCode((await caller.getBucket(id)).error), noSuchBucket)
       assert.ok(
-        [403, 404].includes(told((await caller.updateBucket(id, { public: true })).error)[0] as number),
+        [403, 404].includes(
+          statusAndCode((await caller.updateBucket(id, { public: true })).error)[0] as number,
+        ),
       )
-      assert.ok([403, 404].includes(told((await caller.deleteBucket(id)).error)[0] as number))
-      assert.equal(told((await caller.emptyBucket(id)).error)[0], 403)
+      assert.ok([403, 404].includes(statusAndCode((await caller.deleteBucket(id)).error)[0] as number))
+      assert.equal(statusAndCode((await caller.emptyBucket(id)).error)[0], 403)
     }
     assert.equal(done(await service.getBucket(id)).public, false)
     assert.equal((await service.from(id).exists('a')).data, true)
     await sql(`create policy made_by_${id} on storage.buckets to authenticated
       using (owner = auth.uid()) with check (id like '${id}-%')`)
-    const hers = user(ada)
-    done(await hers.createBucket(`${id}-hers`))
-    assert.equal(done(await hers.getBucket(`${id}-hers`)).owner, ada)
+    const asAda = user(ada)
+    done(await asAda.createBucket(`${id}-hers`))
+    assert.equal(done(await asAda.getBucket(`${id}-hers`)).owner, ada)
     assert.deepEqual(
-      done(await hers.listBuckets()).map(each => each.id),
+      done(await asAda.listBuckets()).map(each => each.id),
       [`${id}-hers`],
     )
-    done(await hers.updateBucket(`${id}-hers`, { public: false, fileSizeLimit: 5 }))
-    done(await hers.deleteBucket(`${id}-hers`))
-    assert.deepEqual(told((await hers.createBucket(`${folder()}-hers`)).error), denied)
+    done(await asAda.updateBucket(`${id}-hers`, { public: false, fileSizeLimit: 5 }))
+    done(await asAda.deleteBucket(`${id}-hers`))
+    assert.deepEqual(statusAndCode((await asAda.createBucket(`${folder()}-hers`)).error), denied)
   })
 
-  test('a client can be told to throw, and given a header', async () => {
+  test('throwOnError and setHeader apply to the client', async () => {
     const { as, project } = stage()
     await assert.rejects(as(project.service_role_key).throwOnError().getBucket('nowhere'), {
       status: 404,
@@ -199,6 +204,6 @@ export function bucketTests(stage: () => Stage): void {
     const demoted = as(project.service_role_key)
       .setHeader('apikey', project.anon_key)
       .setHeader('Authorization', `Bearer ${project.anon_key}`)
-    assert.deepEqual(told((await demoted.createBucket(folder())).error), denied)
+    assert.deepEqual(statusAndCode((await demoted.createBucket(folder())).error), denied)
   })
 }

@@ -1,14 +1,14 @@
-// Listing one folder, and listing a bucket page by page.
+// list for one folder, and listV2 with pages.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { done, folder, type Stage, told } from './storage-stage.ts'
+import { done, folder, type Stage, statusAndCode } from './storage-stage.ts'
 
 type ListOptions = Parameters<Stage['files']['list']>[1]
 type ListV2Options = Parameters<Stage['files']['listV2']>[0]
 type Page = NonNullable<Awaited<ReturnType<Stage['files']['listV2']>>['data']>
 
-/** Made in this order, each a moment after the one before. */
+/** Uploaded in this order, with increasing times. */
 const tree = [
   'zebra.txt',
   'Apple.txt',
@@ -19,7 +19,7 @@ const tree = [
   'Other/o.txt',
 ]
 
-/** A bucket with the tree in it. */
+/** A bucket with these files. */
 async function planted(stage: Stage): Promise<Stage['files']> {
   const bucket = folder()
   done(await stage.service.createBucket(bucket))
@@ -32,10 +32,10 @@ async function planted(stage: Stage): Promise<Stage['files']> {
 }
 
 export function listTests(stage: () => Stage): void {
-  test('a list shows one folder: its files, and its folders by name alone', async () => {
+  test('list returns the files of a folder, and its subfolders with only a name', async () => {
     const files = await planted(stage())
     const all = done(await files.list())
-    // Folders between files, whatever the case.
+    // Folders and files are sorted together, case-insensitively.
     assert.deepEqual(
       all.map(each => each.name),
       ['Apple.txt', 'banana.txt', 'Other', 'sub', 'zebra.txt'],
@@ -70,7 +70,7 @@ export function listTests(stage: () => Stage): void {
       assert.deepEqual(done(await files.list(path)), [], path)
   })
 
-  test('limit and offset count files and folders together', async () => {
+  test('limit and offset count files and folders', async () => {
     const files = await planted(stage())
     const names = async (options: ListOptions) => done(await files.list('', options)).map(each => each.name)
     assert.deepEqual(await names({ limit: 3 }), ['Apple.txt', 'banana.txt', 'Other'])
@@ -79,14 +79,14 @@ export function listTests(stage: () => Stage): void {
     assert.deepEqual(await names({ limit: 1, offset: 1, sortBy: { order: 'desc' } }), ['sub'])
   })
 
-  test('a list is sorted by name or by a time, one way or the other', async () => {
+  test('list sorts by name or time in both directions', async () => {
     const files = await planted(stage())
     const names = async (column: string, order: string) =>
       done(await files.list('', { sortBy: { column, order } })).map(each => each.name)
     assert.deepEqual(await names('name', 'desc'), ['zebra.txt', 'sub', 'Other', 'banana.txt', 'Apple.txt'])
     for (const column of ['created_at', 'updated_at']) {
       const asc = await names(column, 'asc')
-      // Folders have no time: they come first.
+      // Folders have no time and come first.
       assert.deepEqual(asc.slice(0, 2).sort(), ['Other', 'sub'], column)
       assert.deepEqual(asc.slice(2), ['zebra.txt', 'Apple.txt', 'banana.txt'], column)
       assert.deepEqual(
@@ -100,10 +100,10 @@ export function listTests(stage: () => Stage): void {
     assert.deepEqual((await names('updated_at', 'desc'))[2], 'zebra.txt')
     assert.deepEqual((await names('created_at', 'asc'))[2], 'zebra.txt')
     const unknown = await files.list('', { sortBy: { column: 'metadata; drop table', order: 'asc' } })
-    assert.equal(told(unknown.error)[0], 400)
+    assert.equal(statusAndCode(unknown.error)[0], 400)
   })
 
-  test('search looks for names in the folder that begin with it, whatever the case', async () => {
+  test('search matches the beginning of names in the folder, case-insensitively', async () => {
     const files = await planted(stage())
     const names = async (path: string, search: string) =>
       done(await files.list(path, { search })).map(each => each.name)
@@ -115,12 +115,12 @@ export function listTests(stage: () => Stage): void {
     assert.deepEqual(await names('', '_pple'), [])
   })
 
-  test('a bucket that is not there lists as empty', async () => {
+  test('a missing bucket lists as empty', async () => {
     const { service } = stage()
     assert.deepEqual(done(await service.from(folder()).list()), [])
   })
 
-  test('a list can be called off', async () => {
+  test('list can be aborted', async () => {
     const { files } = stage()
     const { error } = await files.list('', {}, { signal: AbortSignal.abort() })
     assert.equal(error?.name, 'StorageUnknownError')
@@ -128,12 +128,12 @@ export function listTests(stage: () => Stage): void {
 }
 
 export function listV2Tests(stage: () => Stage): void {
-  test('a second kind of list has whole names, flat or by folder', async () => {
+  test('listV2 returns full names, flat or by folder', async () => {
     const files = await planted(stage())
     const flat = done(await files.listV2())
     assert.deepEqual(
       flat.objects.map(each => each.name),
-      // By bytes: capitals first.
+      // In byte order: upper case first.
       ['Apple.txt', 'Other/o.txt', 'banana.txt', 'sub/a.txt', 'sub/b.txt', 'sub/deep/x.txt', 'zebra.txt'],
     )
     assert.deepEqual([flat.folders, flat.hasNext, flat.nextCursor], [[], false, undefined])
@@ -158,7 +158,7 @@ export function listV2Tests(stage: () => Stage): void {
     )
   })
 
-  test('a prefix is taken as it is, with no slash added and no wildcard', async () => {
+  test('listV2 uses the prefix literally, without added slash or wildcards', async () => {
     const files = await planted(stage())
     const names = async (prefix: string) =>
       done(await files.listV2({ prefix })).objects.map(each => each.name)
@@ -169,7 +169,7 @@ export function listV2Tests(stage: () => Stage): void {
     assert.deepEqual([grouped.folders.map(each => each.name), grouped.objects], [['sub/'], []])
   })
 
-  test('pages follow one another by the cursor alone, whatever the order', async () => {
+  test('listV2 returns the next page with only the cursor, in every order', async () => {
     const files = await planted(stage())
     const pages = async (first: ListV2Options) => {
       const seen: string[] = []
@@ -177,12 +177,12 @@ export function listV2Tests(stage: () => Stage): void {
       for (let count = 1; ; count++) {
         const page: Page = done(await files.listV2(options))
         const names = [...page.folders, ...page.objects].map(each => each.name)
-        assert.ok(names.length <= 2, 'files and folders together')
+        assert.ok(names.length <= 2, 'files and folders count together')
         seen.push(...names)
         assert.equal(page.hasNext, page.nextCursor !== undefined)
         if (!page.hasNext) return { seen, count }
         assert.ok(count < 20)
-        // Everything else is in the cursor.
+        // The cursor contains all other options.
         options = { limit: 2, cursor: page.nextCursor! }
       }
     }
@@ -202,22 +202,22 @@ export function listV2Tests(stage: () => Stage): void {
     assert.deepEqual(below.seen, ['sub/a.txt', 'sub/b.txt', 'sub/deep/x.txt'])
   })
 
-  test('a cursor or an order that is none is 400', async () => {
+  test('an invalid cursor or order is 400', async () => {
     const { files } = stage()
-    assert.equal(told((await files.listV2({ cursor: 'bm90IGEgY3Vyc29y' })).error)[0], 400)
+    assert.equal(statusAndCode((await files.listV2({ cursor: 'bm90IGEgY3Vyc29y' })).error)[0], 400)
     const sorted = await files.listV2({ sortBy: { column: 'owner' as 'name' } })
-    assert.equal(told(sorted.error)[0], 400)
-    assert.equal(told((await files.listV2({ limit: 0 })).error)[0], 400)
+    assert.equal(statusAndCode(sorted.error)[0], 400)
+    assert.equal(statusAndCode((await files.listV2({ limit: 0 })).error)[0], 400)
     const calledOff = await files.listV2({}, { signal: AbortSignal.abort() })
     assert.equal(calledOff.error?.name, 'StorageUnknownError')
   })
 
-  test('a list shows what the caller may see', async () => {
+  test('a list contains only files that the caller may see', async () => {
     const { anon, service } = stage()
     const bucket = folder()
     done(await service.createBucket(bucket, { public: true }))
     done(await service.from(bucket).upload('a', 'x'))
-    // Public files are open to who knows their names.
+    // Files of a public bucket are readable by name, but not listed.
     assert.deepEqual(done(await anon.from(bucket).list()), [])
     assert.deepEqual(done(await anon.from(bucket).listV2()).objects, [])
     await stage().sql(

@@ -1,14 +1,14 @@
-// Reading, looking at, moving, copying and removing files.
+// Reading, inspecting, moving, copying and removing files.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { StorageApiError } from '@supabase/supabase-js'
-import { bytesOf, done, folder, type Stage, told } from './storage-stage.ts'
+import { bytesOf, done, folder, type Stage, statusAndCode } from './storage-stage.ts'
 
 const noSuchKey = [404, 404, 'NoSuchKey']
 const taken = [409, 409, 'KeyAlreadyExists']
 
 export function objectTests(stage: () => Stage): void {
-  test('update replaces a file, and makes one where there is none', async () => {
+  test('update replaces a file, or creates it', async () => {
     const { files } = stage()
     const path = `${folder()}/updated`
     const made = done(await files.update(path, 'made', { contentType: 'text/csv' }))
@@ -27,7 +27,7 @@ export function objectTests(stage: () => Stage): void {
     )
   })
 
-  test('download answers a Blob or a stream, and can be chained like a promise', async () => {
+  test('download returns a Blob or a stream, and can be chained like a promise', async () => {
     const { files } = stage()
     const path = `${folder()}/a.png`
     done(await files.upload(path, Buffer.from([1, 2, 3]), { contentType: 'image/png' }))
@@ -48,19 +48,19 @@ export function objectTests(stage: () => Stage): void {
     const caught = await files.download(path).catch(() => assert.fail('nothing to catch'))
     assert.equal(caught.error, null)
     const missing = await files.download(`${path}.gone`).asStream()
-    assert.deepEqual(told(missing.error), noSuchKey)
+    assert.deepEqual(statusAndCode(missing.error), noSuchKey)
   })
 
-  test('a download that is called off is an error, and the next one is not', async () => {
+  test('an aborted download is an error, and the next one works', async () => {
     const { files } = stage()
     const path = `${folder()}/large`
     done(await files.upload(path, Buffer.alloc(3_000_000, 7)))
-    const calledOff = await files.download(path, {}, { signal: AbortSignal.abort() })
-    assert.equal(calledOff.error?.name, 'StorageUnknownError')
+    const aborted = await files.download(path, {}, { signal: AbortSignal.abort() })
+    assert.equal(aborted.error?.name, 'StorageUnknownError')
     assert.equal(done(await files.download(path)).size, 3_000_000)
   })
 
-  test('info tells everything known of a file', async () => {
+  test('info returns all properties of a file', async () => {
     const { files } = stage()
     const path = `${folder()}/known.json`
     const started = Date.now()
@@ -84,42 +84,42 @@ export function objectTests(stage: () => Stage): void {
     assert.ok(version.length > 0)
   })
 
-  test('exists says yes, no, and no more than that', async () => {
+  test('exists returns true, or false for a missing or hidden file', async () => {
     const { files, anon, as, fetch } = stage()
     const path = `${folder()}/there`
     done(await files.upload(path, 'x'))
     assert.deepEqual(await files.exists(path), { data: true, error: null })
     const missing = await files.exists(`${path}.not`)
     assert.equal(missing.data, false)
-    assert.deepEqual(told(missing.error), noSuchKey)
-    assert.equal((await anon.from('private').exists(path)).data, false, 'hidden is missing')
-    // A key that is none says nothing about the file.
+    assert.deepEqual(statusAndCode(missing.error), noSuchKey)
+    assert.equal((await anon.from('private').exists(path)).data, false, 'a hidden file counts as missing')
+    // With an invalid key it throws.
     await assert.rejects(as('platform_anon_gallery_0000').from('private').exists(path), StorageApiError)
-    // As clients up to 2.109 ask.
+    // The request of clients up to 2.109.
     assert.equal((await fetch('HEAD', `object/private/${path}`)).status, 200)
     assert.equal((await fetch('HEAD', `object/private/${path}.not`)).status, 404)
   })
 
-  test('move takes a file along with all it has, also to another bucket', async () => {
+  test('move keeps id, type and metadata of a file, also to another bucket', async () => {
     const { files, shown } = stage()
     const at = folder()
     const made = done(await files.upload(`${at}/a`, 'moved', { contentType: 'text/csv', metadata: { m: 1 } }))
     assert.equal(typeof done(await files.move(`${at}/a`, `${at}/deep/b`)).message, 'string')
-    assert.deepEqual(told((await files.download(`${at}/a`)).error), noSuchKey)
+    assert.deepEqual(statusAndCode((await files.download(`${at}/a`)).error), noSuchKey)
     const moved = done(await files.info(`${at}/deep/b`))
     assert.deepEqual([moved.id, moved.contentType, moved.metadata], [made.id, 'text/csv', { m: 1 }])
     done(await files.move(`${at}/deep/b`, `${at}/c`, { destinationBucket: 'shown' }))
-    assert.deepEqual(told((await files.download(`${at}/deep/b`)).error), noSuchKey)
+    assert.deepEqual(statusAndCode((await files.download(`${at}/deep/b`)).error), noSuchKey)
     assert.equal(await done(await shown.download(`${at}/c`)).text(), 'moved')
     done(await files.upload(`${at}/other`, 'stays'))
     const onto = await files.move(`${at}/other`, `${at}/c`, { destinationBucket: 'shown' })
-    assert.deepEqual(told(onto.error), taken)
+    assert.deepEqual(statusAndCode(onto.error), taken)
     assert.equal(await done(await shown.download(`${at}/c`)).text(), 'moved')
     assert.equal(await done(await files.download(`${at}/other`)).text(), 'stays')
-    assert.deepEqual(told((await files.move(`${at}/none`, `${at}/z`)).error), noSuchKey)
+    assert.deepEqual(statusAndCode((await files.move(`${at}/none`, `${at}/z`)).error), noSuchKey)
   })
 
-  test('copy leaves the source alone, and takes its metadata along or does not', async () => {
+  test('copy keeps the source, and copies or replaces the metadata', async () => {
     const { files, shown } = stage()
     const at = folder()
     const made = done(
@@ -149,18 +149,18 @@ export function objectTests(stage: () => Stage): void {
       [bare.contentType, bare.cacheControl, bare.metadata ?? null],
       ['text/tab-separated-values', 'max-age=99', null],
     )
-    // Bytes are the copy's own: the source may go.
+    // The copy does not depend on the source.
     done(await files.remove([`${at}/a`]))
     assert.equal(await done(await files.download(`${at}/b`)).text(), 'copied')
-    assert.deepEqual(told((await files.copy(`${at}/a`, `${at}/d`)).error), noSuchKey)
+    assert.deepEqual(statusAndCode((await files.copy(`${at}/a`, `${at}/d`)).error), noSuchKey)
   })
 
-  test('copy onto a file needs the header that says so', async () => {
+  test('copy replaces an existing file only with the x-upsert header', async () => {
     const { files, service } = stage()
     const at = folder()
     done(await files.upload(`${at}/new`, 'new'))
     const old = done(await files.upload(`${at}/old`, 'old'))
-    assert.deepEqual(told((await files.copy(`${at}/new`, `${at}/old`)).error), taken)
+    assert.deepEqual(statusAndCode((await files.copy(`${at}/new`, `${at}/old`)).error), taken)
     assert.equal(await done(await files.download(`${at}/old`)).text(), 'old')
     const upserting = service.from('private').setHeader('x-upsert', 'true')
     done(await upserting.copy(`${at}/new`, `${at}/old`))
@@ -168,7 +168,7 @@ export function objectTests(stage: () => Stage): void {
     assert.equal(done(await files.info(`${at}/old`)).id, old.id)
   })
 
-  test('remove answers what is gone, and is silent about what was not there', async () => {
+  test('remove returns the removed files and ignores missing ones', async () => {
     const { files } = stage()
     const at = folder()
     const made = done(await files.upload(`${at}/a`, 'x', { contentType: 'text/csv' }))
@@ -177,12 +177,8 @@ export function objectTests(stage: () => Stage): void {
     assert.equal(gone.length, 1)
     assert.partialDeepStrictEqual(gone[0], { id: made.id, name: `${at}/a`, bucket_id: 'private' })
     assert.equal(gone[0]!.metadata?.mimetype, 'text/csv')
-    assert.deepEqual(told((await files.download(`${at}/a`)).error), noSuchKey)
-    assert.equal(
-      (await files.exists(`${at}/a/b`)).data,
-      true,
-      'names are exact, whatever the field is called',
-    )
+    assert.deepEqual(statusAndCode((await files.download(`${at}/a`)).error), noSuchKey)
+    assert.equal((await files.exists(`${at}/a/b`)).data, true, 'names are not prefixes')
     assert.deepEqual(done(await files.remove([`${at}/a`])), [])
     const many = Array.from({ length: 30 }, (_, index) => `${at}/many/${index}`)
     await Promise.all(many.map(path => files.upload(path, path).then(done)))
@@ -191,10 +187,10 @@ export function objectTests(stage: () => Stage): void {
     assert.equal(await done(await files.download(`${at}/a`)).text(), 'again')
   })
 
-  test('throwOnError throws what would have been answered', async () => {
+  test('throwOnError throws the error', async () => {
     const throwing = stage().service.from('private').throwOnError()
     await assert.rejects(throwing.info('nowhere'), { status: 404, code: 'NoSuchKey' })
-    // Not a promise but something like one.
+    // download returns a thenable, not a promise.
     await assert.rejects(async () => await throwing.download('nowhere'), { status: 404 })
   })
 }

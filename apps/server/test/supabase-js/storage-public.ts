@@ -1,10 +1,10 @@
-// Public files, fetched as a browser would.
+// Public files, fetched like in a browser.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { done, folder, type Stage } from './storage-stage.ts'
 
 export function publicTests(stage: () => Stage): void {
-  test('a public URL is open without headers, and can be saved under a name', async () => {
+  test('a public URL needs no headers and supports a download name', async () => {
     const { shown, base } = stage()
     const path = `${folder()}/it's + me.txt`
     done(await shown.upload(path, 'everybody', { cacheControl: '77' }))
@@ -25,12 +25,12 @@ export function publicTests(stage: () => Stage): void {
     )
     const unnamed = shown.getPublicUrl(path, { download: true }).data.publicUrl
     assert.match((await fetch(unnamed)).headers.get('content-disposition')!, /^attachment/)
-    // The plain route as well, for a bucket that is public.
+    // The route without `public` works as well for a public bucket.
     const plain = await fetch(publicUrl.replace('/object/public/', '/object/'))
     assert.equal(await plain.text(), 'everybody')
   })
 
-  test('a private file, a missing one and a missing bucket look the same from outside', async () => {
+  test('a private file, a missing file and a missing bucket get the same answer', async () => {
     const { service, files } = stage()
     const at = folder()
     done(await files.upload(`${at}/a`, 'x'))
@@ -48,7 +48,7 @@ export function publicTests(stage: () => Stage): void {
     assert.deepEqual(answers[2], answers[0])
   })
 
-  test('what a browser would run is saved instead', async () => {
+  test('active content is sent as an attachment', async () => {
     const { shown } = stage()
     const at = folder()
     for (const [contentType, inline] of Object.entries({

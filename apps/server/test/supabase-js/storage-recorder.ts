@@ -1,8 +1,8 @@
-// Watches which methods of client.storage a suite calls, from outside: the client itself stays as it was published.
+// Records which methods of client.storage a suite calls, without changing the client.
 import type { Storage } from './storage-shapes.ts'
 
-/** What each file of the suite calls at least; a method that is in none of them and not left open needs a test. */
-export const walked = {
+/** Methods that each file of the suite must call. A method that is neither here nor in `unsupported` needs a test. */
+export const requiredMethods = {
   objects: [
     'client.from',
     'file.upload',
@@ -40,18 +40,18 @@ export const walked = {
   ],
   transforms: ['file.purgeCache', 'client.purgeBucketCache'],
 } as const
-export type Theme = keyof typeof walked
+export type Theme = keyof typeof requiredMethods
 
-/** Lifecycles of buckets are none of the contract: they are refused in words, and that is tested. */
-export const leftOpen = [
+/** Methods that this server does not support. A test checks that they return an error. */
+export const unsupported = [
   'client.getBucketLifecycle',
   'client.updateBucketLifecycle',
   'client.deleteBucketLifecycle',
 ]
-/** So are whole clients of their own, for tables and vectors. */
-export const otherClients = ['analytics', 'vectors']
+/** Nested clients that this server does not support. */
+export const unsupportedClients = ['analytics', 'vectors']
 
-/** Methods that only the client itself calls; TypeScript hides most of them, the prototypes do not. */
+/** Internal methods of the client. Most are private in TypeScript but exist on the prototypes. */
 const internal = new Set([
   'client.handleOperation',
   'client.listBucketOptionsToQueryString',
@@ -67,11 +67,11 @@ const internal = new Set([
 ])
 
 type Part = 'client' | 'file' | 'download'
-const handedOut: Record<string, Part> = { 'client.from': 'file', 'file.download': 'download' }
+const returnedParts: Record<string, Part> = { 'client.from': 'file', 'file.download': 'download' }
 
 export const called = new Set<string>()
 
-/** The same object, and what it hands out, with every call noted. */
+/** A proxy that records every call, also on the objects that calls return. */
 export function watched<T extends object>(object: T, part: Part = 'client'): T {
   return new Proxy(object, {
     get(target, name) {
@@ -81,17 +81,17 @@ export function watched<T extends object>(object: T, part: Part = 'client'): T {
         const method = `${part}.${name}`
         called.add(method)
         const result = value.apply(target, given)
-        // setHeader and throwOnError answer the object itself.
+        // setHeader and throwOnError return the object itself.
         if (result === target) return watched(target, part)
-        const next = handedOut[method]
+        const next = returnedParts[method]
         return next ? watched(result, next) : result
       }
     },
   })
 }
 
-/** Every public method of the client and of what it hands out, as they are at run time. */
-export function offered(client: Storage): string[] {
+/** Every public method of the client and of the objects it returns, read at run time. */
+export function publicMethods(client: Storage): string[] {
   const file = client.from('bucket')
   return [
     ...methodsOf(client, 'client'),
@@ -100,8 +100,8 @@ export function offered(client: Storage): string[] {
   ].filter(method => !internal.has(method))
 }
 
-/** The clients of their own that this one holds. */
-export function held(client: Storage): string[] {
+/** The names of the nested clients. */
+export function nestedClients(client: Storage): string[] {
   return prototypesOf(client).flatMap(prototype =>
     Object.entries(Object.getOwnPropertyDescriptors(prototype))
       .filter(([, { get }]) => get !== undefined)

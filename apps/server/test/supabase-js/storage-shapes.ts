@@ -6,15 +6,15 @@ export type Files = ReturnType<Storage['from']>
 
 export interface Shape {
   name: string
-  /** Where the storage routes of a project are. */
+  /** Base URL of the storage routes of a project. */
   base(url: string, projectId: string): string
-  /** A client with this key, and with the JWT of a signed-in user where one is given. */
+  /** A client with this key and, optionally, the JWT of a signed-in user. */
   connect(url: string, projectId: string, key: string, token?: string): Storage
 }
 
 const withoutSession = { auth: { persistSession: false, autoRefreshToken: false } }
 
-/** The class of the storage client, as published: supabase-js does not export it by name. */
+/** The class of the storage client, which supabase-js does not export. */
 const StorageClient = createClient('http://127.0.0.1:1', 'key', withoutSession).storage.constructor as new (
   url: string,
   headers: Record<string, string>,

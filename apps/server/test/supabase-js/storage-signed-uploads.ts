@@ -1,13 +1,13 @@
-// URLs that carry the right to upload one file.
+// Signed URLs for the upload of one file.
 import assert from 'node:assert/strict'
 import { Readable } from 'node:stream'
 import { test } from 'node:test'
-import { ada, done, folder, type Stage, told } from './storage-stage.ts'
+import { ada, done, folder, type Stage, statusAndCode } from './storage-stage.ts'
 
 const invalid = (status: unknown) => assert.equal(status, 400)
 
 export function signedUploadTests(stage: () => Stage): void {
-  test('a signed upload takes one file from whoever holds the token', async () => {
+  test('a signed upload needs only its token', async () => {
     const { files, anon, base } = stage()
     const at = folder()
     const nobody = anon.from('private')
@@ -34,7 +34,7 @@ export function signedUploadTests(stage: () => Stage): void {
         [4, 'text/csv', 'max-age=9', { by: name }],
       )
     }
-    // As a browser would, with no header of ours at all.
+    // Like a browser, without project headers.
     const { signedUrl } = done(await files.createSignedUploadUrl(`${at}/bare`))
     const bare = await fetch(signedUrl, {
       method: 'PUT',
@@ -45,20 +45,20 @@ export function signedUploadTests(stage: () => Stage): void {
     assert.equal(await done(await files.download(`${at}/bare`)).text(), 'bare')
   })
 
-  test('a signed upload replaces a file only where that was signed', async () => {
+  test('a signed upload replaces a file only if it was signed with upsert', async () => {
     const { files } = stage()
     const path = `${folder()}/a`
     const { token } = done(await files.createSignedUploadUrl(path))
     done(await files.uploadToSignedUrl(path, token, 'first'))
     const again = await files.uploadToSignedUrl(path, token, 'second', { upsert: true })
-    assert.deepEqual(told(again.error).slice(0, 2), [409, 409])
-    assert.deepEqual(told((await files.createSignedUploadUrl(path)).error).slice(0, 2), [409, 409])
+    assert.deepEqual(statusAndCode(again.error).slice(0, 2), [409, 409])
+    assert.deepEqual(statusAndCode((await files.createSignedUploadUrl(path)).error).slice(0, 2), [409, 409])
     const replacing = done(await files.createSignedUploadUrl(path, { upsert: true }))
     done(await files.uploadToSignedUrl(path, replacing.token, 'third'))
     assert.equal(await done(await files.download(path)).text(), 'third')
   })
 
-  test('the owner is who had it signed', async () => {
+  test('the owner is the user who signed the URL', async () => {
     const { user, anon, files, sql } = stage()
     const at = folder()
     await sql(
@@ -69,20 +69,20 @@ export function signedUploadTests(stage: () => Stage): void {
     assert.equal(done(await files.remove([path]))[0]?.owner, ada)
   })
 
-  test('a token of an upload opens nothing else', async () => {
+  test('an upload token is valid only for its path', async () => {
     const { files, base, service } = stage()
     const at = folder()
     const { token } = done(await files.createSignedUploadUrl(`${at}/a`))
-    invalid(told((await files.uploadToSignedUrl(`${at}/b`, token, 'x')).error)[0])
-    invalid(told((await service.from('shown').uploadToSignedUrl(`${at}/a`, token, 'x')).error)[0])
-    invalid(told((await files.uploadToSignedUrl(`${at}/a`, `${token}x`, 'x')).error)[0])
-    invalid(told((await files.uploadToSignedUrl(`${at}/a`, 'none', 'x')).error)[0])
+    invalid(statusAndCode((await files.uploadToSignedUrl(`${at}/b`, token, 'x')).error)[0])
+    invalid(statusAndCode((await service.from('shown').uploadToSignedUrl(`${at}/a`, token, 'x')).error)[0])
+    invalid(statusAndCode((await files.uploadToSignedUrl(`${at}/a`, `${token}x`, 'x')).error)[0])
+    invalid(statusAndCode((await files.uploadToSignedUrl(`${at}/a`, 'none', 'x')).error)[0])
     done(await files.upload(`${at}/a`, 'x'))
     invalid((await fetch(`${base}/object/sign/private/${at}/a?token=${token}`)).status)
     assert.equal((await files.exists(`${at}/b`)).data, false)
   })
 
-  test('a bucket’s limits hold for signed uploads', async () => {
+  test('the limits of a bucket apply to signed uploads', async () => {
     const { service } = stage()
     const bucket = folder()
     done(
@@ -96,8 +96,8 @@ export function signedUploadTests(stage: () => Stage): void {
     const { token } = done(await files.createSignedUploadUrl('a'))
     const put = (body: string, contentType: string) =>
       files.uploadToSignedUrl('a', token, body, { contentType })
-    assert.equal(told((await put('x'.repeat(11), 'text/csv')).error)[0], 413)
-    assert.equal(told((await put('x', 'text/html')).error)[0], 415)
+    assert.equal(statusAndCode((await put('x'.repeat(11), 'text/csv')).error)[0], 413)
+    assert.equal(statusAndCode((await put('x', 'text/html')).error)[0], 415)
     done(await put('x', 'text/csv'))
   })
 }

@@ -1,13 +1,13 @@
-// URLs that carry their own right to one file, fetched as a browser would.
+// Signed URLs for one file, fetched like in a browser.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { ada, done, folder, type Stage, told } from './storage-stage.ts'
+import { ada, done, folder, type Stage, statusAndCode } from './storage-stage.ts'
 
 const invalid = (status: unknown) => assert.equal(status, 400)
 
 export function signedTests(stage: () => Stage): void {
-  test('a signed URL downloads one file without headers, until it ends', async () => {
+  test('a signed URL downloads one file without headers, until it expires', async () => {
     const { files, base } = stage()
     const path = `${folder()}/a b+c&d.json`
     done(await files.upload(path, '{"a":1}', { contentType: 'application/json' }))
@@ -32,7 +32,7 @@ export function signedTests(stage: () => Stage): void {
     assert.match(message, /exp/i)
   })
 
-  test('a signed URL says under which name the file is saved', async () => {
+  test('a signed URL supports a download name', async () => {
     const { files } = stage()
     const path = `${folder()}/plain.txt`
     done(await files.upload(path, 'x'))
@@ -43,12 +43,12 @@ export function signedTests(stage: () => Stage): void {
       return reply.headers.get('content-disposition')
     }
     assert.match((await disposition(true))!, /^attachment;?$/)
-    // The client encodes what is beyond ASCII twice, as it is published.
+    // The published client encodes non-ASCII characters twice.
     const named = (await disposition('to day.txt'))!
     assert.match(named, /^attachment; filename=.*; filename\*=UTF-8''to%20day\.txt$/)
   })
 
-  test('a signed URL opens nothing but its file', async () => {
+  test('a signed URL is valid only for its file', async () => {
     const { files, shown, base } = stage()
     const at = folder()
     for (const path of [`${at}/a`, `${at}/b`]) done(await files.upload(path, path))
@@ -75,14 +75,14 @@ export function signedTests(stage: () => Stage): void {
       const reply = await fetch(`${base}/object/sign/private/${at}/a?token=${forged}`)
       assert.equal(reply.status, 400, forged)
     }
-    // Nor does it open what a user's token would.
+    // Its token is not valid as a user token.
     const asUser = await fetch(`${base}/object/private/${at}/a`, {
       headers: { apikey: stage().project.anon_key, authorization: `Bearer ${token}` },
     })
     assert.equal(asUser.status, 401)
   })
 
-  test('many URLs are signed at once, in order, and those of missing files say so', async () => {
+  test('createSignedUrls returns the URLs in order, and an error for each missing file', async () => {
     const { files, user, sql } = stage()
     const at = folder()
     const paths = [`${at}/b`, `${at}/none`, `${at}/a`]
@@ -105,22 +105,22 @@ export function signedTests(stage: () => Stage): void {
     await sql(
       `create policy signed_${at} on storage.objects for select to authenticated using (name = '${at}/a')`,
     )
-    const hers = done(
+    const asAda = done(
       await user(ada)
         .from('private')
         .createSignedUrls([`${at}/a`, `${at}/hidden`], 60),
     )
     assert.deepEqual(
-      hers.map(each => each.signedUrl === null),
+      asAda.map(each => each.signedUrl === null),
       [false, true],
-      'a hidden file is a missing one',
+      'a hidden file counts as missing',
     )
     const later = done(await files.createSignedUrls([`${at}/a`], 60, { cacheNonce: '7' }))
     assert.equal((await fetch(later[0]!.signedUrl!)).status, 200)
-    assert.equal(told((await files.createSignedUrls([`${at}/a`], 0)).error)[0], 400)
+    assert.equal(statusAndCode((await files.createSignedUrls([`${at}/a`], 0)).error)[0], 400)
   })
 
-  test('a file that is replaced or removed is so behind its URL, too', async () => {
+  test('a signed URL returns the replaced file, and 404 after its removal', async () => {
     const { files } = stage()
     const path = `${folder()}/a`
     done(await files.upload(path, 'old'))

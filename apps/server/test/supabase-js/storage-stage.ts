@@ -13,21 +13,21 @@ export const bob = '22222222-2222-4222-8222-222222222222'
 export interface Stage {
   platform: TestPlatform
   project: CreatedProject
-  /** Where the storage routes are, for requests that a browser or an older client would send. */
+  /** Base URL of the storage routes, for requests of a browser or an older client. */
   base: string
   service: Storage
   anon: Storage
   /** A client signed in as this user. */
   user(id: string): Storage
-  /** A client with this key, for a key or token that is none. */
+  /** A client with this key and token, which may be invalid. */
   as(key: string, token?: string): Storage
   /** Files of the private bucket, as service_role. */
   files: Files
-  /** Of the public one. */
+  /** Files of the public bucket, as service_role. */
   shown: Files
   /** Runs a script as the project's owner. */
   sql(script: string): Promise<void>
-  /** A request with the service_role key, whose answer is looked at in full. */
+  /** A plain request with the service_role key. */
   fetch(method: string, path: string, headers?: Record<string, string>): Promise<Response>
 }
 
@@ -57,21 +57,21 @@ export async function setStage(platform: TestPlatform, shape: Shape): Promise<St
   return stage
 }
 
-/** What an answer brought, which is no error. */
+/** The data of a result that must not be an error. */
 export function done<T>({ data, error }: { data: T; error: unknown }): NonNullable<T> {
   assert.equal(error, null, JSON.stringify(error))
   assert.ok(data !== null && data !== undefined)
   return data
 }
 
-/** What every kind of error has; statusCode is a number here, as the specification has it. */
-export function told(error: unknown): [status: unknown, statusCode: unknown, code: unknown] {
-  assert.ok(error instanceof Error, `an error: ${JSON.stringify(error)}`)
-  assert.ok(error.message.length > 0, 'a message')
+/** The common fields of all errors. According to the specification statusCode is a number. */
+export function statusAndCode(error: unknown): [status: unknown, statusCode: unknown, code: unknown] {
+  assert.ok(error instanceof Error, `not an error: ${JSON.stringify(error)}`)
+  assert.ok(error.message.length > 0, 'the error has a message')
   return [Reflect.get(error, 'status'), Reflect.get(error, 'statusCode'), Reflect.get(error, 'code')]
 }
 
 export const bytesOf = async (blob: Blob): Promise<Buffer> => Buffer.from(await blob.arrayBuffer())
 
-/** A folder that no other test has. */
+/** A unique name for a folder or bucket. */
 export const folder = (): string => `f${randomBytes(6).toString('hex')}`

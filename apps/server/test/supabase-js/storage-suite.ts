@@ -1,8 +1,8 @@
-// One file of the suite: a platform, its tests in both shapes of the URL, and a last look at what they called.
+// Runs test files against a platform in both shapes of the URL, and checks that they called all methods.
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
 import { startPlatform, type TestPlatform } from '../harness.ts'
-import { called, type Theme, walked } from './storage-recorder.ts'
+import { called, requiredMethods, type Theme } from './storage-recorder.ts'
 import { shapes } from './storage-shapes.ts'
 import { type Stage, setStage } from './storage-stage.ts'
 
@@ -11,7 +11,7 @@ export type Part = (stage: () => Stage) => void
 export function storageSuite(theme: Theme | 'refusals', parts: readonly Part[]): void {
   let platform: TestPlatform
   before(async () => {
-    // Public and signed URLs are counted by address, which all tests share.
+    // Rate limits of public and signed URLs count by IP address, which all tests share.
     platform = await startPlatform({ settings: { PLATFORM_RATE_LIMIT_ANON: '0' } })
   })
   after(() => platform?.stop())
@@ -26,9 +26,9 @@ export function storageSuite(theme: Theme | 'refusals', parts: readonly Part[]):
     })
 
   if (theme === 'refusals') return
-  test(`every method under ${theme} was called above`, () => {
+  test(`every method under ${theme} is called by this suite`, () => {
     assert.deepEqual(
-      walked[theme].filter(method => !called.has(method)),
+      requiredMethods[theme].filter(method => !called.has(method)),
       [],
     )
   })

@@ -1,13 +1,13 @@
-// Images in another size: downloads, public URLs and signed ones, and what is kept of them.
+// Image transformations in downloads, public URLs and signed URLs, and their cache.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import sharp from 'sharp'
-import { bytesOf, done, folder, type Stage, told } from './storage-stage.ts'
+import { bytesOf, done, folder, type Stage, statusAndCode } from './storage-stage.ts'
 
 const red = { r: 200, g: 30, b: 30 }
 const blue = { r: 30, g: 30, b: 200 }
 
-/** 400 by 200, in one colour. */
+/** A single-colour image of 400 by 200 pixels. */
 const picture = (background: typeof red, format: 'png' | 'jpeg' = 'png') =>
   sharp({ create: { width: 400, height: 200, channels: 3, background } })
     .toFormat(format)
@@ -26,7 +26,7 @@ async function uploaded({ files }: Pick<Stage, 'files'>, format: 'png' | 'jpeg' 
 }
 
 export function transformTests(stage: () => Stage): void {
-  test('a download is resized: either side alone keeps the shape, both cut, fit or stretch', async () => {
+  test('one side keeps the aspect ratio, and both sides crop, fit or stretch', async () => {
     const { files } = stage()
     const path = await uploaded(stage())
     const sizeOf = async (transform: object) => {
@@ -45,7 +45,7 @@ export function transformTests(stage: () => Stage): void {
     assert.deepEqual((await looked(original)).size, [400, 200])
   })
 
-  test('quality makes it smaller, and format keeps or changes its kind', async () => {
+  test('a lower quality gives a smaller file, and format keeps or changes the type', async () => {
     const { files, service } = stage()
     const path = `${folder()}/noise.jpeg`
     const noise = {
@@ -66,7 +66,7 @@ export function transformTests(stage: () => Stage): void {
     assert.ok(rough.bytes.length < fine.bytes.length / 2, `${rough.bytes.length} and ${fine.bytes.length}`)
     assert.equal(rough.format, 'jpeg')
     assert.equal((await at({ width: 200, format: 'webp' })).format, 'webp')
-    // Without a format, what the caller says it takes decides.
+    // Without a format the Accept header decides.
     const accepting = service.from('private').setHeader('accept', 'image/webp,image/*')
     const negotiated = done(await accepting.download(path, { transform: { width: 100 } }))
     assert.deepEqual([negotiated.type, (await looked(negotiated)).format], ['image/webp', 'webp'])
@@ -74,17 +74,17 @@ export function transformTests(stage: () => Stage): void {
     assert.equal((await looked(kept)).format, 'jpeg')
   })
 
-  test('a render can be read as a stream, and needs the same right as the file', async () => {
+  test('a transformed image can be streamed, and needs the same permission as the file', async () => {
     const { files, anon } = stage()
     const path = await uploaded(stage())
     const transform = { width: 40 }
     const stream = done(await files.download(path, { transform }).asStream())
     assert.deepEqual((await looked(new Response(stream))).size, [40, 20])
     const hidden = await anon.from('private').download(path, { transform })
-    assert.deepEqual(told(hidden.error), [404, 404, 'NoSuchKey'])
+    assert.deepEqual(statusAndCode(hidden.error), [404, 404, 'NoSuchKey'])
   })
 
-  test('a public URL renders without headers, of a public bucket only', async () => {
+  test('a public URL transforms images of public buckets only', async () => {
     const { shown, files, base } = stage()
     const path = await uploaded({ files: shown })
     const { publicUrl } = shown.getPublicUrl(path, { transform: { width: 80, height: 80 } }).data
@@ -99,7 +99,7 @@ export function transformTests(stage: () => Stage): void {
     assert.match((await fetch(named)).headers.get('content-disposition')!, /small\.png/)
   })
 
-  test('a signed URL renders as it was signed, whatever is asked', async () => {
+  test('a signed URL uses the signed transformation, regardless of its query', async () => {
     const { files, base } = stage()
     const path = await uploaded(stage())
     const transform = { width: 50, height: 40, resize: 'fill', quality: 60 } as const
@@ -110,12 +110,12 @@ export function transformTests(stage: () => Stage): void {
     assert.match(reply.headers.get('content-disposition')!, /x\.png/)
     const other = await uploaded(stage())
     assert.equal((await fetch(signedUrl.replace(path, other))).status, 400)
-    // Signed for a render, it is not a way to the original.
+    // A URL signed for a transformation does not return the original.
     const original = await fetch(signedUrl.replace('/render/image/sign/', '/object/sign/'))
     if (original.status === 200) assert.deepEqual((await looked(original)).size, [50, 40])
   })
 
-  test('what cannot be rendered is refused', async () => {
+  test('invalid transformations and files that are not images are rejected', async () => {
     const { files } = stage()
     const path = await uploaded(stage())
     for (const transform of [
@@ -127,19 +127,19 @@ export function transformTests(stage: () => Stage): void {
       { format: 'exe' as 'origin' },
     ])
       assert.deepEqual(
-        told((await files.download(path, { transform })).error),
+        statusAndCode((await files.download(path, { transform })).error),
         [400, 400, 'InvalidRequest'],
         JSON.stringify(transform),
       )
     const text = `${folder()}/not-an-image.png`
     done(await files.upload(text, 'just words', { contentType: 'image/png' }))
-    const [status] = told((await files.download(text, { transform: { width: 10 } })).error)
+    const [status] = statusAndCode((await files.download(text, { transform: { width: 10 } })).error)
     assert.ok([400, 422].includes(status as number), `${status}`)
     const missing = await files.download(`${path}.none`, { transform: { width: 10 } })
-    assert.deepEqual(told(missing.error), [404, 404, 'NoSuchKey'])
+    assert.deepEqual(statusAndCode(missing.error), [404, 404, 'NoSuchKey'])
   })
 
-  test('a render is of the file as it is now: replaced, removed, or its cache dropped', async () => {
+  test('a transformed image is current after a replacement, a removal and a cache purge', async () => {
     const { files, service, anon } = stage()
     const path = await uploaded(stage())
     const transform = { width: 10 }
@@ -161,8 +161,8 @@ export function transformTests(stage: () => Stage): void {
       await anon.from('private').purgeCache(path),
       await anon.purgeBucketCache('private'),
     ])
-      assert.equal(told(refused.error)[0], 403)
+      assert.equal(statusAndCode(refused.error)[0], 403)
     done(await files.remove([path]))
-    assert.equal(told((await files.download(path, { transform })).error)[0], 404)
+    assert.equal(statusAndCode((await files.download(path, { transform })).error)[0], 404)
   })
 }

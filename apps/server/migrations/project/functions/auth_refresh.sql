@@ -40,7 +40,8 @@ begin
      where t.id = session_id;
   elsif verdict = 'reuse' then
     delete from auth.sessions t where t.id = session_id;
-    insert into auth.events (type, user_id, email) values ('user.signed_out', s.user_id, u.email);
+    insert into platform.events (kind, payload)
+      values ('user.signed_out', jsonb_build_object('user_id', s.user_id, 'email', u.email));
   end if;
 end
 $$;

@@ -1,4 +1,4 @@
-// HS256 and nothing else: the header's `alg` is compared, never followed.
+// JWTs with HS256 only. The header's `alg` is compared with it and never selects an algorithm.
 import { createHmac, timingSafeEqual } from 'node:crypto'
 
 export type Claims = Readonly<Record<string, unknown>>
@@ -20,7 +20,7 @@ export function signJwt(claims: Claims, secret: string | Buffer): string {
 
 export const looksLikeJwt = (token: string) => token.startsWith('ey') && token.split('.', 4).length === 3
 
-/** The claims of a token signed with this secret, or undefined for any reason to refuse it. */
+/** The claims of a valid token signed with this secret. Undefined if the token is invalid for any reason. */
 export function verifyJwt(
   token: string,
   secret: string | Buffer,

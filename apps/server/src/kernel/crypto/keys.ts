@@ -1,5 +1,5 @@
-// Everything secret that the platform derives comes from CONTROL_PLANE_SECRET, one label per purpose, so
-// that no derived key can stand in for another.
+// All derived keys of the platform come from CONTROL_PLANE_SECRET through HKDF, with a label per purpose. So a key for
+// one purpose cannot be used for another.
 import { createHmac, hkdfSync, randomBytes, timingSafeEqual } from 'node:crypto'
 
 export type DeriveKey = (purpose: string) => Buffer
@@ -11,12 +11,12 @@ export const keyring =
 
 export const hmac = (key: Buffer, text: string) => createHmac('sha256', key).update(text).digest()
 
-/** Compares in time that does not depend on where the texts differ. */
+/** A constant-time comparison. */
 export function isSame(given: string, expected: string): boolean {
   const left = Buffer.from(given)
   const right = Buffer.from(expected)
   return left.length === right.length && timingSafeEqual(left, right)
 }
 
-/** Text of `bytes` random bytes that needs no escaping anywhere. */
+/** `bytes` random bytes as base64url text. */
 export const randomToken = (bytes = 32) => randomBytes(bytes).toString('base64url')

@@ -2,25 +2,25 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { hash } from '@node-rs/bcrypt'
 import { Refusal } from '#src/kernel/errors.ts'
-import { createHashingTurns, hashedAtOnce, mayWait } from './hashing-turns.ts'
+import { createHashingLimiter, hashingConcurrency, maxWaitingHashes } from './hashing-limiter.ts'
 import { createPasswords, createUserPasswords, isAffordableHash } from './password.ts'
 
 test('a password verifies against its own hash and no other', async () => {
-  const passwords = createPasswords(createHashingTurns())
+  const passwords = createPasswords(createHashingLimiter())
   const hash = await passwords.hash('correct horse')
   assert.match(hash, /^\$argon2id\$/)
   assert.equal(await passwords.verify('correct horse', hash), true)
   assert.equal(await passwords.verify('wrong horse', hash), false)
 })
 
-test('without a stored hash nothing verifies, not even the decoy', async () => {
-  const passwords = createPasswords(createHashingTurns())
+test('without a stored hash no password verifies, not even that of the decoy hash', async () => {
+  const passwords = createPasswords(createHashingLimiter())
   assert.equal(await passwords.verify('a password nobody has', undefined), false)
 })
 
-test('a flood is refused past the bound and served up to it', async () => {
-  const passwords = createPasswords(createHashingTurns())
-  const taken = hashedAtOnce + mayWait
+test('hashes beyond the queue limit are rejected with hashing_busy', async () => {
+  const passwords = createPasswords(createHashingLimiter())
+  const taken = hashingConcurrency + maxWaitingHashes
   const results = await Promise.allSettled(Array.from({ length: taken + 14 }, () => passwords.hash('x')))
   const refused = results.filter(({ status }) => status === 'rejected')
   assert.equal(refused.length, 14)
@@ -32,20 +32,20 @@ test('a flood is refused past the bound and served up to it', async () => {
   assert.match(await passwords.hash('x'), /^\$argon2id\$/)
 })
 
-test('a flood at one project holds up another by one turn, not by the whole line', async () => {
-  const users = createUserPasswords(createHashingTurns())
+test('many waiting hashes of one project delay another project by one hash only', async () => {
+  const users = createUserPasswords(createHashingLimiter())
   const done: string[] = []
   const hash = async (project: string) => {
     await users(project).hash('x')
     done.push(project)
   }
-  const flood = Array.from({ length: hashedAtOnce + 20 }, () => hash('flooded'))
+  const flood = Array.from({ length: hashingConcurrency + 20 }, () => hash('flooded'))
   await Promise.all([...flood, hash('quiet')])
-  assert.ok(done.indexOf('quiet') <= hashedAtOnce * 3, done.join(' '))
+  assert.ok(done.indexOf('quiet') <= hashingConcurrency * 3, done.join(' '))
 })
 
-test('users’ passwords are bcrypt, and hashes brought along verify, up to cost 14 and as Argon2', async () => {
-  const users = createUserPasswords(createHashingTurns())('p')
+test('users’ passwords are hashed with bcrypt; imported bcrypt hashes up to cost 14 and Argon2 hashes verify', async () => {
+  const users = createUserPasswords(createHashingLimiter())('p')
   const own = await users.hash('correct horse')
   assert.match(own, /^\$2b\$10\$/)
   for (const cost of [4, 14]) {
@@ -53,13 +53,13 @@ test('users’ passwords are bcrypt, and hashes brought along verify, up to cost
     assert.equal(await users.verify('correct horse', stored), true)
     assert.equal(await users.verify('wrong horse', stored), false)
   }
-  const operators = createPasswords(createHashingTurns())
+  const operators = createPasswords(createHashingLimiter())
   assert.equal(await users.verify('x', await operators.hash('x')), true)
   assert.equal(await users.verify('x', 'not a hash'), false)
   assert.equal(await users.verify('x', ''), false)
 })
 
-test('a hash that asks for much of the machine is not computed', async () => {
+test('a hash with expensive parameters is not computed', async () => {
   const tail = '.'.repeat(53)
   const argon = (m: number, t: number, p: number) =>
     `$argon2id$v=19$m=${m},t=${t},p=${p}$c2FsdHNhbHRzYWx0$${'A'.repeat(43)}`
@@ -79,5 +79,5 @@ test('a hash that asks for much of the machine is not computed', async () => {
   ])
     assert.equal(isAffordableHash(refused), false, refused)
   // Cost 31 would take days.
-  assert.equal(await createUserPasswords(createHashingTurns())('p').verify('x', `$2b$31$${tail}`), false)
+  assert.equal(await createUserPasswords(createHashingLimiter())('p').verify('x', `$2b$31$${tail}`), false)
 })

@@ -34,7 +34,7 @@ test('a verifier accepts the password it was made from, and both sides prove the
   assert.ok(exchange.isGenuine(side.final(response)))
 })
 
-test('another password is not accepted, and a server that does not know the verifier is found out', async () => {
+test('a wrong password is rejected, and a server without the verifier is detected', async () => {
   const exchange = scramExchange('pencil')
   const side = server(await scramVerifier('crayon'), exchange.first)
   const response = await exchange.respond(side.first)
@@ -43,7 +43,7 @@ test('another password is not accepted, and a server that does not know the veri
   assert.ok(!exchange.isGenuine('v='))
 })
 
-test('a challenge with a foreign nonce or too few rounds is refused', async () => {
+test('a challenge with a wrong nonce or too few iterations is rejected', async () => {
   await assert.rejects(scramExchange('x').respond('r=foreign,s=c2FsdA==,i=4096'))
   const exchange = scramExchange('x')
   await assert.rejects(exchange.respond(`r=${exchange.first.slice(8)}more,s=c2FsdA==,i=1`))

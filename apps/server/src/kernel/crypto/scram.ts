@@ -1,5 +1,5 @@
-// SCRAM-SHA-256 (RFC 5802, RFC 7677) as Postgres speaks it: the verifier it stores, so that no clear-text
-// password is ever in a statement, and the client's side of the exchange.
+// SCRAM-SHA-256 (RFC 5802, RFC 7677) as Postgres implements it: the client's side of the exchange, and the stored
+// verifier. Statements contain the verifier instead of the clear-text password.
 import { createHash, createHmac, pbkdf2, randomBytes, timingSafeEqual } from 'node:crypto'
 import { promisify } from 'node:util'
 
@@ -18,7 +18,7 @@ export async function scramVerifier(password: string): Promise<string> {
 
 export interface ScramExchange {
   readonly first: string
-  /** Answers the server's challenge. */
+  /** The client's final message for the server's challenge. */
   respond(serverFirst: string): Promise<string>
   /** Whether the server proved that it knows the verifier too. */
   isGenuine(serverFinal: string): boolean

@@ -5,7 +5,7 @@ import { isSealed, sealer } from './sealed.ts'
 
 const { seal, open } = sealer(keyring('one secret')('sealed'))
 
-test('what is sealed opens again in its own place', () => {
+test('a sealed value opens with the context it was sealed with', () => {
   const stored = seal('hunter2 — ü', 'project:1:jwt_secret')
   assert.ok(isSealed(stored))
   assert.ok(!stored.includes('hunter2'))
@@ -24,13 +24,13 @@ test('a value moved to another column or project does not open', () => {
 
 test('a flipped bit or another key does not open', () => {
   const stored = seal('x', 'c')
-  // Not the last character: a part of its bits stands for nothing.
+  // Not the last character: base64url may ignore some of its bits.
   const flipped = stored.slice(0, -3) + (stored.at(-3) === 'A' ? 'B' : 'A') + stored.slice(-2)
   assert.throws(() => open(flipped, 'c'))
   assert.throws(() => sealer(keyring('another')('sealed')).open(stored, 'c'))
 })
 
-test('what was stored before sealing existed is returned as it is', () => {
+test('a value without the seal prefix is returned unchanged', () => {
   assert.equal(open('plain text of an older version', 'c'), 'plain text of an older version')
 })
 

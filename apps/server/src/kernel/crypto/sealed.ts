@@ -1,5 +1,5 @@
-// AES-256-GCM around a stored secret. The context (which column of which row) is authenticated, so a sealed
-// value moved to another place does not open.
+// Encrypts stored secrets with AES-256-GCM. The context (which column of which row) is authenticated, so a sealed value
+// that was moved to another column or row does not open.
 import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto'
 
 const mark = 'sealed:v1:'
@@ -8,7 +8,7 @@ const tagBytes = 16
 
 export interface Sealer {
   seal(plain: string, context: string): string
-  /** Opens a sealed value; a value stored before sealing existed is returned as it is. */
+  /** Decrypts a sealed value. A value without the prefix is returned unchanged: older versions stored plain text. */
   open(stored: string, context: string): string
 }
 

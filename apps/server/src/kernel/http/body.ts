@@ -1,96 +1,96 @@
-// The body of a request, read whole and never past its limit. What arrives goes past the machinery of streams, which
-// would cost more than all that is done with a small body afterwards.
+// Reads request bodies up to a limit. Chunks bypass Node's stream, which would take more time than everything else that is
+// done with a small body.
 import { type IncomingHttpHeaders, IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
 import type { Readable } from 'node:stream'
 import { Refusal } from '#src/kernel/errors.ts'
 import type { RawRequest } from './request.ts'
-import { requestBegins } from './request-pieces.ts'
+import { setLatestRequest } from './request-pieces.ts'
 
 type OnBody = (error: Error | null, bytes: Buffer) => void
 
-interface Taking {
-  /** False when the next should wait until they are asked for. */
+interface BodyConsumer {
+  /** False stops reading from the socket until `resumeReading`. */
   take(chunk: Buffer): boolean
   end(): void
-  /** Of no consequence after the end. */
+  /** Does nothing after the end. */
   abort(): void
 }
 
-/** A request whose body somebody may take before it arrives; otherwise it is the stream it always is. */
-export class TakeableRequest extends IncomingMessage {
-  taking: Taking | undefined = undefined
+/** A request that passes its body to a consumer, if one is set before the body arrives. Otherwise it is a stream. */
+export class DirectBodyRequest extends IncomingMessage {
+  consumer: BodyConsumer | undefined = undefined
 
   constructor(socket: Socket) {
     super(socket)
-    requestBegins(socket, this)
+    setLatestRequest(socket, this)
   }
 
   override push(chunk: Buffer | null, encoding?: BufferEncoding): boolean {
-    const { taking } = this
-    if (taking === undefined) return super.push(chunk, encoding)
-    if (chunk !== null) return taking.take(chunk)
+    const { consumer } = this
+    if (consumer === undefined) return super.push(chunk, encoding)
+    if (chunk !== null) return consumer.take(chunk)
     const isMoreWanted = super.push(null)
-    taking.end()
+    consumer.end()
     return isMoreWanted
   }
 
-  /** After a chunk that was one too many. */
-  askForMore(): void {
+  /** Called after `take` has returned false. */
+  resumeReading(): void {
     this._read(0)
   }
 
   override _destroy(error: Error | null, callback: (error?: Error | null) => void): void {
-    this.taking?.abort()
+    this.consumer?.abort()
     super._destroy(error, callback)
   }
 }
 
-/** Calls back once; at once where there is no body. */
-export function takeBody(body: Readable, headers: IncomingHttpHeaders, limit: number, done: OnBody): void {
+/** Calls back once with the whole body, or synchronously if there is none. */
+export function collectBody(body: Readable, headers: IncomingHttpHeaders, limit: number, done: OnBody): void {
   const length = headers['content-length']
   if (headers['transfer-encoding'] === undefined && (length === undefined || length === '0'))
-    return done(null, nothing)
-  if (Number(length ?? 0) > limit) return done(tooLarge(limit, { connection: 'close' }), nothing)
-  if ((headers['content-encoding'] ?? 'identity') !== 'identity') return done(encoded(), nothing)
-  const taking = createTaking(limit, done)
-  if (body instanceof TakeableRequest && body.readableLength === 0 && !body.complete) {
-    body.taking = taking
+    return done(null, empty)
+  if (Number(length ?? 0) > limit) return done(tooLarge(limit, { connection: 'close' }), empty)
+  if ((headers['content-encoding'] ?? 'identity') !== 'identity') return done(encodedBody(), empty)
+  const consumer = createCollector(limit, done)
+  if (body instanceof DirectBodyRequest && body.readableLength === 0 && !body.complete) {
+    body.consumer = consumer
     return
   }
-  body.on('data', taking.take)
-  body.on('end', taking.end)
-  body.on('close', taking.abort)
+  body.on('data', consumer.take)
+  body.on('end', consumer.end)
+  body.on('close', consumer.abort)
 }
 
-const maxFew = 1000
+const maxPending = 1000
 
-function createTaking(limit: number, done: OnBody): Taking {
+function createCollector(limit: number, done: OnBody): BodyConsumer {
   const chunks: Buffer[] = []
-  /** A body that comes byte by byte would take up the room of a hundred: some are put together now and then. */
-  let few: Buffer[] = []
+  /** Concatenated every `maxPending` chunks: a buffer per byte would take a hundred times the memory of the body. */
+  let pending: Buffer[] = []
   let received = 0
   let isDone = false
   const refuse = (why: Refusal) => {
     isDone = true
-    done(why, nothing)
+    done(why, empty)
   }
   return {
     take(chunk) {
       received += chunk.length
-      // What comes after that is read and dropped, so that the refusal can be heard.
+      // The rest is read and dropped, so that the client can receive the refusal.
       if (isDone) return true
       if (received > limit) refuse(tooLarge(limit))
-      else few.push(chunk)
-      if (few.length < maxFew) return true
-      chunks.push(Buffer.concat(few))
-      few = []
+      else pending.push(chunk)
+      if (pending.length < maxPending) return true
+      chunks.push(Buffer.concat(pending))
+      pending = []
       return true
     },
     end() {
       if (isDone) return
       isDone = true
-      chunks.push(...few)
+      chunks.push(...pending)
       done(null, chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks))
     },
     abort() {
@@ -101,71 +101,71 @@ function createTaking(limit: number, done: OnBody): Taking {
 
 export function readBody({ body, headers }: RawRequest, limit: number): Promise<Buffer> {
   return new Promise((resolve, reject) => {
-    takeBody(body, headers, limit, (error, bytes) => (error ? reject(error) : resolve(bytes)))
+    collectBody(body, headers, limit, (error, bytes) => (error ? reject(error) : resolve(bytes)))
   })
 }
 
-/** What may wait to be taken. */
-const maxArrived = { bytes: 512 * 1024, chunks: 64 }
+/** Received chunks that wait to be consumed. Beyond this, reading from the socket stops. */
+const maxBuffered = { bytes: 512 * 1024, chunks: 64 }
 
 /**
- * A body of any length, in whatever has come since the last of it was taken. The client waits when that is much. What
- * comes after whoever takes it has stopped is left to the stream.
+ * Yields a body of any length, each time all chunks that were received since the last time. If the consumer stops early,
+ * the rest stays in the stream.
  */
-export async function* arrivingChunks(body: TakeableRequest): AsyncGenerator<readonly Buffer[]> {
-  let arrived: Buffer[] = []
-  let arrivedBytes = 0
+export async function* directBodyChunks(body: DirectBodyRequest): AsyncGenerator<readonly Buffer[]> {
+  let received: Buffer[] = []
+  let receivedBytes = 0
   let isComplete = false
-  let isCut = body.destroyed
+  let isAborted = body.destroyed
   let wake = () => {}
-  const isEnough = () => arrivedBytes >= maxArrived.bytes || arrived.length >= maxArrived.chunks
-  const taking: Taking = {
+  const isFull = () => receivedBytes >= maxBuffered.bytes || received.length >= maxBuffered.chunks
+  const consumer: BodyConsumer = {
     take(chunk) {
-      arrived.push(chunk)
-      arrivedBytes += chunk.length
+      received.push(chunk)
+      receivedBytes += chunk.length
       wake()
-      return !isEnough()
+      return !isFull()
     },
     end() {
       isComplete = true
       wake()
     },
     abort() {
-      isCut = true
+      isAborted = true
       wake()
     },
   }
-  // What came before is in the stream.
+  // Chunks that were received before now are in the stream.
   const before = body.read() as Buffer | null
-  if (before) taking.take(before)
+  if (before) consumer.take(before)
   isComplete = body.complete
-  body.taking = taking
+  body.consumer = consumer
   try {
-    while (!isComplete || arrived.length > 0) {
-      if (arrived.length > 0) {
-        const taken = arrived
-        const wasEnough = isEnough()
-        arrived = []
-        arrivedBytes = 0
-        if (wasEnough) body.askForMore()
+    while (!isComplete || received.length > 0) {
+      if (received.length > 0) {
+        const taken = received
+        const wasFull = isFull()
+        received = []
+        receivedBytes = 0
+        if (wasFull) body.resumeReading()
         yield taken
-      } else if (isCut) throw clientClosed()
+      } else if (isAborted) throw clientClosed()
       else
         await new Promise<void>(resolve => {
           wake = resolve
         })
     }
   } finally {
-    body.taking = undefined
-    // The stream thinks that it has asked already.
-    if (!isComplete) body.askForMore()
+    body.consumer = undefined
+    // The stream has not seen the chunks and still waits for its last `_read`, so it would not call it again.
+    if (!isComplete) body.resumeReading()
   }
 }
 
 export const clientClosed = (cause?: unknown) =>
   new Refusal('client_closed_request', 'The client closed the connection', { cause })
 
-const nothing = Buffer.alloc(0)
-const encoded = () => new Refusal('unsupported_media_type', 'Send the body without Content-Encoding')
+const empty = Buffer.alloc(0)
+const encodedBody = () => new Refusal('unsupported_media_type', 'Send the body without Content-Encoding')
 const tooLarge = (limit: number, headers: Record<string, string> = {}) =>
   new Refusal('body_too_large', `The body is larger than the ${limit} bytes this route takes`, { headers })

@@ -1,5 +1,5 @@
-// One socket of a client. `ws` receives; what is sent goes past it, since it is made once for all who get it (outbox.ts).
-// A reader that is too slow is let go: what waits for it is memory.
+// The WebSocket of a client. `ws` handles received frames only. Sent frames bypass it, because a frame is encoded once for
+// all its receivers (outbox.ts). A client that reads too slowly is disconnected, because unsent frames take memory.
 import type { Socket } from 'node:net'
 import type { WebSocket } from 'ws'
 import { paceReading, piecesOfLength } from '#src/kernel/paced-reading.ts'
@@ -7,31 +7,31 @@ import { beforeFlush, flushSoon, type Outbox } from './outbox.ts'
 import { pongFrame } from './websocket-frame.ts'
 
 export interface ClientSocket {
-  /** A whole frame (websocket-frame.ts). Of no consequence once the socket is closing. */
+  /** Sends a whole frame (websocket-frame.ts). Does nothing once the socket is closing. */
   send(frame: Buffer): void
   close(code: number, reason: string): void
-  /** Nothing is heard until `resume`, but for what has been read already; the other side has to wait. */
+  /** Stops reading until `resume`. Frames that were read already are still delivered. */
   pause(): void
   resume(): void
   readonly isOpen: boolean
-  /** Sent, but not yet taken by the system. */
+  /** Bytes that were sent but not yet accepted by the operating system. */
   readonly unsentBytes: number
 }
 
 export interface SocketHandlers {
-  /** The bytes are the handler's to keep. */
+  /** The handler may keep the bytes. */
   message(data: Buffer, isBinary: boolean): void
-  /** Once, whoever closed it. */
+  /** Called once, whichever side closed the socket. */
   closed(): void
 }
 
-/** A reader that leaves more than this to wait is let go. */
+/** A client with more unsent bytes than this is disconnected. */
 const maxUnsentBytes = 4 * 1024 * 1024
 
-/** At most 682 frames in each. */
+/** A piece has at most 682 frames. */
 const pieces = piecesOfLength(4096)
 
-/** By the connection, whose events come to functions that all sockets share. */
+/** Finds the client of a connection, so that all connections share the same event listeners. */
 const clientOf = Symbol('client')
 type Connection = WebSocket & { [clientOf]?: Client }
 
@@ -42,9 +42,9 @@ export class Client implements ClientSocket, Outbox {
   readonly #socket: Socket
   readonly #clients: Set<Client>
   #waitingBytes = 0
-  #heardAt = performance.now()
+  #lastReceivedAt = performance.now()
   /** Payload of the last ping that is not answered yet. One pong answers all pings before it. */
-  #pinged: Buffer | undefined
+  #unansweredPing: Buffer | undefined
   isOpen = true
 
   constructor(connection: Connection, socket: Socket, clients: Set<Client>) {
@@ -53,10 +53,10 @@ export class Client implements ClientSocket, Outbox {
     this.#clients = clients
     clients.add(this)
     connection[clientOf] = this
-    connection.on('message', heard)
-    connection.on('ping', pinged)
-    connection.on('close', gone)
-    // What it has done wrong is told to it in the closing frame.
+    connection.on('message', onMessage)
+    connection.on('ping', onPing)
+    connection.on('close', onClose)
+    // The close frame tells the client what was wrong.
     connection.on('error', ignore)
     paceReading(socket, pieces)
   }
@@ -67,12 +67,12 @@ export class Client implements ClientSocket, Outbox {
 
   send(frame: Buffer): void {
     if (!this.isOpen) return
-    if (this.unsentBytes > maxUnsentBytes) return this.#tooSlow()
+    if (this.unsentBytes > maxUnsentBytes) return this.#closeSlow()
     this.#waitingBytes += frame.length
     if (this.frames.push(frame) === 1) flushSoon(this)
   }
 
-  take(bytes: Buffer): void {
+  write(bytes: Buffer): void {
     this.frames = []
     this.#waitingBytes = 0
     if (this.#socket.writable) this.#socket.write(bytes)
@@ -80,10 +80,10 @@ export class Client implements ClientSocket, Outbox {
 
   close(code: number, reason: string): void {
     if (!this.isOpen) return
-    // What was sent before goes out before.
-    if (this.frames.length > 0) this.take(Buffer.concat(this.frames))
+    // Frames that were sent before must precede the close frame.
+    if (this.frames.length > 0) this.write(Buffer.concat(this.frames))
     this.isOpen = false
-    // Its answer is to be heard.
+    // A paused connection would not receive the client's close frame.
     this.#connection.resume()
     this.#connection.close(code, reason.slice(0, 120))
   }
@@ -94,45 +94,46 @@ export class Client implements ClientSocket, Outbox {
 
   resume(): void {
     if (!this.#connection.isPaused) return
-    this.#heardAt = performance.now()
+    this.#lastReceivedAt = performance.now()
     this.#connection.resume()
   }
 
-  cut(): void {
+  terminate(): void {
     this.isOpen = false
     this.frames = []
     this.#connection.terminate()
   }
 
-  /** What waits is dropped, the reason comes behind what has been begun; a client that reads neither is cut. */
-  #tooSlow(): void {
+  /** Drops the waiting frames and sends a close frame. `ws` terminates a client that does not answer it. */
+  #closeSlow(): void {
     this.frames = []
     this.#waitingBytes = 0
     this.close(1013, 'too slow: more than 4 MiB were waiting to be read')
   }
 
-  heard(data: Buffer, isBinary: boolean): void {
-    this.#heardAt = performance.now()
+  received(data: Buffer, isBinary: boolean): void {
+    this.#lastReceivedAt = performance.now()
     if (this.isOpen) this.handlers?.message(data, isBinary)
   }
 
   pinged(data: Buffer): void {
-    this.#heardAt = performance.now()
-    if (this.#pinged === undefined) beforeFlush(() => this.#answerPing())
-    this.#pinged = data
+    this.#lastReceivedAt = performance.now()
+    if (this.#unansweredPing === undefined) beforeFlush(() => this.#answerPing())
+    this.#unansweredPing = data
   }
 
   #answerPing(): void {
-    const data = this.#pinged!
-    this.#pinged = undefined
+    const data = this.#unansweredPing!
+    this.#unansweredPing = undefined
     this.send(pongFrame(data))
   }
 
   closeIfIdle(now: number, idleMs: number): void {
-    if (now - this.#heardAt > idleMs) this.close(1001, `idle: nothing was heard for ${idleMs / 1000} seconds`)
+    if (now - this.#lastReceivedAt > idleMs)
+      this.close(1001, `idle: nothing was heard for ${idleMs / 1000} seconds`)
   }
 
-  gone(): void {
+  closed(): void {
     this.isOpen = false
     this.frames = []
     this.#clients.delete(this)
@@ -141,13 +142,13 @@ export class Client implements ClientSocket, Outbox {
   }
 }
 
-function heard(this: Connection, data: unknown, isBinary: boolean): void {
-  this[clientOf]!.heard(data as Buffer, isBinary)
+function onMessage(this: Connection, data: unknown, isBinary: boolean): void {
+  this[clientOf]!.received(data as Buffer, isBinary)
 }
-function pinged(this: Connection, data: Buffer): void {
+function onPing(this: Connection, data: Buffer): void {
   this[clientOf]!.pinged(data)
 }
-function gone(this: Connection): void {
-  this[clientOf]!.gone()
+function onClose(this: Connection): void {
+  this[clientOf]!.closed()
 }
 function ignore(): void {}

@@ -3,16 +3,16 @@ import type { RawRequest } from './request.ts'
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** Of this folder only: what the rest of the server is given of the request. */
+    /** For this folder only: the request as the rest of the server sees it. */
     exchange: Exchange | null
   }
 }
 
-/** A request as planes and handlers see it. Parts that cost something are worked out when asked for. */
+/** A request as planes and handlers see it. Expensive properties are computed when they are read. */
 export class Exchange implements RawRequest {
   readonly request: FastifyRequest
   readonly reply: FastifyReply | undefined
-  /** Whoever the plane admitted. */
+  /** The caller that the plane admitted. */
   who: unknown
   #controller: AbortController | undefined
 
@@ -43,7 +43,7 @@ export class Exchange implements RawRequest {
     return this.request.headers
   }
   get ip() {
-    // Of a client that has hung up, nothing is known any more.
+    // Undefined once the client has disconnected.
     return (this.request.ip as string | undefined) ?? ''
   }
   get body() {
@@ -52,7 +52,7 @@ export class Exchange implements RawRequest {
   get signal() {
     if (!this.#controller) {
       const controller = new AbortController()
-      // On the answer, not on the socket: that outlives the request.
+      // Listens on the answer, because the socket outlives the request.
       const answer = this.reply?.raw
       if (answer?.closed) controller.abort()
       answer?.once('close', () => {

@@ -1,4 +1,4 @@
-// From anything thrown to what may be told of it. What was not thrown on purpose is logged and told as a 500.
+// Converts a thrown value to the failure that the caller sees. An error other than a Refusal is logged and becomes a 500.
 import type { ErrorCode } from '@plinth/contract/errors.ts'
 import { errorCodes } from '@plinth/contract/errors.ts'
 import { Refusal } from '#src/kernel/errors.ts'
@@ -15,17 +15,17 @@ interface FrameworkError extends Error {
 
 export function failureFrom(error: unknown, log: Log, requestId: string): Failure {
   const refusal =
-    error instanceof Refusal ? error : (fromFramework(error as FrameworkError) ?? unforeseen(error))
-  if (refusal.status >= 500 && !isForLater(refusal))
+    error instanceof Refusal ? error : (fromFramework(error as FrameworkError) ?? internalError(error))
+  if (refusal.status >= 500 && !isRetryLater(refusal))
     log.error({ id: requestId, err: refusal.cause ?? refusal }, 'request failed')
   const { status, code, message, hint, details, headers } = refusal
   return { status, code, message, hint, details, headers }
 }
 
-/** The platform says when to come back, on purpose: nothing has failed, and a log line for each could fill a disk. */
-const isForLater = ({ headers, cause }: Refusal) => 'retry-after' in headers && cause === undefined
+/** A deliberate rejection under load. Nothing has failed, and a log line for each could fill the disk. */
+const isRetryLater = ({ headers, cause }: Refusal) => 'retry-after' in headers && cause === undefined
 
-const unforeseen = (cause: unknown) =>
+const internalError = (cause: unknown) =>
   new Refusal(
     'internal_error',
     'Something went wrong on our side; the request id leads to its trace in the log',
@@ -53,7 +53,7 @@ function fromFramework(error: FrameworkError): Refusal | undefined {
       code,
       code === 'invalid_request' ? 'The address is not valid' : errorCodes[code].meaning,
     )
-  // A value Postgres cannot take: out of range, or a NUL in a text.
+  // SQLSTATE class 22: a value that Postgres rejects, such as a number out of range or a NUL in a text.
   if (/^22[0-9A-Z]{3}$/.test(error.code ?? ''))
     return new Refusal('invalid_request', 'A value in the request is out of range or malformed', {
       cause: error,

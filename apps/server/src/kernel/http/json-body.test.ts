@@ -5,38 +5,38 @@ import { maxBytesAtOnce, parseJsonBody, readJson } from './json-body.ts'
 const parse = (text: string) => parseJsonBody(Buffer.from(text))
 const nested = (depth: number) => `${'['.repeat(depth)}1${']'.repeat(depth)}`
 
-test('a body becomes its value, and an empty one nothing', () => {
+test('a body is parsed, and an empty one is undefined', () => {
   assert.deepEqual(parse('{"a":[1,"ü",null,"\\ud83d\\ude00"]}'), { a: [1, 'ü', null, '😀'] })
   assert.equal(parse(''), undefined)
 })
 
-const refused: [string, Buffer][] = [
+const invalid: [string, Buffer][] = [
   ['broken JSON', Buffer.from('{')],
   ['invalid UTF-8', Buffer.from([0x22, 0xff, 0x22])],
-  ['half a surrogate pair', Buffer.from('{"a":["x\\ud800y"]}')],
-  ['half a surrogate pair in a key', Buffer.from('{"\\udc00":1}')],
+  ['a lone surrogate', Buffer.from('{"a":["x\\ud800y"]}')],
+  ['a lone surrogate in a key', Buffer.from('{"\\udc00":1}')],
   ['a prototype key', Buffer.from('{"__proto__":{"a":1}}')],
   ['a constructor key', Buffer.from('{"constructor":{"prototype":{"a":1}}}')],
-  ['nesting without end', Buffer.from(nested(50_000))],
+  ['very deep nesting', Buffer.from(nested(50_000))],
   ['one level too many', Buffer.from(nested(101))],
 ]
-for (const [what, bytes] of refused)
-  test(`refused: ${what}`, () => assert.throws(() => parseJsonBody(bytes), { name: 'Refusal', status: 400 }))
+for (const [what, bytes] of invalid)
+  test(`rejected: ${what}`, () => assert.throws(() => parseJsonBody(bytes), { name: 'Refusal', status: 400 }))
 
-test('a hundred levels are fine', () => assert.ok(parse(nested(100))))
+test('a hundred levels are accepted', () => assert.ok(parse(nested(100))))
 
-test('brackets in texts are no levels', () => {
+test('brackets in texts do not count as levels', () => {
   const brackets = '[{'.repeat(200)
   for (const text of [brackets, `\\"${brackets}`, `\\\\\\"${brackets}`])
     assert.ok(parse(`{"a":"${text}"}`), text.slice(0, 5))
 })
 
-test('keys of any name are taken where somebody asks for it', () => {
+test('keys of any name are accepted on request', () => {
   const value = parseJsonBody(Buffer.from('{"__proto__":{"a":1}}'), { anyKey: true })
   assert.deepEqual(Object.keys(value as object), ['__proto__'])
 })
 
-const halves: [string, boolean][] = [
+const surrogates: [string, boolean][] = [
   ['\\ud83d\\ude00', true],
   ['\\uD83D\\uDE00\\ud83d\\ude00', true],
   ['\\\\ud83d', true],
@@ -51,23 +51,23 @@ const halves: [string, boolean][] = [
   ['\\ud83d\\\\ude00', false],
   ['\\\\\\ud83d', false],
 ]
-for (const [text, isWhole] of halves)
-  test(`${text} is ${isWhole ? 'taken' : 'refused'}`, () => {
+for (const [text, isValid] of surrogates)
+  test(`${text} is ${isValid ? 'accepted' : 'rejected'}`, () => {
     const body = `{"${text}":["${text}"]}`
-    if (isWhole) assert.ok(parse(body))
+    if (isValid) assert.ok(parse(body))
     else assert.throws(() => parse(body), { code: 'invalid_request' })
   })
 
 const list = (values: number) => Buffer.from(`[${Array(values).fill('1').join()}]`)
 
-test('a body has at most 50,000 values unless its route takes more', async () => {
+test('a body has at most 50,000 values unless its route allows more', async () => {
   assert.equal(((await readJson(list(49_999))) as unknown[]).length, 49_999)
   await assert.rejects(async () => readJson(list(50_000)), { status: 413, message: /more than 50000 values/ })
   assert.equal(((await readJson(list(99_999), { maxValues: 100_000 })) as unknown[]).length, 99_999)
   assert.throws(() => parseJsonBody(list(50_000)), { status: 413 })
 })
 
-test('a body of up to 64 KiB is read without a wait, a larger one in slices', async () => {
+test('a body of up to 64 KiB is read synchronously, a larger one in slices', async () => {
   const text = (bytes: number) => Buffer.from(`"${'x'.repeat(bytes - 2)}"`)
   assert.equal(typeof readJson(text(maxBytesAtOnce)), 'string')
   const large = readJson(text(maxBytesAtOnce + 1))
@@ -75,9 +75,9 @@ test('a body of up to 64 KiB is read without a wait, a larger one in slices', as
   assert.equal(((await large) as string).length, maxBytesAtOnce - 1)
 })
 
-test('what is refused in a small body is refused in a large one', async () => {
+test('input that is rejected in a small body is rejected in a large one', async () => {
   const spaces = Buffer.alloc(maxBytesAtOnce, ' ')
-  for (const [what, bytes] of refused)
+  for (const [what, bytes] of invalid)
     await assert.rejects(
       async () => readJson(Buffer.concat([spaces, bytes])),
       { name: 'Refusal', status: 400 },

@@ -1,4 +1,4 @@
-// JSON bodies: valid UTF-8, no half of a surrogate pair, bounded depth and number of values, no keys that reach for a
+// Parses JSON bodies. Rejects invalid UTF-8, lone surrogates, too many levels or values, and keys that could change a
 // prototype.
 import { isUtf8 } from 'node:buffer'
 import { errorCodes } from '@plinth/contract/errors.ts'
@@ -6,9 +6,9 @@ import { parse } from 'secure-json-parse'
 import { Refusal } from '#src/kernel/errors.ts'
 import { atOnce, inSlices } from '#src/kernel/slices.ts'
 import { invalidJson, type JsonLimits, maxDepth, tooDeep } from './json-tree.ts'
-import { halfAt, halfOfPair, jsonInSlices } from './large-json.ts'
+import { jsonInSlices, loneSurrogate, surrogateAt } from './large-json.ts'
 
-/** Values of a body unless the route declares more. Validation and handlers walk them without a pause. */
+/** Values in a body unless the route declares more. Validation and handlers iterate over them without a pause. */
 export const defaultMaxValues = 50_000
 /** Larger bodies are read in slices. JSON.parse takes at most a few milliseconds for this many bytes. */
 export const maxBytesAtOnce = 64 * 1024
@@ -22,8 +22,8 @@ const limitsOf = (options: JsonOptions): JsonLimits => ({
 })
 
 /**
- * The value of a body; a large one is read in slices. An empty body has no value: clients declare JSON on requests
- * without a body, too.
+ * The value of a body. A large one is read in slices. An empty body is undefined, because clients declare JSON on requests
+ * without a body too.
  */
 export function readJson(bytes: Buffer, options: JsonOptions = {}): unknown | Promise<unknown> {
   return bytes.length <= maxBytesAtOnce
@@ -31,22 +31,22 @@ export function readJson(bytes: Buffer, options: JsonOptions = {}): unknown | Pr
     : inSlices(jsonInSlices(bytes, limitsOf(options)))
 }
 
-/** The same without a pause: for bodies that are known to be small. */
+/** The same without pauses, for bodies that are known to be small. */
 export function parseJsonBody(bytes: Buffer, options: JsonOptions = {}): unknown {
   return bytes.length <= maxBytesAtOnce
     ? parseSmall(bytes, options.anyKey)
     : atOnce(jsonInSlices(bytes, limitsOf(options)))
 }
 
-/** Too small to hold more values than any route accepts. */
+/** Does not count values: a body this small has fewer than every route accepts. */
 function parseSmall(bytes: Buffer, anyKey = false): unknown {
   if (bytes.length === 0) return
   if (!isUtf8(bytes)) throw invalidJson('The body is not valid UTF-8')
   const text = bytes.toString('utf8')
   const hasEscapes = text.includes('\\u')
-  if (hasEscapes || !isFlat(text)) inspect(bytes)
+  if (hasEscapes || !isFlat(text)) checkDepthAndSurrogates(bytes)
   try {
-    return anyKey || !(hasEscapes || isSuspect(text))
+    return anyKey || !(hasEscapes || mayHaveUnsafeKeys(text))
       ? JSON.parse(text)
       : parse(text, null, { protoAction: 'error', constructorAction: 'error' })
   } catch (cause) {
@@ -54,16 +54,16 @@ function parseSmall(bytes: Buffer, anyKey = false): unknown {
   }
 }
 
-/** Other bodies need no second pass over their keys. The careful parser also removes a byte order mark. */
-const isSuspect = (text: string) =>
+/** Other bodies do not need the slower secure-json-parse. It also removes a byte order mark. */
+const mayHaveUnsafeKeys = (text: string) =>
   text.includes('__proto__') || text.includes('constructor') || text.charCodeAt(0) === 0xfeff
 
-/** One object or list without another in it has no depth to check. Most bodies are. */
+/** A single object or list without nested ones needs no depth check. Most bodies are flat. */
 const isFlat = (text: string) => text.indexOf('{', 1) < 0 && text.indexOf('[', 1) < 0
 
 const jsonType = /^application\/json\s*(?:;|$)/i
 
-/** The value of a body that is declared to be JSON; a body of any other type is refused. */
+/** The value of a body that is declared as JSON. Throws for a body of any other type. */
 export function jsonFrom(
   contentType: string | undefined,
   bytes: Buffer,
@@ -78,8 +78,8 @@ export function jsonFrom(
 
 const [quote, backslash, openBracket, closeBracket, openBrace, closeBrace] = Buffer.from('"\\[]{}')
 
-/** Checks depth and surrogate pairs before the parse: JSON.parse recurses, and accepts half a pair. */
-function inspect(bytes: Buffer): void {
+/** Runs before JSON.parse, which recurses and accepts lone surrogates. */
+function checkDepthAndSurrogates(bytes: Buffer): void {
   let depth = 0
   for (let at = 0; at < bytes.length; at++) {
     const byte = bytes[at]
@@ -90,17 +90,18 @@ function inspect(bytes: Buffer): void {
   }
 }
 
-/** Where the text that begins here ends: at the first quotation mark that is not escaped. */
+/** The position of the closing quotation mark of the text that begins here. */
 function endOfText(bytes: Buffer, start: number): number {
-  let secondAt = -1
+  /** Where a low surrogate must follow. */
+  let lowAt = -1
   for (let at = start + 1; at < bytes.length; at++) {
     const byte = bytes[at]
     if (byte === backslash) {
-      const half = halfAt(bytes, at)
-      if ((half === 'second') !== (at === secondAt)) throw halfOfPair()
-      secondAt = half === 'first' ? at + '\\ud800'.length : -1
-      at += half === 'none' ? 1 : '\\ud800'.length - 1
-    } else if (secondAt >= 0) throw halfOfPair()
+      const surrogate = surrogateAt(bytes, at)
+      if ((surrogate === 'low') !== (at === lowAt)) throw loneSurrogate()
+      lowAt = surrogate === 'high' ? at + '\\ud800'.length : -1
+      at += surrogate === 'none' ? 1 : '\\ud800'.length - 1
+    } else if (lowAt >= 0) throw loneSurrogate()
     else if (byte === quote) return at
   }
   return bytes.length

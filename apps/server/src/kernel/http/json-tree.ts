@@ -1,24 +1,24 @@
-// The value that a JSON body becomes while it is read. Limits are checked before anything is allocated, and nothing
+// Builds the value of a JSON body while it is read. Limits are checked before a value is allocated, and no function
 // recurses.
 import { Refusal } from '#src/kernel/errors.ts'
 
 export interface JsonLimits {
-  /** Values in the whole body, containers included. */
+  /** Values in the whole body, including containers. */
   readonly maxValues: number
   /** Accepts the keys `__proto__` and `constructor`, as own properties. */
   readonly anyKey: boolean
   /**
-   * Containers at this depth are validated but not built: they are empty in the result. The body itself has depth 1.
-   * For callers that pass the bytes on and need only the outline.
+   * Containers at this depth are validated but stay empty in the result. The body itself has depth 1. For callers that
+   * forward the bytes and need only the outer values.
    */
   readonly emptyAtDepth?: number
-  /** Levels of nesting; 100 unless told. For code that does not recurse into the value. */
+  /** Levels of nesting, 100 by default. More is safe only for code that does not recurse into the value. */
   readonly maxDepth?: number
-  /** Accepts half of a surrogate pair written as an escape. Postgres does not. */
-  readonly allowsHalfPairs?: boolean
+  /** Accepts lone surrogates that are written as an escape. Postgres does not. */
+  readonly allowsLoneSurrogates?: boolean
   /** Called for numbers with an exponent, with its digits. */
   readonly onExponent?: (exponent: string) => void
-  /** Records where in the body the members of this name are, by the object they belong to. */
+  /** Records the position of each member with this name, keyed by its object. */
   readonly locate?: { readonly name: string; readonly found: Map<unknown, Span> }
 }
 
@@ -29,7 +29,7 @@ export interface Span {
 }
 
 export const maxDepth = 100
-/** Keys of one object that is built: code that receives it lists them all at once. */
+/** Keys of one object in the result. Code that receives it iterates over all of them without a pause. */
 export const maxKeys = 50_000
 
 export const invalidJson = (message = 'The body is not valid JSON', cause?: unknown) =>
@@ -44,7 +44,7 @@ type Container = unknown[] | Record<string, unknown>
 
 interface Level {
   readonly isList: boolean
-  /** Undefined below what is built. */
+  /** Undefined at and below `emptyAtDepth`. */
   readonly container: Container | undefined
   /** Of the current member. */
   key: string
@@ -83,7 +83,7 @@ export class JsonTree {
     level.key = key
   }
 
-  /** A value that is no container. */
+  /** Adds a value other than a container. */
   scalar(value: unknown, end: number): void {
     this.#put(value)
     this.#locate(end)

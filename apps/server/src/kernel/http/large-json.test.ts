@@ -86,7 +86,7 @@ const invalid = [
   ' ',
 ]
 for (const text of invalid)
-  test(`refuses ${JSON.stringify(text)}`, () => {
+  test(`rejects ${JSON.stringify(text)}`, () => {
     assert.throws(() => JSON.parse(text))
     assert.throws(() => read(text), { code: 'invalid_json', status: 400 })
   })
@@ -117,7 +117,7 @@ test('agrees with JSON.parse on texts with a random fault', () => {
   }
 })
 
-test('half of a surrogate pair is refused, also where a slice ends between two halves', () => {
+test('lone surrogates are rejected, and a pair may span two slices', () => {
   for (const text of ['\\ud83d', '\\ude00', '\\ud83d\\ud83d', '\\ud83dx', '\\ud83d\\n\\ude00'])
     assert.throws(() => read(`["${text}"]`), { code: 'invalid_request' }, text)
   for (let shift = 0; shift < 14; shift++) {
@@ -127,11 +127,11 @@ test('half of a surrogate pair is refused, also where a slice ends between two h
   }
 })
 
-test('invalid UTF-8 is refused', () => {
+test('invalid UTF-8 is rejected', () => {
   assert.throws(() => read(Buffer.from([0x22, 0xff, 0x22])), { code: 'invalid_json' })
 })
 
-test('keys that reach for a prototype are refused, or become own properties where any key may come', () => {
+test('prototype keys are rejected, and become own properties with anyKey', () => {
   for (const text of [
     '{"__proto__":1}',
     '{"\\u005f_proto__":{}}',
@@ -146,15 +146,15 @@ test('keys that reach for a prototype are refused, or become own properties wher
   assert.deepEqual(read('{"constructor":1}'), { constructor: 1 })
 })
 
-test('values are counted before they are made', () => {
+test('a body with too many values is rejected', () => {
   const list = (count: number) => `[${Array(count).fill('1').join()}]`
   assert.equal((read(list(99), { maxValues: 100 }) as unknown[]).length, 99)
   for (const text of [list(100), `[${Array(100).fill('[]').join()}]`, `{"a":${list(99)}}`])
     assert.throws(() => read(text, { maxValues: 100 }), { status: 413, message: /more than 100 values/ })
-  assert.ok(read(`["${','.repeat(1000)}"]`, { maxValues: 2 }), 'commas in a text are none')
+  assert.ok(read(`["${','.repeat(1000)}"]`, { maxValues: 2 }), 'commas in a text do not count')
 })
 
-test('depth, keys of one object and digits of a number are bounded', () => {
+test('depth, keys of one object and the length of a number are limited', () => {
   const nested = (depth: number) => `${'['.repeat(depth)}${']'.repeat(depth)}`
   assert.ok(read(nested(maxDepth)))
   assert.throws(() => read(nested(maxDepth + 1)), { code: 'invalid_json' })
@@ -166,7 +166,7 @@ test('depth, keys of one object and digits of a number are bounded', () => {
   assert.throws(() => read('1'.repeat(maxNumberLength + 1)), { status: 400 })
 })
 
-test('a slice reads a fixed number of bytes, whatever they hold', () => {
+test('a slice reads a fixed number of bytes, whatever they contain', () => {
   const large = 10 * sliceBytes
   for (const text of [
     `"${filler(large)}"`,
@@ -182,7 +182,7 @@ test('a slice reads a fixed number of bytes, whatever they hold', () => {
   }
 })
 
-test('containers from a depth on are checked but stay empty', () => {
+test('containers at emptyAtDepth are validated but stay empty', () => {
   const text = '{"message":{"a":[1,{"b":2}]},"list":[1,[2],{"c":3},"x"],"n":1}'
   assert.deepEqual(read(text, { emptyAtDepth: 3 }), {
     message: { a: [] },
@@ -195,7 +195,7 @@ test('containers from a depth on are checked but stay empty', () => {
   assert.deepEqual(read(`[{${keys}}]`, { emptyAtDepth: 2 }), [{}])
 })
 
-test('exponents are reported, and members of a name located', () => {
+test('exponents are reported, and members with a given name are located', () => {
   const exponents: string[] = []
   read('[1e5,2E-300,3,{"a":4e+07,"b":"5e6"}]', { onExponent: each => exponents.push(each) })
   assert.deepEqual(exponents, ['5', '300', '07'])

@@ -1,16 +1,16 @@
-// Reads JSON in slices. JSON.parse cannot be interrupted: 500,000 values or 10 MB of escapes would hold the event loop
-// for a tenth of a second and more.
+// Reads JSON in slices. JSON.parse cannot be interrupted: 500,000 values or 10 MB of escapes would block the event loop
+// for 100 ms and more.
 import { isUtf8 } from 'node:buffer'
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Sliced } from '#src/kernel/slices.ts'
 import { invalidJson, type JsonLimits, JsonTree } from './json-tree.ts'
 
-/** Bytes read in one slice: about 2 ms when they are nothing but small values. */
+/** Bytes read in one slice. They take about 2 ms if they are all small values. */
 export const sliceBytes = 16 * 1024
-/** More than the digits Postgres keeps of a number. */
+/** More digits than Postgres stores of a number. */
 export const maxNumberLength = 200_000
 
-export const halfOfPair = () =>
+export const loneSurrogate = () =>
   new Refusal('invalid_request', 'A text in the body holds half of a surrogate pair')
 const tooLongNumber = () =>
   new Refusal('invalid_request', `A number in the body has more than ${maxNumberLength} characters`)
@@ -38,28 +38,28 @@ const numberPattern = /^-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?([0-9]+))?$/
 const byteOrderMark = Buffer.from([0xef, 0xbb, 0xbf])
 const escapeLength = '\\ud800'.length
 
-/** What may come next. */
+/** The tokens that may come next. */
 const expected = { value: 0, valueOrEnd: 1, key: 2, keyOrEnd: 3, colon: 4, commaOrEnd: 5, nothing: 6 }
 
 class JsonReader {
   readonly #bytes: Buffer
   readonly #tree: JsonTree
   readonly #onExponent: JsonLimits['onExponent']
-  readonly #allowsHalfPairs: boolean
+  readonly #allowsLoneSurrogates: boolean
   #at: number
   #expects = expected.value
-  /** Where the part of a text begins that has not been decoded; -1 outside of texts. */
+  /** Start of the part of the current text that is not decoded yet, or -1 outside of texts. */
   #textStart = -1
   #decoded: string[] = []
   #hasEscape = false
-  /** Where the second half of a surrogate pair has to come. */
-  #secondHalfAt = -1
+  /** Where a low surrogate must follow, or -1. */
+  #lowSurrogateAt = -1
 
   constructor(bytes: Buffer, limits: JsonLimits) {
     this.#bytes = bytes
     this.#tree = new JsonTree(limits)
     this.#onExponent = limits.onExponent
-    this.#allowsHalfPairs = limits.allowsHalfPairs === true
+    this.#allowsLoneSurrogates = limits.allowsLoneSurrogates === true
     this.#at = !limits.anyKey && bytes.subarray(0, 3).equals(byteOrderMark) ? 3 : 0
   }
 
@@ -67,7 +67,7 @@ class JsonReader {
     return this.#tree.value
   }
 
-  /** Reads about so many bytes; true at the end of the body. */
+  /** Reads about `budget` bytes. True at the end of the body. */
   read(budget: number): boolean {
     const { length } = this.#bytes
     const end = this.#at + budget
@@ -76,7 +76,7 @@ class JsonReader {
         if (this.#at >= end) return false
         const byte = this.#bytes[this.#at]!
         if (byte !== quote) {
-          if (this.#readSign(byte)) this.#at++
+          if (this.#readPunctuation(byte)) this.#at++
           else this.#readScalar(byte)
           continue
         }
@@ -98,8 +98,8 @@ class JsonReader {
     this.#expects = this.#tree.isOpen ? expected.commaOrEnd : expected.nothing
   }
 
-  /** False when the byte begins a value that is neither a text nor a container. */
-  #readSign(byte: number): boolean {
+  /** Reads punctuation or white space. False if the byte begins a number or literal. */
+  #readPunctuation(byte: number): boolean {
     if (byte === comma) {
       if (this.#expects !== expected.commaOrEnd) throw invalidJson()
       this.#expects = this.#tree.isList ? expected.value : expected.key
@@ -140,11 +140,11 @@ class JsonReader {
 
   #readNumber(): void {
     const start = this.#at
-    // One number is read within one slice, so its length is bounded.
+    // A number is read within one slice, so its length is limited.
     const last = Math.min(start + maxNumberLength, this.#bytes.length)
     let at = start
-    while (at < last && isOfNumber(this.#bytes[at]!)) at++
-    if (at - start === maxNumberLength && isOfNumber(this.#bytes[at] ?? 0)) throw tooLongNumber()
+    while (at < last && isNumberByte(this.#bytes[at]!)) at++
+    if (at - start === maxNumberLength && isNumberByte(this.#bytes[at] ?? 0)) throw tooLongNumber()
     const text = this.#bytes.toString('latin1', start, at)
     const match = numberPattern.exec(text)
     if (!match) throw invalidJson()
@@ -159,28 +159,28 @@ class JsonReader {
     this.#textStart = ++this.#at
   }
 
-  /** Reads on in a text whose opening quotation mark has been read. Undefined: the text goes on after the slice. */
+  /** Continues a text after its opening quotation mark. Undefined if the text continues in the next slice. */
   #readText(end: number): string | undefined {
     const bytes = this.#bytes
     const { length } = bytes
     let at = this.#at
     while (at < length) {
       const byte = bytes[at]!
-      // A character of several bytes is not cut.
+      // The slice ends before a character, not between its bytes.
       if (at >= end && (byte & 0xc0) !== 0x80) {
         this.#decoded.push(this.#decode(at))
         this.#textStart = this.#at = at
         return
       }
       if (byte === backslash) {
-        const half = this.#allowsHalfPairs ? 'none' : halfAt(bytes, at)
-        if ((half === 'second') !== (at === this.#secondHalfAt)) throw halfOfPair()
-        this.#secondHalfAt = half === 'first' ? at + escapeLength : -1
+        const surrogate = this.#allowsLoneSurrogates ? 'none' : surrogateAt(bytes, at)
+        if ((surrogate === 'low') !== (at === this.#lowSurrogateAt)) throw loneSurrogate()
+        this.#lowSurrogateAt = surrogate === 'high' ? at + escapeLength : -1
         this.#hasEscape = true
         at += bytes[at + 1] === letterU ? escapeLength : 2
         continue
       }
-      if (this.#secondHalfAt >= 0) throw halfOfPair()
+      if (this.#lowSurrogateAt >= 0) throw loneSurrogate()
       if (byte === quote) return this.#endText(at)
       if (byte < space!) throw invalidJson()
       at++
@@ -219,7 +219,7 @@ class JsonReader {
   }
 }
 
-const isOfNumber = (byte: number) =>
+const isNumberByte = (byte: number) =>
   (byte >= zero! && byte <= nine!) ||
   byte === minus ||
   byte === plus ||
@@ -230,10 +230,10 @@ const isOfNumber = (byte: number) =>
 const lowerCase = 0x20
 const [digit8, digit9, letterA, letterB, letterD] = Buffer.from('89abd')
 
-/** Whether the escape that begins here is half of a surrogate pair, and which. */
-export function halfAt(bytes: Buffer, at: number): 'first' | 'second' | 'none' {
+/** Whether the escape that begins here is a surrogate, and which kind. */
+export function surrogateAt(bytes: Buffer, at: number): 'high' | 'low' | 'none' {
   if (bytes[at + 1] !== letterU || (bytes[at + 2]! | lowerCase) !== letterD) return 'none'
   const kind = bytes[at + 3]! | lowerCase
-  if (kind === letterA || kind === letterB || kind === digit8 || kind === digit9) return 'first'
-  return kind > letterB! ? 'second' : 'none'
+  if (kind === letterA || kind === letterB || kind === digit8 || kind === digit9) return 'high'
+  return kind > letterB! ? 'low' : 'none'
 }

@@ -1,10 +1,10 @@
 import type { Socket } from 'node:net'
 import { newRequestId } from './request-id.ts'
 
-/** Room for a cache key of 2048 characters in a path, where each can take twelve bytes. */
+/** Large enough for a path with a cache key of 2048 characters, each of up to twelve bytes when percent-encoded. */
 export const maxHeaderSize = 32 * 1024
 
-/** What is not even HTTP never becomes a request; it is answered on the socket. */
+/** Input that is not valid HTTP never becomes a request, so the answer is written to the socket. */
 export function refuseMalformed(error: Error & { code?: string }, socket: Socket): void {
   if (error.code === 'ECONNRESET' || !socket.writable) return void socket.destroy()
   const [status, message] =

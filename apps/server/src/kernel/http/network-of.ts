@@ -1,4 +1,4 @@
-// Who counts as one for limits: an IPv4 address, or the /64 network that whoever has an IPv6 address has all of.
+// The key of rate limits per client: an IPv4 address, or a /64 network, because a client usually has a whole IPv6 /64.
 import { isIPv6 } from 'node:net'
 
 const mapped = /^::ffff:(\d{1,3}(?:\.\d{1,3}){3})$/i

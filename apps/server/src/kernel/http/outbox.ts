@@ -1,31 +1,31 @@
-// What waits to be written to sockets. Frames of one turn go out together, since a write costs more than the bytes in
-// it; and those who are sent the same frames, as most are, share the bytes they are put together to.
+// Batches frames that wait to be written to WebSockets. Frames of one turn are written together, because a write costs
+// more than its bytes. Most sockets get the same frames, so these share one concatenated buffer.
 
 export interface Outbox {
-  /** Not yet written, in order; empty after `take`. */
+  /** Frames that are not written yet, in order. Empty after `write`. */
   readonly frames: readonly Buffer[]
-  take(bytes: Buffer): void
+  write(bytes: Buffer): void
 }
 
-/** Between two rounds at least: under load, longer rounds are the cheaper ones. */
+/** The shortest pause between two rounds. Under load, fewer and larger rounds take less CPU time. */
 const pauseMs = 2
-/** Nobody else is served during a round. */
-const longestRoundMs = 10
+/** A round blocks the event loop. */
+const maxRoundMs = 10
 
 let waiting: Outbox[] = []
-let collecting: (() => void)[] = []
+let callbacks: (() => void)[] = []
 let isScheduled = false
 let lastRoundAt = 0
 
-/** Called once for an outbox that has been empty. */
+/** Called when the first frame is added to an empty outbox. */
 export function flushSoon(outbox: Outbox): void {
   waiting.push(outbox)
   if (!isScheduled) schedule()
 }
 
-/** Called when the next round begins, to send in it whatever has come together until then. Must not throw. */
-export function beforeFlush(collect: () => void): void {
-  collecting.push(collect)
+/** The callback runs when the next round begins, and can send frames in this round. It must not throw. */
+export function beforeFlush(callback: () => void): void {
+  callbacks.push(callback)
   if (!isScheduled) schedule()
 }
 
@@ -37,33 +37,33 @@ function schedule(): void {
 }
 
 function flush(): void {
-  const collects = collecting
-  collecting = []
-  for (const collect of collects) collect()
+  const due = callbacks
+  callbacks = []
+  for (const callback of due) callback()
   const outboxes = waiting
   waiting = []
-  const endAt = performance.now() + longestRoundMs
+  const endAt = performance.now() + maxRoundMs
   let same: readonly Buffer[] = []
-  let bytes: Buffer = nothing
+  let bytes: Buffer = empty
   let at = 0
   for (; at < outboxes.length; at++) {
     const outbox = outboxes[at]!
     const { frames } = outbox
     if (frames.length === 0) continue
-    if (frames.length === 1) outbox.take(frames[0]!)
+    if (frames.length === 1) outbox.write(frames[0]!)
     else {
       if (!areSame(same, frames)) {
         bytes = Buffer.concat(frames)
         same = frames
       }
-      outbox.take(bytes)
+      outbox.write(bytes)
     }
     if ((at & 63) === 63 && performance.now() > endAt) break
   }
   lastRoundAt = performance.now()
   isScheduled = false
   if (at < outboxes.length) waiting = outboxes.slice(at + 1).concat(waiting)
-  if (waiting.length > 0 || collecting.length > 0) schedule()
+  if (waiting.length > 0 || callbacks.length > 0) schedule()
 }
 
 function areSame(some: readonly Buffer[], others: readonly Buffer[]): boolean {
@@ -72,4 +72,4 @@ function areSame(some: readonly Buffer[], others: readonly Buffer[]): boolean {
   return true
 }
 
-const nothing = Buffer.alloc(0)
+const empty = Buffer.alloc(0)

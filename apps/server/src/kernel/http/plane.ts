@@ -1,28 +1,31 @@
-// How a plane's policy meets the HTTP server: it admits before the body is read, words every refusal, and is
-// told of what was done.
+// The interface between a plane and the HTTP server. The plane admits callers before the body is read, formats errors,
+// and runs a hook after a handler has succeeded.
 import type { Input, Reply, Route, Routes } from '@plinth/contract/route.ts'
 import type { JsonText } from '#src/kernel/json-text.ts'
+import type { Identity } from './observation.ts'
 import type { RawReply, RawRequest, RequestHead } from './request.ts'
 
 export interface Plane<Who> {
-  /** Throws a Refusal, or says who is calling. `setHeader` puts a header on whatever answer follows. */
+  /** Returns the caller, or throws a Refusal. `setHeader` sets a header on the answer, whatever its status. */
   admit(route: Route, request: RequestHead, setHeader: SetHeader): Who | Promise<Who>
+  /** Who was admitted, for the record of the answer. */
+  identify(who: Who, request: RequestHead): Identity
   /** Called after a handler has succeeded, before its answer is sent. */
   done?(route: Route, who: Who, request: RequestHead, reply: unknown): Promise<void>
-  /** The body of a refusal; anything not thrown on purpose arrives as `internal_error`. */
+  /** The body of a failure. An error other than a Refusal has the code `internal_error`. */
   refuse(failure: Failure, request: RequestHead): { body: unknown; headers: Record<string, string> }
-  /** Bytes of a JSON body when the route does not say. */
+  /** Maximum bytes of a body unless the route declares its own. */
   bodyLimit: number
   /** Headers of answers to a browser on another origin, and of the answer to its preflight. */
   cors?: Readonly<{ headers: CorsHeaders; preflight: Readonly<Record<string, string>> }>
 }
-/** The first goes on every answer, since shared caches keep answers for others too. */
+/** The first is on every answer, because a shared cache may return an answer to a client on another origin. */
 export type CorsHeaders = Readonly<
   Record<'access-control-allow-origin' | 'access-control-expose-headers', string>
 >
 export type SetHeader = (name: string, value: string) => void
 
-/** An error made ready to be told: nothing in it but what the caller may know. */
+/** An error as the caller may see it. */
 export interface Failure {
   status: number
   code: string
@@ -32,10 +35,10 @@ export interface Failure {
   headers: Record<string, string>
 }
 
-/** A large answer may be written in slices by the handler itself. */
+/** JsonText is for handlers that write a large answer in slices. */
 type Answer<T> = T | JsonText | Promise<T | JsonText>
 
-/** One handler per declared route: a missing one, or a wrong reply, does not compile. */
+/** One handler per declared route. A missing handler or a wrong reply is a type error. */
 export type Handlers<T extends Routes, Who> = {
   [K in keyof T]: T[K] extends { raw: true }
     ? (input: Input<T[K]>, who: Who, request: RawRequest) => Promise<RawReply>

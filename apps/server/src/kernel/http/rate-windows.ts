@@ -1,8 +1,8 @@
-// Fixed windows of requests per key, in this process. A window begins with its first request and is forgotten
-// after its end; nothing runs while nobody calls.
+// A rate limiter with fixed windows per key, in this process. A window begins with its first request. Ended windows are
+// removed during later requests, so no timer runs.
 
 export interface Taken {
-  /** Requests left in this window, or -1 when this one is over the limit. */
+  /** Requests left in this window, or -1 if this one exceeds the limit. */
   remaining: number
   /** Whole seconds until the window ends. */
   retryAfterSeconds: number
@@ -17,22 +17,22 @@ interface Window {
   endsAt: number
 }
 
-const tidyAt = 10_000
+const minSweepSize = 10_000
 
 export function createRateWindows(): RateWindows {
   const windows = new Map<string, Window>()
-  let tidyNext = tidyAt
+  let nextSweepSize = minSweepSize
 
-  function tidy(now: number): void {
+  function sweep(now: number): void {
     for (const [key, window] of windows) if (window.endsAt <= now) windows.delete(key)
-    tidyNext = Math.max(tidyAt, windows.size * 2)
+    nextSweepSize = Math.max(minSweepSize, windows.size * 2)
   }
 
   return {
     take(key, limit, windowMs, now = performance.now()) {
       let window = windows.get(key)
       if (!window || window.endsAt <= now) {
-        if (windows.size >= tidyNext) tidy(now)
+        if (windows.size >= nextSweepSize) sweep(now)
         window = { count: 0, endsAt: now + windowMs }
         windows.set(key, window)
       }

@@ -4,18 +4,18 @@ import { createServer, get, type IncomingMessage, type ServerResponse } from 'no
 import { type AddressInfo, connect, type Socket } from 'node:net'
 import { type TestContext, test } from 'node:test'
 import { paceReading, piecesOfLength } from '#src/kernel/paced-reading.ts'
-import { TakeableRequest } from './body.ts'
+import { DirectBodyRequest } from './body.ts'
 import { RequestPieces } from './request-pieces.ts'
 
 type Answer = (request: IncomingMessage, reply: ServerResponse) => void
 
-/** A connection to a server that reads in pieces, until the test has ended. */
+/** A connection to a server that reads in pieces. Both are closed after the test. */
 async function connected(
   t: TestContext,
   answer: Answer,
   onConnection: (socket: Socket) => void = () => {},
 ): Promise<Socket> {
-  const server = createServer({ IncomingMessage: TakeableRequest as typeof IncomingMessage }, answer)
+  const server = createServer({ IncomingMessage: DirectBodyRequest as typeof IncomingMessage }, answer)
   server.on('connection', socket => {
     paceReading(socket, new RequestPieces(socket))
     onConnection(socket)
@@ -32,21 +32,21 @@ async function connected(
   return client
 }
 
-/** Everything it hears until the connection is closed. */
-async function heardBy(client: Socket): Promise<string> {
-  let heard = ''
+/** Everything that the client receives until the connection is closed. */
+async function receivedBy(client: Socket): Promise<string> {
+  let received = ''
   client.on('data', text => {
-    heard += text
+    received += text
   })
   await once(client, 'close')
-  return heard
+  return received
 }
 
 const head = (line: string, ...headers: string[]) =>
   `${[`${line} HTTP/1.1`, 'host: x', ...headers].join('\r\n')}\r\n\r\n`
 const lastRequest = head('GET /last', 'connection: close')
 
-/** The path of the request and what its body was. */
+/** Answers with the path, the length of the body and the number of its different characters. */
 const echo: Answer = (request, reply) => {
   let body = ''
   request.setEncoding('latin1')
@@ -55,9 +55,9 @@ const echo: Answer = (request, reply) => {
   })
   request.on('end', () => reply.end(`<${request.url} ${body.length} ${new Set(body).size}>`))
 }
-const echoed = (heard: string) => [...heard.matchAll(/<(.*?)>/g)].map(([, text]) => text)
+const echoed = (received: string) => [...received.matchAll(/<(.*?)>/g)].map(([, text]) => text)
 
-/** Counts pieces of work, each of a millisecond, by turn of the event loop. */
+/** Blocks for a millisecond per call, and counts the calls in one turn of the event loop. */
 class TurnCount {
   total = 0
   most = 0
@@ -79,7 +79,7 @@ test('pipelined requests are answered in order', async t => {
   const paths = Array.from({ length: 3000 }, (_, at) => `/${at}`)
   client.write(paths.map(path => head(`GET ${path}`)).join('') + lastRequest)
   assert.deepEqual(
-    echoed(await heardBy(client)),
+    echoed(await receivedBy(client)),
     [...paths, '/last'].map(path => `${path} 0 0`),
   )
 })
@@ -91,9 +91,9 @@ test('one turn of the event loop handles a bounded number of pipelined requests'
     reply.end()
   })
   client.write(head('GET /').repeat(500) + lastRequest)
-  await heardBy(client)
+  await receivedBy(client)
   assert.equal(turns.total, 501)
-  // Ten milliseconds for what arrives, two for what waits, and one request more of each.
+  // Ten milliseconds for direct work, two for sliced work, and one request more of each.
   assert.ok(turns.most <= 14, `${turns.most} requests in one turn`)
 })
 
@@ -114,7 +114,7 @@ test('bodies between pipelined requests arrive complete', async t => {
       lastRequest,
     ].join(''),
   )
-  assert.deepEqual(echoed(await heardBy(client)), [
+  assert.deepEqual(echoed(await receivedBy(client)), [
     '/empty-lines 200000 2',
     '/between 0 0',
     '/chunks 30000 1',
@@ -125,7 +125,7 @@ test('bodies between pipelined requests arrive complete', async t => {
   ])
 })
 
-test('requests after a body that the server did not read are bounded per turn as well', async t => {
+test('requests after a body that the server did not read are also limited per turn', async t => {
   const turns = new TurnCount()
   const client = await connected(t, (request, reply) => {
     turns.work()
@@ -137,7 +137,7 @@ test('requests after a body that the server did not read are bounded per turn as
       head('GET /').repeat(300) +
       lastRequest,
   )
-  assert.equal(echoed(await heardBy(client)).length, 302)
+  assert.equal(echoed(await receivedBy(client)).length, 302)
   assert.ok(turns.most <= 14, `${turns.most} requests in one turn`)
 })
 
@@ -165,7 +165,7 @@ test('one turn of the event loop handles a bounded number of chunks of an answer
   })
   await once(call, 'close')
   assert.equal(length, chunks * 1000)
-  // Ten milliseconds for what arrives, two for what waits, and a piece of three chunks more of each.
+  // Ten milliseconds for direct work, two for sliced work, and a piece of three chunks more of each.
   assert.ok(turns.most <= 20, `${turns.most} chunks in one turn`)
 })
 
@@ -179,8 +179,8 @@ test('empty lines before a request are not put back one by one', async t => {
     }
   })
   client.write('\r\n'.repeat(500_000) + lastRequest)
-  assert.deepEqual(echoed(await heardBy(client)), ['/last 0 0'])
-  // Of 250,000 that would be possible.
+  assert.deepEqual(echoed(await receivedBy(client)), ['/last 0 0'])
+  // Putting them back one by one would take 250,000 calls.
   assert.ok(putBack < 20_000, `${putBack} times`)
 })
 
@@ -191,11 +191,11 @@ test('requests after malformed input are not read', async t => {
     reply.end()
   })
   client.write(`${head('GET /first')}this is not HTTP\r\n\r\n${head('GET /behind').repeat(1000)}`)
-  await heardBy(client)
+  await receivedBy(client)
   assert.deepEqual(paths, ['/first'])
 })
 
-test('a client that disconnects while its requests are read does no harm', async t => {
+test('a client that disconnects while its requests are read causes no error', async t => {
   const turns = new TurnCount()
   let socket: Socket | undefined
   const client = await connected(t, (request, reply) => {

@@ -1,26 +1,26 @@
-// Divides the bytes of an HTTP connection into heads and bodies of requests. Parsing a body of known length costs the
-// same however long it is. Everything else (chunked bodies, long heads) is divided by length.
+// Divides the bytes of an HTTP connection into heads and bodies of requests. A body with a content-length is one piece,
+// because parsing it takes the same time for any length. The rest (chunked bodies, long heads) is divided by length.
 import type { IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
 import type { Pieces } from '#src/kernel/paced-reading.ts'
 
 const endOfHead = Buffer.from('\r\n\r\n')
-/** `GET / HTTP/1.1`: empty lines before a request are not its head. */
+/** The length of `GET / HTTP/1.1`. Empty lines before a request must not count as the end of its head. */
 const shortestLine = 14
-/** At most 340 chunks of one byte. */
+/** Length of a piece without known boundaries: at most 340 chunks of one byte. */
 const unknownBytes = 2048
 
 const latest = Symbol('latest request')
 type RequestSocket = Socket & { [latest]?: IncomingMessage | undefined }
 
 /** Called when Node creates a request, right after its head was parsed. */
-export function requestBegins(socket: RequestSocket, request: IncomingMessage): void {
+export function setLatestRequest(socket: RequestSocket, request: IncomingMessage): void {
   socket[latest] = request
 }
 
 export class RequestPieces implements Pieces {
   readonly #socket: RequestSocket
-  /** Bytes of the current request's body that have not arrived yet. */
+  /** Bytes of the current request's body that are not received yet. */
   #bodyBytes = 0
   #isWholeHead = false
 
@@ -37,7 +37,7 @@ export class RequestPieces implements Pieces {
     return head < 0 ? most : start + head + endOfHead.length
   }
 
-  /** True for every body, and for a whole head at the start of a packet: most packets are one request. */
+  /** True for a body, and for a whole head at the start of a packet, because most packets are one request. */
   isUrgent(start: number): boolean {
     return this.#bodyBytes > 0 || (start === 0 && this.#isWholeHead)
   }

@@ -1,9 +1,9 @@
-// What the rest of the server sees of an HTTP exchange; the framework stays behind this file and its neighbours.
+// HTTP requests and answers as the rest of the server sees them, without types of the framework.
 import type { IncomingHttpHeaders } from 'node:http'
 import type { Readable } from 'node:stream'
 import type { ByteSource } from '#src/kernel/byte-source.ts'
 
-/** Everything known before a byte of the body is read. */
+/** The request without its body. */
 export interface RequestHead {
   readonly id: string
   readonly method: string
@@ -11,20 +11,20 @@ export interface RequestHead {
   readonly path: string
   readonly params: Readonly<Record<string, string>>
   readonly headers: IncomingHttpHeaders
-  /** The client's address; what proxies say counts only if they are trusted. */
+  /** The client's address. Headers of proxies are used only if the proxy is trusted. */
   readonly ip: string
-  /** Aborts when the client hangs up before the answer is sent. Made on first use. */
+  /** Aborts when the client disconnects before the answer is sent. */
   readonly signal: AbortSignal
 }
 
-/** What a `raw` route is given besides its parsed params and query. */
+/** The argument of a `raw` handler besides the parsed params and query. */
 export interface RawRequest extends RequestHead {
   /** The query as sent, without the question mark. */
   readonly search: string
   readonly body: Readable
 }
 
-/** What a `raw` route answers. */
+/** The answer of a `raw` handler. */
 export interface RawReply {
   readonly status: number
   readonly headers?: Readonly<Record<string, string>>

@@ -1,16 +1,16 @@
-// A declared route and its handler, as the framework wants them. The framework leaves bodies alone: reading one by its
-// ways costs as much as all the rest of a small request.
+// Registers a declared route and its handler with the framework. Bodies are read here and not by the framework, whose body
+// parsing takes as much time as all other work for a small request.
 import type { OutgoingHttpHeaders } from 'node:http'
 import type { Input, Route } from '@plinth/contract/route.ts'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { ByteSource } from '#src/kernel/byte-source.ts'
 import { JsonText } from '#src/kernel/json-text.ts'
-import { takeBody } from './body.ts'
+import { streamAnswer } from './answer-stream.ts'
+import { collectBody } from './body.ts'
 import { atEndOfTurn } from './end-of-turn.ts'
 import { exchangeOf } from './exchange.ts'
 import { defaultMaxValues, jsonFrom } from './json-body.ts'
 import type { Plane } from './plane.ts'
-import { pour } from './pour.ts'
 import type { RawReply, RawRequest, RequestHead } from './request.ts'
 
 export type AnyHandler = (input: Input<Route>, who: unknown, request: RequestHead | RawRequest) => unknown
@@ -20,21 +20,21 @@ export interface RouteParts<Who> {
   route: Route
   address: string
   handle: AnyHandler
-  /** Throws when a body does not have the declared shape. */
+  /** Throws if the body does not match the declared schema. */
   checkBody: ((body: unknown) => void) | undefined
-  /** What all routes of the plane have in common. */
-  common: object
-  unsendable(error: unknown, requestId: string): void
+  /** Hooks that all routes of the plane share. */
+  hooks: object
+  onSendFailure(error: unknown, requestId: string): void
 }
 
 export function addRoute<Who>(app: FastifyInstance, parts: RouteParts<Who>): void {
-  const { plane, route, address, handle, checkBody, common, unsendable } = parts
+  const { plane, route, address, handle, checkBody, hooks, onSendFailure } = parts
   const status = route.status ?? 200
   const bodyLimit = route.bodyLimit ?? plane.bodyLimit
   const json = { anyKey: route.anyKey === true, maxValues: route.maxValues ?? defaultMaxValues }
-  const takesNone = route.method === 'GET' || route.method === 'HEAD'
+  const hasNoBody = route.method === 'GET' || route.method === 'HEAD'
   app.route({
-    ...common,
+    ...hooks,
     method: route.method,
     url: address.replace(/\{(\w+)\}/g, ':$1').replace(/:path$/, '*'),
     ...(address.endsWith('{path}') && { preValidation: namePath }),
@@ -43,24 +43,24 @@ export function addRoute<Who>(app: FastifyInstance, parts: RouteParts<Who>): voi
       ...(route.query && { querystring: route.query }),
       ...(!route.raw && status !== 204 && { response: { [status]: route.reply } }),
     },
-    handler: route.raw ? raw : takesNone ? answer : readAndAnswer,
+    handler: route.raw ? answerRaw : hasNoBody ? answer : readAndAnswer,
   })
 
   function readAndAnswer(request: FastifyRequest, reply: FastifyReply): void {
-    takeBody(request.raw, request.headers, bodyLimit, (error, bytes) => {
+    collectBody(request.raw, request.headers, bodyLimit, (error, bytes) => {
       if (error) return void reply.send(error)
       atEndOfTurn(() => {
         try {
           const body = jsonFrom(request.headers['content-type'], bytes, json)
-          if (body instanceof Promise) body.then(take).catch(refuse)
-          else take(body)
+          if (body instanceof Promise) body.then(answerBody).catch(refuse)
+          else answerBody(body)
         } catch (refusal) {
           refuse(refusal)
         }
       })
     })
 
-    function take(body: unknown): void {
+    function answerBody(body: unknown): void {
       request.body = body
       checkBody?.(body)
       answer(request, reply)
@@ -70,7 +70,7 @@ export function addRoute<Who>(app: FastifyInstance, parts: RouteParts<Who>): voi
     }
   }
 
-  /** Without anything to wait for, the answer goes out in the same turn, with the others of it. */
+  /** A synchronous result is sent at the end of the same turn of the event loop, together with others. */
   function answer(request: FastifyRequest, reply: FastifyReply): void {
     const exchange = exchangeOf(request)
     const result = handle(inputOf(request), exchange.who, exchange)
@@ -79,38 +79,38 @@ export function addRoute<Who>(app: FastifyInstance, parts: RouteParts<Who>): voi
     else atEndOfTurn(() => sendNow(request, reply, result))
   }
 
-  function raw(request: FastifyRequest, reply: FastifyReply): void {
+  function answerRaw(request: FastifyRequest, reply: FastifyReply): void {
     const exchange = exchangeOf(request)
     const result = (handle(inputOf(request), exchange.who, exchange) as Promise<RawReply>).finally(() => {
-      // The rest of a body that nobody wants any more is read and dropped, so that the answer can be heard.
+      // The rest of the body is read and dropped, so that the client can receive the answer.
       if (request.raw.complete) return
       request.raw.unpipe()
       request.raw.resume()
     })
     settle(request, reply, result, ({ status, headers, body }) => {
       reply.status(status).headers(headers ?? {})
-      if (isSource(body)) pourOut(request, reply, body)
+      if (isSource(body)) sendSource(request, reply, body)
       else void reply.send(body ?? undefined)
     })
   }
 
-  function pourOut(request: FastifyRequest, reply: FastifyReply, source: ByteSource): void {
+  function sendSource(request: FastifyRequest, reply: FastifyReply, source: ByteSource): void {
     reply.hijack()
     const { raw, statusCode } = reply
     const head = { status: statusCode, headers: reply.getHeaders() as OutgoingHttpHeaders }
-    pour(source, head, raw, request.raw.socket).catch(error => cut(error, request, reply))
+    streamAnswer(source, head, raw, request.raw.socket).catch(error => abortAnswer(error, request, reply))
   }
 
-  /** Answers from where its result comes in: a wait of this function's own would be one more turn. */
+  /** Sends the answer in the callback of the result. An `await` would delay it by another microtask. */
   function settle<T>(
     request: FastifyRequest,
     reply: FastifyReply,
     result: Promise<T>,
     send: (result: T) => void,
   ): void {
-    const told = plane.done ? result.then(value => recorded(request, value)) : result
+    const completed = plane.done ? result.then(value => runDoneHook(request, value)) : result
     const fail = (error: unknown) => void reply.send(error)
-    told.then(send, fail).catch(error => cut(error, request, reply))
+    completed.then(send, fail).catch(error => abortAnswer(error, request, reply))
   }
 
   function send(reply: FastifyReply, result: unknown): void {
@@ -123,24 +123,24 @@ export function addRoute<Who>(app: FastifyInstance, parts: RouteParts<Who>): voi
     try {
       send(reply, result)
     } catch (error) {
-      cut(error, request, reply)
+      abortAnswer(error, request, reply)
     }
   }
 
-  /** An answer that cannot even be begun: whatever it was, it must not end the process. */
-  function cut(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
-    unsendable(error, request.id)
+  /** Handles errors while sending, which would otherwise be unhandled and end the process. */
+  function abortAnswer(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
+    onSendFailure(error, request.id)
     reply.raw.destroy()
   }
 
-  async function recorded<T>(request: FastifyRequest, result: T): Promise<T> {
+  async function runDoneHook<T>(request: FastifyRequest, result: T): Promise<T> {
     const exchange = exchangeOf(request)
     await plane.done!(route, exchange.who as Who, exchange, route.raw ? undefined : result)
     return result
   }
 }
 
-/** The framework calls the rest of a path `*`, and leaves out the slash at its end, which is part of a name. */
+/** Names the wildcard `path`. The framework calls it `*` and removes a slash at its end, which is part of an object name. */
 function namePath(request: FastifyRequest, _reply: FastifyReply, next: () => void): void {
   const params = request.params as Record<string, string>
   const rest = params['*'] ?? ''

@@ -1,16 +1,20 @@
-// The web framework lives in this folder alone.
+// The HTTP server: routes, admission, errors and the record of each answer. Only this folder imports the web framework.
+
 import { type IncomingMessage, METHODS, type ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { addresses } from '@plinth/contract/openapi.ts'
 import { prefix, type Route, type Routes } from '@plinth/contract/route.ts'
 import Fastify, { type FastifyReply, type FastifyRequest } from 'fastify'
+import { startChore } from '#src/kernel/chores.ts'
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Log } from '#src/kernel/log.ts'
 import { paceReading } from '#src/kernel/paced-reading.ts'
-import { TakeableRequest } from './body.ts'
+import { createAnswerObserver } from './answer-observer.ts'
+import { DirectBodyRequest } from './body.ts'
 import { exchangeOf } from './exchange.ts'
 import { failureFrom } from './failure.ts'
 import { maxHeaderSize, refuseMalformed } from './malformed.ts'
+import type { Observe } from './observation.ts'
 import type { Failure, Handlers, Plane } from './plane.ts'
 import type { RequestHead } from './request.ts'
 import { newRequestId } from './request-id.ts'
@@ -20,93 +24,102 @@ import { createSockets, type SocketMount } from './sockets.ts'
 import { bodyChecks, serializerCompiler, validatorCompiler } from './validation.ts'
 
 export interface HttpServer {
-  mount<T extends Routes, Who>(plane: Plane<Who>, routes: T, handlers: Handlers<T, Who>): void
-  /** Answers everything under a plane's prefix that no route takes. */
+  /** The name of the service is in the record of each answer. */
+  mount<T extends Routes, Who>(
+    service: string,
+    plane: Plane<Who>,
+    routes: T,
+    handlers: Handlers<T, Who>,
+  ): void
+  /** Answers every path under a plane's prefix that no route matches. */
   mountUnknown<Who>(plane: Plane<Who>, route: Route, answer: (request: RequestHead) => never): void
-  /** WebSockets at these addresses; whoever asks there for anything else is told so. */
-  mountSocket<Who>(mount: SocketMount<Who>): void
+  /** Accepts WebSockets at these paths. Other requests to them get 426. */
+  mountSocket<Who>(service: string, mount: SocketMount<Who>): void
   listen(host: string, port: number): Promise<string>
-  /** Stops accepting, lets what is in flight finish within the grace, then cuts what is left. */
+  /** Stops accepting, waits up to `graceMs` for requests in flight, then closes the remaining connections. */
   close(graceMs: number): Promise<void>
 }
 
 const allowOrigin = 'access-control-allow-origin'
-/** A client that takes nothing of its answer is cut after once or twice this: meanwhile the answer is in memory. */
+/** A client that does not read its answer is disconnected after one to two of these, because the answer takes memory. */
 const stalledMs = 15_000
 const requestIdFromProxy = /^[\w.:-]{8,128}$/
 
 interface HttpOptions {
   log: Log
+  observe: Observe
   trustedProxies: readonly string[]
-  /** The body of a refusal that no plane could word, since the request reached none. */
-  wordOutside(failure: Failure, path: string): unknown
+  /** The body of a failure of a request that reached no plane. */
+  formatUnrouted(failure: Failure, path: string): unknown
 }
 
-export function createHttpServer({ log, trustedProxies, wordOutside }: HttpOptions): HttpServer {
-  const trusts = trustedProxies.length > 0
+export function createHttpServer({ log, observe, trustedProxies, formatUnrouted }: HttpOptions): HttpServer {
+  const trustsProxies = trustedProxies.length > 0
   const requestId = ({ headers }: Pick<IncomingMessage, 'headers'>): string => {
-    const given = trusts ? headers['x-request-id'] : undefined
+    const given = trustsProxies ? headers['x-request-id'] : undefined
     return typeof given === 'string' && requestIdFromProxy.test(given) ? given : newRequestId()
   }
-  const sockets = createSockets(log, requestId)
+  const sockets = createSockets(log, observe, requestId)
   const app = Fastify({
     logger: false,
-    trustProxy: trusts ? [...trustedProxies] : false,
+    trustProxy: trustsProxies ? [...trustedProxies] : false,
     genReqId: requestId,
     requestIdHeader: false,
     requestTimeout: 300_000,
     connectionTimeout: stalledMs,
     clientErrorHandler: refuseMalformed,
-    // Node's own refusal would carry no request id; ours is in `frame`.
+    // Checked in `hooks` instead, because Node's own answer would have no request id.
     http: {
       requireHostHeader: false,
       maxHeaderSize,
-      IncomingMessage: TakeableRequest,
-      shouldUpgradeCallback: sockets.takes,
+      IncomingMessage: DirectBodyRequest,
+      shouldUpgradeCallback: sockets.shouldUpgrade,
     },
     routerOptions: { maxParamLength: maxHeaderSize, ignoreTrailingSlash: true, caseSensitive: true },
     forceCloseConnections: 'idle',
     return503OnClosing: false,
     frameworkErrors: (error, request, reply) =>
-      refuseOutside(error, request as FastifyRequest, reply as FastifyReply),
+      refuseUnrouted(error, request as FastifyRequest, reply as FastifyReply),
   })
-  // Every method Node can read reaches a plane, and its own words, also the ones no route will ever take; bodies are read
-  // in route.ts.
+  // Every method that Node parses reaches a plane, so that the plane formats the error. The framework reads no bodies
+  // (route.ts).
   for (const method of METHODS)
     if (method !== 'CONNECT') app.addHttpMethod(method, { hasBody: false, overrideExisting: true })
   app.server.on('connection', socket => paceReading(socket, new RequestPieces(socket)))
-  app.server.on('timeout', cutUnlessAtWork)
+  app.server.on('timeout', closeStalled)
   app.server.on('upgrade', sockets.upgrade)
   app.decorateRequest('exchange', null)
   app.setValidatorCompiler(validatorCompiler())
   app.setSerializerCompiler(serializerCompiler())
   const checkOf = bodyChecks()
   app.setNotFoundHandler((request, reply) =>
-    refuseOutside(new Refusal('route_not_found', 'There is nothing at this address'), request, reply),
+    refuseUnrouted(new Refusal('route_not_found', 'There is nothing at this address'), request, reply),
   )
-  app.setErrorHandler((error, request, reply) => refuseOutside(error, request, reply))
+  app.setErrorHandler((error, request, reply) => refuseUnrouted(error, request, reply))
 
-  const unsendable = (error: unknown, id: string) =>
+  const onSendFailure = (error: unknown, id: string) =>
     log.error({ id, err: error }, 'an answer could not be sent')
-  const outside = logLine(log, 'none')
-  function refuseOutside(error: unknown, request: FastifyRequest, reply: FastifyReply) {
-    reply.raw.once('finish', () => outside(request, reply, () => {}))
+  const observed = createAnswerObserver(observe)
+  const observeUnrouted = observed('none', 'none')
+  function refuseUnrouted(error: unknown, request: FastifyRequest, reply: FastifyReply) {
+    observeUnrouted(request, reply)
     const failure = failureFrom(error, log, request.id)
-    const body = wordOutside(failure, request.url)
+    const body = formatUnrouted(failure, request.url)
     return reply.status(failure.status).header('x-request-id', request.id).send(body)
   }
 
-  /** What every route of a plane has in common: admission before the body, and refusals in the plane's words. */
-  function frame<Who>(plane: Plane<Who>, route: Route, address: string) {
+  /** The hooks of every route of a plane: admission before the body is read, and errors in the plane's format. */
+  function hooks<Who>(service: string, plane: Plane<Who>, route: Route, address: string) {
     const { cors } = plane
+    const observeAnswer = observed(service, address, plane)
     return {
-      onResponse: logLine(log, address),
       errorHandler(error: unknown, request: FastifyRequest, reply: FastifyReply) {
         const failure = failureFrom(error, log, request.id)
         const { body, headers } = plane.refuse(failure, exchangeOf(request))
         void reply.status(failure.status).headers(failure.headers).headers(headers).send(body)
       },
       onRequest(request: FastifyRequest, reply: FastifyReply, next: (error?: Error) => void) {
+        observeAnswer(request, reply)
         reply.header('x-request-id', request.id)
         if (cors) {
           if (request.headers.origin === undefined) reply.header(allowOrigin, cors.headers[allowOrigin])
@@ -117,7 +130,7 @@ export function createHttpServer({ log, trustedProxies, wordOutside }: HttpOptio
         const exchange = exchangeOf(request, reply)
         let who: Who | Promise<Who>
         try {
-          if (request.headers.host === undefined && request.raw.httpVersionMinor === 1) throw withoutHost()
+          if (request.headers.host === undefined && request.raw.httpVersionMinor === 1) throw missingHost()
           who = plane.admit(route, exchange, (name, value) => void reply.header(name, value))
         } catch (error) {
           return next(error as Error)
@@ -138,7 +151,7 @@ export function createHttpServer({ log, trustedProxies, wordOutside }: HttpOptio
   }
 
   return {
-    mount(plane, routes, handlers) {
+    mount(service, plane, routes, handlers) {
       for (const [name, route] of Object.entries(routes))
         for (const address of addresses(route)) {
           const needsHead = route.method === 'GET' && !declaresHead(routes, route.path)
@@ -149,11 +162,11 @@ export function createHttpServer({ log, trustedProxies, wordOutside }: HttpOptio
               address,
               handle: handlers[name] as AnyHandler,
               checkBody: route.body && !route.raw ? checkOf(route.body) : undefined,
-              common: { ...frame(plane, route, address), exposeHeadRoute },
-              unsendable,
+              hooks: { ...hooks(service, plane, route, address), exposeHeadRoute },
+              onSendFailure,
             })
           add(route, needsHead && !route.raw)
-          // The framework's own would say that there is nothing where the handler has left out the bytes.
+          // The framework's own HEAD route would send the length of the handler's body, which is empty for HEAD.
           if (needsHead && route.raw) add({ ...route, method: 'HEAD' } as Route, false)
         }
     },
@@ -161,57 +174,57 @@ export function createHttpServer({ log, trustedProxies, wordOutside }: HttpOptio
     mountUnknown(plane, route, answer) {
       for (const address of [prefix(route), `${prefix(route)}/*`])
         app.all(address, {
-          ...frame(plane, route, address),
+          ...hooks('none', plane, route, address),
           handler: async request => answer(exchangeOf(request)),
         })
     },
 
-    mountSocket(mount) {
-      sockets.mount(mount)
-      for (const address of mount.addresses)
+    mountSocket(service, mount) {
+      sockets.mount(service, mount)
+      for (const address of mount.addresses) {
+        const observeAnswer = observed(service, address)
         app.get(address.replace(/\{(\w+)\}/g, ':$1'), {
           exposeHeadRoute: false,
-          onResponse: logLine(log, address),
           handler(request, reply) {
+            observeAnswer(request, reply)
             const failure = failureFrom(upgradeRequired(), log, request.id)
             const headers = { ...failure.headers, 'x-request-id': request.id, [allowOrigin]: '*' }
             return reply.status(failure.status).headers(headers).send(mount.refuse(failure))
           },
         })
+      }
     },
 
     listen: (host, port) => app.listen({ host, port }),
 
     async close(graceMs) {
-      const cut = setTimeout(() => app.server.closeAllConnections(), graceMs)
-      // A connection kept alive counts as open until its client lets go of it.
-      const tidy = setInterval(() => app.server.closeIdleConnections(), 50)
+      const timer = setTimeout(() => app.server.closeAllConnections(), graceMs)
+      // A keep-alive connection that becomes idle later would stay open until its client closes it.
+      const closing = startChore({
+        name: 'close idle connections',
+        everyMs: 50,
+        run: () => app.server.closeIdleConnections(),
+      })
       await Promise.all([sockets.close(graceMs), app.close()])
-      clearTimeout(cut)
-      clearInterval(tidy)
+      clearTimeout(timer)
+      await closing.stop()
     },
   }
 }
-
-const logLine =
-  (log: Log, route: string) => (request: FastifyRequest, reply: FastifyReply, next: () => void) => {
-    log.answered(route, request.id, request.method, reply.statusCode, Math.round(reply.elapsedTime * 10) / 10)
-    next()
-  }
 
 const upgradeRequired = () =>
   new Refusal('upgrade_required', 'This address is a WebSocket; connect with a client that can upgrade', {
     headers: { upgrade: 'websocket' },
   })
 
-const withoutHost = () => new Refusal('invalid_request', 'The Host header is missing')
+const missingHost = () => new Refusal('invalid_request', 'The Host header is missing')
 
 const declaresHead = (routes: Routes, path: string) =>
   Object.values(routes).some(route => route.method === 'HEAD' && route.path === path)
 
-/** Nothing has gone either way for a while. An answer that is still being made is waited for; the rest is over. */
-function cutUnlessAtWork(socket: Socket): void {
-  // Node's own name for what the connection is busy with.
+/** Closes a connection without traffic, unless its request is still being handled. */
+function closeStalled(socket: Socket): void {
+  // Node's internal property with the current answer of a connection.
   const { _httpMessage: answer } = socket as Socket & { _httpMessage?: ServerResponse | null }
   if (answer && !answer.writableEnded && socket.writableLength === 0) socket.setTimeout(stalledMs)
   else socket.destroy()

@@ -6,25 +6,32 @@ import { type TestContext, test } from 'node:test'
 import { WebSocket } from 'ws'
 import { createLog } from '#src/kernel/log.ts'
 import { paceReading } from '#src/kernel/paced-reading.ts'
-import { TakeableRequest } from './body.ts'
+import { DirectBodyRequest } from './body.ts'
 import type { ClientSocket } from './client-socket.ts'
+import { nobody } from './observation.ts'
 import { RequestPieces } from './request-pieces.ts'
 import { createSockets } from './sockets.ts'
 import { textFrame } from './websocket-frame.ts'
 
 const log = createLog('silent', { write() {} })
 
-/** A server whose sockets send back what they are sent, until the test has ended. */
+/** A server whose sockets echo messages. It is closed after the test. */
 async function echo(
   t: TestContext,
   pace?: { idleMs: number; sweepMs: number },
   onMessage: (data: Buffer) => void = () => {},
 ) {
   const opened: ClientSocket[] = []
-  const sockets = createSockets(log, () => 'an id', pace)
-  sockets.mount({
+  const sockets = createSockets(
+    log,
+    () => {},
+    () => 'an id',
+    pace,
+  )
+  sockets.mount('test', {
     addresses: ['/echo/{name}'],
     admit: ({ params }) => params['name'],
+    identify: () => nobody,
     accept(name, socket) {
       opened.push(socket)
       return {
@@ -38,7 +45,10 @@ async function echo(
     refuse: ({ message }) => ({ message }),
   })
   const server = createServer(
-    { shouldUpgradeCallback: sockets.takes, IncomingMessage: TakeableRequest as typeof IncomingMessage },
+    {
+      shouldUpgradeCallback: sockets.shouldUpgrade,
+      IncomingMessage: DirectBodyRequest as typeof IncomingMessage,
+    },
     (_request, reply) => void reply.end('plain'),
   )
   server.on('connection', socket => paceReading(socket, new RequestPieces(socket)))
@@ -61,8 +71,8 @@ async function echo(
   }
 }
 
-/** A client as bytes: the handshake and what comes behind it, in one write; each frame it hears by kind and payload. */
-async function rawClient(t: TestContext, origin: string, behind: Buffer) {
+/** A TCP client that sends the handshake and `after` in one write, and parses the received frames. */
+async function rawClient(t: TestContext, origin: string, after: Buffer) {
   const [host, port] = origin.split(':')
   const socket = connect(Number(port), host)
   socket.on('error', () => {})
@@ -75,7 +85,7 @@ async function rawClient(t: TestContext, origin: string, behind: Buffer) {
     'sec-websocket-version: 13',
     `sec-websocket-key: ${Buffer.alloc(16).toString('base64')}`,
   ]
-  socket.write(Buffer.concat([Buffer.from(`${lines.join('\r\n')}\r\n\r\n`), behind]))
+  socket.write(Buffer.concat([Buffer.from(`${lines.join('\r\n')}\r\n\r\n`), after]))
   const frames: { kind: number; payload: string }[] = []
   let bytes = Buffer.alloc(0)
   let isOpen = false
@@ -87,7 +97,7 @@ async function rawClient(t: TestContext, origin: string, behind: Buffer) {
       isOpen = true
       bytes = bytes.subarray(end + 4)
     }
-    // All of them are short.
+    // All frames are short, so the second byte is the length.
     while (bytes.length >= 2 && bytes.length >= 2 + bytes[1]!) {
       frames.push({ kind: bytes[0]! & 0xf, payload: bytes.toString('latin1', 2, 2 + bytes[1]!) })
       bytes = bytes.subarray(2 + bytes[1]!)
@@ -99,7 +109,7 @@ async function rawClient(t: TestContext, origin: string, behind: Buffer) {
   return { socket, frames, until }
 }
 
-/** Masked with zeros. */
+/** A client frame, masked with zeros. */
 function masked(kind: number, payload: string): Buffer {
   const { length } = payload
   const lengthBytes = length < 126 ? [0x80 | length] : [0x80 | 126, length >> 8, length & 255]
@@ -107,16 +117,16 @@ function masked(kind: number, payload: string): Buffer {
 }
 
 const texts = (client: WebSocket): string[] => {
-  const heard: string[] = []
-  client.on('message', data => heard.push(String(data)))
-  return heard
+  const received: string[] = []
+  client.on('message', data => received.push(String(data)))
+  return received
 }
 
-test('frames come in the order in which they were sent, whatever their number and size', async t => {
+test('frames arrive in the order in which they were sent, whatever their number and size', async t => {
   const { opened, open } = await echo(t)
   const client = await open()
-  const heard = texts(client)
-  // Fewer than a slow reader may leave waiting.
+  const received = texts(client)
+  // Fewer bytes than the limit for slow readers.
   const sent = Array.from({ length: 100 }, (_, at) => `${at} ${'x'.repeat((at * 701) % 70_000)}`)
   for (const [at, text] of sent.entries()) {
     opened[0]!.send(textFrame(text))
@@ -126,10 +136,10 @@ test('frames come in the order in which they were sent, whatever their number an
   opened[0]!.send(textFrame('too late'))
   const [code, reason] = await once(client, 'close')
   assert.deepEqual([code, String(reason)], [1000, 'that was all'])
-  assert.ok(heard.length === sent.length && heard.every((text, at) => text === sent[at]))
+  assert.ok(received.length === sent.length && received.every((text, at) => text === sent[at]))
 })
 
-test('a socket that says nothing is closed; a ping or a message is something', async t => {
+test('an idle socket is closed; one that sends pings or messages stays open', async t => {
   const { open } = await echo(t, { idleMs: 2000, sweepMs: 20 })
   const [pinging, talking, silent] = [await open(), await open(), await open()]
   const closed = once(silent, 'close')
@@ -143,7 +153,7 @@ test('a socket that says nothing is closed; a ping or a message is something', a
   assert.deepEqual([pinging.readyState, talking.readyState], [WebSocket.OPEN, WebSocket.OPEN])
 })
 
-test('only what wants to be a socket at an address of one becomes one', async t => {
+test('only an upgrade request at the address of a socket becomes a socket', async t => {
   const { origin, open } = await echo(t)
   assert.equal(await (await fetch(`http://${origin}/echo/x`)).text(), 'plain')
   const elsewhere = new WebSocket(`ws://${origin}/other`)
@@ -179,7 +189,7 @@ test('one turn of the event loop handles a bounded number of messages', async t 
   const { frames, until } = await rawClient(t, origin, sent)
   await until(() => frames.length === 300)
   assert.equal(frames.length, 300)
-  // Ten milliseconds for what arrives, two for what waits, and a piece of five messages more of each.
+  // Ten milliseconds for direct work, two for sliced work, and a piece of five messages more of each.
   assert.ok(inTurn.most <= 22, `${inTurn.most} messages in one turn`)
 })
 
@@ -190,7 +200,7 @@ test('a burst of pings gets few pongs, and the last ping is answered', async t =
   await until(() => ['19999', 'x: then'].every(last => frames.some(({ payload }) => payload === last)))
   const pongs = frames.filter(({ kind }) => kind === 0xa)
   assert.equal(pongs.at(-1)?.payload, '19999')
-  assert.ok(pongs.length < 2000, `${pongs.length} answers`)
+  assert.ok(pongs.length < 2000, `${pongs.length} pongs`)
 })
 
 test('a frame that arrives in too many pieces closes the socket', async t => {
@@ -201,7 +211,7 @@ test('a frame that arrives in too many pieces closes the socket', async t => {
   socket.setNoDelay()
   for (let at = 0; at < length && !socket.closed; at++) {
     socket.write('y')
-    // Each is read before the next is sent.
+    // The server reads each byte before the next is sent.
     await new Promise(resolve => setImmediate(resolve))
   }
   await until(() => frames.length > 0)
@@ -212,11 +222,11 @@ test('a frame that arrives in too many pieces closes the socket', async t => {
 })
 
 test('frames after a close frame are not read', async t => {
-  const heard: string[] = []
-  const { origin } = await echo(t, undefined, data => heard.push(String(data)))
-  const goodbye = masked(8, String.fromCharCode(3, 232))
-  const behind = Array.from({ length: 5000 }, () => masked(1, 'behind'))
-  const { until } = await rawClient(t, origin, Buffer.concat([masked(1, 'before'), goodbye, ...behind]))
+  const received: string[] = []
+  const { origin } = await echo(t, undefined, data => received.push(String(data)))
+  const closeFrame = masked(8, String.fromCharCode(3, 232))
+  const after = Array.from({ length: 5000 }, () => masked(1, 'after'))
+  const { until } = await rawClient(t, origin, Buffer.concat([masked(1, 'before'), closeFrame, ...after]))
   await until(() => false)
-  assert.deepEqual(heard, ['before'])
+  assert.deepEqual(received, ['before'])
 })

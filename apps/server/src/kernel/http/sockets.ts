@@ -1,13 +1,16 @@
-// WebSockets beside the routes of the same server: who may open one, and when all of them end. One timer serves all
-// sockets, so that idle ones cost next to nothing.
+// WebSockets on the HTTP server: admission, upgrade, idle timeout and shutdown. All sockets share one timer, so that idle
+// ones take almost no CPU time.
+
 import type { IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { WebSocketServer } from 'ws'
+import { startChore } from '#src/kernel/chores.ts'
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Log } from '#src/kernel/log.ts'
 import { Client, type ClientSocket, type SocketHandlers } from './client-socket.ts'
 import { failureFrom } from './failure.ts'
+import { type Identity, nobody, type Observe, roundMs } from './observation.ts'
 import type { Failure } from './plane.ts'
 import type { RequestHead } from './request.ts'
 
@@ -16,40 +19,50 @@ export interface SocketRequest extends Pick<RequestHead, 'id' | 'path' | 'params
 }
 
 export interface SocketMount<Who> {
-  /** Paths with `{name}` for a segment. */
+  /** Paths, in which `{name}` matches a segment. */
   readonly addresses: readonly string[]
-  /** Before the upgrade: throws a Refusal, or says who is calling. */
+  /** Called before the upgrade. Returns the caller, or throws a Refusal. */
   admit(request: SocketRequest): Who | Promise<Who>
-  /** The last moment to refuse; the socket opens in the same turn. */
+  /** Called in the same turn in which the socket opens, to check limits. May throw a Refusal. */
   enter?(who: Who): void
+  /** Who was admitted, for the record of the answer. */
+  identify(who: Who): Identity
   accept(who: Who, socket: ClientSocket, request: SocketRequest): SocketHandlers
   refuse(failure: Failure): unknown
 }
 
 export interface Sockets {
-  mount<Who>(mount: SocketMount<Who>): void
-  /** Whether a request that wants to become a socket is one of ours; others are answered as the requests they are. */
-  takes(request: IncomingMessage): boolean
+  mount<Who>(service: string, mount: SocketMount<Who>): void
+  /** Whether an upgrade request is for a mounted address. Others are handled as ordinary requests. */
+  shouldUpgrade(request: IncomingMessage): boolean
   upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void
-  /** Says goodbye to all, and does not wait for long. */
+  /** Sends close frames, and terminates clients that do not answer in time. */
   close(graceMs: number): Promise<void>
 }
 
-/** A message larger than this ends the socket (1009). */
+/** A larger message closes the socket with 1009. */
 export const maxMessageBytes = 4_000_000
-/** More pieces of one frame than this end the socket (1008): joining 16,000 takes half a second, 8,000 a hundredth. */
+/** A frame received in more pieces closes the socket with 1008. Joining 8,000 takes 10 ms, but 16,000 take 500 ms. */
 const maxBufferedChunks = 8192
 /** Clients send a heartbeat every 25 seconds. */
-const usualPace = { idleMs: 75_000, sweepMs: 1000 }
-/** For the other side to answer a goodbye. */
-const closingMs = 2000
+const defaultTimes = { idleMs: 75_000, sweepMs: 1000 }
+/** How long a client may take to answer a close frame. */
+const closeTimeoutMs = 2000
+
+interface Mounted {
+  service: string
+  address: string
+  pattern: RegExp
+  mount: SocketMount<unknown>
+}
 
 export function createSockets(
   log: Log,
+  observe: Observe,
   requestId: (request: IncomingMessage) => string,
-  { idleMs, sweepMs } = usualPace,
+  { idleMs, sweepMs } = defaultTimes,
 ): Sockets {
-  const mounts: { pattern: RegExp; address: string; mount: SocketMount<unknown> }[] = []
+  const mounts: Mounted[] = []
   const clients = new Set<Client>()
   let isClosing = false
   const server = new WebSocketServer({
@@ -58,14 +71,14 @@ export function createSockets(
     perMessageDeflate: false,
     maxPayload: maxMessageBytes,
     autoPong: false,
-    // Not in the types yet.
-    ...{ closeTimeout: closingMs, maxBufferedChunks },
+    // These options are missing in the types of `ws`.
+    ...{ closeTimeout: closeTimeoutMs, maxBufferedChunks },
   })
   server.on('wsClientError', (error, socket, request) =>
-    refuse(new Refusal('invalid_request', error.message), request, socket, found(request)),
+    refuse(new Refusal('invalid_request', error.message), request, socket, findMount(request)),
   )
 
-  function found(request: IncomingMessage) {
+  function findMount(request: IncomingMessage) {
     const path = pathOf(request)
     return mounts.find(({ pattern }) => pattern.test(path))
   }
@@ -74,65 +87,80 @@ export function createSockets(
     error: unknown,
     request: IncomingMessage,
     socket: Duplex,
-    at: { address: string; mount: SocketMount<unknown> } | undefined,
+    at: Mounted | undefined,
     id = requestId(request),
   ): void {
     const failure = failureFrom(error, log, id)
-    log.answered(at?.address ?? 'none', id, 'GET', failure.status, 0)
+    observe({ ...answerAt(at, id), ...nobody, status: failure.status, ms: 0 })
     answerOnSocket(socket, failure, id, at?.mount.refuse(failure))
   }
 
-  async function meet(request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> {
-    const at = found(request)!
+  async function admitAndUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> {
+    const at = findMount(request)!
     const id = requestId(request)
-    const asked = socketRequest(request, id, at.pattern)
+    const socketRequest = toSocketRequest(request, id, at.pattern)
     const startedAt = performance.now()
     try {
-      const admitted = at.mount.admit(asked)
+      const admitted = at.mount.admit(socketRequest)
       const who = admitted instanceof Promise ? await admitted : admitted
-      // Nobody would end it any more.
+      // `close` has run already and would not close this socket.
       if (isClosing) throw new Refusal('database_unavailable', 'The platform is stopping')
       at.mount.enter?.(who)
       server.handleUpgrade(request, socket, head, connection => {
-        log.answered(at.address, id, 'GET', 101, Math.round((performance.now() - startedAt) * 10) / 10)
+        const identity = at.mount.identify(who)
+        observe({ ...answerAt(at, id), ...identity, status: 101, ms: roundMs(performance.now() - startedAt) })
         const client = new Client(connection, socket as Socket, clients)
-        client.handlers = at.mount.accept(who, client, asked)
+        client.handlers = at.mount.accept(who, client, socketRequest)
       })
     } catch (error) {
       refuse(error, request, socket, at, id)
     }
   }
 
-  const sweep = setInterval(() => {
-    const now = performance.now()
-    for (const client of clients) client.closeIfIdle(now, idleMs)
-  }, sweepMs).unref()
+  const sweeping = startChore({
+    name: 'close idle sockets',
+    everyMs: sweepMs,
+    run() {
+      const now = performance.now()
+      for (const client of clients) client.closeIfIdle(now, idleMs)
+    },
+  })
 
   return {
-    mount(mount) {
+    mount(service, mount) {
       for (const address of mount.addresses)
-        mounts.push({ address, pattern: patternOf(address), mount: mount as SocketMount<unknown> })
+        mounts.push({ service, address, pattern: patternOf(address), mount: mount as SocketMount<unknown> })
     },
-    takes: request => request.headers.upgrade?.toLowerCase() === 'websocket' && found(request) !== undefined,
+    shouldUpgrade: request =>
+      request.headers.upgrade?.toLowerCase() === 'websocket' && findMount(request) !== undefined,
     upgrade(request, socket, head) {
       socket.on('error', () => {})
-      // One that is not a socket in the end must not be held for ever.
-      void meet(request, socket, head).catch(error => {
+      void admitAndUpgrade(request, socket, head).catch(error => {
         log.error({ err: error }, 'a socket could not be opened')
         socket.destroy()
       })
     },
     async close(graceMs) {
       isClosing = true
-      clearInterval(sweep)
+      void sweeping.stop()
       for (const client of clients) client.close(1001, 'the platform is stopping')
-      const endAt = performance.now() + Math.min(graceMs, closingMs)
+      const endAt = performance.now() + Math.min(graceMs, closeTimeoutMs)
       while (clients.size > 0 && performance.now() < endAt)
         await new Promise(resolve => setTimeout(resolve, 10))
-      for (const client of clients) client.cut()
+      for (const client of clients) client.terminate()
     },
   }
 }
+
+/** Messages after the upgrade are not part of the answer, so no bytes are counted. */
+const answerAt = (at: Mounted | undefined, id: string) => ({
+  id,
+  method: 'GET',
+  service: at?.service ?? 'none',
+  route: at?.address ?? 'none',
+  bytesIn: 0,
+  bytesOut: 0,
+})
 
 const pathOf = ({ url = '' }: IncomingMessage): string => {
   const end = url.indexOf('?')
@@ -142,7 +170,7 @@ const pathOf = ({ url = '' }: IncomingMessage): string => {
 const patternOf = (address: string) =>
   new RegExp(`^${address.replace(/\{(\w+)\}/g, (_whole, name) => `(?<${name}>[^/]+)`)}/?$`)
 
-function socketRequest(request: IncomingMessage, id: string, pattern: RegExp): SocketRequest {
+function toSocketRequest(request: IncomingMessage, id: string, pattern: RegExp): SocketRequest {
   const { url = '', headers } = request
   const path = pathOf(request)
   return {
@@ -175,5 +203,5 @@ function answerOnSocket(socket: Duplex, { status, headers }: Failure, id: string
   }).map(([name, value]) => `${name}: ${value}\r\n`)
   socket.end(`HTTP/1.1 ${status} ${statusTexts[status] ?? 'Refused'}\r\n${lines.join('')}\r\n${text}`)
   socket.resume()
-  if ('setTimeout' in socket) (socket as Socket).setTimeout(closingMs, () => socket.destroy())
+  if ('setTimeout' in socket) (socket as Socket).setTimeout(closeTimeoutMs, () => socket.destroy())
 }

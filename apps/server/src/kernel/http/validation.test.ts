@@ -25,7 +25,7 @@ function sentence(httpPart: string, schema: object, value: unknown): string | un
 }
 const body = projectsApi.create.body
 
-test('a sentence names the field and what is wrong with it', () => {
+test('the message names the field and what is wrong with it', () => {
   assert.equal(sentence('body', body, { name: 'x', nmae: 1 }), 'The body has an unknown field "nmae"')
   assert.equal(sentence('body', body, {}), 'The body must have the field "name"')
   assert.match(sentence('body', body, { name: 5 })!, /^Field "name" must be string/)
@@ -43,22 +43,22 @@ test('a sentence names the field and what is wrong with it', () => {
   )
 })
 
-test('numbers in a query are read, text in a body is not turned into numbers', () => {
+test('texts in a query are converted to numbers, texts in a body are not', () => {
   assert.equal(sentence('querystring', projectsApi.list.query, { limit: '5' }), undefined)
   assert.match(sentence('body', body, { name: 'x', quotas: { rate_limit_anon: '5' } })!, /rate_limit_anon/)
 })
 
-test('every schema of the contract is a valid one, and can be compiled for what it is for', () => {
-  const judge = new Ajv()
+test('every schema of the contract is valid and compiles for its use', () => {
+  const ajv = new Ajv()
   const write = serializerCompiler()
   const problems: string[] = []
   const attempt = (what: string, schema: object | undefined, use: (schema: object) => unknown) => {
     if (schema === undefined) return
-    if (!judge.validateSchema(schema)) return problems.push(`${what}: ${judge.errorsText()}`)
+    if (!ajv.validateSchema(schema)) return problems.push(`${what}: ${ajv.errorsText()}`)
     try {
       use(schema)
     } catch (error) {
-      // A value that does not fit says nothing about the schema.
+      // An error about the empty value is not an error of the schema.
       if (!/^(The body|Field|The value) |is required!$/.test((error as Error).message))
         problems.push(`${what}: ${error}`)
     }

@@ -1,6 +1,6 @@
-// The schemas of the contract at work: Ajv for what comes in, where text from paths and queries becomes numbers and
-// booleans as declared and bodies are taken as they are, and a writer of JSON for answers. Each is compiled when it is
-// first needed: all of them would be most of the work of a start, and few processes ever need them all.
+// Validates requests with Ajv and serializes answers with fast-json-stringify, by the schemas of the contract. Texts in
+// paths and queries are converted to the declared numbers and booleans; values in bodies are not. Each schema is compiled
+// on first use, because compiling all of them would take most of the time of a start.
 import { Ajv, type ErrorObject, type ValidateFunction } from 'ajv'
 import formats from 'ajv-formats'
 import stringifier from 'fast-json-stringify'
@@ -15,16 +15,16 @@ function ajv(coerceTypes: boolean) {
     useDefaults: true,
     allErrors: false,
     verbose: true,
-    // They are our own, and a test looks at them; looking here would cost each process a tenth of a second.
+    // A unit test validates our schemas. Validating them here would add 100 ms to each start.
     validateSchema: false,
   })
   ;(formats as unknown as (ajv: Ajv) => void)(instance)
-  // Every id also has a pattern, which is stricter; checking both would be paid for on each request.
+  // Every id also has a pattern, which is stricter, so the format is not checked a second time.
   instance.addFormat('uuid', true)
   return instance
 }
 
-/** For what comes in addresses. */
+/** For path and query parameters. */
 export function validatorCompiler(): FastifySchemaCompiler<object> {
   const text = ajv(true)
   return ({ schema }) => {
@@ -51,7 +51,7 @@ export function serializerCompiler(): FastifySerializerCompiler<object> {
   }
 }
 
-/** For bodies: refuses with a sentence. No body counts as null, which a schema may allow. */
+/** For bodies. The check throws a Refusal. A missing body counts as null, which a schema may allow. */
 export function bodyChecks(): (schema: object) => (body: unknown) => void {
   const compiler = ajv(false)
   return schema => {
@@ -64,7 +64,7 @@ export function bodyChecks(): (schema: object) => (body: unknown) => void {
   }
 }
 
-/** One sentence naming the field and what is wrong with it. */
+/** One sentence that names the field and what is wrong with it. */
 export function validationSentence(errors: readonly Partial<ErrorObject>[], part: string): string {
   const [error] = errors
   if (!error) return `The ${part} is not valid`
@@ -78,7 +78,7 @@ export function validationSentence(errors: readonly Partial<ErrorObject>[], part
   if (additionalProperty !== undefined) return `${where} has an unknown field "${additionalProperty}"`
   if (missingProperty !== undefined) return `${where} must have the field "${missingProperty}"`
   const { description } = (error.parentSchema ?? {}) as { description?: string }
-  // A pattern says nothing to a person; the schema's description does.
+  // The description of the schema is easier to understand than its pattern.
   if (error.keyword === 'pattern' && description) return `${where} must be ${description}`
   const allowed = (error.params as { allowedValues?: unknown[] } | undefined)?.allowedValues
   return `${where} ${error.message ?? 'is not valid'}${allowed ? `: ${allowed.join(', ')}` : ''}`

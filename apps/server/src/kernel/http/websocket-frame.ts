@@ -1,4 +1,5 @@
-// Frames as a server sends them (RFC 6455 §5.2): whole, unmasked, made once and written to as many sockets as want them.
+// Encodes frames as a server sends them (RFC 6455 §5.2): unfragmented and unmasked. One encoded frame can be written to
+// many sockets.
 
 const lastFrame = 0x80
 const text = 0x1
@@ -7,7 +8,7 @@ const pong = 0xa
 
 export const textFrame = (payload: string): Buffer => {
   const length = Buffer.byteLength(payload)
-  const frame = framed(text, length)
+  const frame = allocateFrame(text, length)
   frame.write(payload, frame.length - length, 'utf8')
   return frame
 }
@@ -16,7 +17,7 @@ export const textFrame = (payload: string): Buffer => {
 export const textFrameAround = (before: string, middle: Buffer, after: string): Buffer => {
   const start = Buffer.byteLength(before)
   const length = start + middle.length + Buffer.byteLength(after)
-  const frame = framed(text, length)
+  const frame = allocateFrame(text, length)
   const at = frame.length - length
   frame.write(before, at, 'utf8')
   middle.copy(frame, at + start)
@@ -30,14 +31,14 @@ export const pongFrame = (payload: Buffer): Buffer => bytesFrame(pong, [payload]
 function bytesFrame(kind: number, parts: readonly Buffer[]): Buffer {
   let length = 0
   for (const part of parts) length += part.length
-  const frame = framed(kind, length)
+  const frame = allocateFrame(kind, length)
   let at = frame.length - length
   for (const part of parts) at += part.copy(frame, at)
   return frame
 }
 
-/** The head of a frame, and room for what it holds. */
-function framed(kind: number, length: number): Buffer {
+/** A frame with its header and space for the payload. */
+function allocateFrame(kind: number, length: number): Buffer {
   const head = length < 126 ? 2 : length < 0x1_0000 ? 4 : 10
   const frame = Buffer.allocUnsafe(head + length)
   frame[0] = lastFrame | kind

@@ -1,4 +1,4 @@
-// Part of a file, or all of it, from its pieces. Only the frames that hold what is asked for are read and opened.
+// Reads a range of a file from its pieces. Only the frames that contain the range are read and decrypted.
 import type { ByteSource } from '#src/kernel/byte-source.ts'
 import type { FileAddress } from './file-writer.ts'
 import { DamagedFile, type FrameCipher, frameBytes, overheadBytes } from './frames.ts'
@@ -12,36 +12,36 @@ import {
 } from './layout.ts'
 import type { PieceReader, Pieces } from './pieces.ts'
 
-interface Wanted {
+interface FileRange {
   pieces: Pieces
   cipher: FrameCipher
   address: FileAddress
-  /** Of the whole file. */
+  /** Size of the whole file. */
   size: number
   from: number
-  /** Not included. */
+  /** Exclusive. */
   to: number
 }
 
-const runBytesMax = framesInRun * storedFrameBytes
-/** Runs are read into these, which nobody holds for longer than that takes. */
-const spare: Buffer[] = []
-const sparesMax = 4
+const maxRunBytes = framesInRun * storedFrameBytes
+/** Free buffers into which runs are read. */
+const spareBuffers: Buffer[] = []
+const maxSpareBuffers = 4
 
-/** The first run is read before this answers, so that a file that is missing or damaged is known in time. */
-export async function openFile(wanted: Wanted): Promise<Buffer | ByteSource> {
-  const source = createSource(wanted)
+/** Reads the first run before it resolves, so that a missing or damaged file is an error before the answer starts. */
+export async function openFile(range: FileRange): Promise<Buffer | ByteSource> {
+  const source = createSource(range)
   let first: readonly Buffer[] | undefined
   try {
     first = await source.next()
   } finally {
-    // What is read to its end is not kept open for a slow client.
+    // A file that was read to its end does not stay open while a slow client receives it.
     if (!first || !source.hasMore) await source.close()
   }
-  return first.length === 1 && !source.hasMore ? first[0]! : after(first, source)
+  return first.length === 1 && !source.hasMore ? first[0]! : prepend(first, source)
 }
 
-function after(first: readonly Buffer[], rest: ByteSource): ByteSource {
+function prepend(first: readonly Buffer[], rest: ByteSource): ByteSource {
   let ready: readonly Buffer[] | undefined = first
   return {
     get hasMore() {
@@ -56,7 +56,7 @@ function after(first: readonly Buffer[], rest: ByteSource): ByteSource {
   }
 }
 
-function createSource({ pieces, cipher, address, size, from, to }: Wanted): ByteSource {
+function createSource({ pieces, cipher, address, size, from, to }: FileRange): ByteSource {
   const lastFrame = frameCount(size) - 1
   const endFrame = Math.max(1, Math.ceil(to / frameBytes))
   let frame = Math.floor(from / frameBytes)
@@ -81,22 +81,23 @@ function createSource({ pieces, cipher, address, size, from, to }: Wanted): Byte
     throw new DamagedFile(`piece ${piece} has ${opened.size} bytes, not ${expected}`)
   }
 
-  async function openRun(piece: PieceReader, count: number): Promise<Buffer[]> {
+  async function readRun(piece: PieceReader, count: number): Promise<Buffer[]> {
     const bytes = runBytes(count)
-    const buffer = bytes < frameBytes ? Buffer.allocUnsafe(bytes) : (spare.pop() ?? largest())
+    const buffer = bytes < frameBytes ? Buffer.allocUnsafe(bytes) : (spareBuffers.pop() ?? newRunBuffer())
     try {
       const run = buffer.subarray(0, bytes)
       if ((await piece.fill(run)) < bytes) throw new DamagedFile(`frame ${frame} is cut short`)
       return Array.from({ length: count }, (_, each) => {
         const at = each * storedFrameBytes
-        return opened(frame + each, run.subarray(at, at + storedBytes(frame + each)))
+        return decryptFrame(frame + each, run.subarray(at, at + storedBytes(frame + each)))
       })
     } finally {
-      if (buffer.length === runBytesMax && spare.length < sparesMax) spare.push(buffer)
+      if (buffer.length === maxRunBytes && spareBuffers.length < maxSpareBuffers) spareBuffers.push(buffer)
     }
   }
 
-  function opened(index: number, stored: Buffer): Buffer {
+  /** The part of the frame that is in the range. */
+  function decryptFrame(index: number, stored: Buffer): Buffer {
     const plain = cipher.open(index, index === lastFrame ? 'last' : 'inner', stored)
     const start = index * frameBytes
     return start >= from && start + plain.length <= to
@@ -113,7 +114,7 @@ function createSource({ pieces, cipher, address, size, from, to }: Wanted): Byte
       const piece = await reader
       const inPiece = framesInPiece - (frame % framesInPiece)
       const count = Math.min(framesInRun, endFrame - frame, inPiece)
-      const plain = await openRun(piece, count)
+      const plain = await readRun(piece, count)
       frame += count
       if (count === inPiece) {
         reader = undefined
@@ -122,11 +123,11 @@ function createSource({ pieces, cipher, address, size, from, to }: Wanted): Byte
       return plain
     },
     async close() {
-      // Also one that is just being opened; of a read under way its reader takes care.
+      // Waits for a piece that is being opened. The reader waits for its own current read.
       const piece = await reader?.catch(() => undefined)
       await piece?.close()
     },
   }
 }
 
-const largest = () => Buffer.allocUnsafeSlow(runBytesMax)
+const newRunBuffer = () => Buffer.allocUnsafeSlow(maxRunBytes)

@@ -1,5 +1,5 @@
-// A file on its way into pieces. What has been written is only promised after `flush` or `end`; the last bytes, up to a
-// frame, are held back until it is known whether they are the last.
+// Writes a file into pieces. Written bytes are durable only after `flush` or `end`. Up to a frame of bytes stays in
+// memory, because the last frame is encrypted differently and only `end` tells which one that is.
 import { discard } from '#src/kernel/byte-source.ts'
 import { type FrameCipher, frameBytes } from './frames.ts'
 import { framesInPiece, framesInRun, pieceName, storedFrameBytes } from './layout.ts'
@@ -10,50 +10,54 @@ export interface FileAddress {
   version: string
 }
 
-/** How far a file has come: whole frames that are stored, and the bytes after them. */
+/** The state of an unfinished file: the number of stored frames, and the bytes after them. */
 export interface Progress {
   frames: number
   tail: Buffer
 }
 
 export interface FileWriter {
-  /** Bytes taken so far, those of before included. */
+  /** Bytes written so far, including those of `from`. */
   readonly size: number
-  /** The chunks are the writer's from now on: their memory is given back when they are sealed. */
+  /** Takes ownership of the chunks, and frees their memory once they are encrypted. */
   write(chunks: readonly Buffer[]): Promise<void>
-  /** Stores every whole frame; what it answers is all one needs to go on elsewhere. Throws after a failure to store. */
+  /**
+   * Stores every whole frame. Another writer can continue from the returned progress. Throws if an earlier write could
+   * not be stored.
+   */
   flush(): Promise<Progress>
-  /** The file is complete and stored. */
+  /** Stores the rest. When it resolves, the file is complete and durable. */
   end(): Promise<void>
   abort(): Promise<void>
 }
 
-/** Sealed frames are handed on in runs of this many bytes. */
+/** Encrypted frames are appended to the piece in batches of this many bytes. */
 const runBytes = framesInRun * storedFrameBytes
-const maxHeld = 64
+const maxPendingBuffers = 64
 
 interface FileWriterOptions {
   pieces: Pieces
   cipher: FrameCipher
   address: FileAddress
   from?: Progress
-  /** Called when a piece is full and stored, with how far the file is then. */
+  /** Called after each full piece is stored. */
   onPiece?: (progress: Progress) => Promise<void>
 }
 
 export function openFileWriter({ pieces, cipher, address, from, onPiece }: FileWriterOptions): FileWriter {
   let frames = from?.frames ?? 0
-  let held: Buffer[] = from && from.tail.length > 0 ? [from.tail] : []
-  /** Of the first of them, what has been sealed already. */
+  /** Bytes that are not encrypted yet. */
+  let pending: Buffer[] = from && from.tail.length > 0 ? [from.tail] : []
+  /** Bytes of the first pending buffer that are encrypted already. */
   let sealedBytes = 0
-  let heldBytes = from?.tail.length ?? 0
-  let size = frames * frameBytes + heldBytes
+  let pendingBytes = from?.tail.length ?? 0
+  let size = frames * frameBytes + pendingBytes
   let run: Buffer[] = []
   let inRun = 0
   let piece: PieceWriter | undefined
-  let isOver = false
-  /** What was handed on is not known to be stored. */
-  let isBroken = false
+  let isClosed = false
+  /** A write failed, so it is unknown what is stored. */
+  let hasFailed = false
 
   const nextPiece = () =>
     pieces.write(
@@ -66,29 +70,29 @@ export function openFileWriter({ pieces, cipher, address, from, onPiece }: FileW
     const sent = run
     run = []
     inRun = 0
-    await orBroken(piece!.append(sent))
+    await noteFailure(piece!.append(sent))
     sent.forEach(discard)
   }
 
   async function closePiece(): Promise<void> {
     await sendRun()
-    if (piece) await orBroken(piece.finish())
+    if (piece) await noteFailure(piece.finish())
     piece = undefined
   }
 
-  function orBroken(storing: Promise<void>): Promise<void> {
+  function noteFailure(storing: Promise<void>): Promise<void> {
     return storing.catch(error => {
-      isBroken = true
+      hasFailed = true
       throw error
     })
   }
 
   async function seal(isLast: boolean): Promise<void> {
-    // Before the frame is counted: where it goes depends on how many there are.
+    // Before `frames` is incremented, because the piece and the offset depend on it.
     piece ??= await nextPiece()
-    const { parts, used } = take(Math.min(frameBytes, heldBytes))
+    const { parts, used } = take(Math.min(frameBytes, pendingBytes))
     const sealed = cipher.seal(frames, isLast ? 'last' : 'inner', parts)
-    held.splice(0, used).forEach(discard)
+    pending.splice(0, used).forEach(discard)
     frames++
     for (const part of sealed) {
       run.push(part)
@@ -97,9 +101,9 @@ export function openFileWriter({ pieces, cipher, address, from, onPiece }: FileW
     if (inRun >= runBytes) await sendRun()
   }
 
-  /** Every frame that is not the last for sure. */
-  async function sealWhole(): Promise<void> {
-    while (heldBytes > frameBytes) {
+  /** Encrypts every full frame that is followed by further bytes. */
+  async function sealFullFrames(): Promise<void> {
+    while (pendingBytes > frameBytes) {
       await seal(false)
       if (frames % framesInPiece > 0) continue
       await closePiece()
@@ -107,25 +111,25 @@ export function openFileWriter({ pieces, cipher, address, from, onPiece }: FileW
     }
   }
 
-  /** Also how many of those held are used up by that. */
+  /** Takes the next bytes. `used` counts the pending buffers that are used up. */
   function take(bytes: number): { parts: Buffer[]; used: number } {
-    heldBytes -= bytes
+    pendingBytes -= bytes
     const parts: Buffer[] = []
     let missing = bytes
     let used = 0
     while (missing > 0) {
-      const part = held[used]!.subarray(sealedBytes, sealedBytes + missing)
+      const part = pending[used]!.subarray(sealedBytes, sealedBytes + missing)
       parts.push(part)
       missing -= part.length
       sealedBytes += part.length
-      if (sealedBytes < held[used]!.length) break
+      if (sealedBytes < pending[used]!.length) break
       used++
       sealedBytes = 0
     }
     return { parts, used }
   }
 
-  const progress = (): Progress => ({ frames, tail: Buffer.concat(held).subarray(sealedBytes) })
+  const progress = (): Progress => ({ frames, tail: Buffer.concat(pending).subarray(sealedBytes) })
 
   return {
     get size() {
@@ -134,29 +138,29 @@ export function openFileWriter({ pieces, cipher, address, from, onPiece }: FileW
     async write(chunks) {
       for (const chunk of chunks) {
         if (chunk.length === 0) continue
-        held.push(chunk)
-        // Bytes that come one by one would each take up the room of many.
-        if (held.length > maxHeld) held = [Buffer.concat(held)]
-        heldBytes += chunk.length
+        pending.push(chunk)
+        // Many tiny buffers would take far more memory than their bytes.
+        if (pending.length > maxPendingBuffers) pending = [Buffer.concat(pending)]
+        pendingBytes += chunk.length
         size += chunk.length
       }
-      await sealWhole()
+      await sealFullFrames()
     },
     async flush() {
-      if (isBroken) throw new Error('the file could not be stored')
+      if (hasFailed) throw new Error('the file could not be stored')
       await closePiece()
       return progress()
     },
     async end() {
-      // More than a frame may have been held where it goes on from.
-      await sealWhole()
+      // The tail of `from` may be longer than a frame.
+      await sealFullFrames()
       await seal(true)
       await closePiece()
-      isOver = true
+      isClosed = true
     },
     async abort() {
-      if (isOver) return
-      isOver = true
+      if (isClosed) return
+      isClosed = true
       await piece?.abort()
     },
   }

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { SharedSync } from './filesystem-sync.ts'
 
-/** Syncs that end when they are told to. */
+/** Syncs that end on request. */
 function controlled() {
   const started: { directory: string; end(failure?: Error): void }[] = []
   const syncs = new SharedSync(
@@ -15,7 +15,7 @@ function controlled() {
 }
 const turn = () => new Promise(resolve => setImmediate(resolve))
 
-test('those who ask while a sync is under way share the next one, and wait for it', async () => {
+test('calls during a sync share the next sync and wait for it', async () => {
   const { syncs, started } = controlled()
   const ended: string[] = []
   const ask = (who: string) => syncs.sync('a').then(() => ended.push(who))
@@ -45,7 +45,7 @@ test('directories do not wait for each other', async () => {
   await Promise.all(both)
 })
 
-test('a failure is told to those who shared it, and the next sync is a new one', async () => {
+test('a failure rejects the calls that share the sync, and the next sync runs', async () => {
   const { syncs, started } = controlled()
   const first = syncs.sync('a')
   const second = syncs.sync('a')

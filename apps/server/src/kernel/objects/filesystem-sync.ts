@@ -1,5 +1,5 @@
-// Makes the entries of directories outlive a loss of power. Whoever asks for the same directory at the same time
-// shares one sync; one that is under way already may have missed what came since, so late ones wait for the next.
+// Syncs directories, so that their entries survive a power loss. Concurrent calls for the same directory share one
+// fsync. A running fsync may have missed an entry that was created since, so calls during it share the next one.
 import fs from 'node:fs'
 
 export class SharedSync {

@@ -1,6 +1,6 @@
-// Pieces as files of a directory: <root>/<folder>/<first two characters of the name>/<name>, for their owner alone.
+// Stores pieces as files <root>/<folder>/<first two characters of the name>/<name>, which only their owner can read.
 import fs from 'node:fs'
-import { mkdir, opendir, rm, stat } from 'node:fs/promises'
+import { copyFile, link, mkdir, opendir, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { SharedSync } from './filesystem-sync.ts'
 import {
@@ -19,20 +19,20 @@ import {
 const { O_CREAT, O_RDONLY, O_TRUNC, O_WRONLY } = fs.constants
 const folderMode = 0o700
 const fileMode = 0o600
-/** Half of the threads that files are worked on with: the rest go on serving. */
-const removedAtOnce = 2
-/** Directories remembered as being on disk; past that, all are forgotten and found again. */
-const rememberedMax = 20_000
+/** Half of libuv's threads for file operations. The others stay free for reads and writes. */
+const removeConcurrency = 2
+/** Bounds the memory of `syncedShards`. At this size it is cleared and filled again. */
+const maxSyncedShards = 20_000
 
 interface Options {
-  /** Whether what was finished outlives a loss of power, and not only a crash of the process. */
+  /** Whether finished pieces survive a power loss, and not only a crash of the process. */
   isDurable?: boolean
 }
 
 export async function openDirectoryPieces(root: string, { isDurable = true }: Options = {}): Promise<Pieces> {
   const syncs = new SharedSync()
-  /** Whose own entry, and that of the folder around them, is on disk for sure. */
-  const rooted = new Set<string>()
+  /** Shard directories whose own entry, and that of their folder, is synced to disk. */
+  const syncedShards = new Set<string>()
   await mkdir(root, { recursive: true, mode: folderMode })
 
   const shardOf = (name: string) => {
@@ -50,18 +50,18 @@ export async function openDirectoryPieces(root: string, { isDurable = true }: Op
     } catch (error) {
       if (!hasCode(error, 'ENOENT')) throw error
     }
-    rooted.delete(shardOf(name))
+    syncedShards.delete(shardOf(name))
     await mkdir(shardOf(name), { recursive: true, mode: folderMode })
     return openFile(file, flags)
   }
 
-  /** Until its entry is on disk, so are not those of the directories on the way to it. */
+  /** Syncs the entry of a file, and the entries of the directories above it unless they were synced before. */
   async function syncEntry(name: string): Promise<void> {
     const shard = shardOf(name)
-    if (rooted.has(shard)) return syncs.sync(shard)
+    if (syncedShards.has(shard)) return syncs.sync(shard)
     await Promise.all([syncs.sync(shard), syncs.sync(join(shard, '..')), syncs.sync(root)])
-    if (rooted.size >= rememberedMax) rooted.clear()
-    rooted.add(shard)
+    if (syncedShards.size >= maxSyncedShards) syncedShards.clear()
+    syncedShards.add(shard)
   }
 
   async function* list(folder: string): AsyncGenerator<PieceFound> {
@@ -70,7 +70,7 @@ export async function openDirectoryPieces(root: string, { isDurable = true }: Op
       for await (const entry of entriesOf(join(root, folder, shard))) {
         const name = `${folder}/${entry}`
         if (!isName(name) || !entry.startsWith(shard)) continue
-        const found = await stat(fileOf(name)).catch(unlessMissing)
+        const found = await stat(fileOf(name)).catch(ignoreMissing)
         if (found) yield { name, size: found.size, modifiedAt: found.mtime }
       }
   }
@@ -78,19 +78,19 @@ export async function openDirectoryPieces(root: string, { isDurable = true }: Op
   async function remove(names: readonly string[]): Promise<void> {
     names.forEach(assertName)
     let next = 0
-    const inTurn = async () => {
+    const removeNext = async () => {
       while (next < names.length) await unlink(fileOf(names[next++]!))
     }
-    await Promise.all(Array.from({ length: Math.min(removedAtOnce, names.length) }, inTurn))
+    await Promise.all(Array.from({ length: Math.min(removeConcurrency, names.length) }, removeNext))
   }
 
   return {
     async write(name, at) {
       assertName(name)
-      const fd = await openForWriting(name, at).catch(clearly)
+      const fd = await openForWriting(name, at).catch(throwWriteError)
       return createWriter(fd, at, {
         async sync(descriptor) {
-          if (isDurable) await promised(done => fs.fdatasync(descriptor, done))
+          if (isDurable) await fromCallback(done => fs.fdatasync(descriptor, done))
         },
         async syncEntry() {
           if (isDurable) await syncEntry(name)
@@ -99,7 +99,7 @@ export async function openDirectoryPieces(root: string, { isDurable = true }: Op
     },
     async open(name, from, to) {
       assertName(name)
-      const fd = await openFile(fileOf(name), O_RDONLY).catch(missing(name))
+      const fd = await openFile(fileOf(name), O_RDONLY).catch(throwOpenError(name))
       try {
         const size = sizeOf(fd)
         return createReader(fd, size, from, Math.min(to, size))
@@ -109,8 +109,15 @@ export async function openDirectoryPieces(root: string, { isDurable = true }: Op
       }
     },
     remove,
+    async copy(from, to) {
+      assertName(from)
+      assertName(to)
+      await mkdir(shardOf(to), { recursive: true, mode: folderMode })
+      await linkOrCopy(fileOf(from), fileOf(to)).catch(throwOpenError(from))
+      if (isDurable) await syncEntry(to)
+    },
     async removeFolder(folder) {
-      // A few at a time: a whole tree at once would hold up everyone else's reads.
+      // In batches: removing the whole tree with one `rm` would use all threads and delay every read.
       let batch: string[] = []
       for await (const { name } of list(folder)) {
         batch.push(name)
@@ -129,13 +136,34 @@ export async function openDirectoryPieces(root: string, { isDurable = true }: Op
   }
 }
 
-/** A piece of which `at` bytes are promised; whatever follows them is of an attempt that was given up. */
+/** A hard link needs neither time nor space. It is not possible on every file system, and not any number of times. */
+async function linkOrCopy(from: string, to: string): Promise<void> {
+  try {
+    await link(from, to)
+  } catch (error) {
+    if (hasCode(error, 'EEXIST')) return
+    if (!hasCode(error, 'EMLINK', 'EPERM', 'ENOTSUP', 'EXDEV')) throw error
+    await copyFile(from, to)
+    await syncFile(to)
+  }
+}
+
+async function syncFile(file: string): Promise<void> {
+  const fd = await openFile(file, O_RDONLY)
+  try {
+    await fromCallback(done => fs.fdatasync(fd, done))
+  } finally {
+    closeFile(fd)
+  }
+}
+
+/** Opens an existing piece to append after its first `at` bytes. Later bytes are from an aborted write and are cut off. */
 async function openAt(file: string, name: string, at: number): Promise<number> {
-  const fd = await openFile(file, O_WRONLY).catch(missing(name))
+  const fd = await openFile(file, O_WRONLY).catch(throwOpenError(name))
   try {
     const size = sizeOf(fd)
-    if (size < at) throw new Error(`${name} holds ${size} bytes, not the ${at} it should go on from`)
-    if (size > at) await promised(done => fs.ftruncate(fd, at, done))
+    if (size < at) throw new Error(`${name} has ${size} bytes, cannot continue after ${at}`)
+    if (size > at) await fromCallback(done => fs.ftruncate(fd, at, done))
     return fd
   } catch (error) {
     closeFile(fd)
@@ -153,7 +181,7 @@ function createWriter(fd: number, at: number, { sync, syncEntry }: Durability): 
   let isOpen = true
   let underWay: Promise<unknown> = Promise.resolve()
 
-  /** A descriptor in use is not closed: its number might be another file's before the use ends. */
+  /** Waits for the current write: after a close, the descriptor's number could belong to another file. */
   async function close(): Promise<void> {
     if (!isOpen) return
     isOpen = false
@@ -161,8 +189,8 @@ function createWriter(fd: number, at: number, { sync, syncEntry }: Durability): 
     closeFile(fd)
   }
   function use<T>(work: () => Promise<T>): Promise<T> {
-    if (!isOpen) return Promise.reject(new Error('the piece is written no more'))
-    const used = work().catch(clearly)
+    if (!isOpen) return Promise.reject(new Error('the piece is closed'))
+    const used = work().catch(throwWriteError)
     underWay = used
     return used
   }
@@ -173,7 +201,7 @@ function createWriter(fd: number, at: number, { sync, syncEntry }: Durability): 
         while (left.length > 0) {
           const written = await writeSome(fd, left, position)
           position += written
-          left = after(left, written)
+          left = skipBytes(left, written)
         }
       }),
     async finish() {
@@ -183,21 +211,21 @@ function createWriter(fd: number, at: number, { sync, syncEntry }: Durability): 
         await close()
         throw error
       }
-      await Promise.all([close(), syncEntry().catch(clearly)])
+      await Promise.all([close(), syncEntry().catch(throwWriteError)])
     },
     abort: close,
   }
 }
 
 const writeSome = (fd: number, chunks: readonly Buffer[], position: number): Promise<number> =>
-  promised(done =>
+  fromCallback(done =>
     chunks.length === 1
       ? fs.write(fd, chunks[0]!, 0, chunks[0]!.length, position, done)
       : fs.writev(fd, chunks, position, done),
   )
 
-/** What is left of them after so many bytes. */
-function after(chunks: readonly Buffer[], bytes: number): readonly Buffer[] {
+/** The chunks without their first `bytes` bytes. */
+function skipBytes(chunks: readonly Buffer[], bytes: number): readonly Buffer[] {
   let index = 0
   let skipped = bytes
   while (index < chunks.length && skipped >= chunks[index]!.length) skipped -= chunks[index++]!.length
@@ -215,7 +243,7 @@ function createReader(fd: number, size: number, from: number, to: number): Piece
     const wanted = Math.min(buffer.length, Math.max(0, to - position))
     let filled = 0
     while (filled < wanted) {
-      const read = await promised<number>(done =>
+      const read = await fromCallback<number>(done =>
         fs.read(fd, buffer, filled, wanted - filled, position, done),
       )
       if (read === 0) break
@@ -241,38 +269,39 @@ function createReader(fd: number, size: number, from: number, to: number): Piece
   }
 }
 
-/** Names of what is in a directory; of one that is not there, none. */
+/** The names in a directory. A missing directory has none. */
 async function* entriesOf(directory: string): AsyncGenerator<string> {
-  const entries = await opendir(directory, { bufferSize: 256 }).catch(unlessMissing)
+  const entries = await opendir(directory, { bufferSize: 256 }).catch(ignoreMissing)
   if (entries) for await (const { name } of entries) yield name
 }
 
-/** Callbacks rather than FileHandles: half the time for a small file. */
-const promised = <T = void>(
+/** Wraps a callback API of `fs`. Compared with FileHandles, a small file takes half the time. */
+const fromCallback = <T = void>(
   start: (done: (error: NodeJS.ErrnoException | null, value?: T) => void) => void,
 ): Promise<T> =>
   new Promise((resolve, reject) => start((error, value) => (error ? reject(error) : resolve(value as T))))
 
 const openFile = (file: string, flags: number): Promise<number> =>
-  promised(done => fs.open(file, flags, fileMode, done))
-/** At once: neither waits for the disk, and a thread to do it would cost several times as much. */
+  fromCallback(done => fs.open(file, flags, fileMode, done))
+/** Synchronous, like fstat: neither waits for the disk, and using the thread pool would take several times as long. */
 const closeFile = (fd: number): void => fs.closeSync(fd)
 const sizeOf = (fd: number): number => fs.fstatSync(fd).size
-const unlink = (file: string): Promise<void> => promised(done => fs.unlink(file, done)).catch(unlessMissing)
+const unlink = (file: string): Promise<void> =>
+  fromCallback(done => fs.unlink(file, done)).catch(ignoreMissing)
 
 const hasCode = (error: unknown, ...codes: string[]) =>
   codes.includes((error as NodeJS.ErrnoException).code ?? '')
 
-function unlessMissing(error: unknown): undefined {
-  // ENOTDIR: a stray file where a directory would be.
+function ignoreMissing(error: unknown): undefined {
+  // ENOTDIR: there is a file where a directory was expected.
   if (!hasCode(error, 'ENOENT', 'ENOTDIR')) throw error
 }
 
-const missing = (name: string) => (error: unknown) => {
+const throwOpenError = (name: string) => (error: unknown) => {
   throw hasCode(error, 'ENOENT') ? new MissingPiece(name, error) : error
 }
 
-function clearly(error: unknown): never {
-  // EFBIG: the operator's limit on the size of files.
+function throwWriteError(error: unknown): never {
+  // EFBIG: the file exceeds the limit on file sizes of the process.
   throw hasCode(error, 'ENOSPC', 'EDQUOT', 'EFBIG') ? new NoSpace(error) : error
 }

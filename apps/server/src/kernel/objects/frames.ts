@@ -1,6 +1,6 @@
-// The bytes of a file, sealed in frames so that any part of it can be read without the rest. The key belongs to the
-// project and this one file; what is authenticated with a frame is where it stands and whether it is the last. So a
-// flipped bit, a frame moved, a file cut short or put in the place of another does not open.
+// Encrypts a file in frames of 64 KiB, so that any part can be decrypted without the rest. The key is derived for this
+// project and this file. The index of the frame, and whether it is the last one, are authenticated. So a changed bit, a
+// moved frame, a truncated file and a file swapped with another are detected.
 import {
   createCipheriv,
   createDecipheriv,
@@ -13,15 +13,15 @@ import {
 export const frameBytes = 65_536
 const nonceBytes = 12
 const tagBytes = 16
-/** What a frame takes beyond what it holds. */
+/** Bytes that a stored frame has in addition to its content. */
 export const overheadBytes = nonceBytes + tagBytes
 const algorithm = 'aes-256-gcm'
 
-/** The end of an upload that has not arrived whole is kept sealed as well, and is no frame. */
+/** A tail is the end of an unfinished upload: fewer bytes than a frame, stored encrypted until the upload continues. */
 export type FrameKind = 'inner' | 'last' | 'tail'
 const kinds: Record<FrameKind, number> = { inner: 0, last: 1, tail: 2 }
 
-/** What is stored is not what was written. */
+/** The stored bytes differ from those that were written. */
 export class DamagedFile extends Error {
   constructor(what: string, cause?: unknown) {
     super(what, { cause })
@@ -30,24 +30,24 @@ export class DamagedFile extends Error {
 }
 
 export interface FrameCipher {
-  /** Nonce, ciphertext, tag. A nonce is never used twice: a frame may be sealed again, with other bytes. */
+  /** Nonce, ciphertext, tag. The nonce is random, because the same frame may be encrypted again with other bytes. */
   seal(index: number, kind: FrameKind, plain: readonly Buffer[]): Buffer[]
   open(index: number, kind: FrameKind, stored: Buffer): Buffer
 }
 
 export function frameCipher(dataKey: Buffer | KeyObject, version: string): FrameCipher {
-  // From bytes, a key object would be made for every frame, which costs half as much as the frame.
+  // With a Buffer, createCipheriv would create a key object per frame, which takes half as long as encrypting it.
   const key = createSecretKey(Buffer.from(hkdfSync('sha256', dataKey, version, 'plinth file', 32)))
-  const place = Buffer.alloc(9)
-  const placeOf = (index: number, kind: FrameKind) => {
-    place.writeBigUInt64BE(BigInt(index))
-    place[8] = kinds[kind]
-    return place
+  const aad = Buffer.alloc(9)
+  const aadOf = (index: number, kind: FrameKind) => {
+    aad.writeBigUInt64BE(BigInt(index))
+    aad[8] = kinds[kind]
+    return aad
   }
   return {
     seal(index, kind, plain) {
       const nonce = randomBytes(nonceBytes)
-      const cipher = createCipheriv(algorithm, key, nonce).setAAD(placeOf(index, kind))
+      const cipher = createCipheriv(algorithm, key, nonce).setAAD(aadOf(index, kind))
       const sealed = [nonce]
       for (const chunk of plain) sealed.push(cipher.update(chunk))
       cipher.final()
@@ -58,7 +58,7 @@ export function frameCipher(dataKey: Buffer | KeyObject, version: string): Frame
       try {
         const end = stored.length - tagBytes
         const decipher = createDecipheriv(algorithm, key, stored.subarray(0, nonceBytes))
-          .setAAD(placeOf(index, kind))
+          .setAAD(aadOf(index, kind))
           .setAuthTag(stored.subarray(end))
         const plain = decipher.update(stored.subarray(nonceBytes, end))
         decipher.final()

@@ -1,17 +1,17 @@
-// How a file of a given size lies in pieces: frames one after the other, the same number in each piece but the last.
+// How a file is divided: into frames, and the frames into pieces of equal count. Only the last of each may be shorter.
 import { frameBytes, overheadBytes } from './frames.ts'
 
 export const framesInPiece = 128
-/** What is read and opened, or sealed and written, in one go. */
+/** Frames that are read and decrypted, or encrypted and written, together. */
 export const framesInRun = 8
 export const storedFrameBytes = frameBytes + overheadBytes
 
-/** An empty file has a frame, too: that it is empty is authenticated. */
+/** An empty file has one empty frame, so that its emptiness is authenticated. */
 export const frameCount = (size: number) => Math.max(1, Math.ceil(size / frameBytes))
 
 export const pieceCount = (size: number) => Math.ceil(frameCount(size) / framesInPiece)
 
-/** Bytes stored of the frames up to, not including, `frame`. */
+/** Stored bytes of the frames before `frame`. */
 function storedUpTo(size: number, frame: number): number {
   return frame >= frameCount(size) ? size + frameCount(size) * overheadBytes : frame * storedFrameBytes
 }
@@ -24,5 +24,5 @@ export const pieceName = (project: string, version: string, piece: number) => `$
 export const pieceNames = (project: string, version: string, size: number): string[] =>
   Array.from({ length: pieceCount(size) }, (_, piece) => pieceName(project, version, piece))
 
-/** Of a file whose pieces take so many bytes in all. */
+/** The size of a file whose pieces have `stored` bytes in total. */
 export const plainBytes = (stored: number) => stored - Math.ceil(stored / storedFrameBytes) * overheadBytes

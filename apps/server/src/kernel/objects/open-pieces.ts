@@ -1,22 +1,22 @@
-// Which engine keeps the bytes: an S3 bucket where one is configured, a directory otherwise.
+// Opens the storage for pieces: an S3 bucket if one is configured, a directory otherwise.
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { openDirectoryPieces } from './filesystem.ts'
 import type { Pieces } from './pieces.ts'
 import { openS3Pieces, type S3Settings } from './s3.ts'
 
-interface Place {
+interface PiecesSettings {
   dataDir: string
   s3: S3Settings | undefined
 }
 
-/** Throws a sentence for the operator when they cannot be kept there. */
-export async function openPieces({ dataDir, s3 }: Place): Promise<Pieces> {
+/** Throws an error with a message for the operator if the bucket or directory cannot be used. */
+export async function openPieces({ dataDir, s3 }: PiecesSettings): Promise<Pieces> {
   if (s3) return openS3Pieces(s3)
   const root = join(dataDir, 'objects')
   try {
     const pieces = await openDirectoryPieces(root)
-    // Others have directories of this name, too: by this file it is known as ours, and may be removed.
+    // Other programs have directories called `objects`. This file marks ours, which remove-data may delete.
     await writeFile(join(root, '.plinth'), '', { flag: 'a', mode: 0o600 })
     return pieces
   } catch (cause) {

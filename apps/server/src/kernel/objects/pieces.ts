@@ -1,36 +1,38 @@
-// Where bytes are kept: a directory or an S3 bucket. A piece is at most some megabytes, named `<folder>/<name>` by the
-// platform, never by a caller; what it holds is encrypted before it comes here.
+// The interface to the storage for file contents: a directory or an S3 bucket. A piece has at most some megabytes of
+// encrypted content. Its name is `<folder>/<name>` and is chosen by the platform, never by a caller.
 
 export interface Pieces {
   /**
-   * A piece that keeps its first `at` bytes, followed by what is appended. Nothing is promised of it until `finish` has
-   * resolved: then it is on disk, and stays there when the machine loses power.
+   * Writes a piece that keeps its first `at` bytes, followed by the appended ones. The piece is durable once `finish` has
+   * resolved. Before that, the appended bytes may be stored completely, in part or not at all.
    */
   write(name: string, at: number): Promise<PieceWriter>
-  /** Bytes `from` up to, not including, `to`. Throws MissingPiece. */
+  /** Reads from byte `from` to byte `to`, exclusive. Throws MissingPiece. */
   open(name: string, from: number, to: number): Promise<PieceReader>
-  /** Those that are not there count as removed. */
+  /** Ignores missing pieces. */
   remove(names: readonly string[]): Promise<void>
+  /** Copies a finished piece. Neither of the two may be appended to afterwards. Throws MissingPiece. */
+  copy(from: string, to: string): Promise<void>
   removeFolder(folder: string): Promise<void>
-  /** Those that hold something. */
+  /** Folders that contain pieces. */
   folders(): AsyncIterable<string>
-  /** Everything in a folder, in no order. */
+  /** All pieces of a folder, in no particular order. */
   list(folder: string): AsyncIterable<PieceFound>
   close(): Promise<void>
 }
 
 export interface PieceWriter {
-  /** The buffers may be used for other things once it has resolved. */
+  /** The caller may reuse the buffers once it has resolved. */
   append(chunks: readonly Buffer[]): Promise<void>
   finish(): Promise<void>
-  /** Gives up: what was appended may be there or not. Of no consequence after `finish`. */
+  /** Ends the write without `finish`. The appended bytes may be stored or not. Does nothing after `finish`. */
   abort(): Promise<void>
 }
 
 export interface PieceReader {
   /** Bytes of the whole piece. */
   readonly size: number
-  /** Fills the buffer from where the last one ended; answers fewer bytes than it holds only at the end. */
+  /** Reads the next bytes into the buffer and returns their number, which is less than its length only at the end. */
   fill(buffer: Buffer): Promise<number>
   close(): Promise<void>
 }
@@ -43,12 +45,12 @@ export interface PieceFound {
 
 export class MissingPiece extends Error {
   constructor(name: string, cause?: unknown) {
-    super(`${name} is not there`, { cause })
+    super(`${name} does not exist`, { cause })
     this.name = 'MissingPiece'
   }
 }
 
-/** What a write meets when the disk or the owner's share of it is full. */
+/** A write failed because the disk or the quota of the operating system user is full. */
 export class NoSpace extends Error {
   constructor(cause: unknown) {
     super('there is no space left for files', { cause })
@@ -56,7 +58,7 @@ export class NoSpace extends Error {
   }
 }
 
-/** The S3 service cannot be reached, or answers with a failure. */
+/** The S3 service cannot be reached, or answers with an error. */
 export class ObjectsUnavailable extends Error {
   constructor(cause: unknown) {
     super('the S3 service failed', { cause })
@@ -67,13 +69,13 @@ export class ObjectsUnavailable extends Error {
 const folderForm = /^[0-9a-f-]{1,64}$/
 const nameForm = /^[0-9a-f-]{1,64}\/[0-9a-f-]{2}[0-9a-f.~-]{0,126}$/
 
-/** Before it reaches a disk or a URL: nothing in it can lead elsewhere. */
+/** Called before a name becomes part of a path or URL. A valid name has no `..` and only the one slash. */
 export function assertName(name: string): void {
-  if (!nameForm.test(name)) throw new TypeError(`${JSON.stringify(name)} is no name of a piece`)
+  if (!nameForm.test(name)) throw new TypeError(`${JSON.stringify(name)} is not a piece name`)
 }
 
 export function assertFolder(folder: string): void {
-  if (!folderForm.test(folder)) throw new TypeError(`${JSON.stringify(folder)} is no name of a folder`)
+  if (!folderForm.test(folder)) throw new TypeError(`${JSON.stringify(folder)} is not a folder name`)
 }
 
 export const isFolder = (folder: string): boolean => folderForm.test(folder)

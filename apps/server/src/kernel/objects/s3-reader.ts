@@ -1,23 +1,23 @@
-// Reads a range of an object as the service sends it, no faster than it is taken. Services cut connections that stay
-// quiet for long, as those of slow clients do: reading then goes on where it stopped, in an answer of its own.
+// Streams a range of an S3 object with back pressure. S3 services close connections that are idle for long, which happens
+// when our client reads slowly. The reader then continues at its position with a new request.
 import { ObjectsUnavailable, type PieceReader } from './pieces.ts'
 
 export interface Answer {
-  /** Of the whole object. */
+  /** Size of the whole object. */
   size: number
-  /** Absent when there is nothing to read. */
+  /** Absent if the range is empty. */
   body?: NodeJS.ReadableStream & { destroy(error?: Error): void }
 }
 
-const silenceMs = 30_000
-/** In a row, without a byte between them. */
-const attemptsMax = 3
+const idleTimeoutMs = 30_000
+/** Consecutive attempts without receiving a byte. */
+const maxAttempts = 3
 
 export function createReader(
   first: Answer,
   from: number,
   to: number,
-  again: (at: number) => Promise<Answer>,
+  reopen: (at: number) => Promise<Answer>,
 ): PieceReader {
   const end = Math.min(to, first.size)
   let { body } = first
@@ -27,28 +27,28 @@ export function createReader(
   let isOpen = true
 
   async function nextChunk(): Promise<Buffer> {
-    const silence = setTimeout(() => body?.destroy(new Error(`silent for ${silenceMs} ms`)), silenceMs)
+    const timer = setTimeout(() => body?.destroy(new Error(`no data for ${idleTimeoutMs} ms`)), idleTimeoutMs)
     try {
       const next = await chunks?.next()
       if (!next || next.done) throw new Error(`the answer ended at byte ${position} of ${end}`)
       return next.value as Buffer
     } finally {
-      clearTimeout(silence)
+      clearTimeout(timer)
     }
   }
 
-  /** The bytes at `position`. */
-  async function more(): Promise<Buffer> {
+  /** The chunk at `position`, with a new request if the current one fails. */
+  async function nextChunkWithRetry(): Promise<Buffer> {
     for (let attempt = 1; ; attempt++) {
       try {
         return await nextChunk()
       } catch (error) {
         body?.destroy()
-        if (!isOpen || attempt === attemptsMax) throw new ObjectsUnavailable(error)
+        if (!isOpen || attempt === maxAttempts) throw new ObjectsUnavailable(error)
       }
-      body = (await again(position)).body
+      body = (await reopen(position)).body
       chunks = body?.[Symbol.asyncIterator]()
-      // Closed meanwhile: the next look at it ends in an error.
+      // Closed during the request: destroy the body, so that the next read fails.
       if (!isOpen) body?.destroy()
     }
   }
@@ -60,7 +60,7 @@ export function createReader(
       const wanted = Math.min(buffer.length, Math.max(0, end - position))
       let filled = 0
       while (filled < wanted) {
-        rest ??= await more()
+        rest ??= await nextChunkWithRetry()
         const copied = rest.copy(buffer, filled, 0, wanted - filled)
         rest = copied < rest.length ? rest.subarray(copied) : undefined
         filled += copied
@@ -71,10 +71,10 @@ export function createReader(
     async close() {
       if (!isOpen) return
       isOpen = false
-      const giveUp = () => body?.destroy()
-      // An answer taken to its end leaves a connection for the next.
-      if (position < end || rest) giveUp()
-      else nextChunk().then(giveUp, giveUp)
+      const destroy = () => body?.destroy()
+      // A body that is read to its end lets the agent reuse the connection.
+      if (position < end || rest) destroy()
+      else nextChunk().then(destroy, destroy)
     },
   }
 }

@@ -1,4 +1,4 @@
-// Pieces as objects of an S3 bucket. A piece is put whole, when it is finished; none is ever half there.
+// Stores pieces as objects of an S3 bucket. `finish` uploads the whole piece in one request, so no object is incomplete.
 import { createHash } from 'node:crypto'
 import type { DeleteObjectsCommand, S3Client } from '@aws-sdk/client-s3'
 import {
@@ -16,35 +16,36 @@ import {
 import { type Answer, createReader } from './s3-reader.ts'
 
 export interface S3Settings {
-  /** Where the service is; AWS's own of the region when absent. */
+  /** URL of the service. Without it, AWS in the region. */
   endpoint: string | undefined
   bucket: string
   accessKeyId: string
   secretAccessKey: string
   region: string
-  /** The bucket in the path of the URL rather than in its host. */
+  /** Puts the bucket into the path of URLs instead of the host name. */
   forcePathStyle: boolean
 }
 
 type Library = typeof import('@aws-sdk/client-s3')
 
 const connectTimeoutMs = 5000
-/** Until an answer begins; a piece of 8 MiB is sent in that time over a slow line, too. */
+/** Until the answer starts. Long enough to upload a piece of 8 MiB over a slow connection. */
 const requestTimeoutMs = 120_000
-/** A slow reader holds one for as long as its piece takes. */
+/** A slow client keeps one socket until its piece is read. */
 const maxSockets = 512
-const removedAtOnce = 1000
+/** The limit of DeleteObjects. */
+const maxKeysPerDelete = 1000
 
-/** Throws a sentence for the operator when the bucket cannot be used. */
+/** Throws an error with a message for the operator if the bucket cannot be used. */
 export async function openS3Pieces(settings: S3Settings): Promise<Pieces> {
-  // Loaded here: it is large, and most platforms keep files in a directory.
+  // Loaded on demand, because the library is large and most platforms store files in a directory.
   const library = await import('@aws-sdk/client-s3')
   const client = createClient(library, settings)
   try {
     await client.send(new library.ListObjectsV2Command({ Bucket: settings.bucket, MaxKeys: 1 }))
   } catch (error) {
     client.destroy()
-    throw unusable(settings, error)
+    throw unusableBucket(settings, error)
   }
   return createS3Pieces(library, client, settings.bucket)
 }
@@ -56,16 +57,16 @@ function createClient({ S3Client }: Library, settings: S3Settings): S3Client {
     ...(endpoint === undefined ? {} : { endpoint }),
     forcePathStyle,
     credentials: { accessKeyId, secretAccessKey },
-    // What others than AWS do not know; the pieces carry a seal of their own.
+    // Other services than AWS may not support these checksums. The frames are authenticated anyway.
     requestChecksumCalculation: 'WHEN_REQUIRED',
     responseChecksumValidation: 'WHEN_REQUIRED',
-    // It would take a connection of its own for every piece.
+    // With `Expect: 100-continue`, every upload would open a new connection.
     expectContinueHeader: false,
     requestHandler: {
       connectionTimeout: connectTimeoutMs,
       requestTimeout: requestTimeoutMs,
       throwOnRequestTimeout: true,
-      // None: a socket is idle as well while a slow client takes what was read.
+      // No timeout: a socket is also idle while a slow client receives what was read.
       socketTimeout: 0,
       httpAgent: { maxSockets },
       httpsAgent: { maxSockets },
@@ -75,6 +76,7 @@ function createClient({ S3Client }: Library, settings: S3Settings): S3Client {
 
 function createS3Pieces(library: Library, client: S3Client, Bucket: string): Pieces {
   const {
+    CopyObjectCommand,
     DeleteObjectsCommand,
     GetObjectCommand,
     HeadObjectCommand,
@@ -82,22 +84,22 @@ function createS3Pieces(library: Library, client: S3Client, Bucket: string): Pie
     PutObjectCommand,
   } = library
 
-  /** The bytes asked for; of a range behind the end, none. */
+  /** The range of an object. A range after its end has no body. */
   async function get(name: string, from: number, to: number): Promise<Answer> {
     try {
       if (to <= from) return { size: await sizeOf(name) }
       const Range = `bytes=${from}-${Number.isSafeInteger(to) ? to - 1 : ''}`
       const answer = await client.send(new GetObjectCommand({ Bucket, Key: name, Range }))
       const given = /^bytes (\d+)-\d+\/(\d+)$/.exec(answer.ContentRange ?? '')
-      // A service that does not know ranges answers with the whole.
+      // A service without range support answers with the whole object.
       const [start, size] = given ? [Number(given[1]), Number(given[2])] : [0, answer.ContentLength]
       const body = answer.Body as NodeJS.ReadableStream & Answer['body']
       if (start === from && size !== undefined) return { size, body }
       body?.destroy()
-      throw new Error(`${name} came from byte ${start}, not from ${from}`)
+      throw new Error(`the answer for ${name} starts at byte ${start} instead of ${from}`)
     } catch (error) {
       if (statusOf(error) === 416) return { size: await sizeOf(name) }
-      throw explained(error, name)
+      throw toPiecesError(error, name)
     }
   }
 
@@ -106,7 +108,7 @@ function createS3Pieces(library: Library, client: S3Client, Bucket: string): Pie
       const { ContentLength = 0 } = await client.send(new HeadObjectCommand({ Bucket, Key: name }))
       return ContentLength
     } catch (error) {
-      throw explained(error, name)
+      throw toPiecesError(error, name)
     }
   }
 
@@ -115,13 +117,13 @@ function createS3Pieces(library: Library, client: S3Client, Bucket: string): Pie
     return createReader(await get(name, from, to), from, to, at => get(name, at, to))
   }
 
-  /** The promised beginning of a piece that goes on. */
-  async function beginning(name: string, at: number): Promise<Buffer> {
+  /** The first `at` bytes of an existing piece, to be uploaded again with the appended ones. */
+  async function readPrefix(name: string, at: number): Promise<Buffer> {
     const buffer = Buffer.allocUnsafe(at)
     const reader = await open(name, 0, at)
     try {
       if ((await reader.fill(buffer)) < at)
-        throw new Error(`${name} holds ${reader.size} bytes, not the ${at} it should go on from`)
+        throw new Error(`${name} has ${reader.size} bytes, cannot continue after ${at}`)
       return buffer
     } finally {
       await reader.close()
@@ -137,18 +139,18 @@ function createS3Pieces(library: Library, client: S3Client, Bucket: string): Pie
       ContentType: 'application/octet-stream',
     })
     await client.send(command).catch(error => {
-      throw explained(error, name)
+      throw toPiecesError(error, name)
     })
   }
 
-  async function removeSome(names: readonly string[]): Promise<void> {
+  async function removeBatch(names: readonly string[]): Promise<void> {
     const command = new DeleteObjectsCommand({
       Bucket,
       Delete: { Objects: names.map(Key => ({ Key })), Quiet: true },
     })
-    withDigest(command)
+    addContentMd5(command)
     const { Errors = [] } = await client.send(command).catch(error => {
-      throw explained(error)
+      throw toPiecesError(error)
     })
     const failed = Errors.find(({ Code }) => Code !== 'NoSuchKey')
     if (failed) throw new ObjectsUnavailable(new Error(`${failed.Key}: ${failed.Code}`))
@@ -156,8 +158,8 @@ function createS3Pieces(library: Library, client: S3Client, Bucket: string): Pie
 
   async function remove(names: readonly string[]): Promise<void> {
     names.forEach(assertName)
-    for (let start = 0; start < names.length; start += removedAtOnce)
-      await removeSome(names.slice(start, start + removedAtOnce))
+    for (let start = 0; start < names.length; start += maxKeysPerDelete)
+      await removeBatch(names.slice(start, start + maxKeysPerDelete))
   }
 
   async function* pages(folder: string): AsyncGenerator<PieceFound[]> {
@@ -170,7 +172,7 @@ function createS3Pieces(library: Library, client: S3Client, Bucket: string): Pie
         ...(ContinuationToken === undefined ? {} : { ContinuationToken }),
       })
       const page = await client.send(command).catch(error => {
-        throw explained(error)
+        throw toPiecesError(error)
       })
       yield (page.Contents ?? [])
         .map(({ Key = '', Size = 0, LastModified }) => ({
@@ -186,10 +188,18 @@ function createS3Pieces(library: Library, client: S3Client, Bucket: string): Pie
   return {
     async write(name, at) {
       assertName(name)
-      return createWriter(at > 0 ? await beginning(name, at) : Buffer.alloc(0), whole => put(name, whole))
+      return createWriter(at > 0 ? await readPrefix(name, at) : Buffer.alloc(0), whole => put(name, whole))
     },
     open,
     remove,
+    async copy(from, to) {
+      assertName(from)
+      assertName(to)
+      const command = new CopyObjectCommand({ Bucket, CopySource: `${Bucket}/${from}`, Key: to })
+      await client.send(command).catch(error => {
+        throw toPiecesError(error, from)
+      })
+    },
     async removeFolder(folder) {
       for await (const page of pages(folder)) await remove(page.map(({ name }) => name))
     },
@@ -202,7 +212,7 @@ function createS3Pieces(library: Library, client: S3Client, Bucket: string): Pie
           ...(ContinuationToken === undefined ? {} : { ContinuationToken }),
         })
         const page = await client.send(command).catch(error => {
-          throw explained(error)
+          throw toPiecesError(error)
         })
         for (const { Prefix = '' } of page.CommonPrefixes ?? [])
           if (isFolder(Prefix.slice(0, -1))) yield Prefix.slice(0, -1)
@@ -216,41 +226,41 @@ function createS3Pieces(library: Library, client: S3Client, Bucket: string): Pie
   }
 }
 
-/** Gathers the piece in memory, which grows by doubling: what is not used of it takes up none. */
+/** Collects the piece in a buffer that grows by doubling. Pages that were never written take no physical memory. */
 function createWriter(start: Buffer, put: (whole: Buffer) => Promise<void>): PieceWriter {
-  let gathered = start
+  let buffer = start
   let length = start.length
   let isOpen = true
 
   function add(chunk: Buffer): void {
-    if (length + chunk.length > gathered.length) {
-      const larger = Buffer.allocUnsafeSlow(Math.max(2 * gathered.length, length + chunk.length))
-      gathered.copy(larger, 0, 0, length)
-      gathered = larger
+    if (length + chunk.length > buffer.length) {
+      const larger = Buffer.allocUnsafeSlow(Math.max(2 * buffer.length, length + chunk.length))
+      buffer.copy(larger, 0, 0, length)
+      buffer = larger
     }
-    length += chunk.copy(gathered, length)
+    length += chunk.copy(buffer, length)
   }
-  function end(): void {
+  function close(): void {
     isOpen = false
-    gathered = Buffer.alloc(0)
+    buffer = Buffer.alloc(0)
   }
   return {
     async append(chunks) {
-      if (!isOpen) throw new Error('the piece is written no more')
+      if (!isOpen) throw new Error('the piece is closed')
       chunks.forEach(add)
     },
     async finish() {
-      if (!isOpen) throw new Error('the piece is written no more')
-      const whole = gathered.subarray(0, length)
-      end()
+      if (!isOpen) throw new Error('the piece is closed')
+      const whole = buffer.subarray(0, length)
+      close()
       await put(whole)
     },
-    abort: async () => end(),
+    abort: async () => close(),
   }
 }
 
-/** Removing many needs a digest, and older services know no other than this. */
-function withDigest(command: DeleteObjectsCommand): void {
+/** DeleteObjects requires a digest, and older services support only this one. */
+function addContentMd5(command: DeleteObjectsCommand): void {
   command.middlewareStack.add(
     next => async given => {
       const { headers, body } = given.request as { headers: Record<string, string>; body: string }
@@ -269,8 +279,8 @@ interface Failure {
 
 const statusOf = (error: unknown) => (error as Failure).$metadata?.httpStatusCode
 
-/** Which of our errors a failure is; what the service said goes along as its cause, for the log. */
-function explained(error: unknown, name?: string): Error {
+/** Converts an error of the service to one of ours. The original is its cause, for the log. */
+function toPiecesError(error: unknown, name?: string): Error {
   if (error instanceof MissingPiece || error instanceof ObjectsUnavailable) return error
   const status = statusOf(error)
   const kind = (error as Failure).name ?? ''
@@ -279,8 +289,8 @@ function explained(error: unknown, name?: string): Error {
   return new ObjectsUnavailable(error)
 }
 
-/** Names and codes alone: the text of an error may quote a signature. */
-function unusable({ bucket, endpoint, region }: S3Settings, error: unknown): Error {
+/** With the name or code of the error only, because its message may contain a signature. */
+function unusableBucket({ bucket, endpoint, region }: S3Settings, error: unknown): Error {
   const { name, code } = error as Failure
   const place = endpoint === undefined ? `AWS in ${region}` : `S3_ENDPOINT ${endpoint}`
   const reason = code ?? (name && name !== 'Error' ? name : `status ${statusOf(error)}`)

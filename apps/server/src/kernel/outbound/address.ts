@@ -1,10 +1,10 @@
-// Which addresses the platform itself may call: what is public, and what the operator lists. A tenant names the
-// targets, so anything that could be a neighbour, the machine itself or its cloud's metadata is not one.
+// Which addresses the platform may connect to: public ones, and those that the operator lists. Tenants choose the
+// targets, so addresses of the local network, of this machine and of cloud metadata services are blocked (SSRF).
 import { BlockList, isIP } from 'node:net'
 
 export type MayReach = (address: string) => boolean
 
-/** IPv4 that is not the public internet, after the IANA special-purpose registry. */
+/** IPv4 ranges that are not public, from the IANA special-purpose registry. */
 const notPublic4 = rangesOf([
   '0.0.0.0/8',
   '10.0.0.0/8',
@@ -21,16 +21,16 @@ const notPublic4 = rangesOf([
   '203.0.113.0/24',
   '224.0.0.0/4',
   '240.0.0.0/4',
-  // Looks public, but is the machine's host on one large cloud.
+  // The host of a virtual machine on Azure, although the range is public.
   '168.63.129.16/32',
 ])
 
-/** IPv6 is public in one range only: mapped, translated (NAT64), local and multicast forms are all outside it. */
+/** The only public IPv6 range. Mapped, translated (NAT64), local and multicast addresses are outside it. */
 const global6 = rangesOf(['2000::/3'])
-/** What in that range is not: Teredo and other protocols, documentation, 6to4, which carries an IPv4 address. */
+/** Exceptions in that range: Teredo and other protocols, documentation, and 6to4, which contains an IPv4 address. */
 const notPublic6 = rangesOf(['2001::/23', '2001:db8::/32', '2002::/16', '3fff::/20'])
 
-/** Whatever is not an address in its plain form is not reached either. */
+/** False for a text that is not an address in its canonical form. */
 export function mayReach(allowed: readonly string[]): MayReach {
   const listed = rangesOf(allowed)
   return address => {
@@ -42,13 +42,13 @@ export function mayReach(allowed: readonly string[]): MayReach {
   }
 }
 
-/** Of addresses and CIDRs, which were checked when the configuration was read. */
+/** From addresses and CIDRs, which config.ts has validated. */
 function rangesOf(ranges: readonly string[]): BlockList {
   const list = new BlockList()
   for (const range of ranges) {
     const [address = '', bits] = range.split('/')
-    const isShort = isIP(address) === 4
-    list.addSubnet(address, Number(bits ?? (isShort ? 32 : 128)), isShort ? 'ipv4' : 'ipv6')
+    const isIPv4 = isIP(address) === 4
+    list.addSubnet(address, Number(bits ?? (isIPv4 ? 32 : 128)), isIPv4 ? 'ipv4' : 'ipv6')
   }
   return list
 }

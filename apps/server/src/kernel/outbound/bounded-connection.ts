@@ -1,5 +1,5 @@
-// A connection that ends once the other side has sent too much. It counts what comes over the network, so the bound
-// also holds for TLS on top of it, for replies without end and for floods of complete replies alike.
+// A connection that ends after the server has sent too many bytes. It counts the bytes of the network, so the limit also
+// applies to TLS on top of it, to endless replies and to many complete replies.
 import type { Socket } from 'node:net'
 import { Duplex } from 'node:stream'
 
@@ -39,11 +39,11 @@ export class BoundedConnection extends Duplex {
 
   override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
     this.#socket.destroy()
-    // A turn later, so that TLS on top of it reports its own reason first: a bad certificate, not a lost connection.
+    // In the next turn, so that TLS on top of it first reports its own reason, such as a bad certificate.
     setImmediate(() => done(error))
   }
 
-  /** As a socket has it: silence of this length emits `timeout`; 0 switches it off. */
+  /** Like that of a socket: emits `timeout` after being idle for this long. 0 disables it. */
   setTimeout(ms: number): this {
     this.#socket.setTimeout(ms)
     return this

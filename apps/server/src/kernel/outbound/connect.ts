@@ -1,6 +1,6 @@
-// The one way to connect to a host that a tenant has named, for HTTP and for SMTP. The name is resolved once, every
-// address of it is checked, and the connection goes to the checked addresses only, so that a second, different answer
-// of the DNS changes nothing (DNS rebinding). TLS on top still verifies the name.
+// Connects to a host that a tenant has named, for HTTP and SMTP. The name is resolved once, all its addresses are
+// checked, and the connection uses only the checked addresses. So a different second answer of the DNS has no effect (DNS
+// rebinding). TLS on top verifies the name.
 import { connect as connectSocket, isIP, type LookupFunction, type Socket } from 'node:net'
 import { mayReach } from './address.ts'
 import { type Address, createResolve, type Resolve, resolveBySystem } from './resolve.ts'
@@ -15,7 +15,7 @@ export type OutboundReason =
   | 'compressed'
   | 'aborted'
 
-/** Why there is no answer. The message is for the operator's log: a tenant could scan ports with it. */
+/** Why there is no answer. The message is for the log only, because a tenant could scan ports with it. */
 export class OutboundError extends Error {
   readonly reason: OutboundReason
   constructor(reason: OutboundReason, message: string, cause?: unknown) {
@@ -26,9 +26,9 @@ export class OutboundError extends Error {
 }
 
 export interface Connector {
-  /** Whether the host, as it is written, leads to no address that may be reached. Asks no DNS. */
+  /** Whether the host is an address or well-known name that may not be reached. Makes no DNS query. */
   isForbidden(host: string): boolean
-  /** Every address of the host; rejects unless all of them may be reached. */
+  /** All addresses of the host. Rejects unless all of them may be reached. */
   addressesOf(host: string): Promise<readonly Address[]>
   /** Rejects with OutboundError, or with the reason of the signal. */
   connect(target: Target): Promise<Socket>
@@ -37,11 +37,11 @@ export interface Connector {
 interface ConnectorOptions {
   /** Addresses and CIDRs that may be reached although they are not public. */
   allow: readonly string[]
-  /** All addresses of a name; /etc/hosts and DNS unless given. */
+  /** Resolves a name to all its addresses. Default: /etc/hosts and DNS. */
   resolve?: Resolve
 }
 
-/** A name with more addresses is tried at these only. */
+/** Further addresses of a name are not tried. */
 const maxAddresses = 8
 
 /** For hosts that tenants name. */
@@ -50,8 +50,8 @@ export function createConnector({ allow, resolve = createResolve() }: ConnectorO
 
   async function addressesOf(host: string): Promise<readonly Address[]> {
     const fixed = fixedAddresses(host)
-    const addresses = fixed ?? (await found(host, resolve))
-    // One forbidden address among those that the DNS answers refuses them all: whoever answers that is up to something.
+    const addresses = fixed ?? (await resolveOrThrow(host, resolve))
+    // A DNS answer with one forbidden address is rejected as a whole, because it is an attack.
     const forbidden = addresses.find(({ address }) => !isAllowed(address))
     if (!forbidden) return addresses.slice(0, maxAddresses)
     const usable = fixed?.filter(({ address }) => isAllowed(address)) ?? []
@@ -62,14 +62,14 @@ export function createConnector({ allow, resolve = createResolve() }: ConnectorO
   return {
     isForbidden: host => fixedAddresses(host)?.every(({ address }) => !isAllowed(address)) ?? false,
     addressesOf,
-    connect: target => connected(addressesOf, target),
+    connect: target => connectTo(addressesOf, target),
   }
 }
 
-/** For hosts that the operator names, which may be anywhere. */
+/** For hosts that the operator names, which may have any address. */
 export function operatorConnector(): Connector {
-  const addressesOf = (host: string) => found(host, resolveBySystem)
-  return { isForbidden: () => false, addressesOf, connect: target => connected(addressesOf, target) }
+  const addressesOf = (host: string) => resolveOrThrow(host, resolveBySystem)
+  return { isForbidden: () => false, addressesOf, connect: target => connectTo(addressesOf, target) }
 }
 
 interface Target {
@@ -78,8 +78,8 @@ interface Target {
   signal: AbortSignal
 }
 
-async function connected(addressesOf: Resolve, target: Target): Promise<Socket> {
-  return opened(await untilAborted(addressesOf(target.host), target.signal), target)
+async function connectTo(addressesOf: Resolve, target: Target): Promise<Socket> {
+  return openSocket(await untilAborted(addressesOf(target.host), target.signal), target)
 }
 
 const notAllowed = (host: string, address: string) =>
@@ -88,7 +88,7 @@ const notAllowed = (host: string, address: string) =>
     `${host} is at ${address}, which is not public; if it is meant to be reached, list it in PLATFORM_OUTBOUND_ALLOW`,
   )
 
-async function found(name: string, resolve: Resolve): Promise<readonly Address[]> {
+async function resolveOrThrow(name: string, resolve: Resolve): Promise<readonly Address[]> {
   const addresses = await resolve(name).catch(error => {
     throw new OutboundError('name_not_found', `${name} has no address`, error)
   })
@@ -96,13 +96,13 @@ async function found(name: string, resolve: Resolve): Promise<readonly Address[]
   return addresses
 }
 
-/** Names that mean the same everywhere. */
+/** Names with the same addresses on every machine. */
 const wellKnown: Readonly<Record<string, string[]>> = {
   localhost: ['127.0.0.1', '::1'],
   'metadata.google.internal': ['169.254.169.254'],
 }
 
-/** Of an address in any spelling (127.1, 0x7f000001, [::1]) and of well-known names; undefined for other names. */
+/** The addresses of an IP in any notation (127.1, 0x7f000001, [::1]) or a well-known name. Undefined for other names. */
 function fixedAddresses(host: string): readonly Address[] | undefined {
   const name = host.toLowerCase().replace(/\.$/, '')
   const known = Object.hasOwn(wellKnown, name) ? wellKnown[name] : undefined
@@ -112,13 +112,13 @@ function fixedAddresses(host: string): readonly Address[] | undefined {
 
 function literalAddresses(host: string): string[] | undefined {
   if (isIP(host) !== 0) return [host]
-  // The URL parser reads every spelling of an IPv4 address as the system's look-up does.
+  // The URL parser accepts the same notations of an IPv4 address as the lookup of the system.
   const read = URL.parse(`http://${host}`)?.hostname.replace(/^\[|\]$/g, '') ?? ''
   return isIP(read) === 0 ? undefined : [read]
 }
 
-/** The signal ends the attempt to connect, not the connection. */
-function opened(addresses: readonly Address[], { host, port, signal }: Target): Promise<Socket> {
+/** The signal aborts the attempt to connect, not the open connection. */
+function openSocket(addresses: readonly Address[], { host, port, signal }: Target): Promise<Socket> {
   return new Promise((resolve, reject) => {
     signal.throwIfAborted()
     const socket = connectSocket({ host: 'pinned', port, lookup: pinnedTo(addresses) })
@@ -135,14 +135,14 @@ function opened(addresses: readonly Address[], { host, port, signal }: Target): 
     socket.once('connect', () => {
       signal.removeEventListener('abort', abort)
       socket.off('error', fail)
-      // A user of the connection may stop listening before it has ended.
+      // The user of the connection may remove its listener earlier. Without one, an error would end the process.
       socket.on('error', () => {})
       resolve(socket)
     })
   })
 }
 
-/** Answers the look-up of the connection with what was checked before. */
+/** A lookup function that returns the checked addresses. */
 const pinnedTo =
   (addresses: readonly Address[]): LookupFunction =>
   (_name, { all }, done) => {
@@ -151,12 +151,12 @@ const pinnedTo =
     else done(null, first!.address, first!.family)
   }
 
-/** The work goes on, but nobody waits for it any longer. */
+/** Rejects when the signal aborts. The work itself continues, and its result is ignored. */
 export function untilAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
   return new Promise((resolve, reject) => {
-    const giveUp = () => reject(signal.reason)
-    if (signal.aborted) giveUp()
-    signal.addEventListener('abort', giveUp, { once: true })
-    work.then(resolve, reject).finally(() => signal.removeEventListener('abort', giveUp))
+    const onAbort = () => reject(signal.reason)
+    if (signal.aborted) onAbort()
+    signal.addEventListener('abort', onAbort, { once: true })
+    work.then(resolve, reject).finally(() => signal.removeEventListener('abort', onAbort))
   })
 }

@@ -1,6 +1,6 @@
-// HTTP calls to a target that a tenant has named (a provider, a webhook). The connection is made by connect.ts, which
-// reaches public addresses only. Redirects are not followed. Time and bytes are bounded. Compressed answers are
-// refused. No proxy of the environment is used.
+// HTTP requests to a URL that a tenant has named (a provider, a webhook). connect.ts opens the connection, to public
+// addresses only. Redirects are not followed. Time and bytes are limited. Compressed answers are rejected. Proxies in the
+// environment are not used.
 import { type IncomingHttpHeaders, type IncomingMessage, request } from 'node:http'
 import { request as requestTls } from 'node:https'
 import { isIP, type Socket } from 'node:net'
@@ -13,9 +13,9 @@ export interface OutboundRequest {
   method?: string
   headers?: Readonly<Record<string, string>>
   body?: string | Buffer
-  /** From the look-up of the name to the last byte of the answer. */
+  /** From the DNS lookup to the last byte of the answer. */
   timeoutMs?: number
-  /** Of the answer's body. */
+  /** Maximum size of the answer's body. */
   maxBytes?: number
   signal?: AbortSignal
 }
@@ -27,7 +27,7 @@ export interface OutboundAnswer {
 }
 
 export interface Outbound {
-  /** Rejects unless the URL could be called now, for a form that stores it; the call checks it again. */
+  /** Rejects if the URL may not be called. For a request that stores the URL; `fetch` checks it again. */
   check(url: string): Promise<void>
   fetch(request: OutboundRequest): Promise<OutboundAnswer>
 }
@@ -36,10 +36,10 @@ const defaultTimeoutMs = 10_000
 const defaultMaxBytes = 1024 * 1024
 const maxUrlLength = 8192
 
-/** Bodies that come in many small chunks are joined now and then. */
+/** Chunks are concatenated when there are this many: many small buffers would take much more memory than their bytes. */
 const maxChunks = 1024
 
-/** At most 340 chunks of one byte in each. */
+/** A piece has at most 340 chunks of one byte. */
 const pieces = piecesOfLength(2048)
 
 export function createOutbound(connector: Connector): Outbound {
@@ -48,13 +48,13 @@ export function createOutbound(connector: Connector): Outbound {
       void (await within(defaultTimeoutMs, undefined, signal =>
         untilAborted(connector.addressesOf(hostOf(parse(given))), signal),
       )),
-    fetch: asked =>
-      within(asked.timeoutMs ?? defaultTimeoutMs, asked.signal, async signal => {
-        const url = parse(asked.url)
+    fetch: options =>
+      within(options.timeoutMs ?? defaultTimeoutMs, options.signal, async signal => {
+        const url = parse(options.url)
         const port = Number(url.port) || (url.protocol === 'https:' ? 443 : 80)
         const socket = await connector.connect({ host: hostOf(url), port, signal })
         try {
-          return await send(asked, url, socket, signal)
+          return await send(options, url, socket, signal)
         } finally {
           socket.destroy()
         }
@@ -67,39 +67,39 @@ const hostOf = (url: URL) => url.hostname.replace(/^\[|\]$/g, '')
 function parse(given: string): URL {
   if (given.length > maxUrlLength || !URL.canParse(given))
     throw new OutboundError('bad_url', 'The target is not a URL')
-  // The parser turns 127.1, 0x7f000001 and full-width dots into the address they mean.
+  // The parser normalizes 127.1, 0x7f000001 and full-width dots to the address.
   const url = new URL(given)
   if (url.protocol !== 'https:' && url.protocol !== 'http:')
-    throw new OutboundError('bad_url', `${url.protocol} is not called`)
+    throw new OutboundError('bad_url', `The protocol ${url.protocol} is not supported`)
   if (url.username !== '' || url.password !== '')
-    throw new OutboundError('bad_url', 'The target holds a user name or password')
+    throw new OutboundError('bad_url', 'The target contains a user name or password')
   return url
 }
 
-/** One timeout over everything; what still runs when it ends is aborted. */
+/** Applies one timeout to all steps, and aborts them when it expires. */
 async function within<T>(
   timeoutMs: number,
   signal: AbortSignal | undefined,
   work: (signal: AbortSignal) => Promise<T>,
 ): Promise<T> {
-  const cut = new AbortController()
-  const clock = setTimeout(
-    () => cut.abort(new OutboundError('timeout', `No answer in ${timeoutMs} ms`)),
+  const controller = new AbortController()
+  const timer = setTimeout(
+    () => controller.abort(new OutboundError('timeout', `No answer in ${timeoutMs} ms`)),
     timeoutMs,
   )
-  const giveUp = () => cut.abort(new OutboundError('aborted', 'Given up by whoever asked'))
-  signal?.addEventListener('abort', giveUp, { once: true })
-  if (signal?.aborted) giveUp()
+  const onAbort = () => controller.abort(new OutboundError('aborted', 'Aborted by the caller'))
+  signal?.addEventListener('abort', onAbort, { once: true })
+  if (signal?.aborted) onAbort()
   try {
-    return await untilAborted(work(cut.signal), cut.signal)
+    return await untilAborted(work(controller.signal), controller.signal)
   } finally {
-    clearTimeout(clock)
-    signal?.removeEventListener('abort', giveUp)
+    clearTimeout(timer)
+    signal?.removeEventListener('abort', onAbort)
   }
 }
 
 function send(
-  asked: OutboundRequest,
+  options: OutboundRequest,
   url: URL,
   socket: Socket,
   signal: AbortSignal,
@@ -112,48 +112,48 @@ function send(
           ? error
           : signal.aborted
             ? signal.reason
-            : new OutboundError('unreachable', `${url.host} did not answer as it should`, error),
+            : new OutboundError('unreachable', `The request to ${url.host} failed`, error),
       )
     try {
       signal.throwIfAborted()
       const call = (isTls ? requestTls : request)({
         protocol: url.protocol,
         path: url.pathname + url.search,
-        method: asked.method ?? (asked.body === undefined ? 'GET' : 'POST'),
+        method: options.method ?? (options.body === undefined ? 'GET' : 'POST'),
         headers: {
           'user-agent': 'Plinth',
-          ...asked.headers,
+          ...options.headers,
           host: url.host,
           'accept-encoding': 'identity',
           connection: 'close',
-          ...(asked.body !== undefined && { 'content-length': Buffer.byteLength(asked.body) }),
+          ...(options.body !== undefined && { 'content-length': Buffer.byteLength(options.body) }),
         },
-        // Without an agent: the global one may use a proxy, and keeps connections for others.
-        createConnection: () => (isTls ? encrypted(socket, hostOf(url)) : socket),
+        // Without an agent: the global one may use a proxy, and would reuse the connection for other requests.
+        createConnection: () => (isTls ? startTls(socket, hostOf(url)) : socket),
         signal,
       })
       call.on('error', fail)
       call.on('socket', used => paceReading(used, pieces))
       call.on('response', answer =>
-        readWhole(answer, asked.maxBytes ?? defaultMaxBytes)
+        readAnswer(answer, options.maxBytes ?? defaultMaxBytes)
           .then(resolve, fail)
           .finally(() => call.destroy()),
       )
-      call.end(asked.body)
+      call.end(options.body)
     } catch (error) {
       fail(error)
     }
   })
 }
 
-/** The certificate must be for the host, whichever address was connected to. */
-const encrypted = (socket: Socket, host: string) =>
+/** The certificate must be valid for the host name, not for the address of the connection. */
+const startTls = (socket: Socket, host: string) =>
   connectTls({ socket, host, ...(isIP(host) === 0 && { servername: host }) })
 
-async function readWhole(answer: IncomingMessage, maxBytes: number): Promise<OutboundAnswer> {
+async function readAnswer(answer: IncomingMessage, maxBytes: number): Promise<OutboundAnswer> {
   const encoding = answer.headers['content-encoding'] ?? 'identity'
   if (encoding !== 'identity')
-    throw new OutboundError('compressed', `The answer is compressed with ${encoding.slice(0, 40)}, unasked`)
+    throw new OutboundError('compressed', `The answer is compressed with ${encoding.slice(0, 40)}`)
   const chunks: Buffer[] = []
   let length = 0
   for await (const chunk of answer as AsyncIterable<Buffer>) {

@@ -10,7 +10,7 @@ after(async () => {
   for (const step of undo) await step()
 })
 
-test('names in the hosts file are found in any case, by each of their names, comments left out', () => {
+test('names in the hosts file match in any case and by each alias, and comments are ignored', () => {
   const hosts = [
     '# 10.0.0.9 mail.test',
     '10.0.0.1\tmail.test mail # relay.test',
@@ -25,7 +25,7 @@ test('names in the hosts file are found in any case, by each of their names, com
   assert.deepEqual(addressesInHosts(hosts, 'relay.test'), [])
 })
 
-test('the name server is asked for every address', async () => {
+test('all addresses from the name server are returned', async () => {
   const server = await startNameServer()
   undo.push(() => server.close())
   server.names.set('mail.test', [['192.0.2.1', '192.0.2.2']])
@@ -38,19 +38,19 @@ test('the name server is asked for every address', async () => {
   await assert.rejects(resolve('nowhere.test'), { code: 'ENOTFOUND' })
 })
 
-test('names whose server never answers keep no other look-up waiting', async () => {
-  const asked = new Set<number>()
-  const silent = createSocket('udp4', query => asked.add(query.readUInt8(13)))
+test('a name server that never answers does not delay other lookups', async () => {
+  const queried = new Set<number>()
+  const silent = createSocket('udp4', query => queried.add(query.readUInt8(13)))
   silent.bind(0, '127.0.0.1')
   await once(silent, 'listening')
   undo.push(() => silent.close())
   const resolve = createResolve([`127.0.0.1:${silent.address().port}`])
-  // The second byte of the question is the first letter of the name: each name has another.
+  // The second byte of the question is the first letter of the name, which is different for each name.
   const names = [...'abcdefghijklmnop'].map(letter => `${letter}.test`)
   const ends = names.map(name => resolve(name).catch(error => error.code))
   let hasEnded = false
   void Promise.race(ends).then(() => (hasEnded = true))
-  while (asked.size < names.length && !hasEnded) await new Promise(setImmediate)
-  assert.equal(asked.size, names.length, 'all are asked for before the first is given up')
+  while (queried.size < names.length && !hasEnded) await new Promise(setImmediate)
+  assert.equal(queried.size, names.length, 'all names are queried before the first times out')
   assert.deepEqual(new Set(await Promise.all(ends)), new Set(['ETIMEOUT']))
 })

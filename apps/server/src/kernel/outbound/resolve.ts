@@ -1,6 +1,6 @@
-// From a host name that a tenant has set to its addresses. DNS is asked directly: the system's look-up occupies a
-// thread until it ends, two at most run at once in the whole process, and a name server that never answers would
-// keep everybody else's look-ups waiting, those of the database and the cache included.
+// Resolves host names that tenants have set, with direct DNS queries. `dns.lookup` uses a thread until it ends, and only
+// two run at once in the process. So a name server that never answers would delay all other lookups, including those of
+// the database and the cache.
 import { promises as dns } from 'node:dns'
 import { readFile } from 'node:fs/promises'
 import { isIP } from 'node:net'
@@ -11,27 +11,27 @@ export interface Address {
 }
 export type Resolve = (name: string) => Promise<readonly Address[]>
 
-/** For names that the operator sets: whatever the system is configured to do. */
+/** The lookup of the system, for names that the operator sets. */
 export const resolveBySystem: Resolve = name => dns.lookup(name, { all: true })
 
-/** A query and its one repetition; with two name servers, 8 seconds in all. */
-const patience = { timeout: 2000, tries: 2, maxTimeout: 2000 }
+/** One query and one retry. With two name servers, 8 seconds in total. */
+const timeouts = { timeout: 2000, tries: 2, maxTimeout: 2000 }
 
-/** Asks the name servers of the system unless others are given. */
+/** Queries the name servers of the system unless others are given. */
 export function createResolve(servers?: readonly string[]): Resolve {
-  const resolver = new dns.Resolver(patience)
+  const resolver = new dns.Resolver(timeouts)
   if (servers) resolver.setServers([...servers])
   return async name => {
     const listed = await listedInHosts(name)
     if (listed.length > 0) return listed
-    // Without a dot it is the network's own, found by the search domains, which only the system's look-up applies.
+    // A name without a dot needs the search domains of the network, which only the lookup of the system applies.
     if (!name.replace(/\.$/, '').includes('.')) return resolveBySystem(name)
-    const [short, long] = await Promise.allSettled([resolver.resolve4(name), resolver.resolve6(name)])
+    const [ipv4, ipv6] = await Promise.allSettled([resolver.resolve4(name), resolver.resolve6(name)])
     const found = [
-      ...(short.status === 'fulfilled' ? short.value.map(address => ({ address, family: 4 })) : []),
-      ...(long.status === 'fulfilled' ? long.value.map(address => ({ address, family: 6 })) : []),
+      ...(ipv4.status === 'fulfilled' ? ipv4.value.map(address => ({ address, family: 4 })) : []),
+      ...(ipv6.status === 'fulfilled' ? ipv6.value.map(address => ({ address, family: 6 })) : []),
     ]
-    if (found.length === 0 && short.status === 'rejected') throw short.reason
+    if (found.length === 0 && ipv4.status === 'rejected') throw ipv4.reason
     return found
   }
 }

@@ -1,8 +1,8 @@
-// Why a mail was not sent: in detail for the operator's log, and as one of a few kinds for the project that named the
-// server, who could otherwise scan ports with it.
+// Why a mail was not sent. The log gets the details. The project gets one of a few kinds only, because it chose the server
+// and could otherwise scan ports.
 import { OutboundError } from './connect.ts'
 
-const told = {
+const messages = {
   unreachable: 'the mail server could not be reached. Check host, port and encryption.',
   tls: 'TLS failed. Check the encryption and the certificate of the mail server.',
   login: 'the mail server refused the login. Check user name and password.',
@@ -11,17 +11,17 @@ const told = {
 } as const
 
 export interface SmtpFailure {
-  kind: keyof typeof told
-  /** For the log. Without the words of the server, which may repeat an address or a password. */
+  kind: keyof typeof messages
+  /** For the log. Without the text of the server, which may repeat an address or a password. */
   reason: string
-  /** The server has refused the message or its recipient for good. */
+  /** The server has rejected the message or its recipient permanently. */
   isFinal: boolean
 }
 
-/** For the project: the same for every server that does not speak SMTP. */
-export const shownFailure = ({ kind }: SmtpFailure): string => told[kind]
+/** The message for the project. It is the same for every server that does not speak SMTP. */
+export const shownFailure = ({ kind }: SmtpFailure): string => messages[kind]
 
-/** Of nodemailer or TLS, of our own, or an OutboundError. */
+/** An error of nodemailer or TLS, from `sendError`, or an OutboundError. */
 export type SendError = Error & {
   code?: string
   originalCode?: string
@@ -50,10 +50,10 @@ export function failureFrom(error: SendError): SmtpFailure {
   const { code = '', originalCode, responseCode, command } = error
   const cause = originalCode ?? (code || codeOf(error.cause))
   const hasBadCertificate = aboutCertificate.test(cause)
-  // The message of an OutboundError holds no word of the server.
-  const ownWords = error instanceof OutboundError ? error.message : undefined
+  // The message of an OutboundError contains no text of the server.
+  const ownMessage = error instanceof OutboundError ? error.message : undefined
   const meaning =
-    ownWords ??
+    ownMessage ??
     (hasBadCertificate ? 'the certificate of the server cannot be trusted' : undefined) ??
     meanings[code] ??
     meanings[cause] ??
@@ -67,7 +67,7 @@ export function failureFrom(error: SendError): SmtpFailure {
   }
 }
 
-/** TLS failures come only from servers that have greeted as SMTP does; see smtp.ts. */
+/** TLS failures are reported only for servers that sent an SMTP greeting (smtp.ts). */
 function kindOf(code: string, hasBadCertificate: boolean): SmtpFailure['kind'] {
   if (code === 'EAUTH') return 'login'
   if (code === 'EENVELOPE' || code === 'EMESSAGE') return 'message'
@@ -75,7 +75,7 @@ function kindOf(code: string, hasBadCertificate: boolean): SmtpFailure['kind'] {
   return code === 'ETLS' || hasBadCertificate ? 'tls' : 'unreachable'
 }
 
-/** Of the error behind an error; of several attempts to connect, the first one's. */
+/** The code of the cause. If several addresses were tried, that of the first. */
 function codeOf(cause: unknown): string {
   const { code, errors } = (cause ?? {}) as { code?: unknown; errors?: { code?: unknown }[] }
   return String(code ?? errors?.[0]?.code ?? '')

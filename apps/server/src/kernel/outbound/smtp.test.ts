@@ -1,4 +1,4 @@
-// Servers that do not behave, as bare sockets: whatever they do, sending ends and says why.
+// Misbehaving servers, implemented with plain sockets. Sending must end and report a reason in every case.
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { type AddressInfo, createServer, type Socket } from 'node:net'
@@ -39,17 +39,17 @@ const connector = createConnector({ allow: ['127.0.0.1'] })
 const send = (...given: Parameters<typeof sendMail> extends [unknown, ...infer Rest] ? Rest : never) =>
   sendMail(connector, ...given)
 
-/** Answers each line it is sent; the words of a session in the order they come. */
+/** Answers each line by its first word. */
 const answering = (answers: Record<string, string>) => (socket: Socket) => {
   socket.write('220 hello\r\n')
   socket.setEncoding('utf8').on('data', (text: string) => {
     for (const line of text.split('\r\n')) {
-      const said = answers[line.split(' ')[0]!]
-      if (said !== undefined) socket.write(`${said}\r\n`)
+      const answer = answers[line.split(' ')[0]!]
+      if (answer !== undefined) socket.write(`${answer}\r\n`)
     }
   })
 }
-const polite = {
+const accepting = {
   EHLO: '250 me',
   MAIL: '250 ok',
   RCPT: '250 ok',
@@ -58,22 +58,22 @@ const polite = {
   QUIT: '221 bye',
 }
 
-test('a server that takes the message is no failure', async () => {
-  assert.equal(await send(await listen(answering(polite)), mail), undefined)
+test('a mail that the server accepts is no failure', async () => {
+  assert.equal(await send(await listen(answering(accepting)), mail), undefined)
 })
 
-test('a server that never greets is given up', async () => {
+test('a server that never sends a greeting times out', async () => {
   const failure = await send(await listen(() => {}), mail, undefined, { ...soon, reach: 50 })
   assert.match(failure!.reason, /^the server does not answer in time \(ETIMEDOUT/)
 })
 
-test('a server that falls silent is given up', async () => {
-  const { RCPT: _, ...silent } = polite
+test('a server that stops answering times out', async () => {
+  const { RCPT: _, ...silent } = accepting
   const failure = await send(await listen(answering(silent)), mail, undefined, { ...soon, silence: 50 })
   assert.match(failure!.reason, /^the server does not answer in time/)
 })
 
-test('a server that keeps talking without ever coming to the point is given up', {
+test('a server that keeps sending lines of one reply times out', {
   timeout: 30_000,
 }, async () => {
   const server = await listen(socket => {
@@ -85,7 +85,7 @@ test('a server that keeps talking without ever coming to the point is given up',
   assert.match(failure!.reason, /^the server does not answer in time/)
 })
 
-test('a port where nothing listens is told as such', async () => {
+test('a port without a listener is reported as such', async () => {
   const server = await listen(() => {})
   for (const close of open.splice(-1)) close()
   const failure = await send(server, mail)
@@ -93,12 +93,12 @@ test('a port where nothing listens is told as such', async () => {
   assert.equal(failure!.isFinal, false)
 })
 
-test('a host that does not exist is told as such', async () => {
+test('a host that does not exist is reported as such', async () => {
   const failure = await send({ ...(await listen(() => {})), host: 'mail.invalid' }, mail)
   assert.match(failure!.reason, /^mail\.invalid has no address \(ENOTFOUND/)
 })
 
-test('told to stop, it stops', async () => {
+test('an abort stops the sending', async () => {
   const stop = new AbortController()
   const server = await listen(() => stop.abort())
   const failure = await send(server, mail, stop.signal)
@@ -106,28 +106,28 @@ test('told to stop, it stops', async () => {
   assert.equal((await send(server, mail, stop.signal))!.reason, failure!.reason)
 })
 
-test('what the server says is repeated nowhere, and a refusal of the recipient is final', async () => {
+test('the text of the server is not repeated, and a rejected recipient is final', async () => {
   const words = '550 5.1.1 no ada@example.test here'
-  const failure = await send(await listen(answering({ ...polite, RCPT: words })), mail)
+  const failure = await send(await listen(answering({ ...accepting, RCPT: words })), mail)
   assert.deepEqual(failure, {
     kind: 'message',
     reason: 'the server refuses the sender or the recipient (EENVELOPE RCPT TO 550)',
     isFinal: true,
   })
-  const later = await send(await listen(answering({ ...polite, RCPT: '451 later' })), mail)
+  const later = await send(await listen(answering({ ...accepting, RCPT: '451 later' })), mail)
   assert.equal(later!.isFinal, false)
-  const sender = await send(await listen(answering({ ...polite, MAIL: '550 not you' })), mail)
-  assert.equal(sender!.isFinal, false, 'the operator can put another sender in')
+  const sender = await send(await listen(answering({ ...accepting, MAIL: '550 not you' })), mail)
+  assert.equal(sender!.isFinal, false, 'the operator can configure another sender')
 })
 
-test('what answers but does not speak SMTP is not repeated', async () => {
+test('the banner of another protocol is not repeated', async () => {
   const server = await listen(socket => socket.write('SSH-2.0-secret banner\r\n'))
   const failure = await send(server, mail, undefined, { ...soon, silence: 500 })
   assert.equal(failure!.kind, 'unreachable')
   assert.doesNotMatch(JSON.stringify([failure, shownFailure(failure!)]), /banner/)
 })
 
-/** Writes for as long as it is read, and counts what has left. */
+/** Writes as long as the client reads, and counts the sent bytes. */
 function flooding(chunk: Buffer, first = '') {
   const sent = { bytes: 0 }
   const talk = (socket: Socket) => {
@@ -148,16 +148,16 @@ const floods: Record<string, [Buffer, string?]> = {
   'a flood of complete replies': [Buffer.from('250 ok\r\n'.repeat(8192)), '220 hello\r\n'],
 }
 for (const [what, [chunk, first]] of Object.entries(floods))
-  test(`${what} is cut off at a bound of bytes`, async () => {
+  test(`${what} is cut off after a limited number of bytes`, async () => {
     const { sent, talk } = flooding(chunk, first)
     const failure = await send(await listen(talk), mail)
-    // Complete replies may happen to be the ones that each command expects.
+    // Complete replies may match what each command expects.
     if (first === undefined) assert.equal(failure!.kind, 'unreachable')
-    // What lies in buffers of the system, which hold a few megabytes, has left as well.
-    assert.ok(sent.bytes < 16 * 1024 * 1024, `${sent.bytes} bytes were taken`)
+    // Includes the buffers of the operating system, which are a few megabytes.
+    assert.ok(sent.bytes < 16 * 1024 * 1024, `${sent.bytes} bytes were sent`)
   })
 
-test('a reply that comes byte by byte ends with the time of the whole delivery', async () => {
+test('a reply that arrives byte by byte ends at the time limit of the delivery', async () => {
   const server = await listen(socket => {
     const bytes = `220 ${'x'.repeat(100_000)}`
     let at = 0
@@ -171,22 +171,22 @@ test('a reply that comes byte by byte ends with the time of the whole delivery',
   )
 })
 
-test('what is said in clear after STARTTLS does not count as said under TLS', async () => {
+test('plain text injected after STARTTLS is not treated as a reply under TLS', async () => {
   const { key, cert } = certificateFor('mail.test')
-  const heard: string[] = []
+  const received: string[] = []
   const server = await listen(socket => {
     socket.write('220 hello\r\n')
     socket.on('data', function plain(data) {
       if (String(data).startsWith('EHLO')) socket.write('250-me\r\n250 STARTTLS\r\n')
       if (!String(data).startsWith('STARTTLS')) return
       socket.off('data', plain)
-      // The injected answer would offer a login in clear, were it taken for the one to the next EHLO.
+      // Taken as the answer to the next EHLO, the injected text would offer a login.
       socket.write('220 go on\r\n250-me\r\n250 AUTH PLAIN LOGIN\r\n')
       const secured = new TLSSocket(socket, { isServer: true, key, cert })
       secured.on('error', () => {})
       secured.write('')
       secured.on('data', each => {
-        heard.push(String(each))
+        received.push(String(each))
         secured.write(String(each).startsWith('EHLO') ? '250 me\r\n' : '554 no\r\n')
       })
     })
@@ -207,9 +207,9 @@ test('what is said in clear after STARTTLS does not count as said under TLS', as
       soon,
     )
     assert.notEqual(failure, undefined)
-    assert.ok(heard.length > 0, 'TLS was spoken')
+    assert.ok(received.length > 0, 'TLS was used')
     const secret = Buffer.from('\0shop\0secret').toString('base64')
-    assert.ok(!heard.join('').includes(secret), 'no login was sent to a server that offers none under TLS')
+    assert.ok(!received.join('').includes(secret), 'no login was sent to a server that offers none under TLS')
   } finally {
     tls.setDefaultCACertificates(trusted)
   }

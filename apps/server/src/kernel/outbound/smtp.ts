@@ -1,5 +1,5 @@
-// One message to one SMTP server. Whatever the server does, the delivery ends in time, reads a bounded number of bytes
-// and fails with one of a few kinds. Certificates are always verified.
+// Sends one message to one SMTP server. Whatever the server does, the delivery ends in time, reads a limited number of
+// bytes, and a failure has one of a few kinds. Certificates are always verified.
 import { isIP, type Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { connect as connectTls } from 'node:tls'
@@ -10,7 +10,7 @@ import { failureFrom, type SendError, type SmtpFailure, sendError } from './smtp
 import type { SmtpServer } from './smtp-server.ts'
 
 export interface OutgoingMail {
-  /** The same at each attempt, so that a mail sent twice can be known as one. */
+  /** The same in each attempt, so that a receiver can recognise a mail that was sent twice. */
   id: string
   to: string
   subject: string
@@ -18,14 +18,14 @@ export interface OutgoingMail {
   text: string
 }
 
-/** In milliseconds. `reach` covers the name, the connection, TLS and the greeting; `whole` the entire delivery. */
+/** In milliseconds. `reach` covers DNS, connection, TLS and greeting, `silence` the time between two packets. */
 export const sendLimits = { reach: 10_000, silence: 20_000, whole: 60_000 }
 type Limits = typeof sendLimits
 
-/** What a server may send during one delivery, TLS included; an ordinary one sends less than 10 kB. */
+/** Bytes that a server may send during one delivery, including TLS. An ordinary server sends less than 10 kB. */
 const maxReceivedBytes = 128 * 1024
 
-/** Undefined when the server has taken the message. */
+/** Returns undefined if the server has accepted the message. */
 export async function sendMail(
   connector: Connector,
   server: SmtpServer,
@@ -37,11 +37,11 @@ export async function sendMail(
   const signal = stop ? AbortSignal.any([stop, deadline]) : deadline
   const reachBy = performance.now() + limits.reach
   let connection: Duplex | undefined
-  const cut = () => connection?.destroy()
-  signal.addEventListener('abort', cut, { once: true })
+  const disconnect = () => connection?.destroy()
+  signal.addEventListener('abort', disconnect, { once: true })
   try {
     signal.throwIfAborted()
-    connection = await reached(
+    connection = await connect(
       connector,
       server,
       AbortSignal.any([signal, AbortSignal.timeout(limits.reach)]),
@@ -53,21 +53,21 @@ export async function sendMail(
     const isSlow = deadline.aborted || (error as Error).name === 'TimeoutError'
     return failureFrom(stop?.aborted ? stopped : isSlow ? tooSlow : (error as SendError))
   } finally {
-    signal.removeEventListener('abort', cut)
-    cut()
+    signal.removeEventListener('abort', disconnect)
+    disconnect()
   }
 }
 
-/** The connection that the server greets on: with `tls`, already encrypted. */
-async function reached(connector: Connector, server: SmtpServer, signal: AbortSignal): Promise<Duplex> {
+/** The connection for the greeting. With `tls` it is already encrypted. */
+async function connect(connector: Connector, server: SmtpServer, signal: AbortSignal): Promise<Duplex> {
   const { host, port, encryption } = server
   const socket = await connector.connect({ host, port, signal })
   const bounded = new BoundedConnection(socket, maxReceivedBytes)
-  // The error reaches whoever reads; without a listener of its own it would end the process.
+  // The reader gets the error too. Without a listener here, it would end the process.
   bounded.on('error', () => {})
   if (encryption !== 'tls') return bounded
   try {
-    return await untilAborted(encrypted(bounded, host), signal)
+    return await untilAborted(startTls(bounded, host), signal)
   } catch (error) {
     bounded.destroy()
     throw error
@@ -75,10 +75,10 @@ async function reached(connector: Connector, server: SmtpServer, signal: AbortSi
 }
 
 /**
- * Without a certificate to trust, nothing is sent. The greeting is read all the same: only a server that greets as
- * SMTP does is told apart from one that cannot be reached, so that no other TLS port is found this way.
+ * Rejects if the certificate is not trusted. Before that it reads the greeting: only an SMTP server gets an error about
+ * its certificate. Any other TLS port counts as unreachable, so that tenants cannot scan for such ports.
  */
-function encrypted(bounded: Duplex, host: string): Promise<Duplex> {
+function startTls(bounded: Duplex, host: string): Promise<Duplex> {
   return new Promise((resolve, reject) => {
     const secured = connectTls({
       socket: bounded,
@@ -112,7 +112,7 @@ async function deliver(
   limits: Limits,
 ): Promise<void> {
   const { host, port, encryption, login, from } = server
-  // Imported when it is needed: it takes 130 ms of CPU and 20 MB.
+  // Imported on first use, because it takes 130 ms of CPU time and 20 MB.
   const { createTransport } = await import('nodemailer')
   const transport = createTransport({
     host,
@@ -125,10 +125,10 @@ async function deliver(
     connectionTimeout: limits.reach,
     socketTimeout: limits.silence,
     maxResponseSize: maxReceivedBytes,
-    // It asks for no more of a socket than this one has.
+    // nodemailer uses only methods that this connection has.
     getSocket: (_options, give) =>
       give(null, { connection: connection as Socket, secured: encryption === 'tls' }),
-    // What a template or a name says is text, never the name of a file or URL to attach.
+    // Templates and names are text only and must not attach files or URLs.
     disableFileAccess: true,
     disableUrlAccess: true,
     ...(login && { auth: { user: login.user, pass: login.password } }),

@@ -1,6 +1,6 @@
-// Backends that the platform has let go of while they were at work, because the server could not interrupt them. Each
-// goes on taking a place of its project until it has ended: repeated calls cannot pile up more of them than that. On this
-// machine it also gets less of the CPU than everybody else.
+// Backends whose connections the platform closed while they ran a statement that Postgres cannot interrupt. Each counts
+// against the connection limit of its project until it has ended, so that repeated calls cannot accumulate them. If
+// Postgres runs on this machine, the backend also gets a lower CPU priority.
 import { constants, setPriority } from 'node:os'
 import type { Log } from '#src/kernel/log.ts'
 import type { Session } from './database.ts'
@@ -10,7 +10,7 @@ export interface Abandoned {
   /** Counts the backend in its group until it has ended. */
   add(group: string, backend: Backend, onGone?: () => void): void
   count(group: string): number
-  /** What an operator should know, as sentences. */
+  /** Sentences for the operator. */
   warnings(): readonly string[]
   close(): void
 }
@@ -26,13 +26,13 @@ interface Entry extends Backend {
   onGone: (() => void) | undefined
 }
 
-const lookMs = 1000
+const checkMs = 1000
 
 export function watchAbandoned(control: Pick<Session, 'rows'>, log: Log, isOnThisMachine = false): Abandoned {
   const entries = new Set<Entry>()
   const counts = new Map<string, number>()
   let timer: NodeJS.Timeout | undefined
-  let isLooking = false
+  let isChecking = false
   let isClosed = false
 
   function remove(entry: Entry): void {
@@ -43,29 +43,32 @@ export function watchAbandoned(control: Pick<Session, 'rows'>, log: Log, isOnThi
     entry.onGone?.()
   }
 
-  /** Asks each to end, again and again: it obeys as soon as it can be interrupted. Those that are not there are gone. */
-  async function look(): Promise<void> {
-    if (isLooking || isClosed) return
-    isLooking = true
+  /** Terminates the backends again, until they react. Those that are not found have ended. */
+  async function check(): Promise<void> {
+    if (isChecking || isClosed) return
+    isChecking = true
     clearTimeout(timer)
-    const asked = [...entries]
+    const checked = [...entries]
     try {
-      const left = await findAndEnd(control, asked)
-      for (const entry of asked) if (!left.has(entry)) remove(entry)
+      const left = await findAndTerminate(control, checked)
+      for (const entry of checked) if (!left.has(entry)) remove(entry)
     } catch (error) {
-      log.debug({ err: error }, 'abandoned database sessions could not be looked for')
+      log.debug({ err: error }, 'cannot check abandoned database sessions')
     }
-    isLooking = false
-    if (entries.size > 0 && !isClosed) timer = setTimeout(() => void look(), lookMs).unref()
+    isChecking = false
+    if (entries.size > 0 && !isClosed) timer = setTimeout(() => void check(), checkMs).unref()
   }
 
   return {
     add(group, { processId, database }, onGone) {
       entries.add({ group, processId, database, onGone, since: performance.now() })
       counts.set(group, (counts.get(group) ?? 0) + 1)
-      log.warn({ database, backend: processId }, 'gave up a database session that does not end its statement')
+      log.warn(
+        { database, backend: processId },
+        'abandoned a database session whose statement cannot be interrupted',
+      )
       if (isOnThisMachine) lowerPriority(processId)
-      void look()
+      void check()
     },
     count: group => counts.get(group) ?? 0,
     warnings() {
@@ -83,25 +86,25 @@ export function watchAbandoned(control: Pick<Session, 'rows'>, log: Log, isOnThi
   }
 }
 
-/** It may have ended by now, or run as a user whose processes are not ours to change. */
+/** Ignores errors: the backend may have ended, or run as a user whose processes we may not change. */
 function lowerPriority(processId: number): void {
   try {
     setPriority(processId, constants.priority.PRIORITY_BELOW_NORMAL)
   } catch {}
 }
 
-/** A process id may be given to another backend later, which would have started after this one was given up. */
-async function findAndEnd(
+/** Compares `backend_start` as well, because the system may give the process id to a later backend. */
+async function findAndTerminate(
   control: Pick<Session, 'rows'>,
-  asked: readonly Entry[],
+  entries: readonly Entry[],
 ): Promise<ReadonlySet<Entry>> {
   const now = performance.now()
   const found = await control.rows<{ at: string }>(sql`
     select given.at, pg_terminate_backend(a.pid)
-      from unnest(${asked.map(({ processId }) => processId)}::int[], ${asked.map(({ database }) => database)}::text[],
-                  ${asked.map(({ since }) => (now - since) / 1000)}::float8[]) with ordinality
+      from unnest(${entries.map(({ processId }) => processId)}::int[], ${entries.map(({ database }) => database)}::text[],
+                  ${entries.map(({ since }) => (now - since) / 1000)}::float8[]) with ordinality
              as given(pid, database, age, at)
       join pg_stat_activity a on a.pid = given.pid and a.datname = given.database
        and a.backend_start <= clock_timestamp() - make_interval(secs => given.age)`)
-  return new Set(found.map(({ at }) => asked[Number(at) - 1]!))
+  return new Set(found.map(({ at }) => entries[Number(at) - 1]!))
 }

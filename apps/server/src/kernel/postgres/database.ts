@@ -1,60 +1,59 @@
-// `pg` for everything off the hot path: the control database, provisioning, migrations, owners' sessions.
+// Sessions and pools with `pg`, for everything except requests of callers: the control database, provisioning,
+// migrations, owners' sessions.
 import { hash } from 'node:crypto'
-import type { Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { Client, type ClientConfig, Pool, type PoolClient, types } from 'pg'
+import { countReceived, maxAnswerBytes } from './answer-limits.ts'
+import { abandonConnection, type Deadline, withDeadline } from './deadline.ts'
 import {
-  Client,
-  type ClientConfig,
-  Pool,
-  type PoolClient,
-  type QueryConfig,
-  type Submittable,
-  types,
-} from 'pg'
-import { Refusal } from '#src/kernel/errors.ts'
-import { type Breakable, cut, type Deadline, inTime } from './deadline.ts'
-import { isServerError, makePassable } from './error-text.ts'
-import { readFairly } from './fair-reading.ts'
-import { isLockTableFull, Patience, pauseMs, whileLockTableIsFull } from './full-lock-table.ts'
-import { type ResultReader, ScriptQuery } from './script-query.ts'
+  backendOf,
+  type DriverClient,
+  fromDriver,
+  type ResultReader,
+  resizePool,
+  runScript,
+  singleStatement,
+  socketOf,
+} from './driver-internals.ts'
+import { isLockTableFull, pauseMs, RetryBudget, retryWhileLockTableFull } from './full-lock-table.ts'
 import type { ServerAddress } from './server-address.ts'
 import { compile, type SqlFragment } from './sql.ts'
 import { isUnavailable, unavailable } from './unavailable.ts'
 import { requestCancel } from './wire/handshake.ts'
 
 export interface Session {
-  /** One statement, whatever its text: so are `row` and `run`. */
+  /** Like `row` and `run`, it executes exactly one statement, even if the text has several. */
   rows<T>(statement: SqlFragment): Promise<T[]>
-  /** The only row, or undefined. */
+  /** The first row, or undefined. */
   row<T>(statement: SqlFragment): Promise<T | undefined>
-  /** How many rows it touched. */
+  /** Returns the number of affected rows. */
   run(statement: SqlFragment): Promise<number>
   /** Several statements without parameters, as one implicit transaction. */
   script(text: string): Promise<void>
-  /** Like `run`, for what is run over and over: planned once for each connection. */
+  /** Like `run`, as a prepared statement, for statements that run often. */
   repeat(statement: SqlFragment): Promise<number>
-  /** The same with rows. */
+  /** Like `rows`, as a prepared statement. */
   repeatRows<T>(statement: SqlFragment): Promise<T[]>
 }
 
-/** On a connection of its own. */
+/** A session on its own connection. */
 export interface OwnSession extends Session {
-  /** Several statements; the reader gets what they answer. Resolves to what the last is called: `SELECT 3`. */
+  /** Runs several statements and passes their rows to the reader. Resolves to the last command tag, like `SELECT 3`. */
   results(text: string, reader?: ResultReader): Promise<string>
 }
 
 export interface Database extends Session {
   transaction<T>(work: (session: Session) => Promise<T>): Promise<T>
-  /** Lets what runs end, for half a second. */
+  /** Waits half a second for running statements, then closes their connections. Resolves when all sessions have ended. */
   close(): Promise<void>
 }
 
 export interface PooledDatabase extends Database {
-  /** How many connections it may open from now on. */
+  /** Changes the maximum number of connections. */
   resize(max: number): void
 }
 
-/** What every session of the platform's superuser starts with: a tenant's objects can never be picked up by name. */
+/** Settings of every superuser session. With this search_path, no name resolves to an object of a tenant. */
 export const guardedSettings: Record<string, string> = {
   search_path: 'pg_catalog',
   role: 'none',
@@ -91,26 +90,15 @@ function clientConfig(
   }
 }
 
-const closePatienceMs = 500
-/** How long the server may take to end a session in good order, and to end a statement that was cancelled. */
-const silenceMs = { atEnd: 5000, afterCancel: 1000 }
-interface Listened {
-  connection: {
-    stream: Socket
-    on(event: 'commandComplete', heard: (message: { text: string }) => void): void
-    on(event: 'message', heard: () => void): void
-  }
-}
-/** What one statement may answer with on a connection of its own: tenants choose what their statements answer. */
-export const maxAnswerBytes = 64 * 1024 * 1024
-/** The driver decodes a row in one go. */
-const maxRowBytes = 16 * 1024 * 1024
+const closeGraceMs = 500
+/** How long the server may take to end a session, and to end a cancelled statement, before the connection is closed. */
+const abandonAfterMs = { end: 5000, cancel: 1000 }
 
 interface PooledOptions extends Deadline {
   max?: number
-  /** Runs before each transaction. */
+  /** SQL that runs before each transaction. */
   beforeUse?: string
-  /** Its transactions do nothing but what they roll back: one that met a full lock table is run again. */
+  /** Its transactions have no effects outside the database, so they are retried when the lock table is full. */
   isRepeatable?: boolean
   maxAnswerBytes?: number
 }
@@ -125,22 +113,31 @@ export function openDatabase(
   const { max = 10, beforeUse = '', isRepeatable, maxAnswerBytes = Number.POSITIVE_INFINITY } = options
   const deadline: Deadline = options
   const pool = new Pool({ ...clientConfig(address, database, settings), max, idleTimeoutMillis: 30_000 })
-  // An idle connection that breaks is replaced on next use; without a listener it would end the process.
-  pool.on('error', onError)
+  let isClosed = false
+  // An idle connection that breaks is replaced on its next use. Without a listener, the error would end the process.
+  pool.on('error', error => {
+    // A server that shuts down may report 57P01 on a connection that is being closed.
+    if (!isClosed) onError(fromDriver(error) as Error)
+  })
+  const { promise: allEnded, resolve: endLast } = Promise.withResolvers<void>()
   const clients = new Set<PoolClient>()
   pool.on('connect', client => {
     clients.add(client)
-    client.on('error', () => {}) // one in use that breaks fails its query; the pool listens to idle ones only
+    // The pool listens to idle connections only. A connection in use that breaks also rejects its query.
+    client.on('error', () => {})
   })
-  pool.on('remove', client => clients.delete(client))
+  pool.on('remove', client => {
+    clients.delete(client)
+    if (isClosed && clients.size === 0) endLast()
+  })
   return {
-    ...session(pool, ask => whileLockTableIsFull(ask).catch(unlessFull)),
+    ...session(pool, send => retryWhileLockTableFull(send).catch(refuseIfUnavailable)),
     transaction(work) {
       const attempt = async () => {
-        const client = await whileLockTableIsFull(() => pool.connect())
-        const guard: Ask = ask => inTime(client, deadline, ask)
-        const run = (text: string) => guard(() => client.query(text))
-        const ask = firstAgain(guard, async () => {
+        const client = await retryWhileLockTableFull(() => pool.connect().catch(convert))
+        const guard: Send = send => withDeadline(client, deadline, send)
+        const run = (text: string) => guard(() => client.query(text).catch(convert))
+        const send = retryFirstStatement(guard, async () => {
           await run('rollback')
           await run(`${beforeUse} begin`)
         })
@@ -148,8 +145,8 @@ export function openDatabase(
           await run(`${beforeUse} begin`)
           const result = await work(
             maxAnswerBytes === Number.POSITIVE_INFINITY
-              ? session(client, ask)
-              : boundedSession(client, ask, maxAnswerBytes),
+              ? session(client, send)
+              : boundedSession(client, send, maxAnswerBytes),
           )
           await run('commit')
           client.release()
@@ -163,33 +160,36 @@ export function openDatabase(
           throw error
         }
       }
-      return (isRepeatable ? whileLockTableIsFull(attempt) : attempt()).catch(unlessFull)
+      return (isRepeatable ? retryWhileLockTableFull(attempt) : attempt()).catch(refuseIfUnavailable)
     },
     resize(size) {
-      pool.options.max = size
+      resizePool(pool, size)
     },
     async close() {
-      const cut = setTimeout(() => {
-        for (const client of clients) (client as unknown as Breakable).connection.stream.destroy()
-      }, closePatienceMs)
+      const timer = setTimeout(() => {
+        for (const client of clients) socketOf(client).destroy()
+      }, closeGraceMs)
+      isClosed = true
+      if (clients.size === 0) endLast()
       await pool.end().catch(() => {})
-      clearTimeout(cut)
+      await allEnded
+      clearTimeout(timer)
     },
   }
 }
 
-/** The first statement of a transaction finds nothing done before it, so the transaction can be begun again. */
-function firstAgain(ask: Ask, beginAgain: () => Promise<void>): Ask {
+/** If the first statement of a transaction fails, no work is lost, so the transaction can begin again. */
+function retryFirstStatement(send: Send, beginAgain: () => Promise<void>): Send {
   let isFirst = true
   return async work => {
-    if (!isFirst) return ask(work)
+    if (!isFirst) return send(work)
     isFirst = false
-    const patience = new Patience()
+    const retries = new RetryBudget()
     for (;;)
       try {
-        return await ask(work)
+        return await send(work)
       } catch (error) {
-        if (!isLockTableFull(error) || !patience.hasLeft()) throw error
+        if (!isLockTableFull(error) || !retries.allowsRetry()) throw error
         await sleep(pauseMs())
         await beginAgain()
       }
@@ -197,13 +197,13 @@ function firstAgain(ask: Ask, beginAgain: () => Promise<void>): Ask {
 }
 
 interface ClientOptions extends Deadline {
-  /** What runs is cancelled when it aborts. */
+  /** When it aborts, the running statement is cancelled. */
   signal?: AbortSignal | undefined
 }
 
 /**
- * One connection for one piece of work, closed whatever happens. A server that does not react is not waited for: a
- * second after the signal, or some seconds after the end of the work, the connection is cut.
+ * Opens a connection for one piece of work, and closes it in any case. If the server does not react, the connection is
+ * abandoned one second after the signal, or five seconds after the end of the work.
  */
 export async function withClient<T>(
   address: ServerAddress,
@@ -212,116 +212,68 @@ export async function withClient<T>(
   work: (session: OwnSession) => Promise<T>,
   { signal, ...deadline }: ClientOptions = {},
 ): Promise<T> {
-  const client = await connected(address, database, settings)
-  let cutting: NodeJS.Timeout | undefined
-  const cutAfter = (ms: number) => {
-    cutting ??= setTimeout(() => cut(client, deadline), ms)
+  const client = await connect(address, database, settings)
+  let timer: NodeJS.Timeout | undefined
+  const abandonAfter = (ms: number) => {
+    timer ??= setTimeout(() => abandonConnection(client, deadline), ms)
   }
   const cancel = () => {
     void requestCancel(address, backendOf(client)).catch(() => {})
-    cutAfter(silenceMs.afterCancel)
+    abandonAfter(abandonAfterMs.cancel)
   }
   signal?.addEventListener('abort', cancel, { once: true })
   try {
     signal?.throwIfAborted()
-    return await work(boundedSession(client, ask => inTime(client, deadline, ask)))
+    return await work(boundedSession(client, send => withDeadline(client, deadline, send)))
   } finally {
     signal?.removeEventListener('abort', cancel)
-    cutAfter(silenceMs.atEnd)
+    abandonAfter(abandonAfterMs.end)
     await client.end().catch(() => {})
-    clearTimeout(cutting)
+    clearTimeout(timer)
   }
 }
 
-async function connected(
+async function connect(
   address: ServerAddress,
   database: string,
   settings: Record<string, string>,
 ): Promise<Client> {
-  const connect = async () => {
+  const attempt = async () => {
     const client = new Client({ ...clientConfig(address, database, settings), keepAlive: true })
-    client.on('error', () => {}) // the query in flight rejects; there is nothing to add
-    await client.connect()
+    client.on('error', () => {}) // the query in flight rejects as well
+    await client.connect().catch(convert)
     return client
   }
-  return whileLockTableIsFull(connect).catch(told)
+  return retryWhileLockTableFull(attempt).catch(refuseIfLost)
 }
 
-/** The driver keeps these to itself. */
-function backendOf(client: Client): { processId: number; secretKey: Buffer } {
-  const { processID, secretKey } = client as unknown as { processID: number; secretKey: number }
-  const key = Buffer.alloc(4)
-  key.writeInt32BE(secretKey | 0)
-  return { processId: processID, secretKey: key }
-}
-
-/** A connection that stays open, with what belongs to its session, until it is closed or breaks. */
+/** A connection that keeps its session (locks, listeners) until it is closed or breaks. */
 export async function openSession(
   address: ServerAddress,
   database: string,
   deadline: Deadline = {},
 ): Promise<{ session: Session; close(): Promise<void> }> {
-  const client = await connected(address, database, guardedSettings)
-  return { session: session(client, ask => inTime(client, deadline, ask)), close: () => client.end() }
+  const { timeoutMs } = deadline
+  const timeout = timeoutMs === undefined ? {} : { statement_timeout: String(timeoutMs) }
+  const client = await connect(address, database, { ...guardedSettings, ...timeout })
+  return { session: session(client, send => withDeadline(client, deadline, send)), close: () => client.end() }
 }
 
-interface Tally {
-  received: number
-  /** Since the last message was whole. */
-  ofMessage: number
-  /** Why the connection was cut. */
-  refusal: Refusal | undefined
-  /** Of the last statement, in full: the driver tells its first word. */
-  tag: string
-}
-const tallies = new WeakMap<object, Tally>()
-
-/** Counts what a connection receives, and cuts it when that is too much. */
-function tallyOf(client: Client | PoolClient, max: number): Tally {
-  const known = tallies.get(client)
-  if (known) return known
-  const tally: Tally = { received: 0, ofMessage: 0, refusal: undefined, tag: '' }
-  const { connection } = client as unknown as Listened
-  const { stream } = connection
-  connection.on('commandComplete', ({ text }) => {
-    tally.tag = text
-  })
-  connection.on('message', () => {
-    tally.ofMessage = 0
-  })
-  stream.on('data', (chunk: Buffer) => {
-    tally.received += chunk.length
-    tally.ofMessage += chunk.length
-    if (tally.refusal) return
-    if (tally.received > max) tally.refusal = tooMuch(max)
-    else if (tally.ofMessage > maxRowBytes) tally.refusal = rowTooLarge()
-    else return
-    stream.destroy()
-  })
-  readFairly(stream)
-  tallies.set(client, tally)
-  return tally
-}
-
-/** Rows that nobody asked for are dropped as they come, and no answer grows past its bound. */
-function boundedSession(client: Client | PoolClient, guard: Ask, max = maxAnswerBytes): OwnSession {
-  const tally = tallyOf(client, max)
-  const bounded = async <T>(ask: () => Promise<T>): Promise<T> => {
-    tally.received = 0
-    tally.ofMessage = 0
-    return guard(ask).catch(error => {
-      throw tally.refusal ?? error
+/** Limits the size of answers. Rows of `results` without a reader are dropped as they arrive. */
+function boundedSession(client: DriverClient, guard: Send, max = maxAnswerBytes): OwnSession {
+  const received = countReceived(client, max)
+  const bounded = async <T>(send: () => Promise<T>): Promise<T> => {
+    received.bytes = 0
+    received.messageBytes = 0
+    return guard(send).catch(error => {
+      throw received.refusal ?? error
     })
   }
   const plain = session(client)
   const results = async (text: string, reader?: ResultReader) => {
-    tally.tag = ''
-    const query = new ScriptQuery(text, reader)
-    await bounded(() => {
-      client.query(query as unknown as Submittable)
-      return query.outcome.catch(told)
-    })
-    return tally.tag
+    received.tag = ''
+    await bounded(() => runScript(client, text, reader).catch(convert).catch(refuseIfLost))
+    return received.tag
   }
   return {
     rows: statement => bounded(() => plain.rows(statement)),
@@ -334,35 +286,25 @@ function boundedSession(client: Client | PoolClient, guard: Ask, max = maxAnswer
   }
 }
 
-/** Thrown by readers, too, whose encoding of an answer may be longer than the answer. */
-export const tooMuch = (max = maxAnswerBytes) =>
-  new Refusal('sql_error', `A statement answered with more than ${max / 1024 / 1024} MB and was ended`, {
-    hint: 'Ask for fewer rows with limit, or for fewer columns.',
-  })
+/** Wraps the sending of a statement, to add a deadline or retries. */
+type Send = <T>(work: () => Promise<T>) => Promise<T>
+const once: Send = work => work()
 
-const rowTooLarge = () =>
-  new Refusal('sql_error', `A row, notice or error has more than ${maxRowBytes / 1024 / 1024} MB`, {
-    hint: 'Shorten it, for example with substring or left.',
-  })
-
-/** How a statement is sent: within its time, and again where that is safe. */
-type Ask = <T>(work: () => Promise<T>) => Promise<T>
-const once: Ask = work => work()
-
-function session(client: Pool | PoolClient | Client, ask: Ask = once): Session {
+function session(client: Pool | DriverClient, send: Send = once): Session {
   const query = async (statement: SqlFragment) => {
     const { text, values } = compile(statement)
-    return ask(() => client.query(onlyOne(text, values))).catch(told)
+    return send(() => client.query(singleStatement(text, values)).catch(convert)).catch(refuseIfLost)
   }
   const prepared = async (statement: SqlFragment) => {
     const { text, values } = compile(statement)
-    return ask(() => client.query({ name: nameOf(text), text, values: [...values] })).catch(told)
+    const named = { name: nameOf(text), text, values: [...values] }
+    return send(() => client.query(named).catch(convert)).catch(refuseIfLost)
   }
   return {
     rows: async <T>(statement: SqlFragment) => (await query(statement)).rows as T[],
     row: async <T>(statement: SqlFragment) => (await query(statement)).rows[0] as T | undefined,
     run: async statement => (await query(statement)).rowCount ?? 0,
-    script: async text => void (await ask(() => client.query(text)).catch(told)),
+    script: async text => void (await send(() => client.query(text).catch(convert)).catch(refuseIfLost)),
     repeat: async statement => (await prepared(statement)).rowCount ?? 0,
     repeatRows: async <T>(statement: SqlFragment) => (await prepared(statement)).rows as T[],
   }
@@ -370,18 +312,17 @@ function session(client: Pool | PoolClient | Client, ask: Ask = once): Session {
 
 const nameOf = (text: string) => hash('sha256', text).slice(0, 32)
 
-/** The extended protocol takes one statement at a time: whatever stands in the text, no second one runs. */
-const onlyOne = (text: string, values: readonly unknown[]): QueryConfig =>
-  ({ text, values, queryMode: 'extended' }) as unknown as QueryConfig
-
-/** A server that cannot be reached is a refusal anybody may see; other errors go up with texts that can be passed on. */
-function told(error: unknown): never {
-  if (isUnavailable(error)) throw unavailable(error)
-  if (isServerError(error)) makePassable(error)
-  throw error
+/** Must follow every call of the driver, so that its errors become a DatabaseError. */
+function convert(error: unknown): never {
+  throw fromDriver(error)
 }
 
-/** For statements of the platform's own: that others have filled the lock table is none of the caller's doing. */
-function unlessFull(error: unknown): never {
+/** Converts a connection failure to a 503. */
+function refuseIfLost(error: unknown): never {
+  throw isUnavailable(error) ? unavailable(error) : error
+}
+
+/** For statements of the platform, whose caller did not fill the lock table: converts that error to a 503 too. */
+function refuseIfUnavailable(error: unknown): never {
   throw isLockTableFull(error) || isUnavailable(error) ? unavailable(error) : error
 }

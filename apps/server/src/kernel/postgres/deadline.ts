@@ -1,48 +1,49 @@
-// A client-side limit for statements sent through `pg`. The server ends a statement at its statement_timeout, unless it
-// runs code that it cannot interrupt; then the connection is cut, and the backend counts as abandoned until it has ended.
-import type { Socket } from 'node:net'
+// A client-side timeout for statements sent with `pg`. The server ends a statement at its statement_timeout, unless it
+// runs code that it cannot interrupt. Then the connection is closed, and the backend counts as abandoned until it ends.
+import { AbandonedStatement } from './database-error.ts'
+import { backendOf, type DriverClient, socketOf } from './driver-internals.ts'
 import { graceMs } from './wire/connection.ts'
-import { GivenUp } from './wire/database-error.ts'
 
 export interface Deadline {
-  /** The statement_timeout of the session's statements; without one they are waited for. */
+  /** The statement_timeout of the session. Without it there is no deadline. */
   timeoutMs?: number | undefined
-  /** The connection was cut while its backend was at work. */
+  /** Called when the connection was closed while its backend ran a statement. */
   onAbandoned?: ((processId: number) => void) | undefined
 }
 
-/** What the driver keeps to itself. */
-export interface Breakable {
-  processID: number
-  connection: { stream: Socket }
-}
-
 const checkMs = 250
-/** What a timer can count. */
-const longestMs = 2 ** 31 - 1
+/** The longest delay that Node's timers support. */
+const maxTimerMs = 2 ** 31 - 1
 
-export function cut(client: unknown, { onAbandoned }: Deadline): void {
-  const { connection, processID } = client as Breakable
-  if (connection.stream.destroyed) return
-  connection.stream.destroy()
-  onAbandoned?.(processID)
+export function abandonConnection(client: DriverClient, { onAbandoned }: Deadline): void {
+  const socket = socketOf(client)
+  if (socket.destroyed) return
+  socket.destroy()
+  onAbandoned?.(backendOf(client).processId)
 }
 
-/** One statement. As long as its answer arrives it goes on; an answer that lies unread is read first. */
-export function inTime<T>(client: unknown, deadline: Deadline, ask: () => Promise<T>): Promise<T> {
+/**
+ * Sends one statement. After the deadline, it is abandoned only if no bytes arrive for another `checkMs`: the answer may
+ * still be arriving, or may have waited in the socket while this process was busy.
+ */
+export function withDeadline<T>(
+  client: DriverClient,
+  deadline: Deadline,
+  send: () => Promise<T>,
+): Promise<T> {
   const { timeoutMs } = deadline
-  if (timeoutMs === undefined) return ask()
-  const { stream } = (client as Breakable).connection
+  if (timeoutMs === undefined) return send()
+  const socket = socketOf(client)
   return new Promise((resolve, reject) => {
-    let timer = setTimeout(() => check(stream.bytesRead), Math.min(timeoutMs + graceMs, longestMs))
+    let timer = setTimeout(() => check(socket.bytesRead), Math.min(timeoutMs + graceMs, maxTimerMs))
     const check = (before: number) => {
       timer = setTimeout(() => {
-        if (stream.bytesRead !== before) return check(stream.bytesRead)
-        reject(new GivenUp())
-        cut(client, deadline)
+        if (socket.bytesRead !== before) return check(socket.bytesRead)
+        reject(new AbandonedStatement())
+        abandonConnection(client, deadline)
       }, checkMs)
     }
-    ask()
+    send()
       .finally(() => clearTimeout(timer))
       .then(resolve, reject)
   })

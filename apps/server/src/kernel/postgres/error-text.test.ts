@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { isInTenantCode, isOfTenant, passableText, type ServerError } from './error-text.ts'
+import { sanitizeErrorText } from './error-text.ts'
 
-const cleaned = (code: string, text: string, routine = 'errfinish') => passableText(text, code, routine)
+const cleaned = (code: string, text: string, routine = 'errfinish') => sanitizeErrorText(text, code, routine)
 
-test('error texts: files are named without the path of the machine', () => {
+test('error texts: files are named without their directory', () => {
   for (const [code, text, expected] of [
     [
       '0A000',
@@ -45,37 +45,13 @@ test('error texts: values of a tenant are not changed', () => {
   for (const code of ['22P02', 'P0001', '23505', '42601'])
     assert.equal(cleaned(code, 'invalid input: "/a/b/c"'), 'invalid input: "/a/b/c"')
   assert.equal(cleaned('58P01', 'see "/docs/a"', 'exec_stmt_raise'), 'see "/docs/a"')
-  assert.equal(passableText(undefined, '58P01', undefined), undefined)
+  assert.equal(sanitizeErrorText(undefined, '58P01', undefined), undefined)
 })
 
-test('error texts: a long text is cut', () => {
+test('error texts: a long text is truncated', () => {
   assert.equal(cleaned('P0001', 'x'.repeat(1_000_000)).length, 64 * 1024 + 1)
   // Every character could begin a path.
   for (const unit of ['/', '"/', '/a', '/a/', '"/a', '"base/', '"pg_'])
     assert.ok(cleaned('XX000', `"/${unit.repeat(1_000_000)}`).length <= 64 * 1024 + 1)
   for (const unit of ['/', 'a']) assert.ok(cleaned('XX000', unit.repeat(1_000_000)).length <= 64 * 1024 + 1)
-})
-
-const raised = (code: string, where = '') =>
-  Object.assign(new Error('x'), { code, severity: 'ERROR', where }) as ServerError
-
-test('errors: a wrong statement of the platform is not blamed on a tenant', () => {
-  assert.equal(isOfTenant(raised('42P01')), false)
-  assert.equal(isOfTenant(raised('42P01', 'PL/pgSQL function auth.refresh_session(uuid) line 5')), false)
-  assert.equal(isOfTenant(raised('42P01', 'PL/pgSQL function public.t() line 1 at PERFORM')), true)
-  assert.equal(isOfTenant(raised('42501', 'SQL statement "DELETE FROM ONLY public.posts"')), true)
-  assert.equal(isOfTenant(raised('XX000')), true)
-})
-
-test('errors: a wait for a lock is not code of a tenant', () => {
-  assert.equal(isInTenantCode({ where: 'while locking tuple (0,1) in relation "users"' }), false)
-  assert.equal(
-    isInTenantCode({ where: 'SQL statement "SELECT 1 WHERE id OPERATOR(pg_catalog.=) $1"' }),
-    false,
-  )
-  assert.equal(isInTenantCode({ where: 'SQL function "slow" statement 1' }), true)
-  assert.equal(
-    isInTenantCode({ where: 'SQL statement "select pg_sleep(9)"\nPL/pgSQL function "T".t() line 3' }),
-    true,
-  )
 })

@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { Refusal } from '#src/kernel/errors.ts'
 import { inParentheses } from './expression.ts'
 
-const fine = [
+const valid = [
   'true',
   'user_id = auth.uid()',
   "name <> ') ; drop table x; --'",
@@ -19,12 +19,12 @@ const fine = [
   'exists (select 1 from members m where m.team = teams.id)',
   "café = 'ü' and 日本 > 0",
 ]
-for (const expression of fine)
+for (const expression of valid)
   test(`stays within its parentheses: ${JSON.stringify(expression)}`, () => {
     assert.equal(inParentheses(expression, 'It'), `(${expression}\n)`)
   })
 
-const open: [string, RegExp][] = [
+const invalid: [string, RegExp][] = [
   ['true; drop table x', /semicolon/],
   ['true) or (true', /closes a parenthesis/],
   ['1), add column evil text default (1', /closes a parenthesis/],
@@ -34,15 +34,15 @@ const open: [string, RegExp][] = [
   ['"name', /begins with "/],
   ['$x$ text $y$', /begins with \$/],
   ['/* /* */ true', /comment/],
-  // The backslash escapes nothing in a plain string: this one ends before the parenthesis.
+  // A backslash does not escape in a plain string, so the string ends before the parenthesis.
   ["'a\\') --'", /closes a parenthesis/],
-  // A no-break space is a letter to Postgres: the escape string ends before it.
+  // Postgres treats a no-break space as a letter, so the escape string ends before it.
   ["E'a'\n\u00a0'\\') --'", /closes a parenthesis/],
   ["E'a' 'b\\') --'", /closes a parenthesis/],
   ['a\0b', /NUL/],
 ]
-for (const [expression, why] of open)
-  test(`is refused: ${JSON.stringify(expression)}`, () => {
+for (const [expression, why] of invalid)
+  test(`is rejected: ${JSON.stringify(expression)}`, () => {
     assert.throws(
       () => inParentheses(expression, 'The check'),
       (error: unknown) =>

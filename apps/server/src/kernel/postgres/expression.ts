@@ -1,30 +1,30 @@
-// An SQL expression that somebody else wrote, made safe to stand inside a statement of ours. Between its parentheses
-// it can be anything, but it cannot leave them: Postgres then judges it as an expression and as nothing else.
+// Embeds an SQL expression of a tenant in a statement of the platform. The check ensures that the expression cannot close
+// the parentheses around it, so Postgres can parse it only as an expression.
 import { Refusal } from '#src/kernel/errors.ts'
 import { Scanner, type SqlText, type TokenReader } from './scanner.ts'
 
-/** `(expression)`, or a refusal that says why it is not one; `what` names it in that sentence. */
+/** Returns `(expression)`, or throws a Refusal that says what is wrong. `what` names the expression in the message. */
 export function inParentheses(expression: string, what: string): string {
-  const wrong = expression.includes('\0') ? 'it holds a NUL character' : whyOpen(expression)
+  const wrong = expression.includes('\0') ? 'it holds a NUL character' : expressionProblem(expression)
   if (wrong) throw new Refusal('sql_error', `${what} must be one SQL expression: ${wrong}`)
-  // The line end closes a comment that runs to the end of its line.
+  // The line end closes a line comment at the end of the expression.
   return `(${expression}\n)`
 }
 
 /**
- * Undefined when every string, comment and parenthesis ends within the text and no statement does. In one go: the body
- * of a management request, and so all the expressions in it, has at most a megabyte.
+ * Undefined if every string, comment and parenthesis ends within the text and there is no semicolon. Not sliced, because
+ * the body of a management request, which contains the expressions, has at most a megabyte.
  */
-export function whyOpen(text: SqlText): string | undefined {
+export function expressionProblem(text: SqlText): string | undefined {
   let depth = 0
   let wrong: string | undefined
-  const nothing = () => {}
+  const ignore = () => {}
   const reader: TokenReader = {
-    word: nothing,
-    quoted: nothing,
-    comment: nothing,
-    tokenEnd: nothing,
-    lineEnd: nothing,
+    word: ignore,
+    quoted: ignore,
+    comment: ignore,
+    tokenEnd: ignore,
+    lineEnd: ignore,
     symbol(character) {
       if (character === ';') wrong ??= 'it holds a semicolon'
       if (character === '(') depth++

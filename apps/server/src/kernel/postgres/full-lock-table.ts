@@ -1,40 +1,39 @@
-// All sessions of a server share one lock table, and while one project fills it every statement and every login that
-// needs a lock fails with 53200. That lasts until the watchdog has ended the session that fills it. Meanwhile the platform
-// retries, for a few seconds. What failed was rolled back, so a retry is safe for reads and writes alike.
+// All sessions of a server share one lock table. While one project fills it, every statement and login that needs a lock
+// fails with 53200, until the watchdog has ended the session that fills it. Meanwhile the platform retries for a few
+// seconds. A failed statement was rolled back, so a retry is safe for reads and writes.
 import { setTimeout as sleep } from 'node:timers/promises'
+import { DatabaseError } from './database-error.ts'
 
 const outOfMemory = '53200'
-const mostMs = 5000
-const leastTries = 10
-const pause = { leastMs: 20, mostMs: 100 }
+const maxMs = 5000
+const minTries = 10
+const pause = { minMs: 20, maxMs: 100 }
 
-export function isLockTableFull(error: unknown): boolean {
-  const { code, routine } = error as { code?: unknown; routine?: unknown }
-  // A tenant's own RAISE may use the same code.
-  return code === outOfMemory && routine !== 'exec_stmt_raise'
-}
+/** Excludes RAISE in a tenant's function, which may use the same code. */
+export const isLockTableFull = (error: unknown): boolean =>
+  error instanceof DatabaseError && error.code === outOfMemory && error.routine !== 'exec_stmt_raise'
 
-/** A process that had no time to try has not used up its time, either. */
-export class Patience {
+/** Limits the time of retries. A busy process may have had no chance to retry in that time, so some are always allowed. */
+export class RetryBudget {
   readonly #since = performance.now()
   #tries = 0
 
-  hasLeft(): boolean {
-    return this.#tries++ < leastTries || performance.now() - this.#since < mostMs
+  allowsRetry(): boolean {
+    return this.#tries++ < minTries || performance.now() - this.#since < maxMs
   }
 }
 
-/** At random, so that those who failed together do not come back together. */
-export const pauseMs = () => pause.leastMs + Math.random() * (pause.mostMs - pause.leastMs)
+/** Random, so that statements that failed together are not retried together. */
+export const pauseMs = () => pause.minMs + Math.random() * (pause.maxMs - pause.minMs)
 
-/** Runs work that fails as a whole, again while it fails for a full lock table. */
-export async function whileLockTableIsFull<T>(work: () => Promise<T>): Promise<T> {
-  const patience = new Patience()
+/** Retries work that has no effect when it fails. */
+export async function retryWhileLockTableFull<T>(work: () => Promise<T>): Promise<T> {
+  const retries = new RetryBudget()
   for (;;)
     try {
       return await work()
     } catch (error) {
-      if (!isLockTableFull(error) || !patience.hasLeft()) throw error
+      if (!isLockTableFull(error) || !retries.allowsRetry()) throw error
       await sleep(pauseMs())
     }
 }

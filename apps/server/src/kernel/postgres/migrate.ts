@@ -1,5 +1,5 @@
-// Forward-only migrations from a folder of numbered .sql files, and functions that are replaced whenever
-// their text changes. Each file is one transaction together with the row that records it.
+// Applies forward-only migrations from numbered .sql files, and functions whenever their text changes. Each file is
+// applied in one transaction together with the row that records it.
 import { createHash } from 'node:crypto'
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -30,13 +30,13 @@ export function readMigrations(folder: string): Migration[] {
 
 const sha256 = (text: string) => createHash('sha256').update(text).digest('hex')
 
-/** Names the state a database is in once all of these are applied. */
+/** An identifier of the state of a database that has all these migrations. */
 export const versionOf = (migrations: readonly Migration[]): string =>
   sha256(
     migrations.map(({ name, hash, isRepeatable }) => (isRepeatable ? name + hash : name)).join('\n'),
   ).slice(0, 16)
 
-/** Applies what is missing; the table lies in a schema that exists already. Returns how many were applied. */
+/** Applies the missing migrations and returns their number. The schema of the table must exist. */
 export async function migrate(
   session: Session,
   table: string,
@@ -50,7 +50,7 @@ export async function migrate(
   const missing = migrations.filter(({ name, hash, isRepeatable }) =>
     isRepeatable ? applied.get(name) !== hash : !applied.has(name),
   )
-  // One simple query is one implicit transaction: the change and the record of it, or neither.
+  // One simple query is one implicit transaction, so the change and its record are atomic.
   for (const { name, text, hash } of missing)
     await session.script(`${text}
       ;insert into ${table} (name, hash) values (${literal(name)}, ${literal(hash)})

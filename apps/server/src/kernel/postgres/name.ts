@@ -1,4 +1,4 @@
-// Names of tables, columns and policies as people give them.
+// Names of tables, columns and policies from requests.
 import { Refusal } from '#src/kernel/errors.ts'
 import { identifier } from './sql.ts'
 
@@ -6,7 +6,7 @@ export const qualified = (schema: string, name: string): string => `${identifier
 
 const maxBytes = 63
 
-/** Postgres would cut it to its size and say nothing. */
+/** Postgres would silently truncate it. */
 export function refuseLongName(name: string): void {
   const bytes = Buffer.byteLength(name)
   if (bytes > maxBytes)

@@ -1,55 +1,55 @@
-// The connections of one login to one database, in two lanes. Statement shapes that have proven quick share
-// a few pipelined connections (the fast lane); everything else has a connection to itself while it runs (the
-// slow lane), so that a slow statement holds up nobody. Nothing is open, and no timer runs, while idle.
+// The connections of one login to one database, in two lanes. Statements whose shape has been fast share a few pipelined
+// connections (the fast lane). Every other statement has its own connection while it runs (the slow lane), so that a slow
+// statement delays no other. An idle pool has no open connection and no running timer.
 import { Refusal, retryLater } from '#src/kernel/errors.ts'
 import type { Abandoned } from './abandoned.ts'
-import { isLockTableFull, Patience, pauseMs, whileLockTableIsFull } from './full-lock-table.ts'
+import { AbandonedStatement, ConnectionLost, DatabaseError } from './database-error.ts'
+import { isLockTableFull, pauseMs, RetryBudget, retryWhileLockTableFull } from './full-lock-table.ts'
 import type { ServerAddress } from './server-address.ts'
 import { isUnavailable, unavailable } from './unavailable.ts'
 import { Connection } from './wire/connection.ts'
-import { ConnectionLost, DatabaseError, GivenUp } from './wire/database-error.ts'
 import type { Answer, Step, Unit } from './wire/unit.ts'
 
 export interface PoolOptions {
   address: ServerAddress
   database: string
-  /** Startup settings: they beat what a tenant stored for its roles, and RESET ALL returns to them. */
+  /** Startup settings. They override what a tenant stored for its roles, and RESET ALL returns to them. */
   settings: Record<string, string>
   maxConnections: number
   maxWaiting: number
   maxWaitMs: number
   /** Shared by all pools of a server. */
   budget: ConnectionBudget
-  /** Backends that were given up take places until they have ended: of this group, also those of an earlier pool. */
+  /** Abandoned backends of this group count against maxConnections, including those of an earlier pool. */
   abandoned: Abandoned
   group: string
-  /** Before a login: undoes settings a tenant has stored for it. */
+  /** Called before each login. Removes settings that a tenant has stored for the role. */
   check(): Promise<void>
-  /** After a failed login: puts right what a tenant has broken. */
+  /** Called after a failed login. Repairs what a tenant may have changed. */
   heal(): Promise<void>
 }
 
-/** How many connections all pools together may hold. */
+/** Limits the connections of all pools together. */
 export interface ConnectionBudget {
-  /** Makes room by closing an idle connection of another pool if it must. */
+  /** If the limit is reached, it closes an idle connection of another pool. False if there is none. */
   take(): boolean
   give(): void
 }
 
 export interface RunOptions {
-  /** Names the statement's shape for the measurement of what is quick. */
+  /** The key under which the pool measures how fast this kind of statement is. */
   shape: string
-  /** May share a connection with others once it has proven quick. */
+  /** Whether it may share a connection with others once its shape has been fast. */
   mayPipeline: boolean
-  /** The statement_timeout its steps set when it runs alone. */
+  /** The statement_timeout that its steps set when it runs alone. */
   timeoutMs: number
-  /** Can write nothing, so that it may be sent again although the server may have carried it out. */
+  /** Whether it writes nothing, so that it may be sent again although the server may have executed it. */
   isReadOnly?: boolean | undefined
-  /** The steps when it runs alone after all, if these differ: alone, it may take all the time it has. */
+  /** Other steps for when it runs alone, with the full statement timeout. */
   alone?: (() => readonly Step[]) | undefined
-  /** Which step's rows are the answer; the last one when absent. */
+  /** Index of the step whose rows are the answer. Default: the last step. */
   answering?: number
-  /** Whose signal is asked for only when it can be heard: a statement among others is never cancelled. */
+  /** The signal applies only to a statement that runs alone. A pipelined statement is never cancelled. */
   request?: { readonly signal?: AbortSignal | undefined }
 }
 
@@ -62,32 +62,32 @@ interface Waiting {
 
 const fastLane = { connections: 2, depth: 16 }
 const quickMs = 5
-/** On a machine that is short of time everything takes longer; slow is what takes much longer than the rest. */
+/** On an overloaded machine every statement takes longer, so a slow one must also exceed the average by this factor. */
 const slowFactor = 8
-const typicalWeight = 0.02
+const averageWeight = 0.02
 const stuckMs = 20
-const runsToProve = 3
-const maxProof = 10
+const minQuickRuns = 3
+const maxQuickRuns = 10
 const slowRunCosts = 4
-const maxInLine = 1000
+const maxQueued = 1000
 const maxShapes = 2000
 
 export class Pool {
   readonly #options: PoolOptions
   readonly #fast = new Set<Connection>()
   readonly #slow = new Set<Connection>()
-  /** Slow-lane connections that run nothing and wait for nothing, not even the end of a cancel. */
+  /** Idle slow-lane connections. One that waits for the end of a cancel request is not idle. */
   readonly #free: Connection[] = []
   readonly #waiting: Waiting[] = []
-  /** Quick ones for which the fast lane has no place at the moment. */
-  readonly #inLine: Sendable[] = []
+  /** Units that wait for the fast lane. */
+  readonly #queued: Sendable[] = []
   readonly #running = new WeakMap<Unit, Connection>()
-  /** Told to end while they were busy: they keep their place in the budget until they have ended. */
+  /** Connections that were closed while busy. They count in the budget until they have ended. */
   readonly #closing = new Set<Connection>()
   readonly #quickRuns = new Map<string, number>()
   #opening = { fast: 0, slow: 0 }
-  /** How long a pipelined statement takes at the moment. */
-  #typicalMs = 0
+  /** Moving average of the time of pipelined statements. */
+  #averageMs = 0
   #deadline: NodeJS.Timeout | undefined
   #isClosed = false
 
@@ -101,7 +101,7 @@ export class Pool {
 
   run(steps: readonly Step[], options: RunOptions): Promise<Answer> {
     return new Promise((resolve, reject) => {
-      let patience: Patience | undefined
+      let retries: RetryBudget | undefined
       const unit: Sendable = {
         steps,
         timeoutMs: options.timeoutMs,
@@ -114,12 +114,12 @@ export class Pool {
         },
         reject: error => {
           const signal = options.request?.signal
-          if (!unit.isLone && hasTakenTooLong(error)) return this.#sendAlone(unit, signal)
-          if (options.isReadOnly && error instanceof ConnectionLost && error.isBehindGivenUp)
+          if (!unit.isLone && isTimeout(error)) return this.#sendAlone(unit, signal)
+          if (options.isReadOnly && error instanceof ConnectionLost && error.isBehindAbandoned)
             return this.#sendAlone(unit, signal)
           if (isLockTableFull(error) && !isConnectionFailure(error)) {
-            patience ??= new Patience()
-            if (patience.hasLeft()) return void setTimeout(() => this.#sendAlone(unit, signal), pauseMs())
+            retries ??= new RetryBudget()
+            if (retries.allowsRetry()) return void setTimeout(() => this.#sendAlone(unit, signal), pauseMs())
           }
           reject(isConnectionFailure(error) ? connectRefusal(error) : error)
         },
@@ -129,16 +129,16 @@ export class Pool {
     })
   }
 
-  /** Closes what has been idle since before the given moment; true when nothing is left. */
+  /** Closes connections that are idle since before the given time. True if none are left. */
   closeIdle(before: number): boolean {
     for (const connection of [...this.#fast, ...this.#free])
       if (connection.inFlight === 0 && connection.lastUsedAt < before) this.#retire(connection)
-    if (this.connections > 0 || this.#waiting.length > 0 || this.#inLine.length > 0) return false
+    if (this.connections > 0 || this.#waiting.length > 0 || this.#queued.length > 0) return false
     this.#quickRuns.clear()
     return true
   }
 
-  /** Closes the one connection idle for longest, to make room for another pool. */
+  /** Closes the connection that is idle for longest, so that another pool can open one. */
   closeOneIdle(): boolean {
     const idle = [...this.#fast, ...this.#free].filter(connection => connection.inFlight === 0)
     const oldest = idle.toSorted((a, b) => a.lastUsedAt - b.lastUsedAt)[0]
@@ -146,17 +146,17 @@ export class Pool {
     return oldest !== undefined
   }
 
-  /** Refuses what waits and drops every connection, running or not. */
+  /** Rejects waiting units and closes all connections. */
   close(): void {
     this.#isClosed = true
     for (const { unit } of this.#waiting.splice(0)) unit.reject(unavailable())
-    for (const unit of this.#inLine.splice(0)) unit.reject(unavailable())
+    for (const unit of this.#queued.splice(0)) unit.reject(unavailable())
     for (const connection of [...this.#fast, ...this.#slow]) this.#retire(connection)
     clearTimeout(this.#deadline)
   }
 
   #sendPipelined(unit: Sendable, shape: string): boolean {
-    if ((this.#quickRuns.get(shape) ?? 0) < runsToProve) return false
+    if ((this.#quickRuns.get(shape) ?? 0) < minQuickRuns) return false
     const now = performance.now()
     let best: Connection | undefined
     let isMoving = this.#opening.fast > 0
@@ -167,21 +167,21 @@ export class Pool {
         best = connection
     }
     const isFilling = !best || best.inFlight >= fastLane.depth / 2
-    if (isFilling && this.#fast.size + this.#opening.fast < fastLane.connections && this.#places > 0)
+    if (isFilling && this.#fast.size + this.#opening.fast < fastLane.connections && this.#maxSlow > 0)
       void this.#open('fast')
     if (best) {
       unit.isLone = false
       best.send(unit)
       return true
     }
-    if (!isMoving || this.#inLine.length >= maxInLine) return false
+    if (!isMoving || this.#queued.length >= maxQueued) return false
     unit.isLone = false
-    this.#inLine.push(unit)
+    this.#queued.push(unit)
     return true
   }
 
-  /** How many connections of its own a statement may have; each backend that was given up takes one. */
-  get #places(): number {
+  /** How many slow-lane connections may be open. Each abandoned backend counts as one. */
+  get #maxSlow(): number {
     return this.#options.maxConnections - this.#options.abandoned.count(this.#options.group)
   }
 
@@ -189,25 +189,25 @@ export class Pool {
     if (this.#isClosed) return unit.reject(unavailable())
     unit.isLone = true
     if (unit.alone) unit.steps = unit.alone()
-    if (signal?.aborted) return unit.reject(hungUp())
-    if (signal) this.#dropWhenAborted(unit, signal)
+    if (signal?.aborted) return unit.reject(clientClosed())
+    if (signal) this.#cancelOnAbort(unit, signal)
     const connection = this.#free.pop()
-    if (connection) return this.#give(connection, unit)
-    if (this.#slow.size + this.#opening.slow === 0 && this.#places <= 0) return unit.reject(exhausted())
+    if (connection) return this.#sendOn(connection, unit)
+    if (this.#slow.size + this.#opening.slow === 0 && this.#maxSlow <= 0) return unit.reject(exhausted())
     const soonFree = this.#opening.slow + [...this.#slow].filter(each => each.isCleaning).length
     if (this.#waiting.length >= this.#options.maxWaiting + soonFree) return unit.reject(exhausted())
     this.#waiting.push({ unit, since: performance.now() })
     this.#watchDeadline()
-    if (this.#waiting.length > soonFree && this.#slow.size + this.#opening.slow < this.#places)
+    if (this.#waiting.length > soonFree && this.#slow.size + this.#opening.slow < this.#maxSlow)
       void this.#open('slow')
   }
 
-  #dropWhenAborted(unit: Unit, signal: AbortSignal): void {
+  #cancelOnAbort(unit: Unit, signal: AbortSignal): void {
     const onAbort = () => {
       const at = this.#waiting.findIndex(waiting => waiting.unit === unit)
       if (at >= 0) {
         this.#waiting.splice(at, 1)
-        return unit.reject(hungUp())
+        return unit.reject(clientClosed())
       }
       this.#running.get(unit)?.cancelLone(unit)
     }
@@ -219,11 +219,11 @@ export class Pool {
     }
     unit.reject = error => {
       signal.removeEventListener('abort', onAbort)
-      reject(signal.aborted ? hungUp() : error)
+      reject(signal.aborted ? clientClosed() : error)
     }
   }
 
-  #give(connection: Connection, unit: Unit): void {
+  #sendOn(connection: Connection, unit: Unit): void {
     this.#running.set(unit, connection)
     connection.send(unit)
   }
@@ -251,7 +251,7 @@ export class Pool {
     } catch (error) {
       this.#opening[lane]--
       this.#options.budget.give()
-      // Whoever waits may still be served by a connection that is already there.
+      // An open connection can still run the waiting units.
       if (this.#slow.size + this.#opening.slow === 0) this.#refuseAll(connectRefusal(error))
       this.#leaveFastLane()
     }
@@ -264,7 +264,7 @@ export class Pool {
       onLost: (connection: Connection) => this.#lost(connection),
     }
     await check()
-    const open = () => whileLockTableIsFull(() => Connection.open(address, database, settings, hooks))
+    const open = () => retryWhileLockTableFull(() => Connection.open(address, database, settings, hooks))
     try {
       return await open()
     } catch (error) {
@@ -280,13 +280,13 @@ export class Pool {
     if (this.#fast.has(connection)) return this.#feedFast(connection)
     if (connection.inFlight > 0) return
     const next = this.#waiting.shift()
-    if (next) this.#give(connection, next.unit)
+    if (next) this.#sendOn(connection, next.unit)
     else this.#free.push(connection)
   }
 
   #feedFast(connection: Connection): void {
-    while (connection.inFlight < fastLane.depth && this.#inLine.length > 0)
-      connection.send(this.#inLine.shift()!)
+    while (connection.inFlight < fastLane.depth && this.#queued.length > 0)
+      connection.send(this.#queued.shift()!)
   }
 
   #retire(connection: Connection): void {
@@ -316,24 +316,24 @@ export class Pool {
     if (at >= 0) this.#free.splice(at, 1)
     if (!this.#closing.has(connection)) this.#options.budget.give()
     this.#leaveFastLane()
-    if (this.#places <= 0 && this.#slow.size + this.#opening.slow === 0) this.#refuseAll(exhausted())
+    if (this.#maxSlow <= 0 && this.#slow.size + this.#opening.slow === 0) this.#refuseAll(exhausted())
     if (this.#waiting.length > 0 && !this.#isClosed && this.#slow.size + this.#opening.slow === 0)
       void this.#open('slow')
   }
 
-  /** When its last connection is gone, those in line for it go the other way. */
+  /** Without a fast-lane connection, the units that wait for one run in the slow lane. */
   #leaveFastLane(): void {
     if (this.#fast.size + this.#opening.fast > 0 || this.#isClosed) return
-    for (const unit of this.#inLine.splice(0)) this.#sendAlone(unit)
+    for (const unit of this.#queued.splice(0)) this.#sendAlone(unit)
   }
 
-  /** A slow run takes back several quick ones, so a shape that has turned slow soon leaves the fast lane. */
+  /** A slow run offsets several quick ones, so a shape that has become slow soon leaves the fast lane. */
   #learn(shape: string, ms: number, isLone: boolean): void {
     const runs = this.#quickRuns.get(shape) ?? 0
-    const isSlow = ms > quickMs && ms > this.#typicalMs * slowFactor
-    if (!isLone) this.#typicalMs += (Math.min(ms, stuckMs * 5) - this.#typicalMs) * typicalWeight
+    const isSlow = ms > quickMs && ms > this.#averageMs * slowFactor
+    if (!isLone) this.#averageMs += (Math.min(ms, stuckMs * 5) - this.#averageMs) * averageWeight
     if (isSlow) this.#quickRuns.set(shape, Math.max(0, runs - slowRunCosts))
-    else if (runs < maxProof) {
+    else if (runs < maxQuickRuns) {
       if (this.#quickRuns.size >= maxShapes) this.#quickRuns.clear()
       this.#quickRuns.set(shape, runs + 1)
     }
@@ -358,22 +358,22 @@ export class Pool {
 const isLoginFailure = (code: string) =>
   code === '28P01' || code === '28000' || code === '58P01' || code === '22023'
 
-/** Whatever it waits for, those behind it must not wait, too. */
-const hasTakenTooLong = (error: Error) =>
-  error instanceof DatabaseError && error.code === '57014' && !(error instanceof GivenUp)
+/** A pipelined unit has a shorter timeout, after which it runs alone, so that it does not delay those behind it. */
+const isTimeout = (error: Error) =>
+  error instanceof DatabaseError && error.code === '57014' && !(error instanceof AbandonedStatement)
 
 const exhausted = () =>
   retryLater('pool_exhausted', 'All database connections of this project are busy; try again in a second', 1)
-const hungUp = () => new Refusal('client_closed_request', 'The client closed the connection')
+const clientClosed = () => new Refusal('client_closed_request', 'The client closed the connection')
 
-/** What a failure to connect, or of the connection itself, means to the caller. */
+/** Converts a failure of a connection or login to an error for the caller. */
 function connectRefusal(error: unknown): Error {
   if (error instanceof Refusal) return error
   if (error instanceof DatabaseError && error.code === '53300') return exhausted()
   return unavailable(error)
 }
 
-/** What a statement raises is its own error, also under a code that would mean the end of the connection. */
+/** Checks the severity, because a statement may raise an error with any code. */
 const isConnectionFailure = (error: unknown): boolean =>
   error instanceof DatabaseError
     ? error.severity === 'FATAL' || error.severity === 'PANIC'

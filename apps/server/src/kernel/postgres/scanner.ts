@@ -1,17 +1,17 @@
-// Reads SQL the way the lexer of Postgres does, as far as needed to tell tokens from what stands in strings, quoted names
-// and comments. It looks at each character once, also where something is never closed, so the cost is linear in the
-// length of the text. It stops after a given number of characters and continues from there, so that callers can pause.
+// Scans SQL like the lexer of Postgres, as far as needed to distinguish tokens from the content of strings, quoted names
+// and comments. It reads each character once, even in an unclosed string, so the time is linear in the length of the
+// text. It stops after a given number of characters and continues from there, so that callers can pause.
 
-/** A string. Tests count how often its characters are looked at. */
+/** A string. Tests pass an object that counts how often its characters are read. */
 export type SqlText = Pick<string, 'length' | 'charCodeAt' | 'slice'>
 
-/** Each token is reported when it begins (a word: when it has ended) and again when it has ended. */
+/** A word is reported at its end, any other token at its beginning. `tokenEnd` follows at the end of each. */
 export interface TokenReader {
-  /** In capitals. Of a word longer than any keyword, only its beginning. */
+  /** In upper case. A word longer than any keyword is truncated. */
   word(upper: string, start: number): void
   /** One character that belongs to no word, string, name or comment. */
   symbol(character: string, start: number): void
-  /** A string or quoted name; `quote` is its first quote. */
+  /** A string or quoted name. `quote` is its first quote. */
   quoted(quote: string, start: number): void
   comment(start: number): void
   tokenEnd(end: number): void
@@ -45,7 +45,7 @@ export class Scanner {
   /** How many characters of the closing tag have been read. */
   #matched = 0
   #commentDepth = 0
-  /** After E'…': 'closed', and 'continues' behind a line end, where the next '…' has escapes, too. */
+  /** After E'…' it is 'closed', and after a line end 'continues': then the next '…' has escapes too. */
   #escapedString: 'none' | 'closed' | 'continues' = 'none'
 
   constructor(text: SqlText, reader: TokenReader) {
@@ -61,21 +61,21 @@ export class Scanner {
     return this.#at >= this.#text.length
   }
 
-  /** The string, quoted name or block comment that the text ends in the middle of. */
+  /** The string, quoted name or block comment that is not closed at the end of the text. */
   get open(): { kind: 'quoted' | 'comment'; start: number } | undefined {
     if (this.#state === 'blockComment') return { kind: 'comment', start: this.#start }
     const isOpen = this.#state === 'quoted' || this.#state === 'escaped' || this.#state === 'dollar'
     return isOpen ? { kind: 'quoted', start: this.#start } : undefined
   }
 
-  /** Reads so many characters, or one more where two belong together. */
+  /** Reads this many characters, or one more if the last is part of a pair like `--`. */
   read(characters: number): void {
     const limit = Math.min(this.#at + characters, this.#text.length)
     while (this.#at < limit) this.#step(limit)
     if (this.isDone) this.#endOfText()
   }
 
-  /** Takes the rest of the line as it is. */
+  /** Skips the rest of the line without reporting tokens. */
   skipLine(): void {
     this.#state = 'line'
   }
@@ -167,7 +167,7 @@ export class Scanner {
     this.#reader.tokenEnd(end)
   }
 
-  /** Behind a dollar sign: `$$`, `$name$`, or neither. */
+  /** After a dollar sign: `$$`, `$name$`, or neither. */
   #openingTag(limit: number): void {
     const isTagPart = (code: number) =>
       isWordPart(code) && code !== dollar && (this.#at > this.#start + 1 || isWordStart(code))
@@ -181,7 +181,7 @@ export class Scanner {
     this.#reader.quoted('$', this.#start)
   }
 
-  /** A dollar sign, and what looked like a tag is a word. */
+  /** Not a tag after all: reports the dollar sign and the word after it. */
   #noTag(): void {
     const [start, end] = [this.#start, this.#at]
     this.#symbol('$', start)
@@ -201,11 +201,11 @@ export class Scanner {
       if (code === backslash) this.#at++
       else if (code === this.#quote) return this.#quoteSeen()
     }
-    // A backslash at the very end of the text.
+    // A backslash may be the last character of the text.
     this.#at = Math.min(this.#at, this.#text.length)
   }
 
-  /** Two quotes stand for one; a single one ends the string. */
+  /** A doubled quote is part of the string, a single one ends it. */
   #quoteSeen(): void {
     this.#at++
     if (this.#at < this.#text.length && this.#text.charCodeAt(this.#at) === this.#quote) {
@@ -217,7 +217,7 @@ export class Scanner {
     this.#reader.tokenEnd(this.#at)
   }
 
-  /** Only the ends of a tag are dollar signs, so a closing tag can begin no earlier than where another one failed. */
+  /** A tag has dollar signs only at its ends, so after a mismatch the next match can begin at this character at the earliest. */
   #dollarQuoted(limit: number): void {
     while (this.#at < limit) {
       const code = this.#text.charCodeAt(this.#at++)
@@ -262,7 +262,7 @@ const [doubleQuote, dollar, singleQuote, star, minus, slash, backslash, undersco
 ]
 
 const isLineEnd = (code: number) => code === lineFeed || code === carriageReturn
-/** What Postgres takes for space: tab, line feed, vertical tab, form feed, carriage return, blank. */
+/** White space in Postgres: tab, line feed, vertical tab, form feed, carriage return, blank. */
 const isSpace = (code: number) => code === blank || (code >= tab && code <= carriageReturn)
 const isDigit = (code: number) => code >= 0x30 && code <= 0x39
 const isLetter = (code: number) => (code >= 0x61 && code <= 0x7a) || (code >= 0x41 && code <= 0x5a)

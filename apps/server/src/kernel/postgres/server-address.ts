@@ -1,4 +1,4 @@
-// Where a Postgres server is and how to speak to it, written once for both clients: `pg` and the wire.
+// The address and TLS options of a Postgres server, for both clients: `pg` and the wire.
 import { readFileSync } from 'node:fs'
 
 export interface ServerAddress {
@@ -15,7 +15,7 @@ export interface Tls {
   ca?: string
 }
 
-/** Reads `postgres://user:password@host:port/database?sslmode=…`; the database is returned apart. */
+/** Parses `postgres://user:password@host:port/database?sslmode=…`. */
 export function parseDatabaseUrl(text: string): { address: ServerAddress; database: string | undefined } {
   const url = new URL(text)
   if (!/^postgres(ql)?:$/.test(url.protocol))
@@ -34,7 +34,7 @@ export function parseDatabaseUrl(text: string): { address: ServerAddress; databa
   }
 }
 
-/** The same the other way round, for people and their tools; a socket's directory takes the place of the host. */
+/** The inverse. The directory of a unix socket is written as the host. */
 export function formatDatabaseUrl(
   { host, port, user, password, tls }: ServerAddress,
   database: string,

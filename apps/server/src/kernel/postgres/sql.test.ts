@@ -10,12 +10,12 @@ test('values become parameters, in order, through nested fragments', () => {
   })
 })
 
-test('no condition matches everything', () => {
+test('allOf without conditions matches everything', () => {
   assert.equal(compile(sql`where ${allOf([])}`).text, 'where true')
   assert.equal(compile(sql`where ${allOf([sql`a`, sql`b`])}`).text, 'where true and a and b')
 })
 
-test('identifiers and literals are quoted so that they cannot end early', () => {
+test('quotes in identifiers and literals are escaped', () => {
   assert.equal(identifier('a"b'), '"a""b"')
   assert.equal(literal("it's"), "'it''s'")
   assert.equal(literal("it\\'s"), " E'it\\\\''s'")

@@ -1,4 +1,4 @@
-// The one way to write a statement: values become parameters, fragments nest, and text is only ever ours.
+// The `sql` template tag. Values become parameters, fragments can be nested, and the text itself is always ours.
 
 export interface Sql {
   readonly text: string
@@ -18,10 +18,10 @@ export type SqlFragment = Fragment
 export const sql = (parts: TemplateStringsArray, ...holes: unknown[]): SqlFragment =>
   new Fragment(parts, holes)
 
-/** Text of our own that cannot be written in a template, such as the name of a table. */
+/** Trusted text that is not known when the template is written, such as the name of a table. */
 export const raw = (text: string): SqlFragment => new Fragment([text], [])
 
-/** Joins conditions; without any, everything matches. */
+/** Joins conditions with `and`. Without any, everything matches. */
 export const allOf = (conditions: readonly SqlFragment[]): SqlFragment =>
   conditions.reduce((left, right) => sql`${left} and ${right}`, sql`true`)
 
@@ -38,8 +38,8 @@ export function compile(fragment: SqlFragment): Sql {
 /** An identifier inside a statement that takes no parameters (DDL). */
 export const identifier = (name: string): string => `"${name.replaceAll('"', '""')}"`
 /**
- * A literal inside a statement that takes no parameters (DDL). With backslashes it is written as an escape string,
- * which means the same whatever `standard_conforming_strings` is in the session.
+ * A literal inside a statement that takes no parameters (DDL). With backslashes it is written as an escape string, which
+ * does not depend on `standard_conforming_strings`.
  */
 export function literal(text: string): string {
   const quoted = `'${text.replaceAll("'", "''")}'`

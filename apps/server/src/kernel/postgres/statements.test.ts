@@ -2,20 +2,20 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { Refusal } from '#src/kernel/errors.ts'
 import { atOnce } from '#src/kernel/slices.ts'
-import { whyOpen } from './expression.ts'
+import { expressionProblem } from './expression.ts'
 import { lineOfError, maxStatements, sliceCharacters, splitStatements } from './statements.ts'
 
 const split = (script: string) => atOnce(splitStatements(script))
 const texts = (script: string) => split(script).map(({ text }) => text)
 
-test('statements end at semicolons and lose the space around them', () => {
+test('statements end at semicolons and are trimmed', () => {
   assert.deepEqual(texts('select 1;\n  select 2 ;select 3'), ['select 1', 'select 2', 'select 3'])
   assert.deepEqual(texts(''), [])
   assert.deepEqual(texts(' ;;\n ; '), [])
   assert.deepEqual(texts('-- nothing\n/* at all */'), [])
 })
 
-test('a semicolon in quotes, names, comments or parentheses ends nothing', () => {
+test('a semicolon in strings, names, comments or parentheses does not end a statement', () => {
   for (const whole of [
     `select 'a;b''c;d'`,
     `select E'it\\'s; \\\\', 'x\\'`,
@@ -30,7 +30,7 @@ test('a semicolon in quotes, names, comments or parentheses ends nothing', () =>
     assert.deepEqual(texts(`${whole};\nselect 2;`), [whole, 'select 2'], whole)
 })
 
-test('a backslash means nothing in a plain string', () => {
+test('a backslash does not escape in a plain string', () => {
   assert.deepEqual(texts(`select 'a\\'; select 2`), [`select 'a\\'`, 'select 2'])
   // The letter before it belongs to a name.
   assert.deepEqual(texts(`select date'2020\\'; select 2`), [`select date'2020\\'`, 'select 2'])
@@ -48,7 +48,7 @@ test('dollar quotes end at their own tag only', () => {
   assert.deepEqual(texts('execute p($1); select $2'), ['execute p($1)', 'select $2'])
 })
 
-test('the body of a routine in standard SQL stays whole', () => {
+test('the body of a routine in standard SQL is not split', () => {
   const routine = `create or replace function public.f(a int default (1)) returns int language sql
     begin atomic
       select case when a > 1 then (case a when 2 then 1 else 2 end) else 0 end as end;
@@ -62,19 +62,19 @@ test('the body of a routine in standard SQL stays whole', () => {
   assert.deepEqual(texts('select atomic from begin; select 2'), ['select atomic from begin', 'select 2'])
 })
 
-test('what is never closed stays whole, for Postgres to complain about', () => {
+test('an unclosed string, comment or parenthesis is not split, so that Postgres reports the error', () => {
   for (const open of [`select 'a; b`, 'select "a; b', 'do $$ a; b', 'select /* a; b', 'select (1; 2'])
     assert.deepEqual(texts(open), [open])
 })
 
-test('comments belong to the statement behind them', () => {
+test('comments belong to the statement after them', () => {
   assert.deepEqual(texts('-- about one\nselect 1;\n/* about two */ select 2;\n-- the end'), [
     '-- about one\nselect 1',
     '/* about two */ select 2',
   ])
 })
 
-test('lines are those of the script', () => {
+test('line numbers count in the whole script', () => {
   const [first, second, third] = split('select 1;\n\n-- why\n/* and\nhow */ select\n  2; select $$\n\n$$, x')
   assert.deepEqual([first!.line, first!.firstLine], [1, 1])
   assert.deepEqual([second!.line, second!.firstLine], [3, 5])
@@ -82,12 +82,12 @@ test('lines are those of the script', () => {
   const at = (text: string) => third!.text.indexOf(text) + 1
   assert.equal(atOnce(lineOfError(third!, at(', x'))), 8)
   assert.equal(atOnce(lineOfError(second!, undefined)), 5)
-  // Postgres counts characters, not the halves of a pair.
+  // Postgres counts a surrogate pair as one character.
   const [emoji] = split("select '🙂🙂',\nx")
   assert.equal(atOnce(lineOfError(emoji!, 14)), 2)
 })
 
-test('the first words tell the kind', () => {
+test('the first words of a statement are reported', () => {
   const words = (script: string) => split(script)[0]!.words
   assert.deepEqual(words('/* x */ create unique -- y\n index concurrently on t (a)'), [
     'CREATE',
@@ -101,13 +101,13 @@ test('the first words tell the kind', () => {
   assert.deepEqual(words('"begin"'), [])
 })
 
-test('a command of psql takes its line', () => {
+test('a psql command extends to the end of its line', () => {
   const script = '\\restrict abc\nselect 1;\n\\unrestrict abc\n'
   assert.deepEqual(texts(script), ['\\restrict abc', 'select 1', '\\unrestrict abc'])
   assert.deepEqual(split(script)[0]!.words, ['\\restrict'])
 })
 
-test('statements: COPY from and to the client is seen, and a string or column of that name is not', () => {
+test('statements: COPY from or to the client is detected; a string or column with that name is not', () => {
   const copies = (script: string) => split(script).map(each => each.copies)
   assert.deepEqual(copies("copy t (a) from stdin; COPY (select 1) TO /* x */ STDOUT; copy t from 'stdin'"), [
     'STDIN',
@@ -117,21 +117,21 @@ test('statements: COPY from and to the client is seen, and a string or column of
   assert.deepEqual(copies("select stdin; copy (select stdin from t) to program 'x'"), [undefined, undefined])
 })
 
-test('statements: a line comment ends at a carriage return, too', () => {
+test('statements: a line comment also ends at a carriage return', () => {
   assert.deepEqual(texts('select 1 -- one\r; select 2'), ['select 1', 'select 2'])
 })
 
-/** A text that counts how many of its characters are looked at; a part of it shares its memory and costs one look. */
+/** A text that counts how many of its characters are read. A slice shares its memory and counts once. */
 function counted(script: string) {
   const text = {
-    looks: 0,
+    reads: 0,
     length: script.length,
     charCodeAt(at: number) {
-      text.looks++
+      text.reads++
       return script.charCodeAt(at)
     },
     slice: (start: number, end: number) => {
-      text.looks++
+      text.reads++
       return script.slice(start, end)
     },
   }
@@ -176,17 +176,17 @@ for (const [name, script] of Object.entries(adversaries))
     const text = counted(script)
     const work = splitStatements(text)
     let slices = 0
-    for (let before = 0; !work.next().done; before = text.looks, slices++)
-      // The scanner looks at a character at most three times, one and two ahead included, and the line counter once.
-      assert.ok(text.looks - before <= 4 * sliceCharacters)
+    for (let before = 0; !work.next().done; before = text.reads, slices++)
+      // The scanner reads a character at most three times, including look-ahead, and the line counter once.
+      assert.ok(text.reads - before <= 4 * sliceCharacters)
     assert.equal(slices, Math.ceil(script.length / sliceCharacters))
-    assert.ok(text.looks <= 4 * script.length, `${text.looks} looks at ${script.length} characters`)
+    assert.ok(text.reads <= 4 * script.length, `${text.reads} reads of ${script.length} characters`)
     const expression = counted(script)
-    whyOpen(expression)
-    assert.ok(expression.looks <= 4 * script.length, `${expression.looks} looks by whyOpen`)
+    expressionProblem(expression)
+    assert.ok(expression.reads <= 4 * script.length, `${expression.reads} reads by expressionProblem`)
   })
 
-test('statements: more than the bound are refused, however small, before they are kept', () => {
+test('statements: more than the maximum are rejected before the whole script is read', () => {
   assert.equal(split('a;'.repeat(maxStatements)).length, maxStatements)
   const work = splitStatements('a;'.repeat(20 * maxStatements))
   let slices = 0

@@ -1,32 +1,32 @@
-// Cuts a script into its statements where the lexer of Postgres would, so that each can be run, recorded and blamed by
-// itself. It never judges: what cannot be cut stays whole, and Postgres says what is wrong.
+// Splits a script into statements like the lexer of Postgres, so that each can be run and recorded by itself, and an
+// error has its statement. It accepts invalid SQL: what cannot be split stays one statement, and Postgres reports the error.
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Sliced } from '#src/kernel/slices.ts'
 import { Scanner, type SqlText, type TokenReader } from './scanner.ts'
 
-export interface Statement {
-  /** Up to its last token, without the semicolon; comments in front of it belong to it. */
+export interface ScriptStatement {
+  /** From the comments before it to its last token, without the semicolon. */
   readonly text: string
   /** Where `text` begins in the script. */
   readonly start: number
   /** The line of the script where `text` begins, counted from 1. */
   readonly line: number
-  /** Where its first token stands in `text`, behind those comments, and in which line of the script. */
+  /** The position in `text` and the line in the script of its first token after those comments. */
   readonly firstAt: number
   readonly firstLine: number
-  /** Its first plain words in capitals: what kind of statement it is. */
+  /** Its first words in upper case, which tell the kind of statement. */
   readonly words: readonly string[]
-  /** Set when it is a COPY whose rows come from the client or go there. */
+  /** Set for a COPY from or to the client. */
   readonly copies: 'STDIN' | 'STDOUT' | undefined
 }
 
-/** Of one request; more are refused before they are kept. */
+/** Statements in one request. */
 export const maxStatements = 100_000
 /** Characters read between two pauses. */
 export const sliceCharacters = 32 * 1024
 const maxWords = 12
 
-export function* splitStatements(script: SqlText, max = maxStatements): Sliced<Statement[]> {
+export function* splitStatements(script: SqlText, max = maxStatements): Sliced<ScriptStatement[]> {
   const splitter = new Splitter(script, max)
   while (!splitter.isDone) {
     splitter.read(sliceCharacters)
@@ -35,9 +35,9 @@ export function* splitStatements(script: SqlText, max = maxStatements): Sliced<S
   return splitter.end()
 }
 
-/** The line of the script where the error of a statement is; `position` counts characters from 1, as Postgres does. */
+/** The line of the script with the error of a statement. `position` counts characters from 1, as Postgres does. */
 export function* lineOfError(
-  { text, line, firstLine }: Pick<Statement, 'text' | 'line' | 'firstLine'>,
+  { text, line, firstLine }: Pick<ScriptStatement, 'text' | 'line' | 'firstLine'>,
   position: number | undefined,
 ): Sliced<number> {
   if (position === undefined || !(position > 0)) return firstLine
@@ -59,15 +59,15 @@ class Splitter implements TokenReader {
   readonly #script: SqlText
   readonly #max: number
   readonly #scanner: Scanner
-  readonly #statements: Statement[] = []
-  /** Where the statement being read begins, comments included, and its first token; -1 before these are seen. */
+  readonly #statements: ScriptStatement[] = []
+  /** Where the current statement begins, including comments, and its first token. -1 before these are read. */
   #begin = -1
   #beginLine = 1
   #first = -1
   #firstLine = 1
   #last = 0
   #words: string[] = []
-  #copies: Statement['copies']
+  #copies: ScriptStatement['copies']
   #hasOtherTokens = false
   #depth = 0
   #atomicDepth = 0
@@ -88,8 +88,8 @@ class Splitter implements TokenReader {
     this.#lineAt(this.#scanner.at)
   }
 
-  end(): Statement[] {
-    // A comment that is never closed is an error, which Postgres must see.
+  end(): ScriptStatement[] {
+    // An unclosed comment is part of the statement, so that Postgres reports the error.
     const open = this.#scanner.open
     if (open?.kind === 'comment') {
       this.#token(open.start)
@@ -125,7 +125,7 @@ class Splitter implements TokenReader {
     if (character === ';' && this.#depth === 0 && this.#atomicDepth === 0) return this.#endStatement()
     const isFirst = this.#first < 0
     this.#token(start)
-    // A command of psql takes its line and needs no semicolon.
+    // A psql command extends to the end of its line and needs no semicolon.
     if (character === '\\' && isFirst) return this.#scanner.skipLine()
     if (character === '(') this.#depth++
     else if (character === ')') this.#depth = Math.max(0, this.#depth - 1)
@@ -155,7 +155,7 @@ class Splitter implements TokenReader {
     this.#before = before
   }
 
-  /** The body of a routine in standard SQL, BEGIN ATOMIC … END, holds semicolons; CASE … END nests in it. */
+  /** The body of a routine in standard SQL, BEGIN ATOMIC … END, contains semicolons. CASE … END can be nested in it. */
   #followBody(upper: string): void {
     if (this.#atomicDepth > 0) {
       if (upper === 'CASE') this.#atomicDepth++
@@ -163,7 +163,7 @@ class Splitter implements TokenReader {
     } else if (upper === 'ATOMIC' && this.#before === 'BEGIN' && isRoutine(this.#words)) this.#atomicDepth = 1
   }
 
-  /** Without a single token there was no statement. */
+  /** Does nothing without a token. */
   #endStatement(): void {
     if (this.#first >= 0) {
       if (this.#statements.length === this.#max) throw tooMany()
@@ -191,8 +191,8 @@ class Splitter implements TokenReader {
   #lines = 1
 
   /**
-   * Asked for in rising order, so that each character is counted once. A word is reported at its end, when more may have
-   * been counted than up to its start; there is no line end in a word.
+   * Called with increasing offsets, so that each character is counted once. A word is reported at its end, when characters
+   * after its start may have been counted already. That is correct because a word contains no line end.
    */
   #lineAt(offset: number): number {
     for (; this.#countedTo < offset; this.#countedTo++)

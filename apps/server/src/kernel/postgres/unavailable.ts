@@ -1,6 +1,7 @@
-// Which errors mean that the server, or the connection to it, is not there right now.
+// Recognises errors which mean that the database server cannot be reached or the connection was lost.
 import { Refusal } from '#src/kernel/errors.ts'
-import { ConnectionLost } from './wire/database-error.ts'
+import { ConnectionLost, DatabaseError } from './database-error.ts'
+import { isDriverConnectionLoss } from './driver-internals.ts'
 
 const networkCodes = new Set([
   'ECONNREFUSED',
@@ -12,18 +13,20 @@ const networkCodes = new Set([
   'ENOTFOUND',
   'EAI_AGAIN',
 ])
-const lostTexts =
-  /^(Connection terminated|Client (was closed|has encountered)|timeout exceeded when trying to connect|the database )/
+/** Errors of our own client while it opens a connection begin with this. */
+const ownTexts = /^the database /
 
 export function isUnavailable(error: unknown): boolean {
   if (error instanceof ConnectionLost) return true
   if (!(error instanceof Error)) return false
-  const { code, severity } = error as { code?: unknown; severity?: unknown }
-  // A statement may raise any code; the end of a connection is never a mere error.
-  if (severity === 'ERROR') return false
-  if (typeof code === 'string')
-    return networkCodes.has(code) || code.startsWith('08') || /^57P0[1-4]$/.test(code) || code === '53300'
-  return lostTexts.test(error.message)
+  if (error instanceof DatabaseError) {
+    const { code, severity } = error
+    // A statement may raise any code with the severity ERROR. An error that ends the connection has a higher severity.
+    return severity !== 'ERROR' && (/^(08...|57P0[1-4])$/.test(code) || code === '53300')
+  }
+  const { code } = error as NodeJS.ErrnoException
+  if (typeof code === 'string') return networkCodes.has(code)
+  return isDriverConnectionLoss(error) || ownTexts.test(error.message)
 }
 
 export const unavailable = (cause?: unknown) =>

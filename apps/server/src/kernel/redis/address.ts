@@ -1,14 +1,14 @@
-// Where a Redis server is, and as whom to speak to it.
+// The address and login of a Redis server.
 
 export interface RedisAddress {
   host: string
   port: number
   isTls: boolean
-  /** Without one, nothing is asked for. */
+  /** Without it, the client does not authenticate. */
   login: { user: string; password: string } | undefined
 }
 
-/** Reads `redis://user:password@host:port`, or `rediss://` for TLS; a password without a user is the default user's. */
+/** Parses `redis://user:password@host:port`, or `rediss://` for TLS. A password without a user is for the user `default`. */
 export function parseRedisUrl(text: string): RedisAddress {
   const url = new URL(text)
   const password = decodeURIComponent(url.password)

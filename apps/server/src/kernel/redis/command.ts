@@ -1,9 +1,9 @@
-// A command as Redis reads it: the number of its parts, then each with its length in bytes.
+// Encodes a command for Redis (RESP2): the number of arguments, then each with its length in bytes.
 
 export type RedisArgument = string | Buffer
 export type RedisCommand = readonly RedisArgument[]
 
-/** Text where all of it is text; bytes among it make bytes of the whole. */
+/** A string if all arguments are strings, otherwise a buffer. */
 export function encodeCommand(command: RedisCommand): string | Buffer {
   let text = `*${command.length}\r\n`
   for (const argument of command) {

@@ -1,5 +1,5 @@
-// One connection to Redis. Commands of all who use it go out together, at the end of the turn of the event loop they
-// were given in, and answers come back in the same order: a client library costs several times as much per command.
+// A pipelined connection to Redis. All commands of one turn of the event loop are written together, and answers arrive in
+// the same order. A client library takes several times as much CPU time per command.
 import { connect as connectPlain, type Socket } from 'node:net'
 import { connect as connectTls } from 'node:tls'
 import type { RedisAddress } from './address.ts'
@@ -8,9 +8,9 @@ import { RedisError, RedisUnreachable } from './redis-error.ts'
 import { createReplies, type RedisReply } from './replies.ts'
 
 export interface RedisConnection {
-  /** Rejects with a RedisError when Redis refuses, with RedisUnreachable when no answer came. */
+  /** Rejects with a RedisError if Redis answers with an error, and with RedisUnreachable if there is no answer. */
   send(command: RedisCommand): Promise<RedisReply>
-  /** The same, with texts as bytes. */
+  /** The same, but strings in the reply are buffers. */
   sendForBytes(command: RedisCommand): Promise<RedisReply>
   readonly isOpen: boolean
   /** Such as 7.0.15. */
@@ -24,35 +24,35 @@ interface Waiting {
   wantsBytes: boolean
 }
 
-interface Patience {
+interface Timeouts {
   connectMs: number
-  /** Without a single answer for this long, the connection is given up. */
+  /** If no answer arrives for this long, the connection is closed. */
   answerMs: number
 }
-const usualPatience: Patience = { connectMs: 1000, answerMs: 2000 }
+const defaultTimeouts: Timeouts = { connectMs: 1000, answerMs: 2000 }
 
 export async function connectRedis(
   address: RedisAddress,
-  patience: Patience = usualPatience,
+  timeouts: Timeouts = defaultTimeouts,
 ): Promise<RedisConnection> {
-  const socket = await openSocket(address, patience.connectMs)
-  const line = createLine(socket, patience.answerMs)
-  // One that takes connections and says nothing is not there, either.
-  const late = setTimeout(line.close, patience.connectMs)
+  const socket = await openSocket(address, timeouts.connectMs)
+  const pipeline = createPipeline(socket, timeouts.answerMs)
+  // A server that accepts connections and never answers counts as unreachable.
+  const timer = setTimeout(pipeline.close, timeouts.connectMs)
   try {
-    const hello = (await line.send(greeting(address))) as RedisReply[]
+    const hello = (await pipeline.send(helloCommand(address))) as RedisReply[]
     const version = String(hello[hello.indexOf('version') + 1])
-    return Object.assign(line, { version })
+    return Object.assign(pipeline, { version })
   } catch (error) {
-    line.close()
+    pipeline.close()
     throw error
   } finally {
-    clearTimeout(late)
+    clearTimeout(timer)
   }
 }
 
-/** Agrees on the protocol, and logs in. */
-export const greeting = ({ login }: RedisAddress): RedisCommand => [
+/** Chooses the protocol version and logs in. */
+export const helloCommand = ({ login }: RedisAddress): RedisCommand => [
   ...['HELLO', '2'],
   ...(login ? ['AUTH', login.user, login.password] : []),
 ]
@@ -62,41 +62,41 @@ export function openSocket({ host, port, isTls }: RedisAddress, connectMs: numbe
     const options = { host, port, noDelay: true, keepAlive: true }
     const socket = isTls ? connectTls({ ...options, servername: host }) : connectPlain(options)
     const fail = (error: Error) => {
-      clearTimeout(late)
+      clearTimeout(timer)
       socket.destroy()
       reject(new RedisUnreachable('Redis cannot be reached', error))
     }
-    const late = setTimeout(() => fail(new Error('connecting took too long')), connectMs)
+    const timer = setTimeout(() => fail(new Error('connecting took too long')), connectMs)
     socket.once('error', fail)
     socket.once(isTls ? 'secureConnect' : 'connect', () => {
-      clearTimeout(late)
+      clearTimeout(timer)
       socket.off('error', fail)
       resolve(socket)
     })
   })
 }
 
-function createLine(socket: Socket, answerMs: number): Omit<RedisConnection, 'version'> {
+function createPipeline(socket: Socket, answerMs: number): Omit<RedisConnection, 'version'> {
   let waiting: Waiting[] = []
   let first = 0
   let answered = 0
   let unsent = ''
   let isSending = false
   let isOpen = true
-  let watch: NodeJS.Timeout | undefined
+  let checkTimer: NodeJS.Timeout | undefined
 
   const replies = createReplies(
     reply => {
-      const asked = waiting[first]
-      if (!asked) throw new Error('Redis answered what was not asked')
+      const command = waiting[first]
+      if (!command) throw new Error('Redis sent an answer without a command')
       waiting[first++] = undefined as unknown as Waiting
       answered++
       if (first > 1024) {
         waiting = waiting.slice(first)
         first = 0
       }
-      if (reply instanceof RedisError) asked.reject(reply)
-      else asked.resolve(reply)
+      if (reply instanceof RedisError) command.reject(reply)
+      else command.resolve(reply)
     },
     () => waiting[first]?.wantsBytes ?? false,
   )
@@ -104,7 +104,7 @@ function createLine(socket: Socket, answerMs: number): Omit<RedisConnection, 've
   function end(reason: unknown): void {
     if (!isOpen) return
     isOpen = false
-    clearTimeout(watch)
+    clearTimeout(checkTimer)
     socket.destroy()
     const left = waiting.slice(first)
     waiting = []
@@ -131,19 +131,19 @@ function createLine(socket: Socket, answerMs: number): Omit<RedisConnection, 've
     setImmediate(flush)
   }
 
-  /** Looks twice in the time an answer may take: not one in between means that none will come. */
-  function look(answeredBefore: number): void {
-    if (first === waiting.length) watch = undefined
+  /** Closes the connection if commands wait and no answer has arrived since the previous check. */
+  function check(answeredBefore: number): void {
+    if (first === waiting.length) checkTimer = undefined
     else if (answered === answeredBefore) end(new Error('Redis took too long to answer'))
-    else watch = setTimeout(look, answerMs, answered).unref()
+    else checkTimer = setTimeout(check, answerMs, answered).unref()
   }
 
-  function ask(command: RedisCommand, wantsBytes: boolean): Promise<RedisReply> {
+  function enqueue(command: RedisCommand, wantsBytes: boolean): Promise<RedisReply> {
     return new Promise((resolve, reject) => {
       if (!isOpen) return reject(new RedisUnreachable('the connection to Redis was lost'))
       waiting.push({ resolve, reject, wantsBytes })
       write(encodeCommand(command))
-      watch ??= setTimeout(look, answerMs, answered).unref()
+      checkTimer ??= setTimeout(check, answerMs, answered).unref()
     })
   }
 
@@ -158,8 +158,8 @@ function createLine(socket: Socket, answerMs: number): Omit<RedisConnection, 've
   socket.on('close', () => end(new Error('closed by Redis')))
 
   return {
-    send: command => ask(command, false),
-    sendForBytes: command => ask(command, true),
+    send: command => enqueue(command, false),
+    sendForBytes: command => enqueue(command, true),
     get isOpen() {
       return isOpen
     },

@@ -1,62 +1,62 @@
-// Messages on channels of Redis, for whoever listens at that moment. Nobody waits for them: what cannot be handed to
-// Redis is lost, and told so, and so is that messages go out again.
+// Publishes messages on channels of Redis without waiting for the answer. Messages that cannot be sent are lost. The loss
+// is reported, and also when messages are sent again.
 import type { RedisAddress } from './address.ts'
 import { connectRedis, type RedisConnection } from './connection.ts'
 import { RedisUnreachable } from './redis-error.ts'
 
 export interface Publisher {
-  /** In the order given. Tries to reach Redis when there is no connection. */
+  /** Keeps the order of calls. Connects to Redis if there is no connection. */
   publish(channel: string, message: Buffer): void
-  /** When what was given before is out, or has no prospect. */
+  /** Resolves when all earlier messages are sent or lost. */
   close(): Promise<void>
 }
 
 /** None of these may throw. */
 export interface PublisherEvents {
-  /** For every message that was, or may be, lost. */
+  /** Called for every message that was or may be lost. */
   lost(reason: unknown): void
-  /** Messages go out again, and nothing is waiting. */
+  /** Called when messages are sent again and none is waiting. */
   back(): void
 }
 
-/** Redis has more to take than it takes: one message more would have to be kept here. */
-export class TooMuchToPublish extends Error {}
+/** Redis does not keep up, and the bytes that wait for its answers have reached the limit. */
+export class PublishBacklogFull extends Error {}
 
-/** Given to Redis and not yet answered. */
-const mostUnanswered = 32 * 1024 * 1024
-/** How long nobody tries again after Redis could not be reached. */
-const restMs = 300
+/** Bytes that were sent to Redis and not yet answered. */
+const maxUnanswered = 32 * 1024 * 1024
+/** The pause after Redis could not be reached. */
+const retryPauseMs = 300
 
 export function openPublisher(
   address: RedisAddress,
   events: PublisherEvents,
-  maxBytes = mostUnanswered,
+  maxBytes = maxUnanswered,
 ): Publisher {
-  /** All go through the same promise, so that none overtakes another. */
-  let line: Promise<RedisConnection> | undefined
+  /** All messages use the same promise, so that none overtakes another. */
+  let connecting: Promise<RedisConnection> | undefined
   let connection: RedisConnection | undefined
-  let restUntil = 0
+  let retryAfter = 0
   let unanswered = 0
   let hasLost = false
   let isClosed = false
   let last: Promise<void> | undefined
 
-  function currentLine(): Promise<RedisConnection> {
-    if (line && connection?.isOpen !== false) return line
-    if (performance.now() < restUntil) return Promise.reject(new RedisUnreachable('Redis cannot be reached'))
+  function currentConnection(): Promise<RedisConnection> {
+    if (connecting && connection?.isOpen !== false) return connecting
+    if (performance.now() < retryAfter) return Promise.reject(new RedisUnreachable('Redis cannot be reached'))
     connection = undefined
-    line = connectRedis(address).then(
+    connecting = connectRedis(address).then(
       opened => {
         connection = opened
         return opened
       },
       error => {
-        line = undefined
-        restUntil = performance.now() + restMs
+        connecting = undefined
+        retryAfter = performance.now() + retryPauseMs
         throw error
       },
     )
-    return line
+    return connecting
   }
 
   function lose(reason: unknown): void {
@@ -75,9 +75,9 @@ export function openPublisher(
     publish(channel, message) {
       if (isClosed) return
       const bytes = message.length + channel.length
-      if (unanswered + bytes > maxBytes) return lose(new TooMuchToPublish('Redis does not keep up'))
+      if (unanswered + bytes > maxBytes) return lose(new PublishBacklogFull('Redis does not keep up'))
       unanswered += bytes
-      last = currentLine()
+      last = currentConnection()
         .then(redis => redis.send(['PUBLISH', channel, message]))
         .then(
           () => settle(bytes),

@@ -1,18 +1,18 @@
-/** What Redis answered instead of a result. Its text may quote what it was sent, so only its code is for the log. */
+/** An error reply of Redis. Its text may quote arguments of the command, so only its code is logged. */
 export class RedisError extends Error {
   /** The first word: WRONGTYPE, OOM, NOPERM, or ERR for most. */
   readonly code: string
-  readonly told: string
-  constructor(told: string) {
-    const code = /^[A-Z][A-Z0-9_]*/.exec(told)?.[0] ?? 'ERR'
+  readonly reply: string
+  constructor(reply: string) {
+    const code = /^[A-Z][A-Z0-9_]*/.exec(reply)?.[0] ?? 'ERR'
     super(`Redis answered ${code}`)
     this.name = 'RedisError'
     this.code = code
-    this.told = told
+    this.reply = reply
   }
 }
 
-/** No answer came: whether a command that was sent has been carried out is not known. */
+/** There was no answer. Whether Redis has executed a command that was sent is unknown. */
 export class RedisUnreachable extends Error {
   constructor(message: string, cause?: unknown) {
     super(message, cause === undefined ? undefined : { cause })

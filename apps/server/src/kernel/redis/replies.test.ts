@@ -42,9 +42,9 @@ const values: RedisReply[] = [
   [[], [['x']]],
 ]
 
-test('every kind of answer is read', () => assert.deepEqual(parsed([Buffer.from(stream)]), values))
+test('every kind of reply is parsed', () => assert.deepEqual(parsed([Buffer.from(stream)]), values))
 
-test('answers may come in pieces of any size', () => {
+test('replies may arrive in pieces of any size', () => {
   const bytes = Buffer.from(stream)
   for (let size = 1; size <= bytes.length; size++) {
     const pieces = Array.from({ length: Math.ceil(bytes.length / size) }, (_, index) =>
@@ -54,19 +54,19 @@ test('answers may come in pieces of any size', () => {
   }
 })
 
-test('bytes stay bytes where they are wanted', () => {
+test('strings are returned as bytes on request', () => {
   const bytes = Buffer.from([...Buffer.from('$3\r\n'), 0xff, 0, 0xfe, 13, 10])
   assert.deepEqual(parsed([bytes], true), [Buffer.from([0xff, 0, 0xfe])])
 })
 
-test('a refusal is told by its code and not by what it quotes', () => {
+test('the message of an error has its code and not the values it quotes', () => {
   const [error] = parsed([Buffer.from('-WRONGPASS secret\r\n')])
   assert.ok(error instanceof RedisError)
   assert.equal(error.code, 'WRONGPASS')
   assert.doesNotMatch(`${error.message}${error.stack}`, /secret/)
 })
 
-test('a long answer in many pieces is gone through once', () => {
+test('a long reply in many pieces is parsed once', () => {
   const value = 'x'.repeat(4 * 1024 * 1024)
   const bytes = Buffer.from(`*2\r\n$${value.length}\r\n${value}\r\n$1\r\ny\r\n`)
   const pieces = Array.from({ length: Math.ceil(bytes.length / 1000) }, (_, index) =>
@@ -75,5 +75,5 @@ test('a long answer in many pieces is gone through once', () => {
   assert.deepEqual(parsed(pieces), [[value, 'y']])
 })
 
-test('what is not Redis is not read on', () =>
+test('input that is not RESP is an error', () =>
   assert.throws(() => parsed([Buffer.from('HTTP/1.1 400 Bad Request\r\n\r\n')]), /not Redis/))

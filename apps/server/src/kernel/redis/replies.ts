@@ -1,5 +1,5 @@
-// The answers of Redis (RESP2) out of the bytes that arrive, in whatever pieces they come. An answer of many pieces is
-// gone through once: what is read of a list is kept, and a long text is put together when its last byte is here.
+// Parses replies of Redis (RESP2) from chunks of any size. A reply in many chunks is parsed once: parsed items of a list
+// are kept, and a long string is assembled when its last byte arrives.
 import { RedisError } from './redis-error.ts'
 
 /** Integers that a number cannot hold exactly are bigints. */
@@ -17,13 +17,13 @@ interface OpenList {
 const [cr, minus, plus, colon, dollar, star, zero] = [13, 45, 43, 58, 36, 42, 48]
 const crlf = 2
 
-/** `wantsBytes` says whether texts of the answer that is coming are to stay bytes. */
+/** `wantsBytes` tells whether strings of the next reply are returned as buffers. */
 export function createReplies(onReply: (reply: RedisReply) => void, wantsBytes: () => boolean): Replies {
-  /** Lists whose end is still to come, the innermost last. */
+  /** Incomplete lists, the innermost last. */
   const open: OpenList[] = []
-  let held: Buffer[] = []
-  let heldBytes = 0
-  /** How many bytes there must be before it is worth looking again. */
+  let pending: Buffer[] = []
+  let pendingBytes = 0
+  /** How many pending bytes are needed to parse further. */
   let needed = 0
 
   function deliver(value: RedisReply): void {
@@ -38,7 +38,7 @@ export function createReplies(onReply: (reply: RedisReply) => void, wantsBytes: 
     }
   }
 
-  /** Reads one item that starts here, and says where the next one does; -1 when it is not all there yet. */
+  /** Reads the item that starts here. Returns where the next one starts, or -1 if it is incomplete. */
   function readItem(bytes: Buffer, start: number): number {
     const lineEnd = bytes.indexOf(cr, start + 1)
     if (lineEnd < 0 || lineEnd + crlf > bytes.length) return wait(bytes.length - start + 1)
@@ -59,7 +59,7 @@ export function createReplies(onReply: (reply: RedisReply) => void, wantsBytes: 
         deliver(new RedisError(bytes.toString('utf8', start + 1, lineEnd)))
         return next
       default:
-        throw new Error('what answers is not Redis')
+        throw new Error('the server is not Redis')
     }
   }
 
@@ -87,20 +87,20 @@ export function createReplies(onReply: (reply: RedisReply) => void, wantsBytes: 
   return {
     take(chunk) {
       let bytes = chunk
-      if (heldBytes > 0) {
-        held.push(chunk)
-        heldBytes += chunk.length
-        if (heldBytes < needed) return
-        bytes = Buffer.concat(held, heldBytes)
-        held = []
-        heldBytes = 0
+      if (pendingBytes > 0) {
+        pending.push(chunk)
+        pendingBytes += chunk.length
+        if (pendingBytes < needed) return
+        bytes = Buffer.concat(pending, pendingBytes)
+        pending = []
+        pendingBytes = 0
       }
       let at = 0
       while (at < bytes.length) {
         const next = readItem(bytes, at)
         if (next < 0) {
-          held = [bytes.subarray(at)]
-          heldBytes = bytes.length - at
+          pending = [bytes.subarray(at)]
+          pendingBytes = bytes.length - at
           return
         }
         at = next
@@ -109,7 +109,7 @@ export function createReplies(onReply: (reply: RedisReply) => void, wantsBytes: 
   }
 }
 
-/** Lengths, which are never large. */
+/** For lengths, which a number represents exactly. */
 function smallInteger(bytes: Buffer, start: number, end: number): number {
   if (bytes[start] === minus) return -smallInteger(bytes, start + 1, end)
   let number = 0

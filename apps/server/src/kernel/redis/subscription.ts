@@ -1,10 +1,11 @@
-// Channels of Redis, listened to over a connection of their own: one that listens can do nothing else. It is opened
-// again whenever it is lost, and listens to the same channels; what was published meanwhile is missed, and told so.
-// Nothing is kept here: a message is handed on as it arrives, and whoever reads too slowly is cut off by Redis.
+// Subscribes to channels of Redis on a separate connection, because a subscribed RESP2 connection accepts no other
+// commands. A lost connection is opened again and subscribes to the same channels. Messages published meanwhile are
+// missed, which is reported. Messages are not buffered, and Redis disconnects a subscriber that reads too slowly.
 import type { Socket } from 'node:net'
+import { createChore } from '#src/kernel/chores.ts'
 import type { RedisAddress } from './address.ts'
 import { encodeCommand } from './command.ts'
-import { greeting, openSocket } from './connection.ts'
+import { helloCommand, openSocket } from './connection.ts'
 import { RedisError, RedisUnreachable } from './redis-error.ts'
 import { createReplies, type RedisReply } from './replies.ts'
 
@@ -17,102 +18,109 @@ export interface Subscription {
 /** None of these may throw. */
 export interface SubscriptionEvents {
   message(channel: string, message: Buffer): void
-  /** From here on every message on the channel comes; what was published before, since `lost`, does not. */
-  heard(channel: string): void
-  /** Nothing comes until `heard`; told of every connection that ends and of every one that cannot be had. */
+  /** All messages on the channel are delivered from now on. Those published since `lost` were missed. */
+  subscribed(channel: string): void
+  /** No messages arrive until `subscribed`. Called for each connection that ends and each that cannot be opened. */
   lost(reason: unknown): void
 }
 
-export interface SubscriptionPatience {
+export interface SubscriptionTimes {
   connectMs: number
-  /** Redis is asked for a sign of life this often; the second time without one, the connection is given up. */
+  /** The interval of PINGs. If nothing was received in one interval, the connection is closed. */
   lookMs: number
-  /** Until the next attempt: doubled each time, up to the longest. */
+  /** The pause before the next attempt, which doubles each time up to the longest. */
   firstPauseMs: number
   longestPauseMs: number
 }
-const usualPatience: SubscriptionPatience = {
+const defaultTimes: SubscriptionTimes = {
   connectMs: 1000,
   lookMs: 2000,
   firstPauseMs: 100,
   longestPauseMs: 3000,
 }
 
-/** Channels named in one command. */
-const atOnce = 500
+const maxChannelsPerCommand = 500
 
 export function openSubscription(
   address: RedisAddress,
   events: SubscriptionEvents,
-  patience: SubscriptionPatience = usualPatience,
+  times: SubscriptionTimes = defaultTimes,
 ): Subscription {
   const channels = new Set<string>()
   let socket: Socket | undefined
-  /** Whether Redis has let this connection in. */
-  let isIn = false
-  let hasSign = false
-  let looking: NodeJS.Timeout | undefined
-  let retrying: NodeJS.Timeout | undefined
-  let pauseMs = patience.firstPauseMs
+  let isLoggedIn = false
+  /** Whether something was received since the last check. */
+  let isAlive = false
+  const checking = createChore({
+    name: 'check the subscription to Redis',
+    everyMs: times.lookMs,
+    run: check,
+  })
+  let retryTimer: NodeJS.Timeout | undefined
+  let pauseMs = times.firstPauseMs
   let isClosed = false
 
-  function say(word: string, names: readonly string[]): void {
-    for (let at = 0; at < names.length; at += atOnce)
-      socket?.write(encodeCommand([word, ...names.slice(at, at + atOnce)]))
+  function send(command: string, names: readonly string[]): void {
+    for (let at = 0; at < names.length; at += maxChannelsPerCommand)
+      socket?.write(encodeCommand([command, ...names.slice(at, at + maxChannelsPerCommand)]))
   }
 
-  function take(reply: RedisReply): void {
-    hasSign = true
+  function receive(reply: RedisReply): void {
+    isAlive = true
     if (reply instanceof RedisError) throw reply
-    if (!isIn) {
-      isIn = true
-      say('SUBSCRIBE', [...channels])
+    if (!isLoggedIn) {
+      isLoggedIn = true
+      send('SUBSCRIBE', [...channels])
       return
     }
-    // A sign of life while there is no channel.
+    // The reply to a PING while no channel is subscribed.
     if (!Array.isArray(reply)) return
     const [kind, name, message] = reply as [Buffer, Buffer, Buffer]
     const channel = name.toString()
     if (!channels.has(channel)) return
     if (kind.equals(messageKind)) events.message(channel, message)
     else if (kind.equals(subscribeKind)) {
-      pauseMs = patience.firstPauseMs
-      events.heard(channel)
+      pauseMs = times.firstPauseMs
+      events.subscribed(channel)
     }
   }
 
-  function look(): void {
-    if (!hasSign) return lose(new RedisUnreachable('Redis gives no sign of life'))
-    hasSign = false
-    if (isIn) socket?.write(encodeCommand(['PING']))
+  function check(): 'idle' | undefined {
+    if (!socket) return 'idle'
+    if (!isAlive) {
+      lose(new RedisUnreachable('Redis gives no sign of life'))
+      return 'idle'
+    }
+    isAlive = false
+    if (isLoggedIn) socket.write(encodeCommand(['PING']))
+    return undefined
   }
 
   function lose(reason: unknown): void {
-    clearInterval(looking)
     socket?.destroy()
     socket = undefined
-    isIn = false
+    isLoggedIn = false
     if (isClosed) return
     events.lost(reason)
-    // Nodes that were cut off together do not come back together.
-    retrying = setTimeout(connect, pauseMs * (0.75 + Math.random() / 2)).unref()
-    pauseMs = Math.min(patience.longestPauseMs, pauseMs * 2)
+    // Jitter, so that nodes that were disconnected together do not reconnect together.
+    retryTimer = setTimeout(connect, pauseMs * (0.75 + Math.random() / 2)).unref()
+    pauseMs = Math.min(times.longestPauseMs, pauseMs * 2)
   }
 
   function connect(): void {
-    openSocket(address, patience.connectMs).then(listen, lose)
+    openSocket(address, times.connectMs).then(listen, lose)
   }
 
   function listen(opened: Socket): void {
     if (isClosed) return void opened.destroy()
     socket = opened
-    hasSign = true
+    isAlive = true
     const end = (reason: unknown) => {
       if (socket === opened) lose(reason)
     }
     const replies = createReplies(
       reply => {
-        if (socket === opened) take(reply)
+        if (socket === opened) receive(reply)
       },
       () => true,
     )
@@ -125,8 +133,8 @@ export function openSubscription(
     })
     opened.on('error', end)
     opened.on('close', () => end(new RedisUnreachable('the connection to Redis was lost')))
-    opened.write(encodeCommand(greeting(address)))
-    looking = setInterval(look, patience.lookMs).unref()
+    opened.write(encodeCommand(helloCommand(address)))
+    checking.start()
   }
 
   connect()
@@ -134,14 +142,15 @@ export function openSubscription(
     add(channel) {
       if (channels.has(channel)) return
       channels.add(channel)
-      if (isIn) say('SUBSCRIBE', [channel])
+      if (isLoggedIn) send('SUBSCRIBE', [channel])
     },
     remove(channel) {
-      if (channels.delete(channel) && isIn) say('UNSUBSCRIBE', [channel])
+      if (channels.delete(channel) && isLoggedIn) send('UNSUBSCRIBE', [channel])
     },
     close() {
       isClosed = true
-      clearTimeout(retrying)
+      clearTimeout(retryTimer)
+      void checking.stop()
       lose(undefined)
     },
   }

@@ -74,23 +74,23 @@ const cases: [string, Record<string, string>, string | number][] = [
 for (const [what, headers, expected] of cases)
   test(`${what}: ${expected}`, () => assert.equal(roleOf(headers), expected))
 
-test('an unknown project is refused like an unknown key', () => {
+test('admission: an unknown project is rejected like an unknown key', () => {
   assert.equal(roleOf({ apikey: anonKey }, null), 401)
 })
 
-test('a suspended project says so only to those who hold a key', () => {
+test('admission: only a valid key learns that the project is suspended', () => {
   const suspended: Tenant = { ...tenant, status: 'suspended' }
   assert.equal(roleOf({ apikey: anonKey }, suspended), 403)
   assert.equal(roleOf({ apikey: 'wrong' }, suspended), 401)
 })
 
-test('a route for service_role alone refuses the others with 403', () => {
+test('admission: a route for service_role rejects other roles with 403', () => {
   const route: DataRoute = { ...whoamiApi.read, allow: ['service_role'] }
   assert.equal(roleOf({ apikey: anonKey }, tenant, route), 403)
   assert.equal(roleOf({ apikey: serviceRoleKey }, tenant, route), 'service_role')
 })
 
-test('a token seen before is refused once it has expired', t => {
+test('admission: a cached token is rejected after it has expired', t => {
   t.mock.timers.enable({ apis: ['Date'], now: 1_000_000 })
   const headers = {
     apikey: anonKey,
@@ -101,7 +101,7 @@ test('a token seen before is refused once it has expired', t => {
   assert.equal(roleOf(headers), 401)
 })
 
-test('the project is found in both URL shapes and nowhere else', () => {
+test('admission: the project is found in both URL shapes', () => {
   const head = (path: string, params: Record<string, string> = {}) =>
     ({ path, params }) as unknown as RequestHead
   assert.equal(projectIn(head(`/v1/cache/${tenant.id}/get/x`)), tenant.id)

@@ -1,5 +1,5 @@
-// Who is calling a project: key or user token to a Caller. One and the same 401 for an unknown project, an
-// unknown key and another project's key.
+// Authenticates a data-plane request: from a key or user token to a Caller. An unknown project, an unknown key and the key
+// of another project get the same 401.
 import type { DataRoute, Role } from '@plinth/contract/route.ts'
 import { looksLikeJwt, verifyJwt } from '#src/kernel/crypto/jwt.ts'
 import { Refusal, unauthorized } from '#src/kernel/errors.ts'
@@ -10,7 +10,7 @@ import type { Tenant } from '#src/tenancy/directory.ts'
 const isUuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/
 const rememberedTokens = 1000
 
-/** The project a data-plane path names, in either shape, or undefined. */
+/** The project id in a data-plane path of either shape, or undefined. */
 export function projectIn({ params, path }: RequestHead): string | undefined {
   const named = params['project'] ?? path.split('/', 4).find(segment => isUuid.test(segment.toLowerCase()))
   if (named === undefined || isUuid.test(named)) return named
@@ -39,19 +39,19 @@ export function callerFrom(
   return served(caller)
 }
 
-/** Nobody has to say who they are; where somebody may, nobody has. */
+/** The route needs no credential, or allows none and none was sent. */
 export const isOpen = (
   { allow, mayBeOpen }: DataRoute,
   { apikey, authorization }: RequestHead['headers'],
 ): boolean => allow === 'open' || (mayBeOpen === true && apikey === undefined && authorization === undefined)
 
-/** Who holds a key or a token, and until when it says so. */
+/** The caller of a key or token, and its expiry. */
 export interface Credential {
   readonly caller: Caller
   readonly expiresAtMs: number
 }
 
-/** A key or a user's token on its own, as sockets and their channels take it. */
+/** Authenticates a single key or user token, as sockets and channels send it. */
 export function callerOfCredential(tenant: Tenant, credential: string): Credential | undefined {
   const byKey = callerOfProjectKey(tenant, credential)
   if (byKey) return { caller: byKey, expiresAtMs: Number.POSITIVE_INFINITY }
@@ -59,18 +59,18 @@ export function callerOfCredential(tenant: Tenant, credential: string): Credenti
   return caller && knownOf(tenant).tokens.get(credential)
 }
 
-/** Why a credential counts for nothing; told to those only who have been admitted to the project. */
+/** The reason why a credential is invalid. Only for callers who are already admitted to the project. */
 export function whyRefused(
   tenant: Tenant,
   credential: string,
 ): 'malformed' | 'signature' | 'expired' | 'claims' {
   if (!looksLikeJwt(credential)) return 'malformed'
   if (verifyJwt(credential, tenant.jwtSecret)) return 'claims'
-  // At the beginning of time nothing had expired.
+  // Verify at time 0, so that an expired token is distinguished from a wrong signature.
   return verifyJwt(credential, tenant.jwtSecret, 0) ? 'expired' : 'signature'
 }
 
-/** Who opens a socket: browsers can send no headers there, so keys and tokens come in the query, too. */
+/** The caller of a socket upgrade. Browsers cannot set headers there, so keys and tokens may be in the query. */
 export function callerOfSocket(
   tenant: Tenant | undefined,
   query: URLSearchParams,
@@ -83,7 +83,7 @@ export function callerOfSocket(
   return { ...found, text }
 }
 
-/** Of a token and a key, the token decides. */
+/** If both a token and a key are sent, the token decides. */
 function credentialOfSocket(query: URLSearchParams, headers: RequestHead['headers']): string {
   const given = [
     bearerOf(headers.authorization),
@@ -103,7 +103,7 @@ function served(caller: Caller): Caller {
   return caller
 }
 
-/** A stranger's credentials go through the same work as a member's. */
+/** Used for an unknown project, so that its check takes the same time. */
 const nobody: Tenant = Object.freeze({
   id: '',
   ref: '',
@@ -121,11 +121,11 @@ const bearerScheme = /^bearer +(\S+)$/i
 
 function bearerOf(header: string | undefined): string | undefined {
   if (header === undefined) return
-  // Anything else in the header is a credential too, and not a valid one.
+  // Any other value in the header is an invalid credential.
   return bearerScheme.exec(header)?.[1] ?? ''
 }
 
-/** A valid Bearer decides, an invalid one refuses; a user's token counts only beside a valid key. */
+/** A valid Bearer decides and an invalid one is rejected. A user's token needs a valid key beside it. */
 function identify(
   tenant: Tenant,
   apikey: string | undefined,
@@ -137,7 +137,7 @@ function identify(
   return bearer === undefined ? byKey : byKey && callerOfToken(tenant, bearer)
 }
 
-/** `apikey` holds a project key, or a JWT standing for one, as older client set-ups have it. */
+/** `apikey` contains a project key, or the equivalent JWT of older client set-ups. */
 function callerOfKey(tenant: Tenant, key: string): Caller | undefined {
   const caller = callerOfProjectKey(tenant, key)
   if (caller || !looksLikeJwt(key)) return caller
@@ -148,9 +148,9 @@ function callerOfKey(tenant: Tenant, key: string): Caller | undefined {
 const anonClaims = '{"role":"anon"}'
 const serviceClaims = '{"role":"service_role"}'
 
-/** What has been verified for a project; a project that changed is another object, and starts with nothing. */
+/** Verified credentials of a project. A changed project is a new object with an empty cache. */
 interface Known {
-  /** Looked up by hash, and the hash is keyed: how long a look-up takes tells nothing of a key's beginning. */
+  /** Looked up by a keyed hash, so that the timing reveals nothing about a prefix of the key. */
   readonly keys: ReadonlyMap<string, Caller>
   readonly tokens: Map<string, { caller: Caller; expiresAtMs: number }>
 }
@@ -174,7 +174,7 @@ function knownOf(tenant: Tenant): Known {
 
 const callerOfProjectKey = (tenant: Tenant, key: string): Caller | undefined => knownOf(tenant).keys.get(key)
 
-/** The signature is checked once per token; the time at every request. */
+/** The signature is verified once per token, the expiry at every request. */
 function callerOfToken(tenant: Tenant, token: string): Caller | undefined {
   const { tokens } = knownOf(tenant)
   const seen = tokens.get(token)
@@ -186,7 +186,7 @@ function callerOfToken(tenant: Tenant, token: string): Caller | undefined {
   const verified = verifyJwt(token, tenant.jwtSecret)
   if (!verified) return
   const { role, sub, exp, session_id: sessionId } = verified.claims
-  // Postgres has no place for a NUL.
+  // Postgres text cannot contain NUL.
   if (!isRole(role) || (typeof sub === 'string' && sub.includes('\0'))) return
   const caller: Caller = {
     tenant,

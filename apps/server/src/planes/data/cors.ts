@@ -1,4 +1,4 @@
-// Browsers on any origin may call a project: what they may do is decided by key, token and policies.
+// Any origin may call a project. Keys, tokens and policies decide what a request may do, not its origin.
 const allowed =
   'authorization, apikey, content-type, x-client-info, x-supabase-api-version, prefer, range, range-unit, accept-profile, content-profile, x-upsert, x-region, x-retry-count, cache-control, traceparent, tracestate, baggage, tus-resumable, upload-length, upload-offset, upload-metadata, upload-defer-length, upload-concat, upload-checksum, x-signature, x-metadata, x-robots-tag, x-http-method-override, if-none-match, if-modified-since, if-range'
 const exposed =

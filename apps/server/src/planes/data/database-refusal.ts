@@ -1,12 +1,12 @@
-// What an error of Postgres means to a caller of the data plane: an HTTP status, and Postgres' own words.
+// Translates Postgres errors for data-plane callers: an HTTP status and the message of Postgres.
 import { Refusal } from '#src/kernel/errors.ts'
-import { endsSession } from '#src/kernel/postgres/error-text.ts'
+import type { DatabaseError } from '#src/kernel/postgres/database-error.ts'
+import { endsSession } from '#src/kernel/postgres/error-origin.ts'
 import { unavailable } from '#src/kernel/postgres/unavailable.ts'
-import type { DatabaseError } from '#src/kernel/postgres/wire/database-error.ts'
 
 type Statuses = readonly (readonly [prefix: string, status: number])[]
 
-/** Longest first: a whole code, or the class it belongs to. Everything else that a tenant's SQL can raise is 400. */
+/** SQLSTATE codes first, then classes. Any other error of a tenant's SQL is 400. */
 const ownStatuses: Statuses = [
   ['23503', 409],
   ['23505', 409],
@@ -22,7 +22,7 @@ const ownStatuses: Statuses = [
   ['40', 409],
 ]
 
-/** What the row API documents besides, for callers of a tenant's tables and functions. */
+/** Additional statuses that the row API documents. */
 const callerStatuses: Statuses = [
   ['57014', 500],
   ['57P01', 503],
@@ -37,15 +37,15 @@ const callerStatuses: Statuses = [
 const statusIn = (statuses: Statuses, code: string): number =>
   statuses.find(([prefix]) => code.startsWith(prefix))?.[1] ?? 400
 
-/** To a caller of the row API. */
+/** For callers of the row API. */
 export const refusalFromSql = (
   error: DatabaseError,
   status = statusIn(callerStatuses, error.code),
 ): Refusal => refusal(error, status)
 
 /**
- * To whoever runs a project's own SQL: always a 4xx, since nothing is wrong with the platform, unless the server has
- * ended the session.
+ * For callers that run a project's own SQL. Always a 4xx, because the platform is not at fault, unless the server ended the
+ * session.
  */
 export function refusalFromOwnSql(error: DatabaseError): Refusal {
   if (endsSession(error)) return unavailable(error)
@@ -54,8 +54,8 @@ export function refusalFromOwnSql(error: DatabaseError): Refusal {
 }
 
 /**
- * To a caller whose request runs a trigger, check or policy that the project has put on a table of the platform: a 4xx,
- * too. Without a context, it is the server that lacks space, memory or connections.
+ * For requests that run a trigger, check or policy of the project on a platform table. Also a 4xx. Without a Postgres
+ * context, the server itself lacks space, memory or connections.
  */
 export const refusalFromTenantCode = (error: DatabaseError): Refusal =>
   error.code.startsWith('53') && !error.where ? refusalFromSql(error) : refusalFromOwnSql(error)
@@ -64,6 +64,6 @@ const refusal = ({ code, message, detail, hint }: DatabaseError, status: number)
   new Refusal({ code, status }, message, {
     details: detail ?? '',
     hint: hint ?? '',
-    // The text may quote a tenant's values, which are not for the log.
+    // The message may contain tenant data, which must not be logged.
     cause: new Error(`the statement failed with SQLSTATE ${code}`),
   })

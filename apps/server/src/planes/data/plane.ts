@@ -1,31 +1,34 @@
-// Policy of /v1: who is calling which project, how often, whether there is room to write, and how a refusal reads.
-import type { DataRoute, NeedsRoom, Role } from '@plinth/contract/route.ts'
+// Policy of /v1: authentication, rate limits, free space for writes, format of errors.
+import type { DataRoute, NeedsSpace, Role } from '@plinth/contract/route.ts'
 import { unauthorized } from '#src/kernel/errors.ts'
 import type { Failure, Plane, SetHeader } from '#src/kernel/http/plane.ts'
 import type { RequestHead } from '#src/kernel/http/request.ts'
 import type { Caller } from '#src/tenancy/databases.ts'
 import type { Directory, Tenant } from '#src/tenancy/directory.ts'
-import type { Room } from '#src/tenancy/room.ts'
+import type { SpaceCheck } from '#src/tenancy/space-check.ts'
 import type { WhenUpgraded } from '#src/tenancy/upgrades.ts'
 import { callerFrom, isOpen, projectIn } from './admit.ts'
 import { cors } from './cors.ts'
 import type { Meter } from './meter.ts'
 
-export interface DataPlaneOptions {
-  /** Whether a user's token no longer counts, although it has not expired. */
-  isRevoked?(caller: Caller): boolean | Promise<boolean>
+export interface Revocations {
+  /** Whether a user's token is revoked before its expiry. */
+  isRevoked(caller: Caller): boolean | Promise<boolean>
+}
+
+export interface DataPlaneOptions extends Partial<Revocations> {
   whenUpgraded?: WhenUpgraded
-  /** A service may word its refusals its own way on top of the common fields. */
+  /** A service may change the format of errors, in addition to the common fields. */
   word?(
     body: DataError,
     failure: Failure,
     request: RequestHead,
   ): { body: object; headers: Record<string, string> }
-  /** Whose limit counts for those who need no credential, for each address. */
+  /** The role whose limit applies per address on open routes. */
   openLike?: Role
-  /** What a request needs, where the route alone does not say. */
-  needsRoom?(route: DataRoute, request: RequestHead): NeedsRoom | undefined
-  /** A service may say otherwise why nobody was admitted. */
+  /** The space that a request needs, if the route alone does not decide it. */
+  needsSpace?(route: DataRoute, request: RequestHead): NeedsSpace | undefined
+  /** A service may translate the errors of admission. */
   explain?(error: unknown, route: DataRoute, request: RequestHead): unknown
 }
 
@@ -50,13 +53,13 @@ export const dataRefusal = ({ status, code, message, hint, details }: Failure): 
 export function dataPlane(
   directory: Directory,
   meter: Meter,
-  room: Room,
+  spaceCheck: SpaceCheck,
   {
     isRevoked = () => false,
     whenUpgraded = () => undefined,
     word,
     openLike = 'anon',
-    needsRoom = route => route.needsRoom,
+    needsSpace = route => route.needsSpace,
     explain = error => error,
   }: DataPlaneOptions = {},
 ): Plane<Caller> {
@@ -76,8 +79,8 @@ export function dataPlane(
     const count = (caller: Caller) => {
       const { tenant, role } = caller
       if (!open) meter.countCaller(tenant, role, setHeader)
-      const needs = needsRoom(route, request)
-      const full = needs && room.refusal(needs, tenant)
+      const needs = needsSpace(route, request)
+      const full = needs && spaceCheck.refusal(needs, tenant)
       if (full) throw full
       const upgraded = whenUpgraded(tenant.ref, role === 'service_role' ? 'owner' : 'caller')
       return upgraded ? upgraded.then(() => caller) : caller
@@ -101,6 +104,7 @@ export function dataPlane(
         return because(error)
       }
     },
+    identify: ({ tenant, role }) => ({ project: tenant.id, role }),
     refuse(failure, request) {
       const body = dataRefusal(failure)
       return word ? word(body, failure, request) : { body, headers: {} }

@@ -16,7 +16,7 @@ const user = (
   memberships: new Map(member ? [['p', member]] : []),
 })
 
-test('a session never has more on a project than its role and its membership both allow', () => {
+test('scopes: a session has on a project at most what both its role and its membership allow', () => {
   const table: [Actor, Scope | 'nothing'][] = [
     [user('project_admin', 'owner'), 'admin'],
     [user('project_admin', 'admin'), 'admin'],
@@ -30,14 +30,14 @@ test('a session never has more on a project than its role and its membership bot
   for (const [actor, expected] of table) assert.equal(scopeOf(actor, 'p'), expected)
 })
 
-test('on the platform as a whole only super_admin, the admin token and tokens have a scope', () => {
+test('scopes: on the platform only super_admin, the admin token and platform tokens have a scope', () => {
   assert.equal(scopeOf(user('project_admin', 'owner'), undefined), 'nothing')
   assert.equal(scopeOf(user('super_admin'), undefined), 'admin')
   assert.equal(scopeOf({ kind: 'admin_token' }, undefined), 'admin')
   assert.equal(scopeOf({ kind: 'token', id: 't', name: 't', scope: 'deploy' }, undefined), 'deploy')
 })
 
-test('scopes nest', () => {
+test('scopes: admin includes deploy, deploy includes read', () => {
   const route = (scope: ManagementRoute['scope']): ManagementRoute => ({ ...projectsApi.read, scope })
   const token = (scope: Scope): Actor => ({ kind: 'token', id: 't', name: 't', scope })
   for (const [index, scope] of (['read', 'deploy', 'admin'] as const).entries()) {
@@ -48,7 +48,7 @@ test('scopes nest', () => {
   }
 })
 
-test('a session lists its own projects, a super_admin all of them', () => {
+test('scopes: a session lists its own projects, a super_admin lists all', () => {
   assert.ok(mayCall(user('viewer'), projectsApi.list, undefined))
   assert.deepEqual(visibleProjects(user('viewer', 'read_only')), ['p'])
   assert.equal(visibleProjects(user('super_admin')), undefined)

@@ -1,4 +1,4 @@
-// Who may do what on the management plane. Scopes nest; a session's scope depends on the project.
+// Permissions on the management plane. Scopes nest; the scope of a session depends on the project.
 import type { PlatformRole } from '@plinth/contract/platform.ts'
 import type { ManagementRoute, Scope } from '@plinth/contract/route.ts'
 import type { MemberRole } from '@plinth/contract/team.ts'
@@ -30,7 +30,7 @@ const scopeOfMember: Record<MemberRole, Scope> = {
   read_only: 'read',
 }
 
-/** Whether the actor's scope, on this project or on the platform as a whole, covers what the route needs. */
+/** Whether the actor's scope, on this project or on the platform, covers the scope of the route. */
 export function mayCall(actor: Actor, route: ManagementRoute, projectId: string | undefined): boolean {
   if (route.scope === 'none') return true
   if (actor.kind === 'anonymous') return false
@@ -38,7 +38,7 @@ export function mayCall(actor: Actor, route: ManagementRoute, projectId: string 
   return rank[scopeOf(actor, projectId)] >= rank[route.scope]
 }
 
-/** The operator: whoever has admin scope on the platform as a whole, not only on projects. */
+/** An operator has admin scope on the platform, not only on projects. */
 export const isOperator = (actor: Actor): boolean => scopeOf(actor, undefined) === 'admin'
 
 export function scopeOf(actor: Actor, projectId: string | undefined): Scope | 'nothing' {
@@ -60,6 +60,6 @@ export function scopeOf(actor: Actor, projectId: string | undefined): Scope | 'n
 
 const smaller = (a: Scope, b: Scope): Scope => (rank[a] < rank[b] ? a : b)
 
-/** The projects an actor may see: undefined means all of them. */
+/** The projects that an actor may see; undefined means all. */
 export const visibleProjects = (actor: Actor): string[] | undefined =>
   actor.kind === 'user' && actor.role !== 'super_admin' ? [...actor.memberships.keys()] : undefined

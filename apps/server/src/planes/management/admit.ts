@@ -15,7 +15,7 @@ const issuer = 'plinth'
 
 export interface Credentials {
   identify(authorization: string | undefined): Promise<Actor>
-  /** What is stored of a platform token. */
+  /** The stored part of a platform token. */
   hashOf(token: string): Buffer
   issueSession(
     user: { id: string; sessionVersion: number },

@@ -1,5 +1,5 @@
-// One entry for every successful write, and for reads that reveal something. Best effort by contract: a
-// failure to record is logged and does not undo the act.
+// Writes one audit entry for every successful write, and for reads that reveal secrets. A failure is logged and does not
+// undo the request, as the specification allows.
 import type { AuditAction } from '@plinth/contract/route.ts'
 import type { Log } from '#src/kernel/log.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
@@ -24,7 +24,7 @@ export const createAudit =
       .run(sql`
         insert into audit (actor_kind, actor_id, actor_label, action, target, project_id, ip, request_id)
         values (${actor.kind}, ${id}, ${label}, ${action}, ${target}, ${projectId}, ${ip}, ${requestId})`)
-      .catch(error => log.error({ err: error, action, id: requestId }, 'an audit entry could not be written'))
+      .catch(error => log.error({ err: error, action, id: requestId }, 'could not write an audit entry'))
   }
 
 function nameOf(actor: Actor): [string | null, string] {

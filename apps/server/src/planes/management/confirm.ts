@@ -1,6 +1,6 @@
 import { Refusal } from '#src/kernel/errors.ts'
 
-/** Whoever destroys something says its name twice. Called before anything else is looked at. */
+/** Destructive requests must repeat the name in `confirm`. Called before any other check. */
 export function requireEcho(name: string, confirm: string | undefined): void {
   if (confirm === name) return
   const said = confirm === undefined ? 'it is missing' : `it is ${JSON.stringify(confirm)}`

@@ -1,37 +1,38 @@
-// What Postgres says to a statement of a project's owner, told to whoever sent it: its own sentence, where in the
-// statement it points, its detail and hint, under a code and status of ours. Nothing of it is for the log.
+// Reports a Postgres error to the sender of the owner's SQL: its message, position, detail and hint, with a code and status
+// of the platform. It may contain tenant data, so it is not logged.
 import type { ErrorCode } from '@plinth/contract/errors.ts'
 import { Refusal } from '#src/kernel/errors.ts'
-import { endsSession, isServerError, type ServerError } from '#src/kernel/postgres/error-text.ts'
+import { DatabaseError } from '#src/kernel/postgres/database-error.ts'
+import { endsSession } from '#src/kernel/postgres/error-origin.ts'
 import { unavailable } from '#src/kernel/postgres/unavailable.ts'
 
-export interface SqlComplaint {
+export interface SqlErrorDetails {
   sqlState: string
   message: string
   detail: string
   hint: string
-  /** Where a function was when it happened. */
+  /** The Postgres context, for errors inside functions. */
   context: string
-  /** Line of the statement, counted from 1, and its text; absent when Postgres points nowhere. */
+  /** The line of the statement, counted from 1, and its text. Absent if Postgres reports no position. */
   line: number | undefined
   lineText: string
 }
 
-/** Undefined when it is not Postgres that complains about a statement. */
-export function sqlComplaint(error: unknown, statement = ''): SqlComplaint | undefined {
-  if (!isServerError(error) || endsSession(error)) return
+/** Undefined if the error is not a Postgres error about a statement. */
+export function sqlErrorDetails(error: unknown, statement = ''): SqlErrorDetails | undefined {
+  if (!(error instanceof DatabaseError) || endsSession(error)) return
   return {
     sqlState: error.code,
     message: error.message,
     detail: error.detail ?? '',
     hint: error.hint ?? '',
     context: error.where ?? '',
-    ...placeIn(statement, Number(error.position)),
+    ...placeIn(statement, error.position ?? 0),
   }
 }
 
-/** Postgres counts characters, JavaScript counts halves of some of them. */
-function placeIn(statement: string, position: number): Pick<SqlComplaint, 'line' | 'lineText'> {
+/** Postgres counts code points, JavaScript counts UTF-16 units. */
+function placeIn(statement: string, position: number): Pick<SqlErrorDetails, 'line' | 'lineText'> {
   if (statement === '' || !(position > 0)) return { line: undefined, lineText: '' }
   let line = 1
   let lineStart = 0
@@ -47,14 +48,15 @@ function placeIn(statement: string, position: number): Pick<SqlComplaint, 'line'
   return { line, lineText: text.trim() }
 }
 
-/** Always a Refusal: what was one already stays, and what is not Postgres' complaint becomes a 500 or 503. */
+/** Always returns a Refusal. An error that is not about the statement becomes a 500 or 503. */
 export function refusalFromOwnerSql(error: unknown, statement = ''): Refusal {
   if (error instanceof Refusal) return error
-  const complaint = sqlComplaint(error, statement)
-  if (!complaint) return isServerError(error) ? unavailable(error) : unforeseen(error)
-  const code = codeOf(error as ServerError)
-  const hint = complaint.hint || (ownHints[complaint.sqlState] ?? '')
-  return new Refusal(code, sentence(complaint, hint), { hint, details: complaint.detail })
+  if (!(error instanceof DatabaseError)) return unforeseen(error)
+  const sqlError = sqlErrorDetails(error, statement)
+  if (!sqlError) return unavailable(error)
+  const code = codeOf(error)
+  const hint = sqlError.hint || (ownHints[sqlError.sqlState] ?? '')
+  return new Refusal(code, sentence(sqlError, hint), { hint, details: sqlError.detail })
 }
 
 const unforeseen = (cause: unknown) =>
@@ -64,7 +66,7 @@ const unforeseen = (cause: unknown) =>
     { cause },
   )
 
-function sentence({ message, sqlState, line, lineText, detail }: SqlComplaint, hint: string): string {
+function sentence({ message, sqlState, line, lineText, detail }: SqlErrorDetails, hint: string): string {
   const place = line === undefined ? '' : `, at line ${line}: ${shortened(lineText)}`
   const more = [detail, hint].filter(Boolean).map(each => ` ${ended(each)}`)
   return `${message} (SQLSTATE ${sqlState})${place}${more.length > 0 ? `.${more.join('')}` : ''}`
@@ -88,15 +90,15 @@ const exact: Record<string, ErrorCode> = {
   '57014': 'sql_timeout',
 }
 
-function codeOf({ code: sqlState, schema, message }: ServerError): ErrorCode {
-  // Two sessions that create the same thing at once: one of them meets the other in the catalogue.
+function codeOf({ code: sqlState, schema, message }: DatabaseError): ErrorCode {
+  // Two sessions create the same object at once, and one gets a unique violation in the catalogue.
   if (sqlState === '23505' && schema === 'pg_catalog') return 'already_exists'
   // "tuple concurrently updated": two sessions changed one object at once.
   if (sqlState === 'XX000' && message.includes('concurrently')) return 'object_busy'
   return exact[sqlState] ?? (sqlState.startsWith('23') ? 'constraint_violated' : 'sql_error')
 }
 
-/** Where Postgres has no hint of its own. */
+/** Used if Postgres sends no hint. */
 const ownHints: Record<string, string> = {
   '23502': 'Rows that are there already have no value for it: give a default, or let it be null',
   '23514': 'Rows that are there already do not fulfil it',

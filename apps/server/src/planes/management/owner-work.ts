@@ -1,8 +1,9 @@
-// The management plane's work inside a project's database: always as the project's owner, never as superuser, each
-// piece one transaction with settings of ours, and with Postgres' complaints told as refusals.
+// Runs work of the management plane in a project database: as the project's owner, never as superuser, each in one
+// transaction with fixed settings. Postgres errors become Refusals.
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Session } from '#src/kernel/postgres/database.ts'
-import { isOfTenant, isServerError } from '#src/kernel/postgres/error-text.ts'
+import { DatabaseError } from '#src/kernel/postgres/database-error.ts'
+import { isOfTenant } from '#src/kernel/postgres/error-origin.ts'
 import { raw, sql } from '#src/kernel/postgres/sql.ts'
 import type { Databases } from '#src/tenancy/databases.ts'
 import type { Directory, Tenant } from '#src/tenancy/directory.ts'
@@ -12,28 +13,28 @@ export type OwnerTask<T> = (session: Session, tenant: Tenant) => Promise<T>
 
 export interface OwnerWork {
   tenant(projectId: string): Promise<Tenant>
-  /** Reads, all of one moment. */
+  /** Reads in one snapshot. */
   look<T>(projectId: string, task: OwnerTask<T>): Promise<T>
-  /** All of it happens, or nothing. */
+  /** Commits all changes or none. */
   change<T>(projectId: string, task: OwnerTask<T>): Promise<T>
-  /** Whatever it does is undone. */
+  /** Rolls back at the end. */
   rehearse<T>(projectId: string, task: OwnerTask<T>): Promise<T>
 }
 
-/** Whoever waits for a lock holds up everybody behind it: not for long. */
+/** A session that waits for a lock blocks all later ones on that table, so the wait is short. */
 const limits = { statementMs: 30_000, lock: '3s' }
-/** Postgres' own names win over a tenant's; then come those an expression may use unqualified. */
+/** pg_catalog first, so that tenants cannot shadow built-in names. Then the schemas that expressions may use unqualified. */
 const searchPath = 'pg_catalog, public, extensions, pg_temp'
 
 export function createOwnerWork(directory: Directory, databases: Databases): OwnerWork {
-  /** Ids are compared and remembered as text: one spelling of each. */
+  /** Ids are compared as text, so they are normalized to lower case. */
   async function tenant(projectId: string): Promise<Tenant> {
     const found = await directory.find(projectId.toLowerCase())
     if (!found) throw new Refusal('project_not_found', 'No project has this id')
     return found
   }
 
-  /** Without the last word the connection is closed with the transaction open, which undoes it. */
+  /** Without the final statement the connection closes inside the transaction, which rolls it back. */
   async function transaction<T>(
     begin: string,
     end: string,
@@ -63,16 +64,16 @@ export function createOwnerWork(directory: Directory, databases: Databases): Own
   }
 }
 
-/** Runs one statement composed of the owner's own SQL; what Postgres says to it is for whoever sent it. */
+/** Runs one statement that contains the owner's SQL. The Postgres error is reported to the sender. */
 export const execute = (session: Session, statement: string): Promise<number> =>
   session.run(raw(statement)).catch(error => refused(error, statement))
 
-/** The catalogue is full of a tenant's objects: describing one can take too long, or meet a limit or a lock. */
+/** Catalogue queries depend on the tenant's objects, so they can time out, hit a limit or wait for a lock. */
 function refusedIfOfTenant(error: unknown): never {
-  throw isServerError(error) && isOfTenant(error) ? refusalFromOwnerSql(error) : error
+  throw error instanceof DatabaseError && isOfTenant(error) ? refusalFromOwnerSql(error) : error
 }
 
-/** For `catch` behind a statement that runs code or reads values of the owner's. */
+/** For `catch` after a statement that runs the owner's code or reads the owner's values. */
 export function refused(error: unknown, statement = ''): never {
   throw refusalFromOwnerSql(error, statement)
 }

@@ -8,7 +8,7 @@ export interface Paging {
 const defaultLimit = 50
 const maxLimit = 100
 
-/** A larger limit is clamped, not refused. */
+/** A larger limit is clamped, not rejected. */
 export const paging = ({ limit = defaultLimit, offset = 0 }: PageQuery): Paging => ({
   limit: Math.min(limit, maxLimit),
   offset,

@@ -1,17 +1,22 @@
-// Policy of /api/v1: the credential's scope, room on the disk, one audit entry for every write, and how a refusal reads.
+// Policy of /api/v1: scope of the credential, free disk space, one audit entry for every write, format of errors.
 import type { PlatformRole } from '@plinth/contract/platform.ts'
 import type { ManagementRoute } from '@plinth/contract/route.ts'
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Failure, Plane } from '#src/kernel/http/plane.ts'
 import type { RequestHead } from '#src/kernel/http/request.ts'
-import type { Room } from '#src/tenancy/room.ts'
+import { isUuid } from '#src/kernel/uuid.ts'
+import type { SpaceCheck } from '#src/tenancy/space-check.ts'
 import { type Actor, mayCall } from './actor.ts'
 import type { Credentials } from './admit.ts'
 import type { Audit } from './audit.ts'
 
 export const managementRefusal = ({ message, code }: Failure) => ({ error: { message, code } })
 
-export function managementPlane(credentials: Credentials, audit: Audit, room: Room): Plane<Actor> {
+export function managementPlane(
+  credentials: Credentials,
+  audit: Audit,
+  spaceCheck: SpaceCheck,
+): Plane<Actor> {
   return {
     bodyLimit: 1024 * 1024,
     async admit(route, { headers, params }) {
@@ -20,10 +25,14 @@ export function managementPlane(credentials: Credentials, audit: Audit, room: Ro
       const actor = await credentials.identify(headers.authorization)
       const projectId = isOfProject(wanted) ? params['id']?.toLowerCase() : undefined
       if (!mayCall(actor, wanted, projectId)) throw needs(wanted, projectId)
-      const full = wanted.needsRoom && room.refusal(wanted.needsRoom)
+      const full = wanted.needsSpace && spaceCheck.refusal(wanted.needsSpace)
       if (full) throw full
       return actor
     },
+    identify: (actor, { path, params }) => ({
+      project: path.startsWith('/api/v1/projects/') && isUuid(params['id'] ?? '') ? params['id'] : undefined,
+      role: actor.kind,
+    }),
     async done(route, actor, request, reply) {
       const action = 'audit' in route ? route.audit : undefined
       if (action)
@@ -39,7 +48,7 @@ export function managementPlane(credentials: Credentials, audit: Audit, room: Ro
   }
 }
 
-/** An open route that shows more to a credential checks one that is sent, like any other route. */
+/** An open route that shows more with a credential validates it like any other route. */
 const asked = (route: ManagementRoute, authorization: string | undefined): ManagementRoute =>
   route.fuller !== undefined && authorization !== undefined ? { ...route, scope: route.fuller } : route
 
@@ -51,16 +60,16 @@ const needs = ({ scope }: ManagementRoute, projectId: string | undefined) =>
     `This needs ${scope} scope${projectId ? ' on this project' : ' on the platform'}`,
   )
 
-/** Whoever logs in is nobody until the answer says who. */
+/** The actor of a login is only known from its answer. */
 function signedIn(reply: unknown): Actor | undefined {
   const user = (reply as { user?: { id: string; email: string; role: PlatformRole } } | undefined)?.user
   return user && { kind: 'user', ...user, memberships: new Map() }
 }
 
-/** What was acted upon: the last thing the path names, or what was just made. */
+/** The target of the audit entry: the last parameter of the path, or the id of what was created. */
 function aim(route: ManagementRoute, { params }: RequestHead, reply: unknown) {
   const { id: made = null, project_id: joined = null } = (reply ?? {}) as { id?: string; project_id?: string }
-  // Postgres keeps no NUL; what a tenant names may hold one.
+  // Postgres text cannot contain NUL, but a name from the request may.
   const named = Object.values(params).at(-1)?.replaceAll('\0', '\\0') ?? null
   const projectId = isOfProject(route) ? (params['id'] ?? null) : route.path === '/projects' ? made : joined
   return { target: named ?? made ?? joined, projectId }

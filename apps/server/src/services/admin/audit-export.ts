@@ -1,4 +1,4 @@
-// The audit log as one stream, read page by page so that its size does not matter.
+// Streams the audit log page by page, so that memory use does not depend on its size.
 import { Readable } from 'node:stream'
 import type { AuditEntry } from '@plinth/contract/admin.ts'
 import type { RawReply } from '#src/kernel/http/request.ts'
@@ -72,7 +72,7 @@ function line({ id, at, actor, action, target, project_id, ip, request_id }: Aud
   return `${values.map(cell).join(',')}\r\n`
 }
 
-/** Quoted where it must be; a leading sign is disarmed, because spreadsheets would compute it. */
+/** Quotes a value if needed, and prefixes a leading sign, because spreadsheets would evaluate it as a formula. */
 function cell(value: string | null): string {
   if (value === null) return ''
   const safe = /^[=+\-@\t\r]/.test(value) ? `'${value}` : value

@@ -32,13 +32,13 @@ export async function listEntries(control: Database, filter: AuditFilter, { limi
   return { rows, total: count?.total ?? 0 }
 }
 
-/** Where an export has come to: ids alone would not do, since entries written side by side get theirs in any order. */
+/** Cursor of an export. The id alone is not enough, because concurrent transactions get ids in any order. */
 export interface AuditPosition {
   at: string
   id: string
 }
 
-/** The next entries after a position, oldest first, each with its own. */
+/** The next entries after a position, oldest first, each with its own position. */
 export const entriesAfter = (
   control: Database,
   filter: AuditFilter,

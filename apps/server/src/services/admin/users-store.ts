@@ -15,7 +15,7 @@ export async function listUsers(control: Database, { limit, offset }: Paging) {
   return { rows, total: count?.total ?? 0 }
 }
 
-/** The new user; undefined when the address is taken. */
+/** Returns the new user, or undefined when the address is taken. */
 export const insertUser = (
   control: Database,
   user: { email: string; name: string; role: string; passwordHash: string },
@@ -25,7 +25,7 @@ export const insertUser = (
     values (${user.email}, ${user.name}, ${user.role}, ${user.passwordHash})
     on conflict (lower(email)) do nothing returning ${columns}`)
 
-/** The same, but only while there is no super_admin yet. */
+/** The same, but only if there is no active super_admin. */
 export const insertFirstSuperAdmin = (
   session: Session,
   user: { email: string; name: string; passwordHash: string },
@@ -36,7 +36,7 @@ export const insertFirstSuperAdmin = (
      where not exists (select from users where role = 'super_admin' and is_active)
     on conflict (lower(email)) do nothing returning ${columns}`)
 
-/** Whoever removes or demotes a super_admin holds all of them, so that two at once cannot leave none. */
+/** Every removal or demotion of a super_admin locks all of them, so that two concurrent ones cannot leave none. */
 export const lockSuperAdmins = (session: Session) =>
   session.rows<{ id: string }>(
     sql`select id from users where role = 'super_admin' and is_active order by id for update`,

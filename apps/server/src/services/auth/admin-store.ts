@@ -1,10 +1,10 @@
-// What only an administrator does to users, one function per statement.
+// Statements of the admin API, one function each.
 import type { Session } from '#src/kernel/postgres/database.ts'
 import { allOf, sql } from '#src/kernel/postgres/sql.ts'
 import type { UserObject } from './users-store.ts'
 
 export interface UserFilter {
-  /** Part of an address or of a name. */
+  /** Substring of the email address or of the full name. */
   search?: string | undefined
   isAscending: boolean
   limit: number
@@ -43,16 +43,16 @@ export const writeAdminFields = (session: Session, id: string, role: string | nu
     update auth.users set role = coalesce(${role}, role), aud = coalesce(${aud}, aud), updated_at = now()
      where id = ${id}`)
 
-/** Null lifts the ban. False when there is no such user. */
+/** Null removes the ban. Returns false for an unknown user. */
 export const banUntil = async (session: Session, id: string, until: string | null, reason: string | null) =>
   (await session.run(sql`
     update auth.users set banned_until = ${until}, ban_reason = ${reason}, updated_at = now()
      where id = ${id} and deleted_at is null`)) === 1
 
-export const noteInvited = (session: Session, id: string) =>
+export const markInvited = (session: Session, id: string) =>
   session.run(sql`update auth.users set invited_at = now(), updated_at = now() where id = ${id}`)
 
-/** Only hashes of what identified the user stay, for whoever has to recognise them. */
+/** Soft delete: identifying columns become hashes, so that a known address or identity can still be matched. */
 export const obfuscateUser = (session: Session, id: string) =>
   session.run(sql`
     with sessions as (delete from auth.sessions where user_id = ${id}),

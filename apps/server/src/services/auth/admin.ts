@@ -1,4 +1,4 @@
-// Users as the project's own server sees them: whoever holds the service_role key.
+// The admin API: user management for callers with the service_role key.
 import { randomUUID } from 'node:crypto'
 import { isAffordableHash } from '#src/kernel/crypto/password.ts'
 import { Refusal } from '#src/kernel/errors.ts'
@@ -7,17 +7,18 @@ import type { Tenant } from '#src/tenancy/directory.ts'
 import {
   banUntil,
   listUsers,
-  noteInvited,
+  markInvited,
   obfuscateUser,
   type UserFilter,
   type UserPage,
   writeAdminFields,
 } from './admin-store.ts'
 import { banEnd } from './ban-duration.ts'
+import { expectRow } from './expected-row.ts'
+import type { FlowDeps } from './flow-deps.ts'
 import { addressFrom } from './mail/address.ts'
 import { finishEmailChange } from './mail/email-change-store.ts'
 import { createMails } from './mail/mails.ts'
-import type { AuthParts } from './parts.ts'
 import { checkNewPassword } from './password-rules.ts'
 import { deleteSessions } from './sessions-store.ts'
 import { settingsOf } from './settings.ts'
@@ -27,16 +28,15 @@ import {
   deleteUserRow,
   findUser,
   findUserByEmail,
-  forgetUnproven,
   insertUser,
   mergeMetadata,
   readUserObject,
+  resetUnprovenUser,
   type UserObject,
   writeEmailIdentity,
   writeEvent,
   writePassword,
 } from './users-store.ts'
-import { written } from './written.ts'
 
 export interface AdminUser {
   id?: string | null | undefined
@@ -60,9 +60,9 @@ export const userNotFound = () => new Refusal('user_not_found', 'User not found'
 
 export type Admin = ReturnType<typeof createAdmin>
 
-export function createAdmin(parts: AuthParts) {
-  const { databases, passwords, limits } = parts
-  const mails = createMails(parts)
+export function createAdmin(deps: FlowDeps) {
+  const { databases, passwords, limits } = deps
+  const mails = createMails(deps)
 
   async function hashOf(tenant: Tenant, body: AdminUser): Promise<string | undefined> {
     if (body.password && body.password_hash)
@@ -97,7 +97,7 @@ export function createAdmin(parts: AuthParts) {
       return user
     },
 
-    /** Nothing is sent to the user. */
+    /** Sends no mail. */
     async create(tenant: Tenant, body: AdminUser): Promise<UserObject> {
       checkRole(body)
       if (!body.email)
@@ -109,7 +109,7 @@ export function createAdmin(parts: AuthParts) {
       return databases.auth(tenant).transaction(async session => {
         if (await findUserByEmail(session, email)) throw emailExists()
         const isConfirmed = body.email_confirm === true
-        const made = await insertUser(session, {
+        const insertedId = await insertUser(session, {
           id,
           email,
           passwordHash: hash ?? null,
@@ -122,10 +122,11 @@ export function createAdmin(parts: AuthParts) {
           aud: body.aud ?? undefined,
           bannedUntil,
         })
-        if (made === undefined) throw new Refusal('user_already_exists', 'A user with this id exists already')
+        if (insertedId === undefined)
+          throw new Refusal('user_already_exists', 'A user with this id exists already')
         await writeEmailIdentity(session, id, email, isConfirmed)
         await writeEvent(session, 'user.created', id, email)
-        return written(await readUserObject(session, id))
+        return expectRow(await readUserObject(session, id))
       })
     },
 
@@ -137,7 +138,7 @@ export function createAdmin(parts: AuthParts) {
       return databases.auth(tenant).transaction(async session => {
         const user = await findUser(session, id)
         if (!user) throw userNotFound()
-        if (email && email !== user.email) await moveTo(session, id, email)
+        if (email && email !== user.email) await changeEmailNow(session, id, email)
         if (body.email_confirm) await confirmEmail(session, id, true)
         if (hash) {
           await writePassword(session, id, hash)
@@ -147,11 +148,11 @@ export function createAdmin(parts: AuthParts) {
         await writeAdminFields(session, id, body.role ?? null, body.aud ?? null)
         if (bannedUntil !== undefined) await banUntil(session, id, bannedUntil, null)
         await writeEvent(session, 'user.updated', id, email ?? user.email)
-        return written(await readUserObject(session, id))
+        return expectRow(await readUserObject(session, id))
       })
     },
 
-    /** Softly: the address is free again, and nobody can tell from the row who it was. */
+    /** A soft delete keeps the row without personal data, and another user can take the address. */
     async remove(tenant: Tenant, id: string, isSoft: boolean): Promise<void> {
       await databases.auth(tenant).transaction(async session => {
         const user = await findUser(session, id)
@@ -169,40 +170,38 @@ export function createAdmin(parts: AuthParts) {
     ): Promise<UserObject> {
       const email = addressFrom(body.email)
       limits.countMail(tenant, email)
-      const { mail, user } = await databases.auth(tenant).transaction(async session => {
-        const id = await invitee(session, email, body.data ?? {})
-        const row = written(await findUser(session, id))
-        const mail = await mails.prepare(session, tenant, row, {
+      return databases.auth(tenant).transaction(async session => {
+        const id = await findOrCreateInvited(session, email, body.data ?? {})
+        const row = expectRow(await findUser(session, id))
+        await mails.enqueueLink(session, tenant, row, {
           type: 'invite',
           slot: 'confirmation',
           template: 'invite',
           address: email,
           redirectTo,
         })
-        return { mail, user: written(await readUserObject(session, id)) }
+        return expectRow(await readUserObject(session, id))
       })
-      await mails.send(tenant, mail)
-      return user
     },
   }
 }
 
-/** At once: nobody is asked. */
-async function moveTo(session: Session, id: string, email: string): Promise<void> {
+/** Changes the address without a confirmation mail. */
+async function changeEmailNow(session: Session, id: string, email: string): Promise<void> {
   if (await findUserByEmail(session, email)) throw emailExists()
   await finishEmailChange(session, id, email, true)
 }
 
-/** Somebody new, or somebody who never confirmed. */
-export async function invitee(
+/** Returns the id of a new user, or of a user who never confirmed the address. */
+export async function findOrCreateInvited(
   session: Session,
   email: string,
   data: Record<string, unknown>,
 ): Promise<string> {
   const existing = await findUserByEmail(session, email)
   if (existing?.email_confirmed_at) throw emailExists()
-  if (existing) await forgetUnproven(session, existing.id, data)
+  if (existing) await resetUnprovenUser(session, existing.id, data)
   const id = existing?.id ?? (await createOrFindEmailUser(session, email, null, data))
-  await noteInvited(session, id)
+  await markInvited(session, id)
   return id
 }

@@ -12,7 +12,7 @@ const unitMs: Readonly<Record<string, number>> = {
 const duration = /^(?:\d+(?:\.\d+)?(?:ns|us|µs|ms|s|m|h))+$/
 const latest = Date.UTC(9999, 0, 1)
 
-/** `24h`, `1h30m`: until when, as a timestamp; null for `none`, which lifts a ban. */
+/** The end of a ban of `24h` or `1h30m`, as a timestamp. Null for `none`, which removes a ban. */
 export function banEnd(text: string, nowMs = Date.now()): string | null {
   if (text === 'none') return null
   if (!duration.test(text))

@@ -1,15 +1,15 @@
-// What browsers, and programs that look ahead for people, are answered on the routes they follow by themselves.
+// Replies of the routes that browsers navigate to: links in mails and OAuth redirects.
 import type { RawReply, RawRequest } from '#src/kernel/http/request.ts'
 
 export const noStore = { 'cache-control': 'no-store' }
 
-/** Whoever looks at a link before its reader does must not use it up. */
-export const isLookAhead = ({ method, headers }: RawRequest) =>
+/** Mail scanners and browsers prefetch links. A prefetch must not consume a one-time token. */
+export const isPrefetch = ({ method, headers }: RawRequest) =>
   method === 'HEAD' || /prefetch|preview/i.test(`${headers['sec-purpose'] ?? ''} ${headers['purpose'] ?? ''}`)
 
-export const nothingDone: RawReply = { status: 204, headers: noStore, body: null }
+export const emptyReply: RawReply = { status: 204, headers: noStore, body: null }
 
-/** Nobody else learns where the browser came from: the address it had can hold a token or a code. */
+/** The URL of this page can hold a token or a code, so the next page must not get it as referrer. */
 export const redirect = (status: 302 | 303, location: string): RawReply => ({
   status,
   headers: { location, ...noStore, 'referrer-policy': 'no-referrer' },

@@ -2,7 +2,7 @@ import type { Caller, Databases } from '#src/tenancy/databases.ts'
 import { currentUser } from './current-user.ts'
 import { readUserObject } from './users-store.ts'
 
-/** The session a token was issued in, and its user. */
+/** The session that an access token belongs to, and its user. */
 export const createCurrentSession = (databases: Databases) => (caller: Caller) =>
   databases.auth(caller.tenant).transaction(async session => {
     const { user, session: current } = await currentUser(session, caller)

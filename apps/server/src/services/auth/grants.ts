@@ -1,10 +1,10 @@
-// The ways to ask for a session at the one address clients know for all of them.
+// The grant types of POST /token.
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Caller } from '#src/tenancy/databases.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
-import type { ClientFacts } from './parts.ts'
+import type { ClientInfo } from './client-info.ts'
 import type { AuthService } from './service.ts'
-import { invalidCredentials } from './sign-in.ts'
+import { invalidCredentials } from './sign-in-errors.ts'
 
 type Text = string | null | undefined
 interface PasswordGrant {
@@ -24,16 +24,16 @@ interface Grant extends PasswordGrant {
 }
 
 export function createGrants(auth: Pick<AuthService, 'signInWithPassword' | 'refresh' | 'oauth'>) {
-  function password(tenant: Tenant, { email, phone, password: given }: PasswordGrant, client: ClientFacts) {
+  function password(tenant: Tenant, { email, phone, password: given }: PasswordGrant, client: ClientInfo) {
     if (phone && !email) throw new Refusal('phone_provider_disabled', 'Phone logins are disabled')
     if (!email) throw new Refusal('validation_failed', 'missing email or phone')
-    // What cannot be anybody's password is a wrong one like any other.
+    // A missing password gets the same answer as a wrong one.
     return auth.signInWithPassword(tenant, email.trim().toLowerCase(), given ?? '', client)
   }
 
   return {
     password,
-    any(type: string | undefined, caller: Caller, body: Grant, client: ClientFacts) {
+    any(type: string | undefined, caller: Caller, body: Grant, client: ClientInfo) {
       switch (type) {
         case 'password':
           return password(caller.tenant, body, client)

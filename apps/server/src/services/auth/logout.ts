@@ -4,7 +4,7 @@ import { currentUser } from './current-user.ts'
 import { deleteSessions, type LogoutScope } from './sessions-store.ts'
 import { writeEvent } from './users-store.ts'
 
-/** Ends the sessions that the scope names; their access tokens count for nothing from here on. */
+/** Ends the sessions of the scope and revokes their access tokens. */
 export const createLogout =
   (databases: Databases) =>
   async (caller: Caller, scope = 'global'): Promise<void> => {

@@ -1,10 +1,10 @@
-// Users and sessions as whoever runs the project looks at them, one function per statement.
+// Users and sessions as the management API shows them, one function per statement.
 import type { User, UserSession } from '@plinth/contract/users.ts'
 import type { Session } from '#src/kernel/postgres/database.ts'
 import { allOf, type SqlFragment, sql } from '#src/kernel/postgres/sql.ts'
 import type { Paging } from '#src/planes/management/paging.ts'
 
-// A seed may have banned somebody until infinity, which is no time of a calendar.
+// A seed script may have set banned_until to infinity, which clients cannot parse as a time.
 const userColumns = sql`
   u.id, u.email, u.role, u.is_anonymous, u.email_confirmed_at, u.invited_at, u.last_sign_in_at,
   coalesce(u.banned_until > now(), false) as is_banned,
@@ -16,7 +16,7 @@ const userColumns = sql`
 export const findManagedUser = (session: Pick<Session, 'row'>, id: string) =>
   session.row<User>(sql`select ${userColumns} from auth.users u where u.id = ${id} and u.deleted_at is null`)
 
-/** `search` is part of an address. */
+/** `search` is a substring of the address. */
 export async function listManagedUsers(
   session: Session,
   search: string | undefined,
@@ -32,20 +32,20 @@ export async function listManagedUsers(
   return { users, total: await count(session, sql`auth.users u where ${matches}`) }
 }
 
-/** Those that can still be refreshed. */
+/** Sessions that can still be refreshed. */
 export async function listSessions(
   session: Session,
   userId: string,
   idleSeconds: number,
   { limit, offset }: Paging,
 ): Promise<{ sessions: UserSession[]; total: number }> {
-  const lives = sql`
+  const refreshable = sql`
     auth.sessions s where s.user_id = ${userId} and (s.not_after is null or s.not_after > now())
        and coalesce(s.refreshed_at, s.created_at) >= now() - make_interval(secs => ${idleSeconds})`
   const sessions = await session.rows<UserSession>(sql`
-    select s.id, s.created_at, s.refreshed_at, s.user_agent, s.ip, s.aal from ${lives}
+    select s.id, s.created_at, s.refreshed_at, s.user_agent, s.ip, s.aal from ${refreshable}
      order by s.created_at desc, s.id limit ${limit} offset ${offset}`)
-  return { sessions, total: await count(session, lives) }
+  return { sessions, total: await count(session, refreshable) }
 }
 
 async function count(session: Session, of: SqlFragment): Promise<number> {

@@ -1,5 +1,4 @@
-// What whoever runs a project does to its users beyond what the project's own server can: bans with a reason, and
-// sessions one by one.
+// User operations that only the management API has: bans with a reason, and revoking single sessions.
 import type { User, UserSession } from '@plinth/contract/users.ts'
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Session } from '#src/kernel/postgres/database.ts'
@@ -9,23 +8,23 @@ import type { Tenant } from '#src/tenancy/directory.ts'
 import { userNotFound } from './admin.ts'
 import { banUntil } from './admin-store.ts'
 import { banEnd } from './ban-duration.ts'
+import { expectRow } from './expected-row.ts'
 import { findManagedUser, listManagedUsers, listSessions } from './managed-users-store.ts'
 import { deleteSessions, type LogoutScope } from './sessions-store.ts'
 import { settingsOf } from './settings.ts'
 import { findUser, type UserRow, writeEvent } from './users-store.ts'
-import { written } from './written.ts'
 
-export interface BanWish {
+export interface BanRequest {
   reason?: string | null
   expires_at?: string | null
   duration?: string | null
 }
 
-/** A ban without an end has one that nobody lives to see: clients read it as a time. */
-const forGood = '9999-01-01T00:00:00.000Z'
+/** Clients parse the end of a ban as a time, so a permanent ban needs one. */
+const permanentBanEnd = '9999-01-01T00:00:00.000Z'
 
 export function createManagedUsers(databases: Databases) {
-  /** On the locked user; all of it happens, or nothing. */
+  /** Runs the work in one transaction on the locked user. */
   const change = <T>(
     tenant: Tenant,
     id: string,
@@ -54,12 +53,12 @@ export function createManagedUsers(databases: Databases) {
       return user
     },
 
-    async ban(tenant: Tenant, id: string, wish: BanWish): Promise<User> {
-      const until = banEndFrom(wish)
+    async ban(tenant: Tenant, id: string, request: BanRequest): Promise<User> {
+      const until = banEndFrom(request)
       return change(tenant, id, async (session, user) => {
-        await banUntil(session, id, until, wish.reason || null)
+        await banUntil(session, id, until, request.reason || null)
         await writeEvent(session, 'user.updated', id, user.email)
-        return written(await findManagedUser(session, id))
+        return expectRow(await findManagedUser(session, id))
       })
     },
 
@@ -67,7 +66,7 @@ export function createManagedUsers(databases: Databases) {
       change(tenant, id, async (session, user) => {
         await banUntil(session, id, null, null)
         if (user.is_banned) await writeEvent(session, 'user.updated', id, user.email)
-        return written(await findManagedUser(session, id))
+        return expectRow(await findManagedUser(session, id))
       }),
 
     sessions: (
@@ -94,10 +93,10 @@ export function createManagedUsers(databases: Databases) {
   }
 }
 
-function banEndFrom({ expires_at, duration }: BanWish): string {
+function banEndFrom({ expires_at, duration }: BanRequest): string {
   if (expires_at && duration)
     throw new Refusal('validation_failed', 'Give either "expires_at" or "duration", not both')
-  const until = duration ? banEnd(duration)! : (expires_at ?? forGood)
+  const until = duration ? banEnd(duration)! : (expires_at ?? permanentBanEnd)
   if (Date.parse(until) <= Date.now())
     throw new Refusal('validation_failed', 'Field "expires_at" must be a time to come')
   return until

@@ -17,7 +17,7 @@ export function weaknessOf(password: string, { min_password_length }: Rules): We
   }
 }
 
-/** Before it becomes somebody's password. */
+/** Checks a password before it is stored. */
 export function checkNewPassword(password: string, rules: Rules): void {
   if (Buffer.byteLength(password) > maxPasswordBytes)
     throw new Refusal('validation_failed', `Password cannot be longer than ${maxPasswordBytes} bytes`)

@@ -1,7 +1,7 @@
 import type { Tenant } from '#src/tenancy/directory.ts'
 import { settingsOf } from './settings.ts'
 
-/** What a sign-in page needs to know; nothing in it is secret. */
+/** Settings for a sign-in page. Everyone with an API key can read them, so they must hold no secret. */
 export function publicSettings(tenant: Tenant, providers: Record<string, boolean>) {
   const { email_enabled, magic_link_enabled, anonymous_enabled, signup_enabled, auto_confirm, mfa_enabled } =
     settingsOf(tenant)

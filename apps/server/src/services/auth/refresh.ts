@@ -1,48 +1,50 @@
-// A new access token for a session that goes on. The statement decides; here its verdict gets words.
+// Refreshes a session. One SQL function decides; this maps its verdict to an answer.
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
-import type { AuthParts, ClientFacts } from './parts.ts'
+import type { ClientInfo } from './client-info.ts'
+import type { FlowDeps } from './flow-deps.ts'
+import type { SessionObject } from './session-issuer.ts'
 import { refreshStatement } from './sessions-store.ts'
 import { settingsOf } from './settings.ts'
-import { bannedAtSignIn, type SessionObject } from './sign-in.ts'
+import { bannedAtSignIn } from './sign-in-errors.ts'
 import type { AmrEntry } from './tokens.ts'
 import type { UserObject } from './users-store.ts'
 
-export function createRefresh({ databases, tokens, limits, log }: AuthParts) {
-  return async (tenant: Tenant, refreshToken: string, client: ClientFacts): Promise<SessionObject> => {
+export function createRefresh({ databases, tokens, limits, log }: FlowDeps) {
+  return async (tenant: Tenant, refreshToken: string, client: ClientInfo): Promise<SessionObject> => {
     limits.count(tenant, 'token', client.ip)
-    const named = tokens.readRefreshToken(tenant, refreshToken)
-    if (!named) throw notFound()
+    const claimed = tokens.readRefreshToken(tenant, refreshToken)
+    if (!claimed) throw tokenNotFound()
     const settings = settingsOf(tenant)
     const { rows } = await databases.asAuth(tenant, refreshStatement, [
-      named.sessionId,
-      String(named.counter),
+      claimed.sessionId,
+      String(claimed.counter),
       String(settings.refresh_token_reuse_interval_seconds),
       String(settings.refresh_token_duration_seconds),
       String(settings.session_duration_seconds),
     ])
-    if (!rows[0]) throw notFound()
+    if (!rows[0]) throw tokenNotFound()
     const [verdict, counter, aal, amr, userJson] = rows[0].map(
       cell => cell?.toString('utf8') ?? '',
     ) as Columns
     if (verdict === 'reuse')
       log.warn(
-        { project: tenant.id, session: named.sessionId, ip: client.ip },
-        'a refresh token was used again long after it was replaced; its session has been ended',
+        { project: tenant.id, session: claimed.sessionId, ip: client.ip },
+        'refresh token reused after its reuse interval; session ended',
       )
-    refuseUnless(verdict)
+    checkVerdict(verdict)
     const user = JSON.parse(userJson) as UserObject
-    const state = { id: named.sessionId, aal, amr: JSON.parse(amr) as AmrEntry[], counter: Number(counter) }
+    const state = { id: claimed.sessionId, aal, amr: JSON.parse(amr) as AmrEntry[], counter: Number(counter) }
     return { ...tokens.issue(tenant, user, state, settings), user }
   }
 }
 
 type Columns = [verdict: string, counter: string, aal: string, amr: string, userJson: string]
 
-const notFound = () =>
+const tokenNotFound = () =>
   new Refusal('refresh_token_not_found', 'Invalid Refresh Token: Refresh Token Not Found')
 
-function refuseUnless(verdict: string): void {
+function checkVerdict(verdict: string): void {
   switch (verdict) {
     case 'rotate':
     case 'repeat':
@@ -54,6 +56,6 @@ function refuseUnless(verdict: string): void {
     case 'reuse':
       throw new Refusal('refresh_token_already_used', 'Invalid Refresh Token: Already Used')
     default:
-      throw notFound()
+      throw tokenNotFound()
   }
 }

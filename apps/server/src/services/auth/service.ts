@@ -1,74 +1,76 @@
-// Users of the projects' applications: every way to sign in, and what can be done once somebody has.
-
+// Users of the projects' applications: sign-up, sign-in, sessions, account changes and the admin API.
 import type { DeriveKey } from '#src/kernel/crypto/keys.ts'
 import type { RateWindows } from '#src/kernel/http/rate-windows.ts'
 import type { Outbound } from '#src/kernel/outbound/fetch.ts'
 import type { Directory, Tenant } from '#src/tenancy/directory.ts'
+import type { Outbox } from '#src/tenancy/outbox.ts'
 import { createAdmin } from './admin.ts'
 import { createCurrentSession } from './current-session.ts'
-import { createPruneEvents } from './events.ts'
-import { guarded } from './guarded.ts'
+import { translateDatabaseErrors } from './database-errors.ts'
+import { createPruneEvents } from './event-pruning.ts'
+import type { FlowDeps } from './flow-deps.ts'
 import { createImport } from './import/service.ts'
-import { createLimits } from './limits.ts'
 import { createLogout } from './logout.ts'
-import { createByMail } from './mail/by-mail.ts'
 import { createGenerateLink } from './mail/generate-link.ts'
+import { createMailRequests } from './mail/mail-requests.ts'
 import { oneTimeHash } from './mail/one-time-code.ts'
 import { createVerify } from './mail/verify.ts'
 import { createManagedUsers } from './managed-users.ts'
 import { createMfa } from './mfa/service.ts'
 import { callbackUrl } from './oauth/authorize.ts'
 import { oauthService, oauthTemplates } from './oauth/service.ts'
-import type { AuthParts } from './parts.ts'
+import { relayAfterCommit } from './outbox-relay.ts'
+import { createPasswordSignIn } from './password-sign-in.ts'
 import { publicSettings } from './public-settings.ts'
+import { createLimits } from './rate-limits.ts'
 import { createRefresh } from './refresh.ts'
 import { authSettingsFrom, settingsOf } from './settings.ts'
-import { createPasswordSignIn } from './sign-in.ts'
 import { createSignUp } from './sign-up.ts'
 import { createTokens } from './tokens.ts'
 import { createUserUpdate } from './user-update.ts'
 
-export type AuthDeps = Pick<AuthParts, 'databases' | 'email' | 'passwords' | 'sealer' | 'baseUrl' | 'log'> & {
+export type AuthDeps = Pick<FlowDeps, 'databases' | 'email' | 'passwords' | 'sealer' | 'baseUrl' | 'log'> & {
   windows: RateWindows
   deriveKey: DeriveKey
   outbound: Outbound
   directory: Pick<Directory, 'find'>
+  outbox: Pick<Outbox, 'relayWritten'>
 }
 
 export type AuthService = ReturnType<typeof authService>
 
-export function authService({ windows, deriveKey, outbound, directory, ...given }: AuthDeps) {
-  const parts: AuthParts = {
+export function authService({ windows, deriveKey, outbound, directory, outbox, ...given }: AuthDeps) {
+  const flowDeps: FlowDeps = {
     ...given,
-    databases: guarded(given.databases),
+    databases: relayAfterCommit(translateDatabaseErrors(given.databases), outbox),
     limits: createLimits(windows),
     tokens: createTokens(deriveKey, given.baseUrl),
     hashOneTime: oneTimeHash(deriveKey),
   }
-  const oauth = oauthService({ ...parts, outbound })
+  const oauth = oauthService({ ...flowDeps, outbound })
   return {
-    databases: parts.databases,
-    pruneEvents: createPruneEvents(parts.databases, directory, parts.log),
-    currentSession: createCurrentSession(parts.databases),
+    databases: flowDeps.databases,
+    pruneEvents: createPruneEvents(flowDeps.databases, directory, flowDeps.log),
+    currentSession: createCurrentSession(flowDeps.databases),
     publicSettings: (tenant: Tenant) => publicSettings(tenant, oauth.enabled(tenant)),
-    signUp: createSignUp(parts),
-    signInWithPassword: createPasswordSignIn(parts),
-    refresh: createRefresh(parts),
-    byMail: createByMail(parts),
-    verify: createVerify(parts),
-    user: createUserUpdate(parts),
-    logout: createLogout(parts.databases),
-    admin: createAdmin(parts),
-    generateLink: createGenerateLink(parts),
-    mfa: createMfa(parts),
+    signUp: createSignUp(flowDeps),
+    signInWithPassword: createPasswordSignIn(flowDeps),
+    refresh: createRefresh(flowDeps),
+    mailRequests: createMailRequests(flowDeps),
+    verify: createVerify(flowDeps),
+    user: createUserUpdate(flowDeps),
+    logout: createLogout(flowDeps.databases),
+    admin: createAdmin(flowDeps),
+    generateLink: createGenerateLink(flowDeps),
+    mfa: createMfa(flowDeps),
     oauth,
-    // For the management plane, which knows users and settings from outside.
-    managed: createManagedUsers(parts.databases),
-    // It looks for the record that Postgres complains about, and so needs the complaint itself.
+    // For the management API (services/users).
+    managed: createManagedUsers(flowDeps.databases),
+    // The import looks for the record that fails, so it needs the untranslated database error.
     importUsers: createImport(given.databases),
     settingsOf,
     settingsFrom: authSettingsFrom,
     providerTemplates: oauthTemplates,
-    callbackUrl: (tenant: Tenant) => callbackUrl(parts.baseUrl(), tenant),
+    callbackUrl: (tenant: Tenant) => callbackUrl(flowDeps.baseUrl(), tenant),
   }
 }

@@ -1,25 +1,24 @@
-// Sessions, one function per statement. Whatever ends one is noted for the access tokens that are still about by a
-// trigger in the database.
+// Sessions, one function per statement. A trigger in the database writes a revocation whenever a session ends.
 import type { Session } from '#src/kernel/postgres/database.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 import type { AuthStatement } from '#src/tenancy/databases.ts'
+import { expectRow } from './expected-row.ts'
 import type { AmrEntry, SessionState } from './tokens.ts'
 import type { UserObject } from './users-store.ts'
-import { written } from './written.ts'
 
 export interface NewSession {
   userId: string
   method: string
   lifetimeSeconds: number
-  /** Sessions of the user that nobody has refreshed for so long go, to make room; so do the oldest of very many. */
+  /** Deletes the user's sessions that were not refreshed for this long, and the oldest above the maximum. */
   idleSeconds: number
   ip: string
   userAgent: string | undefined
 }
 
-const mostSessions = 100
+const maxSessions = 100
 
-/** Makes a session, notes the sign-in at the user, and tells both as clients will see them. */
+/** Inserts a session, sets last_sign_in_at, writes the event, and returns the user object and the session state. */
 export async function insertSession(
   session: Session,
   { userId, method, lifetimeSeconds, idleSeconds, ip, userAgent }: NewSession,
@@ -30,7 +29,7 @@ export async function insertSession(
        where user_id = ${userId}
          and (coalesce(refreshed_at, created_at) < now() - make_interval(secs => ${idleSeconds})
               or id in (select id from auth.sessions where user_id = ${userId}
-                         order by created_at desc offset ${mostSessions - 1}))
+                         order by created_at desc offset ${maxSessions - 1}))
     ), made as (
       insert into auth.sessions (user_id, amr, tokens_until, ip, user_agent)
       values (${userId}, jsonb_build_array(jsonb_build_object('method', ${method}::text,
@@ -40,22 +39,23 @@ export async function insertSession(
     ), seen as (
       update auth.users set last_sign_in_at = now(), updated_at = now() where id = ${userId}
       returning email, auth.user_object(users) as "user"
-    ), told as (
-      insert into auth.events (type, user_id, email) select 'user.signed_in', ${userId}, email from seen
+    ), event as (
+      insert into platform.events (kind, payload)
+      select 'user.signed_in', jsonb_build_object('user_id', ${userId}::uuid, 'email', email) from seen
     )
     select made.id, made.amr, seen."user" from made, seen`)
-  const { id, amr, user } = written(row)
+  const { id, amr, user } = expectRow(row)
   return { user, state: { id, aal: 'aal1', amr, counter: 1 } }
 }
 
-/** Decides about a refresh token and acts on the decision; see the function itself. */
+/** auth.refresh_session decides about a refresh token and rotates it. */
 export const refreshStatement: AuthStatement = {
   name: 'refresh',
   sql: `select verdict, counter, aal, amr, "user"
           from auth.refresh_session($1::uuid, $2::bigint, $3::integer, $4::integer, $5::integer)`,
 }
 
-/** Who a token speaks for, as long as its session exists. */
+/** The user of a token, whether the user is banned, and whether the session exists. */
 export const currentUserStatement: AuthStatement = {
   name: 'current user',
   sql: `
@@ -82,7 +82,10 @@ export const findSession = (session: Session, id: string, userId: string) =>
 
 export type LogoutScope = 'global' | 'local' | 'others'
 
-/** How many sessions ended. Whoever leaves everywhere leaves no sign-in under way; one session leaves no linking. */
+/**
+ * Returns the number of ended sessions. Also deletes pending flows that would create a session after the
+ * logout: those that link an identity, and those that sign in unless the scope is local.
+ */
 export const deleteSessions = (
   session: Session,
   userId: string,

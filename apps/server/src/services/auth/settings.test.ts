@@ -5,7 +5,7 @@ import { authSettingsFrom } from './settings.ts'
 
 const from = (auth: unknown) => authSettingsFrom({ auth })
 
-test('what is stored counts over the defaults, key by key', () => {
+test('auth settings: stored values override the defaults key by key', () => {
   assert.deepEqual(from(undefined), defaults)
   assert.deepEqual(from({ min_password_length: 72, rate_limits: { mail: 0 }, providers: { github: {} } }), {
     ...defaults,
@@ -14,7 +14,7 @@ test('what is stored counts over the defaults, key by key', () => {
   })
 })
 
-test('a value that cannot be counts as not set, and takes no other with it', () => {
+test('auth settings: an invalid value falls back to its default and leaves the other values alone', () => {
   const bad: Record<string, unknown[]> = {
     auto_confirm: ['false', 0, null, {}],
     min_password_length: [5, 73, '8', 7.5, Number.NaN, null, [8]],
@@ -33,7 +33,7 @@ test('a value that cannot be counts as not set, and takes no other with it', () 
   for (const auth of [null, 5, 'x', [], true]) assert.deepEqual(from(auth), defaults)
 })
 
-test('names that every object has are no settings', () => {
+test('auth settings: inherited property names such as __proto__ are not settings', () => {
   const settings = from(
     JSON.parse('{"__proto__": {"auto_confirm": false}, "constructor": 1, "toString": true}'),
   )

@@ -1,15 +1,16 @@
-// New users: with address and password, or with nothing at all.
+// Sign-up with address and password, and anonymous sign-up.
 import { randomUUID } from 'node:crypto'
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Session } from '#src/kernel/postgres/database.ts'
-import type { Mail } from '#src/services/email/service.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
+import type { ClientInfo } from './client-info.ts'
+import { expectRow } from './expected-row.ts'
+import type { FlowDeps } from './flow-deps.ts'
 import { addressFrom } from './mail/address.ts'
 import { type Challenge, challengeFrom, createMails } from './mail/mails.ts'
-import type { AuthParts, ClientFacts } from './parts.ts'
 import { checkNewPassword } from './password-rules.ts'
+import { createSessionIssuer, type SessionObject } from './session-issuer.ts'
 import { settingsOf } from './settings.ts'
-import { createIssue, type SessionObject } from './sign-in.ts'
 import {
   confirmEmail,
   findPasswordHash,
@@ -21,7 +22,6 @@ import {
   writeEmailIdentity,
   writeEvent,
 } from './users-store.ts'
-import { written } from './written.ts'
 
 export interface SignUp {
   email?: string | null | undefined
@@ -32,23 +32,17 @@ export interface SignUp {
   code_challenge_method?: string | null | undefined
 }
 
-type Outcome = { reply: SessionObject | UserObject; mail?: Mail; welcomes?: UserRow }
+export function createSignUp(deps: FlowDeps) {
+  const { databases, passwords, limits } = deps
+  const issueSession = createSessionIssuer(deps)
+  const mails = createMails(deps)
 
-export function createSignUp(parts: AuthParts) {
-  const { databases, passwords, limits } = parts
-  const issue = createIssue(parts)
-  const mails = createMails(parts)
-
-  async function signUpAnonymously(
-    tenant: Tenant,
-    data: object,
-    client: ClientFacts,
-  ): Promise<SessionObject> {
+  async function signUpAnonymously(tenant: Tenant, data: object, client: ClientInfo): Promise<SessionObject> {
     limits.count(tenant, 'anonymous', client.ip)
     if (!settingsOf(tenant).anonymous_enabled)
       throw new Refusal('anonymous_provider_disabled', 'Anonymous sign-ins are disabled')
     return databases.auth(tenant).transaction(async session => {
-      const made = await insertUser(session, {
+      const inserted = await insertUser(session, {
         email: null,
         passwordHash: null,
         isConfirmed: false,
@@ -56,71 +50,70 @@ export function createSignUp(parts: AuthParts) {
         userMetadata: data,
         appMetadata: {},
       })
-      const id = written(made)
+      const id = expectRow(inserted)
       await writeEvent(session, 'user.created', id, null)
-      return issue(session, tenant, id, 'anonymous', client)
+      return issueSession(session, tenant, id, 'anonymous', client)
     })
   }
 
-  /** A session when sign-ups are confirmed by themselves, otherwise the user, who has mail. */
+  /** Returns a session with auto_confirm. Otherwise returns the user and sends a confirmation mail. */
   async function signUpWithPassword(
     tenant: Tenant,
     { email, password, data, challenge }: PasswordSignUp,
     redirectTo: string,
-    client: ClientFacts,
+    client: ClientInfo,
   ): Promise<SessionObject | UserObject> {
     const hash = await passwords(tenant.id).hash(password)
     const isSame = await hasPassword(tenant, email, password)
-    const { reply, mail, welcomes } = await databases
-      .auth(tenant)
-      .transaction(async (session): Promise<Outcome> => {
-        const asked = { email, password, data, challenge }
-        const existing = await findUserByEmail(session, email)
-        if (existing) return known(session, tenant, existing, asked, isSame, redirectTo)
-        const id = await createEmailUser(session, email, hash, data)
-        if (id === undefined) {
-          const quicker = await findUserByEmail(session, email)
-          if (!quicker) throw takenMeanwhile()
-          return known(session, tenant, quicker, asked, false, redirectTo)
-        }
-        if (!settingsOf(tenant).auto_confirm) {
-          const user = written(await findUserByEmail(session, email))
-          const mail = await confirmationMail(session, tenant, user, redirectTo, challenge)
-          return { reply: written(await readUserObject(session, id)), mail }
-        }
-        await confirmEmail(session, id, false)
-        const made = await issue(session, tenant, id, 'password', client)
-        return { reply: made, welcomes: written(await findUserByEmail(session, email)) }
-      })
-    if (mail) await mails.send(tenant, mail)
-    if (welcomes) await mails.welcome(tenant, welcomes)
-    return reply
-  }
-
-  /** Whoever signs up again learns nothing: the answer is that of a sign-up, and nothing of the user changes. */
-  async function known(
-    session: Session,
-    tenant: Tenant,
-    user: UserRow,
-    asked: PasswordSignUp,
-    isSame: boolean,
-    redirectTo: string,
-  ): Promise<Outcome> {
-    if (settingsOf(tenant).auto_confirm) throw new Refusal('user_already_exists', 'User already registered')
-    if (user.email_confirmed_at) return { reply: fabricated(asked) }
-    const mail = await confirmationMail(session, tenant, user, redirectTo, asked.challenge, !isSame)
-    return { reply: written(await readUserObject(session, user.id)), mail }
+    return databases.auth(tenant).transaction(async (session): Promise<SessionObject | UserObject> => {
+      const request = { email, password, data, challenge }
+      const existing = await findUserByEmail(session, email)
+      if (existing) return signUpAgain(session, tenant, existing, request, isSame, redirectTo)
+      const id = await createEmailUser(session, email, hash, data)
+      if (id === undefined) {
+        const concurrent = await findUserByEmail(session, email)
+        if (!concurrent) throw concurrentSignUp()
+        return signUpAgain(session, tenant, concurrent, request, false, redirectTo)
+      }
+      if (!settingsOf(tenant).auto_confirm) {
+        const user = expectRow(await findUserByEmail(session, email))
+        await enqueueConfirmation(session, tenant, user, redirectTo, challenge)
+        return expectRow(await readUserObject(session, id))
+      }
+      await confirmEmail(session, id, false)
+      const issued = await issueSession(session, tenant, id, 'password', client)
+      await mails.enqueueWelcome(session, tenant, expectRow(await findUserByEmail(session, email)))
+      return issued
+    })
   }
 
   /**
-   * Two who sign up with one address and different passwords: nobody knows whose the address is, so neither password
-   * outlives its confirmation. The same work is done for an address that is new.
+   * A sign-up with an address that has an account gets the answer of a new sign-up and changes nothing. Otherwise the
+   * answer would show which addresses have an account.
+   */
+  async function signUpAgain(
+    session: Session,
+    tenant: Tenant,
+    user: UserRow,
+    request: PasswordSignUp,
+    isSame: boolean,
+    redirectTo: string,
+  ): Promise<UserObject> {
+    if (settingsOf(tenant).auto_confirm) throw new Refusal('user_already_exists', 'User already registered')
+    if (user.email_confirmed_at) return decoyUser(request)
+    await enqueueConfirmation(session, tenant, user, redirectTo, request.challenge, !isSame)
+    return expectRow(await readUserObject(session, user.id))
+  }
+
+  /**
+   * Two sign-ups with one address and different passwords: it is unknown who owns the address, so its confirmation
+   * deletes both passwords. A new address costs the same work, so that the response time does not differ.
    */
   const hasPassword = async (tenant: Tenant, email: string, password: string): Promise<boolean> =>
     settingsOf(tenant).auto_confirm ||
     passwords(tenant.id).verify(password, await findPasswordHash(databases.auth(tenant), email))
 
-  const confirmationMail = (
+  const enqueueConfirmation = (
     session: Session,
     tenant: Tenant,
     user: UserRow,
@@ -128,7 +121,7 @@ export function createSignUp(parts: AuthParts) {
     challenge: Challenge | undefined,
     startsOver = false,
   ) =>
-    mails.prepare(session, tenant, user, {
+    mails.enqueueLink(session, tenant, user, {
       type: 'signup',
       slot: 'confirmation',
       template: 'verify_email',
@@ -138,7 +131,7 @@ export function createSignUp(parts: AuthParts) {
       startsOver,
     })
 
-  return async (tenant: Tenant, body: SignUp, redirectTo: string, client: ClientFacts) => {
+  return async (tenant: Tenant, body: SignUp, redirectTo: string, client: ClientInfo) => {
     const settings = settingsOf(tenant)
     if (!settings.signup_enabled)
       throw new Refusal('signup_disabled', 'Signups not allowed for this instance')
@@ -170,7 +163,7 @@ interface PasswordSignUp {
   challenge: Challenge | undefined
 }
 
-/** Unconfirmed, with its identity; undefined when somebody was quicker. */
+/** Inserts an unconfirmed user with its identity. Undefined when a concurrent request took the address. */
 export async function createEmailUser(
   session: Session,
   email: string,
@@ -178,7 +171,7 @@ export async function createEmailUser(
   data: Record<string, unknown>,
 ): Promise<string | undefined> {
   const id = randomUUID()
-  const made = await insertUser(session, {
+  const inserted = await insertUser(session, {
     id,
     email,
     passwordHash,
@@ -187,13 +180,13 @@ export async function createEmailUser(
     userMetadata: { ...data, sub: id, email, email_verified: false, phone_verified: false },
     appMetadata: { provider: 'email', providers: ['email'] },
   })
-  if (made === undefined) return
+  if (inserted === undefined) return
   await writeEmailIdentity(session, id, email, false, data)
   await writeEvent(session, 'user.created', id, email)
   return id
 }
 
-/** The same; or the user of whoever was quicker, for callers who may do as they like with an unconfirmed one. */
+/** The same, but returns the user of a concurrent request. Only for callers that may change an unconfirmed user. */
 export async function createOrFindEmailUser(
   session: Session,
   email: string,
@@ -202,15 +195,15 @@ export async function createOrFindEmailUser(
 ): Promise<string> {
   const id =
     (await createEmailUser(session, email, passwordHash, data)) ?? (await findUserByEmail(session, email))?.id
-  if (id === undefined) throw takenMeanwhile()
+  if (id === undefined) throw concurrentSignUp()
   return id
 }
 
-const takenMeanwhile = () =>
+const concurrentSignUp = () =>
   new Refusal('conflict', 'Another sign-up with this address is under way; try again')
 
-/** Looks like somebody new; clients that want to can tell by the empty identities. */
-function fabricated({ email, data }: PasswordSignUp): UserObject {
+/** Looks like a new user. Clients can detect it by the empty identities, as with GoTrue. */
+function decoyUser({ email, data }: PasswordSignUp): UserObject {
   const now = new Date().toISOString()
   return {
     id: randomUUID(),

@@ -1,5 +1,6 @@
-// Access tokens are JWTs of the project's secret. A refresh token is a session's id and a number under a keyed hash:
-// the one that is good can be told again to a client that lost it, and the database holds nothing to steal.
+// Access tokens are JWTs signed with the project's secret. A refresh token is the session id and a counter with an HMAC.
+// The database stores only the counter, so a copy of it holds no usable token. The server can compute the current token
+// again for a client that lost the answer to its refresh.
 import { timingSafeEqual } from 'node:crypto'
 import type { AuthSettings } from '@plinth/contract/auth-settings.ts'
 import { signJwt } from '#src/kernel/crypto/jwt.ts'
@@ -11,7 +12,7 @@ export interface AmrEntry {
   timestamp: number
 }
 
-/** The parts of a user object that an access token repeats. */
+/** The fields of a user object that become claims of the access token. */
 export interface TokenUser {
   id: string
   aud: string
@@ -40,7 +41,7 @@ export interface IssuedTokens {
 
 export interface Tokens {
   issue(tenant: Tenant, user: TokenUser, session: SessionState, settings: AuthSettings): IssuedTokens
-  /** The session and number a refresh token names; undefined for anything we have not made. */
+  /** The session id and counter of a refresh token. Undefined for a token with a wrong HMAC. */
   readRefreshToken(tenant: Tenant, token: string): { sessionId: string; counter: number } | undefined
 }
 
@@ -51,14 +52,14 @@ const tokenBytes = idBytes + counterBytes + tagBytes
 
 export function createTokens(deriveKey: DeriveKey, baseUrl: () => string): Tokens {
   const key = deriveKey('refresh token')
-  const tagOf = (tenant: Tenant, named: Buffer) =>
-    hmac(key, `${tenant.id}:${named.toString('hex')}`).subarray(0, tagBytes)
+  const tagOf = (tenant: Tenant, payload: Buffer) =>
+    hmac(key, `${tenant.id}:${payload.toString('hex')}`).subarray(0, tagBytes)
 
   function refreshToken(tenant: Tenant, { id, counter }: SessionState): string {
-    const named = Buffer.alloc(idBytes + counterBytes)
-    named.write(id.replaceAll('-', ''), 'hex')
-    named.writeUIntBE(counter, idBytes, counterBytes)
-    return Buffer.concat([named, tagOf(tenant, named)]).toString('base64url')
+    const payload = Buffer.alloc(idBytes + counterBytes)
+    payload.write(id.replaceAll('-', ''), 'hex')
+    payload.writeUIntBE(counter, idBytes, counterBytes)
+    return Buffer.concat([payload, tagOf(tenant, payload)]).toString('base64url')
   }
 
   return {
@@ -93,12 +94,12 @@ export function createTokens(deriveKey: DeriveKey, baseUrl: () => string): Token
     readRefreshToken(tenant, token) {
       const bytes = Buffer.from(token, 'base64url')
       if (bytes.length !== tokenBytes || bytes.toString('base64url') !== token) return
-      const named = bytes.subarray(0, idBytes + counterBytes)
-      if (!timingSafeEqual(bytes.subarray(named.length), tagOf(tenant, named))) return
-      const hex = named.toString('hex', 0, idBytes)
+      const payload = bytes.subarray(0, idBytes + counterBytes)
+      if (!timingSafeEqual(bytes.subarray(payload.length), tagOf(tenant, payload))) return
+      const hex = payload.toString('hex', 0, idBytes)
       return {
         sessionId: hex.replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-'),
-        counter: named.readUIntBE(idBytes, counterBytes),
+        counter: payload.readUIntBE(idBytes, counterBytes),
       }
     },
   }

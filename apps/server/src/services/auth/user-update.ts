@@ -1,17 +1,18 @@
-// What users change about themselves: data, password, address.
+// PUT /user: users change their own metadata, password and email address.
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Session } from '#src/kernel/postgres/database.ts'
-import type { Mail } from '#src/services/email/service.ts'
 import type { Caller } from '#src/tenancy/databases.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
+import type { ClientInfo } from './client-info.ts'
 import { type CurrentUser, currentUser } from './current-user.ts'
+import { expectRow } from './expected-row.ts'
+import type { FlowDeps } from './flow-deps.ts'
 import { addressFrom } from './mail/address.ts'
 import { beginEmailChange, finishEmailChange } from './mail/email-change-store.ts'
 import { type Challenge, challengeFrom, createMails } from './mail/mails.ts'
 import { linkTokensOf } from './mail/one-time-code.ts'
-import { takeByCode } from './mail/one-time-store.ts'
-import { needSecondFactor } from './mfa/second-factor.ts'
-import type { AuthParts, ClientFacts } from './parts.ts'
+import { consumeByCode } from './mail/one-time-store.ts'
+import { requireSecondFactor } from './mfa/second-factor.ts'
 import { checkNewPassword } from './password-rules.ts'
 import { deleteSessions } from './sessions-store.ts'
 import { settingsOf } from './settings.ts'
@@ -24,7 +25,6 @@ import {
   writeEvent,
   writePassword,
 } from './users-store.ts'
-import { written } from './written.ts'
 
 export interface UserUpdate {
   email?: string | null | undefined
@@ -38,16 +38,16 @@ export interface UserUpdate {
   code_challenge_method?: string | null | undefined
 }
 
-/** What is worked out before the transaction, so that no lock is held while a hash is computed. */
+/** Computed before the transaction, so that it holds no lock while hashing. */
 interface NewPassword {
   hash: string
-  /** The hash it was compared with. */
-  against: string | null
+  /** The stored hash at that time. The transaction checks that it is unchanged. */
+  previousHash: string | null
 }
 
-export function createUserUpdate(parts: AuthParts) {
-  const { databases, passwords, limits, hashOneTime } = parts
-  const mails = createMails(parts)
+export function createUserUpdate(deps: FlowDeps) {
+  const { databases, passwords, limits, hashOneTime } = deps
+  const mails = createMails(deps)
 
   async function newPassword(caller: Caller, body: UserUpdate): Promise<NewPassword | undefined> {
     if (!body.password) return
@@ -55,8 +55,8 @@ export function createUserUpdate(parts: AuthParts) {
     checkNewPassword(body.password, settingsOf(tenant))
     const { user } = await databases.auth(tenant).transaction(async session => {
       const current = await currentUser(session, caller)
-      // Before any comparison: whoever lacks the factor does not learn whether a password is the right one.
-      await needSecondFactor(session, current, 401)
+      // Checked before the password comparison. Otherwise a session without the second factor could test passwords.
+      await requireSecondFactor(session, current, 401)
       return current
     })
     if (user.is_anonymous && !body.email)
@@ -70,23 +70,32 @@ export function createUserUpdate(parts: AuthParts) {
       throw new Refusal('current_password_invalid', 'The current password is not right')
     if (stored && (await verifier.verify(body.password, stored)))
       throw new Refusal('same_password', 'New password should be different from the old password.')
-    return { hash: await verifier.hash(body.password), against: user.encrypted_password }
+    return { hash: await verifier.hash(body.password), previousHash: user.encrypted_password }
   }
 
-  /** Every other session ends: whoever knew the old password may hold one. */
-  async function changePassword(session: Session, current: CurrentUser, made: NewPassword): Promise<void> {
+  /** Ends all other sessions, because they may belong to someone who knew the old password. */
+  async function changePassword(
+    session: Session,
+    current: CurrentUser,
+    password: NewPassword,
+  ): Promise<void> {
     const { user } = current
-    if (user.encrypted_password !== made.against)
+    if (user.encrypted_password !== password.previousHash)
       throw new Refusal('conflict', 'The password was changed by another request; try again')
-    await writePassword(session, user.id, made.hash)
+    await writePassword(session, user.id, password.hash)
     await deleteSessions(session, user.id, 'others', current.session.id)
   }
 
-  /** False for a code that is wrong; the count of tries stays. */
-  async function takeNonce(session: Session, tenant: Tenant, user: UserRow, nonce: string): Promise<boolean> {
+  /** False for a wrong code. The caller must commit, so that the failed attempt is counted. */
+  async function consumeNonce(
+    session: Session,
+    tenant: Tenant,
+    user: UserRow,
+    nonce: string,
+  ): Promise<boolean> {
     const address = user.email ?? ''
     const hashes = linkTokensOf(address, nonce).map(token => hashOneTime(tenant.id, token))
-    const found = await takeByCode(session, address, hashes, ['reauthentication'])
+    const found = await consumeByCode(session, address, hashes, ['reauthentication'])
     return found?.user_id === user.id
   }
 
@@ -97,21 +106,15 @@ export function createUserUpdate(parts: AuthParts) {
     address: string,
     redirectTo: string,
     challenge: Challenge | undefined,
-  ): Promise<Mail[]> {
+  ): Promise<void> {
     if (await findUserByEmail(session, address))
       throw new Refusal('email_exists', 'A user with this email address has already been registered')
     if (settingsOf(tenant).auto_confirm && user.is_anonymous) {
       await finishEmailChange(session, user.id, address, false)
-      return []
+      return
     }
     await beginEmailChange(session, user.id, address)
-    return mails.prepareEmailChange(
-      session,
-      tenant,
-      { ...user, email_change: address },
-      redirectTo,
-      challenge,
-    )
+    await mails.enqueueEmailChange(session, tenant, { ...user, email_change: address }, redirectTo, challenge)
   }
 
   return {
@@ -119,7 +122,7 @@ export function createUserUpdate(parts: AuthParts) {
       caller: Caller,
       body: UserUpdate,
       redirectTo: string,
-      client: ClientFacts,
+      client: ClientInfo,
     ): Promise<UserObject> {
       const { tenant } = caller
       limits.count(tenant, 'email', client.ip)
@@ -129,46 +132,41 @@ export function createUserUpdate(parts: AuthParts) {
       const address = body.email ? addressFrom(body.email) : undefined
       const challenge = challengeFrom(body)
       const password = await newPassword(caller, body)
-      const outcome = await databases.auth(tenant).transaction(async session => {
+      const updated = await databases.auth(tenant).transaction(async session => {
         const current = await currentUser(session, caller)
         const { user } = current
-        if (password || (address && address !== user.email)) await needSecondFactor(session, current, 401)
-        if (body.nonce && !(await takeNonce(session, tenant, user, body.nonce))) return
+        if (password || (address && address !== user.email)) await requireSecondFactor(session, current, 401)
+        if (body.nonce && !(await consumeNonce(session, tenant, user, body.nonce))) return
         if (password) await changePassword(session, current, password)
         if (body.data) await mergeMetadata(session, user.id, body.data, {})
-        let sent: Mail[] = []
         if (address && address !== user.email) {
           limits.countMail(tenant, address)
-          sent = await changeEmail(session, tenant, user, address, redirectTo, challenge)
+          await changeEmail(session, tenant, user, address, redirectTo, challenge)
         }
         await writeEvent(session, 'user.updated', user.id, user.email)
-        return { user: written(await readUserObject(session, user.id)), sent }
+        return expectRow(await readUserObject(session, user.id))
       })
-      if (!outcome) throw new Refusal('reauthentication_not_valid', 'Nonce has expired or is invalid')
-      for (const mail of outcome.sent) await mails.send(tenant, mail)
-      return outcome.user
+      if (!updated) throw new Refusal('reauthentication_not_valid', 'Nonce has expired or is invalid')
+      return updated
     },
 
-    /** A code to the user's own address, for changes that should not rest on an open session alone. */
-    async reauthenticate(caller: Caller, client: ClientFacts): Promise<Record<string, never>> {
+    /** Mails a code that confirms the user's identity before a sensitive change. */
+    async reauthenticate(caller: Caller, client: ClientInfo): Promise<Record<string, never>> {
       const { tenant } = caller
       limits.count(tenant, 'email', client.ip)
-      const mail = await databases.auth(tenant).transaction(async session => {
+      await databases.auth(tenant).transaction(async session => {
         const { user } = await currentUser(session, caller)
         if (!user.email)
           throw new Refusal('validation_failed', 'Reauthentication requires the user to have an email')
         limits.countMail(tenant, user.email)
-        return mails.prepare(session, tenant, user, {
+        await mails.enqueueLink(session, tenant, user, {
           type: 'reauthentication',
           slot: 'reauthentication',
           template: 'verify_email',
           address: user.email,
           redirectTo: settingsOf(tenant).site_url,
+          url: settingsOf(tenant).site_url,
         })
-      })
-      await mails.send(tenant, {
-        ...mail,
-        values: { ...mail.values, action_url: settingsOf(tenant).site_url },
       })
       return {}
     },

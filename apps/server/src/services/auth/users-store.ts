@@ -3,7 +3,7 @@ import type { Session } from '#src/kernel/postgres/database.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 import type { TokenUser } from './tokens.ts'
 
-/** A user as clients see it; the database puts it together. */
+/** A user as clients see it, built by auth.user_object in the database. */
 export type UserObject = TokenUser & Record<string, unknown>
 
 export interface UserRow {
@@ -25,13 +25,13 @@ const userColumns = sql`
   u.email_change_confirm_status, u.is_anonymous, coalesce(u.banned_until > now(), false) as is_banned,
   u.raw_user_meta_data, u.raw_app_meta_data`
 
-/** Locked until the transaction ends: two flows on one user take turns. */
+/** Locks the user until the transaction ends, so that concurrent flows on one user run one after the other. */
 export const findUserByEmail = (session: Session, email: string) =>
   session.row<UserRow>(
     sql`select ${userColumns} from auth.users u where u.email = ${email} and u.deleted_at is null for no key update`,
   )
 
-/** Without a lock: a sign-in spends its time on the hash. */
+/** Takes no lock, because a sign-in hashes the password before it starts its transaction. */
 export const findPasswordHash = async (session: Pick<Session, 'row'>, email: string) =>
   (
     await session.row<{ hash: string | null }>(
@@ -44,7 +44,7 @@ export const findUser = (session: Session, id: string) =>
     sql`select ${userColumns} from auth.users u where u.id = ${id} and u.deleted_at is null for no key update`,
   )
 
-/** Who asks for this address now, or is about to change to it. */
+/** The user with a pending email change from or to this address. */
 export const findUserByEmailChange = (session: Session, address: string) =>
   session.row<UserRow>(sql`
     select ${userColumns} from auth.users u
@@ -72,7 +72,7 @@ export interface NewUser {
   bannedUntil?: string | null | undefined
 }
 
-/** The new user's id; undefined when the address or id is taken. */
+/** Returns the new user's id, or undefined when the address or id is taken. */
 export async function insertUser(session: Session, user: NewUser): Promise<string | undefined> {
   const row = await session.row<{ id: string }>(sql`
     insert into auth.users (id, email, encrypted_password, email_confirmed_at, is_email_unproven, is_anonymous, raw_user_meta_data,
@@ -93,7 +93,7 @@ export interface NewIdentity {
   data: object
 }
 
-/** False when the identity belongs to a user already. */
+/** False when a user already has the identity. */
 export async function insertIdentity(session: Session, identity: NewIdentity): Promise<boolean> {
   const inserted = await session.run(sql`
     insert into auth.identities (user_id, provider, provider_id, identity_data, last_sign_in_at)
@@ -102,7 +102,7 @@ export async function insertIdentity(session: Session, identity: NewIdentity): P
   return inserted === 1
 }
 
-/** The e-mail identity follows the user's address and its confirmation. */
+/** Keeps the email identity in sync with the user's address and its confirmation. */
 export const writeEmailIdentity = (
   session: Session,
   userId: string,
@@ -117,7 +117,7 @@ export const writeEmailIdentity = (
     on conflict (provider, provider_id) do update
       set identity_data = auth.identities.identity_data || excluded.identity_data, updated_at = now()`)
 
-/** Proven when somebody has shown that they read the address, or when the project's own server says so. */
+/** `isProven`: the user opened a mail to the address, or the admin API confirmed it. Auto-confirmation proves nothing. */
 export const confirmEmail = (session: Session, id: string, isProven: boolean) =>
   session.run(sql`
     with confirmed as (
@@ -130,8 +130,11 @@ export const confirmEmail = (session: Session, id: string, isProven: boolean) =>
            identity_data = i.identity_data || '{"email_verified": true}'::jsonb
       from confirmed where i.user_id = confirmed.id and i.provider = 'email'`)
 
-/** Nobody has proven to own the address yet: whatever was brought along by whoever came first goes. */
-export const forgetUnproven = (session: Session, id: string, data: object = {}) =>
+/**
+ * Deletes the password, sessions, factors and identities of an account whose address nobody has proven to own.
+ * Otherwise a stranger could sign up with somebody's address first and keep access after the owner confirms it.
+ */
+export const resetUnprovenUser = (session: Session, id: string, data: object = {}) =>
   session.run(sql`
     with sessions as (delete from auth.sessions where user_id = ${id}),
          factors as (delete from auth.mfa_factors where user_id = ${id}),
@@ -145,7 +148,7 @@ export const forgetUnproven = (session: Session, id: string, data: object = {}) 
              || jsonb_build_object('sub', id, 'email', email, 'email_verified', false, 'phone_verified', false)
      where id = ${id}`)
 
-/** Merges top-level keys; a key given as null goes. */
+/** Merges top-level keys. A null removes the key. */
 export const mergeMetadata = (session: Session, id: string, user: object, app: object) =>
   session.run(sql`
     update auth.users set updated_at = now(),
@@ -156,7 +159,7 @@ export const mergeMetadata = (session: Session, id: string, user: object, app: o
 const nullKeys = (given: object) =>
   Object.entries(given).flatMap(([key, value]) => (value === null ? [key] : []))
 
-/** Whoever has the old password, a link that was sent before or a sign-in under way has nothing any more. */
+/** Also deletes one-time tokens and pending flows, because someone who knew the old password may hold them. */
 export const writePassword = (session: Session, id: string, hash: string) =>
   session.run(sql`
     with sent as (delete from auth.one_time_tokens where user_id = ${id}),
@@ -175,6 +178,8 @@ export type EventType =
   | 'user.signed_in'
   | 'user.signed_out'
 
-/** In the transaction of the act itself, so that none is told that did not happen, and none is lost. */
+/** Runs in the transaction of the change, so that the event is committed if and only if the change is. */
 export const writeEvent = (session: Session, type: EventType, userId: string, email: string | null) =>
-  session.run(sql`insert into auth.events (type, user_id, email) values (${type}, ${userId}, ${email})`)
+  session.run(sql`
+    insert into platform.events (kind, payload)
+    values (${type}, jsonb_build_object('user_id', ${userId}::uuid, 'email', ${email}::text))`)

@@ -35,12 +35,12 @@ const cases: [pattern: string, matching: string[], others: string[]][] = [
   ['e\u0301', ['e\u0301'], ['\u00e9']],
 ]
 for (const [pattern, matching, others] of cases)
-  test(`pattern ${JSON.stringify(pattern)}`, () => {
+  test(`glob: pattern ${JSON.stringify(pattern)}`, () => {
     for (const key of matching) assert.ok(matches(pattern, key), `matches ${JSON.stringify(key)}`)
     for (const key of others) assert.ok(!matches(pattern, key), `does not match ${JSON.stringify(key)}`)
   })
 
-/** The same by trying everything. */
+/** A naive matcher that backtracks. */
 function isNaiveMatch(pattern: string[], key: string[]): boolean {
   const [first, ...rest] = pattern
   if (first === undefined) return key.length === 0
@@ -48,7 +48,7 @@ function isNaiveMatch(pattern: string[], key: string[]): boolean {
   return key.length > 0 && (first === '?' || first === key[0]) && isNaiveMatch(rest, key.slice(1))
 }
 
-test('random patterns match what trying everything would match', () => {
+test('glob: random patterns match the same keys as a backtracking matcher', () => {
   const draw = (letters: string, length: number) =>
     Array.from({ length: Math.floor(Math.random() * length) }, () => {
       const all = [...letters]
@@ -65,7 +65,7 @@ test('random patterns match what trying everything would match', () => {
   }
 })
 
-test('long patterns match the same way, wherever their parts lie', () => {
+test('glob: patterns of every length match alike', () => {
   for (let length = 25; length < 100; length++) {
     const head = 'x'.repeat(length)
     for (const [pattern, key, is] of [
@@ -83,7 +83,7 @@ test('long patterns match the same way, wherever their parts lie', () => {
   }
 })
 
-test('no pattern takes more than a pass over the key', () => {
+test('glob: matching is linear in the length of the key', () => {
   const key = 'a'.repeat(2048)
   const letters = Array.from({ length: 1000 }, (_, index) => String.fromCodePoint(0x4e00 + 2 * index)).join(
     '',

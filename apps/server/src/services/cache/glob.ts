@@ -1,18 +1,18 @@
-// Patterns over keys, by characters: `*` any number of them, `?` one, `[abc]`, `[a-z]`, `[^a]` one of a set, `\x`
-// that very one. Read as Redis reads them, so that both engines agree whatever a key holds. All ways to match are
-// followed at once, a bit for each, so that no pattern takes more than a pass over the key.
+// Glob patterns as in Redis: `*` any characters, `?` one, `[abc]`, `[a-z]`, `[^a]` one of a set, `\x` a literal. Both engines
+// must match alike. The matcher simulates an NFA with one bit per state, so that matching needs one pass over the key and
+// no pattern causes exponential backtracking.
 
 export interface Matcher {
   matches(key: string): boolean
-  /** Work done so far, in steps of a few nanoseconds: whoever tries many keys watches this. */
+  /** Work done so far, in steps of a few nanoseconds. Callers that match many keys use it as a budget. */
   steps: number
 }
 
-/** The one character a part stands for, or any of a set of them. */
+/** A literal character or a character set. */
 type Part = number | CharacterSet
 interface CharacterSet {
   isNegated: boolean
-  /** In order and apart from each other. */
+  /** Sorted and disjoint. */
   ranges: readonly Range[]
 }
 type Range = readonly [from: number, to: number]
@@ -23,9 +23,9 @@ const anyCharacter: CharacterSet = { isNegated: true, ranges: [] }
 export function createMatcher(pattern: string): Matcher {
   const { parts, isLoose } = partsOf(Array.from(pattern, character => character.codePointAt(0)!))
   const words = Math.floor(parts.length / bits) + 1
-  /** Bit n: the first n parts have been matched. */
+  /** Bit n: the first n parts match. */
   const state = new Uint32Array(words)
-  /** Bit n: a `*` stands there, where any character may pass. */
+  /** Bit n: a `*` is at this position and accepts any character. */
   const loose = bitsWhere(words, isLoose)
   const masks = createMasks(parts, words)
   const [endWord, endBit] = [Math.floor(parts.length / bits), 1 << (parts.length % bits)]
@@ -63,14 +63,14 @@ export function createMatcher(pattern: string): Matcher {
   return matcher
 }
 
-/** Which parts a character can be, one bit further on: worked out when a character of its kind first comes. */
+/** Transitions per character class, computed when the class first occurs. */
 function createMasks(parts: readonly Part[], words: number) {
   const sets: [CharacterSet, number][] = []
   const places = new Map<number, number[]>()
   for (const [place, part] of parts.entries())
     if (typeof part !== 'number') sets.push([part, place])
     else if (!places.get(part)?.push(place)) places.set(part, [place])
-  /** Where the characters begin that the parts tell from those before. */
+  /** The boundaries of the character classes. */
   const ranges = [
     ...sets.flatMap(([set]) => set.ranges),
     ...[...places.keys()].map(one => [one, one] as const),
@@ -107,7 +107,7 @@ function isIn({ isNegated, ranges }: CharacterSet, character: number): boolean {
   return (range !== undefined && character <= range[1]) !== isNegated
 }
 
-/** By halving; -1 when all are larger. */
+/** Binary search; -1 if all are larger. */
 function lastAtMost<T>(
   sorted: readonly T[],
   limit: number,
@@ -125,7 +125,7 @@ function lastAtMost<T>(
 
 const codes = { star: 42, question: 63, open: 91, close: 93, backslash: 92, caret: 94, hyphen: 45 }
 
-/** `isLoose[n]`: a `*` stands before part n. */
+/** `isLoose[n]`: a `*` precedes part n. */
 function partsOf(pattern: readonly number[]): { parts: Part[]; isLoose: boolean[] } {
   const parts: Part[] = []
   const isLoose: boolean[] = []
@@ -143,7 +143,7 @@ function partsOf(pattern: readonly number[]): { parts: Part[]; isLoose: boolean[
   return { parts, isLoose }
 }
 
-/** A set that is never closed ends with the pattern. */
+/** As in Redis, an unclosed set ends with the pattern. */
 function setFrom(pattern: readonly number[], start: number): { set: CharacterSet; end: number } {
   const isNegated = pattern[start] === codes.caret
   const ranges: Range[] = []

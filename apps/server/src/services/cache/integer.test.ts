@@ -25,7 +25,7 @@ for (const text of [
   test(`${JSON.stringify(text)} is not a 64-bit integer`, () =>
     assert.throws(() => sumOf(text, 1n), { code: 'not_an_integer', status: 400 }))
 
-test('a sum outside the range is refused', () => {
+test('cache integer: a sum outside the range is rejected', () => {
   assert.throws(() => sumOf(most, 1n), { code: 'not_an_integer' })
   assert.throws(() => sumOf(least, -1n), { code: 'not_an_integer' })
   assert.throws(() => sumOf(least, -(2n ** 53n)), { code: 'not_an_integer' })

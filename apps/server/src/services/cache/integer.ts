@@ -5,7 +5,7 @@ const form = /^(?:0|-?[1-9][0-9]{0,18})$/
 const least = -(2n ** 63n)
 const most = 2n ** 63n - 1n
 
-/** Refuses what is not such an integer, and what would leave their range. */
+/** Throws if the text is not such an integer, or if the sum overflows. */
 export function sumOf(text: string, by: bigint): bigint {
   if (!form.test(text)) throw notAnInteger()
   const value = BigInt(text)

@@ -1,4 +1,4 @@
-// The caches of projects: what a request means, whichever engine keeps the values.
+// Cache operations, independent of the engine.
 import type { CacheStats, CacheValue, SetBody } from '@plinth/contract/cache.ts'
 import { Refusal } from '#src/kernel/errors.ts'
 import { type JsonText, jsonText } from '#src/kernel/json-text.ts'
@@ -9,7 +9,7 @@ import type { Answer, CacheEngine, SetOptions } from './engine.ts'
 const maxScanCount = 1000
 const defaultScanCount = 10
 const maxListed = 200
-/** Larger answers are written in slices. */
+/** Larger answers are encoded in slices. */
 const maxCharsAtOnce = 64 * 1024
 
 export type CacheService = ReturnType<typeof cacheService>
@@ -64,13 +64,13 @@ export function cacheService(engine: CacheEngine, owner: Pick<OwnerWork, 'tenant
   }
 }
 
-/** What is known at once is passed on at once. */
+/** Stays synchronous if the engine does. */
 function then<T, R>(answer: Answer<T>, shape: (value: T) => Answer<R>): Answer<R> {
   return answer instanceof Promise ? answer.then(shape) : shape(answer)
 }
 
 const asOk = (ok: boolean) => ({ ok })
-/** More digits than a number holds: it is written out as it is. */
+/** A 64-bit integer may exceed the safe range of a number, so its text is sent unchanged. */
 const asNumber = (value: bigint) => ({ value: value as unknown as number })
 function found(value: string | undefined): Answer<{ value: string } | JsonText> {
   if (value === undefined) return absent()

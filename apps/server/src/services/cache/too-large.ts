@@ -1,7 +1,7 @@
-// What is more than a cache takes in, or gives out in one answer.
+// Size limits of cache values and answers.
 import { Refusal } from '#src/kernel/errors.ts'
 
-/** Values in one answer, in characters: they are all in memory until the client has read them. */
+/** Maximum characters of values in one answer, which is in memory until the client has read it. */
 const maxAnswer = 16 * 1024 * 1024
 
 export function checkAnswer(length: number): void {

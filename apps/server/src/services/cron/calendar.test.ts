@@ -1,4 +1,4 @@
-// Against a naive cron that knows nothing but whether this minute is one.
+// Compares with a naive cron that tests every minute.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { createRandom, type Random } from '#test/fuzz/random.ts'
@@ -73,7 +73,7 @@ const minuteMs = 60_000
 const dayMs = 86_400_000
 const endMs = Date.UTC(2037, 0)
 
-/** Minute by minute, but for days that are none. */
+/** Tests every minute of the days that match. */
 function naiveNext({ isDay, isTime }: Naive, after: Date): Date | undefined {
   let at = (Math.floor(after.getTime() / minuteMs) + 1) * minuteMs
   while (at < endMs)
@@ -83,7 +83,7 @@ function naiveNext({ isDay, isTime }: Naive, after: Date): Date | undefined {
   return undefined
 }
 
-test('random schedules tick when a naive cron does, minute by minute', () => {
+test('cron: random schedules are due in the same minutes as with a naive implementation', () => {
   const seed = process.env['PLINTH_FUZZ_SEED'] ?? 'plinth'
   const random = createRandom(seed)
   for (let round = 0; round < 400; round++) {
@@ -93,8 +93,8 @@ test('random schedules tick when a naive cron does, minute by minute', () => {
     for (let repeat = 0; repeat < 4; repeat++) {
       const tick = next(after)
       const isFar = !tick || tick.getTime() >= endMs
-      const told = `seed ${seed}: "${naive.text}" after ${after.toISOString()}`
-      assert.deepEqual(isFar ? undefined : tick, naiveNext(naive, after), told)
+      const context = `seed ${seed}: "${naive.text}" after ${after.toISOString()}`
+      assert.deepEqual(isFar ? undefined : tick, naiveNext(naive, after), context)
       if (isFar) break
       after = tick
     }

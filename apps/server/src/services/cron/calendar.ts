@@ -1,7 +1,7 @@
-// The next minute in UTC that five cron fields name. There, every day has its 24 hours, whatever clocks on walls do.
+// Finds the next minute that matches five cron fields, in UTC, which has no daylight saving time.
 
 export interface Calendar {
-  /** In order, as are the hours. */
+  /** Sorted, like the hours. */
   minutes: readonly number[]
   hours: readonly number[]
   days: ReadonlySet<number>
@@ -10,15 +10,15 @@ export interface Calendar {
   months: ReadonlySet<number>
   /** Sunday is 0. */
   weekdays: ReadonlySet<number>
-  /** Whether a day must be right as a day and as a weekday; otherwise one of them is enough. */
+  /** Whether both the day of the month and the weekday must match; otherwise one of them is enough. */
   needsBoth: boolean
 }
 
 const minuteMs = 60_000
-/** 29 February comes on a given weekday once in 28 years, in 40 around a century without one. */
+/** 29 February is on a given weekday every 28 years, or 40 years around a century without a leap year. */
 const monthsAhead = 41 * 12
 
-/** Undefined when there is no such minute: 30 February. */
+/** Undefined if no minute matches, as with 30 February. */
 export function nextMinute(calendar: Calendar, after: Date): Date | undefined {
   const first = new Date((Math.floor(after.getTime() / minuteMs) + 1) * minuteMs)
   const [year, month, today] = [first.getUTCFullYear(), first.getUTCMonth(), first.getUTCDate()]

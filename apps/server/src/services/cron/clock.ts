@@ -1,24 +1,24 @@
-// All nodes go by the clock of the database. Set back, it would keep jobs waiting until it is that late again.
+// All nodes use the clock of the database. After it is set back, jobs would wait until the old time is reached again.
 import type { Database } from '#src/kernel/postgres/database.ts'
 import * as store from './store.ts'
 import { tickAfter } from './tick.ts'
 
-/** A clock set back by less is waited for: the ticks it goes through again have run already. */
+/** Smaller corrections are ignored. The repeated ticks have already run. */
 const repeatedMs = 3 * 3_600_000
 const jumpMs = 60_000
 
 export interface Clock {
   startedAt: Date
-  /** Puts right what a clock that has been set back since the last look has done. */
-  look(): Promise<void>
+  /** Reschedules jobs if the clock was set back since the last check. */
+  check(): Promise<void>
 }
 
 export async function watchClock(control: Database, leaseSeconds: number): Promise<Clock> {
   const startedAt = await store.clock(control)
   let seen = { wall: startedAt.getTime(), steady: performance.now() }
-  await straighten()
+  await reschedule()
 
-  async function straighten(): Promise<void> {
+  async function reschedule(): Promise<void> {
     await store.shortenLeases(control, leaseSeconds)
     for (const { id, schedule, next_run_at, now } of await store.listTicks(control)) {
       const latest = tickAfter(schedule, new Date(Date.parse(now) + repeatedMs))
@@ -29,11 +29,11 @@ export async function watchClock(control: Database, leaseSeconds: number): Promi
 
   return {
     startedAt,
-    async look() {
+    async check() {
       const wall = (await store.clock(control)).getTime()
       const expected = seen.wall + performance.now() - seen.steady
       seen = { wall, steady: performance.now() }
-      if (wall < expected - jumpMs) await straighten()
+      if (wall < expected - jumpMs) await reschedule()
     },
   }
 }

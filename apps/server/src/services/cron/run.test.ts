@@ -5,7 +5,7 @@ import type { Tenant } from '#src/tenancy/directory.ts'
 import type { AsOwner } from '#src/tenancy/owners.ts'
 import { runJob } from './run.ts'
 
-test('a run that is stopped while it waits for its turn does not wait any longer', async () => {
+test('cron: a run that is stopped while it waits ends at once', async () => {
   const stop = new AbortController()
   let asked = 0
   const asOwner: AsOwner = async () => {
@@ -16,7 +16,7 @@ test('a run that is stopped while it waits for its turn does not wait any longer
   const outcome = await runJob({ ref: 'p_x' } as Tenant, 'select 1', stop.signal, {
     databases: { asOwner },
     timeoutMs: 60_000,
-    noteBackend: () => assert.fail('it has no session'),
+    saveBackend: () => assert.fail('it has no session'),
     endBackend: () => assert.fail('it has no session'),
   })
   assert.deepEqual(outcome, { status: 'failed', message: 'the platform was stopped' })

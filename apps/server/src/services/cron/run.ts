@@ -1,15 +1,16 @@
-// One run of a job: its SQL, as the project's owner, on a connection of its own that is closed afterwards. Whatever the
-// SQL sets or catches, the run ends with its timeout: first by a request to cancel, then by ending its session.
+// Runs the SQL of a job once, as the project's owner, on its own connection. The SQL cannot disable or catch the timeout: the
+// run is cancelled first, then its session is terminated.
+import { createChore } from '#src/kernel/chores.ts'
 import { Refusal } from '#src/kernel/errors.ts'
 import type { OwnSession } from '#src/kernel/postgres/database.ts'
-import { sql } from '#src/kernel/postgres/sql.ts'
+import { DatabaseError } from '#src/kernel/postgres/database-error.ts'
 import { splitStatements } from '#src/kernel/postgres/statements.ts'
 import { inSlices } from '#src/kernel/slices.ts'
 import { withAuthTriggerCalls } from '#src/tenancy/auth-trigger-statements.ts'
 import type { Databases } from '#src/tenancy/databases.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
 import { leavesTransactionOpen } from '#src/tenancy/open-transaction.ts'
-import type { Backend } from './store.ts'
+import { type Backend, backendPid } from './store.ts'
 
 export interface Outcome {
   status: 'succeeded' | 'failed'
@@ -19,12 +20,12 @@ export interface Outcome {
 export interface RunDeps {
   databases: Pick<Databases, 'asOwner'>
   timeoutMs: number
-  /** Told where it runs, before it does; undefined when it must not run any more. */
-  noteBackend(pid: number): Promise<Backend | undefined>
+  /** Called with the backend before the SQL runs. Undefined if it must not run any more. */
+  saveBackend(pid: number): Promise<Backend | undefined>
   endBackend(backend: Backend): Promise<unknown>
 }
 
-/** Between asking a run to end and ending its session. */
+/** Time between the cancel request and the termination of the session. */
 const patienceMs = 1000
 const busyMs = { most: 10_000, pause: 200 }
 const longestMessage = 1000
@@ -32,33 +33,32 @@ const settings = (timeoutMs: number) =>
   `set statement_timeout = ${timeoutMs}; set client_connection_check_interval = '5s';
    set search_path = "$user", public, extensions`
 
-/** The signal's reason, where it is a text, is what the run has failed of. */
+/** If the reason of the signal is a text, it is the error message of the run. */
 export async function runJob(
   tenant: Tenant,
   command: string,
   stop: AbortSignal,
-  { databases, timeoutMs, noteBackend, endBackend }: RunDeps,
+  { databases, timeoutMs, saveBackend, endBackend }: RunDeps,
 ): Promise<Outcome> {
   const since = performance.now()
   const timeout = AbortSignal.timeout(timeoutMs)
   const end = AbortSignal.any([timeout, stop])
   let backend: Backend | undefined
-  let ending: NodeJS.Timeout | undefined
-  // Again and again: the first attempt may meet a control database that is away.
-  const insist = () => {
-    ending = setInterval(() => backend && void endBackend(backend).catch(() => {}), patienceMs)
-  }
-  end.addEventListener('abort', insist, { once: true })
+  // Repeat it, because the control database may be unavailable at the first attempt.
+  const ending = createChore({
+    name: 'end the session of a job',
+    everyMs: patienceMs,
+    run: () => backend && endBackend(backend),
+  })
+  end.addEventListener('abort', ending.start, { once: true })
   try {
     const tag = await inTurn(end, () =>
       databases.asOwner(
         tenant,
         async session => {
           await session.script(settings(timeoutMs))
-          const { pid } = (await session.row<{ pid: number }>(
-            sql`select pg_catalog.pg_backend_pid() as pid`,
-          ))!
-          backend = await noteBackend(pid)
+          const pid = await backendPid(session)
+          backend = await saveBackend(pid)
           end.throwIfAborted()
           if (!backend) throw new Error('it was given up before it began')
           return carryOut(session, command)
@@ -76,8 +76,8 @@ export async function runJob(
         : toldBy(error)
     return { status: 'failed', message: message.slice(0, longestMessage) }
   } finally {
-    end.removeEventListener('abort', insist)
-    clearInterval(ending)
+    end.removeEventListener('abort', ending.start)
+    void ending.stop()
   }
 }
 
@@ -90,7 +90,7 @@ async function carryOut(session: OwnSession, command: string): Promise<string> {
   return lastTag ?? tag
 }
 
-/** Others work as the project's owner, or its database is being upgraded: a job waits for a while. */
+/** Retries for a while if all owner connections are busy or the database is being upgraded. */
 async function inTurn<T>(end: AbortSignal, work: () => Promise<T>): Promise<T> {
   const until = performance.now() + busyMs.most
   for (;;)
@@ -105,16 +105,15 @@ async function inTurn<T>(end: AbortSignal, work: () => Promise<T>): Promise<T> {
 
 const isPassing = ({ code }: Refusal) => code === 'pool_exhausted' || code === 'project_upgrading'
 
-const isStatementTimeout = (error: unknown) => {
-  const { code, message } = error as { code?: string; message?: string }
-  return code === '57014' && message?.includes('statement timeout') === true
-}
+const isStatementTimeout = (error: unknown) =>
+  error instanceof DatabaseError && error.code === '57014' && error.message.includes('statement timeout')
 
 const reasonOf = ({ reason }: AbortSignal): string =>
   typeof reason === 'string' ? reason : 'the platform was stopped'
 
-/** What became of its session says more than that the database cannot be reached. */
-const isEnded = (error: unknown): error is Error => /^57P0/.test(String((error as { code?: string })?.code))
+/** The reason why the session ended is more specific than a lost connection. */
+const isEnded = (error: unknown): error is DatabaseError =>
+  error instanceof DatabaseError && error.code.startsWith('57P0')
 
 function toldBy(error: unknown): string {
   const { cause } = error as { cause?: unknown }

@@ -7,7 +7,7 @@ import { parseSchedule } from './schedule.ts'
 const at = (text: string) => new Date(`${text.replace(' ', 'T')}Z`)
 const written = (date: Date | undefined) => date?.toISOString().slice(0, 16).replace('T', ' ')
 
-/** As many ticks as are named, one after the other. */
+/** Checks the given consecutive ticks. */
 function assertTicks(schedule: string, after: string, ticks: readonly string[]): void {
   const { next } = parseSchedule(schedule)
   const found: (string | undefined)[] = []
@@ -207,11 +207,11 @@ const table: Record<string, [schedule: string, after: string, ...ticks: string[]
   ],
 }
 for (const [what, rows] of Object.entries(table))
-  test(`ticks in UTC: ${what}`, () => {
+  test(`cron: ticks in UTC: ${what}`, () => {
     for (const [schedule, after, ...ticks] of rows) assertTicks(schedule, after, ticks)
   })
 
-test('the zone of the machine makes no difference', () => {
+test('cron: the time zone of the machine has no effect', () => {
   const before = process.env['TZ']
   try {
     for (const zone of ['America/New_York', 'Pacific/Apia', 'Asia/Kathmandu']) {
@@ -225,13 +225,13 @@ test('the zone of the machine makes no difference', () => {
   }
 })
 
-test('a day that never comes has no tick', () => {
+test('cron: a date that does not exist has no tick', () => {
   const long = `${'0-59,'.repeat(15)}0 ${'0-23,'.repeat(15)}0 31 2 *`
   for (const schedule of ['0 0 30 2 *', '0 0 31 2,4,6,9,11 *', '* * 31 apr *', '0 0 31 2,4,6 */2', long])
     assert.equal(parseSchedule(schedule).next(at('2026-03-01 10:00')), undefined, schedule)
 })
 
-test('a beat of seconds begins when it is asked for and keeps its beat, however late its ticks are taken', () => {
+test('cron: an interval in seconds starts at once and does not drift when ticks are late', () => {
   const start = at('2026-03-01 10:00:00.250')
   const { next } = parseSchedule('10 seconds')
   const first = next(start)!
@@ -254,7 +254,7 @@ test('a beat of seconds begins when it is asked for and keeps its beat, however 
   )
 })
 
-test('one second to 59 make a beat, in any spelling of the word', () => {
+test('cron: intervals of 1 to 59 seconds are valid, in any spelling', () => {
   const start = at('2026-03-01 10:00')
   for (const [text, seconds] of [
     ['1 second', 1],
@@ -352,7 +352,7 @@ const refused: Record<string, string[]> = {
   'the step in': ['*/0 * * * *', '0-30/0 * * * *', '*/61 * * * *', '0 */90 * * *'],
 }
 for (const [why, texts] of Object.entries(refused))
-  test(`refused, with the reason: ${why}`, () => {
+  test(`cron: rejected with the reason: ${why}`, () => {
     for (const text of texts)
       assert.throws(
         () => parseSchedule(text),

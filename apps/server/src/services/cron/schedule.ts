@@ -1,9 +1,9 @@
-// When a job is due. Five cron fields in UTC, or `N seconds` on a steady beat.
+// Parses schedules: five cron fields in UTC, or an interval `N seconds`.
 import { Refusal } from '#src/kernel/errors.ts'
 import { type Calendar, nextMinute } from './calendar.ts'
 
 export interface Schedule {
-  /** The first tick after a moment; undefined when none will ever come. `before` is a tick that was due earlier. */
+  /** The first tick after a time, or undefined if there is none. `before` is an earlier tick. */
   next(after: Date, before?: Date): Date | undefined
 }
 
@@ -11,7 +11,7 @@ interface Field {
   called: string
   least: number
   most: number
-  /** The first stands for `least`. */
+  /** The first name has the value `least`. */
   names?: readonly string[]
 }
 
@@ -22,13 +22,13 @@ const fields = {
   hour: { called: 'hour', least: 0, most: 23 },
   day: { called: 'day', least: 1, most: 31 },
   month: { called: 'month', least: 1, most: 12, names: months },
-  // Sunday is 0 and 7.
+  // Sunday is both 0 and 7.
   weekday: { called: 'weekday', least: 0, most: 7, names: weekdays },
 } satisfies Record<string, Field>
 
 const everySeconds = /^(\d{1,2})\s+seconds?$/i
 const part = /^(?:\*|(?<from>\d+|[a-z]+)(?:-(?<to>\d+|[a-z]+))?)(?:\/(?<step>\d+))?$/i
-/** Both ways to say the last day of the month are known. */
+/** Both notations for the last day of the month. */
 const lastDay = /^[l$]$/i
 
 export function parseSchedule(text: string): Schedule {
@@ -48,7 +48,7 @@ export function parseSchedule(text: string): Schedule {
 
 class Unreadable extends Error {}
 
-/** On the beat of the ticks before, so that late runs do not push the later ones back. */
+/** Aligned to the earlier ticks, so that late runs cause no drift. */
 function steady(seconds: number): Schedule {
   if (seconds < 1 || seconds > 59)
     throw new Unreadable('the seconds must be from 1 to 59; use cron fields for more')
@@ -79,7 +79,8 @@ function readFields(given: readonly string[]): Calendar {
     hasLastDay: days.some(each => lastDay.test(each)),
     months: new Set(valuesIn(month.split(','), fields.month)),
     weekdays: new Set(valuesIn(weekday.split(','), fields.weekday).map(each => each % weekdays.length)),
-    // A day or a weekday, if both are said; with a star in front, `*/2` too, a field only narrows the other down.
+    // As in every cron: if both fields are restricted, either may match. A field that starts with a star, as
+    // in `*/2`, must match together with the other one.
     needsBoth: day.startsWith('*') || weekday.startsWith('*'),
   }
 }
@@ -87,7 +88,7 @@ function readFields(given: readonly string[]): Calendar {
 const valuesIn = (parts: readonly string[], field: Field): number[] =>
   [...new Set(parts.flatMap(given => valuesOf(given, field)))].sort((a, b) => a - b)
 
-/** Every value that one part of a field's list stands for. */
+/** All values of one item of a field's list. */
 function valuesOf(given: string, field: Field): number[] {
   const found = part.exec(given)?.groups
   if (!found) throw new Unreadable(`"${given}" cannot be read as a ${field.called}`)
@@ -113,7 +114,7 @@ function numberOf(given: string, { called, least, most, names }: Field): number 
   return value
 }
 
-/** A range of weekdays may end with Sunday: `fri-sun`. */
+/** A range of weekdays may end with Sunday, as in `fri-sun`. */
 function endOf(given: string, least: number, field: Field): number {
   const isSunday = field.names === weekdays && given.toLowerCase() === weekdays[0]
   return isSunday && least > 0 ? field.most : numberOf(given, field)

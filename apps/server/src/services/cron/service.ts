@@ -1,8 +1,8 @@
-// Jobs that run SQL in a project's database at set times. They live in the control database, where every node looks.
-import type { Job, JobWish, Run } from '@plinth/contract/cron.ts'
+// Scheduled jobs that run SQL in a project database. They are stored in the control database, which all nodes poll.
+import type { Job, JobDefinition, Run } from '@plinth/contract/cron.ts'
 import { Refusal } from '#src/kernel/errors.ts'
+import { createLimiter } from '#src/kernel/limiter.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
-import { createTurnsByOwner } from '#src/kernel/turns.ts'
 import type { OwnerWork } from '#src/planes/management/owner-work.ts'
 import type { Paging } from '#src/planes/management/paging.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
@@ -12,21 +12,20 @@ import * as store from './store.ts'
 interface CronDeps {
   control: Database
   owner: Pick<OwnerWork, 'tenant'>
-  /** Tells the worker that there is a new tick to wait for. */
+  /** Wakes the worker after a schedule has changed. */
   wake(): void
 }
 
 export type CronService = ReturnType<typeof cronService>
 
-/** All projects share the control database, and the list shows all of a project's jobs at once. */
+/** Bounded, because all projects share the control database and the list is not paged. */
 const most = { jobs: 1000, bytes: 4_000_000 }
 const mostRuns = 100
-/** The platform itself lives on the same few connections: a project's servers have one of them. */
-const atOnce = 1
-const mayWait = 100
+/** The platform uses the same control connections, so a project may use only one at a time. */
+const maxWaiting = 100
 
 export function cronService({ control, owner, wake }: CronDeps) {
-  const inLine = createTurnsByOwner(atOnce, mayWait)
+  const limit = createLimiter({ perKey: 1, maxWaiting })
 
   async function runsOf(projectId: string, name: string, page: Paging) {
     const job = await store.findJobId(control, projectId, name)
@@ -36,15 +35,15 @@ export function cronService({ control, owner, wake }: CronDeps) {
   }
 
   return {
-    async schedule({ id }: Tenant, wish: JobWish): Promise<Job> {
-      const { next } = parseSchedule(wish.schedule)
-      if (wish.command.trim() === '') throw new Refusal('invalid_request', 'Field "command" must hold SQL')
-      if (wish.command.includes('\0'))
+    async schedule({ id }: Tenant, input: JobDefinition): Promise<Job> {
+      const { next } = parseSchedule(input.schedule)
+      if (input.command.trim() === '') throw new Refusal('invalid_request', 'Field "command" must hold SQL')
+      if (input.command.includes('\0'))
         throw new Refusal('invalid_request', 'Field "command" cannot hold a NUL character')
-      const first = next(await inLine(id, () => store.clock(control)))
+      const first = next(await limit(id, () => store.clock(control)))
       if (!first)
-        throw new Refusal('invalid_schedule', `The schedule "${wish.schedule}" names a day that never comes`)
-      const job = await inLine(id, () => store.saveJob(control, id, wish, first, most))
+        throw new Refusal('invalid_schedule', `The schedule "${input.schedule}" names a day that never comes`)
+      const job = await limit(id, () => store.saveJob(control, id, input, first, most))
       if (!job)
         throw new Refusal(
           'too_many_jobs',
@@ -54,16 +53,15 @@ export function cronService({ control, owner, wake }: CronDeps) {
       return job
     },
 
-    list: async ({ id }: Tenant): Promise<Job[]> =>
-      (await inLine(id, () => store.listJobs(control, id))).rows,
+    list: async ({ id }: Tenant): Promise<Job[]> => (await limit(id, () => store.listJobs(control, id))).rows,
 
     async unschedule({ id }: Tenant, name: string): Promise<void> {
-      const deleted = await inLine(id, () => store.deleteJob(control, id, name))
+      const deleted = await limit(id, () => store.deleteJob(control, id, name))
       if (deleted === 0) throw noJob(name)
     },
 
-    runs: async ({ id }: Tenant, name: string, limit: number): Promise<Run[]> =>
-      (await inLine(id, () => runsOf(id, name, { limit, offset: 0 }))).rows,
+    runs: async ({ id }: Tenant, name: string, count: number): Promise<Run[]> =>
+      (await limit(id, () => runsOf(id, name, { limit: count, offset: 0 }))).rows,
 
     async listManaged(projectId: string, page: Paging) {
       const { id } = await owner.tenant(projectId)

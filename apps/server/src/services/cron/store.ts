@@ -1,31 +1,32 @@
 import type { Job, Run } from '@plinth/contract/cron.ts'
 import type { Database, Session } from '#src/kernel/postgres/database.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
+import type { Room } from '#src/kernel/worker-slots.ts'
 
-export interface JobWish {
+export interface JobInput {
   name: string
   schedule: string
   command: string
 }
 
-/** Of the command of a run: the whole of it stands in the job, once. */
+/** A run stores only the beginning of the command. The job has all of it. */
 const shownCharacters = 1000
-const jobColumns = sql`id::float8 as jobid, name, schedule, command, true as active, created_at, updated_at, next_run_at`
+const jobColumns = sql`id::float8 as jobid, name, schedule, command, is_active as active, created_at, updated_at, next_run_at`
 const runColumns = sql`r.id::float8 as runid, r.job_id::float8 as jobid, j.name, r.status, r.return_message, left(coalesce(r.command, j.command), ${shownCharacters}) as command, r.start_time, r.end_time`
 
 export const clock = async (session: Session) =>
   new Date((await session.row<{ now: string }>(sql`select clock_timestamp() as now`))!.now)
 
-/** Of the same name, it is the same job with another schedule and command. Undefined when it would be too much. */
+/** Updates the job with the same name, or inserts it. Undefined if the project has too many jobs. */
 export const saveJob = (
   control: Database,
   projectId: string,
-  { name, schedule, command }: JobWish,
+  { name, schedule, command }: JobInput,
   nextRunAt: Date,
   most: { jobs: number; bytes: number },
 ) =>
   control.transaction(async session => {
-    // One after the other, or each would count the jobs without the others.
+    // Serialize concurrent inserts, because each would count the jobs without the others.
     await session.run(sql`select from projects where id = ${projectId} for no key update`)
     await session.run(sql`
       update job_runs r set command = left(j.command, ${shownCharacters}) from jobs j
@@ -38,7 +39,7 @@ export const saveJob = (
                 from jobs where project_id = ${projectId} and name <> ${name}) others
        where jobs < ${most.jobs} and bytes + octet_length(${command}) <= ${most.bytes}
       on conflict (project_id, name) do update set schedule = excluded.schedule, command = excluded.command,
-        next_run_at = excluded.next_run_at, updated_at = now()
+        next_run_at = excluded.next_run_at, is_active = true, updated_at = now()
       returning ${jobColumns}`)
   })
 
@@ -57,6 +58,9 @@ export async function listJobs(
   ])
   return { rows, total: count?.total ?? 0 }
 }
+
+export const switchOffJobs = (session: Session, projectId: string) =>
+  session.run(sql`update jobs set is_active = false where project_id = ${projectId}`)
 
 export const deleteJob = (control: Database, projectId: string, name: string) =>
   control.run(sql`delete from jobs where project_id = ${projectId} and name = ${name}`)
@@ -84,29 +88,43 @@ export interface DueJob {
   name: string
   schedule: string
   command: string
-  /** The tick. */
+  /** The time of the tick. */
   next_run_at: string
   now: string
-  /** When the project was last changed, suspended or resumed. */
+  /** The last change of the project, including suspend and resume. */
   project_changed_at: string
-  /** The run before is not over yet. */
+  /** The previous run has not ended. */
   is_running: boolean
 }
 
-/** The most overdue job; nobody else has it until the transaction ends. Not by clock_timestamp(), which no index knows. */
-export const findDue = (session: Session, busyProjects: readonly string[]) =>
-  session.row<DueJob>(sql`
+/**
+ * Claims the most overdue jobs, per project at most as many as it has free slots. The rows stay locked until the transaction
+ * ends. The condition uses statement_timestamp(), because Postgres uses no index for the volatile clock_timestamp().
+ */
+export const lockDue = (session: Session, { jobs, perProject, places }: Room) =>
+  session.rows<DueJob>(sql`
+    with ranked as (
+      select j.id, j.next_run_at, coalesce(known.places, ${perProject}) as places,
+             row_number() over (partition by j.project_id order by j.next_run_at) as rank
+        from jobs j join projects p on p.id = j.project_id and p.status = 'active'
+        left join unnest(${[...places.keys()]}::uuid[], ${[...places.values()]}::int[]) as known (id, places)
+          on known.id = j.project_id
+       where j.is_active and j.next_run_at <= statement_timestamp()),
+    candidates as (select id from ranked where rank <= places order by next_run_at limit ${jobs})
     select j.id, j.project_id, j.name, j.schedule, j.command, j.next_run_at, statement_timestamp() as now,
            p.updated_at as project_changed_at,
            exists (select from job_runs r where r.job_id = j.id and r.status = 'running') as is_running
-      from jobs j join projects p on p.id = j.project_id and p.status = 'active'
-     where j.next_run_at <= statement_timestamp() and j.project_id <> all(${busyProjects}::uuid[])
-     order by j.next_run_at limit 1 for update of j skip locked`)
+      from jobs j join candidates using (id) join projects p on p.id = j.project_id
+     where j.is_active and j.next_run_at <= statement_timestamp()
+     order by j.next_run_at for update of j skip locked`)
 
-export const moveOn = (session: Session, jobId: string, nextRunAt: Date) =>
-  session.run(sql`update jobs set next_run_at = ${nextRunAt} where id = ${jobId}`)
+export const setNextTicks = (session: Session, ticks: readonly { id: string; next: Date }[]) =>
+  session.run(sql`
+    update jobs set next_run_at = tick.next
+      from unnest(${ticks.map(({ id }) => id)}::int8[], ${ticks.map(({ next }) => next)}::timestamptz[]) as tick (id, next)
+     where jobs.id = tick.id`)
 
-/** Milliseconds to the next tick of all; undefined without jobs. */
+/** Milliseconds to the next tick of any job; undefined without jobs. */
 export async function findNextDueMs(
   control: Database,
   busyProjects: readonly string[],
@@ -114,37 +132,42 @@ export async function findNextDueMs(
   const next = await control.row<{ ms: number }>(sql`
     select (extract(epoch from j.next_run_at - clock_timestamp()) * 1000)::float8 as ms
       from jobs j join projects p on p.id = j.project_id and p.status = 'active'
-     where j.project_id <> all(${busyProjects}::uuid[])
+     where j.is_active and j.project_id <> all(${busyProjects}::uuid[])
      order by j.next_run_at limit 1`)
   return next?.ms
 }
 
-export const insertRunning = (session: Session, { id }: DueJob, leaseSeconds: number) =>
-  session.row<{ id: string }>(sql`
+export const insertRunning = (session: Session, jobs: readonly DueJob[], leaseSeconds: number) =>
+  session.rows<{ id: string; job_id: string }>(sql`
     insert into job_runs (job_id, status, leased_until)
-    values (${id}, 'running', now() + make_interval(secs => ${leaseSeconds})) returning id`)
+    select unnest(${jobs.map(({ id }) => id)}::int8[]), 'running', now() + make_interval(secs => ${leaseSeconds})
+    returning id, job_id`)
 
-export const insertSkipped = (session: Session, { id }: DueJob, why: string) =>
+export const insertSkipped = (session: Session, skipped: readonly { job: DueJob; why: string }[]) =>
   session.run(sql`
     insert into job_runs (job_id, status, return_message, end_time)
-    values (${id}, 'skipped', ${why}, clock_timestamp())`)
+    select job_id, 'skipped', why, clock_timestamp()
+      from unnest(${skipped.map(({ job }) => job.id)}::int8[], ${skipped.map(({ why }) => why)}::text[]) as s (job_id, why)`)
 
-/** A process id alone may be somebody else's by now. */
+/** A process id can be reused, so the start of the backend identifies it as well. */
 export interface Backend {
   pid: number
-  /** As Postgres writes it: a date here would lose the microseconds. */
+  /** Text of Postgres, because a JavaScript Date would lose the microseconds. */
   startedAt: string
 }
 
-/** Where it runs, so that it can be ended from elsewhere. Undefined when somebody has given it up, or the job is gone. */
-export const noteBackend = (control: Database, runId: string, pid: number) =>
+export const backendPid = async (session: Session): Promise<number> =>
+  (await session.row<{ pid: number }>(sql`select pg_catalog.pg_backend_pid() as pid`))!.pid
+
+/** Stores the backend of a run, so that other nodes can terminate it. Undefined if the run was recorded failed or deleted. */
+export const saveBackend = (control: Database, runId: string, pid: number) =>
   control.row<Backend>(sql`
     update job_runs set backend_pid = s.pid, backend_start = s.backend_start
       from pg_stat_activity s
      where id = ${runId} and status = 'running' and s.pid = ${pid}
     returning s.pid, s.backend_start::text as "startedAt"`)
 
-/** False when somebody has given it up for dead meanwhile, or the job is gone. */
+/** False if another node has recorded the run as failed, or the job was deleted. */
 export const finishRun = async (
   control: Database,
   runId: string,
@@ -156,7 +179,7 @@ export const finishRun = async (
            leased_until = null
      where id = ${runId} and status = 'running'`)) === 1
 
-export const forgetRunsBeyond = (control: Session, jobId: string, kept: number) =>
+export const deleteRunsBeyond = (control: Session, jobId: string, kept: number) =>
   control.run(sql`
     delete from job_runs where job_id = ${jobId} and status <> 'running' and id < (
       select id from job_runs where job_id = ${jobId} order by id desc offset ${kept - 1} limit 1)`)
@@ -166,7 +189,7 @@ export const extendLeases = (control: Database, runIds: readonly string[], lease
     update job_runs set leased_until = now() + make_interval(secs => ${leaseSeconds})
      where id = any(${runIds}::int8[]) and status = 'running'`)
 
-/** Runs of nodes that died are over: what is left of them in the database is ended, and they are recorded failed. */
+/** Terminates the backends of runs of crashed nodes and records these runs as failed. */
 export const failAbandoned = (control: Database, message: string) =>
   control.rows<{ id: string }>(sql`
     with abandoned as (
@@ -182,19 +205,19 @@ export const endBackend = (control: Database, { pid, startedAt }: Backend) =>
     select pg_terminate_backend(pid) from pg_stat_activity
      where pid = ${pid} and backend_start = ${startedAt}::timestamptz`)
 
-/** For putting right what a clock that jumped has done. */
+/** Jobs to reschedule after the clock was set back. */
 export const listTicks = (control: Database) =>
   control.rows<{ id: string; schedule: string; next_run_at: string; now: string }>(
     sql`select id, schedule, next_run_at, clock_timestamp() as now from jobs`,
   )
 
-/** Unless it has moved meanwhile. */
+/** Does nothing if the job has changed meanwhile. */
 export const setTick = (control: Database, jobId: string, from: string, to: Date) =>
   control.run(sql`
     update jobs set next_run_at = ${to}
      where id = ${jobId} and date_trunc('milliseconds', next_run_at) = ${from}::timestamptz`)
 
-/** Of a node that died before the clock was set back, a lease would last until it is that late again. */
+/** After the clock was set back, the lease of a crashed node would last until the old time is reached again. */
 export const shortenLeases = (control: Database, leaseSeconds: number) =>
   control.run(sql`
     update job_runs set leased_until = clock_timestamp() + make_interval(secs => ${leaseSeconds})

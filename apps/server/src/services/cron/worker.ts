@@ -1,16 +1,17 @@
-// Takes the ticks that are due and runs their jobs. Any number of nodes may do so: a tick is taken in one transaction
-// that moves the job on, so each runs once at most; what a node that died was running is recorded failed by another.
+// Claims due ticks and runs their jobs, on any number of nodes. One transaction claims a tick and sets the next one, so each
+// tick runs at most once. Another node records the runs of a crashed node as failed.
 import type { Log } from '#src/kernel/log.ts'
-import type { Database, Session } from '#src/kernel/postgres/database.ts'
+import type { Database } from '#src/kernel/postgres/database.ts'
 import { startWorker, type Worker } from '#src/kernel/worker.ts'
+import type { Job, Room } from '#src/kernel/worker-slots.ts'
 import type { Databases } from '#src/tenancy/databases.ts'
 import type { Directory, Tenant } from '#src/tenancy/directory.ts'
 import { watchClock } from './clock.ts'
 import { type Outcome, runJob } from './run.ts'
 import * as store from './store.ts'
-import { tickAfter, verdictOn } from './tick.ts'
+import { decideTick, tickAfter } from './tick.ts'
 
-interface CronWorkerDeps {
+export interface CronWorkerDeps {
   control: Database
   directory: Directory
   databases: Databases
@@ -18,69 +19,60 @@ interface CronWorkerDeps {
   log: Log
 }
 
-interface Running {
-  run: string
+/** `id` is the id of the run. */
+interface ClaimedRun extends Job {
   job: store.DueJob
-  ended: AbortController
 }
 
-/** One project's slow jobs must not hold up those of the others. */
-const atOnce = { all: 40, perProject: 3 }
+/** One project's slow jobs must not delay those of the others. */
+const bounds = { all: 40, perProject: 3 }
 const pollMs = 10_000
 const graceMs = 2000
 const lease = { seconds: 30, extendMs: 10_000 }
-/** As many as the routes show. */
+/** As many runs as the routes return. */
 const keptRuns = 100
 
 export async function startCronWorker(deps: CronWorkerDeps): Promise<Worker> {
   const { control, directory, databases, timeoutMs, log } = deps
   const clock = await watchClock(control, lease.seconds)
-  const running = new Map<string, Running>()
-  const hadTurn = new Set<string>()
-  const extending = setInterval(() => void extend(), lease.extendMs).unref()
 
-  function busyProjects(): string[] {
-    const counts = new Map<string, number>()
-    for (const { job } of running.values()) counts.set(job.project_id, (counts.get(job.project_id) ?? 0) + 1)
-    return [...counts].filter(([, count]) => count >= atOnce.perProject).map(([id]) => id)
-  }
-
-  async function extend(): Promise<void> {
-    if (running.size === 0) return
-    await store
-      .extendLeases(control, [...running.keys()], lease.seconds)
-      .catch(error => log.warn({ err: error }, 'leases of running jobs could not be extended'))
-  }
-
-  /** Projects take turns, however much of one is overdue: those that had theirs wait for the others. */
-  async function findDue(session: Session): Promise<store.DueJob | undefined> {
-    const busy = busyProjects()
-    let due = await store.findDue(session, [...busy, ...hadTurn])
-    if (!due && hadTurn.size > 0) {
-      hadTurn.clear()
-      due = await store.findDue(session, busy)
-    }
-    if (due) hadTurn.add(due.project_id)
-    return due
-  }
-
-  /** One tick: its run, `later` when it was not to be run, or nothing when none is due. */
-  const take = (): Promise<Running | 'later' | undefined> =>
+  /** Claims ticks. Those that must not run are recorded as skipped or dropped. */
+  const claimTicks = (room: Room): Promise<{ runs: ClaimedRun[]; ticks: number }> =>
     control.transaction(async session => {
-      const due = await findDue(session)
-      if (!due) return
-      const next = tickAfter(due.schedule, new Date(due.now), new Date(due.next_run_at))
-      await store.moveOn(session, due.id, next)
-      const verdict = verdictOn(due, clock.startedAt)
-      if (verdict.kind === 'drop') return 'later'
-      if (verdict.kind === 'skip') {
-        await store.insertSkipped(session, due, verdict.why)
-        await store.forgetRunsBeyond(session, due.id, keptRuns)
-        return 'later'
+      const due = await store.lockDue(session, room)
+      const judged = due.map(job => ({ job, decision: decideTick(job, clock.startedAt) }))
+      const skipped = judged.flatMap(({ job, decision }) =>
+        decision.kind === 'skip' ? [{ job, why: decision.why }] : [],
+      )
+      const claimed = judged.filter(({ decision }) => decision.kind === 'run').map(({ job }) => job)
+      if (due.length > 0)
+        await store.setNextTicks(
+          session,
+          due.map(({ id, schedule, now, next_run_at }) => ({
+            id,
+            next: tickAfter(schedule, new Date(now), new Date(next_run_at)),
+          })),
+        )
+      if (skipped.length > 0) await store.insertSkipped(session, skipped)
+      for (const { job } of skipped) await store.deleteRunsBeyond(session, job.id, keptRuns)
+      const ids = claimed.length > 0 ? await store.insertRunning(session, claimed, lease.seconds) : []
+      const runOf = new Map(ids.map(({ id, job_id }) => [job_id, id]))
+      return {
+        ticks: due.length,
+        runs: claimed.map(job => ({ id: runOf.get(job.id)!, project_id: job.project_id, job })),
       }
-      const { id: run } = (await store.insertRunning(session, due, lease.seconds))!
-      return { run, job: due, ended: new AbortController() }
     })
+
+  async function claim(room: Room): Promise<ClaimedRun[]> {
+    const abandoned = await store.failAbandoned(control, 'the platform stopped while it ran')
+    if (abandoned.length > 0)
+      log.warn({ runs: abandoned.length }, 'recorded runs of a crashed node as failed')
+    for (;;) {
+      const { runs, ticks } = await claimTicks(room)
+      // If all claimed ticks were skipped or dropped, further ticks may be due.
+      if (runs.length > 0 || ticks === 0) return runs
+    }
+  }
 
   const findTenant = async (id: string): Promise<Tenant | undefined | Error> => {
     try {
@@ -90,67 +82,59 @@ export async function startCronWorker(deps: CronWorkerDeps): Promise<Worker> {
     }
   }
 
-  async function endRunsOf(projectId: string): Promise<void> {
-    const ofProject = [...running.values()].filter(({ job }) => job.project_id === projectId)
-    if (ofProject.length === 0) return
-    const tenant = await findTenant(projectId)
-    if (tenant instanceof Error || tenant?.status === 'active') return
-    for (const { ended } of ofProject) ended.abort(suspended)
-  }
-
-  const worker = startWorker<Running, Outcome>(
+  const worker = startWorker<ClaimedRun, Outcome>(
     {
       name: 'cron',
-      atOnce: atOnce.all,
+      bounds,
       pollMs,
       graceMs,
-      async claim() {
-        const abandoned = await store.failAbandoned(control, 'the platform stopped while it ran')
-        if (abandoned.length > 0)
-          log.warn({ runs: abandoned.length }, 'jobs of a node that died are recorded failed')
-        for (;;) {
-          const taken = await take()
-          if (taken === 'later') continue
-          if (taken) running.set(taken.run, taken)
-          return taken
-        }
+      claim,
+      async nextDueMs(fullProjects) {
+        await clock.check()
+        return store.findNextDueMs(control, fullProjects)
       },
-      async nextDueMs() {
-        await clock.look()
-        return store.findNextDueMs(control, busyProjects())
-      },
-      async act({ run, job, ended }, stop) {
-        // An error here is an outcome, too: a run that is not recorded would be running for ever.
+      async act({ id, job }, signal) {
+        // Record an unexpected error as the outcome. The run would otherwise stay in status running.
         const tenant = await findTenant(job.project_id)
         if (tenant instanceof Error) return { status: 'failed', message: tenant.message }
         if (tenant?.status !== 'active') return { status: 'failed', message: suspended }
-        return runJob(tenant, job.command, AbortSignal.any([stop, ended.signal]), {
+        return runJob(tenant, job.command, signal, {
           databases,
           timeoutMs,
-          noteBackend: pid => store.noteBackend(control, run, pid),
+          saveBackend: pid => store.saveBackend(control, id, pid),
           endBackend: backend => store.endBackend(control, backend),
         })
       },
-      async record({ run, job }, { status, message }) {
-        await store.finishRun(control, run, status, message)
-        running.delete(run)
-        await store.forgetRunsBeyond(control, job.id, keptRuns)
+      async record({ id, job }, { status, message }) {
+        await store.finishRun(control, id, status, message)
+        await store.deleteRunsBeyond(control, job.id, keptRuns)
+      },
+      lease: {
+        everyMs: lease.extendMs,
+        extend: runs =>
+          store.extendLeases(
+            control,
+            runs.map(({ id }) => id),
+            lease.seconds,
+          ),
       },
     },
     log,
   )
-  // A project that is resumed has ticks again, and one that is suspended is not to run any longer.
+
+  async function abortUnserved(projectId: string): Promise<void> {
+    if (!worker.hasJobsOf(projectId)) return
+    const tenant = await findTenant(projectId)
+    if (tenant instanceof Error || tenant?.status === 'active') return
+    worker.abort(projectId, suspended)
+  }
+
+  // Wake the worker for a resumed project, and stop the runs of a suspended one.
   directory.onChange(id => {
     worker.wake()
-    void endRunsOf(id)
+    void abortUnserved(id)
   })
-  return {
-    wake: worker.wake,
-    async close() {
-      await worker.close()
-      clearInterval(extending)
-    },
-  }
+  return worker
 }
 
 const suspended = 'the project was suspended'

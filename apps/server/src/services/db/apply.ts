@@ -1,18 +1,18 @@
-// Runs one migration, statement by statement, so that whatever fails can be named with its line.
+// Runs one migration statement by statement, so that the error names the line of the failed statement.
 import type { Applied } from '@plinth/contract/db.ts'
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Session } from '#src/kernel/postgres/database.ts'
-import { lineOfError, type Statement } from '#src/kernel/postgres/statements.ts'
+import { lineOfError, type ScriptStatement } from '#src/kernel/postgres/statements.ts'
 import { inSlices } from '#src/kernel/slices.ts'
-import { refusalFromOwnerSql, sqlComplaint } from '#src/planes/management/database-refusal.ts'
+import { refusalFromOwnerSql, sqlErrorDetails } from '#src/planes/management/database-refusal.ts'
 import { authTriggerCall } from '#src/tenancy/auth-trigger-statements.ts'
 import { label, type Migration, statementsToRun } from './migration.ts'
 import * as store from './store.ts'
 
-/** More lines than these are counted, not named. */
+/** Further lines are counted, not listed. */
 const maxLinesNamed = 50
 
-/** Applied and recorded, or neither; without a transaction, as far as it came. */
+/** Applies and records the migration atomically. Without a transaction, statements before the failure stay applied. */
 export async function apply(session: Session, migration: Migration): Promise<number> {
   const started = performance.now()
   await store.freshSession(session)
@@ -34,9 +34,9 @@ async function inTransaction(session: Session, migration: Migration): Promise<vo
   }
 }
 
-const textToSend = (statement: Statement) => authTriggerCall(statement)?.text ?? statement.text
+const textToSend = (statement: ScriptStatement) => authTriggerCall(statement)?.text ?? statement.text
 
-/** The statements and the record of them, in whatever transaction is open. */
+/** Runs the statements and records them, in the open transaction if there is one. */
 export async function runAll(session: Session, migration: Migration): Promise<void> {
   for (const statement of statementsToRun(migration))
     await session.script(textToSend(statement)).catch(async error => {
@@ -48,8 +48,8 @@ export async function runAll(session: Session, migration: Migration): Promise<vo
 }
 
 async function outsideTransaction(session: Session, migration: Migration): Promise<void> {
-  const done: Statement[] = []
-  /** How many were done when the migration's own transaction began, if it has one open. */
+  const done: ScriptStatement[] = []
+  /** The number of statements before the open transaction of the migration itself. */
   let before: number | undefined
   for (const statement of statementsToRun(migration)) {
     await session.script(textToSend(statement)).catch(async error => {
@@ -66,7 +66,7 @@ async function outsideTransaction(session: Session, migration: Migration): Promi
     } else if (first === 'COMMIT' || first === 'END') before = undefined
     done.push(statement)
   }
-  // It may have left a transaction of its own open; without one this says nothing.
+  // The migration may have left its own transaction open. Otherwise this is only a warning.
   await session.script('commit').catch(error => {
     throw atCommit(error, migration, remains(done.slice(0, before)))
   })
@@ -75,7 +75,7 @@ async function outsideTransaction(session: Session, migration: Migration): Promi
   })
 }
 
-function remains(done: readonly Statement[], failed?: Statement): string {
+function remains(done: readonly ScriptStatement[], failed?: ScriptStatement): string {
   const kept =
     done.length === 0
       ? 'It runs without a transaction; nothing was done before'
@@ -85,7 +85,7 @@ function remains(done: readonly Statement[], failed?: Statement): string {
     : kept
 }
 
-function linesOf(statements: readonly Statement[]): string {
+function linesOf(statements: readonly ScriptStatement[]): string {
   if (statements.length > maxLinesNamed)
     return `first ${statements.length} statements, up to line ${statements.at(-1)!.firstLine},`
   return `statements of line ${statements.map(({ firstLine }) => firstLine).join(', ')}`
@@ -94,16 +94,16 @@ function linesOf(statements: readonly Statement[]): string {
 async function failure(
   error: unknown,
   migration: Migration,
-  statement: Statement,
+  statement: ScriptStatement,
   outcome: string,
 ): Promise<Refusal> {
-  const complaint = sqlComplaint(error)
-  if (!complaint) return refusalFromOwnerSql(error)
+  const sqlError = sqlErrorDetails(error)
+  if (!sqlError) return refusalFromOwnerSql(error)
   const refusal = refusalFromOwnerSql(error)
   if (refusal.status >= 500) return refusal
   const { position } = error as { position?: string }
   const line = await inSlices(lineOfError(statement, position === undefined ? undefined : Number(position)))
-  const inside = complaint.context ? `\n${complaint.context}` : ''
+  const inside = sqlError.context ? `\n${sqlError.context}` : ''
   return new Refusal(
     'migration_failed',
     `Migration ${label(migration)} failed at line ${line}: ${refusal.message}${inside}\n\n${quoted(statement)}\n\n${outcome}`,
@@ -131,8 +131,8 @@ const unrecorded = (error: unknown, migration: Migration, outcome: string): Refu
 
 const maxQuoted = 1000
 
-/** The statement without the comments before it. */
-function quoted({ text, firstAt }: Statement): string {
+/** The statement without leading comments. */
+function quoted({ text, firstAt }: ScriptStatement): string {
   const own = text.slice(firstAt, firstAt + maxQuoted)
   return firstAt + maxQuoted < text.length ? `${own}…` : own
 }

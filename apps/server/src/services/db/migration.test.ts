@@ -6,7 +6,7 @@ import { byVersion, inVersionOrder, parseMigrations, scriptOf, statementsToRun }
 
 const parsed = (sql: string) => atOnce(parseMigrations([{ version: '1', sql }]))[0]!
 
-test('versions are ordered as numbers', () => {
+test('migrations: versions are ordered as numbers', () => {
   const versions = ['10', '9', '020', '20240101000000', '1', '20'].map(version => ({ version }))
   for (const sorted of [versions.toSorted(byVersion), inVersionOrder(versions)])
     assert.deepEqual(
@@ -15,14 +15,14 @@ test('versions are ordered as numbers', () => {
     )
 })
 
-test('the checksum is that of the statements', () => {
+test('migrations: the checksum covers the statements only', () => {
   const { checksum } = parsed('-- about it\nselect 1;\nselect 2;\n')
   assert.equal(parsed('\uFEFF-- about it\r\nselect 1;\r\n\r\nselect 2\r\n-- the end').checksum, checksum)
   assert.notEqual(parsed('-- about it\nselect 1;\nselect 3;').checksum, checksum)
   assert.notEqual(parsed('select 1;\nselect 2;').checksum, checksum)
 })
 
-test('a script made of statements is cut into the same statements again', () => {
+test('migrations: a script built from statements splits into the same statements', () => {
   for (const sql of [
     '-- no-transaction\ncreate index concurrently on t (a);\nselect 1 -- why\n; select 2',
     "select '--'; do $$ begin -- x\n end $$;\n/* a */ select 1",
@@ -35,7 +35,7 @@ test('a script made of statements is cut into the same statements again', () => 
   }
 })
 
-test('the transaction is ours unless the first line says otherwise', () => {
+test('migrations: a migration runs in a transaction unless its first line disables it', () => {
   const run = (sql: string) => statementsToRun(parsed(sql)).map(({ text }) => text)
   assert.deepEqual(run('begin; select 1; savepoint a; rollback to a; commit; end; start transaction'), [
     'select 1',
@@ -53,7 +53,7 @@ test('the transaction is ours unless the first line says otherwise', () => {
   assert.equal(parsed('select 1; -- no-transaction').hasTransaction, true)
 })
 
-test('what cannot be applied as a whole is refused with its line', () => {
+test('migrations: a statement that prevents atomic application is rejected with its line', () => {
   for (const [sql, message] of [
     ['select 1;\nrollback;', /line 2: ROLLBACK cannot stand/],
     ['begin;\nselect 1;\n\nprepare transaction $$x$$', /line 4: PREPARE/],

@@ -1,17 +1,17 @@
-// A migration as it was sent, made ready to run: cut into statements, known by a checksum, refused at once where
-// it could not keep its promise of being applied as a whole or not at all.
+// Prepares a migration: splits it into statements, computes its checksum, and rejects statements that prevent atomic
+// application.
 import { createHash } from 'node:crypto'
 import type { Migration as Sent } from '@plinth/contract/db.ts'
 import { Refusal } from '#src/kernel/errors.ts'
-import { maxStatements, type Statement, splitStatements } from '#src/kernel/postgres/statements.ts'
+import { maxStatements, type ScriptStatement, splitStatements } from '#src/kernel/postgres/statements.ts'
 import type { Sliced } from '#src/kernel/slices.ts'
 import { jsonPieces, piecesOf } from '#src/kernel/text-list.ts'
 
 export interface Migration {
   readonly version: string
   readonly name: string
-  readonly statements: readonly Statement[]
-  /** Of the statements, so that neither line ends nor what stands after the last of them matters. */
+  readonly statements: readonly ScriptStatement[]
+  /** Covers the statements only, so line endings and trailing comments have no effect. */
   readonly checksum: string
   readonly hasTransaction: boolean
 }
@@ -20,8 +20,7 @@ const noTransaction = /^\s*--\s*no-transaction\b/i
 const longestFirstLine = 10_000
 
 /**
- * In order of version. Everything that can be refused without a database is refused here. All of them together have at
- * most `max` statements.
+ * Sorted by version. Performs all checks that need no database. All migrations together have at most `max` statements.
  */
 export function* parseMigrations(sent: readonly Sent[], max = maxStatements): Sliced<Migration[]> {
   const migrations: Migration[] = []
@@ -60,7 +59,7 @@ function* withPlainLineEnds(sql: string): Sliced<string> {
   let held = ''
   for (const piece of piecesOf(sql)) {
     const text = held + piece
-    // The line feed may be the first character of the next piece.
+    // The line feed may be the first character of the next chunk.
     held = text.endsWith('\r') ? '\r' : ''
     lines.push(text.slice(0, text.length - held.length).replaceAll('\r\n', '\n'))
     yield
@@ -77,15 +76,15 @@ export function* checksumOf(statements: readonly string[]): Sliced<string> {
   return hash.digest('hex')
 }
 
-/** A script that is cut into just these statements again. */
+/** Builds a script that splits into the same statements. */
 export const scriptOf = (statements: readonly string[]): string =>
   statements.map(text => `${text};\n`).join('\n')
 
-/** Versions are counted, not spelled: 9 comes before 10. */
+/** Versions are compared as numbers: 9 comes before 10. */
 export const byVersion = (a: { version: string }, b: { version: string }): number =>
   compared(orderOf(a), orderOf(b))
 
-/** Each version is taken apart once, however many there are. */
+/** Parses each version once before sorting. */
 export const inVersionOrder = <T extends { version: string }>(items: readonly T[]): T[] =>
   items
     .map(item => ({ item, order: orderOf(item) }))
@@ -113,20 +112,21 @@ function compared(a: Order, b: Order): number {
 export const label = ({ version, name }: { version: string; name: string }): string =>
   name === '' ? version : `${version} (${name})`
 
-/** What psql would do with them is nothing to the database. */
-const isForPsqlAlone = ({ words }: Statement) => words[0] === '\\restrict' || words[0] === '\\unrestrict'
+/** Backslash commands of psql are not SQL. */
+const isForPsqlAlone = ({ words }: ScriptStatement) =>
+  words[0] === '\\restrict' || words[0] === '\\unrestrict'
 
-/** A migration is one transaction already; what begins or ends one inside it is left out. */
-const isOwnTransaction = ({ words: [first, second] }: Statement) =>
+/** A migration already runs in a transaction, so BEGIN and COMMIT around it are removed. */
+const isOwnTransaction = ({ words: [first, second] }: ScriptStatement) =>
   first === 'BEGIN' ||
   (first === 'START' && second === 'TRANSACTION') ||
   ((first === 'COMMIT' || first === 'END') && second !== 'PREPARED')
 
-/** Those that are sent to the database. */
-export const statementsToRun = ({ statements, hasTransaction }: Migration): Statement[] =>
+/** The statements that are sent to the database. */
+export const statementsToRun = ({ statements, hasTransaction }: Migration): ScriptStatement[] =>
   statements.filter(each => !isForPsqlAlone(each) && !(hasTransaction && isOwnTransaction(each)))
 
-function checkStatement(migration: Migration, statement: Statement): void {
+function checkStatement(migration: Migration, statement: ScriptStatement): void {
   const [first, second, third] = statement.words
   const refuse = (why: string, hint: string) => {
     throw new Refusal(

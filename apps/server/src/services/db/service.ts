@@ -1,4 +1,4 @@
-// The schema of a project over time: migrations pushed, listed and begun anew, the schema as it is written out.
+// Migrations of a project: push, list, reset, and dump of the schema.
 import type {
   Applied,
   Plan,
@@ -16,16 +16,16 @@ import { refusalFromOwnerSql } from '#src/planes/management/database-refusal.ts'
 import type { OwnerWork } from '#src/planes/management/owner-work.ts'
 import type { Paging } from '#src/planes/management/paging.ts'
 import type { Databases } from '#src/tenancy/databases.ts'
-import type { Shadows } from '#src/tenancy/shadow.ts'
+import type { ShadowDatabases } from '#src/tenancy/shadow-database.ts'
 import { appliedAs, apply, pendingAs, runAll } from './apply.ts'
 import { differenceScript } from './dump/difference.ts'
-import { dataScript } from './dump/rows.ts'
+import { dataScript } from './dump/rows-store.ts'
 import { readSchema, type Schema, schemaScript } from './dump/schema.ts'
 import { byVersion, inVersionOrder, label, type Migration, parseMigrations, scriptOf } from './migration.ts'
-import { dropEverything } from './reset.ts'
+import { dropEverything } from './reset-store.ts'
 import * as store from './store.ts'
 
-export interface ResetWish {
+export interface ResetInput {
   confirm?: string
   migrations?: Sent[]
   reapply?: boolean
@@ -36,14 +36,14 @@ export type DbService = ReturnType<typeof dbService>
 const lockPatienceMs = 60_000
 const lockPollMs = 200
 
-interface DbDeps {
+export interface DbDeps {
   owner: OwnerWork
   databases: Databases
-  shadows: Shadows
+  shadows: ShadowDatabases
 }
 
 export function dbService({ owner, databases, shadows }: DbDeps) {
-  /** One push or reset at a time; whoever is killed lets go of the lock with the connection. */
+  /** One push or reset at a time. The advisory lock ends with the connection, also after a crash. */
   async function alone<T>(id: string, work: (session: Session) => Promise<T>): Promise<T> {
     const tenant = await owner.tenant(id)
     return databases.asOwner(tenant, async session => {
@@ -97,7 +97,7 @@ export function dbService({ owner, databases, shadows }: DbDeps) {
         return jsonTextFrom(withStatementsAsJson(shown, statements, page))
       }),
 
-    /** All of it, or what the recorded migrations do not account for. */
+    /** Dumps the whole schema, or the difference to the recorded migrations. */
     async schema(id: string, isBeyondMigrations: boolean) {
       const actual = await owner.look(id, session => readSchema(session).catch(refused))
       if (!isBeyondMigrations) return script(schemaScript(actual))
@@ -108,7 +108,7 @@ export function dbService({ owner, databases, shadows }: DbDeps) {
       return script(differenceScript(planned, actual))
     },
 
-    /** They count as applied from now on; nothing of them is run. */
+    /** Records the migrations as applied without running them. */
     async record(id: string, sent: readonly Sent[]) {
       const migrations = await inSlices(parseMigrations(sent))
       return alone(id, async session => {
@@ -127,22 +127,22 @@ export function dbService({ owner, databases, shadows }: DbDeps) {
 
     data: async (id: string) => script(await owner.look(id, session => dataScript(session).catch(refused))),
 
-    async reset(id: string, wish: ResetWish): Promise<ResetReply> {
-      if (wish.confirm !== undefined && wish.confirm.toLowerCase() !== id)
+    async reset(id: string, input: ResetInput): Promise<ResetReply> {
+      if (input.confirm !== undefined && input.confirm.toLowerCase() !== id)
         throw new Refusal(
           'confirmation_mismatch',
           `"confirm" must repeat the id of the project, ${id}; nothing was done`,
         )
-      const given = wish.migrations && (await inSlices(parseMigrations(wish.migrations)))
+      const given = input.migrations && (await inSlices(parseMigrations(input.migrations)))
       return alone(id, async session => {
-        const again = given ?? (wish.reapply ? await recordedMigrations(session) : [])
+        const again = given ?? (input.reapply ? await recordedMigrations(session) : [])
         return resetTo(session, again, await records(session))
       })
     },
   }
 }
 
-/** What these migrations make of an empty project. */
+/** The schema that these migrations create in an empty project. */
 async function schemaAfter(session: Session, migrations: readonly Migration[]): Promise<Schema> {
   await store.createRecords(session)
   for (const migration of migrations)
@@ -154,7 +154,7 @@ async function schemaAfter(session: Session, migrations: readonly Migration[]): 
   return readSchema(session)
 }
 
-/** One transaction, up to the first migration that must run outside of one; from there each is pushed by itself. */
+/** One transaction up to the first migration that must run outside of one. From there on each migration is separate. */
 async function resetTo(
   session: Session,
   again: readonly Migration[],
@@ -195,7 +195,7 @@ async function resetTo(
   return { dropped, forgotten, applied }
 }
 
-/** Polled from here: a session that waits in the database holds up what is waited for. */
+/** Polls for the lock. A session that waits in Postgres holds a snapshot, which blocks CREATE INDEX CONCURRENTLY. */
 async function awaitLock(session: Session): Promise<void> {
   const deadline = performance.now() + lockPatienceMs
   while (!(await store.tryLock(session))) {
@@ -215,7 +215,7 @@ function planOf(migrations: readonly Migration[], recorded: readonly store.Migra
   const newest = inVersionOrder(recorded).at(-1)
   const isSame = ({ version, checksum }: Migration) => {
     const record = known.get(version)
-    // One that another tool recorded has no checksum to compare.
+    // A migration recorded by another tool has no checksum.
     return record !== undefined && (record.checksum === null || record.checksum === checksum)
   }
   const named = ({ version, name }: { version: string; name: string }) => ({ version, name })
@@ -229,10 +229,10 @@ function planOf(migrations: readonly Migration[], recorded: readonly store.Migra
   }
 }
 
-/** What Postgres says of a table that the owner has changed is the owner's to know. */
+/** The owner can change this table, so its Postgres errors are reported to the owner. */
 const records = (session: Session) => store.findRecords(session).catch(refused)
 
-/** What was applied, ready to be applied again. */
+/** The applied migrations, prepared to run again. */
 async function recordedMigrations(session: Session): Promise<Migration[]> {
   const known = await records(session)
   if (known.length === 0) return []
@@ -246,7 +246,7 @@ async function recordedMigrations(session: Session): Promise<Migration[]> {
       `Migration ${label(record)} was recorded without its statements: send the migrations to apply in "migrations"`,
     )
   })
-  // Recorded over time, they may have more statements together than one request may send.
+  // Recorded over time, they may have more statements than the limit of one request.
   return inSlices(parseMigrations(sent, Number.POSITIVE_INFINITY))
 }
 
@@ -256,7 +256,7 @@ const changedSince = (changed: Plan['changed']) =>
     `Applied already, but not with this text: migration ${changed.map(label).join(', ')}. Nothing of this push was applied; put the file back as it was and write the change as a new migration`,
   )
 
-/** What stays applied of a push that failed further on. */
+/** The migrations of a failed push that stay applied. */
 function withEarlier(error: unknown, applied: readonly Applied[]): unknown {
   if (!(error instanceof Refusal) || error.code !== 'migration_failed') return error
   if (applied.length === 0) return error
@@ -289,7 +289,7 @@ interface Page {
   offset: number
 }
 
-/** Encoded while it is sent: the statements are all that these migrations ever ran. */
+/** Encoded in slices, because the statements of all migrations can be large. */
 function* withStatementsAsJson(
   shown: readonly store.MigrationRecord[],
   statements: ReadonlyMap<string, string[] | null>,

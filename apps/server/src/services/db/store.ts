@@ -1,5 +1,5 @@
-// The record of applied migrations, in the project's own database and in the layout other tools know. It belongs
-// to the project's owner, so everything here runs in the owner's session, with every name written out.
+// The table of applied migrations in the project database, in the layout of the Supabase CLI. The project's owner owns it, so
+// all statements run in the owner's session with qualified names.
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Session } from '#src/kernel/postgres/database.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
@@ -19,7 +19,7 @@ export const hasRecords = async (session: Session): Promise<boolean> =>
     sql`select from pg_catalog.pg_class where oid = pg_catalog.to_regclass('supabase_migrations.schema_migrations')`,
   )) !== undefined
 
-/** Another tool may have made the table before us, with fewer columns. */
+/** Another tool may have created the table with fewer columns. */
 export const createRecords = (session: Session) =>
   session.script(`
     create schema if not exists supabase_migrations;
@@ -30,12 +30,11 @@ export const createRecords = (session: Session) =>
       add column if not exists checksum text,
       add column if not exists applied_at timestamptz default now()`)
 
-/** Twice what one request may send. */
+/** Twice the limit of one request. */
 const maxRecords = 20_000
 
 /**
- * Unordered, and without statements: those are the whole text of everything ever applied. The table is the owner's,
- * who may have put anything into it.
+ * Unordered, and without the statements, which can be large. The owner can write any values into this table.
  */
 export async function findRecords(session: Session): Promise<MigrationRecord[]> {
   if (!(await hasRecords(session))) return []
@@ -61,8 +60,8 @@ export async function findRecords(session: Session): Promise<MigrationRecord[]> 
 }
 
 /**
- * By version; null where another tool recorded none. A row for each statement: the driver would decode the list of a
- * migration of megabytes in one go.
+ * Statements by version; null if another tool recorded none. One row per statement, because the driver would decode an array
+ * of megabytes synchronously.
  */
 export async function findStatements(
   session: Session,
@@ -96,7 +95,7 @@ export async function recordMigration(
     values (${version}, ${name}, ${checksum}, ${texts}::pg_catalog.text[], pg_catalog.clock_timestamp())`)
 }
 
-/** The driver would encode an array of megabytes in one go. */
+/** The driver would encode an array of megabytes synchronously. */
 function* arrayOf(texts: readonly string[]): Sliced<string> {
   const pieces: string[] = []
   for (const piece of arrayPieces(texts)) {
@@ -109,7 +108,7 @@ function* arrayOf(texts: readonly string[]): Sliced<string> {
 export const forgetMigrations = (session: Session) =>
   session.script('delete from supabase_migrations.schema_migrations')
 
-/** Never waits in the database: whoever waits there holds a snapshot, which an index built concurrently waits for. */
+/** Does not wait in Postgres: a waiting session holds a snapshot, which blocks CREATE INDEX CONCURRENTLY. */
 export const tryLock = async (session: Session): Promise<boolean> =>
   (await session.row<{ is_ours: boolean }>(
     sql`select pg_catalog.pg_try_advisory_lock(${lockKey}::pg_catalog.int8) as is_ours`,
@@ -118,10 +117,10 @@ export const tryLock = async (session: Session): Promise<boolean> =>
 export const unlock = (session: Session) =>
   session.run(sql`select pg_catalog.pg_advisory_unlock(${lockKey}::pg_catalog.int8)`)
 
-/** "plinth" and a number for migrations, as eight bytes. */
+/** The lock key: "plinth" and a number for migrations, as eight bytes. */
 const lockKey = '8100965752852971521'
 
-/** A migration may have changed anything about its session; the lock is kept. */
+/** Resets the session after a migration, but keeps the advisory lock. */
 export const freshSession = (session: Session) =>
   session.script(`
     reset session authorization;

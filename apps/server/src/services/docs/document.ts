@@ -18,23 +18,23 @@ import {
   securitySchemes,
 } from './shared-parts.ts'
 
-/** An unknown caller is shown what the role anon has rights to, somebody of the project everything. */
+/** Without a credential the document shows what anon may use; with one it shows everything. */
 export type Audience = 'anon' | 'all'
 
 export interface Subject {
   projectId: string
   baseUrl: string
   audience: Audience
-  /** Those to show. */
+  /** The schemas to show. */
   schemas: readonly string[]
-  /** Needs no header to be chosen. */
+  /** The schema that requests use without a profile header. */
   defaultSchema: string | undefined
 }
 
 /** Columns and parameters described in one slice. */
 export const describedAtOnce = 200
 
-/** Written in slices: a project may have thousands of tables, and anybody may ask. */
+/** Built in slices, because a project may have thousands of tables and the route is open. */
 export function* projectDocument(description: Description, subject: Subject): Sliced<Json> {
   const writer = createSchemaWriter(description)
   const names = componentNames(description.relations)
@@ -51,7 +51,7 @@ export function* projectDocument(description: Description, subject: Subject): Sl
   const relations = [...places.values()]
   const paths: Record<string, Json> = {}
   const schemas: Record<string, Json> = { Error: errorAnswer.schema }
-  // Names of the default schema come first; one that is there twice is found under ?schema= instead.
+  // Names of the default schema have priority. A name that exists in several schemas is listed with ?schema= only.
   const inOrder = <T extends { schema: string }>(all: readonly T[]) =>
     subject.schemas.flatMap(schema => all.filter(each => each.schema === schema))
   for (const each of inOrder(relations)) {
@@ -137,7 +137,7 @@ function reachable(relation: Relation, audience: Audience): Reachable {
   }
 }
 
-/** An unknown caller is told of no column and no relation that it cannot read or write itself. */
+/** Without a credential, columns and relations that anon cannot read or write are omitted. */
 function* rowSchema(
   each: Reachable,
   all: ReadonlyMap<string, Reachable>,
@@ -288,7 +288,7 @@ function routinePath(overloads: readonly Routine[], writer: SchemaWriter, subjec
 
 function argumentsSchema(routine: Routine, { typeSchema }: SchemaWriter): Json {
   const given = inputs(routine)
-  // A single parameter without a name takes the whole body.
+  // A single unnamed parameter receives the whole body.
   if (given.length === 1 && given[0]!.name === '') return typeSchema(given[0]!.type)
   const required = given
     .filter(({ hasDefault, mode }) => !hasDefault && mode !== 'variadic')
@@ -300,7 +300,7 @@ function argumentsSchema(routine: Routine, { typeSchema }: SchemaWriter): Json {
   }
 }
 
-/** Undefined when it returns nothing. */
+/** Undefined if the function returns void. */
 function resultSchema(routine: Routine, { typeSchema }: SchemaWriter): Json | undefined {
   const declared = outputs(routine)
   const one =
@@ -316,7 +316,7 @@ function resultSchema(routine: Routine, { typeSchema }: SchemaWriter): Json | un
 
 const anyOf = (schemas: readonly Json[]): Json => (schemas.length === 1 ? schemas[0]! : { anyOf: schemas })
 
-/** What does not stand in the default schema is asked for with its schema's name. */
+/** Other schemas than the default are selected by a header. */
 function profile(schema: string, { defaultSchema }: Subject): Json {
   if (schema === defaultSchema) return {}
   const header = (name: string, when: string) => ({
@@ -347,18 +347,18 @@ const answers = (good: Record<number, Json>): Json => ({
   default: { $ref: '#/components/responses/Error' },
 })
 
-/** A component's name takes fewer characters than a table's. */
+/** OpenAPI allows fewer characters in component names than Postgres in table names. */
 function componentNames(relations: readonly Relation[]): Map<Relation, string> {
   const taken = new Set(['Error'])
-  /** By wish: thousands of names may differ only in letters that a component's name cannot have. */
+  /** Next number by name, because thousands of names may differ only in characters that are not allowed. */
   const counts = new Map<string, number>()
   return new Map(
     relations.map(relation => {
-      const wish = `${relation.schema}.${relation.name}`.replace(/[^A-Za-z0-9._-]/g, '_')
-      let name = wish
-      let count = counts.get(wish) ?? 2
-      for (; taken.has(name); count++) name = `${wish}_${count}`
-      counts.set(wish, count)
+      const wanted = `${relation.schema}.${relation.name}`.replace(/[^A-Za-z0-9._-]/g, '_')
+      let name = wanted
+      let count = counts.get(wanted) ?? 2
+      for (; taken.has(name); count++) name = `${wanted}_${count}`
+      counts.set(wanted, count)
       taken.add(name)
       return [relation, name]
     }),

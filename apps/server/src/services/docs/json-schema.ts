@@ -8,9 +8,9 @@ export interface SchemaWriter {
   columnSchema(column: Column): Json
 }
 
-/** Attributes and labels written for one column: types made of types would multiply them. */
+/** Maximum attributes and labels for one column, because nested composite types multiply them. */
 export const maxParts = 1000
-/** The same for all columns of a document together. */
+/** Maximum for all columns of a document. */
 export const maxPartsInAll = 200_000
 
 interface Parts {
@@ -73,7 +73,7 @@ export function createSchemaWriter({ types, composites }: Description): SchemaWr
   }
 }
 
-/** Null is a type of its own in JSON Schema, and one more value of an enum. */
+/** In JSON Schema null is a separate type, and must be listed in an enum. */
 function nullable(schema: Json): Json {
   if (typeof schema['type'] !== 'string') return schema
   const labels = schema['enum']

@@ -1,4 +1,4 @@
-// Documents and types of projects with very many tables: written in slices, and bounded whatever types are made of.
+// Documents and types of projects with very many tables are built in slices and have a bounded size.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { atOnce, type Sliced } from '#src/kernel/slices.ts'
@@ -75,7 +75,7 @@ function slicesOf(work: Sliced<unknown>): number {
   for (let slices = 1; ; slices++) if (work.next().done) return slices
 }
 
-test('what is written of a project takes as many slices as it has tables', () => {
+test('docs: the number of slices grows with the number of tables', () => {
   const some = describe(Array.from({ length: 400 }, (_, at) => table(`t${at}`, 20)))
   for (const [what, work] of Object.entries({
     document: projectDocument(some, subject),
@@ -87,7 +87,7 @@ test('what is written of a project takes as many slices as it has tables', () =>
   assert.ok(slicesOf(projectDocument(describe([table('wide', 1600)]), subject)) >= 8, 'one wide table')
 })
 
-test('tables whose names become the same are told apart', () => {
+test('docs: tables whose names map to the same identifier get different ones', () => {
   const names = Array.from({ length: 3000 }, (_, at) => `${'_'.repeat(at + 1)}é`)
   const { components } = atOnce(
     projectDocument(describe(names.map(name => table(name, 1))), subject),
@@ -97,8 +97,8 @@ test('tables whose names become the same are told apart', () => {
   assert.equal(new Set(constants).size, names.length)
 })
 
-test('types made of types are written to a bounded size', () => {
-  // Ten attributes of a type with ten attributes of a type with ten …: 10 to the 8th if written out.
+test('docs: nested composite types are written up to a bounded size', () => {
+  // Eight levels of types with ten attributes each: 10 to the 8th attributes without the bound.
   const types = new Map<number, TypeInfo>([[text, base({})]])
   const composites: CompositeType[] = []
   for (let level = 0; level < 8; level++) {

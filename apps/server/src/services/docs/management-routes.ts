@@ -5,7 +5,7 @@ import type { DocsService } from './service.ts'
 
 export const docsRoutes = (docs: DocsService): Handlers<typeof docsApi, Actor> => ({
   async read({ params, query }, actor, { headers }) {
-    // The plane has checked a credential that was sent.
+    // If a credential was sent, the plane has validated it.
     const audience = actor.kind === 'anonymous' ? 'anon' : 'all'
     const isPage = wantsPage(headers.accept)
     const body = await docs.read(params.id.toLowerCase(), audience, query.schema, isPage ? 'page' : 'json')
@@ -13,7 +13,7 @@ export const docsRoutes = (docs: DocsService): Handlers<typeof docsApi, Actor> =
   },
 })
 
-/** A browser names HTML first. */
+/** Browsers list HTML first in Accept. */
 const wantsPage = (accept = '') => {
   const types = accept.split(',').map(type => type.split(';')[0]!.trim().toLowerCase())
   const html = types.indexOf('text/html')

@@ -1,4 +1,4 @@
-// The same description for people: one page without scripts.
+// The API description as an HTML page without scripts.
 import type { Sliced } from '#src/kernel/slices.ts'
 import type { Json } from './json-schema.ts'
 
@@ -7,7 +7,7 @@ interface Operation {
   description?: string
 }
 
-/** Sections written in one slice. */
+/** Sections per slice. */
 const sectionsAtOnce = 10
 
 export function* page(document: Json): Sliced<string> {

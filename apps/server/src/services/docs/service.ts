@@ -1,4 +1,4 @@
-// What a project's API offers, for its developers and for whoever holds its anon key.
+// API documentation of a project, for its developers and for holders of the anon key.
 import { Refusal } from '#src/kernel/errors.ts'
 import { jsonText } from '#src/kernel/json-text.ts'
 import { inSlices } from '#src/kernel/slices.ts'
@@ -11,12 +11,12 @@ import { sharedWork } from './shared-work.ts'
 export type DocsService = ReturnType<typeof docsService>
 
 export function docsService(owner: OwnerWork, baseUrl: () => string) {
-  // Anybody may ask, without a key: a project's database is asked by one of them at a time.
+  // The route is open, so only one request at a time reads the project database.
   const described = sharedWork((id: string) =>
     owner.look(id, (session, { exposedSchemas }) => describeSchemas(session, [], exposedSchemas)),
   )
 
-  /** Written once for all who ask at the same time: a document of thousands of tables is many megabytes. */
+  /** Concurrent requests share one document, because it can have many megabytes. */
   const written = sharedWork(async (key: string): Promise<Buffer | string> => {
     const { id, form, ...subject } = JSON.parse(key) as Asked
     const document = await inSlices(projectDocument(await described(id), { ...subject, projectId: id }))

@@ -1,4 +1,4 @@
-// What every description of a project's row API has in common.
+// The common parts of all row API documents.
 
 const query = (name: string, description: string, schema: object = { type: 'string' }) => ({
   name,
@@ -37,7 +37,7 @@ export const parameters = {
   ]),
 } as const
 
-/** Columns of these names cannot be filtered by their bare name. */
+/** Columns with these names cannot be filtered by their plain name, because the query parameter is reserved. */
 export const reservedParameters: ReadonlySet<string> = new Set([
   'select',
   'order',

@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { sharedWork } from './shared-work.ts'
 
-test('one runs at a time, and nobody gets a result that was begun before they asked', async () => {
+test('shared work: one run at a time, and no caller gets a result that started before its call', async () => {
   let begun = 0
   let atOnce = 0
   const work = sharedWork(async () => {
@@ -20,7 +20,7 @@ test('one runs at a time, and nobody gets a result that was begun before they as
   assert.equal(await work('a'), 3)
 })
 
-test('a failure is its own: whoever waited gets a result of their own', async () => {
+test('shared work: a failure does not affect callers that wait for the next run', async () => {
   let begun = 0
   const work = sharedWork(async () => {
     if (++begun === 1) throw new Error('broken')

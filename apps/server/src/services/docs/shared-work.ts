@@ -1,6 +1,6 @@
 /**
- * Work that many may ask for at once is done once at a time. Whoever comes while it runs gets the next result, which
- * was begun after they came, and shares it with everybody else who waits.
+ * Runs the work once at a time. Callers that arrive during a run share the next run, so that their result is never older than
+ * their call.
  */
 export function sharedWork<T>(work: (key: string) => Promise<T>): (key: string) => Promise<T> {
   const running = new Map<string, Promise<T>>()

@@ -1,2 +1,2 @@
-/** Messages of a project that the local catch-all keeps. */
-export const keptMessages = 200
+/** The catch-all keeps this many messages per project and deletes older ones. */
+export const maxCaughtMessages = 200

@@ -1,5 +1,5 @@
-// The built-in mails. What stands between {{#name}} and {{/name}} is there only when the mail has that value: a
-// sign-in may come with a link, a code, or both.
+// The built-in templates. A section {{#name}}…{{/name}} is rendered only if the mail has that value, because a sign-in
+// mail can have a link, a code, or both.
 import type { TemplateType } from '@plinth/contract/email.ts'
 
 export interface MailText {
@@ -8,12 +8,12 @@ export interface MailText {
   body_text: string
 }
 
-interface Words {
+interface TemplateText {
   subject: string
   intro: string
-  /** On the button. */
+  /** Label of the button. */
   action: string
-  /** Shows the code, when there is one. */
+  /** Shows the code, if the mail has one. */
   hasCode?: true
   closing: string
 }
@@ -21,7 +21,7 @@ interface Words {
 const greeting = 'Hello{{#user_name}} {{user_name}}{{/user_name}},'
 const lifetime = '{{#expires_in}}This is valid for {{expires_in}} and works once. {{/expires_in}}'
 
-const textBody = ({ intro, hasCode, closing }: Words) =>
+const textBody = ({ intro, hasCode, closing }: TemplateText) =>
   [
     greeting,
     '',
@@ -42,8 +42,8 @@ const small = 'font-size:13px;line-height:20px;color:#52525b'
 const button =
   'display:inline-block;padding:12px 20px;border-radius:6px;background:#18181b;color:#ffffff;text-decoration:none'
 
-/** Tables and inline styles, which is what mail programs understand. */
-const htmlBody = ({ subject, intro, action, hasCode, closing }: Words) =>
+/** Uses tables and inline styles, because mail clients ignore most other CSS. */
+const htmlBody = ({ subject, intro, action, hasCode, closing }: TemplateText) =>
   [
     '<!doctype html>',
     '<html lang="en">',
@@ -73,10 +73,10 @@ const htmlBody = ({ subject, intro, action, hasCode, closing }: Words) =>
     '',
   ].join('\n')
 
-const mail = (words: Words): MailText => ({
-  subject: words.subject,
-  body_html: htmlBody(words),
-  body_text: textBody(words),
+const mail = (text: TemplateText): MailText => ({
+  subject: text.subject,
+  body_html: htmlBody(text),
+  body_text: textBody(text),
 })
 
 export const defaultTemplates: Readonly<Record<TemplateType, MailText>> = {

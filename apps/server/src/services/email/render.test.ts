@@ -2,12 +2,12 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { templateTypes } from '@plinth/contract/email.ts'
 import { defaultTemplates } from './default-templates.ts'
-import { complaintAbout, placeholders, render } from './render.ts'
+import { placeholders, render, templateError } from './render.ts'
 
 const all = Object.fromEntries(placeholders.map(name => [name, `value of ${name}`]))
 const body = (text: string, values = {}) => render({ subject: 's', body_html: text, body_text: text }, values)
 
-test('every placeholder is replaced, in subject and bodies, as often as it stands there', () => {
+test('mail template: every placeholder in subject and bodies is replaced', () => {
   const marks = placeholders.map(name => `{{${name}}}/{{ ${name} }}`).join('|')
   const wanted = placeholders.map(name => `value of ${name}/value of ${name}`).join('|')
   assert.deepEqual(render({ subject: marks, body_html: marks, body_text: marks }, all), {
@@ -17,24 +17,24 @@ test('every placeholder is replaced, in subject and bodies, as often as it stand
   })
 })
 
-test('an unknown placeholder stays as it is, and a known one without a value is empty', () => {
+test('mail template: an unknown placeholder stays unchanged, a known one without a value is empty', () => {
   const text = '{{nothing}} {{User_Name}} {{#nothing}}x{{/nothing}} { {token} } [{{token}}]'
   assert.equal(body(text).body_text, '{{nothing}} {{User_Name}} {{#nothing}}x{{/nothing}} { {token} } []')
 })
 
-test('values are escaped in HTML and are as they are in text', () => {
+test('mail template: values are escaped in HTML and unchanged in text', () => {
   const values = { user_name: `<img src=x onerror="alert('1')">&amp;` }
   const { body_html, body_text } = body('{{user_name}}', values)
   assert.equal(body_html, '&lt;img src=x onerror=&quot;alert(&#39;1&#39;)&quot;&gt;&amp;amp;')
   assert.equal(body_text, values.user_name)
 })
 
-test('a value is never read as a template, and $ means nothing in it', () => {
+test('mail template: a value is not parsed as a template, and $ is not special in it', () => {
   const values = { user_name: '{{token}} $& $1 {{#token}}', token: '123456' }
   assert.equal(body('{{user_name}}', values).body_text, values.user_name)
 })
 
-test('a subject is one line, whatever the template and the values hold', () => {
+test('mail template: line breaks and control characters never reach the subject', () => {
   for (const bad of ['\r\n', '\n', '\r', '\u0000', '\u2028', '\u0085', '\t', '\u001b']) {
     const { subject } = render(
       { subject: `a${bad}{{user_name}}`, body_html: '', body_text: '' },
@@ -44,13 +44,13 @@ test('a subject is one line, whatever the template and the values hold', () => {
   }
 })
 
-test('a name is one line and not longer than a name is', () => {
+test('mail template: a name is one line of at most 100 characters', () => {
   const { body_text } = body('{{user_name}}', { user_name: `Eve\r\n\r\n${'buy '.repeat(100)}` })
   assert.equal(body_text.length, 100)
   assert.ok(body_text.startsWith('Eve buy buy'))
 })
 
-test('a part is there only with its value, and its own line leaves no gap', () => {
+test('mail template: a section without its value is left out and leaves no empty line', () => {
   const text = 'a\n{{#token}}\nyour code: {{token}}{{#email}} for {{email}}{{/email}}\n{{/token}}\nb'
   assert.equal(body(text).body_text, 'a\nb')
   assert.equal(body(text, { email: 'x' }).body_text, 'a\nb')
@@ -58,19 +58,19 @@ test('a part is there only with its value, and its own line leaves no gap', () =
   assert.equal(body(text, { token: '1', email: 'x' }).body_text, 'a\nyour code: 1 for x\nb')
 })
 
-test('parts that do not end, end wrongly, or are too many are told', () => {
-  assert.equal(complaintAbout('{{#token}}{{token}}{{/token}} {{/nothing}} {{#nothing}}'), undefined)
-  assert.match(complaintAbout('{{#token}}')!, /not ended/)
-  assert.match(complaintAbout('{{/token}}')!, /does not begin/)
-  assert.match(complaintAbout('{{#token}}{{#email}}{{/token}}{{/email}}')!, /does not begin/)
-  assert.equal(complaintAbout('{{token}}'.repeat(200)), undefined)
-  assert.match(complaintAbout('{{token}}'.repeat(201))!, /at most 200/)
+test('mail template: unclosed and crossed sections and too many placeholders are errors', () => {
+  assert.equal(templateError('{{#token}}{{token}}{{/token}} {{/nothing}} {{#nothing}}'), undefined)
+  assert.match(templateError('{{#token}}')!, /not ended/)
+  assert.match(templateError('{{/token}}')!, /does not begin/)
+  assert.match(templateError('{{#token}}{{#email}}{{/token}}{{/email}}')!, /does not begin/)
+  assert.equal(templateError('{{token}}'.repeat(200)), undefined)
+  assert.match(templateError('{{token}}'.repeat(201))!, /at most 200/)
 })
 
-test('the built-in templates are whole, with all values and with none', () => {
+test('mail template: the built-in templates render with all values and with none', () => {
   for (const type of templateTypes) {
     const template = defaultTemplates[type]
-    for (const part of Object.values(template)) assert.equal(complaintAbout(part), undefined)
+    for (const part of Object.values(template)) assert.equal(templateError(part), undefined)
     for (const values of [all, {}])
       for (const part of Object.values(render(template, values))) assert.doesNotMatch(part, /\{\{|\}\}/, type)
     const { subject, body_html, body_text } = render(template, all)

@@ -1,13 +1,13 @@
-// Mail of the projects: how it is sent, how it reads, and the way into the queue.
+// Mail of the projects: SMTP settings, templates, test mails, the catch-all, and enqueueing.
 import { setTimeout as sleep } from 'node:timers/promises'
 import {
   type CaughtMessage,
   type CaughtSummary,
   type Smtp,
-  type SmtpWish,
+  type SmtpInput,
   type Template,
+  type TemplateInput,
   type TemplateType,
-  type TemplateWish,
   templateTypes,
 } from '@plinth/contract/email.ts'
 import type { Sealer } from '#src/kernel/crypto/sealed.ts'
@@ -17,33 +17,20 @@ import type { Connector } from '#src/kernel/outbound/connect.ts'
 import { type OutgoingMail, sendLimits } from '#src/kernel/outbound/smtp.ts'
 import { shownFailure } from '#src/kernel/outbound/smtp-failure.ts'
 import { isAddress } from '#src/kernel/outbound/smtp-server.ts'
-import type { Database } from '#src/kernel/postgres/database.ts'
+import type { Database, Session } from '#src/kernel/postgres/database.ts'
 import type { OwnerWork } from '#src/planes/management/owner-work.ts'
 import type { Paging } from '#src/planes/management/paging.ts'
 import type { Directory, Tenant } from '#src/tenancy/directory.ts'
+import type { Outbox } from '#src/tenancy/outbox.ts'
 import { sealSettings } from '#src/tenancy/settings-secrets.ts'
 import { findSettings, lockSettings, saveSettings } from '#src/tenancy/settings-store.ts'
-import { keptMessages } from './catch-all.ts'
-import { openMail, sealMail } from './content.ts'
 import { defaultTemplates, type MailText } from './default-templates.ts'
 import type { Delivery, Route } from './delivery.ts'
-import { complaintAbout, render } from './render.ts'
-import { checkSmtp, shownSmtp, smtpFromWish, storedSmtp } from './smtp-settings.ts'
+import { type Mail, mailEvent } from './relay.ts'
+import { render, templateError } from './render.ts'
+import { openMail } from './sealed-mail.ts'
+import { checkSmtp, shownSmtp, smtpFromRequest, storedSmtp } from './smtp-settings.ts'
 import * as store from './store.ts'
-
-export interface Mail {
-  to: string
-  template: TemplateType
-  values: {
-    user_name: string
-    action_url: string
-    expires_in: string
-    /** The six digits, for whoever types instead of following the link. */
-    token?: string
-    email?: string
-    new_email?: string
-  }
-}
 
 interface EmailDeps {
   control: Database
@@ -51,33 +38,38 @@ interface EmailDeps {
   owner: Pick<OwnerWork, 'tenant'>
   directory: Pick<Directory, 'forget'>
   delivery: Delivery
-  /** For servers that projects name. */
+  /** For servers that projects configure. */
   connector: Connector
+  outbox: Pick<Outbox, 'write'>
   baseUrl(): string
-  /** Tells the worker that there is something to send. */
+  /** Wakes the worker after mails became due. */
   wake(): void
   log: Log
 }
 
 export type EmailService = ReturnType<typeof emailService>
+export type { Mail }
 
-/** Tests of one project under way in this process. */
-const testsAtOnce = 2
+/** Concurrent test mails per project and process. */
+const maxConcurrentTests = 2
 
 export function emailService(deps: EmailDeps) {
-  const { control, sealer, owner, directory, delivery, connector, baseUrl, wake, log } = deps
+  const { control, sealer, owner, directory, delivery, connector, outbox, baseUrl, wake, log } = deps
   const { deployment } = delivery
-  const testing = new Map<string, number>()
-  /** A server that cannot be reached is reported when the time to reach it is over, however soon it was known. */
-  async function testOf(projectId: string, { isOwn, send }: Route, mail: OutgoingMail) {
-    const under = testing.get(projectId) ?? 0
-    if (under >= testsAtOnce)
+  const runningTests = new Map<string, number>()
+  /**
+   * Reports an unreachable server only after the full connection timeout. Otherwise the response time would show which
+   * ports of the internal network are closed.
+   */
+  async function runTest(projectId: string, { isOwn, send }: Route, mail: OutgoingMail) {
+    const running = runningTests.get(projectId) ?? 0
+    if (running >= maxConcurrentTests)
       throw new Refusal(
         'over_request_rate_limit',
-        `${testsAtOnce} test mails of this project are under way; wait until one has ended`,
+        `${maxConcurrentTests} test mails of this project are under way; wait until one has ended`,
         { headers: { 'retry-after': '10' } },
       )
-    testing.set(projectId, under + 1)
+    runningTests.set(projectId, running + 1)
     try {
       const since = performance.now()
       const failure = await send(mail)
@@ -85,32 +77,19 @@ export function emailService(deps: EmailDeps) {
         await sleep(Math.max(0, sendLimits.reach - (performance.now() - since)), undefined, { ref: false })
       return failure
     } finally {
-      const left = testing.get(projectId)! - 1
-      if (left > 0) testing.set(projectId, left)
-      else testing.delete(projectId)
+      const left = runningTests.get(projectId)! - 1
+      if (left > 0) runningTests.set(projectId, left)
+      else runningTests.delete(projectId)
     }
   }
 
-  const settingsOf = async (projectId: string) => (await findSettings(control, projectId)) ?? absentProject()
+  const settingsOf = async (projectId: string) => (await findSettings(control, projectId)) ?? throwNoProject()
 
   return {
-    /** Durable when it returns; it waits for no SMTP server, and no SMTP server can make it fail. */
-    async enqueue(tenant: Pick<Tenant, 'id'>, { to, template, values }: Mail): Promise<void> {
-      if (!isAddress(to)) throw new Refusal('invalid_request', 'Mail cannot be sent to this address')
-      const ground = await store.findGround(control, tenant.id, template)
-      if (!ground) return
-      const text = render(ground.custom ?? defaultTemplates[template], {
-        ...values,
-        project_name: ground.name,
-      })
-      const mail = sealMail(tenant.id, { to, template, ...text }, sealer)
-      if (deployment || storedSmtp(ground.settings)) {
-        await store.queueMail(control, mail)
-        wake()
-      } else {
-        await store.keepCaught(control, mail)
-        await store.forgetCaughtBeyond(control, tenant.id, keptMessages)
-      }
+    /** Writes the mail to the outbox in the given transaction. It is sent only if that commits. */
+    async enqueue(session: Session, tenant: Tenant, mail: Mail): Promise<void> {
+      if (!isAddress(mail.to)) throw new Refusal('invalid_request', 'Mail cannot be sent to this address')
+      await outbox.write(session, tenant, mailEvent(tenant.id, mail, sealer))
     },
 
     async readSmtp(projectId: string): Promise<Smtp> {
@@ -118,17 +97,21 @@ export function emailService(deps: EmailDeps) {
       return shownSmtp(storedSmtp((await settingsOf(id)).settings), deployment)
     },
 
-    async saveSmtp(projectId: string, wish: SmtpWish): Promise<Smtp> {
+    async saveSmtp(projectId: string, request: SmtpInput): Promise<Smtp> {
       const { id } = await owner.tenant(projectId)
-      checkSmtp(wish, connector)
+      checkSmtp(request, connector)
       const saved = await control.transaction(async session => {
-        const { settings } = (await lockSettings(session, id)) ?? absentProject()
-        const changed = sealSettings({ ...settings, smtp: smtpFromWish(wish, settings) }, id, sealer).settings
+        const { settings } = (await lockSettings(session, id)) ?? throwNoProject()
+        const changed = sealSettings(
+          { ...settings, smtp: smtpFromRequest(request, settings) },
+          id,
+          sealer,
+        ).settings
         await saveSettings(session, id, changed)
         return changed
       })
       directory.forget(id)
-      // What failed by the old settings is tried by the new ones, now.
+      // Retry mails that failed with the old settings immediately.
       if ((await store.makeDue(control, id)) > 0) wake()
       return shownSmtp(storedSmtp(saved), deployment)
     },
@@ -154,9 +137,9 @@ export function emailService(deps: EmailDeps) {
         email: to,
       })
       const mail = { id: crypto.randomUUID(), to, subject, html: body_html, text: body_text }
-      const failure = await testOf(tenant.id, route, mail)
+      const failure = await runTest(tenant.id, route, mail)
       if (!failure) return { success: true, message: `The server has taken the test mail to ${to}` }
-      log.warn({ project: tenant.id, reason: failure.reason }, 'A test mail could not be sent')
+      log.warn({ project: tenant.id, reason: failure.reason }, 'test mail failed')
       return { success: false, message: `The test mail was not sent: ${shownFailure(failure)}` }
     },
 
@@ -175,17 +158,17 @@ export function emailService(deps: EmailDeps) {
       return own ? custom(own) : builtIn(type)
     },
 
-    async saveTemplate(projectId: string, type: TemplateType, wish: TemplateWish): Promise<Template> {
+    async saveTemplate(projectId: string, type: TemplateType, request: TemplateInput): Promise<Template> {
       const text: MailText = {
-        subject: wish.subject,
-        body_html: wish.body_html,
-        body_text: wish.body_text ?? '',
+        subject: request.subject,
+        body_html: request.body_html,
+        body_text: request.body_text ?? '',
       }
       if (text.body_html === '' && text.body_text === '')
         throw new Refusal('invalid_request', 'A template needs a body: body_html, body_text or both')
       for (const [field, part] of Object.entries(text)) {
-        const complaint = complaintAbout(part)
-        if (complaint) throw new Refusal('invalid_request', `Field "${field}": ${complaint}`)
+        const error = templateError(part)
+        if (error) throw new Refusal('invalid_request', `Field "${field}": ${error}`)
       }
       const { id } = await owner.tenant(projectId)
       return custom((await store.saveTemplate(control, id, type, text))!)
@@ -199,7 +182,7 @@ export function emailService(deps: EmailDeps) {
     async listCaught(projectId: string, page: Paging) {
       const { id } = await owner.tenant(projectId)
       const { rows, total } = await store.listCaught(control, id, page)
-      return { messages: rows.map(row => summary(opened(row, sealer))), total, ...page }
+      return { messages: rows.map(row => summary(openCaught(row, sealer))), total, ...page }
     },
 
     async readCaught(projectId: string, messageId: string): Promise<CaughtMessage> {
@@ -207,7 +190,7 @@ export function emailService(deps: EmailDeps) {
       const row = await store.findCaught(control, id, messageId.toLowerCase())
       if (!row)
         throw new Refusal('message_not_found', 'The catch-all of the project has no message of this id')
-      return opened(row, sealer)
+      return openCaught(row, sealer)
     },
   }
 }
@@ -227,7 +210,7 @@ const paged = (templates: Template[], { limit, offset }: Paging) => ({
   offset,
 })
 
-function opened(row: store.CaughtRow, sealer: Sealer): CaughtMessage {
+function openCaught(row: store.CaughtRow, sealer: Sealer): CaughtMessage {
   const { to, template, subject, body_html, body_text } = openMail(row, sealer)
   return { id: row.id, to, template, subject, created_at: row.created_at, body_html, body_text }
 }
@@ -239,6 +222,6 @@ const summary = ({ id, to, template, subject, created_at }: CaughtMessage): Caug
   created_at,
 })
 
-function absentProject(): never {
+function throwNoProject(): never {
   throw new Refusal('project_not_found', 'No project has this id')
 }

@@ -1,23 +1,23 @@
-// How a project's mail leaves: `settings.smtp` of the project, else the deployment's own server, else not at all.
-// What is stored may have come through the free-form settings: what cannot be used counts as absent.
-import { type Encryption, encryptions, type Smtp, type SmtpWish } from '@plinth/contract/email.ts'
+// SMTP settings: `settings.smtp` of the project, else the server of the deployment, else none. The free-form project
+// settings can hold invalid values, which count as missing.
+import { type Encryption, encryptions, type Smtp, type SmtpInput } from '@plinth/contract/email.ts'
 import type { Sealer } from '#src/kernel/crypto/sealed.ts'
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Connector } from '#src/kernel/outbound/connect.ts'
 import {
+  defaultSender,
   isAddress,
   isHost,
   isMailPort,
   type SmtpServer,
-  usualSender,
-  usualWay,
+  smtpDefaults,
 } from '#src/kernel/outbound/smtp-server.ts'
 import { settingsContext } from '#src/tenancy/settings-secrets.ts'
 import { oneLine } from './render.ts'
 
 type Json = Readonly<Record<string, unknown>>
 
-/** As stored: the password is sealed, or plain when an older version wrote it. */
+/** The stored password is sealed, or plain if an older version wrote it. */
 export interface StoredSmtp {
   host: string
   port: number
@@ -38,11 +38,11 @@ export function storedSmtp(settings: Json): StoredSmtp | undefined {
   const host = text('host')
   if (!isHost(host)) return
   const port = Number(smtp['port'])
-  return completed({
+  return withDefaults({
     host,
     port: Number.isInteger(port) && port > 0 && port < 65_536 ? port : undefined,
     username: text('username'),
-    // Not trimmed: a password may begin with a space.
+    // Not trimmed, because a password may begin with a space.
     password: typeof smtp['password'] === 'string' ? smtp['password'] : '',
     from_email: text('from_email'),
     from_name: oneLine(text('from_name'), 100),
@@ -51,8 +51,8 @@ export function storedSmtp(settings: Json): StoredSmtp | undefined {
 }
 
 /**
- * Refuses a server that would never be connected to. A name is resolved and checked at each connection: to resolve it
- * here would tell which names the operator's own network has.
+ * Rejects a server that connections would always refuse. Host names are resolved and checked at each connection, not
+ * here, because the answer would show which names exist in the operator's network.
  */
 export function checkSmtp({ host, port }: { host?: unknown; port?: unknown }, connector: Connector): void {
   if (typeof host === 'string' && connector.isForbidden(host.trim()))
@@ -67,24 +67,24 @@ export function checkSmtp({ host, port }: { host?: unknown; port?: unknown }, co
     )
 }
 
-/** The same for `smtp` within the free-form settings of a project. */
+/** The same for `smtp` in the free-form settings of a project. */
 export function checkSmtpSetting(settings: Json, connector: Connector): void {
   const { smtp } = settings
   if (isObject(smtp)) checkSmtp(smtp, connector)
 }
 
-/** What `settings.smtp` becomes; a password left out stays what it was. */
-export function smtpFromWish(wish: SmtpWish, stored: Json): Json {
-  const { password: kept } = isObject(stored['smtp']) ? stored['smtp'] : {}
-  const password = wish.password === undefined ? kept : (wish.password ?? '')
-  const { host, port, username, from_email, from_name, encryption } = completed({
-    host: wish.host,
-    port: wish.port,
-    username: wish.username ?? '',
+/** The new `settings.smtp`. A request without a password keeps the stored one. */
+export function smtpFromRequest(request: SmtpInput, stored: Json): Json {
+  const { password: storedPassword } = isObject(stored['smtp']) ? stored['smtp'] : {}
+  const password = request.password === undefined ? storedPassword : (request.password ?? '')
+  const { host, port, username, from_email, from_name, encryption } = withDefaults({
+    host: request.host,
+    port: request.port,
+    username: request.username ?? '',
     password: '',
-    from_email: wish.from_email ?? '',
-    from_name: wish.from_name ?? '',
-    encryption: wish.encryption,
+    from_email: request.from_email ?? '',
+    from_name: request.from_name ?? '',
+    encryption: request.encryption,
   })
   return {
     host,
@@ -102,13 +102,13 @@ type Given = Omit<StoredSmtp, 'port' | 'encryption'> & {
   encryption: Encryption | undefined
 }
 
-const completed = ({ port, encryption, from_email, ...rest }: Given): StoredSmtp => ({
+const withDefaults = ({ port, encryption, from_email, ...rest }: Given): StoredSmtp => ({
   ...rest,
-  ...usualWay(rest.host, port, encryption),
-  from_email: isAddress(from_email) ? from_email : usualSender(rest.host, rest.username),
+  ...smtpDefaults(rest.host, port, encryption),
+  from_email: isAddress(from_email) ? from_email : defaultSender(rest.host, rest.username),
 })
 
-/** The password is opened here, when something is about to be sent. */
+/** Decrypts the password, directly before sending. */
 export const openedSmtp = (smtp: StoredSmtp, projectId: string, sealer: Sealer): SmtpServer => ({
   host: smtp.host,
   port: smtp.port,

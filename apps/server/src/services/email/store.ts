@@ -1,11 +1,12 @@
 import type { Template, TemplateType } from '@plinth/contract/email.ts'
-import type { Database } from '#src/kernel/postgres/database.ts'
+import type { Database, Session } from '#src/kernel/postgres/database.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
+import type { Room } from '#src/kernel/worker-slots.ts'
 import type { Paging } from '#src/planes/management/paging.ts'
 import type { Settings } from '#src/tenancy/settings-store.ts'
 import type { MailText } from './default-templates.ts'
 
-/** Sealed content under its id, which is part of the seal. */
+/** The seal of the content is bound to the id. */
 export interface SealedMail {
   id: string
   project_id: string
@@ -52,8 +53,8 @@ export const deleteTemplate = (control: Database, projectId: string, type: Templ
 
 // The queue
 
-/** What a mail is made of, of this moment; nothing for a project that is not served. */
-export const findGround = (control: Database, projectId: string, type: TemplateType) =>
+/** Project name, settings and custom template for rendering. Undefined for a project that is not active. */
+export const findMailSettings = (control: Database, projectId: string, type: TemplateType) =>
   control.row<{ name: string; settings: Settings; custom: MailText | null }>(sql`
     select p.name, p.settings,
            case when t.type is not null then jsonb_build_object(
@@ -61,21 +62,39 @@ export const findGround = (control: Database, projectId: string, type: TemplateT
       from projects p left join mail_templates t on t.project_id = p.id and t.type = ${type}
      where p.id = ${projectId} and p.status = 'active'`)
 
-/** Locked against a deletion at the same moment, which would leave the mail behind. */
-const ofServedProject = ({ id, project_id, content }: SealedMail) => sql`
-  select ${id}::uuid, id, ${content}::text from projects where id = ${project_id} and status = 'active' for share`
+/** Locks the project against a concurrent deletion, which would leave the mails behind. */
+const ofActiveProject = (projectId: string, mails: readonly SealedMail[]) => sql`
+  with project as (select id from projects where id = ${projectId} and status = 'active' for share)
+  select mail.id, project.id, mail.content
+    from project, unnest(${mails.map(({ id }) => id)}::uuid[], ${mails.map(({ content }) => content)}::text[]) as mail (id, content)`
 
-export const queueMail = (control: Database, mail: SealedMail) =>
-  control.run(sql`insert into mail_queue (id, project_id, content) ${ofServedProject(mail)}`)
+export const queueMails = (session: Session, projectId: string, mails: readonly SealedMail[]) =>
+  session.run(sql`insert into mail_queue (id, project_id, content) ${ofActiveProject(projectId, mails)}`)
 
-/** Takes the mail that is due longest, leaving out projects this process is at work for already. */
-export const claimDueMail = (control: Database, busy: readonly string[], leaseSeconds: number) =>
-  control.row<QueuedMail>(sql`
-    with due as (
-      select q.id, p.settings from mail_queue q join projects p on p.id = q.project_id
-       where q.due_at <= now() and q.leased_until <= now() and p.status = 'active'
-         and q.project_id <> all(${busy}::uuid[])
-       order by q.due_at limit 1 for update of q skip locked)
+/**
+ * Claims the mails with the oldest due time, up to the free slots of each project. A loose index scan finds the
+ * projects, so a project with many mails costs no more than one with few.
+ */
+export const claimDueMails = (control: Database, { jobs, perProject, places }: Room, leaseSeconds: number) =>
+  control.rows<QueuedMail>(sql`
+    with recursive queued (project_id) as (
+      (select project_id from mail_queue order by project_id limit 1)
+      union all
+      select (select q.project_id from mail_queue q where q.project_id > queued.project_id order by q.project_id limit 1)
+        from queued where queued.project_id is not null),
+    candidates as (
+      select mail.id, p.settings
+        from queued join projects p on p.id = queued.project_id and p.status = 'active'
+        left join unnest(${[...places.keys()]}::uuid[], ${[...places.values()]}::int[]) as known (id, places)
+          on known.id = p.id
+        cross join lateral (
+          select q.id, q.due_at from mail_queue q
+           where q.project_id = p.id and q.due_at <= now() and q.leased_until <= now()
+           order by q.due_at limit coalesce(known.places, ${perProject})) mail
+       order by mail.due_at limit ${jobs}),
+    due as (
+      select q.id, candidates.settings from mail_queue q join candidates on candidates.id = q.id
+       where q.due_at <= now() and q.leased_until <= now() for update of q skip locked)
     update mail_queue q set attempts = attempts + 1, leased_until = now() + make_interval(secs => ${leaseSeconds})
       from due where q.id = due.id
     returning q.id, q.project_id, q.content, q.attempts, due.settings`)
@@ -89,14 +108,14 @@ export const findNextDue = (control: Database, busy: readonly string[]) =>
 export const deleteQueued = (control: Database, id: string) =>
   control.run(sql`delete from mail_queue where id = ${id}`)
 
-/** Only for who holds it: past the lease it may be another's. */
+/** Checks the attempt, because after the lease another node may have claimed the mail. */
 export const postpone = (control: Database, { id, attempts }: QueuedMail, seconds: number) =>
   control.run(sql`
     update mail_queue set due_at = now() + make_interval(secs => ${seconds}), leased_until = '-infinity'
      where id = ${id} and attempts = ${attempts}`)
 
-/** As if it had not been taken. */
-export const giveBack = (control: Database, { id, attempts }: QueuedMail) =>
+/** Releases the claim without counting the attempt. */
+export const release = (control: Database, { id, attempts }: QueuedMail) =>
   control.run(sql`
     update mail_queue set attempts = attempts - 1, leased_until = '-infinity'
      where id = ${id} and attempts = ${attempts}`)
@@ -111,18 +130,18 @@ export const deleteOverdue = (control: Database, hours: number) =>
 
 // The catch-all
 
-export const keepCaught = (control: Database, mail: SealedMail) =>
-  control.run(sql`insert into mail_caught (id, project_id, content) ${ofServedProject(mail)}`)
+export const insertCaught = (session: Session, projectId: string, mails: readonly SealedMail[]) =>
+  session.run(sql`insert into mail_caught (id, project_id, content) ${ofActiveProject(projectId, mails)}`)
 
-/** From the queue to the catch-all, or both stay as they are. */
+/** Moves a mail from the queue to the catch-all in one statement. */
 export const moveToCaught = (control: Database, id: string) =>
   control.run(sql`
     with moved as (delete from mail_queue where id = ${id} returning id, project_id, content, created_at)
     insert into mail_caught (id, project_id, content, created_at) select * from moved
     on conflict (id) do nothing`)
 
-/** Rows that another is deleting at this moment are left to it. */
-export const forgetCaughtBeyond = (control: Database, projectId: string, kept: number) =>
+/** Skips rows that a concurrent call is deleting. */
+export const deleteCaughtBeyond = (control: Session, projectId: string, kept: number) =>
   control.run(sql`
     delete from mail_caught where number in (
       select number from mail_caught where project_id = ${projectId}

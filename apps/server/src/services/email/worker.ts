@@ -1,15 +1,16 @@
-// Sends what is queued, by the SMTP settings of that moment. At least once: a process that dies after sending and
-// before noting it leaves a mail that is sent again.
+// Sends queued mails with the current SMTP settings, at least once. If a process dies after sending and before recording
+// it, the mail is sent again.
+import { startChore } from '#src/kernel/chores.ts'
 import type { Sealer } from '#src/kernel/crypto/sealed.ts'
 import type { Log } from '#src/kernel/log.ts'
 import { sendLimits } from '#src/kernel/outbound/smtp.ts'
 import type { SmtpFailure } from '#src/kernel/outbound/smtp-failure.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
 import { startWorker, type Work, type Worker } from '#src/kernel/worker.ts'
-import { keptMessages } from './catch-all.ts'
-import { openMail } from './content.ts'
+import type { Bounds } from '#src/kernel/worker-slots.ts'
+import { maxCaughtMessages } from './catch-all.ts'
 import type { Delivery } from './delivery.ts'
-import { createMailSlots, mailSlots } from './slots.ts'
+import { openMail } from './sealed-mail.ts'
 import * as store from './store.ts'
 
 interface MailWorkerDeps {
@@ -19,15 +20,21 @@ interface MailWorkerDeps {
   log: Log
 }
 
-/** Seconds to the next attempt after the first, the second, …: ten attempts in 22 hours. */
-const delays = [2, 10, 60, 300, 900, 3600, 3 * 3600, 6 * 3600, 12 * 3600]
-const attemptsAtMost = delays.length + 1
-/** What a server refuses for good it will hardly take later. */
-const attemptsIfFinal = 3
-/** Mail of a project that stays suspended is of no use any more. */
-const keptHours = 26
+/** Seconds to wait after each failed attempt. Together ten attempts in 22 hours. */
+const retryDelays = [2, 10, 60, 300, 900, 3600, 3 * 3600, 6 * 3600, 12 * 3600]
+const maxAttempts = retryDelays.length + 1
+/** After a permanent SMTP error (5xx) a retry rarely succeeds. */
+const maxAttemptsIfPermanent = 3
+/** Mail of a suspended project is deleted after this time. */
+const maxAgeHours = 26
 const leaseSeconds = (2 * sendLimits.whole) / 1000
 const hourMs = 3_600_000
+/** A slow server occupies a slot until the timeout, so slow projects share fewer slots. */
+const bounds: Bounds = {
+  all: 150,
+  perProject: 2,
+  slow: { afterMs: 10_000, forMs: 600_000, prompt: 50, shared: 25, perProject: 1 },
+}
 
 type Outcome =
   | { kind: 'sent' }
@@ -36,20 +43,15 @@ type Outcome =
   | { kind: 'failed'; failure: Omit<SmtpFailure, 'kind'> }
 
 export function startMailWorker({ control, sealer, delivery, log }: MailWorkerDeps): Worker {
-  const slots = createMailSlots()
-  let sweptAt = Number.NEGATIVE_INFINITY
-
-  async function sweep(): Promise<void> {
-    if (performance.now() - sweptAt < hourMs) return
-    sweptAt = performance.now()
-    for (const { project_id } of await store.deleteOverdue(control, keptHours))
-      log.warn({ project: project_id }, 'a mail that could not be sent for a day was dropped')
+  async function deleteOverdue(): Promise<void> {
+    for (const { project_id } of await store.deleteOverdue(control, maxAgeHours))
+      log.warn({ project: project_id }, 'mail not sent within a day; dropped')
   }
 
   /** Never throws. */
   async function send(mail: store.QueuedMail, stop: AbortSignal): Promise<Outcome> {
     try {
-      if (mail.attempts > attemptsAtMost) return failed('its sender died again and again')
+      if (mail.attempts > maxAttempts) return failed('the sending process died at every attempt')
       const route = delivery.route(mail.project_id, mail.settings)
       if (!route) return { kind: 'caught' }
       const { to, subject, body_html, body_text } = openMail(mail, sealer)
@@ -58,20 +60,22 @@ export function startMailWorker({ control, sealer, delivery, log }: MailWorkerDe
       if (!failure) return { kind: 'sent' }
       return stop.aborted ? { kind: 'stopped' } : { kind: 'failed', failure }
     } catch (error) {
-      // Sealed with another key, or altered: nothing that trying again at once would mend.
-      log.error({ err: error, project: mail.project_id }, 'a mail or its SMTP password cannot be opened')
+      // Sealed with another key, or altered. An immediate retry would fail, too.
+      log.error({ err: error, project: mail.project_id }, 'mail or SMTP password cannot be decrypted')
       return failed('the mail or the SMTP password cannot be opened')
     }
   }
 
-  async function noteFailure(
+  async function recordFailure(
     mail: store.QueuedMail,
     { reason, isFinal }: Omit<SmtpFailure, 'kind'>,
   ): Promise<void> {
     const facts = { project: mail.project_id, mail: mail.id, attempt: mail.attempts, reason }
     const delay =
-      mail.attempts >= (isFinal ? attemptsIfFinal : attemptsAtMost) ? undefined : delays[mail.attempts - 1]
-    // Log first, so that the reason is in the log before the queue shows the outcome.
+      mail.attempts >= (isFinal ? maxAttemptsIfPermanent : maxAttempts)
+        ? undefined
+        : retryDelays[mail.attempts - 1]
+    // Logged before the queue changes, so that the log explains every state of the queue.
     if (delay === undefined) {
       log.error(facts, 'a mail could not be sent and is given up')
       await store.deleteQueued(control, mail.id)
@@ -81,52 +85,46 @@ export function startMailWorker({ control, sealer, delivery, log }: MailWorkerDe
     await store.postpone(control, mail, delay)
   }
 
-  async function note(mail: store.QueuedMail, outcome: Outcome): Promise<void> {
+  async function record(mail: store.QueuedMail, outcome: Outcome): Promise<void> {
     switch (outcome.kind) {
       case 'sent':
         await store.deleteQueued(control, mail.id)
-        log.debug({ project: mail.project_id, mail: mail.id }, 'a mail was sent')
+        log.debug({ project: mail.project_id, mail: mail.id }, 'mail sent')
         return
       case 'caught':
         await store.moveToCaught(control, mail.id)
-        await store.forgetCaughtBeyond(control, mail.project_id, keptMessages)
+        await store.deleteCaughtBeyond(control, mail.project_id, maxCaughtMessages)
         return
       case 'stopped':
-        await store.giveBack(control, mail)
+        await store.release(control, mail)
         return
       case 'failed':
-        return noteFailure(mail, outcome.failure)
+        return recordFailure(mail, outcome.failure)
     }
   }
 
   const work: Work<store.QueuedMail, Outcome> = {
     name: 'mail',
-    atOnce: mailSlots.all,
+    bounds,
     pollMs: 60_000,
     graceMs: 2000,
-    async claim() {
-      const { excluded, isFull } = slots.state()
-      if (isFull) return undefined
-      const mail = await store.claimDueMail(control, excluded, leaseSeconds)
-      if (mail) slots.take(mail.id, mail.project_id)
-      else await sweep()
-      return mail
-    },
-    async nextDueMs() {
-      const { excluded, isFull, nextChangeMs } = slots.state()
-      const dueMs = isFull ? undefined : (await store.findNextDue(control, excluded))?.ms
-      return Math.min(dueMs ?? Number.POSITIVE_INFINITY, nextChangeMs)
-    },
-    async act(mail, stop) {
-      try {
-        return await send(mail, stop)
-      } finally {
-        slots.release(mail.id)
-      }
-    },
-    record: note,
+    claim: room => store.claimDueMails(control, room, leaseSeconds),
+    nextDueMs: async full => (await store.findNextDue(control, full))?.ms ?? undefined,
+    act: send,
+    record,
   }
-  return startWorker(work, log)
+  const worker = startWorker(work, log)
+  const deleting = startChore(
+    { name: 'mail: delete overdue', everyMs: hourMs, runsAtStart: true, run: deleteOverdue },
+    log,
+  )
+  return {
+    ...worker,
+    async close() {
+      await deleting.stop()
+      await worker.close()
+    },
+  }
 }
 
 const failed = (reason: string): Outcome => ({ kind: 'failed', failure: { reason, isFinal: false } })

@@ -1,9 +1,9 @@
-// Whether the platform can serve: its database answers, and nothing needs an operator.
+// Health of the platform: whether the control database answers, and warnings for the operator.
 import type { Health, ServicesHealth } from '@plinth/contract/health.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
-import { sql } from '#src/kernel/postgres/sql.ts'
+import { ping } from './store.ts'
 
-interface HealthDeps {
+export interface HealthDeps {
   control: Database
   version: string
   warnings(): readonly string[]
@@ -11,17 +11,17 @@ interface HealthDeps {
 
 export type HealthService = ReturnType<typeof healthService>
 
-const patienceMs = 2000
+const timeoutMs = 2000
 
 export function healthService({ control, version, warnings }: HealthDeps) {
-  let asking: Promise<boolean> | undefined
+  let pending: Promise<boolean> | undefined
 
-  /** Callers at the same time share one question to the database. */
+  /** Concurrent callers share one query. */
   function isDatabaseUp(): Promise<boolean> {
-    asking ??= answersInTime(control).finally(() => {
-      asking = undefined
+    pending ??= pingWithTimeout(control).finally(() => {
+      pending = undefined
     })
-    return asking
+    return pending
   }
 
   return {
@@ -41,14 +41,14 @@ export function healthService({ control, version, warnings }: HealthDeps) {
   }
 }
 
-function answersInTime(control: Database): Promise<boolean> {
+function pingWithTimeout(control: Database): Promise<boolean> {
   let timer: NodeJS.Timeout
-  const late = new Promise<boolean>(resolve => {
-    timer = setTimeout(resolve, patienceMs, false)
+  const timeout = new Promise<boolean>(resolve => {
+    timer = setTimeout(resolve, timeoutMs, false)
   })
-  const answer = control.row(sql`select 1`).then(
+  const answer = ping(control).then(
     () => true,
     () => false,
   )
-  return Promise.race([answer, late]).finally(() => clearTimeout(timer))
+  return Promise.race([answer, timeout]).finally(() => clearTimeout(timer))
 }

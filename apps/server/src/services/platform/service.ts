@@ -1,4 +1,4 @@
-// Who manages the platform: logins and platform tokens.
+// Login of platform users, and platform tokens.
 import type { Scope } from '@plinth/contract/route.ts'
 import { type DeriveKey, hmac, randomToken } from '#src/kernel/crypto/keys.ts'
 import type { Passwords } from '#src/kernel/crypto/password.ts'
@@ -11,7 +11,7 @@ import { type Credentials, tokenPrefix } from '#src/planes/management/admit.ts'
 import type { Paging } from '#src/planes/management/paging.ts'
 import * as store from './store.ts'
 
-interface PlatformDeps {
+export interface PlatformDeps {
   control: Database
   credentials: Credentials
   passwords: Passwords
@@ -20,7 +20,7 @@ interface PlatformDeps {
 }
 
 const loginsPerMinute = 20
-const failuresAllowed = 5
+const maxFailures = 5
 const lockSeconds = 15 * 60
 
 export type PlatformService = ReturnType<typeof platformService>
@@ -38,16 +38,16 @@ export function platformService({ control, credentials, passwords, windows, deri
           taken.retryAfterSeconds,
         )
       const pair = hmac(pairKey, `${networkOf(ip)}\n${email.toLowerCase()}`)
-      const lockedFor = await store.countAttempt(control, pair, failuresAllowed, lockSeconds)
+      const lockedFor = await store.countAttempt(control, pair, maxFailures, lockSeconds)
       if (lockedFor > 0)
         throw retryLater('login_locked', 'Too many failed logins; try again later', lockedFor)
       const user = await store.findLogin(control, email)
-      // Without a user the same work is done for nothing, so that nobody can tell by the clock.
+      // Without a user verify does the same work, so that the response time does not show which addresses exist.
       const matches = await passwords.verify(password, user?.password_hash)
       if (!user || !matches) throw new Refusal('invalid_login', 'E-mail or password is wrong')
-      await store.forgetAttempts(control, pair)
-      await store.forgetOldAttempts(control, lockSeconds)
-      await store.noteLogin(control, user.id)
+      await store.deleteAttempts(control, pair)
+      await store.deleteOldAttempts(control, lockSeconds)
+      await store.saveLoginTime(control, user.id)
       const { token, expiresAt } = credentials.issueSession({
         id: user.id,
         sessionVersion: user.session_version,
@@ -55,14 +55,14 @@ export function platformService({ control, credentials, passwords, windows, deri
       return { token, expires_at: expiresAt, user: { id: user.id, email: user.email, role: user.role } }
     },
 
-    async mintToken(actor: Actor, wish: { name: string; scope: Scope; expires_at?: string | null }) {
-      const expiresAt = wish.expires_at ?? null
+    async mintToken(actor: Actor, request: { name: string; scope: Scope; expires_at?: string | null }) {
+      const expiresAt = request.expires_at ?? null
       if (expiresAt !== null && Date.parse(expiresAt) <= Date.now())
         throw new Refusal('invalid_request', 'Field "expires_at" must lie in the future')
       const token = tokenPrefix + randomToken()
       const row = await store.insertToken(control, {
-        name: wish.name,
-        scope: wish.scope,
+        name: request.name,
+        scope: request.scope,
         hash: credentials.hashOf(token),
         expiresAt,
         createdBy: actor.kind === 'user' || actor.kind === 'token' ? `${actor.kind}:${actor.id}` : actor.kind,

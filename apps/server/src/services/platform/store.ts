@@ -38,12 +38,12 @@ export const findLogin = (control: Database, email: string) =>
     select id, email, role, password_hash, session_version from users
      where lower(email) = lower(${email}) and is_active`)
 
-export const noteLogin = (control: Database, id: string) =>
+export const saveLoginTime = (control: Database, id: string) =>
   control.run(sql`update users set last_login_at = now() where id = ${id}`)
 
 /**
- * Counts an attempt before its password is checked, so that attempts sent at once cannot slip through.
- * Answers how many seconds the pair stays locked, or 0 when the attempt may go on.
+ * Counts an attempt before its password is checked, so that concurrent attempts cannot exceed the limit.
+ * Returns the seconds that the pair of network and address stays locked, or 0.
  */
 export async function countAttempt(
   control: Database,
@@ -65,10 +65,10 @@ export async function countAttempt(
   return row?.locked_for ?? 0
 }
 
-export const forgetAttempts = (control: Database, pair: Buffer) =>
+export const deleteAttempts = (control: Database, pair: Buffer) =>
   control.run(sql`delete from login_failures where pair = ${pair}`)
 
-export const forgetOldAttempts = (control: Database, olderThanSeconds: number) =>
+export const deleteOldAttempts = (control: Database, olderThanSeconds: number) =>
   control.run(
     sql`delete from login_failures where since < now() - make_interval(secs => ${olderThanSeconds})`,
   )

@@ -17,5 +17,5 @@ export const projectsRoutes = (projects: ProjectsService): Handlers<typeof proje
   rotateApiKeys: ({ params }) => projects.rotateApiKeys(canonical(params.id)),
 })
 
-/** Ids are compared, remembered and sealed with as text: one spelling of each. */
+/** Ids are compared, cached and part of seals as text, so they need one form. */
 const canonical = (id: string) => id.toLowerCase()

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { slugFrom } from './service.ts'
 
-test('any name becomes a slug of 3 to 50 lowercase letters, digits and inner hyphens', () => {
+test('projects: any name becomes a slug of 3 to 50 lowercase letters, digits and inner hyphens', () => {
   assert.equal(slugFrom('My App'), 'my-app')
   assert.equal(slugFrom('Café — Zürich!'), 'cafe-zurich')
   assert.equal(slugFrom('  --x--  '), 'project-x')

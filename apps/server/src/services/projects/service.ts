@@ -1,4 +1,4 @@
-// Projects: made, read, changed, suspended, resumed, deleted, and their keys.
+// Projects: create, read, update, suspend, resume, delete, and their keys.
 import type { CreatedProject, Project, ProjectDetails, Quotas } from '@plinth/contract/projects.ts'
 import { randomToken } from '#src/kernel/crypto/keys.ts'
 import type { Sealer } from '#src/kernel/crypto/sealed.ts'
@@ -20,7 +20,7 @@ import { mergeSettings, redact, sealSettings } from '#src/tenancy/settings-secre
 import { checkSettings, checkSize } from './settings.ts'
 import * as store from './store.ts'
 
-interface ProjectsDeps {
+export interface ProjectsDeps {
   control: Database
   directory: Directory
   lifecycle: Lifecycle
@@ -28,7 +28,7 @@ interface ProjectsDeps {
   baseUrl(): string
   storageBytes(id: string): Promise<number>
   databaseBytes(id: string): Promise<number | null>
-  /** Throws a refusal when a service cannot use what is to be stored. */
+  /** Throws a refusal for settings that a service cannot use. */
   checkServiceSettings(settings: Readonly<Record<string, unknown>>): void
 }
 
@@ -46,32 +46,32 @@ export function projectsService(deps: ProjectsDeps) {
   const seal = (id: string, column: CredentialColumn, plain: string) =>
     sealer.seal(plain, credentialContext(id, column))
 
-  const shown = (row: store.ProjectRow): Project => ({
+  const toProject = (row: store.ProjectRow): Project => ({
     ...row,
     settings: redact(row.settings),
     anon_key: sealer.open(row.anon_key, credentialContext(row.id, 'anon_key')),
     api_url: `${baseUrl()}/v1/${row.id}`,
   })
 
-  const found = (row: store.ProjectRow | undefined): Project => shown(row ?? absent())
+  const requireProject = (row: store.ProjectRow | undefined): Project => toProject(row ?? throwNotFound())
 
-  async function moved(id: string, status: 'active' | 'suspended'): Promise<Project> {
+  async function setStatus(id: string, status: 'active' | 'suspended'): Promise<Project> {
     const row = await store.setStatus(control, id, status)
     directory.forget(id)
-    return found(row)
+    return requireProject(row)
   }
 
   return {
     async create(
       actor: Actor,
-      wish: ProjectChange & { name: string; slug?: string },
+      request: ProjectChange & { name: string; slug?: string },
     ): Promise<CreatedProject> {
-      checkSettings(wish.settings ?? {})
-      deps.checkServiceSettings(wish.settings ?? {})
+      checkSettings(request.settings ?? {})
+      deps.checkServiceSettings(request.settings ?? {})
       const id = crypto.randomUUID()
-      const slug = wish.slug ?? slugFrom(wish.name)
-      const { settings } = sealSettings(mergeSettings({}, wish.settings ?? {}), id, sealer)
-      checkSize(settings, wish.settings ?? {})
+      const slug = request.slug ?? slugFrom(request.name)
+      const { settings } = sealSettings(mergeSettings({}, request.settings ?? {}), id, sealer)
+      checkSize(settings, request.settings ?? {})
       const project = (slug: string) => {
         const keys = {
           anon_key: newAnonKey(slug),
@@ -83,11 +83,11 @@ export function projectsService(deps: ProjectsDeps) {
           row: {
             id,
             ref: newRef(),
-            name: wish.name.trim(),
+            name: request.name.trim(),
             slug,
-            description: wish.description ?? '',
+            description: request.description ?? '',
             settings,
-            quotas: mergeQuotas({}, wish.quotas ?? {}),
+            quotas: mergeQuotas({}, request.quotas ?? {}),
             anon_key: seal(id, 'anon_key', keys.anon_key),
             service_role_key: seal(id, 'service_role_key', keys.service_role_key),
             jwt_secret: seal(id, 'jwt_secret', keys.jwt_secret),
@@ -97,8 +97,8 @@ export function projectsService(deps: ProjectsDeps) {
       }
       let attempt = project(slug)
       let isCreated = await lifecycle.create(attempt.row)
-      if (!isCreated && wish.slug === undefined) {
-        // The slug was our own idea: find one that is free.
+      if (!isCreated && request.slug === undefined) {
+        // The slug was generated, so retry with a random suffix.
         attempt = project(
           `${slug.slice(0, 43)}-${randomToken(4)
             .toLowerCase()
@@ -108,12 +108,12 @@ export function projectsService(deps: ProjectsDeps) {
       }
       if (!isCreated) throw new Refusal('slug_taken', `Another project has the slug "${attempt.row.slug}"`)
       directory.forget(id)
-      return { ...found(await store.findProject(control, id)), ...attempt.keys }
+      return { ...requireProject(await store.findProject(control, id)), ...attempt.keys }
     },
 
     async list(actor: Actor, status: string | undefined, page: Paging) {
       const { rows, total } = await store.listProjects(control, { status, ids: visibleProjects(actor) }, page)
-      return { projects: rows.map(shown), total, ...page }
+      return { projects: rows.map(toProject), total, ...page }
     },
 
     async read(id: string): Promise<ProjectDetails> {
@@ -122,11 +122,11 @@ export function projectsService(deps: ProjectsDeps) {
         storageBytes(id),
         databaseBytes(id),
       ])
-      return { ...found(row), storage_bytes, database_bytes }
+      return { ...requireProject(row), storage_bytes, database_bytes }
     },
 
     async update(actor: Actor, id: string, change: ProjectChange): Promise<Project> {
-      if (change.quotas && !isOperator(actor)) throw quotasAreTheOperators()
+      if (change.quotas && !isOperator(actor)) throw quotasNeedOperator()
       checkSettings(change.settings ?? {})
       deps.checkServiceSettings(change.settings ?? {})
       const saved = await control.transaction(async session => {
@@ -144,7 +144,7 @@ export function projectsService(deps: ProjectsDeps) {
         })
       })
       directory.forget(id)
-      return found(saved)
+      return requireProject(saved)
     },
 
     async remove(id: string): Promise<void> {
@@ -152,24 +152,24 @@ export function projectsService(deps: ProjectsDeps) {
       directory.forget(id)
     },
 
-    suspend: (id: string) => moved(id, 'suspended'),
-    resume: (id: string) => moved(id, 'active'),
+    suspend: (id: string) => setStatus(id, 'suspended'),
+    resume: (id: string) => setStatus(id, 'active'),
 
     async revealServiceRoleKey(id: string) {
-      const { value } = (await store.findCredential(control, id, 'service_role_key')) ?? absent()
+      const { value } = (await store.findCredential(control, id, 'service_role_key')) ?? throwNotFound()
       return { service_role_key: sealer.open(value, credentialContext(id, 'service_role_key')) }
     },
 
     async rotateJwtSecret(id: string) {
       const secret = newJwtSecret()
       const changed = await store.replaceJwtSecret(control, id, seal(id, 'jwt_secret', secret))
-      if (changed === 0) absent()
+      if (changed === 0) throwNotFound()
       directory.forget(id)
       return { jwt_secret: secret }
     },
 
     async rotateApiKeys(id: string) {
-      const { slug } = (await store.findProject(control, id)) ?? absent()
+      const { slug } = (await store.findProject(control, id)) ?? throwNotFound()
       const keys = { anon_key: newAnonKey(slug), service_role_key: newServiceRoleKey(slug) }
       const changed = await store.replaceKeys(
         control,
@@ -177,18 +177,18 @@ export function projectsService(deps: ProjectsDeps) {
         seal(id, 'anon_key', keys.anon_key),
         seal(id, 'service_role_key', keys.service_role_key),
       )
-      if (changed === 0) absent()
+      if (changed === 0) throwNotFound()
       directory.forget(id)
       return keys
     },
   }
 }
 
-function absent(): never {
+function throwNotFound(): never {
   throw new Refusal('project_not_found', 'No project has this id')
 }
 
-const quotasAreTheOperators = () =>
+const quotasNeedOperator = () =>
   new Refusal(
     'quota_not_yours',
     'Quotas are set by the operator of the platform; this needs a super_admin, or a token with admin scope on the platform. Nothing was changed',
@@ -199,7 +199,7 @@ function mergeQuotas(stored: Record<string, unknown>, change: Quotas): Record<st
   return Object.fromEntries(Object.entries(merged).filter(([, value]) => value !== null))
 }
 
-/** 3 to 50 characters of lowercase letters, digits and inner hyphens, out of any name. */
+/** Makes a slug from any name: 3 to 50 lowercase letters, digits and inner hyphens. */
 export function slugFrom(name: string): string {
   const plain = name
     .normalize('NFKD')

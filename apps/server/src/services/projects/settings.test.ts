@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { checkSettings, maxValues } from './settings.ts'
 
-test('a change of settings holds a bounded number of values, each of which may be a secret to seal', () => {
+test('project settings: a request with too many values is rejected', () => {
   const secrets = (count: number) => ({ list: Array.from({ length: count }, () => 'x') })
   checkSettings(secrets(maxValues - 1))
   for (const settings of [secrets(maxValues), { a: { b: [secrets(maxValues - 2)] } }])

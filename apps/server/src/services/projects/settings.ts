@@ -1,5 +1,5 @@
-// What the settings of a project may be. Most keys are the project's own; those of services have a shape, and all
-// together are bounded, because every node keeps the settings of the projects it serves in memory.
+// Validates project settings. Keys of services have a fixed type; other keys are free. The total size is limited,
+// because every node keeps the settings of its projects in memory.
 import { Refusal } from '#src/kernel/errors.ts'
 import { checkExposedSchemas } from '#src/tenancy/exposed-schemas.ts'
 
@@ -8,16 +8,16 @@ type Json = Readonly<Record<string, unknown>>
 const maxKeys = 200
 const maxKeyLength = 200
 const maxBytes = 256 * 1024
-/** In one change. Each may be a secret, which is sealed without a pause before the size is known. */
+/** Per request. Each value may be a secret, and sealing runs synchronously before the size check. */
 export const maxValues = 5000
-/** Parts that services keep here. What stands inside is checked by the routes of those services. */
-const partsOfServices = ['auth', 'smtp']
+/** Keys that belong to services, whose own routes validate the content. */
+const serviceKeys = ['auth', 'smtp']
 
-/** Of what a request sends; null, which removes a key, is always possible. */
+/** Checks the settings of a request. A null, which removes a key, is always valid. */
 export function checkSettings(change: Json): void {
   checkValues(change)
   checkExposedSchemas(change['exposed_schemas'])
-  for (const key of partsOfServices) {
+  for (const key of serviceKeys) {
     const value = change[key]
     if (value !== undefined && (typeof value !== 'object' || Array.isArray(value)))
       throw new Refusal('invalid_request', `settings.${key} must be an object, or null to remove it`)
@@ -30,7 +30,7 @@ export function checkSettings(change: Json): void {
     )
 }
 
-/** Of the settings as they would be stored. A change that only removes keys is taken whatever the size. */
+/** Checks the merged settings before they are stored. A change that only removes keys is always accepted. */
 export function checkSize(settings: Json, change: Json): void {
   if (Object.values(change).every(value => value === null)) return
   const keys = Object.keys(settings).length

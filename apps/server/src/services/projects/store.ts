@@ -17,13 +17,13 @@ export interface ProjectRow {
 }
 
 const columns = sql`id, name, slug, description, status, settings, quotas, anon_key, created_at, updated_at`
-const isThere = sql`status in ('active', 'suspended')`
+const isVisible = sql`status in ('active', 'suspended')`
 
 export const findProject = (session: Session, id: string) =>
-  session.row<ProjectRow>(sql`select ${columns} from projects where id = ${id} and ${isThere}`)
+  session.row<ProjectRow>(sql`select ${columns} from projects where id = ${id} and ${isVisible}`)
 
 export const lockProject = (session: Session, id: string) =>
-  session.row<ProjectRow>(sql`select ${columns} from projects where id = ${id} and ${isThere} for update`)
+  session.row<ProjectRow>(sql`select ${columns} from projects where id = ${id} and ${isVisible} for update`)
 
 export async function listProjects(
   control: Database,
@@ -31,7 +31,7 @@ export async function listProjects(
   { limit, offset }: Paging,
 ): Promise<{ rows: ProjectRow[]; total: number }> {
   const matches = allOf([
-    isThere,
+    isVisible,
     ...(filter.status ? [sql`status = ${filter.status}`] : []),
     ...(filter.ids ? [sql`id = any(${filter.ids}::uuid[])`] : []),
   ])
@@ -59,26 +59,37 @@ export const saveProject = (
            quotas = ${JSON.stringify(quotas)}, updated_at = now()
      where id = ${id} returning ${columns}`)
 
+/** Also for a project that is being created. */
+export const restoreProject = (
+  session: Session,
+  id: string,
+  settings: Readonly<Record<string, unknown>>,
+  quotas: Readonly<Record<string, unknown>>,
+) =>
+  session.run(sql`
+    update projects set settings = ${JSON.stringify(settings)}, quotas = ${JSON.stringify(quotas)}, updated_at = now()
+     where id = ${id} and status <> 'deleted'`)
+
 export const setStatus = (control: Database, id: string, status: 'active' | 'suspended') =>
   control.row<ProjectRow>(
-    sql`update projects set status = ${status}, updated_at = now() where id = ${id} and ${isThere} returning ${columns}`,
+    sql`update projects set status = ${status}, updated_at = now() where id = ${id} and ${isVisible} returning ${columns}`,
   )
 
 export const findCredential = (control: Database, id: string, column: CredentialColumn) =>
   control.row<{ value: string }>(
     column === 'service_role_key'
-      ? sql`select service_role_key as value from projects where id = ${id} and ${isThere}`
+      ? sql`select service_role_key as value from projects where id = ${id} and ${isVisible}`
       : column === 'anon_key'
-        ? sql`select anon_key as value from projects where id = ${id} and ${isThere}`
-        : sql`select jwt_secret as value from projects where id = ${id} and ${isThere}`,
+        ? sql`select anon_key as value from projects where id = ${id} and ${isVisible}`
+        : sql`select jwt_secret as value from projects where id = ${id} and ${isVisible}`,
   )
 
 export const replaceJwtSecret = (control: Database, id: string, sealed: string) =>
   control.run(
-    sql`update projects set jwt_secret = ${sealed}, updated_at = now() where id = ${id} and ${isThere}`,
+    sql`update projects set jwt_secret = ${sealed}, updated_at = now() where id = ${id} and ${isVisible}`,
   )
 
 export const replaceKeys = (control: Database, id: string, anonKey: string, serviceRoleKey: string) =>
   control.run(sql`
     update projects set anon_key = ${anonKey}, service_role_key = ${serviceRoleKey}, updated_at = now()
-     where id = ${id} and ${isThere}`)
+     where id = ${id} and ${isVisible}`)

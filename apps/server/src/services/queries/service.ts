@@ -1,8 +1,9 @@
-// Saved queries and the history of a project: in the control database, so that they outlive a reset of the
-// project's own and go when the project goes.
-import type { HistoryEntry, HistoryWish, SavedQuery, SavedQueryWish } from '@plinth/contract/queries.ts'
+// Saved queries and query history of a project. They are in the control database, so that a reset of the project database
+// keeps them. They are deleted with the project.
+import type { HistoryEntry, HistoryInput, SavedQuery, SavedQueryInput } from '@plinth/contract/queries.ts'
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
+import { sqlState } from '#src/kernel/postgres/database-error.ts'
 import type { OwnerWork } from '#src/planes/management/owner-work.ts'
 import type { Paging } from '#src/planes/management/paging.ts'
 import * as store from './store.ts'
@@ -20,11 +21,11 @@ export function queriesService(control: Database, owner: Pick<OwnerWork, 'tenant
       return { ...(await store.listSaved(control, await idOf(projectId), page)), ...page }
     },
 
-    async save(projectId: string, wish: SavedQueryWish): Promise<SavedQuery> {
-      const query = { id: wish.id, name: wish.name.trim(), sql: wish.sql, description: wish.description }
+    async save(projectId: string, input: SavedQueryInput): Promise<SavedQuery> {
+      const query = { id: input.id, name: input.name.trim(), sql: input.sql, description: input.description }
       const save = query.id === undefined ? store.saveByName : store.saveById
       const saved = await save(control, await idOf(projectId), query).catch(error => {
-        if ((error as { code?: string }).code !== uniqueViolation) throw error
+        if (sqlState(error) !== uniqueViolation) throw error
         throw new Refusal('already_exists', `Another saved query has the name ${JSON.stringify(query.name)}`)
       })
       return saved!
@@ -39,14 +40,14 @@ export function queriesService(control: Database, owner: Pick<OwnerWork, 'tenant
       return { ...(await store.listHistory(control, await idOf(projectId), page)), ...page }
     },
 
-    async record(projectId: string, wish: HistoryWish): Promise<HistoryEntry> {
+    async record(projectId: string, input: HistoryInput): Promise<HistoryEntry> {
       const id = await idOf(projectId)
-      const error = wish.error ?? null
+      const error = input.error ?? null
       const recorded = await store.record(control, id, {
-        sql: wish.sql,
-        status: wish.status ?? (error === null ? 'success' : 'error'),
-        duration_ms: wish.duration_ms ?? null,
-        row_count: wish.row_count ?? null,
+        sql: input.sql,
+        status: input.status ?? (error === null ? 'success' : 'error'),
+        duration_ms: input.duration_ms ?? null,
+        row_count: input.row_count ?? null,
         error,
       })
       await store.forgetBeyond(control, id, historyKept)

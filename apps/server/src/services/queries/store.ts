@@ -4,14 +4,14 @@ import { sql } from '#src/kernel/postgres/sql.ts'
 import type { Paging } from '#src/planes/management/paging.ts'
 
 const saved = sql`id, name, description, sql, created_at, updated_at`
-// A count travels as text otherwise; Postgres' bigint is wider than a number.
+// Cast the count, because the driver returns bigint as text.
 const entry = sql`id::text as id, sql, status, duration_ms, row_count::float8 as row_count, error, executed_at`
 
 export interface NewQuery {
   id: string | undefined
   name: string
   sql: string
-  /** Undefined keeps what is there. */
+  /** Undefined keeps the stored value. */
   description: string | undefined
 }
 
@@ -35,7 +35,7 @@ const replaced = (description: string | undefined) => sql`
   name = excluded.name, sql = excluded.sql, updated_at = now(),
   description = coalesce(${description ?? null}::text, saved_queries.description)`
 
-/** Fails with 23505 on `saved_queries_name` when another query of the project has the name. */
+/** Fails with 23505 on `saved_queries_name` if another query of the project has the name. */
 export const saveById = (
   control: Database,
   projectId: string,

@@ -1,4 +1,4 @@
-// Bodies of requests to a queue. Messages are validated but not built: Postgres gets the bytes as they came, with numbers
+// Request bodies of queues. Messages are validated but not parsed into objects: Postgres gets the original bytes, with numbers
 // of any size and keys of any name.
 import { Refusal } from '#src/kernel/errors.ts'
 import { maxBytesAtOnce, parseJsonBody } from '#src/kernel/http/json-body.ts'
@@ -14,9 +14,9 @@ type Fields = Readonly<Record<string, unknown>>
 
 const maxDelay = 3_155_760_000
 const maxBatch = 10_000
-/** In a body of messages. Postgres reads them all in one statement. */
+/** Maximum values in a body with messages, which Postgres parses in one statement. */
 export const maxMessageValues = 500_000
-/** In a body without messages: a few more than the ids it may list. */
+/** Maximum values in a body without messages: a few more than the ids it may contain. */
 const maxFieldValues = maxBatch + 10
 
 /** `{message, delay?, headers?}` */
@@ -41,7 +41,7 @@ export async function manyMessages(json: Buffer): Promise<MessageBody> {
 }
 
 /** `{vt, qty?}` */
-export function readWish(json: Buffer): { vt: number; qty: number } {
+export function parseReadOptions(json: Buffer): { vt: number; qty: number } {
   const { vt, qty = 1 } = fieldsOf(json, ['vt', 'qty'], 'vt')
   if (!isWhole(vt, 0, maxDelay))
     throw invalid(`Field "vt" must be a whole number of seconds from 0 to ${maxDelay}`)
@@ -50,7 +50,7 @@ export function readWish(json: Buffer): { vt: number; qty: number } {
 }
 
 /** `{msg_id}` or `{msg_ids}`. */
-export function settleWish(json: Buffer): { ids: readonly number[]; areMany: boolean } {
+export function parseMessageIds(json: Buffer): { ids: readonly number[]; areMany: boolean } {
   const fields = fieldsOf(json, ['msg_id', 'msg_ids'])
   const { msg_id, msg_ids } = fields
   if ((msg_id === undefined) === (msg_ids === undefined))
@@ -71,7 +71,7 @@ function fieldsOf(json: Buffer, known: readonly string[], needed?: string): Fiel
   return checkFields(parseJsonBody(json, { anyKey: true, maxValues: maxFieldValues }), known, needed)
 }
 
-/** The fields, with arrays and objects in them empty below their elements. */
+/** Parses the fields. Arrays and objects inside elements are left empty. */
 async function fieldsOfMessages(json: Buffer, known: readonly string[], needed: string): Promise<Fields> {
   if (json.length <= maxBytesAtOnce && !mayUnfold.test(json.toString('latin1')))
     return fieldsOf(json, known, needed)
@@ -110,7 +110,7 @@ const isObject = (value: unknown): value is Fields =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 const invalid = (message: string) => new Refusal('invalid_request', message)
 
-/** Postgres writes a number out in full: `1e-9999` sent as seven characters would come back as ten thousand. */
+/** Postgres expands numbers: `1e-9999` has seven characters and would come back with ten thousand. */
 const maxZeros = 1_000_000
 const mayUnfold = /[eE][+-]?\d\d/
 

@@ -1,6 +1,6 @@
-// What goes wrong in a queue's tables, told to whoever uses them.
+// Translates Postgres errors of queue statements for clients.
 import { Refusal } from '#src/kernel/errors.ts'
-import { DatabaseError, fromDriver } from '#src/kernel/postgres/wire/database-error.ts'
+import { DatabaseError } from '#src/kernel/postgres/database-error.ts'
 import { refusalFromTenantCode } from '#src/planes/data/database-refusal.ts'
 
 const noSuchTable = '42P01'
@@ -8,11 +8,11 @@ const noSuchFunction = '42883'
 const noSuchSchema = '3F000'
 const duplicateTable = '42P07'
 const dependantsExist = '2BP01'
-/** A lock, or a statement, that took too long. */
+/** Lock timeout or statement timeout. */
 const busy = new Set(['55P03', '57014'])
-/** A text that holds NUL, or a number beyond what JSON in Postgres can hold. */
+/** A text with NUL, or a number that jsonb cannot store. */
 const unstorable = new Set(['22P05', '22021', '22003', '22P02'])
-/** The database hands out no more than this in one piece. */
+/** The result is larger than Postgres can return. */
 const tooMuch = '54000'
 
 export const noQueue = (name: string) =>
@@ -34,11 +34,10 @@ export function messageRefusal(error: unknown, queue: string): unknown {
   return refusalFromTenantCode(error)
 }
 
-/** Of what makes, drops and lists queues. */
+/** For creating, dropping and listing queues. */
 export function setUpRefusal(error: unknown, queue?: string): unknown {
-  const raised = error instanceof DatabaseError ? error : fromDriver(error)
-  if (!raised || error instanceof Refusal) return error
-  if (raised.code === duplicateTable)
+  if (!(error instanceof DatabaseError)) return error
+  if (error.code === duplicateTable)
     return new Refusal(
       'already_exists',
       `The parts of another queue have the names that those of "${queue}" need`,
@@ -46,18 +45,18 @@ export function setUpRefusal(error: unknown, queue?: string): unknown {
         hint: 'Choose another name.',
       },
     )
-  if (busy.has(raised.code))
+  if (busy.has(error.code))
     return new Refusal('object_busy', `Another session is using queue "${queue}"; try again in a moment`)
-  if (raised.code === dependantsExist)
+  if (error.code === dependantsExist)
     return new Refusal(
       'has_dependants',
       `Something depends on the tables of queue "${queue}"; drop that first`,
       {
-        details: raised.detail ?? '',
+        details: error.detail ?? '',
       },
     )
-  if (raised.code !== noSuchFunction && raised.code !== noSuchSchema && raised.code !== noSuchTable)
-    return refusalFromTenantCode(raised)
+  if (error.code !== noSuchFunction && error.code !== noSuchSchema && error.code !== noSuchTable)
+    return refusalFromTenantCode(error)
   return new Refusal(
     'retrofit_required',
     'The database of this project lacks the queue functions and needs a retrofit before queues can be created or dropped',

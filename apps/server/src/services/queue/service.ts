@@ -1,34 +1,34 @@
-// Durable queues in the project's own database. Messages are worked on as service_role in one statement each; queues
-// are made and dropped as the project's owner, to whom their tables belong.
+// Durable queues in the project database. Message operations run as service_role, one statement each. Queues are created and
+// dropped as the project's owner, who owns their tables.
 import type { CreatedQueue } from '@plinth/contract/queue.ts'
 import { Refusal } from '#src/kernel/errors.ts'
 import { readBody } from '#src/kernel/http/body.ts'
 import type { RawReply, RawRequest } from '#src/kernel/http/request.ts'
 import type { Session } from '#src/kernel/postgres/database.ts'
-import { sql } from '#src/kernel/postgres/sql.ts'
 import type { Value } from '#src/kernel/postgres/wire/encoder.ts'
 import type { Cell } from '#src/kernel/postgres/wire/unit.ts'
-import type { Caller, Databases, Statement } from '#src/tenancy/databases.ts'
+import type { Caller, CallerStatement, Databases } from '#src/tenancy/databases.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
-import { manyMessages, oneMessage, readWish, settleWish } from './body.ts'
-import { createHeads, type Heads, type Look } from './heads.ts'
+import { manyMessages, oneMessage, parseMessageIds, parseReadOptions } from './body.ts'
+import { createHeadCache, type FindHead, type HeadCache } from './head-cache.ts'
 import { messageRefusal, noQueue, setUpRefusal } from './refusals.ts'
 import { listQueues, type QueueStatements, statementsOf } from './statements.ts'
+import { createQueue, dropQueue, findQueue } from './store.ts'
 
 export type QueueService = ReturnType<typeof queueService>
 
 const maxBodyBytes = 10 * 1024 * 1024
-/** Of a body without messages: 10,000 ids and much space. */
-const maxOrderBytes = 256 * 1024
+/** Maximum size of a body without messages: 10,000 ids with generous space. */
+const maxRequestBytes = 256 * 1024
 const mostArchived = 1000
 const rememberedQueues = 2000
-/** Whoever waits for a lock holds up everybody behind it: not for long. */
+/** A session that waits for a lock blocks all later ones on that table, so the wait is short. */
 const timeoutMs = 30_000
 const patience = `set lock_timeout = '3s'; set statement_timeout = ${timeoutMs}`
 const json = { 'content-type': 'application/json; charset=utf-8' }
 
-export function queueService(databases: Databases, heads: Heads = createHeads()) {
-  /** By name: queues of the same name in different projects have the same statements. */
+export function queueService(databases: Databases, heads: HeadCache = createHeadCache()) {
+  /** Cached by queue name, because the statements do not depend on the project. */
   const known = new Map<string, QueueStatements>()
 
   function statements(name: string): QueueStatements {
@@ -40,33 +40,33 @@ export function queueService(databases: Databases, heads: Heads = createHeads())
     return made
   }
 
-  const ask = (caller: Caller, name: string, statement: Statement, values: readonly Value[]) =>
+  const ask = (caller: Caller, name: string, statement: CallerStatement, values: readonly Value[]) =>
     databases.asService(caller.tenant, statement, values).catch(error => {
       throw messageRefusal(error, name)
     })
 
-  /** The only value of the only row. */
-  const value = (caller: Caller, name: string, statement: Statement, values: readonly Value[]) =>
+  /** Returns the single value of a single row. */
+  const value = (caller: Caller, name: string, statement: CallerStatement, values: readonly Value[]) =>
     ask(caller, name, statement, values).then(({ rows }): Cell => rows[0]?.[0] ?? null)
 
-  /** The only value of what reads from the head of the queue. */
+  /** Runs a read from the head of the queue and returns its single value. */
   async function fromHead(
     caller: Caller,
     name: string,
-    statement: Statement,
+    statement: CallerStatement,
     values: readonly Value[],
   ): Promise<Cell> {
     const queue = `${caller.tenant.id}:${name}`
-    const look: Look = async from => {
+    const findHead: FindHead = async from => {
       const { rows } = await ask(caller, name, statements(name).head, [from])
       return { id: String(rows[0]![0]), ms: Number(rows[0]![1]) }
     }
-    const { rows, ms } = await ask(caller, name, statement, [heads.of(queue, look), ...values])
-    heads.note(queue, ms, look)
+    const { rows, ms } = await ask(caller, name, statement, [heads.of(queue, findHead), ...values])
+    heads.record(queue, ms, findHead)
     return rows[0]?.[0] ?? null
   }
 
-  /** Queues come and go with their tables. */
+  /** Creates or drops a queue with its tables. */
   async function asOwner<T>(
     tenant: Tenant,
     name: string,
@@ -89,27 +89,25 @@ export function queueService(databases: Databases, heads: Heads = createHeads())
     }
   }
 
-  /** Deletes or moves messages, and says which of them there were if several were named. */
+  /** Deletes or archives messages. For a list of ids, returns those that existed. */
   async function settle(
     caller: Caller,
     name: string,
     request: RawRequest,
-    statement: Statement,
-    told: 'acked' | 'archived',
+    statement: CallerStatement,
+    field: 'acked' | 'archived',
   ): Promise<RawReply> {
-    const { ids, areMany } = settleWish(await readBody(request, maxOrderBytes))
+    const { ids, areMany } = parseMessageIds(await readBody(request, maxRequestBytes))
     const done = String(await value(caller, name, statement, [`{${ids.join(',')}}`]))
-    const answer = `"${told}":${done !== '[]'}`
+    const answer = `"${field}":${done !== '[]'}`
     return { status: 200, headers: json, body: areMany ? `{${answer},"msg_ids":${done}}` : `{${answer}}` }
   }
 
   return {
     async create({ tenant }: Caller, name: string, signal?: AbortSignal): Promise<CreatedQueue> {
       const queue = await asOwner(tenant, name, signal, async session => {
-        await session.run(sql`select pgmq.create(${name}::text)`)
-        return session.row<Omit<CreatedQueue, 'queue'>>(sql`
-          select queue_name, is_partitioned, is_unlogged, pg_catalog.to_json(created_at) #>> '{}' as created_at
-            from pgmq.meta where lower(queue_name) = ${name}`)
+        await createQueue(session, name)
+        return findQueue(session, name)
       })
       return { queue: name, ...queue! }
     },
@@ -122,10 +120,8 @@ export function queueService(databases: Databases, heads: Heads = createHeads())
     },
 
     async drop({ tenant }: Caller, name: string, signal?: AbortSignal): Promise<void> {
-      const dropped = await asOwner(tenant, name, signal, session =>
-        session.row<{ existed: boolean }>(sql`select pgmq.drop_queue(${name}::text) as existed`),
-      )
-      if (!dropped?.existed) throw noQueue(name)
+      const hasExisted = await asOwner(tenant, name, signal, session => dropQueue(session, name))
+      if (!hasExisted) throw noQueue(name)
     },
 
     async send(caller: Caller, name: string, request: RawRequest): Promise<RawReply> {
@@ -141,7 +137,7 @@ export function queueService(databases: Databases, heads: Heads = createHeads())
     },
 
     async read(caller: Caller, name: string, request: RawRequest): Promise<RawReply> {
-      const { vt, qty } = readWish(await readBody(request, maxOrderBytes))
+      const { vt, qty } = parseReadOptions(await readBody(request, maxRequestBytes))
       const messages = await fromHead(caller, name, statements(name).read, [String(vt), String(qty)])
       return { status: 200, headers: json, body: messages }
     },

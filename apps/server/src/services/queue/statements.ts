@@ -1,36 +1,36 @@
-// The statements on one queue's tables, with every parameter's type written out so that plans can be kept. Each is one
-// transaction: a message is taken, moved or put back whole, or not at all. The functions of schema pgmq do the same for
-// SQL; these do without them, since a database that lacks them still has messages to serve.
+// SQL statements of one queue. Parameter types are explicit, so that plans can be cached. Each statement is one transaction,
+// so a message is read, moved or put back atomically. The functions of schema pgmq do the same for SQL, but these statements
+// do not need them, because a database may lack the functions and still have messages.
 import { identifier } from '#src/kernel/postgres/sql.ts'
-import { type Statement, statement } from '#src/tenancy/databases.ts'
-import { horizonSeconds, margin } from './heads.ts'
+import { type CallerStatement, statement } from '#src/tenancy/databases.ts'
+import { horizonSeconds, margin } from './head-cache.ts'
 
 export interface QueueStatements {
   /** Body of the request as JSON, delay in seconds. */
-  readonly send: Statement
-  readonly sendBatch: Statement
-  /** Where to begin, seconds to hide them for, how many. */
-  readonly read: Statement
-  /** Where to begin. */
-  readonly pop: Statement
-  /** From an id on: the lowest one that is visible soon, and the milliseconds it took to find it. */
-  readonly head: Statement
+  readonly send: CallerStatement
+  readonly sendBatch: CallerStatement
+  /** Start id, visibility timeout in seconds, number of messages. */
+  readonly read: CallerStatement
+  /** Start id. */
+  readonly pop: CallerStatement
+  /** The lowest id from a start id on that is visible soon, and the duration in milliseconds. */
+  readonly head: CallerStatement
   /** An array of ids. */
-  readonly ack: Statement
-  readonly archive: Statement
+  readonly ack: CallerStatement
+  readonly archive: CallerStatement
   /** Limit, offset. */
-  readonly archived: Statement
+  readonly archived: CallerStatement
   /** One id. */
-  readonly replay: Statement
-  readonly metrics: Statement
+  readonly replay: CallerStatement
+  readonly metrics: CallerStatement
 }
 
-/** Of one answer; the connection takes a little more. */
+/** Maximum size of one answer. The limit of the connection is a little higher. */
 const maxAnswerBytes = 60_000_000
 const all = 'msg_id, read_ct, enqueued_at, vt, message, headers'
 const inSeconds = (parameter: string) =>
   `pg_catalog.clock_timestamp() + pg_catalog.make_interval(secs => ${parameter}::float8)`
-/** What could not be sent must not be taken either: the statement refuses, and is undone. */
+/** A message that cannot be sent must not become invisible. So the statement fails and is rolled back. */
 const sendable = (json: string, rows: string) => `
   select case when pg_catalog.octet_length(answer::text) > ${maxAnswerBytes}
               then platform.refuse('54000', 'too much')::json else answer end
@@ -51,7 +51,7 @@ export function statementsOf(name: string): QueueStatements {
   const queue = `pgmq.${identifier(`q_${name}`)}`
   const archive = `pgmq.${identifier(`a_${name}`)}`
   const sequence = `pgmq.${identifier(`q_${name}_msg_id_seq`)}`
-  /** Wall-clock time: in a long transaction now() stands still. Whoever has a message locked is about to take it. */
+  /** clock_timestamp(), because now() does not advance in a long transaction. A locked message is being read by another session. */
   const visible = (limit: string) => `
     select msg_id from ${queue}
      where msg_id >= $1::bigint and vt <= (select pg_catalog.clock_timestamp())
@@ -75,7 +75,7 @@ export function statementsOf(name: string): QueueStatements {
         returning msg_id)
       ${idsOf('sent')}`),
 
-    // As an array, what was picked is found again by one pass through the index; a join looks up each by itself.
+    // With an array the update scans the index once. A join would look up every message separately.
     read: quick(`
       with taken as (
         update ${queue} set vt = ${inSeconds('$2')}, read_ct = read_ct + 1
@@ -114,7 +114,7 @@ export function statementsOf(name: string): QueueStatements {
       ),
     ),
 
-    // It starts over: whoever gives up on a message after some reads would put it straight back.
+    // Reset read_ct, because consumers that drop messages after some reads would otherwise archive it again at once.
     replay: quick(`
       with gone as (delete from ${archive} where msg_id = $1::bigint returning ${all})
       insert into ${queue} (${all}) overriding system value

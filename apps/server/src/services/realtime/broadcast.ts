@@ -1,4 +1,5 @@
-// A message for everybody on a topic, and the frames it travels in: each is made once, when the first receiver needs it.
+// A message to all members of a topic, and its encoded frames. Each frame is encoded once, for the first member that
+// needs it.
 import type { SentMessage } from './subscriber.ts'
 import { encodeMessage, encodeUserBroadcast, type Version } from './wire.ts'
 
@@ -7,13 +8,13 @@ export interface Broadcast {
   readonly isJson: boolean
   /** JSON text, or any bytes. */
   readonly payload: Buffer
-  /** JSON text of what is said about the message, or empty. */
+  /** JSON text of the `meta` field, or empty. */
   readonly meta: string
-  /** Of a message that is kept, and may be replayed. */
+  /** Set for messages stored in realtime.messages, which can be replayed. */
   readonly id?: string
 }
 
-/** Of SQL. */
+/** The broadcast for a message that SQL sent. */
 export const broadcastOf = ({ id, event, payload }: SentMessage, isReplayed: boolean): Broadcast => ({
   event,
   isJson: true,
@@ -25,33 +26,33 @@ export const broadcastOf = ({ id, event, payload }: SentMessage, isReplayed: boo
 export class BroadcastFrames {
   readonly #topic: string
   readonly #broadcast: Broadcast
-  #old: Buffer | undefined
-  #new: Buffer | undefined
+  #version1: Buffer | undefined
+  #version2: Buffer | undefined
 
   constructor(topic: string, broadcast: Broadcast) {
     this.#topic = topic
     this.#broadcast = broadcast
   }
 
-  /** Bytes are nothing that clients of 1.0.0 could be told. */
+  /** Undefined for binary payloads in version 1.0.0, which has no binary frames. */
   of(version: Version): Buffer | undefined {
     if (version === '2.0.0') {
-      this.#new ??= this.#broadcast.isJson ? this.#text(version) : this.#bytes()
-      return this.#new
+      this.#version2 ??= this.#broadcast.isJson ? this.#textFrame(version) : this.#binaryFrame()
+      return this.#version2
     }
-    if (this.#broadcast.isJson) this.#old ??= this.#text(version)
-    return this.#old
+    if (this.#broadcast.isJson) this.#version1 ??= this.#textFrame(version)
+    return this.#version1
   }
 
-  /** Text is what every client understands, also those that know nothing of binary frames. */
-  #text(version: Version): Buffer {
+  /** JSON payloads are sent as text, because some clients of 2.0.0 do not decode binary frames. */
+  #textFrame(version: Version): Buffer {
     const { event, payload, meta } = this.#broadcast
     const before = `{"type":"broadcast","event":${JSON.stringify(event)},"payload":`
     const after = meta === '' ? '}' : `,"meta":${meta}}`
     return encodeMessage(version, this.#topic, 'broadcast', { before, json: payload, after })
   }
 
-  #bytes(): Buffer {
+  #binaryFrame(): Buffer {
     const { event, payload, meta } = this.#broadcast
     return encodeUserBroadcast(this.#topic, event, meta, false, payload)
   }

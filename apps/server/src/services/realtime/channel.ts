@@ -1,78 +1,83 @@
-// A topic that a socket has joined: who is there by which token, what it asked for, and how it ends.
+// A topic that a socket has joined: its token, its options, its subscriptions and how it closes.
 import { type Credential, callerOfCredential, whyRefused } from '#src/planes/data/admit.ts'
 import type { Caller } from '#src/tenancy/databases.ts'
-import { type Project, spaceOf } from './hub.ts'
+import type { ChannelDeps } from './channel-deps.ts'
+import type { Project } from './hub.ts'
 import type { JoinConfig } from './join-config.ts'
 import { reasons } from './limits.ts'
-import type { Parts } from './parts.ts'
 import type { Tracked } from './presence.ts'
-import { type Member, topicPrefix } from './space.ts'
 import type { Binding, ChangeSubscriber, ChangeSubscription, Permissions } from './subscriber.ts'
+import { type Member, topicKey, topicPrefix } from './topic.ts'
 import { encodeMessage, encodeReply, type Message, type Ref, type UserPush, type Version } from './wire.ts'
 
-/** What a channel sees of its socket. */
-export interface Home {
+/** The socket, as far as a channel uses it. */
+export interface ChannelSocket {
   readonly version: Version
   readonly project: Project
   send(frame: Buffer): void
-  /** So many bytes more are held back; fewer, if negative. */
-  hold(bytes: number): void
-  /** The channel has ended. */
-  drop(channel: Channel): void
+  /** Adds to the bytes queued on the socket's channels; negative when frames leave a queue. */
+  addQueuedBytes(bytes: number): void
+  /** Called when the channel has ended. */
+  remove(channel: Channel): void
 }
 
-/** On a public topic everybody may do everything. */
-const all: Permissions = {
+/** Public topics have no policies. */
+const allPermissions: Permissions = {
   mayReadBroadcast: true,
   maySendBroadcast: true,
   mayReadPresence: true,
   maySendPresence: true,
 }
 
-/** As it came: a decoded frame can be many times as large. */
-export interface HeldBack {
+/** Queued undecoded, because a decoded frame can be many times as large. */
+export interface QueuedFrame {
   readonly data: Buffer
   readonly isBinary: boolean
-  /** Of a large frame, which is decoded once. */
+  /** Set for a large frame, so that it is not decoded twice. */
   readonly decoded?: Message | UserPush
 }
-/** Of one in memory, besides its bytes. */
-const heldBackCost = 200
-const sizeOf = ({ data }: HeldBack) => data.length + heldBackCost
+/** Memory of a queued frame besides its bytes. */
+const queuedFrameOverhead = 200
+const sizeOf = ({ data }: QueuedFrame) => data.length + queuedFrameOverhead
 
 export class Channel implements ChangeSubscriber, Member {
   readonly topic: string
   readonly joinRef: Ref
-  readonly home: Home
+  readonly socket: ChannelSocket
   readonly acksBroadcasts: boolean
-  readonly hearsItself: boolean
+  readonly receivesOwnBroadcasts: boolean
   readonly isPrivate: boolean
   readonly isLegacy: boolean
   readonly bindings: readonly Binding[]
   caller: Caller
   expiresAtMs: number
-  /** Its own; without one it has its socket's. */
+  /** The channel's own token. Undefined if it uses that of the socket. */
   token: string | undefined
-  permissions = all
+  permissions = allPermissions
   presenceKey: string
   isPresenceEnabled: boolean
   tracked: Tracked | undefined
-  /** What was tracked, as it was sent. */
+  /** The tracked payload as the client sent it. */
   trackedText = ''
-  trackTimes: number[] = none
-  replayed: ReadonlySet<string> = nothing
+  trackTimes: number[] = emptyList
+  replayed: ReadonlySet<string> = emptySet
   #state: 'joining' | 'joined' | 'ended' = 'joining'
-  #isRefreshing = false
-  #heldBack: HeldBack[] = none
+  #isCheckingToken = false
+  #queued: QueuedFrame[] = emptyList
   #subscription: ChangeSubscription | undefined
 
-  constructor(home: Home, { topic, joinRef }: Message, config: JoinConfig, credential: Credential) {
-    this.home = home
+  constructor(
+    socket: ChannelSocket,
+    { topic, joinRef }: Message,
+    config: JoinConfig,
+    credential: Credential,
+  ) {
+    this.socket = socket
     this.topic = topic
     this.joinRef = joinRef
     this.isPrivate = config.isPrivate
     this.acksBroadcasts = config.acksBroadcasts
-    this.hearsItself = config.hearsItself
+    this.receivesOwnBroadcasts = config.receivesOwnBroadcasts
     this.isLegacy = config.isLegacy
     this.bindings = config.bindings
     this.presenceKey = config.presence.key
@@ -83,30 +88,30 @@ export class Channel implements ChangeSubscriber, Member {
   }
 
   get version(): Version {
-    return this.home.version
+    return this.socket.version
   }
   get subTopic(): string {
     return this.topic.slice(topicPrefix.length)
   }
-  get space(): string {
-    return spaceOf(this.isPrivate, this.subTopic)
+  get topicKey(): string {
+    return topicKey(this.isPrivate, this.subTopic)
   }
-  /** Joined, and by a token that has been judged. */
+  /** Joined, with no token check in progress. */
   get isReady(): boolean {
-    return this.#state === 'joined' && !this.#isRefreshing
+    return this.#state === 'joined' && !this.#isCheckingToken
   }
   get isEnded(): boolean {
     return this.#state === 'ended'
   }
-  get hearsBroadcasts(): boolean {
+  get receivesBroadcasts(): boolean {
     return this.permissions.mayReadBroadcast
   }
-  get hearsPresence(): boolean {
+  get receivesPresence(): boolean {
     return this.isPresenceEnabled && this.permissions.mayReadPresence
   }
 
   send(frame: Buffer): void {
-    if (this.#state !== 'ended') this.home.send(frame)
+    if (this.#state !== 'ended') this.socket.send(frame)
   }
   push(event: string, payload: string): void {
     this.send(encodeMessage(this.version, this.topic, event, payload, this.joinRef))
@@ -114,121 +119,122 @@ export class Channel implements ChangeSubscriber, Member {
   reply(to: Pick<Message, 'joinRef' | 'ref' | 'topic'>, status: 'ok' | 'error', response: string): void {
     this.send(encodeReply(this.version, to, status, response))
   }
-  tell(status: 'ok' | 'error', message: string): void {
-    this.#system('postgres_changes', status, message)
+  sendStatus(status: 'ok' | 'error', message: string): void {
+    this.#sendSystem('postgres_changes', status, message)
   }
-  complain(message: string): void {
-    this.#system('system', 'error', message)
+  sendError(message: string): void {
+    this.#sendSystem('system', 'error', message)
   }
-  #system(extension: string, status: 'ok' | 'error', message: string): void {
+  #sendSystem(extension: string, status: 'ok' | 'error', message: string): void {
     this.push('system', JSON.stringify({ extension, status, message, channel: this.subTopic }))
   }
 
-  /** What comes while the join or a token is being judged waits for that. */
-  holdBack(message: HeldBack): void {
-    if (this.#heldBack === none) this.#heldBack = []
-    this.#heldBack.push(message)
-    this.home.hold(sizeOf(message))
+  /** Frames that arrive during a join or a token check are handled after it. */
+  enqueue(message: QueuedFrame): void {
+    if (this.#queued === emptyList) this.#queued = []
+    this.#queued.push(message)
+    this.socket.addQueuedBytes(sizeOf(message))
   }
-  nextHeldBack(): HeldBack | undefined {
+  nextQueued(): QueuedFrame | undefined {
     if (!this.isReady) return
-    const next = this.#heldBack.shift()
-    if (next) this.home.hold(-sizeOf(next))
-    else this.#heldBack = none
+    const next = this.#queued.shift()
+    if (next) this.socket.addQueuedBytes(-sizeOf(next))
+    else this.#queued = emptyList
     return next
   }
 
-  /** Before the join is answered. Resolves when changes are captured. */
-  subscribe({ changes }: Parts): Promise<void> {
+  /** Called before the join is answered. Resolves when changes are captured. */
+  subscribe({ changes }: ChannelDeps): Promise<void> {
     this.#subscription = changes.subscribe(this)
-    return this.#subscription.flowing
+    return this.#subscription.ready
   }
 
-  /** The join has been answered. */
-  enter(): void {
+  /** Called when the join has been answered. */
+  join(): void {
     this.#state = 'joined'
-    const { project } = this.home
-    // What it is told already must not be told as a change.
-    project.tellPresence(this.space)
-    project.enter(this.space, this)
-    this.#tellPresent()
+    const { project } = this.socket
+    // The state sent below includes pending changes. A later diff must not repeat them.
+    project.flushPresence(this.topicKey)
+    project.join(this.topicKey, this)
+    this.#sendPresenceState()
   }
 
-  /** The first `track` asks for presence, too. */
+  /** The first `track` enables presence, even if the join did not. */
   enablePresence(): void {
     if (this.isPresenceEnabled) return
-    this.home.project.tellPresence(this.space)
+    this.socket.project.flushPresence(this.topicKey)
     this.isPresenceEnabled = true
-    this.#tellPresent()
+    this.#sendPresenceState()
   }
 
-  #tellPresent(): void {
-    if (this.hearsPresence) this.push('presence_state', this.home.project.presenceState(this.space))
+  #sendPresenceState(): void {
+    if (this.receivesPresence) this.push('presence_state', this.socket.project.presenceState(this.topicKey))
   }
 
-  /** Gone without a word; whoever ends it says what is to be said. */
+  /** Ends the channel without sending anything. The caller sends the reason. */
   end(): void {
     if (this.#state === 'ended') return
     const wasJoined = this.#state === 'joined'
     this.#state = 'ended'
-    this.home.drop(this)
+    this.socket.remove(this)
     this.#subscription?.end()
-    for (const each of this.#heldBack) this.home.hold(-sizeOf(each))
-    this.#heldBack = none
+    for (const each of this.#queued) this.socket.addQueuedBytes(-sizeOf(each))
+    this.#queued = emptyList
     if (!wasJoined) return
-    const { project } = this.home
-    if (this.tracked) project.untrack(this.space, this.tracked)
-    project.leave(this.space, this)
+    const { project } = this.socket
+    if (this.tracked) project.untrack(this.topicKey, this.tracked)
+    project.leave(this.topicKey, this)
   }
 
   close(): void {
     if (this.#state === 'ended') return
-    this.home.project.settle(this.space)
+    this.socket.project.flush(this.topicKey)
     this.send(encodeMessage(this.version, this.topic, 'phx_close', '{}', this.joinRef, this.joinRef))
     this.end()
   }
 
-  /** Ended by the server, with a reason. */
-  shut(reason: string): void {
-    this.complain(reason)
+  /** Sends the reason as a system message, then closes. */
+  closeWithError(reason: string): void {
+    this.sendError(reason)
     this.close()
   }
 
-  /** A token that is sent on an open channel: once it is found good, later events are judged by it. */
-  async refresh(token: string, parts: Parts): Promise<void> {
-    this.#isRefreshing = true
+  /** Checks a token that the client sent on an open channel. If it is valid, later policy checks use it. */
+  async refresh(token: string, deps: ChannelDeps): Promise<void> {
+    this.#isCheckingToken = true
     try {
-      await this.#take(token, parts)
+      await this.#replaceToken(token, deps)
     } catch (error) {
-      parts.log.warn({ err: error }, 'a refreshed token could not be judged')
-      this.shut(reasons.judgeFailed)
+      deps.log.warn({ err: error }, 'checking a refreshed token failed')
+      this.closeWithError(reasons.policyCheckFailed)
     } finally {
-      this.#isRefreshing = false
+      this.#isCheckingToken = false
     }
   }
 
-  async #take(token: string, parts: Parts): Promise<void> {
-    const { tenant } = this.home.project
+  async #replaceToken(token: string, deps: ChannelDeps): Promise<void> {
+    const { tenant } = this.socket.project
     const credential = callerOfCredential(tenant, token)
-    if (!credential) return this.shut(refusalOf(tenant, token))
+    if (!credential) return this.closeWithError(tokenError(tenant, token))
     const { caller, expiresAtMs } = credential
-    if (caller.userId !== '' && (await parts.isRevoked(caller))) return this.shut(revoked)
-    const permissions = this.isPrivate ? await parts.permissions(caller, this.subTopic) : all
-    // Its keys may be others by now.
-    if (this.home.project.tenant !== tenant) return this.#take(token, parts)
-    if (!permissions.mayReadBroadcast && !permissions.mayReadPresence) return this.shut(reasons.mayRead)
+    if (caller.userId !== '' && (await deps.isRevoked(caller))) return this.closeWithError(revoked)
+    const permissions = this.isPrivate ? await deps.permissions(caller, this.subTopic) : allPermissions
+    // The project's keys may have changed during the checks.
+    if (this.socket.project.tenant !== tenant) return this.#replaceToken(token, deps)
+    if (!permissions.mayReadBroadcast && !permissions.mayReadPresence)
+      return this.closeWithError(reasons.readForbidden)
     Object.assign(this, { token, permissions, caller, expiresAtMs })
   }
 }
 
-const none: never[] = []
-const nothing: ReadonlySet<string> = new Set()
+const emptyList: never[] = []
+const emptySet: ReadonlySet<string> = new Set()
 
 export const revoked = 'InvalidJWTToken: Token has been revoked'
 export const expired = 'InvalidJWTToken: Token has expired'
 
-/** Why a token of a channel counts for nothing. */
-export function refusalOf(tenant: Project['tenant'], token: string): string {
+/** The error message for an invalid token. */
+export function tokenError(tenant: Project['tenant'], token: string): string {
   switch (whyRefused(tenant, token)) {
     case 'malformed':
       return 'MalformedJWT: The token provided is not a valid JWT'

@@ -1,181 +1,188 @@
-// Who is on which topic of a project, on this node. Public and private topics of the same name are separate spaces.
+// The topics of a project and their members on this node. A public and a private topic of the same name are separate.
 import type { Log } from '#src/kernel/log.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
-import { decodeFromNode, encodeForNodes, type NodeMessage, type ToldTracked } from './between-nodes.ts'
 import type { Broadcast } from './broadcast.ts'
-import { Rates } from './limits.ts'
+import { type Bus, type BusHandler, singleNodeBus } from './bus.ts'
+import { RateLimits } from './limits.ts'
+import {
+  decodeNodeMessage,
+  encodeNodeMessage,
+  type NodeMessage,
+  type PresenceEntry,
+} from './node-messages.ts'
 import type { Tracked } from './presence.ts'
-import { type Member, Space } from './space.ts'
-import { alone, type Span, type SpanListener } from './span.ts'
+import { type Member, Topic } from './topic.ts'
 
-export const spaceOf = (isPrivate: boolean, subTopic: string) => (isPrivate ? 'p' : 'o') + subTopic
-
-/** From its first socket on this node to the last. */
-export class Project<Socket = unknown> implements SpanListener {
+/** Exists from the first socket of the project on this node to the last. */
+export class Project<Socket = unknown> implements BusHandler {
   readonly id: string
   tenant: Tenant
   readonly sockets = new Set<Socket>()
-  readonly rates = new Rates()
-  readonly #span: Span
+  readonly rates = new RateLimits()
+  readonly #bus: Bus
   readonly #log: Log
-  readonly #spaces = new Map<string, Space>()
+  readonly #topics = new Map<string, Topic>()
+  /** Keys of topics whose presence has changed since the last diff. */
   readonly #changed = new Set<string>()
-  readonly #unwatch: () => void
+  readonly #unsubscribe: () => void
 
-  constructor(tenant: Tenant, span: Span, log: Log) {
+  constructor(tenant: Tenant, bus: Bus, log: Log) {
     this.id = tenant.id
     this.tenant = tenant
-    this.#span = span
+    this.#bus = bus
     this.#log = log
-    this.#unwatch = span.watch(tenant.id, this)
+    this.#unsubscribe = bus.subscribe(tenant.id, this)
   }
 
   /** Undefined when there is nothing to wait for. */
   ready(): Promise<void> | undefined {
-    return this.#span.ready(this.id)
+    return this.#bus.ready(this.id)
   }
 
-  enter(key: string, member: Member): void {
-    this.#space(key).enter(member)
+  join(key: string, member: Member): void {
+    this.#topic(key).join(member)
   }
 
   leave(key: string, member: Member): void {
-    this.#spaces.get(key)?.leave(member)
-    this.#tidy(key)
+    this.#topics.get(key)?.leave(member)
+    this.#removeIfEmpty(key)
   }
 
-  /** To everybody on the topic but the sender, here and elsewhere. */
+  /** Sends to all members of the topic except the sender, on this node and on the others. */
   broadcast(key: string, message: Broadcast, except?: Member): void {
     this.deliver(key, message, except)
     this.#publish({ kind: 'broadcast', space: key, ...message })
   }
 
-  /** On this node alone. */
+  /** Sends to the members on this node only. */
   deliver(key: string, message: Broadcast, except?: Member): void {
-    this.#spaces.get(key)?.broadcast(message, except)
+    this.#topics.get(key)?.broadcast(message, except)
   }
 
-  /** Whatever has been sent to the topic so far is on its way. */
-  settle(key: string): void {
-    this.#spaces.get(key)?.flush()
+  /** Sends the queued broadcasts of the topic now. */
+  flush(key: string): void {
+    this.#topics.get(key)?.flush()
   }
 
-  /** In place of what was tracked before, if anything was. False if there is no room for it. */
+  /** Replaces `previous`, if given. Returns false if the topic's presence would become too large. */
   track(key: string, tracked: Tracked, previous?: Tracked): boolean {
-    const isIn = this.#space(key).presence.join(tracked, previous)
-    this.#tellSoon(key)
-    return isIn
+    const isAdded = this.#topic(key).presence.join(tracked, previous)
+    this.#scheduleDiff(key)
+    return isAdded
   }
 
   untrack(key: string, { ref }: Tracked): void {
-    this.#spaces.get(key)?.presence.leave(ref)
-    this.#tellSoon(key)
+    this.#topics.get(key)?.presence.leave(ref)
+    this.#scheduleDiff(key)
   }
 
-  /** What has changed is told now, to those who have been there. */
-  tellPresence(key: string): void {
-    this.#tell(key)
+  /** Sends a pending presence diff now, to the current members. */
+  flushPresence(key: string): void {
+    this.#sendDiff(key)
   }
 
-  /** JSON text of who is there. */
+  /** The presence state as JSON text. */
   presenceState(key: string): string {
-    return this.#spaces.get(key)?.presence.state() ?? '{}'
+    return this.#topics.get(key)?.presence.state() ?? '{}'
   }
 
-  #space(key: string): Space {
-    let space = this.#spaces.get(key)
-    if (!space) {
-      space = new Space(key)
-      this.#spaces.set(key, space)
+  #topic(key: string): Topic {
+    let topic = this.#topics.get(key)
+    if (!topic) {
+      topic = new Topic(key)
+      this.#topics.set(key, topic)
     }
-    return space
+    return topic
   }
 
-  #tidy(key: string): void {
-    const space = this.#spaces.get(key)
-    if (space?.isEmpty) this.#spaces.delete(key)
+  #removeIfEmpty(key: string): void {
+    const topic = this.#topics.get(key)
+    if (topic?.isEmpty) this.#topics.delete(key)
   }
 
-  #tellSoon(key: string): void {
-    if (this.#changed.size === 0) setImmediate(this.#tellAll)
+  #scheduleDiff(key: string): void {
+    if (this.#changed.size === 0) setImmediate(this.#sendDiffs)
     this.#changed.add(key)
   }
 
-  readonly #tellAll = () => {
+  readonly #sendDiffs = () => {
     const keys = [...this.#changed]
     this.#changed.clear()
     for (const key of keys)
       try {
-        this.#tell(key)
+        this.#sendDiff(key)
       } catch (error) {
-        // Nobody else would catch it.
-        this.#log.error({ err: error }, 'who is present could not be told')
+        // No caller catches an error that is thrown in setImmediate.
+        this.#log.error({ err: error }, 'sending a presence diff failed')
       }
   }
 
-  #tell(key: string): void {
+  #sendDiff(key: string): void {
     this.#changed.delete(key)
-    const space = this.#spaces.get(key)
-    if (!space?.presence.isChanged) return this.#tidy(key)
-    const { json, joins, leaves } = space.presence.takeDiff()
-    space.tellPresent(json)
-    const own = { joins: joins.filter(isHere).map(told), leaves: leaves.filter(isHere).map(({ ref }) => ref) }
+    const topic = this.#topics.get(key)
+    if (!topic?.presence.isChanged) return this.#removeIfEmpty(key)
+    const { json, joins, leaves } = topic.presence.takeDiff()
+    topic.sendPresenceDiff(json)
+    const own = {
+      joins: joins.filter(isLocal).map(toEntry),
+      leaves: leaves.filter(isLocal).map(({ ref }) => ref),
+    }
     if (own.joins.length > 0 || own.leaves.length > 0) this.#publish({ kind: 'presence', space: key, ...own })
-    this.#tidy(key)
+    this.#removeIfEmpty(key)
   }
 
-  message(bytes: Buffer, node: string): void {
-    const message = decodeFromNode(bytes)
+  message(payload: Buffer, node: string): void {
+    const message = decodeNodeMessage(payload)
     if (!message) return
     if (message.kind === 'broadcast') return this.deliver(message.space, message)
     if (message.kind === 'presence') {
-      const { presence } = this.#space(message.space)
+      const { presence } = this.#topic(message.space)
       for (const ref of message.leaves) presence.leave(ref)
-      for (const each of message.joins) presence.join(heard(each, node))
-      return this.#tellSoon(message.space)
+      for (const each of message.joins) presence.join(fromEntry(each, node))
+      return this.#scheduleDiff(message.space)
     }
-    this.#replaceAll(node, new Map(message.spaces))
-    if (message.isAsking) this.#tellState(false)
+    this.#replaceState(node, new Map(message.spaces))
+    if (message.isAsking) this.#publishState(false)
   }
 
-  linked(): void {
-    this.#tellState(true)
+  connected(): void {
+    this.#publishState(true)
   }
 
-  gone(node: string): void {
-    this.#replaceAll(node, new Map())
+  nodeGone(node: string): void {
+    this.#replaceState(node, new Map())
   }
 
   #publish(message: NodeMessage): void {
-    if (this.#span !== alone) this.#span.publish(this.id, encodeForNodes(message))
+    if (this.#bus !== singleNodeBus) this.#bus.publish(this.id, encodeNodeMessage(message))
   }
 
-  #tellState(isAsking: boolean): void {
+  #publishState(isAsking: boolean): void {
     const spaces = Array.from(
-      this.#spaces,
-      ([key, { presence }]) => [key, presence.of('').map(told)] as const,
-    ).filter(([, present]) => present.length > 0)
+      this.#topics,
+      ([key, { presence }]) => [key, presence.of('').map(toEntry)] as const,
+    ).filter(([, entries]) => entries.length > 0)
     this.#publish({ kind: 'state', isAsking, spaces })
   }
 
-  #replaceAll(node: string, told: ReadonlyMap<string, readonly ToldTracked[]>): void {
-    for (const key of new Set([...this.#spaces.keys(), ...told.keys()])) {
-      const { presence } = this.#space(key)
-      const present = told.get(key) ?? []
-      const refs = new Set(present.map(([, ref]) => ref))
+  #replaceState(node: string, state: ReadonlyMap<string, readonly PresenceEntry[]>): void {
+    for (const key of new Set([...this.#topics.keys(), ...state.keys()])) {
+      const { presence } = this.#topic(key)
+      const entries = state.get(key) ?? []
+      const refs = new Set(entries.map(([, ref]) => ref))
       for (const { ref } of presence.of(node)) if (!refs.has(ref)) presence.leave(ref)
-      for (const each of present) presence.join(heard(each, node))
-      this.#tellSoon(key)
+      for (const each of entries) presence.join(fromEntry(each, node))
+      this.#scheduleDiff(key)
     }
   }
 
-  /** The others hear of what is left before nobody speaks for it any more. */
+  /** Publishes pending presence changes first: after unsubscribing, the other nodes would keep the old state. */
   close(): void {
-    this.#tellAll()
-    this.#unwatch()
+    this.#sendDiffs()
+    this.#unsubscribe()
   }
 }
 
-const isHere = ({ node }: Tracked) => node === ''
-const told = ({ key, ref, meta }: Tracked): ToldTracked => [key, ref, meta]
-const heard = ([key, ref, meta]: ToldTracked, node: string): Tracked => ({ key, ref, meta, node })
+const isLocal = ({ node }: Tracked) => node === ''
+const toEntry = ({ key, ref, meta }: Tracked): PresenceEntry => [key, ref, meta]
+const fromEntry = ([key, ref, meta]: PresenceEntry, node: string): Tracked => ({ key, ref, meta, node })

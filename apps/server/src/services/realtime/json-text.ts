@@ -1,10 +1,10 @@
-// Parts of a JSON text as they were written: what is only passed on is not read and written anew, which would cost
-// time, and the last digits of large numbers.
+// Extracts parts of a JSON text without parsing them. Parsing and stringifying would cost time, and lose digits of large
+// numbers.
 
 const quote = 0x22
 const backslash = 0x5c
 
-/** The text of a member of an object, the last one of that name, or undefined. The text must be valid JSON. */
+/** The text of an object's member, of the last one if the name repeats. The input must be valid JSON. */
 export function memberText(object: string, name: string): string | undefined {
   let found: string | undefined
   for (const [key, value] of members(object))
@@ -13,14 +13,14 @@ export function memberText(object: string, name: string): string | undefined {
   return found
 }
 
-/** The texts of all members by their names. */
+/** The texts of all members by name. */
 export function memberTexts(object: string): Map<string, string> {
   const found = new Map<string, string>()
   for (const [key, value] of members(object)) found.set(JSON.parse(key), value)
   return found
 }
 
-/** Names as they are written, quotes and all, with the texts of the values. */
+/** Keys as written, with quotes and escapes, and the texts of the values. */
 function* members(object: string): Generator<[key: string, value: string]> {
   let at = afterSpace(object, 0)
   if (object[at] !== '{') return
@@ -34,7 +34,7 @@ function* members(object: string): Generator<[key: string, value: string]> {
   }
 }
 
-/** The texts of the elements of an array. The text must be valid JSON. */
+/** The texts of the elements of an array. The input must be valid JSON. */
 export function elementTexts(array: string): string[] {
   const found: string[] = []
   let at = afterSpace(array, 0)
@@ -48,8 +48,8 @@ export function elementTexts(array: string): string[] {
   return found
 }
 
-/** What stands between the braces of an object, without space around it. */
-export const insideOf = (object: string): string => object.trim().slice(1, -1).trim()
+/** The text between the braces of an object, trimmed. */
+export const membersText = (object: string): string => object.trim().slice(1, -1).trim()
 
 const afterComma = (text: string, at: number): number => {
   const next = afterSpace(text, at)

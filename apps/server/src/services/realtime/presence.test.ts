@@ -10,7 +10,7 @@ const at = (key: string, ref: string, node = '') => ({
 })
 const taken = (presence: Presence) => JSON.parse(presence.takeDiff().json)
 
-test('the state lists the metas of each key, whatever its name', () => {
+test('presence: the state lists the metas of each key, including __proto__', () => {
   const presence = new Presence()
   presence.join(at('a', '1'))
   presence.join(at('__proto__', '2'))
@@ -21,7 +21,7 @@ test('the state lists the metas of each key, whatever its name', () => {
   )
 })
 
-test('a diff tells what has changed since the last, and nothing of those who came and went', () => {
+test('presence: a diff has the changes since the last one, without those that joined and left meanwhile', () => {
   const presence = new Presence()
   presence.join(at('a', '1'))
   presence.join(at('b', '2'))
@@ -34,7 +34,7 @@ test('a diff tells what has changed since the last, and nothing of those who cam
   assert.equal(presence.isEmpty, true)
 })
 
-test('a phx_ref counts, whatever else is tracked under that name', () => {
+test('presence: a client cannot override phx_ref', () => {
   assert.deepEqual(JSON.parse(trackedMeta(' { "phx_ref" : "mine", "n": 1 } ', 'theirs', 'before')), {
     n: 1,
     phx_ref: 'theirs',
@@ -43,7 +43,7 @@ test('a phx_ref counts, whatever else is tracked under that name', () => {
   assert.equal(trackedMeta('{ }', 'x', undefined), '{"phx_ref":"x"}')
 })
 
-test('no more is kept than can be told; what takes the place of something counts instead of it', () => {
+test('presence: a topic has a size limit, and a replaced entry does not count', () => {
   const presence = new Presence()
   const large = (ref: string, node = '') => ({ key: 'k', ref, meta: `{"x":"${'x'.repeat(400_000)}"}`, node })
   assert.deepEqual([presence.join(large('1')), presence.join(large('2', 'other'))], [true, true])

@@ -1,22 +1,22 @@
-// Who is on a topic, here and on other nodes. What changes in one turn is told in one diff.
-import { insideOf } from './json-text.ts'
+// The presence of a topic, on all nodes. All changes of one turn of the event loop become one diff.
+import { membersText } from './json-text.ts'
 import { maxPresenceBytes } from './limits.ts'
 
 export interface Tracked {
   readonly key: string
   /** Unique over all nodes. */
   readonly ref: string
-  /** JSON text: what was tracked, with `phx_ref`. */
+  /** JSON text: the tracked payload with `phx_ref`. */
   readonly meta: string
-  /** Where it is; empty on this node. */
+  /** The node it is tracked on; empty for this node. */
   readonly node: string
 }
 
-/** `phx_ref` comes last, so that it counts whatever else is tracked under that name. */
+/** `phx_ref` comes last: of duplicate JSON keys the last one wins, so a client cannot set its own. */
 export function trackedMeta(payload: string, ref: string, previous: string | undefined): string {
-  const inside = insideOf(payload)
+  const members = membersText(payload)
   const refs = `${previous === undefined ? '' : `"phx_ref_prev":"${previous}",`}"phx_ref":"${ref}"`
-  return inside === '' ? `{${refs}}` : `{${inside},${refs}}`
+  return members === '' ? `{${refs}}` : `{${members},${refs}}`
 }
 
 export class Presence {
@@ -32,7 +32,7 @@ export class Presence {
     return this.#joins.size > 0 || this.#leaves.size > 0
   }
 
-  /** False if it is too much, for it is told to everybody who comes. `previous` is what it takes the place of. */
+  /** Replaces `previous`. Returns false above the size limit, because every new member is sent the whole state. */
   join(tracked: Tracked, previous?: Tracked): boolean {
     if (this.#present.has(tracked.ref)) return true
     const freed = previous && this.#present.has(previous.ref) ? bytesOf(previous) : 0
@@ -50,7 +50,7 @@ export class Presence {
     if (!tracked) return
     this.#present.delete(ref)
     this.#bytes -= bytesOf(tracked)
-    // Nobody has heard of one that came in the same turn.
+    // A join of the same turn was not sent yet, so no leave is sent either.
     if (!this.#joins.delete(ref)) this.#leaves.set(ref, tracked)
   }
 
@@ -58,27 +58,27 @@ export class Presence {
     return [...this.#present.values()].filter(each => each.node === node)
   }
 
-  /** JSON text of everybody who is there. */
+  /** JSON text for `presence_state`. */
   state(): string {
-    return byKey(this.#present.values())
+    return encodeByKey(this.#present.values())
   }
 
-  /** What has changed since the last time. */
+  /** The changes since the last call. */
   takeDiff(): { json: string; joins: Tracked[]; leaves: Tracked[] } {
     const joins = [...this.#joins.values()]
     const leaves = [...this.#leaves.values()]
     this.#joins = new Map()
     this.#leaves = new Map()
-    return { json: `{"joins":${byKey(joins)},"leaves":${byKey(leaves)}}`, joins, leaves }
+    return { json: `{"joins":${encodeByKey(joins)},"leaves":${encodeByKey(leaves)}}`, joins, leaves }
   }
 }
 
-/** As it is told, under a key of its own. */
+/** The size in `presence_state`, counted as if each had a key of its own. */
 const bytesOf = ({ key, meta }: Tracked) =>
   Buffer.byteLength(JSON.stringify(key)) + Buffer.byteLength(meta) + ':{"metas":[]},'.length
 
-/** Written by hand: a key may have any name. */
-function byKey(all: Iterable<Tracked>): string {
+/** Concatenates JSON text: in an object literal, a key such as `__proto__` would be lost. */
+function encodeByKey(all: Iterable<Tracked>): string {
   const metas = new Map<string, string>()
   for (const { key, meta } of all) {
     const others = metas.get(key)

@@ -1,26 +1,28 @@
-// Sockets of projects: who is admitted, and until when. What they do on their channels is in socket.ts and channel.ts.
+// The sockets of projects: admission, expiry and revocation. socket.ts and channel.ts handle their messages.
 
 import { setImmediate as nextTurn } from 'node:timers/promises'
+import { startChore } from '#src/kernel/chores.ts'
 import { Refusal, retryLater, unauthorized } from '#src/kernel/errors.ts'
 import type { ClientSocket } from '#src/kernel/http/client-socket.ts'
 import type { RawReply, RawRequest } from '#src/kernel/http/request.ts'
-import type { SocketMount, SocketRequest } from '#src/kernel/http/sockets.ts'
+import type { SocketRequest } from '#src/kernel/http/sockets.ts'
 import { callerOfSocket } from '#src/planes/data/admit.ts'
 import { dataRefusal } from '#src/planes/data/plane.ts'
 import type { Caller } from '#src/tenancy/databases.ts'
 import type { Directory } from '#src/tenancy/directory.ts'
 import type { WhenUpgraded } from '#src/tenancy/upgrades.ts'
-import { encodeForNodes } from './between-nodes.ts'
 import { broadcastOf } from './broadcast.ts'
 import { type Channel, expired, revoked } from './channel.ts'
-import { Project, spaceOf } from './hub.ts'
+import type { ChannelDeps } from './channel-deps.ts'
+import { type HttpBroadcast, InvalidBroadcasts, invalidBroadcastsReply } from './http-broadcasts.ts'
+import { Project } from './hub.ts'
 import { maxClients } from './limits.ts'
-import type { Parts } from './parts.ts'
-import { faultReply, type Posted, PostingFault } from './posting.ts'
+import { encodeNodeMessage } from './node-messages.ts'
 import { RealtimeSocket, type SocketCredential } from './socket.ts'
 import type { SentMessage } from './subscriber.ts'
+import { topicKey } from './topic.ts'
 
-export interface RealtimeOptions extends Parts {
+export interface RealtimeOptions extends ChannelDeps {
   readonly directory: Directory
   readonly whenUpgraded: WhenUpgraded
 }
@@ -28,12 +30,14 @@ export interface RealtimeOptions extends Parts {
 export type RealtimeService = ReturnType<typeof realtimeService>
 
 const addresses = ['/v1/realtime/{project}/socket/websocket', '/v1/{project}/realtime/v1/websocket']
-/** A token that expires, or whose session ends, counts for a second more at most. */
+/** An expired token, or that of an ended session, is used for one more second at most. */
 const sweepMs = 500
 const isUuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
-export function realtimeService({ directory, whenUpgraded, ...parts }: RealtimeOptions) {
-  const { span, log } = parts
+const identify = ({ caller: { tenant, role } }: SocketCredential) => ({ project: tenant.id, role })
+
+export function realtimeService({ directory, whenUpgraded, ...deps }: RealtimeOptions) {
+  const { bus, log } = deps
   const projects = new Map<string, Project<RealtimeSocket>>()
 
   async function admit({ params, query, headers }: SocketRequest): Promise<SocketCredential> {
@@ -42,22 +46,18 @@ export function realtimeService({ directory, whenUpgraded, ...parts }: RealtimeO
       const tenant = isUuid.test(id) ? await directory.find(id) : undefined
       const credential = callerOfSocket(tenant, query, headers)
       const { caller } = credential
-      // From here on everything on the socket may count on a current database.
+      // Later code relies on an upgraded project database.
       await whenUpgraded(caller.tenant.ref, 'caller')
-      if (caller.userId !== '' && (await parts.isRevoked(caller))) throw unauthorized()
-      // Whatever was changed meanwhile counts.
+      if (caller.userId !== '' && (await deps.isRevoked(caller))) throw unauthorized()
+      // The project may have changed during the checks, for example its keys.
       if ((await directory.find(id)) === tenant) return credential
     }
   }
 
-  function enter({ caller: { tenant } }: SocketCredential): void {
-    const most = maxClients(tenant)
-    if ((projects.get(tenant.id)?.sockets.size ?? 0) >= most)
-      throw retryLater(
-        'too_many_connections',
-        `The project has ${most} sockets already, as many as it may`,
-        5,
-      )
+  function checkCapacity({ caller: { tenant } }: SocketCredential): void {
+    const max = maxClients(tenant)
+    if ((projects.get(tenant.id)?.sockets.size ?? 0) >= max)
+      throw retryLater('too_many_connections', `The project has ${max} sockets already, as many as it may`, 5)
   }
 
   function accept(
@@ -68,12 +68,12 @@ export function realtimeService({ directory, whenUpgraded, ...parts }: RealtimeO
     const { tenant } = credential.caller
     let project = projects.get(tenant.id)
     if (!project) {
-      project = new Project(tenant, span, log)
+      project = new Project(tenant, bus, log)
       projects.set(tenant.id, project)
     }
     project.tenant = tenant
     const version = query.get('vsn')?.startsWith('2.') ? '2.0.0' : '1.0.0'
-    const socket = new RealtimeSocket(client, version, project, credential, parts, ended)
+    const socket = new RealtimeSocket(client, version, project, credential, deps, ended)
     project.sockets.add(socket)
     return socket
   }
@@ -96,7 +96,7 @@ export function realtimeService({ directory, whenUpgraded, ...parts }: RealtimeO
     if (!tenant) return closeAll('the project is gone')
     if (tenant.status === 'suspended') return closeAll('the project is suspended')
     project.tenant = tenant
-    for (const socket of [...project.sockets]) socket.takeAnew()
+    for (const socket of [...project.sockets]) socket.recheckCredentials()
   }
 
   function* openChannels(project: Project<RealtimeSocket>): Generator<Channel> {
@@ -106,69 +106,72 @@ export function realtimeService({ directory, whenUpgraded, ...parts }: RealtimeO
   function endExpired(): void {
     const now = Date.now()
     for (const project of projects.values())
-      for (const channel of openChannels(project)) if (channel.expiresAtMs <= now) channel.shut(expired)
+      for (const channel of openChannels(project))
+        if (channel.expiresAtMs <= now) channel.closeWithError(expired)
   }
 
-  /** Projects whose databases are being asked; a slow one does not keep the others waiting. */
-  const asked = new Set<Project<RealtimeSocket>>()
+  /** Projects with a check in progress. A slow database must not delay the checks of other projects. */
+  const checking = new Set<Project<RealtimeSocket>>()
 
-  /** Answered from memory for all but the first. */
+  /** Only the first check of a project queries its database. The others are answered from memory. */
   async function endRevoked(project: Project<RealtimeSocket>): Promise<void> {
-    asked.add(project)
+    checking.add(project)
     try {
       for (const channel of [...openChannels(project)])
         if (channel.caller.userId !== '') {
-          const is = parts.isRevoked(channel.caller)
-          if (is instanceof Promise ? await is : is) channel.shut(revoked)
+          const is = deps.isRevoked(channel.caller)
+          if (is instanceof Promise ? await is : is) channel.closeWithError(revoked)
         }
     } catch (error) {
-      log.warn({ err: error }, 'cannot ask which sessions have ended')
+      log.warn({ err: error }, 'checking for revoked sessions failed')
     } finally {
-      asked.delete(project)
+      checking.delete(project)
     }
   }
 
-  const sweep = setInterval(() => {
-    endExpired()
-    for (const project of projects.values()) if (!asked.has(project)) void endRevoked(project)
-  }, sweepMs).unref()
+  const expiry = startChore({
+    name: 'realtime: close channels of expired or revoked tokens',
+    everyMs: sweepMs,
+    run() {
+      endExpired()
+      for (const project of projects.values()) if (!checking.has(project)) void endRevoked(project)
+    },
+  })
 
-  function send(projectId: string, { topic, isPrivate, broadcast }: Posted): void {
-    const space = spaceOf(isPrivate, topic)
+  function send(projectId: string, { topic, isPrivate, broadcast }: HttpBroadcast): void {
+    const key = topicKey(isPrivate, topic)
     const project = projects.get(projectId)
-    if (project) project.broadcast(space, broadcast)
-    else span.publish(projectId, encodeForNodes({ kind: 'broadcast', space, ...broadcast }))
+    if (project) project.broadcast(key, broadcast)
+    else bus.publish(projectId, encodeNodeMessage({ kind: 'broadcast', space: key, ...broadcast }))
   }
 
-  const sockets: SocketMount<SocketCredential> = { addresses, admit, enter, accept, refuse: dataRefusal }
-
   return {
-    sockets,
+    sockets: { addresses, admit, identify, enter: checkCapacity, accept, refuse: dataRefusal },
 
-    /** Of the project of whoever sends them. */
+    /** Broadcasts sent over HTTP, to topics of the caller's project. */
     async post(
       caller: Caller,
       { signal }: Pick<RawRequest, 'signal'>,
-      read: () => Promise<Posted[]>,
+      read: () => Promise<HttpBroadcast[]>,
     ): Promise<RawReply> {
-      let posted: Posted[]
+      let broadcasts: HttpBroadcast[]
       try {
-        posted = await read()
+        broadcasts = await read()
       } catch (error) {
-        if (error instanceof PostingFault) return faultReply(error)
+        if (error instanceof InvalidBroadcasts) return invalidBroadcastsReply(error)
         throw error
       }
       const { tenant } = caller
-      const judged = new Map<string, boolean>()
+      const permitted = new Map<string, boolean>()
       const maySend = async (topic: string) => {
-        const known = judged.get(topic)
+        const known = permitted.get(topic)
         if (known !== undefined) return known
-        const { maySendBroadcast } = await parts.permissions(caller, topic)
-        judged.set(topic, maySendBroadcast)
+        const { maySendBroadcast } = await deps.permissions(caller, topic)
+        permitted.set(topic, maySendBroadcast)
         return maySendBroadcast
       }
-      for (const [at, message] of posted.entries()) {
-        // Each goes to every member of its channel: one in a turn of the event loop.
+      for (const [at, message] of broadcasts.entries()) {
+        // A broadcast is sent to every member of its topic. One per turn keeps the event loop responsive.
         if (at > 0) await nextTurn()
         if (signal.aborted) throw new Refusal('client_closed_request', 'The client closed the connection')
         if (projects.get(tenant.id)?.rates.maySend(tenant) === false)
@@ -179,17 +182,17 @@ export function realtimeService({ directory, whenUpgraded, ...parts }: RealtimeO
       return { status: 202, body: null }
     },
 
-    /** What SQL has sent; every node hears of it by itself. */
+    /** Messages that SQL sent. Every node reads them from the database, so they are not published on the bus. */
     deliver(projectId: string, message: SentMessage): void {
-      const space = spaceOf(message.isPrivate, message.topic)
-      projects.get(projectId)?.deliver(space, broadcastOf(message, false))
+      const key = topicKey(message.isPrivate, message.topic)
+      projects.get(projectId)?.deliver(key, broadcastOf(message, false))
     },
 
-    /** The project was changed, suspended or deleted, or has other keys. */
+    /** Call when the project was changed, suspended or deleted, or its keys were rotated. */
     changed,
 
     close(): void {
-      clearInterval(sweep)
+      void expiry.stop()
     },
   }
 }

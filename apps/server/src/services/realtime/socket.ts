@@ -1,22 +1,22 @@
-// One connection of a client, and the channels it has joined.
+// The WebSocket of a client, and the channels it has joined.
 import type { ClientSocket, SocketHandlers } from '#src/kernel/http/client-socket.ts'
 import { inSlices, isTurnSpent, type Sliced } from '#src/kernel/slices.ts'
 import { type Credential, callerOfCredential } from '#src/planes/data/admit.ts'
 import { BroadcastFrames, broadcastOf } from './broadcast.ts'
-import { Channel, expired, type HeldBack, type Home, refusalOf, revoked } from './channel.ts'
+import { Channel, type ChannelSocket, expired, type QueuedFrame, revoked, tokenError } from './channel.ts'
+import type { ChannelDeps } from './channel-deps.ts'
+import { broadcastBytes, broadcastText, changePresence } from './client-messages.ts'
 import type { Project } from './hub.ts'
 import { type JoinConfig, joinConfigFrom } from './join-config.ts'
 import {
-  flowingMs,
+  captureWaitMs,
   maxChannels,
-  maxHeldBackBytes,
+  maxQueuedBytes,
   maxSocketBindings,
   maxTopicBytes,
   reasons,
 } from './limits.ts'
-import type { Parts } from './parts.ts'
-import { changePresence, sendBytes, sendText } from './sending.ts'
-import { topicPrefix } from './space.ts'
+import { topicPrefix } from './topic.ts'
 import {
   decode,
   decodeLarge,
@@ -31,31 +31,31 @@ import {
 
 export type SocketCredential = Credential & { readonly text: string }
 
-export class RealtimeSocket implements SocketHandlers, Home {
+export class RealtimeSocket implements SocketHandlers, ChannelSocket {
   readonly version: Version
   readonly project: Project<RealtimeSocket>
   credential: SocketCredential
   readonly #client: ClientSocket
-  readonly #parts: Parts
+  readonly #deps: ChannelDeps
   readonly #ended: (socket: RealtimeSocket) => void
   #channels: Map<string, Channel> | undefined
-  #heldBytes = 0
-  /** Frames that came while others are handled in slices. */
-  #waiting: HeldBack[] | undefined
+  #queuedBytes = 0
+  /** Frames that arrived while earlier ones are handled in slices. */
+  #backlog: QueuedFrame[] | undefined
 
   constructor(
     client: ClientSocket,
     version: Version,
     project: Project<RealtimeSocket>,
     credential: SocketCredential,
-    parts: Parts,
+    deps: ChannelDeps,
     ended: (socket: RealtimeSocket) => void,
   ) {
     this.#client = client
     this.version = version
     this.project = project
     this.credential = credential
-    this.#parts = parts
+    this.#deps = deps
     this.#ended = ended
   }
 
@@ -65,13 +65,13 @@ export class RealtimeSocket implements SocketHandlers, Home {
   send(frame: Buffer): void {
     this.#client.send(frame)
   }
-  drop(channel: Channel): void {
+  remove(channel: Channel): void {
     if (this.#channels?.get(channel.topic) === channel) this.#channels.delete(channel.topic)
   }
-  /** Nothing is lost by not reading, and others can be read meanwhile. */
-  hold(bytes: number): void {
-    this.#heldBytes += bytes
-    if (this.#heldBytes > maxHeldBackBytes) this.#client.pause()
+  /** Pauses reading above the limit. TCP then slows the client down, and no frame is lost. */
+  addQueuedBytes(bytes: number): void {
+    this.#queuedBytes += bytes
+    if (this.#queuedBytes > maxQueuedBytes) this.#client.pause()
     else this.#client.resume()
   }
   close(code: number, reason: string): void {
@@ -82,8 +82,8 @@ export class RealtimeSocket implements SocketHandlers, Home {
     this.#ended(this)
   }
 
-  /** The project has changed: whatever no longer counts ends, the rest goes on as it is now. */
-  takeAnew(): void {
+  /** Called when the project has changed. Closes what is no longer valid, and keeps the rest with the new settings. */
+  recheckCredentials(): void {
     const { tenant } = this.project
     const credential = callerOfCredential(tenant, this.credential.text)
     if (credential) this.credential = { ...credential, text: this.credential.text }
@@ -93,42 +93,42 @@ export class RealtimeSocket implements SocketHandlers, Home {
       const { token } = channel
       const own = token === undefined ? this.credential : callerOfCredential(tenant, token)
       if (own) channel.caller = own.caller
-      else channel.shut(refusalOf(tenant, token!))
+      else channel.closeWithError(tokenError(tenant, token!))
     }
   }
 
   message(data: Buffer, isBinary: boolean): void {
-    // Frames are handled in their order.
-    if (this.#waiting) this.#waiting.push({ data, isBinary })
-    else if (data.length > maxBytesAtOnce || isTurnSpent()) void this.#takeInSlices({ data, isBinary })
-    else this.#takeSmall({ data, isBinary })
+    // Frames are handled in the order of arrival.
+    if (this.#backlog) this.#backlog.push({ data, isBinary })
+    else if (data.length > maxBytesAtOnce || isTurnSpent()) void this.#handleInSlices({ data, isBinary })
+    else this.#handleNow({ data, isBinary })
   }
 
-  #takeSmall(frame: HeldBack): void {
+  #handleNow(frame: QueuedFrame): void {
     try {
       this.#handle(frame, decode(frame.data, frame.isBinary, this.version))
     } catch (error) {
-      this.#refuse(error)
+      this.#rejectFrame(error)
     }
   }
 
-  /** For a large frame, and for many that came at once. The socket is not read meanwhile; what has been read waits. */
-  async #takeInSlices(first: HeldBack): Promise<void> {
-    const waiting = [first]
-    this.#waiting = waiting
-    this.hold(maxHeldBackBytes + 1)
+  /** For a large frame, and for many at once. Reading pauses meanwhile; frames already read wait in the backlog. */
+  async #handleInSlices(first: QueuedFrame): Promise<void> {
+    const backlog = [first]
+    this.#backlog = backlog
+    this.addQueuedBytes(maxQueuedBytes + 1)
     try {
-      await inSlices(this.#takeAll(waiting))
+      await inSlices(this.#handleBacklog(backlog))
     } catch (error) {
-      this.#refuse(error)
+      this.#rejectFrame(error)
     } finally {
-      this.#waiting = undefined
-      this.hold(-maxHeldBackBytes - 1)
+      this.#backlog = undefined
+      this.addQueuedBytes(-maxQueuedBytes - 1)
     }
   }
 
-  *#takeAll(waiting: HeldBack[]): Sliced<void> {
-    for (let next = waiting.shift(); next && this.#client.isOpen; next = waiting.shift()) {
+  *#handleBacklog(backlog: QueuedFrame[]): Sliced<void> {
+    for (let next = backlog.shift(); next && this.#client.isOpen; next = backlog.shift()) {
       const { data, isBinary } = next
       const decoded =
         data.length > maxBytesAtOnce
@@ -139,12 +139,12 @@ export class RealtimeSocket implements SocketHandlers, Home {
     }
   }
 
-  #refuse(error: unknown): void {
+  #rejectFrame(error: unknown): void {
     if (error instanceof Malformed) this.close(1003, `malformed: ${error.message}`)
     else this.#fail(error)
   }
 
-  #handle({ data, isBinary }: HeldBack, message: Message | UserPush): void {
+  #handle({ data, isBinary }: QueuedFrame, message: Message | UserPush): void {
     const event = 'userEvent' in message ? 'broadcast' : message.event
     const { topic } = message
     if (topic === 'phoenix') {
@@ -152,9 +152,10 @@ export class RealtimeSocket implements SocketHandlers, Home {
       return
     }
     const channel = this.#channels?.get(topic)
-    if (!this.project.rates.maySend(this.project.tenant)) return channel?.shut(reasons.tooManyMessages)
+    if (!this.project.rates.maySend(this.project.tenant))
+      return channel?.closeWithError(reasons.tooManyMessages)
     if (event === 'phx_join') return void this.#join(message as Message, channel)
-    // Of a channel that has been joined anew since.
+    // Sent to an earlier join of the same topic.
     const isStale =
       message.joinRef !== null && channel?.joinRef != null && message.joinRef !== channel.joinRef
     if (event === 'phx_leave') {
@@ -165,32 +166,32 @@ export class RealtimeSocket implements SocketHandlers, Home {
     if (!channel) return this.#reply(message, 'error', '{"reason":"unmatched topic"}')
     if (isStale) return
     if (!channel.isReady)
-      return channel.holdBack({ data, isBinary, ...(data.length > maxBytesAtOnce && { decoded: message }) })
+      return channel.enqueue({ data, isBinary, ...(data.length > maxBytesAtOnce && { decoded: message }) })
     this.#onChannel(channel, message)
   }
 
   #onChannel(channel: Channel, message: Message | UserPush): void {
-    if ('userEvent' in message) return sendBytes(channel, message)
-    if (message.event === 'broadcast') return sendText(channel, message)
+    if ('userEvent' in message) return broadcastBytes(channel, message)
+    if (message.event === 'broadcast') return broadcastText(channel, message)
     if (message.event === 'presence') return changePresence(channel, message)
     if (message.event !== 'access_token') return
     const token = isObject(message.payload) ? message.payload['access_token'] : undefined
     if (typeof token !== 'string' || token === (channel.token ?? this.credential.text)) return
-    void channel.refresh(token, this.#parts).then(() => this.#resume(channel))
+    void channel.refresh(token, this.#deps).then(() => this.#handleQueued(channel))
   }
 
-  /** What has waited for a join, or for a token. */
-  #resume(channel: Channel): void {
+  /** Handles the frames that were queued during a join or a token check. */
+  #handleQueued(channel: Channel): void {
     try {
-      for (let held = channel.nextHeldBack(); held; held = channel.nextHeldBack())
-        this.#onChannel(channel, held.decoded ?? decode(held.data, held.isBinary, this.version))
+      for (let queued = channel.nextQueued(); queued; queued = channel.nextQueued())
+        this.#onChannel(channel, queued.decoded ?? decode(queued.data, queued.isBinary, this.version))
     } catch (error) {
       this.#fail(error)
     }
   }
 
   #fail(error: unknown): void {
-    this.#parts.log.error({ err: error }, 'a message on a socket could not be handled')
+    this.#deps.log.error({ err: error }, 'a message on a socket could not be handled')
     this.close(1011, 'the message could not be handled')
   }
 
@@ -199,48 +200,49 @@ export class RealtimeSocket implements SocketHandlers, Home {
   }
 
   async #join(message: Message, previous: Channel | undefined): Promise<void> {
-    const refuse = (reason: string) => this.#reply(message, 'error', JSON.stringify({ reason }))
+    const reject = (reason: string) => this.#reply(message, 'error', JSON.stringify({ reason }))
     previous?.close()
     let channel: Channel | undefined
     try {
-      const opened = this.#open(message)
-      if (typeof opened === 'string') return refuse(opened)
+      const opened = this.#createChannel(message)
+      if (typeof opened === 'string') return reject(opened)
       channel = opened.channel
-      const problem = this.#hasToAsk(channel) ? await this.#judge(channel) : undefined
+      const problem = this.#needsAsyncChecks(channel) ? await this.#authorize(channel) : undefined
       if (channel.isEnded) return
       if (problem !== undefined) {
         channel.end()
-        return refuse(problem)
+        return reject(problem)
       }
       const { config } = opened
-      const hasWishes = channel.bindings.length > 0
-      // Changes of rows come as soon as they flow, and nothing comes before the answer. Without them, what is read last is
-      // followed by what is sent from then on.
-      const before = hasWishes ? await this.#replayed(channel, config) : undefined
+      const hasBindings = channel.bindings.length > 0
+      // With bindings the replay is read before subscribing, because row changes start with the subscription
+      // and must not precede the reply. Without bindings it is read after subscribing, so that no message is
+      // missed in between.
+      const before = hasBindings ? await this.#readReplay(channel, config) : undefined
       if (channel.isEnded) return
-      const flows = channel.subscribe(this.#parts)
-      const isFlowing = await isIn(flows, hasWishes ? config.waitMs : undefined)
-      const replayed = before ?? (await this.#replayed(channel, config))
+      const captured = channel.subscribe(this.#deps)
+      const isInTime = await waitForCapture(captured, hasBindings ? config.waitMs : undefined)
+      const replayed = before ?? (await this.#readReplay(channel, config))
       if (channel.isEnded) return
-      if (!isFlowing) {
+      if (!isInTime) {
         channel.end()
-        return refuse(reasons.notFlowing)
+        return reject(reasons.captureTimeout)
       }
-      this.#reply(message, 'ok', `{"postgres_changes":${config.answer}}`)
-      channel.enter()
-      if (config.complaint !== undefined) channel.tell('error', config.complaint)
+      this.#reply(message, 'ok', `{"postgres_changes":${config.echo}}`)
+      channel.join()
+      if (config.bindingError !== undefined) channel.sendStatus('error', config.bindingError)
       for (const frame of replayed) channel.send(frame)
-      this.#resume(channel)
+      this.#handleQueued(channel)
     } catch (error) {
-      this.#parts.log.warn({ err: error }, 'a channel could not be joined')
+      this.#deps.log.warn({ err: error }, 'joining a channel failed')
       if (channel?.isEnded) return
       channel?.end()
-      refuse(error instanceof ReplayFailed ? reasons.replayFailed : reasons.judgeFailed)
+      reject(error instanceof ReplayFailed ? reasons.replayFailed : reasons.policyCheckFailed)
     }
   }
 
-  /** What can be said against a join without asking anybody. */
-  #open(message: Message) {
+  /** Validates the join as far as that needs no I/O. Returns the error message if it is invalid. */
+  #createChannel(message: Message) {
     const { topic } = message
     const { project } = this
     if (!topic.startsWith(topicPrefix)) return 'unmatched topic'
@@ -257,40 +259,40 @@ export class RealtimeSocket implements SocketHandlers, Home {
     if (config.refusal !== undefined) return config.refusal
     let bindings = config.bindings.length
     for (const each of this.channels) bindings += each.bindings.length
-    if (bindings > maxSocketBindings) return reasons.tooManyOfSocket
+    if (bindings > maxSocketBindings) return reasons.tooManySocketBindings
     if (config.replay && !config.isPrivate) return reasons.replayNeedsPrivate
     const credential =
       config.token === undefined ? this.credential : callerOfCredential(project.tenant, config.token)
-    if (!credential) return refusalOf(project.tenant, config.token!)
+    if (!credential) return tokenError(project.tenant, config.token!)
     if (credential.expiresAtMs <= Date.now()) return expired
     const channel = new Channel(this, message, config, credential)
     this.#channels.set(topic, channel)
     return { channel, config }
   }
 
-  /** Most joins are answered in the same turn. */
-  #hasToAsk({ caller, isPrivate }: Channel): boolean {
+  /** Most joins need none, and are answered in the same turn of the event loop. */
+  #needsAsyncChecks({ caller, isPrivate }: Channel): boolean {
     return caller.userId !== '' || isPrivate || this.project.ready() !== undefined
   }
 
-  /** Whether the caller still counts, and may be on a private topic. */
-  async #judge(channel: Channel): Promise<string | undefined> {
+  /** Checks revocation, and the policies of a private topic. Returns the error message if the caller may not join. */
+  async #authorize(channel: Channel): Promise<string | undefined> {
     const { caller } = channel
     const { project } = this
-    if (caller.userId !== '' && (await this.#parts.isRevoked(caller))) return revoked
-    // Who is present elsewhere is known by then.
+    if (caller.userId !== '' && (await this.#deps.isRevoked(caller))) return revoked
+    // The presence state sent after the join includes that of other nodes.
     const others = project.ready()
     if (others) await others
     if (!channel.isPrivate) return
-    channel.permissions = await this.#parts.permissions(caller, channel.subTopic)
+    channel.permissions = await this.#deps.permissions(caller, channel.subTopic)
     const { mayReadBroadcast, mayReadPresence } = channel.permissions
-    return mayReadBroadcast || mayReadPresence ? undefined : reasons.mayRead
+    return mayReadBroadcast || mayReadPresence ? undefined : reasons.readForbidden
   }
 
-  async #replayed(channel: Channel, { replay }: JoinConfig): Promise<Buffer[]> {
-    if (!replay || !channel.hearsBroadcasts) return []
+  async #readReplay(channel: Channel, { replay }: JoinConfig): Promise<Buffer[]> {
+    if (!replay || !channel.receivesBroadcasts) return []
     const { caller, subTopic, topic } = channel
-    const sent = await this.#parts.replay(caller, subTopic, replay.since, replay.limit).catch(cause => {
+    const sent = await this.#deps.replay(caller, subTopic, replay.since, replay.limit).catch(cause => {
       throw new ReplayFailed('messages could not be replayed', { cause })
     })
     channel.replayed = new Set(sent.map(({ id }) => id))
@@ -300,11 +302,11 @@ export class RealtimeSocket implements SocketHandlers, Home {
   }
 }
 
-/** Whether changes flow; false if the client would rather not join than wait any longer. */
-function isIn(flows: Promise<void>, waitMs: number | undefined): Promise<boolean> {
+/** False if the client asked to wait and the time is up. Without such a request, a timeout does not fail the join. */
+function waitForCapture(captured: Promise<void>, waitMs: number | undefined): Promise<boolean> {
   const { promise, resolve } = Promise.withResolvers<boolean>()
-  const late = setTimeout(resolve, waitMs ?? flowingMs, waitMs === undefined)
-  flows.then(
+  const late = setTimeout(resolve, waitMs ?? captureWaitMs, waitMs === undefined)
+  captured.then(
     () => resolve(true),
     () => resolve(true),
   )

@@ -1,4 +1,4 @@
-// What the feed of row changes sees of a channel.
+// A channel, as far as the feed of row changes uses it.
 import type { Caller } from '#src/tenancy/databases.ts'
 import type { Version } from './wire.ts'
 
@@ -6,7 +6,7 @@ export type ChangeEvent = 'INSERT' | 'UPDATE' | 'DELETE'
 
 /** One entry of `postgres_changes`, as the client asked for it. */
 export interface Binding {
-  /** As told to the client; the same wish at the same place has the same id on every channel. */
+  /** The id sent to the client. The same entry at the same position has the same id on every channel. */
   readonly id: number
   readonly event: ChangeEvent | '*'
   /** '*' is every schema. */
@@ -19,33 +19,33 @@ export interface Binding {
 }
 
 export interface ChangeSubscriber {
-  /** The whole of it, `realtime:` included. */
+  /** With the prefix `realtime:`. */
   readonly topic: string
   readonly version: Version
-  /** Joined without `config`: it gets the bare change under the name of its event. */
+  /** Joined without `config`: each change is sent unwrapped, with INSERT, UPDATE or DELETE as the event. */
   readonly isLegacy: boolean
-  /** Read anew for every change: a refreshed token replaces it. */
+  /** Read for every change, because a refreshed token replaces it. */
   readonly caller: Caller
   readonly bindings: readonly Binding[]
-  /** A frame ready for the wire, which others may be sent, too. */
+  /** An encoded frame. Other subscribers may share the buffer. */
   send(frame: Buffer): void
   /** A `system` message of the extension postgres_changes. */
-  tell(status: 'ok' | 'error', message: string): void
+  sendStatus(status: 'ok' | 'error', message: string): void
 }
 
 export interface ChangeSubscription {
-  /** Resolves when changes are captured, or will not be; what there is to tell, and changes, come a turn later. */
-  readonly flowing: Promise<void>
+  /** Resolves when changes are captured, or when the feed has no room. System messages and changes follow a turn later. */
+  readonly ready: Promise<void>
   end(): void
 }
 
 export interface Changes {
-  /** Every channel subscribes: one without bindings hears what SQL sends. */
+  /** Every channel subscribes. One without bindings receives the broadcasts that SQL sends. */
   subscribe(subscriber: ChangeSubscriber): ChangeSubscription
   close(): Promise<void>
 }
 
-/** What SQL has sent with realtime.send(). */
+/** A message that SQL sent with realtime.send(). */
 export interface SentMessage {
   readonly id: string
   readonly topic: string
@@ -55,7 +55,7 @@ export interface SentMessage {
   readonly isPrivate: boolean
 }
 
-/** What policies on realtime.messages let a caller do on a private topic. */
+/** What policies on realtime.messages allow a caller on a private topic. */
 export interface Permissions {
   readonly mayReadBroadcast: boolean
   readonly maySendBroadcast: boolean

@@ -1,12 +1,12 @@
-// What is noted of tables for the feed of row changes. A row stands there only for a table that is not as all begin:
-// changes on, and not public. It goes with the table.
-import type { RealtimeTable, RealtimeTableWish } from '@plinth/contract/realtime.ts'
+// Realtime settings of tables. platform.realtime_tables has rows only for tables that differ from the default: captured,
+// not public. A dropped table loses its row.
+import type { RealtimeTable, RealtimeTableInput } from '@plinth/contract/realtime.ts'
 import type { Session } from '#src/kernel/postgres/database.ts'
 import { qualified } from '#src/kernel/postgres/name.ts'
 import { raw, sql } from '#src/kernel/postgres/sql.ts'
 import type { Paging } from '#src/planes/management/paging.ts'
 
-/** Tables of extensions send no changes. */
+/** Tables of extensions are never captured. */
 const tables = sql`
   pg_catalog.pg_class c
   left join platform.realtime_tables t on t.relid = c.oid
@@ -29,17 +29,21 @@ export async function listTables(
   return { tables: found, total: count?.total ?? 0 }
 }
 
-/** Undefined when it is none that could send changes. */
+/** Undefined if changes of the relation cannot be captured. */
 export const readTable = (session: Session, relation: number) =>
   session.row<RealtimeTable>(sql`select ${table} from ${tables} and c.oid = ${relation}`)
 
-/** Until the end of the transaction nobody drops it, and whoever reads or writes it goes on. */
-export const keepTable = (session: Session, name: string) =>
+/** Access share mode blocks DROP TABLE until the transaction ends, but no reads or writes. */
+export const lockTable = (session: Session, name: string) =>
   session.run(raw(`lock table only ${qualified('public', name)} in access share mode`))
 
-/** What is not wished for stays. */
-export async function noteTable(session: Session, relation: number, wish: RealtimeTableWish): Promise<void> {
-  const { cdc_enabled = null, realtime_public = null } = wish
+/** Fields that are undefined keep their value. */
+export async function saveTable(
+  session: Session,
+  relation: number,
+  update: RealtimeTableInput,
+): Promise<void> {
+  const { cdc_enabled = null, realtime_public = null } = update
   await session.run(sql`
     insert into platform.realtime_tables as t (relid, cdc_enabled, realtime_public)
     values (${relation}, coalesce(${cdc_enabled}::boolean, true), coalesce(${realtime_public}::boolean, false))

@@ -26,7 +26,7 @@ function push(parts: [string, string, string, string, string], encoding: number,
 /** What a small frame holds. */
 const unframed = (frame: Buffer) => frame.subarray(2)
 
-test('a frame of 2.0.0 is an array, one of 1.0.0 an object', () => {
+test('wire: a frame is an array in 2.0.0 and an object in 1.0.0', () => {
   const { joinRef, ref, topic, event, payload } = message(text(['1', '2', 'realtime:x', 'e', { a: 1 }]))
   assert.deepEqual(
     { joinRef, ref, topic, event, payload },
@@ -43,7 +43,7 @@ const large = (data: Buffer, version: '1.0.0' | '2.0.0' = '2.0.0', isBinary = fa
 /** Both ways of decoding, which must not differ. */
 const ways = [message, large as typeof message]
 
-test('the payload of a broadcast is handed on as the text it was', () => {
+test('wire: the payload of a broadcast is passed on unchanged', () => {
   const payload = '{"n": 12345678901234567890, "e":1e400,"s":"a,]}\\"\\ud800","__proto__":{"x":1}}'
   for (const decoded of ways) {
     const v2 = decoded(Buffer.from(`["1", null ,"t","broadcast",{"event":"x", "payload": ${payload} }]`))
@@ -61,14 +61,14 @@ test('the payload of a broadcast is handed on as the text it was', () => {
   }
 })
 
-test('a large join is built as deep as a join is read', () => {
-  const wish = { event: '*', schema: 'public', table: 't', filter: 'a=eq.1', select: ['a', 'b'] }
-  const payload = { access_token: 'x', config: { private: true, postgres_changes: [wish] } }
+test('wire: a large join is decoded as deep as joins are read', () => {
+  const subscription = { event: '*', schema: 'public', table: 't', filter: 'a=eq.1', select: ['a', 'b'] }
+  const payload = { access_token: 'x', config: { private: true, postgres_changes: [subscription] } }
   for (const decoded of ways)
     assert.deepEqual(decoded(text([null, '1', 'realtime:x', 'phx_join', payload])).payload, payload)
 })
 
-test('a large frame has a bounded number of values, and fewer where they are built', () => {
+test('wire: a large frame has a limited number of values, lower for events that are not broadcasts', () => {
   const list = (count: number) => `[${Array(count).fill('0').join()}]`
   const frame = (event: string, count: number) =>
     Buffer.from(`[null,null,"t","${event}",{"event":"x","payload":${list(count)}}]`)
@@ -80,7 +80,7 @@ test('a large frame has a bounded number of values, and fewer where they are bui
     assert.throws(() => large(Buffer.from(broken)), Malformed)
 })
 
-test('a large binary push is checked in slices', () => {
+test('wire: a large binary push is validated in slices', () => {
   const pushed = (payload: string) => push(['1', '2', 't', 'e', ''], 1, Buffer.from(payload))
   const decoded = large(pushed('{"a":[1]}'), '2.0.0', true) as UserPush
   assert.equal(String(decoded.bytes), '{"a":[1]}')
@@ -89,7 +89,7 @@ test('a large binary push is checked in slices', () => {
   assert.throws(() => large(pushed('{}'), '1.0.0', true), Malformed)
 })
 
-test('a binary push is taken apart by its lengths', () => {
+test('wire: a binary push is decoded by its length fields', () => {
   const { joinRef, ref, topic, userEvent, isJson, bytes } = decode(
     push(['1', '', 'realtime:ü', 'move', '{"m":1}'], 1, text({ a: 1 })),
     true,
@@ -101,7 +101,7 @@ test('a binary push is taken apart by its lengths', () => {
   )
 })
 
-test('bytes that are not UTF-8 become text before others are told them', () => {
+test('wire: invalid UTF-8 in a JSON payload is replaced before it is passed on', () => {
   const { bytes } = decode(
     push(['', '', 't', 'e', ''], 1, Buffer.from([0x22, 0xff, 0x22])),
     true,
@@ -127,9 +127,9 @@ const malformed: [string, Buffer, boolean][] = [
   ['a payload that is not the JSON it is said to be', push(['', '', 't', 'e', ''], 1, text('{}}')), true],
 ]
 for (const [what, data, isBinary] of malformed)
-  test(`${what}: malformed`, () => assert.throws(() => decode(data, isBinary, '2.0.0'), Malformed))
+  test(`wire: ${what} is malformed`, () => assert.throws(() => decode(data, isBinary, '2.0.0'), Malformed))
 
-test('whatever bytes come, they are a message or malformed', () => {
+test('wire: random bytes decode to a message or throw Malformed', () => {
   let seed = 42
   const random = (below: number) => {
     seed = (seed * 1103515245 + 12345) & 0x7fffffff
@@ -171,13 +171,13 @@ test('whatever bytes come, they are a message or malformed', () => {
   }
 })
 
-test('nesting without end is a message like any other', () => {
+test('wire: deep nesting is a valid message', () => {
   const deep = `${'['.repeat(100_000)}${']'.repeat(100_000)}`
   const frame = Buffer.from(`[null,null,"t","broadcast",{"payload":${deep}}]`)
   for (const decoded of ways) assert.equal(String(decoded(frame).innerPayload()), deep)
 })
 
-test('frames of any length have the head they need', () => {
+test('wire: frames of any length have the right WebSocket header', () => {
   for (const length of [0, 125, 126, 65_535, 65_536]) {
     const payload = 'x'.repeat(length)
     const frame = encodeMessage('2.0.0', 't', 'e', JSON.stringify(payload))
@@ -194,7 +194,7 @@ test('frames of any length have the head they need', () => {
   }
 })
 
-test('a reply has its refs in either version, and half a character in a topic does no harm', () => {
+test('wire: a reply has its refs in both versions, also for a topic with an unpaired surrogate', () => {
   assert.equal(
     String(unframed(encodeMessage('2.0.0', 't\ud800', 'e', '{}', '1', '2'))),
     '["1","2","t\\ud800","e",{}]',
@@ -205,7 +205,7 @@ test('a reply has its refs in either version, and half a character in a topic do
   )
 })
 
-test('a broadcast of bytes is a frame of kind 4 for 2.0.0 and nothing for 1.0.0; of JSON it is text for both', () => {
+test('wire: a binary broadcast is a kind 4 frame in 2.0.0 and omitted in 1.0.0; a JSON broadcast is text in both', () => {
   const bytes = new BroadcastFrames('realtime:x', {
     event: 'e',
     isJson: false,

@@ -1,4 +1,4 @@
-// Phoenix Channels on the wire: arrays as text (2.0.0), objects as text (1.0.0), and broadcasts as bytes (2.0.0).
+// The wire format of Phoenix Channels: JSON arrays (2.0.0), JSON objects (1.0.0), and binary broadcasts (2.0.0).
 import { isUtf8 } from 'node:buffer'
 import { Refusal } from '#src/kernel/errors.ts'
 import type { JsonLimits, Span } from '#src/kernel/http/json-tree.ts'
@@ -15,13 +15,13 @@ export interface Message {
   readonly ref: Ref
   readonly topic: string
   readonly event: string
-  /** Parsed; keys of any name, which are read only by their own. */
+  /** Parsed JSON. Clients choose the keys, so read own properties only. */
   readonly payload: unknown
-  /** The member `payload` of the payload, as it was written; undefined without one. */
+  /** The bytes of the payload's own member `payload`, unchanged. Undefined if there is none. */
   innerPayload(): Buffer | undefined
 }
 
-/** A broadcast sent as bytes: the payload alone, without an envelope. */
+/** A broadcast in a binary frame: event and payload without JSON around them. */
 export interface UserPush {
   readonly joinRef: Ref
   readonly ref: Ref
@@ -31,10 +31,11 @@ export interface UserPush {
   readonly bytes: Buffer
 }
 
-/** What is not a message, and why. */
+/** The frame is not a valid message. The text says why, and is sent to the client. */
 export class Malformed extends Error {}
 
-type Unchecked = Record<Exclude<keyof Message, 'innerPayload'>, unknown> & Pick<Message, 'innerPayload'>
+type UncheckedMessage = Record<Exclude<keyof Message, 'innerPayload'>, unknown> &
+  Pick<Message, 'innerPayload'>
 
 const maxName = 255
 const userPush = 3
@@ -49,7 +50,7 @@ export function decode(data: Buffer, isBinary: boolean, version: Version): Messa
     return push.isJson ? { ...push, bytes: jsonBytes(push.bytes) } : push
   }
   const text = data.toString('utf8')
-  const value = parsed(text)
+  const value = parseJson(text)
   return messageFrom(value, version, () => {
     const payload = version === '2.0.0' ? elementTexts(text)[4]! : (memberText(text, 'payload') ?? '{}')
     const inner = memberText(payload, 'payload')
@@ -57,7 +58,7 @@ export function decode(data: Buffer, isBinary: boolean, version: Version): Messa
   })
 }
 
-/** The same for a frame of any size. */
+/** Like `decode`, in slices, for a frame of any size. */
 export function* decodeLarge(data: Buffer, isBinary: boolean, version: Version): Sliced<Message | UserPush> {
   if (isBinary) {
     const push = decodeUserPush(data, version)
@@ -65,7 +66,7 @@ export function* decodeLarge(data: Buffer, isBinary: boolean, version: Version):
     return push
   }
   const found = new Map<unknown, Span>()
-  // Broadcasts are passed on as bytes: their content is validated, but not built.
+  // The content of broadcasts is passed on as bytes. It is validated, but no objects are built from it.
   const outline = yield* frameInSlices(data, { emptyAtDepth: 3, locate: { name: 'payload', found } })
   const message = messageFrom(outline, version, () => {
     const span = found.get(message.payload)
@@ -76,7 +77,7 @@ export function* decodeLarge(data: Buffer, isBinary: boolean, version: Version):
   return { ...message, payload: messageFrom(value, version, message.innerPayload).payload }
 }
 
-function parsed(text: string): unknown {
+function parseJson(text: string): unknown {
   try {
     return JSON.parse(text)
   } catch {
@@ -89,14 +90,14 @@ function messageFrom(value: unknown, version: Version, innerPayload: Message['in
     if (!Array.isArray(value) || value.length !== 5)
       throw new Malformed('the frame is not [join_ref, ref, topic, event, payload]')
     const [joinRef, ref, topic, event, payload] = value
-    return checked({ joinRef, ref, topic, event, payload, innerPayload })
+    return validated({ joinRef, ref, topic, event, payload, innerPayload })
   }
   if (!isObject(value)) throw new Malformed('the frame is not {topic, event, payload, ref}')
   const { join_ref: joinRef = null, ref = null, topic, event, payload = {} } = value
-  return checked({ joinRef, ref, topic, event, payload, innerPayload })
+  return validated({ joinRef, ref, topic, event, payload, innerPayload })
 }
 
-function checked({ joinRef, ref, topic, event, payload, innerPayload }: Unchecked): Message {
+function validated({ joinRef, ref, topic, event, payload, innerPayload }: UncheckedMessage): Message {
   if (!isRef(joinRef) || !isRef(ref)) throw new Malformed('refs are short texts or null')
   if (typeof topic !== 'string' || typeof event !== 'string') throw new Malformed('topic and event are texts')
   if (Buffer.byteLength(event) > maxName) throw new Malformed('the event is longer than 255 bytes')
@@ -128,9 +129,9 @@ function decodeUserPush(data: Buffer, version: Version): UserPush {
   return { joinRef, ref, topic, userEvent, isJson, bytes: data.subarray(at) }
 }
 
-/** Values in one frame. */
+/** JSON values in one frame. */
 export const maxFrameValues = 500_000
-/** Values in a frame that is not a broadcast: joins and presence are built. */
+/** Lower for joins and presence, because their values become objects. */
 export const maxBuiltValues = 50_000
 
 function* frameInSlices(bytes: Buffer, limits: Partial<JsonLimits>): Sliced<unknown> {
@@ -139,7 +140,7 @@ function* frameInSlices(bytes: Buffer, limits: Partial<JsonLimits>): Sliced<unkn
       maxValues: maxFrameValues,
       anyKey: true,
       maxDepth: maxFrameValues,
-      allowsHalfPairs: true,
+      allowsLoneSurrogates: true,
       ...limits,
     })
   } catch (error) {
@@ -153,7 +154,7 @@ function* checkPayload(bytes: Buffer): Sliced<void> {
     throw new Malformed('the payload is not JSON')
 }
 
-/** Clients receive valid UTF-8, whatever a sender sends. */
+/** Replaces invalid UTF-8: the payload goes to other clients in text frames, which must be valid. */
 function jsonBytes(bytes: Buffer): Buffer {
   const text = bytes.toString('utf8')
   try {
@@ -164,14 +165,14 @@ function jsonBytes(bytes: Buffer): Buffer {
   return isUtf8(bytes) ? bytes : Buffer.from(text)
 }
 
-/** JSON text in bytes, with text around it: large payloads are copied, not decoded and encoded again. */
+/** JSON bytes with text around them. Copying large payloads avoids decoding and encoding them again. */
 export interface Enclosed {
   readonly before: string
   readonly json: Buffer
   readonly after: string
 }
 
-/** A frame. The payload is JSON text. */
+/** Returns a WebSocket frame. `payload` is JSON text. */
 export function encodeMessage(
   version: Version,
   topic: string,
@@ -180,13 +181,13 @@ export function encodeMessage(
   joinRef: Ref = null,
   ref: Ref = null,
 ): Buffer {
-  const [name, what, number] = [topic, event, ref].map(each => JSON.stringify(each))
+  const [topicJson, eventJson, refJson] = [topic, event, ref].map(each => JSON.stringify(each))
   const [before, after] =
     version === '2.0.0'
-      ? [`[${JSON.stringify(joinRef)},${number},${name},${what},`, ']']
+      ? [`[${JSON.stringify(joinRef)},${refJson},${topicJson},${eventJson},`, ']']
       : [
-          `{"topic":${name},"event":${what},"payload":`,
-          `,"ref":${number}${joinRef === null ? '' : `,"join_ref":${JSON.stringify(joinRef)}`}}`,
+          `{"topic":${topicJson},"event":${eventJson},"payload":`,
+          `,"ref":${refJson}${joinRef === null ? '' : `,"join_ref":${JSON.stringify(joinRef)}`}}`,
         ]
   if (typeof payload === 'string') return textFrame(`${before}${payload}${after}`)
   return textFrameAround(`${before}${payload.before}`, payload.json, `${payload.after}${after}`)
@@ -200,7 +201,7 @@ export const encodeReply = (
 ): Buffer =>
   encodeMessage(version, topic, 'phx_reply', `{"status":"${status}","response":${response}}`, joinRef, ref)
 
-/** A frame of 2.0.0 that holds bytes, or JSON text as bytes. */
+/** A binary frame of 2.0.0. */
 export function encodeUserBroadcast(
   topic: string,
   event: string,

@@ -16,13 +16,13 @@ const cases: [string | undefined, string, boolean?][] = [
   ['image/png, text/csv;q=0, application/json;q=0.2', 'array'],
 ]
 for (const [header, kind, strips] of cases)
-  test(`Accept: ${header} gives ${kind}`, () => {
+  test(`accept: ${header} selects ${kind}`, () => {
     const { form } = acceptedFrom(header)
     assert.equal(form.kind, kind)
     if (strips) assert.ok('stripsNulls' in form && form.stripsNulls)
   })
 
-test('a plan is asked for with its format, its options and what it is a plan for', () => {
+test('accept: the media type of a plan has a format, options and the media type to explain', () => {
   const { explain, form } = acceptedFrom(
     'application/vnd.pgrst.plan+json; for="application/vnd.pgrst.object+json"; options=analyze|buffers;',
   )
@@ -33,12 +33,12 @@ test('a plan is asked for with its format, its options and what it is a plan for
   })
 })
 
-test('what cannot be made is refused with 406', () => {
+test('accept: media types that are not available are refused with 406', () => {
   for (const header of ['image/png', 'text/html', 'application/json;q=0', ';;', 'a'])
     assert.throws(() => acceptedFrom(header), { code: 'PGRST107', status: 406 }, header)
 })
 
-test('a header of too many parts is refused', () => {
+test('accept: a header with too many parts is refused', () => {
   const many = (count: number) => `${'a/b,'.repeat(count - 1)}text/csv`
   assert.equal(acceptedFrom(many(50)).form.kind, 'csv')
   assert.throws(() => acceptedFrom(many(52)), { code: 'PGRST107' })

@@ -1,13 +1,10 @@
-// Which of the media types a client accepts it is given.
+// Chooses a media type from the Accept header.
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Form } from '#src/query/answer-sql.ts'
+import type { Explain, ExplainOption } from '#src/query/planned-statement.ts'
 
-export interface Explain {
-  readonly format: 'text' | 'json'
-  readonly options: readonly string[]
-}
 export interface Accepted {
-  /** Everything of it that a statement depends on. */
+  /** Names everything here that a plan depends on. */
   readonly key: string
   readonly form: Form
   readonly contentType: string
@@ -20,9 +17,9 @@ function accepted(form: Form, contentType: string, explain?: Explain): Accepted 
   return { key: JSON.stringify([form, explain]), form, contentType, ...(explain && { explain }) }
 }
 
-const remembered = 500
-const longestRemembered = 500
-/** Of media types, and of parameters of one. */
+const maxCached = 500
+const longestCached = 500
+/** Media types in a header, and parameters in a media type. */
 const maxParts = 50
 const known = new Map<string, Accepted>()
 
@@ -31,8 +28,8 @@ export function acceptedFrom(header: string | undefined): Accepted {
   const found = known.get(header)
   if (found) return found
   const chosen = read(header)
-  if (header.length > longestRemembered) return chosen
-  if (known.size >= remembered) known.clear()
+  if (header.length > longestCached) return chosen
+  if (known.size >= maxCached) known.clear()
   known.set(header, chosen)
   return chosen
 }
@@ -83,14 +80,21 @@ function offer({ type, parameters }: MediaRange): Accepted | undefined {
   }
 }
 
-const explainOptions = new Set(['analyze', 'verbose', 'settings', 'buffers', 'wal'])
+const explainOptions: ReadonlySet<string> = new Set<ExplainOption>([
+  'analyze',
+  'verbose',
+  'settings',
+  'buffers',
+  'wal',
+])
+const isExplainOption = (option: string): option is ExplainOption => explainOptions.has(option)
 
 function planOf(type: string, parameters: ReadonlyMap<string, string>): Accepted | undefined {
   const format = type.endsWith('+json') ? 'json' : 'text'
   const options = (parameters.get('options') ?? '').split('|').filter(option => option !== '')
-  if (!options.every(option => explainOptions.has(option))) return
-  const meant = offer({ type: parameters.get('for') ?? '*/*', parameters: new Map(), weight: 1 })
-  return meant && accepted(meant.form, `${type}; charset=utf-8`, { format, options })
+  if (!options.every(isExplainOption)) return
+  const explained = offer({ type: parameters.get('for') ?? '*/*', parameters: new Map(), weight: 1 })
+  return explained && accepted(explained.form, `${type}; charset=utf-8`, { format, options })
 }
 
 function mediaRange(text: string): MediaRange {

@@ -8,7 +8,7 @@ import { sliceBytes } from './json-scan.ts'
 const read = (text: string) => atOnce(csvRows(Buffer.from(text)))
 const rows = (text: string) => JSON.parse(read(text).json.toString())
 
-test('a header line names the values of the lines below it', () => {
+test('csv: the header line names the values of the other lines', () => {
   assert.deepEqual(rows('a,b\n1,x\r\n2,"y, z"\n'), [
     { a: '1', b: 'x' },
     { a: '2', b: 'y, z' },
@@ -17,7 +17,7 @@ test('a header line names the values of the lines below it', () => {
   assert.deepEqual([names, count], [['a', 'b'], 2])
 })
 
-test('quotes hide commas, line ends and doubled quotes', () => {
+test('csv: a quoted value may contain commas, line ends and doubled quotes', () => {
   assert.deepEqual(rows('a,b\n"l1\nl2","say ""hi"""'), [{ a: 'l1\nl2', b: 'say "hi"' }])
   assert.deepEqual(rows('"a,""b"""\nx"y\n""\n""""\n'), [
     { 'a,"b"': 'x"y' },
@@ -26,7 +26,7 @@ test('quotes hide commas, line ends and doubled quotes', () => {
   ])
 })
 
-test('NULL is null, "NULL" is a text, nothing is an empty text', () => {
+test('csv: NULL is null, "NULL" is a text, and an empty cell is an empty text', () => {
   assert.deepEqual(rows('a,b,c\nNULL,"NULL",'), [{ a: null, b: 'NULL', c: '' }])
   assert.deepEqual(rows('NULL\nNULL\nNULLX\nXNULL\nNULL'), [
     { NULL: null },
@@ -36,22 +36,22 @@ test('NULL is null, "NULL" is a text, nothing is an empty text', () => {
   ])
 })
 
-test('a byte order mark is no part of the first name', () => {
+test('csv: a byte order mark does not belong to the first name', () => {
   assert.deepEqual(rows('\uFEFFa\n1'), [{ a: '1' }])
 })
 
-test('every character comes through', () => {
+test('csv: every character is preserved', () => {
   const text = `\\ / \b\f\t\u0001\u001f ü€😀 {}[]:`
   assert.deepEqual(rows(`a\n${text}\n`), [{ a: text }])
   assert.deepEqual(rows(`"${text.repeat(3)}"\n1\n`), [{ [text.repeat(3)]: '1' }])
 })
 
-test('a header alone is no rows, an empty line a row of one empty text', () => {
+test('csv: a header alone has no rows, and an empty line is a row with one empty text', () => {
   assert.deepEqual(rows('a,b\n'), [])
   assert.deepEqual(rows('a\n\n\n'), [{ a: '' }, { a: '' }])
 })
 
-test('the values of the first row are found in the JSON', () => {
+test('csv: the positions of the first row’s values in the JSON are returned', () => {
   const { json, first } = read('a,b\nx,NULL\ny,z')
   assert.deepEqual(
     first.map(({ from, to }) => json.toString('utf8', from, to)),
@@ -72,10 +72,10 @@ const refused: [text: string, message: RegExp][] = [
   [`${Array.from({ length: 1665 }, (_, index) => `c${index}`).join()}\n`, /more than 1664 columns/],
 ]
 for (const [text, message] of refused)
-  test(`${JSON.stringify(text.slice(0, 30))} is refused`, () =>
+  test(`csv: ${JSON.stringify(text.slice(0, 30))} is refused`, () =>
     assert.throws(() => rows(text), { code: 'PGRST102', message }))
 
-/** Runs to the end or to an error, and counts. */
+/** Runs to the end or to an error, and counts the slices. */
 function counted(text: string): { slices: number; error?: Refusal; bytes?: number } {
   const work = csvRows(Buffer.from(text))
   let slices = 0
@@ -90,15 +90,15 @@ function counted(text: string): { slices: number; error?: Refusal; bytes?: numbe
   }
 }
 
-test('cells are counted up to the bound of JSON bodies, and nothing after it is read', () => {
+test('csv: too many cells are refused, and the rest of the text is not read', () => {
   const { slices, error } = counted(`a\n${'\n'.repeat(9_000_000)}`)
   assert.deepEqual([error?.status, error?.code], [413, 'body_too_large'])
-  // An empty line is one byte that becomes nine.
+  // An empty line is one byte of CSV and nine bytes of JSON.
   assert.equal(slices, Math.ceil((500_000 * 10) / sliceBytes))
   assert.equal(counted(`a\n${'\n'.repeat(499_999)}`).error, undefined)
 })
 
-test('no slice reads and writes more than its share of bytes', () => {
+test('csv: a slice reads and writes a limited number of bytes', () => {
   const bytes = 2 * 1024 * 1024
   for (const text of [
     `a\n${'x'.repeat(bytes)}`,
@@ -110,15 +110,15 @@ test('no slice reads and writes more than its share of bytes', () => {
     const { slices, error, bytes: written } = counted(text)
     assert.equal(error, undefined)
     const work = text.length + written!
-    // One cell, or one escape, may reach beyond the end of a slice.
+    // One cell or one escape may end behind the end of a slice.
     assert.ok(slices > work / (sliceBytes * 4), `${slices} slices for ${work} bytes: ${text.slice(0, 20)}`)
   }
 })
 
-test('names repeated in every row cannot make megabytes into gigabytes', () => {
+test('csv: long names in every row do not make the JSON much larger than the CSV', () => {
   assert.equal(counted(`a\n${'\u0001'.repeat(9_000_000)}`).error?.code, 'body_too_large')
   const long = 'x'.repeat(1_000_000)
   const { json, names } = read(`${long},b\n${'1,2\n'.repeat(1000)}`)
-  assert.ok(json.length < 20_000, 'no column has such a name: its values are left out')
+  assert.ok(json.length < 20_000, 'values of a name that is too long are dropped')
   assert.equal(names[0]!.length, 100)
 })

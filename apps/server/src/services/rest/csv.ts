@@ -1,5 +1,5 @@
-// CSV as the JSON of its rows: a line of names, then lines of values; NULL without quotes is null. Written in slices,
-// without an object for each row.
+// Converts CSV to a JSON array of rows, in slices and without an object for each row. The first line has the names. NULL
+// without quotes is null.
 import { isUtf8 } from 'node:buffer'
 import type { Sliced } from '#src/kernel/slices.ts'
 import { badBody } from './bad-body.ts'
@@ -12,7 +12,7 @@ export interface CsvRows {
   readonly json: Buffer
   readonly names: readonly string[]
   readonly count: number
-  /** Where the values of the first row are in the JSON, in the order of the names. */
+  /** The positions of the first row's values in the JSON, in the order of the names. */
   readonly first: readonly Range[]
 }
 
@@ -39,16 +39,16 @@ class CsvWriter {
   readonly names: string[] = []
   readonly first: Range[] = []
   readonly #bytes: Buffer
-  /** What comes before a value of each column; none where the name is longer than that of any column. */
+  /** The text before a value of each column. Undefined if the name is too long for any column. */
   readonly #prefixes: (Buffer | undefined)[] = []
   #name = new JsonText()
   #at: number
-  /** Lines that have ended; the first is the header. */
+  /** Number of complete lines. The first is the header. */
   #line = 0
   #cell = 0
   #values = 0
   #state: 'cell' | 'bare' | 'quoted' = 'cell'
-  /** After a comma a cell follows, even at the end of the text. */
+  /** A comma is followed by a cell, even at the end of the text. */
   #isAfterComma = false
   #valueFrom = 0
 
@@ -67,7 +67,7 @@ class CsvWriter {
     return this.#line - 1
   }
 
-  /** A slice: so many bytes, read and written together. */
+  /** One slice: `sliceBytes` of input and output together. */
   run(): void {
     const from = this.#at + this.rows.length
     while (!this.isAtEnd && this.#at + this.rows.length < from + sliceBytes) {
@@ -77,7 +77,7 @@ class CsvWriter {
     if (this.isAtEnd) this.rows.byte(closeBracket!)
   }
 
-  /** Where the text of the cell goes; the rest of a name that is too long goes nowhere. */
+  /** Receives the text of the cell. Undefined if the text is not needed because a name is too long. */
   get #out(): JsonText | undefined {
     if (this.#line > 0) return this.#prefixes[this.#cell] && this.rows
     return this.#name.length > longestName + 1 ? undefined : this.#name
@@ -161,7 +161,7 @@ class CsvWriter {
   }
 }
 
-/** The word alone between two commas or line ends. */
+/** Whether the cell is the bare word NULL. */
 function isNull(bytes: Buffer, at: number): boolean {
   for (let index = 0; index < nullWord.length; index++)
     if (bytes[at + index] !== nullWord[index]) return false
@@ -169,7 +169,7 @@ function isNull(bytes: Buffer, at: number): boolean {
   return after === undefined || after === comma || after === lineFeed || after === carriageReturn
 }
 
-/** Up to the end of a cell without quotes, or the limit. */
+/** Copies up to the end of a cell without quotes, or to the limit. */
 function copyBare(bytes: Buffer, start: number, limit: number, out: JsonText | undefined): number {
   let at = start
   for (; at < limit; at++) {
@@ -180,14 +180,14 @@ function copyBare(bytes: Buffer, start: number, limit: number, out: JsonText | u
   return at
 }
 
-/** Up to the next quote, or the limit. */
+/** Copies up to the next quote, or to the limit. */
 function copyQuoted(bytes: Buffer, start: number, limit: number, out: JsonText | undefined): number {
   let at = start
   for (; at < limit && bytes[at] !== quote; at++) out?.character(bytes[at]!)
   return at
 }
 
-/** Steps over the line end that must come after the last cell of a line. */
+/** The position after the line end that must follow the last cell of a line. */
 function lineEnd(bytes: Buffer, at: number, line: number, isQuoted: boolean): number {
   if (at === bytes.length) return at
   const length = bytes[at] === carriageReturn ? 2 : 1

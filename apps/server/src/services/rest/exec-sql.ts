@@ -1,11 +1,11 @@
-// SQL of the project's own servers, run as the project's owner on a connection of its own.
+// Runs SQL from the project's own servers, as the project's owner and on a separate connection.
 import { bytesIn, sourceOf } from '#src/kernel/byte-source.ts'
 import { Refusal } from '#src/kernel/errors.ts'
 import { readBody } from '#src/kernel/http/body.ts'
 import type { RawReply, RawRequest } from '#src/kernel/http/request.ts'
 import type { OwnSession } from '#src/kernel/postgres/database.ts'
+import { DatabaseError } from '#src/kernel/postgres/database-error.ts'
 import { splitStatements } from '#src/kernel/postgres/statements.ts'
-import { fromDriver } from '#src/kernel/postgres/wire/database-error.ts'
 import { inSlices, type Sliced } from '#src/kernel/slices.ts'
 import { refusalFromOwnSql } from '#src/planes/data/database-refusal.ts'
 import { withAuthTriggerCalls } from '#src/tenancy/auth-trigger-statements.ts'
@@ -17,7 +17,7 @@ import { stringIn } from './json-string.ts'
 import { jsonIn, maxBodyBytes } from './payload.ts'
 
 const timeoutMs = 300_000
-/** Nobody waits for longer, and extensions are found by name; the SQL may set both otherwise for itself. */
+/** A timeout, and a search path with the extensions. The SQL may change both for itself. */
 const settings = `set statement_timeout = ${timeoutMs}; set search_path = "$user", public, extensions`
 
 export async function execSql(databases: Databases, { tenant }: Caller, raw: RawRequest): Promise<RawReply> {
@@ -25,13 +25,13 @@ export async function execSql(databases: Databases, { tenant }: Caller, raw: Raw
   if (sql === undefined || sql.includes('\0'))
     throw new Refusal('invalid_request', 'body.sql must be a text of SQL statements')
   const statements = await inSlices(splitStatements(sql))
-  if (statements.some(({ copies }) => copies !== undefined)) throw copying()
+  if (statements.some(({ copies }) => copies !== undefined)) throw copyRefusal()
   const { text, lastTag } = await inSlices(withAuthTriggerCalls(sql, statements))
-  // As the owner: this route is there for what policies and the three roles do not allow.
+  // As the owner: this route is for SQL that policies and the three roles do not allow.
   const { tag, chunks } = await databases
     .asOwner(tenant, session => answerOf(session, text), {
       signal: raw.signal,
-      // Each statement has this time. SQL that mentions the setting may have given itself more.
+      // The timeout is per statement. SQL that mentions the setting may have set a longer one.
       timeoutMs: /statement_timeout/i.test(sql) ? undefined : timeoutMs * statements.length,
     })
     .catch(error => fail(error, raw.signal))
@@ -57,16 +57,16 @@ async function answerOf(session: OwnSession, sql: string): Promise<{ tag: string
   await session.script(settings)
   const rows = new JsonRows()
   const tag = await session.results(sql, rows)
-  if (await leavesTransactionOpen(session)) inTransaction()
+  if (await leavesTransactionOpen(session)) throwOpenTransaction()
   return { tag, chunks: await rows.finish() }
 }
 
-const copying = () =>
+const copyRefusal = () =>
   new Refusal('invalid_request', 'COPY FROM STDIN and TO STDOUT are not possible here', {
     hint: 'Read and write the rows of the table itself, as text/csv for example.',
   })
 
-function inTransaction(): never {
+function throwOpenTransaction(): never {
   throw new Refusal(
     'invalid_request',
     'The statements leave a transaction open, and nothing of it was kept',
@@ -76,9 +76,8 @@ function inTransaction(): never {
   )
 }
 
-/** Postgres' error in the words of the row API, always as a 4xx: the statement is the owner's own. */
+/** An error of Postgres is a 4xx, since the statement comes from the owner. */
 function fail(error: unknown, signal: AbortSignal): never {
   if (signal.aborted) throw new Refusal('client_closed_request', 'The client closed the connection')
-  const raised = error instanceof Refusal ? undefined : fromDriver(error)
-  throw raised ? refusalFromOwnSql(raised) : error
+  throw error instanceof DatabaseError ? refusalFromOwnSql(error) : error
 }

@@ -8,7 +8,7 @@ import { sliceBytes } from './json-scan.ts'
 const read = (text: string | Buffer) => atOnce(formRow(Buffer.from(text)))
 const row = (text: string | Buffer) => JSON.parse(read(text).json.toString())
 
-test('fields become texts under their names', () => {
+test('form: fields become strings under their names', () => {
   for (const [text, expected] of [
     ['', {}],
     ['a=1&b=x+y%20z&&c', { a: '1', b: 'x y z', c: '' }],
@@ -21,7 +21,7 @@ test('fields become texts under their names', () => {
   assert.deepEqual([...read('b=1&a=2&b=3').values.keys()], ['b', 'a'])
 })
 
-test('values are found in the JSON', () => {
+test('form: the positions of values in the JSON are returned', () => {
   const { json, values } = read('a=1&b=x%22&a=2')
   const texts = [...values].map(([name, { from, to }]) => [name, json.toString('utf8', from, to)])
   assert.deepEqual(texts, [
@@ -31,7 +31,7 @@ test('values are found in the JSON', () => {
 })
 
 for (const text of ['a=%', 'a=%4', 'a=%zz', 'a=%00', 'a=\0', 'a=%ff', '%ff=1'])
-  test(`${JSON.stringify(text)} is refused`, () => assert.throws(() => row(text), { code: 'PGRST102' }))
+  test(`form: ${JSON.stringify(text)} is refused`, () => assert.throws(() => row(text), { code: 'PGRST102' }))
 
 function slicesOf(text: string): { slices: number; error?: Refusal } {
   const work = formRow(Buffer.from(text))
@@ -46,7 +46,7 @@ function slicesOf(text: string): { slices: number; error?: Refusal } {
   }
 }
 
-test('fields are counted up to their bound, and nothing is decoded before', () => {
+test('form: too many fields are refused before any is decoded', () => {
   const fields = (count: number) => Array.from({ length: count }, (_, index) => `f${index}=%zz`).join('&')
   assert.match(slicesOf(fields(1664)).error!.message, /two hexadecimal digits/)
   const { slices, error } = slicesOf(fields(1665))
@@ -55,9 +55,9 @@ test('fields are counted up to their bound, and nothing is decoded before', () =
   assert.equal(slicesOf('a&'.repeat(4_000_000)).slices, 1)
 })
 
-test('no slice reads more than its share of bytes', () => {
+test('form: a slice reads a limited number of bytes', () => {
   const bytes = 2 * 1024 * 1024
-  // Once to count, once to write.
+  // One pass counts the fields, one writes the JSON.
   for (const text of [
     `a=${'x'.repeat(bytes)}`,
     `a=${'%41'.repeat(bytes / 3)}`,

@@ -1,4 +1,4 @@
-// A form as the JSON of one row whose values are texts. Fields are counted before any is decoded.
+// Converts a form to a JSON object whose values are strings. The fields are counted before any is decoded.
 import { isUtf8 } from 'node:buffer'
 import type { Sliced } from '#src/kernel/slices.ts'
 import { badBody } from './bad-body.ts'
@@ -9,7 +9,7 @@ import { longestName, maxKeys } from './row-keys.ts'
 export interface FormRow {
   /** An object. */
   readonly json: Buffer
-  /** Where the value of each field is in the JSON; the last one counts where a name is given twice. */
+  /** The position of each field's value in the JSON. Of fields with the same name, the last one counts. */
   readonly values: ReadonlyMap<string, Range>
 }
 
@@ -48,7 +48,7 @@ class FormWriter {
   #json = new JsonText()
   #name = ''
   #valueFrom = 0
-  /** Where the text of the name or value goes; the value of a name that no column has goes nowhere. */
+  /** Receives the text of the name or value. Undefined for the value of a name that is too long for a column. */
   #out: JsonText | undefined
 
   constructor(bytes: Buffer) {
@@ -56,7 +56,7 @@ class FormWriter {
     this.row.byte(openBrace!)
   }
 
-  /** Goes on to the limit; an escape may reach beyond it. */
+  /** Reads up to the limit. An escape may end behind it. */
   run(limit: number): void {
     for (; this.at < limit; this.at++) {
       const byte = this.#bytes[this.at]!
@@ -81,8 +81,8 @@ class FormWriter {
       byte = hexAt(this.#bytes, this.at + 1) * 16 + hexAt(this.#bytes, this.at + 2)
       this.at += 2
     }
-    if (byte === 0) throw badBody('The form holds a NUL character, which has no place in Postgres')
-    // The rest of a name that is too long is not kept.
+    if (byte === 0) throw badBody('The form holds a NUL character, which Postgres cannot store')
+    // The rest of a name that is too long is dropped.
     if (this.#state === 'value' || this.#json.length <= longestName + 1) this.#out?.character(byte)
   }
 

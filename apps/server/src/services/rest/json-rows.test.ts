@@ -42,9 +42,9 @@ const cases: [string, number, string | null, unknown][] = [
   ['an empty list', 1009, '{}', []],
 ]
 for (const [what, type, text, expected] of cases)
-  test(`${what} as JSON`, async () => assert.deepEqual(await one(type, text), expected))
+  test(`exec_sql: ${what} as JSON`, async () => assert.deepEqual(await one(type, text), expected))
 
-test('a number keeps every digit', async () => {
+test('exec_sql: a number keeps every digit', async () => {
   assert.equal(await encoded([['9223372036854775807']], [20]), '[{"v":9223372036854775807}]')
 })
 
@@ -71,16 +71,16 @@ const large: [string, number, string, unknown][] = [
   ],
 ]
 for (const [what, type, text, expected] of large)
-  test(`exec_sql: ${what} of many characters is encoded in pieces`, async () => {
+  test(`exec_sql: ${what} with many characters is encoded in pieces`, async () => {
     const pieces = [...valuePieces(text, type)]
     assert.deepEqual(JSON.parse(pieces.join('')), expected)
     assert.ok(pieces.length >= Math.floor(text.length / pieceCharacters))
-    // An escape can be six characters; a piece of a list can end with a value of its own length.
+    // An escape can have six characters, and the last value in a piece of an array can be as long as a piece.
     for (const piece of pieces) assert.ok(piece.length <= 2 * 6 * pieceCharacters, String(piece.length))
     assert.deepEqual(await one(type, text), expected)
   })
 
-test('exec_sql: rows behind a large one keep their order, whether or not it has been encoded', async () => {
+test('exec_sql: rows after a large row keep their order, whether or not that row has been encoded', async () => {
   const rows: (string | null)[][] = []
   for (let place = 0; place < 40; place++) {
     rows.push([String(place), 'x'.repeat(place % 3 === 0 ? 100_000 : place % 3 === 1 ? 40_000 : 1)])
@@ -100,7 +100,7 @@ test('exec_sql: rows behind a large one keep their order, whether or not it has 
   assert.deepEqual(JSON.parse(Buffer.concat(await encoder.finish()).toString()), expected)
 })
 
-test('exec_sql: only the answer of the last statement is kept', async () => {
+test('exec_sql: only the rows of the last statement are kept', async () => {
   const encoder = new JsonRows()
   encoder.begin([{ name: 'a', type: 25 }])
   encoder.row(['x'.repeat(1_000_000)])
@@ -111,13 +111,13 @@ test('exec_sql: only the answer of the last statement is kept', async () => {
   assert.equal(Buffer.concat(await encoder.finish()).toString(), '[]')
 })
 
-test('exec_sql: an answer that is longer as JSON than its bound is refused as it grows', async () => {
+test('exec_sql: an answer whose JSON is too long is refused while it grows', async () => {
   const isRefused = (error: unknown) =>
     error instanceof Refusal &&
     error.status === 400 &&
     /more than 1 MB/.test(error.message) &&
     /limit/.test(error.hint)
-  // Nulls under long names: a few bytes from Postgres, many as JSON.
+  // Nulls with long names are a few bytes from Postgres, but many as JSON.
   const wide = new JsonRows(1024 * 1024)
   wide.begin(Array.from({ length: 1600 }, () => ({ name: 'n'.repeat(63), type: 25 })))
   let rows = 0

@@ -1,16 +1,16 @@
-// Rows of a script, encoded as JSON while they arrive, the way Postgres' own to_json would. Small rows are encoded at
-// once: the connection pauses between the pieces it reads. A row of megabytes is encoded in slices.
-import { maxAnswerBytes, tooMuch } from '#src/kernel/postgres/database.ts'
-import type { Column, ResultReader } from '#src/kernel/postgres/script-query.ts'
+// Encodes the rows of a script as JSON while they arrive, as to_json of Postgres does. Small rows are encoded at once,
+// since the connection pauses between the pieces it reads. A row of megabytes is encoded in slices.
+import { answerTooLarge, maxAnswerBytes } from '#src/kernel/postgres/answer-limits.ts'
+import type { Column, ResultReader } from '#src/kernel/postgres/driver-internals.ts'
 import { inSlices, type Sliced } from '#src/kernel/slices.ts'
 import { pieceCharacters } from '#src/kernel/text-list.ts'
 import { jsonValue, valuePieces } from './json-values.ts'
 
-/** What is joined before it is written as bytes: each text of it is an object until then. */
-const writtenCharacters = 4096
+/** Characters that are joined before they are written as bytes. Until then each text is an object in memory. */
+const bufferedCharacters = 4096
 const chunkBytes = 256 * 1024
-/** Of one UTF-16 unit. */
-const mostBytes = 3
+/** UTF-8 bytes of one UTF-16 unit. */
+const maxUnitBytes = 3
 const noBytes = Buffer.alloc(0)
 
 type Row = readonly (string | null)[]
@@ -47,9 +47,9 @@ class EncodedResult {
   #end = 0
   #names: readonly string[] | undefined
   #bytes = 0
-  #written = '['
+  #buffered = '['
   #hasRows = false
-  /** A row that is encoded in slices, and the rows behind it. */
+  /** A row that is being encoded in slices, and the rows after it. */
   #waiting: Row[] = []
   #isEncoding = false
   #encoded: Promise<void> | undefined
@@ -66,7 +66,7 @@ class EncodedResult {
     if (this.#isEncoding) return
     this.#isEncoding = true
     this.#encoded = inSlices(this.#encodeWaiting())
-    // `finish` throws what it throws.
+    // `finish` awaits the same promise and throws its error.
     this.#encoded.catch(() => {})
   }
 
@@ -124,27 +124,27 @@ class EncodedResult {
     yield '}'
   }
 
-  /** With the first row: a script of many statements may answer with as many lists of columns and no rows. */
+  /** Made with the first row: a script may have many statements whose results have columns but no rows. */
   #quotedNames(): readonly string[] {
     this.#names ??= this.#columns.map(({ name }) => JSON.stringify(name))
     return this.#names
   }
 
   #write(text: string): void {
-    this.#written += text
-    if (this.#written.length >= writtenCharacters) this.#flush()
+    this.#buffered += text
+    if (this.#buffered.length >= bufferedCharacters) this.#flush()
   }
 
   #flush(): void {
-    const text = this.#written
-    this.#written = ''
-    // The first one is no larger than it must be: most answers are short.
-    if (text.length * mostBytes > this.#chunk.length - this.#end)
-      this.#nextChunk(Math.max(this.#bytes === 0 ? 0 : chunkBytes, text.length * mostBytes))
+    const text = this.#buffered
+    this.#buffered = ''
+    // The first chunk is only as large as its text, since most answers are short.
+    if (text.length * maxUnitBytes > this.#chunk.length - this.#end)
+      this.#nextChunk(Math.max(this.#bytes === 0 ? 0 : chunkBytes, text.length * maxUnitBytes))
     const bytes = this.#chunk.write(text, this.#end)
     this.#end += bytes
     this.#bytes += bytes
-    if (this.#bytes > this.#maxBytes) throw tooMuch(this.#maxBytes)
+    if (this.#bytes > this.#maxBytes) throw answerTooLarge(this.#maxBytes)
   }
 
   #nextChunk(bytes: number): void {

@@ -7,7 +7,7 @@ import { scanJson, sliceBytes } from './json-scan.ts'
 
 const scan = (text: string | Buffer, options = {}) => atOnce(scanJson(Buffer.from(text), options))
 
-/** Runs a job and counts its slices; what it throws comes with the count. */
+/** Runs the work, and returns its value or error with the number of slices. */
 function counted<T>(work: Sliced<T>): { slices: number; value?: T; error?: unknown } {
   let slices = 0
   try {
@@ -33,7 +33,7 @@ const isRow = (value: unknown): value is Row =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 const names = ['a', 'b', 'ü', 'a"b', 'constructor', 'zz', '1', '0']
 
-/** The same, from values. */
+/** The same result from parsed values. */
 function factsByParsing(text: string): Facts | string {
   let value: unknown
   try {
@@ -70,7 +70,7 @@ function factsByScanning(text: string): Facts | string {
   }
 }
 
-/** Numbers from 0 up to, not including, the limit; the same ones in every run. */
+/** Pseudo-random numbers below the limit. Every run has the same ones. */
 function seeded(seed: number): (limit: number) => number {
   let state = seed
   return limit => {
@@ -105,7 +105,7 @@ function randomJson(random: (limit: number) => number, depth = 0): string {
   return `[${Array.from({ length: random(4) }, () => randomJson(random, depth + 1)).join()}]`
 }
 
-/** A small change somewhere, which mostly makes it invalid. */
+/** Makes a small change, which usually makes the text invalid. */
 function damaged(text: string, random: (limit: number) => number): string {
   const at = random(text.length + 1)
   const piece = '{}[]",:0e.-\\ut\u0001 d8'.charAt(random(20))
@@ -113,7 +113,7 @@ function damaged(text: string, random: (limit: number) => number): string {
   return text.slice(0, at) + (cut === 2 ? '' : piece) + text.slice(at + (cut === 0 ? 0 : 1))
 }
 
-test('the scanner sees in a text what a parser sees, and refuses what a parser refuses', () => {
+test('json: the scanner accepts, refuses and returns the same as a parser', () => {
   const random = seeded(13)
   let refused = 0
   for (let run = 0; run < 10_000; run++) {
@@ -121,7 +121,7 @@ test('the scanner sees in a text what a parser sees, and refuses what a parser r
     const text = (run % 2 === 1 && damaged(whole, random)) || whole
     const expected = factsByParsing(text)
     const found = factsByScanning(text)
-    // A text with two faults may be refused for either.
+    // A text with two errors may be refused for either.
     if (typeof expected === 'string') {
       refused++
       assert.equal(typeof found, 'string', `${JSON.stringify(text)}: ${expected}`)
@@ -156,10 +156,10 @@ const refusals: [text: string | Buffer, message: RegExp][] = [
   [`{"a":${'1'.repeat(70_000)}}`, /more than 65536 digits/],
 ]
 for (const [text, message] of refusals)
-  test(`refused: ${String(text).slice(0, 40)}`, () =>
+  test(`json: ${String(text).slice(0, 40)} is refused`, () =>
     assert.throws(() => scan(text), { code: 'PGRST102', message }))
 
-test('prototype keys that reach for nothing, and a hundred levels, are taken', () => {
+test('json: keys that reach no prototype, and 100 levels, are accepted', () => {
   for (const text of [
     '{"constructor":1}',
     '{"constructor":{"a":1}}',
@@ -171,15 +171,15 @@ test('prototype keys that reach for nothing, and a hundred levels, are taken', (
     assert.equal(scan(text).kind, 'object', text)
 })
 
-test('an array of anything is taken where it holds no rows', () => {
+test('json: with anyElement, an array may have any elements', () => {
   const { kind, rows } = scan('[1,"a",[{"b":1}],{"c":1}]', { anyElement: true })
   assert.deepEqual([kind, rows.count, rows.names], ['array', 0, []])
 })
 
-test('values are counted up to the bound, and no byte after it is read', () => {
+test('json: too many values are refused, and the rest of the text is not read', () => {
   const row = '{"a":1,"b":2},'
   const rows = (count: number) => Buffer.from(`[${row.repeat(count).slice(0, -1)}]`)
-  // Each row is three values: one that opens and two commas.
+  // The scanner counts three values per row: the brace and two commas.
   const most = Math.floor(500_000 / 3)
   assert.equal(counted(scanJson(rows(most))).value?.rows.count, most)
   const { error, slices } = counted(scanJson(rows(most * 4)))
@@ -188,7 +188,7 @@ test('values are counted up to the bound, and no byte after it is read', () => {
   assert.equal(slices, Math.ceil((most * row.length) / sliceBytes))
 })
 
-test('no slice is longer than its share of bytes, whatever the text holds', () => {
+test('json: a slice reads a limited number of bytes, whatever the text contains', () => {
   const bytes = 4 * 1024 * 1024
   for (const text of [
     `{"a":"${'x'.repeat(bytes)}"}`,
@@ -201,12 +201,12 @@ test('no slice is longer than its share of bytes, whatever the text holds', () =
   ]) {
     const { slices, error } = counted(scanJson(Buffer.from(text)))
     assert.equal(error, undefined)
-    // An escape at the end of a slice may reach beyond it.
+    // An escape may end behind the end of a slice.
     assert.ok(slices >= Math.floor(text.length / (sliceBytes + 12)), `${slices} slices: ${text.slice(0, 20)}`)
   }
 })
 
-test('a row of more keys than a table can have columns is refused at the first one too many', () => {
+test('json: a row with more keys than a table can have columns is refused at the first extra key', () => {
   const keys = Array.from({ length: 400_000 }, (_, index) => `"k${index}":1`)
   assert.equal(scan(`{${keys.slice(0, 1664).join()}}`).rows.names.length, 1664)
   const { error, slices } = counted(scanJson(Buffer.from(`{${keys.join()}}`)))
@@ -214,12 +214,12 @@ test('a row of more keys than a table can have columns is refused at the first o
   assert.equal(slices, 1)
 })
 
-test('a key that no column can have is shown by its beginning only', () => {
+test('json: a key that is too long for a column is shortened', () => {
   const { names: keys, isUniform } = scan(`{"${'x'.repeat(5_000_000)}":1}`).rows
   assert.deepEqual([keys[0]!.length, isUniform], [101, true])
 })
 
-test('values of the first row are found as they are written', () => {
+test('json: the position of a value in the first row is returned', () => {
   const text = '[{"a" : 9007199254740993 ,"b":{"a":1},"a":2.50},{"a":3,"b":1}]'
   const { rows } = scan(text)
   const { from, to } = rows.valueOf('a')!

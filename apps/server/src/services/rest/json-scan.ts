@@ -1,5 +1,5 @@
-// Validates JSON in slices, without making values of it: Postgres reads the text itself, and all that is needed here
-// are the keys of its rows. Accepts and refuses what `parseJsonBody` does.
+// Validates JSON in slices and collects the keys of its rows, without creating values: Postgres parses the text itself.
+// Accepts and refuses the same texts as `parseJsonBody`.
 import { isUtf8 } from 'node:buffer'
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Sliced } from '#src/kernel/slices.ts'
@@ -8,9 +8,9 @@ import { RowKeys } from './row-keys.ts'
 
 export const maxDepth = 100
 export const maxValues = 500_000
-/** A slice ends at the first token after so many bytes. */
+/** A slice ends with the first token after this number of bytes. */
 export const sliceBytes = 32 * 1024
-/** No type of Postgres but json itself takes a number of more digits. */
+/** Of the types of Postgres, only json takes numbers with more digits. */
 const maxDigits = 64 * 1024
 
 export const tooManyValues = () =>
@@ -18,7 +18,7 @@ export const tooManyValues = () =>
 
 export interface ScannedJson {
   readonly kind: 'array' | 'object' | 'other'
-  /** Keys of the rows: of the object, or of the objects in the array. */
+  /** The keys of the object, or of the objects in the array. */
   readonly rows: RowKeys
 }
 
@@ -26,12 +26,12 @@ const [quote, backslash, comma, colon, minus, plus, dot] = Buffer.from('"\\,:-+.
 const [openBracket, closeBracket, openBrace, closeBrace] = Buffer.from('[]{}')
 const [zero, nine, letterE, letterU, lowerCase] = Buffer.from('09eu ')
 
-/** What may come next, besides white space. */
+/** The token that may come next. */
 const expects = { value: 0, firstElement: 1, firstKey: 2, key: 3, colon: 4, more: 5 } as const
-/** What a level is. `prototype` is a forbidden key of an object that is the value of a key `constructor`. */
+/** Kinds of levels. `prototype` is a forbidden key in an object that is the value of a key `constructor`. */
 const levels = { array: 1, object: 2, constructor: 3 } as const
 
-/** With `anyElement` an array may hold anything, and none of its elements counts as a row. */
+/** With `anyElement`, an array may have any elements, and none of them is a row. */
 export function* scanJson(bytes: Buffer, { anyElement = false } = {}): Sliced<ScannedJson> {
   if (!isUtf8(bytes)) throw badBody('The body is not valid UTF-8')
   const scanner = new Scanner(bytes, anyElement)
@@ -49,12 +49,12 @@ class Scanner {
   readonly #rows: RowKeys
   readonly #levels = new Uint8Array(maxDepth + 1)
   #depth = 0
-  /** Depth of the keys of rows. */
+  /** The depth of the rows' keys. */
   #rowDepth = -1
   #kind: ScannedJson['kind'] = 'other'
   #values = 1
   #next: number = expects.value
-  /** Where the text began that the scanner is in, or -1. */
+  /** The start of the string that the scanner is in, or -1. */
   #textStart = -1
   #hasEscapes = false
   /** The last key was `constructor`. */
@@ -66,7 +66,7 @@ class Scanner {
     this.#rows = new RowKeys(bytes)
   }
 
-  /** Goes on to the limit; a number, a word or an escape may reach beyond it. */
+  /** Scans up to the limit. A number, a word or an escape may end behind it. */
   run(limit: number): void {
     while (this.at < limit) {
       if (this.#textStart >= 0) {
@@ -197,7 +197,7 @@ const notRows = () => badBody('Every element of the array must be an object')
 
 export const isSpace = (byte: number) => byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09
 
-/** Steps over characters of a text that stand for themselves. */
+/** The position after characters of a string that are not escaped. */
 function plainEnd(bytes: Buffer, start: number, limit: number): number {
   let at = start
   for (; at < limit; at++) {
@@ -210,7 +210,7 @@ function plainEnd(bytes: Buffer, start: number, limit: number): number {
 
 const simpleEscapes = new Set(Buffer.from('"\\/bfnrt'))
 
-/** Steps over an escape; of a surrogate pair, over both halves. */
+/** The position after an escape, or after both escapes of a surrogate pair. */
 function escapeEnd(bytes: Buffer, at: number): number {
   if (simpleEscapes.has(bytes[at + 1]!)) return at + 2
   const unit = unitAt(bytes, at)
@@ -238,11 +238,11 @@ function hexDigit(byte: number): number {
 
 const half = () => badBody('A text in the body holds half of a surrogate pair')
 
-/** Longer than any of them with every character escaped. */
+/** The length of the longest forbidden name with every character escaped. */
 const longestForbidden = 'constructor'.length * 6
 const firstLetters = new Set(Buffer.from('_cp\\'))
 
-/** The key, if it may be one of those that reach for a prototype. */
+/** The key if it may be one that reaches a prototype, otherwise an empty text. */
 function forbiddenName(bytes: Buffer, start: number, end: number, hasEscapes: boolean): string {
   if (end - start > longestForbidden || !firstLetters.has(bytes[start]!)) return ''
   const text = bytes.toString('latin1', start, end)
@@ -253,7 +253,7 @@ const isDigit = (byte: number | undefined) => byte !== undefined && byte >= zero
 
 const words = ['true', 'false', 'null'].map(word => Buffer.from(word))
 
-/** Steps over a number or a word. */
+/** The position after a number or a word. */
 function scalarEnd(bytes: Buffer, start: number): number {
   let at = start
   if (bytes[at] !== minus && !isDigit(bytes[at])) {
@@ -273,7 +273,7 @@ function scalarEnd(bytes: Buffer, start: number): number {
   return at
 }
 
-/** Steps over one digit or more. */
+/** The position after one or more digits. */
 function digitsEnd(bytes: Buffer, start: number): number {
   if (!isDigit(bytes[start])) throw notJson()
   let at = start + 1

@@ -6,7 +6,7 @@ import { stringIn } from './json-string.ts'
 
 const read = (json: string) => atOnce(stringIn(Buffer.from(json), { from: 0, to: Buffer.byteLength(json) }))
 
-test('a text is decoded as JSON.parse does it, wherever the slices end', () => {
+test('json: a string is decoded like JSON.parse, wherever the slices end', () => {
   for (const piece of ['x', 'ü', '😀', '\\n', '\\\\', '\\"', '\\u00fc', '\\ud83d\\ude00', 'ab\\\\\\u0041c'])
     for (const before of ['', 'a', 'ab', 'abc', 'abcd', 'abcde']) {
       const json = ` "${before}${piece.repeat(Math.ceil((sliceBytes * 2.5) / piece.length))}" `
@@ -14,12 +14,12 @@ test('a text is decoded as JSON.parse does it, wherever the slices end', () => {
     }
 })
 
-test('what is no text is none', () => {
+test('json: a value that is not a string is undefined', () => {
   for (const json of ['1', 'null', '{"a":"b"}', '["a"]', ' true']) assert.equal(read(json), undefined)
   assert.equal(read(' ""'), '')
 })
 
-test('no slice decodes more than its share', () => {
+test('json: a slice decodes a limited number of bytes', () => {
   const json = Buffer.from(`"${'\\u0061'.repeat(200_000)}"`)
   const work = stringIn(json, { from: 0, to: json.length })
   let slices = 1

@@ -1,10 +1,10 @@
-// One text of a JSON body, decoded in slices.
+// Decodes one string of a JSON body in slices.
 import type { Sliced } from '#src/kernel/slices.ts'
 import { isSpace, sliceBytes } from './json-scan.ts'
 
 const [quote, backslash, letterU] = Buffer.from('"\\u')
 
-/** The text between the two places in valid JSON; undefined if a value of another kind is there. */
+/** The string between two positions of valid JSON. Undefined if the value is not a string. */
 export function* stringIn(
   json: Buffer,
   { from, to }: { from: number; to: number },
@@ -23,7 +23,7 @@ export function* stringIn(
   return text
 }
 
-/** The first place from `limit` on that cuts neither an escape nor a character. */
+/** The first position from `limit` on that splits neither an escape nor a character. */
 function boundaryAfter(json: Buffer, start: number, limit: number): number {
   let at = start
   while (at < limit) {

@@ -1,10 +1,10 @@
-// JSON written byte by byte, for values that came as something else. It is kept in pieces until its end, so that
-// nothing is copied while it grows.
+// Writes JSON byte by byte, for CSV and forms. The text is kept in pieces until its end, so that nothing is copied while
+// it grows.
 import { Refusal } from '#src/kernel/errors.ts'
 import { atOnce, type Sliced } from '#src/kernel/slices.ts'
 
 const pieceBytes = 64 * 1024
-/** Each row repeats the names of its columns, and a control character takes six bytes. */
+/** JSON is longer than its source: each row repeats the names, and a control character takes six bytes. */
 export const maxJsonBytes = 24 * 1024 * 1024
 
 const [quote, backslash] = Buffer.from('"\\')
@@ -13,7 +13,7 @@ const shortEscapes = new Map(
   ['\b\\b', '\f\\f', '\n\\n', '\r\\r', '\t\\t'].map(each => [each.charCodeAt(0), each.charCodeAt(2)]),
 )
 
-/** Where something is in it. */
+/** Positions in the text. */
 export interface Range {
   readonly from: number
   readonly to: number
@@ -30,7 +30,7 @@ export class JsonText {
   }
 
   byte(byte: number): void {
-    if (this.#end === this.#piece.length) this.#turn()
+    if (this.#end === this.#piece.length) this.#startPiece()
     this.#piece[this.#end++] = byte
   }
 
@@ -38,7 +38,7 @@ export class JsonText {
     for (let at = 0; at < bytes.length; at++) this.byte(bytes[at]!)
   }
 
-  /** A byte of a text between quotes. */
+  /** Writes a byte of a string, escaped if necessary. */
   character(byte: number): void {
     if (byte >= 0x20 && byte !== quote && byte !== backslash) return this.byte(byte)
     this.byte(backslash!)
@@ -51,7 +51,7 @@ export class JsonText {
     this.byte(hex[byte & 15]!)
   }
 
-  /** All of it at once, for what is known to be short. */
+  /** The whole text at once. Only for short texts. */
   whole(): Buffer {
     return atOnce(this.take())
   }
@@ -67,7 +67,7 @@ export class JsonText {
     return whole
   }
 
-  #turn(): void {
+  #startPiece(): void {
     if (this.length > maxJsonBytes)
       throw new Refusal(
         'body_too_large',

@@ -1,4 +1,4 @@
-// Values as Postgres writes them, turned into JSON the way its own to_json would.
+// Converts values in the text format of Postgres to JSON, as to_json does.
 import { jsonEscaped, pieceCharacters, piecesOf } from '#src/kernel/text-list.ts'
 
 type Kind = 'boolean' | 'number' | 'json' | 'timestamp' | 'text'
@@ -40,7 +40,7 @@ const elementTypes = new Map([
   [2951, 2950],
 ])
 
-/** At once, for a value that is known to be short. */
+/** Converts at once. Only for short values. */
 export function jsonValue(text: string | null, type: number): string {
   if (text === null) return 'null'
   const element = elementTypes.get(type)
@@ -59,10 +59,10 @@ export function jsonValue(text: string | null, type: number): string {
   }
 }
 
-/** Infinity and NaN are none in JSON. */
+/** Infinity and NaN are not numbers in JSON. */
 const isNumber = (text: string) => /^-?\d/.test(text)
 
-/** The same in pieces; each takes a bounded number of characters of the value, and some are empty. */
+/** Converts in pieces. Each piece takes a limited number of characters of the value, and some are empty. */
 export function* valuePieces(text: string | null, type: number): Generator<string> {
   const element = elementTypes.get(type)
   if (text === null || text.length <= pieceCharacters) yield jsonValue(text, type)
@@ -70,7 +70,7 @@ export function* valuePieces(text: string | null, type: number): Generator<strin
   else yield* arrayPieces(text, element)
 }
 
-/** Long values are texts, JSON, or numbers of many digits. */
+/** JSON and numbers are not quoted. */
 const isRaw = (text: string, type: number) => {
   const kind = kinds.get(type)
   return kind === 'json' || (kind === 'number' && isNumber(text))
@@ -83,10 +83,10 @@ function* scalarPieces(pieces: Iterable<string>, isAsWritten: boolean): Generato
   yield '"'
 }
 
-/** Of a list: joining many short texts leaves an object for each until they are written. */
+/** For arrays: until a piece is written, each of the joined texts is an object in memory. */
 const listPieceCharacters = 4096
 
-/** `{1,2}`, `{"a b",NULL}`, `{{1},{2}}`, with bounds in front when they are unusual. */
+/** Converts `{1,2}`, `{"a b",NULL}` or `{{1},{2}}`. Unusual array bounds come before the first brace. */
 function* arrayPieces(text: string, element: number): Generator<string> {
   let json = ''
   let pausedAt = 0
@@ -123,7 +123,7 @@ function shortItem(written: string, isQuoted: boolean, element: number): string 
   return written === 'NULL' ? 'null' : jsonValue(written, element)
 }
 
-/** Where its closing quote stands, or what follows it; more than a piece further on when it is long. */
+/** The position of the closing quote, or after an unquoted item. More than a piece after `start` if the item is long. */
 function endOfItem(text: string, start: number, isQuoted: boolean): number {
   const limit = Math.min(text.length, start + pieceCharacters + 1)
   let at = start
@@ -135,7 +135,7 @@ function endOfItem(text: string, start: number, isQuoted: boolean): number {
   return at
 }
 
-/** Pauses with empty pieces. */
+/** Yields empty pieces as pauses. */
 function* endOfLongItem(text: string, start: number, isQuoted: boolean): Generator<string, number> {
   for (let from = start; ; ) {
     const end = endOfItem(text, from, isQuoted)
@@ -145,7 +145,7 @@ function* endOfLongItem(text: string, start: number, isQuoted: boolean): Generat
   }
 }
 
-/** No piece is cut behind a backslash that escapes the next character. */
+/** Does not split between a backslash and the character it escapes. */
 function* unescapedPieces(item: string): Generator<string> {
   let held = ''
   for (const piece of piecesOf(item)) {

@@ -1,5 +1,4 @@
-// The rows in a request's body as one JSON text for Postgres, with what is known of their keys. No row becomes an
-// object here.
+// The rows of a request body as one JSON text for Postgres, with the keys of the rows. No row becomes an object here.
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Sliced } from '#src/kernel/slices.ts'
 import { badBody } from './bad-body.ts'
@@ -9,12 +8,12 @@ import { scanJson } from './json-scan.ts'
 import type { Range } from './json-text.ts'
 
 export interface Payload {
-  /** JSON: an object, or an array of objects. */
+  /** An object, or an array of objects. */
   readonly json: Buffer
   readonly isArray: boolean
-  /** Every value is a text, as in CSV: JSON columns are to be read from it. */
+  /** Every value is a string, also those of JSON columns. */
   readonly isText: boolean
-  /** Rows in it. */
+  /** Number of rows. */
   readonly count: number
   /** The keys of the first row. */
   readonly keys: readonly string[]
@@ -22,17 +21,17 @@ export interface Payload {
   readonly isUniform: boolean
   /** Whether some row lacks the key. */
   lacks(key: string): boolean
-  /** What the first row has for a key, as it is written; undefined for lists, objects and very long texts. */
+  /** The first row's value for a key. Undefined for arrays, objects and very long strings. */
   firstText(key: string): string | undefined
 }
 
-/** More is better sent in several requests: a body is read and bound as a whole. */
+/** A body is held in memory and sent to Postgres as one parameter. */
 export const maxBodyBytes = 10 * 1024 * 1024
 
-/** How rows are written. */
+/** Formats of rows. */
 export type RowsFormat = 'json' | 'csv' | 'form'
 
-/** Refuses a body that cannot hold rows, before it is read. */
+/** Refuses a media type that cannot hold rows before the body is read. */
 export function rowsFormatOf(contentType: string | undefined): RowsFormat {
   const type = mediaTypeOf(contentType)
   switch (type) {
@@ -51,7 +50,7 @@ export function rowsFormatOf(contentType: string | undefined): RowsFormat {
   }
 }
 
-/** Clients that say nothing mean JSON. */
+/** Without a Content-Type header, the body is JSON. */
 export const mediaTypeOf = (contentType: string | undefined): string =>
   (contentType ?? '').replace(/;.*/s, '').trim().toLowerCase() || 'application/json'
 
@@ -67,7 +66,7 @@ function* fromJson(body: Buffer): Sliced<Payload> {
   const json = jsonIn(body)
   const { kind, rows } = yield* scanJson(json)
   return {
-    // A value that is no row at all holds no rows.
+    // A scalar has no rows.
     json: kind === 'other' ? noRows : json,
     isArray: kind !== 'object',
     isText: false,
@@ -110,17 +109,17 @@ function* fromForm(body: Buffer): Sliced<Payload> {
 
 const byteOrderMark = Buffer.from('\uFEFF')
 
-/** The body without a byte order mark, which Postgres would refuse. */
+/** The body without a byte order mark, which Postgres does not accept. */
 export function jsonIn(body: Buffer): Buffer {
   if (body.length === 0) throw badBody('Empty or invalid json')
   const hasMark = body.subarray(0, byteOrderMark.length).equals(byteOrderMark)
   return hasMark ? body.subarray(byteOrderMark.length) : body
 }
 
-/** Longer than any text of a query string, with each of its characters escaped. */
+/** Longer than any value of a query string with every character escaped. */
 const longestText = 256 * 1024
 
-/** A number as it is written: read by JavaScript it may be another one. */
+/** A string decoded, or a number as it is written, since JavaScript would round it. */
 function textIn(json: Buffer, range: Range | undefined): string | undefined {
   if (!range || range.to - range.from > longestText) return
   const text = json.toString('utf8', range.from, range.to).trim()

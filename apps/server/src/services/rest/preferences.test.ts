@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { appliedHeader, preferencesFrom } from './preferences.ts'
 
-test('several preferences in one header, in any order, with or without blanks', () => {
+test('preferences: a header may have several, in any order, with or without spaces', () => {
   const { representation, resolution, count, isDefaultForMissing } = preferencesFrom(
     'return=representation,resolution=merge-duplicates, count=exact ,missing=default',
   )
@@ -12,7 +12,7 @@ test('several preferences in one header, in any order, with or without blanks', 
   )
 })
 
-test('nothing is preferred by default', () => {
+test('preferences: there are none by default', () => {
   const { representation, rollsBack, maxAffected, timeZone } = preferencesFrom(undefined)
   assert.deepEqual(
     [representation, rollsBack, maxAffected, timeZone],
@@ -20,7 +20,7 @@ test('nothing is preferred by default', () => {
   )
 })
 
-test('what is not understood is ignored, or refused when handling is strict', () => {
+test('preferences: unknown ones are ignored, or refused with strict handling', () => {
   assert.equal(preferencesFrom('return=everything, fly=high').representation, 'minimal')
   for (const header of [
     'handling=strict, fly=high',
@@ -30,12 +30,12 @@ test('what is not understood is ignored, or refused when handling is strict', ()
     assert.throws(() => preferencesFrom(header), { code: 'PGRST122', status: 400 }, header)
 })
 
-test('max-affected counts only with strict handling', () => {
+test('preferences: max-affected applies only with strict handling', () => {
   assert.equal(preferencesFrom('max-affected=3').maxAffected, undefined)
   assert.equal(preferencesFrom('max-affected=3,handling=strict').maxAffected, 3)
 })
 
-test('Preference-Applied names what was honoured and means something here', () => {
+test('preferences: Preference-Applied names those that apply to the request', () => {
   const preferences = preferencesFrom(
     'count=exact, handling=strict, timezone=Europe/Paris, return=representation',
   )
@@ -46,14 +46,14 @@ test('Preference-Applied names what was honoured and means something here', () =
   assert.equal(appliedHeader(preferencesFrom('fly=high'), ['return']), undefined)
 })
 
-test('names that every object has are no preferences', () => {
+test('preferences: names of Object.prototype are not preferences', () => {
   for (const name of ['__proto__', 'constructor', 'toString', 'hasOwnProperty']) {
     assert.equal(preferencesFrom(`${name}=x`).representation, 'minimal')
     assert.throws(() => preferencesFrom(`handling=strict,${name}`), { code: 'PGRST122' })
   }
 })
 
-test('a header of more preferences than there are is refused before any is looked at', () => {
+test('preferences: a header with too many is refused before any is checked', () => {
   const zones = (count: number) => Array(count).fill('timezone=Mars/Olympus').join()
   assert.equal(preferencesFrom(zones(50)).timeZone, undefined)
   assert.throws(() => preferencesFrom(zones(51)), { code: 'invalid_request', status: 400 })

@@ -1,4 +1,4 @@
-// The Prefer header: what is asked for, what was not understood, and what was done about it.
+// The Prefer and Preference-Applied headers.
 import { Refusal } from '#src/kernel/errors.ts'
 
 export interface Preferences {
@@ -10,7 +10,7 @@ export interface Preferences {
   readonly isStrict: boolean
   readonly timeZone?: string
   readonly maxAffected?: number
-  /** As sent, by name: for Preference-Applied. */
+  /** The values as sent, by name, for Preference-Applied. */
   readonly sent: ReadonlyMap<string, string>
 }
 
@@ -23,22 +23,22 @@ const choices: ReadonlyMap<string, readonly string[]> = new Map([
   ['handling', ['strict', 'lenient']],
 ])
 
-/** Whether a time zone exists takes a while to find out. */
+/** Checking whether a time zone exists takes time. */
 const maxPreferences = 50
 
 const none: Preferences = read('')
-const remembered = 500
-const longestRemembered = 500
+const maxCached = 500
+const longestCached = 500
 const known = new Map<string, Preferences>()
 
-/** Clients send the same few combinations over and over. */
+/** Cached, since clients send the same few combinations. */
 export function preferencesFrom(header: string | undefined): Preferences {
   if (header === undefined || header === '') return none
   const found = known.get(header)
   if (found) return found
   const preferences = read(header)
-  if (header.length > longestRemembered) return preferences
-  if (known.size >= remembered) known.clear()
+  if (header.length > longestCached) return preferences
+  if (known.size >= maxCached) known.clear()
   known.set(header, preferences)
   return preferences
 }
@@ -54,7 +54,7 @@ function read(header: string): Preferences {
     const key = name.trim().toLowerCase()
     const value = rest.join('=').trim()
     if (key === '' || sent.has(key)) continue
-    if (isUnderstood(key, value)) sent.set(key, value)
+    if (isValid(key, value)) sent.set(key, value)
     else unknown.push(piece.trim())
   }
   const isStrict = sent.get('handling') === 'strict'
@@ -73,19 +73,19 @@ function read(header: string): Preferences {
     rollsBack: sent.get('tx') === 'rollback',
     isStrict,
     ...(timeZone && { timeZone }),
-    // Without strict handling it is a wish nobody holds the server to.
+    // Without strict handling, PostgREST ignores this preference.
     ...(isStrict && sent.has('max-affected') && { maxAffected: Number(sent.get('max-affected')) }),
     sent,
   }
 }
 
-function isUnderstood(name: string, value: string): boolean {
+function isValid(name: string, value: string): boolean {
   if (name === 'timezone') return isTimeZone(value)
   if (name === 'max-affected') return /^\d{1,15}$/.test(value)
   return choices.get(name)?.includes(value) ?? false
 }
 
-/** By name: an offset means the opposite to Postgres. */
+/** Only names: the sign of an offset has the opposite meaning in Postgres. */
 function isTimeZone(name: string): boolean {
   if (!/^[A-Za-z]/.test(name)) return false
   try {
@@ -98,10 +98,13 @@ function isTimeZone(name: string): boolean {
 
 const order = ['resolution', 'missing', 'return', 'count', 'tx', 'handling', 'timezone', 'max-affected']
 
-/** Echoes what was honoured, of the preferences that mean something to this kind of request. */
-export function appliedHeader({ sent, isStrict }: Preferences, meant: readonly string[]): string | undefined {
+/** `applicable` are the preferences that apply to this kind of request. */
+export function appliedHeader(
+  { sent, isStrict }: Preferences,
+  applicable: readonly string[],
+): string | undefined {
   const applied = order.filter(
-    name => meant.includes(name) && sent.has(name) && (name !== 'max-affected' || isStrict),
+    name => applicable.includes(name) && sent.has(name) && (name !== 'max-affected' || isStrict),
   )
   return applied.length > 0 ? applied.map(name => `${name}=${sent.get(name)}`).join(', ') : undefined
 }

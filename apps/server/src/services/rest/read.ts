@@ -1,56 +1,61 @@
 // GET and HEAD on a table or view.
 import { Refusal } from '#src/kernel/errors.ts'
 import type { RawReply, RawRequest } from '#src/kernel/http/request.ts'
-import type { Catalog, Relation } from '#src/query/catalog.ts'
-import { type Level, planLevel, type Source, type Where } from '#src/query/plan.ts'
+import { answerFrom } from '#src/query/answer-sql.ts'
+import type { Catalog } from '#src/query/catalog.ts'
+import { sourceOf } from '#src/query/level.ts'
+import { findRelation, planRows } from '#src/query/plan.ts'
+import { type PlannedStatement, plannedStatement } from '#src/query/planned-statement.ts'
 import { readSql, type Total } from '#src/query/read-sql.ts'
-import { type Pair, type Part, type Scanned, scan } from '#src/query/scan.ts'
-import { unknownRelation } from '#src/query/unknown-names.ts'
-import { notOneRow } from './database-refusal.ts'
-import { type Execute, type Prepared, preparedFrom } from './execute.ts'
-import { contentRange, numberIn, planReply, reply, textOf } from './reply.ts'
+import { capRows, isByKey } from '#src/query/row-cap.ts'
+import type { Run } from '#src/query/run.ts'
+import { rowsQuery } from './grammar/rows-query.ts'
+import { type Pair, type Scanned, scan } from './grammar/scan.ts'
+import { notOneRow } from './problem-refusal.ts'
+import { contentRange, planReply, reply, textOf } from './reply.ts'
 import type { RestRequest } from './request.ts'
 
-interface PreparedRead extends Prepared {
+interface PlannedRead extends PlannedStatement {
   readonly limit: number | undefined
-  /** Place of the offset among the values. */
+  /** The index of the offset in the values. */
   readonly offset: number | undefined
 }
 
-const meant = ['count', 'tx', 'handling', 'timezone']
+const appliedPreferences = ['count', 'tx', 'handling', 'timezone']
 
 export async function read(
   request: RestRequest,
   table: string,
-  execute: Execute,
+  run: Run,
   maxRows: number,
 ): Promise<RawReply> {
   const { accepted, preferences, isHead, schema } = request
-  const scanned = scan(windowed(request.pairs, request.raw))
+  const scanned = scan(withRange(request.pairs, request.raw))
+  const { values } = scanned
   const isCounted = isHead || preferences.count !== undefined
   const hasRange = request.raw.headers.range !== undefined
   const kind = `${isHead}\0${accepted.key}\0${isCounted}\0${hasRange}`
-  const shape = `read\0${schema}\0${table}\0${kind}${scanned.shape}`
-  const { prepared, row, rows } = await execute(
+  const key = `read\0${schema}\0${table}\0${kind}${scanned.shape}`
+  const { plan, rows } = await run(
     request,
-    shape,
-    catalog => prepareRead(catalog, request, relationOf(catalog, schema, table), scanned, isCounted, maxRows),
-    scanned,
+    key,
+    catalog => planRead(catalog, request, table, scanned, isCounted, maxRows),
+    values,
   )
   if (accepted.explain) return planReply(request, rows)
 
-  const total = numberIn(row[2])
-  const offset = prepared.offset === undefined ? 0 : Number(scanned.values[prepared.offset])
-  const count = isHead ? windowSize(total!, offset, prepared.limit) : numberIn(row[1])!
+  const answer = answerFrom(rows[0]!)
+  const offset = plan.offset === undefined ? 0 : Number(values[plan.offset])
+  const count = isHead ? pageSize(answer.total!, offset, plan.limit) : answer.count
   if (accepted.form.kind === 'object' && count !== 1) throw notOneRow(count)
-  const rest = { status: 200, range: contentRange(offset, count, total), meant }
+  const common = { status: 200, range: contentRange(offset, count, answer.total), appliedPreferences }
   if (isHead)
-    return reply(request, { ...rest, body: null, headers: { 'content-type': accepted.contentType } })
-  return reply(request, { ...rest, body: textOf(row[0]!) })
+    return reply(request, { ...common, body: null, headers: { 'content-type': accepted.contentType } })
+  return reply(request, { ...common, body: textOf(answer.text!) })
 }
 
-/** The Range header asks for a page when nothing else does; one that cannot be read is ignored. */
-export function windowed(pairs: readonly Pair[], { headers }: RawRequest): readonly Pair[] {
+/** Without `limit` and `offset`, the Range header selects the page. A header that cannot be parsed is ignored. */
+export function withRange(pairs: readonly Pair[], { headers }: RawRequest): readonly Pair[] {
   const range = headers.range
   if (range === undefined || (headers['range-unit'] ?? 'items') !== 'items') return pairs
   const [, first, last] = /^(\d{1,15})-(\d{1,15})$/.exec(range) ?? []
@@ -63,60 +68,25 @@ export function windowed(pairs: readonly Pair[], { headers }: RawRequest): reado
   ]
 }
 
-export function relationOf(catalog: Catalog, schema: string, name: string): Relation {
-  const relation = catalog.relation(schema, name)
-  if (!relation) throw unknownRelation(catalog, schema, name)
-  return relation
-}
-
-export const sourceOf = (relation: Relation): Source => ({
-  name: relation.name,
-  columns: relation.columns,
-  relation,
-})
-
-function prepareRead(
+function planRead(
   catalog: Catalog,
-  { accepted, isHead, raw }: RestRequest,
-  relation: Relation,
-  { parts }: Scanned,
+  { accepted, isHead, raw, schema }: RestRequest,
+  table: string,
+  { parameters }: Scanned,
   isCounted: boolean,
   maxRows: number,
-): PreparedRead {
+): PlannedRead {
+  const relation = findRelation(catalog, schema, table)
   if (accepted.form.kind === 'geojson') needGeometry(catalog)
-  const level = planLevel(catalog, sourceOf(relation), parts)
-  const isCapped = cap(level, maxRows) && !isByKey(relation, level)
-  const total: Total = isCounted
-    ? 'always'
-    : isCapped && raw.headers.range === undefined
-      ? 'when capped'
-      : 'never'
+  const { level, isCapped } = capRows(planRows(catalog, sourceOf(relation), rowsQuery(parameters)), maxRows)
+  const mayBeCut = isCapped && !isByKey(relation, level) && raw.headers.range === undefined
+  const total: Total = isCounted ? 'always' : mayBeCut ? 'when capped' : 'never'
   const form = isHead ? ({ kind: 'none' } as const) : accepted.form
   return {
-    ...preparedFrom(readSql(catalog, level, form, total), true, accepted.explain),
+    ...plannedStatement(readSql(catalog, level, form, total), true, accepted.explain),
     limit: level.limit,
     offset: level.offset,
   }
-}
-
-/** At most one row: no cap can cut it short. */
-function isByKey({ keys, isView }: Relation, { where }: Level): boolean {
-  // A view may show a row more than once.
-  if (isView) return false
-  const equal = new Set(where.map(each => (each.kind === 'test' ? equalColumn(each) : undefined)))
-  return keys.some(key => key.every(name => equal.has(name)))
-}
-
-const equalColumn = ({ value, test }: Where & { kind: 'test' }): string | undefined =>
-  test.operator === 'eq' && !test.isNegated && !test.quantifier && value.path.length === 0
-    ? value.column?.name
-    : undefined
-
-/** Whether the page's size is the platform's choice and not the client's. */
-export function cap(level: Level, maxRows: number): boolean {
-  if (maxRows === 0 || (level.limit !== undefined && level.limit <= maxRows)) return false
-  level.limit = maxRows
-  return true
 }
 
 export function needGeometry(catalog: Catalog): void {
@@ -127,10 +97,5 @@ export function needGeometry(catalog: Catalog): void {
   )
 }
 
-const windowSize = (total: number, offset: number, limit: number | undefined): number =>
+const pageSize = (total: number, offset: number, limit: number | undefined): number =>
   Math.max(0, Math.min(total - offset, limit ?? Number.POSITIVE_INFINITY))
-
-export const columnsIn = (parts: readonly Part[], kind: 'columns' | 'on_conflict'): string | undefined => {
-  const part = parts.find(each => each.kind === kind && each.path.length === 0)
-  return part && 'text' in part ? part.text : undefined
-}

@@ -1,15 +1,15 @@
-// From the one row Postgres answers with to an HTTP reply. The body is passed on as it came.
+// HTTP replies. The text that Postgres made becomes the body unchanged.
 import { Refusal } from '#src/kernel/errors.ts'
 import type { RawReply } from '#src/kernel/http/request.ts'
 import type { Cell } from '#src/kernel/postgres/wire/unit.ts'
-import { isHeader } from './database-refusal.ts'
 import { appliedHeader } from './preferences.ts'
+import { isHeader } from './refusal.ts'
 import type { RestRequest } from './request.ts'
 
-export const numberIn = (cell: Cell | undefined): number | undefined =>
-  cell ? Number(cell.toString('latin1')) : undefined
+/** Settings with which functions and triggers set headers and the status of the reply. */
+export const responseSettings = ['response.headers', 'response.status']
 
-/** `0-9/100`, `0-9/*`, `*\/0`: the page, and how many rows there are in all if that is known. */
+/** The page and the total number of rows, if it is known: `0-9/100`, `0-9/*`, `*\/0`. */
 export function contentRange(offset: number, count: number, total: number | undefined): string {
   const page = count > 0 ? `${offset}-${offset + count - 1}` : '*'
   return `${page}/${total ?? '*'}`
@@ -17,19 +17,20 @@ export function contentRange(offset: number, count: number, total: number | unde
 
 const smallBytes = 8192
 
-/** A small text leaves together with its headers in one write; a large one is not copied. */
+/** A small text is sent together with its headers in one write. A large one is not copied. */
 export const textOf = (cell: Buffer): Buffer | string => (cell.length <= smallBytes ? cell.toString() : cell)
 
 export interface ReplyParts {
   status: number
   range: string
-  /** Preferences that mean something to this kind of request. */
-  meant: readonly string[]
+  /** Preferences that apply to this kind of request. */
+  appliedPreferences: readonly string[]
   body: RawReply['body']
   headers?: Record<string, string>
 }
 
-export function reply(request: RestRequest, { status, range, meant, body, headers }: ReplyParts): RawReply {
+export function reply(request: RestRequest, parts: ReplyParts): RawReply {
+  const { status, range, appliedPreferences, body, headers } = parts
   const { accepted, preferences, schema, caller } = request
   const all: Record<string, string> = { 'content-range': range, ...headers }
   if (body !== null) all['content-type'] = accepted.contentType
@@ -37,24 +38,24 @@ export function reply(request: RestRequest, { status, range, meant, body, header
   if (caller.tenant.exposedSchemas.length > 1 && isHeader('content-profile', schema))
     all['content-profile'] = schema
   if (preferences.sent.size > 0) {
-    const applied = appliedHeader(preferences, meant)
+    const applied = appliedHeader(preferences, appliedPreferences)
     if (applied) all['preference-applied'] = applied
   }
   return { status, headers: all, body }
 }
 
-/** A plan: the lines Postgres prints, or its JSON. */
+/** The result of EXPLAIN: lines of text, or JSON. */
 export const planReply = (request: RestRequest, rows: readonly (readonly Cell[])[]): RawReply => ({
   status: 200,
   headers: { 'content-type': request.accepted.contentType },
   body: rows.map(([line]) => line?.toString() ?? '').join('\n'),
 })
 
-/** What functions and triggers have set: `response.headers` as a JSON list of objects, `response.status`. */
-export function ownResponse(
-  headersCell: Cell | undefined,
-  statusCell: Cell | undefined,
-): { status?: number; headers: Record<string, string> } {
+/** Reads `responseSettings`: headers as a JSON list of objects, and the status. */
+export function responseIn([headersCell, statusCell]: readonly Cell[]): {
+  status?: number
+  headers: Record<string, string>
+} {
   const status = statusCell?.length ? statusFrom(statusCell.toString('utf8', 0, longestStatus)) : undefined
   const headers = headersCell?.length ? headersFrom(headersCell) : {}
   return { ...(status !== undefined && { status }), headers }

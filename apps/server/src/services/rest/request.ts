@@ -1,17 +1,16 @@
-// What a request to the row API says outside its path and body.
-
+// The query string and headers of a request to the row API.
 import { Refusal } from '#src/kernel/errors.ts'
 import type { RawRequest } from '#src/kernel/http/request.ts'
-import { type Pair, splitQuery } from '#src/query/scan.ts'
 import type { Caller, RequestFacts } from '#src/tenancy/databases.ts'
 import { type Accepted, acceptedFrom } from './accept.ts'
+import { type Pair, splitQuery } from './grammar/scan.ts'
 import { type Preferences, preferencesFrom } from './preferences.ts'
 
 export interface RestRequest {
   readonly caller: Caller
   readonly raw: RawRequest
   readonly isHead: boolean
-  /** GET or HEAD: nothing may be written. */
+  /** GET or HEAD, which run read-only. */
   readonly isRead: boolean
   readonly schema: string
   readonly pairs: readonly Pair[]
@@ -20,7 +19,7 @@ export interface RestRequest {
   readonly facts: RequestFacts
 }
 
-/** `isReadOnly` is for a call that may only read although it is a POST. */
+/** `isReadOnly` makes a POST read-only, too. */
 export function readRequest(caller: Caller, raw: RawRequest, isReadOnly = false): RestRequest {
   const { headers, method } = raw
   const isRead = method === 'GET' || method === 'HEAD'
@@ -49,7 +48,7 @@ function schemaOf({ tenant: { exposedSchemas } }: Caller, profile: string | unde
   })
 }
 
-/** For SQL; the signal is made only if somebody listens to it. */
+/** A class, so that the signal is created only when it is used. */
 class Facts implements RequestFacts {
   readonly method: string
   readonly path: string

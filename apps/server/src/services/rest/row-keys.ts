@@ -1,15 +1,15 @@
-// The keys of the rows in a JSON text, counted while the text is scanned.
+// Collects the keys of the rows in a JSON text while the text is scanned.
 import { badBody } from './bad-body.ts'
 
 /** No relation has more columns, and no function more parameters. */
 export const maxKeys = 1664
-/** A name of Postgres has at most 63 bytes, and an escape takes six. What is longer is the name of nothing. */
+/** A name in Postgres has at most 63 bytes, and an escape takes six. No column has a longer name. */
 export const longestName = 63 * 6
 
 export const tooManyKeys = () => badBody(`An object has more than ${maxKeys} keys`)
 
 export class RowKeys {
-  /** Rows seen. */
+  /** Number of rows. */
   count = 0
   /** Whether every row has the same keys. */
   isUniform = true
@@ -17,10 +17,10 @@ export class RowKeys {
   readonly names: string[] = []
   readonly #bytes: Buffer
   readonly #places = new Map<string, number>()
-  /** Of each key of the first row: where it is written, where its value is, and which rows have it. */
+  /** For each key of the first row: positions of the key and its value, the last row with it, and the number of rows. */
   readonly #keys: { start: number; end: number; from: number; to: number; lastRow: number; rows: number }[] =
     []
-  /** Distinct keys of the first row that this row has. */
+  /** Number of distinct keys that this row shares with the first row. */
   #found = 0
   #place = -1
 
@@ -34,7 +34,7 @@ export class RowKeys {
     this.#place = -1
   }
 
-  /** `start` and `end` are the places of the text between the quotes. */
+  /** `start` and `end` are the positions of the text between the quotes. */
   key(start: number, end: number, hasEscapes: boolean): void {
     this.#place = this.count === 1 ? this.#add(start, end, hasEscapes) : this.#find(start, end, hasEscapes)
     const key = this.#keys[this.#place]
@@ -64,7 +64,7 @@ export class RowKeys {
     return this.count > 0 && (place === undefined || this.#keys[place]!.rows < this.count)
   }
 
-  /** Where the first row has the value of the key. */
+  /** The position of the first row's value for the key. */
   valueOf(name: string): { readonly from: number; readonly to: number } | undefined {
     const place = this.#places.get(name)
     return place === undefined ? undefined : this.#keys[place]
@@ -80,7 +80,7 @@ export class RowKeys {
     return place
   }
 
-  /** Rows mostly have their keys in the same order. */
+  /** Tries the next key first, since most rows have their keys in the same order. */
   #find(start: number, end: number, hasEscapes: boolean): number {
     if (end - start > longestName) return -1
     const next = this.#place + 1
@@ -99,7 +99,7 @@ export class RowKeys {
 
 const shownLength = 100
 
-/** Of a name that nothing can have, only the beginning, for the refusal. */
+/** A name that is too long for a column is shortened, for the error message. */
 function nameIn(bytes: Buffer, start: number, end: number, hasEscapes: boolean): string {
   if (end - start > longestName) return `${bytes.toString('utf8', start, start + shownLength)}…`
   const text = bytes.toString('utf8', start, end)

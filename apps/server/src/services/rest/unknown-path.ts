@@ -1,14 +1,14 @@
-// What the row API says to a path or method it does not have.
+// Errors of the row API for unknown paths and methods.
 import { Refusal } from '#src/kernel/errors.ts'
 import type { RequestHead } from '#src/kernel/http/request.ts'
 
 const rows = /^\/v1\/(?:rest\/[^/]+|[^/]+\/rest\/v1)(\/.*)?$/
 
-/** Says nothing to paths of other services. */
-export function refuseRowsPath({ path, method }: Pick<RequestHead, 'path' | 'method'>): void {
+export const isRowsPath = (path: string): boolean => rows.test(path)
+
+export function refuseRowsPath({ path, method }: Pick<RequestHead, 'path' | 'method'>): never {
   const found = rows.exec(path)
-  if (!found) return
-  const [, first, ...more] = (found[1] ?? '').split('/')
+  const [, first, ...more] = (found?.[1] ?? '').split('/')
   if (first === 'rpc' && more.length === 1 && more[0] !== '')
     throw new Refusal('PGRST101', `Cannot use the ${method} method on RPC`, {
       headers: { allow: 'GET, HEAD, POST, OPTIONS' },

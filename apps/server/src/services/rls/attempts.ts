@@ -1,26 +1,26 @@
-// A command really tried as a role with its claims, and undone.
+// Executes a command as a role with claims, and rolls back.
 import type { Command } from '@plinth/contract/rls.ts'
 import { qualified } from '#src/kernel/postgres/name.ts'
 import { identifier } from '#src/kernel/postgres/sql.ts'
 import type { Answer } from '#src/kernel/postgres/wire/unit.ts'
-import { sqlComplaint } from '#src/planes/management/database-refusal.ts'
+import { sqlErrorDetails } from '#src/planes/management/database-refusal.ts'
 import { type Caller, type Databases, statement } from '#src/tenancy/databases.ts'
-import { insertRow, populated, type StoredRow, selectRows, type TableShape } from './rows.ts'
+import { insertRow, populated, type StoredRow, selectRows, type TableShape } from './rows-store.ts'
 
-export interface Complaint {
+export interface AttemptError {
   code: string
   message: string
 }
 export interface Attempted {
-  /** The row as it is, or as it was given. */
+  /** The stored row, or the given one. */
   text: string
   allowed: boolean
-  error: Complaint | null
+  error: AttemptError | null
 }
 export interface Outcome {
   rows: Attempted[]
-  /** When nothing could be tried row by row. */
-  error: Complaint | null
+  /** Set if the command could not be tried per row. */
+  error: AttemptError | null
 }
 export type Ask = (sql: string, values: readonly string[]) => Promise<Answer>
 
@@ -62,7 +62,7 @@ export async function attempt(
 
 const isAt = (first: number) => `tableoid = $${first}::oid and ctid = $${first + 1}::tid`
 
-/** Those the role sees, and of the owner's sample those it does not. */
+/** The rows visible to the role, and the rows of the owner's sample that are not. */
 async function look(
   ask: Ask,
   shape: TableShape,
@@ -88,7 +88,7 @@ async function look(
   } catch (error) {
     return {
       rows: before.map(({ text }) => ({ text, allowed: false, error: null })),
-      error: complaintOf(error),
+      error: attemptError(error),
     }
   }
 }
@@ -98,15 +98,15 @@ async function tried(ask: Ask, sql: string, values: readonly string[]): Promise<
     const { tag } = await ask(sql, values)
     return { allowed: tag.endsWith(' 1'), error: null }
   } catch (error) {
-    return { allowed: false, error: complaintOf(error) }
+    return { allowed: false, error: attemptError(error) }
   }
 }
 
-/** What is not Postgres' word on the statement is not for the answer. */
-export function complaintOf(error: unknown): Complaint {
-  const complaint = sqlComplaint(error)
-  if (!complaint) throw error
-  return { code: complaint.sqlState, message: complaint.message }
+/** Errors that are not about the statement are thrown, not reported in the answer. */
+export function attemptError(error: unknown): AttemptError {
+  const sqlError = sqlErrorDetails(error)
+  if (!sqlError) throw error
+  return { code: sqlError.sqlState, message: sqlError.message }
 }
 
 const rowsOf = ({ rows }: Answer): StoredRow[] =>

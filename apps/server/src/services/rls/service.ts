@@ -1,5 +1,5 @@
-// Row-level security of a project: switched and written as its owner, tried out as the role in question.
-import type { Policy, PolicyWish, RlsStatus, RlsTest, RlsTestReply } from '@plinth/contract/rls.ts'
+// Row-level security of a project: changed as its owner, simulated as the given role.
+import type { Policy, PolicyInput, RlsStatus, RlsTest, RlsTestReply } from '@plinth/contract/rls.ts'
 import { qualified, refuseLongName } from '#src/kernel/postgres/name.ts'
 import { identifier } from '#src/kernel/postgres/sql.ts'
 import { execute, type OwnerWork } from '#src/planes/management/owner-work.ts'
@@ -39,14 +39,14 @@ export function rlsService(owner: OwnerWork, databases: Databases) {
         return { ...(await store.listPolicies(session, oid, page)), ...page }
       }),
 
-    createPolicy: (id: string, { schema, table }: Place, wish: PolicyWish): Promise<Policy> => {
+    createPolicy: (id: string, { schema, table }: Place, input: PolicyInput): Promise<Policy> => {
       refuseReserved(schema)
-      refuseLongName(wish.name)
-      const statement = createPolicy(qualified(schema, table), wish)
+      refuseLongName(input.name)
+      const statement = createPolicy(qualified(schema, table), input)
       return owner.change(id, async session => {
         const { oid } = await requireProtectable(session, { schema, table })
         await execute(session, statement)
-        return (await store.readPolicy(session, oid, wish.name))!
+        return (await store.readPolicy(session, oid, input.name))!
       })
     },
 
@@ -60,6 +60,6 @@ export function rlsService(owner: OwnerWork, databases: Databases) {
       })
     },
 
-    test: (id: string, wish: RlsTest): Promise<RlsTestReply> => simulate(owner, databases, id, wish),
+    test: (id: string, input: RlsTest): Promise<RlsTestReply> => simulate(owner, databases, id, input),
   }
 }

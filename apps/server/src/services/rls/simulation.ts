@@ -1,6 +1,6 @@
-// What a role and user would see, or may do, in a table. Whether a row is seen or a write passes is found out by
-// really trying it as that role with those claims, and undoing it. Postgres does not say which policy decided; so
-// each policy's expression is evaluated besides, as the same role, on the values of the row.
+// Simulates what a role and user can read or write in a table. The command runs as that role with those claims and is rolled
+// back. Postgres does not report which policy decided. So each policy expression is also evaluated, as the same role, on the
+// values of the row.
 import type { Command, Policy, RlsTest, RlsTestReply, Verdict } from '@plinth/contract/rls.ts'
 import { Refusal } from '#src/kernel/errors.ts'
 import type { OwnerWork } from '#src/planes/management/owner-work.ts'
@@ -8,7 +8,7 @@ import { unknown } from '#src/services/schema/service.ts'
 import type { Caller, Databases } from '#src/tenancy/databases.ts'
 import { asks, attempt } from './attempts.ts'
 import { requireProtectable } from './protected-table.ts'
-import * as rows from './rows.ts'
+import * as rows from './rows-store.ts'
 import * as store from './store.ts'
 import { verdictsOn } from './verdicts.ts'
 
@@ -18,13 +18,13 @@ export async function simulate(
   owner: OwnerWork,
   databases: Databases,
   projectId: string,
-  wish: RlsTest,
+  input: RlsTest,
 ): Promise<RlsTestReply> {
-  const { schema = 'public', table, role, user_id, limit = defaultLimit } = wish
-  // Its pattern admits these words only.
-  const command = (wish.command ?? 'SELECT').toUpperCase() as Command
-  const given = givenRow(command, wish.row)
-  const claims = { ...wish.claims, role, ...(user_id !== undefined && { sub: user_id }) }
+  const { schema = 'public', table, role, user_id, limit = defaultLimit } = input
+  // The schema of the request allows these words only.
+  const command = (input.command ?? 'SELECT').toUpperCase() as Command
+  const given = givenRow(command, input.row)
+  const claims = { ...input.claims, role, ...(user_id !== undefined && { sub: user_id }) }
   const bypasses = role === 'service_role'
 
   const { tenant, relation, shape, policies, before } = await owner.rehearse(
@@ -103,6 +103,6 @@ function givenRow(command: Command, row: RlsTest['row']): Record<string, unknown
   return row ?? {}
 }
 
-/** A write that says which rows it means reads them, so that the policies for SELECT count, too. */
+/** An UPDATE or DELETE with a condition reads rows, so the SELECT policies apply as well. */
 const isAsked = ({ command }: Policy, wanted: Command): boolean =>
   command === wanted || command === 'ALL' || (command === 'SELECT' && wanted !== 'INSERT')

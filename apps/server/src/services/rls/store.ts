@@ -1,4 +1,4 @@
-// Row-level security as the catalogue has it, read as the project's owner.
+// Reads row-level security from the catalogue, as the project's owner.
 import type { Policy, RlsStatus } from '@plinth/contract/rls.ts'
 import type { Role } from '@plinth/contract/route.ts'
 import type { Session } from '#src/kernel/postgres/database.ts'
@@ -65,7 +65,7 @@ export const listPolicyNames = async (session: Session, relation: number) =>
     )
   ).map(({ name }) => name)
 
-/** Those that Postgres would ask for this role; every name in them is qualified, so that they mean the same anywhere. */
+/** The policies that apply to this role, with qualified names, so that the search path has no effect. */
 export async function listApplicable(session: Session, relation: number, role: Role): Promise<Policy[]> {
   await session.run(sql`select pg_catalog.set_config('search_path', 'pg_catalog', true)`)
   return session.rows<Policy>(sql`

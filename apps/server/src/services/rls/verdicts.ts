@@ -1,12 +1,12 @@
-// Each policy's expression, evaluated as the role in question. The row is given as values, so that it can be judged
-// although the role does not see it; what the expression looks up elsewhere it sees as the role does.
+// Evaluates each policy expression as the given role. The row is passed as values, so that it can be checked even if the role
+// cannot see it. Subqueries in the expression run with the rights of the role.
 import type { Command, Policy, Verdict } from '@plinth/contract/rls.ts'
 import { qualified } from '#src/kernel/postgres/name.ts'
 import { identifier } from '#src/kernel/postgres/sql.ts'
-import { type Ask, complaintOf } from './attempts.ts'
-import { populated, type TableShape } from './rows.ts'
+import { type Ask, attemptError } from './attempts.ts'
+import { populated, type TableShape } from './rows-store.ts'
 
-/** Per policy, a verdict for each of the rows. */
+/** For each policy, one verdict per row. */
 export async function verdictsOn(
   ask: Ask,
   shape: TableShape,
@@ -30,14 +30,14 @@ export async function verdictsOn(
         })),
       )
     } catch (error) {
-      const { message } = complaintOf(error)
+      const { message } = attemptError(error)
       judged.push(rows.map(() => ({ policy: policy.name, using: null, with_check: null, error: message })))
     }
   }
   return judged
 }
 
-/** What Postgres asks of a policy: its USING of the row as it is, its WITH CHECK, or else its USING, as it becomes. */
+/** Postgres checks USING on the existing row, and WITH CHECK (or USING if there is none) on the new row. */
 function askedOf({ command, using, with_check }: Policy, wanted: Command) {
   const becomes = command === 'SELECT' ? using : (with_check ?? using)
   switch (wanted) {
@@ -51,7 +51,7 @@ function askedOf({ command, using, with_check }: Policy, wanted: Command) {
   }
 }
 
-/** Nothing but true lets a row pass. Within the parentheses the table's own columns are the nearest ones. */
+/** Only true passes; null does not. The subquery makes unqualified columns resolve to the table's columns. */
 async function evaluate(
   ask: Ask,
   { schema, table }: TableShape,

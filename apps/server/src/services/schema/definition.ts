@@ -1,41 +1,43 @@
-// The SQL of a table or column that somebody wishes for. Names are quoted and expressions stay in parentheses, each
-// on a line of its own: Postgres' complaint then shows the line of whoever wrote it.
-import type { ColumnWish, TableWish } from '@plinth/contract/schema.ts'
+// Builds the SQL of a table or column. Names are quoted. Each expression is in parentheses on its own line, so that a Postgres
+// error shows the line of the user's expression.
+import type { ColumnInput, TableInput } from '@plinth/contract/schema.ts'
 import { Refusal } from '#src/kernel/errors.ts'
 import { inParentheses } from '#src/kernel/postgres/expression.ts'
 import { qualified, refuseLongName } from '#src/kernel/postgres/name.ts'
 import { identifier, literal } from '#src/kernel/postgres/sql.ts'
 
-/** They are no types of Postgres but a way to write a column, so that asking for the type does not find them. */
+/** serial is column syntax and not a type, so the type lookup does not find it. */
 export const isSerial = (type: string) => /^\s*(small|big)?serial[248]?\s*$/i.test(type)
 
-/** Statements to be run in one transaction, one after the other. */
-export function createTable(schema: string, wish: TableWish): string[] {
-  checkNames(wish)
-  const table = qualified(schema, wish.name)
+/** The statements, to run in one transaction. */
+export function createTable(schema: string, input: TableInput): string[] {
+  checkNames(input)
+  const table = qualified(schema, input.name)
   const parts = [
-    ...wish.columns.map(columnDefinition),
-    ...(wish.primary_key ? [`primary key ${list(wish.primary_key)}`] : []),
-    ...(wish.unique ?? []).map(names => `unique ${list(names)}`),
-    ...(wish.checks ?? []).map((check, place) => `check\n${inParentheses(check, `Field "checks.${place}"`)}`),
+    ...input.columns.map(columnDefinition),
+    ...(input.primary_key ? [`primary key ${list(input.primary_key)}`] : []),
+    ...(input.unique ?? []).map(names => `unique ${list(names)}`),
+    ...(input.checks ?? []).map(
+      (check, place) => `check\n${inParentheses(check, `Field "checks.${place}"`)}`,
+    ),
   ]
-  const security = wish.rls_enabled === false ? 'disable' : 'enable'
+  const security = input.rls_enabled === false ? 'disable' : 'enable'
   return [
     `create table ${table} (\n${parts.join(',\n')}\n)`,
-    // In public an event trigger has done so already; in other schemas nobody has.
+    // An event trigger enables it in schema public only.
     `alter table ${table} ${security} row level security`,
-    ...(wish.comment === undefined ? [] : [`comment on table ${table} is ${literal(wish.comment)}`]),
-    ...wish.columns.flatMap(column => columnComment(table, column)),
+    ...(input.comment === undefined ? [] : [`comment on table ${table} is ${literal(input.comment)}`]),
+    ...input.columns.flatMap(column => columnComment(table, column)),
   ]
 }
 
-export function addColumn(schema: string, tableName: string, column: ColumnWish): string[] {
+export function addColumn(schema: string, tableName: string, column: ColumnInput): string[] {
   refuseLongName(column.name)
   const table = qualified(schema, tableName)
   return [`alter table ${table} add column\n${columnDefinition(column)}`, ...columnComment(table, column)]
 }
 
-function columnDefinition(column: ColumnWish): string {
+function columnDefinition(column: ColumnInput): string {
   const { name, type, references } = column
   const expression = (text: string, field: string) =>
     inParentheses(text, `Column ${JSON.stringify(name)}: ${field}`)
@@ -59,20 +61,20 @@ function reference({
   column,
   on_delete,
   on_update,
-}: NonNullable<ColumnWish['references']>): string {
+}: NonNullable<ColumnInput['references']>): string {
   const target = `references ${qualified(schema, table)}${column === undefined ? '' : ` ${list([column])}`}`
-  // Their pattern admits these words only.
+  // The schema of the request allows these words only.
   const on = (event: string, action: string | undefined) =>
     action === undefined ? '' : ` on ${event} ${action.toLowerCase().replace('_', ' ')}`
   return `${target}${on('delete', on_delete)}${on('update', on_update)}`
 }
 
-const columnComment = (table: string, { name, comment }: ColumnWish): string[] =>
+const columnComment = (table: string, { name, comment }: ColumnInput): string[] =>
   comment === undefined ? [] : [`comment on column ${table}.${identifier(name)} is ${literal(comment)}`]
 
 const list = (names: readonly string[]) => `(${names.map(identifier).join(', ')})`
 
-function checkNames({ name, columns }: TableWish): void {
+function checkNames({ name, columns }: TableInput): void {
   refuseLongName(name)
   const names = columns.map(column => column.name)
   names.forEach(refuseLongName)

@@ -1,7 +1,7 @@
-// Tables, columns and extensions of a project, looked at and changed as its owner.
+// Reads and changes tables, columns and extensions of a project as its owner.
 import { closest } from '@plinth/contract/closest.ts'
 import type { ErrorCode } from '@plinth/contract/errors.ts'
-import type { Column, ColumnWish, Table, TableWish } from '@plinth/contract/schema.ts'
+import type { Column, ColumnInput, Table, TableInput } from '@plinth/contract/schema.ts'
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Session } from '#src/kernel/postgres/database.ts'
 import { qualified } from '#src/kernel/postgres/name.ts'
@@ -15,7 +15,7 @@ import * as store from './store.ts'
 
 export type SchemaService = ReturnType<typeof schemaService>
 
-/** What is dropped, by what it is. */
+/** DROP statements by kind. */
 const dropWords: Record<Table['kind'], string> = {
   table: 'table',
   partitioned_table: 'table',
@@ -37,13 +37,13 @@ export function schemaService(owner: OwnerWork) {
         return { ...(await store.listTables(session, schema, page)), ...page }
       }),
 
-    createTable: (id: string, wish: TableWish): Promise<Table> => {
-      const { schema = 'public', name } = wish
+    createTable: (id: string, input: TableInput): Promise<Table> => {
+      const { schema = 'public', name } = input
       refuseReserved(schema)
-      const statements = createTable(schema, wish)
+      const statements = createTable(schema, input)
       return owner.change(id, async session => {
         await requireSchema(session, schema)
-        await requireTypes(session, wish.columns)
+        await requireTypes(session, input.columns)
         for (const statement of statements) await execute(session, statement)
         return (await store.readTable(session, schema, name))!
       })
@@ -57,15 +57,15 @@ export function schemaService(owner: OwnerWork) {
       })
     },
 
-    addColumn: (id: string, { schema, table }: Place, wish: ColumnWish): Promise<Column> => {
+    addColumn: (id: string, { schema, table }: Place, input: ColumnInput): Promise<Column> => {
       refuseReserved(schema)
-      const statements = addColumn(schema, table, wish)
+      const statements = addColumn(schema, table, input)
       return owner.change(id, async session => {
         await requireTable(session, schema, table)
-        await requireTypes(session, [wish])
+        await requireTypes(session, [input])
         for (const statement of statements) await execute(session, statement)
         const { columns } = (await store.readTable(session, schema, table))!
-        return columns.find(({ name }) => name === wish.name)!
+        return columns.find(({ name }) => name === input.name)!
       })
     },
 
@@ -94,7 +94,7 @@ export function schemaService(owner: OwnerWork) {
   }
 }
 
-/** The platform's own schemas have their own routes, if any. */
+/** Platform schemas cannot be changed here. */
 export function refuseReserved(schema: string): void {
   if (isReservedSchema(schema))
     throw new Refusal(
@@ -118,15 +118,15 @@ export async function requireTable(session: Session, schema: string, table: stri
   throw unknown('table_not_found', `The schema "${schema}" has no table`, table, names)
 }
 
-/** Says what was perhaps meant: most of these are typing mistakes. */
+/** Suggests the closest name, because most errors are typing mistakes. */
 export function unknown(code: ErrorCode, what: string, name: string, names: readonly string[]): Refusal {
   const meant = closest(name, names)
   const hint = meant === undefined ? '' : `Perhaps you meant ${JSON.stringify(meant)}`
   return new Refusal(code, `${what} ${JSON.stringify(name)}${hint && `. ${hint}`}`, { hint })
 }
 
-/** A type is written into the statement as it stands: it must be the name of one and nothing besides. */
-async function requireTypes(session: Session, columns: readonly ColumnWish[]): Promise<void> {
+/** The type is inserted into the SQL unquoted, so it must be a valid type name and nothing else. */
+async function requireTypes(session: Session, columns: readonly ColumnInput[]): Promise<void> {
   const known = new Set<string>()
   for (const { name, type } of columns) {
     if (isSerial(type) || known.has(type)) continue

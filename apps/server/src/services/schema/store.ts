@@ -1,4 +1,4 @@
-// The catalogue of a project's database, read as its owner. Names are compared as text: as `name` Postgres would cut
+// Reads the catalogue of a project database as its owner. Names are compared as text: as type `name` Postgres would truncate
 // a longer one to 63 bytes and find another table.
 import type { Extension, Table } from '@plinth/contract/schema.ts'
 import type { Session } from '#src/kernel/postgres/database.ts'
@@ -122,12 +122,12 @@ export const listColumnNames = async (session: Session, relation: number) =>
        where attrelid = ${relation} and attnum > 0 and not attisdropped order by attnum`)
   ).map(nameOf)
 
-/** Whether the text names a type and holds nothing else; one that is no name at all may raise 42601. */
+/** Whether the text is a type name and nothing else. An invalid name may raise 42601. */
 export const isType = async (session: Session, text: string) =>
   (await session.row<{ is_type: boolean }>(sql`select to_regtype(${text}::text) is not null as is_type`))!
     .is_type
 
-/** For hints: the names a column's type may be called by. */
+/** Type names for hints. */
 export const listTypeNames = async (session: Session) =>
   (
     await session.rows<{ name: string }>(sql`
@@ -135,7 +135,7 @@ export const listTypeNames = async (session: Session) =>
        where pg_type_is_visible(oid) and typtype in ('b', 'd', 'e', 'r', 'm') and typname not like '\\_%'`)
   ).map(nameOf)
 
-/** Languages that the template refuses, though Postgres would trust them. */
+/** Languages that the template disables, although Postgres trusts them. */
 const refused = ['plperl', 'pltcl', 'bool_plperl', 'jsonb_plperl', 'hstore_plperl']
 
 export async function listExtensions(
@@ -151,7 +151,7 @@ export async function listExtensions(
              select from pg_catalog.pg_available_extension_versions v
               where v.name = a.name and v.version = a.default_version and (v.trusted or not v.superuser)))
      order by a.name`)
-  // There are some dozens of them at most.
+  // There are a few dozen at most.
   return { extensions: found.slice(offset, offset + limit), total: found.length }
 }
 

@@ -1,16 +1,16 @@
-// Buckets, by the policies on storage.buckets; without any, they are the service role's.
-import type { Bucket, BucketWish } from '@plinth/contract/storage.ts'
+// Bucket operations. Policies on storage.buckets decide; without policies only service_role may use them.
+import type { Bucket, BucketInput } from '@plinth/contract/storage.ts'
 import type { RequestHead } from '#src/kernel/http/request.ts'
 import { type Caller, statement } from '#src/tenancy/databases.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
-import { actOf } from './access.ts'
+import { contextOf } from './access.ts'
 import { type Files, quotaBytes } from './files.ts'
 import { bytesFrom, checkBucketName, isUserBucket } from './names.ts'
 import { noSuchBucket, storageRefusal, tooLarge, userBucketIsPrivate } from './refusals.ts'
 import { type BucketRow, bucketJson, type Store } from './store.ts'
 import { checkContentType } from './upload-body.ts'
 
-export interface BucketsWish {
+export interface BucketListOptions {
   limit?: string
   offset?: string
   search?: string
@@ -24,9 +24,9 @@ const sortColumns = ['id', 'name', 'created_at', 'updated_at']
 
 export function createBuckets(store: Store, files: Files) {
   return {
-    async list(caller: Caller, request: RequestHead, wish: BucketsWish): Promise<Bucket[]> {
-      const column = wish.sortColumn ?? 'name'
-      const order = (wish.sortOrder ?? 'asc').toLowerCase()
+    async list(caller: Caller, request: RequestHead, options: BucketListOptions): Promise<Bucket[]> {
+      const column = options.sortColumn ?? 'name'
+      const order = (options.sortOrder ?? 'asc').toLowerCase()
       if (!sortColumns.includes(column))
         throw storageRefusal('InvalidRequest', `sortColumn must be one of ${sortColumns.join(', ')}`)
       if (order !== 'asc' && order !== 'desc')
@@ -37,27 +37,33 @@ export function createBuckets(store: Store, files: Files) {
           order by ${column} ${order}, id limit $2::bigint offset $3::bigint`,
         true,
       )
-      const values = [wish.search || null, count('limit', wish.limit), count('offset', wish.offset) ?? '0']
-      const act = actOf(caller, request, 'bucket.list', { isReadOnly: true })
-      return (await store.ask(act, 'bucket', asked, values)).map(([json]) => JSON.parse(json!) as BucketRow)
+      const values = [
+        options.search || null,
+        count('limit', options.limit),
+        count('offset', options.offset) ?? '0',
+      ]
+      const context = contextOf(caller, request, 'bucket.list', { isReadOnly: true })
+      return (await store.ask(context, 'bucket', asked, values)).map(
+        ([json]) => JSON.parse(json!) as BucketRow,
+      )
     },
 
     async read(caller: Caller, request: RequestHead, id: string): Promise<Bucket> {
-      const found = await store.findBucket(actOf(caller, request, 'bucket.get'), id)
+      const found = await store.findBucket(contextOf(caller, request, 'bucket.get'), id)
       if (!found) throw noSuchBucket()
       return found
     },
 
-    async create(caller: Caller, request: RequestHead, wish: BucketWish): Promise<{ name: string }> {
-      const id = checkBucketName(wish.id ?? wish.name ?? '')
-      const isPublic = wish.public ?? false
+    async create(caller: Caller, request: RequestHead, input: BucketInput): Promise<{ name: string }> {
+      const id = checkBucketName(input.id ?? input.name ?? '')
+      const isPublic = input.public ?? false
       if (isPublic && isUserBucket(id)) throw userBucketIsPrivate()
-      if (wish.type !== undefined && wish.type !== 'STANDARD')
+      if (input.type !== undefined && input.type !== 'STANDARD')
         throw storageRefusal('InvalidRequest', 'Buckets are of type STANDARD')
-      const { fileSizeLimit = null, mimeTypes = null } = limitsFrom(caller.tenant, wish)
-      await store.insertBucket(actOf(caller, request, 'bucket.create'), {
+      const { fileSizeLimit = null, mimeTypes = null } = limitsFrom(caller.tenant, input)
+      await store.insertBucket(contextOf(caller, request, 'bucket.create'), {
         id,
-        name: wish.name === undefined ? id : checkBucketName(wish.name),
+        name: input.name === undefined ? id : checkBucketName(input.name),
         isPublic,
         fileSizeLimit,
         mimeTypes,
@@ -65,25 +71,25 @@ export function createBuckets(store: Store, files: Files) {
       return { name: id }
     },
 
-    async update(caller: Caller, request: RequestHead, id: string, wish: BucketWish) {
-      if (wish.public && isUserBucket(id)) throw userBucketIsPrivate()
-      const change = { isPublic: wish.public ?? undefined, ...limitsFrom(caller.tenant, wish) }
-      if (!(await store.updateBucket(actOf(caller, request, 'bucket.update'), id, change)))
+    async update(caller: Caller, request: RequestHead, id: string, input: BucketInput) {
+      if (input.public && isUserBucket(id)) throw userBucketIsPrivate()
+      const change = { isPublic: input.public ?? undefined, ...limitsFrom(caller.tenant, input) }
+      if (!(await store.updateBucket(contextOf(caller, request, 'bucket.update'), id, change)))
         throw noSuchBucket()
       return { message: 'Successfully updated' }
     },
 
     async remove(caller: Caller, request: RequestHead, id: string) {
-      if (!(await store.deleteBucket(actOf(caller, request, 'bucket.delete'), id))) throw noSuchBucket()
+      if (!(await store.deleteBucket(contextOf(caller, request, 'bucket.delete'), id))) throw noSuchBucket()
       return { message: 'Successfully deleted' }
     },
 
     async empty(caller: Caller, request: RequestHead, id: string) {
-      const act = actOf(caller, request, 'bucket.empty')
-      if (!(await store.findBucket(act, id))) throw noSuchBucket()
-      // A trigger may put new ones in their place: it ends all the same.
-      for (let left = await store.count(act, id); left > 0 && !request.signal.aborted; ) {
-        const versions = await store.removeSome(act, id)
+      const context = contextOf(caller, request, 'bucket.empty')
+      if (!(await store.findBucket(context, id))) throw noSuchBucket()
+      // A trigger may insert new objects meanwhile. The count at the start bounds the loop.
+      for (let left = await store.count(context, id); left > 0 && !request.signal.aborted; ) {
+        const versions = await store.removeSome(context, id)
         await files.dropVersions(caller.tenant.id, versions)
         left = versions.length === 0 ? 0 : left - versions.length
       }
@@ -92,7 +98,7 @@ export function createBuckets(store: Store, files: Files) {
   }
 }
 
-function limitsFrom(tenant: Tenant, { file_size_limit, allowed_mime_types }: BucketWish) {
+function limitsFrom(tenant: Tenant, { file_size_limit, allowed_mime_types }: BucketInput) {
   return {
     ...(file_size_limit !== undefined && {
       fileSizeLimit: file_size_limit === null ? null : limitFrom(tenant, file_size_limit),

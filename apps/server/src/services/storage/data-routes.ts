@@ -2,7 +2,7 @@ import type { storageApi } from '@plinth/contract/storage.ts'
 import type { Handlers } from '#src/kernel/http/plane.ts'
 import { jsonReply, type RawReply, type RawRequest } from '#src/kernel/http/request.ts'
 import type { Caller } from '#src/tenancy/databases.ts'
-import { actOf } from './access.ts'
+import { contextOf } from './access.ts'
 import { storageRefusal } from './refusals.ts'
 import { transformationFrom } from './render/transformation.ts'
 import type { Kind } from './resumable.ts'
@@ -33,9 +33,9 @@ const readOnly = { isReadOnly: true }
 
 const objectRoutes = ({ objects, uploads }: StorageService) => {
   const found = (caller: Caller, request: RawRequest, { bucket, path }: Place, operation: string) =>
-    objects.found(actOf(caller, request, operation, readOnly), bucket, path)
+    objects.found(contextOf(caller, request, operation, readOnly), bucket, path)
   const foundPublic = (caller: Caller, request: RawRequest, { bucket, path }: Place, operation: string) =>
-    objects.foundPublic(actOf(caller, request, operation, readOnly), bucket, path)
+    objects.foundPublic(contextOf(caller, request, operation, readOnly), bucket, path)
   const isUpsert = ({ headers }: RawRequest) => headers['x-upsert'] === 'true'
   return {
     upload: ({ params }, caller, request) =>
@@ -108,8 +108,14 @@ const signedRoutes = ({ objects, uploads, signed }: StorageService) =>
       })
     },
     uploadSigned: async ({ params, query }, caller, request) => {
-      const { act, grant } = signed.grantedUpload(caller, request, params.bucket, params.path, query.token)
-      const { key } = await uploads.receive(act, request, params.bucket, params.path, {
+      const { context, grant } = signed.grantedUpload(
+        caller,
+        request,
+        params.bucket,
+        params.path,
+        query.token,
+      )
+      const { key } = await uploads.receive(context, request, params.bucket, params.path, {
         isUpsert: grant.upsert,
         owner: grant.owner ?? '',
       })
@@ -120,22 +126,22 @@ const signedRoutes = ({ objects, uploads, signed }: StorageService) =>
 const imageRoutes = ({ objects, images, signed, store }: StorageService) =>
   ({
     renderAuthenticated: async ({ params, query }, caller, request) => {
-      const wanted = transformationFrom(query)
-      const act = actOf(caller, request, 'object.get_render_authenticated', readOnly)
-      const find = () => objects.found(act, params.bucket, params.path)
-      const showing = { headers: request.headers, download: query.download }
-      return images.show(request, caller.tenant.id, find, wanted, showing)
+      const transformation = transformationFrom(query)
+      const context = contextOf(caller, request, 'object.get_render_authenticated', readOnly)
+      const find = () => objects.found(context, params.bucket, params.path)
+      const options = { headers: request.headers, download: query.download }
+      return images.show(request, caller.tenant.id, find, transformation, options)
     },
     renderPublic: async ({ params, query }, caller, request) => {
-      const wanted = transformationFrom(query)
-      const act = actOf(caller, request, 'object.get_render_public', readOnly)
-      const find = () => objects.foundPublic(act, params.bucket, params.path)
-      const showing = { headers: request.headers, download: query.download }
-      return images.show(request, caller.tenant.id, find, wanted, showing)
+      const transformation = transformationFrom(query)
+      const context = contextOf(caller, request, 'object.get_render_public', readOnly)
+      const find = () => objects.foundPublic(context, params.bucket, params.path)
+      const options = { headers: request.headers, download: query.download }
+      return images.show(request, caller.tenant.id, find, transformation, options)
     },
     renderSigned: async ({ params, query }, caller, request) => {
       const granted = signed.granted(caller, request, params.bucket, params.path, query.token)
-      return images.show(request, caller.tenant.id, granted.find, granted.wanted, {
+      return images.show(request, caller.tenant.id, granted.find, granted.transformation, {
         headers: request.headers,
         download: query.download,
         expires: granted.expires,
@@ -146,7 +152,7 @@ const imageRoutes = ({ objects, images, signed, store }: StorageService) =>
       return { message: 'success' }
     },
     purgeObject: async ({ params }, caller, request) => {
-      const found = await store.find(actOf(caller, request, 'object.purge'), params.bucket, params.path)
+      const found = await store.find(contextOf(caller, request, 'object.purge'), params.bucket, params.path)
       if (found) await images.forget(caller.tenant.id, found.version)
       return { message: 'success' }
     },

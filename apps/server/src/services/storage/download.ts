@@ -1,4 +1,4 @@
-// How a file is answered: which bytes of it, and with which headers.
+// Headers and byte ranges of a download.
 import type { IncomingHttpHeaders } from 'node:http'
 import { storageRefusal } from './refusals.ts'
 import type { ObjectRow } from './store.ts'
@@ -9,39 +9,39 @@ export interface ByteRange {
   to: number
 }
 
-/** Of a request for a file, what decides how it is shown. */
-export interface Showing {
+/** What decides the headers and the range of a download. */
+export interface DownloadOptions {
   headers: IncomingHttpHeaders
   /** `?download`, or `?download=<name>`. */
   download: string | undefined
-  /** Of a signed URL: when it ends. */
+  /** The expiry of the signed URL, if it is one. */
   expires?: Date | undefined
 }
 
-/** What a browser may show by itself; it cannot run as part of a page. */
+/** Types that a browser may display inline. They cannot run scripts in the origin of the platform. */
 const inlineTypes = new Set(['application/pdf', 'application/json', 'text/plain'])
 const inlineFamilies = /^(?:image|audio|video|font)\/(?!.*(?:svg|xml))/
 
-export function fileHeaders(object: ObjectRow, showing: Showing): Record<string, string> {
+export function fileHeaders(object: ObjectRow, options: DownloadOptions): Record<string, string> {
   const { metadata } = object
   const type = safe(metadata?.mimetype) ?? 'application/octet-stream'
-  const disposition = dispositionOf(showing.download, isInline(type))
+  const disposition = dispositionOf(options.download, isInline(type))
   return {
     'content-type': type,
     etag: etagOf(object),
     'last-modified': modifiedAt(object).toUTCString(),
     'accept-ranges': 'bytes',
     'x-robots-tag': safe(metadata?.xRobotsTag) ?? 'none',
-    // Whatever the type says, it is not guessed otherwise.
+    // Browsers must not guess another type, such as HTML.
     'x-content-type-options': 'nosniff',
-    ...(showing.expires
-      ? { expires: showing.expires.toUTCString() }
+    ...(options.expires
+      ? { expires: options.expires.toUTCString() }
       : { 'cache-control': safe(metadata?.cacheControl) ?? 'no-cache' }),
     ...(disposition !== undefined && { 'content-disposition': disposition }),
   }
 }
 
-/** Of several types in one header browsers take the last; lists of codecs have commas, too, and hold no types. */
+/** Browsers use the last of several types in one header. Commas also separate codecs, which contain no slash. */
 const isInline = (type: string): boolean =>
   type
     .toLowerCase()
@@ -60,7 +60,7 @@ function dispositionOf(download: string | undefined, isInline: boolean): string 
   return `attachment; filename=${name}; filename*=UTF-8''${name}`
 }
 
-/** An owner can write anything into the metadata. */
+/** The project owner can write any value into the metadata, so it may not be a valid header. */
 const safe = (value: unknown): string | undefined =>
   typeof value === 'string' && value !== '' && value.length <= 255 && /^[\x20-\x7e]+$/.test(value)
     ? value
@@ -73,7 +73,7 @@ export function modifiedAt({ metadata, updated_at }: ObjectRow): Date {
   return Number.isNaN(time.getTime()) ? new Date(updated_at) : time
 }
 
-/** Whether the client has it already. */
+/** Whether the conditional headers match, so that the answer is 304. */
 export function isUnchanged(object: ObjectRow, headers: IncomingHttpHeaders): boolean {
   const known = headers['if-none-match']
   if (known !== undefined) return known.trim() === '*' || tags(known).includes(etagOf(object))
@@ -84,7 +84,7 @@ export function isUnchanged(object: ObjectRow, headers: IncomingHttpHeaders): bo
 const tags = (list: string) => list.split(',').map(tag => tag.trim().replace(/^W\//, ''))
 const seconds = (ms: number) => Math.floor(ms / 1000)
 
-/** Undefined when the whole file is to be sent. */
+/** Undefined if the request asks for the whole file. */
 export function rangeOf(
   object: ObjectRow,
   size: number,
@@ -100,7 +100,7 @@ export function rangeOf(
   return { from, to }
 }
 
-/** A part is of use only to whoever has the rest of this very version. */
+/** With If-Range, a range is valid only for the version that the client already has. */
 function stillApplies(object: ObjectRow, headers: IncomingHttpHeaders): boolean {
   const condition = headers['if-range']
   if (typeof condition !== 'string') return true

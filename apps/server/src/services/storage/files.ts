@@ -1,20 +1,21 @@
-// The bytes behind objects: room is taken, they are stored sealed under a version of their own, and they go when nothing
-// names them any more. A version is never changed once it is complete.
+// The bytes of objects. An upload reserves quota, stores encrypted bytes under a new version id, and the bytes are removed
+// when no object references the version any more. A complete version never changes.
 import { type ByteSource, bytesIn, chunksOf } from '#src/kernel/byte-source.ts'
 import { openFile } from '#src/kernel/objects/file-reader.ts'
 import { type FileWriter, openFileWriter, type Progress } from '#src/kernel/objects/file-writer.ts'
 import { DamagedFile, type FrameCipher, frameCipher } from '#src/kernel/objects/frames.ts'
 import { MissingPiece, NoSpace, ObjectsUnavailable, type Pieces } from '#src/kernel/objects/pieces.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
-import type { Ledger, StoredFile } from './ledger.ts'
 import { quotaExceeded, storageRefusal, tooLarge } from './refusals.ts'
 import type { Removal } from './removal.ts'
+import type { Usage } from './usage.ts'
+import type { StoredFile } from './usage-store.ts'
 
 export interface Intake {
   tenant: Tenant
   bucket: string
   source: AsyncIterable<readonly Buffer[]>
-  /** As announced; it is not believed. */
+  /** The declared size. It is only used to reserve quota in advance; the actual bytes are counted. */
   announcedBytes: number | undefined
   maxBytes: number
   tooLargeHint?: string | undefined
@@ -24,11 +25,11 @@ export type Files = ReturnType<typeof createFiles>
 
 const megabyte = 1024 * 1024
 const defaultQuotaMegabytes = 1024
-/** Taken at a time for uploads that do not say how long they are. */
+/** Quota is reserved in steps of this size for uploads without a declared size. */
 const stepBytes = megabyte
-/** No direct upload goes on for that long. */
+/** Direct uploads end earlier than this, so the sweeper does not remove a file that is still being uploaded. */
 const uploadMs = 15 * 60_000
-/** A copy may be of any size. */
+/** Extends the time for copies, which may have any size. */
 const slowestBytesPerMs = 1000
 
 export const quotaBytes = ({ quotas }: Tenant) =>
@@ -36,38 +37,42 @@ export const quotaBytes = ({ quotas }: Tenant) =>
 
 interface FilesDeps {
   pieces: Pieces
-  ledger: Ledger
+  usage: Usage
   removal: Removal
-  /** Makes room by removing what nothing names; false when there was no use in trying. */
+  /** Removes unreferenced files. False if the project was swept a moment ago. */
   sweep(tenant: Tenant): Promise<boolean>
 }
 
-export function createFiles({ pieces, ledger, removal, sweep }: FilesDeps) {
+export function createFiles({ pieces, usage, removal, sweep }: FilesDeps) {
   const cipherOf = async (project: string, version: string): Promise<FrameCipher> =>
-    frameCipher(await ledger.dataKey(project), version)
+    frameCipher(await usage.dataKey(project), version)
 
-  /** Throws when it does not fit, even after what nothing needs has been removed. */
-  async function insist(tenant: Tenant, bucket: string, take: () => Promise<boolean>): Promise<void> {
-    if (await take()) return
-    await removal.settled(tenant.id)
-    if (await take()) return
-    if ((await sweep(tenant)) && (await take())) return
-    throw quotaExceeded(bucket, await ledger.usedBytes(tenant.id), quotaBytes(tenant))
+  /** Retries the reservation after removing unreferenced files, then throws `storage_quota_exceeded`. */
+  async function reserveOrThrow(
+    tenant: Tenant,
+    bucket: string,
+    reserve: () => Promise<boolean>,
+  ): Promise<void> {
+    if (await reserve()) return
+    await removal.flush(tenant.id)
+    if (await reserve()) return
+    if ((await sweep(tenant)) && (await reserve())) return
+    throw quotaExceeded(bucket, await usage.usedBytes(tenant.id), quotaBytes(tenant))
   }
 
-  async function take(tenant: Tenant, bucket: string, file: StoredFile, until: Date): Promise<void> {
-    // Where the room is counted comes into being with the key.
-    await ledger.dataKey(tenant.id)
-    await insist(tenant, bucket, () => ledger.take(tenant.id, file, until, quotaBytes(tenant)))
+  async function reserve(tenant: Tenant, bucket: string, file: StoredFile, until: Date): Promise<void> {
+    // Creates the usage row of the project together with its data key.
+    await usage.dataKey(tenant.id)
+    await reserveOrThrow(tenant, bucket, () => usage.reserve(tenant.id, file, until, quotaBytes(tenant)))
   }
 
   const resize = (tenant: Tenant, bucket: string, file: StoredFile) =>
-    insist(tenant, bucket, () => ledger.resize(tenant.id, file, quotaBytes(tenant)))
+    reserveOrThrow(tenant, bucket, () => usage.resize(tenant.id, file, quotaBytes(tenant)))
 
-  /** Some room in advance where there is some, else just what is needed. */
-  async function grow(tenant: Tenant, bucket: string, version: string, needed: number, wished: number) {
-    const size = Math.max(needed, wished)
-    if (await ledger.resize(tenant.id, { version, size }, quotaBytes(tenant))) return size
+  /** Reserves a step in advance if the quota allows it, else exactly what is needed. */
+  async function grow(tenant: Tenant, bucket: string, version: string, needed: number, preferred: number) {
+    const size = Math.max(needed, preferred)
+    if (await usage.resize(tenant.id, { version, size }, quotaBytes(tenant))) return size
     await resize(tenant, bucket, { version, size: needed })
     return needed
   }
@@ -75,9 +80,9 @@ export function createFiles({ pieces, ledger, removal, sweep }: FilesDeps) {
   async function receive({ tenant, bucket, source, announcedBytes, maxBytes, tooLargeHint }: Intake) {
     if ((announcedBytes ?? 0) > maxBytes) throw tooLarge(maxBytes, tooLargeHint)
     const version = crypto.randomUUID()
-    let taken = announcedBytes ?? 0
-    const until = new Date(Date.now() + uploadMs + taken / slowestBytesPerMs)
-    await take(tenant, bucket, { version, size: taken }, until)
+    let reservedBytes = announcedBytes ?? 0
+    const until = new Date(Date.now() + uploadMs + reservedBytes / slowestBytesPerMs)
+    await reserve(tenant, bucket, { version, size: reservedBytes }, until)
     let writer: FileWriter | undefined
     try {
       writer = openFileWriter({
@@ -88,18 +93,24 @@ export function createFiles({ pieces, ledger, removal, sweep }: FilesDeps) {
       for await (const chunks of source) {
         const size = writer.size + bytesIn(chunks)
         if (size > maxBytes) throw tooLarge(maxBytes, tooLargeHint)
-        if (size > taken) {
-          taken = await grow(tenant, bucket, version, size, Math.min(taken + stepBytes, maxBytes))
+        if (size > reservedBytes) {
+          reservedBytes = await grow(
+            tenant,
+            bucket,
+            version,
+            size,
+            Math.min(reservedBytes + stepBytes, maxBytes),
+          )
         }
         await writer.write(chunks)
       }
       await writer.end()
-      if (writer.size !== taken) await resize(tenant, bucket, { version, size: writer.size })
+      if (writer.size !== reservedBytes) await resize(tenant, bucket, { version, size: writer.size })
       return { version, size: writer.size }
     } catch (error) {
       await writer?.abort().catch(() => {})
-      await removal.dropInPeace(tenant.id, [{ version, size: Math.max(taken, writer?.size ?? 0) }])
-      throw told(error)
+      await removal.tryDrop(tenant.id, [{ version, size: Math.max(reservedBytes, writer?.size ?? 0) }])
+      throw storageErrorFrom(error)
     }
   }
 
@@ -110,20 +121,20 @@ export function createFiles({ pieces, ledger, removal, sweep }: FilesDeps) {
     to: number,
   ): Promise<Buffer | ByteSource> {
     const { version, size } = file
-    const leave = removal.hold(project, version)
+    const unpin = removal.pin(project, version)
     try {
       const cipher = await cipherOf(project, version)
       const opened = await openFile({ pieces, cipher, address: { project, version }, size, from, to })
-      if (!Buffer.isBuffer(opened)) return heldUntilClosed(opened, leave)
-      leave()
+      if (!Buffer.isBuffer(opened)) return pinnedUntilClosed(opened, unpin)
+      unpin()
       return opened
     } catch (error) {
-      leave()
-      throw told(error)
+      unpin()
+      throw storageErrorFrom(error)
     }
   }
 
-  /** The whole file, opened when its first bytes are asked for. */
+  /** Reads the whole file. It is opened on the first read. */
   async function* read(project: string, file: StoredFile): AsyncGenerator<readonly Buffer[]> {
     const opened = await open(project, file, 0, file.size)
     if (Buffer.isBuffer(opened)) yield [opened]
@@ -132,13 +143,12 @@ export function createFiles({ pieces, ledger, removal, sweep }: FilesDeps) {
 
   return {
     receive,
-    find: async (project: string, version: string) => (await ledger.find(project, [version]))[0],
-    take,
+    reserve,
     resize,
     cipherOf,
     open,
     read,
-    hold: removal.hold,
+    pin: removal.pin,
 
     writer: (
       project: string,
@@ -148,23 +158,23 @@ export function createFiles({ pieces, ledger, removal, sweep }: FilesDeps) {
       onPiece: (progress: Progress) => Promise<void>,
     ): FileWriter => openFileWriter({ pieces, cipher, address: { project, version }, from, onPiece }),
 
-    /** Nothing names these any more. */
+    /** For versions that no object references any more. */
     dropVersions: removal.dropVersions,
-    dropSoon: removal.dropSoon,
-    dropInPeace: removal.dropInPeace,
+    dropLater: removal.dropLater,
+    tryDrop: removal.tryDrop,
   }
 }
 
-const heldUntilClosed = (source: ByteSource, leave: () => void): ByteSource => ({
+const pinnedUntilClosed = (source: ByteSource, unpin: () => void): ByteSource => ({
   get hasMore() {
     return source.hasMore
   },
   next: () => source.next(),
-  close: () => source.close().finally(leave),
+  close: () => source.close().finally(unpin),
 })
 
-/** What goes wrong with bytes, as whoever asked for them is told. */
-export function told(error: unknown): unknown {
+/** Translates errors of the object store for clients. */
+export function storageErrorFrom(error: unknown): unknown {
   if (error instanceof NoSpace)
     return storageRefusal('StorageFull', 'There is no room left on the machine for this file', {
       cause: error,

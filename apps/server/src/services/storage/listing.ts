@@ -1,17 +1,17 @@
-// Lists of a bucket, under the caller's policies: one folder at a time (v1), or by pages with a cursor (v2).
+// Lists the objects of a bucket under the caller's policies: one folder at a time (v1), or in pages with a cursor (v2).
 import { JsonText } from '#src/kernel/json-text.ts'
-import { type Statement, statement } from '#src/tenancy/databases.ts'
+import { type CallerStatement, statement } from '#src/tenancy/databases.ts'
 import { storageRefusal } from './refusals.ts'
-import { type Act, type Store, utc } from './store.ts'
+import { type RequestContext, type Store, utc } from './store.ts'
 
-export interface FolderWish {
+export interface FolderListOptions {
   prefix?: string
   limit?: number
   offset?: number
   search?: string | null
   sortBy?: { column?: string; order?: string } | null
 }
-export interface PageWish {
+export interface PageListOptions {
   prefix?: string
   limit?: number
   cursor?: string | null
@@ -25,7 +25,7 @@ type Column = (typeof columns)[number]
 type Order = 'asc' | 'desc'
 const maxFolderEntries = 10_000
 const maxPage = 1000
-const usualFolderEntries = 100
+const defaultFolderEntries = 100
 
 const inRange = `bucket_id operator(pg_catalog.=) $1::text and name operator(pg_catalog.>=) $2::text
   and ($3::text is null or name operator(pg_catalog.<) $3::text)`
@@ -33,7 +33,7 @@ const rest = `pg_catalog.substr(name, pg_catalog.length($2::text) operator(pg_ca
 const fields = `'id', o.id, 'updated_at', ${utc('o.updated_at')}, 'created_at', ${utc('o.created_at')},
   'last_accessed_at', ${utc('o.last_accessed_at')}, 'metadata', o.metadata`
 
-/** Folders and files of one level, as one JSON array. Only what is shown is read whole. */
+/** Folders and files of one level, as one JSON array. Full rows are read only for the returned page. */
 function folderSql(column: Column, order: Order): string {
   const sorted =
     column === 'name'
@@ -55,7 +55,7 @@ function folderSql(column: Column, order: Order): string {
       from page p left join storage.objects o on o.id = p.id`
 }
 
-/** A page of names in full, with one entry more than asked for if there is one. */
+/** A page of full names, with one extra entry that shows whether there is a next page. */
 function pageSql(column: Exclude<Column, 'last_accessed_at'>, order: Order, groups: boolean): string {
   const beyond = order === 'asc' ? '>' : '<'
   const key = column === 'name' ? '' : `e.${column}, `
@@ -81,8 +81,8 @@ function pageSql(column: Exclude<Column, 'last_accessed_at'>, order: Order, grou
      order by ${key ? `p.${column} ${order}, ` : ''}p.name collate "C" ${order}`
 }
 
-const prepared = new Map<string, Statement>()
-function once(name: string, make: () => string): Statement {
+const prepared = new Map<string, CallerStatement>()
+function once(name: string, make: () => string): CallerStatement {
   const known = prepared.get(name) ?? statement(make(), true)
   prepared.set(name, known)
   return known
@@ -90,18 +90,25 @@ function once(name: string, make: () => string): Statement {
 
 export async function listFolder(
   store: Store,
-  act: Act,
+  context: RequestContext,
   bucket: string,
-  wish: FolderWish,
+  options: FolderListOptions,
 ): Promise<JsonText> {
-  const { column, order } = sortOf(wish.sortBy, columns)
-  const given = wish.prefix ?? ''
+  const { column, order } = sortOf(options.sortBy, columns)
+  const given = options.prefix ?? ''
   const prefix = given === '' || given.endsWith('/') ? given : `${given}/`
-  const limit = Math.min(wish.limit ?? usualFolderEntries, maxFolderEntries)
+  const limit = Math.min(options.limit ?? defaultFolderEntries, maxFolderEntries)
   const asked = once(`folder ${column} ${order}`, () => folderSql(column, order))
-  checkTexts(prefix, wish.search ?? '')
-  const values = [bucket, prefix, endOf(prefix), wish.search ?? '', String(limit), String(wish.offset ?? 0)]
-  const [row] = await store.ask(act, 'object', asked, values)
+  checkTexts(prefix, options.search ?? '')
+  const values = [
+    bucket,
+    prefix,
+    endOf(prefix),
+    options.search ?? '',
+    String(limit),
+    String(options.offset ?? 0),
+  ]
+  const [row] = await store.ask(context, 'object', asked, values)
   return new JsonText(Buffer.from(row![0]!))
 }
 
@@ -121,18 +128,23 @@ export interface Page {
   nextCursor?: string
 }
 
-export async function listPage(store: Store, act: Act, bucket: string, wish: PageWish): Promise<Page> {
-  const cursor = wish.cursor ? cursorFrom(wish.cursor) : undefined
-  const { column, order } = cursor ?? sortOf(wish.sortBy, pageColumns)
-  // Clients send the cursor alone.
-  const prefix = cursor?.prefix ?? wish.prefix ?? ''
-  const limit = Math.min(wish.limit ?? maxPage, maxPage)
-  const groups = cursor?.groups ?? wish.with_delimiter === true
+export async function listPage(
+  store: Store,
+  context: RequestContext,
+  bucket: string,
+  options: PageListOptions,
+): Promise<Page> {
+  const cursor = options.cursor ? cursorFrom(options.cursor) : undefined
+  const { column, order } = cursor ?? sortOf(options.sortBy, pageColumns)
+  // Clients send only the cursor for the following pages, so it contains the other options.
+  const prefix = cursor?.prefix ?? options.prefix ?? ''
+  const limit = Math.min(options.limit ?? maxPage, maxPage)
+  const groups = cursor?.groups ?? options.with_delimiter === true
   checkTexts(prefix)
   const asked = once(`page ${column} ${order} ${groups}`, () => pageSql(column, order, groups))
   const values = [bucket, prefix, endOf(prefix), String(limit + 1), cursor?.name ?? null]
   if (column !== 'name') values.push(cursor?.at ?? null)
-  const rows = await store.ask(act, 'object', asked, values)
+  const rows = await store.ask(context, 'object', asked, values)
   const shown = rows.slice(0, limit)
   const entries = (isFolder: string) =>
     shown.filter(row => row[1] === isFolder).map(row => JSON.parse(row[3]!) as unknown)
@@ -146,11 +158,11 @@ export async function listPage(store: Store, act: Act, bucket: string, wish: Pag
 }
 
 function sortOf<C extends Column>(
-  wish: { column?: string; order?: string } | null | undefined,
+  options: { column?: string; order?: string } | null | undefined,
   allowed: readonly C[],
 ): { column: C; order: Order } {
-  const column = wish?.column ?? 'name'
-  const order = (wish?.order ?? 'asc').toLowerCase()
+  const column = options?.column ?? 'name'
+  const order = (options?.order ?? 'asc').toLowerCase()
   if (!allowed.includes(column as C))
     throw storageRefusal('InvalidRequest', `sortBy.column must be one of ${allowed.join(', ')}`)
   if (order !== 'asc' && order !== 'desc')
@@ -160,27 +172,27 @@ function sortOf<C extends Column>(
 
 function cursorFrom(text: string): Cursor {
   try {
-    if (text.length > maxCursor) throw noCursor()
-    const told = JSON.parse(Buffer.from(text, 'base64').toString()) as Record<keyof Cursor, unknown>
-    const { at, name, prefix, groups } = told
-    const sort = sortOf({ column: String(told.column), order: String(told.order) }, pageColumns)
+    if (text.length > maxCursor) throw invalidCursor()
+    const parsed = JSON.parse(Buffer.from(text, 'base64').toString()) as Record<keyof Cursor, unknown>
+    const { at, name, prefix, groups } = parsed
+    const sort = sortOf({ column: String(parsed.column), order: String(parsed.order) }, pageColumns)
     if (isText(name) && isText(prefix) && isTime(at))
       return { ...sort, at, name, prefix, groups: groups === true }
   } catch {
-    // Told below.
+    // Rejected below with the same message as any other invalid cursor.
   }
-  throw noCursor()
+  throw invalidCursor()
 }
 
-const noCursor = () => storageRefusal('InvalidRequest', 'The cursor is not one that a list has answered')
+const invalidCursor = () => storageRefusal('InvalidRequest', 'The cursor is not one that a list has answered')
 
 const isText = (text: unknown): text is string => typeof text === 'string' && !text.includes('\0')
 const isTime = (at: unknown): at is string | null =>
   at === null || (typeof at === 'string' && /^\d{4}-[\d :.+-]{1,40}$/.test(at))
 
-/** No name of a file is longer. */
+/** The maximum length of an object name. */
 const maxText = 1024
-/** A cursor holds a name and a prefix. */
+/** A cursor contains a name and a prefix. */
 const maxCursor = 16 * 1024
 
 function checkTexts(...texts: string[]): void {
@@ -190,7 +202,7 @@ function checkTexts(...texts: string[]): void {
     throw storageRefusal('InvalidRequest', 'A name cannot hold a NUL character')
 }
 
-/** The least text beyond everything that begins with the prefix; null when there is none. */
+/** The smallest text greater than every text with this prefix, or null. The range condition can use an index. */
 function endOf(prefix: string): string | null {
   const characters = [...prefix]
   for (let last = characters.pop(); last !== undefined; last = characters.pop()) {

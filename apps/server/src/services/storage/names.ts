@@ -1,5 +1,5 @@
-// What buckets and objects may be called. Names never reach a file system; what is refused here would read as another
-// name somewhere: in a browser, a proxy, a policy that goes by folders.
+// Validates names of buckets and objects. Names never reach a file system. The rejected ones would be read as another name
+// by browsers, proxies, or policies that compare folders.
 import { storageRefusal } from './refusals.ts'
 
 const key = /^[\w/!\-.*'() &$=@;:+,?]+$/
@@ -30,7 +30,7 @@ export function checkBucketName(name: string): string {
 
 const shown = (name: string) => (name.length > 100 ? `${name.slice(0, 100)}…` : name)
 
-/** Buckets where every user has a folder, named by the user's id, that nobody else can reach. */
+/** Buckets in which every user has a private folder, named by the user's id. */
 export const isUserBucket = (bucket: string) => bucket.startsWith('user-')
 
 export const isInOwnFolder = (name: string, userId: string) => userId !== '' && name.startsWith(`${userId}/`)
@@ -38,7 +38,7 @@ export const isInOwnFolder = (name: string, userId: string) => userId !== '' && 
 const sizeText = /^(\d+(?:\.\d+)?)\s*(B|KB|MB|GB|TB)?$/i
 const units = { B: 1, KB: 1e3, MB: 1e6, GB: 1e9, TB: 1e12 }
 
-/** Bytes from a number or a text like `20MB`. */
+/** Parses a number of bytes or a text like `20MB`. */
 export function bytesFrom(size: number | string): number {
   const [, number, unit] = sizeText.exec(String(size).trim()) ?? []
   const bytes = Math.floor(Number(number) * units[(unit ?? 'B').toUpperCase() as keyof typeof units])
@@ -50,7 +50,7 @@ export function bytesFrom(size: number | string): number {
   return bytes
 }
 
-/** `image/png` by `image/png` or `image/*`, whatever parameters follow the type. */
+/** `image/png` matches `image/png` and `image/*`. Parameters after the type are ignored. */
 export function isTypeAllowed(contentType: string, allowed: readonly string[]): boolean {
   const type = contentType.split(';', 1)[0]!.trim().toLowerCase()
   return allowed.some(each => {

@@ -1,46 +1,53 @@
-// Objects that are there: read, listed, moved, copied, removed.
-import type { Carrying } from '@plinth/contract/storage.ts'
+// Reads, lists, moves, copies and removes objects.
+import type { MoveOrCopy } from '@plinth/contract/storage.ts'
 import { Refusal } from '#src/kernel/errors.ts'
 import { jsonReply, type RawReply, type RawRequest, type RequestHead } from '#src/kernel/http/request.ts'
 import type { Caller } from '#src/tenancy/databases.ts'
-import { actOf, checkFolder, checkListed } from './access.ts'
-import { type ByteRange, fileHeaders, isUnchanged, modifiedAt, rangeOf, type Showing } from './download.ts'
+import { checkFolder, checkListed, contextOf } from './access.ts'
+import {
+  type ByteRange,
+  type DownloadOptions,
+  fileHeaders,
+  isUnchanged,
+  modifiedAt,
+  rangeOf,
+} from './download.ts'
 import type { Files } from './files.ts'
-import { type FolderWish, listFolder, listPage, type PageWish } from './listing.ts'
+import { type FolderListOptions, listFolder, listPage, type PageListOptions } from './listing.ts'
 import { checkBucketName, checkKey, isKey } from './names.ts'
 import { noSuchKey, tooLarge } from './refusals.ts'
-import type { Act, ObjectRow, Store } from './store.ts'
+import type { ObjectRow, RequestContext, Store } from './store.ts'
 import { checkContentType, checkHeader, metadataFromHeader } from './upload-body.ts'
-import { checkType, type Described, newObject, type Uploads } from './uploads.ts'
+import { checkType, newObject, type ObjectAttributes, type Uploads } from './uploads.ts'
 
 export type Objects = ReturnType<typeof createObjects>
 
 export function createObjects(store: Store, files: Files, uploads: Uploads) {
-  const { bucketFor, rehearse, reveal } = uploads
+  const { bucketFor, dryRun, publish } = uploads
 
-  async function found(act: Act, bucket: string, name: string): Promise<ObjectRow> {
+  async function found(context: RequestContext, bucket: string, name: string): Promise<ObjectRow> {
     checkBucketName(bucket)
     checkKey(name)
-    if (!act.asService) checkFolder(act.caller, bucket, name)
-    return (await store.find(act, bucket, name)) ?? missing()
+    if (!context.asService) checkFolder(context.caller, bucket, name)
+    return (await store.find(context, bucket, name)) ?? missing()
   }
 
-  async function foundPublic(act: Act, bucket: string, name: string): Promise<ObjectRow> {
+  async function foundPublic(context: RequestContext, bucket: string, name: string): Promise<ObjectRow> {
     checkBucketName(bucket)
     checkKey(name)
-    return (await store.findPublic(act, bucket, name)) ?? missing()
+    return (await store.findPublic(context, bucket, name)) ?? missing()
   }
 
   async function reply(
     request: RawRequest,
     tenantId: string,
     object: ObjectRow,
-    showing: Showing,
+    options: DownloadOptions,
   ): Promise<RawReply> {
-    const headers = fileHeaders(object, showing)
-    if (isUnchanged(object, showing.headers)) return { status: 304, headers, body: null }
+    const headers = fileHeaders(object, options)
+    if (isUnchanged(object, options.headers)) return { status: 304, headers, body: null }
     const size = sizeOf(object)
-    const range = rangeOf(object, size, showing.headers)
+    const range = rangeOf(object, size, options.headers)
     const { from, to }: ByteRange = range ?? { from: 0, to: size }
     const sent = {
       ...headers,
@@ -57,25 +64,25 @@ export function createObjects(store: Store, files: Files, uploads: Uploads) {
     request: RawRequest,
     tenantId: string,
     find: () => Promise<ObjectRow>,
-    showing: Showing,
-  ): Promise<RawReply> => ofCurrent(find, object => reply(request, tenantId, object, showing))
+    options: DownloadOptions,
+  ): Promise<RawReply> => retryIfReplaced(find, object => reply(request, tenantId, object, options))
 
   async function copyOf(
-    act: Act,
+    context: RequestContext,
     source: ObjectRow,
     to: [string, string],
-    wish: Carrying,
+    input: MoveOrCopy,
     request: RequestHead,
   ) {
-    const { tenant, userId } = act.caller
+    const { tenant, userId } = context.caller
     const isUpsert = request.headers['x-upsert'] === 'true'
-    const target = await bucketFor(act.caller, to[0])
+    const target = await bucketFor(context.caller, to[0])
     const size = sizeOf(source)
-    const described = copied(source, wish, request)
-    checkType(target, to[1], described.contentType)
+    const attributes = copiedAttributes(source, input, request)
+    checkType(target, to[1], attributes.contentType)
     const maxBytes = target.file_size_limit ?? Number.MAX_SAFE_INTEGER
     if (size > maxBytes) throw tooLarge(maxBytes)
-    await rehearse(act, to[0], to[1], isUpsert, described, size)
+    await dryRun(context, to[0], to[1], isUpsert, attributes, size)
     const file = await files.receive({
       tenant,
       bucket: to[0],
@@ -83,8 +90,8 @@ export function createObjects(store: Store, files: Files, uploads: Uploads) {
       announcedBytes: size,
       maxBytes,
     })
-    const object = newObject(to[0], to[1], userId, file, described)
-    return { id: await reveal(act, object, isUpsert), object }
+    const object = newObject(to[0], to[1], userId, file, attributes)
+    return { id: await publish(context, object, isUpsert), object }
   }
 
   return {
@@ -98,52 +105,66 @@ export function createObjects(store: Store, files: Files, uploads: Uploads) {
       checkBucketName(bucket)
       checkKey(name)
       checkFolder(caller, bucket, name)
-      const version = await store.remove(actOf(caller, request, 'object.delete'), bucket, name)
+      const version = await store.remove(contextOf(caller, request, 'object.delete'), bucket, name)
       if (version === undefined) throw noSuchKey()
       await files.dropVersions(caller.tenant.id, [version])
     },
 
     async removeMany(caller: Caller, request: RequestHead, bucket: string, names: readonly string[]) {
       checkBucketName(bucket)
-      // What no object can be called is missing like any other.
+      // An invalid name is treated like a missing object.
       const possible = names.filter(isKey)
       for (const name of possible) checkFolder(caller, bucket, name)
-      const removed = await store.removeMany(actOf(caller, request, 'object.delete_many'), bucket, possible)
+      const removed = await store.removeMany(
+        contextOf(caller, request, 'object.delete_many'),
+        bucket,
+        possible,
+      )
       await files.dropVersions(caller.tenant.id, removed.versions)
       return removed.objects
     },
 
-    async listFolder(caller: Caller, request: RequestHead, bucket: string, wish: FolderWish) {
-      checkListed(caller, bucket, wish.prefix)
-      return listFolder(store, actOf(caller, request, 'object.list', { isReadOnly: true }), bucket, wish)
+    async listFolder(caller: Caller, request: RequestHead, bucket: string, options: FolderListOptions) {
+      checkListed(caller, bucket, options.prefix)
+      return listFolder(
+        store,
+        contextOf(caller, request, 'object.list', { isReadOnly: true }),
+        bucket,
+        options,
+      )
     },
 
-    async listPage(caller: Caller, request: RequestHead, bucket: string, wish: PageWish) {
-      checkListed(caller, bucket, wish.prefix)
-      return listPage(store, actOf(caller, request, 'object.list_v2', { isReadOnly: true }), bucket, wish)
+    async listPage(caller: Caller, request: RequestHead, bucket: string, options: PageListOptions) {
+      checkListed(caller, bucket, options.prefix)
+      return listPage(
+        store,
+        contextOf(caller, request, 'object.list_v2', { isReadOnly: true }),
+        bucket,
+        options,
+      )
     },
 
-    async move(caller: Caller, request: RequestHead, wish: Carrying) {
-      const { from, to } = bothEnds(caller, wish)
-      const act = actOf(caller, request, 'object.move')
+    async move(caller: Caller, request: RequestHead, input: MoveOrCopy) {
+      const { from, to } = sourceAndTarget(caller, input)
+      const context = contextOf(caller, request, 'object.move')
       if (from[0] !== to[0]) {
         const target = await bucketFor(caller, to[0])
-        const object = (await store.find(act, ...from)) ?? missing()
+        const object = (await store.find(context, ...from)) ?? missing()
         checkType(target, to[1], object.metadata?.mimetype ?? '')
         if (sizeOf(object) > (target.file_size_limit ?? Number.POSITIVE_INFINITY))
           throw tooLarge(target.file_size_limit!)
       }
-      const id = (await store.move(act, from, to)) ?? missing()
+      const id = (await store.move(context, from, to)) ?? missing()
       return { message: 'Successfully moved', Id: id, Key: to[1] }
     },
 
-    async copy(caller: Caller, request: RequestHead, wish: Carrying) {
-      const { from, to } = bothEnds(caller, wish)
-      const act = actOf(caller, request, 'object.copy')
-      const find = async () => (await store.find(act, ...from)) ?? missing()
-      const { id, object } = await ofCurrent(find, async source => {
-        const letGo = files.hold(caller.tenant.id, source.version)
-        return copyOf(act, source, to, wish, request).finally(letGo)
+    async copy(caller: Caller, request: RequestHead, input: MoveOrCopy) {
+      const { from, to } = sourceAndTarget(caller, input)
+      const context = contextOf(caller, request, 'object.copy')
+      const find = async () => (await store.find(context, ...from)) ?? missing()
+      const { id, object } = await retryIfReplaced(find, async source => {
+        const unpin = files.pin(caller.tenant.id, source.version)
+        return copyOf(context, source, to, input, request).finally(unpin)
       })
       const { metadata, userMetadata, version } = object
       return {
@@ -179,8 +200,8 @@ async function info(object: ObjectRow): Promise<RawReply> {
 
 const attempts = 5
 
-/** What is found may be replaced before its bytes are read, and they be gone: then it is what it is now. */
-export async function ofCurrent<T>(
+/** An upload may replace the object and remove its bytes before they are read. Then retry with the new version. */
+export async function retryIfReplaced<T>(
   find: () => Promise<ObjectRow>,
   use: (object: ObjectRow) => Promise<T>,
 ): Promise<T> {
@@ -200,33 +221,40 @@ const missing = (): never => {
   throw noSuchKey()
 }
 
-/** As written by an upload; an owner can change it, and then the file does not open. */
+/** The project owner can change this value by SQL. With a wrong size, decryption fails. */
 export function sizeOf({ metadata }: ObjectRow): number {
   const size = metadata?.size
   return typeof size === 'number' && Number.isSafeInteger(size) && size >= 0 ? size : 0
 }
 
-function bothEnds(caller: Caller, wish: Carrying): { from: [string, string]; to: [string, string] } {
-  const from: [string, string] = [checkBucketName(wish.bucketId), checkKey(wish.sourceKey)]
+function sourceAndTarget(
+  caller: Caller,
+  input: MoveOrCopy,
+): { from: [string, string]; to: [string, string] } {
+  const from: [string, string] = [checkBucketName(input.bucketId), checkKey(input.sourceKey)]
   const to: [string, string] = [
-    checkBucketName(wish.destinationBucket || wish.bucketId),
-    checkKey(wish.destinationKey),
+    checkBucketName(input.destinationBucket || input.bucketId),
+    checkKey(input.destinationKey),
   ]
   checkFolder(caller, ...from)
   checkFolder(caller, ...to)
   return { from, to }
 }
 
-function copied({ metadata, user_metadata }: ObjectRow, wish: Carrying, request: RequestHead): Described {
+function copiedAttributes(
+  { metadata, user_metadata }: ObjectRow,
+  input: MoveOrCopy,
+  request: RequestHead,
+): ObjectAttributes {
   const given = metadataFromHeader(request.headers['x-metadata'])
-  const keeps = wish.copyMetadata !== false
+  const keeps = input.copyMetadata !== false
   return {
     contentType: checkContentType(
-      wish.metadata?.mimetype ?? metadata?.mimetype ?? 'application/octet-stream',
+      input.metadata?.mimetype ?? metadata?.mimetype ?? 'application/octet-stream',
     ),
     cacheControl: checkHeader(
       'cacheControl',
-      wish.metadata?.cacheControl ?? (keeps ? metadata?.cacheControl : undefined) ?? 'no-cache',
+      input.metadata?.cacheControl ?? (keeps ? metadata?.cacheControl : undefined) ?? 'no-cache',
     ),
     userMetadata: given ?? (keeps ? user_metadata : null),
     robots: keeps ? metadata?.xRobotsTag : undefined,

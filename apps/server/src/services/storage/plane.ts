@@ -1,38 +1,31 @@
-// The data plane as storage clients know it.
-import type { Plane } from '#src/kernel/http/plane.ts'
-import type { Meter } from '#src/planes/data/meter.ts'
-import { type DataPlaneOptions, dataPlane } from '#src/planes/data/plane.ts'
-import type { Caller } from '#src/tenancy/databases.ts'
-import type { Directory } from '#src/tenancy/directory.ts'
-import type { Room } from '#src/tenancy/room.ts'
+// Data plane options that storage clients expect.
+import type { DataPlaneOptions } from '#src/planes/data/plane.ts'
+import type { UnknownPaths } from '#src/planes/service.ts'
 import { storageWording } from './refusals.ts'
 import { tusHeaders } from './tus.ts'
 
 const storagePath = /^\/v1\/(?:storage\/|[0-9a-f-]{36}\/storage\/v1(?:\/|$))/i
 
-/** For the plane of all the rest: what no route takes under an address of this service is refused in its words. */
-export const isStoragePath = (path: string) => storagePath.test(path)
+/** Unknown paths under /storage get errors in the format of this service. */
+export const unknownStoragePaths: UnknownPaths = {
+  isOwn: path => storagePath.test(path),
+  word: storageWording,
+}
 
 const uploadPath = /^\/v1\/(?:storage\/[^/]+|[^/]+\/storage\/v1)\/upload\/resumable(?:\/|$)/
 
-/** What TUS wants on every answer goes on refusals, too. */
+/** TUS requires its headers on error answers as well. */
 const worded: DataPlaneOptions['word'] = (body, failure, { path }) => ({
   ...storageWording(body, failure),
   headers: uploadPath.test(path) ? tusHeaders : {},
 })
 
-/** POST on an upload stands for another method, which may read or delete. */
-const needsRoom: DataPlaneOptions['needsRoom'] = ({ method, path, needsRoom }, { headers }) => {
+/** POST on an upload with X-HTTP-Method-Override may be a read or a delete, which need no free space. */
+const needsSpace: DataPlaneOptions['needsSpace'] = ({ method, path, needsSpace }, { headers }) => {
   const isOverride = method === 'POST' && path.endsWith('/{upload_id}')
   const isHarmless = /^(?:delete|head)$/i.test(String(headers['x-http-method-override']))
-  return isOverride && isHarmless ? undefined : needsRoom
+  return isOverride && isHarmless ? undefined : needsSpace
 }
 
-export const storagePlane = (
-  directory: Directory,
-  meter: Meter,
-  room: Room,
-  options: Pick<DataPlaneOptions, 'isRevoked' | 'whenUpgraded'>,
-): Plane<Caller> =>
-  // A page shows many images at once: what is enough for signing in would leave some of them out.
-  dataPlane(directory, meter, room, { ...options, word: worded, openLike: 'authenticated', needsRoom })
+/** A page may load many images at once, so open routes use the limit for authenticated callers. */
+export const storagePlane: DataPlaneOptions = { word: worded, openLike: 'authenticated', needsSpace }

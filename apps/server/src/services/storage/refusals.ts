@@ -1,12 +1,12 @@
-// What clients of storage are told: the codes of storage-js's world with their real statuses.
+// Errors of storage, with the codes that storage-js knows and the matching HTTP status.
 import type { ErrorCode } from '@plinth/contract/errors.ts'
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Failure } from '#src/kernel/http/plane.ts'
-import { DatabaseError } from '#src/kernel/postgres/wire/database-error.ts'
+import { DatabaseError } from '#src/kernel/postgres/database-error.ts'
 import { refusalFromTenantCode } from '#src/planes/data/database-refusal.ts'
 import type { DataError } from '#src/planes/data/plane.ts'
 
-/** Code to the short name in `error`. */
+/** The value of `error` in the body, by code. */
 const shortNames = {
   NoSuchBucket: 'Bucket not found',
   NoSuchKey: 'not_found',
@@ -39,7 +39,7 @@ export type StorageCode = keyof typeof shortNames
 
 const signAgain = 'POST object/sign makes a URL to download, POST object/upload/sign one to upload.'
 
-/** What to do about it, where the message does not say so: many are worded as clients know them. */
+/** Next steps. Many messages have a text that clients depend on, so the hint is separate. */
 const hints: Partial<Record<StorageCode, string>> = {
   NoSuchBucket: 'POST bucket creates one; GET bucket lists those that this caller may see.',
   NoSuchKey:
@@ -58,7 +58,7 @@ export const storageRefusal = (
   extras: ConstructorParameters<typeof Refusal>[2] = {},
 ) => new Refusal(code, message, { hint: hints[code] ?? '', ...extras })
 
-/** What the plane itself refuses, by the names clients know. */
+/** Codes of the data plane, translated to codes that storage clients know. */
 const translated: Readonly<Record<string, StorageCode>> = {
   invalid_request: 'InvalidRequest',
   invalid_json: 'InvalidRequest',
@@ -101,7 +101,7 @@ const foreignKeyViolation = '23503'
 const noRight = '42501'
 const userBucketCheck = 'user_buckets_are_private'
 
-/** An error of Postgres about a row of objects or buckets. */
+/** Translates a Postgres error about a row of storage.objects or storage.buckets. */
 export function fromSql(error: unknown, what: 'object' | 'bucket'): unknown {
   if (!(error instanceof DatabaseError)) return error
   switch (error.code) {

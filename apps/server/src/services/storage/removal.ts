@@ -1,30 +1,32 @@
-// How the bytes of a file go: not while somebody here reads them, and before the room they took is given back.
+// Removes the bytes of files. A file that this node is reading is removed after the last reader. The reserved quota is
+// released after the bytes are removed.
 import type { Log } from '#src/kernel/log.ts'
 import { pieceNames } from '#src/kernel/objects/layout.ts'
 import type { Pieces } from '#src/kernel/objects/pieces.ts'
 import { isUuid } from '#src/kernel/uuid.ts'
-import type { Ledger, StoredFile } from './ledger.ts'
+import type { Usage } from './usage.ts'
+import type { StoredFile } from './usage-store.ts'
 
 export interface Removal {
-  /** As long as it is held, nothing here removes its bytes. Answers how to let go. */
-  hold(project: string, version: string): () => void
-  /** Answers how many have gone now; those that are held go when the last has let go. */
+  /** Delays the removal of the bytes on this node until the returned function is called. */
+  pin(project: string, version: string): () => void
+  /** Returns how many files were removed. Pinned files are removed when their last reader ends. */
   drop(project: string, files: readonly StoredFile[]): Promise<number>
-  /** What cannot be removed now is found by the sweeper. */
-  dropInPeace(project: string, files: readonly StoredFile[]): Promise<void>
-  /** How long a version is stands in the ledger; what a row says may be anything. */
+  /** Logs a failure. The sweeper removes the files later. */
+  tryDrop(project: string, files: readonly StoredFile[]): Promise<void>
+  /** Reads the sizes from the control database, because the project owner can change those in storage.objects. */
   dropVersions(project: string, versions: readonly string[]): Promise<void>
-  /** A version that was replaced: it goes a little later, with others of the project. */
-  dropSoon(project: string, version: string): void
-  /** Those that were to go soon have gone. */
-  settled(project: string): Promise<void>
+  /** Removes a replaced version a little later, in a batch with others of the project. */
+  dropLater(project: string, version: string): void
+  /** Removes the versions that `dropLater` has collected. */
+  flush(project: string): Promise<void>
   close(): Promise<void>
 }
 
-interface Held {
+interface Pinned {
   count: number
-  /** To go when nobody holds it any more. */
-  gone: StoredFile | undefined
+  /** The file to remove after the last reader. */
+  removeAfter: StoredFile | undefined
 }
 
 interface Replaced {
@@ -32,92 +34,90 @@ interface Replaced {
   timer: NodeJS.Timeout
 }
 
-/** Asking the ledger costs more than all the rest of a removal. */
-const gatherMs = 30
+/** Collects versions for one query of the usage, which costs more than the rest of a removal. */
+const batchMs = 30
 
-export function createRemoval(pieces: Pieces, ledger: Ledger, log: Log): Removal {
-  const held = new Map<string, Held>()
+export function createRemoval(pieces: Pieces, usage: Usage, log: Log): Removal {
+  const pinned = new Map<string, Pinned>()
   const replaced = new Map<string, Replaced>()
   const dropping = new Map<string, Promise<void>>()
 
   async function drop(project: string, files: readonly StoredFile[]): Promise<number> {
     const free: StoredFile[] = []
     for (const file of files) {
-      const holding = held.get(`${project}/${file.version}`)
-      if (holding) holding.gone = file
+      const entry = pinned.get(`${project}/${file.version}`)
+      if (entry) entry.removeAfter = file
       else free.push(file)
     }
-    // Bytes first: what is not counted must not be there.
+    // Remove the bytes first, so that no stored byte is missing in the usage.
     await pieces.remove(free.flatMap(({ version, size }) => pieceNames(project, version, size)))
-    await ledger.drop(
+    await usage.release(
       project,
       free.map(({ version }) => version),
     )
     return free.length
   }
 
-  const dropInPeace = (project: string, files: readonly StoredFile[]) =>
+  const tryDrop = (project: string, files: readonly StoredFile[]) =>
     drop(project, files).then(
       () => {},
-      error => log.warn({ err: error, project }, 'bytes that nothing names are left to be swept up'),
+      error => log.warn({ err: error, project }, 'could not remove unreferenced files; the sweeper will'),
     )
 
   async function dropVersions(project: string, versions: readonly string[]): Promise<void> {
     const known = versions.filter(isUuid)
-    if (known.length > 0) await dropInPeace(project, await ledger.find(project, known))
+    if (known.length > 0) await tryDrop(project, await usage.find(project, known))
   }
 
-  /** After those before them; what fails is found by the sweeper. */
+  /** Batches of a project run one after the other. The sweeper removes what fails here. */
   function dropReplaced(project: string): void {
-    const gathered = replaced.get(project)
-    if (!gathered) return
+    const batch = replaced.get(project)
+    if (!batch) return
     replaced.delete(project)
-    clearTimeout(gathered.timer)
+    clearTimeout(batch.timer)
     const before = dropping.get(project) ?? Promise.resolve()
     const dropped = before
-      .then(() => dropVersions(project, gathered.versions))
-      .catch(error =>
-        log.warn({ err: error, project }, 'versions that were replaced are left to be swept up'),
-      )
+      .then(() => dropVersions(project, batch.versions))
+      .catch(error => log.warn({ err: error, project }, 'could not remove replaced files; the sweeper will'))
       .finally(() => {
         if (dropping.get(project) === dropped) dropping.delete(project)
       })
     dropping.set(project, dropped)
   }
 
-  async function settled(project: string): Promise<void> {
+  async function flush(project: string): Promise<void> {
     dropReplaced(project)
     await dropping.get(project)
   }
 
   return {
-    hold(project, version) {
+    pin(project, version) {
       const key = `${project}/${version}`
-      const holding = held.get(key) ?? { count: 0, gone: undefined }
-      held.set(key, holding)
-      holding.count++
+      const entry = pinned.get(key) ?? { count: 0, removeAfter: undefined }
+      pinned.set(key, entry)
+      entry.count++
       return () => {
-        holding.count--
-        if (holding.count > 0) return
-        held.delete(key)
-        if (holding.gone) void dropInPeace(project, [holding.gone])
+        entry.count--
+        if (entry.count > 0) return
+        pinned.delete(key)
+        if (entry.removeAfter) void tryDrop(project, [entry.removeAfter])
       }
     },
     drop,
-    dropInPeace,
+    tryDrop,
     dropVersions,
-    dropSoon(project, version) {
-      const gathered = replaced.get(project)
-      if (gathered) gathered.versions.push(version)
+    dropLater(project, version) {
+      const batch = replaced.get(project)
+      if (batch) batch.versions.push(version)
       else
         replaced.set(project, {
           versions: [version],
-          timer: setTimeout(() => dropReplaced(project), gatherMs),
+          timer: setTimeout(() => dropReplaced(project), batchMs),
         })
     },
-    settled,
+    flush,
     async close() {
-      await Promise.all([...new Set([...replaced.keys(), ...dropping.keys()])].map(settled))
+      await Promise.all([...new Set([...replaced.keys(), ...dropping.keys()])].map(flush))
     },
   }
 }

@@ -1,6 +1,6 @@
-// Rendered images on the local disk, sealed like the files they come from. Nothing is lost with them.
+// Rendered images on the local disk, encrypted like the original files. They can be rendered again, so they need no fsync.
 import { randomBytes } from 'node:crypto'
-import { wholeOf } from '#src/kernel/byte-source.ts'
+import { readAll } from '#src/kernel/byte-source.ts'
 import { openFile } from '#src/kernel/objects/file-reader.ts'
 import { openFileWriter } from '#src/kernel/objects/file-writer.ts'
 import { frameCipher } from '#src/kernel/objects/frames.ts'
@@ -13,7 +13,7 @@ interface Kept {
   size: number
 }
 
-/** The key of each is in this process alone: after a restart what is left cannot be read, and is cleared away. */
+/** Keys exist only in this process. After a restart the files are unreadable and are removed. */
 export function createRenderStore(pieces: Pieces, clear: () => Promise<void>): RenderStore {
   const kept = new Map<string, Kept>()
   return {
@@ -24,7 +24,7 @@ export function createRenderStore(pieces: Pieces, clear: () => Promise<void>): R
         cipher: frameCipher(key, name),
         address: { project, version: name },
       })
-      // A copy: the image itself is on its way to whoever asked for it.
+      // Copy the bytes: the writer detaches its input, which is still being sent to the client.
       await writer.write([Buffer.from(bytes)])
       await writer.end()
       kept.set(name, { key, size: bytes.length })
@@ -44,7 +44,7 @@ export function createRenderStore(pieces: Pieces, clear: () => Promise<void>): R
         if (error instanceof MissingPiece) return undefined
         throw error
       })
-      return opened && wholeOf(opened)
+      return opened && readAll(opened)
     },
     async remove(project, name) {
       const size = kept.get(name)?.size ?? 0

@@ -1,4 +1,4 @@
-// Files of a project: the parts put together, and what they have in common.
+// Creates the parts of the storage service and connects them.
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Sealer } from '#src/kernel/crypto/sealed.ts'
@@ -11,7 +11,6 @@ import type { Directory } from '#src/tenancy/directory.ts'
 import { createBuckets } from './buckets.ts'
 import { createFiles } from './files.ts'
 import { createImages } from './images.ts'
-import { createLedger } from './ledger.ts'
 import { createObjects } from './objects.ts'
 import { createRemoval } from './removal.ts'
 import { createRenderCache } from './render/cache.ts'
@@ -22,8 +21,9 @@ import { createSigned } from './signed.ts'
 import { createStore } from './store.ts'
 import { createSweeping } from './sweep.ts'
 import { createUploads } from './uploads.ts'
+import { createUsage } from './usage.ts'
 
-interface StorageDeps {
+export interface StorageDeps {
   control: Database
   sealer: Sealer
   databases: Databases
@@ -43,11 +43,11 @@ export async function storageService(deps: StorageDeps) {
   const clearRenders = () => rm(rendersDir, { recursive: true, force: true })
   await clearRenders()
 
-  const ledger = createLedger(control, sealer)
+  const usage = createUsage(control, sealer)
   const store = createStore(databases)
-  const removal = createRemoval(pieces, ledger, log)
-  const sweeping = createSweeping({ control, directory, store, ledger, removal, pieces, log })
-  const files = createFiles({ pieces, ledger, removal, sweep: sweeping.sweep })
+  const removal = createRemoval(pieces, usage, log)
+  const sweeping = createSweeping({ control, directory, store, usage, removal, pieces, log })
+  const files = createFiles({ pieces, usage, removal, sweep: sweeping.sweep })
   const uploads = createUploads(store, files)
   const renderer = createRenderer({ log })
   const renderPieces = await openDirectoryPieces(rendersDir, { isDurable: false })
@@ -64,12 +64,12 @@ export async function storageService(deps: StorageDeps) {
     images: createImages(files, renderer, cache),
     resumable: createResumable({ control, store, files, objects: uploads, baseUrl: deps.baseUrl }),
     async usedBytes(project: string) {
-      await removal.settled(project)
-      return ledger.usedBytes(project)
+      await removal.flush(project)
+      return usage.usedBytes(project)
     },
-    /** A project may have changed or gone. */
+    /** To be called when a project has changed or was deleted. */
     async changed(project: string) {
-      ledger.forget(project)
+      usage.forget(project)
       if (!(await directory.read(project))) await cache.forget(project)
     },
     async close() {

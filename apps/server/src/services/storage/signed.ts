@@ -1,49 +1,49 @@
-// URLs that carry their own right: made by whoever has it, used by whoever is given them.
+// Signed URLs: a caller with access creates one, and anyone who has the URL can use it until it expires.
 import type { RawRequest, RequestHead } from '#src/kernel/http/request.ts'
 import type { Caller } from '#src/tenancy/databases.ts'
-import { actOf, checkFolder } from './access.ts'
+import { checkFolder, contextOf } from './access.ts'
 import { checkBucketName, checkKey, isKey } from './names.ts'
 import type { Objects } from './objects.ts'
 import { storageRefusal } from './refusals.ts'
-import { fromToken, toToken, transformationFrom, type Wish } from './render/transformation.ts'
+import { fromToken, type TransformationInput, toToken, transformationFrom } from './render/transformation.ts'
 import { readGrant, signGrant } from './signing.ts'
-import type { Act, Store } from './store.ts'
+import type { RequestContext, Store } from './store.ts'
 import type { Uploads } from './uploads.ts'
 
-interface SignWish {
+interface SignOptions {
   expiresIn?: number
   expires_in?: number
-  transform?: Wish | null
+  transform?: TransformationInput | null
 }
 
 const uploadSeconds = 7200
-const unseen = 'Either the object does not exist or you do not have access to it'
+const notVisible = 'Either the object does not exist or you do not have access to it'
 
 export type Signed = ReturnType<typeof createSigned>
 
 export function createSigned(store: Store, objects: Objects, uploads: Uploads) {
-  const granted = (caller: Caller, request: RequestHead, operation: string): Act => ({
-    ...actOf(caller, request, operation),
+  const granted = (caller: Caller, request: RequestHead, operation: string): RequestContext => ({
+    ...contextOf(caller, request, operation),
     asService: true,
   })
 
   return {
-    async sign(caller: Caller, request: RequestHead, bucket: string, name: string, wish: SignWish) {
-      const seconds = lifetime(wish)
-      const wanted = wish.transform ? transformationFrom(wish.transform) : undefined
-      await objects.found(actOf(caller, request, 'object.sign'), bucket, name)
+    async sign(caller: Caller, request: RequestHead, bucket: string, name: string, options: SignOptions) {
+      const seconds = lifetime(options)
+      const transformation = options.transform ? transformationFrom(options.transform) : undefined
+      await objects.found(contextOf(caller, request, 'object.sign'), bucket, name)
       const url = `${bucket}/${name}`
       const token = signGrant(
         caller.tenant,
         {
           scope: 'download',
           url,
-          ...(wanted && { transformations: toToken(wanted) }),
-          ...(wanted?.format && { format: wanted.format }),
+          ...(transformation && { transformations: toToken(transformation) }),
+          ...(transformation?.format && { format: transformation.format }),
         },
         seconds,
       )
-      const place = wanted ? 'render/image/sign' : 'object/sign'
+      const place = transformation ? 'render/image/sign' : 'object/sign'
       return { signedURL: `/${place}/${url}?token=${token}` }
     },
 
@@ -51,17 +51,17 @@ export function createSigned(store: Store, objects: Objects, uploads: Uploads) {
       caller: Caller,
       request: RequestHead,
       bucket: string,
-      wish: SignWish & { paths: readonly string[] },
+      options: SignOptions & { paths: readonly string[] },
     ) {
-      const seconds = lifetime(wish)
+      const seconds = lifetime(options)
       checkBucketName(bucket)
-      const seen = await store.findMany(
-        actOf(caller, request, 'object.sign_many'),
+      const visible = await store.findMany(
+        contextOf(caller, request, 'object.sign_many'),
         bucket,
-        wish.paths.filter(path => isReachable(caller, bucket, path)),
+        options.paths.filter(path => isReachable(caller, bucket, path)),
       )
-      return wish.paths.map(path => {
-        if (!seen.has(path)) return { error: unseen, path, signedURL: null }
+      return options.paths.map(path => {
+        if (!visible.has(path)) return { error: notVisible, path, signedURL: null }
         const token = signGrant(caller.tenant, { scope: 'download', url: `${bucket}/${path}` }, seconds)
         return { error: null, path, signedURL: `/object/sign/${bucket}/${path}?token=${token}` }
       })
@@ -73,7 +73,7 @@ export function createSigned(store: Store, objects: Objects, uploads: Uploads) {
       checkFolder(caller, bucket, name)
       const upsert = request.headers['x-upsert'] === 'true'
       await uploads.bucketFor(caller, bucket)
-      await uploads.rehearse(actOf(caller, request, 'object.sign_upload'), bucket, name, upsert)
+      await uploads.dryRun(contextOf(caller, request, 'object.sign_upload'), bucket, name, upsert)
       const token = signGrant(
         caller.tenant,
         { scope: 'upload', url: `${bucket}/${name}`, owner: caller.userId || null, upsert },
@@ -82,14 +82,14 @@ export function createSigned(store: Store, objects: Objects, uploads: Uploads) {
       return { url: `/object/upload/sign/${bucket}/${name}?token=${token}`, token }
     },
 
-    /** What the token of a URL grants, and how it is to be shown. */
+    /** Verifies the token of a signed URL. Returns the object it grants and its transformation. */
     granted(caller: Caller, request: RawRequest, bucket: string, name: string, token: string | undefined) {
       const grant = readGrant(caller.tenant, token, 'download', `${bucket}/${name}`)
-      const act = granted(caller, request, 'object.get_signed')
+      const context = granted(caller, request, 'object.get_signed')
       return {
-        find: () => objects.found(act, bucket, name),
+        find: () => objects.found(context, bucket, name),
         isRendered: grant.transformations !== undefined,
-        wanted: fromToken(grant.transformations ?? '', grant.format),
+        transformation: fromToken(grant.transformations ?? '', grant.format),
         expires: new Date(grant.exp * 1000),
       }
     },
@@ -102,19 +102,19 @@ export function createSigned(store: Store, objects: Objects, uploads: Uploads) {
       token: string | undefined,
     ) {
       const grant = readGrant(caller.tenant, token, 'upload', `${bucket}/${name}`)
-      return { act: granted(caller, request, 'object.upload_signed'), grant }
+      return { context: granted(caller, request, 'object.upload_signed'), grant }
     },
   }
 }
 
-function lifetime({ expiresIn, expires_in }: SignWish): number {
+function lifetime({ expiresIn, expires_in }: SignOptions): number {
   const seconds = expiresIn ?? expires_in
   if (seconds === undefined)
     throw storageRefusal('InvalidRequest', 'expiresIn must say for how many seconds the URL is good')
   return seconds
 }
 
-/** A name that cannot be is one of nobody's. */
+/** An invalid name is reported like a missing object. */
 function isReachable(caller: Caller, bucket: string, path: string): boolean {
   try {
     checkFolder(caller, bucket, path)

@@ -1,5 +1,5 @@
-// Signed URLs. The key is derived from the project's secret, so that no such token is ever a user's and no user's token
-// signs a URL; which object and what for are in the token, never in what is asked with it.
+// Tokens of signed URLs. The key is derived from the project's secret, so that a user's JWT is never valid as such a token,
+// and such a token never as a user's JWT. The token contains the object and the purpose.
 
 import { looksLikeJwt, signJwt, verifyJwt } from '#src/kernel/crypto/jwt.ts'
 import { hmac } from '#src/kernel/crypto/keys.ts'
@@ -34,7 +34,7 @@ export function signGrant(
   return signJwt({ ...grant, iat, exp: iat + seconds }, keyOf(tenant))
 }
 
-/** What the token grants, if it is for this object and purpose. */
+/** Returns the grant if the token is for this object and purpose. */
 export function readGrant<S extends Grant['scope']>(
   tenant: Tenant,
   token: string | undefined,
@@ -43,7 +43,7 @@ export function readGrant<S extends Grant['scope']>(
 ): Extract<Grant, { scope: S }> {
   if (token === undefined || token === '')
     throw storageRefusal('InvalidJWT', 'The URL has no token; sign it with POST object/sign')
-  // Whether it has ended is asked last: of another's token nothing is told.
+  // Check the expiry last, so that the error reveals nothing about a token for another object.
   const verified = looksLikeJwt(token) ? verifyJwt(token, keyOf(tenant), longBefore) : undefined
   if (!verified) throw storageRefusal('InvalidJWT', 'The token is malformed, or not signed by this project')
   const grant = verified.claims as unknown as Grant

@@ -1,24 +1,24 @@
-// Buckets and objects in the project's own database. What a request may do is asked under the caller's role; only what
-// decides nothing about access (a bucket's limits, what a signed URL has granted) goes by service_role.
+// Buckets and objects in the project database. Statements run as the caller's role, so policies apply. service_role is used
+// only where access is already decided (signed URLs) or does not matter (the limits of a bucket).
 import { JsonText } from '#src/kernel/json-text.ts'
 import type { Value } from '#src/kernel/postgres/wire/encoder.ts'
 import type { Cell } from '#src/kernel/postgres/wire/unit.ts'
 import { isUuid } from '#src/kernel/uuid.ts'
 import {
   type Caller,
+  type CallerStatement,
   type Databases,
   type RequestFacts,
-  type Statement,
   statement,
 } from '#src/tenancy/databases.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
 import { fromSql } from './refusals.ts'
 
-/** A request on its way to the database: who, from where, and what it does. */
-export interface Act {
+/** The caller and the facts of a request that policies can read. */
+export interface RequestContext {
   caller: Caller
   facts: RequestFacts
-  /** Granted otherwise: by a signed URL. */
+  /** Runs as service_role, because a signed URL has granted access. */
   asService?: boolean
 }
 
@@ -34,7 +34,7 @@ export interface BucketRow {
   updated_at: string
 }
 
-/** As clients know it from upstream, in the column `metadata`. */
+/** The column `metadata`, with the fields of Supabase storage. */
 export interface ObjectMetadata {
   eTag: string
   size: number
@@ -142,9 +142,9 @@ const text = (cell: Cell | undefined) => cell?.toString() ?? null
 
 export function createStore(databases: Databases) {
   async function ask(
-    { caller, facts, asService }: Act,
+    { caller, facts, asService }: RequestContext,
     what: 'object' | 'bucket',
-    asked: Statement,
+    asked: CallerStatement,
     values: readonly Value[],
   ): Promise<(string | null)[][]> {
     try {
@@ -156,7 +156,7 @@ export function createStore(databases: Databases) {
       throw fromSql(error, what)
     }
   }
-  const askService = async (tenant: Tenant, asked: Statement, values: readonly Value[]) =>
+  const askService = async (tenant: Tenant, asked: CallerStatement, values: readonly Value[]) =>
     (await databases.asService(tenant, asked, values)).rows.map(row => row.map(text))
 
   const parsed = <T>(rows: (string | null)[][]): T[] => rows.map(([json]) => JSON.parse(json!) as T)
@@ -175,19 +175,19 @@ export function createStore(databases: Databases) {
   return {
     ask,
 
-    /** Whoever may see it: its limits concern all. */
+    /** Ignores policies, because the limits of a bucket apply to every caller. */
     bucketOf: async (tenant: Tenant, bucket: string) =>
-      parsed<BucketRow>(await askService(tenant, statements.findBucket, [bucket])).map(sound)[0],
+      parsed<BucketRow>(await askService(tenant, statements.findBucket, [bucket])).map(sanitized)[0],
     ensureBucket: async (tenant: Tenant, bucket: string) =>
       void (await askService(tenant, statements.ensureBucket, [bucket])),
-    findBucket: async (act: Act, bucket: string) =>
-      parsed<BucketRow>(await ask(act, 'bucket', statements.findBucket, [bucket]))[0],
+    findBucket: async (context: RequestContext, bucket: string) =>
+      parsed<BucketRow>(await ask(context, 'bucket', statements.findBucket, [bucket]))[0],
     insertBucket: async (
-      act: Act,
+      context: RequestContext,
       { id, name, isPublic, fileSizeLimit, mimeTypes }: NewBucket,
     ): Promise<void> => {
-      const { userId } = act.caller
-      await ask(act, 'bucket', statements.insertBucket, [
+      const { userId } = context.caller
+      await ask(context, 'bucket', statements.insertBucket, [
         id,
         name,
         isUuid(userId) ? userId : null,
@@ -197,9 +197,9 @@ export function createStore(databases: Databases) {
         mimeTypes && arrayOf(mimeTypes),
       ])
     },
-    updateBucket: async (act: Act, id: string, change: BucketChange): Promise<boolean> => {
+    updateBucket: async (context: RequestContext, id: string, change: BucketChange): Promise<boolean> => {
       const { isPublic, fileSizeLimit, mimeTypes } = change
-      const rows = await ask(act, 'bucket', statements.updateBucket, [
+      const rows = await ask(context, 'bucket', statements.updateBucket, [
         id,
         isPublic === undefined ? null : String(isPublic),
         String(fileSizeLimit !== undefined),
@@ -209,42 +209,49 @@ export function createStore(databases: Databases) {
       ])
       return rows.length === 1
     },
-    deleteBucket: async (act: Act, id: string): Promise<boolean> =>
-      (await ask(act, 'bucket', statements.deleteBucket, [id])).length === 1,
+    deleteBucket: async (context: RequestContext, id: string): Promise<boolean> =>
+      (await ask(context, 'bucket', statements.deleteBucket, [id])).length === 1,
 
-    find: async (act: Act, bucket: string, name: string) =>
-      parsed<ObjectRow>(await ask(act, 'object', statements.find, [bucket, name]))[0],
-    /** Only in a public bucket. */
-    findPublic: async (act: Act, bucket: string, name: string) =>
-      parsed<ObjectRow>(await ask(act, 'object', statements.findPublic, [bucket, name]))[0],
-    /** Of these names, the ones the caller may see. */
-    findMany: async (act: Act, bucket: string, names: readonly string[]) =>
+    find: async (context: RequestContext, bucket: string, name: string) =>
+      parsed<ObjectRow>(await ask(context, 'object', statements.find, [bucket, name]))[0],
+    /** Finds the object only in a public bucket. */
+    findPublic: async (context: RequestContext, bucket: string, name: string) =>
+      parsed<ObjectRow>(await ask(context, 'object', statements.findPublic, [bucket, name]))[0],
+    /** Returns those of the names that the caller may see. */
+    findMany: async (context: RequestContext, bucket: string, names: readonly string[]) =>
       new Set(
-        (await ask(act, 'object', statements.findMany, [bucket, arrayOf(names)])).map(([name]) => name),
+        (await ask(context, 'object', statements.findMany, [bucket, arrayOf(names)])).map(([name]) => name),
       ),
-    insert: async (act: Act, object: NewObject): Promise<void> =>
-      void (await ask(act, 'object', statements.insert, valuesOf(object))),
-    /** The id it has now, and the version it had before, if any. */
-    upsert: async (act: Act, object: NewObject): Promise<{ id: string; replaced: string | null }> => {
-      const [row] = await ask(act, 'object', statements.upsert, valuesOf(object))
+    insert: async (context: RequestContext, object: NewObject): Promise<void> =>
+      void (await ask(context, 'object', statements.insert, valuesOf(object))),
+    /** Returns the id of the object and the version it replaced. */
+    upsert: async (
+      context: RequestContext,
+      object: NewObject,
+    ): Promise<{ id: string; replaced: string | null }> => {
+      const [row] = await ask(context, 'object', statements.upsert, valuesOf(object))
       return { id: row![0]!, replaced: row![1] ?? null }
     },
-    move: async (act: Act, from: [string, string], to: [string, string]): Promise<string | undefined> =>
-      (await ask(act, 'object', statements.move, [...from, ...to]))[0]?.[0] ?? undefined,
-    /** The version that is no longer needed; undefined when there was no such object. */
-    remove: async (act: Act, bucket: string, name: string) =>
-      (await ask(act, 'object', statements.remove, [bucket, name]))[0]?.[0] ?? undefined,
-    /** The versions, and the objects as JSON text: a thousand of them may hold many megabytes of metadata. */
-    async removeMany(act: Act, bucket: string, names: readonly string[]) {
-      const rows = await ask(act, 'object', statements.removeMany, [bucket, arrayOf(names)])
+    move: async (
+      context: RequestContext,
+      from: [string, string],
+      to: [string, string],
+    ): Promise<string | undefined> =>
+      (await ask(context, 'object', statements.move, [...from, ...to]))[0]?.[0] ?? undefined,
+    /** Returns the version of the removed object, or undefined if there was none. */
+    remove: async (context: RequestContext, bucket: string, name: string) =>
+      (await ask(context, 'object', statements.remove, [bucket, name]))[0]?.[0] ?? undefined,
+    /** Returns the objects as JSON text, because parsing the metadata of 1000 objects can block the event loop. */
+    async removeMany(context: RequestContext, bucket: string, names: readonly string[]) {
+      const rows = await ask(context, 'object', statements.removeMany, [bucket, arrayOf(names)])
       const objects = new JsonText(Buffer.from(`[${rows.map(row => row[1]).join()}]`))
       return { versions: rows.map(row => row[0]!), objects }
     },
-    count: async (act: Act, bucket: string) =>
-      Number((await ask(act, 'object', statements.count, [bucket]))[0]![0]),
-    removeSome: async (act: Act, bucket: string) =>
-      (await ask(act, 'object', statements.removeSome, [bucket])).map(([version]) => version!),
-    /** Of these versions, the ones that objects name. */
+    count: async (context: RequestContext, bucket: string) =>
+      Number((await ask(context, 'object', statements.count, [bucket]))[0]![0]),
+    removeSome: async (context: RequestContext, bucket: string) =>
+      (await ask(context, 'object', statements.removeSome, [bucket])).map(([version]) => version!),
+    /** Returns those of the versions that objects reference. */
     namedVersions: async (tenant: Tenant, versions: readonly string[]) =>
       new Set(
         (await askService(tenant, statements.namedVersions, [arrayOf(versions)])).map(([version]) => version),
@@ -252,8 +259,8 @@ export function createStore(databases: Databases) {
   }
 }
 
-/** An owner can give the columns other types. */
-const sound = (bucket: BucketRow): BucketRow => ({
+/** The project owner can change the column types, so values may have any type. */
+const sanitized = (bucket: BucketRow): BucketRow => ({
   ...bucket,
   file_size_limit: Number.isSafeInteger(bucket.file_size_limit) ? bucket.file_size_limit : null,
   allowed_mime_types: Array.isArray(bucket.allowed_mime_types) ? bucket.allowed_mime_types.map(String) : null,
@@ -272,6 +279,6 @@ export interface BucketChange {
   mimeTypes?: string[] | null | undefined
 }
 
-/** A text array as Postgres reads it. */
+/** Encodes a Postgres text array. */
 export const arrayOf = (texts: readonly string[]) =>
   `{${texts.map(each => `"${each.replace(/["\\]/g, '\\$&')}"`).join(',')}}`

@@ -1,4 +1,4 @@
-// The headers of TUS 1.0.0: what clients say, and what they are told.
+// Request and response headers of TUS 1.0.0.
 import type { IncomingHttpHeaders } from 'node:http'
 import { storageRefusal } from './refusals.ts'
 import { checkContentType, checkHeader, metadataFromText } from './upload-body.ts'
@@ -23,19 +23,19 @@ export function checkVersion(headers: IncomingHttpHeaders): void {
     })
 }
 
-export interface UploadWish {
+export interface UploadMetadata {
   bucket: string
   name: string
   contentType: string
   cacheControl: string
   userMetadata: object | null
-  /** As sent. */
+  /** The Upload-Metadata header as received. */
   metadata: string
 }
 
 const maxMetadataHeader = 16_384
 
-export function wishFrom(headers: IncomingHttpHeaders): UploadWish {
+export function uploadMetadataFrom(headers: IncomingHttpHeaders): UploadMetadata {
   const header = headers['upload-metadata']
   if (typeof header !== 'string' || header.length > maxMetadataHeader)
     throw storageRefusal('InvalidRequest', 'Upload-Metadata must name bucketName and objectName')
@@ -64,7 +64,7 @@ function pairFrom(pair: string): [string, string] {
   return [key, Buffer.from(value, 'base64').toString('utf8')]
 }
 
-/** Null when it will be said later. */
+/** Null if the client defers the length. */
 export function lengthFrom(headers: IncomingHttpHeaders): number | null {
   const given = headers['upload-length']
   if (given === undefined && headers['upload-defer-length'] === '1') return null

@@ -3,18 +3,18 @@ import { once } from 'node:events'
 import { PassThrough, Readable, Writable } from 'node:stream'
 import { mock, test } from 'node:test'
 import { Refusal } from '#src/kernel/errors.ts'
-import { arriving, feed, metadataFromText, pieceBytes } from './upload-body.ts'
+import { bodyChunks, feed, metadataFromText, pieceBytes } from './upload-body.ts'
 
-test('a body that brings nothing for long counts as cut off, and one that is not asked for does not', async () => {
+test('upload body: a silent body times out, but not while the reader is paused', async () => {
   mock.timers.enable({ apis: ['setTimeout'] })
   try {
     const body = new PassThrough()
-    const chunks = arriving(body)
+    const chunks = bodyChunks(body)
     const first = chunks.next()
     mock.timers.tick(29_000)
     body.write('some')
     assert.equal(String((await first).value), 'some')
-    // Whoever stores it may take its time.
+    // A slow reader must not cause a timeout.
     mock.timers.tick(100_000)
     assert.equal(body.destroyed, false)
     const second = chunks.next()
@@ -30,7 +30,7 @@ test('a body that brings nothing for long counts as cut off, and one that is not
   }
 })
 
-test('a form that is refused in the middle of a chunk is read no further, and its body is left as it is', async () => {
+test('upload body: a form rejected in the middle of a chunk is not parsed further, and its body stays open', async () => {
   const body = Readable.from([Buffer.alloc(10 * pieceBytes), Buffer.alloc(pieceBytes)])
   const read: number[] = []
   const form = new Writable({
@@ -46,7 +46,7 @@ test('a form that is refused in the middle of a chunk is read no further, and it
   assert.equal(body.destroyed, false)
 })
 
-test('a form that is slow to read keeps its body waiting, and gets all of it', async () => {
+test('upload body: a slow form pauses its body and receives all of it', async () => {
   const body = Readable.from(Array.from({ length: 20 }, () => Buffer.alloc(3 * pieceBytes + 1)))
   let read = 0
   const form = new Writable({
@@ -60,7 +60,7 @@ test('a form that is slow to read keeps its body waiting, and gets all of it', a
   assert.equal(read, 20 * (3 * pieceBytes + 1))
 })
 
-test('metadata of a file has at most 10,000 values', () => {
+test('upload body: metadata has at most 10,000 values', () => {
   const list = (count: number) => `{"list":[${Array(count).fill('1234567').join()}]}`
   assert.ok(metadataFromText(list(9_998)))
   assert.throws(() => metadataFromText(list(10_000)), { status: 400 })

@@ -1,9 +1,9 @@
-// What an upload brings: bytes as they are, or one file in a multipart form with a few fields before it.
+// Reads the body of an upload: raw bytes, or a multipart form with fields followed by one file.
 import type { IncomingHttpHeaders } from 'node:http'
 import { finished, type Readable, type Writable } from 'node:stream'
 import { Busboy, type BusboyHeaders, type BusboyInstance } from '@fastify/busboy'
 import { Refusal } from '#src/kernel/errors.ts'
-import { arrivingChunks, clientClosed, TakeableRequest } from '#src/kernel/http/body.ts'
+import { clientClosed, DirectBodyRequest, directBodyChunks } from '#src/kernel/http/body.ts'
 import { parseJsonBody } from '#src/kernel/http/json-body.ts'
 import type { RawRequest } from '#src/kernel/http/request.ts'
 import { storageRefusal } from './refusals.ts'
@@ -15,16 +15,16 @@ export interface Upload {
   robots: string | undefined
   source: AsyncIterable<readonly Buffer[]>
   announcedBytes: number | undefined
-  /** Then what was announced is a little more than the file. */
+  /** The declared size of a form includes its boundaries and fields. */
   isForm: boolean
-  /** Throws when what came after the file is not the end of the form. */
+  /** Throws if anything but the end of the form follows the file. */
   ended(): Promise<void>
 }
 
 const maxUserMetadata = 1024 * 1024
-/** Of metadata, which is read without a pause. */
+/** Bounds the metadata, which is parsed synchronously. */
 const maxMetadataValues = 10_000
-/** Any other field of a form. */
+/** Maximum size of any other form field. */
 const maxField = 4096
 const formLimits = {
   fields: 10,
@@ -47,14 +47,14 @@ function rawFrom({ headers, body }: RawRequest): Upload {
     cacheControl: checkHeader('cache-control', headers['cache-control'] ?? 'no-cache'),
     userMetadata: metadataFromHeader(headers['x-metadata']),
     robots: robotsFrom(headers),
-    source: arriving(body),
+    source: bodyChunks(body),
     announcedBytes: lengthOf(headers),
     isForm: false,
     ended: async () => {},
   }
 }
 
-/** Settles when the file begins: the fields are before it. */
+/** Resolves when the file begins. All fields come before it. */
 function formFrom({ headers, body }: RawRequest): Promise<Upload> {
   return new Promise((resolve, reject) => {
     const fields = new Map<string, string>()
@@ -77,7 +77,7 @@ function formFrom({ headers, body }: RawRequest): Promise<Upload> {
       fields.set(name, value)
     })
     form.on('file', (_name, file, _filename, _encoding, mimeType) => {
-      // Whoever reads it hears of it; when nobody does any more, nobody needs to.
+      // The reader of the file gets this error. Without a reader it would be an unhandled rejection.
       file.on('error', () => {})
       ended.catch(error => file.destroy(error))
       try {
@@ -88,7 +88,7 @@ function formFrom({ headers, body }: RawRequest): Promise<Upload> {
           cacheControl: checkHeader('cacheControl', seconds === undefined ? 'no-cache' : maxAge(seconds)),
           userMetadata: metadata === undefined ? null : metadataFromText(metadata),
           robots: robotsFrom(headers),
-          source: arriving(file),
+          source: bodyChunks(file),
           announcedBytes: lengthOf(headers),
           isForm: true,
           ended: () => ended,
@@ -105,7 +105,7 @@ function formFrom({ headers, body }: RawRequest): Promise<Upload> {
   })
 }
 
-/** What the parser of forms reads in one go: after a refusal it still reads what it was given. */
+/** The form parser gets slices of this size, because it keeps parsing its current input after a rejection. */
 export const pieceBytes = 8 * 1024
 
 export function feed(form: Writable, body: Readable): void {
@@ -127,15 +127,15 @@ export function feed(form: Writable, body: Readable): void {
 const maxAge = (cacheControl: string) =>
   /^\d+$/.test(cacheControl) ? `max-age=${cacheControl}` : cacheControl
 
-/** A client that changes its network leaves a connection without an end; by the next one it must find its upload free. */
+/** A client that changes its network leaves a half-open connection. Its next request must be able to get the lease. */
 const silenceMs = 30_000
 
-/** A connection that ends before the body is a refusal, never the end of a file. */
-export async function* arriving(body: Readable): AsyncGenerator<readonly Buffer[]> {
+/** A connection that closes before the end of the body is an error, never the end of the file. */
+export async function* bodyChunks(body: Readable): AsyncGenerator<readonly Buffer[]> {
   const cutLater = () => setTimeout(() => body.destroy(new Error(`silent for ${silenceMs} ms`)), silenceMs)
   let silence = cutLater()
   try {
-    for await (const chunks of body instanceof TakeableRequest ? arrivingChunks(body) : eachOf(body)) {
+    for await (const chunks of body instanceof DirectBodyRequest ? directBodyChunks(body) : eachOf(body)) {
       clearTimeout(silence)
       yield chunks
       silence = cutLater()
@@ -148,7 +148,7 @@ export async function* arriving(body: Readable): AsyncGenerator<readonly Buffer[
   }
 }
 
-/** Whoever stops in the middle has something to say first: the connection is not to end with that. */
+/** Leaves the body open when iteration stops early, so that an error answer can still be sent. */
 async function* eachOf(body: Readable): AsyncGenerator<readonly Buffer[]> {
   for await (const chunk of body.iterator({ destroyOnReturn: false })) yield [chunk as Buffer]
 }
@@ -173,7 +173,7 @@ export function checkContentType(type: string): string {
   return trimmed
 }
 
-/** Sent back as a header with every download. */
+/** The value is sent as a header with every download. */
 export function checkHeader(name: string, value: string): string {
   if (!printable.test(value) || value.length > maxHeader)
     throw storageRefusal('InvalidRequest', `${name} must be at most ${maxHeader} printable characters`)
@@ -196,7 +196,7 @@ export function metadataFromText(json: string): object | null {
   try {
     const value = parseJsonBody(Buffer.from(json), { anyKey: true, maxValues: maxMetadataValues })
     if (value === null) return null
-    // Postgres keeps no NUL.
+    // jsonb cannot store NUL characters.
     if (typeof value === 'object' && !Array.isArray(value) && !json.includes('\\u0000')) return value
   } catch (error) {
     throw noMetadata(error)

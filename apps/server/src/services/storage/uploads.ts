@@ -1,25 +1,25 @@
-// Files on their way in. Whether the caller may is asked of Postgres before the file is read, and again by the statement
-// that makes the object visible.
+// Direct uploads. Policies are checked by a dry run before the body is read, and again by the statement that publishes the
+// object.
 import { Refusal } from '#src/kernel/errors.ts'
 import { jsonReply, type RawRequest } from '#src/kernel/http/request.ts'
 import type { Caller } from '#src/tenancy/databases.ts'
-import { actOf, checkFolder } from './access.ts'
+import { checkFolder, contextOf } from './access.ts'
 import type { Files } from './files.ts'
 import { checkBucketName, checkKey, isTypeAllowed, isUserBucket } from './names.ts'
 import { noSuchBucket, storageRefusal, tooLarge } from './refusals.ts'
-import type { Act, BucketRow, NewObject, Store } from './store.ts'
+import type { BucketRow, NewObject, RequestContext, Store } from './store.ts'
 import { type Upload, uploadFrom } from './upload-body.ts'
 
 const maxDirectBytes = 50 * 1024 * 1024
 const directHint = 'Larger files go by resumable uploads: POST upload/resumable.'
 const folderMark = '.emptyFolderPlaceholder'
 
-/** What a form may add to its file: boundaries, fields, user metadata. */
+/** Maximum size of what a form adds to its file: boundaries, fields, user metadata. */
 const formSlack = 2 * 1024 * 1024
 
 export type Uploads = ReturnType<typeof createUploads>
 
-export interface Described {
+export interface ObjectAttributes {
   contentType: string
   cacheControl: string
   userMetadata: object | null
@@ -31,7 +31,7 @@ export function newObject(
   name: string,
   userId: string,
   file: { version: string; size: number },
-  { contentType, cacheControl, userMetadata, robots }: Described,
+  { contentType, cacheControl, userMetadata, robots }: ObjectAttributes,
 ): NewObject {
   return {
     id: crypto.randomUUID(),
@@ -62,15 +62,15 @@ export function checkType(bucket: BucketRow, name: string, contentType: string):
     })
 }
 
-/** As long as nothing is known of it. */
-const undescribed: Described = {
+/** Used for dry runs before the attributes are known. */
+const defaultAttributes: ObjectAttributes = {
   contentType: 'application/octet-stream',
   cacheControl: 'no-cache',
   userMetadata: null,
 }
 
 export function createUploads(store: Store, files: Files) {
-  /** A bucket is made by the first upload to it where nothing is to be decided about it. */
+  /** The first upload by service_role, or to a `user-` bucket, creates the bucket. */
   async function bucketFor({ tenant, role }: Caller, bucket: string): Promise<BucketRow> {
     const found = await store.bucketOf(tenant, bucket)
     if (found) return found
@@ -79,42 +79,43 @@ export function createUploads(store: Store, files: Files) {
     return (await store.bucketOf(tenant, bucket)) ?? noBucket()
   }
 
-  const place = (act: Act, object: NewObject, isUpsert: boolean) =>
+  const place = (context: RequestContext, object: NewObject, isUpsert: boolean) =>
     isUpsert
-      ? store.upsert(act, object)
-      : store.insert(act, object).then(() => ({ id: object.id, replaced: null }))
+      ? store.upsert(context, object)
+      : store.insert(context, object).then(() => ({ id: object.id, replaced: null }))
 
-  /** Does it, undoes it, and throws what it would have thrown. */
-  async function rehearse(
-    act: Act,
+  /** Inserts the object, rolls back, and throws the error the insert would cause. */
+  async function dryRun(
+    context: RequestContext,
     bucket: string,
     name: string,
     isUpsert: boolean,
-    described: Described = undescribed,
+    attributes: ObjectAttributes = defaultAttributes,
     size = 0,
   ): Promise<void> {
-    if (act.asService) {
-      if (!isUpsert && (await store.find(act, bucket, name)))
+    if (context.asService) {
+      if (!isUpsert && (await store.find(context, bucket, name)))
         throw storageRefusal('KeyAlreadyExists', 'The resource already exists')
       return
     }
-    const object = newObject(bucket, name, act.caller.userId, { version: 'none', size }, described)
-    await place({ ...act, facts: { ...act.facts, rollsBack: true } }, object, isUpsert)
+    const object = newObject(bucket, name, context.caller.userId, { version: 'none', size }, attributes)
+    await place({ ...context, facts: { ...context.facts, rollsBack: true } }, object, isUpsert)
   }
 
   /**
-   * Makes a stored file visible. What Postgres refuses leaves nothing, unless the caller sees to that; what it did not
-   * answer is found out later.
+   * Inserts the object of a stored file, which makes it visible. If Postgres rejects the insert, the file is removed. If the
+   * outcome is unknown, the sweeper removes the file unless the object exists.
    */
-  async function reveal(
-    act: Act,
+  async function publish(
+    context: RequestContext,
     object: NewObject,
     isUpsert: boolean,
-    onRefused: (refusal: Refusal) => Promise<void> = () => discard(act, object),
+    onRefused: (refusal: Refusal) => Promise<void> = () => discard(context, object),
   ): Promise<string> {
     try {
-      const { id, replaced } = await place(act, object, isUpsert)
-      if (replaced !== null && replaced !== object.version) files.dropSoon(act.caller.tenant.id, replaced)
+      const { id, replaced } = await place(context, object, isUpsert)
+      if (replaced !== null && replaced !== object.version)
+        files.dropLater(context.caller.tenant.id, replaced)
       return id
     } catch (error) {
       if (error instanceof Refusal && error.status < 500) await onRefused(error)
@@ -122,11 +123,11 @@ export function createUploads(store: Store, files: Files) {
     }
   }
 
-  const discard = ({ caller }: Act, { version, metadata }: NewObject) =>
-    files.dropInPeace(caller.tenant.id, [{ version, size: metadata.size }])
+  const discard = ({ caller }: RequestContext, { version, metadata }: NewObject) =>
+    files.tryDrop(caller.tenant.id, [{ version, size: metadata.size }])
 
   async function receive(
-    act: Act,
+    context: RequestContext,
     request: RawRequest,
     bucket: string,
     name: string,
@@ -134,20 +135,20 @@ export function createUploads(store: Store, files: Files) {
   ): Promise<{ id: string; key: string }> {
     checkBucketName(bucket)
     checkKey(name)
-    if (!act.asService) checkFolder(act.caller, bucket, name)
-    const found = act.asService
-      ? ((await store.bucketOf(act.caller.tenant, bucket)) ?? noBucket())
-      : await bucketFor(act.caller, bucket)
+    if (!context.asService) checkFolder(context.caller, bucket, name)
+    const found = context.asService
+      ? ((await store.bucketOf(context.caller.tenant, bucket)) ?? noBucket())
+      : await bucketFor(context.caller, bucket)
     const maxBytes = Math.min(found.file_size_limit ?? maxDirectBytes, maxDirectBytes)
     const hint = maxBytes === maxDirectBytes ? directHint : undefined
-    // Where it is known that it does not fit, nothing else matters.
+    // Reject early if the declared size is too large.
     if (Number(request.headers['content-length'] ?? 0) > maxBytes + formSlack) throw tooLarge(maxBytes, hint)
     const upload: Upload = await uploadFrom(request)
     const { announcedBytes: announced, isForm } = upload
-    await rehearse(act, bucket, name, isUpsert, upload, announced)
+    await dryRun(context, bucket, name, isUpsert, upload, announced)
     checkType(found, name, upload.contentType)
     const file = await files.receive({
-      tenant: act.caller.tenant,
+      tenant: context.caller.tenant,
       bucket,
       source: upload.source,
       announcedBytes: isForm && (announced ?? 0) > maxBytes ? maxBytes : announced,
@@ -157,22 +158,22 @@ export function createUploads(store: Store, files: Files) {
     try {
       await upload.ended()
     } catch (error) {
-      await files.dropInPeace(act.caller.tenant.id, [file])
+      await files.tryDrop(context.caller.tenant.id, [file])
       throw error
     }
     const object = newObject(bucket, name, owner, file, upload)
-    return { id: await reveal(act, object, isUpsert), key: `${bucket}/${name}` }
+    return { id: await publish(context, object, isUpsert), key: `${bucket}/${name}` }
   }
 
   return {
     bucketFor,
-    rehearse,
-    reveal,
+    dryRun,
+    publish,
     receive,
 
     async upload(caller: Caller, request: RawRequest, bucket: string, name: string, isUpsert: boolean) {
-      const act = actOf(caller, request, isUpsert ? 'object.upload_update' : 'object.upload')
-      const { id, key } = await receive(act, request, bucket, name, { isUpsert, owner: caller.userId })
+      const context = contextOf(caller, request, isUpsert ? 'object.upload_update' : 'object.upload')
+      const { id, key } = await receive(context, request, bucket, name, { isUpsert, owner: caller.userId })
       return jsonReply(200, { Id: id, Key: key })
     },
   }

@@ -1,4 +1,4 @@
-// Who works on a project: invites, members, and the rule that a project which has an owner keeps one.
+// The team of a project: invites and members. A project that has an owner must keep at least one active owner.
 import type { CreatedInvite, Joined, Member, MemberRole } from '@plinth/contract/team.ts'
 import { type DeriveKey, hmac, randomToken } from '#src/kernel/crypto/keys.ts'
 import { Refusal, unauthorized } from '#src/kernel/errors.ts'
@@ -10,7 +10,7 @@ import * as store from './store.ts'
 const tokenPrefix = 'platform_invite_'
 const inviteSeconds = 7 * 24 * 60 * 60
 const maxPending = 1000
-/** So long an expired token is told apart from one that never was. */
+/** For this long an expired token is reported as expired instead of unknown. */
 const expiredKeptDays = 30
 
 export type TeamService = ReturnType<typeof teamService>
@@ -18,9 +18,9 @@ export type TeamService = ReturnType<typeof teamService>
 export function teamService(control: Database, deriveKey: DeriveKey) {
   const inviteKey = deriveKey('project invite')
 
-  const needProject = async (id: string) => (await store.findProject(control, id)) ?? noProject()
+  const requireProject = async (id: string) => (await store.findProject(control, id)) ?? throwNoProject()
 
-  /** Work on one member that nobody else can come between. */
+  /** Runs the work with the user and the project locked, so that concurrent changes wait. */
   const changeMember = <T>(
     actor: Actor,
     projectId: string,
@@ -28,9 +28,9 @@ export function teamService(control: Database, deriveKey: DeriveKey) {
     work: (session: Session, member: Member, isOwner: boolean) => Promise<T>,
   ): Promise<T> =>
     control.transaction(async session => {
-      await store.holdUser(session, userId)
-      if (!(await store.lockProject(session, projectId))) noProject()
-      const member = (await store.findMember(session, projectId, userId)) ?? noMember()
+      await store.lockUser(session, userId)
+      if (!(await store.lockProject(session, projectId))) throwNoProject()
+      const member = (await store.findMember(session, projectId, userId)) ?? throwNoMember()
       return work(session, member, await actsAsOwner(session, actor, projectId))
     })
 
@@ -38,17 +38,17 @@ export function teamService(control: Database, deriveKey: DeriveKey) {
     invite(
       actor: Actor,
       projectId: string,
-      wish: { email: string; role?: MemberRole },
+      request: { email: string; role?: MemberRole },
     ): Promise<CreatedInvite> {
-      const email = wish.email.toLowerCase()
-      const role = wish.role ?? 'editor'
+      const email = request.email.toLowerCase()
+      const role = request.role ?? 'editor'
       const token = tokenPrefix + randomToken()
       return control.transaction(async session => {
-        if (!(await store.lockProject(session, projectId))) noProject()
-        if (role === 'owner' && !(await actsAsOwner(session, actor, projectId))) ownersOnly()
+        if (!(await store.lockProject(session, projectId))) throwNoProject()
+        if (role === 'owner' && !(await actsAsOwner(session, actor, projectId))) throwOwnerRequired()
         if (await store.findMemberByEmail(session, projectId, email))
           throw new Refusal('already_member', `${email} is a member already; change the role instead`)
-        await store.forgetExpiredInvites(session, projectId, expiredKeptDays)
+        await store.deleteExpiredInvites(session, projectId, expiredKeptDays)
         if ((await store.countOtherInvites(session, projectId, email)) >= maxPending)
           throw new Refusal(
             'too_many_invites',
@@ -67,13 +67,13 @@ export function teamService(control: Database, deriveKey: DeriveKey) {
     },
 
     async listInvites(projectId: string, page: Paging) {
-      await needProject(projectId)
+      await requireProject(projectId)
       const { rows, total } = await store.listInvites(control, projectId, page)
       return { invites: rows, total, ...page }
     },
 
     async revokeInvite(projectId: string, inviteId: string): Promise<void> {
-      await needProject(projectId)
+      await requireProject(projectId)
       if ((await store.deletePendingInvite(control, projectId, inviteId)) === 0)
         throw new Refusal('invite_not_found', 'The project has no pending invite of this id')
     },
@@ -88,12 +88,12 @@ export function teamService(control: Database, deriveKey: DeriveKey) {
         throw new Refusal('invite_mismatch', 'Field "user_id" is not the user of the session; leave it out')
       const hash = hmac(inviteKey, token)
       return control.transaction(async session => {
-        const user = await store.holdUser(session, actor.id)
+        const user = await store.lockUser(session, actor.id)
         if (!user) throw unauthorized()
-        const { project_id } = (await store.findInvite(session, hash)) ?? noInvite()
-        if (!(await store.lockProject(session, project_id))) noInvite()
-        // What is thrown from here on puts the invite back.
-        const invite = (await store.takeInvite(session, hash)) ?? noInvite()
+        const { project_id } = (await store.findInvite(session, hash)) ?? throwNoInvite()
+        if (!(await store.lockProject(session, project_id))) throwNoInvite()
+        // An error after this point rolls back and restores the invite.
+        const invite = (await store.consumeInvite(session, hash)) ?? throwNoInvite()
         if (invite.is_expired)
           throw new Refusal('invite_expired', 'This invite has expired; ask for a new one')
         if (invite.email !== user.email)
@@ -101,14 +101,14 @@ export function teamService(control: Database, deriveKey: DeriveKey) {
             'invite_mismatch',
             'This invite is for another e-mail address; log in as the platform user of that address',
           )
-        const held = await store.findMember(session, project_id, actor.id)
-        await store.saveRole(session, project_id, actor.id, higher(invite.role, held?.role))
+        const member = await store.findMember(session, project_id, actor.id)
+        await store.saveRole(session, project_id, actor.id, higherRole(invite.role, member?.role))
         return { project_id, ...(await store.findMember(session, project_id, actor.id))! }
       })
     },
 
     async listMembers(projectId: string, page: Paging) {
-      await needProject(projectId)
+      await requireProject(projectId)
       const { rows, total } = await store.listMembers(control, projectId, page)
       return { members: rows, total, ...page }
     },
@@ -116,8 +116,8 @@ export function teamService(control: Database, deriveKey: DeriveKey) {
     updateMember: (actor: Actor, projectId: string, userId: string, role: MemberRole): Promise<Member> =>
       changeMember(actor, projectId, userId, async (session, member, isOwner) => {
         if (member.role === role) return member
-        if ((member.role === 'owner' || role === 'owner') && !isOwner) ownersOnly()
-        if (member.role === 'owner') await keepOwner(session, projectId, userId)
+        if ((member.role === 'owner' || role === 'owner') && !isOwner) throwOwnerRequired()
+        if (member.role === 'owner') await checkProjectKeepsOwner(session, projectId, userId)
         await store.saveRole(session, projectId, userId, role)
         return { ...member, role }
       }),
@@ -125,8 +125,8 @@ export function teamService(control: Database, deriveKey: DeriveKey) {
     removeMember: (actor: Actor, projectId: string, userId: string): Promise<void> =>
       changeMember(actor, projectId, userId, async (session, member, isOwner) => {
         if (member.role === 'owner') {
-          if (!isOwner) ownersOnly()
-          await keepOwner(session, projectId, userId)
+          if (!isOwner) throwOwnerRequired()
+          await checkProjectKeepsOwner(session, projectId, userId)
         }
         await store.deleteMember(session, projectId, userId)
       }),
@@ -134,10 +134,10 @@ export function teamService(control: Database, deriveKey: DeriveKey) {
 }
 
 /**
- * Refuses to let a platform user go whose memberships would leave a project without owner. The caller has locked the
- * user and deletes them in the same transaction.
+ * Refuses to delete a platform user who is the last active owner of a project. The caller has locked the user and
+ * deletes it in the same transaction.
  */
-export async function keepOwners(session: Session, userId: string): Promise<void> {
+export async function checkProjectsKeepOwner(session: Session, userId: string): Promise<void> {
   await store.lockOwnedProjects(session, userId)
   const orphan = await store.findProjectOnlyOwnedBy(session, userId)
   if (orphan)
@@ -147,19 +147,19 @@ export async function keepOwners(session: Session, userId: string): Promise<void
     )
 }
 
-async function keepOwner(session: Session, projectId: string, userId: string): Promise<void> {
+async function checkProjectKeepsOwner(session: Session, projectId: string, userId: string): Promise<void> {
   if (!(await store.hasAnotherOwner(session, projectId, userId)))
     throw new Refusal('last_owner', 'This is the last active owner of the project; make another one first')
 }
 
-/** Asked with the project held: an owner who has just been demoted is none any more. */
+/** The caller has locked the project, so that a concurrent demotion of the actor is visible. */
 async function actsAsOwner(session: Session, actor: Actor, projectId: string): Promise<boolean> {
   if (actor.kind !== 'user' || actor.role === 'super_admin') return true
   return (await store.findMember(session, projectId, actor.id))?.role === 'owner'
 }
 
 const rank: Record<MemberRole, number> = { read_only: 0, editor: 1, admin: 2, owner: 3 }
-const higher = (offered: MemberRole, held: MemberRole = offered): MemberRole =>
+const higherRole = (offered: MemberRole, held: MemberRole = offered): MemberRole =>
   rank[held] > rank[offered] ? held : offered
 
 function labelOf(actor: Actor): string {
@@ -173,22 +173,22 @@ function labelOf(actor: Actor): string {
   }
 }
 
-function noProject(): never {
+function throwNoProject(): never {
   throw new Refusal('project_not_found', 'No project has this id')
 }
 
-function noMember(): never {
+function throwNoMember(): never {
   throw new Refusal('member_not_found', 'The user is not a member of this project')
 }
 
-function noInvite(): never {
+function throwNoInvite(): never {
   throw new Refusal(
     'invite_not_found',
     'No invite is pending with this token: it was used, revoked or replaced by a newer one; ask for a new one',
   )
 }
 
-function ownersOnly(): never {
+function throwOwnerRequired(): never {
   throw new Refusal(
     'owner_required',
     'Only an owner of the project, a super_admin or an admin token makes or unmakes owners',

@@ -5,20 +5,22 @@ import type { Paging } from '#src/planes/management/paging.ts'
 
 const inviteColumns = sql`id, email, role, invited_by, created_at, expires_at`
 const memberColumns = sql`m.user_id, u.email, u.name, m.role, u.is_active, m.created_at`
-const isThere = sql`status in ('active', 'suspended')`
+const isVisible = sql`status in ('active', 'suspended')`
 
 export const findProject = (control: Database, id: string) =>
-  control.row<{ id: string }>(sql`select id from projects where id = ${id} and ${isThere}`)
+  control.row<{ id: string }>(sql`select id from projects where id = ${id} and ${isVisible}`)
 
 /**
- * Whoever changes a team holds its project, so that two at once see each other's work. Not FOR UPDATE: rows that
- * refer to the project may be written meanwhile.
+ * Every change of a team locks the project, so that concurrent changes run one after the other. FOR NO KEY UPDATE still
+ * allows inserts of rows that reference the project.
  */
 export const lockProject = (session: Session, id: string) =>
-  session.row<{ id: string }>(sql`select id from projects where id = ${id} and ${isThere} for no key update`)
+  session.row<{ id: string }>(
+    sql`select id from projects where id = ${id} and ${isVisible} for no key update`,
+  )
 
-/** The user cannot be deleted meanwhile. Taken before the project, as a deletion does: else the two wait for each other. */
-export const holdUser = (session: Session, id: string) =>
+/** Prevents deletion of the user. Locked before the project, in the order of a deletion; otherwise they could deadlock. */
+export const lockUser = (session: Session, id: string) =>
   session.row<{ email: string }>(sql`select lower(email) as email from users where id = ${id} for key share`)
 
 export interface NewInvite {
@@ -30,7 +32,7 @@ export interface NewInvite {
   lifeSeconds: number
 }
 
-/** Takes the place of an older invite for the same address. */
+/** Replaces an older invite for the same address. */
 export const saveInvite = (session: Session, invite: NewInvite) =>
   session.row<Invite>(sql`
     insert into invites (project_id, email, role, hash, invited_by, expires_at)
@@ -41,7 +43,7 @@ export const saveInvite = (session: Session, invite: NewInvite) =>
       created_at = excluded.created_at, expires_at = excluded.expires_at
     returning ${inviteColumns}`)
 
-/** Pending invites of a project for other addresses than this. */
+/** Counts pending invites for other addresses. */
 export async function countOtherInvites(session: Session, projectId: string, email: string): Promise<number> {
   const row = await session.row<{ pending: number }>(sql`
     select count(*)::int as pending from invites
@@ -49,7 +51,7 @@ export async function countOtherInvites(session: Session, projectId: string, ema
   return row?.pending ?? 0
 }
 
-export const forgetExpiredInvites = (session: Session, projectId: string, days: number) =>
+export const deleteExpiredInvites = (session: Session, projectId: string, days: number) =>
   session.run(sql`
     delete from invites where project_id = ${projectId} and expires_at < now() - make_interval(days => ${days})`)
 
@@ -70,8 +72,8 @@ export const deletePendingInvite = (control: Database, projectId: string, id: st
 export const findInvite = (session: Session, hash: Buffer) =>
   session.row<{ project_id: string }>(sql`select project_id from invites where hash = ${hash}`)
 
-/** Nobody else gets it. */
-export const takeInvite = (session: Session, hash: Buffer) =>
+/** Finds and deletes the invite, so that it works once. */
+export const consumeInvite = (session: Session, hash: Buffer) =>
   session.row<{ email: string; role: MemberRole; is_expired: boolean }>(sql`
     delete from invites where hash = ${hash} returning email, role, expires_at <= now() as is_expired`)
 
@@ -110,7 +112,7 @@ const otherOwners = (projectId: SqlFragment, userId: string) => sql`
   select from members o join users u on u.id = o.user_id
    where o.project_id = ${projectId} and o.role = 'owner' and o.user_id <> ${userId} and u.is_active`
 
-/** Whether somebody else who can log in owns the project, too. */
+/** Whether the project has another active owner. */
 export async function hasAnotherOwner(session: Session, projectId: string, userId: string): Promise<boolean> {
   const row = await session.row<{ found: boolean }>(
     sql`select exists (${otherOwners(sql`${projectId}`, userId)}) as found`,
@@ -118,16 +120,16 @@ export async function hasAnotherOwner(session: Session, projectId: string, userI
   return row?.found === true
 }
 
-/** In the order of their ids: two who hold several never wait for each other. */
+/** Locks in the order of ids, so that concurrent calls do not deadlock. */
 export const lockOwnedProjects = (session: Session, userId: string) =>
   session.run(sql`
     select from projects p join members m on m.project_id = p.id
-     where m.user_id = ${userId} and m.role = 'owner' and ${isThere}
+     where m.user_id = ${userId} and m.role = 'owner' and ${isVisible}
      order by p.id for no key update of p`)
 
-/** A project that nobody else who can log in owns. */
+/** A project whose only active owner is this user. */
 export const findProjectOnlyOwnedBy = (session: Session, userId: string) =>
   session.row<{ id: string; name: string }>(sql`
     select p.id, p.name from projects p join members m on m.project_id = p.id
-     where m.user_id = ${userId} and m.role = 'owner' and ${isThere} and not exists (${otherOwners(sql`p.id`, userId)})
+     where m.user_id = ${userId} and m.role = 'owner' and ${isVisible} and not exists (${otherOwners(sql`p.id`, userId)})
      order by p.created_at, p.id limit 1`)

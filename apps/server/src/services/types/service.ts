@@ -1,4 +1,4 @@
-// Types for applications, written from the schema as it is.
+// Generates types for applications from the current schema.
 import { jsonText } from '#src/kernel/json-text.ts'
 import { inSlices, type Sliced } from '#src/kernel/slices.ts'
 import type { OwnerWork } from '#src/planes/management/owner-work.ts'
@@ -9,7 +9,7 @@ import { typescript } from './typescript/document.ts'
 export type TypesService = ReturnType<typeof typesService>
 
 export function typesService(owner: OwnerWork) {
-  /** Without names, the schemas the project exposes. */
+  /** Without names, the exposed schemas of the project. */
   const described = (id: string, list: string | undefined) =>
     owner.look(id, (session, { exposedSchemas }) => describeSchemas(session, namesIn(list), exposedSchemas))
 

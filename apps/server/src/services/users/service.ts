@@ -1,12 +1,12 @@
-// A project's users and how they sign in, for whoever runs the project.
+// Management API for the users and the auth settings of a project.
 import type {
   AuthSettingsChange,
   Ban,
   NamedProvider,
-  ProviderWish,
+  ProviderInput,
   ShownAuthSettings,
   User,
-  UserWish,
+  UserInput,
 } from '@plinth/contract/users.ts'
 import type { Sealer } from '#src/kernel/crypto/sealed.ts'
 import { Refusal } from '#src/kernel/errors.ts'
@@ -17,10 +17,10 @@ import type { AuthService } from '#src/services/auth/service.ts'
 import type { Directory, Tenant } from '#src/tenancy/directory.ts'
 import { redacted, sealSettings, settingsContext } from '#src/tenancy/settings-secrets.ts'
 import { findSettings, lockSettings, type Settings, saveSettings } from '#src/tenancy/settings-store.ts'
-import { inManagementWords } from './refusals.ts'
+import { throwManagementError } from './management-errors.ts'
 import { shownProviders, storedSecret, withChange, withoutProvider, withProvider } from './stored-settings.ts'
 
-interface UsersDeps {
+export interface UsersDeps {
   control: Database
   sealer: Sealer
   owner: Pick<OwnerWork, 'tenant'>
@@ -39,11 +39,11 @@ export function usersService({ control, sealer, owner, directory, auth }: UsersD
     providers: shownProviders(settings, auth.callbackUrl(tenant)),
   })
 
-  /** On the locked row, so that nothing another writes at the same time is lost. */
+  /** Locks the row, so that concurrent changes are not lost. */
   async function changeSettings(tenant: Tenant, change: (settings: Settings) => Settings): Promise<Settings> {
     const { id } = tenant
     const saved = await control.transaction(async session => {
-      const { settings } = (await lockSettings(session, id)) ?? absentProject()
+      const { settings } = (await lockSettings(session, id)) ?? throwNoProject()
       const changed = sealSettings(change(settings), id, sealer).settings
       await saveSettings(session, id, changed)
       return changed
@@ -52,15 +52,14 @@ export function usersService({ control, sealer, owner, directory, auth }: UsersD
     return saved
   }
 
-  /** Work on a project's users; ids are compared as text, so there is one spelling of each. */
-  async function on<T>(projectId: string, work: (tenant: Tenant) => Promise<T>): Promise<T> {
-    return work(await owner.tenant(projectId)).catch(inManagementWords)
+  async function withTenant<T>(projectId: string, work: (tenant: Tenant) => Promise<T>): Promise<T> {
+    return work(await owner.tenant(projectId)).catch(throwManagementError)
   }
 
   return {
     async readSettings(projectId: string): Promise<ShownAuthSettings> {
       const tenant = await owner.tenant(projectId)
-      const { settings } = (await findSettings(control, tenant.id)) ?? absentProject()
+      const { settings } = (await findSettings(control, tenant.id)) ?? throwNoProject()
       return shown(settings, tenant)
     },
 
@@ -76,20 +75,24 @@ export function usersService({ control, sealer, owner, directory, auth }: UsersD
       return shown(saved, tenant)
     },
 
-    async saveProvider(projectId: string, wish: ProviderWish): Promise<NamedProvider> {
+    async saveProvider(projectId: string, request: ProviderInput): Promise<NamedProvider> {
       const tenant = await owner.tenant(projectId)
-      const { provider, client_secret: given } = wish
+      const { provider, client_secret: given } = request
       const saved = await changeSettings(tenant, settings => {
         if (given !== undefined && given !== redacted)
-          // Sealed here, whatever it looks like: a text that begins as sealed ones do is a secret like any other.
-          return withProvider(settings, wish, given ? sealer.seal(given, settingsContext(tenant.id)) : null)
-        const kept = storedSecret(settings, provider)
-        if (kept === undefined)
+          // Always sealed, because a secret could begin with the prefix of sealed values.
+          return withProvider(
+            settings,
+            request,
+            given ? sealer.seal(given, settingsContext(tenant.id)) : null,
+          )
+        const storedClientSecret = storedSecret(settings, provider)
+        if (storedClientSecret === undefined)
           throw new Refusal(
             'invalid_request',
             `Field "client_secret" is needed: no ${provider} is stored yet`,
           )
-        return withProvider(settings, wish, kept)
+        return withProvider(settings, request, storedClientSecret)
       })
       return { provider, ...shown(saved, tenant).providers[provider]! }
     },
@@ -100,7 +103,7 @@ export function usersService({ control, sealer, owner, directory, auth }: UsersD
         tenant,
         settings =>
           withoutProvider(settings, provider) ??
-          absent('provider_not_found', 'The project has no provider of this name'),
+          throwNotFound('provider_not_found', 'The project has no provider of this name'),
       )
     },
 
@@ -110,45 +113,48 @@ export function usersService({ control, sealer, owner, directory, auth }: UsersD
     },
 
     list: (projectId: string, search: string | undefined, page: Paging) =>
-      on(projectId, async tenant => ({
+      withTenant(projectId, async tenant => ({
         ...(await auth.managed.list(tenant, search?.trim(), page)),
         ...page,
       })),
 
-    create: (projectId: string, wish: UserWish): Promise<User> =>
-      on(projectId, async tenant => {
-        const isConfirmed = wish.email_confirm ?? auth.settingsOf(tenant).auto_confirm
-        const { id } = await auth.admin.create(tenant, { ...wish, email_confirm: isConfirmed })
+    create: (projectId: string, request: UserInput): Promise<User> =>
+      withTenant(projectId, async tenant => {
+        const isConfirmed = request.email_confirm ?? auth.settingsOf(tenant).auto_confirm
+        const { id } = await auth.admin.create(tenant, { ...request, email_confirm: isConfirmed })
         return auth.managed.read(tenant, id)
       }),
 
     read: (projectId: string, userId: string): Promise<User> =>
-      on(projectId, tenant => auth.managed.read(tenant, userId)),
+      withTenant(projectId, tenant => auth.managed.read(tenant, userId)),
 
     remove: (projectId: string, userId: string): Promise<void> =>
-      on(projectId, tenant => auth.admin.remove(tenant, userId, false)),
+      withTenant(projectId, tenant => auth.admin.remove(tenant, userId, false)),
 
     ban: (projectId: string, userId: string, ban: Ban): Promise<User> =>
-      on(projectId, tenant => auth.managed.ban(tenant, userId, ban)),
+      withTenant(projectId, tenant => auth.managed.ban(tenant, userId, ban)),
 
     unban: (projectId: string, userId: string): Promise<User> =>
-      on(projectId, tenant => auth.managed.unban(tenant, userId)),
+      withTenant(projectId, tenant => auth.managed.unban(tenant, userId)),
 
     listSessions: (projectId: string, userId: string, page: Paging) =>
-      on(projectId, async tenant => ({ ...(await auth.managed.sessions(tenant, userId, page)), ...page })),
+      withTenant(projectId, async tenant => ({
+        ...(await auth.managed.sessions(tenant, userId, page)),
+        ...page,
+      })),
 
     revokeSessions: (projectId: string, userId: string): Promise<void> =>
-      on(projectId, tenant => auth.managed.revokeSessions(tenant, userId)),
+      withTenant(projectId, tenant => auth.managed.revokeSessions(tenant, userId)),
 
     revokeSession: (projectId: string, userId: string, sessionId: string): Promise<void> =>
-      on(projectId, tenant => auth.managed.revokeSession(tenant, userId, sessionId)),
+      withTenant(projectId, tenant => auth.managed.revokeSession(tenant, userId, sessionId)),
 
     importUsers: (projectId: string, records: readonly unknown[]) =>
-      on(projectId, tenant => auth.importUsers(tenant, records)),
+      withTenant(projectId, tenant => auth.importUsers(tenant, records)),
   }
 }
 
-function absent(code: 'provider_not_found' | 'project_not_found', message: string): never {
+function throwNotFound(code: 'provider_not_found' | 'project_not_found', message: string): never {
   throw new Refusal(code, message)
 }
-const absentProject = () => absent('project_not_found', 'No project has this id')
+const throwNoProject = () => throwNotFound('project_not_found', 'No project has this id')

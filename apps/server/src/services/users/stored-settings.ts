@@ -1,9 +1,9 @@
-// `settings.auth` of a project: what is stored is what differs from the defaults, and the providers. Whatever else
-// stands there is left alone.
+// `settings.auth` of a project holds the values that differ from the defaults, and the providers. Other keys stay
+// unchanged.
 import {
   type AuthSettingsChange,
   type ProviderConfiguration,
-  type ProviderWish,
+  type ProviderInput,
   providerNames,
 } from '@plinth/contract/users.ts'
 import { redacted } from '#src/tenancy/settings-secrets.ts'
@@ -23,7 +23,7 @@ const withProviders = (settings: Settings, providers: Settings): Settings => ({
   auth: { ...authIn(settings), providers },
 })
 
-/** Merges keys; null removes one, and the default holds again. */
+/** Merges keys. A null removes the key, so that its default applies. */
 function merged(stored: Settings, change: Settings): Settings {
   const all = { ...stored, ...change }
   return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== null))
@@ -49,7 +49,7 @@ export function withoutProvider(settings: Settings, name: string): Settings | un
   return withProviders(settings, rest)
 }
 
-/** The secret that is stored for a provider, sealed; undefined when there is no such provider, null without a secret. */
+/** The sealed secret of a provider. Undefined for an unknown provider, null for a provider without a secret. */
 export function storedSecret(settings: Settings, name: string): string | null | undefined {
   const stored = providersIn(settings)[name]
   if (!isObject(stored)) return
@@ -57,18 +57,18 @@ export function storedSecret(settings: Settings, name: string): string | null | 
   return typeof secret === 'string' && secret !== '' ? secret : null
 }
 
-export function withProvider(settings: Settings, wish: ProviderWish, secret: string | null): Settings {
-  const { provider, client_id, enabled = true, scopes, client_secret: _, ...places } = wish
+export function withProvider(settings: Settings, request: ProviderInput, secret: string | null): Settings {
+  const { provider, client_id, enabled = true, scopes, client_secret: _, ...urls } = request
   return withProviders(settings, {
     ...providersIn(settings),
     [provider]: merged(
       {},
-      { enabled, client_id, client_secret: secret, scopes: scopes ? scopeList(scopes) : null, ...places },
+      { enabled, client_id, client_secret: secret, scopes: scopes ? scopeList(scopes) : null, ...urls },
     ),
   })
 }
 
-/** A list, or a text with spaces or commas between. */
+/** Accepts a list, or a text separated by spaces or commas. */
 function scopeList(given: unknown): string[] | null {
   const texts = Array.isArray(given) ? given : [given]
   const words = texts.flatMap(text => (typeof text === 'string' ? text.split(/[\s,]+/) : [])).filter(Boolean)
@@ -80,7 +80,7 @@ const textIn = (stored: Settings, name: string): string | null => {
   return typeof value === 'string' && value !== '' ? value : null
 }
 
-/** Field by field: what is not known to be harmless is not shown. */
+/** Copies known fields one by one, so that an unknown field that may hold a secret is not shown. */
 export const shownProvider = (stored: Settings, callbackUrl: string): ProviderConfiguration => ({
   enabled: stored['enabled'] === true,
   client_id: textIn(stored, 'client_id') ?? '',

@@ -29,7 +29,7 @@ after(() => {
   rmSync(join(systemDir, `native-${version}`), { recursive: true, force: true })
 })
 
-/** Shaped like the npm package, with a library whose link is not there yet. */
+/** A directory like that of the npm package, without the symbolic link of its library. */
 function packageIn(name: string): Binaries {
   const native = join(root, name, 'native')
   for (const dir of ['bin', 'lib', 'share/postgresql']) mkdirSync(join(native, dir), { recursive: true })
@@ -43,7 +43,7 @@ function packageIn(name: string): Binaries {
 
 const place = { home: root, ...(user && { user }) }
 
-test('missing library links are made in place', async () => {
+test('missing library links are created in the package', async () => {
   const packaged = packageIn('open')
   assert.equal(await usableBinaries(packaged, place), packaged.native)
   assert.equal(readFileSync(join(packaged.native, 'lib/libpq.so.5'), 'utf8'), 'library')
@@ -51,9 +51,9 @@ test('missing library links are made in place', async () => {
   assert.deepEqual(copies(), [])
 })
 
-test('a package that cannot be used where it is gets copied once, complete and open to its user', async () => {
+test('a package that its user cannot run is copied once, completely and readable for that user', async () => {
   const packaged = packageIn('closed')
-  // Root passes everywhere but its database user does not; an ordinary user cannot add the links.
+  // As root, the database user cannot reach the package. As an ordinary user, the links cannot be created.
   if (user) chmodSync(dirname(packaged.native), 0o700)
   else chmodSync(join(packaged.native, 'lib'), 0o555)
   const copy = await usableBinaries(packaged, place)

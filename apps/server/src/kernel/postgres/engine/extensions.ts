@@ -1,11 +1,12 @@
-// Extensions that the binaries do not bring, such as pgvector, from a directory of the operator's own: Postgres
-// 18 looks there too, so nothing is written into node_modules.
+// Extensions that the packaged binaries do not include, such as pgvector, from a directory of the operator. Postgres 18
+// can load extensions from further directories, so nothing is written into node_modules.
 import { accessSync, constants, existsSync } from 'node:fs'
 import { join } from 'node:path'
-import { canReach, type OsUser } from './os-user.ts'
+import type { OsUser } from '#src/kernel/child-processes/process.ts'
+import { canReach } from './os-user.ts'
 import { realPath } from './place.ts'
 
-/** Where Postgres looks for control files and libraries besides its own, or a sentence why it could not. */
+/** The settings that add the directory to Postgres. Throws an error that says why the directory cannot be used. */
 export function extensionSettings(directory: string | undefined, user?: OsUser): Record<string, string> {
   if (directory === undefined) return {}
   const place = realPath(directory)
@@ -38,5 +39,5 @@ function isReadable(path: string): boolean {
   }
 }
 
-/** By the name of the setting: whoever reads it wants to know what to change. */
+/** The message begins with the variable that the operator has to change. */
 const unusable = (why: string) => new Error(`PLATFORM_EXTENSION_DIR: ${why}`)

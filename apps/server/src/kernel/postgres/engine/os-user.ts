@@ -1,15 +1,10 @@
 import { chmodSync, mkdirSync, readFileSync, statSync } from 'node:fs'
 import { dirname } from 'node:path'
-
-export interface OsUser {
-  name: string
-  uid: number
-  gid: number
-}
+import type { OsUser } from '#src/kernel/child-processes/process.ts'
 
 /**
- * By mode bits alone: root may do anything, so only arithmetic tells what the database user may.
- * Node drops supplementary groups when it changes the user, so the primary group is the only one that counts.
+ * Computed from the mode bits, because `access` as root always succeeds. Node drops supplementary groups when it changes
+ * the user, so only the primary group counts.
  */
 export function canReach(user: OsUser, path: string, wanted = 0o1): boolean {
   const { uid, gid, mode } = statSync(path)
@@ -34,8 +29,8 @@ export function databaseUser(clusterDir: string): OsUser {
   throw new Error('Postgres does not run as root: add a user named postgres, or start as an ordinary user')
 }
 
-/** A directory the database user can pass through but not list; chmod, because mkdir's mode is cut by the umask. */
-export function makePassage(dir: string): void {
+/** Creates a directory that the database user can traverse but not list. Uses chmod, because mkdir applies the umask. */
+export function makeTraversableDir(dir: string): void {
   if (statSync(dir, { throwIfNoEntry: false })) return
   mkdirSync(dir)
   chmodSync(dir, 0o711)

@@ -14,13 +14,14 @@ import {
 } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
-import { canReach, databaseUser, makePassage, type OsUser } from './os-user.ts'
+import type { OsUser } from '#src/kernel/child-processes/process.ts'
+import { canReach, databaseUser, makeTraversableDir } from './os-user.ts'
 
 export interface Place {
-  /** Absent when we are not root: Postgres then runs as ourselves. */
+  /** Absent if the platform does not run as root. Then Postgres runs as the same user. */
   user?: OsUser
   dataDir: string
-  /** Holds cluster, sockets and log: the data directory itself, or a directory under /var/lib/plinth. */
+  /** The directory with cluster, sockets and log: the data directory itself, or one under /var/lib/plinth. */
   home: string
   clusterDir: string
   socketDir: string
@@ -29,25 +30,26 @@ export interface Place {
 
 export const systemDir = '/var/lib/plinth'
 
-/** Where the cluster of this data directory lives, and everything `down --volumes` must remove. */
+/** The cluster of this data directory, and all directories that `down --volumes` must remove. */
 export function engineFiles(dataDirectory: string): { clusterDir: string; remove: string[] } {
   const { dataDir, home, clusterDir, socketDir } = locate(dataDirectory)
-  const apart = socketDir.startsWith(`${home}/`) ? [] : [socketDir]
-  return { clusterDir, remove: [...new Set([dataDir, home, ...apart])] }
+  const outsideHome = socketDir.startsWith(`${home}/`) ? [] : [socketDir]
+  return { clusterDir, remove: [...new Set([dataDir, home, ...outsideHome])] }
 }
 
-/** Decides; makes nothing. The answer is the same before the first start and after it. */
+/** Creates nothing. Returns the same before and after the first start. */
 export function locate(dataDir: string): Place {
-  const near = realPath(dataDir)
-  const hash = createHash('sha256').update(near).digest('hex').slice(0, 16)
-  if (process.getuid?.() !== 0) return placeAt(near, near, hash)
+  const resolved = realPath(dataDir)
+  const hash = createHash('sha256').update(resolved).digest('hex').slice(0, 16)
+  if (process.getuid?.() !== 0) return placeAt(resolved, resolved, hash)
 
-  // An existing cluster stays where it is and keeps its owner, whatever permissions or /etc/passwd say now:
-  // anything else would greet the operator with an empty database.
-  const far = join(systemDir, hash)
-  const settled = [near, far].find(home => existsSync(join(home, 'postgres')))
-  const user = databaseUser(join(settled ?? near, 'postgres'))
-  return placeAt(near, settled ?? (canReach(user, nearestExisting(near)) ? near : far), hash, user)
+  // An existing cluster keeps its directory and its owner, whatever permissions or /etc/passwd say now. With another
+  // directory, the platform would start with an empty database.
+  const inSystemDir = join(systemDir, hash)
+  const existing = [resolved, inSystemDir].find(home => existsSync(join(home, 'postgres')))
+  const user = databaseUser(join(existing ?? resolved, 'postgres'))
+  const preferred = canReach(user, nearestExisting(resolved)) ? resolved : inSystemDir
+  return placeAt(resolved, existing ?? preferred, hash, user)
 }
 
 function placeAt(dataDir: string, home: string, hash: string, user?: OsUser): Place {
@@ -61,7 +63,7 @@ function placeAt(dataDir: string, home: string, hash: string, user?: OsUser): Pl
   }
 }
 
-/** Socket paths are cut off at 104 (macOS) or 108 (Linux) bytes, so a deep home keeps its sockets elsewhere. */
+/** Socket paths are limited to 104 (macOS) or 108 (Linux) bytes, so a home with a long path has its sockets in /tmp. */
 function socketDirFor(home: string, hash: string, user: OsUser | undefined): string {
   const inHome = join(home, 'run')
   const fits = (dir: string) => Buffer.byteLength(join(dir, '.s.PGSQL.65535')) <= 100
@@ -73,13 +75,13 @@ function socketDirFor(home: string, hash: string, user: OsUser | undefined): str
   return found
 }
 
-/** The platform's data directory, made so that the database user can pass through it but not look around. */
+/** Creates the data directory of the platform, so that the database user can traverse but not list it. */
 export function prepareDataDir(dataDir: string): void {
   const isRoot = process.getuid?.() === 0
   const missing: string[] = []
   for (let dir = dataDir; !existsSync(dir); dir = dirname(dir)) missing.unshift(dir)
   for (const dir of missing) {
-    if (isRoot) makePassage(dir)
+    if (isRoot) makeTraversableDir(dir)
     else mkdirSync(dir, dir === dataDir ? { mode: 0o700 } : {})
   }
   try {
@@ -90,13 +92,13 @@ export function prepareDataDir(dataDir: string): void {
   }
 }
 
-/** Makes the directories around the cluster, or says in a sentence why Postgres could not live there. */
+/** Creates the directories for the cluster. Throws an error that says why Postgres cannot run there. */
 export function preparePlace(place: Place): void {
   const { user, dataDir, home, clusterDir } = place
-  refuseMovedDataDir(place)
+  rejectMovedDataDir(place)
   if (home !== dataDir) {
-    makePassage(systemDir)
-    makePassage(home)
+    makeTraversableDir(systemDir)
+    makeTraversableDir(home)
     writeFileSync(join(dataDir, 'postgres.home'), `${home}\n`, { mode: 0o600 })
   }
   if (user && !canReach(user, home)) {
@@ -114,8 +116,8 @@ export function preparePlace(place: Place): void {
   makePrivateDir(place.socketDir, user)
 }
 
-/** The hash in /var/lib/plinth follows the path, so a renamed data directory would silently start out empty. */
-function refuseMovedDataDir({ dataDir, home, clusterDir }: Place): void {
+/** The directory in /var/lib/plinth is named after the path, so a renamed data directory would start without its data. */
+function rejectMovedDataDir({ dataDir, home, clusterDir }: Place): void {
   const note = join(dataDir, 'postgres.home')
   const earlier = existsSync(note) ? readFileSync(note, 'utf8').trim() : home
   if (earlier === home || existsSync(clusterDir) || !existsSync(join(earlier, 'postgres'))) return
@@ -132,8 +134,8 @@ function makePrivateDir(dir: string, user: OsUser | undefined): void {
   else if (!found.isDirectory() || (found.uid !== self && found.uid !== user?.uid)) {
     throw new Error(`${dir} exists and is not ours: remove it`)
   }
-  // What already belongs to the database user is left alone: in a shared /tmp that user could swap it for a
-  // link, and root would hand the link's target over.
+  // A directory that belongs to the database user is not changed: in a shared /tmp that user could replace it with a link,
+  // and chown as root would give away the link's target.
   if (found && found.uid !== self) {
     if ((found.mode & 0o077) !== 0) throw new Error(`${dir} is open to other users: remove it`)
     return
@@ -142,7 +144,7 @@ function makePrivateDir(dir: string, user: OsUser | undefined): void {
   if (user) lchownSync(dir, user.uid, user.gid)
 }
 
-/** Postgres gets resolved paths only, so that links through closed directories do not matter. */
+/** Postgres gets resolved paths, because its user may not be able to follow links through private directories. */
 export function realPath(path: string): string {
   const existing = nearestExisting(path)
   const missing = path.slice(existing.length)

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 
 const portFile = 'postgres.port'
 
-/** The port of the last start, so that connection strings people have copied keep working. */
+/** The port of the last start, so that copied connection strings stay valid. */
 export function rememberedPort(dataDir: string): number | undefined {
   try {
     const port = Number(readFileSync(join(dataDir, portFile), 'utf8'))
@@ -19,7 +19,7 @@ export function rememberPort(dataDir: string, port: number): void {
   if (rememberedPort(dataDir) !== port) writeFileSync(join(dataDir, portFile), `${port}\n`, { mode: 0o600 })
 }
 
-/** Below the ports that systems give to outgoing connections, which could otherwise take it during a restart. */
+/** Below the range for outgoing connections, one of which could otherwise take the port during a restart. */
 export function randomPort(): number {
   return randomInt(20_000, 30_000)
 }

@@ -1,44 +1,41 @@
 import { closeSync, constants, fstatSync, openSync, readSync, renameSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { EarlyExit, type LaunchedChild, launch } from '#src/kernel/child-processes/launch.ts'
 import { clearLeftovers, endLingeringBackends } from './leftovers.ts'
 import type { Place } from './place.ts'
-import { endPostgres, hasExited, type Started, startProcess } from './process.ts'
 import { isReady } from './ready.ts'
-import { asArguments, quotedDirectory } from './settings.ts'
+import { asArguments, engineEnvironment, quotedDirectory } from './settings.ts'
+import { postgresStopSteps } from './stop-steps.ts'
 
-export interface Launch {
+export interface PostmasterOptions {
   place: Place
   native: string
   port: number
   settings: Record<string, string>
-  /** Once aborted, a launch under way is undone and rejects. */
+  /** If it aborts during the launch, the postmaster is stopped and the launch rejects. */
   stopping: AbortSignal
 }
 
-export interface Postmaster {
-  /** Says how it ended. */
-  exited: Promise<string>
-  stop(): Promise<void>
-}
-
-/** It ended before it took connections; `log` is what it wrote. */
-interface EarlyExit {
+/** The postmaster ended before it accepted connections. */
+interface FailedStart {
   how: string
   log: string
 }
 
 const maxLogBytes = 10 * 1024 * 1024
 const sharedMemoryWaitMs = 10_000
+const stopMs = 10_000
+const pollMs = 10
 
-/** Resolves when the server takes connections; `undefined` when somebody else holds the port. */
-export async function launchPostmaster(launch: Launch): Promise<Postmaster | undefined> {
-  const { clusterDir, socketDir, logFile } = launch.place
+/** Resolves when the server accepts connections, or to undefined if another program uses the port. */
+export async function launchPostmaster(options: PostmasterOptions): Promise<LaunchedChild | undefined> {
+  const { clusterDir, socketDir, logFile } = options.place
   const deadline = performance.now() + sharedMemoryWaitMs
   for (;;) {
     await clearLeftovers(clusterDir, socketDir)
-    const outcome = await attempt(launch)
-    if ('exited' in outcome) return outcome
+    const outcome = await attempt(options)
+    if ('pid' in outcome) return outcome
     if (outcome.log.includes('Address already in use')) return undefined
     if (!outcome.log.includes('pre-existing shared memory block') || performance.now() > deadline) {
       const lastLines = outcome.log.trim().split('\n').slice(-10).join('\n')
@@ -49,51 +46,45 @@ export async function launchPostmaster(launch: Launch): Promise<Postmaster | und
   }
 }
 
-async function attempt(launch: Launch): Promise<Postmaster | EarlyExit> {
-  const { place, port, stopping } = launch
+async function attempt(options: PostmasterOptions): Promise<LaunchedChild | FailedStart> {
+  const { place, port, stopping } = options
   stopping.throwIfAborted()
   const log = openLog(place.logFile)
   try {
-    const started = await startProcess({
-      ...(place.user && { user: place.user }),
-      binary: join(launch.native, 'bin/postgres'),
-      args: ['-D', place.clusterDir, ...asArguments(allSettings(launch))],
-      cwd: place.home,
-      // A file, because a pipe breaks when Node is killed, and the orphan with it.
-      stdio: ['ignore', log.descriptor, log.descriptor],
-      detached: true,
+    return await launch({
+      name: 'Postgres',
+      command: {
+        user: place.user,
+        binary: join(options.native, 'bin/postgres'),
+        args: ['-D', place.clusterDir, ...asArguments(allSettings(options))],
+        env: engineEnvironment,
+        cwd: place.home,
+        // A file: if Node is killed, a pipe breaks, and Postgres ends when it writes to it.
+        stdio: ['ignore', log.descriptor, log.descriptor],
+        detached: true,
+        inBackground: true,
+      },
+      // Without a deadline, because recovery after a crash may take long.
+      async handshake(_, signal) {
+        while (!(await isReady(place.clusterDir, place.socketDir, port)) && !signal.aborted)
+          await sleep(pollMs)
+      },
+      stopSteps: pid => postgresStopSteps(pid, stopMs),
+      signal: stopping,
     })
-    started.child.unref()
-    const postmaster = { exited: started.exited, stop: () => stop(started) }
-    while (!hasExited(started)) {
-      if (stopping.aborted) {
-        await postmaster.stop()
-        stopping.throwIfAborted()
-      }
-      // Recovery after a crash takes as long as it takes; while the process lives there is nothing to give up on.
-      if (await isReady(place.clusterDir, place.socketDir, port)) return postmaster
-      await sleep(10)
-    }
-    return { how: await started.exited, log: log.written() }
+  } catch (error) {
+    if (!(error instanceof EarlyExit)) throw error
+    return { how: error.how, log: log.written() }
   } finally {
     closeSync(log.descriptor)
   }
 }
 
-function allSettings({ place, port, settings }: Launch): Record<string, string> {
+function allSettings({ place, port, settings }: PostmasterOptions): Record<string, string> {
   return { ...settings, port: String(port), unix_socket_directories: quotedDirectory(place.socketDir) }
 }
 
-function stop(started: Started): Promise<void> {
-  return endPostgres(
-    started.child.pid!,
-    name => started.child.kill(name),
-    () => hasExited(started),
-    10_000,
-  )
-}
-
-/** Remembers where it ended when opened, to show what one launch has written. */
+/** `written` returns what was added to the log since it was opened. */
 function openLog(path: string): { descriptor: number; written(): string } {
   const size = statSync(path, { throwIfNoEntry: false })?.size ?? 0
   if (size > maxLogBytes) renameSync(path, `${path}.1`)

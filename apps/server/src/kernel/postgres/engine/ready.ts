@@ -2,15 +2,15 @@ import { readFileSync } from 'node:fs'
 import { connect } from 'node:net'
 import { join } from 'node:path'
 
-/** 57P03: starting up, recovering or shutting down. Any other answer comes from a server that is open. */
+/** 57P03: the server starts, recovers or shuts down. With any other answer it accepts connections. */
 const cannotConnectNow = Buffer.from('\0C57P03\0')
 
 export async function isReady(clusterDir: string, socketDir: string, port: number): Promise<boolean> {
-  return claimsReady(clusterDir) && (await answers(join(socketDir, `.s.PGSQL.${port}`)))
+  return hasReadyStatus(clusterDir) && (await acceptsConnections(join(socketDir, `.s.PGSQL.${port}`)))
 }
 
-/** Asked before the server itself is: while it recovers, each question would leave a line in its log. */
-function claimsReady(clusterDir: string): boolean {
+/** Checked before connecting, because each connection during recovery would add a line to the log of Postgres. */
+function hasReadyStatus(clusterDir: string): boolean {
   try {
     const status = readFileSync(join(clusterDir, 'postmaster.pid'), 'utf8').split('\n')[7] ?? ''
     return ['ready', 'standby'].includes(status.trim())
@@ -20,10 +20,10 @@ function claimsReady(clusterDir: string): boolean {
 }
 
 /**
- * Sends a startup packet and sees whether the server asks who we are. An SSLRequest would not do: it is
- * answered before the server looks at its own state. Hanging up at that point leaves nothing in the log.
+ * Sends a startup packet and checks whether the server asks for authentication. An SSLRequest would not do, because the
+ * server answers it in any state. Disconnecting at this point adds no line to the log.
  */
-function answers(socketPath: string): Promise<boolean> {
+function acceptsConnections(socketPath: string): Promise<boolean> {
   return new Promise(resolve => {
     const socket = connect(socketPath)
     let answer = Buffer.alloc(0)
@@ -37,7 +37,7 @@ function answers(socketPath: string): Promise<boolean> {
     socket.once('close', settle)
     socket.on('data', chunk => {
       answer = Buffer.concat([answer, chunk])
-      // An error is followed by the end of the connection; wait for it so as to have its code.
+      // The server closes the connection after an error. Wait for that, to have the whole message with its code.
       if (answer[0] !== 'E'.charCodeAt(0)) settle()
     })
   })

@@ -1,10 +1,10 @@
 import { spawnSync } from 'node:child_process'
 import { readdirSync, readFileSync } from 'node:fs'
 
-/** Postgres names its processes: `postgres: user database [local] SELECT`, or a host and port instead of `[local]`. */
+/** The process title of a session: `postgres: user database [local] SELECT`, or a host and port instead of `[local]`. */
 const sessionTitle = /^postgres: \S+ \S+ (\[local\]|\S+\(\d+\))/
 
-/** Whether a server still has sessions of clients, and not only processes of its own. */
+/** Whether a server still has client sessions, and not only background processes. */
 export function hasSessions(postmaster: number): boolean {
   const children = process.platform === 'linux' ? childrenByProc(postmaster) : childrenByPs(postmaster)
   return children.some(title => sessionTitle.test(title))
@@ -15,7 +15,7 @@ function childrenByProc(parent: number): string[] {
   for (const name of readdirSync('/proc'))
     if (/^\d+$/.test(name))
       try {
-        // The name in parentheses may hold anything; the state and the parent follow it.
+        // The name in parentheses may contain any character. The state and the parent follow it.
         const [, ppid] = readFileSync(`/proc/${name}/stat`, 'utf8')
           .replace(/^.*\) /s, '')
           .split(' ')

@@ -1,18 +1,21 @@
-/** What every embedded cluster runs with. On the command line, so that neither file nor ALTER SYSTEM undoes it. */
+/** The whole environment of the programs of Postgres. */
+export const engineEnvironment = { PATH: '/usr/local/bin:/usr/bin:/bin', LC_ALL: 'C', TZ: 'UTC' }
+
+/** The settings of every embedded cluster. Passed on the command line, which overrides files and ALTER SYSTEM. */
 export const engineSettings: Record<string, string> = {
   listen_addresses: '127.0.0.1',
-  // Requests may hold 200, listeners to changes another 200.
+  // Requests may use 200, realtime feeds another 200.
   max_connections: '500',
-  // Cloning, dropping and dumping a project's database locks every relation in it, in one transaction.
+  // Cloning, dropping and dumping a project database locks every relation in it, in one transaction.
   max_locks_per_transaction: '1024',
   max_prepared_transactions: '0',
-  // Live changes are told in the order in which they were committed.
+  // Realtime delivers row changes in commit order.
   track_commit_timestamp: 'on',
-  // Our statements take microseconds; compiling one takes milliseconds.
+  // Most statements take microseconds, and compiling one takes milliseconds.
   jit: 'off',
   password_encryption: 'scram-sha-256',
-  // The log is the operator's and must never hold a tenant's SQL or values. Errors carry values in their
-  // message, detail and context; `log` is one above `error`. See also `quietSessions` in cluster.ts.
+  // The operator's log must not contain SQL or values of tenants. Errors have values in their message, detail and context,
+  // so the level is `log`, one above `error`. See also `quietSessions` in cluster.ts.
   log_min_messages: 'log',
   log_min_error_statement: 'panic',
   log_error_verbosity: 'terse',
@@ -25,7 +28,7 @@ export function asArguments(settings: Record<string, string>): string[] {
   return Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`])
 }
 
-/** For unix_socket_directories, a list in which commas separate and double quotes protect. */
+/** For unix_socket_directories, which is a comma-separated list with optional double quotes. */
 export function quotedDirectory(dir: string): string {
   return `"${dir.replaceAll('"', '""')}"`
 }

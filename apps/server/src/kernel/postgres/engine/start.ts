@@ -1,21 +1,28 @@
 import { isAbsolute } from 'node:path'
+import type { LaunchedChild } from '#src/kernel/child-processes/launch.ts'
+import { type Supervisor, supervise } from '#src/kernel/child-processes/supervise.ts'
 import { packagedBinaries, usableBinaries } from './binaries.ts'
 import { makeCluster } from './cluster.ts'
 import { extensionSettings } from './extensions.ts'
 import { clearLeftovers } from './leftovers.ts'
 import { locate, prepareDataDir, preparePlace } from './place.ts'
 import { isFree, randomPort, rememberedPort, rememberPort } from './port.ts'
-import { launchPostmaster, type Postmaster } from './postmaster.ts'
+import { launchPostmaster } from './postmaster.ts'
 import { engineSettings } from './settings.ts'
-import { type EngineLog, keepRunning } from './supervise.ts'
+
+export interface EngineLog {
+  info(o: object, msg: string): void
+  warn(o: object, msg: string): void
+  error(o: object, msg: string): void
+}
 
 export interface EngineOptions {
-  /** The platform's data directory, absolute; created if absent. */
+  /** The absolute path of the platform's data directory, which is created if missing. */
   dataDir: string
   superuserPassword: string
-  /** Holds further extensions: control and SQL files in `extension`, libraries in `lib`. */
+  /** A directory with further extensions: control and SQL files in `extension`, libraries in `lib`. */
   extensionDir?: string | undefined
-  /** Further settings of Postgres; they win over ours. */
+  /** Further settings of Postgres, which override ours. */
   settings?: Record<string, string>
   log: EngineLog
 }
@@ -24,17 +31,19 @@ export interface Engine {
   /** For `host`: the directory of the unix socket. */
   socketDir: string
   host: '127.0.0.1'
-  /** On `host`, and the number in the socket's name. Stays the same over restarts as long as it is free. */
+  /** The TCP port, also in the name of the unix socket. A restart keeps it unless another program uses it. */
   port: number
   /** The superuser. */
   user: string
   clusterDir: string
+  /** Sentences for the operator. */
+  warnings(): readonly string[]
   stop(): Promise<void>
 }
 
 const portTries = 5
 
-/** The embedded Postgres of a data directory: made if need be, started, and kept running until `stop`. */
+/** Starts the embedded Postgres of a data directory, creates its cluster if missing, and keeps it running until `stop`. */
 export async function startEngine(options: EngineOptions): Promise<Engine> {
   const { dataDir, superuserPassword, log } = options
   if (!isAbsolute(dataDir)) throw new Error(`the data directory must be an absolute path, not ${dataDir}`)
@@ -45,35 +54,63 @@ export async function startEngine(options: EngineOptions): Promise<Engine> {
   preparePlace(place)
   const { clusterDir, socketDir } = place
 
-  // Before a port is chosen, because an orphan holds the one remembered.
+  // Before a port is chosen, because an orphaned Postgres still uses the remembered one.
   const hadOrphan = await clearLeftovers(clusterDir, socketDir)
   if (hadOrphan) log.warn({ clusterDir }, 'stopped the database that an earlier, killed process left running')
   const native = await usableBinaries(packagedBinaries(), place)
   const isNew = await makeCluster(place, native, superuserPassword)
 
-  const stopping = new AbortController()
   const settings = { ...engineSettings, ...extensions, ...options.settings }
-  const launch = (port: number) =>
-    launchPostmaster({ place, native, port, settings, stopping: stopping.signal })
+  const launch = (port: number, stopping = new AbortController().signal) =>
+    launchPostmaster({ place, native, port, settings, stopping })
   const { port, postmaster } = await launchOnFreePort(dataDir, launch)
   rememberPort(dataDir, port)
   log.info({ clusterDir, port, isNew, ms: Math.round(performance.now() - since) }, 'the database is running')
 
-  const ended = keepRunning(postmaster, () => launch(port), stopping.signal, log)
-  const stop = () => {
-    stopping.abort()
-    return ended
+  const supervisor = supervise(postmaster, {
+    async restart(stopping) {
+      const restarted = await launch(port, stopping)
+      if (!restarted) throw new PortTaken()
+      return restarted
+    },
+    onExit: how => log.error({ how }, 'the database ended by itself, starting it again'),
+    onRestarted: () => log.info({}, 'the database runs again'),
+    onRestartFailed(error) {
+      if (error instanceof PortTaken) log.error({}, error.message)
+      else log.error({ err: error }, 'the database could not be started again')
+    },
+  })
+  return {
+    socketDir,
+    host: '127.0.0.1',
+    port,
+    user: 'postgres',
+    clusterDir,
+    warnings: () => warnings(supervisor),
+    stop: supervisor.stop,
   }
-  return { socketDir, host: '127.0.0.1', port, user: 'postgres', clusterDir, stop }
+}
+
+class PortTaken extends Error {
+  constructor() {
+    super('another program uses the port of the database, which cannot start until the port is free')
+  }
+}
+
+function warnings(supervisor: Supervisor): string[] {
+  const { state, lastExit, restarts } = supervisor.health()
+  return state === 'restarting'
+    ? [`Postgres ended with ${lastExit} and is being started again (attempt ${restarts}).`]
+    : []
 }
 
 async function launchOnFreePort(
   dataDir: string,
-  launch: (port: number) => Promise<Postmaster | undefined>,
-): Promise<{ port: number; postmaster: Postmaster }> {
+  launch: (port: number) => Promise<LaunchedChild | undefined>,
+): Promise<{ port: number; postmaster: LaunchedChild }> {
   let port = rememberedPort(dataDir) ?? randomPort()
   for (let tries = 0; tries < portTries; tries++) {
-    // Asked first, since finding out by starting Postgres costs more. In between somebody may still take it.
+    // Checking first is faster than a failed start of Postgres. Another program may still take the port in between.
     const postmaster = (await isFree(port)) ? await launch(port) : undefined
     if (postmaster) return { port, postmaster }
     port = randomPort()

@@ -1,6 +1,6 @@
 /**
- * The cells of a DataRow. They point into the memory of their row, which is copied out of memory that was only
- * lent; nothing is decoded until somebody asks.
+ * The cells of a DataRow, as buffers that share the memory of the row. Unless `isOwn`, the row is copied first, because its
+ * memory is reused.
  */
 export function cellsOf(bytes: Buffer, start: number, end: number, isOwn: boolean): (Buffer | null)[] {
   if (isOwn) return cells(bytes, start)

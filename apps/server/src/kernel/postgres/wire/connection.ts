@@ -1,16 +1,24 @@
-// One Postgres connection with many callers' transactions in flight on it. A unit is a few prepared
-// statements and one Sync: an implicit transaction, so that what it sets locally ends with it and its error
-// is its own. Units are written once per turn of the event loop.
+// A Postgres connection that pipelines transactions of many callers. A unit is a few prepared statements and one Sync,
+// which is an implicit transaction: its local settings end with it, and its error affects no other unit. Units are
+// written once per turn of the event loop.
 import { randomBytes } from 'node:crypto'
 import type { Socket } from 'node:net'
+import { AbandonedStatement, ConnectionLost, type DatabaseError } from '../database-error.ts'
 import type { ServerAddress } from '../server-address.ts'
 import { cellsOf } from './cells.ts'
-import { ConnectionLost, DatabaseError, errorFrom, GivenUp } from './database-error.ts'
 import { Encoder, message } from './encoder.ts'
-import { type Frames, maxBodyBytes, type OnFrame } from './frames.ts'
-import { quietCollector } from './garbage.ts'
-import { type Greeted, greet, requestCancel } from './handshake.ts'
-import { nameTaken, readOnly, staleStatement } from './stale-session.ts'
+import { errorFrom } from './error-response.ts'
+import type { Frames, OnFrame } from './frames.ts'
+import { type LoggedIn, logIn, requestCancel } from './handshake.ts'
+import { idleCollector } from './idle-collector.ts'
+import {
+  answerTooLarge,
+  copyNotPossible,
+  maxAnswerBytes,
+  maxParameters,
+  tooManyParameters,
+} from './rejections.ts'
+import { cleanUp, nameTaken, readOnly, staleStatement } from './stale-session.ts'
 import type { Cell, Step, Unit } from './unit.ts'
 
 interface InFlight {
@@ -20,7 +28,7 @@ interface InFlight {
   tag: string
   error: DatabaseError | undefined
   stepsDone: number
-  /** Statements this unit parses, in order, and how many the server has confirmed. */
+  /** The keys of statements that this unit parses, in order, and how many the server has confirmed. */
   parsing: string[]
   parsed: number
   isRetry: boolean
@@ -29,20 +37,14 @@ interface InFlight {
 const maxStatements = 512
 const maxForgotten = 2048
 const idleCleanMs = 10
-/** How long after its timeout, or after it was closed, a busy connection is waited for. */
+/** How long after its timeout, or after it was closed, a busy connection may take to end. */
 export const graceMs = 1000
 const checkMs = 250
 const cleanTimeoutMs = 5000
-
-const maxParameters = 65_535
-const maxAnswerBytes = maxBodyBytes
-/** From here on an answer's memory is worth collecting. */
+/** After answers of this size, garbage is collected when the process is idle. */
 const largeBytes = 1024 * 1024
-/** One for the process, as its memory is. */
-const collectWhenQuiet = quietCollector()
-
-/** What `reset all` leaves behind of a tenant's code. */
-const cleanUp = 'reset all; close all; unlisten *; discard sequences; select pg_advisory_unlock_all()'
+/** Shared by all connections of the process. */
+const collectWhenIdle = idleCollector()
 
 export class Connection {
   readonly processId: number
@@ -55,7 +57,7 @@ export class Connection {
   #head = 0
   #statements = new Map<string, string>()
   #named = 0
-  /** Tenants' own prepared statements live in the same session. */
+  /** Random, because tenants can prepare statements in the same session. */
   #namePrefix = newPrefix()
   #forgotten = 0
   #cancelling: Promise<void> | undefined
@@ -66,7 +68,7 @@ export class Connection {
   #isReported = false
   #isAbandoned = false
   #headSince = 0
-  /** Runs while something is in flight: one for the connection, so that no unit needs a timer of its own. */
+  /** Runs while units are in flight. One timer per connection instead of one per unit. */
   #check: NodeJS.Timeout | undefined
   #seen = { head: undefined as InFlight | undefined, progress: 0, since: 0 }
   readonly #onIdle: (connection: Connection) => void
@@ -79,22 +81,22 @@ export class Connection {
     settings: Record<string, string>,
     hooks: { onIdle(connection: Connection): void; onLost(connection: Connection): void },
   ): Promise<Connection> {
-    return new Connection(address, await greet(address, database, settings), hooks)
+    return new Connection(address, await logIn(address, database, settings), hooks)
   }
 
   private constructor(
     address: ServerAddress,
-    greeted: Greeted,
+    login: LoggedIn,
     hooks: { onIdle(connection: Connection): void; onLost(connection: Connection): void },
   ) {
     this.#address = address
-    this.processId = greeted.processId
-    this.#secretKey = greeted.secretKey
-    this.#socket = greeted.line.socket
-    this.#frames = greeted.frames
+    this.processId = login.processId
+    this.#secretKey = login.secretKey
+    this.#socket = login.transport.socket
+    this.#frames = login.frames
     this.#onIdle = hooks.onIdle
     this.#onLost = hooks.onLost
-    greeted.line.receive(bytes => this.#frames.push(bytes, this.#onFrame))
+    login.transport.receive(bytes => this.#frames.push(bytes, this.#onFrame))
     this.#socket.on('error', error => this.#lose(error))
     this.#socket.on('close', () => this.#lose(undefined))
     this.#socket.resume()
@@ -104,7 +106,7 @@ export class Connection {
     return this.#queue.length - this.#head + (this.#isHeld ? 1 : 0)
   }
 
-  /** Done with its unit, and about to be free. */
+  /** Its unit has ended and its session is being cleaned. */
   get isCleaning(): boolean {
     return this.#isHeld || this.#queue[this.#head]?.unit.steps.length === 0
   }
@@ -113,17 +115,17 @@ export class Connection {
     return this.#lost !== undefined
   }
 
-  /** The client has let go of it while the server was still at work on it. */
+  /** The connection was closed while the server was still running a statement. */
   get isAbandoned(): boolean {
     return this.#isAbandoned
   }
 
-  /** Has collected so many stale statements that a fresh connection is the better deal. */
+  /** Whether it has so many stale prepared statements that a new connection is better. */
   get isWorn(): boolean {
     return this.#forgotten > maxForgotten
   }
 
-  /** How long the unit at the head of the line has been running. */
+  /** How long the first unit of the queue has been running. */
   headAgeMs(now: number): number {
     return this.inFlight === 0 ? 0 : now - this.#headSince
   }
@@ -131,11 +133,11 @@ export class Connection {
   send(unit: Unit): void {
     if (this.#lost) return unit.reject(new ConnectionLost(true, this.#lost))
     if (unit.steps.some(({ values }) => values.length > maxParameters))
-      return unit.reject(new DatabaseError({ C: '54000', M: `more than ${maxParameters} parameters` }))
+      return unit.reject(tooManyParameters())
     this.#write(unit, false)
   }
 
-  /** Stops a lone unit. A cancel hits whatever runs when it arrives, so nothing is sent before it has ended. */
+  /** Cancels a lone unit. A cancel request ends whatever statement runs when it arrives, so no other is sent until it ends. */
   cancelLone(unit: Unit): void {
     if (this.#queue[this.#head]?.unit !== unit || this.#cancelling) return
     this.#cancelling = this.#requestCancel().finally(() => {
@@ -143,7 +145,7 @@ export class Connection {
     })
   }
 
-  /** Ends what runs, too: a server does not notice by itself that nobody waits for its answer any more. */
+  /** Also cancels the running statement, because the server does not notice that its client has disconnected. */
   close(): void {
     clearTimeout(this.#idleClean)
     clearTimeout(this.#check)
@@ -191,8 +193,8 @@ export class Connection {
   }
 
   /**
-   * Gives the connection up when its head has made no progress for longer than its timeout. The time counts from a check,
-   * so that an answer which lies unread, because this process was busy, is read first.
+   * Abandons the connection if its first unit has made no progress for longer than its timeout. The time starts at a check
+   * and not at the send: if this process was busy, the answer may wait in the socket and must be read first.
    */
   readonly #checkHead = (): void => {
     this.#check = undefined
@@ -207,7 +209,7 @@ export class Connection {
       this.#seen = { head, progress, since: now }
     const { timeoutMs } = head.unit
     if (timeoutMs !== undefined && now - this.#seen.since > timeoutMs + graceMs) {
-      head.error = new GivenUp()
+      head.error = new AbandonedStatement()
       return this.#abandon(head.error)
     }
     this.#check = setTimeout(this.#checkHead, checkMs).unref()
@@ -251,7 +253,7 @@ export class Connection {
     this.#isFlushing = false
     if (this.#out.isEmpty || this.#lost) return
     this.#socket.write(this.#out.take())
-    // The kernel mostly takes the whole write at once; when it has not, its memory must not be reused.
+    // The operating system usually accepts the whole write at once. Otherwise its memory must not be reused.
     this.#out.release(this.#socket.writableLength === 0)
   }
 
@@ -277,8 +279,8 @@ export class Connection {
       case 0x5a: // ReadyForQuery
         if (entry) this.#finish(entry, bytes[start] === 0x49)
         break
-      case 0x47: // CopyInResponse: no unit brings data for it, and the Sync behind it is lost
-        this.#fail(entry, new DatabaseError({ C: '0A000', M: 'COPY FROM STDIN is not possible here' }))
+      case 0x47: // CopyInResponse: no unit sends COPY data, and the server discards the Sync that follows
+        this.#fail(entry, copyNotPossible())
         this.#lose(entry?.error)
         break
       default: // BindComplete, CloseComplete, notices, notifications, parameter changes, COPY data
@@ -286,13 +288,13 @@ export class Connection {
     }
   }
 
-  /** Nobody's answer may fill the memory of all: what is too large is dropped, and its statement ended. */
+  /** Drops an answer that is too large and cancels its statement, to limit memory. */
   #takeRow(entry: InFlight, bytes: Buffer, start: number, end: number, isOwn: boolean): void {
     entry.bytes += end - start
     if (entry.bytes <= maxAnswerBytes) return void entry.rows.push(cellsOf(bytes, start, end, isOwn))
     if (entry.error) return
     entry.rows = []
-    entry.error = new DatabaseError({ C: '54000', M: `the answer is larger than ${maxAnswerBytes} bytes` })
+    entry.error = answerTooLarge()
     if (entry.unit.isLone) this.cancelLone(entry.unit)
   }
 
@@ -311,9 +313,9 @@ export class Connection {
       this.#queue.splice(0, this.#head)
       this.#head = 0
     }
-    if (entry.bytes > largeBytes) collectWhenQuiet()
+    if (entry.bytes > largeBytes) collectWhenIdle()
     if (!isOutsideTransaction) this.#lose(new Error('a unit left a transaction open'))
-    if (entry.error && this.#triesAgain(entry, entry.error)) return
+    if (entry.error && this.#retry(entry, entry.error)) return
     if (entry.error) entry.unit.reject(entry.error)
     else entry.unit.resolve({ rows: entry.rows, tag: entry.tag, ms })
     if (entry.unit.isLone && !this.#lost) return this.#clean()
@@ -321,7 +323,7 @@ export class Connection {
     this.#onIdle(this)
   }
 
-  /** Among units that share the connection each forgets what the one before has set; the last one has nobody after it. */
+  /** A pipelined unit begins with a reset of the settings of the unit before it. After the last unit, this resets them. */
   #cleanWhenIdle(): void {
     if (this.#idleClean || this.inFlight > 0) return
     this.#idleClean = setTimeout(() => {
@@ -330,7 +332,7 @@ export class Connection {
     }, idleCleanMs).unref()
   }
 
-  /** Once the cancel that may still be under way has ended, since it would hit the cleaning. */
+  /** Waits for a running cancel request, which would otherwise cancel the cleanup. */
   #clean(): void {
     if (this.#cancelling) {
       this.#isHeld = true
@@ -357,10 +359,10 @@ export class Connection {
   }
 
   /**
-   * Whether the error may come from what the connection remembers and not from the request. The implicit
-   * transaction was rolled back, so doing it again is safe for reads and writes alike.
+   * Sends the unit again if stale state of the session may have caused its error. The implicit transaction was rolled
+   * back, so a retry is safe for reads and writes.
    */
-  #triesAgain(entry: InFlight, error: DatabaseError): boolean {
+  #retry(entry: InFlight, error: DatabaseError): boolean {
     for (const key of entry.parsing.slice(entry.parsed)) this.#statements.delete(key)
     if (this.#lost || entry.isRetry) return false
     const failing = entry.unit.steps[entry.stepsDone]

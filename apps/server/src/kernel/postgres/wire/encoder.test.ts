@@ -7,7 +7,7 @@ function write(encoder: Encoder, value: string | Buffer): Buffer {
   return encoder.take()
 }
 
-test('memory is used again once it was sent, and left alone while it is being sent', () => {
+test('memory is reused after it was sent, and not while it is being sent', () => {
   const encoder = new Encoder()
   const first = write(encoder, 'first.')
   encoder.release(true)

@@ -1,9 +1,9 @@
-// Frontend messages of the v3 protocol, written into one growing buffer.
+// Encodes frontend messages of the v3 protocol into one growing buffer.
 
 export type Value = string | Buffer | null
 
 const initialBytes = 16 * 1024
-/** What a large request needed is not kept for the next one. */
+/** A larger buffer is not kept after it was sent. */
 const keptBytes = 256 * 1024
 
 export class Encoder {
@@ -22,7 +22,7 @@ export class Encoder {
     this.#close(length)
   }
 
-  /** Bind of the unnamed portal and Execute of all its rows; parameters and results travel as text. */
+  /** Bind to the unnamed portal and Execute for all rows, with parameters and results as text. */
   bindAndExecute(name: string, values: readonly Value[]): void {
     let room = name.length + 16
     for (const value of values) room += 4 + roomFor(value)
@@ -40,7 +40,7 @@ export class Encoder {
     this.#int32(0)
   }
 
-  /** Statements without parameters, as one implicit transaction with its own end. */
+  /** A simple query: statements without parameters, as one implicit transaction that needs no Sync. */
   query(sql: string): void {
     const length = this.#open(0x51, sql.length * 3 + 1)
     this.#text(sql)
@@ -58,19 +58,19 @@ export class Encoder {
     this.#close(this.#open(0x53, 0))
   }
 
-  /** Hands over what was written. The caller says afterwards whether the memory may be used again. */
+  /** Returns the encoded messages. The caller must call `release` afterwards. */
   take(): Buffer {
     const written = this.#bytes.subarray(0, this.#end)
     this.#end = 0
     return written
   }
 
-  /** What was handed over has been sent, or its memory is still being read from and must be left alone. */
+  /** Memory that is not sent yet must not be reused. */
   release(isSent: boolean): void {
     if (!isSent || this.#bytes.length > keptBytes) this.#bytes = Buffer.allocUnsafe(initialBytes)
   }
 
-  /** Starts a message with room for its body; returns where its length goes. */
+  /** Starts a message with space for its body, and returns the position of its length. */
   #open(type: number, room: number): number {
     const needed = this.#end + 5 + room
     if (needed > this.#bytes.length) {
@@ -110,11 +110,11 @@ export class Encoder {
   }
 }
 
-/** At most so many bytes: three for each unit of UTF-16. */
+/** An upper bound of the encoded size: three bytes for each UTF-16 code unit. */
 const roomFor = (value: Value): number =>
   value === null ? 0 : typeof value === 'string' ? value.length * 3 : value.length
 
-/** A message sent outside the pipeline: startup, authentication, cancel. */
+/** A message outside the pipeline: startup, authentication, cancel. */
 export function message(type: string, ...parts: (Buffer | string | number)[]): Buffer {
   const body = Buffer.concat(parts.map(part => (typeof part === 'number' ? int32(part) : asBuffer(part))))
   return Buffer.concat([Buffer.from(type), int32(body.length + 4), body])

@@ -10,15 +10,15 @@ const stream = Buffer.concat([
   message('D', 'last'),
 ])
 
-/** Reads it as it is read from a socket: every chunk lies where the one before it lay. */
+/** Reads chunks as from a socket: every chunk overwrites the memory of the previous one. */
 function read(bytes: Buffer, sizes: () => number, frames = new Frames()): string[] {
-  const lent = Buffer.alloc(1_000_000)
+  const shared = Buffer.alloc(1_000_000)
   const kept: { type: string; body: Buffer; length: number }[] = []
   for (let at = 0; at < bytes.length; ) {
     const size = Math.min(sizes(), bytes.length - at)
-    lent.fill(0xff)
-    bytes.copy(lent, 0, at, at + size)
-    frames.push(lent.subarray(0, size), (type, memory, start, end, isOwn) => {
+    shared.fill(0xff)
+    bytes.copy(shared, 0, at, at + size)
+    frames.push(shared.subarray(0, size), (type, memory, start, end, isOwn) => {
       const body = memory.subarray(start, end)
       kept.push({
         type: String.fromCharCode(type),
@@ -31,7 +31,7 @@ function read(bytes: Buffer, sizes: () => number, frames = new Frames()): string
   return kept.map(({ type, body, length }) => `${type}:${length}:${abridged(body)}`)
 }
 
-/** A body of one letter alone by its first letters and how many there are. */
+/** Abbreviates a body that repeats one letter. */
 const abridged = (body: Buffer) =>
   body.length > 5 && body.every(byte => byte === body[0])
     ? `${body.toString('latin1', 0, 5)}…${body.length}`
@@ -40,13 +40,13 @@ const abridged = (body: Buffer) =>
 const whole = ['A:6:first\0', 'B:70000:bbbbb…70000', 'C:0:', 'D:5:last\0']
 
 for (const size of [1, 3, 5, 6, 7, 64, 4096, 65_536, 1_000_000])
-  test(`messages come out whole from chunks of ${size} bytes`, () =>
+  test(`messages are reassembled from chunks of ${size} bytes`, () =>
     assert.deepEqual(
       read(stream, () => size),
       whole,
     ))
 
-test('messages come out whole from chunks of any sizes', () => {
+test('messages are reassembled from chunks of random sizes', () => {
   for (let run = 0; run < 50; run++)
     assert.deepEqual(
       read(stream, () => 1 + Math.floor(Math.random() ** 4 * 30_000)),
@@ -54,21 +54,21 @@ test('messages come out whole from chunks of any sizes', () => {
     )
 })
 
-test('a message that comes in pieces is gathered in memory of its own and of its exact size', () => {
+test('a message that arrives in pieces is copied into its own memory of exact size', () => {
   const frames = new Frames()
-  const gathered: Buffer[] = []
+  const collected: Buffer[] = []
   for (let at = 0; at < stream.length; at += 4096)
     frames.push(stream.subarray(at, at + 4096), (_type, memory, _start, _end, isOwn) => {
-      if (isOwn) gathered.push(memory)
+      if (isOwn) collected.push(memory)
     })
   assert.deepEqual(
-    gathered.map(({ length }) => length),
+    collected.map(({ length }) => length),
     [70_005],
   )
-  assert.notEqual(gathered[0]!.buffer, stream.buffer)
+  assert.notEqual(collected[0]!.buffer, stream.buffer)
 })
 
-test('a body larger than is allowed is cut and tells how long it was, and the next message is whole', () => {
+test('a body over the limit is truncated and reports its length, and the next message is complete', () => {
   const large = Buffer.concat([message('B', Buffer.alloc(100_001, 0x62)), message('D', 'last')])
   assert.deepEqual(
     read(large, () => 4096, new Frames(100_000)),

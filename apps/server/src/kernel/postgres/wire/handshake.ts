@@ -1,16 +1,16 @@
-// From a fresh socket to an authenticated one: TLS if asked for, SCRAM, startup settings, BackendKeyData.
+// Logs in on a new socket: TLS if configured, startup settings, SCRAM, BackendKeyData. Also sends cancel requests.
 import { scramExchange } from '#src/kernel/crypto/scram.ts'
 import type { ServerAddress } from '../server-address.ts'
-import { errorFrom } from './database-error.ts'
 import { message } from './encoder.ts'
+import { errorFrom } from './error-response.ts'
 import { Frames } from './frames.ts'
-import { type Line, openLine, secured } from './line.ts'
+import { openTransport, type Transport, withTls } from './transport.ts'
 
-export interface Greeted {
-  line: Line
+export interface LoggedIn {
+  transport: Transport
   processId: number
   secretKey: Buffer
-  /** Holds what may have arrived of a message behind the last one read. */
+  /** May contain the first bytes of the next message. */
   frames: Frames
 }
 
@@ -18,21 +18,21 @@ const protocolVersion = 196608
 const cancelRequest = 80877102
 const timeoutMs = 10_000
 
-export async function greet(
+export async function logIn(
   address: ServerAddress,
   database: string,
   settings: Record<string, string>,
-): Promise<Greeted> {
-  const plain = await openLine(address)
+): Promise<LoggedIn> {
+  const plain = await openTransport(address)
   const timer = setTimeout(
     () => plain.socket.destroy(new Error('the database did not answer in time')),
     timeoutMs,
   )
   try {
-    const line = address.tls ? await secured(plain, address) : plain
+    const transport = address.tls ? await withTls(plain, address) : plain
     const startup = Object.entries({ user: address.user, database, ...settings }).flat()
-    line.socket.write(message('', protocolVersion, ...startup, Buffer.from([0])))
-    return { line, ...(await authenticate(line, address.password)) }
+    transport.socket.write(message('', protocolVersion, ...startup, Buffer.from([0])))
+    return { transport, ...(await authenticate(transport, address.password)) }
   } catch (error) {
     plain.socket.destroy()
     throw error
@@ -41,13 +41,13 @@ export async function greet(
   }
 }
 
-/** Asks the server to stop what this backend runs; resolves when the server has taken note. */
+/** Asks the server to cancel the statement of this backend. Resolves when the server has processed the request. */
 export async function requestCancel(
   address: ServerAddress,
-  backend: Pick<Greeted, 'processId' | 'secretKey'>,
+  backend: Pick<LoggedIn, 'processId' | 'secretKey'>,
 ) {
-  const plain = await openLine(address)
-  const { socket } = address.tls ? await secured(plain, address) : plain
+  const plain = await openTransport(address)
+  const { socket } = address.tls ? await withTls(plain, address) : plain
   await new Promise<void>(resolve => {
     socket.once('close', () => resolve())
     socket.on('error', () => resolve())
@@ -57,8 +57,8 @@ export async function requestCancel(
   })
 }
 
-function authenticate(line: Line, password: string): Promise<Omit<Greeted, 'line'>> {
-  const { socket } = line
+function authenticate(transport: Transport, password: string): Promise<Omit<LoggedIn, 'transport'>> {
+  const { socket } = transport
   return new Promise((resolve, reject) => {
     const frames = new Frames()
     const exchange = scramExchange(password)
@@ -71,7 +71,7 @@ function authenticate(line: Line, password: string): Promise<Omit<Greeted, 'line
     }
     const onClose = () => fail(new Error('the database closed the connection during login'))
     const detach = () => {
-      line.receive(() => {})
+      transport.receive(() => {})
       socket.off('error', fail)
       socket.off('close', onClose)
     }
@@ -103,7 +103,7 @@ function authenticate(line: Line, password: string): Promise<Omit<Greeted, 'line
         throw new Error('the database asks for a login method other than SCRAM-SHA-256')
     }
 
-    line.receive(bytes => frames.push(bytes, onFrame))
+    transport.receive(bytes => frames.push(bytes, onFrame))
     socket.on('error', fail)
     socket.on('close', onClose)
   })

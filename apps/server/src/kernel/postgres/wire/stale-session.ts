@@ -1,6 +1,6 @@
-// Errors that come from what a session remembers, not from the request.
+// State that earlier requests leave in a session, and the errors that it causes.
 
-/** Errors that may only mean that a statement prepared earlier no longer fits the schema. */
+/** Errors that a prepared statement may cause after the schema has changed. */
 export const staleStatement = new Set([
   '0A000',
   '26000',
@@ -15,5 +15,7 @@ export const staleStatement = new Set([
   '22008',
 ])
 export const nameTaken = '42P05'
-/** A tenant's code has made later transactions read-only: its settings outlive a unit that was rolled back. */
+/** A tenant's code has made later transactions read-only. That setting survives the rollback of its unit. */
 export const readOnly = new Set(['25006', '25001'])
+/** Removes the state that a tenant's code may leave in a session. */
+export const cleanUp = 'reset all; close all; unlisten *; discard sequences; select pg_advisory_unlock_all()'

@@ -1,8 +1,8 @@
-// What a connection runs, and what it answers.
+// A unit is what a pipelined connection runs as one implicit transaction.
 import type { Value } from './encoder.ts'
 
 export interface Step {
-  /** Names the prepared statement; the role is part of it, because plans depend on the role. */
+  /** Identifies the prepared statement. It includes the role, because plans depend on the role. */
   key: string
   sql: string
   values: readonly Value[]
@@ -13,20 +13,20 @@ export interface Answer {
   rows: Cell[][]
   /** Its command tag, like `INSERT 0 3`. */
   tag: string
-  /** How long it ran in Postgres, as seen from here. */
+  /** Time from the end of the previous unit, or from the send, to its answer. */
   ms: number
 }
 
 export interface Unit {
   steps: readonly Step[]
-  /** Which step's rows are the answer: the last one unless something follows it. */
+  /** Index of the step whose rows are the answer. */
   answering: number
   /**
-   * Runs with nothing else in flight, may be cancelled, and may run any code of a tenant: its statements are
-   * parsed anew, and the session is cleaned before the connection is free again.
+   * A lone unit runs with no other unit in flight, may be cancelled, and may run any code of a tenant. Its statements are
+   * parsed each time, and the session is cleaned afterwards.
    */
   isLone: boolean
-  /** Its statement_timeout. A server that has not answered well past it cannot interrupt what it runs. */
+  /** Its statement_timeout. If the server has not answered well after it, it cannot interrupt the statement. */
   timeoutMs?: number | undefined
   resolve(answer: Answer): void
   reject(error: Error): void

@@ -4,9 +4,9 @@ import { readRecord } from './record.ts'
 
 const hash = '$2b$10$z9DePReB23mYdLONiwhji.hcfZE4YvgBsEPBYeqja18K77AICoq3e'
 const email = 'ann@example.test'
-const complaint = (record: unknown) => {
+const error = (record: unknown) => {
   const read = readRecord(record)
-  return 'complaint' in read ? read.complaint : undefined
+  return 'error' in read ? read.error : undefined
 }
 const user = (record: unknown) => {
   const read = readRecord(record)
@@ -14,7 +14,7 @@ const user = (record: unknown) => {
   return read.user
 }
 
-test('a record becomes a user word for word, but for the case of address and id', () => {
+test('user import: a record is stored unchanged, except that address and id become lower case', () => {
   const given = {
     id: '7C3E9A52-0000-4000-8000-00000000000A',
     email: ' Ann@Example.test ',
@@ -33,7 +33,7 @@ test('a record becomes a user word for word, but for the case of address and id'
   })
 })
 
-test('times are taken as JSON and as Postgres write them, with their zone, and not otherwise', () => {
+test('user import: times need a time zone, in the format of JSON or of Postgres', () => {
   for (const time of [
     '2020-01-02T03:04:05Z',
     '2020-01-02t03:04:05.1z',
@@ -52,20 +52,20 @@ test('times are taken as JSON and as Postgres write them, with their zone, and n
     true,
     '2020-01-02T03:04Z',
   ])
-    assert.match(complaint({ email, created_at: time })!, /^created_at /, String(time))
+    assert.match(error({ email, created_at: time })!, /^created_at /, String(time))
 })
 
-test('bcrypt is taken from cost 4 to 14', () => {
+test('user import: bcrypt hashes of cost 4 to 14 are valid', () => {
   const at = (cost: string) => ({ email, password_hash: hash.replace('$10$', `$${cost}$`) })
   for (const cost of ['04', '10', '14']) assert.ok(user(at(cost)).password_hash)
-  for (const cost of ['15', '20', '31', '99']) assert.match(complaint(at(cost))!, /above 14/)
-  for (const cost of ['00', '03']) assert.match(complaint(at(cost))!, /below 4/)
-  for (const cost of ['4', '010', '-1', 'ab']) assert.match(complaint(at(cost))!, /not a bcrypt hash/)
-  assert.match(complaint({ email, password_hash: `${hash}\n` })!, /not a bcrypt hash/)
+  for (const cost of ['15', '20', '31', '99']) assert.match(error(at(cost))!, /above 14/)
+  for (const cost of ['00', '03']) assert.match(error(at(cost))!, /below 4/)
+  for (const cost of ['4', '010', '-1', 'ab']) assert.match(error(at(cost))!, /not a bcrypt hash/)
+  assert.match(error({ email, password_hash: `${hash}\n` })!, /not a bcrypt hash/)
 })
 
-test('metadata is at most 8000 bytes, and of more no text is made', () => {
-  const large = (metadata: object) => complaint({ email, raw_user_meta_data: metadata })
+test('user import: metadata over 8000 bytes is rejected without serializing it', () => {
+  const large = (metadata: object) => error({ email, raw_user_meta_data: metadata })
   assert.equal(large({ a: 'x'.repeat(7900) }), undefined)
   for (const metadata of [
     { a: 'x'.repeat(8000) },
@@ -84,9 +84,9 @@ test('metadata is at most 8000 bytes, and of more no text is made', () => {
   assert.match(large(unwritable)!, /larger than 8000 bytes/)
 })
 
-test('a NUL in metadata is a complaint; a backslash before u0000 is just a text', () => {
+test('user import: a NUL in metadata is invalid, an escaped backslash before u0000 is valid', () => {
   for (const given of [{ a: '\0' }, { 'a\0': 1 }, { a: [{ b: 'x\0y' }] }, { a: '\\\0' }])
-    assert.match(complaint({ email, raw_user_meta_data: given })!, /NUL/, JSON.stringify(given))
+    assert.match(error({ email, raw_user_meta_data: given })!, /NUL/, JSON.stringify(given))
   for (const given of [{ a: '\\u0000' }, { a: '\\\\u0000' }, { a: 'u0000' }])
     assert.deepEqual(user({ email, raw_user_meta_data: given }).user_metadata, given)
 })

@@ -1,12 +1,12 @@
-// Users from elsewhere, one function per statement.
+// Statements of the user import, one function each.
 import { jsonText } from '#src/kernel/json-text.ts'
 import type { Session } from '#src/kernel/postgres/database.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 import type { ImportedUser } from './record.ts'
 
 /**
- * Writes users with their identities and events; those whose address or id is taken are left out. Answers the ids of
- * those that were written. In the order of addresses: two imports at once wait for each other, not in a circle.
+ * Inserts users with their identities and events, skips those whose address or id is taken, and returns the inserted
+ * ids. Inserts in the order of addresses, so that concurrent imports do not deadlock.
  */
 export async function insertImported(session: Session, users: readonly ImportedUser[]): Promise<Set<string>> {
   const { bytes } = await jsonText(users)
@@ -30,14 +30,15 @@ export async function insertImported(session: Session, users: readonly ImportedU
                                 'phone_verified', false),
              created_at
         from made
-    ), told as (
-      insert into auth.events (type, user_id, email) select 'user.created', id, email from made
+    ), event as (
+      insert into platform.events (kind, payload)
+      select 'user.created', jsonb_build_object('user_id', id, 'email', email) from made
     )
     select id from made`)
   return new Set(rows.map(({ id }) => id))
 }
 
-/** Who has one of these addresses or ids already. */
+/** Users that already have one of these addresses or ids. */
 export const findTaken = (session: Session, users: readonly ImportedUser[]) =>
   session.rows<{ id: string; email: string | null }>(sql`
     select id, email from auth.users

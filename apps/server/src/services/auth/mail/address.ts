@@ -3,7 +3,7 @@ import { isAddress } from '#src/kernel/outbound/smtp-server.ts'
 
 const domain = /^(?!-)[\p{L}\p{N}-]{1,63}(?:\.[\p{L}\p{N}-]{1,63})*$/u
 
-/** Addresses are compared and stored in lower case; every one of them can be sent mail. */
+/** Returns the address in lower case, the form in which addresses are stored and compared. */
 export function addressFrom(given: unknown): string {
   if (typeof given !== 'string' || given.trim() === '')
     throw new Refusal('validation_failed', 'An email address is required')

@@ -1,9 +1,9 @@
-// A user moves to another address, which counts once everybody concerned has agreed.
+// Email change, one function per step. It takes effect when both addresses have confirmed it.
 import type { Session } from '#src/kernel/postgres/database.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 import { writeEmailIdentity } from '../users-store.ts'
 
-/** Whatever was under way before is forgotten. */
+/** Replaces a pending change. */
 export const beginEmailChange = (session: Session, id: string, address: string) =>
   session.run(sql`
     with dead as (
@@ -13,14 +13,14 @@ export const beginEmailChange = (session: Session, id: string, address: string) 
     update auth.users set email_change = ${address}, email_change_confirm_status = 0, updated_at = now()
      where id = ${id}`)
 
-/** 1 when the new address has agreed, 2 when the present one has. */
-export const noteHalfOfEmailChange = (session: Session, id: string, agreed: number) =>
+/** A bit mask: 1 for the new address, 2 for the current one. */
+export const saveEmailChangeStatus = (session: Session, id: string, confirmed: number) =>
   session.run(sql`
-    update auth.users set email_change_confirm_status = ${agreed}, updated_at = now() where id = ${id}`)
+    update auth.users set email_change_confirm_status = ${confirmed}, updated_at = now() where id = ${id}`)
 
 /**
- * From here the new address is the user's own, and an anonymous user is none any more. Of all sign-ins under way only
- * the one that led here goes on.
+ * Sets the new address as confirmed and makes an anonymous user permanent. Deletes all pending flows except the one
+ * whose link was followed, because they were started for the old address.
  */
 export async function finishEmailChange(
   session: Session,

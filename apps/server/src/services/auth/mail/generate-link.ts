@@ -1,20 +1,20 @@
-// Links for the project's own server to send: the same as the mails carry, handed over instead of sent.
+// POST /admin/generate_link: returns the links of the auth mails, so that the project's own server can send them.
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Session } from '#src/kernel/postgres/database.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
-import { emailExists, invitee, userNotFound } from '../admin.ts'
-import type { AuthParts } from '../parts.ts'
+import { emailExists, findOrCreateInvited, userNotFound } from '../admin.ts'
+import { expectRow } from '../expected-row.ts'
+import type { FlowDeps } from '../flow-deps.ts'
 import { checkNewPassword } from '../password-rules.ts'
 import { settingsOf } from '../settings.ts'
 import { createOrFindEmailUser } from '../sign-up.ts'
 import {
   findUserByEmail,
-  forgetUnproven,
   readUserObject,
+  resetUnprovenUser,
   type UserRow,
   writePassword,
 } from '../users-store.ts'
-import { written } from '../written.ts'
 import { addressFrom } from './address.ts'
 import { beginEmailChange } from './email-change-store.ts'
 import { createMails, type Link } from './mails.ts'
@@ -27,15 +27,15 @@ export interface LinkRequest {
   data?: Record<string, unknown> | null | undefined
 }
 
-/** What one type of link needs: whose it is, where it goes, and which slot it takes. */
+/** User, recipient address and token slot for one type of link. */
 type Plan = Pick<Link, 'type' | 'slot' | 'address' | 'startsOver'> & {
   userId: string
   verificationType?: string
 }
 
-export function createGenerateLink(parts: AuthParts) {
-  const { databases, passwords } = parts
-  const mails = createMails(parts)
+export function createGenerateLink(deps: FlowDeps) {
+  const { databases, passwords } = deps
+  const mails = createMails(deps)
 
   async function plan(
     session: Session,
@@ -58,7 +58,7 @@ export function createGenerateLink(parts: AuthParts) {
           type: 'invite',
           slot: 'confirmation',
           address: email,
-          userId: await invitee(session, email, data),
+          userId: await findOrCreateInvited(session, email, data),
         }
       case 'magiclink':
         return user?.email_confirmed_at
@@ -91,7 +91,7 @@ export function createGenerateLink(parts: AuthParts) {
       const { userId, verificationType, ...link } = await plan(session, body, email, hash)
       const { code, linkToken, url } = await mails.makeLink(session, tenant, userId, { ...link, redirectTo })
       return {
-        ...written(await readUserObject(session, userId)),
+        ...expectRow(await readUserObject(session, userId)),
         action_link: url,
         email_otp: code,
         hashed_token: linkToken,
@@ -102,9 +102,9 @@ export function createGenerateLink(parts: AuthParts) {
   }
 }
 
-/** What somebody else's sign-up brought along goes; the administrator's word counts. */
+/** Drops password and metadata of an unconfirmed sign-up and sets those of the admin request. */
 async function replaceUnconfirmed(session: Session, id: string, hash: string, data: Record<string, unknown>) {
-  await forgetUnproven(session, id, data)
+  await resetUnprovenUser(session, id, data)
   await writePassword(session, id, hash)
 }
 

@@ -20,10 +20,10 @@ const cases: [string, string, boolean][] = [
   ['**', '', true],
 ]
 for (const [glob, text, matches] of cases)
-  test(`${glob} ${matches ? 'takes' : 'does not take'} ${text}`, () =>
+  test(`redirect glob: ${glob} ${matches ? 'matches' : 'does not match'} ${text}`, () =>
     assert.equal(matchesGlob(glob, text), matches))
 
-test('a pattern made to take for ever is answered', () => {
+test('redirect glob: a pattern built for exponential backtracking is rejected in time', () => {
   const glob = `https://${'**a'.repeat(3)}**b`
   assert.equal(matchesGlob(glob, `https://x/${'a'.repeat(4000)}`), false)
   assert.equal(matchesGlob(`https://${'**a'.repeat(5)}**b`, 'https://x/b'), false, 'too many wildcards')

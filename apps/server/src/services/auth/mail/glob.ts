@@ -1,14 +1,14 @@
-// Patterns of places: `*` and `?` stay within a part of a name, `**` does not. All positions a pattern can have reached
-// are walked together, so that no pattern and no text take longer than their lengths multiplied.
+// Glob patterns for redirect URLs. `*` and `?` do not match `.` and `/`; `**` does. The matcher tracks all reachable
+// positions at once instead of backtracking, so its time is at most pattern length times text length.
 
-const mostWildcards = 4
+const maxWildcards = 4
 
-/** Which positions of the text the pattern can have reached so far. */
+/** Flags the positions of the text that the pattern can have reached so far. */
 type Reached = Uint8Array
 
 export function matchesGlob(glob: string, text: string): boolean {
   const [start, ...parts] = glob.split(/(\*\*|\*|\?)/) as [string, ...string[]]
-  if (!text.startsWith(start) || parts.length > mostWildcards * 2) return false
+  if (!text.startsWith(start) || parts.length > maxWildcards * 2) return false
   let reached: Reached = new Uint8Array(text.length + 1)
   reached[start.length] = 1
   for (const part of parts) reached = advance(reached, part, text)
@@ -24,10 +24,10 @@ function advance(from: Reached, part: string, text: string): Reached {
     }
     case '*':
       for (let at = 0; at < from.length; at++)
-        if (from[at] || (at > 0 && to[at - 1] && isWithinName(text[at - 1]!))) to[at] = 1
+        if (from[at] || (at > 0 && to[at - 1] && isNotSeparator(text[at - 1]!))) to[at] = 1
       return to
     case '?':
-      for (let at = 0; at < text.length; at++) if (from[at] && isWithinName(text[at]!)) to[at + 1] = 1
+      for (let at = 0; at < text.length; at++) if (from[at] && isNotSeparator(text[at]!)) to[at + 1] = 1
       return to
     default:
       for (let at = 0; at + part.length < from.length; at++)
@@ -36,4 +36,4 @@ function advance(from: Reached, part: string, text: string): Reached {
   }
 }
 
-const isWithinName = (character: string) => character !== '.' && character !== '/'
+const isNotSeparator = (character: string) => character !== '.' && character !== '/'

@@ -1,10 +1,9 @@
-// The mails of this service: a code and a link that stands for it, written down in the transaction that needs them and
-// handed to the post when that has committed.
+// The mails of auth. Code, link and mail are written in the transaction of the flow, so that they are committed together.
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Session } from '#src/kernel/postgres/database.ts'
 import type { Mail } from '#src/services/email/service.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
-import type { AuthParts } from '../parts.ts'
+import type { FlowDeps } from '../flow-deps.ts'
 import { settingsOf } from '../settings.ts'
 import type { UserRow } from '../users-store.ts'
 import { newOneTimeCode } from './one-time-code.ts'
@@ -12,7 +11,7 @@ import { insertMailFlow, type Slot, writeOneTime } from './one-time-store.ts'
 
 export type LinkType = 'signup' | 'invite' | 'magiclink' | 'recovery' | 'email_change' | 'reauthentication'
 
-/** The client will turn the link into a session itself, by showing what it hashed here. */
+/** PKCE challenge (RFC 7636). The client exchanges the code from the link for a session with the matching verifier. */
 export interface Challenge {
   challenge: string
   method: 's256' | 'plain'
@@ -25,8 +24,10 @@ export interface Link {
   address: string
   redirectTo: string
   challenge?: Challenge | undefined
-  /** Asked for by whoever reads the mail: an unconfirmed sign-up of somebody else leaves nothing behind. */
+  /** Following the link resets an unconfirmed account first, because someone else may have signed up with the address. */
   startsOver?: boolean
+  /** Replaces the verification URL in the mail. */
+  url?: string
 }
 
 export interface MadeLink {
@@ -35,9 +36,9 @@ export interface MadeLink {
   url: string
 }
 
-const verifiers = /^[A-Za-z0-9._~-]{43,128}$/
+const challengeSyntax = /^[A-Za-z0-9._~-]{43,128}$/
 
-/** Both or neither; none means that the link itself carries the session. */
+/** Undefined without PKCE: then following the link returns the session itself. */
 export function challengeFrom(body: {
   code_challenge?: string | null | undefined
   code_challenge_method?: string | null | undefined
@@ -49,7 +50,7 @@ export function challengeFrom(body: {
   const method = given.toLowerCase()
   if (method !== 's256' && method !== 'plain')
     throw new Refusal('validation_failed', 'code_challenge_method must be s256 or plain')
-  if (!verifiers.test(challenge))
+  if (!challengeSyntax.test(challenge))
     throw new Refusal(
       'validation_failed',
       'code_challenge must be 43 to 128 characters of A-Z a-z 0-9 . _ ~ -',
@@ -59,8 +60,16 @@ export function challengeFrom(body: {
 
 export type Mails = ReturnType<typeof createMails>
 
-export function createMails({ email, hashOneTime, baseUrl, limits, log }: AuthParts) {
-  /** Writes the code down; its link is good as long as the settings say. */
+export function createMails({ email, hashOneTime, baseUrl, limits, log }: FlowDeps) {
+  /** An invalid recipient is logged and does not fail the request. */
+  async function enqueue(session: Session, tenant: Tenant, mail: Mail): Promise<void> {
+    await email.enqueue(session, tenant, mail).catch(error => {
+      if (!(error instanceof Refusal)) throw error
+      log.error({ err: error, project: tenant.id }, 'mail has an invalid recipient and is not sent')
+    })
+  }
+
+  /** Stores a new one-time code, valid for otp_expiry_seconds. */
   async function makeLink(
     session: Session,
     tenant: Tenant,
@@ -92,51 +101,41 @@ export function createMails({ email, hashOneTime, baseUrl, limits, log }: AuthPa
     return { code, linkToken, url: `${baseUrl()}/v1/${tenant.id}/auth/v1/verify?${query}` }
   }
 
-  /** The mail is handed over by the caller once the transaction has committed. */
-  async function prepare(session: Session, tenant: Tenant, user: MailUser, link: Link): Promise<Mail> {
+  async function enqueueLink(session: Session, tenant: Tenant, user: MailUser, link: Link): Promise<void> {
     const { code, url } = await makeLink(session, tenant, user.id, link)
-    return {
+    await enqueue(session, tenant, {
       to: link.address,
       template: link.template,
       values: {
         user_name: nameOf(user),
-        action_url: url,
-        expires_in: spell(settingsOf(tenant).otp_expiry_seconds),
+        action_url: link.url ?? url,
+        expires_in: formatDuration(settingsOf(tenant).otp_expiry_seconds),
         token: code,
         email: user.email ?? '',
         ...(link.type === 'email_change' && { new_email: user.email_change ?? '' }),
       },
-    }
+    })
   }
 
-  /** To the new address, and to the present one if that is the user's own: both must agree. */
-  async function prepareEmailChange(
+  /** Mails the new address, and also the current one if it is confirmed, because then both must confirm. */
+  async function enqueueEmailChange(
     session: Session,
     tenant: Tenant,
     user: UserRow,
     redirectTo: string,
     challenge: Challenge | undefined,
-  ): Promise<Mail[]> {
+  ): Promise<void> {
     const link = { type: 'email_change', template: 'verify_email', redirectTo, challenge } as const
-    const asked: [Slot, string][] = [['email_change_new', user.email_change!]]
-    if (user.email && user.email_confirmed_at) asked.push(['email_change_current', user.email])
-    const made: Mail[] = []
-    for (const [slot, address] of asked)
-      made.push(await prepare(session, tenant, user, { ...link, slot, address }))
-    return made
+    const recipients: [Slot, string][] = [['email_change_new', user.email_change!]]
+    if (user.email && user.email_confirmed_at) recipients.push(['email_change_current', user.email])
+    for (const [slot, address] of recipients)
+      await enqueueLink(session, tenant, user, { ...link, slot, address })
   }
 
-  /** What was asked for is done by now; that its mail could not be queued does not undo it. */
-  async function send(tenant: Tenant, mail: Mail): Promise<void> {
-    await email
-      .enqueue(tenant, mail)
-      .catch(error => log.error({ err: error, project: tenant.id }, 'a mail could not be queued'))
-  }
-
-  /** Nobody asked for it: it is left out when the project has sent enough for now. */
-  async function welcome(tenant: Tenant, user: MailUser): Promise<void> {
+  /** Skipped when the project is over its mail limit. */
+  async function enqueueWelcome(session: Session, tenant: Tenant, user: MailUser): Promise<void> {
     if (!user.email || !limits.mayMail(tenant)) return
-    await send(tenant, {
+    await enqueue(session, tenant, {
       to: user.email,
       template: 'welcome',
       values: {
@@ -148,13 +147,13 @@ export function createMails({ email, hashOneTime, baseUrl, limits, log }: AuthPa
     })
   }
 
-  return { makeLink, prepare, prepareEmailChange, welcome, send }
+  return { makeLink, enqueueLink, enqueueEmailChange, enqueueWelcome }
 }
 
 export type MailUser = Pick<UserRow, 'id' | 'email' | 'raw_user_meta_data'> &
   Partial<Pick<UserRow, 'email_change'>>
 
-/** Mail programs make links of these; whoever signs somebody else up must not choose where they lead. */
+/** Mail clients turn such names into links. A stranger who signs up with your address could put a phishing link there. */
 const couldBeLink = /[:/\\@]|www\.|\.\p{L}{2,}/iu
 
 function nameOf({ email, raw_user_meta_data: data }: MailUser): string {
@@ -165,7 +164,7 @@ function nameOf({ email, raw_user_meta_data: data }: MailUser): string {
   return email ?? ''
 }
 
-function spell(seconds: number): string {
+function formatDuration(seconds: number): string {
   const [count, unit] =
     seconds % 3600 === 0
       ? [seconds / 3600, 'hour']

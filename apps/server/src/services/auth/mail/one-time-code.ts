@@ -1,43 +1,46 @@
-// Six digits for a mail, and the longer text that stands for them in a link. What is stored is a keyed hash of that:
-// six digits alone could be found by trying.
+// One-time codes: six digits for the mail, and a link token derived from them. The database stores an HMAC of the link
+// token, because a plain hash of six digits could be found by brute force.
 import { createHash, randomInt } from 'node:crypto'
 import { type DeriveKey, hmac } from '#src/kernel/crypto/keys.ts'
 
 export interface OneTimeCode {
-  /** What a person types. */
+  /** Typed by the user. */
   code: string
-  /** What a link carries. */
+  /** Part of the link. */
   linkToken: string
 }
 
 const digits = 6
-const pkceMark = 'pkce_'
+const pkcePrefix = 'pkce_'
 
 const linkTokenOf = (address: string, code: string) =>
   createHash('sha224')
     .update(address + code)
     .digest('hex')
 
-/** With `isPkce`, whoever follows the link gets a code for the client that asked, not a session. */
+/** With `isPkce`, following the link returns an auth code instead of a session. */
 export function newOneTimeCode(address: string, isPkce: boolean): OneTimeCode {
   const code = String(randomInt(10 ** digits)).padStart(digits, '0')
-  return { code, linkToken: (isPkce ? pkceMark : '') + linkTokenOf(address, code) }
+  return { code, linkToken: (isPkce ? pkcePrefix : '') + linkTokenOf(address, code) }
 }
 
-const typed = new RegExp(`^\\d{${digits}}$`)
+const codeSyntax = new RegExp(`^\\d{${digits}}$`)
 
-/** All link tokens that a typed code may stand for: none for what is no code, since what is hashed has no separator. */
+/**
+ * The link tokens that belong to a typed code. Other texts have none: address and code are hashed without a separator,
+ * so characters could move from one to the other.
+ */
 export function linkTokensOf(address: string, code: string): string[] {
-  if (!typed.test(code)) return []
+  if (!codeSyntax.test(code)) return []
   const token = linkTokenOf(address, code)
-  return [token, pkceMark + token]
+  return [token, pkcePrefix + token]
 }
 
-export const isPkceToken = (linkToken: string) => linkToken.startsWith(pkceMark)
+export const isPkceToken = (linkToken: string) => linkToken.startsWith(pkcePrefix)
 
 export type HashOneTime = (projectId: string, token: string) => string
 
-/** Also for the codes of flows: whatever is handed out once and compared later. */
+/** Also hashes the auth codes of flows. */
 export function oneTimeHash(deriveKey: DeriveKey): HashOneTime {
   const key = deriveKey('one-time token')
   return (projectId, token) => hmac(key, `${projectId}:${token}`).toString('base64url')

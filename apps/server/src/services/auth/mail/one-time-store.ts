@@ -1,8 +1,7 @@
-// Codes and links sent by mail, one function per statement. Each slot of a user holds one: a new one takes the place of
-// the one before.
+// One-time tokens sent by mail, one function per statement. A user has one token per slot; a new one replaces the old.
 import type { Session } from '#src/kernel/postgres/database.ts'
 import { type SqlFragment, sql } from '#src/kernel/postgres/sql.ts'
-import { written } from '../written.ts'
+import { expectRow } from '../expected-row.ts'
 
 export type Slot =
   | 'confirmation'
@@ -21,7 +20,7 @@ export interface NewOneTime {
   expirySeconds: number
 }
 
-/** Also notes at the user when it was sent, where clients look. */
+/** Also sets the `…_sent_at` column of the user, which clients read. */
 export const writeOneTime = (
   session: Session,
   { userId, slot, hash, address, flowId, startsOver, expirySeconds }: NewOneTime,
@@ -32,7 +31,7 @@ export const writeOneTime = (
       values (${userId}, ${slot}, ${hash}, ${address}, ${flowId}, ${startsOver}, now() + make_interval(secs => ${expirySeconds}))
       on conflict (user_id, token_type) do update
         set token_hash = excluded.token_hash, relates_to = excluded.relates_to, flow_id = excluded.flow_id,
-            -- Once asked for by the reader of the mail, it stays so: nobody else can take that back by asking again.
+            -- Once set, starts_over stays until the token expires. Another sign-up must not clear it.
             starts_over = excluded.starts_over or (auth.one_time_tokens.starts_over and auth.one_time_tokens.expires_at > now()),
             expires_at = excluded.expires_at, attempts = 0, created_at = now())
     update auth.users set
@@ -51,54 +50,54 @@ export interface FoundOneTime {
   starts_over: boolean
 }
 
-/** By what a link carries. Takes it away: whoever comes second finds nothing. The user is locked before, as everywhere. */
-export async function takeByLinkToken(
+/** Finds and deletes the token of a link, so that it works once. Locks the user first, as all flows do. */
+export async function consumeByLinkToken(
   session: Session,
   hash: string,
   slots: readonly Slot[],
 ): Promise<FoundOneTime | undefined> {
-  const carried = sql`token_hash = ${hash} and token_type = any(${slots}) and expires_at > now()`
-  await lockUsers(session, carried)
+  const isLinked = sql`token_hash = ${hash} and token_type = any(${slots}) and expires_at > now()`
+  await lockUsers(session, isLinked)
   return session.row<FoundOneTime>(sql`
-    delete from auth.one_time_tokens where ${carried}
+    delete from auth.one_time_tokens where ${isLinked}
     returning user_id, token_type, relates_to, flow_id, starts_over`)
 }
 
-/** Every flow locks users first and what belongs to them after: nobody waits in a circle. */
+/** Every flow locks the user before other rows of the user. The fixed order prevents deadlocks. */
 const lockUsers = (session: Session, ofTokens: SqlFragment) =>
   session.rows(sql`
     select from auth.users where id in (select user_id from auth.one_time_tokens where ${ofTokens}) order by id
     for no key update`)
 
-const mayTry = { oneCode: 10, inAnHour: 30 }
+const maxAttempts = { perCode: 10, perHour: 30 }
 
 /**
- * By what a person has typed for an address. Whoever tries waits for whoever tries the same: a wrong code counts against
- * everything that was sent there. After too many of them that is good for nothing; and after very many within an hour
- * nothing that is sent later is, either, unless its link is followed.
+ * Finds and deletes the token of a typed code. A wrong code counts against every token sent to the address, and the
+ * lock on the user makes concurrent attempts count one by one. Ten wrong codes invalidate a token. After thirty within
+ * an hour the address accepts no code at all; the links in its mails still work.
  */
-export async function takeByCode(
+export async function consumeByCode(
   session: Session,
   address: string,
   hashes: readonly string[],
   slots: readonly Slot[],
 ): Promise<FoundOneTime | undefined> {
-  const sent = sql`relates_to = ${address} and token_type = any(${slots})`
+  const isSentThere = sql`relates_to = ${address} and token_type = any(${slots})`
   const isThisHour = sql`hour_since > now() - interval '1 hour'`
-  await lockUsers(session, sent)
+  await lockUsers(session, isSentThere)
   const found = await session.row<FoundOneTime>(sql`
     delete from auth.one_time_tokens
-     where ${sent} and token_hash = any(${hashes}) and expires_at > now()
-       and not (${isThisHour} and tried_in_hour >= ${mayTry.inAnHour})
+     where ${isSentThere} and token_hash = any(${hashes}) and expires_at > now()
+       and not (${isThisHour} and tried_in_hour >= ${maxAttempts.perHour})
     returning user_id, token_type, relates_to, flow_id, starts_over`)
   if (!found)
     await session.run(sql`
       update auth.one_time_tokens
          set attempts = attempts + 1,
-             token_hash = case when attempts + 1 >= ${mayTry.oneCode} then '' else token_hash end,
+             token_hash = case when attempts + 1 >= ${maxAttempts.perCode} then '' else token_hash end,
              tried_in_hour = case when ${isThisHour} then tried_in_hour + 1 else 1 end,
              hour_since = case when ${isThisHour} then hour_since else now() end
-       where ${sent}`)
+       where ${isSentThere}`)
   return found
 }
 
@@ -111,7 +110,7 @@ export interface NewFlow {
   expirySeconds: number
 }
 
-/** The client that asked for the mail; it alone can turn the link into a session. */
+/** Stores the PKCE challenge of the client, which alone can exchange the link for a session. */
 export async function insertMailFlow(session: Session, flow: NewFlow): Promise<string> {
   const row = await session.row<{ id: string }>(sql`
     with swept as (delete from auth.flow_state where expires_at < now() - interval '10 minutes')
@@ -120,11 +119,11 @@ export async function insertMailFlow(session: Session, flow: NewFlow): Promise<s
     values (${flow.userId}, 'email', ${flow.method}, ${flow.challenge}, ${flow.challengeMethod}, ${flow.redirectTo},
             now() + make_interval(secs => ${flow.expirySeconds}))
     returning id`)
-  return written(row).id
+  return expectRow(row).id
 }
 
-/** From here the client has five minutes. False when the flow is gone. */
-export async function giveFlowCode(session: Session, flowId: string, codeHash: string): Promise<boolean> {
+/** The client has five minutes to exchange the code. False when the flow no longer exists. */
+export async function saveFlowCode(session: Session, flowId: string, codeHash: string): Promise<boolean> {
   const updated = await session.run(sql`
     update auth.flow_state set auth_code_hash = ${codeHash}, expires_at = now() + interval '5 minutes'
      where id = ${flowId} and auth_code_hash is null`)

@@ -1,19 +1,19 @@
-// Where a link may lead a browser: the site itself, any port of a loopback site, or what the operator has listed.
-// Anything else is silently replaced by the site: an open redirect would hand out sessions.
+// Allowed redirect URLs: the site URL, any port of a loopback site, and the redirect allow list. Any other URL is
+// replaced by the site URL, because an open redirect would leak sessions.
 import type { AuthSettings } from '@plinth/contract/auth-settings.ts'
 import { matchesGlob } from './glob.ts'
 
-export const runnable = new Set(['javascript:', 'data:', 'vbscript:', 'file:', 'blob:', 'about:'])
+export const unsafeSchemes = new Set(['javascript:', 'data:', 'vbscript:', 'file:', 'blob:', 'about:'])
 const loopback = /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/
 
-/** Browsers take no more than that everywhere; and every pattern is held against it. */
-const longestPlace = 2048
+/** Supported by all browsers, and a bound on the time for matching patterns. */
+const maxUrlLength = 2048
 
-type Places = Pick<AuthSettings, 'site_url' | 'redirect_allow_list'>
+type RedirectSettings = Pick<AuthSettings, 'site_url' | 'redirect_allow_list'>
 
-/** The first of the given places that is allowed, or the site. */
-export function redirectFrom(settings: Places, ...wanted: (string | undefined)[]): string {
-  for (const each of wanted) {
+/** The first given URL if it is allowed, else the site URL. */
+export function redirectFrom(settings: RedirectSettings, ...candidates: (string | undefined)[]): string {
+  for (const each of candidates) {
     if (!each) continue
     const url = parse(each)
     return url && isAllowed(url, settings) ? url.href : settings.site_url
@@ -22,7 +22,7 @@ export function redirectFrom(settings: Places, ...wanted: (string | undefined)[]
 }
 
 function parse(text: string): URL | undefined {
-  if (text.length > longestPlace) return
+  if (text.length > maxUrlLength) return
   try {
     return new URL(text)
   } catch {
@@ -30,8 +30,8 @@ function parse(text: string): URL | undefined {
   }
 }
 
-function isAllowed(url: URL, { site_url, redirect_allow_list }: Places): boolean {
-  if (runnable.has(url.protocol) || url.username || url.password) return false
+function isAllowed(url: URL, { site_url, redirect_allow_list }: RedirectSettings): boolean {
+  if (unsafeSchemes.has(url.protocol) || url.username || url.password) return false
   const site = new URL(site_url)
   if (url.protocol === site.protocol && url.hostname === site.hostname)
     if (url.port === site.port || loopback.test(url.hostname)) return true
@@ -40,15 +40,15 @@ function isAllowed(url: URL, { site_url, redirect_allow_list }: Places): boolean
   return redirect_allow_list.some(glob => forms.some(form => matchesGlob(glob, form)))
 }
 
-/** Puts values into the fragment, where they reach no server, or into the query. */
-export function withFragment(place: string, values: Record<string, string | number | undefined>): string {
-  const bare = place.replace(/#.*$/s, '')
+/** Browsers do not send the fragment to a server. */
+export function withFragment(url: string, values: Record<string, string | number | undefined>): string {
+  const bare = url.replace(/#.*$/s, '')
   return `${bare}#${encode(values)}`
 }
 
-/** Behind what the query holds already, which stays as it was written. */
-export function withQuery(place: string, values: Record<string, string | number | undefined>): string {
-  const [bare, fragment] = place.split(/(?=#)/, 2) as [string, string?]
+/** Appends to the query and keeps its existing text unchanged. */
+export function withQuery(url: string, values: Record<string, string | number | undefined>): string {
+  const [bare, fragment] = url.split(/(?=#)/, 2) as [string, string?]
   return `${bare}${bare.includes('?') ? '&' : '?'}${encode(values)}${fragment ?? ''}`
 }
 
@@ -67,7 +67,7 @@ const errorByStatus: Readonly<Record<number, string>> = {
   503: 'temporarily_unavailable',
 }
 
-/** What a browser is told of a refusal, in the names OAuth has for it. */
+/** Error parameters of a redirect, named as in OAuth 2.0 (RFC 6749). */
 export const errorParameters = ({
   status,
   code,

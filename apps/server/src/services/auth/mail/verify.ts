@@ -1,25 +1,30 @@
-// A code or link from a mail comes back. It is taken away by whoever shows it first; what it stands for happens in the
-// same transaction.
-
+// Verifies a code or link from a mail. It is deleted and its effect applied in one transaction, so it works once.
 import { randomUUID } from 'node:crypto'
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Session } from '#src/kernel/postgres/database.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
-import type { AuthParts, ClientFacts } from '../parts.ts'
-import { createIssue, type SessionObject } from '../sign-in.ts'
+import type { ClientInfo } from '../client-info.ts'
+import type { FlowDeps } from '../flow-deps.ts'
+import { createSessionIssuer, type SessionObject } from '../session-issuer.ts'
 import {
   confirmEmail,
   findUser,
   findUserByEmail,
-  forgetUnproven,
+  resetUnprovenUser,
   type UserRow,
   writeEvent,
 } from '../users-store.ts'
 import { addressFrom } from './address.ts'
-import { finishEmailChange, noteHalfOfEmailChange } from './email-change-store.ts'
+import { finishEmailChange, saveEmailChangeStatus } from './email-change-store.ts'
 import { createMails } from './mails.ts'
 import { isPkceToken, linkTokensOf } from './one-time-code.ts'
-import { type FoundOneTime, giveFlowCode, type Slot, takeByCode, takeByLinkToken } from './one-time-store.ts'
+import {
+  consumeByCode,
+  consumeByLinkToken,
+  type FoundOneTime,
+  type Slot,
+  saveFlowCode,
+} from './one-time-store.ts'
 
 export interface Verification {
   type?: string | null | undefined
@@ -30,7 +35,7 @@ export interface Verification {
   redirect_to?: string | null | undefined
 }
 
-/** What came of it: a session, a code for the client that asked, or the wait for the other address. */
+/** A session, an auth code for a PKCE client, or a message that the other address must confirm, too. */
 export type Verified = { session: SessionObject } | { authCode: string } | { message: string }
 
 const slotsByType: Readonly<Record<string, readonly Slot[]>> = {
@@ -42,74 +47,76 @@ const slotsByType: Readonly<Record<string, readonly Slot[]>> = {
   email_change: ['email_change_current', 'email_change_new'],
 }
 
-export const halfChanged =
+export const otherAddressPending =
   'Confirmation link accepted. Please proceed to confirm link sent to the other email'
 
-export function createVerify(parts: AuthParts) {
-  const { databases, limits, hashOneTime } = parts
-  const issue = createIssue(parts)
-  const mails = createMails(parts)
+export function createVerify(deps: FlowDeps) {
+  const { databases, limits, hashOneTime } = deps
+  const issueSession = createSessionIssuer(deps)
+  const mails = createMails(deps)
 
   async function verify(
     tenant: Tenant,
     type: string | null | undefined,
-    client: ClientFacts,
+    client: ClientInfo,
     find: (session: Session, slots: readonly Slot[]) => Promise<FoundOneTime | undefined>,
-    givesCode: boolean,
+    isPkce: boolean,
   ): Promise<Verified> {
     limits.count(tenant, 'verify', client.ip)
     const slots = type && Object.hasOwn(slotsByType, type) ? slotsByType[type] : undefined
-    if (!slots) throw new Refusal('validation_failed', `Verify requires a verification type: ${listOfTypes}`)
-    // A wrong code is counted, and that must not be undone: the refusal comes after the transaction.
+    if (!slots) throw new Refusal('validation_failed', `Verify requires a verification type: ${knownTypes}`)
+    // The transaction must commit the count of a wrong code, so the refusal is thrown after it.
     const outcome = await databases.auth(tenant).transaction(async session => {
       const found = await find(session, slots)
       const user = found && (await findUser(session, found.user_id))
-      return user && act(session, tenant, user, found, client, givesCode)
+      if (!user) return
+      const { verified, isNewlyConfirmed } = await apply(session, tenant, user, found, client, isPkce)
+      if (isNewlyConfirmed && type !== 'invite') await mails.enqueueWelcome(session, tenant, user)
+      return verified
     })
     if (!outcome) throw expired()
-    if (outcome.isNewlyConfirmed && type !== 'invite') await mails.welcome(tenant, outcome.user)
-    return outcome.verified
+    return outcome
   }
 
-  async function act(
+  async function apply(
     session: Session,
     tenant: Tenant,
     user: UserRow,
     found: FoundOneTime,
-    client: ClientFacts,
-    givesCode: boolean,
-  ): Promise<{ verified: Verified; user: UserRow; isNewlyConfirmed: boolean }> {
+    client: ClientInfo,
+    isPkce: boolean,
+  ): Promise<{ verified: Verified; isNewlyConfirmed: boolean }> {
     if (user.is_banned) throw new Refusal('user_banned', 'User is banned')
     const isChange = found.token_type.startsWith('email_change')
-    // It proves that somebody reads the address it was sent to, and nothing about any other.
+    // The token proves access only to the address it was sent to, so that address must still be the user's.
     const address = found.token_type === 'email_change_new' ? user.email_change : user.email
     if (found.relates_to !== address) throw expired()
     if (isChange && !(await changeEmail(session, user, found)))
-      return { verified: { message: halfChanged }, user, isNewlyConfirmed: false }
+      return { verified: { message: otherAddressPending }, isNewlyConfirmed: false }
     const isNewlyConfirmed = !isChange && !user.email_confirmed_at
-    if (isNewlyConfirmed && found.starts_over) await forgetUnproven(session, user.id)
+    if (isNewlyConfirmed && found.starts_over) await resetUnprovenUser(session, user.id)
     if (!isChange) await confirmEmail(session, user.id, true)
     const verified =
-      givesCode && found.flow_id
-        ? { authCode: await codeFor(session, tenant, found.flow_id) }
-        : { session: await issue(session, tenant, user.id, 'otp', client) }
-    return { verified, user, isNewlyConfirmed }
+      isPkce && found.flow_id
+        ? { authCode: await newAuthCode(session, tenant, found.flow_id) }
+        : { session: await issueSession(session, tenant, user.id, 'otp', client) }
+    return { verified, isNewlyConfirmed }
   }
 
-  async function codeFor(session: Session, tenant: Tenant, flowId: string): Promise<string> {
+  async function newAuthCode(session: Session, tenant: Tenant, flowId: string): Promise<string> {
     const code = randomUUID()
-    if (!(await giveFlowCode(session, flowId, hashOneTime(tenant.id, code)))) throw expired()
+    if (!(await saveFlowCode(session, flowId, hashOneTime(tenant.id, code)))) throw expired()
     return code
   }
 
-  /** False while the other of the two addresses has not agreed. */
+  /** False while the other address has not confirmed. */
   async function changeEmail(session: Session, user: UserRow, found: FoundOneTime): Promise<boolean> {
     if (user.email_change === null) throw expired()
     const needsBoth = user.email_confirmed_at !== null && user.email !== null
-    // Which of the two has agreed matters: one address that agrees twice is still one.
-    const agreed = user.email_change_confirm_status | (found.token_type === 'email_change_new' ? 1 : 2)
-    if (needsBoth && agreed !== 3) {
-      await noteHalfOfEmailChange(session, user.id, agreed)
+    // A bit mask instead of a count: one address that confirms twice must not count as two.
+    const confirmed = user.email_change_confirm_status | (found.token_type === 'email_change_new' ? 1 : 2)
+    if (needsBoth && confirmed !== 3) {
+      await saveEmailChangeStatus(session, user.id, confirmed)
       return false
     }
     const isTaken = await findUserByEmail(session, user.email_change)
@@ -121,16 +128,16 @@ export function createVerify(parts: AuthParts) {
   }
 
   const byLinkToken = (tenant: Tenant, linkToken: string) => (session: Session, slots: readonly Slot[]) =>
-    takeByLinkToken(session, hashOneTime(tenant.id, linkToken), slots)
+    consumeByLinkToken(session, hashOneTime(tenant.id, linkToken), slots)
 
   const byCode =
     (tenant: Tenant, email: string, code: string) => (session: Session, slots: readonly Slot[]) => {
       const hashes = linkTokensOf(email, code).map(token => hashOneTime(tenant.id, token))
-      return takeByCode(session, email, hashes, slots)
+      return consumeByCode(session, email, hashes, slots)
     }
 
   return {
-    post(tenant: Tenant, body: Verification, client: ClientFacts): Promise<Verified> {
+    fromBody(tenant: Tenant, body: Verification, client: ClientInfo): Promise<Verified> {
       const { type, token, token_hash: tokenHash } = body
       if (token && tokenHash)
         throw new Refusal('validation_failed', 'Verify requires either a token or a token hash, not both')
@@ -145,12 +152,12 @@ export function createVerify(parts: AuthParts) {
       return verify(tenant, type, client, byCode(tenant, email, token), false)
     },
 
-    link(tenant: Tenant, linkToken: string, type: string, client: ClientFacts): Promise<Verified> {
+    fromLink(tenant: Tenant, linkToken: string, type: string, client: ClientInfo): Promise<Verified> {
       return verify(tenant, type, client, byLinkToken(tenant, linkToken), isPkceToken(linkToken))
     },
   }
 }
 
-const listOfTypes = Object.keys(slotsByType).join(', ')
+const knownTypes = Object.keys(slotsByType).join(', ')
 
 const expired = () => new Refusal('otp_expired', 'Token has expired or is invalid')

@@ -1,10 +1,10 @@
-// A new second factor: a secret for the user's authenticator app. It counts once the first code from there has come.
+// Enrolls a second factor: creates the secret for an authenticator app. The first valid code verifies the factor.
 import { randomUUID } from 'node:crypto'
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Caller } from '#src/tenancy/databases.ts'
-import type { AuthParts } from '../parts.ts'
+import type { FlowDeps } from '../flow-deps.ts'
 import { settingsOf } from '../settings.ts'
-import { asOwnerOfFactors, enrolmentDisabled, enrolmentSeconds, secretContext } from './factor-owner.ts'
+import { asFactorOwner, enrolmentDisabled, enrolmentSeconds, secretContext } from './factor-owner.ts'
 import { countFactors, deleteExpiredFactors, hasVerifiedFactor, insertTotpFactor } from './factors-store.ts'
 import { fitsLink, newTotpSecret, qrCodeSvg, totpUri } from './totp.ts'
 
@@ -25,13 +25,13 @@ export interface Enrolled {
 const maxFactors = 10
 const maxTextLength = 255
 
-export function createEnroll({ databases, sealer }: AuthParts) {
-  const asOwner = asOwnerOfFactors(databases)
+export function createEnroll({ databases, sealer }: FlowDeps) {
+  const asOwner = asFactorOwner(databases)
 
   return async (caller: Caller, body: Enrolment): Promise<Enrolled> => {
     const { tenant } = caller
     const settings = settingsOf(tenant)
-    refuseOtherTypes(body.factor_type)
+    checkFactorType(body.factor_type)
     if (!settings.mfa_enabled) throw enrolmentDisabled()
     const name = textFrom('friendly_name', body.friendly_name)
     const given = textFrom('issuer', body.issuer)
@@ -70,7 +70,7 @@ export function createEnroll({ databases, sealer }: AuthParts) {
   }
 }
 
-function refuseOtherTypes(type: string | null | undefined): void {
+function checkFactorType(type: string | null | undefined): void {
   if (type === 'phone')
     throw new Refusal('mfa_phone_enroll_not_enabled', 'Second factors by phone are not offered; use totp')
   if (type === 'webauthn')
@@ -78,7 +78,7 @@ function refuseOtherTypes(type: string | null | undefined): void {
   if (type !== 'totp') throw new Refusal('validation_failed', 'factor_type must be totp')
 }
 
-/** Null for nothing at all. */
+/** Null for a missing or blank text. */
 function textFrom(field: string, given: string | null | undefined): string | null {
   if (!given?.trim()) return null
   if (given.length > maxTextLength)

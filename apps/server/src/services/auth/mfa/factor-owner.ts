@@ -1,4 +1,4 @@
-// Whose second factors a request is about, and what of them it may touch.
+// Access checks for second factors: the caller's own factors, and those of a user named by the admin API.
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Session } from '#src/kernel/postgres/database.ts'
 import type { Caller, Databases } from '#src/tenancy/databases.ts'
@@ -8,7 +8,7 @@ import { type CurrentUser, currentUser } from '../current-user.ts'
 import { findUser, type UserRow } from '../users-store.ts'
 import { type FactorRow, findFactor } from './factors-store.ts'
 
-/** How long an enrolment waits for its first code. */
+/** An enrolment expires if no code verifies it within this time. */
 export const enrolmentSeconds = 300
 
 export const isUuid = (text: string) => /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(text)
@@ -21,8 +21,8 @@ export const factorNotFound = (message = 'The user has no factor of this id') =>
 export const enrolmentDisabled = () =>
   new Refusal('mfa_totp_enroll_not_enabled', 'Second factors are switched off for this project')
 
-/** One transaction under the locks of user and session. */
-export const asOwnerOfFactors =
+/** Runs the work in one transaction that locks user and session. */
+export const asFactorOwner =
   (databases: Databases) =>
   <T>(caller: Caller, work: (session: Session, current: CurrentUser) => Promise<T>): Promise<T> =>
     databases.auth(caller.tenant).transaction(async session => {
@@ -35,14 +35,14 @@ export const asOwnerOfFactors =
       return work(session, current)
     })
 
-/** What somebody else has is as unknown as what nobody has. */
-export async function ownFactor(session: Session, userId: string, id: string): Promise<FactorRow> {
+/** Gives the same error for another user's factor as for an unknown id. */
+export async function requireOwnFactor(session: Session, userId: string, id: string): Promise<FactorRow> {
   const factor = isUuid(id) ? await findFactor(session, userId, id, enrolmentSeconds) : undefined
   if (!factor) throw factorNotFound()
   return factor
 }
 
-export async function knownUser(session: Session, id: string): Promise<UserRow> {
+export async function requireUser(session: Session, id: string): Promise<UserRow> {
   const user = isUuid(id) ? await findUser(session, id) : undefined
   if (!user) throw userNotFound()
   return user

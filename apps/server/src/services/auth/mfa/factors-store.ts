@@ -1,9 +1,9 @@
 // Second factors of users, one function per statement.
 import type { Session } from '#src/kernel/postgres/database.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
+import { expectRow } from '../expected-row.ts'
 import type { CurrentSession } from '../sessions-store.ts'
 import type { SessionState } from '../tokens.ts'
-import { written } from '../written.ts'
 import { stepSeconds } from './totp.ts'
 
 export const hasVerifiedFactor = async (session: Session, userId: string): Promise<boolean> =>
@@ -11,7 +11,7 @@ export const hasVerifiedFactor = async (session: Session, userId: string): Promi
     sql`select from auth.mfa_factors where user_id = ${userId} and status = 'verified' limit 1`,
   )) !== undefined
 
-/** A factor as clients see it; its secret is no part of that. */
+/** A factor as clients see it, without its secret. */
 export type FactorObject = { id: string; status: string; factor_type: string } & Record<string, unknown>
 
 export const listFactors = async (session: Session, userId: string): Promise<FactorObject[]> => {
@@ -21,7 +21,7 @@ export const listFactors = async (session: Session, userId: string): Promise<Fac
   return rows.map(({ factor }) => factor)
 }
 
-/** Enrolments that nobody has finished in time make room for new ones. */
+/** Deletes expired enrolments, so that they do not count against the maximum of factors. */
 export const deleteExpiredFactors = (session: Session, userId: string, lifetimeSeconds: number) =>
   session.run(sql`
     delete from auth.mfa_factors
@@ -51,15 +51,15 @@ export interface FactorRow {
   id: string
   factor_type: string
   is_verified: boolean
-  /** Nobody has finished the enrolment in time. */
+  /** The enrolment was not verified in time. */
   is_expired: boolean
   secret: string | null
   last_used_step: number | null
-  /** By the clock of the database, which all nodes share. */
+  /** From the database clock, which all nodes share. */
   current_step: number
 }
 
-/** Locked until the transaction ends. */
+/** Locks the factor until the transaction ends. */
 export const findFactor = (session: Session, userId: string, id: string, lifetimeSeconds: number) =>
   session.row<FactorRow>(sql`
     select id, factor_type, status = 'verified' as is_verified,
@@ -67,15 +67,15 @@ export const findFactor = (session: Session, userId: string, id: string, lifetim
            secret, last_used_step::int, floor(extract(epoch from clock_timestamp()) / ${stepSeconds})::int as current_step
       from auth.mfa_factors where id = ${id} and user_id = ${userId} for update`)
 
-/** How long until the oldest of too many wrong codes is forgotten; 0 while there have not been too many. */
+/** Seconds until the factor accepts codes again. 0 while the wrong codes in the window are below the maximum. */
 export const secondsLocked = async (
   session: Session,
   factorId: string,
-  mayTry: number,
+  maxAttempts: number,
   windowSeconds: number,
 ): Promise<number> => {
   const row = await session.row<{ seconds: number }>(sql`
-    select case when sum(attempts) < ${mayTry} then 0
+    select case when sum(attempts) < ${maxAttempts} then 0
                 else ceil(extract(epoch from min(created_at) + make_interval(secs => ${windowSeconds}) - now()))::int
            end as seconds
       from auth.mfa_challenges
@@ -83,14 +83,14 @@ export const secondsLocked = async (
   return row?.seconds ?? 0
 }
 
-/** Those before it go, except the ones whose wrong codes still count. */
+/** Deletes older challenges, except those whose wrong codes still count. */
 export async function insertChallenge(
   session: Session,
   factorId: string,
   ip: string,
   { lifetimeSeconds, keptSeconds }: { lifetimeSeconds: number; keptSeconds: number },
 ): Promise<{ id: string; expires_at: number }> {
-  const made = await session.row<{ id: string; expires_at: number }>(sql`
+  const inserted = await session.row<{ id: string; expires_at: number }>(sql`
     with old as (
       delete from auth.mfa_challenges
        where factor_id = ${factorId} and created_at < now() - make_interval(secs => ${keptSeconds})
@@ -99,7 +99,7 @@ export async function insertChallenge(
     )
     insert into auth.mfa_challenges (factor_id, ip_address) values (${factorId}, ${ip})
     returning id, (floor(extract(epoch from created_at)) + ${lifetimeSeconds})::int as expires_at`)
-  return written(made)
+  return expectRow(inserted)
 }
 
 export interface ChallengeRow {
@@ -119,7 +119,7 @@ export const findChallenge = (session: Session, factorId: string, id: string, li
 export const countWrongAnswer = (session: Session, challengeId: string) =>
   session.run(sql`update auth.mfa_challenges set attempts = attempts + 1 where id = ${challengeId}`)
 
-/** The factor is verified from here on. Other challenges go: whoever was guessing at them begins anew. */
+/** Marks the factor as verified. Deletes its other challenges and the user's unverified factors. */
 export const acceptAnswer = (
   session: Session,
   {
@@ -141,17 +141,17 @@ export const acceptAnswer = (
      where id = ${factorId}`)
 
 /**
- * The session has passed its second factor, and goes on under a new refresh token. The user's sessions that have not
- * passed it end: somebody else may have begun them.
+ * Upgrades the session to aal2 and rotates its refresh token. Ends the user's other sessions at aal1, because they may
+ * belong to someone who has only the password.
  */
-export async function raiseSession(
+export async function upgradeSession(
   session: Session,
   userId: string,
   { id }: CurrentSession,
   factorId: string,
   lifetimeSeconds: number,
 ): Promise<SessionState> {
-  const raised = await session.row<SessionState>(sql`
+  const upgraded = await session.row<SessionState>(sql`
     with ended as (
       delete from auth.sessions where user_id = ${userId} and id <> ${id} and aal = 'aal1'
     ), flows as (
@@ -167,11 +167,11 @@ export async function raiseSession(
            tokens_until = greatest(tokens_until, now() + make_interval(secs => ${lifetimeSeconds}))
      where id = ${id}
     returning id, aal, amr, refresh_token_counter::int as counter`)
-  return written(raised)
+  return expectRow(upgraded)
 }
 
-/** Sessions that rested on this factor rest on nothing but the first one again. */
-export const lowerSessions = (session: Session, factorId: string) =>
+/** Downgrades the sessions that used this factor to aal1. */
+export const downgradeSessions = (session: Session, factorId: string) =>
   session.run(sql`
     update auth.sessions s set aal = 'aal1', factor_id = null, amr = ${withoutTotp}, updated_at = now()
      where factor_id = ${factorId}`)
@@ -181,7 +181,7 @@ const withoutTotp = sql`
      from jsonb_array_elements(s.amr) with ordinality as each (entry, place)
     where each.entry ->> 'method' <> 'totp')`
 
-/** Undefined when the user has no such factor. */
+/** Undefined when the user does not have this factor. */
 export const deleteFactor = async (
   session: Session,
   userId: string,

@@ -1,11 +1,11 @@
-// What changes how an account is reached needs the second factor, once there is one: a password alone, or a mailbox,
-// must not be enough to take it over.
+// Changes of email, password or identities need aal2 once the user has a verified factor. Otherwise a stolen password or
+// mailbox would be enough to take over the account.
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Session } from '#src/kernel/postgres/database.ts'
 import type { CurrentUser } from '../current-user.ts'
 import { hasVerifiedFactor } from './factors-store.ts'
 
-export async function needSecondFactor(
+export async function requireSecondFactor(
   session: Session,
   { user, session: current }: CurrentUser,
   status = 403,

@@ -1,23 +1,24 @@
-// Second factors: an authenticator app that shows a code. Each act is one transaction under the locks of user and
-// session, so that of two that come with the same code one is too late.
+// Second factors (TOTP). Each operation is one transaction that locks user and session, so that of two requests with the
+// same code only one succeeds.
 import { Refusal, retryLater } from '#src/kernel/errors.ts'
 import type { Session } from '#src/kernel/postgres/database.ts'
 import type { Caller } from '#src/tenancy/databases.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
+import type { ClientInfo } from '../client-info.ts'
 import type { CurrentUser } from '../current-user.ts'
-import type { AuthParts, ClientFacts } from '../parts.ts'
+import { expectRow } from '../expected-row.ts'
+import type { FlowDeps } from '../flow-deps.ts'
+import type { SessionObject } from '../session-issuer.ts'
 import { settingsOf } from '../settings.ts'
-import type { SessionObject } from '../sign-in.ts'
 import { readUserObject, writeEvent } from '../users-store.ts'
-import { written } from '../written.ts'
 import { createEnroll } from './enrolment.ts'
 import {
-  asOwnerOfFactors,
+  asFactorOwner,
   enrolmentDisabled,
   factorNotFound,
   isUuid,
-  knownUser,
-  ownFactor,
+  requireOwnFactor,
+  requireUser,
   secretContext,
 } from './factor-owner.ts'
 import {
@@ -25,14 +26,14 @@ import {
   type ChallengeRow,
   countWrongAnswer,
   deleteFactor,
+  downgradeSessions,
   type FactorObject,
   type FactorRow,
   findChallenge,
   insertChallenge,
   listFactors,
-  lowerSessions,
-  raiseSession,
   secondsLocked,
+  upgradeSession,
 } from './factors-store.ts'
 import { totpStep } from './totp.ts'
 
@@ -48,30 +49,30 @@ export interface FactorAnswer {
 }
 
 const challengeSeconds = 300
-/** Wrong codes after which a challenge is void. */
-const mayTryPerChallenge = 5
+/** Wrong codes after which a challenge is invalid. */
+const maxAttemptsPerChallenge = 5
 /**
- * Wrong codes at one factor, over all its challenges and whoever asks: of a million codes three are right at any time,
- * and challenges are free.
+ * Wrong codes per factor over all its challenges. Three of a million codes are valid at any time, and new challenges
+ * cost nothing, so the limit per challenge alone would not stop guessing.
  */
-const mayTryPerFactor = 10
-const tryWindowSeconds = 900
+const maxAttemptsPerFactor = 10
+const attemptWindowSeconds = 900
 
-export function createMfa(parts: AuthParts) {
-  const { databases, limits, sealer, tokens } = parts
-  const asOwner = asOwnerOfFactors(databases)
+export function createMfa(deps: FlowDeps) {
+  const { databases, limits, sealer, tokens } = deps
+  const asOwner = asFactorOwner(databases)
 
-  /** A factor that can be asked for a code. */
+  /** A factor that accepts a code: not expired and not locked. */
   async function usableFactor(
     session: Session,
     tenant: Tenant,
     userId: string,
     id: string,
   ): Promise<FactorRow> {
-    const factor = await ownFactor(session, userId, id)
+    const factor = await requireOwnFactor(session, userId, id)
     if (factor.is_expired) throw factorNotFound('The factor was not verified in time; enroll again')
     if (!factor.is_verified && !settingsOf(tenant).mfa_enabled) throw enrolmentDisabled()
-    const wait = await secondsLocked(session, id, mayTryPerFactor, tryWindowSeconds)
+    const wait = await secondsLocked(session, id, maxAttemptsPerFactor, attemptWindowSeconds)
     if (wait > 0)
       throw retryLater(
         'over_request_rate_limit',
@@ -81,36 +82,36 @@ export function createMfa(parts: AuthParts) {
     return factor
   }
 
-  /** No code counts twice, nor one before it. */
+  /** Rejects a code that was used before, and older codes, so that an intercepted code cannot be replayed. */
   function acceptedStep(tenant: Tenant, factor: FactorRow, code: string): number | undefined {
-    // Rows may have been written by the project itself; anybody could work out the codes of an empty secret.
+    // The project can write factor rows itself. Codes of an empty secret would be predictable.
     if (!factor.secret) return
     const secret = sealer.open(factor.secret, secretContext(tenant, factor.id))
     const step = totpStep(secret, code, factor.current_step)
     return step !== undefined && step > (factor.last_used_step ?? -1) ? step : undefined
   }
 
-  async function passed(
+  async function upgradedSession(
     session: Session,
     tenant: Tenant,
     { user, session: current }: CurrentUser,
     factorId: string,
   ): Promise<SessionObject> {
     const settings = settingsOf(tenant)
-    const state = await raiseSession(session, user.id, current, factorId, settings.session_duration_seconds)
+    const state = await upgradeSession(session, user.id, current, factorId, settings.session_duration_seconds)
     await writeEvent(session, 'user.updated', user.id, user.email)
-    const userObject = written(await readUserObject(session, user.id))
+    const userObject = expectRow(await readUserObject(session, user.id))
     return { ...tokens.issue(tenant, userObject, state, settings), user: userObject }
   }
 
-  /** Whoever rested on the factor is back at aal1. */
+  /** Also downgrades sessions that used the factor to aal1. */
   async function remove(
     session: Session,
     userId: string,
     email: string | null,
     id: string,
   ): Promise<FactorObject> {
-    await lowerSessions(session, id)
+    await downgradeSessions(session, id)
     const removed = await deleteFactor(session, userId, id)
     if (!removed) throw factorNotFound()
     await writeEvent(session, 'user.updated', userId, email)
@@ -118,15 +119,15 @@ export function createMfa(parts: AuthParts) {
   }
 
   return {
-    enroll: createEnroll(parts),
+    enroll: createEnroll(deps),
 
-    challenge(caller: Caller, factorId: string, client: ClientFacts): Promise<ChallengeReply> {
+    challenge(caller: Caller, factorId: string, client: ClientInfo): Promise<ChallengeReply> {
       limits.count(caller.tenant, 'mfa', client.ip)
       return asOwner(caller, async (session, { user }) => {
         const factor = await usableFactor(session, caller.tenant, user.id, factorId)
         const { id, expires_at } = await insertChallenge(session, factor.id, client.ip, {
           lifetimeSeconds: challengeSeconds,
-          keptSeconds: tryWindowSeconds,
+          keptSeconds: attemptWindowSeconds,
         })
         return { id, type: factor.factor_type, expires_at }
       })
@@ -136,34 +137,34 @@ export function createMfa(parts: AuthParts) {
       caller: Caller,
       factorId: string,
       { challenge_id: challengeId, code }: FactorAnswer,
-      client: ClientFacts,
+      client: ClientInfo,
     ): Promise<SessionObject> {
       const { tenant } = caller
       limits.count(tenant, 'mfa', client.ip)
       if (!challengeId || !code) throw new Refusal('validation_failed', 'Verify needs challenge_id and code')
-      // A wrong code is counted, and that must not be undone: the refusal comes after the transaction.
-      const made = await asOwner(caller, async (session, current) => {
+      // The transaction must commit the count of a wrong code, so the refusal is thrown after it.
+      const issued = await asOwner(caller, async (session, current) => {
         const { user } = current
         const factor = await usableFactor(session, tenant, user.id, factorId)
         const challenge = isUuid(challengeId)
           ? await findChallenge(session, factor.id, challengeId, challengeSeconds)
           : undefined
-        refuseUnlessOpen(challenge, client)
+        checkChallenge(challenge, client)
         const step = acceptedStep(tenant, factor, code)
         if (step === undefined) {
           await countWrongAnswer(session, challengeId)
           return
         }
         await acceptAnswer(session, { userId: user.id, factorId: factor.id, challengeId, step })
-        return passed(session, tenant, current, factor.id)
+        return upgradedSession(session, tenant, current, factor.id)
       })
-      if (!made) throw new Refusal('mfa_verification_failed', 'The code is wrong or was used already')
-      return made
+      if (!issued) throw new Refusal('mfa_verification_failed', 'The code is wrong or was used already')
+      return issued
     },
 
     unenroll(caller: Caller, factorId: string): Promise<{ id: string }> {
       return asOwner(caller, async (session, { user, session: current }) => {
-        const factor = await ownFactor(session, user.id, factorId)
+        const factor = await requireOwnFactor(session, user.id, factorId)
         if (factor.is_verified && current.aal === 'aal1')
           throw new Refusal(
             { code: 'insufficient_aal', status: 422 },
@@ -176,24 +177,24 @@ export function createMfa(parts: AuthParts) {
 
     adminList(tenant: Tenant, userId: string): Promise<FactorObject[]> {
       return databases.auth(tenant).transaction(async session => {
-        await knownUser(session, userId)
+        await requireUser(session, userId)
         return listFactors(session, userId)
       })
     },
 
     adminDelete(tenant: Tenant, userId: string, factorId: string): Promise<FactorObject> {
       return databases.auth(tenant).transaction(async session => {
-        const user = await knownUser(session, userId)
-        const factor = await ownFactor(session, userId, factorId)
+        const user = await requireUser(session, userId)
+        const factor = await requireOwnFactor(session, userId, factorId)
         return remove(session, userId, user.email, factor.id)
       })
     },
   }
 }
 
-function refuseUnlessOpen(
+function checkChallenge(
   challenge: ChallengeRow | undefined,
-  { ip }: ClientFacts,
+  { ip }: ClientInfo,
 ): asserts challenge is ChallengeRow {
   if (!challenge)
     throw new Refusal({ code: 'mfa_factor_not_found', status: 422 }, 'The factor has no challenge of this id')
@@ -206,6 +207,6 @@ function refuseUnlessOpen(
     throw new Refusal('mfa_challenge_expired', 'The challenge has expired; create a new one')
   if (challenge.is_answered)
     throw new Refusal('mfa_challenge_expired', 'This challenge has been answered; create a new one')
-  if (challenge.attempts >= mayTryPerChallenge)
+  if (challenge.attempts >= maxAttemptsPerChallenge)
     throw new Refusal('mfa_challenge_expired', 'Too many wrong codes for this challenge; create a new one')
 }

@@ -16,7 +16,7 @@ import {
 const key = Buffer.from('12345678901234567890')
 const secret = toBase32(key)
 
-test('codes are those of RFC 6238, in their last six digits', () => {
+test('TOTP: codes match RFC 6238 in their last six digits', () => {
   const examples: [seconds: number, code: string][] = [
     [59, '94287082'],
     [1_111_111_109, '07081804'],
@@ -29,7 +29,7 @@ test('codes are those of RFC 6238, in their last six digits', () => {
     assert.equal(totpCode(secret, Math.floor(seconds / stepSeconds)), code.slice(-6), `at ${seconds}`)
 })
 
-test('base32 is that of RFC 4648, without padding', () => {
+test('TOTP: base32 matches RFC 4648 without padding', () => {
   const examples = {
     f: 'MY',
     fo: 'MZXQ',
@@ -46,21 +46,21 @@ test('base32 is that of RFC 4648, without padding', () => {
   assert.throws(() => fromBase32('MZXW1'))
 })
 
-test('a secret has 160 bits and is new each time', () => {
+test('TOTP: each secret is random and has 160 bits', () => {
   const made = newTotpSecret()
   assert.match(made, /^[A-Z2-7]{32}$/)
   assert.equal(fromBase32(made).length, 20)
   assert.notEqual(newTotpSecret(), made)
 })
 
-test('a code counts one step before and after its own, no further', () => {
+test('TOTP: a code is valid for one step before and after its own', () => {
   const step = 41_152_263
   for (const off of [-1, 0, 1]) assert.equal(totpStep(secret, totpCode(secret, step + off), step), step + off)
   for (const off of [-2, 2]) assert.equal(totpStep(secret, totpCode(secret, step + off), step), undefined)
   assert.equal(totpStep(newTotpSecret(), 'abcdef', step), undefined)
 })
 
-test('blanks between the digits do not matter, everything else does', () => {
+test('TOTP: whitespace between the digits is ignored, other characters are invalid', () => {
   const step = 37_037_036
   const code = totpCode(secret, step)
   assert.equal(totpStep(secret, ` ${code.slice(0, 3)} ${code.slice(3)}\n`, step), step)
@@ -79,7 +79,7 @@ test('blanks between the digits do not matter, everything else does', () => {
   assert.equal(totpStep(secret, arabic, step), undefined)
 })
 
-test('the link names issuer and account, however they are written', () => {
+test('TOTP: the URI encodes any issuer and account', () => {
   const uri = new URL(totpUri(secret, 'Bäcker & Söhne', 'ada+test@example.com'))
   assert.equal(`${uri.protocol}//${uri.host}`, 'otpauth://totp')
   assert.equal(decodeURIComponent(uri.pathname), '/Bäcker & Söhne:ada+test@example.com')
@@ -93,13 +93,13 @@ test('the link names issuer and account, however they are written', () => {
   assert.ok(!uri.search.includes('+'))
 })
 
-test('an issuer with a colon is not taken for the account', () => {
+test('TOTP: an issuer with a colon is only in the issuer parameter', () => {
   const uri = new URL(totpUri(secret, 'https://example.com', 'ada@example.com'))
   assert.equal(decodeURIComponent(uri.pathname), '/ada@example.com')
   assert.equal(uri.searchParams.get('issuer'), 'https://example.com')
 })
 
-test('names too long for a picture are cut between letters', () => {
+test('TOTP: long names are cut between characters', () => {
   assert.ok(fitsLink('a'.repeat(192)))
   assert.ok(!fitsLink('a'.repeat(193)))
   const account = `${'𝒜'.repeat(120)}@example.com`
@@ -109,7 +109,7 @@ test('names too long for a picture are cut between letters', () => {
   assert.equal(decodeURIComponent(pathname), `/${'漢'.repeat(21)}:${'𝒜'.repeat(16)}`)
 })
 
-test('the picture is one SVG that can stand in a data URI', () => {
+test('TOTP: the QR code is one SVG without characters that end a data URI', () => {
   const svg = qrCodeSvg(totpUri(secret, '漢'.repeat(255), '字'.repeat(255)))
   assert.match(svg, /^<svg [^>]*xmlns="http:\/\/www\.w3\.org\/2000\/svg"/)
   assert.ok(svg.endsWith('</svg>'))

@@ -1,15 +1,15 @@
-// What an authenticator app and we agree on (RFC 6238): a secret, a link and a picture that carry it over, and the code
-// of six digits that both sides work out from the time.
+// TOTP (RFC 6238): the secret, the otpauth URI and QR code that transfer it to the app, and the six-digit code that both
+// sides compute from the time.
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
 import qrcode from 'qrcode-generator'
 
 export const stepSeconds = 30
 const digits = 6
-/** A clock may be off by this many steps, either way. */
+/** Accepted clock difference, in steps. */
 const toleratedSteps = 1
 const secretBytes = 20
 
-/** In base32, as apps let people type it. */
+/** In base32, the format that authenticator apps accept. */
 export const newTotpSecret = (): string => toBase32(randomBytes(secretBytes))
 
 /** A step is the number of half minutes since 1970. */
@@ -21,7 +21,7 @@ export function totpCode(secret: string, step: number): string {
   return String(value % 10 ** digits).padStart(digits, '0')
 }
 
-/** The step whose code this is, if it is near enough; people type blanks between the digits. */
+/** The step of a code within the tolerance. Ignores whitespace, because apps show the code in groups. */
 export function totpStep(secret: string, typed: string, currentStep: number): number | undefined {
   const code = typed.replace(/\s/g, '')
   if (!/^\d{6}$/.test(code)) return
@@ -31,34 +31,34 @@ export function totpStep(secret: string, typed: string, currentStep: number): nu
   return matching
 }
 
-/** How much of a name a link has room for: drawing a large QR code takes its time, and few cameras read it. */
-const nameBytes = 192
+/** Keeps the URI short, because a large QR code is slow to draw and hard to scan. */
+const maxNameBytes = 192
 
-export const fitsLink = (name: string) => encodeURIComponent(name).length <= nameBytes
+export const fitsLink = (name: string) => encodeURIComponent(name).length <= maxNameBytes
 
-/** Names are for the eye: what does not fit is cut. */
-function fitted(name: string): string {
+/** Cuts a name that is too long. Apps only display it. */
+function shortened(name: string): string {
   const letters = Array.from(name)
   while (!fitsLink(letters.join(''))) letters.pop()
   return letters.join('')
 }
 
 export function totpUri(secret: string, issuer: string, account: string): string {
-  // A colon separates the two names, so an issuer that has one is told by the parameter alone.
+  // A colon separates issuer and account, so an issuer with a colon is only in the parameter.
   const names = issuer.includes(':') ? [account] : [issuer, account]
   const parameters = {
     secret,
-    issuer: fitted(issuer),
+    issuer: shortened(issuer),
     algorithm: 'SHA1',
     digits: String(digits),
     period: String(stepSeconds),
   }
-  // Not URLSearchParams: several apps show its plus signs as they are.
+  // URLSearchParams writes a space as `+`, which several apps display as a plus sign.
   const query = Object.entries(parameters).map(([name, value]) => `${name}=${encodeURIComponent(value)}`)
-  return `otpauth://totp/${names.map(name => encodeURIComponent(fitted(name))).join(':')}?${query.join('&')}`
+  return `otpauth://totp/${names.map(name => encodeURIComponent(shortened(name))).join(':')}?${query.join('&')}`
 }
 
-/** SVG without a `#`, which would end the data URI that clients make of it. */
+/** The SVG has no `#`, which would end the data URI that clients build from it. */
 export function qrCodeSvg(text: string): string {
   const code = qrcode(0, 'L')
   code.addData(text, 'Byte')
@@ -68,7 +68,7 @@ export function qrCodeSvg(text: string): string {
 
 const alphabet = 'ABCDEFGHIJKLMNOPQRSTUVWXYZ234567'
 
-/** Five bits a letter, without padding: apps do not expect any. */
+/** Without padding, which apps do not expect. */
 export function toBase32(bytes: Uint8Array): string {
   const bits = Array.from(bytes, byte => byte.toString(2).padStart(8, '0')).join('')
   return (bits.match(/.{1,5}/g) ?? [])

@@ -1,15 +1,15 @@
-// From an identity to a user of the project. The provider's name for somebody always leads to the same user. An address
-// leads to one only if the provider vouches for it; and whoever has put that address into an account without ever
-// proving it loses the account to the one who has: signing up under somebody's address must not be a way to wait there.
+// Finds or creates the user of a provider identity. The provider's subject always maps to the same user. An address maps
+// to an existing user only if the provider has verified it. If that user never proved the address, the account is reset
+// first: otherwise a stranger could sign up with your address and keep access after your first sign-in.
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Session } from '#src/kernel/postgres/database.ts'
-import type { Mail } from '#src/services/email/service.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
+import { expectRow } from '../expected-row.ts'
+import type { FlowDeps } from '../flow-deps.ts'
 import { createMails } from '../mail/mails.ts'
-import type { AuthParts } from '../parts.ts'
 import { findSession } from '../sessions-store.ts'
 import { settingsOf } from '../settings.ts'
-import { bannedAtSignIn } from '../sign-in.ts'
+import { bannedAtSignIn } from '../sign-in-errors.ts'
 import {
   confirmEmail,
   findUser,
@@ -19,69 +19,66 @@ import {
   type UserRow,
   writeEvent,
 } from '../users-store.ts'
-import { written } from '../written.ts'
 import { badCallback, type ProviderIdentity } from './identity.ts'
 import {
   findUserIdByIdentity,
-  forgetUnprovenOwner,
   isAddressTaken,
+  markPermanent,
   mergeClaims,
+  resetUnprovenAccount,
   writeConfirmedEmail,
   writeIdentityData,
-  writePermanent,
   writeProviders,
 } from './identity-store.ts'
 
-/** What is to be told once the transaction has committed. */
-export interface Arrival {
+export interface ResolvedUser {
   userId: string
-  /** Sent a welcome. */
+  /** Gets a welcome mail. */
   isNew: boolean
-  /** No session before the address is verified: this mail goes out instead. */
-  mail?: Mail
+  /** A confirmation mail is queued, and there is no session until the address is confirmed. */
+  mustVerify?: boolean
 }
 
-/** A signed-in user who adds an identity, and in which session. */
+/** The signed-in user who links an identity, and the session. */
 export interface Linking {
   userId: string
   sessionId: string
 }
 
-/** Two arrivals at once; the second finds what the first has made when it tries again. */
-class Overtaken extends Error {}
+/** A concurrent sign-in changed the same rows. A retry finds what it has written. */
+class ConcurrentSignIn extends Error {}
 
 export type Accounts = ReturnType<typeof createAccounts>
 
-export function createAccounts(parts: AuthParts) {
-  const { databases, limits } = parts
-  const mails = createMails(parts)
+export function createAccounts(deps: FlowDeps) {
+  const { databases, limits } = deps
+  const mails = createMails(deps)
 
-  /** The user this identity belongs to, made or linked if need be. */
-  async function arrive(
+  async function findOrCreateUser(
     session: Session,
     tenant: Tenant,
     identity: ProviderIdentity,
     redirectTo: string,
-  ): Promise<Arrival> {
+  ): Promise<ResolvedUser> {
     const userId = await findUserIdByIdentity(session, identity.provider, identity.subject)
-    if (userId !== undefined) return again(session, tenant, userId, identity, redirectTo)
+    if (userId !== undefined) return signInKnown(session, tenant, userId, identity, redirectTo)
     if (identity.email === undefined)
-      throw badCallback('The provider told no email address; allow it to, and try again')
+      throw badCallback('The provider sent no email address; allow it to, and try again')
     const existing = await findUserByEmail(session, identity.email)
-    if (!existing) return first(session, tenant, identity, identity.email, redirectTo)
-    if (!identity.isEmailVerified) throw notVouchedFor(tenant)
-    return { userId: await joinTo(session, existing, identity, identity.email), isNew: false }
+    if (!existing) return createUser(session, tenant, identity, identity.email, redirectTo)
+    if (!identity.isEmailVerified) throw emailNotVerified(tenant)
+    return { userId: await linkToUser(session, existing, identity, identity.email), isNew: false }
   }
 
-  async function again(
+  async function signInKnown(
     session: Session,
     tenant: Tenant,
     userId: string,
     identity: ProviderIdentity,
     redirectTo: string,
-  ): Promise<Arrival> {
+  ): Promise<ResolvedUser> {
     const user = await findUser(session, userId)
-    if (!user) throw new Overtaken()
+    if (!user) throw new ConcurrentSignIn()
     if (user.is_banned) throw bannedAtSignIn()
     await writeIdentityData(session, identity.provider, identity.subject, identity.claims)
     await mergeClaims(session, userId, identity.claims)
@@ -90,16 +87,17 @@ export function createAccounts(parts: AuthParts) {
       await confirmEmail(session, userId, true)
       return { userId, isNew: true }
     }
-    return { userId, isNew: false, mail: await confirmationMail(session, tenant, user, redirectTo) }
+    await enqueueConfirmation(session, tenant, user, redirectTo)
+    return { userId, isNew: false, mustVerify: true }
   }
 
-  async function first(
+  async function createUser(
     session: Session,
     tenant: Tenant,
     identity: ProviderIdentity,
     email: string,
     redirectTo: string,
-  ): Promise<Arrival> {
+  ): Promise<ResolvedUser> {
     const { signup_enabled, auto_confirm } = settingsOf(tenant)
     if (!signup_enabled) throw new Refusal('signup_disabled', 'Signups not allowed for this instance')
     const isConfirmed = identity.isEmailVerified || auto_confirm
@@ -113,23 +111,24 @@ export function createAccounts(parts: AuthParts) {
       userMetadata: claims,
       appMetadata: { provider, providers: [provider] },
     })
-    if (userId === undefined) throw new Overtaken()
+    if (userId === undefined) throw new ConcurrentSignIn()
     if (!(await insertIdentity(session, { userId, provider, providerId: subject, data: claims })))
-      throw new Overtaken()
+      throw new ConcurrentSignIn()
     await writeEvent(session, 'user.created', userId, email)
     if (isConfirmed) return { userId, isNew: true }
-    const user = written(await findUser(session, userId))
-    return { userId, isNew: false, mail: await confirmationMail(session, tenant, user, redirectTo) }
+    const user = expectRow(await findUser(session, userId))
+    await enqueueConfirmation(session, tenant, user, redirectTo)
+    return { userId, isNew: false, mustVerify: true }
   }
 
-  function confirmationMail(
+  function enqueueConfirmation(
     session: Session,
     tenant: Tenant,
     user: UserRow,
     redirectTo: string,
-  ): Promise<Mail> {
+  ): Promise<void> {
     limits.countMail(tenant, user.email!)
-    return mails.prepare(session, tenant, user, {
+    return mails.enqueueLink(session, tenant, user, {
       type: 'signup',
       slot: 'confirmation',
       template: 'verify_email',
@@ -139,7 +138,7 @@ export function createAccounts(parts: AuthParts) {
   }
 
   return {
-    /** Runs in one transaction with what follows, and once more when somebody else was quicker. */
+    /** Resolves the user and runs `then` in one transaction. Retries once after a concurrent sign-in. */
     async signIn<T>(
       tenant: Tenant,
       identity: ProviderIdentity,
@@ -149,42 +148,39 @@ export function createAccounts(parts: AuthParts) {
       const attempt = () =>
         databases.auth(tenant).transaction(async session => {
           const { linking, redirectTo } = options
-          const arrival =
+          const resolved =
             linking === null
-              ? await arrive(session, tenant, identity, redirectTo)
-              : await add(session, linking, identity)
-          // What was made stays, although nobody is signed in yet.
-          if (arrival.mail) return { arrival, result: undefined }
-          return { arrival, result: await then(session, arrival.userId) }
+              ? await findOrCreateUser(session, tenant, identity, redirectTo)
+              : await linkToSignedIn(session, linking, identity)
+          // Commits the new user, although there is no session yet.
+          if (resolved.mustVerify) return
+          const result = await then(session, resolved.userId)
+          if (resolved.isNew)
+            await mails.enqueueWelcome(session, tenant, expectRow(await findUser(session, resolved.userId)))
+          return { result }
         })
-      const { arrival, result } = await attempt().catch(error => {
-        if (error instanceof Overtaken) return attempt()
+      const signedIn = await attempt().catch(error => {
+        if (error instanceof ConcurrentSignIn) return attempt()
         throw error
       })
-      if (arrival.mail) await mails.send(tenant, arrival.mail)
-      if (result === undefined) throw mustVerify()
-      if (arrival.isNew) await mails.welcome(tenant, await welcomed(tenant, arrival.userId))
-      return result
+      if (!signedIn) throw mustVerify()
+      return signedIn.result
     },
-  }
-
-  async function welcomed(tenant: Tenant, userId: string): Promise<UserRow> {
-    return written(await databases.auth(tenant).transaction(session => findUser(session, userId)))
   }
 }
 
-/** The provider vouches for the address of an account that is there. */
-async function joinTo(
+/** Links an identity with a verified address to the existing user of that address. */
+async function linkToUser(
   session: Session,
   user: UserRow,
   { provider, subject, claims }: ProviderIdentity,
   email: string,
 ): Promise<string> {
   if (user.is_banned) throw bannedAtSignIn()
-  // Where sign-ups are confirmed by themselves, that an address is confirmed proves nothing.
-  if (!user.email_confirmed_at || user.is_email_unproven) await forgetUnprovenOwner(session, user.id)
+  // With auto_confirm, a confirmed address does not prove that the user owns it.
+  if (!user.email_confirmed_at || user.is_email_unproven) await resetUnprovenAccount(session, user.id)
   const data = { userId: user.id, provider, providerId: subject, data: claims }
-  if (!(await insertIdentity(session, data))) throw new Overtaken()
+  if (!(await insertIdentity(session, data))) throw new ConcurrentSignIn()
   await writeConfirmedEmail(session, user.id, email)
   await mergeClaims(session, user.id, claims)
   await writeProviders(session, user.id)
@@ -192,34 +188,34 @@ async function joinTo(
   return user.id
 }
 
-/** A signed-in user adds a way to sign in. */
-async function add(
+/** Links an identity to the signed-in user who asked for it. */
+async function linkToSignedIn(
   session: Session,
   { userId, sessionId }: Linking,
   identity: ProviderIdentity,
-): Promise<Arrival> {
+): Promise<ResolvedUser> {
   const { provider, subject, claims } = identity
   const user = await findUser(session, userId)
   if (!user) throw new Refusal({ code: 'user_not_found', status: 403 }, 'The user who asked is gone')
   if (user.is_banned) throw new Refusal('user_banned', 'User is banned')
-  // Whoever asked may have been shown out while they were at the provider's.
+  // The session may have been revoked while the browser was at the provider.
   if (!(await findSession(session, sessionId, userId)))
     throw new Refusal('session_not_found', 'The session that asked has ended')
   if (!(await insertIdentity(session, { userId, provider, providerId: subject, data: claims })))
     throw new Refusal('identity_already_exists', 'Identity is already linked to a user')
   if (user.email === null && identity.email !== undefined)
-    await takeAddress(session, user, identity, identity.email)
-  if (user.is_anonymous) await writePermanent(session, userId)
+    await adoptEmail(session, user, identity, identity.email)
+  if (user.is_anonymous) await markPermanent(session, userId)
   await mergeClaims(session, userId, claims)
   await writeProviders(session, userId)
   await writeEvent(session, 'user.updated', userId, user.email ?? identity.email ?? null)
   return { userId, isNew: false }
 }
 
-async function takeAddress(session: Session, user: UserRow, identity: ProviderIdentity, email: string) {
+async function adoptEmail(session: Session, user: UserRow, identity: ProviderIdentity, email: string) {
   if (await isAddressTaken(session, email, user.id))
     throw new Refusal('email_exists', 'A user with this email address has already been registered')
-  // An address nobody vouches for stays with the identity.
+  // An unverified address stays in the identity data and does not become the user's.
   if (identity.isEmailVerified) await writeConfirmedEmail(session, user.id, email)
 }
 
@@ -229,8 +225,8 @@ const mustVerify = () =>
     'The provider does not vouch for the email address; verify it by mail first',
   )
 
-/** Without a second step, whoever signs up learns that an address is taken anyway; with one, they do not. */
-const notVouchedFor = (tenant: Tenant) =>
+/** With auto_confirm a sign-up shows anyway whether an address is taken. Without it, the answer must not show that. */
+const emailNotVerified = (tenant: Tenant) =>
   settingsOf(tenant).auto_confirm
     ? new Refusal(
         'user_already_exists',

@@ -1,20 +1,20 @@
-// The way to a provider: what is sent along, and what is kept until the browser comes back.
+// Starts a sign-in with a provider: builds the authorization URL and stores the flow until the callback.
 import { createHash, randomUUID } from 'node:crypto'
 import { randomToken } from '#src/kernel/crypto/keys.ts'
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
+import type { FlowDeps } from '../flow-deps.ts'
 import { challengeFrom } from '../mail/mails.ts'
 import { redirectFrom } from '../mail/redirect.ts'
-import type { AuthParts } from '../parts.ts'
 import { settingsOf } from '../settings.ts'
 import type { Linking } from './accounts.ts'
 import { type ConfiguredProvider, configuredProvider } from './configuration.ts'
-import type { Exchange } from './exchange.ts'
 import { type FlowSecrets, flowContext } from './flow-secrets.ts'
 import { insertFlow } from './flow-store.ts'
+import type { ProviderClient } from './provider-client.ts'
 import { providerNamed } from './provider-name.ts'
 
-/** Ours to say, whatever the application asks to be forwarded. */
+/** Parameters that the application cannot forward to the provider. */
 const reserved = new Set([
   ...[
     'client_id',
@@ -37,7 +37,7 @@ const reserved = new Set([
   ],
   ...['provider', 'redirect_to', 'scopes', 'skip_http_redirect', 'invite_token', 'flow_type', 'apikey'],
 ])
-const longestUrl = 8000
+const maxUrlLength = 8000
 
 export const callbackUrl = (baseUrl: string, tenant: Tenant) => `${baseUrl}/v1/${tenant.id}/auth/v1/callback`
 
@@ -47,16 +47,16 @@ export interface AuthorizeRequest {
   linking: Linking | null
 }
 
-/** The URL to send the browser to. */
-export function createAuthorize({ databases, sealer, baseUrl }: AuthParts, exchange: Exchange) {
+/** Returns the URL of the provider's sign-in page. */
+export function createAuthorize({ databases, sealer, baseUrl }: FlowDeps, providerClient: ProviderClient) {
   return async (tenant: Tenant, { query, referer, linking }: AuthorizeRequest): Promise<string> => {
-    const configured = usable(tenant, query.get('provider') ?? '')
+    const configured = requireProvider(tenant, query.get('provider') ?? '')
     const challenge = challengeFrom({
       code_challenge: query.get('code_challenge'),
       code_challenge_method: query.get('code_challenge_method'),
     })
     const redirectTo = redirectFrom(settingsOf(tenant), query.get('redirect_to') ?? undefined, referer)
-    const { authorize_url } = await exchange.endpoints(configured)
+    const { authorize_url } = await providerClient.endpoints(configured)
     const id = randomUUID()
     const secrets: FlowSecrets = {
       ...(configured.provider.takesPkce && { verifier: randomToken(48) }),
@@ -84,7 +84,7 @@ export function createAuthorize({ databases, sealer, baseUrl }: AuthParts, excha
     return url
   }
 
-  function usable(tenant: Tenant, given: string): ConfiguredProvider {
+  function requireProvider(tenant: Tenant, given: string): ConfiguredProvider {
     const name = providerNamed(given)
     const configured = name && configuredProvider(tenant, name, sealer)
     if (!configured)
@@ -96,25 +96,25 @@ export function createAuthorize({ databases, sealer, baseUrl }: AuthParts, excha
 }
 
 function authorizationUrl(
-  place: string,
+  authorizeUrl: string,
   { provider, clientIds, scopes }: ConfiguredProvider,
   query: URLSearchParams,
-  ours: Readonly<Record<string, string>>,
+  flowParameters: Readonly<Record<string, string>>,
 ): string {
-  if (!URL.canParse(place) || !/^https?:$/.test(new URL(place).protocol))
+  if (!URL.canParse(authorizeUrl) || !/^https?:$/.test(new URL(authorizeUrl).protocol))
     throw new Refusal('validation_failed', 'The authorize_url of this provider is not a URL')
-  const url = new URL(place)
+  const url = new URL(authorizeUrl)
   for (const [name, value] of query) if (!reserved.has(name)) url.searchParams.set(name, value)
-  const asked = (query.get('scopes') ?? '').split(/[\s,]+/).filter(Boolean)
+  const requestedScopes = (query.get('scopes') ?? '').split(/[\s,]+/).filter(Boolean)
   const all = {
     client_id: clientIds[0],
     response_type: 'code',
-    scope: [...new Set([...scopes, ...asked])].join(' '),
+    scope: [...new Set([...scopes, ...requestedScopes])].join(' '),
     ...provider.parameters,
-    ...ours,
+    ...flowParameters,
   }
   for (const [name, value] of Object.entries(all)) url.searchParams.set(name, value)
-  if (url.href.length > longestUrl)
+  if (url.href.length > maxUrlLength)
     throw new Refusal('validation_failed', 'Too much to forward to the provider')
   return url.href
 }

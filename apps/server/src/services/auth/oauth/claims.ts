@@ -1,18 +1,18 @@
-// From what a provider says to an identity. An answer that is an error, or names nobody, never becomes one: a user
-// with an empty name would be everybody's.
+// Maps a provider's claims to an identity. Claims without a valid subject are rejected: all users with an empty subject
+// would share one account.
 import { addressFrom } from '../mail/address.ts'
 import { badCallback, type ProviderIdentity } from './identity.ts'
 import type { ProviderName } from './provider-name.ts'
 
 export type Claims = Readonly<Record<string, unknown>>
 
-// In bytes. All of it is repeated in access tokens, beside what the application itself keeps there.
-const longestSubject = 255
-const longestText = 256
-const longestUrl = 512
-const mostClaims = 4096
+// Limits in bytes. Access tokens repeat all of it next to the metadata of the application.
+const maxSubjectBytes = 255
+const maxTextBytes = 256
+const maxUrlBytes = 512
+const maxClaimsBytes = 4096
 
-interface Told {
+interface ProviderProfile {
   provider: ProviderName
   subject: string
   email: unknown
@@ -21,30 +21,30 @@ interface Told {
   name: unknown
   userName: unknown
   picture: unknown
-  more: Claims
+  extra: Claims
 }
 
 export function openidClaims(
   provider: ProviderName,
   claims: Claims,
   issuer: string,
-  proof: unknown,
+  emailVerified: unknown,
 ): ProviderIdentity {
   const { sub, email, name, preferred_username, picture } = claims
   return identityFrom({
     provider,
     subject: textSubject(sub),
     email,
-    isEmailVerified: isAffirmed(proof),
+    isEmailVerified: isTrue(emailVerified),
     issuer,
     name,
     userName: preferred_username,
     picture,
-    more: Object.fromEntries(Object.entries(claims).filter(([claim]) => !aboutTheToken.has(claim))),
+    extra: Object.fromEntries(Object.entries(claims).filter(([claim]) => !tokenClaims.has(claim))),
   })
 }
 
-/** `emails` are those of /user/emails; what /user shows of the address proves nothing. */
+/** `emails` come from /user/emails. The address in /user is not verified. */
 export function githubClaims(
   { id, login, name, avatar_url, emails }: Claims,
   issuer: string,
@@ -59,7 +59,7 @@ export function githubClaims(
     name,
     userName: login,
     picture: avatar_url,
-    more: {},
+    extra: {},
   })
 }
 
@@ -78,18 +78,18 @@ export function discordClaims(
     name: global_name ?? username,
     userName: username,
     picture: hasPicture ? `https://cdn.discordapp.com/avatars/${subject}/${avatar}.png` : undefined,
-    more: { custom_claims: { global_name: textOf(global_name) } },
+    extra: { custom_claims: { global_name: textOf(global_name) } },
   })
 }
 
-function identityFrom(told: Told): ProviderIdentity {
-  const { provider, subject, issuer, more } = told
-  const email = addressOf(told.email)
-  const isEmailVerified = email !== undefined && told.isEmailVerified
-  const name = textOf(told.name)
-  const userName = textOf(told.userName)
-  const picture = urlOf(told.picture)
-  const known = {
+function identityFrom(profile: ProviderProfile): ProviderIdentity {
+  const { provider, subject, issuer, extra } = profile
+  const email = addressOf(profile.email)
+  const isEmailVerified = email !== undefined && profile.isEmailVerified
+  const name = textOf(profile.name)
+  const userName = textOf(profile.userName)
+  const picture = urlOf(profile.picture)
+  const standardClaims = {
     iss: issuer,
     sub: subject,
     provider_id: subject,
@@ -100,18 +100,18 @@ function identityFrom(told: Told): ProviderIdentity {
     ...(userName !== undefined && { preferred_username: userName, user_name: userName }),
     ...(picture !== undefined && { picture, avatar_url: picture }),
   }
-  const claims = { ...(cleaned(more) as object), ...known }
+  const claims = { ...(sanitized(extra) as object), ...standardClaims }
   return {
     provider,
     subject,
     email,
     isEmailVerified,
-    claims: Buffer.byteLength(JSON.stringify(claims)) <= mostClaims ? claims : known,
+    claims: Buffer.byteLength(JSON.stringify(claims)) <= maxClaimsBytes ? claims : standardClaims,
   }
 }
 
-/** Claims that speak of the token, not of the user; and `email` and `sub`, which are taken as they were read. */
-const aboutTheToken = new Set(
+/** Claims about the token, and `email` and `sub`, which are set from their parsed values. */
+const tokenClaims = new Set(
   'iss sub aud exp nbf iat jti nonce at_hash c_hash s_hash azp auth_time sid acr amr email email_verified'.split(
     ' ',
   ),
@@ -121,14 +121,14 @@ function textSubject(sub: unknown): string {
   if (
     typeof sub !== 'string' ||
     sub.trim() === '' ||
-    Buffer.byteLength(sub) > longestSubject ||
+    Buffer.byteLength(sub) > maxSubjectBytes ||
     !isStorable(sub)
   )
     throw badCallback('The provider did not say who the user is')
   return sub
 }
 
-/** An account's number, which begins at 1: zero is what an error looks like to whoever reads it as a user. */
+/** A numeric account id, from 1. An error body parsed as a user has 0 or none. */
 function numberSubject(id: unknown): string {
   const subject = typeof id === 'number' && Number.isSafeInteger(id) ? String(id) : id
   if (typeof subject !== 'string' || !/^[1-9]\d{0,38}$/.test(subject))
@@ -136,10 +136,10 @@ function numberSubject(id: unknown): string {
   return subject
 }
 
-/** Providers write it as a truth value, a number or a text. */
-const isAffirmed = (claim: unknown) => claim === true || claim === 'true' || claim === 1 || claim === '1'
+/** Providers send a boolean, a number or a string. */
+const isTrue = (claim: unknown) => claim === true || claim === 'true' || claim === 1 || claim === '1'
 
-/** An address nobody could sign up with is none. */
+/** Undefined for an address that a sign-up would reject. */
 function addressOf(email: unknown): string | undefined {
   if (typeof email !== 'string' || !isStorable(email)) return
   try {
@@ -149,35 +149,35 @@ function addressOf(email: unknown): string | undefined {
   }
 }
 
-/** Postgres stores neither a NUL nor half a character. */
+/** Postgres rejects NUL characters and lone surrogates. */
 const isStorable = (text: string) => text.isWellFormed() && !text.includes('\0')
 
 function textOf(claim: unknown): string | undefined {
   if (typeof claim !== 'string') return
   const bytes = Buffer.from(claim.replace(/\p{Cc}/gu, ''))
-  // Cut inside a character, half of it is left at the end.
+  // A cut inside a multibyte character leaves a replacement character at the end.
   return (
     bytes
-      .subarray(0, longestText)
+      .subarray(0, maxTextBytes)
       .toString('utf8')
       .replace(/\ufffd$/, '') || undefined
   )
 }
 
-/** A part of a URL would lead elsewhere. */
+/** Drops a URL that is too long, because a shortened one would point elsewhere. */
 const urlOf = (claim: unknown): string | undefined =>
-  typeof claim === 'string' && isStorable(claim) && Buffer.byteLength(claim) <= longestUrl
+  typeof claim === 'string' && isStorable(claim) && Buffer.byteLength(claim) <= maxUrlBytes
     ? claim || undefined
     : undefined
 
 const storable = (text: string) => text.toWellFormed().replaceAll('\0', '')
 
-function cleaned(value: unknown, depth = 0): unknown {
+function sanitized(value: unknown, depth = 0): unknown {
   if (typeof value === 'string') return storable(value)
   if (typeof value !== 'object' || value === null) return value
   if (depth > 5) return null
-  if (Array.isArray(value)) return value.map(each => cleaned(each, depth + 1))
+  if (Array.isArray(value)) return value.map(each => sanitized(each, depth + 1))
   return Object.fromEntries(
-    Object.entries(value).map(([name, each]) => [storable(name), cleaned(each, depth + 1)]),
+    Object.entries(value).map(([name, each]) => [storable(name), sanitized(each, depth + 1)]),
   )
 }

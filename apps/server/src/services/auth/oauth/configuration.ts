@@ -1,4 +1,4 @@
-// What the operator has set for a provider, over what is built in.
+// Provider settings of a project, merged over the built-in provider.
 import type { Sealer } from '#src/kernel/crypto/sealed.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
 import { settingsContext } from '#src/tenancy/settings-secrets.ts'
@@ -8,7 +8,7 @@ import { type Endpoints, type Provider, providers } from './providers.ts'
 export interface ConfiguredProvider extends Endpoints {
   name: ProviderName
   provider: Provider
-  /** The first is ours; the others are those of native applications, whose ID tokens count too. */
+  /** The first is used for redirects. The others belong to native applications, whose ID tokens are valid, too. */
   clientIds: readonly [string, ...string[]]
   clientSecret: string
   scopes: readonly string[]
@@ -18,7 +18,7 @@ type Json = Readonly<Record<string, unknown>>
 const isObject = (value: unknown): value is Json =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
-/** Undefined unless the provider is switched on and has a client. */
+/** Undefined unless the provider is enabled and has a client id. */
 export function configuredProvider(
   tenant: Tenant,
   name: ProviderName,
@@ -34,14 +34,14 @@ export function configuredProvider(
     name,
     provider,
     clientIds: [clientId, ...otherIds],
-    clientSecret: secret && opened(sealer, secret, tenant),
+    clientSecret: secret && unseal(sealer, secret, tenant),
     scopes: scopesOf(stored['scopes']) ?? provider.scopes,
     ...endpointsOf(provider, stored),
   }
 }
 
-/** Written through the free-form settings, a secret may look sealed and not be: then there is none. */
-function opened(sealer: Sealer, secret: string, tenant: Tenant): string {
+/** The free-form settings can hold a text that only looks sealed. Then there is no secret. */
+function unseal(sealer: Sealer, secret: string, tenant: Tenant): string {
   try {
     return sealer.open(secret, settingsContext(tenant.id))
   } catch {
@@ -49,7 +49,7 @@ function opened(sealer: Sealer, secret: string, tenant: Tenant): string {
   }
 }
 
-/** Which providers a sign-in page may offer. */
+/** Providers that a sign-in page can offer. */
 export const enabledProviders = (tenant: Tenant): Record<ProviderName, boolean> =>
   Object.fromEntries(
     providerNames.map(name => {
@@ -66,14 +66,14 @@ function storedOf({ settings }: Tenant, name: ProviderName): Json | undefined {
 }
 
 /**
- * With another issuer, what is not set is left empty and asked of that issuer: a token of one provider is never sent
- * to another.
+ * With a custom issuer, missing endpoints stay empty and are discovered at that issuer. The built-in endpoints would
+ * send tokens of one provider to another.
  */
 function endpointsOf(provider: Provider, stored: Json): Endpoints {
   const issuer = textOf(stored['issuer'])
-  const isElsewhere = provider.protocol === 'openid' && issuer !== '' && issuer !== provider.issuer
+  const isCustomIssuer = provider.protocol === 'openid' && issuer !== '' && issuer !== provider.issuer
   const endpoint = (name: 'authorize_url' | 'token_url' | 'userinfo_url') =>
-    textOf(stored[name]) || (isElsewhere ? '' : provider[name])
+    textOf(stored[name]) || (isCustomIssuer ? '' : provider[name])
   return {
     authorize_url: endpoint('authorize_url'),
     token_url: endpoint('token_url'),
@@ -90,7 +90,7 @@ const words = (value: unknown, separator: string) =>
     .map(each => each.trim())
     .filter(Boolean)
 
-/** A list, or a text with spaces or commas between. */
+/** Accepts a list, or a text separated by spaces or commas. */
 function scopesOf(value: unknown): string[] | undefined {
   const given = Array.isArray(value)
     ? value.flatMap(each => words(each, ' '))

@@ -1,4 +1,4 @@
-// What a flow keeps that nobody may read in the database: our half of the talk with the provider, then its tokens.
+// Sealed values of a flow: the PKCE verifier and nonce sent to the provider, later the provider's tokens.
 import type { Sealer } from '#src/kernel/crypto/sealed.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
 

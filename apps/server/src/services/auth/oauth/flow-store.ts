@@ -1,4 +1,4 @@
-// Sign-ins under way, one function per statement.
+// Pending sign-in flows, one function per statement.
 import type { Session } from '#src/kernel/postgres/database.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 
@@ -28,10 +28,10 @@ export type NewFlow = Pick<
   | 'secrets'
 > & { id: string }
 
-type One = Pick<Session, 'row' | 'run'>
+type RowAccess = Pick<Session, 'row' | 'run'>
 
-/** Open for five minutes. What nobody came back for goes on this occasion. */
-export const insertFlow = (session: One, flow: NewFlow) =>
+/** The flow expires after five minutes. Also deletes flows that expired long ago. */
+export const insertFlow = (session: RowAccess, flow: NewFlow) =>
   session.run(sql`
     with swept as (delete from auth.flow_state where expires_at < now() - interval '10 minutes')
     insert into auth.flow_state (id, linking_user_id, linking_session_id, provider, authentication_method, code_challenge,
@@ -43,8 +43,8 @@ const flowColumns = sql`
   id, user_id, linking_user_id, linking_session_id, provider, authentication_method, code_challenge, code_challenge_method, redirect_to,
   secrets, expires_at <= now() as has_expired`
 
-/** Takes it away: whoever comes second with the same state finds nothing. */
-export const takeFlow = (session: One, id: string) =>
+/** Finds and deletes the flow, so that a state works once. */
+export const consumeFlow = (session: RowAccess, id: string) =>
   session.row<Flow>(sql`
     delete from auth.flow_state where id = ${id} and provider <> 'email' and auth_code_hash is null
     returning ${flowColumns}`)
@@ -59,7 +59,7 @@ export interface CodeFlow {
   secrets: string
 }
 
-/** The provider has answered: the client has five minutes to come for its session. */
+/** After the callback the client has five minutes to exchange the code for its session. */
 export const insertCodeFlow = (session: Session, flow: CodeFlow) =>
   session.run(sql`
     insert into auth.flow_state (user_id, provider, authentication_method, code_challenge, code_challenge_method,
@@ -67,7 +67,7 @@ export const insertCodeFlow = (session: Session, flow: CodeFlow) =>
     values (${flow.userId}, ${flow.provider}, 'oauth', ${flow.challenge}, ${flow.challengeMethod}, ${flow.codeHash},
             ${flow.redirectTo}, ${flow.secrets}, now() + interval '5 minutes')`)
 
-/** Whose it is, so that the user can be locked first. */
+/** Returns the user id, so that the user can be locked before the flow. */
 export const findFlowOwner = async (session: Session, codeHash: string) =>
   (
     await session.row<{ user_id: string | null }>(
@@ -75,7 +75,7 @@ export const findFlowOwner = async (session: Session, codeHash: string) =>
     )
   )?.user_id ?? undefined
 
-/** Locked: two exchanges of one code take turns, and the second finds nothing. */
+/** Locks the flow, so that of two exchanges of one code the second finds nothing. */
 export const findFlowByCode = (session: Session, codeHash: string) =>
   session.row<Flow>(
     sql`select ${flowColumns} from auth.flow_state where auth_code_hash = ${codeHash} for update`,

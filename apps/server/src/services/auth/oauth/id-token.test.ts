@@ -49,7 +49,7 @@ async function verdict(
 const iss = providers.google.issuer
 const elsewhere = 'https://id.example.com'
 
-test('Google is believed under both of its names, another issuer in its place under its own only', async () => {
+test('ID token: Google is valid under both of its issuer names, a custom issuer only under its own', async () => {
   assert.equal(await verdict({ iss }), 'good')
   assert.equal(await verdict({ iss: 'accounts.google.com' }), 'good')
   assert.equal(await verdict({ iss: elsewhere }, { issuer: elsewhere }), 'good')
@@ -57,21 +57,21 @@ test('Google is believed under both of its names, another issuer in its place un
     assert.match(await verdict({ iss: other }, { issuer: elsewhere }), /issuer/)
 })
 
-test('a nonce must be in the token as it is expected, or on neither side', async () => {
+test('ID token: the nonce must match, or be absent on both sides', async () => {
   assert.equal(await verdict({ iss, nonce: 'n' }, { nonce: 'n' }), 'good')
   assert.match(await verdict({ iss, nonce: 'n' }), /nonce/)
   assert.match(await verdict({ iss }, { nonce: 'n' }), /nonce/)
   assert.match(await verdict({ iss, nonce: 'n' }, { nonce: hashedNonce('n') }), /nonce/)
 })
 
-test('an access token must be the one the ID token was made with, if it says so', async () => {
+test('ID token: at_hash, if present, must match the access token', async () => {
   const at_hash = createHash('sha256').update('access').digest().subarray(0, 16).toString('base64url')
   assert.equal(await verdict({ iss, at_hash }, { accessToken: 'access' }), 'good')
   assert.equal(await verdict({ iss }, { accessToken: 'access' }), 'good')
   assert.match(await verdict({ iss, at_hash }, { accessToken: 'another' }), /access token/)
 })
 
-test('what is built in is complete: every provider has endpoints over TLS and scopes to ask for', () => {
+test('OAuth providers: every built-in provider has HTTPS endpoints and scopes', () => {
   for (const [name, { authorize_url, token_url, userinfo_url, issuer, scopes, protocol }] of Object.entries(
     providers,
   )) {

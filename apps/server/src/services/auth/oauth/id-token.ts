@@ -1,5 +1,5 @@
-// An ID token counts if the issuer set for the provider has signed it, for a client of ours, recently, and for this
-// very sign-in. A token of any other issuer is nobody's, however well it is made.
+// Verifies an ID token: signed by the configured issuer, for one of the project's client ids, not expired, and with the
+// expected nonce.
 import { createHash } from 'node:crypto'
 import { isSame } from '#src/kernel/crypto/keys.ts'
 import type { Claims } from './claims.ts'
@@ -9,13 +9,13 @@ import type { Issuer } from './issuers.ts'
 export class BadIdToken extends Error {}
 
 interface Expected {
-  /** What the token must hold; without one it must hold none. */
+  /** The token must have this nonce. Undefined means that it must have none. */
   nonce: string | undefined
-  /** Compared with the hash in the token, if it has one. */
+  /** Compared with at_hash, if the token has one. */
   accessToken?: string | undefined
 }
 
-const longestToken = 16_384
+const maxTokenLength = 16_384
 const algorithms = [
   'RS256',
   'RS384',
@@ -33,11 +33,11 @@ const tenantId = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
 export async function verifyIdToken(
   token: string,
-  { clientIds, provider, issuer: set }: ConfiguredProvider,
+  { clientIds, provider, issuer: configuredIssuer }: ConfiguredProvider,
   issuer: Issuer,
   { nonce, accessToken }: Expected,
 ): Promise<Claims> {
-  if (token.length > longestToken) throw new BadIdToken('it is too long')
+  if (token.length > maxTokenLength) throw new BadIdToken('it is too long')
   const { errors, jwtVerify } = await import('jose')
   const { payload, protectedHeader } = await jwtVerify(token, issuer.keys, {
     algorithms,
@@ -49,12 +49,13 @@ export async function verifyIdToken(
   })
   const { iss, aud } = payload
   const names = [issuerFor(issuer, payload['tid'])]
-  if (provider.olderIssuer !== undefined && set === provider.issuer) names.push(provider.olderIssuer)
+  if (provider.olderIssuer !== undefined && configuredIssuer === provider.issuer)
+    names.push(provider.olderIssuer)
   if (iss === undefined || !names.includes(iss)) throw new BadIdToken('another issuer made it')
   if (Array.isArray(aud) && !aud.every(each => clientIds.includes(each)))
     throw new BadIdToken('it is for others, too')
-  if (!isNonce(payload['nonce'], nonce)) throw new BadIdToken('the nonce does not fit')
-  if (accessToken !== undefined && !fitsAccessToken(payload['at_hash'], accessToken, protectedHeader.alg))
+  if (!matchesNonce(payload['nonce'], nonce)) throw new BadIdToken('the nonce does not fit')
+  if (accessToken !== undefined && !matchesAccessToken(payload['at_hash'], accessToken, protectedHeader.alg))
     throw new BadIdToken('the access token does not belong to it')
   return payload
 }
@@ -69,18 +70,18 @@ function reasonOf({ code, claim }: Error & { code: string; claim?: string }): st
 const issuerFor = ({ name }: Issuer, tid: unknown) =>
   typeof tid === 'string' && tenantId.test(tid) ? name.replace('{tenantid}', tid) : name
 
-function isNonce(inToken: unknown, expected: string | undefined): boolean {
+function matchesNonce(inToken: unknown, expected: string | undefined): boolean {
   if (inToken === undefined || expected === undefined) return inToken === expected
   return typeof inToken === 'string' && isSame(inToken, expected)
 }
 
 /**
- * What a token holds for this nonce when a native application asked for it: it sends the hash to the provider and
- * shows us what it hashed, so that a token alone, in other hands, is not enough.
+ * The nonce claim for a native application. It sends the hash to the provider and the nonce itself to us, so that a
+ * stolen token alone is not enough.
  */
 export const hashedNonce = (nonce: string) => createHash('sha256').update(nonce).digest('hex')
 
-function fitsAccessToken(hash: unknown, accessToken: string, algorithm: string): boolean {
+function matchesAccessToken(hash: unknown, accessToken: string, algorithm: string): boolean {
   if (hash === undefined) return true
   const bits = /\d{3}$/.exec(algorithm)?.[0] ?? '512'
   const digest = createHash(`sha${bits}`).update(accessToken).digest()

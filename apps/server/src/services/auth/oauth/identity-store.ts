@@ -1,4 +1,4 @@
-// Identities that providers vouch for, and the users they belong to; one function per statement.
+// Provider identities and their users, one function per statement.
 import type { Session } from '#src/kernel/postgres/database.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 
@@ -14,15 +14,15 @@ export const writeIdentityData = (session: Session, provider: string, subject: s
     update auth.identities set identity_data = ${JSON.stringify(data)}, last_sign_in_at = now(), updated_at = now()
      where provider = ${provider} and provider_id = ${subject}`)
 
-/** What the provider tells is shown at the user, too, as long as there is room beside what the user has set. */
+/** Copies the provider's claims to the user metadata, unless the metadata would exceed its size limit. */
 export const mergeClaims = (session: Session, userId: string, claims: object) =>
   session.run(sql`
     update auth.users u set updated_at = now(), raw_user_meta_data = m.merged
       from (select raw_user_meta_data || ${JSON.stringify(claims)}::jsonb as merged from auth.users where id = ${userId}) m
      where u.id = ${userId} and octet_length(m.merged::text) + octet_length(u.raw_app_meta_data::text) <= 8000`)
 
-/** Everything by which somebody who has not proven the address could come back. */
-export const forgetUnprovenOwner = (session: Session, userId: string) =>
+/** Deletes everything that gives access to an account whose address was never proven. */
+export const resetUnprovenAccount = (session: Session, userId: string) =>
   session.run(sql`
     with identities as (delete from auth.identities where user_id = ${userId}),
          sessions as (delete from auth.sessions where user_id = ${userId}),
@@ -34,7 +34,7 @@ export const forgetUnprovenOwner = (session: Session, userId: string) =>
            phone_confirmed_at = null, phone_change = null, raw_user_meta_data = '{}', updated_at = now()
      where id = ${userId}`)
 
-/** An address that a provider vouches for; the user may have had none. */
+/** Sets an address that the provider has verified. The user may have had none. */
 export const writeConfirmedEmail = (session: Session, userId: string, email: string) =>
   session.run(sql`
     update auth.users
@@ -42,10 +42,10 @@ export const writeConfirmedEmail = (session: Session, userId: string, email: str
            is_email_unproven = false, updated_at = now()
      where id = ${userId}`)
 
-export const writePermanent = (session: Session, userId: string) =>
+export const markPermanent = (session: Session, userId: string) =>
   session.run(sql`update auth.users set is_anonymous = false, updated_at = now() where id = ${userId}`)
 
-/** `provider` and `providers` in app_metadata follow the identities. */
+/** Updates `provider` and `providers` in app_metadata from the identities. */
 export const writeProviders = (session: Session, userId: string) =>
   session.run(sql`
     update auth.users u set updated_at = now(),
@@ -75,7 +75,7 @@ export const isAddressTaken = async (session: Session, email: string, exceptUser
     sql`select from auth.users where email = ${email} and id <> ${exceptUserId} and deleted_at is null`,
   )) !== undefined
 
-/** The address of the identity that is left, proven or not. */
+/** Sets the address of a remaining identity. Deletes tokens and flows that belong to the old address. */
 export const moveToAddress = (
   session: Session,
   userId: string,
@@ -91,6 +91,6 @@ export const moveToAddress = (
            is_email_unproven = ${isConfirmed && !isProven}, updated_at = now()
      where id = ${userId}`)
 
-/** Whoever gives up signing in with address and password has no password. */
+/** For a user who unlinks the email identity. */
 export const dropPassword = (session: Session, userId: string) =>
   session.run(sql`update auth.users set encrypted_password = null, updated_at = now() where id = ${userId}`)

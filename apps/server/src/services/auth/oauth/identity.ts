@@ -1,20 +1,20 @@
-// Who a provider says somebody is.
+// A user as the provider identifies it.
 import { Refusal } from '#src/kernel/errors.ts'
 import type { ProviderName } from './provider-name.ts'
 
 export interface ProviderIdentity {
   provider: ProviderName
-  /** The provider's own name for the user: never empty, never reused. */
+  /** The provider's id of the user: never empty, never reused. */
   subject: string
   /** In lower case. */
   email: string | undefined
-  /** Whether the provider vouches that the address is the user's. Only then may it stand for a user of ours. */
+  /** Only a verified address may match an existing user. */
   isEmailVerified: boolean
-  /** What is kept of the claims, small enough for an access token. */
+  /** The stored claims, small enough for an access token. */
   claims: Readonly<Record<string, unknown>>
 }
 
-/** What the provider gave for calls in the user's name. */
+/** Tokens for calls to the provider's API on behalf of the user. */
 export interface ProviderTokens {
   accessToken: string
   refreshToken: string | undefined

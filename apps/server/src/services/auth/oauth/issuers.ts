@@ -1,13 +1,13 @@
-// What OpenID issuers publish about themselves: their endpoints and keys, asked for at the issuer alone and remembered
-// for a while. Nothing in a token says where its keys are.
+// OpenID discovery: endpoints and keys of an issuer, fetched from the configured issuer and cached. A token never decides
+// where its keys come from.
 import type { JWTVerifyGetKey } from 'jose'
 import type { Outbound } from '#src/kernel/outbound/fetch.ts'
 import type { ConfiguredProvider } from './configuration.ts'
 import { badCallback } from './identity.ts'
-import { askForObject, askProvider } from './provider-call.ts'
+import { callProvider, fetchObject } from './provider-http.ts'
 
 export interface Issuer {
-  /** As its tokens must name it; of an issuer for many tenants, `{tenantid}` stands for theirs. */
+  /** The `iss` claim of its tokens. Microsoft's multi-tenant issuer has the placeholder `{tenantid}`. */
   name: string
   authorize_url: string
   token_url: string
@@ -19,35 +19,35 @@ export interface Issuers {
   of(configured: ConfiguredProvider): Promise<Issuer>
 }
 
-const rememberedMs = 600_000
-const remembered = 200
+const cacheMs = 600_000
+const maxCached = 200
 
 export function createIssuers(outbound: Outbound): Issuers {
-  const known = new Map<string, { issuer: Promise<Issuer>; askedAt: number }>()
+  const cache = new Map<string, { issuer: Promise<Issuer>; fetchedAt: number }>()
 
   async function discover({ name, issuer }: ConfiguredProvider): Promise<Issuer> {
     const url = `${issuer.replace(/\/$/, '')}/.well-known/openid-configuration`
-    const document = await askForObject(outbound, { url })
+    const document = await fetchObject(outbound, { url })
     const text = (claim: string) => {
       const value = document[claim]
       return typeof value === 'string' ? value : ''
     }
-    const told = text('issuer')
-    const isTemplate = name === 'microsoft' && isOfSameSite(told, issuer)
-    if (told !== issuer && !isTemplate)
+    const declared = text('issuer')
+    const isTemplate = name === 'microsoft' && isOfSameSite(declared, issuer)
+    if (declared !== issuer && !isTemplate)
       throw badCallback('The provider describes another issuer than the one set')
     const keysUrl = text('jwks_uri')
     if (!URL.canParse(keysUrl)) throw badCallback('The provider does not say where its keys are')
-    // Loaded with the first provider: it takes memory that most platforms never need.
+    // Imported on first use, because it takes memory that most platforms never need.
     const { createRemoteJWKSet, customFetch } = await import('jose')
     return {
-      name: told,
+      name: declared,
       authorize_url: text('authorization_endpoint'),
       token_url: text('token_endpoint'),
       userinfo_url: text('userinfo_endpoint'),
       keys: createRemoteJWKSet(new URL(keysUrl), {
         [customFetch]: async (url: string, { signal }: { signal: AbortSignal }) => {
-          const { status, body } = await askProvider(outbound, { url, signal })
+          const { status, body } = await callProvider(outbound, { url, signal })
           return new Response(new Uint8Array(body), { status })
         },
       }),
@@ -57,22 +57,22 @@ export function createIssuers(outbound: Outbound): Issuers {
   return {
     of(configured) {
       const key = `${configured.name} ${configured.issuer}`
-      const found = known.get(key)
-      if (found && performance.now() - found.askedAt < rememberedMs) return found.issuer
+      const found = cache.get(key)
+      if (found && performance.now() - found.fetchedAt < cacheMs) return found.issuer
       const issuer = discover(configured)
-      known.delete(key)
-      if (known.size >= remembered) known.delete(known.keys().next().value!)
-      const entry = { issuer, askedAt: performance.now() }
-      known.set(key, entry)
-      // A failure is not remembered.
+      cache.delete(key)
+      if (cache.size >= maxCached) cache.delete(cache.keys().next().value!)
+      const entry = { issuer, fetchedAt: performance.now() }
+      cache.set(key, entry)
+      // Do not cache a failure.
       issuer.catch(() => {
-        if (known.get(key) === entry) known.delete(key)
+        if (cache.get(key) === entry) cache.delete(key)
       })
       return issuer
     },
   }
 }
 
-/** Microsoft describes its issuer for everybody with a gap for the tenant in it. */
-const isOfSameSite = (told: string, issuer: string) =>
-  URL.canParse(told) && URL.canParse(issuer) && new URL(told).origin === new URL(issuer).origin
+/** Microsoft's multi-tenant discovery document has an issuer with a tenant placeholder. */
+const isOfSameSite = (declared: string, issuer: string) =>
+  URL.canParse(declared) && URL.canParse(issuer) && new URL(declared).origin === new URL(issuer).origin

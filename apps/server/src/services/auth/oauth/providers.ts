@@ -1,4 +1,4 @@
-// The sign-in providers as data: where each is found, what to ask it for, and which of its claims mean what.
+// The built-in sign-in providers: endpoints, scopes and the mapping of their claims.
 import { type Claims, discordClaims, githubClaims, openidClaims } from './claims.ts'
 import type { ProviderIdentity } from './identity.ts'
 import { type ProviderName, providerNames } from './provider-name.ts'
@@ -6,9 +6,9 @@ import { type ProviderName, providerNames } from './provider-name.ts'
 export interface Endpoints {
   authorize_url: string
   token_url: string
-  /** Empty where the ID token says it all. */
+  /** Empty if the ID token has all claims. */
   userinfo_url: string
-  /** Of ID tokens, which are found valid with its keys alone; for the others merely a name. */
+  /** Issuer whose keys verify ID tokens. With `oauth2` it is only stored with the identity. */
   issuer: string
 }
 
@@ -16,15 +16,15 @@ export interface Provider extends Endpoints {
   title: string
   /** With `openid`, an ID token says who the user is; with `oauth2`, the userinfo endpoint does. */
   protocol: 'openid' | 'oauth2'
-  /** Another name the same issuer writes into its tokens. */
+  /** Another `iss` value of the same issuer. */
   olderIssuer?: string
-  /** What has to be asked for to learn the user's address and name. */
+  /** Scopes that give the user's address and name. */
   scopes: readonly string[]
-  /** Whether it compares a code_challenge of ours. */
+  /** Whether the provider supports PKCE. */
   takesPkce: boolean
   /** Sent with every authorization request. */
   parameters: Readonly<Record<string, string>>
-  /** Verified addresses, where the userinfo endpoint does not tell of them; below the userinfo endpoint. */
+  /** Path below the userinfo endpoint that lists verified addresses, if userinfo itself does not. */
   emailsPath?: string
   /** Throws a refusal when the claims do not say who the user is. */
   identify(claims: Claims, issuer: string): ProviderIdentity
@@ -66,7 +66,7 @@ export const providers: Readonly<Record<ProviderName, Provider>> = {
     issuer: 'https://appleid.apple.com',
     scopes: ['openid', 'email', 'name'],
     takesPkce: false,
-    // Whoever asks Apple for name or address is answered by POST only.
+    // With the scopes name or email, Apple requires form_post.
     parameters: { response_mode: 'form_post' },
     identify: (claims, issuer) => openidClaims('apple', claims, issuer, claims['email_verified']),
   },
@@ -92,7 +92,7 @@ export const providers: Readonly<Record<ProviderName, Provider>> = {
     scopes: ['openid', 'email', 'profile'],
     takesPkce: true,
     parameters: {},
-    // A tenant's administrator can write any address into `email`: it counts only if its domain was proven.
+    // A tenant's administrator can set any address as `email`. Only xms_edov tells that its domain is verified.
     identify: (claims, issuer) => openidClaims('microsoft', claims, issuer, claims['xms_edov']),
   },
 }
@@ -101,11 +101,11 @@ export interface ProviderTemplate extends Endpoints {
   provider: ProviderName
   name: string
   protocol: Provider['protocol']
-  /** Recommended, and asked for unless the project's configuration lists others. */
+  /** Used unless the project configures other scopes. */
   scopes: string[]
 }
 
-/** What an operator starts from: `GET /api/v1/auth/templates`. */
+/** For `GET /api/v1/auth/templates`. */
 export const providerTemplates = (): ProviderTemplate[] =>
   providerNames.map(provider => {
     const { title, protocol, authorize_url, token_url, userinfo_url, issuer, scopes } = providers[provider]

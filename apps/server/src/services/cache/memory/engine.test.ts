@@ -20,11 +20,11 @@ const tenant = (id: string, quotas: Quotas = {}): Tenant => ({
 const forEver = { ttlMs: undefined, onlyIf: undefined }
 
 function stage(maxBytes: number) {
-  let startOver = () => {}
+  let clear = () => {}
   const engine = createMemoryEngine({
-    keeper(again) {
-      startOver = again
-      return { isSure: () => true, makeSure: async () => {}, close: async () => {} }
+    ownership(again) {
+      clear = again
+      return { isOwner: () => true, acquire: async () => {}, close: async () => {} }
     },
     maxBytes,
   })
@@ -33,10 +33,10 @@ function stage(maxBytes: number) {
       void engine.set(whose, `k${number}`, 'x'.repeat(bytes), forEver)
   }
   const count = async (whose: Tenant) => (await engine.stats(whose)).key_count
-  return { engine, fill, count, startOver: () => startOver() }
+  return { engine, fill, count, clear: () => clear() }
 }
 
-test('when all projects together need too much, the one that has most gives way', async () => {
+test('cache: over the limit of all projects, the largest project loses keys', async () => {
   const { engine, fill, count } = stage(4 * 1024 * 1024)
   const [small, large] = [tenant('small'), tenant('large')]
   fill(small, 500)
@@ -48,7 +48,7 @@ test('when all projects together need too much, the one that has most gives way'
   assert.ok(used <= 4 * 1024 * 1024, `${used} bytes`)
 })
 
-test('projects that need the same end up with the same', async () => {
+test('cache: projects with the same load get the same share', async () => {
   const { fill, count } = stage(4 * 1024 * 1024)
   const both = [tenant('one'), tenant('other')]
   for (let round = 0; round < 10; round++) for (const each of both) fill(each, 3000)
@@ -56,7 +56,7 @@ test('projects that need the same end up with the same', async () => {
   assert.ok(Math.min(one, other) > 1000, `${one} and ${other}`)
 })
 
-test('a quota that is lowered counts with the next write, one that is raised at once', async () => {
+test('cache: a lowered quota applies to the next write, a raised one at once', async () => {
   const { engine, fill, count } = stage(64 * 1024 * 1024)
   fill(tenant('a'), 1000)
   const smaller = tenant('a', { max_cache_bytes: 100_000 })
@@ -68,7 +68,7 @@ test('a quota that is lowered counts with the next write, one that is raised at 
   assert.equal(await count(tenant('a')), 1001)
 })
 
-test('a project that is gone leaves nothing behind, and room for others', async () => {
+test('cache: deleting a project frees its memory for others', async () => {
   const { engine, fill, count } = stage(4 * 1024 * 1024)
   const [gone, other] = [tenant('gone'), tenant('other')]
   fill(gone, 4000)
@@ -78,7 +78,7 @@ test('a project that is gone leaves nothing behind, and room for others', async 
   assert.equal(await count(gone), 0)
 })
 
-test('a cache that was emptied key by key starts anew', async () => {
+test('cache: a cache that was emptied key by key is created again', async () => {
   const { engine, fill, count } = stage(4 * 1024 * 1024)
   const whose = tenant('a')
   fill(whose, 1000)
@@ -90,23 +90,23 @@ test('a cache that was emptied key by key starts anew', async () => {
   assert.equal((await engine.stats(whose)).memory_bytes, 10 * 1002)
 })
 
-test('a project that is suspended keeps its keys', async () => {
+test('cache: a suspended project keeps its keys', async () => {
   const { engine, fill, count } = stage(4 * 1024 * 1024)
   fill(tenant('a'), 10)
   engine.changed('a', { ...tenant('a'), status: 'suspended' })
   assert.equal(await count(tenant('a')), 10)
 })
 
-test('started over, nothing is remembered', async () => {
-  const { fill, count, startOver } = stage(4 * 1024 * 1024)
+test('cache: clearing the engine removes all keys', async () => {
+  const { fill, count, clear } = stage(4 * 1024 * 1024)
   fill(tenant('a'), 4000)
-  startOver()
+  clear()
   assert.equal(await count(tenant('a')), 0)
   fill(tenant('b'), 3900)
   assert.equal(await count(tenant('b')), 3900)
 })
 
-test('a list is put together in many turns of the event loop', async () => {
+test('cache: a list is built over many turns of the event loop', async () => {
   const { engine, fill } = stage(512 * 1024 * 1024)
   const whose = tenant('a', { max_cache_bytes: 512 * 1024 * 1024 })
   fill(whose, 20_000, 1)
@@ -126,7 +126,7 @@ test('a list is put together in many turns of the event loop', async () => {
   assert.ok(turns >= 5, `${turns} turns`)
 })
 
-test('a large value takes the place of many small ones in several turns', async () => {
+test('cache: a large value evicts many small ones over several turns', async () => {
   const { engine, fill, count } = stage(64 * 1024 * 1024)
   const [whose, other] = [tenant('much', { max_cache_bytes: 2_000_000 }), tenant('other')]
   fill(whose, 8000, 0)

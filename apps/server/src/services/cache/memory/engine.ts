@@ -1,30 +1,30 @@
-// The engine without Redis: the caches of all projects in this process, bounded each by its quota and together.
+// The in-memory engine. Each project is bounded by its quota, and all projects by a common limit.
 import { getHeapStatistics } from 'node:v8'
 import type { CacheEntry } from '@plinth/contract/cache.ts'
 import { inSlices, type Sliced } from '#src/kernel/slices.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
 import type { Answer, CacheEngine } from '../engine.ts'
 import { createMatcher } from '../glob.ts'
-import { createPace } from '../pace.ts'
+import { createScanBudget } from '../scan-budget.ts'
 import { checkAnswer } from '../too-large.ts'
-import type { Keeper } from './keeper.ts'
 import { createKeyspace, evictedAtOnce, type Keyspace } from './keyspace.ts'
+import type { Ownership } from './ownership.ts'
 
 const defaultMaxBytes = 64 * 1024 * 1024
-/** What all projects together may use, while this process has to do other things, too. */
+/** Maximum bytes of all projects in this process. */
 export const memoryForAll = Math.min(512 * 1024 * 1024, Math.floor(getHeapStatistics().heap_size_limit / 4))
-/** Keys looked at in one turn of the event loop, and for one answer to a scan. */
+/** Keys visited per turn of the event loop, and per page of a scan. */
 const placesAtOnce = 2000
-/** Made free at once when all projects together need too much, so that it is not for every key anew. */
+/** Bytes freed at once over the common limit, so that evictions do not run for every key. */
 const relief = 256 * 1024
 
 interface MemoryEngineDeps {
-  keeper(startOver: () => void): Keeper
-  /** Of all projects together. */
+  ownership(clear: () => void): Ownership
+  /** The common limit of all projects. */
   maxBytes: number
 }
 
-export function createMemoryEngine({ keeper: createKeeper, maxBytes }: MemoryEngineDeps): CacheEngine {
+export function createMemoryEngine({ ownership: createOwnership, maxBytes }: MemoryEngineDeps): CacheEngine {
   const spaces = new Map<string, { space: Keyspace; tenant: Tenant }>()
   let used = 0
   const trimming = new Set<Keyspace>()
@@ -32,7 +32,7 @@ export function createMemoryEngine({ keeper: createKeeper, maxBytes }: MemoryEng
   const weigh = (bytes: number) => {
     used += bytes
   }
-  const keeper = createKeeper(() => {
+  const ownership = createOwnership(() => {
     spaces.clear()
     used = 0
   })
@@ -46,7 +46,7 @@ export function createMemoryEngine({ keeper: createKeeper, maxBytes }: MemoryEng
     return space
   }
 
-  /** Takes the cache of a project away, and answers with it. */
+  /** Removes the cache of a project and returns it. */
   function drop(projectId: string): Keyspace | undefined {
     const space = spaces.get(projectId)?.space
     spaces.delete(projectId)
@@ -54,7 +54,7 @@ export function createMemoryEngine({ keeper: createKeeper, maxBytes }: MemoryEng
     return space
   }
 
-  /** The project with the most bytes loses keys first: no project loses keys to one that has more. */
+  /** Evicts from the largest project first, so that no project loses keys to a larger one. */
   function* relieve(): Sliced<void> {
     while (used > maxBytes - relief && spaces.size > 0) {
       const [biggest, next] = twoBiggest(spaces.values())
@@ -68,7 +68,7 @@ export function createMemoryEngine({ keeper: createKeeper, maxBytes }: MemoryEng
     while (!space.trim(evictedAtOnce)) yield
   }
 
-  /** One large value can take the place of 100,000 small ones: they are evicted in slices. */
+  /** One large value can evict 100,000 small ones, so eviction runs in slices. */
   function evictFor(space: Keyspace): void {
     if (!trimming.has(space) && !space.trim(0)) {
       trimming.add(space)
@@ -83,7 +83,7 @@ export function createMemoryEngine({ keeper: createKeeper, maxBytes }: MemoryEng
   }
 
   const using = <T>(tenant: Tenant, work: (space: Keyspace) => T): Answer<T> =>
-    keeper.isSure() ? work(spaceOf(tenant)) : keeper.makeSure().then(() => work(spaceOf(tenant)))
+    ownership.isOwner() ? work(spaceOf(tenant)) : ownership.acquire().then(() => work(spaceOf(tenant)))
 
   const writing = <T>(tenant: Tenant, work: (space: Keyspace) => T): Answer<T> =>
     using(tenant, space => {
@@ -92,17 +92,17 @@ export function createMemoryEngine({ keeper: createKeeper, maxBytes }: MemoryEng
       return result
     })
 
-  /** Shows all keys, a few in each turn of the event loop. */
+  /** Visits all keys, a few per turn of the event loop. */
   async function throughout(space: Keyspace, pattern: string, see: (key: string) => void): Promise<void> {
     const matcher = createMatcher(pattern)
-    const pace = createPace(matcher)
+    const budget = createScanBudget(matcher)
     let place = 0
     do {
       place = space.walk(place, placesAtOnce, key => {
         if (matcher.matches(key)) see(key)
-        return !pace.isOver()
+        return !budget.isUsedUp()
       })
-      if (place !== 0) await pace.next()
+      if (place !== 0) await budget.nextTurn()
     } while (place !== 0)
   }
 
@@ -123,7 +123,7 @@ export function createMemoryEngine({ keeper: createKeeper, maxBytes }: MemoryEng
     remove: (tenant, keys) =>
       using(tenant, space => {
         const removed = keys.reduce((count, key) => count + (space.remove(key) ? 1 : 0), 0)
-        // What once held many keys keeps the room for them.
+        // A Map that held many keys keeps its memory, so an empty one is replaced.
         if (space.bytes === 0) drop(tenant.id)
         return removed
       }),
@@ -146,11 +146,11 @@ export function createMemoryEngine({ keeper: createKeeper, maxBytes }: MemoryEng
     scan: (tenant, cursor, pattern, count) =>
       using(tenant, space => {
         const matcher = createMatcher(pattern)
-        const pace = createPace(matcher)
+        const budget = createScanBudget(matcher)
         const keys: string[] = []
         const end = space.walk(Number(cursor), placesAtOnce, key => {
           if (matcher.matches(key)) keys.push(key)
-          return keys.length < count && !pace.isOver()
+          return keys.length < count && !budget.isUsedUp()
         })
         return { cursor: String(end), keys }
       }),
@@ -193,11 +193,11 @@ export function createMemoryEngine({ keeper: createKeeper, maxBytes }: MemoryEng
     changed(projectId, tenant) {
       if (!tenant) drop(projectId)
     },
-    close: () => keeper.close(),
+    close: () => ownership.close(),
   }
 }
 
-/** The one with most bytes, and how many the one after it has. */
+/** The largest project, and the bytes of the second largest. */
 function twoBiggest(spaces: Iterable<{ space: Keyspace }>): [Keyspace, number] {
   let biggest: Keyspace | undefined
   let next = 0

@@ -31,7 +31,7 @@ function keysOf(space: Keyspace): string[] {
   return keys
 }
 
-test('a value is read as it was written, and gone once removed', () => {
+test('keyspace: a value is read as written, and absent after removal', () => {
   const { space } = stage()
   for (const text of [
     '',
@@ -52,7 +52,7 @@ test('a value is read as it was written, and gone once removed', () => {
   assert.equal(space.get('toString'), undefined)
 })
 
-test('a key lives to the millisecond', () => {
+test('keyspace: expiry is exact to the millisecond', () => {
   const { space, pass } = stage()
   space.set('a', '1', 50)
   pass(50)
@@ -66,7 +66,7 @@ test('a key lives to the millisecond', () => {
   assert.equal(space.expire('a', 1000), false)
 })
 
-test('a write without expiry lifts it, an addition keeps it', () => {
+test('keyspace: a write without expiry removes the expiry, an addition keeps it', () => {
   const { space, pass } = stage()
   space.set('a', '1', 100)
   assert.equal(space.add('a', 1n), 2n)
@@ -77,7 +77,7 @@ test('a write without expiry lifts it, an addition keeps it', () => {
   assert.equal(space.get('a'), '3')
 })
 
-test('a key that has expired counts as absent to an addition', () => {
+test('keyspace: an addition treats an expired key as absent', () => {
   const { space, pass } = stage()
   space.set('a', '41', 10)
   pass(11)
@@ -85,7 +85,7 @@ test('a key that has expired counts as absent to an addition', () => {
   assert.equal(space.ttlMs('a'), Number.POSITIVE_INFINITY)
 })
 
-test('an addition that is refused changes nothing', () => {
+test('keyspace: a rejected addition changes nothing', () => {
   const { space } = stage()
   space.set('a', '9223372036854775807', 100)
   assert.throws(() => space.add('a', 1n), { code: 'not_an_integer' })
@@ -93,7 +93,7 @@ test('an addition that is refused changes nothing', () => {
   assert.equal(space.ttlMs('a'), 100)
 })
 
-test('expiry can be set, changed, and is removal at 0 or less', () => {
+test('keyspace: expiry can be set and changed, and 0 or less removes the key', () => {
   const { space, pass } = stage()
   space.set('a', '1')
   assert.ok(space.expire('a', 1000))
@@ -105,7 +105,7 @@ test('expiry can be set, changed, and is removal at 0 or less', () => {
   assert.equal(space.get('a'), undefined)
 })
 
-test('above its bytes the least recently used keys go', () => {
+test('keyspace: over its limit the least recently used keys are evicted', () => {
   const room = 10 * (overhead + 1 + 100)
   const { space, weighed } = stage(room)
   for (const key of '0123456789') space.set(key, 'x'.repeat(100))
@@ -120,7 +120,7 @@ test('above its bytes the least recently used keys go', () => {
   assert.equal(weighed(), space.bytes)
 })
 
-test('a value that does not fit is refused, and what was there stays', () => {
+test('keyspace: a value over the limit is rejected, and the old value stays', () => {
   const { space } = stage(1000)
   space.set('a', '1')
   space.set('b', '2')
@@ -136,7 +136,7 @@ test('a value that does not fit is refused, and what was there stays', () => {
   assert.deepEqual([space.get('a'), space.get('b'), space.get('c')], ['1', '2', undefined])
 })
 
-test('texts of more than one byte a character count for more', () => {
+test('keyspace: texts with two bytes per character count double', () => {
   const { space } = stage()
   space.set('a', 'x'.repeat(1000))
   assert.equal(space.bytes, overhead + 1 + 1000)
@@ -146,7 +146,7 @@ test('texts of more than one byte a character count for more', () => {
   assert.equal(space.bytes, overhead + 1 + 3000)
 })
 
-test('what has expired goes as new keys come, before anything that lives', () => {
+test('keyspace: new keys evict expired keys first', () => {
   const each = overhead + 5 + 10
   const { space, pass } = stage(200 * each)
   space.set('keepr', 'x'.repeat(10))
@@ -158,7 +158,7 @@ test('what has expired goes as new keys come, before anything that lives', () =>
   assert.equal(space.bytes, 141 * each)
 })
 
-test('a walk shows every key once, the latest first, in as many parts as wanted', () => {
+test('keyspace: a scan visits every key once, the latest first, in any number of pages', () => {
   const { space } = stage()
   for (let number = 0; number < 100; number++) space.set(`key ${number}`, '')
   const seen: string[] = []
@@ -179,7 +179,7 @@ test('a walk shows every key once, the latest first, in as many parts as wanted'
   assert.equal(parts, 15)
 })
 
-test('a walk ends although keys come all the time, and misses none that were there throughout', () => {
+test('keyspace: a scan ends while keys are added, and misses no key that existed throughout', () => {
   const { space } = stage()
   const staying = Array.from({ length: 500 }, (_, number) => `stays ${number}`)
   for (const key of staying) {
@@ -208,7 +208,7 @@ test('a walk ends although keys come all the time, and misses none that were the
   )
 })
 
-/** What a keyspace holds, in the plainest words. */
+/** A simple model of a keyspace. */
 function createModel() {
   const held = new Map<string, { value: string; until: number }>()
   let time = 0
@@ -227,7 +227,7 @@ function createModel() {
   }
 }
 
-test('random work leaves what a plain map would hold', () => {
+test('keyspace: random operations give the same result as a plain map', () => {
   const { space, pass, weighed } = stage()
   const model = createModel()
   const pick = (items: readonly string[]) => items[Math.floor(Math.random() * items.length)]!
@@ -281,7 +281,7 @@ test('random work leaves what a plain map would hold', () => {
   assert.equal(weighed(), 0)
 })
 
-test('a write evicts a bounded number of keys at once, and the rest is trimmed later', () => {
+test('keyspace: a write evicts a bounded number of keys, and `trim` evicts the rest', () => {
   const { space } = stage(3 * evictedAtOnce * (overhead + 5))
   for (let number = 0; number < 3 * evictedAtOnce; number++) space.set(String(number + 10_000), '')
   const before = keysOf(space).length

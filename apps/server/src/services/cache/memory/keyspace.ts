@@ -1,5 +1,5 @@
-// The cache of one project in this process: bounded in bytes, the least recently used goes first, expiry to the
-// millisecond. Everything here is done at once; nothing runs while nobody calls.
+// The in-memory cache of one project: a byte limit with LRU eviction, and expiry to the millisecond. All operations are
+// synchronous and no timer runs.
 import { LRUCache } from 'lru-cache'
 import { sumOf } from '../integer.ts'
 import { tooLarge } from '../too-large.ts'
@@ -8,26 +8,26 @@ import { createSlots } from './slots.ts'
 export interface Keyspace {
   get(key: string): string | undefined
   has(key: string): boolean
-  /** Milliseconds left; Infinity without expiry, undefined when absent. */
+  /** Remaining milliseconds; Infinity without expiry, undefined if absent. */
   ttlMs(key: string): number | undefined
   /** Without `ttlMs` it does not expire. */
   set(key: string, value: string, ttlMs?: number): void
   setAll(pairs: readonly (readonly [string, string])[]): void
   add(key: string, by: bigint): bigint
-  /** False when the key is absent. */
+  /** False if the key is absent. */
   expire(key: string, ttlMs: number): boolean
   remove(key: string): boolean
   /**
-   * Shows the keys that came in before the one at `from`, the latest first, for as long as they are wanted; 0 stands
-   * for both ends. Looks at so many places at most, and answers where to go on.
+   * Visits the keys that were added before the position `from`, the latest first, until the visitor stops. 0 is both the start
+   * and the end. Visits a bounded number of slots and returns the next position.
    */
   walk(from: number, places: number, see: (key: string) => boolean): number
-  /** Removes the key that was used least recently. */
+  /** Removes the least recently used key. */
   evict(): void
-  /** Evicts at most so many keys while there are too many bytes; true when there are not. */
+  /** Evicts at most so many keys. True if the limit is met. */
   trim(mostKeys: number): boolean
   readonly bytes: number
-  /** Above it, the least recently used keys are evicted; a write evicts at most `evictedAtOnce` of them. */
+  /** The byte limit. A write evicts at most `evictedAtOnce` keys. */
   maxBytes: number
 }
 
@@ -37,21 +37,21 @@ interface Entry {
   readonly slot: number
 }
 
-/** What a key costs besides its text and its value's: measured, about. */
+/** Measured overhead of a key in bytes, approximately. */
 const overhead = 200
-/** Keys evicted without a pause: about a millisecond. */
+/** Keys evicted in one turn, about a millisecond. */
 export const evictedAtOnce = 2000
-/** How many places a new key looks at, so that what has expired does not push out what has not. */
+/** Slots that a new key checks for expired keys, so that these are evicted before live ones. */
 const sweptPerKey = 2
 
-/** `weigh` is told of every byte that comes or goes. */
+/** `weigh` is called with every change of the size in bytes. */
 export function createKeyspace(
   weigh: (bytes: number) => void,
   clock: { now(): number } = performance,
 ): Keyspace {
   const slots = createSlots()
   const entries = new LRUCache<string, Entry>({
-    // The bound is ours to keep: this one could not be changed.
+    // The limit of the LRU cache is fixed at creation, so this module enforces `maxBytes` itself.
     maxSize: Number.MAX_SAFE_INTEGER,
     ttlResolution: 0,
     perf: clock,
@@ -70,7 +70,7 @@ export function createKeyspace(
     }
   }
 
-  /** Without `ttlMs` the time to live stays as it is. */
+  /** Without `ttlMs` the time to live does not change. */
   function write(key: string, value: string, ttlMs: number | undefined): void {
     const bytes = costOf(key, value)
     if (bytes > keyspace.maxBytes) throw tooLarge(bytes, keyspace.maxBytes)
@@ -149,7 +149,7 @@ export function createKeyspace(
 
 const costOf = (key: string, value: string) => bytesOf(key) + bytesOf(value) + overhead
 
-/** In memory: one byte per character only where all of them are plain. */
+/** V8 uses one byte per character only if all are Latin-1. */
 function bytesOf(text: string): number {
   const bytes = Buffer.byteLength(text)
   return bytes === text.length ? bytes : Math.max(bytes, text.length * 2)

@@ -7,7 +7,7 @@ const keysBelow = (slots: Slots, number: number) =>
     key => key !== undefined,
   )
 
-test('keys keep their order and their numbers, whatever goes in between', () => {
+test('slots: keys keep their order and numbers when others are removed', () => {
   const slots = createSlots()
   const numbers = ['a', 'b', 'c', 'd'].map(slots.add)
   slots.remove(numbers[1]!)
@@ -16,7 +16,7 @@ test('keys keep their order and their numbers, whatever goes in between', () => 
   assert.deepEqual(keysBelow(slots, Number.POSITIVE_INFINITY), ['a', 'c', 'd'])
 })
 
-test('a key that comes back has a number above all others', () => {
+test('slots: a key that is added again gets the highest number', () => {
   const slots = createSlots()
   const first = slots.add('a')
   slots.add('b')
@@ -25,7 +25,7 @@ test('a key that comes back has a number above all others', () => {
   assert.deepEqual(keysBelow(slots, again), ['b'])
 })
 
-test('gaps are closed before they outnumber the keys, and numbers stay good', () => {
+test('slots: gaps are compacted before they outnumber the keys, and numbers stay valid', () => {
   const slots = createSlots()
   const numbers = Array.from({ length: 10_000 }, (_, index) => slots.add(`key ${index}`))
   for (const number of numbers) if (number % 10 !== 0) slots.remove(number)

@@ -1,14 +1,13 @@
-// The keys of a project in the order they came in, each under a number that only grows. A number is a place to go on
-// from, downwards, that needs no memory of who asked: whatever came and went since, the keys below it are those still to
-// be seen, and there is an end to them.
+// The keys of a project in insertion order, each with a number that only grows. A number is a stateless scan cursor: the
+// scan goes downwards, so the keys below the number are those not visited yet, and new keys cannot prolong the scan.
 
 export interface Slots {
-  /** The number the key now has. */
+  /** Returns the number of the key. */
   add(key: string): number
   remove(number: number): void
-  /** How many places there are with numbers below this one. */
+  /** The number of slots below this number. */
   below(number: number): number
-  /** The key at a place, or undefined where one has gone. */
+  /** The key in a slot, or undefined if it was removed. */
   keyAt(place: number): string | undefined
   numberAt(place: number): number
   readonly length: number

@@ -1,4 +1,4 @@
-// The engine with Redis: what a project does goes over its own user's connection, what spans keys over the platform's.
+// The Redis engine. Commands of a project use the connection of its Redis user, scans over keys that of the platform.
 import { Refusal } from '#src/kernel/errors.ts'
 import type { RedisCommand } from '#src/kernel/redis/command.ts'
 import type { RedisConnection } from '#src/kernel/redis/connection.ts'
@@ -6,30 +6,30 @@ import type { RedisReply } from '#src/kernel/redis/replies.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
 import type { CacheEngine } from '../engine.ts'
 import { checkAnswer } from '../too-large.ts'
+import { type Connections, isLoginError } from './connections.ts'
 import { listKeys, removeKeys, scanKeys, statsOf } from './keys.ts'
-import { isAboutLogin, type Lines } from './lines.ts'
 import { readKey } from './reading.ts'
 import { refusalFrom } from './refusals.ts'
 import { prefixOf, type RedisUsers } from './users.ts'
 
 const removeAtOnce = 500
 
-export function createRedisEngine(lines: Lines, users: RedisUsers): CacheEngine {
-  /** What Redis refuses for want of a permission was not done: the user is put right, and it is tried once more. */
+export function createRedisEngine(connections: Connections, users: RedisUsers): CacheEngine {
+  /** A command that Redis rejected for a missing permission had no effect. Repair the user and retry once. */
   async function again(error: unknown, projectId: string, command: RedisCommand): Promise<RedisReply> {
     try {
-      if (!isAboutLogin(error)) throw error
-      await lines.heal(projectId)
-      return await lines.send(projectId, command)
+      if (!isLoginError(error)) throw error
+      await connections.heal(projectId)
+      return await connections.send(projectId, command)
     } catch (final) {
       throw refusalFrom(final)
     }
   }
 
   const run = <T>({ id }: Tenant, command: RedisCommand, read: (reply: RedisReply) => T): Promise<T> =>
-    lines.send(id, command).then(read, error => again(error, id, command).then(read))
+    connections.send(id, command).then(read, error => again(error, id, command).then(read))
 
-  /** MGET passes over what is not a string. */
+  /** 0 for a key that is not a string, because MGET skips it. */
   const lengthOf = (tenant: Tenant, key: string): Promise<number> =>
     run(tenant, ['STRLEN', prefixOf(tenant.id) + key], Number).catch(error => {
       if (error instanceof Refusal && error.code === 'wrong_type') return 0
@@ -38,7 +38,7 @@ export function createRedisEngine(lines: Lines, users: RedisUsers): CacheEngine 
 
   async function asPlatform<T>(work: (redis: RedisConnection) => Promise<T>): Promise<T> {
     try {
-      return await work(await lines.platform())
+      return await work(await connections.platform())
     } catch (error) {
       throw refusalFrom(error)
     }
@@ -54,7 +54,7 @@ export function createRedisEngine(lines: Lines, users: RedisUsers): CacheEngine 
       return run(tenant, command, isOk)
     },
 
-    /** In several commands: one that frees a great many keys would hold up everybody. */
+    /** Sent as several commands, because one that frees very many keys would block Redis. */
     async remove(tenant, keys) {
       const whole = keys.map(key => prefixOf(tenant.id) + key)
       let removed = 0
@@ -70,7 +70,7 @@ export function createRedisEngine(lines: Lines, users: RedisUsers): CacheEngine 
     ttl: (tenant, key) => run(tenant, ['TTL', prefixOf(tenant.id) + key], Number),
     has: (tenant, key) => run(tenant, ['EXISTS', prefixOf(tenant.id) + key], isOne),
 
-    /** How much it would be is asked first: Redis puts an answer together whole, however large. */
+    /** Checks the size first, because Redis builds the whole answer in memory. */
     async getAll(tenant, keys) {
       const names = [...new Set(keys)]
       if (names.length === 0) return []
@@ -97,19 +97,19 @@ export function createRedisEngine(lines: Lines, users: RedisUsers): CacheEngine 
     flush: tenant => asPlatform(redis => removeKeys(redis, tenant.id)),
     stats: tenant => asPlatform(redis => statsOf(redis, tenant.id)),
 
-    warnings: lines.warnings,
+    warnings: connections.warnings,
     created: projectId => asPlatform(async redis => void (await redis.send(users.create(projectId)))),
     removed: projectId =>
       asPlatform(async redis => {
-        lines.hangUp(projectId)
-        // The user first: then nobody writes while the keys go.
+        connections.disconnect(projectId)
+        // Delete the user first, so that nothing is written while the keys are removed.
         await redis.send(users.remove(projectId))
         await removeKeys(redis, projectId)
       }),
     changed(projectId, tenant) {
-      if (tenant?.status !== 'active') lines.hangUp(projectId)
+      if (tenant?.status !== 'active') connections.disconnect(projectId)
     },
-    close: async () => lines.close(),
+    close: async () => connections.close(),
   }
 }
 

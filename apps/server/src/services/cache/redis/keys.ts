@@ -1,25 +1,25 @@
-// All keys of a project, gone through over the platform's own connection. Redis goes through the keys of everybody and
-// picks by pattern; what it picks is looked at again here, byte by byte.
+// Scans the keys of a project over the connection of the platform. SCAN visits the keys of all projects and filters by
+// pattern; the prefix of each result is checked again here.
 import type { CacheEntry, CacheStats } from '@plinth/contract/cache.ts'
 import type { RedisConnection } from '#src/kernel/redis/connection.ts'
 import type { Page } from '../engine.ts'
 import { createMatcher } from '../glob.ts'
-import { createPace } from '../pace.ts'
+import { createScanBudget } from '../scan-budget.ts'
 import { describe } from './reading.ts'
 import { escapePattern, prefixOf } from './users.ts'
 
-/** Keys Redis looks at for one command: it does nothing else meanwhile. */
+/** The COUNT of one SCAN command, during which Redis is blocked. */
 const scanAtOnce = 1000
 const removeAtOnce = 500
-/** Commands for one answer to a scan, however few keys they find. */
+/** Maximum commands for one page of a scan, even if they find few keys. */
 const scansPerAnswer = 16
 const sampled = 100
 const remembered = 100_000
 
 interface Found {
-  /** Where Redis goes on; '0' at the end. */
+  /** The cursor of Redis; '0' at the end. */
   cursor: string
-  /** Whole, with the prefix. The same one can come twice. */
+  /** Full keys with the prefix. SCAN may return a key twice. */
   keys: Buffer[]
 }
 
@@ -39,7 +39,7 @@ async function findKeys(
   }
 }
 
-/** The key as its project knows it. */
+/** The key without the prefix of the project. */
 const bareKey = (projectId: string, key: Buffer) => key.toString('utf8', prefixOf(projectId).length)
 
 async function* allKeys(redis: RedisConnection, projectId: string): AsyncGenerator<Buffer[]> {
@@ -51,7 +51,7 @@ async function* allKeys(redis: RedisConnection, projectId: string): AsyncGenerat
   } while (cursor !== '0')
 }
 
-/** Each key once. Of very many only the first are remembered: then a count can be a little too high. */
+/** Removes duplicates. Only a bounded number of keys is remembered, so a count of very many may be too high. */
 async function* eachKey(redis: RedisConnection, projectId: string): AsyncGenerator<Buffer[]> {
   const seen = new Set<string>()
   const isNew = (key: Buffer) => {
@@ -63,7 +63,7 @@ async function* eachKey(redis: RedisConnection, projectId: string): AsyncGenerat
   for await (const keys of allKeys(redis, projectId)) yield keys.filter(isNew)
 }
 
-/** Where the project's keys are few among those of others, Redis is asked for more of them at a time. */
+/** Increases COUNT if few of the scanned keys belong to the project. */
 export async function scanKeys(
   redis: RedisConnection,
   projectId: string,
@@ -106,7 +106,7 @@ export async function listKeys(
   return { entries: entries.filter((entry): entry is CacheEntry => entry !== undefined), total }
 }
 
-/** How many there were. */
+/** Returns the number of keys. */
 export async function removeKeys(redis: RedisConnection, projectId: string): Promise<number> {
   let removed = 0
   for await (const keys of allKeys(redis, projectId)) removed += await unlink(redis, keys)
@@ -133,12 +133,12 @@ export async function statsOf(redis: RedisConnection, projectId: string): Promis
   return { engine: 'redis', key_count: count, memory_bytes: Math.round(average * count), max_bytes: null }
 }
 
-/** Compares keys with a pattern, and lets others have their turn in between. */
+/** Matches keys against a pattern, and yields to the event loop in between. */
 function createMatching(pattern: string): (key: string) => boolean | Promise<boolean> {
   const matcher = createMatcher(pattern)
-  const pace = createPace(matcher)
+  const budget = createScanBudget(matcher)
   return key => {
-    if (!pace.isOver()) return matcher.matches(key)
-    return pace.next().then(() => matcher.matches(key))
+    if (!budget.isUsedUp()) return matcher.matches(key)
+    return budget.nextTurn().then(() => matcher.matches(key))
   }
 }

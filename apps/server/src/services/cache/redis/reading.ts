@@ -1,14 +1,14 @@
-// Keys as the management plane shows them: strings, hashes, lists, sets and sorted sets, and no more than can be looked at.
+// Reads keys for the management plane: strings, hashes, lists, sets and sorted sets, with a size limit.
 import type { CacheEntry, CacheValue } from '@plinth/contract/cache.ts'
 import type { RedisArgument } from '#src/kernel/redis/command.ts'
 import type { RedisConnection } from '#src/kernel/redis/connection.ts'
 import type { RedisReply } from '#src/kernel/redis/replies.ts'
 
 const maxElements = 1000
-/** Longer than any value that came over HTTP. */
+/** Larger than any value written over HTTP. */
 const maxTextBytes = 16 * 1024 * 1024
 
-/** Undefined when the key has gone. The four questions are answered together. */
+/** Undefined if the key does not exist. The four commands are pipelined. */
 export async function describe(
   redis: RedisConnection,
   whole: RedisArgument,
@@ -17,7 +17,7 @@ export async function describe(
   const [type, ttl, length, memory] = await Promise.all([
     redis.send(['TYPE', whole]),
     redis.send(['TTL', whole]),
-    // Of anything but a string it is refused.
+    // STRLEN fails for other types.
     redis.send(['STRLEN', whole]).catch(() => 0),
     redis.send(['MEMORY', 'USAGE', whole]),
   ])
@@ -41,7 +41,7 @@ export async function readKey(
   return shown && { ...entry, ...shown }
 }
 
-/** Undefined when the key went while it was being read. */
+/** Undefined if the key was removed meanwhile. */
 type Shown = Pick<CacheValue, 'value' | 'truncated'> | undefined
 type Reader = (redis: RedisConnection, key: string) => Promise<Shown>
 
@@ -83,7 +83,7 @@ const readers: Record<string, Reader> = {
 
 const unreadable: Reader = async () => ({ value: null, truncated: true })
 
-/** The first of them, each once, in no order. */
+/** The first members without duplicates, in no order. */
 async function elements(
   redis: RedisConnection,
   command: 'HSCAN' | 'SSCAN',
@@ -108,7 +108,7 @@ async function whole(redis: RedisConnection, counting: string, key: string, valu
   return count === 0 ? undefined : { value, truncated: count > maxElements }
 }
 
-/** JSON has no infinity. */
+/** JSON cannot encode Infinity. */
 function scoreOf(text: string): number | string {
   const score = Number(text)
   return Number.isNaN(score) ? text : score

@@ -1,28 +1,28 @@
-// What goes wrong with Redis, as it is told to whoever asked.
+// Translates Redis errors for clients.
 import { Refusal } from '#src/kernel/errors.ts'
 import { RedisError, RedisUnreachable } from '#src/kernel/redis/redis-error.ts'
 import { notAnInteger, overflow } from '../integer.ts'
 
-/** Answers that mean: not now, or not like this, and that an operator may have to see to it. */
+/** Redis error codes that are temporary or need the operator. */
 const passing = new Set(
   'LOADING BUSY READONLY MISCONF MASTERDOWN CLUSTERDOWN NOREPLICAS TRYAGAIN NOPERM NOAUTH WRONGPASS'.split(
     ' ',
   ),
 )
 
-/** Whatever is not known here goes up as it is. */
+/** Other errors are returned unchanged. */
 export function refusalFrom(error: unknown): unknown {
   if (error instanceof RedisUnreachable)
     return unavailable('The cache cannot be reached right now; try again shortly', error)
   if (!(error instanceof RedisError)) return error
-  const { code, told } = error
+  const { code, reply } = error
   if (code === 'WRONGTYPE')
     return new Refusal('wrong_type', 'This key holds a value of another type', {
       hint: 'The value can be read by GET /api/v1/projects/{id}/cache/keys/{key}.',
     })
-  if (/not an integer or out of range/.test(told)) return notAnInteger()
-  if (/would overflow/.test(told)) return overflow()
-  if (/invalid cursor/.test(told)) return new Refusal('invalid_request', 'The cursor is not one of a scan')
+  if (/not an integer or out of range/.test(reply)) return notAnInteger()
+  if (/would overflow/.test(reply)) return overflow()
+  if (/invalid cursor/.test(reply)) return new Refusal('invalid_request', 'The cursor is not one of a scan')
   if (code === 'OOM')
     return unavailable('The cache has no memory left; delete keys, or let more of them expire', error)
   return passing.has(code)

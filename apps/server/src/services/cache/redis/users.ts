@@ -1,23 +1,23 @@
-// The Redis user of a project: confined to the project's keys, and to commands that work on keys one names. Whatever
-// looks at other keys, other databases or the server itself is denied. Its password is derived, so there is nothing to
-// store, and a Redis that has forgotten its users can be told of them again.
+// The Redis user of a project. Its ACL allows only the project's keys and commands that name their keys. Commands on other
+// keys, other databases or the server are denied. The password is derived, so none is stored and the user can be created
+// again after Redis has lost its users.
 import { createHash } from 'node:crypto'
 import { type DeriveKey, hmac } from '#src/kernel/crypto/keys.ts'
 import type { RedisCommand } from '#src/kernel/redis/command.ts'
 
-/** What every key of a project begins with. */
+/** The prefix of all keys of a project. */
 export const prefixOf = (projectId: string) => `${projectId}:`
 
-/** Where nothing stands for anything but itself. */
+/** Escapes glob characters. */
 export const escapePattern = (text: string) => text.replace(/[\\*?[]/g, '\\$&')
 
 const kinds = ['string', 'hash', 'list', 'set', 'sortedset', 'hyperloglog', 'bitmap', 'geo']
-/** Of the commands for keys of any kind, those that name the keys they touch and stay in this database. */
+/** The generic commands that name their keys and stay in the current database. */
 const keyCommands = [
   ...['del', 'unlink', 'exists', 'type', 'touch', 'rename', 'renamenx', 'persist'],
   ...['expire', 'pexpire', 'expireat', 'pexpireat', 'ttl', 'pttl', 'expiretime', 'pexpiretime'],
 ]
-/** Denied even where a kind above has them: SORT reads keys it does not name, and a wait would hold up the others. */
+/** Denied although a category above includes them. SORT reads keys it does not name. Blocking commands block the connection. */
 const denied = ['dangerous', 'admin', 'blocking', 'scripting', 'pubsub', 'transaction', 'stream']
 
 export interface RedisUsers {

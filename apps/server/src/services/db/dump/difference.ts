@@ -1,65 +1,65 @@
-// What has to be done to one schema to make it another: what is missing is made, what is too much is dropped, what
-// differs is changed where that can be said, and named where it cannot.
-import type { Piece, TableColumn } from './pieces.ts'
+// Computes the statements that turn one schema into another: create, drop and alter. Changes that cannot be expressed are
+// listed as comments.
+import type { Definition, TableColumn } from './definitions-store.ts'
 import { type Schema, scriptFrom } from './schema.ts'
 
-/** In pieces; none when they are the same. */
+/** The script in chunks; empty if the schemas are equal. */
 export function differenceScript(from: Schema, to: Schema): string[] {
-  const before = new Map(from.pieces.map(piece => [keyOf(piece), piece]))
-  const after = new Map(to.pieces.map(piece => [keyOf(piece), piece]))
-  const dropped = from.pieces.filter(piece => !after.has(keyOf(piece)))
-  const isGone = goneWith(dropped)
-  const undone = dropped.filter(piece => !isGone(piece)).toReversed()
+  const before = new Map(from.definitions.map(definition => [keyOf(definition), definition]))
+  const after = new Map(to.definitions.map(definition => [keyOf(definition), definition]))
+  const dropped = from.definitions.filter(definition => !after.has(keyOf(definition)))
+  const isDroppedWithOwner = droppedWith(dropped)
+  const undone = dropped.filter(definition => !isDroppedWithOwner(definition)).toReversed()
   const statements: string[] = undone.map(({ undo }) => undo)
   const byHand: string[] = []
   const columnsBefore = columnsByTable(from)
   const columnsAfter = columnsByTable(to)
-  for (const piece of to.pieces) {
-    const old = before.get(keyOf(piece))
-    if (!old) statements.push(piece.sql)
-    else if (old.sql !== piece.sql) {
-      const change = changeOf(old, piece, columnsBefore, columnsAfter)
+  for (const definition of to.definitions) {
+    const old = before.get(keyOf(definition))
+    if (!old) statements.push(definition.sql)
+    else if (old.sql !== definition.sql) {
+      const change = changeOf(old, definition, columnsBefore, columnsAfter)
       if (change) statements.push(...change)
-      else byHand.push(`${piece.name}, which differs`)
+      else byHand.push(`${definition.name}, which differs`)
     }
   }
   const granted = new Set(from.grants)
   for (const grant of to.grants) if (!granted.has(grant)) statements.push(grant)
-  const known = new Set(from.leftOut)
-  return scriptFrom(statements, [...byHand, ...to.leftOut.filter(each => !known.has(each))])
+  const known = new Set(from.omitted)
+  return scriptFrom(statements, [...byHand, ...to.omitted.filter(each => !known.has(each))])
 }
 
 type ColumnsByTable = ReadonlyMap<string, readonly TableColumn[]>
 
 const columnsByTable = ({ columns }: Schema): ColumnsByTable => Map.groupBy(columns, ({ table }) => table)
 
-/** Numbers of the catalogue differ between databases, names do not. */
-const keyOf = ({ id, rank, name }: Piece) => `${id.slice(0, id.indexOf(':'))} ${rank} ${name}`
+/** Keys use names, because oids differ between databases. */
+const keyOf = ({ id, rank, name }: Definition) => `${id.slice(0, id.indexOf(':'))} ${rank} ${name}`
 
-const isSchema = ({ id }: Piece) => id.startsWith('pg_namespace:')
-const isTable = ({ id, rank }: Piece) => id.startsWith('pg_class:') && rank === 5
+const isSchema = ({ id }: Definition) => id.startsWith('pg_namespace:')
+const isTable = ({ id, rank }: Definition) => id.startsWith('pg_class:') && rank === 5
 
-/** What belongs to a table goes with it, and what is said about something goes with that. */
-function goneWith(dropped: readonly Piece[]): (piece: Piece) => boolean {
+/** Objects of a dropped table and comments on dropped objects are dropped with them. */
+function droppedWith(dropped: readonly Definition[]): (definition: Definition) => boolean {
   const tables = new Set(dropped.filter(isTable).map(({ name }) => name))
   const objects = new Set(
-    dropped.filter(piece => !isComment(piece)).map(({ name }) => withoutArguments(name)),
+    dropped.filter(definition => !isComment(definition)).map(({ name }) => withoutArguments(name)),
   )
-  return piece =>
-    (isComment(piece) && objects.has(withoutArguments(piece.name))) ||
-    (!isTable(piece) && !isSchema(piece) && ownersOf(piece).some(table => tables.has(table)))
+  return definition =>
+    (isComment(definition) && objects.has(withoutArguments(definition.name))) ||
+    (!isTable(definition) && !isSchema(definition) && ownersOf(definition).some(table => tables.has(table)))
 }
 
-const isComment = ({ id }: Piece) => id.startsWith('comment:')
+const isComment = ({ id }: Definition) => id.startsWith('comment:')
 const withoutArguments = (name: string) => name.split('(')[0]!
 
-/** A name with its schema as Postgres writes it, each part in quotes where it must be. */
+/** A qualified name as Postgres writes it, with quotes where needed. */
 const qualifiedName = '(?:"(?:[^"]|"")+"|[^\\s".(]+)\\.(?:"(?:[^"]|"")+"|[^\\s".(]+)'
 const nameAtStart = new RegExp(`^${qualifiedName}(?=\\.|$)`)
 const nameBehindOn = new RegExp(`\\bon (?:only )?(${qualifiedName})(?= |$)`, 'gi')
 
-/** The tables that a piece may belong to: the one its name begins with, and those behind ON in its first line. */
-function ownersOf({ name, sql }: Piece): string[] {
+/** The tables that an object may belong to: the prefix of its name, and the names after ON in its first line. */
+function ownersOf({ name, sql }: Definition): string[] {
   const own = nameAtStart.exec(name)?.[0]
   const end = sql.indexOf('\n')
   const line = sql.slice(0, Math.min(end < 0 ? sql.length : end, longestFirstLine))
@@ -68,25 +68,25 @@ function ownersOf({ name, sql }: Piece): string[] {
 
 const longestFirstLine = 10_000
 
-/** Undefined where it cannot be said. */
+/** Undefined if the change cannot be expressed. */
 function changeOf(
-  old: Piece,
-  piece: Piece,
+  old: Definition,
+  definition: Definition,
   before: ColumnsByTable,
   after: ColumnsByTable,
 ): string[] | undefined {
-  const kind = piece.id.slice(0, piece.id.indexOf(':'))
-  if (isTable(piece)) {
-    const own = (all: ColumnsByTable) => all.get(piece.name) ?? []
-    return columnChanges(piece.name, own(before), own(after))
+  const kind = definition.id.slice(0, definition.id.indexOf(':'))
+  if (isTable(definition)) {
+    const own = (all: ColumnsByTable) => all.get(definition.name) ?? []
+    return columnChanges(definition.name, own(before), own(after))
   }
-  if (/^create type .* as enum/.test(piece.sql)) return enumChanges(old, piece)
-  if (replaced.has(kind) || piece.rank === 7 || piece.rank === 9) return [old.undo, piece.sql]
-  if (restated.has(kind) || piece.rank === 4) return [piece.sql]
+  if (/^create type .* as enum/.test(definition.sql)) return enumChanges(old, definition)
+  if (replaced.has(kind) || definition.rank === 7 || definition.rank === 9) return [old.undo, definition.sql]
+  if (restated.has(kind) || definition.rank === 4) return [definition.sql]
   return
 }
 
-/** Taken away and made anew. */
+/** Kinds that are dropped and created again. */
 const replaced = new Set([
   'pg_constraint',
   'pg_trigger',
@@ -95,7 +95,7 @@ const replaced = new Set([
   'pg_statistic_ext',
   'rls',
 ])
-/** Said once more. */
+/** Kinds whose statement can run again. */
 const restated = new Set(['comment', 'owned', 'identity', 'replica', 'pg_attrdef'])
 
 function columnChanges(
@@ -130,16 +130,16 @@ function columnChange(was: TableColumn, { name, type, default: value, isNotNull 
   return lines
 }
 
-/** Labels can be added between others; nothing else can be done to them. */
-function enumChanges(old: Piece, piece: Piece): string[] | undefined {
-  const labels = ({ sql }: Piece) =>
+/** Adds labels only: Postgres cannot remove or reorder the labels of an enum. */
+function enumChanges(old: Definition, definition: Definition): string[] | undefined {
+  const labels = ({ sql }: Definition) =>
     [...sql.slice(sql.indexOf('(')).matchAll(/'(?:[^']|'')*'/g)].map(([label]) => label)
-  const [before, after] = [labels(old), labels(piece)]
+  const [before, after] = [labels(old), labels(definition)]
   const known = new Set(before)
   if (before.join() !== after.filter(label => known.has(label)).join()) return
   return after.flatMap((label, place) => {
     if (known.has(label)) return []
     const next = place === 0 ? `before ${after[1]}` : `after ${after[place - 1]}`
-    return `alter type ${piece.name} add value ${label} ${after.length > 1 ? next : ''}`.trimEnd()
+    return `alter type ${definition.name} add value ${label} ${after.length > 1 ? next : ''}`.trimEnd()
   })
 }

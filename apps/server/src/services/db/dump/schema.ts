@@ -1,22 +1,29 @@
-// The project's schema as one script: what it made itself, in an order in which everything that is needed is there.
+// Dumps the project's schema as one script, in dependency order.
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Session } from '#src/kernel/postgres/database.ts'
-import { sql } from '#src/kernel/postgres/sql.ts'
-import { defaultGrants, grants } from './grants.ts'
-import { dependencies, leftOut, type Piece, pieceQueries, type TableColumn, tableColumns } from './pieces.ts'
+import {
+  type Definition,
+  definitionQueries,
+  dependencies,
+  omitted,
+  readCatalogOnly,
+  type TableColumn,
+  tableColumns,
+} from './definitions-store.ts'
+import { defaultGrants, grants } from './grants-store.ts'
 
 export interface Schema {
-  /** In order. */
-  pieces: Piece[]
+  /** In dependency order. */
+  definitions: Definition[]
   columns: TableColumn[]
-  /** Each says all about one object. */
+  /** One entry per object. */
   grants: string[]
-  /** What cannot be written here. */
-  leftOut: string[]
+  /** Objects that the script cannot create. */
+  omitted: string[]
 }
 
-/** Each step over the pieces takes some milliseconds for so many. */
-const maxPieces = 50_000
+/** Bounds synchronous steps over all objects to a few milliseconds. */
+const maxDefinitions = 50_000
 const maxCharacters = 50 * 1024 * 1024
 
 const tooLarge = (what: string) =>
@@ -25,72 +32,76 @@ const tooLarge = (what: string) =>
     `The schema has ${what}; read it with pg_dump --schema-only over the direct connection`,
   )
 
-/** In a transaction that sees one moment. */
+/** Must run in a repeatable-read transaction. */
 export async function readSchema(session: Session): Promise<Schema> {
-  await session.run(sql`select pg_catalog.set_config('search_path', 'pg_catalog', true)`)
-  const pieces: Piece[] = []
-  for (const query of pieceQueries) {
-    for (const piece of await session.rows<Piece>(query)) pieces.push(piece)
-    if (pieces.length > maxPieces)
-      throw tooLarge(`more than ${maxPieces} tables, columns, functions and the like`)
+  await readCatalogOnly(session)
+  const definitions: Definition[] = []
+  for (const query of definitionQueries) {
+    for (const definition of await session.rows<Definition>(query)) definitions.push(definition)
+    if (definitions.length > maxDefinitions)
+      throw tooLarge(`more than ${maxDefinitions} tables, columns, functions and the like`)
   }
   const needs = await session.rows<{ from: string; to: string }>(dependencies)
   const granted = [
     ...(await session.rows<{ sql: string }>(grants)),
     ...(await session.rows<{ sql: string }>(defaultGrants)),
   ]
-  const missing = await session.rows<{ what: string }>(leftOut)
+  const missing = await session.rows<{ what: string }>(omitted)
   return {
-    pieces: inOrder(pieces, needs),
+    definitions: inDependencyOrder(definitions, needs),
     columns: await session.rows<TableColumn>(tableColumns),
     grants: granted.map(each => each.sql),
-    leftOut: missing.map(({ what }) => what),
+    omitted: missing.map(({ what }) => what),
   }
 }
 
-/** Empty when the project has made nothing yet. */
-export const schemaScript = ({ pieces, grants, leftOut }: Schema): string[] =>
-  scriptFrom([...pieces.map(each => each.sql), ...grants], leftOut)
+/** Empty if the project has no objects. */
+export const schemaScript = ({ definitions, grants, omitted }: Schema): string[] =>
+  scriptFrom([...definitions.map(each => each.sql), ...grants], omitted)
 
-/** In pieces. */
-export function scriptFrom(statements: readonly string[], leftOut: readonly string[]): string[] {
-  if (statements.length === 0 && leftOut.length === 0) return []
+/** Returns the script in chunks. */
+export function scriptFrom(statements: readonly string[], omitted: readonly string[]): string[] {
+  if (statements.length === 0 && omitted.length === 0) return []
   const characters = statements.reduce((sum, { length }) => sum + length, 0)
   if (characters > maxCharacters) throw tooLarge(`more than ${maxCharacters / 1024 / 1024} MB as SQL`)
-  // Bodies may name what is made further down.
+  // Function bodies may reference objects that are created later.
   return [
     'set check_function_bodies = off;\n',
     ...statements.map(each => `\n${each};\n`),
-    ...leftOut.map(what => `\n-- Not in here, to be made by hand: ${what}`),
+    ...omitted.map(what => `\n-- Not in here, to be made by hand: ${what}`),
   ]
 }
 
-/** By rank and name, but never before what it needs; where two need each other, the one asked for first gives way. */
-export function inOrder(pieces: readonly Piece[], needs: readonly { from: string; to: string }[]): Piece[] {
-  const byId = new Map(pieces.map(piece => [piece.id, piece]))
-  const before = (a: Piece, b: Piece) => a.rank - b.rank || (a.name < b.name ? -1 : a.name > b.name ? 1 : 0)
+/** Sorts by rank and name, but after all dependencies. In a cycle, the object visited first comes last. */
+export function inDependencyOrder(
+  definitions: readonly Definition[],
+  needs: readonly { from: string; to: string }[],
+): Definition[] {
+  const byId = new Map(definitions.map(definition => [definition.id, definition]))
+  const before = (a: Definition, b: Definition) =>
+    a.rank - b.rank || (a.name < b.name ? -1 : a.name > b.name ? 1 : 0)
   const needed = Map.groupBy(
     needs.filter(({ from, to }) => from !== to && byId.has(to)),
     ({ from }) => from,
   )
-  const ordered: Piece[] = []
+  const ordered: Definition[] = []
   const seen = new Set<string>()
-  const place = (first: Piece): void => {
-    // A stack of our own: chains of views can be longer than the one of calls.
-    const stack: { piece: Piece; rest: Iterator<Piece> }[] = []
-    const enter = (piece: Piece) => {
-      if (seen.has(piece.id)) return
-      seen.add(piece.id)
-      const rest = (needed.get(piece.id) ?? []).map(({ to }) => byId.get(to)!)
-      stack.push({ piece, rest: rest.toSorted(before).values() })
+  const place = (first: Definition): void => {
+    // An explicit stack, because chains of views can exceed the call stack.
+    const stack: { definition: Definition; rest: Iterator<Definition> }[] = []
+    const enter = (definition: Definition) => {
+      if (seen.has(definition.id)) return
+      seen.add(definition.id)
+      const rest = (needed.get(definition.id) ?? []).map(({ to }) => byId.get(to)!)
+      stack.push({ definition, rest: rest.toSorted(before).values() })
     }
     enter(first)
     for (let top = stack.at(-1); top; top = stack.at(-1)) {
       const { done, value: next } = top.rest.next()
-      if (done) ordered.push(stack.pop()!.piece)
+      if (done) ordered.push(stack.pop()!.definition)
       else enter(next)
     }
   }
-  for (const piece of pieces.toSorted(before)) place(piece)
+  for (const definition of definitions.toSorted(before)) place(definition)
   return ordered
 }

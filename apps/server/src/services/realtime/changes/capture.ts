@@ -1,62 +1,68 @@
-// Which tables of a project are captured: registered as listened to, with their triggers on.
-import type { CaptureSwitch } from '#src/tenancy/capture-switch.ts'
+// Determines which tables of a project are captured: registered in platform.listening, with enabled triggers.
+
 import type { Tenant } from '#src/tenancy/directory.ts'
 import type { ChangeSubscriber } from '../subscriber.ts'
-import { isOfTable } from './matching.ts'
-import type { ChangesStore, FoundTable } from './store.ts'
+import type { CaptureSwitch } from './capture-switch.ts'
+import { coversTable } from './matching.ts'
+import type { CapturableTable, ChangesStore } from './store.ts'
 
 export interface Captured {
   /** By relid. */
-  readonly tables: ReadonlyMap<string, FoundTable>
-  /** Of realtime.messages. */
+  readonly tables: ReadonlyMap<string, CapturableTable>
+  /** The relid of realtime.messages. */
   readonly messages: string | undefined
-  /** Tables that somebody held on to, so that their triggers could not be switched on yet. */
-  readonly held: ReadonlySet<string>
+  /** Tables that another session has locked, so that their triggers could not be switched yet. */
+  readonly locked: ReadonlySet<string>
 }
 
-export const nothingCaptured: Captured = { tables: new Map(), messages: undefined, held: new Set() }
+export const nothingCaptured: Captured = { tables: new Map(), messages: undefined, locked: new Set() }
 
-/** Registers what is wanted, and switches triggers where that is needed. */
+/** Registers the tables that subscribers request, and switches triggers where needed. */
 export async function capture(
   store: ChangesStore,
   captureSwitch: CaptureSwitch,
   tenant: Tenant,
   subscribers: Iterable<ChangeSubscriber>,
-  resting: ReadonlySet<string>,
+  backedOff: ReadonlySet<string>,
 ): Promise<Captured> {
   const wanted = new Map<string, { schema: string; table: string | undefined }>()
   for (const { bindings } of subscribers)
     for (const { schema, table } of bindings)
-      if (canBeAsked(schema) && canBeAsked(table ?? ''))
+      if (isValidName(schema) && isValidName(table ?? ''))
         wanted.set(JSON.stringify([schema, table]), { schema, table })
   const found = await store.findTables([...wanted.values()])
   const relids = found.map(({ relid }) => relid)
   await store.register(relids)
-  const wrong = found.filter(({ isWanted, isEnabled }) => isWanted !== isEnabled).map(({ relid }) => relid)
-  const isDue = wrong.some(relid => !resting.has(relid))
-  const { isDone, held } = isDue
-    ? await captureSwitch.adjust(tenant.ref, [...resting])
-    : { isDone: wrong.length === 0, held: wrong }
-  // Another was at it all the time: none of them can be told to be on.
-  const off = isDone || held.length > 0 ? held : wrong
+  const mismatched = found
+    .filter(({ isWanted, isEnabled }) => isWanted !== isEnabled)
+    .map(({ relid }) => relid)
+  const isDue = mismatched.some(relid => !backedOff.has(relid))
+  const { isDone, locked } = isDue
+    ? await captureSwitch.adjust(tenant.ref, [...backedOff])
+    : { isDone: mismatched.length === 0, locked: mismatched }
+  // If another node held the advisory lock, none of the triggers is known to be enabled.
+  const notCaptured = isDone || locked.length > 0 ? locked : mismatched
   return {
     tables: new Map(found.map(table => [table.relid, table])),
     messages: found.find(({ schema, name }) => schema === 'realtime' && name === 'messages')?.relid,
-    held: new Set(off),
+    locked: new Set(notCaptured),
   }
 }
 
-/** Whether all that a subscriber wants to hear of can be heard. */
-export function flowsFor({ bindings }: ChangeSubscriber, { tables, held, messages }: Captured): boolean {
-  for (const relid of held) {
+/** Whether all tables that the subscriber requests are captured. */
+export function isCapturedFor(
+  { bindings }: ChangeSubscriber,
+  { tables, locked, messages }: Captured,
+): boolean {
+  for (const relid of locked) {
     const table = tables.get(relid)
     if (!table?.isWanted) continue
     if (relid === messages) {
       if (bindings.length === 0) return false
-    } else if (bindings.some(each => isOfTable(each, table))) return false
+    } else if (bindings.some(each => coversTable(each, table))) return false
   }
   return true
 }
 
-/** Postgres takes neither in JSON, whoever it comes from. */
-const canBeAsked = (name: string) => name.isWellFormed() && !name.includes('\0')
+/** Postgres rejects JSON with NUL or unpaired surrogates, and one such name would fail the whole statement. */
+const isValidName = (name: string) => name.isWellFormed() && !name.includes('\0')

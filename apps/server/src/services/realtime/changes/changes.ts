@@ -1,61 +1,63 @@
-// Live changes of all projects: one feed for each that somebody listens to, as many as the operator allows.
+// Row changes of all projects. Each project with subscribers has one feed, up to the configured maximum.
+
+import { startChore } from '#src/kernel/chores.ts'
 import type { Log } from '#src/kernel/log.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
-import { sql } from '#src/kernel/postgres/sql.ts'
-import type { CaptureSwitch } from '#src/tenancy/capture-switch.ts'
 import type { Databases } from '#src/tenancy/databases.ts'
 import type { Directory } from '#src/tenancy/directory.ts'
-import type { GatePools } from '#src/tenancy/gate-pools.ts'
-import type { OpenListener } from '#src/tenancy/listeners.ts'
 import type { ChangeSubscriber, ChangeSubscription, SentMessage } from '../subscriber.ts'
+import { deleteExpiredCapture, listExpiredCaptures, renewCapture } from './capture-store.ts'
+import type { CaptureSwitch } from './capture-switch.ts'
 import { type Feed, startFeed } from './feed.ts'
-import { createGate } from './gate.ts'
+import type { OpenFeedConnection } from './feed-connections.ts'
 import { createPermissions } from './permissions.ts'
+import type { PolicyCheckPools } from './policy-check-pools.ts'
+import { createPolicyChecks } from './policy-checks.ts'
 
 interface ChangesOptions {
   control: Database
   databases: Databases
   directory: Directory
-  pools: GatePools
-  openListener: OpenListener
+  pools: PolicyCheckPools
+  openConnection: OpenFeedConnection
   captureSwitch: CaptureSwitch
-  maxListeners: number
-  /** Of one project, on connections of the gate. */
-  questionsAtOnce: number
+  maxFeeds: number
+  /** Parallel policy check queries of one project. */
+  checkConcurrency: number
   log: Log
 }
 
-const deferral =
+const deferredMessage =
   'Changes are deferred: too many projects listen at the moment; they will flow when there is room'
-/** Somebody who reconnects finds everything as it was. */
-const lingerMs = 5000
-const leftoverMs = 60_000
+/** A feed without subscribers stays open for this long, so that a reconnecting client need not wait for capture. */
+const idleFeedMs = 5000
+const cleanUpMs = 60_000
 
 export function createChanges(options: ChangesOptions) {
-  const { control, databases, directory, pools, openListener, captureSwitch, maxListeners, log } = options
-  const gate = createGate(pools, options.questionsAtOnce)
+  const { control, databases, directory, pools, openConnection, captureSwitch, maxFeeds, log } = options
+  const policyChecks = createPolicyChecks(pools, options.checkConcurrency)
   const feeds = new Map<string, Feed>()
   const ending = new Map<string, NodeJS.Timeout>()
-  /** Projects for which there is no room, and who listens there. */
+  /** Subscribers of projects that wait for a free feed. */
   const deferred = new Map<string, Set<ChangeSubscriber>>()
   const closing = new Set<Promise<void>>()
   let onMessage: (projectId: string, message: SentMessage) => void = () => {}
 
   function start(id: string): Feed {
     const feed = startFeed({
-      gate,
-      openListener,
+      policyChecks,
+      openConnection,
       captureSwitch,
       async tenant() {
         const tenant = await directory.find(id)
         return tenant?.status === 'active' ? tenant : undefined
       },
-      noteCapture: () => noteCapture(control, id),
+      renewCapture: () => renewCapture(control, id),
       message: message => onMessage(id, message),
       log,
     })
     feeds.set(id, feed)
-    databases.onWrite(id, feed.kick)
+    databases.onWrite(id, feed.wake)
     return feed
   }
 
@@ -72,7 +74,7 @@ export function createChanges(options: ChangesOptions) {
 
   function admitDeferred(): void {
     for (const [id, subscribers] of deferred) {
-      if (feeds.size >= maxListeners) return
+      if (feeds.size >= maxFeeds) return
       deferred.delete(id)
       const feed = start(id)
       for (const subscriber of subscribers) void feed.add(subscriber)
@@ -83,57 +85,60 @@ export function createChanges(options: ChangesOptions) {
     const { id } = subscriber.caller.tenant
     clearTimeout(ending.get(id))
     ending.delete(id)
-    const feed = feeds.get(id) ?? (feeds.size < maxListeners ? start(id) : undefined)
-    let flowing = Promise.resolve()
-    if (feed) flowing = feed.add(subscriber)
+    const feed = feeds.get(id) ?? (feeds.size < maxFeeds ? start(id) : undefined)
+    let ready = Promise.resolve()
+    if (feed) ready = feed.add(subscriber)
     else {
-      const others = deferred.get(id) ?? new Set()
-      deferred.set(id, others.add(subscriber))
-      if (subscriber.bindings.length > 0) setImmediate(() => subscriber.tell('error', deferral))
+      const waiting = deferred.get(id) ?? new Set()
+      deferred.set(id, waiting.add(subscriber))
+      if (subscriber.bindings.length > 0) setImmediate(() => subscriber.sendStatus('error', deferredMessage))
     }
-    return { flowing, end: () => unsubscribe(id, subscriber) }
+    return { ready, end: () => unsubscribe(id, subscriber) }
   }
 
   function unsubscribe(id: string, subscriber: ChangeSubscriber): void {
     const feed = feeds.get(id)
     feed?.remove(subscriber)
-    if (feed?.size === 0 && !ending.has(id)) ending.set(id, setTimeout(end, lingerMs, id).unref())
-    const others = deferred.get(id)
-    others?.delete(subscriber)
-    if (others?.size === 0) deferred.delete(id)
+    if (feed?.size === 0 && !ending.has(id)) ending.set(id, setTimeout(end, idleFeedMs, id).unref())
+    const waiting = deferred.get(id)
+    waiting?.delete(subscriber)
+    if (waiting?.size === 0) deferred.delete(id)
   }
 
-  const messages = createPermissions(databases, gate)
-  const tidy = async () => {
+  const messages = createPermissions(databases, policyChecks)
+  /** Disables the triggers that a node left enabled when it crashed, and deletes old messages. */
+  const cleanUp = async () => {
     for (const id of feeds.keys()) {
       const tenant = await directory.find(id)
-      // The table is the tenant's: it may have triggers, or be gone.
-      if (tenant?.status === 'active') await messages.forgetMessages(tenant).catch(() => {})
+      // The tenant owns the table. It may have failing triggers, or be dropped.
+      if (tenant?.status === 'active') await messages.deleteOldMessages(tenant).catch(() => {})
     }
-    for (const { ref, id } of await forgottenCaptures(control)) {
+    for (const { ref, id } of await listExpiredCaptures(control)) {
       if (feeds.has(id)) continue
-      if ((await captureSwitch.adjust(ref)).isDone) await forgetCapture(control, id)
+      if ((await captureSwitch.adjust(ref)).isDone) await deleteExpiredCapture(control, id)
     }
   }
-  const tidying = setInterval(
-    () =>
-      void tidy().catch(error => log.warn({ err: error }, 'left-over triggers could not be switched off')),
-    leftoverMs,
-  ).unref()
+  const cleaningUp = startChore(
+    {
+      name: 'realtime: switch off unused capture triggers',
+      everyMs: cleanUpMs,
+      runsAtStart: true,
+      run: cleanUp,
+    },
+    log,
+  )
 
   return {
     subscribe,
     ...messages,
-    /** Of messages that SQL has sent. */
-    onMessage(listener: typeof onMessage) {
-      onMessage = listener
+    /** Sets the handler for messages that SQL sent. */
+    onMessage(handler: typeof onMessage) {
+      onMessage = handler
     },
-    /** Which tables are captured was changed, or a project is served no more. */
+    /** Call when capture settings have changed, or the project is no longer served. */
     tablesChanged: (id: string) => feeds.get(id)?.recapture(),
-    /** Triggers that a node left on when it died are switched off. */
-    tidy,
     async close() {
-      clearInterval(tidying)
+      await cleaningUp.stop()
       for (const timer of ending.values()) clearTimeout(timer)
       for (const feed of feeds.values()) closing.add(feed.close())
       feeds.clear()
@@ -141,18 +146,3 @@ export function createChanges(options: ChangesOptions) {
     },
   }
 }
-
-const noteCapture = async (control: Database, id: string): Promise<void> => {
-  await control.run(sql`
-    insert into realtime_captures (project_id, until) select ${id}, now() + interval '60 seconds'
-    on conflict (project_id) do update set until = excluded.until`)
-}
-
-/** Nobody says any more that it listens. */
-const forgottenCaptures = (control: Database) =>
-  control.rows<{ id: string; ref: string }>(sql`
-    select p.id, p.ref from realtime_captures c join projects p on p.id = c.project_id
-     where c.until < now() and p.status in ('active', 'suspended')`)
-
-const forgetCapture = (control: Database, id: string) =>
-  control.run(sql`delete from realtime_captures where project_id = ${id} and until < now()`)

@@ -1,83 +1,82 @@
-// A batch of changes to all who may hear of them: matched once for each group, judged once for each table and role with
-// the claims of everybody, encoded once for all who see the same, sent in the order of the changes.
+// Sends a batch of changes to all subscribers that may see them. Each change is matched once per group, checked in one query
+// per table and role for all callers, and encoded once for all that see the same. Each subscriber gets the changes in order.
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Role } from '@plinth/contract/route.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
 import type { ChangeSubscriber } from '../subscriber.ts'
 import type { Conditions } from './conditions.ts'
-import type { Asked, Gate, Verdict } from './gate.ts'
+import { type Change, encodeChange } from './encode.ts'
 import type { Group, Groups } from './groups.ts'
-import { type Answers, matches, mayHear } from './matching.ts'
-import { type Change, tell } from './telling.ts'
+import { type ConditionResults, matches, mayReceive } from './matching.ts'
+import type { CheckedCaller, CheckResult, PolicyChecks } from './policy-checks.ts'
 
-/** One change, for the members of a group with one role. */
-interface Telling {
+/** One change for the members of a group with one role. */
+interface Delivery {
   change: Change
-  wish: { ids: readonly number[]; select: readonly string[] | undefined }
-  /** Where its rows stand among those the gate is asked about; absent when it is not asked. */
-  rows: { sheet: Sheet; newAt: number; oldAt: number | undefined } | undefined
-  /** Nobody can be judged on it, or its key cannot be read. */
+  match: { ids: readonly number[]; select: readonly string[] | undefined }
+  /** The positions of its rows in the row set that is checked. Undefined if no policy check is needed. */
+  rows: { rowSet: RowSet; newAt: number; oldAt: number | undefined } | undefined
+  /** The row or its key cannot be read, so visibility cannot be checked. */
   isUnreadable: boolean
   withOld: Buffer | undefined
   withoutOld: Buffer | undefined
 }
 
-/** The rows of one table that the members of a group with one role are judged on. */
-interface Sheet {
+/** The rows of one table to check for the members of a group with one role. */
+interface RowSet {
   readonly relid: string
   readonly command: 'select' | 'selectByKey'
   readonly rows: string[]
 }
 
-type Plan = readonly Telling[]
-/** What everybody who was there when the changes were read is to hear. */
+type Plan = readonly Delivery[]
+/** `members` are those at the time the changes were read. */
 type Plans = Map<Group, { members: readonly ChangeSubscriber[]; byRole: ReadonlyMap<Role, Plan> }>
-type Verdicts = Map<Sheet, Map<string, Verdict>>
+/** By row set, then by claims. */
+type CheckResults = Map<RowSet, Map<string, CheckResult>>
 
-/** Longer than this, others wait for their turn. */
-const turnMs = 10
+/** After this time the loop yields, so that other work of the process can run. */
+const maxTurnMs = 10
 
-function createTurn() {
+function createYielder() {
   let since = performance.now()
-  return {
-    async pass(): Promise<void> {
-      if (performance.now() - since < turnMs) return
-      await nextTurn()
-      since = performance.now()
-    },
+  return async (): Promise<void> => {
+    if (performance.now() - since < maxTurnMs) return
+    await nextTurn()
+    since = performance.now()
   }
 }
 
-export interface Outcome {
-  /** Subscribers whose policies failed, and on which table. */
+export interface DispatchOutcome {
+  /** Subscribers whose policies failed, with the name of the table. */
   readonly failed: Map<ChangeSubscriber, string>
-  /** Subscribers about whom nobody was free to ask. */
+  /** Subscribers whose policies or filters could not be checked in time. */
   readonly dropped: Set<ChangeSubscriber>
 }
 
 export async function dispatch(
-  gate: Gate,
+  policyChecks: PolicyChecks,
   conditions: Conditions,
   tenant: Tenant,
   groups: Groups,
   changes: readonly Change[],
-): Promise<Outcome> {
-  const { answers, unasked } = await conditions(tenant, groups, changes)
+): Promise<DispatchOutcome> {
+  const { results, unevaluated } = await conditions(tenant, groups, changes)
   const plans: Plans = new Map()
-  const turn = createTurn()
+  const yieldIfDue = createYielder()
   for (const group of groups) {
-    if (group.wishes.length === 0) continue
+    if (group.bindings.length === 0) continue
     const byRole = new Map<Role, Plan>()
     for (const role of rolesIn(group)) {
-      const plan = planFor(group, role, changes, answers)
+      const plan = planFor(group, role, changes, results)
       if (plan.length > 0) byRole.set(role, plan)
-      await turn.pass()
+      await yieldIfDue()
     }
     if (byRole.size > 0) plans.set(group, { members: [...group.members], byRole })
   }
-  const verdicts = await judge(gate, tenant, plans)
-  const outcome = await deliver(plans, verdicts)
-  for (const { members } of unasked) for (const member of members) outcome.dropped.add(member)
+  const checked = await checkVisibility(policyChecks, tenant, plans)
+  const outcome = await deliver(plans, checked)
+  for (const { members } of unevaluated) for (const member of members) outcome.dropped.add(member)
   return outcome
 }
 
@@ -87,23 +86,23 @@ const rolesIn = ({ members }: Group): Set<Role> => {
   return roles
 }
 
-function planFor(group: Group, role: Role, changes: readonly Change[], answers: Answers): Plan {
-  const sheets = new Map<string, Sheet>()
-  const plan: Telling[] = []
+function planFor(group: Group, role: Role, changes: readonly Change[], results: ConditionResults): Plan {
+  const rowSets = new Map<string, RowSet>()
+  const plan: Delivery[] = []
   for (const change of changes) {
-    if (!mayHear(change, role)) continue
-    const matched = group.wishes.filter(wish => matches(wish, change, role, answers))
+    if (!mayReceive(change, role)) continue
+    const matched = group.bindings.filter(parsed => matches(parsed, change, role, results))
     if (matched.length === 0) continue
-    const isGated = role !== 'service_role' && change.event !== 'DELETE'
-    const isUnreadable = change.isUnreadable || (isGated && change.newRow === undefined)
-    const rows = isGated && !isUnreadable ? placeRows(sheets, change) : undefined
-    // Those who asked for other columns are told apart.
-    for (const wishes of Map.groupBy(matched, ({ binding }) => binding.select?.join('\0')).values()) {
-      const ids = [...new Set(wishes.map(({ binding }) => binding.id))]
-      const { select } = wishes[0]!.binding
+    const needsCheck = role !== 'service_role' && change.event !== 'DELETE'
+    const isUnreadable = change.isUnreadable || (needsCheck && change.newRow === undefined)
+    const rows = needsCheck && !isUnreadable ? addRows(rowSets, change) : undefined
+    // Bindings with different columns need different frames.
+    for (const bindings of Map.groupBy(matched, ({ binding }) => binding.select?.join('\0')).values()) {
+      const ids = [...new Set(bindings.map(({ binding }) => binding.id))]
+      const { select } = bindings[0]!.binding
       plan.push({
         change,
-        wish: { ids, select },
+        match: { ids, select },
         rows,
         isUnreadable,
         withOld: undefined,
@@ -114,70 +113,81 @@ function planFor(group: Group, role: Role, changes: readonly Change[], answers: 
   return plan
 }
 
-function placeRows(
-  sheets: Map<string, Sheet>,
+function addRows(
+  rowSets: Map<string, RowSet>,
   { relid, newRow, oldRow, isKeyOnly }: Change,
-): Telling['rows'] {
+): Delivery['rows'] {
   const key = isKeyOnly ? `${relid} by key` : relid
-  const sheet = sheets.get(key) ?? { relid, command: isKeyOnly ? 'selectByKey' : 'select', rows: [] }
-  sheets.set(key, sheet)
+  const rowSet = rowSets.get(key) ?? { relid, command: isKeyOnly ? 'selectByKey' : 'select', rows: [] }
+  rowSets.set(key, rowSet)
   return {
-    sheet,
-    newAt: sheet.rows.push(newRow!) - 1,
-    oldAt: oldRow === undefined ? undefined : sheet.rows.push(oldRow) - 1,
+    rowSet,
+    newAt: rowSet.rows.push(newRow!) - 1,
+    oldAt: oldRow === undefined ? undefined : rowSet.rows.push(oldRow) - 1,
   }
 }
 
-/** Everybody who needs a verdict on a sheet is asked about on it, once for equal claims. */
-async function judge(gate: Gate, tenant: Tenant, plans: Plans): Promise<Verdicts> {
-  const questions = new Map<
+/** Checks every row set for its callers, once for callers with equal claims. */
+async function checkVisibility(
+  policyChecks: PolicyChecks,
+  tenant: Tenant,
+  plans: Plans,
+): Promise<CheckResults> {
+  const checks = new Map<
     string,
-    { relid: string; role: 'anon' | 'authenticated'; command: Sheet['command']; asked: Asked[]; on: Sheet[] }
+    {
+      relid: string
+      role: 'anon' | 'authenticated'
+      command: RowSet['command']
+      callers: CheckedCaller[]
+      /** The row set of each caller. */
+      rowSets: RowSet[]
+    }
   >()
   for (const { members, byRole } of plans.values())
     for (const [role, plan] of byRole) {
       if (role === 'service_role') continue
-      const sheets = new Set(plan.flatMap(({ rows }) => rows?.sheet ?? []))
-      if (sheets.size === 0) continue
-      const callers = new Map<string, string>()
-      for (const { caller } of members) if (caller.role === role) callers.set(caller.claims, caller.userId)
-      for (const sheet of sheets) {
-        const { relid, command } = sheet
+      const rowSets = new Set(plan.flatMap(({ rows }) => rows?.rowSet ?? []))
+      if (rowSets.size === 0) continue
+      const userIds = new Map<string, string>()
+      for (const { caller } of members) if (caller.role === role) userIds.set(caller.claims, caller.userId)
+      for (const rowSet of rowSets) {
+        const { relid, command } = rowSet
         const key = `${role} ${command} ${relid}`
-        const question = questions.get(key) ?? { relid, role, command, asked: [], on: [] }
-        questions.set(key, question)
-        for (const [claims, userId] of callers) {
-          question.asked.push({ claims, userId, rows: sheet.rows })
-          question.on.push(sheet)
+        const check = checks.get(key) ?? { relid, role, command, callers: [], rowSets: [] }
+        checks.set(key, check)
+        for (const [claims, userId] of userIds) {
+          check.callers.push({ claims, userId, rows: rowSet.rows })
+          check.rowSets.push(rowSet)
         }
       }
     }
-  const verdicts: Verdicts = new Map()
+  const results: CheckResults = new Map()
   await Promise.all(
-    questions.values().map(async ({ relid, role, command, asked, on }) => {
-      const found = await gate.judge(tenant, { relid, role, command }, asked)
-      for (const [index, sheet] of on.entries()) {
-        const known = verdicts.get(sheet) ?? new Map<string, Verdict>()
-        known.set(asked[index]!.claims, found[index]!)
-        verdicts.set(sheet, known)
+    checks.values().map(async ({ relid, role, command, callers, rowSets }) => {
+      const found = await policyChecks.check(tenant, { relid, role, command }, callers)
+      for (const [index, rowSet] of rowSets.entries()) {
+        const byClaims = results.get(rowSet) ?? new Map<string, CheckResult>()
+        byClaims.set(callers[index]!.claims, found[index]!)
+        results.set(rowSet, byClaims)
       }
     }),
   )
-  return verdicts
+  return results
 }
 
-async function deliver(plans: Plans, verdicts: Verdicts): Promise<Outcome> {
-  const outcome: Outcome = { failed: new Map(), dropped: new Set() }
-  const turn = createTurn()
+async function deliver(plans: Plans, results: CheckResults): Promise<DispatchOutcome> {
+  const outcome: DispatchOutcome = { failed: new Map(), dropped: new Set() }
+  const yieldIfDue = createYielder()
   for (const [group, { members, byRole }] of plans)
     for (const member of members) {
       if (!group.members.has(member)) continue
       const { role, claims } = member.caller
-      for (const telling of byRole.get(role) ?? []) {
-        const frame = frameFor(group, role, telling, verdicts, claims, member, outcome)
+      for (const delivery of byRole.get(role) ?? []) {
+        const frame = frameFor(group, role, delivery, results, claims, member, outcome)
         if (frame) member.send(frame)
       }
-      await turn.pass()
+      await yieldIfDue()
     }
   return outcome
 }
@@ -185,28 +195,28 @@ async function deliver(plans: Plans, verdicts: Verdicts): Promise<Outcome> {
 function frameFor(
   group: Group,
   role: Role,
-  telling: Telling,
-  verdicts: Verdicts,
+  delivery: Delivery,
+  results: CheckResults,
   claims: string,
   member: ChangeSubscriber,
-  { failed, dropped }: Outcome,
+  { failed, dropped }: DispatchOutcome,
 ): Buffer | undefined {
-  const { change, wish, rows } = telling
+  const { change, match, rows } = delivery
   let showsOld = true
-  if (telling.isUnreadable) {
+  if (delivery.isUnreadable) {
     failed.set(member, change.table.name)
     return
   }
   if (rows) {
-    // Whoever has new claims since the gate was asked is not known there.
-    const verdict = verdicts.get(rows.sheet)?.get(claims)
-    const isSeen = verdict?.[rows.newAt]
-    if (isSeen === 'x') failed.set(member, change.table.name)
-    else if (isSeen !== '1' && isSeen !== '0') dropped.add(member)
-    if (isSeen !== '1') return
-    showsOld = rows.oldAt !== undefined && verdict![rows.oldAt] === '1'
+    // Undefined if the member's token was refreshed during the check: its new claims were not checked.
+    const result = results.get(rows.rowSet)?.get(claims)
+    const visibility = result?.[rows.newAt]
+    if (visibility === 'x') failed.set(member, change.table.name)
+    else if (visibility !== '1' && visibility !== '0') dropped.add(member)
+    if (visibility !== '1') return
+    showsOld = rows.oldAt !== undefined && result![rows.oldAt] === '1'
   }
   const side = showsOld ? 'withOld' : 'withoutOld'
-  telling[side] ??= tell(group, change, role, wish, showsOld)
-  return telling[side]
+  delivery[side] ??= encodeChange(group, change, role, match, showsOld)
+  return delivery[side]
 }

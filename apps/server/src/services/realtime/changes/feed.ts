@@ -1,200 +1,202 @@
-// The changes of one project, while somebody listens: read in the order of commits, batch by batch, each told before the
-// next is read. Delivery is at most once, and what may have been lost is said.
+// The feed of one project: reads changes in commit order, batch by batch, and delivers each batch before it reads the next.
+// Delivery is at most once. Subscribers get a notice when changes may have been lost.
 import { randomUUID } from 'node:crypto'
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises'
 import type { Log } from '#src/kernel/log.ts'
-import type { CaptureSwitch } from '#src/tenancy/capture-switch.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
-import type { OpenListener } from '#src/tenancy/listeners.ts'
+import type { Cursor } from '#src/tenancy/outbox-reading.ts'
 import type { ChangeSubscriber, SentMessage } from '../subscriber.ts'
-import { createBell } from './bell.ts'
-import { type Captured, capture, flowsFor, nothingCaptured } from './capture.ts'
+import { deliverBatch } from './batch-delivery.ts'
+import { type Captured, capture, isCapturedFor, nothingCaptured } from './capture.ts'
+import type { CaptureSwitch } from './capture-switch.ts'
 import { createConditions } from './conditions.ts'
-import { createExcuses } from './excuses.ts'
-import { type Gate, isCanceled } from './gate.ts'
+import type { OpenFeedConnection } from './feed-connections.ts'
 import { Groups } from './groups.ts'
-import { createLag } from './lag.ts'
-import { tellRound } from './round.ts'
-import { type ChangesStore, type Cursor, changesStore, listeningSeconds, type Reading } from './store.ts'
-import { whatIsWrong } from './wishes.ts'
+import { createLagDetector } from './lag.ts'
+import { createLossNotices } from './loss-notices.ts'
+import { isCanceled, type PolicyChecks } from './policy-checks.ts'
+import { type ChangesStore, changesStore, type OutboxBatch, registrationSeconds } from './store.ts'
+import { findSubscriptionError } from './subscription-errors.ts'
+import { createWakeableTimer } from './wakeable-timer.ts'
 
 export interface FeedDeps {
-  gate: Gate
-  openListener: OpenListener
+  policyChecks: PolicyChecks
+  openConnection: OpenFeedConnection
   captureSwitch: CaptureSwitch
-  /** The project as it is now, or undefined when it is served no more. */
+  /** The current state of the project, or undefined if it is not served. */
   tenant(): Promise<Tenant | undefined>
-  /** Noted before the first trigger is on: a node that dies leaves word of it. */
-  noteCapture(): Promise<void>
+  /** Called before the first trigger is enabled. After a crash, another node finds the project by this record. */
+  renewCapture(): Promise<void>
   message(message: SentMessage): void
   log: Log
 }
 
 export interface Feed {
   readonly size: number
-  /** Resolves when its changes are captured, or will not be. */
+  /** Resolves when the subscriber's changes are captured. */
   add(subscriber: ChangeSubscriber): Promise<void>
   remove(subscriber: ChangeSubscriber): void
-  /** Something may have been written. */
-  kick(): void
-  /** What is captured may have to change. */
+  /** Reads now, because something may have been written. */
+  wake(): void
+  /** Checks again which tables have to be captured. */
   recapture(): void
   close(): Promise<void>
 }
 
-/** While changes come, the next look is soon; then rarer, for writes that nobody has announced. */
+/** Polls often while changes arrive, then less often. Writes that bypass the platform wake nobody, so polling finds them. */
 const busyPollMs = 5
 const quietPollMs = 100
 const idlePollMs = 200
 const idleAfterMs = 10_000
-const renewMs = (listeningSeconds * 1000) / 3
-/** What all nodes have had the time to read. */
-const keepMs = 15_000
-const retryMs = { first: 100, most: 3000 }
-/** At the end, tables that somebody holds are tried for so long; then they are left to whoever tidies up. */
-const leaveMs = 3000
-const restMs = { first: 250, most: 10_000 }
+const renewMs = (registrationSeconds * 1000) / 3
+/** How long changes stay in the outbox, for other nodes to read them. */
+const retentionMs = 15_000
+const reconnectMs = { first: 100, max: 3000 }
+/** How long `switchOff` retries on locked tables. After that, the clean-up chore disables the triggers. */
+const switchOffMs = 3000
+const lockedBackOffMs = { first: 250, max: 10_000 }
 
 export function startFeed(deps: FeedDeps): Feed {
-  const { gate, openListener, captureSwitch, log } = deps
-  /** Its own: one that ends and one that begins may meet. */
+  const { policyChecks, openConnection, captureSwitch, log } = deps
+  /** Not the id of the process: a feed that closes and its successor may overlap. */
   const node = randomUUID()
-  const conditions = createConditions(gate)
+  const conditions = createConditions(policyChecks)
   const groups = new Groups()
-  /** Those whose changes do not flow yet, and how to tell them that they do. */
+  /** Subscribers that wait for capture, with the function that resolves their `add`. */
   const waiting = new Map<ChangeSubscriber, () => void>()
-  const excuse = createExcuses()
-  const bell = createBell()
+  const reportLoss = createLossNotices()
+  const timer = createWakeableTimer()
   const closing = new AbortController()
-  /** Kept from one connection to the next. */
+  /** Survives reconnects. */
   let cursor: Cursor | undefined
   let captured: Captured = nothingCaptured
-  const rests = createRests()
+  const lockedTables = createLockedTables()
   let confirming: Promise<void> = Promise.resolve()
   let mustCapture = true
 
   async function run(): Promise<void> {
     for (
-      let pauseMs = retryMs.first;
+      let pauseMs = reconnectMs.first;
       !closing.signal.aborted;
-      pauseMs = Math.min(retryMs.most, pauseMs * 2)
+      pauseMs = Math.min(reconnectMs.max, pauseMs * 2)
     ) {
       const startedAt = performance.now()
-      await listen().catch(error => {
+      await connectAndRead().catch(error => {
         if (!closing.signal.aborted)
-          log.warn({ err: error }, 'live changes of a project cannot be read; trying again')
+          log.warn({ err: error }, 'reading the row changes of a project failed; retrying')
       })
-      if (performance.now() - startedAt > retryMs.most) pauseMs = retryMs.first
+      if (performance.now() - startedAt > reconnectMs.max) pauseMs = reconnectMs.first
       await sleep(pauseMs, undefined, { signal: closing.signal }).catch(() => {})
     }
   }
 
-  /** On one connection, until it breaks. */
-  async function listen(): Promise<void> {
+  /** Runs on one connection until it breaks. */
+  async function connectAndRead(): Promise<void> {
     const tenant = await deps.tenant()
     if (!tenant) return
     const lost = new AbortController()
-    const listener = await openListener(tenant, () => {
+    const connection = await openConnection(tenant, () => {
       lost.abort()
-      bell.ring()
+      timer.wake()
     })
     try {
-      const store = changesStore(listener, node)
-      await follow(store, tenant, AbortSignal.any([lost.signal, closing.signal]))
-      if (!lost.signal.aborted) await leave(store, tenant)
+      const store = changesStore(connection, node)
+      await readChanges(store, tenant, AbortSignal.any([lost.signal, closing.signal]))
+      if (!lost.signal.aborted) await switchOff(store, tenant)
     } finally {
-      listener.close()
+      connection.close()
     }
   }
 
-  async function follow(store: ChangesStore, tenant: Tenant, end: AbortSignal): Promise<void> {
-    const chores = createChores(store, deps)
-    const noteLag = createLag(store, keepMs, tellAll)
-    await deps.noteCapture()
-    if (cursor) tellAll('Changes may have been lost: the listener has reconnected')
+  async function readChanges(store: ChangesStore, tenant: Tenant, end: AbortSignal): Promise<void> {
+    const maintain = createMaintenance(store, deps)
+    const detectLag = createLagDetector(store, retentionMs, notifyAll)
+    await deps.renewCapture()
+    if (cursor) notifyAll('Changes may have been lost: the listener has reconnected')
     cursor ??= { seen: await store.snapshot() }
     await recapture(store, tenant)
     let catalogVersion = ''
     let lastChangeAt = performance.now()
     while (!end.aborted) {
-      const lookedAt = performance.now()
-      const reading = await look(store, cursor, tellAll)
-      await noteLag(reading, lookedAt)
-      if (reading.registered === 0 && captured.tables.size > 0) {
+      const readAt = performance.now()
+      const batch = await readBatch(store, cursor, notifyAll)
+      await detectLag(batch, readAt)
+      if (batch.registered === 0 && captured.tables.size > 0) {
         mustCapture = true
-        tellAll('Changes may have been lost: the database has forgotten them')
+        notifyAll('Changes may have been lost: the database has forgotten them')
       }
-      if (reading.catalogVersion !== catalogVersion || rests.isOver() || (await chores(cursor.seen)))
+      if (batch.catalogVersion !== catalogVersion || lockedTables.isDue() || (await maintain(cursor.seen)))
         mustCapture = true
-      catalogVersion = reading.catalogVersion
-      // Whatever comes of it, it is not told twice.
-      cursor = reading.cursor
-      if (reading.changes.length > 0) {
+      catalogVersion = batch.catalogVersion
+      // Moved before delivery: after an error the batch is not delivered twice.
+      cursor = batch.cursor
+      if (batch.changes.length > 0) {
         lastChangeAt = performance.now()
-        await tell(store, reading)
+        await deliver(store, batch)
       }
       if (mustCapture) await recapture(store, tenant)
-      if (!reading.isFull && !end.aborted)
-        await bell.orAfter(pauseAfter(reading, performance.now() - lastChangeAt))
+      if (!batch.isFull && !end.aborted) await timer.wait(pauseAfter(batch, performance.now() - lastChangeAt))
     }
   }
 
-  async function tell(store: ChangesStore, { changes }: Reading): Promise<void> {
+  async function deliver(store: ChangesStore, { changes }: OutboxBatch): Promise<void> {
     const tenant = await deps.tenant()
     if (!tenant) return
     const { message } = deps
     const { messages } = captured
-    await tellRound({ store, gate, conditions, groups, tenant, messages, message, excuse }, changes)
+    await deliverBatch(
+      { store, policyChecks, conditions, groups, tenant, messages, message, reportLoss },
+      changes,
+    )
   }
 
-  function tellAll(message: string): void {
-    for (const subscriber of groups.listeners()) subscriber.tell('error', message)
+  function notifyAll(message: string): void {
+    for (const subscriber of groups.changeSubscribers()) subscriber.sendStatus('error', message)
   }
 
   async function recapture(store: ChangesStore, tenant: Tenant): Promise<void> {
     mustCapture = false
     const before = captured
-    const begun = [...waiting]
-    const all = [...groups.listeners(), ...waiting.keys()]
-    captured = await capture(store, captureSwitch, tenant, all, rests.resting())
-    rests.note(captured.held)
+    const added = [...waiting]
+    const all = [...groups.changeSubscribers(), ...waiting.keys()]
+    captured = await capture(store, captureSwitch, tenant, all, lockedTables.backedOff())
+    lockedTables.update(captured.locked)
     await store.unregisterOthers([...captured.tables.keys()])
-    for (const [subscriber, flows] of begun) {
-      if (!flowsFor(subscriber, captured) || !waiting.delete(subscriber)) continue
+    for (const [subscriber, resolve] of added) {
+      if (!isCapturedFor(subscriber, captured) || !waiting.delete(subscriber)) continue
       groups.add(subscriber)
-      flows()
+      resolve()
       if (subscriber.bindings.length > 0) confirm(subscriber, store, tenant)
     }
-    // Nobody listens to some of them any more.
+    // Some tables have no subscribers any more.
     if (before.tables.keys().some(relid => !captured.tables.has(relid)))
-      await captureSwitch.adjust(tenant.ref, [...rests.resting()])
+      await captureSwitch.adjust(tenant.ref, [...lockedTables.backedOff()])
   }
 
-  /** Says whether changes will come. Not in the way of others: of filters one after the other is looked at. */
+  /** Sends the subscription status. Filters are checked one after the other, so that they do not delay other queries. */
   function confirm(subscriber: ChangeSubscriber, store: ChangesStore, tenant: Tenant): void {
-    const say = async () => {
-      // The join is answered first.
+    const send = async () => {
+      // The reply to the join comes first.
       await nextTurn()
-      const wrong = await whatIsWrong(subscriber, captured, store, gate, tenant)
+      const error = await findSubscriptionError(subscriber, captured, store, policyChecks, tenant)
       if (groups.has(subscriber))
-        subscriber.tell(wrong === undefined ? 'ok' : 'error', wrong ?? 'Subscribed to PostgreSQL')
+        subscriber.sendStatus(error === undefined ? 'ok' : 'error', error ?? 'Subscribed to PostgreSQL')
     }
-    const sayOrLog = () =>
-      say().catch(error => log.warn({ err: error }, 'a subscription could not be looked at'))
-    if (subscriber.bindings.some(({ filter }) => filter)) confirming = confirming.then(sayOrLog)
-    else void sayOrLog()
+    const sendOrLog = () => send().catch(error => log.warn({ err: error }, 'checking a subscription failed'))
+    if (subscriber.bindings.some(({ filter }) => filter)) confirming = confirming.then(sendOrLog)
+    else void sendOrLog()
   }
 
-  /** Other nodes see that this one has gone, and triggers nobody needs are off, or will be. */
-  async function leave(store: ChangesStore, tenant: Tenant): Promise<void> {
+  /** Deletes this feed's registrations, and disables the triggers that no other node needs. */
+  async function switchOff(store: ChangesStore, tenant: Tenant): Promise<void> {
     await store.unregisterOthers([])
-    for (const until = performance.now() + leaveMs; performance.now() < until; await sleep(100))
+    for (const until = performance.now() + switchOffMs; performance.now() < until; await sleep(100))
       if ((await captureSwitch.adjust(tenant.ref)).isDone) return
   }
 
-  function captureSoon(): void {
+  function scheduleCapture(): void {
     mustCapture = true
-    bell.ring()
+    timer.wake()
   }
 
   const running = run()
@@ -203,80 +205,87 @@ export function startFeed(deps: FeedDeps): Feed {
       return groups.size + waiting.size
     },
     async add(subscriber) {
-      // What SQL sends is heard by all.
+      // Without bindings it receives only the messages that SQL sends, which are captured already.
       if (subscriber.bindings.length === 0 && captured !== nothingCaptured) return groups.add(subscriber)
-      captureSoon()
+      scheduleCapture()
       return new Promise(resolve => waiting.set(subscriber, resolve))
     },
     remove(subscriber) {
       groups.remove(subscriber)
       waiting.delete(subscriber)
     },
-    kick: bell.ring,
-    recapture: captureSoon,
+    wake: timer.wake,
+    recapture: scheduleCapture,
     async close() {
       closing.abort()
-      bell.ring()
+      timer.wake()
       await running
     },
   }
 }
 
-/** What takes too long to read would take as long the next time: it is let go of. */
-async function look(store: ChangesStore, from: Cursor, tellAll: (message: string) => void): Promise<Reading> {
+/** A read that timed out would time out again, so the feed skips to the present. */
+async function readBatch(
+  store: ChangesStore,
+  from: Cursor,
+  notifyAll: (message: string) => void,
+): Promise<OutboxBatch> {
   try {
     return await store.read(from)
   } catch (error) {
     if (!isCanceled(error)) throw error
-    tellAll('Changes may have been lost: there was more than could be read in time')
+    notifyAll('Changes may have been lost: there was more than could be read in time')
     return store.read({ seen: await store.snapshot() })
   }
 }
 
-function pauseAfter({ changes }: Reading, quietMs: number): number {
+function pauseAfter({ changes }: OutboxBatch, idleMs: number): number {
   if (changes.length > 0) return busyPollMs
-  return quietMs > idleAfterMs ? idlePollMs : Math.min(quietPollMs, Math.max(busyPollMs, quietMs))
+  return idleMs > idleAfterMs ? idlePollMs : Math.min(quietPollMs, Math.max(busyPollMs, idleMs))
 }
 
-/** What has to be done now and then; true when the tables have to be registered anew. */
-function createChores(store: ChangesStore, { noteCapture, log }: Pick<FeedDeps, 'noteCapture' | 'log'>) {
+/** Periodic work. Returns true when the tables have to be registered again. */
+function createMaintenance(
+  store: ChangesStore,
+  { renewCapture, log }: Pick<FeedDeps, 'renewCapture' | 'log'>,
+) {
   let renewedAt = performance.now()
-  let old: { snapshot: string; at: number } | undefined
+  let oldest: { snapshot: string; at: number } | undefined
   return async (snapshot: string): Promise<boolean> => {
     const now = performance.now()
-    old ??= { snapshot, at: now }
+    oldest ??= { snapshot, at: now }
     try {
-      if (now - old.at > keepMs) {
-        const { snapshot: seen } = old
-        old = { snapshot, at: now }
-        await store.forget(seen)
+      if (now - oldest.at > retentionMs) {
+        const { snapshot: seen } = oldest
+        oldest = { snapshot, at: now }
+        await store.deleteRead(seen)
       }
       if (now - renewedAt < renewMs) return false
       renewedAt = now
-      await noteCapture()
+      await renewCapture()
     } catch (error) {
-      log.warn({ err: error }, 'what was read of live changes could not be tidied up; it will be')
+      log.warn({ err: error }, 'realtime outbox maintenance failed; retrying later')
     }
     return renewedAt === now
   }
 }
 
-/** Tables that somebody holds are tried again, more and more rarely: writers wait behind each try. */
-function createRests() {
-  const rests = new Map<string, { ms: number; until: number }>()
+/** Retries locked tables with exponential back-off, because writers queue behind every attempt. */
+function createLockedTables() {
+  const lockedTables = new Map<string, { ms: number; until: number }>()
   return {
-    note(held: ReadonlySet<string>) {
+    update(locked: ReadonlySet<string>) {
       const now = performance.now()
-      for (const relid of rests.keys()) if (!held.has(relid)) rests.delete(relid)
-      for (const relid of held) {
-        const rest = rests.get(relid)
-        if (rest && rest.until > now) continue
-        const ms = Math.min(restMs.most, (rest?.ms ?? restMs.first / 2) * 2)
-        rests.set(relid, { ms, until: now + ms })
+      for (const relid of lockedTables.keys()) if (!locked.has(relid)) lockedTables.delete(relid)
+      for (const relid of locked) {
+        const entry = lockedTables.get(relid)
+        if (entry && entry.until > now) continue
+        const ms = Math.min(lockedBackOffMs.max, (entry?.ms ?? lockedBackOffMs.first / 2) * 2)
+        lockedTables.set(relid, { ms, until: now + ms })
       }
     },
-    resting: (): Set<string> =>
-      new Set([...rests].filter(([, { until }]) => until > performance.now()).map(([relid]) => relid)),
-    isOver: (): boolean => rests.values().some(({ until }) => until <= performance.now()),
+    backedOff: (): Set<string> =>
+      new Set([...lockedTables].filter(([, { until }]) => until > performance.now()).map(([relid]) => relid)),
+    isDue: (): boolean => lockedTables.values().some(({ until }) => until <= performance.now()),
   }
 }

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { BadFilter, conditionSql, holds, parseFilter, wantedValues } from './filters.ts'
+import { conditionSql, expectedValues, holds, InvalidFilter, parseFilter } from './filters.ts'
 import type { TableFacts } from './store.ts'
 
 const column = (name: string, type: string, isPlain = true) => ({
@@ -31,9 +31,9 @@ const table: TableFacts = {
 }
 const sqlOf = (filter: string) => parseFilter(filter).map(conditionSql)
 const meets = (filter: string, values: Record<string, string>) =>
-  parseFilter(filter).every(each => holds(each, wantedValues(each, table)!, values[each.column]))
+  parseFilter(filter).every(each => holds(each, expectedValues(each, table)!, values[each.column]))
 
-test('each operator becomes its SQL, with the value as a literal', () => {
+test('filters: each operator is translated to SQL, with the value as a literal', () => {
   assert.deepEqual(sqlOf("title=eq.it's"), [`("title" = 'it''s')`])
   assert.deepEqual(sqlOf('price=gte.3'), [`("price" >= '3')`])
   assert.deepEqual(sqlOf('title=not.ilike.%a%'), [`not ("title" ilike '%a%')`])
@@ -43,14 +43,14 @@ test('each operator becomes its SQL, with the value as a literal', () => {
   assert.deepEqual(sqlOf('a"b=eq.1'), [`("a""b" = '1')`])
 })
 
-test('conditions are separated by commas; a comma in a value is quoted, or followed by no condition', () => {
+test('filters: commas separate conditions unless quoted or not followed by a condition', () => {
   assert.equal(parseFilter('id=gt.1,title=eq.b').length, 2)
   assert.deepEqual(parseFilter('title=eq."a,id=eq.1"')[0]!.values, ['a,id=eq.1'])
   assert.deepEqual(parseFilter('title=eq.hello, world')[0]!.values, ['hello, world'])
   assert.deepEqual(parseFilter('title=in.("a,b","say \\"x\\"",c)')[0]!.values, ['a,b', 'say "x"', 'c'])
 })
 
-test('what is no filter is told', () => {
+test('filters: an invalid filter is rejected with a message', () => {
   for (const filter of [
     'title',
     'title=eq',
@@ -61,13 +61,13 @@ test('what is no filter is told', () => {
     'id=is.5',
     'a=eq.\0',
   ])
-    assert.throws(() => parseFilter(filter), BadFilter, filter)
+    assert.throws(() => parseFilter(filter), InvalidFilter, filter)
   for (const filter of [' '.repeat(9999), `${' '.repeat(9000)}=`, '('.repeat(9999), 'x'.repeat(4_000_000)])
-    assert.throws(() => parseFilter(filter), BadFilter)
-  assert.throws(() => parseFilter(`id=in.(${Array.from({ length: 101 }).fill(1).join(',')})`), BadFilter)
+    assert.throws(() => parseFilter(filter), InvalidFilter)
+  assert.throws(() => parseFilter(`id=in.(${Array.from({ length: 101 }).fill(1).join(',')})`), InvalidFilter)
 })
 
-test('equal values of plain columns are found by their text, in whatever spelling', () => {
+test('filters: equality on simple types is decided by JSON text, in any notation of the value', () => {
   assert.ok(meets('id=eq.007', { id: '7' }))
   assert.ok(meets('id=eq.+9007199254740993', { id: '9007199254740993' }))
   assert.ok(!meets('id=eq.9007199254740992', { id: '9007199254740993' }))
@@ -78,12 +78,12 @@ test('equal values of plain columns are found by their text, in whatever spellin
   assert.ok(meets(`user_id=eq.${id}`, { user_id: JSON.stringify(id.toLowerCase()) }))
 })
 
-test('a missing value equals nothing and differs from nothing', () => {
+test('filters: a null value neither equals nor differs from anything', () => {
   for (const filter of ['title=eq.null', 'title=neq.x', 'title=not.eq.x', 'title=in.(null)'])
     assert.ok(!meets(filter, { title: 'null' }), filter)
 })
 
-test('what only Postgres can compare is left to it', () => {
+test('filters: Postgres evaluates all other comparisons', () => {
   for (const filter of ['price=eq.1', 'id=gt.1', 'id=eq.0x10', 'user_id=eq.x', 'done=eq.yes'])
-    assert.equal(wantedValues(parseFilter(filter)[0]!, table), undefined, filter)
+    assert.equal(expectedValues(parseFilter(filter)[0]!, table), undefined, filter)
 })

@@ -1,5 +1,5 @@
-// `column=op.value` of a subscription: one condition or several, all of which must hold. Postgres decides what a value
-// means in a column; equality of plain values is then looked up here, the rest is asked of Postgres for each batch.
+// Filters of subscriptions, `column=op.value`: one or more conditions, combined with AND. Equality on simple types is
+// decided here by comparing JSON text. Postgres evaluates all other conditions, once per batch.
 import { identifier, literal } from '#src/kernel/postgres/sql.ts'
 import type { TableFacts } from './store.ts'
 
@@ -27,24 +27,24 @@ const operators = {
 } as const
 type Operator = keyof typeof operators
 
-const mostCharacters = 10_000
-const mostValues = 100
-const mostConditions = 20
-const isValues = new Set(['null', 'true', 'false', 'unknown', 'not_null'])
+const maxCharacters = 10_000
+const maxValues = 100
+const maxConditions = 20
+const isOperands = new Set(['null', 'true', 'false', 'unknown', 'not_null'])
 
-/** Why a filter is none; the text is for whoever wrote it. */
-export class BadFilter extends Error {}
+/** The message is sent to the client. */
+export class InvalidFilter extends Error {}
 
 export function parseFilter(text: string): Condition[] {
-  if (text.length > mostCharacters) throw new BadFilter(`A filter has at most ${mostCharacters} characters`)
-  const conditions = joinValues(splitList(text)).map(parseCondition)
-  if (conditions.length > mostConditions)
-    throw new BadFilter(`A filter has at most ${mostConditions} conditions`)
+  if (text.length > maxCharacters) throw new InvalidFilter(`A filter has at most ${maxCharacters} characters`)
+  const conditions = rejoinUnquotedCommas(splitList(text)).map(parseCondition)
+  if (conditions.length > maxConditions)
+    throw new InvalidFilter(`A filter has at most ${maxConditions} conditions`)
   return conditions
 }
 
-/** A comma that no condition follows belongs to the value before it, which should have been quoted. */
-function joinValues(parts: readonly string[]): string[] {
+/** A comma without a condition after it belongs to the value before it, which the client should have quoted. */
+function rejoinUnquotedCommas(parts: readonly string[]): string[] {
   const joined: string[] = []
   for (const part of parts) {
     if (joined.length === 0 || /^\s*[^=\s]+=(not\.)?[a-z]+\./.test(part)) joined.push(part)
@@ -58,16 +58,16 @@ function parseCondition(text: string): Condition {
   const [, negation, operator, value] = /^(not\.)?([a-z]+)\.(.*)$/s.exec(text.slice(equals + 1)) ?? []
   const column = text.slice(0, Math.max(0, equals)).trim()
   if (column === '' || value === undefined)
-    throw new BadFilter(`The filter ${JSON.stringify(text)} must have the form column=operator.value`)
+    throw new InvalidFilter(`The filter ${JSON.stringify(text)} must have the form column=operator.value`)
   if (!isOperator(operator!))
-    throw new BadFilter(
+    throw new InvalidFilter(
       `Operator ${JSON.stringify(operator)} is unknown; there are ${Object.keys(operators).join(', ')}`,
     )
   const values = operator === 'in' ? splitInList(value) : [unquote(value)]
-  if (values.length > mostValues) throw new BadFilter(`A list in a filter has at most ${mostValues} values`)
-  if (operator === 'is' && !isValues.has(values[0]!.toLowerCase()))
-    throw new BadFilter('The operator "is" takes null, not_null, true, false or unknown')
-  if (text.includes('\0')) throw new BadFilter('A filter cannot hold a NUL character')
+  if (values.length > maxValues) throw new InvalidFilter(`A list in a filter has at most ${maxValues} values`)
+  if (operator === 'is' && !isOperands.has(values[0]!.toLowerCase()))
+    throw new InvalidFilter('The operator "is" takes null, not_null, true, false or unknown')
+  if (text.includes('\0')) throw new InvalidFilter('A filter cannot hold a NUL character')
   return { column, operator, isNegated: negation !== undefined, values }
 }
 
@@ -75,11 +75,11 @@ const isOperator = (name: string): name is Operator => Object.hasOwn(operators, 
 
 function splitInList(text: string): string[] {
   const inner = /^\((.*)\)$/s.exec(text.trim())?.[1]
-  if (inner === undefined) throw new BadFilter('A list is written as in.(a,b,c)')
+  if (inner === undefined) throw new InvalidFilter('A list is written as in.(a,b,c)')
   return inner === '' ? [] : splitList(inner).map(unquote)
 }
 
-/** At commas that stand outside of quotes and parentheses. */
+/** Splits at commas outside of quotes and parentheses. */
 function splitList(text: string): string[] {
   const parts: string[] = []
   let part = ''
@@ -104,7 +104,7 @@ function splitList(text: string): string[] {
 const unquote = (text: string): string =>
   /^".*"$/s.test(text) && text.length > 1 ? text.slice(1, -1).replace(/\\(.)/gs, '$1') : text
 
-/** The condition on a relation that has the table's columns; Postgres gives the value the column's type. */
+/** The condition in SQL. The value is an untyped literal, so Postgres gives it the type of the column. */
 export function conditionSql({ column, operator, isNegated, values }: Condition): string {
   const name = identifier(column)
   const written = values.map(literal)
@@ -119,26 +119,32 @@ export function conditionSql({ column, operator, isNegated, values }: Condition)
   return isNegated ? `not (${condition})` : `(${condition})`
 }
 
-/** Whether the condition can be decided by comparing JSON texts. */
-export const isLookedUp = (condition: Condition, table: TableFacts): boolean =>
-  wantedValues(condition, table) !== undefined
+/** Whether comparing JSON text decides the condition. */
+export const isDecidedLocally = (condition: Condition, table: TableFacts): boolean =>
+  expectedValues(condition, table) !== undefined
 
-const known = new WeakMap<Condition, { type: string; wanted: ReadonlySet<string> | undefined }>()
+const expectedByCondition = new WeakMap<
+  Condition,
+  { type: string; expected: ReadonlySet<string> | undefined }
+>()
 
-/** The values of an equality as Postgres writes them in JSON; undefined where only Postgres can tell. */
-export function wantedValues(condition: Condition, { columns }: TableFacts): ReadonlySet<string> | undefined {
+/** The values of an equality in the JSON form of Postgres. Undefined if only Postgres can decide the condition. */
+export function expectedValues(
+  condition: Condition,
+  { columns }: TableFacts,
+): ReadonlySet<string> | undefined {
   const column = columns.find(({ name }) => name === condition.column)
   if (!column?.isPlain) return
-  const before = known.get(condition)
-  if (before?.type === column.type) return before.wanted
-  const wanted = isEquality(condition) ? jsonOf(condition.values, column.type) : undefined
-  known.set(condition, { type: column.type, wanted })
-  return wanted
+  const cached = expectedByCondition.get(condition)
+  if (cached?.type === column.type) return cached.expected
+  const expected = isEquality(condition) ? jsonOf(condition.values, column.type) : undefined
+  expectedByCondition.set(condition, { type: column.type, expected })
+  return expected
 }
 
 const isEquality = ({ operator }: Condition) => operator === 'eq' || operator === 'neq' || operator === 'in'
 
-const readers: Readonly<Record<string, (value: string) => string | undefined>> = {
+const toJson: Readonly<Record<string, (value: string) => string | undefined>> = {
   smallint: integerText,
   integer: integerText,
   bigint: integerText,
@@ -149,22 +155,22 @@ const readers: Readonly<Record<string, (value: string) => string | undefined>> =
       : undefined,
 }
 
-/** In another spelling, a value is left to Postgres. */
+/** Postgres evaluates values in any other notation. */
 function integerText(value: string): string | undefined {
   return /^[+-]?\d{1,18}$/.test(value) ? String(BigInt(value.replace('+', ''))) : undefined
 }
 
 function jsonOf(values: readonly string[], type: string): ReadonlySet<string> | undefined {
-  const texts = values.map(readers[type] ?? (value => JSON.stringify(value)))
+  const texts = values.map(toJson[type] ?? (value => JSON.stringify(value)))
   return texts.includes(undefined as never) ? undefined : new Set(texts as string[])
 }
 
-/** By values as JSON text. A missing one equals nothing, and differs from nothing either. */
+/** Compares JSON text. As in SQL, a null value neither equals nor differs from anything. */
 export function holds(
   { operator, isNegated }: Condition,
-  wanted: ReadonlySet<string>,
+  expected: ReadonlySet<string>,
   value: string | undefined,
 ): boolean {
   if (value === undefined || value === 'null') return false
-  return (wanted.has(value) !== (operator === 'neq')) !== isNegated
+  return (expected.has(value) !== (operator === 'neq')) !== isNegated
 }

@@ -1,28 +1,28 @@
-// Subscriptions that ask for the same on the same topic are one group: what a change means to it is worked out once.
+// Subscribers with equal bindings on the same topic form a group. Each change is matched once per group.
 
 import type { ChangeSubscriber } from '../subscriber.ts'
-import { BadFilter, parseFilter } from './filters.ts'
-import type { Wish } from './matching.ts'
-import type { Audience } from './telling.ts'
+import type { FrameTarget } from './encode.ts'
+import { InvalidFilter, parseFilter } from './filters.ts'
+import type { ParsedBinding } from './matching.ts'
 
-export interface Group extends Audience {
+export interface Group extends FrameTarget {
   readonly key: string
-  readonly wishes: readonly Wish[]
+  readonly bindings: readonly ParsedBinding[]
   readonly members: Set<ChangeSubscriber>
 }
 
 export class Groups {
   readonly #byKey = new Map<string, Group>()
-  readonly #of = new Map<ChangeSubscriber, Group>()
+  readonly #bySubscriber = new Map<ChangeSubscriber, Group>()
 
   get size(): number {
-    return this.#of.size
+    return this.#bySubscriber.size
   }
   [Symbol.iterator](): Iterator<Group> {
     return this.#byKey.values()
   }
   has(subscriber: ChangeSubscriber): boolean {
-    return this.#of.has(subscriber)
+    return this.#bySubscriber.has(subscriber)
   }
 
   add(subscriber: ChangeSubscriber): void {
@@ -33,35 +33,35 @@ export class Groups {
       topic,
       version,
       isLegacy,
-      wishes: bindings.map(binding => ({ binding, conditions: conditionsOf(binding.filter) })),
+      bindings: bindings.map(binding => ({ binding, conditions: conditionsOf(binding.filter) })),
       members: new Set<ChangeSubscriber>(),
     }
     group.members.add(subscriber)
     this.#byKey.set(key, group)
-    this.#of.set(subscriber, group)
+    this.#bySubscriber.set(subscriber, group)
   }
 
   remove(subscriber: ChangeSubscriber): void {
-    const group = this.#of.get(subscriber)
+    const group = this.#bySubscriber.get(subscriber)
     if (!group) return
-    this.#of.delete(subscriber)
+    this.#bySubscriber.delete(subscriber)
     group.members.delete(subscriber)
     if (group.members.size === 0) this.#byKey.delete(group.key)
   }
 
-  /** Those who hear of row changes. */
-  *listeners(): Generator<ChangeSubscriber> {
-    for (const { wishes, members } of this) if (wishes.length > 0) yield* members
+  /** Subscribers with at least one binding. */
+  *changeSubscribers(): Generator<ChangeSubscriber> {
+    for (const { bindings, members } of this) if (bindings.length > 0) yield* members
   }
 }
 
-/** What is wrong with a filter was told to whoever sent it. */
+/** Undefined for an invalid filter, which the subscriber was told when it subscribed. */
 function conditionsOf(filter: string | undefined) {
   if (filter === undefined || filter === '') return []
   try {
     return parseFilter(filter)
   } catch (error) {
-    if (error instanceof BadFilter) return
+    if (error instanceof InvalidFilter) return
     throw error
   }
 }

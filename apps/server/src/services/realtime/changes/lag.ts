@@ -1,16 +1,16 @@
-// Of nodes that read the same outbox, each removes after a while what it has read, whoever has not come to it.
-import type { ChangesStore, Reading } from './store.ts'
+// Each node deletes outbox rows older than the retention, even if another node has not read them.
+import type { ChangesStore, OutboxBatch } from './store.ts'
 
-/** Told after every look, and when it began, it says when others may have removed what this one had still to read. */
-export function createLag(
+/** Call the result after every read, with the time at which the read began. It reports when rows may have been lost. */
+export function createLagDetector(
   store: Pick<ChangesStore, 'hasOthers'>,
-  keepMs: number,
-  tellAll: (message: string) => void,
+  retentionMs: number,
+  notifyAll: (message: string) => void,
 ) {
-  let allReadAt = performance.now()
-  return async ({ isFull }: Pick<Reading, 'isFull'>, lookedAt: number): Promise<void> => {
-    const isLate = lookedAt - allReadAt > keepMs && (await store.hasOthers())
-    if (!isFull || isLate) allReadAt = lookedAt
-    if (isLate) tellAll('Changes may have been lost: they came faster than they could be judged')
+  let caughtUpAt = performance.now()
+  return async ({ isFull }: Pick<OutboxBatch, 'isFull'>, readAt: number): Promise<void> => {
+    const isLate = readAt - caughtUpAt > retentionMs && (await store.hasOthers())
+    if (!isFull || isLate) caughtUpAt = readAt
+    if (isLate) notifyAll('Changes may have been lost: they came faster than they could be judged')
   }
 }

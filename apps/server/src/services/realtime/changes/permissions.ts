@@ -1,14 +1,14 @@
-// Private channels: the policies on realtime.messages say who may read and send on a topic. Asked like any other policies,
-// about a message that could be there.
+// Permissions on private topics, from the policies on realtime.messages. The policies are checked against sample messages of
+// the topic, in the same way as those of other tables against changed rows.
 import { randomUUID } from 'node:crypto'
-import { createTurnsByOwner } from '#src/kernel/turns.ts'
+import { createLimiter } from '#src/kernel/limiter.ts'
 import { type Caller, type Databases, statement } from '#src/tenancy/databases.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
 import type { Permissions, SentMessage } from '../subscriber.ts'
-import type { Gate, Question } from './gate.ts'
+import type { PolicyCheck, PolicyChecks } from './policy-checks.ts'
 
-/** The table, and a message of each extension as a row of it. */
-const possibleMessages = statement(
+/** The oid of the table, and a sample message per extension as a row of it. */
+const sampleRows = statement(
   `
   select 'realtime.messages'::regclass::oid::text, (json_populate_record(null::realtime.messages, m.message))::text
     from json_array_elements($1::json) with ordinality as m (message, place) order by m.place`,
@@ -25,37 +25,37 @@ const messagesSince = statement(
   true,
 )
 
-/** Where SQL sends much, a part at a time. */
-const forgetOld = statement(
+/** Deletes in batches, because SQL may have sent many messages. */
+const deleteOld = statement(
   `delete from realtime.messages where id in (
      select id from realtime.messages where inserted_at < now() - interval '72 hours' limit 1000)`,
   false,
 )
 
 const extensions = ['broadcast', 'presence'] as const
-const all: Permissions = {
+const allPermissions: Permissions = {
   mayReadBroadcast: true,
   maySendBroadcast: true,
   mayReadPresence: true,
   maySendPresence: true,
 }
 
-export function createPermissions(databases: Databases, gate: Gate) {
-  const turns = createTurnsByOwner(1, 1000)
+export function createPermissions(databases: Databases, policyChecks: PolicyChecks) {
+  const limit = createLimiter({ perKey: 1, maxWaiting: 1000 })
   return {
     async permissions({ tenant, role, claims, userId }: Caller, topic: string): Promise<Permissions> {
-      if (role === 'service_role') return all
-      const { rows } = await databases.asService(tenant, possibleMessages, [messagesOn(topic)])
+      if (role === 'service_role') return allPermissions
+      const { rows } = await databases.asService(tenant, sampleRows, [sampleMessages(topic)])
       const relid = rows[0]![0]!.toString('latin1')
       const messages = rows.map(([, message]) => message!.toString('utf8'))
-      const ask = async (command: Question['command']) => {
-        const asked = [{ claims, userId, rows: messages }]
-        return (await gate.judge(tenant, { relid, role, command, topic }, asked))[0]!
+      const check = async (command: PolicyCheck['command']) => {
+        const callers = [{ claims, userId, rows: messages }]
+        return (await policyChecks.check(tenant, { relid, role, command, topic }, callers))[0]!
       }
-      // One after the other, and few at a time: row changes are judged on the same connections.
-      const [read, send] = await turns(
+      // Sequential, and one caller per project at a time: policy checks of row changes use the same connections.
+      const [read, send] = await limit(
         tenant.id,
-        async () => [await ask('select'), await ask('insert')] as const,
+        async () => [await check('select'), await check('insert')] as const,
       )
       return {
         mayReadBroadcast: read[0] === '1',
@@ -66,11 +66,11 @@ export function createPermissions(databases: Databases, gate: Gate) {
     },
 
     /** Messages are kept for three days. */
-    async forgetMessages(tenant: Tenant): Promise<void> {
-      await databases.asService(tenant, forgetOld, [])
+    async deleteOldMessages(tenant: Tenant): Promise<void> {
+      await databases.asService(tenant, deleteOld, [])
     },
 
-    /** What SQL has sent on a private topic since then, the latest of it, oldest first. */
+    /** The latest messages that SQL sent to a private topic since the given time, oldest first. */
     async replay({ tenant }: Caller, topic: string, sinceMs: number, limit: number): Promise<SentMessage[]> {
       const { rows } = await databases.asService(tenant, messagesSince, [
         topic,
@@ -85,7 +85,7 @@ export function createPermissions(databases: Databases, gate: Gate) {
   }
 }
 
-function messagesOn(topic: string): string {
+function sampleMessages(topic: string): string {
   const now = new Date().toISOString()
   return JSON.stringify(
     extensions.map(extension => ({

@@ -5,7 +5,7 @@ import { columnsOf, rowOf } from './row-text.ts'
 const row =
   '{"id":9007199254740993,"say \\"hi\\"":"a,b}\\\\","nested":{"a":[1,{"b":"]"}],"c":null},"list":[1,"]",{}],"none":null,"ü":1.50}'
 
-test('every value is found, as it is written', () => {
+test('row text: every value is returned as written', () => {
   assert.deepEqual(
     [...columnsOf(row)],
     [
@@ -20,11 +20,11 @@ test('every value is found, as it is written', () => {
   assert.deepEqual([...columnsOf('{}')], [])
 })
 
-test('some of the columns are a row again, in the order asked for, and what is not there is left out', () => {
+test('row text: a row of selected columns has the requested order, without missing columns', () => {
   assert.equal(rowOf(columnsOf(row), ['list', 'missing', 'id']), '{"list":[1,"]",{}],"id":9007199254740993}')
 })
 
-test('what Postgres writes around values is not part of them', () => {
+test('row text: whitespace inside values is kept', () => {
   const spaced = '{"a":{"x": 1},"b":[\n 1]}'
   assert.deepEqual([...columnsOf(spaced).values()], ['{"x": 1}', '[\n 1]'])
 })

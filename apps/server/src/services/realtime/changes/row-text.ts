@@ -1,10 +1,10 @@
-// A row as Postgres has written it in JSON, taken apart without being read: numbers keep every digit.
+// Splits a row in JSON text into its columns without parsing the values, so that numbers keep every digit.
 import { memberTexts } from '../json-text.ts'
 
-/** The text of each column's value, by name. */
+/** The JSON text of each value by column name. */
 export const columnsOf: (row: string) => Map<string, string> = memberTexts
 
-/** Some of the columns, as a row again. */
+/** A row with only the named columns. */
 export function rowOf(columns: ReadonlyMap<string, string>, names: readonly string[]): string {
   const parts: string[] = []
   for (const name of names) {

@@ -4,7 +4,7 @@ import { createLog } from '#src/kernel/log.ts'
 import { createRenderCache, type RenderStore } from './cache.ts'
 import type { Rendered } from './renderer.ts'
 
-/** A store in memory that can be made to fail, or to be slow to write. */
+/** An in-memory store that can fail or write slowly. */
 function stage(maxBytes = 1_000_000) {
   const files = new Map<string, Buffer>()
   const lines: string[] = []
@@ -34,10 +34,10 @@ function stage(maxBytes = 1_000_000) {
       made++
       return { bytes: Buffer.alloc(size, text), contentType: 'image/webp' }
     }
-  /** Asks, waits until it is kept, and says whether it had to be made. */
+  /** Requests an image, waits until it is cached, and returns whether it was rendered. */
   const isMade = async (project: string, version: string, key = 'k', size?: number) => {
     const before = made
-    const { bytes, contentType } = await cache.through(project, version, key, make(version + key, size))
+    const { bytes, contentType } = await cache.getOrRender(project, version, key, make(version + key, size))
     assert.equal(contentType, 'image/webp')
     assert.equal(bytes.toString('latin1', 0, (version + key).length), version + key)
     await settled()
@@ -47,7 +47,7 @@ function stage(maxBytes = 1_000_000) {
 }
 const settled = () => new Promise(resolve => setImmediate(resolve))
 
-test('what was rendered once is found, and only under its project, version and key', async () => {
+test('render cache: an image is found by its project, version and key', async () => {
   const { isMade } = stage()
   assert.equal(await isMade('a', 'v1'), true)
   assert.equal(await isMade('a', 'v1'), false)
@@ -57,22 +57,24 @@ test('what was rendered once is found, and only under its project, version and k
   assert.equal(await isMade('a', 'v1'), false)
 })
 
-test('of an earlier run nothing is left', async () => {
+test('render cache: files of an earlier process are removed at start', async () => {
   const { files } = stage()
   await settled()
   assert.equal(files.size, 0)
 })
 
-test('many who ask for the same at once get it from one rendering', async () => {
+test('render cache: concurrent requests for the same image share one render', async () => {
   const { cache, make, count } = stage()
-  const answers = await Promise.all(Array.from({ length: 20 }, () => cache.through('a', 'v', 'k', make('x'))))
+  const answers = await Promise.all(
+    Array.from({ length: 20 }, () => cache.getOrRender('a', 'v', 'k', make('x'))),
+  )
   assert.equal(count(), 1)
   assert.ok(answers.every(({ bytes }) => bytes.equals(answers[0]!.bytes)))
 })
 
-test('a rendering that fails is told to all who waited, and tried again by the next', async () => {
+test('render cache: a failed render rejects all waiting requests, and the next request retries', async () => {
   const { cache, isMade } = stage()
-  const fail = () => cache.through('a', 'v', 'k', async () => Promise.reject(new Error('no image')))
+  const fail = () => cache.getOrRender('a', 'v', 'k', async () => Promise.reject(new Error('no image')))
   const [one, other] = await Promise.allSettled([fail(), fail()])
   assert.equal(one.status, 'rejected')
   assert.equal(other.status, 'rejected')
@@ -80,8 +82,8 @@ test('a rendering that fails is told to all who waited, and tried again by the n
   assert.equal(await isMade('a', 'v'), true)
 })
 
-test('a project uses at most its quarter; what was not asked for the longest goes first', async () => {
-  const { isMade, files, state } = stage(160_000) // 40 000 a project: two of 10 000 and what a file takes
+test('render cache: a project uses at most a quarter; the least recently used image is evicted first', async () => {
+  const { isMade, files, state } = stage(160_000) // 40,000 bytes per project: two images of 10,000 bytes with their overhead
   await isMade('a', 'v1')
   await isMade('a', 'v2')
   await isMade('a', 'v1')
@@ -92,7 +94,7 @@ test('a project uses at most its quarter; what was not asked for the longest goe
   assert.ok(state.mostBytes <= 40_000)
 })
 
-test('all together use at most the whole; the least recently used of any project goes first', async () => {
+test('render cache: all projects together stay within the limit; the least recently used image is evicted first', async () => {
   const { isMade, files, state } = stage(160_000)
   for (const project of ['a', 'b', 'c', 'd', 'e', 'f'])
     for (const version of ['v1', 'v2']) await isMade(project, version)
@@ -103,17 +105,17 @@ test('all together use at most the whole; the least recently used of any project
   assert.ok(state.mostBytes <= 160_000)
 })
 
-test('many at once do not exceed it either', async () => {
+test('render cache: concurrent renders stay within the limit', async () => {
   const { cache, make, state, files } = stage(160_000)
   await Promise.all(
-    Array.from({ length: 100 }, (_, at) => cache.through(`p${at % 10}`, `v${at}`, 'k', make('x'))),
+    Array.from({ length: 100 }, (_, at) => cache.getOrRender(`p${at % 10}`, `v${at}`, 'k', make('x'))),
   )
   await settled()
   assert.ok(state.mostBytes <= 160_000, `${state.mostBytes} bytes`)
   assert.ok(files.size >= 8)
 })
 
-test('what is larger than a share is answered and not kept', async () => {
+test('render cache: an image over the limit of a project is returned but not cached', async () => {
   const { isMade, files } = stage(160_000)
   await isMade('a', 'small')
   assert.equal(await isMade('a', 'v', 'k', 40_000), true)
@@ -121,7 +123,7 @@ test('what is larger than a share is answered and not kept', async () => {
   assert.equal(files.size, 1)
 })
 
-test('a version, or a project, that is forgotten leaves nothing behind', async () => {
+test('render cache: forgetting a version or a project removes its files', async () => {
   const { cache, isMade, files } = stage()
   for (const version of ['v1', 'v2']) for (const key of ['k1', 'k2']) await isMade('a', version, key)
   await isMade('b', 'v1')
@@ -135,11 +137,11 @@ test('a version, or a project, that is forgotten leaves nothing behind', async (
   await cache.forget('nobody')
 })
 
-test('what is forgotten while it is rendered or written is not kept', async () => {
+test('render cache: an image forgotten while it is rendered or written is not cached', async () => {
   const { cache, files, make, state, isMade } = stage()
   await settled()
   const rendering = Promise.withResolvers<Rendered>()
-  const asked = cache.through('a', 'v', 'k', () => rendering.promise)
+  const asked = cache.getOrRender('a', 'v', 'k', () => rendering.promise)
   await settled()
   await cache.forget('a', 'v')
   rendering.resolve(await make('x')())
@@ -149,7 +151,7 @@ test('what is forgotten while it is rendered or written is not kept', async () =
 
   const writing = Promise.withResolvers<void>()
   state.gate = writing.promise
-  await cache.through('a', 'v', 'k', make('x'))
+  await cache.getOrRender('a', 'v', 'k', make('x'))
   await settled()
   await cache.forget('a', 'v')
   writing.resolve()
@@ -158,7 +160,7 @@ test('what is forgotten while it is rendered or written is not kept', async () =
   assert.equal(await isMade('a', 'v'), true)
 })
 
-test('a file that is gone is rendered anew', async () => {
+test('render cache: an image whose file is missing is rendered again', async () => {
   const { isMade, files } = stage()
   await isMade('a', 'v')
   files.clear()
@@ -166,7 +168,7 @@ test('a file that is gone is rendered anew', async () => {
   assert.equal(await isMade('a', 'v'), false)
 })
 
-test('a store that fails is a cache without anything in it, and is said once', async () => {
+test('render cache: a failing store acts as an empty cache and is logged once', async () => {
   const { isMade, state, lines } = stage()
   await isMade('a', 'v')
   state.isBroken = true

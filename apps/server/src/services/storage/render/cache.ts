@@ -1,11 +1,11 @@
-// Images rendered before. Here is what there is and when it was last asked for; the bytes are in a store that keeps
-// them encrypted. Whoever asks has been let in to the original first.
+// Cache of rendered images. It holds the index and the order of use; the bytes are in an encrypted store. Callers must check
+// access to the original first.
 import { randomUUID } from 'node:crypto'
+import { createLimiter } from '#src/kernel/limiter.ts'
 import type { Log } from '#src/kernel/log.ts'
-import { createTurnsByOwner } from '#src/kernel/turns.ts'
 import type { Rendered } from './renderer.ts'
 
-/** Names are ours: random, never used twice. */
+/** Names are random and never reused. */
 export interface RenderStore {
   put(project: string, name: string, bytes: Buffer): Promise<void>
   get(project: string, name: string): Promise<Buffer | undefined>
@@ -14,9 +14,14 @@ export interface RenderStore {
 }
 
 export interface RenderCache {
-  /** From the cache, or made now; once for all who ask for the same meanwhile. */
-  through(project: string, version: string, key: string, make: () => Promise<Rendered>): Promise<Rendered>
-  /** All renders of a version, or of the project. */
+  /** Returns the cached image or renders it. Concurrent calls for the same image share one render. */
+  getOrRender(
+    project: string,
+    version: string,
+    key: string,
+    render: () => Promise<Rendered>,
+  ): Promise<Rendered>
+  /** Removes all renders of a version, or of the project. */
   forget(project: string, version?: string): Promise<void>
 }
 
@@ -29,23 +34,23 @@ interface Entry {
   size: number
 }
 
-interface UnderWay {
+interface InFlight {
   project: string
   version: string
   rendered: Promise<Rendered>
-  isWanted: boolean
+  isValid: boolean
 }
 
-interface Share {
+interface ProjectEntries {
   bytes: number
-  /** Least recently used first, as maps keep their order. */
+  /** Least recently used first: maps iterate in insertion order. */
   byUse: Map<string, Entry>
   byVersion: Map<string, Set<Entry>>
 }
 
-/** What a file takes beyond its bytes, and an entry here. */
+/** Estimated size of the file metadata and the entry. */
 const overhead = 4096
-/** Results that wait to be written are held in memory; with a slow disk the rest is not kept. */
+/** Results that wait to be written are in memory. If the disk is slow, further results are not cached. */
 const maxWaiting = 16
 
 export function createRenderCache(
@@ -54,128 +59,133 @@ export function createRenderCache(
   maxBytes = 512 * 1024 * 1024,
   maxProjectBytes = maxBytes / 4,
 ): RenderCache {
-  const shares = new Map<string, Share>()
+  const projects = new Map<string, ProjectEntries>()
   const byUse = new Map<string, Entry>()
-  const underWay = new Map<string, UnderWay>()
-  /** One write at a time, so that room is made for one at a time. */
-  const turn = createTurnsByOwner(1, maxWaiting)
+  const inFlight = new Map<string, InFlight>()
+  /** One write at a time, so that evictions do not overlap. */
+  const limit = createLimiter({ concurrency: 1, maxWaiting })
   let bytes = 0
   let isFailing = false
-  // Of an earlier run nothing is known; what it left only takes room.
-  const isEmptied = quietly(() => store.clear())
+  // The index of an earlier process is lost, so its files only use disk space.
+  const cleared = tryStore(() => store.clear())
 
-  /** A store that fails means that nothing was found; said once until it works again. */
-  async function quietly<T>(work: () => Promise<T>): Promise<{ value: T } | undefined> {
+  /** A failing store counts as a cache miss. It is logged once until the store works again. */
+  async function tryStore<T>(job: () => Promise<T>): Promise<{ value: T } | undefined> {
     try {
-      const value = await work()
+      const value = await job()
       isFailing = false
       return { value }
     } catch (err) {
-      if (!isFailing) log.warn({ err }, 'the cache of rendered images fails')
+      if (!isFailing) log.warn({ err }, 'cache of rendered images fails; images are rendered again')
       isFailing = true
       return undefined
     }
   }
 
   function add(entry: Entry): void {
-    const share = shares.get(entry.project) ?? { bytes: 0, byUse: new Map(), byVersion: new Map() }
-    const ofVersion = share.byVersion.get(entry.version) ?? new Set()
-    shares.set(entry.project, share)
-    share.byVersion.set(entry.version, ofVersion.add(entry))
-    share.byUse.set(entry.id, entry)
+    const entries = projects.get(entry.project) ?? { bytes: 0, byUse: new Map(), byVersion: new Map() }
+    const ofVersion = entries.byVersion.get(entry.version) ?? new Set()
+    projects.set(entry.project, entries)
+    entries.byVersion.set(entry.version, ofVersion.add(entry))
+    entries.byUse.set(entry.id, entry)
     byUse.set(entry.id, entry)
-    share.bytes += entry.size
+    entries.bytes += entry.size
     bytes += entry.size
   }
 
   function use(entry: Entry): void {
-    for (const order of [byUse, shares.get(entry.project)!.byUse]) {
+    for (const order of [byUse, projects.get(entry.project)!.byUse]) {
       order.delete(entry.id)
       order.set(entry.id, entry)
     }
   }
 
   async function drop(entry: Entry): Promise<void> {
-    const share = shares.get(entry.project)
-    if (!share || byUse.get(entry.id) !== entry) return
+    const entries = projects.get(entry.project)
+    if (!entries || byUse.get(entry.id) !== entry) return
     byUse.delete(entry.id)
-    share.byUse.delete(entry.id)
-    const ofVersion = share.byVersion.get(entry.version)!
+    entries.byUse.delete(entry.id)
+    const ofVersion = entries.byVersion.get(entry.version)!
     ofVersion.delete(entry)
-    if (ofVersion.size === 0) share.byVersion.delete(entry.version)
-    if (share.byUse.size === 0) shares.delete(entry.project)
-    share.bytes -= entry.size
+    if (ofVersion.size === 0) entries.byVersion.delete(entry.version)
+    if (entries.byUse.size === 0) projects.delete(entry.project)
+    entries.bytes -= entry.size
     bytes -= entry.size
-    await quietly(() => store.remove(entry.project, entry.name))
+    await tryStore(() => store.remove(entry.project, entry.name))
   }
 
-  /** The least recently used give way, over all projects and in one that has too much. */
-  async function makeRoom(project: string): Promise<void> {
+  /** Removes the least recently used entries, first of a project over its limit, then of all projects. */
+  async function evict(project: string): Promise<void> {
     for (;;) {
-      const share = shares.get(project)
-      if (share && share.bytes > maxProjectBytes) await drop(oldest(share.byUse))
-      else if (bytes > maxBytes) await drop(oldest(byUse))
+      const entries = projects.get(project)
+      if (entries && entries.bytes > maxProjectBytes) await drop(leastRecent(entries.byUse))
+      else if (bytes > maxBytes) await drop(leastRecent(byUse))
       else return
     }
   }
 
-  async function keep(id: string, work: UnderWay, rendered: Rendered): Promise<void> {
-    const { project, version } = work
+  async function save(id: string, job: InFlight, rendered: Rendered): Promise<void> {
+    const { project, version } = job
     const size = rendered.bytes.length + overhead
-    await isEmptied
-    if (size > maxProjectBytes || !work.isWanted) return
+    await cleared
+    if (size > maxProjectBytes || !job.isValid) return
     const { contentType } = rendered
     const entry: Entry = { project, version, id, name: randomUUID(), contentType, size }
     const former = byUse.get(id)
     if (former) void drop(former)
-    // Counted, and room made, before it is written: there is never more on disk than allowed.
+    // Count the entry and evict others before the write, so that the files never exceed the limit.
     add(entry)
-    await makeRoom(project)
-    const isKept = await quietly(() => store.put(project, entry.name, rendered.bytes))
-    if (!isKept) await drop(entry)
-    // Given up while it was being written: whoever did so found nothing to remove.
-    else if (byUse.get(id) !== entry) await quietly(() => store.remove(project, entry.name))
+    await evict(project)
+    const isSaved = await tryStore(() => store.put(project, entry.name, rendered.bytes))
+    if (!isSaved) await drop(entry)
+    // The entry was dropped during the write, when there was no file to remove yet.
+    else if (byUse.get(id) !== entry) await tryStore(() => store.remove(project, entry.name))
   }
 
   async function find(id: string): Promise<Rendered | undefined> {
     const entry = byUse.get(id)
     if (!entry) return undefined
     use(entry)
-    const found = await quietly(() => store.get(entry.project, entry.name))
+    const found = await tryStore(() => store.get(entry.project, entry.name))
     if (found?.value) return { bytes: found.value, contentType: entry.contentType }
     void drop(entry)
     return undefined
   }
 
-  function begin(id: string, project: string, version: string, make: () => Promise<Rendered>): UnderWay {
-    const work: UnderWay = { project, version, rendered: make(), isWanted: true }
-    underWay.set(id, work)
+  function startRender(
+    id: string,
+    project: string,
+    version: string,
+    render: () => Promise<Rendered>,
+  ): InFlight {
+    const job: InFlight = { project, version, rendered: render(), isValid: true }
+    inFlight.set(id, job)
     const done = () => {
-      if (underWay.get(id) === work) underWay.delete(id)
+      if (inFlight.get(id) === job) inFlight.delete(id)
     }
-    // Answered as soon as it is made; whoever asks before it is kept gets the same.
-    work.rendered.then(rendered => turn('write', () => keep(id, work, rendered))).then(done, done)
-    return work
+    // Callers get the image before it is written. Calls until then share the result.
+    job.rendered.then(rendered => limit('write', () => save(id, job, rendered))).then(done, done)
+    return job
   }
 
   return {
-    async through(project, version, key, make) {
+    async getOrRender(project, version, key, render) {
       const id = JSON.stringify([project, version, key])
-      const found = underWay.has(id) ? undefined : await find(id)
+      const found = inFlight.has(id) ? undefined : await find(id)
       if (found) return found
-      return (underWay.get(id) ?? begin(id, project, version, make)).rendered
+      return (inFlight.get(id) ?? startRender(id, project, version, render)).rendered
     },
     async forget(project, version) {
-      for (const [id, work] of underWay) {
-        if (work.project !== project || (version !== undefined && work.version !== version)) continue
-        work.isWanted = false
-        underWay.delete(id)
+      for (const [id, job] of inFlight) {
+        if (job.project !== project || (version !== undefined && job.version !== version)) continue
+        job.isValid = false
+        inFlight.delete(id)
       }
-      const share = shares.get(project)
-      const entries = version === undefined ? share?.byUse.values() : share?.byVersion.get(version)
-      await Promise.all([...(entries ?? [])].map(drop))
+      const entries = projects.get(project)
+      const removed = version === undefined ? entries?.byUse.values() : entries?.byVersion.get(version)
+      await Promise.all([...(removed ?? [])].map(drop))
     },
   }
 }
 
-const oldest = (order: Map<string, Entry>): Entry => order.values().next().value!
+const leastRecent = (order: Map<string, Entry>): Entry => order.values().next().value!

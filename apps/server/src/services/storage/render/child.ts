@@ -1,93 +1,95 @@
-// A process that renders, seen from the platform. It has one job at a time, so that a crash is the fault of that one.
-import { fork } from 'node:child_process'
-import type { Socket } from 'node:net'
+// Starts and calls a render process. It has one job at a time, so that a crash is caused by that job.
+import { once } from 'node:events'
 import { join } from 'node:path'
+import { type LaunchedChild, launch } from '#src/kernel/child-processes/launch.ts'
+import { NotStarted } from '#src/kernel/child-processes/process.ts'
 import type { Log } from '#src/kernel/log.ts'
 import type { Answer, Job, Limits } from './job.ts'
 
 const startMs = 10_000
-const maxComplaint = 1000
+const killMs = 10_000
+const maxStderr = 1000
 
-/** `gone`: it ended by itself, or somebody ended it. `unable`: it did not come up. */
-export type Outcome = Answer | 'too late' | 'gone' | 'unable'
+/** `exited`: the process ended or was killed during the job. `not started`: the process could not be started. */
+export type Outcome = Answer | 'timed out' | 'exited' | 'not started'
 
-export type Wished = Omit<Job, 'sourceBytes'>
+export type JobOptions = Omit<Job, 'sourceBytes'>
 
 export interface Child {
-  ask(source: Buffer, wished: Wished, timeLimitMs: number): Promise<Outcome>
+  ask(source: Buffer, options: JobOptions, timeLimitMs: number): Promise<Outcome>
   end(): void
 }
 
 /**
- * Nothing of our environment: a secret that is not there cannot be read. libvips would write what is large to a file
- * in TMPDIR, where the contents of private files lie open: it must stay in memory, and finds no place for it.
+ * The environment of the platform is not passed on, so that an exploit finds no secrets. libvips writes large images to
+ * TMPDIR, where private files would be readable. The threshold keeps them in memory, and the directory does not exist.
  */
 const environment = { VIPS_DISC_THRESHOLD: '16g', TMPDIR: '/nonexistent', MALLOC_ARENA_MAX: '2', TZ: 'UTC' }
 
-export function startChild(log: Log, limits: Limits, onGone: (child: Child) => void): Child {
-  const forked = fork(join(import.meta.dirname, 'worker.ts'), [JSON.stringify(limits)], {
-    execArgv: ['--max-old-space-size=64'],
-    env: environment,
-    cwd: '/',
-    serialization: 'advanced',
-    stdio: ['pipe', 'ignore', 'pipe', 'ipc'],
+const command = (limits: Limits) => ({
+  binary: process.execPath,
+  args: ['--max-old-space-size=64', join(import.meta.dirname, 'worker.ts'), JSON.stringify(limits)],
+  env: environment,
+  cwd: '/',
+  stdio: ['pipe', 'ignore', 'pipe', 'ipc'] as ['pipe', 'ignore', 'pipe', 'ipc'],
+  serialization: 'advanced' as const,
+  // It must not keep the platform running. It ends when the platform disconnects.
+  inBackground: true,
+})
+
+export function startChild(log: Log, limits: Limits, onExit: (child: Child) => void): Child {
+  const ending = new AbortController()
+  let settle: (outcome: Outcome) => void = () => {}
+  let hasExited = false
+  let stderr = ''
+  const handleExit = (how: string) => {
+    hasExited = true
+    if (!ending.signal.aborted) log.warn({ how, stderr }, 'the process that renders images ended')
+    settle('exited')
+    onExit(child)
+  }
+
+  const starting: Promise<LaunchedChild | undefined> = launch({
+    name: 'the process that renders images',
+    command: command(limits),
+    async handshake({ process, closed }, signal) {
+      void closed.then(handleExit)
+      process.stderr?.on('data', (chunk: Buffer) => {
+        stderr = (stderr + chunk.toString()).slice(-maxStderr)
+      })
+      await once(process, 'message', { signal })
+      process.on('message', message => settle(message as Answer))
+    },
+    handshakeMs: startMs,
+    stopSteps: () => [{ signal: 'SIGKILL', withinMs: killMs }],
+    signal: ending.signal,
+  }).catch(error => {
+    // For a process that was started, `closed` reports the exit.
+    if (error instanceof NotStarted) handleExit(error.message)
+    return undefined
   })
-  let hear: (outcome: Outcome) => void = () => {}
-  let isGone = false
-  let isEnded = false
-  let complaint = ''
+
   const end = () => {
-    isEnded = true
-    forked.kill('SIGKILL')
+    ending.abort()
+    void starting.then(launched => launched?.signal('SIGKILL'))
   }
-
-  const isUp = new Promise<boolean>(resolve => {
-    const timer = setTimeout(() => forked.kill('SIGKILL'), startMs)
-    const known = (answer: boolean) => {
-      clearTimeout(timer)
-      resolve(answer)
-    }
-    forked.once('message', () => known(true))
-    forked.once('close', () => known(false))
-    forked.once('error', () => known(false))
-  })
-  const leave = (how: string) => {
-    if (isGone) return
-    isGone = true
-    if (!isEnded) log.warn({ how, complaint }, 'the process that renders images ended')
-    hear('gone')
-    onGone(child)
-  }
-  forked.on('message', message => hear(message as Answer))
-  forked.on('close', (code, signal) => leave(signal ?? `code ${code}`))
-  forked.on('error', error => leave(error.message))
-  forked.stderr?.on('data', (chunk: Buffer) => {
-    complaint = (complaint + chunk.toString()).slice(-maxComplaint)
-  })
-  // The platform may end while it waits for work; it ends with the platform.
-  forked.unref()
-  forked.channel?.unref()
-  for (const pipe of [forked.stdin, forked.stderr]) {
-    pipe?.on('error', () => {}) // it has ended, which is heard above
-    ;(pipe as Socket | null)?.unref()
-  }
-
   const child: Child = {
     end,
-    async ask(source, wished, timeLimitMs) {
-      if (!(await isUp)) return 'unable'
-      if (isGone) return 'gone'
+    async ask(source, options, timeLimitMs) {
+      const launched = await starting
+      if (!launched) return 'not started'
+      if (hasExited) return 'exited'
       const outcome = await new Promise<Outcome>(resolve => {
-        const timer = setTimeout(() => hear('too late'), timeLimitMs)
-        hear = outcome => {
+        const timer = setTimeout(() => settle('timed out'), timeLimitMs)
+        settle = outcome => {
           clearTimeout(timer)
-          hear = () => {}
+          settle = () => {}
           resolve(outcome)
         }
-        forked.send({ ...wished, sourceBytes: source.length }, error => error && hear('gone'))
-        forked.stdin?.write(source)
+        launched.process.send({ ...options, sourceBytes: source.length }, error => error && settle('exited'))
+        launched.process.stdin?.write(source)
       })
-      if (typeof outcome === 'string' || outcome.isSpent) end()
+      if (typeof outcome === 'string' || outcome.shouldRestart) end()
       return outcome
     },
   }

@@ -1,10 +1,10 @@
-// What the platform and the process that renders tell each other.
+// Messages between the platform and the render process.
 import type { Format, Transformation } from './transformation.ts'
 
-/** The source itself comes over standard input: as a message it would be copied, in one piece, here and there. */
+/** The source is sent over standard input. As a message it would be copied in both processes, each time in one block. */
 export interface Job {
   sourceBytes: number
-  wanted: Transformation
+  transformation: Transformation
   format: Format
 }
 
@@ -16,10 +16,10 @@ export type Problem =
   | 'too much memory'
   | 'too large'
 
-/** `isSpent`: so much memory is held that a new process should do the next one. */
+/** `shouldRestart`: the process holds so much memory that a new one should do the next job. */
 export type Answer =
-  | { bytes: Uint8Array; contentType: string; isSpent: boolean }
-  | { problem: Problem; isSpent: boolean }
+  | { bytes: Uint8Array; contentType: string; shouldRestart: boolean }
+  | { problem: Problem; shouldRestart: boolean }
 
 export interface Limits {
   seconds: number

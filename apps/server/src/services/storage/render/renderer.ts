@@ -1,17 +1,17 @@
-// Images in other sizes and formats. Who asks much waits for itself; two at a time over all projects.
+// Renders images in other sizes and formats: one at a time for a project, two at a time for all projects.
 import { Refusal } from '#src/kernel/errors.ts'
+import { createLimiter } from '#src/kernel/limiter.ts'
 import type { Log } from '#src/kernel/log.ts'
-import { createTurns, createTurnsByOwner } from '#src/kernel/turns.ts'
-import { type Child, type Outcome, startChild, type Wished } from './child.ts'
+import { type Child, type JobOptions, type Outcome, startChild } from './child.ts'
 import type { Problem } from './job.ts'
 import { type Format, invalid, type Transformation } from './transformation.ts'
 
 export const maxSourceBytes = 25 * 1024 * 1024
 const maxPixels = 50_000_000
-/** Of one process; libvips must hold some images as a whole, at up to eight bytes a pixel. */
+/** Per process. libvips loads some formats completely, with up to eight bytes per pixel. */
 const maxMemoryBytes = 768 * 1024 * 1024
-const places = 2
-/** A page full of thumbnails must find room. What waits holds no bytes yet. */
+const concurrency = 2
+/** Enough for a page full of thumbnails. Waiting jobs have not read their source yet. */
 const maxWaiting = 64
 const maxWaitMs = 20_000
 
@@ -21,11 +21,11 @@ export interface Rendered {
 }
 
 export interface Renderer {
-  /** The source is read when it is its turn, so that what waits needs no memory. */
+  /** Reads the source when the job starts, so that waiting jobs use no memory. */
   render(
     project: string,
     source: () => Promise<Buffer>,
-    wanted: Transformation,
+    transformation: Transformation,
     format: Format,
   ): Promise<Rendered>
   close(): void
@@ -34,7 +34,7 @@ export interface Renderer {
 interface RendererDeps {
   log: Log
   timeLimitMs?: number
-  /** A process without work ends after this. */
+  /** An idle process is stopped after this time. */
   idleMs?: number
   memoryBytes?: number
 }
@@ -45,12 +45,11 @@ export function createRenderer({
   idleMs = 60_000,
   memoryBytes = maxMemoryBytes,
 }: RendererDeps): Renderer {
-  const ownTurn = createTurnsByOwner(1, maxWaiting)
-  const anyTurn = createTurns(places)
+  const limit = createLimiter({ concurrency, perKey: 1, maxWaiting, rejection: tooMany })
   const children = new Set<Child>()
   const idle = new Map<Child, NodeJS.Timeout>()
   const limits = {
-    // libvips ends most by itself, just before its process has to be ended.
+    // The timeout of libvips is shorter, so that most jobs end without killing the process.
     seconds: Math.max(1, Math.floor(timeLimitMs / 1000) - 1),
     pixels: maxPixels,
     resultBytes: maxSourceBytes,
@@ -58,7 +57,7 @@ export function createRenderer({
   }
   let isClosed = false
 
-  function forget(child: Child): void {
+  function removeChild(child: Child): void {
     clearTimeout(idle.get(child))
     idle.delete(child)
     children.delete(child)
@@ -67,7 +66,7 @@ export function createRenderer({
   function takeChild(): Child {
     const [waiting] = [...idle.keys()].slice(-1)
     if (!waiting) {
-      const child = startChild(log, limits, forget)
+      const child = startChild(log, limits, removeChild)
       children.add(child)
       return child
     }
@@ -80,43 +79,36 @@ export function createRenderer({
     if (children.has(child)) idle.set(child, setTimeout(child.end, idleMs).unref())
   }
 
-  async function attempt(source: Buffer, wished: Wished): Promise<Outcome> {
-    if (isClosed) return 'unable'
+  async function attempt(source: Buffer, options: JobOptions): Promise<Outcome> {
+    if (isClosed) return 'not started'
     const child = takeChild()
-    const outcome = await child.ask(source, wished, timeLimitMs)
-    if (typeof outcome === 'string' || outcome.isSpent) forget(child)
+    const outcome = await child.ask(source, options, timeLimitMs)
+    if (typeof outcome === 'string' || outcome.shouldRestart) removeChild(child)
     else putBack(child)
     return outcome
   }
 
-  async function work(source: Buffer, wished: Wished): Promise<Rendered> {
-    let outcome = await attempt(source, wished)
-    // It may have been somebody else who ended it.
-    if (outcome === 'gone' || outcome === 'unable') outcome = await attempt(source, wished)
-    if (outcome === 'unable') throw slowDown(503, 'Images cannot be rendered at the moment')
-    if (outcome === 'gone') throw invalid('The image cannot be rendered; save it anew and upload that')
-    if (outcome === 'too late') throw refused('too long')
+  async function work(source: Buffer, options: JobOptions): Promise<Rendered> {
+    let outcome = await attempt(source, options)
+    // Retry once: the cause may be outside the job, such as the OOM killer.
+    if (outcome === 'exited' || outcome === 'not started') outcome = await attempt(source, options)
+    if (outcome === 'not started') throw slowDown(503, 'Images cannot be rendered at the moment')
+    if (outcome === 'exited') throw invalid('The image cannot be rendered; save it anew and upload that')
+    if (outcome === 'timed out') throw refused('too long')
     if ('problem' in outcome) throw refused(outcome.problem)
     const { bytes, contentType } = outcome
     return { bytes: Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength), contentType }
   }
 
   return {
-    async render(project, source, wanted, format) {
-      const asked = performance.now()
-      let hasTurn = false
-      const inTurn = async () => {
-        hasTurn = true
-        if (performance.now() - asked > maxWaitMs) throw tooMany()
-        const bytes = await inTime(source(), timeLimitMs)
+    render(project, source, transformation, format) {
+      const askedAt = performance.now()
+      return limit(project, async () => {
+        if (performance.now() - askedAt > maxWaitMs) throw tooMany()
+        const bytes = await withTimeout(source(), timeLimitMs)
         if (bytes.length > maxSourceBytes) throw invalid(tooLargeSource)
-        return work(bytes, { wanted, format })
-      }
-      try {
-        return await ownTurn(project, () => anyTurn(inTurn))
-      } catch (error) {
-        throw !hasTurn && error instanceof Refusal ? tooMany() : error
-      }
+        return work(bytes, { transformation, format })
+      })
     },
     close() {
       isClosed = true
@@ -142,8 +134,8 @@ const slowDown = (status: number, message: string) =>
 const tooMany = () =>
   slowDown(429, 'Too many images are being rendered for this project; try again in a second')
 
-/** A store of files that hangs must not hold one of the few places. */
-async function inTime(reading: Promise<Buffer>, timeLimitMs: number): Promise<Buffer> {
+/** A hanging object store must not block one of the few slots. */
+async function withTimeout(reading: Promise<Buffer>, timeLimitMs: number): Promise<Buffer> {
   let timer: NodeJS.Timeout | undefined
   const late = new Promise<never>((_, reject) => {
     timer = setTimeout(() => reject(slowDown(503, 'The image cannot be read at the moment')), timeLimitMs)

@@ -1,4 +1,4 @@
-// What shall be done to an image: as query, in the body that signs a URL, in that URL's token, in the answer's header.
+// Image transformations: parsed from a query or a body, encoded in the token of a signed URL and in a response header.
 import { Refusal } from '#src/kernel/errors.ts'
 
 export const resizes = ['cover', 'contain', 'fill'] as const
@@ -11,12 +11,12 @@ export interface Transformation {
   height?: number
   resize: Resize
   quality: number
-  /** Left open, what the client accepts decides. */
+  /** Without a format, the Accept header decides. */
   format?: Format
 }
 
-/** The fields of a query or of a body; others are not looked at. */
-export type Wish = Partial<
+/** The fields of a query or a body. Others are ignored. */
+export type TransformationInput = Partial<
   Record<'width' | 'height' | 'resize' | 'quality' | 'format', string | number | null | undefined>
 >
 
@@ -25,21 +25,22 @@ const defaultQuality = 80
 
 export const invalid = (message: string) => new Refusal('InvalidRequest', message)
 
-export function transformationFrom(wish: Wish): Transformation {
-  const width = side('width', wish.width)
-  const height = side('height', wish.height)
-  const format = oneOf('format', formats, wish.format)
+export function transformationFrom(input: TransformationInput): Transformation {
+  const width = side('width', input.width)
+  const height = side('height', input.height)
+  const format = oneOf('format', formats, input.format)
   return {
     ...(width && { width }),
     ...(height && { height }),
-    resize: oneOf('resize', resizes, wish.resize) ?? 'cover',
-    quality: readQuality(wish.quality),
+    resize: oneOf('resize', resizes, input.resize) ?? 'cover',
+    quality: readQuality(input.quality),
     ...(format && { format }),
   }
 }
 
-/** As it stands in the token of a signed URL; the format is a claim of its own there. */
-export const toToken = (wanted: Transformation): string => list(wanted, 'resize', wanted.resize)
+/** Encodes the transformation for the token of a signed URL. The format is a separate claim. */
+export const toToken = (transformation: Transformation): string =>
+  list(transformation, 'resize', transformation.resize)
 
 export const fromToken = (text: string, format?: string): Transformation =>
   transformationFrom({
@@ -49,23 +50,27 @@ export const fromToken = (text: string, format?: string): Transformation =>
 
 const imgproxyNames = { cover: 'fill', contain: 'fit', fill: 'force' } as const
 
-/** The value of X-Transformations, in the words of imgproxy that clients of Supabase know. */
-export function transformationsHeader(wanted: Transformation): string {
-  const { width, height, ...rest } = wanted
+/** The value of X-Transformations, with the imgproxy names that Supabase clients expect. */
+export function transformationsHeader(transformation: Transformation): string {
+  const { width, height, ...rest } = transformation
   const ordered = { ...(height && { height }), ...(width && { width }), ...rest }
-  const format = wanted.format && wanted.format !== 'origin' ? [`format:${wanted.format}`] : []
-  return [list(ordered, 'resizing_type', imgproxyNames[wanted.resize]), ...format].filter(Boolean).join(',')
+  const format =
+    transformation.format && transformation.format !== 'origin' ? [`format:${transformation.format}`] : []
+  return [list(ordered, 'resizing_type', imgproxyNames[transformation.resize]), ...format]
+    .filter(Boolean)
+    .join(',')
 }
 
-/** Tells apart whatever yields other bytes. */
-export const renderKey = (wanted: Transformation, format: Format): string => `${format};${toToken(wanted)}`
+/** Cache key: equal only for transformations with the same result. */
+export const renderKey = (transformation: Transformation, format: Format): string =>
+  `${format};${toToken(transformation)}`
 
 /**
- * Browsers name both WebP and AVIF. WebP comes first: AVIF saves some more bytes, for many times the work.
- * A wildcard does not count: whoever sends it may well know neither.
+ * Browsers accept both WebP and AVIF. WebP is preferred, because AVIF is only slightly smaller and takes much more CPU.
+ * A wildcard is ignored, because clients that send it may support neither.
  */
-export function outputFormat(wanted: Transformation, accept: string | undefined): Format {
-  if (wanted.format) return wanted.format
+export function outputFormat(transformation: Transformation, accept: string | undefined): Format {
+  if (transformation.format) return transformation.format
   const accepted = (accept ?? '').toLowerCase().split(',').map(acceptedType)
   return (['webp', 'avif'] as const).find(format => accepted.includes(`image/${format}`)) ?? 'origin'
 }
@@ -75,17 +80,17 @@ function acceptedType(range: string): string | undefined {
   return parameters.some(parameter => /^q=0(\.0*)?$/.test(parameter)) ? undefined : type
 }
 
-function list(wanted: Transformation, nameOfResize: string, resize: string): string {
-  const sizes = Object.entries(wanted).filter(([name]) => name === 'width' || name === 'height')
+function list(transformation: Transformation, nameOfResize: string, resize: string): string {
+  const sizes = Object.entries(transformation).filter(([name]) => name === 'width' || name === 'height')
   const parts = sizes.map(([name, value]) => `${name}:${value}`)
   if (sizes.length > 0) parts.push(`${nameOfResize}:${resize}`)
-  if (wanted.quality !== defaultQuality) parts.push(`quality:${wanted.quality}`)
+  if (transformation.quality !== defaultQuality) parts.push(`quality:${transformation.quality}`)
   return parts.join(',')
 }
 
-type Value = Wish[keyof Wish]
+type Value = TransformationInput[keyof TransformationInput]
 
-/** 0 is as good as none. */
+/** 0 means no limit on this side. */
 function side(name: string, value: Value): number | undefined {
   const number = wholeNumber(value)
   if (number === undefined) return undefined
@@ -99,7 +104,7 @@ function readQuality(value: Value): number {
   throw invalid('quality must be a whole number from 20 to 100')
 }
 
-/** NaN when it is none. */
+/** NaN if the value is not a whole number. */
 function wholeNumber(value: Value): number | undefined {
   if (value === undefined || value === null) return undefined
   return /^\d+$/.test(String(value)) ? Number(value) : Number.NaN

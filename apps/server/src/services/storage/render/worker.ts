@@ -1,18 +1,20 @@
-// The process that renders, one image at a time. Whatever an image does to libvips, it does here.
+// The render process. It renders one image at a time, so that a crash of libvips does not affect the platform.
+
 import { writeFileSync } from 'node:fs'
 import { setPriority } from 'node:os'
 import sharp, { type Metadata, type Sharp } from 'sharp'
+import { startChore } from '#src/kernel/chores.ts'
 import type { Answer, Job, Limits, Problem } from './job.ts'
 import type { Transformation } from './transformation.ts'
 
-/** What WebP can hold; others hold more. */
+/** The limit of WebP, which is the lowest of all formats. */
 const longestSide = 16_383
-const spentBytes = 256 * 1024 * 1024
+const restartBytes = 256 * 1024 * 1024
 
 const input = process.stdin[Symbol.asyncIterator]()
 const limits = JSON.parse(process.argv[2]!) as Limits
 
-// SVG, PDF and the like are programs of a kind. Everything is shut, then what is an image and nothing else is opened.
+// SVG, PDF and similar formats can contain code or references. Block all loaders, then allow the plain image formats.
 sharp.block({ operation: ['VipsForeignLoad'] })
 sharp.unblock({
   operation: ['Jpeg', 'Png', 'Webp', 'Nsgif', 'Heif', 'Tiff'].map(name => `VipsForeignLoad${name}Buffer`),
@@ -20,7 +22,7 @@ sharp.unblock({
 sharp.cache(false)
 sharp.concurrency(1)
 
-stepBack()
+lowerPriority()
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => {}) // the platform ends it
 process.on('disconnect', end)
 process.on('message', (job: Job) => void perform(job))
@@ -41,22 +43,24 @@ async function receive(length: number): Promise<Buffer> {
   return bytes
 }
 
-async function render(bytes: Buffer, { wanted, format }: Job): Promise<Answer> {
-  const watch = setInterval(() => {
-    if (process.memoryUsage.rss() > limits.memoryBytes) giveUp()
-  }, 20)
+async function render(bytes: Buffer, { transformation, format }: Job): Promise<Answer> {
+  const watching = startChore({
+    name: 'watch memory',
+    everyMs: 20,
+    run: () => process.memoryUsage.rss() > limits.memoryBytes && reportOutOfMemory(),
+  })
   try {
     const image = sharp(bytes, { autoOrient: true, failOn: 'error', limitInputPixels: limits.pixels })
     const metadata = await image.metadata()
-    const output = format === 'origin' ? ownFormat(metadata) : format
-    const resized = resize(image, wanted).timeout({ seconds: limits.seconds })
-    const result = await encode(resized, output, wanted.quality).toBuffer()
-    if (result.length > limits.resultBytes) return { problem: 'too large', isSpent: isSpent() }
-    return { bytes: result, contentType: `image/${output}`, isSpent: isSpent() }
+    const output = format === 'origin' ? originalFormat(metadata) : format
+    const resized = resize(image, transformation).timeout({ seconds: limits.seconds })
+    const result = await encode(resized, output, transformation.quality).toBuffer()
+    if (result.length > limits.resultBytes) return { problem: 'too large', shouldRestart: shouldRestart() }
+    return { bytes: result, contentType: `image/${output}`, shouldRestart: shouldRestart() }
   } catch (error) {
-    return { problem: problemOf(error as Error), isSpent: isSpent() }
+    return { problem: problemOf(error as Error), shouldRestart: shouldRestart() }
   } finally {
-    clearInterval(watch)
+    void watching.stop()
   }
 }
 
@@ -73,14 +77,14 @@ function resize(image: Sharp, { width, height, resize: fit }: Transformation): S
 
 type Output = 'jpeg' | 'png' | 'webp' | 'gif' | 'avif'
 
-/** By its bytes, whatever it was uploaded as. No browser shows TIFF, and of a GIF the first frame stays a GIF. */
-function ownFormat({ format, hasAlpha }: Metadata): Output {
+/** Detected from the bytes, not from the uploaded type. Browsers do not display TIFF. A GIF keeps its first frame only. */
+function originalFormat({ format, hasAlpha }: Metadata): Output {
   if (format === 'heif') return 'avif'
   if (format === 'tiff') return hasAlpha ? 'png' : 'jpeg'
   return format as Output
 }
 
-/** The quality is for what loses some. The efforts are low: AVIF's usual one takes 12 s for the largest size. */
+/** Quality applies to lossy formats. The effort is low, because the default of AVIF takes 12 s for the largest size. */
 function encode(image: Sharp, output: Output, quality: number): Sharp {
   if (output === 'webp') return image.webp({ quality, effort: 2 })
   if (output === 'avif') return image.avif({ quality, effort: 0 })
@@ -94,19 +98,24 @@ function problemOf({ message }: Error): Problem {
   return message.startsWith('timeout') ? 'too long' : 'damaged'
 }
 
-const isSpent = () => process.memoryUsage.rss() > spentBytes
+const shouldRestart = () => process.memoryUsage.rss() > restartBytes
 
-function giveUp(): void {
-  process.send!({ problem: 'too much memory', isSpent: true } satisfies Answer, undefined, undefined, end)
+function reportOutOfMemory(): void {
+  process.send!(
+    { problem: 'too much memory', shouldRestart: true } satisfies Answer,
+    undefined,
+    undefined,
+    end,
+  )
 }
 
-/** At once: an orderly exit would wait for libvips. */
+/** SIGKILL, because a normal exit would wait for libvips. */
 function end(): void {
   process.kill(process.pid, 'SIGKILL')
 }
 
-/** Others come first, and when memory runs out this is what Linux ends. */
-function stepBack(): void {
+/** Lowers the CPU priority, and makes this process the first victim of the OOM killer. */
+function lowerPriority(): void {
   try {
     setPriority(5)
     writeFileSync('/proc/self/oom_score_adj', '1000')

@@ -1,11 +1,11 @@
-// A column as a builder of Drizzle; whatever it has none for is text under its own name.
+// Maps columns to Drizzle builders. A type without a builder becomes a custom text type.
 import { baseOf, type Column, type Description, type TypeInfo } from '#src/query/description.ts'
 import { camel, type Names } from './names.ts'
 
 export interface Columns {
   /** Without name: `integer("age").notNull()`. */
   build(column: Column, isPrimaryKey: boolean): string
-  /** Declarations of what Drizzle does not know. */
+  /** Declarations of custom types. */
   customTypes(): string[]
 }
 
@@ -72,7 +72,7 @@ export function createColumns(
 
 interface Scalar {
   builder: string
-  /** From what stands in parentheses behind the type. */
+  /** Options from the type modifier, such as the length. */
   options?: (args: readonly string[]) => string
 }
 

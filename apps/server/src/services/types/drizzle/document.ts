@@ -1,5 +1,5 @@
-// The schema as Drizzle takes it: tables, views, enums and relations to query with. Indexes, checks and policies are
-// left to the migrations that made them.
+// Generates a Drizzle schema: tables, views, enums and relations for queries. Indexes, checks and policies are omitted, because
+// migrations manage them.
 import type { Sliced } from '#src/kernel/slices.ts'
 import type { Column, Description } from '#src/query/description.ts'
 import { fingerprint } from '../typescript/document.ts'
@@ -7,7 +7,7 @@ import { createColumns } from './columns.ts'
 import { camel, createNames } from './names.ts'
 import { eachInSlices, type Find, relationTexts, type Written } from './relations.ts'
 
-/** In slices: a project may have thousands of tables. */
+/** Runs in slices, because a project may have thousands of tables. */
 export function* drizzle(description: Description): Sliced<string> {
   const { schemas, relations, enums, types } = description
   const names = createNames()
@@ -21,7 +21,7 @@ export function* drizzle(description: Description): Sliced<string> {
       .filter(schema => schema !== 'public')
       .map(schema => [schema, names.take(`${camel(schema)}Schema`)]),
   )
-  /** What stands in public is made by one function, what stands elsewhere by another. */
+  /** Drizzle has different functions for schema public and for other schemas. */
   const maker = (schema: string, plain: string, ofSchema: string) => {
     const own = schemaNames.get(schema)
     return own ? `${own}.${ofSchema}` : use(plain)
@@ -55,7 +55,7 @@ export function* drizzle(description: Description): Sliced<string> {
     if (kind === 'materialized view')
       return `export const ${name} = ${maker(schema, 'pgMaterializedView', 'materializedView')}(${shape}).existing()`
     const extras = constraintTexts(each, find, use)
-    // Two tables may refer to each other; with a type written out neither is needed for the other's.
+    // Tables may reference each other. An explicit type avoids circular type inference.
     const more =
       extras.length > 0
         ? `, (table): ${use('PgTableExtraConfigValue')}[] => [\n${extras.map(line => `  ${line},`).join('\n')}\n]`

@@ -1,6 +1,6 @@
-// Names of constants and properties: in camel case, each taken once, none that the language or Drizzle needs.
+// Names of constants and properties: camel case, unique, and not reserved by TypeScript or Drizzle.
 
-/** `user_id` becomes `userId`; whatever cannot stand in a name separates words. */
+/** `user_id` becomes `userId`. Characters that are not allowed in names separate words. */
 export function camel(name: string): string {
   const words = name.split(/[^\p{L}\p{N}]+/u).filter(word => word !== '')
   const joined = words
@@ -9,27 +9,27 @@ export function camel(name: string): string {
   return /^[\p{L}_$]/u.test(joined) ? joined : `_${joined}`
 }
 
-/** `ID` and `Users` begin small, `userId` stays. */
+/** `ID` and `Users` get a lower-case start, `userId` stays. */
 const lowered = (word: string) =>
   word === word.toUpperCase() ? word.toLowerCase() : word[0]!.toLowerCase() + word.slice(1)
 
 export interface Names {
-  /** The wish; with the ending if the language has it; the longer form if another has it; then counted up. */
-  take(wish: string, longer?: string, ending?: string): string
+  /** The preferred name; with the suffix if it is reserved; the longer form if it is taken; then with a number. */
+  take(wanted: string, longer?: string, ending?: string): string
 }
 
 export function createNames(taken: readonly string[] = reserved): Names {
   const words = new Set(taken)
   const names = new Set(taken)
-  /** The next number by name: thousands of tables may become the same one. */
+  /** The next number by name, because thousands of tables may map to the same one. */
   const counts = new Map<string, number>()
   return {
-    take(wish, longer = wish, ending = '') {
-      const isWord = words.has(wish)
-      const candidates = [wish, isWord ? wish + ending : camel(longer), camel(longer) + ending]
+    take(wanted, longer = wanted, ending = '') {
+      const isWord = words.has(wanted)
+      const candidates = [wanted, isWord ? wanted + ending : camel(longer), camel(longer) + ending]
       let name = candidates.find(each => !names.has(each))
       if (name === undefined) {
-        const stem = `${wish}${ending}`
+        const stem = `${wanted}${ending}`
         let count = counts.get(stem) ?? 2
         while (names.has(`${stem}${count}`)) count++
         counts.set(stem, count + 1)

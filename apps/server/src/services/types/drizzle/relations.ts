@@ -1,11 +1,11 @@
-// Both ends of every foreign key between tables, under the constraint's name, so that several can be told apart.
+// Generates both sides of every foreign key. The relation has the name of the constraint, so that several are distinct.
 import type { Sliced } from '#src/kernel/slices.ts'
 import type { Relation, Relationship } from '#src/query/description.ts'
 import { camel, createNames, type Names } from './names.ts'
 
 export interface Written {
   relation: Relation
-  /** The constant it is exported as. */
+  /** The exported constant. */
   name: string
   /** The property of each column. */
   keys: ReadonlyMap<string, string>
@@ -19,7 +19,7 @@ interface Ends {
   uses: Set<'one' | 'many'>
 }
 
-/** Relations written in one slice. */
+/** Relations per slice. */
 const writtenAtOnce = 20
 
 export function* eachInSlices<T, R>(all: readonly T[], write: (each: T) => R): Sliced<R[]> {
@@ -72,7 +72,7 @@ function addParent(ends: Ends, child: Written, parent: Written, key: Relationshi
 
 function addChildren(ends: Ends, child: Written, parent: Written, key: Relationship, one: string): void {
   const name = ends.names.take(child.name, `${child.name}_${one}`, 'Rows')
-  // A single row at this end can only be declared without naming the constraint.
+  // Drizzle allows a one-to-one relation on this side only without a relation name.
   const isAlone = child.relation.relationships.filter(isSameEnd(key)).length === 1 && child !== parent
   const how = key.isOneToOne && isAlone ? 'one' : 'many'
   ends.uses.add(how)
@@ -88,7 +88,7 @@ const isSameEnd = (one: Relationship) => (other: Relationship) =>
   other.referencedSchema === one.referencedSchema &&
   other.referencedRelation === one.referencedRelation
 
-/** `author_id` points at an author. */
+/** `author_id` becomes `author`. */
 const referenceName = ({ columns, referencedRelation }: Relationship): string => {
   const [only, ...others] = columns
   const stem = others.length === 0 ? /^(.+)_id$/i.exec(only ?? '')?.[1] : undefined

@@ -1,4 +1,4 @@
-// The type `Database` as client libraries of this kind take it: names, shapes and helper types are theirs.
+// Generates the type `Database` in the format of supabase-js, with its helper types.
 import { createHash } from 'node:crypto'
 import type { Sliced } from '#src/kernel/slices.ts'
 import { type Description, isCallable, type Relation } from '#src/query/description.ts'
@@ -8,13 +8,13 @@ import { relationType } from './relation-types.ts'
 import { block, indent, key, list, quote } from './text.ts'
 import { createValueTypes, type ValueTypes } from './value-types.ts'
 
-/** The version of PostgREST whose behaviour the row API has, as client libraries ask for it. */
+/** The PostgREST version that the row API is compatible with. Client libraries read it. */
 const postgrestVersion = '14'
 
-/** Relations and functions written in one slice. */
+/** Relations and functions per slice. */
 export const writtenAtOnce = 20
 
-/** In slices: a project may have thousands of tables. */
+/** Runs in slices, because a project may have thousands of tables. */
 export function* typescript(description: Description): Sliced<string> {
   const values = createValueTypes(description)
   const schemas: string[] = []
@@ -28,7 +28,7 @@ export function* typescript(description: Description): Sliced<string> {
   | Json[]
 
 export type Database = {
-  // Lets createClient<Database> know what the server can do.
+  // createClient<Database> reads the supported features from it.
   __InternalSupabase: {
     PostgrestVersion: ${quote(postgrestVersion)}
   }
@@ -49,7 +49,7 @@ export function* fingerprint(text: string): Sliced<string> {
   const hash = createHash('sha256')
   for (let at = 0; at < text.length; ) {
     const end = at + hashedAtOnce
-    // Half of a surrogate pair would be hashed as another character.
+    // A lone surrogate would be replaced before hashing.
     const isCut = (text.charCodeAt(end) & 0xfc00) === 0xdc00
     hash.update(text.slice(at, isCut ? end + 1 : end))
     at = isCut ? end + 1 : end
@@ -58,7 +58,7 @@ export function* fingerprint(text: string): Sliced<string> {
   return hash.digest('hex').slice(0, 12)
 }
 
-/** Of one schema, indented as a member of `Database`. */
+/** One schema, indented as a member of `Database`. */
 function* schemaType(schema: string, description: Description, values: ValueTypes): Sliced<string> {
   const own = <T extends { schema: string }>(all: readonly T[]) => all.filter(each => each.schema === schema)
   const relations = own(description.relations)
@@ -83,7 +83,7 @@ function* schemaType(schema: string, description: Description, values: ValueType
   return `  ${key(schema)}: {\n${groups.join('\n')}\n  }`
 }
 
-/** A group of named types in a schema. Each is indented once, where it stands. */
+/** A group of named types in a schema. */
 function* group<T>(
   name: string,
   all: readonly T[],
@@ -95,7 +95,7 @@ function* group<T>(
     lines.push(indent(`${key(member)}: ${type}`, 3))
     if (lines.length % writtenAtOnce === 0) yield
   }
-  // An empty group is written so that nothing is in it.
+  // An empty group is written as `[_ in never]: never`.
   if (lines.length === 0) lines.push(indent('[_ in never]: never', 3))
   return `    ${name}: {\n${lines.join('\n')}\n    }`
 }

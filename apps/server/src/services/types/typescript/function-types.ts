@@ -1,9 +1,9 @@
-// Functions: what they take and give back, and whose rows.
+// Types of functions: arguments, results, and the relation of returned rows.
 import { inputs, outputs, type Routine } from '#src/query/description.ts'
 import { block, byText, indent, key, quote } from './text.ts'
 import type { ValueTypes } from './value-types.ts'
 
-/** Those of one name: a union, of which a call picks the one its parameters fit. */
+/** Overloads are a union. A call selects the member that fits its arguments. */
 export function functionType(overloads: readonly Routine[], values: ValueTypes): string {
   const bySignature = Map.groupBy(overloads, each =>
     inputs(each)
@@ -17,7 +17,7 @@ export function functionType(overloads: readonly Routine[], values: ValueTypes):
   return members.length === 1 ? members[0]! : `\n${members.map(each => indent(`| ${each}`)).join('\n')}`
 }
 
-/** Those that differ only in types cannot be told apart by a call over HTTP. */
+/** A call over HTTP cannot distinguish overloads that differ only in types. */
 function ambiguous(alike: readonly Routine[], values: ValueTypes): string {
   const [first] = alike
   const reason = `${alike.length} functions named ${first!.name} take parameters of these names: rename some of the parameters`
@@ -51,7 +51,7 @@ function argsType(routine: Routine, { typeOf }: ValueTypes): string {
   return `{ ${args.toSorted(byText).join('; ')} }`
 }
 
-/** One row of a set declared to hold one is written as that row: the library makes the list itself. */
+/** A set declared with ROWS 1 is written as a single row, because the library builds the list. */
 function returnsType(routine: Routine, values: ValueTypes, isOneToOne: boolean): string {
   const { typeOf, columnType, relationOf } = values
   const many = routine.returnsSet && !isOneToOne ? '[]' : ''
@@ -65,7 +65,7 @@ function returnsType(routine: Routine, values: ValueTypes, isOneToOne: boolean):
   return many && /[|&]/.test(value) ? `(${value})${many}` : `${value}${many}`
 }
 
-/** Which relation's rows it returns, and which one's row it takes. */
+/** The relation whose rows the function returns, and the one whose row it takes. */
 function setofOptions(routine: Routine, { relationOf }: ValueTypes) {
   const to = relationOf(routine.returnType)
   if (!to || to.schema !== routine.schema) return

@@ -1,7 +1,7 @@
-// The helper types that go with `Database`: a row, an insert, an enum by its name alone.
+// The helper types of `Database`, which find a row, insert or enum by its name.
 import { quote } from './text.ts'
 
-/** `Tables<'name'>` means the first schema, `Tables<{ schema: 'other' }, 'name'>` any. */
+/** `Tables<'name'>` uses the default schema, `Tables<{ schema: 'other' }, 'name'>` another one. */
 export const helpers = (first: string): string => `type Schemas = Omit<Database, "__InternalSupabase">
 type DefaultSchema = Schemas[${quote(first)}]
 type Readable<S extends keyof Schemas> = Schemas[S]["Tables"] & Schemas[S]["Views"]

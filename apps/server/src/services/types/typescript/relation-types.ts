@@ -1,4 +1,4 @@
-// Tables and views: a row as it is read, written anew and changed, and what it refers to.
+// Types of tables and views: Row, Insert, Update and Relationships.
 import type { Column, Relation, Relationship } from '#src/query/description.ts'
 import { block, byText, indent, key, list, quote } from './text.ts'
 import type { ValueTypes } from './value-types.ts'
@@ -9,7 +9,7 @@ export function relationType(relation: Relation, values: ValueTypes): string {
     ({ isGenerated, identity, isUpdatable }) =>
       !isGenerated && identity !== 'always' && (isTable || isUpdatable),
   )
-  // What a view takes is for the table below it, or its trigger, to judge.
+  // The underlying table or the trigger of a view decides which values are required.
   const written = (column: Column) =>
     isTable ? values.columnType(column) : `${values.typeOf(column.type)} | null`
   const insert = given.map(
@@ -39,7 +39,7 @@ function rowType({ columns, computed }: Relation, { columnType, typeOf }: ValueT
 const isRequired = ({ isNullable, default: value, identity }: Column) =>
   !isNullable && value === null && identity === null
 
-/** Only within a schema: an embed never crosses it. */
+/** Only within a schema, because embeds do not cross schemas. */
 function relationshipsType({ relationships, schema }: Relation): string {
   const own = relationships.filter(({ referencedSchema }) => referencedSchema === schema)
   if (own.length === 0) return '[]'

@@ -1,4 +1,4 @@
-// The little that writing a type in TypeScript takes.
+// Quoting of names and strings in TypeScript.
 
 export const quote = (text: string): string => JSON.stringify(text)
 export const list = (names: readonly string[]): string => `[${names.map(quote).join(', ')}]`

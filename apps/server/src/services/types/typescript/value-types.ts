@@ -1,17 +1,17 @@
-// From a type of Postgres to the type of its value in JSON.
+// Maps Postgres types to the TypeScript types of their JSON values.
 import { baseOf, type Column, type Description, type Relation } from '#src/query/description.ts'
 import { quote } from './text.ts'
 
 export interface ValueTypes {
-  /** As it comes out of, and goes into, JSON. */
+  /** The type in JSON, for reads and writes. */
   typeOf(type: number): string
   columnType(column: Pick<Column, 'type' | 'isNullable'>): string
-  /** The relation whose row this type is. */
+  /** The relation that this row type belongs to. */
   relationOf(type: number): Relation | undefined
 }
 
 export function createValueTypes({ relations, enums, composites, types }: Description): ValueTypes {
-  /** Types share one space of names in a schema. */
+  /** All types of a schema share one namespace. */
   const named = new Set([...enums, ...composites].map(placeOf))
   const byOid = new Map(relations.map(relation => [relation.oid, relation]))
 

@@ -1,0 +1,170 @@
+// The infrastructure of all services: cluster, control database, project databases, credentials, object store.
+import { join } from 'node:path'
+import type { Config } from '#src/config.ts'
+import { createHashingLimiter } from '#src/kernel/crypto/hashing-limiter.ts'
+import { keyring } from '#src/kernel/crypto/keys.ts'
+import { createPasswords } from '#src/kernel/crypto/password.ts'
+import { sealer as createSealer } from '#src/kernel/crypto/sealed.ts'
+import { createRateWindows } from '#src/kernel/http/rate-windows.ts'
+import type { Log } from '#src/kernel/log.ts'
+import { openPieces } from '#src/kernel/objects/open-pieces.ts'
+import { createConnector } from '#src/kernel/outbound/connect.ts'
+import { watchAbandoned } from '#src/kernel/postgres/abandoned.ts'
+import { openDatabase } from '#src/kernel/postgres/database.ts'
+import type { ServerAddress } from '#src/kernel/postgres/server-address.ts'
+import { createCredentials } from '#src/planes/management/admit.ts'
+import { createOwnerWork } from '#src/planes/management/owner-work.ts'
+import { controlSettings, prepareCluster } from '#src/tenancy/cluster.ts'
+import { createDatabaseSizes } from '#src/tenancy/database-sizes.ts'
+import { openDatabases } from '#src/tenancy/databases.ts'
+import { openDirectory } from '#src/tenancy/directory.ts'
+import { type Place, startDiskReserve } from '#src/tenancy/disk-reserve.ts'
+import { createLifecycle } from '#src/tenancy/lifecycle.ts'
+import { createLogins } from '#src/tenancy/logins.ts'
+import { createOutbox } from '#src/tenancy/outbox.ts'
+import { createProjectData } from '#src/tenancy/project-data.ts'
+import { grantsOf, type ProjectGrants } from '#src/tenancy/project-grants.ts'
+import { createProvisioner } from '#src/tenancy/provision.ts'
+import { checkSecret } from '#src/tenancy/secret-proof.ts'
+import { createShadowDatabases } from '#src/tenancy/shadow-database.ts'
+import { createSpaceCheck } from '#src/tenancy/space-check.ts'
+import { upgradedDatabases } from '#src/tenancy/upgraded-databases.ts'
+import { openUpgrades } from '#src/tenancy/upgrades.ts'
+import { startWatchdog } from '#src/tenancy/watchdog.ts'
+
+export interface AppOptions {
+  config: Config
+  server: {
+    address: ServerAddress
+    control: string
+    /** The data directory of a local Postgres. */
+    clusterDir?: string
+    /** Warnings about the embedded Postgres, as sentences. */
+    warnings?(): readonly string[]
+  }
+  controlPlaneSecret: string
+  adminToken: string | undefined
+  log: Log
+  /** The cost of bcrypt for passwords of users, for tests; see kernel/crypto/password.ts. */
+  bcryptCost?: number
+}
+
+export type Closing = () => Promise<void> | void
+
+/** Closes all, even if one fails. */
+export async function closeAll(open: Closing[]): Promise<void> {
+  const failures: unknown[] = []
+  for (const close of open.splice(0).reverse())
+    await Promise.resolve(close()).catch(error => failures.push(error))
+  if (failures.length > 0) throw failures[0]
+}
+
+export async function openInfrastructure(
+  { config, server, controlPlaneSecret, adminToken, log }: AppOptions,
+  open: Closing[],
+  projectGrants: readonly ProjectGrants[],
+) {
+  const deriveKey = keyring(controlPlaneSecret)
+  const sealer = createSealer(deriveKey('sealed'))
+  const cluster = await prepareCluster(server.address, server.control)
+  const control = openDatabase(server.address, server.control, controlSettings, error =>
+    log.warn({ err: error }, 'lost a connection to the control database'),
+  )
+  open.push(() => control.close())
+  await checkSecret(control, deriveKey)
+
+  const logins = createLogins(server.address, deriveKey)
+  const pieces = await openPieces(config)
+  open.push(() => pieces.close())
+  const grants = grantsOf(projectGrants)
+  const provisioner = createProvisioner(control, cluster, logins, grants)
+  const lifecycle = createLifecycle(control, cluster, provisioner, log)
+  open.push(() => lifecycle.close())
+  const upgrades = await openUpgrades({ control, provisioner, version: cluster.projectVersion, log })
+  open.push(() => upgrades.close())
+
+  const directory = await openDirectory(control, server, sealer, log)
+  open.push(() => directory.close())
+  const abandoned = watchAbandoned(control, log, server.clusterDir !== undefined)
+  open.push(() => abandoned.close())
+  const direct = openDatabases({
+    control,
+    logins,
+    abandoned,
+    poolSize: config.poolSize,
+    maxConnections: config.maxConnections,
+    statementTimeoutMs: config.statementTimeoutMs,
+  })
+  const databases = upgradedDatabases(direct, upgrades.whenUpgraded)
+  open.push(() => databases.close())
+  directory.onChange(id => void disconnectUnserved(id))
+  const databaseSizes = createDatabaseSizes(log)
+  directory.onChange(() => databaseSizes.changed())
+  const diskReserve = await startDiskReserve({
+    places: placesOf(config, server.clusterDir),
+    reserveMb: config.diskReserveMb,
+    log,
+  })
+  open.push(() => diskReserve.close())
+  const watchdog = startWatchdog(server.address, server.control, config.statementTimeoutMs.others, log, [
+    databaseSizes,
+    diskReserve,
+  ])
+  open.push(() => watchdog.close())
+
+  async function disconnectUnserved(id: string): Promise<void> {
+    const tenant = await directory.read(id).catch(() => undefined)
+    if (tenant?.status !== 'active') databases.disconnect(id)
+    if (!tenant) upgrades.recheck(id)
+  }
+
+  const outbox = createOutbox({ control, databases, directory, log })
+  open.push(() => outbox.close())
+  const shadows = createShadowDatabases(control, cluster, logins, abandoned, grants)
+  open.push(() => shadows.close())
+  const hashingLimiter = createHashingLimiter()
+  let baseUrl = config.baseUrl ?? ''
+
+  return {
+    log,
+    deriveKey,
+    sealer,
+    cluster,
+    control,
+    logins,
+    pieces,
+    lifecycle,
+    projectData: createProjectData(),
+    upgrades,
+    directory,
+    databases,
+    abandoned,
+    spaceCheck: createSpaceCheck(databaseSizes, diskReserve),
+    outbox,
+    shadows,
+    owner: createOwnerWork(directory, databases),
+    credentials: createCredentials(control, deriveKey, adminToken),
+    connector: createConnector({ allow: config.outboundAllow }),
+    windows: createRateWindows(),
+    hashingLimiter,
+    passwords: createPasswords(hashingLimiter),
+    baseUrl: () => baseUrl,
+    /** Sets the public URL if none is configured. */
+    listensAt(url: string) {
+      baseUrl ||= url
+    },
+    warnings: () => [
+      ...(server.warnings?.() ?? []),
+      ...[watchdog, abandoned, diskReserve, upgrades].flatMap(part => part.warnings()),
+    ],
+  }
+}
+
+/** Directories on this machine that store project data. The disk of an external Postgres is not known. */
+const placesOf = ({ dataDir, s3 }: Config, clusterDir: string | undefined): Place[] => [
+  ...(clusterDir === undefined
+    ? []
+    : // The WAL of Postgres may be on a separate disk.
+      [clusterDir, join(clusterDir, 'pg_wal')].map(path => ({ what: 'database' as const, path }))),
+  ...(s3 ? [] : [{ what: 'files' as const, path: dataDir }]),
+]

@@ -1,0 +1,44 @@
+// The interface of a service to app.ts: its routes, its hooks for the life of a project, its warnings.
+import type { Routes } from '@plinth/contract/route.ts'
+import type { Handlers } from '#src/kernel/http/plane.ts'
+import type { RequestHead } from '#src/kernel/http/request.ts'
+import type { SocketMount } from '#src/kernel/http/sockets.ts'
+import type { Caller } from '#src/tenancy/databases.ts'
+import type { ProjectHooks } from '#src/tenancy/lifecycle.ts'
+import type { ProjectDataHooks } from '#src/tenancy/project-data.ts'
+import type { DataPlaneOptions } from './data/plane.ts'
+import type { Actor } from './management/actor.ts'
+
+/** Adds routes of a service to the planes. */
+export interface Mounting {
+  /** The options override defaults of the plane, such as the format of errors. */
+  data<T extends Routes>(routes: T, handlers: Handlers<T, Caller>, options?: DataPlaneOptions): void
+  management<T extends Routes>(routes: T, handlers: Handlers<T, Actor>): void
+  socket<Who>(mount: SocketMount<Who>): void
+}
+
+/** Handles paths of a service that match no route. */
+export interface UnknownPaths {
+  isOwn(path: string): boolean
+  word?: DataPlaneOptions['word']
+  /** May throw an error that is more specific than "no such route". */
+  refuse?(request: RequestHead): void
+}
+
+export interface Service {
+  /** The name of its folder, which the request log contains. */
+  readonly name: string
+  mount?(to: Mounting): void
+  readonly unknownPaths?: UnknownPaths
+  readonly hooks?: ProjectHooks
+  /** Exports, restores and copies the data outside the project's database. */
+  readonly data?: ProjectDataHooks
+  /** Warnings for the operator, as sentences. */
+  warnings?(): readonly string[]
+  /** Called after the platform listens. */
+  start?(): void
+  close?(): Promise<void> | void
+}
+
+/** A service that other services call. */
+export type Opened<T> = Service & { readonly service: T }

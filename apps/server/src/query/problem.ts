@@ -1,0 +1,87 @@
+// Why a query cannot be planned or run, as data. Each front end converts these to its own error messages.
+import { closest } from '@plinth/contract/closest.ts'
+import type { Catalog, Relation, Relationship, Routine } from './catalog.ts'
+
+export type Problem = PlanningProblem | RunningProblem
+
+/** The query does not fit the schema. `nearest` is an existing name that a typing mistake may have meant. */
+export type PlanningProblem =
+  | (Unknown & { readonly kind: 'unknown relation'; readonly schema: string })
+  | (Unknown & { readonly kind: 'unknown column' | 'unknown payload column'; readonly relation: string })
+  | UnknownFunction
+  | {
+      readonly kind: 'ambiguous function'
+      readonly schema: string
+      readonly name: string
+      readonly candidates: readonly Routine[]
+    }
+  | (Unknown & {
+      readonly kind: 'no relationship'
+      readonly origin: Relation
+      readonly hint: string | undefined
+    })
+  | { readonly kind: 'embed in a function result'; readonly origin: string; readonly name: string }
+  | {
+      readonly kind: 'ambiguous relationship'
+      readonly origin: Relation
+      readonly name: string
+      readonly candidates: readonly Relationship[]
+    }
+  | { readonly kind: 'unknown embed' | 'condition on embed'; readonly name: string }
+  | { readonly kind: 'order by many rows'; readonly origin: string; readonly name: string }
+  | { readonly kind: 'aggregate in a to-many spread' }
+  | { readonly kind: 'no vector extension' }
+  | { readonly kind: 'not a vector'; readonly column: string }
+  | { readonly kind: 'too many outputs'; readonly max: number }
+  | { readonly kind: 'impossible cast'; readonly type: string }
+  | { readonly kind: 'no conflict target'; readonly relation: string }
+
+/** The statement rejected its own result, or the schema changed in every attempt. */
+export type RunningProblem =
+  | { readonly kind: 'not one row' | 'too many rows'; readonly rows: string }
+  | { readonly kind: 'schema keeps changing' }
+
+interface Unknown {
+  readonly name: string
+  readonly nearest: string | undefined
+}
+interface UnknownFunction {
+  readonly kind: 'unknown function'
+  readonly schema: string
+  readonly name: string
+  /** Names of the arguments, where they are known already. */
+  readonly given: readonly string[] | undefined
+  readonly nearest: Routine | undefined
+}
+
+export class QueryError extends Error {
+  readonly problem: Problem
+  constructor(problem: Problem) {
+    super(problem.kind)
+    this.name = 'QueryError'
+    this.problem = problem
+  }
+}
+
+export function unknownRelation(catalog: Catalog, schema: string, name: string): QueryError {
+  const nearest = closest(name, catalog.relationNames(schema))
+  return new QueryError({ kind: 'unknown relation', schema, name, nearest })
+}
+
+export const unknownColumn = (relation: string, name: string, known: Iterable<string>): QueryError =>
+  new QueryError({ kind: 'unknown column', relation, name, nearest: closest(name, [...known]) })
+
+export const unknownPayloadColumn = (relation: string, name: string, known: Iterable<string>): QueryError =>
+  new QueryError({ kind: 'unknown payload column', relation, name, nearest: closest(name, [...known]) })
+
+export function unknownFunction(
+  catalog: Catalog,
+  schema: string,
+  name: string,
+  given?: readonly string[],
+): QueryError {
+  const [sameName] = catalog.functions(schema, name)
+  const nearestName = sameName ? name : closest(name, catalog.functionNames(schema))
+  const nearest = nearestName === undefined ? undefined : catalog.functions(schema, nearestName)[0]
+  return new QueryError({ kind: 'unknown function', schema, name, given, nearest })
+}

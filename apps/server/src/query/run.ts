@@ -1,0 +1,167 @@
+// Runs planned statements. Plans are cached per catalogue and key. If the schema has changed since, the query is planned
+// and run again.
+import { DatabaseError } from '#src/kernel/postgres/database-error.ts'
+import type { Value } from '#src/kernel/postgres/wire/encoder.ts'
+import type { Cell } from '#src/kernel/postgres/wire/unit.ts'
+import type { Caller, Databases, RequestFacts } from '#src/tenancy/databases.ts'
+import { raisedCodes } from './answer-sql.ts'
+import type { Catalog } from './catalog.ts'
+import { type Catalogs, openCatalogs } from './catalogs.ts'
+import type { PlannedStatement } from './planned-statement.ts'
+import { QueryError, type RunningProblem } from './problem.ts'
+
+/** The caller of a statement, and the facts of the request that SQL can read. */
+export interface RunFor {
+  readonly caller: Caller
+  readonly facts: RequestFacts
+}
+
+export interface RunResult<P> {
+  readonly plan: P
+  readonly rows: readonly (readonly Cell[])[]
+}
+
+/**
+ * `key` names the front end and everything the plan depends on besides the catalogue. Fails with a `QueryError`, or
+ * with the `DatabaseError` that Postgres raised.
+ */
+export type Run = <P extends PlannedStatement>(
+  runFor: RunFor,
+  key: string,
+  plan: (catalog: Catalog) => P,
+  values: readonly Value[],
+) => Promise<RunResult<P>>
+
+const maxPlans = 500
+const maxKeyLength = 4000
+/** A short query for many columns makes a long statement. */
+const maxSqlLength = 32_000
+const maxAttempts = 10
+/** Later attempts of a project run one after the other. */
+const concurrentAttempts = 2
+
+/** SQLSTATEs that a statement planned for an older schema can cause. */
+const staleCodes = /^(42|22|0A)/
+
+/** The caches of catalogues and plans, which all front ends share. */
+export interface Queries {
+  readonly catalogs: Catalogs
+  readonly run: Run
+}
+
+export function openQueryEngine(databases: Databases): Queries {
+  const catalogs = openCatalogs(databases)
+  return { catalogs, run: createRun(databases, catalogs) }
+}
+
+function createRun(databases: Databases, catalogs: Catalogs): Run {
+  const plans = new WeakMap<Catalog, Map<string, PlannedStatement>>()
+  const lastAttempts = new Map<string, Promise<void>>()
+
+  function planned<P extends PlannedStatement>(
+    catalog: Catalog,
+    key: string,
+    plan: (catalog: Catalog) => P,
+  ): P {
+    let known = plans.get(catalog)
+    if (!known) {
+      known = new Map()
+      plans.set(catalog, known)
+    }
+    const found = known.get(key)
+    if (found) return found as P
+    const made = plan(catalog)
+    if (key.length <= maxKeyLength && made.statement.sql.length <= maxSqlLength) {
+      if (known.size >= maxPlans) known.delete(known.keys().next().value!)
+      known.set(key, made)
+    }
+    return made
+  }
+
+  /** Not async: every request takes this path, and each await costs time. */
+  function attempt<P extends PlannedStatement>(
+    query: Query<P>,
+    catalog: Catalog,
+    attempts: number,
+  ): Promise<RunResult<P>> {
+    const { caller, facts } = query.runFor
+    const retry = (error: unknown) => retryIfOutdated(query, catalog, attempts, error)
+    let plan: P
+    try {
+      plan = planned(catalog, query.key, query.plan)
+    } catch (error) {
+      return retry(error)
+    }
+    const values = plan.parameters.map(slot => query.values[slot] ?? null)
+    return databases
+      .asCaller(caller, facts, plan.statement, values)
+      .then(({ rows }) => ({ plan, rows }), retry)
+  }
+
+  async function retryIfOutdated<P extends PlannedStatement>(
+    query: Query<P>,
+    catalog: Catalog,
+    attempts: number,
+    error: unknown,
+  ): Promise<RunResult<P>> {
+    const { tenant } = query.runFor.caller
+    const isRetried =
+      attempts < maxAttempts && mayBeOutdated(error) && (await catalogs.hasChanged(tenant, catalog))
+    if (!isRetried) throw withProblem(error)
+    const retry = async () => attempt(query, await catalogs.of(tenant), attempts + 1)
+    if (attempts < concurrentAttempts || query.isSerialized) return retry()
+    query.isSerialized = true
+    return serialized(tenant.id, retry)
+  }
+
+  /** Queries that change the schema themselves would otherwise outdate each other's plans forever. */
+  function serialized<T>(id: string, work: () => Promise<T>): Promise<T> {
+    const before = lastAttempts.get(id) ?? Promise.resolve()
+    const done = before.then(work)
+    const settled = done.then(
+      () => {},
+      () => {},
+    )
+    lastAttempts.set(id, settled)
+    void settled.then(() => {
+      if (lastAttempts.get(id) === settled) lastAttempts.delete(id)
+    })
+    return done
+  }
+
+  return (runFor, key, plan, values) => {
+    const query = { runFor, key, plan, values, isSerialized: false }
+    const catalog = catalogs.of(runFor.caller.tenant)
+    if (!(catalog instanceof Promise)) return attempt(query, catalog, 1)
+    return catalog.then(loaded => attempt(query, loaded, 1))
+  }
+}
+
+interface Query<P extends PlannedStatement> {
+  readonly runFor: RunFor
+  readonly key: string
+  readonly plan: (catalog: Catalog) => P
+  readonly values: readonly Value[]
+  isSerialized: boolean
+}
+
+/** Whether an outdated catalogue can cause the error. Only then the current version is queried. */
+function mayBeOutdated(error: unknown): boolean {
+  if (error instanceof QueryError) return true
+  if (!(error instanceof DatabaseError)) return false
+  return error.code === raisedCodes.schemaChanged || staleCodes.test(error.code)
+}
+
+function withProblem(error: unknown): unknown {
+  const problem = error instanceof DatabaseError ? problemIn(error) : undefined
+  return problem ? new QueryError(problem) : error
+}
+
+/** A tenant's function can raise the same codes, but usually with another message. */
+function problemIn({ code, message }: DatabaseError): RunningProblem | undefined {
+  if (code === raisedCodes.schemaChanged && message === '') return { kind: 'schema keeps changing' }
+  if (!/^\d{1,20}$/.test(message)) return
+  if (code === raisedCodes.notOneRow) return { kind: 'not one row', rows: message }
+  if (code === raisedCodes.tooManyRows) return { kind: 'too many rows', rows: message }
+  return
+}

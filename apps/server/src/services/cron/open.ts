@@ -1,0 +1,43 @@
+import { cronApi, cronManagementApi } from '@plinth/contract/cron.ts'
+import type { OwnerWork } from '#src/planes/management/owner-work.ts'
+import type { Service } from '#src/planes/service.ts'
+import type { ProjectDataHooks } from '#src/tenancy/project-data.ts'
+import { tableDataHooks } from '#src/tenancy/project-data-store.ts'
+import { cronRoutes } from './data-routes.ts'
+import { cronManagementRoutes } from './management-routes.ts'
+import { cronService } from './service.ts'
+import { switchOffJobs } from './store.ts'
+import { type CronWorkerDeps, startCronWorker } from './worker.ts'
+
+export async function openCron({ owner, ...deps }: CronWorkerDeps & { owner: OwnerWork }): Promise<Service> {
+  const worker = await startCronWorker(deps)
+  const service = cronService({ control: deps.control, owner, wake: worker.wake })
+  return {
+    name: 'cron',
+    mount(to) {
+      to.data(cronApi, cronRoutes(service))
+      to.management(cronManagementApi, cronManagementRoutes(service))
+    },
+    data: jobData,
+    close: worker.close,
+  }
+}
+
+const jobRows = tableDataHooks('jobs', [
+  'name',
+  'schedule',
+  'command',
+  'is_active',
+  'next_run_at',
+  'created_at',
+  'updated_at',
+])
+
+/** Runs are not exported. Copied jobs are switched off; saving a job switches it on. */
+const jobData: ProjectDataHooks = {
+  ...jobRows,
+  async copy(session, from, to) {
+    await jobRows.restore(session, to, { from, rows: jobRows.export(session, from) })
+    await switchOffJobs(session, to)
+  },
+}

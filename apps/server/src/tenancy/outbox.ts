@@ -1,0 +1,184 @@
+// The outbox of a project: events in its database, written in the transaction they belong to, and relayed exactly once
+// into work of the control database. The position up to which events are relayed is stored in the control database, in
+// the same transaction as the work: a crash before it relays the events again from the old position, a crash after it
+// does not relay them again.
+//
+// A node marks a project in the control database before it writes an event. Any node finds the mark when its time has
+// passed, so events of a node that died are relayed, and projects without events cost nothing.
+import type { Log } from '#src/kernel/log.ts'
+import type { Database, Session } from '#src/kernel/postgres/database.ts'
+import { startWorker, type Worker } from '#src/kernel/worker.ts'
+import type { Databases } from './databases.ts'
+import type { Directory, Tenant } from './directory.ts'
+import { beginning, type Cursor } from './outbox-reading.ts'
+import type { OutboxEvent } from './outbox-store.ts'
+import * as store from './outbox-store.ts'
+
+/** Turns events of one kind into work of the control database. */
+export interface EventRelay {
+  readonly kind: string
+  /**
+   * Prepares the work, for example renders a mail, and returns a function that inserts it. That function runs
+   * in the transaction that moves the position, so the work is inserted once. An event that cannot become
+   * work is logged and skipped.
+   */
+  prepare(tenant: Tenant, events: readonly OutboxEvent[]): Promise<(session: Session) => Promise<void>>
+  /** Called after the commit. */
+  relayed?(tenant: Tenant): void
+}
+
+export interface Outbox {
+  /** Writes an event that will be relayed, in the transaction of the session. */
+  write(session: Session, tenant: Tenant, event: OutboxEvent): Promise<void>
+  /** Relays the events that this session has committed. A failure is logged and retried later. */
+  relayWritten(session: Session, tenant: Tenant): Promise<void>
+  /** Registers the relay for events of a kind. */
+  addRelay(relay: EventRelay): void
+  /** Starts relaying events of crashed nodes. */
+  start(): void
+  close(): Promise<void>
+}
+
+interface OutboxDeps {
+  control: Database
+  databases: Pick<Databases, 'asService'>
+  directory: Pick<Directory, 'find' | 'onChange'>
+  log: Log
+}
+
+/** Lifetime of a mark. It is renewed at half of this time. */
+const markSeconds = 60
+const bounds = { all: 4, perProject: 1 }
+
+interface Relaying {
+  running: Promise<void>
+  /** The next run, which starts after the current one. The current run may have missed events committed now. */
+  next: Promise<void> | undefined
+}
+
+export function createOutbox({ control, databases, directory, log }: OutboxDeps): Outbox {
+  const relays = new Map<string, EventRelay>()
+  const relaying = new Map<string, Relaying>()
+  const markedAt = new Map<string, number>()
+  const written = new WeakSet<Session>()
+  let worker: Worker | undefined
+
+  async function mark(id: string): Promise<void> {
+    const now = performance.now()
+    const last = markedAt.get(id)
+    if (last !== undefined && now - last < (markSeconds * 1000) / 2) return
+    await store.mark(control, id, markSeconds)
+    markedAt.set(id, now)
+  }
+
+  /** Resolves after a run that started after this call. */
+  function relay(tenant: Tenant): Promise<void> {
+    const current = relaying.get(tenant.id)
+    if (!current) return begin(tenant)
+    current.next ??= current.running.then(
+      () => begin(tenant),
+      () => begin(tenant),
+    )
+    return current.next
+  }
+
+  function begin(tenant: Tenant): Promise<void> {
+    const running = relayAll(tenant).finally(() => {
+      if (relaying.get(tenant.id)?.running === running && !relaying.get(tenant.id)!.next)
+        relaying.delete(tenant.id)
+    })
+    relaying.set(tenant.id, { running, next: undefined })
+    return running
+  }
+
+  async function relayAll(tenant: Tenant): Promise<void> {
+    const read = store.dueEvents(databases, tenant)
+    for (let cursor = await store.findCursor(control, tenant.id); ; ) {
+      const from: Cursor = cursor ?? beginning
+      const { events, cursor: to, isFull } = await read(from)
+      if (events.length === 0 && !isFull) return
+      if (await relayBatch(tenant, events, cursor, to)) {
+        await store.settle(databases, tenant, events)
+        cursor = to
+        if (!isFull) return
+      } else cursor = await store.findCursor(control, tenant.id)
+    }
+  }
+
+  /** False if another node has moved the position. */
+  async function relayBatch(
+    tenant: Tenant,
+    events: readonly OutboxEvent[],
+    from: Cursor | undefined,
+    to: Cursor,
+  ): Promise<boolean> {
+    const byKind = Map.groupBy(events, ({ kind }) => kind)
+    const known = [...byKind].flatMap(([kind, group]) => {
+      const relay = relays.get(kind)
+      if (!relay) log.error({ project: tenant.id, kind, events: group.length }, 'events of an unknown kind')
+      return relay ? [{ relay, group }] : []
+    })
+    const inserts = await Promise.all(known.map(({ relay, group }) => relay.prepare(tenant, group)))
+    const isMoved = await control.transaction(async session => {
+      if (!(await store.moveCursor(session, tenant.id, from, to))) return false
+      for (const insert of inserts) await insert(session)
+      return true
+    })
+    if (isMoved) for (const { relay } of known) relay.relayed?.(tenant)
+    return isMoved
+  }
+
+  async function relayMarked({ project_id }: store.ClaimedMark): Promise<'done' | 'failed'> {
+    try {
+      const tenant = await directory.find(project_id)
+      if (tenant?.status !== 'active') return 'failed'
+      await relay(tenant)
+      return 'done'
+    } catch (error) {
+      log.warn({ err: error, project: project_id }, 'could not relay events of a project; will retry')
+      return 'failed'
+    }
+  }
+
+  return {
+    addRelay: relay => void relays.set(relay.kind, relay),
+
+    async write(session, tenant, event) {
+      await mark(tenant.id)
+      await store.insertEvent(session, event)
+      written.add(session)
+    },
+
+    async relayWritten(session, tenant) {
+      if (!written.delete(session)) return
+      await relay(tenant).catch(error =>
+        log.warn({ err: error, project: tenant.id }, 'could not relay events of a project; will retry'),
+      )
+    },
+
+    start() {
+      worker = startWorker<store.ClaimedMark, 'done' | 'failed'>(
+        {
+          name: 'outbox',
+          bounds,
+          claim: ({ jobs }) => store.claimMarks(control, jobs, markSeconds),
+          nextDueMs: () => store.nextMarkMs(control),
+          act: relayMarked,
+          record: async (claimed, outcome) => {
+            if (outcome === 'done') await store.unmark(control, claimed)
+          },
+          pollMs: 60_000,
+          graceMs: 2000,
+        },
+        log,
+      )
+      // A resumed project may have events that were not relayed while it was suspended.
+      directory.onChange(() => worker?.wake())
+    },
+
+    async close() {
+      await worker?.close()
+      await Promise.allSettled([...relaying.values()].flatMap(({ running, next }) => [running, next]))
+    },
+  }
+}

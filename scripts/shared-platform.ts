@@ -1,0 +1,7 @@
+// One platform for all conformance files that do not need their own, in a separate process. It sends its address to its
+// parent over the IPC channel, and stops when the channel is closed.
+import { startPlatform } from '../apps/server/test/harness.ts'
+
+const platform = await startPlatform()
+process.send!({ url: platform.url, adminToken: platform.adminToken })
+process.on('disconnect', () => void platform.stop())
