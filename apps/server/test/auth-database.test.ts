@@ -5,6 +5,7 @@ import { after, before, test } from 'node:test'
 import { guardedSettings, withClient } from '#src/kernel/postgres/database.ts'
 import { raw, sql } from '#src/kernel/postgres/sql.ts'
 import { type AuthProject, authProject } from './auth-project.ts'
+import { eventually } from './eventually.ts'
 import { startPlatform, type TestPlatform } from './harness.ts'
 
 let platform: TestPlatform
@@ -222,8 +223,23 @@ test('auth database: prune deletes only auth events older than the given days, i
       ),
     )
   }
-  await platform.projects.suspend({ params: { id: two.id } })
-  const pruned = await platform.admin.pruneAudit({ query: { days: 30 } })
+  // Suspending a project closes its connections, and so ends a deletion that waits for a lock.
+  const database = await platform.refOf(two.id)
+  const waiting = async () =>
+    (
+      await look<{ pid: number }>(
+        `select pid from pg_stat_activity where wait_event_type = 'Lock' and datname = '${database}'`,
+      )
+    ).map(({ pid }) => pid)
+  const pruned = await platform.asSuperuser(database, async session => {
+    await session.script('begin; lock table platform.events')
+    const pruning = platform.admin.pruneAudit({ query: { days: 30 } })
+    const first = await eventually(async () => (await waiting())[0], 'the deletion waits for the lock')
+    await platform.projects.suspend({ params: { id: two.id } })
+    await eventually(async () => !(await waiting()).includes(first), 'the suspension ends the deletion')
+    await session.script('rollback')
+    return pruning
+  })
   assert.equal(pruned.deleted_auth_events, 2)
   for (const own of [one, two])
     assert.deepEqual(await look('select type from auth.events', await platform.refOf(own.id)), [
