@@ -12,6 +12,7 @@ import type { Tenant } from '#src/tenancy/directory.ts'
 import { createLogins } from '#src/tenancy/logins.ts'
 import { eventually } from '#test/eventually.ts'
 import { startPlatform } from '#test/harness.ts'
+import { patientTimeouts } from '#test/patient-timeouts.ts'
 import { attackStage, receivesChange, tokenOf } from '#test/realtime-attack-stage.ts'
 import { receivesStatus, subscribe } from '#test/realtime-subscriber.ts'
 
@@ -142,7 +143,7 @@ test('realtime attacks: policies are checked for 10,000 users', async () => {
   const { control } = stage.platform.app
   const abandoned = watchAbandoned(control, createLog('silent'))
   const pools = createPolicyCheckPools({ control, logins, abandoned, perProject: 4, total: 20 })
-  const policyChecks = createPolicyChecks(pools)
+  const policyChecks = createPolicyChecks(pools, 4, patientTimeouts)
   const [notes] = await database.rows<{ oid: string }>(`select 'public.notes'::regclass::oid::text as oid`)
   const tenant = { id: project.id, ref: database.ref, exposedSchemas: ['public'] } as unknown as Tenant
   const rows = ['(1,one)']

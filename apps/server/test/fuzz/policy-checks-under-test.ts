@@ -8,6 +8,7 @@ import { createPolicyCheckPools } from '#src/services/realtime/changes/policy-ch
 import { createPolicyChecks, type PolicyChecks } from '#src/services/realtime/changes/policy-checks.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
 import { createLogins } from '#src/tenancy/logins.ts'
+import { patientTimeouts } from '#test/patient-timeouts.ts'
 import type { Expected, Subscriber } from './policy-check-cases.ts'
 import { oracleScript } from './policy-check-oracle.ts'
 import { quote, tableNames, tableScript } from './policy-check-table.ts'
@@ -60,7 +61,7 @@ export async function openPolicyCheckFuzz(
   const tenant = { ...project, exposedSchemas: ['public'] } as unknown as Tenant
   return {
     database,
-    policyChecks: checkInBatch(createPolicyChecks(pools), tenant),
+    policyChecks: checkInBatch(createPolicyChecks(pools, 4, patientTimeouts), tenant),
     close: () => pools.close(),
   }
 }

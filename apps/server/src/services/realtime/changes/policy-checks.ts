@@ -32,8 +32,11 @@ const commands = { select: 'r', insert: 'a', selectByKey: 'k' } as const
 export type PolicyChecks = ReturnType<typeof createPolicyChecks>
 
 /** Timeouts of a query for many callers, and for one. They grow with the rows, because many rows take longer. */
-const chunkTimeoutMs = (rows: number) => 1000 + rows / 10
-const singleTimeoutMs = (rows: number) => 250 + rows
+export interface Timeouts {
+  chunkMs(rows: number): number
+  singleMs(rows: number): number
+}
+const defaultTimeouts: Timeouts = { chunkMs: rows => 1000 + rows / 10, singleMs: rows => 250 + rows }
 /** Callers per query. With few rows the fixed cost of a query dominates, so it takes more callers. */
 const chunkSizeFor = (rows: number) => (rows <= 4 ? 250 : 100)
 /** How many rows are checked one by one after the policies of their callers failed on a batch. */
@@ -53,7 +56,11 @@ const judge = `select place, verdict from platform.judge(
   $1::oid, $2::text, $3::"char", $4::text[], $5::text[], $6::text[], $7::integer[], $8::text)`
 
 /** `concurrency` is the number of parallel queries per project. */
-export function createPolicyChecks(pools: PolicyCheckPools, concurrency = 4) {
+export function createPolicyChecks(
+  pools: PolicyCheckPools,
+  concurrency = 4,
+  timeouts: Timeouts = defaultTimeouts,
+) {
   const backOff = createBackOff()
   const run = withDeadline(pools)
 
@@ -103,7 +110,7 @@ export function createPolicyChecks(pools: PolicyCheckPools, concurrency = 4) {
       if (unanswered >= maxUnanswered) backOff.begin(tenant, check, each)
       const result =
         unanswered < maxUnanswered &&
-        (await query(tenant, check, [each], singleTimeoutMs(each.rows.length)).then(
+        (await query(tenant, check, [each], timeouts.singleMs(each.rows.length)).then(
           ([found]) => found,
           error => {
             if (isCanceled(error) || error instanceof Unanswered) backOff.begin(tenant, check, each)
@@ -122,7 +129,7 @@ export function createPolicyChecks(pools: PolicyCheckPools, concurrency = 4) {
   ): Promise<CheckResult[]> {
     try {
       const rows = callers.reduce((sum, each) => sum + each.rows.length, 0)
-      return await query(tenant, check, callers, chunkTimeoutMs(rows))
+      return await query(tenant, check, callers, timeouts.chunkMs(rows))
     } catch (error) {
       if (callers.length > 1 && (error instanceof DatabaseError || error instanceof Unanswered))
         return checkEach(tenant, check, callers)
@@ -192,12 +199,12 @@ export function createPolicyChecks(pools: PolicyCheckPools, concurrency = 4) {
       return results
     },
 
-    ...rowQueries(run),
+    ...rowQueries(run, timeouts),
   }
 }
 
 /** Queries on the values of captured rows. They run as `authenticated` on the same connections. */
-const rowQueries = (run: PolicyCheckPools['run']) => ({
+const rowQueries = (run: PolicyCheckPools['run'], timeouts: Timeouts) => ({
   /** Evaluates filter conditions: one character per condition for each row. Undefined if the query fails. */
   async evaluate(
     tenant: Tenant,
@@ -214,7 +221,7 @@ const rowQueries = (run: PolicyCheckPools['run']) => ({
       tenant,
       `select ${all} from ${source} as ${alias}`,
       [rowArray(rows)],
-      chunkTimeoutMs(rows.length),
+      timeouts.chunkMs(rows.length),
       'authenticated',
     ).catch(undefinedIfFailed)
     return found?.rows.map(([line]) => line!.toString('latin1'))
@@ -234,7 +241,7 @@ const rowQueries = (run: PolicyCheckPools['run']) => ({
       tenant,
       `select pg_catalog.row_to_json(k.*) from pg_catalog.unnest($1::${identifier(table.schema)}.${alias}[]) as ${alias}, lateral (select ${named}) k`,
       [textArray([row])],
-      chunkTimeoutMs(1),
+      timeouts.chunkMs(1),
       'authenticated',
     ).catch(undefinedIfFailed)
     return found?.rows[0]?.[0]?.toString('utf8')
