@@ -34,6 +34,8 @@ export class DatabaseError extends Error {
   readonly column: string | undefined
   readonly constraint: string | undefined
   readonly routine: string | undefined
+  /** The statement had begun to run. Before, while it was parsed and planned, it had no effects. */
+  isWhileRunning = false
   constructor(fields: ErrorFields) {
     const { code, routine } = fields
     const sanitize = <T extends string | undefined>(text: T) => sanitizeErrorText(text, code, routine)

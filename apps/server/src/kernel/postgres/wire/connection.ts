@@ -11,6 +11,7 @@ import { errorFrom } from './error-response.ts'
 import type { Frames, OnFrame } from './frames.ts'
 import { type LoggedIn, logIn, requestCancel } from './handshake.ts'
 import { idleCollector } from './idle-collector.ts'
+import { type InFlight, newInFlight } from './in-flight.ts'
 import {
   answerTooLarge,
   copyNotPossible,
@@ -19,20 +20,7 @@ import {
   tooManyParameters,
 } from './rejections.ts'
 import { cleanUp, nameTaken, readOnly, staleStatement } from './stale-session.ts'
-import type { Cell, Step, Unit } from './unit.ts'
-
-interface InFlight {
-  unit: Unit
-  rows: Cell[][]
-  bytes: number
-  tag: string
-  error: DatabaseError | undefined
-  stepsDone: number
-  /** The keys of statements that this unit parses, in order, and how many the server has confirmed. */
-  parsing: string[]
-  parsed: number
-  isRetry: boolean
-}
+import type { Step, Unit } from './unit.ts'
 
 const maxStatements = 512
 const maxForgotten = 2048
@@ -175,17 +163,7 @@ export class Connection {
   }
 
   #enqueue(unit: Unit, isRetry: boolean): InFlight {
-    const entry: InFlight = {
-      unit,
-      rows: [],
-      bytes: 0,
-      tag: '',
-      error: undefined,
-      stepsDone: 0,
-      parsing: [],
-      parsed: 0,
-      isRetry,
-    }
+    const entry = newInFlight(unit, isRetry)
     if (this.inFlight === 0) this.#headSince = performance.now()
     this.#queue.push(entry)
     this.#check ??= setTimeout(this.#checkHead, checkMs).unref()
@@ -270,6 +248,9 @@ export class Connection {
       case 0x49: // EmptyQueryResponse
         if (entry) entry.stepsDone++
         break
+      case 0x32: // BindComplete
+        if (entry) entry.stepsBegun++
+        break
       case 0x31: // ParseComplete
         if (entry) entry.parsed++
         break
@@ -283,7 +264,7 @@ export class Connection {
         this.#fail(entry, copyNotPossible())
         this.#lose(entry?.error)
         break
-      default: // BindComplete, CloseComplete, notices, notifications, parameter changes, COPY data
+      default: // CloseComplete, notices, notifications, parameter changes, COPY data
         break
     }
   }
@@ -299,7 +280,10 @@ export class Connection {
   }
 
   #fail(entry: InFlight | undefined, error: DatabaseError): void {
-    if (entry) entry.error ??= error
+    if (entry) {
+      error.isWhileRunning = entry.stepsBegun > entry.stepsDone
+      entry.error ??= error
+    }
     if (error.severity === 'FATAL' || error.severity === 'PANIC') this.#lost ??= error
   }
 
@@ -367,7 +351,8 @@ export class Connection {
     if (this.#lost || entry.isRetry) return false
     const failing = entry.unit.steps[entry.stepsDone]
     const wasPrepared = failing !== undefined && !entry.parsing.includes(failing.key)
-    if (error.code === nameTaken || (wasPrepared && staleStatement.has(error.code))) this.#forgetAll()
+    const isStale = error.code === nameTaken || (wasPrepared && staleStatement.has(error.code))
+    if (isStale && !error.isWhileRunning) this.#forgetAll()
     else if (readOnly.has(error.code)) this.#clean()
     else return false
     this.#write(entry.unit, true)
