@@ -122,6 +122,7 @@ test('rows: the number of relationships is bounded for many foreign keys and vie
     23,
     false,
     null,
+    23,
   ]
   const viewOids = Array.from({ length: views }, (_, index) => 100 + index)
   const named = (oid: number, kind: string) => ({
@@ -145,6 +146,8 @@ test('rows: the number of relationships is bounded for many foreign keys and vie
         views: viewOids.map(oid => [oid, oneColumn]),
         functions: [],
         extensions: new Map(),
+        handlers: [],
+        representations: [],
       },
       ['public'],
     ),

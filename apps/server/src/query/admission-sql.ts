@@ -2,7 +2,7 @@
 // payload is parsed. Privileges are checked each time, since a change of role memberships does not change the version
 // of the catalogue.
 import { literal } from '#src/kernel/postgres/sql.ts'
-import { schemaCheckSql } from './answer-sql.ts'
+import { isCurrentSql } from './answer-sql.ts'
 import type { Catalog, Relation } from './catalog.ts'
 import { Writer } from './writer.ts'
 
@@ -20,11 +20,11 @@ export function writeAdmissionSql(
   privileges: readonly ('INSERT' | 'UPDATE')[],
 ): AdmissionSql {
   const lacking = privileges.map(each => `not pg_catalog.has_any_column_privilege(c.oid, '${each}')`)
-  const sql = `select ${schemaCheckSql(catalog)}, case
+  const sql = `select case
     when not pg_catalog.has_schema_privilege(n.oid, 'USAGE') then ${denied(`'permission denied for schema ' || n.nspname`)}
     when ${lacking.join(' or ')} then ${denied(`'permission denied for ' || ${kindSql} || ' ' || c.relname`)}
     ${privileges.includes('INSERT') ? `when ${policySql} then ${denied(`'new row violates row-level security policy for table "' || c.relname || '"'`)}` : ''}
-    end from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace where c.oid = ${oid}`
+    end from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace where c.oid = ${oid} and ${isCurrentSql(catalog)}`
   return { sql, writer: new Writer(undefined) }
 }
 
@@ -41,12 +41,12 @@ const policySql = `c.relkind = 'r' and not c.relhasrules and pg_catalog.row_secu
 
 /** The privilege on any function with this name is enough. */
 export function callAdmissionSql(catalog: Catalog, schema: string, name: string): AdmissionSql {
-  const sql = `select ${schemaCheckSql(catalog)}, case
+  const sql = `select case
     when not pg_catalog.has_schema_privilege(n.oid, 'USAGE') then ${denied(`'permission denied for schema ' || n.nspname`)}
     when not exists (
       select from pg_catalog.pg_proc p
        where p.pronamespace = n.oid and p.proname = ${literal(name)} and pg_catalog.has_function_privilege(p.oid, 'EXECUTE'))
       then ${denied(literal(`permission denied for function ${name}`))}
-    end from pg_catalog.pg_namespace n where n.nspname = ${literal(schema)}`
+    end from pg_catalog.pg_namespace n where n.nspname = ${literal(schema)} and ${isCurrentSql(catalog)}`
   return { sql, writer: new Writer(undefined) }
 }

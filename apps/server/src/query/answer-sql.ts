@@ -1,13 +1,17 @@
-// The one row that a statement answers with: a text with all rows, counts, and the check that the schema is still the
-// one the statement was planned for.
+// The one row that a statement answers with: a text with all rows, and counts.
 import { identifier, literal } from '#src/kernel/postgres/sql.ts'
 import type { Cell } from '#src/kernel/postgres/wire/unit.ts'
-import type { Catalog } from './catalog.ts'
+import type { Catalog, Handler } from './catalog.ts'
+import { qualified } from './writer.ts'
 
 /** How the rows become one text. */
 export type Form =
   | { readonly kind: 'array' | 'object'; readonly stripsNulls: boolean }
   | { readonly kind: 'csv' | 'geojson' | 'none' }
+  /** An aggregate of the project makes the text. `takesRow`: of whole rows of the relation. */
+  | { readonly kind: 'handled'; readonly by: Handler; readonly takesRow: boolean }
+  /** The value of a function as it is. */
+  | { readonly kind: 'value'; readonly isBinary: boolean }
 
 export interface Answer {
   readonly text: Cell
@@ -27,21 +31,21 @@ interface AnswerSql {
   readonly settings?: readonly string[]
   /** More rows than this fail the statement. */
   readonly maxRows?: number | undefined
+  /** Any other number of rows than one fails the statement. */
+  readonly isOneRow?: boolean
 }
 
 /** The select list of a statement, which `answerFrom` reads. */
-export function answerSql(
-  catalog: Catalog,
-  { text, count, total, settings = [], maxRows }: AnswerSql,
-): string {
-  const columns = [text, count, total, schemaCheckSql(catalog)]
+export function answerSql({ text, count, total, settings = [], maxRows, isOneRow }: AnswerSql): string {
+  const columns = [text, count, total]
   for (const name of settings) columns.push(`pg_catalog.current_setting(${literal(name)}, true)`)
   if (maxRows !== undefined) columns.push(atMostSql(count, maxRows))
+  if (isOneRow) columns.push(oneRowSql(count))
   return columns.join(', ')
 }
 
 export function answerFrom(row: readonly Cell[]): Answer {
-  const [text = null, count, total, , ...settings] = row
+  const [text = null, count, total, ...settings] = row
   return { text, count: numberIn(count) ?? 0, total: numberIn(total), settings }
 }
 
@@ -51,8 +55,14 @@ const numberIn = (cell: Cell | undefined): number | undefined =>
 /** SQLSTATEs with which a statement rejects its own result. The message is the number of rows. */
 export const raisedCodes = { schemaChanged: 'PLV01', notOneRow: 'PLS01', tooManyRows: 'PLM01' } as const
 
-/** `rows` is the alias of the rows; `names` are their columns. */
-export function textSql(form: Form, rows: string, names: readonly string[], catalog: Catalog): string {
+/** `rows` is the alias of the rows; `names` are their columns; `row` is a whole row, for an aggregate that takes one. */
+export function textSql(
+  form: Form,
+  rows: string,
+  names: readonly string[],
+  catalog: Catalog,
+  row = rows,
+): string {
   switch (form.kind) {
     case 'array':
       return stripped(form, `coalesce(pg_catalog.json_agg(${rows}.*), '[]')`)
@@ -64,10 +74,21 @@ export function textSql(form: Form, rows: string, names: readonly string[], cata
       const feature = `${identifier(catalog.extension('postgis')!)}.st_asgeojson(${rows}.*)::json`
       return `pg_catalog.json_build_object('type', 'FeatureCollection', 'features', coalesce(pg_catalog.json_agg(${feature}), '[]'))`
     }
+    case 'handled':
+      return rawTextSql(`${qualified(form.by)}(${row})`, form.by.isBinary)
     case 'none':
+    case 'value':
       return 'null'
   }
 }
+
+/** The values of a function one after the other. */
+export const valueTextSql = ({ isBinary }: Form & { kind: 'value' }, value: string): string =>
+  `pg_catalog.string_agg(${rawTextSql(value, isBinary)}, '')`
+
+/** Bytes are sent in hexadecimal digits. */
+const rawTextSql = (value: string, isBinary: boolean): string =>
+  isBinary ? `pg_catalog.encode((${value})::bytea, 'hex')` : `(${value})::text`
 
 const stripped = ({ stripsNulls }: { stripsNulls: boolean }, sql: string) =>
   stripsNulls ? `pg_catalog.json_strip_nulls(${sql})` : sql
@@ -88,13 +109,16 @@ export const csvSql = (names: readonly string[], row: string): string =>
 const csvNames = (names: readonly string[]): string =>
   names.map(name => (/[",\n\r]/.test(name) ? `"${name.replaceAll('"', '""')}"` : name)).join(',')
 
-/** Fails the statement, which undoes its changes, when the schema has changed since the statement was planned. */
-export const schemaCheckSql = ({ version }: Catalog): string =>
-  `case when exists (select from platform.catalog_version where version > ${version}) then platform.refuse('${raisedCodes.schemaChanged}', '') end`
+/**
+ * A condition for the outermost query of a statement. It fails the statement when the schema has changed since it was
+ * planned. It refers to no column, so Postgres evaluates it once and before it reads the first row: until then no function
+ * is called and nothing is written.
+ */
+export const isCurrentSql = ({ version }: Catalog): string =>
+  `(select case when exists (select from platform.catalog_version where version > ${version}) then platform.refuse('${raisedCodes.schemaChanged}', '') is null else true end)`
 
-/** The text of exactly one row. With any other number of rows the statement fails. */
-export const onlyOneSql = (count: string, text: string): string =>
-  `case when ${count} = 1 then ${text} else platform.refuse('${raisedCodes.notOneRow}', (${count})::text)::json end`
+const oneRowSql = (count: string): string =>
+  `case when ${count} <> 1 then platform.refuse('${raisedCodes.notOneRow}', (${count})::text) end`
 
 const atMostSql = (count: string, max: number): string =>
   `case when ${count} > ${max} then platform.refuse('${raisedCodes.tooManyRows}', (${count})::text) end`

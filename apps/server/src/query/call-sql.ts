@@ -1,16 +1,28 @@
 // The statement of a function call.
 import { identifier } from '#src/kernel/postgres/sql.ts'
-import { answerSql, csvSql, type Form, onlyOneSql, textSql } from './answer-sql.ts'
+import { answerSql, csvSql, type Form, isCurrentSql, textSql, valueTextSql } from './answer-sql.ts'
 import type { Catalog, Parameter, Routine } from './catalog.ts'
 import type { Level } from './level.ts'
 import { levelSql, outputNames, pageSql } from './level-sql.ts'
+import { wholeRows } from './read-sql.ts'
+import { json, jsonb } from './value-sql.ts'
 import { qualified, Writer } from './writer.ts'
 
-/** Arguments by name in one JSON object, by name with a value each, or one value for the only parameter. */
+/** Arguments by name in a JSON text, by name with a value each, or one value for the only parameter. */
 export type Arguments =
-  | { readonly kind: 'object'; readonly given: readonly Parameter[]; readonly slot: number }
+  | NamedArguments
   | { readonly kind: 'values'; readonly given: readonly { parameter: Parameter; slot: number }[] }
   | { readonly kind: 'whole'; readonly type: string; readonly slot: number }
+
+interface NamedArguments {
+  readonly kind: 'named'
+  readonly given: readonly Parameter[]
+  /** An array, whose first object has the arguments. */
+  readonly isArray: boolean
+  /** Every value is a string, also those of JSON parameters. */
+  readonly isText: boolean
+  readonly slot: number
+}
 
 export interface CallAnswer {
   readonly form: Form
@@ -31,57 +43,92 @@ export function callSql(
   const writer = new Writer(catalog.extension('vector'))
   const alias = writer.alias()
   const call = `${qualified(routine)}(${argumentsSql(writer, args)})`
-  const from = args.kind === 'object' && args.given.length > 0 ? `${argumentRow(writer, args)}, lateral ` : ''
+  const from = args.kind === 'named' ? argumentRows(writer, args) : ''
   const count = 'pg_catalog.count(*)'
+  const common = { count, settings, maxRows, isOneRow: form.kind === 'object' && routine.isSet }
+  const isCurrent = isCurrentSql(catalog)
   if (!level) {
-    const text = scalarText(routine, form, alias)
-    const answer = answerSql(catalog, { text, count, total: 'null', settings, maxRows })
-    return { sql: `select ${answer} from ${from}${call} as ${alias}(v)`, writer }
+    const text = scalarText(routine, form, catalog, alias)
+    const answer = answerSql({ ...common, text, total: isCounted ? count : 'null' })
+    // A record has no known columns, so it cannot stand in FROM.
+    const source =
+      routine.returns === 'record'
+        ? `(select ${call} as v${from && ` from ${from}`}) ${alias}`
+        : `${from && `${from}, lateral `}${call} as ${alias}(v)`
+    return { sql: `select ${answer} from ${source} where ${isCurrent}`, writer }
   }
-  const names = outputNames(level)
-  const all = levelSql(writer, level, `${from}${call} as ${alias}`, alias, [], false)
+  const source = `${from && `${from}, lateral `}${call} as ${alias}`
+  const takesRow = form.kind === 'handled' && form.takesRow
+  const all = takesRow
+    ? wholeRows(writer, level, source, alias, false)
+    : levelSql(writer, level, source, alias, [], false)
   const counted = '(select pg_catalog.count(*) from called)'
   const total = isCounted
     ? counted
     : isCapped
       ? `case when ${count} = ${level.limit} then ${counted} end`
       : 'null'
-  const rows = textSql(form, 'r', names, catalog)
-  const text = form.kind === 'object' && routine.isSet ? onlyOneSql(count, rows) : rows
-  const answer = answerSql(catalog, { text, count, total, settings, maxRows })
+  const text = textSql(form, 'r', outputNames(level), catalog, takesRow ? 'r.v' : 'r')
+  const answer = answerSql({ ...common, text, total })
+  const page = `select * from called ${pageSql(writer, level)}`
   return {
-    sql: `with called as materialized (${all}) select ${answer} from (select * from called ${pageSql(writer, level)}) r`,
+    sql: `with called as materialized (${all}) select ${answer} from (${page}) r where ${isCurrent}`,
     writer,
   }
 }
 
 /** The text of a function that returns no rows with columns: its value, or the list of its values. */
-function scalarText({ name, returns, isSet }: Routine, form: Form, alias: string): string {
+function scalarText({ name, returns, isSet }: Routine, form: Form, catalog: Catalog, alias: string): string {
+  const value = `${alias}.v`
   if (returns === 'void' || form.kind === 'none') return 'null'
-  if (form.kind === 'csv') return csvSql([name], `${alias}.v::text`)
-  return isSet
-    ? `coalesce(pg_catalog.json_agg(${alias}.v), '[]')`
-    : `coalesce(pg_catalog.json_agg(${alias}.v) -> 0, 'null')`
+  if (form.kind === 'csv') return csvSql([name], `${value}::text`)
+  if (form.kind === 'value') return valueTextSql(form, value)
+  if (form.kind === 'handled') return textSql(form, '', [], catalog, value)
+  return isSet && form.kind !== 'object'
+    ? `coalesce(pg_catalog.json_agg(${value}), '[]')`
+    : `coalesce(pg_catalog.json_agg(${value}) -> 0, 'null')`
 }
 
 function argumentsSql(writer: Writer, args: Arguments): string {
   if (args.kind === 'whole') return `${writer.parameter(args.slot)}::${args.type}`
   const named =
-    args.kind === 'object'
-      ? args.given.map(parameter => ({ parameter, sql: `a.${identifier(parameter.name)}` }))
+    args.kind === 'named'
+      ? args.given.map(parameter => ({ parameter, sql: argumentSql(parameter, args.isText) }))
       : args.given.map(({ parameter, slot }) => ({
           parameter,
           sql: `${writer.parameter(slot)}::${parameter.type}`,
         }))
   return named
-    .map(
-      ({ parameter: { name, isVariadic }, sql }) =>
-        `${isVariadic ? 'variadic ' : ''}${identifier(name)} => ${sql}`,
-    )
+    .toSorted((a, b) => Number(a.parameter.name !== '') - Number(b.parameter.name !== ''))
+    .map(({ parameter: { name, isVariadic }, sql }) => {
+      // An unnamed parameter is the first one, and is given by its position.
+      const target = name === '' ? '' : `${identifier(name)} => `
+      return `${isVariadic ? 'variadic ' : ''}${target}${sql}`
+    })
     .join(', ')
 }
 
-const argumentRow = (writer: Writer, { given, slot }: Arguments & { kind: 'object' }): string =>
-  `pg_catalog.json_to_record(${writer.parameter(slot)}::json) as a(${given
-    .map(({ name, type }) => `${identifier(name)} ${type}`)
-    .join(', ')})`
+const isJson = ({ typeOid }: Parameter): boolean => typeOid === json || typeOid === jsonb
+
+function argumentSql(parameter: Parameter, isText: boolean): string {
+  const value = parameter.name === '' ? 'u.v' : `a.${identifier(parameter.name)}`
+  return isText && isJson(parameter) ? `${value}::${parameter.type}` : value
+}
+
+/** The named arguments as one row `a`, and the unnamed one, which a column name cannot express, as `u`. */
+function argumentRows(writer: Writer, { given, isArray, isText, slot }: NamedArguments): string {
+  if (given.length === 0) return ''
+  const body = `${writer.parameter(slot)}::json`
+  const row = isArray ? `(${body}) -> 0` : body
+  const typeOf = (parameter: Parameter) => (isText && isJson(parameter) ? 'text' : parameter.type)
+  const named = given.filter(({ name }) => name !== '')
+  const unnamed = given.find(({ name }) => name === '')
+  const columns = named.map(parameter => `${identifier(parameter.name)} ${typeOf(parameter)}`)
+  const rows: string[] = []
+  if (named.length > 0) rows.push(`pg_catalog.json_to_record(${row}) as a(${columns.join(', ')})`)
+  if (unnamed)
+    rows.push(
+      `pg_catalog.json_to_record(pg_catalog.json_build_object('v', (${row}) -> '')) as u(v ${typeOf(unnamed)})`,
+    )
+  return rows.join(', ')
+}

@@ -2,7 +2,7 @@
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Cell } from '#src/kernel/postgres/wire/unit.ts'
 import type { Sliced } from '#src/kernel/slices.ts'
-import type { CatalogFacts, ColumnFacts, RoutineFacts } from './catalog-query.ts'
+import type { CatalogFacts, ColumnFacts, HandlerFacts, RoutineFacts } from './catalog-query.ts'
 
 /** About 250,000 columns. The catalogue of a project stays in memory while the project is in use. */
 export const maxFactBytes = 16 * 1024 * 1024
@@ -19,6 +19,8 @@ export function* readFacts(rows: readonly (readonly Cell[])[]): Sliced<CatalogFa
     views: [],
     functions: [],
     extensions: new Map(),
+    handlers: [],
+    representations: [],
   }
   let bytes = 0
   let sliceEnd = sliceBytes
@@ -61,7 +63,13 @@ function addFact(facts: CatalogFacts, kind: string, value: unknown): void {
     case 'extension': {
       const [name, schema] = value as [string, string]
       facts.extensions.set(name, schema)
+      break
     }
+    case 'handler':
+      facts.handlers.push(value as HandlerFacts)
+      break
+    case 'representation':
+      facts.representations.push(value as CatalogFacts['representations'][number])
   }
 }
 

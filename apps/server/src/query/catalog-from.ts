@@ -1,6 +1,6 @@
 // Builds the catalogue from the facts that Postgres returned, in slices.
 import type { Sliced } from '#src/kernel/slices.ts'
-import type { Catalog, Column, Relation, Routine } from './catalog.ts'
+import type { Catalog, Column, Handler, Relation, Representation, Routine } from './catalog.ts'
 import type { CatalogFacts, RoutineFacts } from './catalog-query.ts'
 import { relate } from './relate.ts'
 
@@ -8,12 +8,13 @@ import { relate } from './relate.ts'
 export const sliceSize = 200
 
 export function* catalogFrom(facts: CatalogFacts, schemas: readonly string[]): Sliced<Catalog> {
+  const representations = representationsFrom(facts)
   const columns = new Map<number, Map<number, Column>>()
   const relations = new Map<number, Relation>()
   const rowTypes = new Map<number, Relation>()
   const byName = new Map<string, Relation>()
   for (const { oid, schema, name, kind, type } of facts.relations) {
-    const own = columnsOf(facts, oid)
+    const own = columnsOf(facts, oid, representations)
     columns.set(oid, own)
     const relation: Relation = {
       oid,
@@ -25,6 +26,7 @@ export function* catalogFrom(facts: CatalogFacts, schemas: readonly string[]): S
       keys: [],
       relationships: [],
       computed: new Map(),
+      handlers: new Map(),
     }
     relations.set(oid, relation)
     rowTypes.set(type, relation)
@@ -36,7 +38,7 @@ export function* catalogFrom(facts: CatalogFacts, schemas: readonly string[]): S
   const functions = new Map<string, Routine[]>()
   for (const [index, each] of facts.functions.entries()) {
     if (index % sliceSize === sliceSize - 1) yield
-    const routine = routineFrom(each, relations, facts)
+    const routine = routineFrom(each, relations, facts, representations)
     const key = `${routine.schema}\0${routine.name}`
     const overloads = functions.get(key)
     if (overloads) overloads.push(routine)
@@ -44,6 +46,12 @@ export function* catalogFrom(facts: CatalogFacts, schemas: readonly string[]): S
     const [only] = routine.parameters
     const ofRow = routine.parameters.length === 1 && rowTypes.get(only!.typeOid)
     if (ofRow && !ofRow.computed.has(routine.name)) ofRow.computed.set(routine.name, routine)
+  }
+
+  const handlers = new Map<string, Handler>()
+  for (const { mediaType, relation, schema, name, isBinary } of facts.handlers) {
+    const own = relation === 0 ? handlers : relations.get(relation)!.handlers
+    if (!own.has(mediaType)) own.set(mediaType, { schema, name, isBinary })
   }
 
   const namesIn = (map: ReadonlyMap<string, unknown>, schema: string) =>
@@ -56,16 +64,42 @@ export function* catalogFrom(facts: CatalogFacts, schemas: readonly string[]): S
     relationNames: schema => namesIn(byName, schema),
     functionNames: schema => namesIn(functions, schema),
     extension: name => facts.extensions.get(name),
+    handlers,
   }
 }
 
 const named = (columns: ReadonlyMap<number, Column>): Map<string, Column> =>
   new Map([...columns.values()].map(column => [column.name, column]))
 
-function columnsOf({ columns }: CatalogFacts, relation: number): Map<number, Column> {
+/** By the oid of the domain. */
+type Representations = ReadonlyMap<number, Representation>
+
+const castNames = {
+  to: { json: 'toJson', text: 'toText' },
+  from: { json: 'fromJson', text: 'fromText' },
+} as const
+
+function representationsFrom({ representations }: CatalogFacts): Representations {
+  const byDomain = new Map<number, Representation>()
+  for (const [domain, direction, format, schema, name] of representations) {
+    const known = byDomain.get(domain) ?? {}
+    byDomain.set(domain, known)
+    known[castNames[direction][format]] = { schema, name }
+  }
+  return byDomain
+}
+
+function columnsOf(
+  { columns }: CatalogFacts,
+  relation: number,
+  representations: Representations,
+): Map<number, Column> {
   const found = new Map<number, Column>()
-  for (const [, position, name, type, base, isArray, byDefault] of columns.get(relation) ?? [])
-    found.set(position, { name, type, base, isArray, byDefault })
+  for (const [, position, name, type, base, isArray, byDefault, typeOid] of columns.get(relation) ?? []) {
+    const representation = representations.get(typeOid)
+    const column = { name, type, base, isArray, byDefault }
+    found.set(position, representation ? { ...column, representation } : column)
+  }
   return found
 }
 
@@ -76,6 +110,7 @@ function routineFrom(
   facts: RoutineFacts,
   relations: ReadonlyMap<number, Relation>,
   all: CatalogFacts,
+  representations: Representations,
 ): Routine {
   const names = facts.argNames ?? []
   const types = facts.argTypes ?? []
@@ -88,20 +123,22 @@ function routineFrom(
   const inputs = parameters.filter(({ mode }) => isInput(mode))
   const outputs = parameters.filter(({ mode }) => isOutput(mode))
   const relation = relations.get(facts.returnRelation)
-  const outColumns = outputs.map(
-    ({ name, type, typeOid }, index): Column => ({
+  const outColumns = outputs.map(({ name, type, typeOid }, index): Column => {
+    const representation = representations.get(typeOid)
+    return {
       // The name that Postgres gives to an unnamed column.
       name: name || `column${index + 1}`,
       type,
       base: typeOid,
       isArray: type.endsWith('[]'),
       byDefault: null,
-    }),
-  )
+      ...(representation && { representation }),
+    }
+  })
   const returnedColumns =
     outColumns.length > 0
       ? new Map(outColumns.map(column => [column.name, column]))
-      : named(columnsOf(all, facts.returnRelation))
+      : named(columnsOf(all, facts.returnRelation, representations))
   return {
     schema: facts.schema,
     name: facts.name,
@@ -115,14 +152,17 @@ function routineFrom(
     returns:
       facts.returns === 'void'
         ? 'void'
-        : outColumns.length > 0 || facts.returnKind === 'c' || facts.returns === 'record'
+        : outColumns.length > 0 || facts.returnKind === 'c'
           ? 'row'
-          : 'scalar',
+          : facts.returns === 'record'
+            ? 'record'
+            : 'scalar',
     type: facts.returns,
     columns: relation?.columns ?? returnedColumns,
     ...(relation && { relation }),
     isSet: facts.isSet,
     isOneRow: facts.isOneRow,
     isVolatile: facts.volatility === 'v',
+    ...(facts.mediaType && { media: { type: facts.mediaType, isBinary: facts.isBinary } }),
   }
 }

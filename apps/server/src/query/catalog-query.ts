@@ -6,13 +6,21 @@ const maxViewLength = 500_000
 
 /** $1 is an array with the names of the exposed schemas. */
 export const catalogQuery = `
-with exposed as (
+with recursive exposed as (
   select n.oid, n.nspname from pg_catalog.pg_namespace n where n.nspname = any($1::text[])
+),
+domain(oid, base) as (
+  select t.oid, t.typbasetype from pg_catalog.pg_type t where t.typtype = 'd'
+  union all
+  select d.oid, t.typbasetype from domain d join pg_catalog.pg_type t on t.oid = d.base where t.typtype = 'd'
+),
+base_type(oid, base) as (
+  select d.oid, d.base from domain d join pg_catalog.pg_type t on t.oid = d.base where t.typtype <> 'd'
 ),
 relation as (
   select c.oid, e.nspname, c.relname, c.relkind, c.reltype
     from pg_catalog.pg_class c join exposed e on e.oid = c.relnamespace
-   where c.relkind in ('r', 'p', 'v', 'm', 'f')
+   where c.relkind in ('r', 'p', 'v', 'm', 'f') and not c.relispartition
 ),
 routine as (
   select p.*, e.nspname
@@ -22,7 +30,8 @@ routine as (
 ),
 row_type as (
   select distinct t.typrelid as oid
-    from routine r join pg_catalog.pg_type t on t.oid = r.prorettype
+    from routine r left join base_type b on b.oid = r.prorettype
+    join pg_catalog.pg_type t on t.oid = coalesce(b.base, r.prorettype)
    where t.typrelid <> 0 and t.typrelid not in (select oid from relation)
 ),
 fact(place, n, kind, value) as (
@@ -34,15 +43,16 @@ fact(place, n, kind, value) as (
   union all
   select 3, 1, 'columns', pg_catalog.json_agg(pg_catalog.json_build_array(
       a.attrelid::int8, a.attnum, a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod),
-      coalesce(nullif(t.typbasetype, 0), t.oid)::int8, t.typcategory = 'A',
+      coalesce(b.base, t.oid)::int8, t.typcategory = 'A',
       case when a.attidentity = 'd' then
              'pg_catalog.nextval(' || pg_catalog.quote_literal(pg_catalog.pg_get_serial_sequence(
                pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(c.relname), a.attname)) || ')'
            when a.attgenerated = '' then
-             coalesce(pg_catalog.pg_get_expr(d.adbin, d.adrelid), pg_catalog.pg_get_expr(t.typdefaultbin, 0)) end
+             coalesce(pg_catalog.pg_get_expr(d.adbin, d.adrelid), pg_catalog.pg_get_expr(t.typdefaultbin, 0)) end, t.oid::int8
     ) order by a.attnum)
     from pg_catalog.pg_attribute a
     join pg_catalog.pg_type t on t.oid = a.atttypid
+    left join base_type b on b.oid = t.oid
     join pg_catalog.pg_class c on c.oid = a.attrelid
     join pg_catalog.pg_namespace n on n.oid = c.relnamespace
     left join pg_catalog.pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
@@ -71,17 +81,41 @@ fact(place, n, kind, value) as (
   select 7, pg_catalog.row_number() over (order by r.proname, r.oid), 'function', pg_catalog.json_build_object(
       'schema', r.nspname, 'name', r.proname,
       'argNames', r.proargnames, 'argModes', r.proargmodes::text[],
-      'argTypes', (select pg_catalog.array_agg(pg_catalog.format_type(a.type, null) order by a.n)
+      'argTypes', (select pg_catalog.array_agg(pg_catalog.format_type(a.type, -1) order by a.n)
                      from pg_catalog.unnest(coalesce(r.proallargtypes, r.proargtypes::oid[])) with ordinality a(type, n)),
       'argOids', coalesce(r.proallargtypes, r.proargtypes::oid[])::int8[],
       'defaults', r.pronargdefaults, 'isVariadic', r.provariadic <> 0,
       'returns', pg_catalog.format_type(r.prorettype, null), 'returnKind', t.typtype, 'returnRelation', t.typrelid::int8,
+      'mediaType', case when own.typtype = 'd' and own.typname ~ '/' then own.typname end,
+      'isBinary', t.oid = 'pg_catalog.bytea'::pg_catalog.regtype,
       'isSet', r.proretset, 'isOneRow', r.prorows = 1 and r.proretset, 'volatility', r.provolatile)
-    from routine r join pg_catalog.pg_type t on t.oid = r.prorettype
+    from routine r join pg_catalog.pg_type own on own.oid = r.prorettype left join base_type b on b.oid = r.prorettype
+    join pg_catalog.pg_type t on t.oid = coalesce(b.base, r.prorettype)
   union all
   select 8, 1, 'extension', pg_catalog.json_build_array(x.extname, n.nspname)
     from pg_catalog.pg_extension x join pg_catalog.pg_namespace n on n.oid = x.extnamespace
    where x.extname in ('vector', 'postgis')
+  union all
+  select 9, pg_catalog.row_number() over (order by p.proname, p.oid), 'handler', pg_catalog.json_build_object(
+      'schema', n.nspname, 'name', p.proname, 'mediaType', t.typname, 'relation', a.typrelid::int8,
+      'isBinary', b.base = 'pg_catalog.bytea'::pg_catalog.regtype)
+    from pg_catalog.pg_proc p join pg_catalog.pg_namespace n on n.oid = p.pronamespace
+    join pg_catalog.pg_type t on t.oid = p.prorettype join base_type b on b.oid = t.oid
+    join pg_catalog.pg_type a on a.oid = p.proargtypes[0]
+   where p.prokind = 'a' and p.pronargs = 1 and t.typname ~ '/'
+     and (n.oid in (select oid from exposed) or n.nspname = 'extensions')
+     and (a.oid = 'pg_catalog.anyelement'::pg_catalog.regtype or a.typrelid in (select oid from relation))
+  union all
+  select 10, 1, 'representation', pg_catalog.json_build_array(
+      case when s.typtype = 'd' then s.oid else d.oid end::int8,
+      case when s.typtype = 'd' then 'to' else 'from' end,
+      case when s.typtype = 'd' then d.typname else s.typname end, n.nspname, p.proname)
+    from pg_catalog.pg_cast c join pg_catalog.pg_type s on s.oid = c.castsource
+    join pg_catalog.pg_type d on d.oid = c.casttarget
+    join pg_catalog.pg_proc p on p.oid = c.castfunc join pg_catalog.pg_namespace n on n.oid = p.pronamespace
+   where c.castcontext = 'i' and c.castmethod = 'f'
+     and (s.typtype = 'd' and d.oid in ('pg_catalog.json'::pg_catalog.regtype, 'pg_catalog.text'::pg_catalog.regtype)
+       or d.typtype = 'd' and s.oid in ('pg_catalog.json'::pg_catalog.regtype, 'pg_catalog.text'::pg_catalog.regtype))
 )
 select kind, value from fact order by place, n`
 
@@ -96,6 +130,14 @@ export interface CatalogFacts {
   views: [oid: number, evAction: string][]
   functions: RoutineFacts[]
   extensions: Map<string, string>
+  handlers: HandlerFacts[]
+  representations: [
+    domain: number,
+    direction: 'to' | 'from',
+    format: 'json' | 'text',
+    schema: string,
+    name: string,
+  ][]
 }
 
 export type ColumnFacts = [
@@ -106,6 +148,7 @@ export type ColumnFacts = [
   base: number,
   isArray: boolean,
   byDefault: string | null,
+  typeOid: number,
 ]
 
 export interface RoutineFacts {
@@ -118,9 +161,23 @@ export interface RoutineFacts {
   defaults: number
   isVariadic: boolean
   returns: string
+  /** Kind of the returned type, or of a domain's base type. */
   returnKind: string
   returnRelation: number
+  /** The name of the returned domain, if it is one of a media type. */
+  mediaType: string | null
+  isBinary: boolean
   isSet: boolean
   isOneRow: boolean
   volatility: string
+}
+
+/** An aggregate over rows that returns a domain with the name of a media type. */
+export interface HandlerFacts {
+  schema: string
+  name: string
+  mediaType: string
+  /** 0 for rows of any type. */
+  relation: number
+  isBinary: boolean
 }

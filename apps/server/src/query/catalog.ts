@@ -10,6 +10,27 @@ export interface Column {
   readonly isArray: boolean
   /** The default as an SQL expression. */
   readonly byDefault: string | null
+  /** Of a domain with casts to or from json or text. */
+  readonly representation?: Representation
+}
+
+/** The functions that show values of a domain, and those that read them. */
+export interface Representation {
+  toJson?: FunctionName
+  toText?: FunctionName
+  fromJson?: FunctionName
+  fromText?: FunctionName
+}
+
+export interface FunctionName {
+  readonly schema: string
+  readonly name: string
+}
+
+/** An aggregate that turns rows into one value of a media type. */
+export interface Handler extends FunctionName {
+  /** Returns bytes, not text. */
+  readonly isBinary: boolean
 }
 
 export interface Relation {
@@ -25,6 +46,8 @@ export interface Relation {
   readonly relationships: Relationship[]
   /** Functions of a row of this relation, by name. They return computed fields, or rows of other relations. */
   readonly computed: Map<string, Routine>
+  /** By media type. */
+  readonly handlers: Map<string, Handler>
 }
 
 export type Cardinality = 'many-to-one' | 'one-to-many' | 'one-to-one' | 'many-to-many'
@@ -59,7 +82,8 @@ export interface Routine {
   readonly schema: string
   readonly name: string
   readonly parameters: readonly Parameter[]
-  readonly returns: 'void' | 'scalar' | 'row'
+  /** The columns of a `record` are known only when it runs. */
+  readonly returns: 'void' | 'scalar' | 'record' | 'row'
   readonly type: string
   /** Columns of the returned rows: of a relation or composite type, of OUT parameters, or of RETURNS TABLE. */
   readonly columns: ReadonlyMap<string, Column>
@@ -69,6 +93,8 @@ export interface Routine {
   /** Returns a set, but declares ROWS 1. */
   readonly isOneRow: boolean
   readonly isVolatile: boolean
+  /** The media type that the function returns, and whether as bytes. */
+  readonly media?: { readonly type: string; readonly isBinary: boolean }
 }
 
 export interface Catalog {
@@ -80,4 +106,6 @@ export interface Catalog {
   functionNames(schema: string): string[]
   /** The schema of an extension, if it is installed. */
   extension(name: 'vector' | 'postgis'): string | undefined
+  /** For rows of any type, by media type. */
+  readonly handlers: ReadonlyMap<string, Handler>
 }

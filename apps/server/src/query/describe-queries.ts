@@ -72,7 +72,7 @@ export const findRelations = (session: Session, schemas: readonly string[]) =>
              'anonMayDelete', has_table_privilege('anon', c.oid, 'DELETE'),
              'anonMayUse', has_schema_privilege('anon', n.oid, 'USAGE')) as fact
       from pg_class c join pg_namespace n on n.oid = c.relnamespace
-     where c.relkind in ('r', 'p', 'f', 'v', 'm') and n.nspname = any(${[...schemas]}::text[])
+     where c.relkind in ('r', 'p', 'f', 'v', 'm') and not c.relispartition and n.nspname = any(${[...schemas]}::text[])
        and not exists (select from pg_depend e where e.classid = 'pg_class'::regclass and e.objid = c.oid and e.deptype = 'e')
      order by n.nspname collate "C", c.relname collate "C"`,
   )

@@ -121,6 +121,8 @@ export type Change =
   | { readonly kind: 'insert'; readonly payload: PayloadColumns; readonly conflict?: Conflict | undefined }
   | { readonly kind: 'update'; readonly payload: PayloadColumns }
   | { readonly kind: 'delete' }
+  /** Changes no row, because the payload has none. */
+  | { readonly kind: 'nothing' }
 
 /** What an insert does with rows that exist already. */
 export interface Conflict {

@@ -1,7 +1,7 @@
 // The rows of a level with their embedded relations, as SQL.
 import { identifier } from '#src/kernel/postgres/sql.ts'
 import { castType } from './cast-type.ts'
-import type { Embed, Level, Order, Output } from './level.ts'
+import type { Embed, Level, Order, Output, Value } from './level.ts'
 import { linkSql } from './link-sql.ts'
 import { comparable, isPlainJson, oneColumn, valueSql } from './value-sql.ts'
 import { conditionsOf } from './where-sql.ts'
@@ -17,16 +17,16 @@ export function levelSql(
   isPaged = true,
 ): string {
   const isGrouped = isAggregated(level)
-  const laterals: string[] = []
-  const columns = level.outputs.flatMap(output => columnsOf(writer, output, alias, laterals, isGrouped))
+  const joins: Joins = { laterals: [], spreads: new Map() }
+  const columns = level.outputs.flatMap(output => columnsOf(writer, output, alias, joins, isGrouped))
   const groups = columns.flatMap(({ isAggregate }, index) => (isAggregate ? [] : [index + 1]))
   const conditions = [...joined, ...conditionsOf(writer, level, alias)]
   return [
     `select ${columns.map(({ sql, name }) => `${sql} as ${identifier(name)}`).join(', ')}`,
-    `from ${[from, ...laterals].join(' ')}`,
+    `from ${[from, ...joins.laterals].join(' ')}`,
     conditions.length > 0 ? `where ${conditions.join(' and ')}` : '',
     isGrouped && groups.length > 0 ? `group by ${groups.join(', ')}` : '',
-    orderSql(writer, level.order, alias),
+    orderSql(writer, level.order, alias, isGrouped ? joins.spreads : undefined),
     isPaged ? pageSql(writer, level) : '',
   ]
     .filter(clause => clause !== '')
@@ -53,6 +53,13 @@ export const isAggregated = (level: Level): boolean =>
     output => output.kind === 'aggregate' || (output.kind === 'spread' && isAggregated(output.embed.level)),
   )
 
+/** The rows of spread relations, which are joined to those of the level. */
+interface Joins {
+  readonly laterals: string[]
+  /** The aliases of spread to-one relations. */
+  readonly spreads: Map<Embed, string>
+}
+
 interface ColumnSql {
   name: string
   sql: string
@@ -63,14 +70,15 @@ function columnsOf(
   writer: Writer,
   output: Output,
   alias: string,
-  laterals: string[],
+  joins: Joins,
   isGrouped: boolean,
 ): ColumnSql[] {
   switch (output.kind) {
     case 'value': {
       const sql = casted(valueSql(writer, output.value, alias), output.cast)
-      const isJson = isGrouped && output.cast === undefined && isPlainJson(output.value)
-      return [{ name: output.name, sql: isJson ? `(${sql})::jsonb` : sql, isAggregate: false }]
+      return [
+        { name: output.name, sql: isGrouped && isJson(output) ? `(${sql})::jsonb` : sql, isAggregate: false },
+      ]
     }
     case 'aggregate': {
       const argument = output.value ? casted(valueSql(writer, output.value, alias), output.cast) : '*'
@@ -81,8 +89,14 @@ function columnsOf(
       return [{ name: output.name, sql: isGrouped ? `${sql}::jsonb` : sql, isAggregate: false }]
     }
     case 'spread':
-      return spreadColumns(writer, output.embed, alias, laterals, isGrouped)
+      return spreadColumns(writer, output.embed, alias, joins, isGrouped)
   }
+}
+
+/** Whether the output has the type `json`, which Postgres cannot group by. */
+function isJson(output: Exclude<Output, { kind: 'spread' }>): boolean {
+  if (output.kind === 'embed') return true
+  return output.kind === 'value' && output.cast === undefined && isPlainJson(output.value)
 }
 
 const aggregateSql = (output: Output & { kind: 'aggregate' }, argument: string): string =>
@@ -96,7 +110,7 @@ function spreadColumns(
   writer: Writer,
   embed: Embed,
   alias: string,
-  laterals: string[],
+  { laterals, spreads }: Joins,
   isGrouped: boolean,
 ): ColumnSql[] {
   const own = writer.alias('s')
@@ -114,13 +128,14 @@ function spreadColumns(
   }
   const flat = withoutAggregates(embed.level)
   laterals.push(`left join lateral (${linkedSql(writer, { ...embed, level: flat }, alias)}) ${own} on true`)
-  const calls = flatOutputs(embed.level)
+  spreads.set(embed, own)
+  const outputs = flatOutputs(embed.level)
   return names.map((name, index) => {
-    const output = calls[index]!
+    const output = outputs[index]!
     const sql = `${own}.${identifier(name)}`
     return output.kind === 'aggregate'
       ? { name, sql: aggregateSql(output, output.value ? sql : '*'), isAggregate: true }
-      : { name, sql, isAggregate: false }
+      : { name, sql: isGrouped && isJson(output) ? `${sql}::jsonb` : sql, isAggregate: false }
   })
 }
 
@@ -157,18 +172,28 @@ function linkedSql(writer: Writer, { link, level }: Embed, alias: string): strin
   return levelSql(writer, page, from, own, joined)
 }
 
-export function orderSql(writer: Writer, order: readonly Order[], alias: string): string {
+/** `spreads` are the aliases of spread relations by which rows are grouped. */
+export function orderSql(
+  writer: Writer,
+  order: readonly Order[],
+  alias: string,
+  spreads?: ReadonlyMap<Embed, string>,
+): string {
   if (order.length === 0) return ''
-  return `order by ${order.map(term => termSql(writer, term, alias)).join(', ')}`
+  return `order by ${order.map(term => termSql(writer, term, alias, spreads)).join(', ')}`
 }
 
 function termSql(
   writer: Writer,
   { value, embed, metric, slot, isDescending, nulls }: Order,
   alias: string,
+  spreads: ReadonlyMap<Embed, string> | undefined,
 ): string {
   let sql: string
-  if (embed) {
+  const spread = embed && spreads?.get(embed)
+  const selected = spread === undefined ? undefined : selectedName(embed!, value)
+  if (selected !== undefined) sql = `${spread}.${identifier(selected)}`
+  else if (embed) {
     const own = writer.alias()
     const { from, joined } = linkSql(writer, embed.link, alias, own)
     const where = joined.length > 0 ? ` where ${joined.join(' and ')}` : ''
@@ -177,3 +202,12 @@ function termSql(
   if (metric) sql = `${sql} ${writer.distance(metric)} ${writer.vector(slot!)}`
   return `${sql}${isDescending ? ' desc' : ''}${nulls ? ` nulls ${nulls}` : ''}`
 }
+
+/** The name under which an embedded relation selects the value. */
+const selectedName = ({ level }: Embed, value: Value): string | undefined =>
+  level.outputs
+    .filter(output => output.kind === 'value')
+    .find(output => output.cast === undefined && isSame(output.value, value))?.name
+
+const isSame = (a: Value, b: Value): boolean =>
+  a.column === b.column && a.computed === b.computed && JSON.stringify(a.path) === JSON.stringify(b.path)

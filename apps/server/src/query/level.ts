@@ -1,5 +1,5 @@
 // The output of planning: the items of a query with every name resolved in the catalogue.
-import type { Column, Relation, Relationship, Routine } from './catalog.ts'
+import type { Column, FunctionName, Relation, Relationship, Routine } from './catalog.ts'
 import type { Aggregate, JsonStep, Metric, Test } from './items.ts'
 
 /** The source of rows: a relation, or the result of a function. */
@@ -31,6 +31,8 @@ export interface Value {
   /** A function of the row instead of a column. */
   readonly computed?: Routine
   readonly path: readonly JsonStep[]
+  /** Shows the value of a domain in the format of the answer. */
+  readonly shownBy?: FunctionName | undefined
 }
 
 export type Output =

@@ -97,7 +97,7 @@ test('plan: a written row is planned from column names', () => {
   const { sql, writer } = writeSql(catalog, posts, plan(query([field('id')])), write, {
     form: { kind: 'array', stripsNulls: false },
     settings: ['some.setting'],
-    isNothing: false,
+    isOneRow: false,
   })
   assert.match(
     sql,

@@ -34,8 +34,14 @@ export function findRelation(catalog: Catalog, schema: string, name: string): Re
   return relation
 }
 
-export function planRows(catalog: Catalog, source: Source, query: RowsQuery): Level {
-  return planLevel({ catalog, outputsLeft: maxOutputs }, source, query)
+/** `format` is that of the answer. Embedded rows are always JSON. */
+export function planRows(
+  catalog: Catalog,
+  source: Source,
+  query: RowsQuery,
+  format: 'json' | 'text' = 'json',
+): Level {
+  return planLevel({ catalog, outputsLeft: maxOutputs }, source, query, format)
 }
 
 interface Planning {
@@ -46,16 +52,25 @@ interface Planning {
 /** The outputs and embeds of a level while its select is planned. */
 interface Selected {
   readonly source: Source
+  readonly format: 'json' | 'text'
   readonly outputs: Output[]
   readonly embeds: Embed[]
 }
 
-function planLevel(planning: Planning, source: Source, query: RowsQuery): Level {
+function planLevel(
+  planning: Planning,
+  source: Source,
+  query: RowsQuery,
+  format: 'json' | 'text' = 'json',
+): Level {
   const { catalog } = planning
-  const selected: Selected = { source, outputs: [], embeds: [] }
+  const selected: Selected = { source, format, outputs: [], embeds: [] }
   for (const item of query.select) addItem(planning, selected, item)
+  const { outputs, embeds } = selected
   return {
-    ...selected,
+    source,
+    outputs,
+    embeds,
     where: query.where.map(condition => planCondition(catalog, selected, condition)),
     order: query.order.map(term => planOrder(catalog, selected, term)),
     limit: query.limit,
@@ -64,12 +79,12 @@ function planLevel(planning: Planning, source: Source, query: RowsQuery): Level 
 }
 
 function addItem(planning: Planning, selected: Selected, item: SelectItem): void {
-  const { source, outputs } = selected
+  const { source, format, outputs } = selected
   planning.outputsLeft -= item.kind === 'star' ? source.columns.size : 1
   if (planning.outputsLeft < 0) throw new QueryError({ kind: 'too many outputs', max: maxOutputs })
   if (item.kind === 'star') {
     for (const column of source.columns.values())
-      outputs.push({ kind: 'value', name: column.name, value: { column, path: [] } })
+      outputs.push({ kind: 'value', name: column.name, value: shown({ column, path: [] }, format) })
     return
   }
   if (item.kind === 'embed') return addEmbed(planning, selected, item)
@@ -88,7 +103,16 @@ function addItem(planning: Planning, selected: Selected, item: SelectItem): void
       cast: item.cast,
       resultCast: item.aggregateCast,
     })
-  else outputs.push({ kind: 'value', name, value, cast: item.cast })
+  else if (item.cast !== undefined) outputs.push({ kind: 'value', name, value, cast: item.cast })
+  else outputs.push({ kind: 'value', name, value: shown(value, format) })
+}
+
+/** A value of a domain that has its own representation in this format. */
+function shown(value: Value, format: 'json' | 'text'): Value {
+  const { column, path } = value
+  const shownBy =
+    path.length > 0 ? undefined : column?.representation?.[format === 'json' ? 'toJson' : 'toText']
+  return shownBy ? { ...value, shownBy } : value
 }
 
 const hasField = ({ columns, relation }: Source, { field }: SelectField): boolean =>
@@ -107,11 +131,13 @@ function addEmbed(planning: Planning, { source, outputs, embeds }: Selected, ite
     level: planLevel(planning, sourceOfLink(link), item.query),
   }
   embeds.push(embed)
+  // An empty embed or spread only serves filters.
+  if (item.query.select.length === 0 || (item.isSpread && embed.level.outputs.length === 0)) return
   if (item.isSpread) {
     if (!link.isToOne && embed.level.outputs.some(output => output.kind === 'aggregate'))
       throw new QueryError({ kind: 'aggregate in a to-many spread' })
     outputs.push({ kind: 'spread', embed })
-  } else if (item.query.select.length > 0) outputs.push({ kind: 'embed', name: embed.name, embed })
+  } else outputs.push({ kind: 'embed', name: embed.name, embed })
 }
 
 const sourceOfLink = (link: Link): Source =>

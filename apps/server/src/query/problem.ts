@@ -80,8 +80,21 @@ export function unknownFunction(
   name: string,
   given?: readonly string[],
 ): QueryError {
-  const [sameName] = catalog.functions(schema, name)
-  const nearestName = sameName ? name : closest(name, catalog.functionNames(schema))
-  const nearest = nearestName === undefined ? undefined : catalog.functions(schema, nearestName)[0]
+  const overloads = catalog.functions(schema, name)
+  const nearestName = overloads.length > 0 ? name : closest(name, catalog.functionNames(schema))
+  const candidates =
+    nearestName === undefined
+      ? []
+      : catalog.functions(schema, nearestName).filter(each => nearestName !== name || !isCall(each, given))
+  const [nearest] = candidates.toSorted((a, b) => sharedNames(b, given) - sharedNames(a, given))
   return new QueryError({ kind: 'unknown function', schema, name, given, nearest })
+}
+
+const sharedNames = ({ parameters }: Routine, given: readonly string[] = []): number =>
+  parameters.filter(({ name }) => given.includes(name)).length
+
+/** Whether the message about this function would repeat the call that has just failed. */
+function isCall({ parameters }: Routine, given: readonly string[] = []): boolean {
+  const names = parameters.map(({ name }) => name).filter(name => name !== '')
+  return names.length === given.length && names.every(name => given.includes(name))
 }

@@ -1,8 +1,8 @@
 // The statement of a read.
-import { answerSql, type Form, textSql } from './answer-sql.ts'
+import { answerSql, type Form, isCurrentSql, textSql } from './answer-sql.ts'
 import type { Catalog } from './catalog.ts'
 import type { Level } from './level.ts'
-import { isAggregated, levelSql, outputNames } from './level-sql.ts'
+import { isAggregated, levelSql, orderSql, outputNames, pageSql } from './level-sql.ts'
 import { conditionsOf } from './where-sql.ts'
 import { qualified, Writer } from './writer.ts'
 
@@ -14,28 +14,42 @@ export function readSql(
   level: Level,
   form: Form,
   total: Total,
+  settings: readonly string[] = [],
 ): { sql: string; writer: Writer } {
   const writer = new Writer(catalog.extension('vector'))
   const alias = writer.alias()
   const from = `${qualified(level.source.relation!)} ${alias}`
+  const isCurrent = isCurrentSql(catalog)
   const counted = `(select pg_catalog.count(*) from ${countedSql(writer, level, from, alias)})`
   if (form.kind === 'none') {
     // Selects no rows, but fails for a caller who lacks the privileges to read them.
     const count = `(select pg_catalog.count(*) from (${levelSql(writer, { ...level, limit: 0 }, from, alias)}) r)`
-    return { sql: `select ${answerSql(catalog, { text: 'null', count, total: counted })}`, writer }
+    return { sql: `select ${answerSql({ text: 'null', count, total: counted })} where ${isCurrent}`, writer }
   }
-  const rows = levelSql(writer, level, from, alias)
+  const takesRow = form.kind === 'handled' && form.takesRow
+  const rows = takesRow ? wholeRows(writer, level, from, alias) : levelSql(writer, level, from, alias)
   const count = 'pg_catalog.count(*)'
   const totals = {
     always: counted,
     never: 'null',
     'when capped': `case when ${count} = ${level.limit} then ${counted} end`,
   }
-  const text = textSql(form, 'r', outputNames(level), catalog)
-  return {
-    sql: `select ${answerSql(catalog, { text, count, total: totals[total] })} from (${rows}) r`,
-    writer,
-  }
+  const text = textSql(form, 'r', outputNames(level), catalog, takesRow ? 'r.v' : 'r')
+  const answer = answerSql({ text, count, total: totals[total], settings })
+  return { sql: `select ${answer} from (${rows}) r where ${isCurrent}`, writer }
+}
+
+/** Each row of the relation as one value `v`. */
+export function wholeRows(writer: Writer, level: Level, from: string, alias: string, isPaged = true): string {
+  const conditions = conditionsOf(writer, level, alias)
+  return [
+    `select ${alias} as v from ${from}`,
+    conditions.length > 0 ? `where ${conditions.join(' and ')}` : '',
+    orderSql(writer, level.order, alias),
+    isPaged ? pageSql(writer, level) : '',
+  ]
+    .filter(clause => clause !== '')
+    .join(' ')
 }
 
 /** The rows before paging, without their outputs. */

@@ -109,12 +109,16 @@ function joined(origin: Relation, back: Relationship, onward: Relationship): Rel
 
 /** Without a hint, the name is that of the target, of a foreign key, or of the only column of a foreign key. */
 function named(relationships: readonly Relationship[], name: string): Relationship[] {
-  const byTarget = relationships.filter(({ target }) => target.name === name)
-  const byKey = relationships.filter(each => !byTarget.includes(each) && isKeyNamed(each, name))
+  const byTarget = relationships.filter(each => each.target.name === name && !isToParentOfSelf(each))
+  const byKey = relationships.filter(each => isKeyNamed(each, name))
   // The name of a foreign key means the table it refers to, not the views that show that table.
   const tables = byKey.filter(({ target }) => !target.isView)
-  return [...byTarget, ...(tables.length > 0 ? tables : byKey)]
+  return [...new Set([...byTarget, ...(tables.length > 0 ? tables : byKey)])]
 }
+
+/** On a table that refers to itself, the table's name means the rows that refer to the current row. */
+const isToParentOfSelf = ({ isSelf, cardinality, junction }: Relationship): boolean =>
+  isSelf && !junction && cardinality === 'many-to-one'
 
 function isKeyNamed({ constraint, cardinality, columns, isSelf }: Relationship, name: string): boolean {
   const isForward = cardinality === 'many-to-one'

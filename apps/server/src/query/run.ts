@@ -149,7 +149,8 @@ interface Query<P extends PlannedStatement> {
 function mayBeOutdated(error: unknown): boolean {
   if (error instanceof QueryError) return true
   if (!(error instanceof DatabaseError)) return false
-  return error.code === raisedCodes.schemaChanged || staleCodes.test(error.code)
+  // A statement that has begun to run may have had effects that a rollback does not undo, such as nextval.
+  return error.code === raisedCodes.schemaChanged || (!error.isWhileRunning && staleCodes.test(error.code))
 }
 
 function withProblem(error: unknown): unknown {

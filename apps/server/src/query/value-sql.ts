@@ -14,7 +14,12 @@ export const tsvector = 3614
 /** Not null in every row, so that counting its values counts the rows. */
 export const oneColumn: Column = { name: '', type: 'integer', base: 23, isArray: false, byDefault: null }
 
-export function valueSql(writer: Writer, { column, computed, path }: Value, alias: string): string {
+export function valueSql(writer: Writer, value: Value, alias: string): string {
+  const sql = storedSql(writer, value, alias)
+  return value.shownBy ? `${qualified(value.shownBy)}(${sql})` : sql
+}
+
+function storedSql(writer: Writer, { column, computed, path }: Value, alias: string): string {
   if (column === oneColumn) return '1'
   const base = computed
     ? `${qualified(computed)}(${writer.wholeRow(alias)})`

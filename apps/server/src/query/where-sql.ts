@@ -1,9 +1,11 @@
 // Conditions as SQL.
+
+import type { FunctionName } from './catalog.ts'
 import type { Operator } from './items.ts'
 import type { Embed, Level, Value, Where } from './level.ts'
 import { linkSql } from './link-sql.ts'
 import { comparable, json, jsonb, text as textType, tsvector, valueSql, varchar } from './value-sql.ts'
-import type { Writer } from './writer.ts'
+import { qualified, type Writer } from './writer.ts'
 
 /** The conditions that rows of this level must meet, including those of inner embeds. */
 export function conditionsOf(writer: Writer, level: Level, alias: string): string[] {
@@ -68,11 +70,12 @@ const queries: Partial<Record<Operator, string>> = {
 function testSql(writer: Writer, { value, test }: Where & { kind: 'test' }, alias: string): string {
   const { operator, quantifier, slot } = test
   const left = comparable(writer, value, alias)
+  const readBy = value.path.length === 0 ? value.column?.representation?.fromText : undefined
   switch (operator) {
     case 'is':
       return `${left} is ${test.truth}`
     case 'in': {
-      const list = writer.parameter(slot)
+      const list = readBy ? readListSql(readBy, writer.parameter(slot)) : writer.parameter(slot)
       // Postgres has no arrays of arrays, so array columns are compared as text.
       return value.column?.isArray && value.path.length === 0
         ? `${left}::text = any(${list}::text[])`
@@ -89,10 +92,16 @@ function testSql(writer: Writer, { value, test }: Where & { kind: 'test' }, alia
       return `(${left} is not null and (${left} ${writer.distance(operator)} ${writer.vector(slot)}) is not null)`
     default: {
       const right = writer.parameter(slot)
-      return `${left} ${symbols[operator]} ${quantifier ? `${quantifier}(${right})` : right}`
+      if (quantifier)
+        return `${left} ${symbols[operator]} ${quantifier}(${readBy ? readListSql(readBy, right) : right})`
+      return `${left} ${symbols[operator]} ${readBy ? `${qualified(readBy)}(${right}::text)` : right}`
     }
   }
 }
+
+/** Reads each element of an array of texts as a value of a domain. */
+const readListSql = (readBy: FunctionName, list: string): string =>
+  `array(select ${qualified(readBy)}(e) from pg_catalog.unnest(${list}::text[]) e)`
 
 const searchable = new Set([textType, varchar, json, jsonb])
 

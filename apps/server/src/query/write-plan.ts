@@ -8,6 +8,7 @@ import type { Write, WrittenColumn, WrittenPayload } from './write-sql.ts'
 export function planWrite(relation: Relation, change: Change): Write {
   switch (change.kind) {
     case 'delete':
+    case 'nothing':
       return change
     case 'update':
       return { kind: 'update', payload: planPayload(relation, change.payload) }
@@ -35,7 +36,9 @@ export function planColumn(
 ): WrittenColumn {
   const column = relation.columns.get(name)
   if (!column) throw unknownPayloadColumn(relation.name, name, relation.columns.keys())
-  return { column, isSparse, isJsonText: isText && (column.base === json || column.base === jsonb) }
+  const readBy = column.representation?.[isText ? 'fromText' : 'fromJson']
+  const isJson = column.base === json || column.base === jsonb
+  return { column, isSparse, readBy, isText: isText && (isJson || readBy !== undefined) }
 }
 
 function planConflict(

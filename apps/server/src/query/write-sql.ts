@@ -1,7 +1,7 @@
 // Statements that change rows: insert, upsert, update and delete.
 import { identifier, literal } from '#src/kernel/postgres/sql.ts'
-import { answerSql, type Form, onlyOneSql, textSql } from './answer-sql.ts'
-import type { Catalog, Column, Relation } from './catalog.ts'
+import { answerSql, type Form, isCurrentSql, textSql } from './answer-sql.ts'
+import type { Catalog, Column, FunctionName, Relation } from './catalog.ts'
 import type { Level, Output, Value } from './level.ts'
 import { isAggregated, levelSql, outputNames } from './level-sql.ts'
 import { conditionsOf } from './where-sql.ts'
@@ -11,8 +11,10 @@ export interface WrittenColumn {
   readonly column: Column
   /** Some object of the payload lacks the column, which then gets its default. */
   readonly isSparse: boolean
-  /** A JSON column whose value is a string in the payload. */
-  readonly isJsonText: boolean
+  /** The payload has the value as a string, which is then converted: that of a JSON column or of a domain. */
+  readonly isText: boolean
+  /** Reads the value of a domain from JSON, or from text. */
+  readonly readBy?: FunctionName | undefined
 }
 
 export interface WrittenPayload {
@@ -30,14 +32,15 @@ export type Write =
     }
   | { readonly kind: 'update'; readonly payload: WrittenPayload }
   | { readonly kind: 'delete' }
+  | { readonly kind: 'nothing' }
 
 export interface WriteAnswer {
   /** How the written rows are shown, or `none`. */
   readonly form: Form
   readonly maxRows?: number | undefined
   readonly settings: readonly string[]
-  /** The payload is empty. The statement changes no row, and answers like one that matched none. */
-  readonly isNothing: boolean
+  /** Fails, and changes nothing, unless it affects one row. */
+  readonly isOneRow: boolean
 }
 
 const target = 't0'
@@ -47,24 +50,28 @@ export function writeSql(
   relation: Relation,
   level: Level,
   write: Write,
-  { form, maxRows, settings, isNothing }: WriteAnswer,
+  { form, maxRows, settings, isOneRow }: WriteAnswer,
 ): { sql: string; writer: Writer } {
   const writer = new Writer(catalog.extension('vector'))
   writer.alias()
   const shown: Level | undefined = form.kind === 'none' ? undefined : { ...level, where: [] }
   const wholeRow = nameOutside(relation.columns)
-  const returning = returningSql(shown, `(${target}.*)::${qualified(relation)} as ${identifier(wholeRow)}`)
-  const change = isNothing
-    ? `select ${returning} from ${qualified(relation)} as ${target} where false`
-    : `${changeSql(writer, relation, level, write)} returning ${returning}`
+  const row = `(${target}.*)::${qualified(relation)} as ${identifier(wholeRow)}`
+  const returning = form.kind === 'handled' && form.takesRow ? row : returningSql(shown, row)
+  const change =
+    write.kind === 'nothing'
+      ? `select ${returning} from ${qualified(relation)} as ${target} where false`
+      : `${changeSql(writer, relation, level, write)} returning ${returning}`
   const total =
     write.kind === 'insert' && write.conflict?.merges
       ? `pg_catalog.current_setting('plinth.merged', true)`
       : 'null'
-  const common = { total, settings, maxRows }
-  if (!shown) {
-    const answer = answerSql(catalog, { text: 'null', count: 'pg_catalog.count(*)', ...common })
-    return { sql: `with changed as (${change}) select ${answer} from changed`, writer }
+  const common = { total, settings, maxRows, isOneRow }
+  const isCurrent = isCurrentSql(catalog)
+  if (!shown || (form.kind === 'handled' && form.takesRow)) {
+    const text = shown ? textSql(form, '', [], catalog, `changed.${identifier(wholeRow)}`) : 'null'
+    const answer = answerSql({ text, count: 'pg_catalog.count(*)', ...common })
+    return { sql: `with changed as (${change}) select ${answer} from changed where ${isCurrent}`, writer }
   }
   writer.rows.set(target, `${target}.${identifier(wholeRow)}`)
   const rows = levelSql(
@@ -76,10 +83,9 @@ export function writeSql(
     false,
   )
   const count = isAggregated(shown) ? '(select pg_catalog.count(*) from changed)' : 'pg_catalog.count(*)'
-  const rowsText = textSql(form, 'r', outputNames(shown), catalog)
-  const text = form.kind === 'object' ? onlyOneSql(count, rowsText) : rowsText
-  const answer = answerSql(catalog, { text, count, ...common })
-  return { sql: `with changed as (${change}) select ${answer} from (${rows}) r`, writer }
+  const text = textSql(form, 'r', outputNames(shown), catalog)
+  const answer = answerSql({ text, count, ...common })
+  return { sql: `with changed as (${change}) select ${answer} from (${rows}) r where ${isCurrent}`, writer }
 }
 
 /** The name of the column with the whole row. No column of the relation has it. */
@@ -92,7 +98,12 @@ function nameOutside(columns: ReadonlyMap<string, Column>): string {
 /** A written row is shown even if it has no embedded rows. */
 const lenient = <E extends { isInner: boolean }>(embed: E): E => ({ ...embed, isInner: false })
 
-function changeSql(writer: Writer, relation: Relation, level: Level, write: Write): string {
+function changeSql(
+  writer: Writer,
+  relation: Relation,
+  level: Level,
+  write: Exclude<Write, { kind: 'nothing' }>,
+): string {
   const name = qualified(relation)
   if (write.kind === 'insert') return insertSql(writer, name, write)
   const conditions = conditionsOf(writer, level, target)
@@ -104,13 +115,17 @@ function changeSql(writer: Writer, relation: Relation, level: Level, write: Writ
 
 function insertSql(writer: Writer, name: string, { payload, conflict }: Write & { kind: 'insert' }): string {
   const { columns } = payload
-  if (columns.length === 0) return `insert into ${name} as ${target} default values`
+  if (columns.length === 0) return `insert into ${name} as ${target} ${defaultsSql(writer, payload)}`
   const names = columns.map(({ column }) => identifier(column.name)).join(', ')
   const values = columns.map(givenSql).join(', ')
   return `insert into ${name} as ${target} (${names}) select ${values} from ${payloadRows(writer, payload)}${
     conflict ? conflictSql(columns, conflict) : ''
   }`
 }
+
+/** A row of defaults for each object of the payload. */
+const defaultsSql = (writer: Writer, { isArray, slot }: WrittenPayload): string =>
+  isArray ? `select from pg_catalog.json_array_elements(${writer.parameter(slot)}::json)` : 'default values'
 
 /** The payload as rows `s`, and if a column may need its default, each object as `e`. */
 function payloadRows(writer: Writer, { columns, isArray, slot }: WrittenPayload): string {
@@ -124,11 +139,12 @@ function payloadRows(writer: Writer, { columns, isArray, slot }: WrittenPayload)
   return `${elements}, lateral pg_catalog.json_to_record(j.e) as ${record}`
 }
 
-const payloadColumn = ({ column, isJsonText }: WrittenColumn): string =>
-  `${identifier(column.name)} ${isJsonText ? 'text' : column.type}`
+const payloadColumn = ({ column, isText, readBy }: WrittenColumn): string =>
+  `${identifier(column.name)} ${isText ? 'text' : readBy ? 'json' : column.type}`
 
-const givenSql = ({ column, isSparse, isJsonText }: WrittenColumn): string => {
-  const given = `s.${identifier(column.name)}${isJsonText ? `::${column.type}` : ''}`
+const givenSql = ({ column, isSparse, isText, readBy }: WrittenColumn): string => {
+  const value = `s.${identifier(column.name)}`
+  const given = readBy ? `${qualified(readBy)}(${value})` : isText ? `${value}::${column.type}` : value
   if (!isSparse || column.byDefault === null) return given
   return `case when (j.e -> ${literal(column.name)}) is null then ${column.byDefault} else ${given} end`
 }

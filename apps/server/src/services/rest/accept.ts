@@ -1,4 +1,4 @@
-// Chooses a media type from the Accept header.
+// The media types of the Accept header, with the representations that are built in.
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Form } from '#src/query/answer-sql.ts'
 import type { Explain, ExplainOption } from '#src/query/planned-statement.ts'
@@ -6,15 +6,35 @@ import type { Explain, ExplainOption } from '#src/query/planned-statement.ts'
 export interface Accepted {
   /** Names everything here that a plan depends on. */
   readonly key: string
-  readonly form: Form
-  readonly contentType: string
+  /** Best first. */
+  readonly choices: readonly Choice[]
+  /** The plan of the statement is wanted instead of rows. */
   readonly explain?: Explain
 }
 
-const plain = accepted({ kind: 'array', stripsNulls: false }, 'application/json; charset=utf-8')
+export interface Choice {
+  readonly type: string
+  readonly builtIn?: Media
+  /** A type of PostgREST itself, which no function of the project replaces. */
+  readonly isVendor: boolean
+}
 
-function accepted(form: Form, contentType: string, explain?: Explain): Accepted {
-  return { key: JSON.stringify([form, explain]), form, contentType, ...(explain && { explain }) }
+export interface Media {
+  readonly form: Form
+  readonly contentType: string
+}
+
+const json: Media = {
+  form: { kind: 'array', stripsNulls: false },
+  contentType: 'application/json; charset=utf-8',
+}
+const anything: Accepted = {
+  key: '*/*',
+  choices: [{ type: '*/*', builtIn: json, isVendor: false }],
+}
+const plain: Accepted = {
+  key: 'json',
+  choices: [{ type: 'application/json', builtIn: json, isVendor: false }],
 }
 
 const maxCached = 500
@@ -24,7 +44,8 @@ const maxParts = 50
 const known = new Map<string, Accepted>()
 
 export function acceptedFrom(header: string | undefined): Accepted {
-  if (header === undefined || header === '*/*' || header === 'application/json') return plain
+  if (header === 'application/json') return plain
+  if (header === undefined || header === '*/*') return anything
   const found = known.get(header)
   if (found) return found
   const chosen = read(header)
@@ -44,39 +65,39 @@ function read(header: string): Accepted {
   const ranges = splitOutsideQuotes(header, ',')
     .map(mediaRange)
     .filter(({ weight }) => weight > 0)
-  for (const range of ranges.toSorted((a, b) => b.weight - a.weight)) {
-    const offered = offer(range)
-    if (offered) return offered
-  }
-  throw new Refusal('PGRST107', `None of these media types are available: ${header.slice(0, 200)}`, {
-    hint: 'Ask for application/json, application/vnd.pgrst.object+json or text/csv.',
-  })
+    .toSorted((a, b) => b.weight - a.weight)
+  const [first] = ranges
+  const plan = first && planOf(first)
+  if (plan) return plan
+  const choices = ranges.map(
+    (range): Choice => ({ type: range.type, ...offer(range), isVendor: range.type.startsWith(vendor) }),
+  )
+  return { key: JSON.stringify(choices.map(({ type, builtIn }) => [type, builtIn?.form])), choices }
 }
 
-function offer({ type, parameters }: MediaRange): Accepted | undefined {
+const vendor = 'application/vnd.pgrst.'
+
+function offer({ type, parameters }: MediaRange): { builtIn?: Media } {
   const stripsNulls = parameters.get('nulls') === 'stripped'
   const suffix = `${stripsNulls ? ';nulls=stripped' : ''}; charset=utf-8`
+  const media = (form: Form, contentType: string) => ({ builtIn: { form, contentType } })
   switch (type) {
     case '*/*':
     case 'application/*':
     case 'application/json':
-      return plain
+      return { builtIn: json }
     case 'application/vnd.pgrst.array+json':
     case 'application/vnd.pgrst.array':
-      return accepted({ kind: 'array', stripsNulls }, `application/vnd.pgrst.array+json${suffix}`)
+      return media({ kind: 'array', stripsNulls }, `application/vnd.pgrst.array+json${suffix}`)
     case 'application/vnd.pgrst.object+json':
     case 'application/vnd.pgrst.object':
-      return accepted({ kind: 'object', stripsNulls }, `application/vnd.pgrst.object+json${suffix}`)
+      return media({ kind: 'object', stripsNulls }, `application/vnd.pgrst.object+json${suffix}`)
     case 'text/csv':
-      return accepted({ kind: 'csv' }, 'text/csv; charset=utf-8')
+      return media({ kind: 'csv' }, 'text/csv; charset=utf-8')
     case 'application/geo+json':
-      return accepted({ kind: 'geojson' }, 'application/geo+json; charset=utf-8')
-    case 'application/vnd.pgrst.plan':
-    case 'application/vnd.pgrst.plan+text':
-    case 'application/vnd.pgrst.plan+json':
-      return planOf(type, parameters)
+      return media({ kind: 'geojson' }, 'application/geo+json; charset=utf-8')
     default:
-      return
+      return {}
   }
 }
 
@@ -89,12 +110,21 @@ const explainOptions: ReadonlySet<string> = new Set<ExplainOption>([
 ])
 const isExplainOption = (option: string): option is ExplainOption => explainOptions.has(option)
 
-function planOf(type: string, parameters: ReadonlyMap<string, string>): Accepted | undefined {
-  const format = type.endsWith('+json') ? 'json' : 'text'
+const planType = /^application\/vnd\.pgrst\.plan(?:\+(text|json))?$/
+
+function planOf({ type, parameters }: MediaRange): Accepted | undefined {
+  const found = planType.exec(type)
   const options = (parameters.get('options') ?? '').split('|').filter(option => option !== '')
-  if (!options.every(isExplainOption)) return
-  const explained = offer({ type: parameters.get('for') ?? '*/*', parameters: new Map(), weight: 1 })
-  return explained && accepted(explained.form, `${type}; charset=utf-8`, { format, options })
+  if (!found || !options.every(isExplainOption)) return
+  const { builtIn } = offer({ type: parameters.get('for') ?? '*/*', parameters: new Map(), weight: 1 })
+  if (!builtIn) return
+  const explain: Explain = { format: found[1] === 'json' ? 'json' : 'text', options }
+  const media = { form: builtIn.form, contentType: `${type}; charset=utf-8` }
+  return {
+    key: JSON.stringify([explain, builtIn.form]),
+    choices: [{ type, builtIn: media, isVendor: true }],
+    explain,
+  }
 }
 
 function mediaRange(text: string): MediaRange {

@@ -48,8 +48,8 @@ export async function execSql(databases: Databases, { tenant }: Caller, raw: Raw
 
 function* sqlIn(body: Buffer): Sliced<string | undefined> {
   const json = jsonIn(body)
-  const { rows } = yield* scanJson(json, { anyElement: true })
-  const value = rows.valueOf('sql')
+  const { kind, rows } = yield* scanJson(json, { anyElement: true })
+  const value = kind === 'object' ? rows.valueOf('sql') : undefined
   return value && (yield* stringIn(json, value))
 }
 

@@ -173,6 +173,8 @@ test('json: keys that reach no prototype, and 100 levels, are accepted', () => {
 
 test('json: with anyElement, an array may have any elements', () => {
   const { kind, rows } = scan('[1,"a",[{"b":1}],{"c":1}]', { anyElement: true })
+  const objects = scan('[{"a":1},[{"b":1}],{"c":1},"d"]', { anyElement: true })
+  assert.deepEqual([objects.rows.names, objects.rows.count], [['a'], 2])
   assert.deepEqual([kind, rows.count, rows.names], ['array', 0, []])
 })
 

@@ -31,7 +31,7 @@ const expects = { value: 0, firstElement: 1, firstKey: 2, key: 3, colon: 4, more
 /** Kinds of levels. `prototype` is a forbidden key in an object that is the value of a key `constructor`. */
 const levels = { array: 1, object: 2, constructor: 3 } as const
 
-/** With `anyElement`, an array may have any elements, and none of them is a row. */
+/** With `anyElement`, an array may have any elements. If the first one is an object, all its objects are rows. */
 export function* scanJson(bytes: Buffer, { anyElement = false } = {}): Sliced<ScannedJson> {
   if (!isUtf8(bytes)) throw badBody('The body is not valid UTF-8')
   const scanner = new Scanner(bytes, anyElement)
@@ -104,7 +104,7 @@ class Scanner {
   #more(byte: number): void {
     if (this.#depth === 0) throw notJson()
     const isArray = this.#levels[this.#depth] === levels.array
-    if (this.#depth === this.#rowDepth) this.#rows.endValue(this.at)
+    if (this.#depth === this.#rowDepth && !isArray) this.#rows.endValue(this.at)
     if (byte === comma) {
       this.#count()
       this.#next = isArray ? expects.value : expects.key
@@ -124,7 +124,9 @@ class Scanner {
 
   #value(byte: number): void {
     if (byte === openBrace) return this.#open(true)
-    const mustBeRow = this.#kind === 'array' && this.#depth === 1 && !this.#anyElement
+    const isElement = this.#kind === 'array' && this.#depth === 1
+    const mustBeRow = isElement && !this.#anyElement
+    if (isElement && this.#rows.count === 0) this.#rowDepth = -1
     if (byte === quote || byte === openBracket) {
       if (mustBeRow) throw notRows()
       return byte === quote ? this.#startText() : this.#open(false)
@@ -139,18 +141,18 @@ class Scanner {
     if (++this.#depth > maxDepth) throw badBody(`The body is nested more than ${maxDepth} levels deep`)
     if (this.#depth === 1) {
       this.#kind = isObject ? 'object' : 'array'
-      this.#rowDepth = isObject ? 1 : this.#anyElement ? -1 : 2
+      this.#rowDepth = isObject ? 1 : 2
     }
     const object = this.#isConstructor ? levels.constructor : levels.object
     this.#levels[this.#depth] = isObject ? object : levels.array
     this.#isConstructor = false
     this.#next = isObject ? expects.firstKey : expects.firstElement
-    if (this.#depth === this.#rowDepth) this.#rows.startRow()
+    if (this.#depth === this.#rowDepth && isObject) this.#rows.startRow()
     this.at++
   }
 
   #close(): void {
-    if (this.#depth === this.#rowDepth) this.#rows.endRow()
+    if (this.#depth === this.#rowDepth && this.#levels[this.#depth] !== levels.array) this.#rows.endRow()
     this.#depth--
     this.#next = expects.more
     this.at++

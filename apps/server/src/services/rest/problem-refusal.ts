@@ -148,15 +148,17 @@ function ambiguousRelationship({
   candidates,
 }: Problem & { kind: 'ambiguous relationship' }): Refusal {
   const shown = candidates.slice(0, maxShownRelationships)
-  const choices = shown.map(
-    ({ target, constraint, junction }) => `'${target.name}!${junction?.relation.name ?? constraint}'`,
+  const choices = new Set(
+    shown.map(
+      ({ target, constraint, junction }) => `'${target.name}!${junction?.relation.name ?? constraint}'`,
+    ),
   )
   return new Refusal(
     'PGRST201',
     `Could not embed because more than one relationship was found for '${origin.name}' and '${name}'`,
     {
       details: JSON.stringify(shown.map(relationship => described(origin, relationship))),
-      hint: `Try changing '${name}' to one of the following: ${choices.join(', ')}. Find the desired relationship in the 'details' key.`,
+      hint: `Try changing '${name}' to one of the following: ${[...choices].join(', ')}. Find the desired relationship in the 'details' key.`,
     },
   )
 }

@@ -9,13 +9,16 @@ import { type PlannedStatement, plannedStatement } from '#src/query/planned-stat
 import { readSql, type Total } from '#src/query/read-sql.ts'
 import { capRows, isByKey } from '#src/query/row-cap.ts'
 import type { Run } from '#src/query/run.ts'
+import type { Media } from './accept.ts'
 import { rowsQuery } from './grammar/rows-query.ts'
 import { type Pair, type Scanned, scan } from './grammar/scan.ts'
+import { mediaOfRows } from './media.ts'
 import { notOneRow } from './problem-refusal.ts'
-import { contentRange, planReply, reply, textOf } from './reply.ts'
+import { bodyOf, contentRange, planReply, reply, responseIn, responseSettings } from './reply.ts'
 import type { RestRequest } from './request.ts'
 
 interface PlannedRead extends PlannedStatement {
+  readonly media: Media
   readonly limit: number | undefined
   /** The index of the offset in the values. */
   readonly offset: number | undefined
@@ -42,17 +45,35 @@ export async function read(
     catalog => planRead(catalog, request, table, scanned, isCounted, maxRows),
     values,
   )
-  if (accepted.explain) return planReply(request, rows)
+  const { media } = plan
+  if (accepted.explain) return planReply(media, rows)
 
   const answer = answerFrom(rows[0]!)
   const offset = plan.offset === undefined ? 0 : Number(values[plan.offset])
   const count = isHead ? pageSize(answer.total!, offset, plan.limit) : answer.count
-  if (accepted.form.kind === 'object' && count !== 1) throw notOneRow(count)
-  const common = { status: 200, range: contentRange(offset, count, answer.total), appliedPreferences }
+  if (media.form.kind === 'object' && count !== 1) throw notOneRow(count)
+  const common = { range: contentRange(offset, count, answer.total), appliedPreferences, media }
   if (isHead)
-    return reply(request, { ...common, body: null, headers: { 'content-type': accepted.contentType } })
-  return reply(request, { ...common, body: textOf(answer.text!) })
+    return reply(request, {
+      ...common,
+      status: 200,
+      body: null,
+      headers: { 'content-type': media.contentType },
+    })
+  const response = media.form.kind === 'handled' ? responseIn(answer.settings) : noResponse
+  const body = bodyOf(answer.text ?? empty, media)
+  return reply(request, {
+    ...common,
+    status: response.status ?? 200,
+    body: body instanceof Promise ? await body : body,
+    headers: response.headers,
+  })
 }
+
+/** The value of an aggregate without rows may be null. */
+const empty = Buffer.alloc(0)
+/** Only functions set the headers or the status of an answer. */
+const noResponse: ReturnType<typeof responseIn> = { headers: {} }
 
 /** Without `limit` and `offset`, the Range header selects the page. A header that cannot be parsed is ignored. */
 export function withRange(pairs: readonly Pair[], { headers }: RawRequest): readonly Pair[] {
@@ -77,13 +98,20 @@ function planRead(
   maxRows: number,
 ): PlannedRead {
   const relation = findRelation(catalog, schema, table)
-  if (accepted.form.kind === 'geojson') needGeometry(catalog)
-  const { level, isCapped } = capRows(planRows(catalog, sourceOf(relation), rowsQuery(parameters)), maxRows)
+  const query = rowsQuery(parameters)
+  const media = mediaOfRows(catalog, relation, query, accepted)
+  if (media.form.kind === 'geojson') needGeometry(catalog)
+  const format = media.form.kind === 'csv' ? 'text' : 'json'
+  const { level, isCapped } = capRows(planRows(catalog, sourceOf(relation), query, format), maxRows)
   const mayBeCut = isCapped && !isByKey(relation, level) && raw.headers.range === undefined
   const total: Total = isCounted ? 'always' : mayBeCut ? 'when capped' : 'never'
-  const form = isHead ? ({ kind: 'none' } as const) : accepted.form
+  const form = isHead ? ({ kind: 'none' } as const) : media.form
+  // A function of the project makes the answer. It may set headers, and change the session.
+  const isHandled = form.kind === 'handled'
+  const sql = readSql(catalog, level, form, total, isHandled ? responseSettings : [])
   return {
-    ...plannedStatement(readSql(catalog, level, form, total), true, accepted.explain),
+    ...plannedStatement(sql, !isHandled, accepted.explain),
+    media,
     limit: level.limit,
     offset: level.offset,
   }

@@ -2,6 +2,9 @@
 import { Refusal } from '#src/kernel/errors.ts'
 import type { RawReply } from '#src/kernel/http/request.ts'
 import type { Cell } from '#src/kernel/postgres/wire/unit.ts'
+import { inSlices } from '#src/kernel/slices.ts'
+import type { Media } from './accept.ts'
+import { bytesFrom, isBinary } from './media.ts'
 import { appliedHeader } from './preferences.ts'
 import { isHeader } from './refusal.ts'
 import type { RestRequest } from './request.ts'
@@ -18,22 +21,27 @@ export function contentRange(offset: number, count: number, total: number | unde
 const smallBytes = 8192
 
 /** A small text is sent together with its headers in one write. A large one is not copied. */
-export const textOf = (cell: Buffer): Buffer | string => (cell.length <= smallBytes ? cell.toString() : cell)
+const textOf = (cell: Buffer): Buffer | string => (cell.length <= smallBytes ? cell.toString() : cell)
+
+/** Not a promise unless bytes must be decoded. */
+export const bodyOf = (cell: Buffer, media: Media): Buffer | string | Promise<Buffer> =>
+  isBinary(media) ? inSlices(bytesFrom(cell)) : textOf(cell)
 
 export interface ReplyParts {
   status: number
   range: string
   /** Preferences that apply to this kind of request. */
   appliedPreferences: readonly string[]
+  media: Media
   body: RawReply['body']
   headers?: Record<string, string>
 }
 
 export function reply(request: RestRequest, parts: ReplyParts): RawReply {
-  const { status, range, appliedPreferences, body, headers } = parts
-  const { accepted, preferences, schema, caller } = request
+  const { status, range, appliedPreferences, media, body, headers } = parts
+  const { preferences, schema, caller } = request
   const all: Record<string, string> = { 'content-range': range, ...headers }
-  if (body !== null) all['content-type'] = accepted.contentType
+  if (body !== null) all['content-type'] ??= media.contentType
   if (request.isRead) all['accept-ranges'] = 'items'
   if (caller.tenant.exposedSchemas.length > 1 && isHeader('content-profile', schema))
     all['content-profile'] = schema
@@ -45,9 +53,9 @@ export function reply(request: RestRequest, parts: ReplyParts): RawReply {
 }
 
 /** The result of EXPLAIN: lines of text, or JSON. */
-export const planReply = (request: RestRequest, rows: readonly (readonly Cell[])[]): RawReply => ({
+export const planReply = ({ contentType }: Media, rows: readonly (readonly Cell[])[]): RawReply => ({
   status: 200,
-  headers: { 'content-type': request.accepted.contentType },
+  headers: { 'content-type': contentType },
   body: rows.map(([line]) => line?.toString() ?? '').join('\n'),
 })
 

@@ -12,16 +12,22 @@ import { type PlannedStatement, plannedStatement } from '#src/query/planned-stat
 import type { Run } from '#src/query/run.ts'
 import { planColumn, planWrite } from '#src/query/write-plan.ts'
 import { type Write, writeSql } from '#src/query/write-sql.ts'
+import type { Media } from './accept.ts'
 import { type Admission, admitWrite, quickBytes } from './admission.ts'
 import { badBody } from './bad-body.ts'
 import { namesIn, rowsQuery } from './grammar/rows-query.ts'
 import { type Scanned, scan } from './grammar/scan.ts'
+import { mediaOfRows } from './media.ts'
 import { maxBodyBytes, type Payload, rowsFormatOf, rowsFrom } from './payload.ts'
 import { needGeometry } from './read.ts'
-import { contentRange, planReply, reply, responseIn, responseSettings, textOf } from './reply.ts'
+import { bodyOf, contentRange, planReply, reply, responseIn, responseSettings } from './reply.ts'
 import type { RestRequest } from './request.ts'
 
 type Kind = 'insert' | 'put' | 'update' | 'delete'
+
+interface PlannedWrite extends PlannedStatement {
+  readonly media: Media
+}
 
 const appliedPreferences: Record<Kind, readonly string[]> = {
   insert: ['resolution', 'missing', 'return', 'count', 'tx', 'handling', 'timezone', 'max-affected'],
@@ -36,11 +42,8 @@ export async function write(request: RestRequest, table: string, kind: Kind, run
   if (kind === 'update' || kind === 'delete') needFilter(scanned, kind)
   const payload = kind === 'delete' ? undefined : await readRows(request, table, kind, scanned, run)
   if (kind === 'put' && payload!.count !== 1) throw badBody('PUT takes one JSON object')
-  if (kind === 'update' && payload!.isArray && payload!.count > 0)
-    throw badBody('PATCH takes one JSON object')
-  const columns = payload ? columnsIn(payload, scanned, kind, preferences.isDefaultForMissing) : []
-  const isNothing = kind !== 'delete' && (payload!.count === 0 || (kind === 'update' && columns.length === 0))
-  const form: Form = preferences.representation === 'minimal' ? { kind: 'none' } : formOf(request)
+  if (kind === 'update' && payload!.count > 1) throw badBody('PATCH takes one JSON object')
+  const columns = payload ? columnsIn(payload, scanned, preferences.isDefaultForMissing) : []
   const isSameKey = kind === 'put' && hasFilteredValues(scanned, payload!)
   const values = payload ? [...scanned.values, payload.json] : scanned.values
   const slot = scanned.values.length
@@ -55,11 +58,11 @@ export async function write(request: RestRequest, table: string, kind: Kind, run
     preferences.maxAffected ?? '',
     payload?.isArray,
     payload?.isText,
-    isNothing,
+    payload?.count === 0,
     isSameKey,
     ...columns.map(({ name, isSparse }) => `${isSparse ? '?' : '='}${name}`),
   ].join('\0')
-  const { rows } = await run(
+  const { plan, rows } = await run(
     request,
     shape + scanned.shape,
     catalog => {
@@ -68,19 +71,12 @@ export async function write(request: RestRequest, table: string, kind: Kind, run
       const change = planWrite(relation, changeOf(kind, columns, payload, slot, scanned, request))
       if (kind === 'put' && !isSameKey)
         throw new Refusal('PGRST115', 'Payload values do not match URL in primary key column(s)')
-      return planStatement(
-        catalog,
-        relation,
-        isNothing ? { kind: 'delete' } : change,
-        scanned,
-        request,
-        form,
-        isNothing,
-      )
+      return planStatement(catalog, relation, change, scanned, request)
     },
     values,
   )
-  if (accepted.explain) return planReply(request, rows)
+  const { media } = plan
+  if (accepted.explain) return planReply(media, rows)
 
   const { text, count, total: merged = 0, settings } = answerFrom(rows[0]!)
   const response = responseIn(settings)
@@ -89,7 +85,8 @@ export async function write(request: RestRequest, table: string, kind: Kind, run
     status: response.status ?? statusOf(request, kind, count - merged, isShown),
     range: contentRange(0, 0, preferences.count === undefined ? undefined : count),
     appliedPreferences: appliedPreferences[kind],
-    body: isShown ? textOf(text!) : null,
+    media,
+    body: isShown ? await bodyOf(text ?? empty, media) : null,
     headers: {
       ...response.headers,
       ...(preferences.representation === 'headers-only' && location(request, count, text)),
@@ -129,8 +126,12 @@ async function readRows(
   return inSlices(rowsFrom(body, format))
 }
 
-function formOf({ accepted, preferences }: RestRequest): Form {
-  return preferences.representation === 'headers-only' ? { kind: 'array', stripsNulls: false } : accepted.form
+/** The value of an aggregate without rows may be null. */
+const empty = Buffer.alloc(0)
+
+function formOf({ preferences: { representation } }: RestRequest, { form }: Media): Form {
+  if (representation === 'minimal') return { kind: 'none' }
+  return representation === 'headers-only' ? { kind: 'array', stripsNulls: false } : form
 }
 
 /** Requires a flat filter, so that no request changes a whole table by mistake. */
@@ -158,17 +159,10 @@ function needColumnFilter({ parameters }: Scanned, level: Level): void {
 }
 
 /** The columns to write: those that `columns` names, or the keys of the body. */
-function columnsIn(
-  payload: Payload,
-  { parameters }: Scanned,
-  kind: Kind,
-  usesDefaults: boolean,
-): PayloadColumn[] {
+function columnsIn(payload: Payload, { parameters }: Scanned, usesDefaults: boolean): PayloadColumn[] {
   const named = namesIn(parameters, 'columns')
   if (named) return named.map(name => ({ name, isSparse: usesDefaults && payload.lacks(name) }))
   if (!payload.isUniform) throw badBody('All object keys must match', 'Name the columns with ?columns=a,b,c.')
-  if (payload.keys.length === 0 && payload.count > 1 && kind === 'insert')
-    throw badBody('The objects of the array have no keys')
   return payload.keys.map(name => ({ name, isSparse: false }))
 }
 
@@ -183,7 +177,8 @@ function changeOf(
   if (!payload) return { kind: 'delete' }
   const { isArray, isText } = payload
   const written = { columns, isArray, isText, slot }
-  if (kind === 'update') return { kind, payload: { ...written, isArray: false } }
+  if (payload.count === 0 || (kind === 'update' && columns.length === 0)) return { kind: 'nothing' }
+  if (kind === 'update') return { kind, payload: written }
   if (kind === 'put') return { kind: 'insert', payload: written, conflict: { merges: true } }
   if (!resolution) return { kind: 'insert', payload: written }
   const conflict = {
@@ -198,24 +193,23 @@ function planStatement(
   relation: Relation,
   change: Write,
   scanned: Scanned,
-  { accepted, preferences }: RestRequest,
-  form: Form,
-  isNothing: boolean,
-): PlannedStatement {
+  request: RestRequest,
+): PlannedWrite {
+  const { accepted, preferences } = request
+  const selected = rowsQuery(scanned.parameters)
+  const media = mediaOfRows(catalog, relation, selected, accepted)
+  const form = formOf(request, media)
   if (form.kind === 'geojson') needGeometry(catalog)
-  const query =
-    preferences.representation === 'headers-only'
-      ? queryForKey(relation, scanned)
-      : rowsQuery(scanned.parameters)
-  const level = planRows(catalog, sourceOf(relation), query)
-  if (change.kind !== 'insert' && !isNothing) needColumnFilter(scanned, level)
+  const query = preferences.representation === 'headers-only' ? queryForKey(relation, scanned) : selected
+  const level = planRows(catalog, sourceOf(relation), query, form.kind === 'csv' ? 'text' : 'json')
+  if (change.kind === 'update' || change.kind === 'delete') needColumnFilter(scanned, level)
   const sql = writeSql(catalog, relation, level, change, {
     form,
     maxRows: preferences.maxAffected,
     settings: responseSettings,
-    isNothing,
+    isOneRow: media.form.kind === 'object',
   })
-  return plannedStatement(sql, true, accepted.explain)
+  return { ...plannedStatement(sql, form.kind !== 'handled', accepted.explain), media }
 }
 
 /** The primary key of the written rows, as text: JavaScript would round large numbers. */

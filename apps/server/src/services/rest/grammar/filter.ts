@@ -51,6 +51,12 @@ function countCondition(found: Found): void {
 
 type Operation = Omit<Test, 'kind' | 'field'>
 
+/** Whether a parameter value begins with an operator. */
+export function isOperation(text: string): boolean {
+  const match = operatorHead.exec(text)
+  return match !== null && operators.has(match[2]!)
+}
+
 const operatorHead = /^((?:not\.)*)([a-z0-9]+)(?:\(([^()]*)\))?\./
 
 /** Reads a whole parameter value such as `not.eq.5`. Undefined if it does not begin with an operator. */
@@ -142,6 +148,7 @@ function readConditions(
   depth: number,
 ): Group {
   if (depth > maxGroupDepth) reader.fail(`groups nest at most ${maxGroupDepth} levels deep`)
+  reader.skipSpace()
   reader.need('(')
   countCondition(found)
   found.shape += `\0${isNegated ? 'not.' : ''}${joiner}(`
@@ -156,7 +163,7 @@ function readConditions(
   return { kind: 'group', joiner, isNegated, conditions }
 }
 
-const groupHead = /((?:not\.)*)(and|or)(?=\()/y
+const groupHead = /((?:not\.)*)(and|or)(?=\s*\()/y
 const testHead = /\.((?:not\.)*)([a-z0-9]+)(?:\(([^()]*)\))?\./y
 
 function readCondition(reader: Reader, found: Found, depth: number): Condition {
@@ -186,7 +193,10 @@ const bareValue = /[^,)"][^,)]*|/y
 
 /** In a group, a value ends at a comma or parenthesis, unless it is quoted, an array, a list or a vector. */
 function readValue(reader: Reader, { value }: OperatorRule): string {
-  if (value === 'list') return enclosed(reader, '(', ')')
+  if (value === 'list') {
+    reader.skipSpace()
+    return enclosed(reader, '(', ')')
+  }
   if (reader.startsWith('{')) return enclosed(reader, '{', '}')
   if (value === 'vector' && reader.startsWith('[')) return enclosed(reader, '[', ']')
   if (reader.startsWith('"')) return reader.quoted()
@@ -212,26 +222,50 @@ function enclosed(reader: Reader, open: string, close: string): string {
   return reader.text.slice(start, reader.at)
 }
 
-/** The elements of `(a,b,"c,d")`. A quote inside a quoted element need not be escaped unless an end follows it. */
-export function listElements(text: string): string[] | undefined {
+/** The elements of `(a,b,"c,d")`. A bare element keeps its blanks, except those behind the opening parenthesis. */
+export function listElements(given: string): string[] | undefined {
+  const text = given.trim()
   if (!text.startsWith('(') || !text.endsWith(')') || text.length < 2) return
-  if (text === '()') return []
-  const elements: string[] = []
   const end = text.length - 1
-  for (let at = 1; at <= end; at++) {
-    let element = ''
-    if (text[at] === '"') {
-      for (at++; at < end && !(text[at] === '"' && (at + 1 === end || text[at + 1] === ',')); at++)
-        element += text[at] === '\\' && at + 1 < end ? text[++at] : text[at]
-      if (at >= end) return
-      at++
+  const start = afterBlanks(text, 1)
+  if (start === end) return []
+  const elements: string[] = []
+  for (let at = start; at <= end; at++) {
+    const first = afterBlanks(text, at)
+    if (text[first] === '"') {
+      const quoted = quotedElement(text, first + 1, end)
+      if (!quoted) return
+      elements.push(quoted.element)
+      at = quoted.end
     } else {
       const comma = text.indexOf(',', at)
       const stop = comma < 0 ? end : comma
-      element = text.slice(at, stop)
+      elements.push(text.slice(at, stop))
       at = stop
     }
-    elements.push(element)
   }
   return elements
+}
+
+function afterBlanks(text: string, from: number): number {
+  let at = from
+  while (text[at] === ' ') at++
+  return at
+}
+
+/** A quote inside the element need not be escaped, unless the end of the element follows it. */
+function quotedElement(
+  text: string,
+  from: number,
+  end: number,
+): { element: string; end: number } | undefined {
+  let element = ''
+  for (let at = from; at < end; at++) {
+    if (text[at] === '"') {
+      const next = afterBlanks(text, at + 1)
+      if (next === end || text[next] === ',') return { element, end: next }
+    }
+    element += text[at] === '\\' && at + 1 < end ? text[++at] : text[at]
+  }
+  return
 }

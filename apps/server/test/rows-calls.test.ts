@@ -1,0 +1,128 @@
+// How the arguments of a function call find their parameters, and what the function's result becomes.
+import assert from 'node:assert/strict'
+import { before, test } from 'node:test'
+import { prefer, rowsProject } from './rows-project.ts'
+
+const { rows, owner } = rowsProject()
+
+before(() =>
+  owner(`
+    create function keep(a text) returns text immutable language sql as $$ select a $$;
+    create function total(variadic v int[]) returns int immutable language sql as
+      $$ select sum(x)::int from unnest(v) x $$;
+    create function padded(c char(5), b bit(4)) returns text immutable language sql as
+      $$ select c || '|' || b $$;
+    create function above(id bigint) returns setof things stable language sql as
+      $$ select * from things t where t.id >= above.id order by t.id $$;
+    create function unnamed(text) returns text immutable language sql as $$ select 'got ' || $1 $$;
+    create function half_named(int, b int) returns int immutable language sql as $$ select $1 - b $$;
+    create function either() returns text immutable language sql as $$ select 'none'::text $$;
+    create function either(a int) returns text immutable language sql as $$ select 'named'::text $$;
+    create function either(json) returns text immutable language sql as $$ select 'whole'::text $$;
+    create function twice(json) returns text immutable language sql as $$ select 'json'::text $$;
+    create function twice(jsonb) returns text immutable language sql as $$ select 'jsonb'::text $$;
+    create function pair(a int, b json) returns json immutable language sql as
+      $$ select json_build_object('a', a, 'b', b) $$;
+    create function one_record() returns record immutable language sql as $$ select 1 as id, 'x'::text as name $$;
+    create function records() returns setof record stable language sql as $$ select id, name from things $$;
+    create type measure as (amount int, unit text);
+    create domain positive_measure as measure check ((value).amount > 0);
+    create function measured() returns positive_measure immutable language sql as
+      $$ select row(2, 'kg')::positive_measure $$;
+    create function all_measured() returns setof positive_measure immutable language sql as
+      $$ select row(i, 'kg')::positive_measure from generate_series(1, 3) i $$;
+    create function same(a int) returns int immutable language sql as $$ select a $$;
+    create function same(a text) returns text immutable language sql as $$ select a $$;
+    create function numbers() returns setof int immutable language sql as $$ select generate_series(1, 3) $$;
+    create function only_json(json) returns json immutable language sql as $$ select $1 $$`),
+)
+
+const post = (name: string, body: unknown, headers: Record<string, string> = {}) =>
+  rows('POST', `rpc/${name}`, { body, headers })
+const get = (path: string, headers: Record<string, string> = {}) => rows('GET', `rpc/${path}`, { headers })
+
+test('calls: of a repeated parameter the last value counts, unless it is variadic', async () => {
+  assert.equal((await get('keep?a=1&a=2')).body, '2')
+  assert.equal((await get('total?v=1&v=2&v=3')).body, 6)
+  assert.equal((await get('total?v=4')).body, 4)
+  assert.equal((await get('total?v={4,5}')).body, 9)
+})
+
+test('calls: char(n) and bit(n) arguments are not truncated', async () => {
+  assert.equal((await get('padded?c=abcde&b=1010')).body, 'abcde|1010')
+  assert.equal((await post('padded', { c: 'abcde', b: '1010' })).body, 'abcde|1010')
+})
+
+test('calls: a parameter that is also a column filters the result if its value has an operator', async () => {
+  const ids = async (query: string) => (await get(`above?${query}`)).body.map((row: { id: number }) => row.id)
+  assert.deepEqual(await ids('id=2&id=lt.4'), [2, 3])
+  assert.deepEqual(await ids('id=4'), [4, 5])
+  assert.equal((await get('keep?a=eq.1')).body, 'eq.1', 'keep returns no column "a"')
+})
+
+test('calls: an argument without a name is for the first parameter, which has none', async () => {
+  assert.equal((await post('unnamed', { '': 'x' })).body, 'got x')
+  assert.equal((await get('unnamed?=x')).body, 'got x')
+  assert.equal((await post('half_named', { '': 5, b: 2 })).body, 2 + 1)
+})
+
+test('calls: named parameters come before a parameter that takes the whole body', async () => {
+  assert.equal((await post('either', { a: 1 })).body, 'named')
+  assert.equal((await post('either', {})).body, 'none')
+  assert.equal((await post('either', { other: 1 })).body, 'whole')
+  assert.equal((await post('either', [1, 2])).body, 'none')
+})
+
+test('calls: columns names the arguments of an object, an array and a CSV text', async () => {
+  const expected = { a: 1, b: { x: 1 } }
+  assert.deepEqual((await post('pair', { a: 1, b: { x: 1 } })).body, expected)
+  assert.deepEqual((await post('pair?columns=a,b', { a: 1, b: { x: 1 }, c: 3 })).body, expected)
+  assert.deepEqual((await post('pair', [{ a: 1, b: { x: 1 } }])).body, expected)
+  assert.deepEqual((await post('pair?columns=a,b', [{ a: 1, b: { x: 1 }, c: 3 }, { a: 2 }])).body, expected)
+  const csv = { 'content-type': 'text/csv' }
+  assert.deepEqual((await post('pair', 'a,b\n1,"{""x"":1}"', csv)).body, expected)
+  assert.deepEqual((await post('pair?columns=a,b', 'a,b,c\n1,"{""x"":1}",3', csv)).body, expected)
+  const form = { 'content-type': 'application/x-www-form-urlencoded' }
+  assert.deepEqual((await post('pair', 'a=1&b={"x":1}', form)).body, expected)
+})
+
+test('calls: a function that returns a record answers with its columns', async () => {
+  assert.deepEqual((await post('one_record', {})).body, { id: 1, name: 'x' })
+  assert.deepEqual((await post('records', {})).body.slice(0, 2), [
+    { id: 1, name: 'x1' },
+    { id: 2, name: 'x2' },
+  ])
+})
+
+test('calls: a domain over a composite type has the columns of the type', async () => {
+  assert.deepEqual((await post('measured', {})).body, { amount: 2, unit: 'kg' })
+  assert.deepEqual((await post('all_measured?select=amount&amount=gte.2', {})).body, [
+    { amount: 2 },
+    { amount: 3 },
+  ])
+})
+
+test('calls: an exact count of a scalar is one, and of a set its number of values', async () => {
+  const range = async (name: string) =>
+    (await post(name, {}, prefer('count=exact'))).headers.get('content-range')
+  assert.equal(await range('either'), '0-0/1')
+  assert.equal(await range('measured'), '0-0/1')
+  assert.equal(await range('numbers'), '0-2/3')
+})
+
+test('calls: overloads that cannot be told apart are PGRST203', async () => {
+  for (const [name, body] of [
+    ['same', { a: 1 }],
+    ['twice', { x: 1 }],
+  ] as const) {
+    const reply = await post(name, body)
+    assert.deepEqual([reply.status, reply.body.code], [400, 'PGRST203'], name)
+  }
+})
+
+test('calls: a hint never proposes the call that has just failed', async () => {
+  const failed = await get('only_json')
+  assert.deepEqual([failed.status, failed.body.code, failed.body.hint], [404, 'PGRST202', ''])
+  const misnamed = await post('pair', { a: 1, c: 2 })
+  assert.equal(misnamed.body.hint, 'Perhaps you meant to call the function public.pair(a, b)')
+})
