@@ -72,19 +72,30 @@ for (const [name, route] of closed)
       ],
       ['the anon key of another project', { apikey: theirs.anon_key }],
       ['a user of another project', { apikey: theirs.anon_key, token: userJwt(theirs) }],
-      ['a user of another project beside our key', { apikey: anon_key, token: userJwt(theirs) }],
       ['their key as Bearer beside ours', { apikey: service_role_key, token: theirs.service_role_key }],
       ['an unknown key', { apikey: `platform_anon_${unique('x')}` }],
-      ['the admin token', { token: it.adminToken, apikey: it.adminToken }],
-      ['a user without a key', { token: userJwt(storage.project) }],
     ]
-    if (!route.mayBeOpen) refused.push(['nobody', {}])
+    const explained: [string, CallOptions, RegExp][] = [
+      [
+        'a user of another project beside our key',
+        { apikey: anon_key, token: userJwt(theirs) },
+        /No suitable key/,
+      ],
+      ['the admin token', { token: it.adminToken, apikey: it.adminToken }, /token of the management API/],
+      ['a user without a key', { token: userJwt(storage.project) }, /needs a key of the project/],
+    ]
+    if (!route.mayBeOpen) explained.push(['nobody', {}, /No credential/])
     for (const [place, path] of pathsOf(route, storage.project.id).entries()) {
       const bodies = []
       for (const [who, options] of refused) {
         const reply = await call(route, path, options)
         assertUnauthorized(route, reply, `${who}: ${path}`)
         bodies.push(reply.text)
+      }
+      for (const [who, options, message] of explained) {
+        const reply = await call(route, path, options)
+        assertUnauthorized(route, reply, `${who}: ${path}`)
+        if (route.method !== 'HEAD') assert.match(reply.body.message, message)
       }
       const unknown = await call(route, pathsOf(route, someId)[place]!, { apikey: service_role_key })
       assertUnauthorized(route, unknown, 'an unknown project')

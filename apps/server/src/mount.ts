@@ -35,11 +35,12 @@ export function mountServices(http: HttpServer, services: readonly Service[], de
     dataPlane(directory, meter, spaceCheck, {
       ...revocations,
       whenUpgraded: upgrades.whenUpgraded,
+      isManagementToken: deps.credentials.isManagementToken,
       ...options,
     })
   const unknown = services.flatMap(({ unknownPaths }) => unknownPaths ?? [])
   const planes = {
-    data: plane({ word: wordUnknown(unknown) }),
+    data: plane({ word: wordUnknown(unknown), explain: explainUnknown(unknown) }),
     management: managementPlane(deps.credentials, createAudit(deps.control, deps.log), spaceCheck),
   }
 
@@ -64,6 +65,13 @@ const wordUnknown =
   (body, failure, request) => {
     const word = unknown.find(({ isOwn }) => isOwn(request.path))?.word
     return word ? word(body, failure, request) : { body, headers: {} }
+  }
+
+const explainUnknown =
+  (unknown: readonly UnknownPaths[]): NonNullable<DataPlaneOptions['explain']> =>
+  (error, route, request) => {
+    const explain = unknown.find(({ isOwn }) => isOwn(request.path))?.explain
+    return explain ? explain(error, route, request) : error
   }
 
 function notFound(): never {

@@ -259,10 +259,22 @@ export const errorCodes = {
     meaning:
       'Auth: too many mails were sent to this address or by this project; the message says when to try again.',
   },
+  PGRST301: {
+    status: 401,
+    meaning: 'The token is not a JWT that this project has signed; the message says why.',
+  },
+  PGRST302: {
+    status: 401,
+    meaning: 'The row API was called without a credential; send a key of the project.',
+  },
+  PGRST303: {
+    status: 401,
+    meaning: 'The JWT has expired, is not valid yet, or has an invalid claim; refresh the session.',
+  },
   unauthorized: {
     status: 401,
     meaning:
-      'No valid credential: missing, malformed, unknown, expired, revoked, or for another plane or project.',
+      'No valid credential; the message says whether it is missing, unknown, expired, revoked or for the other plane.',
   },
   invalid_login: { status: 401, meaning: 'E-mail and password do not match an active platform user.' },
   insufficient_scope: {

@@ -33,8 +33,8 @@ export class Refusal extends Error {
   }
 }
 
-export const unauthorized = () =>
-  new Refusal('unauthorized', 'Missing or invalid credential', {
+export const unauthorized = (message: string) =>
+  new Refusal('unauthorized', message, {
     headers: { 'www-authenticate': 'Bearer' },
   })
 

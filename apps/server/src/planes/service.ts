@@ -21,6 +21,7 @@ export interface Mounting {
 export interface UnknownPaths {
   isOwn(path: string): boolean
   word?: DataPlaneOptions['word']
+  explain?: DataPlaneOptions['explain']
   /** May throw an error that is more specific than "no such route". */
   refuse?(request: RequestHead): void
 }

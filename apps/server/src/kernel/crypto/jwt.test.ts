@@ -18,6 +18,11 @@ test('verifying a token returns its claims and its payload as the issuer wrote i
   assert.equal(verified?.json, `{"role":"anon","exp":${seconds + 60}}`)
 })
 
+test('the clock of the issuer may be 30 seconds ahead', () => {
+  const claims = { iat: seconds + 30, nbf: seconds + 30, exp: seconds + 60, aud: ['app', 'web'] }
+  assert.ok(verifyJwt(signJwt(claims, secret), secret, now))
+})
+
 const invalid: Record<string, string> = {
   'another secret': signJwt({ role: 'anon' }, 'another secret'),
   'alg none, unsigned': `${part({ alg: 'none' })}.${part({ role: 'service_role' })}.`,
@@ -26,7 +31,12 @@ const invalid: Record<string, string> = {
   expired: signJwt({ exp: seconds - 1 }, secret),
   'expiring now': signJwt({ exp: seconds }, secret),
   'exp that is text': signJwt({ exp: 'tomorrow' }, secret),
-  'not valid yet': signJwt({ nbf: seconds + 5 }, secret),
+  'not valid yet': signJwt({ nbf: seconds + 31 }, secret),
+  'nbf that is text': signJwt({ nbf: 'today' }, secret),
+  'issued in the future': signJwt({ iat: seconds + 31 }, secret),
+  'iat that is text': signJwt({ iat: 'today' }, secret),
+  'aud that is a number': signJwt({ aud: 5 }, secret),
+  'aud with a number': signJwt({ aud: ['app', 5] }, secret),
   'a payload that is a list': signed({ alg: 'HS256' }, [1]),
   'a payload that is null': signed({ alg: 'HS256' }, null),
   'four parts': `${signJwt({}, secret)}.x`,

@@ -1,5 +1,6 @@
 // JWTs with HS256 only. The header's `alg` is compared with it and never selects an algorithm.
 import { createHmac, timingSafeEqual } from 'node:crypto'
+import { claimsProblem } from './jwt-claims.ts'
 
 export type Claims = Readonly<Record<string, unknown>>
 export interface VerifiedJwt {
@@ -26,6 +27,12 @@ export function verifyJwt(
   secret: string | Buffer,
   nowMs = Date.now(),
 ): VerifiedJwt | undefined {
+  const verified = verifySignature(token, secret)
+  return verified && claimsProblem(verified.claims, nowMs) === undefined ? verified : undefined
+}
+
+/** The claims of a token signed with this secret, also if they are invalid now; see `claimsProblem`. */
+export function verifySignature(token: string, secret: string | Buffer): VerifiedJwt | undefined {
   if (token.length > maxBytes) return
   const [head, payload, signature, ...rest] = token.split('.')
   if (!head || !payload || !signature || rest.length > 0) return
@@ -35,8 +42,7 @@ export function verifyJwt(
   if (parseObject(decode(head))?.['alg'] !== 'HS256') return
   const json = decode(payload)
   const claims = parseObject(json)
-  if (!claims || !isTimely(claims, nowMs / 1000)) return
-  return { claims, json }
+  return claims && { claims, json }
 }
 
 const decode = (part: string) => Buffer.from(part, 'base64url').toString('utf8')
@@ -50,9 +56,4 @@ function parseObject(json: string): Claims | undefined {
   } catch {
     return
   }
-}
-
-function isTimely({ exp, nbf }: Claims, now: number): boolean {
-  if (exp !== undefined && !(typeof exp === 'number' && exp > now)) return false
-  return nbf === undefined || (typeof nbf === 'number' && nbf <= now)
 }

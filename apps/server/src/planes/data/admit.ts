@@ -1,11 +1,13 @@
 // Authenticates a data-plane request: from a key or user token to a Caller. An unknown project, an unknown key and the key
 // of another project get the same 401.
 import type { DataRoute, Role } from '@plinth/contract/route.ts'
-import { looksLikeJwt, verifyJwt } from '#src/kernel/crypto/jwt.ts'
-import { Refusal, unauthorized } from '#src/kernel/errors.ts'
+import { type Claims, looksLikeJwt, verifyJwt, verifySignature } from '#src/kernel/crypto/jwt.ts'
+import { claimsProblem, jwtExpired } from '#src/kernel/crypto/jwt-claims.ts'
+import { Refusal } from '#src/kernel/errors.ts'
 import type { RequestHead } from '#src/kernel/http/request.ts'
 import type { Caller } from '#src/tenancy/databases.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
+import { type Denial, Unauthorized, unknownKey } from './unauthorized.ts'
 
 const isUuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/
 const rememberedTokens = 1000
@@ -24,13 +26,13 @@ export function callerFrom(
   headers: RequestHead['headers'],
 ): Caller {
   if (isOpen(route, headers)) {
-    if (!tenant) throw unauthorized()
+    if (!tenant) throw unknownKey()
     return served({ tenant, role: 'anon', claims: anonClaims, userId: '', sessionId: '' })
   }
   const key = headers['apikey']
   const bearer = bearerOf(headers.authorization)
   const caller = identify(tenant ?? nobody, typeof key === 'string' ? key : undefined, bearer)
-  if (!tenant || !caller) throw unauthorized()
+  if ('kind' in caller) throw new Unauthorized(caller)
   if (route.allow !== 'open' && !route.allow.includes(caller.role))
     throw new Refusal(
       'role_not_allowed',
@@ -65,9 +67,9 @@ export function whyRefused(
   credential: string,
 ): 'malformed' | 'signature' | 'expired' | 'claims' {
   if (!looksLikeJwt(credential)) return 'malformed'
-  if (verifyJwt(credential, tenant.jwtSecret)) return 'claims'
-  // Verify at time 0, so that an expired token is distinguished from a wrong signature.
-  return verifyJwt(credential, tenant.jwtSecret, 0) ? 'expired' : 'signature'
+  const denial = denialOfToken(tenant, credential)
+  if (denial.kind !== 'claims') return 'signature'
+  return denial.message === jwtExpired ? 'expired' : 'claims'
 }
 
 /** The caller of a socket upgrade. Browsers cannot set headers there, so keys and tokens may be in the query. */
@@ -78,13 +80,13 @@ export function callerOfSocket(
 ): Credential & { readonly text: string } {
   const text = credentialOfSocket(query, headers)
   const found = callerOfCredential(tenant ?? nobody, text)
-  if (!tenant || !found) throw unauthorized()
+  if (!found) throw new Unauthorized(denialOfSocket(tenant ?? nobody, text))
   served(found.caller)
   return { ...found, text }
 }
 
 /** If both a token and a key are sent, the token decides. */
-function credentialOfSocket(query: URLSearchParams, headers: RequestHead['headers']): string {
+export function credentialOfSocket(query: URLSearchParams, headers: RequestHead['headers']): string {
   const given = [
     bearerOf(headers.authorization),
     query.get('token'),
@@ -93,6 +95,13 @@ function credentialOfSocket(query: URLSearchParams, headers: RequestHead['header
     headers['x-api-key'],
   ].filter(each => typeof each === 'string')
   return given.find(looksLikeJwt) ?? given[0] ?? ''
+}
+
+/** The single credential of a socket is a key or a token, so an undecodable one is an unknown key. */
+function denialOfSocket(tenant: Tenant, text: string): Denial {
+  if (text === '') return { kind: 'no credential' }
+  const denial = denialOfToken(tenant, text)
+  return denial.kind === 'claims' ? denial : { kind: 'unknown key' }
 }
 
 function served(caller: Caller): Caller {
@@ -119,22 +128,49 @@ const nobody: Tenant = Object.freeze({
 
 const bearerScheme = /^bearer +(\S+)$/i
 
-function bearerOf(header: string | undefined): string | undefined {
+export function bearerOf(header: string | undefined): string | undefined {
   if (header === undefined) return
   // Any other value in the header is an invalid credential.
   return bearerScheme.exec(header)?.[1] ?? ''
 }
 
 /** A valid Bearer decides and an invalid one is rejected. A user's token needs a valid key beside it. */
-function identify(
-  tenant: Tenant,
-  apikey: string | undefined,
-  bearer: string | undefined,
-): Caller | undefined {
+function identify(tenant: Tenant, apikey: string | undefined, bearer: string | undefined): Caller | Denial {
   const byBearer = bearer === undefined ? undefined : callerOfProjectKey(tenant, bearer)
   if (byBearer) return byBearer
   const byKey = apikey === undefined ? undefined : callerOfKey(tenant, apikey)
-  return bearer === undefined ? byKey : byKey && callerOfToken(tenant, bearer)
+  if (apikey !== undefined && !byKey) return { kind: 'unknown key' }
+  if (bearer === undefined) return byKey ?? { kind: 'no credential' }
+  // Without a key beside it, a text that is no JWT is meant as a key.
+  if (!byKey && !looksLikeJwt(bearer)) return { kind: 'unknown key' }
+  const byToken = callerOfToken(tenant, bearer)
+  if (!byToken) return denialOfToken(tenant, bearer)
+  return byKey ? byToken : { kind: 'token without key' }
+}
+
+const keyShape = /^platform_(?:anon|service_role)_/
+
+/** Why a token is invalid. Only its claims reveal something, and the project has signed them. */
+function denialOfToken(tenant: Tenant, token: string): Denial {
+  if (keyShape.test(token)) return { kind: 'unknown key' }
+  if (token === '')
+    return {
+      kind: 'undecodable',
+      message: 'Empty JWT is sent in Authorization header',
+      details: 'The header must be: Authorization: Bearer <token>',
+    }
+  const parts = token.split('.').length
+  if (parts !== 3) return { kind: 'undecodable', message: `Expected 3 parts in JWT; got ${parts}` }
+  const verified = verifySignature(token, tenant.jwtSecret)
+  if (!verified)
+    return {
+      kind: 'undecodable',
+      message: 'No suitable key or wrong key type',
+      details: 'None of the keys was able to decode the JWT',
+    }
+  const { claims } = verified
+  // A cached token may have expired between the two checks.
+  return { kind: 'claims', message: claimsProblem(claims, Date.now()) ?? callerProblem(claims) ?? jwtExpired }
 }
 
 /** `apikey` contains a project key, or the equivalent JWT of older client set-ups. */
@@ -186,8 +222,7 @@ function callerOfToken(tenant: Tenant, token: string): Caller | undefined {
   const verified = verifyJwt(token, tenant.jwtSecret)
   if (!verified) return
   const { role, sub, exp, session_id: sessionId } = verified.claims
-  // Postgres text cannot contain NUL.
-  if (!isRole(role) || (typeof sub === 'string' && sub.includes('\0'))) return
+  if (!isRole(role) || callerProblem(verified.claims) !== undefined) return
   const caller: Caller = {
     tenant,
     role,
@@ -198,6 +233,14 @@ function callerOfToken(tenant: Tenant, token: string): Caller | undefined {
   if (tokens.size >= rememberedTokens) tokens.delete(tokens.keys().next().value!)
   tokens.set(token, { caller, expiresAtMs: typeof exp === 'number' ? exp * 1000 : Number.POSITIVE_INFINITY })
   return caller
+}
+
+/** What makes the claims of a valid token unusable for a caller, or undefined. */
+function callerProblem({ role, sub }: Claims): string | undefined {
+  if (!isRole(role)) return "The JWT 'role' claim must be anon, authenticated or service_role"
+  // Postgres text cannot contain NUL.
+  if (typeof sub === 'string' && sub.includes('\0')) return "The JWT 'sub' claim must not contain a NUL"
+  return
 }
 
 const isRole = (role: unknown): role is Role =>

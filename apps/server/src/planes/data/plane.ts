@@ -1,23 +1,27 @@
 // Policy of /v1: authentication, rate limits, free space for writes, format of errors.
 import type { DataRoute, NeedsSpace, Role } from '@plinth/contract/route.ts'
-import { unauthorized } from '#src/kernel/errors.ts'
 import type { Failure, Plane, SetHeader } from '#src/kernel/http/plane.ts'
 import type { RequestHead } from '#src/kernel/http/request.ts'
 import type { Caller } from '#src/tenancy/databases.ts'
 import type { Directory, Tenant } from '#src/tenancy/directory.ts'
 import type { SpaceCheck } from '#src/tenancy/space-check.ts'
 import type { WhenUpgraded } from '#src/tenancy/upgrades.ts'
-import { callerFrom, isOpen, projectIn } from './admit.ts'
+import { bearerOf, callerFrom, isOpen, projectIn } from './admit.ts'
 import { cors } from './cors.ts'
 import type { Meter } from './meter.ts'
+import { sessionEnded, Unauthorized } from './unauthorized.ts'
 
 export interface Revocations {
   /** Whether a user's token is revoked before its expiry. */
   isRevoked(caller: Caller): boolean | Promise<boolean>
 }
 
+/** Whether a text is a credential of the management plane, possibly an expired one. */
+export type IsManagementToken = (text: string) => boolean
+
 export interface DataPlaneOptions extends Partial<Revocations> {
   whenUpgraded?: WhenUpgraded
+  isManagementToken?: IsManagementToken
   /** A service may change the format of errors, in addition to the common fields. */
   word?(
     body: DataError,
@@ -57,6 +61,7 @@ export function dataPlane(
   {
     isRevoked = () => false,
     whenUpgraded = () => undefined,
+    isManagementToken = () => false,
     word,
     openLike = 'anon',
     needsSpace = route => route.needsSpace,
@@ -73,7 +78,7 @@ export function dataPlane(
       return revoked instanceof Promise ? revoked.then(is => refuseIf(is, caller)) : refuseIf(revoked, caller)
     }
     const refuseIf = (isOver: boolean, caller: Caller) => {
-      if (isOver) throw unauthorized()
+      if (isOver) throw sessionEnded()
       return count(caller)
     }
     const count = (caller: Caller) => {
@@ -95,7 +100,9 @@ export function dataPlane(
     cors,
     admit(route, request, setHeader) {
       const because = (error: unknown): never => {
-        throw explain(error, route as DataRoute, request)
+        const { apikey, authorization } = request.headers
+        const sent = [apikey, bearerOf(authorization)]
+        throw explain(withPlane(error, sent, isManagementToken), route as DataRoute, request)
       }
       try {
         const caller = admit(route as DataRoute, request, setHeader)
@@ -111,3 +118,14 @@ export function dataPlane(
     },
   }
 }
+
+/** Credentials of the other plane get an error that says so, whether or not the project exists. */
+export const withPlane = (
+  error: unknown,
+  credentials: readonly unknown[],
+  isManagementToken: IsManagementToken,
+): unknown =>
+  error instanceof Unauthorized &&
+  credentials.some(text => typeof text === 'string' && isManagementToken(text))
+    ? new Unauthorized({ kind: 'management token' })
+    : error

@@ -2,7 +2,8 @@
 import type { PlatformRole } from '@plinth/contract/platform.ts'
 import type { Scope } from '@plinth/contract/route.ts'
 import type { MemberRole } from '@plinth/contract/team.ts'
-import { looksLikeJwt, signJwt, verifyJwt } from '#src/kernel/crypto/jwt.ts'
+import { looksLikeJwt, signJwt, verifySignature } from '#src/kernel/crypto/jwt.ts'
+import { claimsProblem } from '#src/kernel/crypto/jwt-claims.ts'
 import { type DeriveKey, hmac, isSame } from '#src/kernel/crypto/keys.ts'
 import { unauthorized } from '#src/kernel/errors.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
@@ -14,7 +15,10 @@ const sessionSeconds = 12 * 60 * 60
 const issuer = 'plinth'
 
 export interface Credentials {
-  identify(authorization: string | undefined): Promise<Actor>
+  /** `apikey` is the header with which a project's key would be sent. It only changes the error. */
+  identify(authorization: string | undefined, apikey?: string | string[]): Promise<Actor>
+  /** Whether a text is a credential of this plane, possibly an expired one. */
+  isManagementToken(text: string): boolean
   /** The stored part of a platform token. */
   hashOf(token: string): Buffer
   issueSession(
@@ -39,29 +43,35 @@ export function createCredentials(
     return { kind: 'token', id: row.id, name: row.name, scope: row.scope }
   }
 
-  async function actorOfSession(token: string): Promise<Actor | undefined> {
-    const claims = verifyJwt(token, sessionKey)?.claims
-    if (claims?.['iss'] !== issuer || typeof claims['sub'] !== 'string' || typeof claims['ver'] !== 'number')
-      return
+  async function actorOfSession(token: string): Promise<Actor> {
+    const claims = verifySignature(token, sessionKey)?.claims
+    if (!claims) throw unauthorized(reasons.ofProject)
+    if (claimsProblem(claims, Date.now()) !== undefined) throw unauthorized(reasons.sessionEnded)
+    if (claims['iss'] !== issuer || typeof claims['sub'] !== 'string' || typeof claims['ver'] !== 'number')
+      throw unauthorized(reasons.unknown)
     const row = await findSessionUser(control, claims['sub'], claims['ver'])
-    if (!row) return
+    if (!row) throw unauthorized(reasons.sessionEnded)
     const memberships = new Map(Object.entries(row.memberships))
     return { kind: 'user', id: row.id, email: row.email, role: row.role, memberships }
   }
 
+  const isAdminToken = (text: string) => adminToken !== undefined && isSame(text, adminToken)
+
   return {
     hashOf,
-    async identify(authorization) {
+    isManagementToken: text =>
+      text.startsWith(tokenPrefix) || isAdminToken(text) || verifySignature(text, sessionKey) !== undefined,
+    async identify(authorization, apikey) {
       const token = /^bearer\s+(\S+)$/i.exec(authorization ?? '')?.[1]
-      if (token === undefined) throw unauthorized()
-      if (adminToken !== undefined && isSame(token, adminToken)) return { kind: 'admin_token' }
-      const actor = token.startsWith(tokenPrefix)
-        ? await actorOfToken(token)
-        : looksLikeJwt(token)
-          ? await actorOfSession(token)
-          : undefined
-      if (!actor) throw unauthorized()
-      return actor
+      if (token === undefined) throw unauthorized(apikey === undefined ? reasons.none : reasons.apikey)
+      if (isAdminToken(token)) return { kind: 'admin_token' }
+      if (token.startsWith(tokenPrefix)) {
+        const actor = await actorOfToken(token)
+        if (!actor) throw unauthorized(reasons.token)
+        return actor
+      }
+      if (looksLikeJwt(token)) return actorOfSession(token)
+      throw unauthorized(projectKey.test(token) ? reasons.ofProject : reasons.unknown)
     },
     issueSession({ id, sessionVersion }, nowMs = Date.now()) {
       const iat = Math.floor(nowMs / 1000)
@@ -73,6 +83,18 @@ export function createCredentials(
     },
   }
 }
+
+const projectKey = /^platform_(?:anon|service_role)_/
+const accepted = 'the admin token, a platform token or a session'
+/** Why a credential is not accepted. The log and the answer never contain the credential itself. */
+const reasons = {
+  none: `No credential was sent: use the header Authorization: Bearer with ${accepted}`,
+  apikey: `The management API does not read the header apikey: use Authorization: Bearer with ${accepted}`,
+  ofProject: `The management API accepts no keys and no user tokens of projects: use ${accepted}`,
+  token: 'This platform token is unknown, revoked or expired: create a new one',
+  sessionEnded: 'This session has ended: sign in again',
+  unknown: `Unknown credential: use ${accepted}`,
+} as const
 
 const findActiveToken = (control: Database, hash: Buffer) =>
   control.row<{ id: string; name: string; scope: Scope; is_stale: boolean }>(sql`

@@ -22,7 +22,7 @@ export function managementPlane(
     async admit(route, { headers, params }) {
       const wanted = asked(route as ManagementRoute, headers.authorization)
       if (wanted.scope === 'none') return { kind: 'anonymous' }
-      const actor = await credentials.identify(headers.authorization)
+      const actor = await credentials.identify(headers.authorization, headers['apikey'])
       const projectId = isOfProject(wanted) ? params['id']?.toLowerCase() : undefined
       if (!mayCall(actor, wanted, projectId)) throw needs(wanted, projectId)
       const full = wanted.needsSpace && spaceCheck.refusal(wanted.needsSpace)

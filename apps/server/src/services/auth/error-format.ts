@@ -41,7 +41,7 @@ export function explainAuthError(error: unknown, request: RequestHead, needsAdmi
       : new Refusal('no_authorization', 'This endpoint requires a Bearer token of a signed-in user')
   if (error.code !== 'unauthorized') return error
   const { authorization, apikey } = request.headers
-  return authorization === undefined || apikey === undefined
-    ? new Refusal('no_authorization', error.message, { headers: error.headers })
-    : new Refusal('bad_jwt', 'Invalid or expired token', { headers: error.headers })
+  const { message, hint, details, headers } = error
+  const code = authorization === undefined || apikey === undefined ? 'no_authorization' : 'bad_jwt'
+  return new Refusal(code, message, { hint, details, headers })
 }

@@ -5,6 +5,7 @@ import type { Log } from '#src/kernel/log.ts'
 import type { Abandoned } from '#src/kernel/postgres/abandoned.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
 import type { Revocations } from '#src/planes/data/plane.ts'
+import type { Credentials } from '#src/planes/management/admit.ts'
 import type { OwnerWork } from '#src/planes/management/owner-work.ts'
 import type { Service } from '#src/planes/service.ts'
 import type { Cluster } from '#src/tenancy/cluster.ts'
@@ -38,6 +39,7 @@ interface RealtimeDeps {
   databases: Databases
   directory: Directory
   revocations: Revocations
+  credentials: Pick<Credentials, 'isManagementToken'>
   upgrades: Pick<Upgrades, 'whenUpgraded'>
   owner: OwnerWork
   redisUrl: Parameters<typeof openBus>[0]['redisUrl']
@@ -72,6 +74,7 @@ export function openRealtime(deps: RealtimeDeps): Service {
   const service = realtimeService({
     directory,
     whenUpgraded,
+    isManagementToken: deps.credentials.isManagementToken,
     isRevoked: revocations.isRevoked,
     bus,
     changes,

@@ -2,14 +2,15 @@
 
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { startChore } from '#src/kernel/chores.ts'
-import { Refusal, retryLater, unauthorized } from '#src/kernel/errors.ts'
+import { Refusal, retryLater } from '#src/kernel/errors.ts'
 import type { ClientSocket } from '#src/kernel/http/client-socket.ts'
 import type { RawReply, RawRequest } from '#src/kernel/http/request.ts'
 import type { SocketRequest } from '#src/kernel/http/sockets.ts'
-import { callerOfSocket } from '#src/planes/data/admit.ts'
-import { dataRefusal } from '#src/planes/data/plane.ts'
+import { callerOfSocket, credentialOfSocket } from '#src/planes/data/admit.ts'
+import { dataRefusal, type IsManagementToken, withPlane } from '#src/planes/data/plane.ts'
+import { sessionEnded } from '#src/planes/data/unauthorized.ts'
 import type { Caller } from '#src/tenancy/databases.ts'
-import type { Directory } from '#src/tenancy/directory.ts'
+import type { Directory, Tenant } from '#src/tenancy/directory.ts'
 import type { WhenUpgraded } from '#src/tenancy/upgrades.ts'
 import { broadcastOf } from './broadcast.ts'
 import { type Channel, expired, revoked } from './channel.ts'
@@ -25,6 +26,7 @@ import { topicKey } from './topic.ts'
 export interface RealtimeOptions extends ChannelDeps {
   readonly directory: Directory
   readonly whenUpgraded: WhenUpgraded
+  readonly isManagementToken: IsManagementToken
 }
 
 export type RealtimeService = ReturnType<typeof realtimeService>
@@ -36,19 +38,31 @@ const isUuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
 const identify = ({ caller: { tenant, role } }: SocketCredential) => ({ project: tenant.id, role })
 
-export function realtimeService({ directory, whenUpgraded, ...deps }: RealtimeOptions) {
+export function realtimeService({ directory, whenUpgraded, isManagementToken, ...deps }: RealtimeOptions) {
   const { bus, log } = deps
   const projects = new Map<string, Project<RealtimeSocket>>()
+
+  function credentialIn(
+    tenant: Tenant | undefined,
+    query: SocketRequest['query'],
+    headers: SocketRequest['headers'],
+  ): SocketCredential {
+    try {
+      return callerOfSocket(tenant, query, headers)
+    } catch (error) {
+      throw withPlane(error, [credentialOfSocket(query, headers)], isManagementToken)
+    }
+  }
 
   async function admit({ params, query, headers }: SocketRequest): Promise<SocketCredential> {
     const id = (params['project'] ?? '').toLowerCase()
     for (;;) {
       const tenant = isUuid.test(id) ? await directory.find(id) : undefined
-      const credential = callerOfSocket(tenant, query, headers)
+      const credential = credentialIn(tenant, query, headers)
       const { caller } = credential
       // Later code relies on an upgraded project database.
       await whenUpgraded(caller.tenant.ref, 'caller')
-      if (caller.userId !== '' && (await deps.isRevoked(caller))) throw unauthorized()
+      if (caller.userId !== '' && (await deps.isRevoked(caller))) throw sessionEnded()
       // The project may have changed during the checks, for example its keys.
       if ((await directory.find(id)) === tenant) return credential
     }

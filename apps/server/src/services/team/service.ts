@@ -89,7 +89,7 @@ export function teamService(control: Database, deriveKey: DeriveKey) {
       const hash = hmac(inviteKey, token)
       return control.transaction(async session => {
         const user = await store.lockUser(session, actor.id)
-        if (!user) throw unauthorized()
+        if (!user) throw unauthorized('This session has ended: sign in again')
         const { project_id } = (await store.findInvite(session, hash)) ?? throwNoInvite()
         if (!(await store.lockProject(session, project_id))) throwNoInvite()
         // An error after this point rolls back and restores the invite.
