@@ -17,7 +17,11 @@ export interface Plane<Who> {
   /** Maximum bytes of a body unless the route declares its own. */
   bodyLimit: number
   /** Headers of answers to a browser on another origin, and of the answer to its preflight. */
-  cors?: Readonly<{ headers: CorsHeaders; preflight: Readonly<Record<string, string>> }>
+  cors?: Readonly<{
+    headers: CorsHeaders
+    /** `requested` is Access-Control-Request-Headers, as the browser sent it. */
+    preflight(requested: string | undefined): Readonly<Record<string, string>>
+  }>
 }
 /** The first is on every answer, because a shared cache may return an answer to a client on another origin. */
 export type CorsHeaders = Readonly<

@@ -125,7 +125,10 @@ export function createHttpServer({ log, observe, trustedProxies, formatUnrouted 
           if (request.headers.origin === undefined) reply.header(allowOrigin, cors.headers[allowOrigin])
           else reply.headers(cors.headers)
           if (request.method === 'OPTIONS' && request.headers['access-control-request-method'] !== undefined)
-            return void reply.status(204).headers(cors.preflight).send()
+            return void reply
+              .status(204)
+              .headers(cors.preflight(request.headers['access-control-request-headers']))
+              .send()
         }
         const exchange = exchangeOf(request, reply)
         let who: Who | Promise<Who>
