@@ -49,7 +49,7 @@ test('row requests: a function can read method, path, headers and cookies of the
     (await call('POST', 'rpc/setting', { body: { name }, headers: { 'x-mine': 'ä', cookie: 'a=1; b=2=3' } }))
       .body
   assert.equal(await setting('request.method'), 'POST')
-  assert.equal(await setting('request.path'), `/v1/rest/${project.id}/rpc/setting`)
+  assert.equal(await setting('request.path'), '/rpc/setting')
   assert.deepEqual(JSON.parse(await setting('request.cookies')), { a: '1', b: '2=3' })
   const headers = JSON.parse(await setting('request.headers'))
   assert.equal(headers['x-mine'], 'ä')

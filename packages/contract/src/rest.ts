@@ -37,6 +37,7 @@ const root = { path: '/rest/{project}', params: Type.Object({ project: Id }) }
 const execSql = { path: '/rest/{project}/rpc/exec_sql', params: Type.Object({ project: Id }) }
 
 export const restApi = {
+  rootMethods: route('OPTIONS', root, 'Read the methods of this address, in the header Allow'),
   describe: route('GET', root, 'OpenAPI description of the tables and functions that the key may use'),
   read: route('GET', table, 'Read rows: filters, select with embedded relations, order, limit'),
   count: route('HEAD', table, 'Count rows: the total is in Content-Range'),
@@ -50,6 +51,11 @@ export const restApi = {
     route('PATCH', table, 'Update the matching rows; at least one filter is required'),
   ),
   remove: route('DELETE', table, 'Delete the matching rows; at least one filter is required'),
+  tableMethods: route(
+    'OPTIONS',
+    table,
+    'Read the methods that a table or view supports, in the header Allow',
+  ),
   execSql: {
     ...route('POST', execSql, "Run SQL as the project's owner; service_role only"),
     allow: ['service_role'],
@@ -57,6 +63,7 @@ export const restApi = {
   },
   callByGet: route('GET', call, 'Call a read-only function with its arguments in the query string'),
   callByHead: route('HEAD', call, 'Call a read-only function and return only the headers'),
+  callMethods: route('OPTIONS', call, 'Read the methods that a function supports, in the header Allow'),
   // Only the run shows whether a function writes. If space is exhausted, the handler runs it read-only.
   callByPost: route('POST', call, 'Call a function with its arguments in a JSON object'),
 } as const satisfies Routes

@@ -30,6 +30,13 @@ test('preferences: unknown ones are ignored, or refused with strict handling', (
     assert.throws(() => preferencesFrom(header), { code: 'PGRST122', status: 400 }, header)
 })
 
+test('preferences: only the exact name of a time zone is one', () => {
+  const zones = new Set(['Europe/Paris'])
+  assert.equal(preferencesFrom('timezone=Europe/Paris', zones).timeZone, 'Europe/Paris')
+  for (const zone of ['europe/paris', 'Mars/Olympus', '+02:00', 'UTC+2', ''])
+    assert.equal(preferencesFrom(`timezone=${zone}`, zones).timeZone, undefined, zone)
+})
+
 test('preferences: max-affected applies only with strict handling', () => {
   assert.equal(preferencesFrom('max-affected=3').maxAffected, undefined)
   assert.equal(preferencesFrom('max-affected=3,handling=strict').maxAffected, 3)
@@ -38,6 +45,7 @@ test('preferences: max-affected applies only with strict handling', () => {
 test('preferences: Preference-Applied names those that apply to the request', () => {
   const preferences = preferencesFrom(
     'count=exact, handling=strict, timezone=Europe/Paris, return=representation',
+    new Set(['Europe/Paris']),
   )
   assert.equal(
     appliedHeader(preferences, ['return', 'count', 'timezone']),

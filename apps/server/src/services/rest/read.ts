@@ -14,7 +14,15 @@ import { rowsQuery } from './grammar/rows-query.ts'
 import { type Pair, type Scanned, scan } from './grammar/scan.ts'
 import { mediaOfRows } from './media.ts'
 import { notOneRow } from './problem-refusal.ts'
-import { bodyOf, contentRange, planReply, reply, responseIn, responseSettings } from './reply.ts'
+import {
+  bodyOf,
+  contentRange,
+  locationHeaders,
+  planReply,
+  reply,
+  responseIn,
+  responseSettings,
+} from './reply.ts'
 import type { RestRequest } from './request.ts'
 
 interface PlannedRead extends PlannedStatement {
@@ -52,21 +60,15 @@ export async function read(
   const offset = plan.offset === undefined ? 0 : Number(values[plan.offset])
   const count = isHead ? pageSize(answer.total!, offset, plan.limit) : answer.count
   if (media.form.kind === 'object' && count !== 1) throw notOneRow(count)
-  const common = { range: contentRange(offset, count, answer.total), appliedPreferences, media }
-  if (isHead)
-    return reply(request, {
-      ...common,
-      status: 200,
-      body: null,
-      headers: { 'content-type': media.contentType },
-    })
-  const response = media.form.kind === 'handled' ? responseIn(answer.settings) : noResponse
-  const body = bodyOf(answer.text ?? empty, media)
+  const response = media.form.kind === 'handled' && !isHead ? responseIn(answer.settings) : noResponse
+  const body = isHead ? null : bodyOf(answer.text ?? empty, media)
   return reply(request, {
-    ...common,
     status: response.status ?? 200,
+    range: contentRange(offset, count, answer.total),
+    appliedPreferences,
+    media,
     body: body instanceof Promise ? await body : body,
-    headers: response.headers,
+    headers: { ...locationHeaders(request), ...response.headers },
   })
 }
 

@@ -41,7 +41,7 @@ export function reply(request: RestRequest, parts: ReplyParts): RawReply {
   const { status, range, appliedPreferences, media, body, headers } = parts
   const { preferences, schema, caller } = request
   const all: Record<string, string> = { 'content-range': range, ...headers }
-  if (body !== null) all['content-type'] ??= media.contentType
+  if (body !== null || (request.isHead && status !== 204)) all['content-type'] ??= media.contentType
   if (request.isRead) all['accept-ranges'] = 'items'
   if (caller.tenant.exposedSchemas.length > 1 && isHeader('content-profile', schema))
     all['content-profile'] = schema
@@ -51,6 +51,27 @@ export function reply(request: RestRequest, parts: ReplyParts): RawReply {
   }
   return { status, headers: all, body }
 }
+
+/** Longer queries have no Content-Location: clients refuse answers with large headers. */
+const longestLocation = 2048
+
+/** The address of what was read, with its parameters sorted, as PostgREST writes it. */
+export function locationHeaders({ raw, pairs, facts }: RestRequest): Record<string, string> {
+  if (raw.search.length > longestLocation) return {}
+  const sorted =
+    pairs.length > 1 ? pairs.toSorted((a, b) => (a.key < b.key ? -1 : a.key > b.key ? 1 : 0)) : pairs
+  const query = sorted.map(({ key, value }) => `${encoded(key)}=${encoded(value)}`).join('&')
+  return { 'content-location': query === '' ? facts.path : `${facts.path}?${query}` }
+}
+
+const unreserved = /^[\w.~-]*$/
+const encoded = (text: string): string =>
+  unreserved.test(text)
+    ? text
+    : encodeURIComponent(text).replace(
+        /[!'()*]/g,
+        each => `%${each.charCodeAt(0).toString(16).toUpperCase()}`,
+      )
 
 /** The result of EXPLAIN: lines of text, or JSON. */
 export const planReply = ({ contentType }: Media, rows: readonly (readonly Cell[])[]): RawReply => ({

@@ -4,13 +4,13 @@ import type { RawRequest } from '#src/kernel/http/request.ts'
 import type { Caller, RequestFacts } from '#src/tenancy/databases.ts'
 import { type Accepted, acceptedFrom } from './accept.ts'
 import { type Pair, splitQuery } from './grammar/scan.ts'
-import { type Preferences, preferencesFrom } from './preferences.ts'
+import type { Preferences } from './preferences.ts'
 
 export interface RestRequest {
   readonly caller: Caller
   readonly raw: RawRequest
   readonly isHead: boolean
-  /** GET or HEAD, which run read-only. */
+  /** GET, HEAD or OPTIONS, which run read-only. */
   readonly isRead: boolean
   readonly schema: string
   readonly pairs: readonly Pair[]
@@ -20,13 +20,17 @@ export interface RestRequest {
 }
 
 /** `isReadOnly` makes a POST read-only, too. */
-export function readRequest(caller: Caller, raw: RawRequest, isReadOnly = false): RestRequest {
+export function readRequest(
+  caller: Caller,
+  raw: RawRequest,
+  preferences: Preferences,
+  isReadOnly = false,
+): RestRequest {
   const { headers, method } = raw
-  const isRead = method === 'GET' || method === 'HEAD'
+  const isRead = method === 'GET' || method === 'HEAD' || method === 'OPTIONS'
   const accepted = acceptedFrom(headers.accept)
   if (accepted.explain && caller.role !== 'service_role')
     throw new Refusal('role_not_allowed', 'Plans are shown to service_role only')
-  const preferences = preferencesFrom(headers['prefer'] as string | undefined)
   return {
     caller,
     raw,
@@ -48,6 +52,15 @@ function schemaOf({ tenant: { exposedSchemas } }: Caller, profile: string | unde
   })
 }
 
+const native = '/v1/rest/'
+const alias = '/rest/v1'
+
+/** `/items` of `/v1/rest/<project>/items` or `/v1/<project>/rest/v1/items`, as SQL and clients of PostgREST know it. */
+export function pathBelowApi(path: string): string {
+  const end = path.startsWith(native) ? path.indexOf('/', native.length) : path.indexOf(alias) + alias.length
+  return (end < 0 ? '' : path.slice(end)) || '/'
+}
+
 /** A class, so that the signal is created only when it is used. */
 class Facts implements RequestFacts {
   readonly method: string
@@ -62,7 +75,7 @@ class Facts implements RequestFacts {
   constructor(raw: RawRequest, isReadOnly: boolean, preferences: Preferences, isExplained: boolean) {
     this.#raw = raw
     this.method = raw.method
-    this.path = raw.path
+    this.path = pathBelowApi(raw.path)
     this.headers = JSON.stringify(raw.headers)
     this.cookies = raw.headers.cookie === undefined ? undefined : cookiesFrom(raw.headers.cookie)
     this.timeZone = preferences.timeZone

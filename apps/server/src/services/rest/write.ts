@@ -229,7 +229,7 @@ const longestKey = 8192
 
 /** The Location header: the URL of the inserted row. */
 function location(
-  { raw }: RestRequest,
+  { facts }: RestRequest,
   count: number,
   body: Buffer | null | undefined,
 ): Record<string, string> {
@@ -237,9 +237,10 @@ function location(
   const [row] = JSON.parse(body.toString()) as Record<string, unknown>[]
   if (!row || Object.keys(row).length === 0) return {}
   const filters = Object.entries(row).map(
-    ([name, value]) => `${encodeURIComponent(name)}=eq.${encodeURIComponent(String(value))}`,
+    ([name, value]) =>
+      `${encodeURIComponent(name)}=${value === null ? 'is.null' : `eq.${encodeURIComponent(String(value))}`}`,
   )
-  return { location: `${raw.path}?${filters.join('&')}` }
+  return { location: `${facts.path}?${filters.join('&')}` }
 }
 
 /** Whether the row in the body has the values of the filters. */
