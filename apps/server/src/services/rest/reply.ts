@@ -4,6 +4,7 @@ import type { RawReply } from '#src/kernel/http/request.ts'
 import type { Cell } from '#src/kernel/postgres/wire/unit.ts'
 import { inSlices } from '#src/kernel/slices.ts'
 import type { Media } from './accept.ts'
+import type { Pair } from './grammar/scan.ts'
 import { bytesFrom, isBinary } from './media.ts'
 import { appliedHeader } from './preferences.ts'
 import { isHeader } from './refusal.ts'
@@ -58,20 +59,35 @@ const longestLocation = 2048
 /** The address of what was read, with its parameters sorted, as PostgREST writes it. */
 export function locationHeaders({ raw, pairs, facts }: RestRequest): Record<string, string> {
   if (raw.search.length > longestLocation) return {}
-  const sorted =
-    pairs.length > 1 ? pairs.toSorted((a, b) => (a.key < b.key ? -1 : a.key > b.key ? 1 : 0)) : pairs
-  const query = sorted.map(({ key, value }) => `${encoded(key)}=${encoded(value)}`).join('&')
-  return { 'content-location': query === '' ? facts.path : `${facts.path}?${query}` }
+  let location = facts.path
+  let separator = '?'
+  for (const { key, value } of pairs.length > 1 ? pairs.toSorted(byKey) : pairs) {
+    location += `${separator}${encoded(key)}=${encoded(value)}`
+    separator = '&'
+  }
+  return { 'content-location': location }
 }
 
-const unreserved = /^[\w.~-]*$/
-const encoded = (text: string): string =>
-  unreserved.test(text)
-    ? text
-    : encodeURIComponent(text).replace(
-        /[!'()*]/g,
-        each => `%${each.charCodeAt(0).toString(16).toUpperCase()}`,
-      )
+const byKey = (a: Pair, b: Pair): number => (a.key < b.key ? -1 : a.key > b.key ? 1 : 0)
+
+const maxEncoded = 1000
+const longestEncoded = 200
+const alreadyEncoded = new Map<string, string>()
+
+/** Cached, since the same parameter names and selects come with every request. */
+function encoded(text: string): string {
+  if (!/[^\w.~-]/.test(text)) return text
+  const known = alreadyEncoded.get(text)
+  if (known !== undefined) return known
+  const made = encodeURIComponent(text).replace(
+    /[!'()*]/g,
+    each => `%${each.charCodeAt(0).toString(16).toUpperCase()}`,
+  )
+  if (text.length > longestEncoded) return made
+  if (alreadyEncoded.size >= maxEncoded) alreadyEncoded.clear()
+  alreadyEncoded.set(text, made)
+  return made
+}
 
 /** The result of EXPLAIN: lines of text, or JSON. */
 export const planReply = ({ contentType }: Media, rows: readonly (readonly Cell[])[]): RawReply => ({
