@@ -67,7 +67,8 @@ for (const [path, allow] of Object.entries(methods))
   })
 
 test('REST contract §3: a view with all INSTEAD OF triggers allows every write', async () => {
-  const { headers } = await rows.ask('OPTIONS', 'all_written')
+  const { status, headers } = await rows.ask('OPTIONS', 'all_written')
+  assert.equal(status, 200)
   for (const method of ['POST', 'PATCH', 'DELETE']) assert.ok(headers.get('allow')?.includes(method), method)
 })
 
