@@ -4,6 +4,7 @@ import { test } from 'node:test'
 import type { RawRequest } from '#src/kernel/http/request.ts'
 import type { Run } from '#src/query/run.ts'
 import type { Caller } from '#src/tenancy/databases.ts'
+import { preferencesFrom } from './preferences.ts'
 import { readRequest } from './request.ts'
 import { write } from './write.ts'
 
@@ -31,7 +32,7 @@ async function keyOf(method: 'PUT' | 'PATCH' | 'POST', search: string, body: unk
     throw new Error('planned')
   }) as unknown as Run
   const kind = { PUT: 'put', PATCH: 'update', POST: 'insert' } as const
-  const request = readRequest(caller, rawRequest(method, search, body))
+  const request = readRequest(caller, rawRequest(method, search, body), preferencesFrom(undefined))
   await assert.rejects(write(request, 'notes', kind[method], run), { message: 'planned' })
   return seen
 }
