@@ -76,7 +76,7 @@ const schema = `
   create policy anyone on app.orders using (true);
   comment on policy mine on people is 'own row';
   alter table old disable row level security;
-  alter table app.orders enable row level security;
+  alter table app.lines disable row level security;
   alter table people force row level security;
   alter table old replica identity full;
   revoke all on old from anon;

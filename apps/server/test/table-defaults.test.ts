@@ -114,11 +114,9 @@ describe('row-level security is on for a new table in public', () => {
     await assertSecured('reborn')
   })
 
-  it('not for a temporary table or a table in another schema', async () => {
+  it('not for a temporary table or a table in a schema of the platform', async () => {
     await stage.platform.app.databases.asOwner({ ref: stage.ref }, async session => {
-      await session.script(
-        'create temp table short (a int); create schema apart; create table apart.there (a int)',
-      )
+      await session.script('create temp table short (a int); create table extensions.there (a int)')
       const on = await session.rows<{ on: boolean }>(
         raw(`select relrowsecurity as on from pg_class where relname in ('short', 'there')`),
       )

@@ -26,7 +26,6 @@ export const grantsOf =
       grant connect on database ${database} to ${api}, ${svc}, ${auth};
       alter schema public owner to ${owner};
       grant create, usage on schema extensions to ${owner};
-      grant execute on function platform.first_time(oid), platform.forget(oid) to ${owner};
       grant insert on platform.events to ${auth};
       ${ofServices.map(grants => grants(roles)).join('\n')}
       ${defaults} select, insert, update, delete on tables to ${everyone};

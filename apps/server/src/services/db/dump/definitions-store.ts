@@ -177,16 +177,14 @@ const definitions: readonly string[] = [
      join pg_proc f on f.oid = g.tgfoid
     where not g.tgisinternal and g.tgparentid = 0 and f.pronamespace <> coalesce(to_regnamespace('platform')::oid, 0) and ${isOwn('pg_class', 'c.oid')}`,
 
-  // New tables in public have row-level security enabled, others not.
+  // New tables have row-level security enabled.
   `select 'rls:' || c.oid as id, 13 as rank, ${named('p.nspname', 'c.relname')} as name,
           concat_ws(E';\\n',
-            case when c.relrowsecurity <> (p.nspname = 'public')
-                 then format('alter table %I.%I %s row level security', p.nspname, c.relname, case when c.relrowsecurity then 'enable' else 'disable' end) end,
+            case when not c.relrowsecurity then format('alter table %I.%I disable row level security', p.nspname, c.relname) end,
             case when c.relforcerowsecurity then format('alter table %I.%I force row level security', p.nspname, c.relname) end) as sql,
-          format('alter table %I.%I %s row level security', p.nspname, c.relname, case when p.nspname = 'public' then 'enable' else 'disable' end)
-            || format(E';\\nalter table %I.%I no force row level security', p.nspname, c.relname) as undo
+          format(E'alter table %1$I.%2$I enable row level security;\\nalter table %1$I.%2$I no force row level security', p.nspname, c.relname) as undo
      from pg_class c join place p on p.oid = c.relnamespace
-    where c.relkind in ('r', 'p') and (c.relrowsecurity <> (p.nspname = 'public') or c.relforcerowsecurity) and ${isOwn('pg_class', 'c.oid')}`,
+    where c.relkind in ('r', 'p') and (not c.relrowsecurity or c.relforcerowsecurity) and ${isOwn('pg_class', 'c.oid')}`,
 
   `select 'pg_policy:' || y.oid as id, 14 as rank, ${named('p.nspname', 'c.relname')} || '.' || y.polname as name,
           format('create policy %I on %I.%I as %s for %s to %s%s%s', y.polname, p.nspname, c.relname,
