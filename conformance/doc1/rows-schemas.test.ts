@@ -162,7 +162,8 @@ test('Issue: a schema that is exposed before it exists is served once it exists'
   assert.equal(await place(), 'public')
   await rows.ddl(`
     create schema later; grant usage on schema later to anon;
-    create table later.things (id int primary key, place text); insert into later.things values (1, 'later'); grant select on later.things to anon`)
+    create table later.things (id int primary key, place text); insert into later.things values (1, 'later'); grant select on later.things to anon;
+    create policy everybody on later.things using (true)`)
   assert.equal(await place(reading('later')), 'later')
   await expose(['public'])
 })

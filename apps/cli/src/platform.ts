@@ -28,6 +28,7 @@ const projects = {
   create: route<typeof projectsApi.create>('POST', '/projects'),
   list: route<typeof projectsApi.list>('GET', '/projects'),
   read: route<typeof projectsApi.read>('GET', '/projects/{id}'),
+  update: route<typeof projectsApi.update>('PATCH', '/projects/{id}'),
   remove: route<typeof projectsApi.remove>('DELETE', '/projects/{id}'),
   suspend: route<typeof projectsApi.suspend>('POST', '/projects/{id}/suspend'),
   resume: route<typeof projectsApi.resume>('POST', '/projects/{id}/resume'),

@@ -235,3 +235,23 @@ test('schema and rls: a missing required flag is named', async () => {
     assert.ok(error.message.startsWith(flag))
   }
 })
+
+test('schema expose: sets the schemas of the API and prints the warnings', async () => {
+  const { app } = platform
+  await app.databases.asOwner({ ref: await platform.refOf(id) }, session =>
+    session.script(
+      'create schema shop; create table shop.items (id int); alter table shop.items disable row level security',
+    ),
+  )
+  const data = await done(['schema', 'expose', 'public, shop'])
+  assert.deepEqual(data.exposed_schemas, ['public', 'shop'])
+  assert.deepEqual(
+    data.warnings.map(({ tables }: any) => tables),
+    [['items']],
+  )
+  const shown = await plinth(['schema', 'expose', 'shop,public', '-o', 'text'])
+  assert.equal(shown.stdout, 'The API serves shop, public.\n')
+  assert.match(shown.stderr, /warning: Schema "shop" has a table without row-level security: items\./)
+  assert.match(shown.stderr, /plinth rls enable --schema shop --table items/)
+  assert.equal((await failed(['schema', 'expose', 'auth'])).code, 'invalid_request')
+})

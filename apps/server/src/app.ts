@@ -116,9 +116,11 @@ async function compose(options: AppOptions, open: Closing[]): Promise<App> {
       pruneEvents: auth.service.pruneEvents,
     }),
   )
+  const rls = add(openRls(platform))
   add(
     openProjects({
       ...platform,
+      openTables: rls.service.openTables,
       storageBytes: storage.service.usedBytes,
       databaseBytes: id => measureDatabase(control, id),
       checkServiceSettings: settings => checkSmtpSetting(settings, connector),
@@ -135,7 +137,6 @@ async function compose(options: AppOptions, open: Closing[]): Promise<App> {
   add(openDb(platform))
   add(openTypes(platform))
   add(openSchema(platform))
-  add(openRls(platform))
   add(openQueries(platform))
   add(openPooler(platform))
   add(openTeam(platform))

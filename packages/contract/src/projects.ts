@@ -71,6 +71,26 @@ export const ProjectDetails = Type.Object({
 })
 export type ProjectDetails = Static<typeof ProjectDetails>
 
+/** Tables of an exposed schema whose rows every role with a grant can read. */
+export const ExposureWarning = Type.Object({
+  code: Type.Union([Type.Literal('tables_without_rls'), Type.Literal('rls_not_checked')]),
+  message: Type.String(),
+  schema: Nullable(Type.String()),
+  tables: Type.Array(Type.String(), { description: 'The first 50 of them by name.' }),
+  total: Type.Integer({ description: 'How many there are.' }),
+})
+export type ExposureWarning = Static<typeof ExposureWarning>
+
+export const UpdatedProject = Type.Object({
+  ...project,
+  warnings: Type.Optional(
+    Type.Array(ExposureWarning, {
+      description: 'Present if the request sets exposed_schemas: their tables without row-level security.',
+    }),
+  ),
+})
+export type UpdatedProject = Static<typeof UpdatedProject>
+
 /** The only answer that contains the secrets of a project. */
 export const CreatedProject = Type.Object({
   ...project,
@@ -140,7 +160,7 @@ export const projectsApi = {
       },
       { additionalProperties: false, minProperties: 1 },
     ),
-    reply: Project,
+    reply: UpdatedProject,
   },
   remove: {
     plane: 'management',

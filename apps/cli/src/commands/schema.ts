@@ -37,6 +37,26 @@ export async function tables(context: Context): Promise<Answer> {
   }
 }
 
+export async function expose(context: Context): Promise<Answer> {
+  const exposed_schemas = context.given.operands['schemas']!.split(',').map(name => name.trim())
+  const { platform, id } = await openProject(context)
+  const { warnings = [] } = await platform.projects.update({
+    params: { id },
+    body: { settings: { exposed_schemas } },
+  })
+  for (const { message } of warnings) context.screen.warn(clean(message))
+  const example = warnings.find(({ tables }) => tables.length > 0)
+  return {
+    data: { exposed_schemas, warnings },
+    text: () => `The API serves ${clean(exposed_schemas.join(', '))}.`,
+    hints: example
+      ? [
+          `plinth rls enable --schema ${clean(example.schema ?? '')} --table ${clean(example.tables[0]!)} enables it on one table.`,
+        ]
+      : [],
+  }
+}
+
 const securityOf = ({ kind, rls_enabled }: Table) =>
   kind === 'table' || kind === 'partitioned_table' ? (rls_enabled ? 'on' : 'OFF') : null
 

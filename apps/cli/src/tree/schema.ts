@@ -20,6 +20,13 @@ export const schemaCommands: readonly Command[] = [
     load: () => import('../commands/schema.ts').then(module => module.extensions),
   },
   {
+    path: 'schema expose',
+    summary: 'Set the schemas that the API serves, and warn about tables without row-level security',
+    operands: [{ name: 'schemas', summary: 'all of them, separated by commas; the first is the default' }],
+    examples: ['plinth schema expose public,api'],
+    load: () => import('../commands/schema.ts').then(module => module.expose),
+  },
+  {
     path: 'schema table create',
     summary: 'Create a table from a JSON file, with row-level security on',
     flags: [

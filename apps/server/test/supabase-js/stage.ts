@@ -143,6 +143,7 @@ create schema shop;
 grant usage on schema shop to anon, authenticated, service_role;
 create table shop.items (id int primary key, label text);
 insert into shop.items values (1, 'lamp');
+create policy everybody on shop.items using (true) with check (true);
 grant select, insert, update, delete on shop.items to anon, authenticated, service_role;
 create function shop.item_count() returns bigint language sql stable as 'select count(*) from shop.items';
 grant execute on function shop.item_count() to anon, authenticated, service_role;

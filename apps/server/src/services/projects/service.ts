@@ -1,11 +1,20 @@
 // Projects: create, read, update, suspend, resume, delete, and their keys.
-import type { CreatedProject, Project, ProjectDetails, Quotas } from '@plinth/contract/projects.ts'
+import type {
+  CreatedProject,
+  ExposureWarning,
+  Project,
+  ProjectDetails,
+  Quotas,
+  UpdatedProject,
+} from '@plinth/contract/projects.ts'
 import { randomToken } from '#src/kernel/crypto/keys.ts'
 import type { Sealer } from '#src/kernel/crypto/sealed.ts'
 import { Refusal } from '#src/kernel/errors.ts'
+import type { Log } from '#src/kernel/log.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
 import { type Actor, isOperator, visibleProjects } from '#src/planes/management/actor.ts'
 import type { Paging } from '#src/planes/management/paging.ts'
+import type { OpenTables } from '#src/services/rls/service.ts'
 import {
   type CredentialColumn,
   credentialContext,
@@ -15,8 +24,10 @@ import {
   newServiceRoleKey,
 } from '#src/tenancy/credentials.ts'
 import type { Directory } from '#src/tenancy/directory.ts'
+import { exposedSchemasFrom } from '#src/tenancy/exposed-schemas.ts'
 import type { Lifecycle } from '#src/tenancy/lifecycle.ts'
 import { mergeSettings, redact, sealSettings } from '#src/tenancy/settings-secrets.ts'
+import { notChecked, warningsAbout } from './exposure-warnings.ts'
 import { checkSettings, checkSize } from './settings.ts'
 import * as store from './store.ts'
 
@@ -28,6 +39,9 @@ export interface ProjectsDeps {
   baseUrl(): string
   storageBytes(id: string): Promise<number>
   databaseBytes(id: string): Promise<number | null>
+  /** The tables of these schemas without row-level security. */
+  openTables(id: string, schemas: readonly string[]): Promise<OpenTables[]>
+  log: Log
   /** Throws a refusal for settings that a service cannot use. */
   checkServiceSettings(settings: Readonly<Record<string, unknown>>): void
 }
@@ -42,7 +56,7 @@ export interface ProjectChange {
 export type ProjectsService = ReturnType<typeof projectsService>
 
 export function projectsService(deps: ProjectsDeps) {
-  const { control, directory, lifecycle, sealer, baseUrl, storageBytes, databaseBytes } = deps
+  const { control, directory, lifecycle, sealer, baseUrl, storageBytes, databaseBytes, log } = deps
   const seal = (id: string, column: CredentialColumn, plain: string) =>
     sealer.seal(plain, credentialContext(id, column))
 
@@ -60,6 +74,13 @@ export function projectsService(deps: ProjectsDeps) {
     directory.forget(id)
     return requireProject(row)
   }
+
+  /** The setting is saved, so a failure here must not fail the request. */
+  const warningsOnExposure = (id: string, schemas: readonly string[]): Promise<ExposureWarning[]> =>
+    deps.openTables(id, schemas).then(warningsAbout, error => {
+      log.warn({ err: error, project: id }, 'Could not look for tables without row-level security')
+      return [notChecked]
+    })
 
   return {
     async create(
@@ -125,7 +146,7 @@ export function projectsService(deps: ProjectsDeps) {
       return { ...requireProject(row), storage_bytes, database_bytes }
     },
 
-    async update(actor: Actor, id: string, change: ProjectChange): Promise<Project> {
+    async update(actor: Actor, id: string, change: ProjectChange): Promise<UpdatedProject> {
       if (change.quotas && !isOperator(actor)) throw quotasNeedOperator()
       checkSettings(change.settings ?? {})
       deps.checkServiceSettings(change.settings ?? {})
@@ -144,7 +165,10 @@ export function projectsService(deps: ProjectsDeps) {
         })
       })
       directory.forget(id)
-      return requireProject(saved)
+      const project = requireProject(saved)
+      const exposed = change.settings?.['exposed_schemas']
+      if (exposed === undefined) return project
+      return { ...project, warnings: await warningsOnExposure(id, exposedSchemasFrom(exposed)) }
     },
 
     async remove(id: string): Promise<void> {

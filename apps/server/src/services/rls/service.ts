@@ -11,6 +11,9 @@ import { requireProtectable } from './protected-table.ts'
 import { simulate } from './simulation.ts'
 import * as store from './store.ts'
 
+const maxNamedTables = 50
+
+export type OpenTables = store.OpenTables
 export type RlsService = ReturnType<typeof rlsService>
 
 export function rlsService(owner: OwnerWork, databases: Databases) {
@@ -29,6 +32,9 @@ export function rlsService(owner: OwnerWork, databases: Databases) {
         await requireSchema(session, schema)
         return { ...(await store.listStatus(session, schema, page)), ...page }
       }),
+
+    openTables: (id: string, schemas: readonly string[]) =>
+      owner.look(id, session => store.listOpenTables(session, schemas, maxNamedTables)),
 
     enable: (id: string, place: Place) => toggle(id, place, 'enable'),
     disable: (id: string, place: Place) => toggle(id, place, 'disable'),

@@ -27,6 +27,24 @@ export async function listStatus(
   return { tables, total: count?.total ?? 0 }
 }
 
+export interface OpenTables {
+  schema: string
+  /** The first ones by name. */
+  tables: string[]
+  total: number
+}
+
+/** Tables without row-level security. Tables of extensions belong to the superuser, who grants nothing on them. */
+export const listOpenTables = (session: Session, schemas: readonly string[], limit: number) =>
+  session.rows<OpenTables>(sql`
+    select n.nspname as schema, (array_agg(c.relname::text order by c.relname))[1:${limit}::int] as tables,
+           count(*)::int as total
+      from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+     where n.nspname = any(${schemas}::text[]) and c.relkind in ('r', 'p') and not c.relrowsecurity
+       and not exists (select from pg_catalog.pg_depend d
+             where d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass and d.objid = c.oid and d.deptype = 'e')
+     group by n.nspname order by n.nspname`)
+
 export const readStatus = (session: Session, schema: string, table: string) =>
   session.row<RlsStatus>(sql`select ${status} from ${tablesOf(schema)} where c.relname = ${table}::text`)
 
