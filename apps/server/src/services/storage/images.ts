@@ -2,6 +2,7 @@
 import { readAll } from '#src/kernel/byte-source.ts'
 import type { RawReply, RawRequest } from '#src/kernel/http/request.ts'
 import { type DownloadOptions, fileHeaders, isUnchanged } from './download.ts'
+import { headBytes, typeOf } from './file-type.ts'
 import { type Files, storageErrorFrom } from './files.ts'
 import { retryIfReplaced, sizeOf } from './objects.ts'
 import { storageRefusal } from './refusals.ts'
@@ -22,9 +23,18 @@ const throwStorageError = (error: unknown): never => {
 export type Images = ReturnType<typeof createImages>
 
 export function createImages(files: Files, renderer: Renderer, cache: RenderCache) {
-  async function source(project: string, object: ObjectRow): Promise<Buffer> {
-    const size = sizeOf(object)
-    return readAll(await files.open(project, { version: object.version, size }, 0, size))
+  async function read(project: string, object: ObjectRow, to: number): Promise<Buffer> {
+    return readAll(await files.open(project, { version: object.version, size: sizeOf(object) }, 0, to))
+  }
+
+  /** The bytes decide, because many clients upload without a type. Other files do not take a slot of the renderer. */
+  async function requireImage(project: string, object: ObjectRow): Promise<void> {
+    if (/^image\//i.test(object.metadata?.mimetype ?? '')) return
+    const head = await read(project, object, Math.min(sizeOf(object), headBytes)).catch(throwStorageError)
+    if (typeOf(head)?.startsWith('image/')) return
+    throw storageRefusal('InvalidRequest', 'Only images can be transformed', {
+      hint: 'The object is neither stored with a content type of image/… nor does it begin like an image.',
+    })
   }
 
   async function reply(
@@ -34,10 +44,6 @@ export function createImages(files: Files, renderer: Renderer, cache: RenderCach
     transformation: Transformation,
     options: DownloadOptions,
   ): Promise<RawReply> {
-    if (!/^image\//i.test(object.metadata?.mimetype ?? ''))
-      throw storageRefusal('InvalidRequest', 'Only images can be transformed', {
-        hint: 'The object was not uploaded with a content type of image/….',
-      })
     if (sizeOf(object) > maxSourceBytes)
       throw storageRefusal(
         'InvalidRequest',
@@ -58,14 +64,15 @@ export function createImages(files: Files, renderer: Renderer, cache: RenderCach
       const { 'content-type': _type, 'content-disposition': _disposition, ...headers } = headersOf('')
       return { status: 304, headers, body: null }
     }
-    const { bytes, contentType } = await cache.getOrRender(project, object.version, key, () =>
-      renderer.render(
+    const { bytes, contentType } = await cache.getOrRender(project, object.version, key, async () => {
+      await requireImage(project, object)
+      return renderer.render(
         project,
-        () => source(project, object).catch(throwStorageError),
+        () => read(project, object, sizeOf(object)).catch(throwStorageError),
         transformation,
         format,
-      ),
-    )
+      )
+    })
     const headers = { ...headersOf(contentType), 'content-length': String(bytes.length) }
     return { status: 200, headers, body: request.method === 'HEAD' ? null : bytes }
   }

@@ -192,7 +192,7 @@ async function info(object: ObjectRow): Promise<RawReply> {
     content_type: metadata?.mimetype ?? null,
     cache_control: metadata?.cacheControl ?? null,
     etag: `"${version}"`,
-    metadata: user_metadata,
+    metadata: user_metadata ?? {},
     last_modified: modifiedAt(object).toISOString(),
     created_at,
   })

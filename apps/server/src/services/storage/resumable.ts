@@ -1,5 +1,6 @@
 // Resumable uploads (TUS 1.0.0): create, read, append, delete. Every request checks in Postgres that the caller may upload
 // the object.
+import { readAll } from '#src/kernel/byte-source.ts'
 import { Refusal } from '#src/kernel/errors.ts'
 import type { RawReply, RawRequest } from '#src/kernel/http/request.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
@@ -7,6 +8,7 @@ import { isUuid } from '#src/kernel/uuid.ts'
 import type { Caller } from '#src/tenancy/databases.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
 import { checkFolder, contextOf } from './access.ts'
+import { headBytes, typeOf, unknownType } from './file-type.ts'
 import type { Files } from './files.ts'
 import { checkBucketName, checkKey } from './names.ts'
 import { noSuchBucket, storageRefusal, tooLarge } from './refusals.ts'
@@ -106,12 +108,15 @@ export function createResumable(deps: ResumableDeps) {
     }
     const size = await append(tenant, request, upload, holder, maxBytes)
     if (size !== upload.length) return size
-    const object = objectOf(upload, size, grant ? (grant.owner ?? '') : userId)
-    await objects.publish(context, object, upload.is_upsert, async ({ status }) => {
-      // After a 429 the client can retry. A version that an object references must stay.
-      if (status === 429 || (await store.namedVersions(tenant, [upload.version])).size > 0) return
-      await uploads.deleteUpload(control, upload.id)
-      await files.tryDrop(tenant.id, [{ version: upload.version, size }])
+    const object = await objectOf(files, tenant, upload, size, grant ? (grant.owner ?? '') : userId)
+    await objects.publish(context, object, upload.is_upsert, {
+      uncheckedIn: isTyped(upload) ? undefined : await bucketOf({ context, grant }, upload.bucket),
+      onRefused: async ({ status }) => {
+        // After a 429 the client can retry. A version that an object references must stay.
+        if (status === 429 || (await store.namedVersions(tenant, [upload.version])).size > 0) return
+        await uploads.deleteUpload(control, upload.id)
+        await files.tryDrop(tenant.id, [{ version: upload.version, size }])
+      },
     })
     await uploads.markFinished(control, upload.id)
     upload.is_finished = true
@@ -142,10 +147,11 @@ export function createResumable(deps: ResumableDeps) {
       const access = accessOf(caller, request, kind, metadata.bucket, metadata.name)
       const bucket = await bucketOf(access, metadata.bucket)
       if ((length ?? 0) > maxLength(bucket)) throw tooLarge(maxLength(bucket))
-      checkType(bucket, metadata.name, metadata.contentType)
+      if (metadata.contentType !== undefined) checkType(bucket, metadata.name, metadata.contentType)
       const isUpsert = access.grant ? access.grant.upsert : request.headers['x-upsert'] === 'true'
-      await objects.dryRun(access.context, metadata.bucket, metadata.name, isUpsert, metadata, length ?? 0)
-      const { id, expiresAt } = await begin(deps, caller.tenant, metadata, length, isUpsert)
+      const attributes = { ...metadata, contentType: metadata.contentType ?? unknownType }
+      await objects.dryRun(access.context, metadata.bucket, metadata.name, isUpsert, attributes, length ?? 0)
+      const { id, expiresAt } = await begin(deps, caller.tenant, attributes, length, isUpsert)
       const location = `${originOf(request, baseUrl())}${request.path.replace(/\/+$/, '')}/${id}`
       const headers = { ...tus.tusHeaders, ...expiryHeader(expiresAt), location }
       if (length !== 0 && !tus.isChunk(request.headers)) return { status: 201, headers, body: null }
@@ -205,7 +211,7 @@ export function createResumable(deps: ResumableDeps) {
 async function begin(
   { control, files }: ResumableDeps,
   tenant: Tenant,
-  metadata: tus.UploadMetadata,
+  metadata: tus.UploadMetadata & ObjectAttributes,
   length: number | null,
   isUpsert: boolean,
 ) {
@@ -258,8 +264,24 @@ const attributesOf = (upload: UploadRow): ObjectAttributes => ({
   userMetadata: upload.user_metadata,
 })
 
-const objectOf = (upload: UploadRow, size: number, owner: string): NewObject =>
-  newObject(upload.bucket, upload.name, owner, { version: upload.version, size }, attributesOf(upload))
+/** If the client sent no type, the first of the stored bytes decide. */
+async function objectOf(
+  files: Files,
+  tenant: Tenant,
+  upload: UploadRow,
+  size: number,
+  owner: string,
+): Promise<NewObject> {
+  const file = { version: upload.version, size }
+  const attributes = attributesOf(upload)
+  if (!isTyped(upload)) {
+    const head = await files.open(tenant.id, file, 0, Math.min(size, headBytes))
+    attributes.contentType = typeOf(await readAll(head)) ?? unknownType
+  }
+  return newObject(upload.bucket, upload.name, owner, file, attributes)
+}
+
+const isTyped = (upload: UploadRow) => tus.hasContentType(upload.upload_metadata)
 
 const maxLength = (bucket: BucketRow) => bucket.file_size_limit ?? Number.MAX_SAFE_INTEGER
 

@@ -1,7 +1,7 @@
 // Request and response headers of TUS 1.0.0.
 import type { IncomingHttpHeaders } from 'node:http'
 import { storageRefusal } from './refusals.ts'
-import { checkContentType, checkHeader, metadataFromText } from './upload-body.ts'
+import { checkHeader, declaredType, metadataFromText } from './upload-body.ts'
 
 export const tusVersion = '1.0.0'
 const extensions = 'creation,creation-with-upload,creation-defer-length,termination,expiration'
@@ -26,7 +26,8 @@ export function checkVersion(headers: IncomingHttpHeaders): void {
 export interface UploadMetadata {
   bucket: string
   name: string
-  contentType: string
+  /** Undefined if the client sent none. */
+  contentType: string | undefined
   cacheControl: string
   userMetadata: object | null
   /** The Upload-Metadata header as received. */
@@ -39,7 +40,7 @@ export function uploadMetadataFrom(headers: IncomingHttpHeaders): UploadMetadata
   const header = headers['upload-metadata']
   if (typeof header !== 'string' || header.length > maxMetadataHeader)
     throw storageRefusal('InvalidRequest', 'Upload-Metadata must name bucketName and objectName')
-  const fields = new Map(header.split(',').map(pairFrom))
+  const fields = fieldsOf(header)
   const bucket = fields.get('bucketName')
   const name = fields.get('objectName')
   if (!bucket || !name)
@@ -49,7 +50,7 @@ export function uploadMetadataFrom(headers: IncomingHttpHeaders): UploadMetadata
   return {
     bucket,
     name,
-    contentType: checkContentType(fields.get('contentType') || 'application/octet-stream'),
+    contentType: declaredType(fields.get('contentType')),
     cacheControl: checkHeader(
       'cacheControl',
       /^\d+$/.test(cacheControl) ? `max-age=${cacheControl}` : 'no-cache',
@@ -58,6 +59,12 @@ export function uploadMetadataFrom(headers: IncomingHttpHeaders): UploadMetadata
     metadata: header,
   }
 }
+
+/** Whether an Upload-Metadata header that was accepted has a content type. */
+export const hasContentType = (header: string): boolean =>
+  declaredType(fieldsOf(header).get('contentType')) !== undefined
+
+const fieldsOf = (header: string) => new Map(header.split(',').map(pairFrom))
 
 function pairFrom(pair: string): [string, string] {
   const [key = '', value = ''] = pair.trim().split(' ', 2)

@@ -2,6 +2,7 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import { finished, type Readable, type Writable } from 'node:stream'
 import { Busboy, type BusboyHeaders, type BusboyInstance } from '@fastify/busboy'
+import { bytesIn } from '#src/kernel/byte-source.ts'
 import { Refusal } from '#src/kernel/errors.ts'
 import { clientClosed, DirectBodyRequest, directBodyChunks } from '#src/kernel/http/body.ts'
 import { parseJsonBody } from '#src/kernel/http/json-body.ts'
@@ -9,7 +10,8 @@ import type { RawRequest } from '#src/kernel/http/request.ts'
 import { storageRefusal } from './refusals.ts'
 
 export interface Upload {
-  contentType: string
+  /** Undefined if the client sent none. */
+  contentType: string | undefined
   cacheControl: string
   userMetadata: object | null
   robots: string | undefined
@@ -43,7 +45,7 @@ export function uploadFrom(request: RawRequest): Promise<Upload> | Upload {
 
 function rawFrom({ headers, body }: RawRequest): Upload {
   return {
-    contentType: checkContentType(headers['content-type'] ?? 'application/octet-stream'),
+    contentType: declaredType(headers['content-type']),
     cacheControl: checkHeader('cache-control', headers['cache-control'] ?? 'no-cache'),
     userMetadata: metadataFromHeader(headers['x-metadata']),
     robots: robotsFrom(headers),
@@ -84,7 +86,7 @@ function formFrom({ headers, body }: RawRequest): Promise<Upload> {
         const seconds = fields.get('cacheControl')
         const metadata = fields.get('metadata')
         resolve({
-          contentType: checkContentType(fields.get('contentType') ?? mimeType ?? 'application/octet-stream'),
+          contentType: declaredType(fields.get('contentType') || (mimeType === blobType ? '' : mimeType)),
           cacheControl: checkHeader('cacheControl', seconds === undefined ? 'no-cache' : maxAge(seconds)),
           userMetadata: metadata === undefined ? null : metadataFromText(metadata),
           robots: robotsFrom(headers),
@@ -104,6 +106,9 @@ function formFrom({ headers, body }: RawRequest): Promise<Upload> {
     feed(form, body)
   })
 }
+
+/** Sent by fetch for a Blob without a type, so in a form it says nothing. */
+const blobType = 'application/octet-stream'
 
 /** The form parser gets slices of this size, because it keeps parsing its current input after a rejection. */
 export const pieceBytes = 8 * 1024
@@ -148,6 +153,47 @@ export async function* bodyChunks(body: Readable): AsyncGenerator<readonly Buffe
   }
 }
 
+/**
+ * Reads the first bytes of a body, and returns them with a source that still yields the whole body. Without reading that
+ * source to its end, abandon it, so that the rest of the body can be dropped.
+ */
+export async function peek(source: AsyncIterable<readonly Buffer[]>, bytes: number) {
+  const iterator = source[Symbol.asyncIterator]()
+  const read: (readonly Buffer[])[] = []
+  for (let size = 0; size < bytes; ) {
+    const next = await iterator.next()
+    if (next.done) break
+    read.push(next.value)
+    size += bytesIn(next.value)
+  }
+  return {
+    head: firstBytes(read.flat(), bytes),
+    source: resumed(read, iterator),
+    abandon: async () => void (await iterator.return?.()),
+  }
+}
+
+function firstBytes(chunks: readonly Buffer[], bytes: number): Buffer {
+  const head: Buffer[] = []
+  for (let left = bytes, at = 0; left > 0 && at < chunks.length; at++) {
+    head.push(chunks[at]!.subarray(0, left))
+    left -= head.at(-1)!.length
+  }
+  return Buffer.concat(head)
+}
+
+async function* resumed(
+  read: readonly (readonly Buffer[])[],
+  iterator: AsyncIterator<readonly Buffer[]>,
+): AsyncGenerator<readonly Buffer[]> {
+  try {
+    yield* read
+    for (let next = await iterator.next(); !next.done; next = await iterator.next()) yield next.value
+  } finally {
+    await iterator.return?.()
+  }
+}
+
 /** Leaves the body open when iteration stops early, so that an error answer can still be sent. */
 async function* eachOf(body: Readable): AsyncGenerator<readonly Buffer[]> {
   for await (const chunk of body.iterator({ destroyOnReturn: false })) yield [chunk as Buffer]
@@ -172,6 +218,10 @@ export function checkContentType(type: string): string {
     })
   return trimmed
 }
+
+/** Undefined if there is none. */
+export const declaredType = (type: string | undefined): string | undefined =>
+  type?.trim() ? checkContentType(type) : undefined
 
 /** The value is sent as a header with every download. */
 export function checkHeader(name: string, value: string): string {

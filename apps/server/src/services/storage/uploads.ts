@@ -4,11 +4,12 @@ import { Refusal } from '#src/kernel/errors.ts'
 import { jsonReply, type RawRequest } from '#src/kernel/http/request.ts'
 import type { Caller } from '#src/tenancy/databases.ts'
 import { checkFolder, contextOf } from './access.ts'
+import { headBytes, typeOf, unknownType } from './file-type.ts'
 import type { Files } from './files.ts'
 import { checkBucketName, checkKey, isTypeAllowed, isUserBucket } from './names.ts'
 import { noSuchBucket, storageRefusal, tooLarge } from './refusals.ts'
 import type { BucketRow, NewObject, RequestContext, Store } from './store.ts'
-import { type Upload, uploadFrom } from './upload-body.ts'
+import { peek, type Upload, uploadFrom } from './upload-body.ts'
 
 const maxDirectBytes = 50 * 1024 * 1024
 const directHint = 'Larger files go by resumable uploads: POST upload/resumable.'
@@ -64,9 +65,24 @@ export function checkType(bucket: BucketRow, name: string, contentType: string):
 
 /** Used for dry runs before the attributes are known. */
 const defaultAttributes: ObjectAttributes = {
-  contentType: 'application/octet-stream',
+  contentType: unknownType,
   cacheControl: 'no-cache',
   userMetadata: null,
+}
+
+interface PublishOptions {
+  /** Called if Postgres or the bucket rejects the object. By default it removes the file. */
+  onRefused?: (refusal: Refusal) => Promise<void>
+  /** The bucket, if it has not been asked yet whether it takes the type. */
+  uncheckedIn?: BucketRow | undefined
+}
+
+/** Policies and the bucket decide on the type that is stored, so the first bytes are read before both. */
+async function typed(upload: Upload): Promise<Upload & ObjectAttributes & { abandon(): Promise<void> }> {
+  const { contentType } = upload
+  if (contentType !== undefined) return { ...upload, contentType, abandon: async () => {} }
+  const { head, ...rest } = await peek(upload.source, headBytes)
+  return { ...upload, contentType: typeOf(head) ?? unknownType, ...rest }
 }
 
 export function createUploads(store: Store, files: Files) {
@@ -110,9 +126,10 @@ export function createUploads(store: Store, files: Files) {
     context: RequestContext,
     object: NewObject,
     isUpsert: boolean,
-    onRefused: (refusal: Refusal) => Promise<void> = () => discard(context, object),
+    { onRefused = () => discard(context, object), uncheckedIn }: PublishOptions = {},
   ): Promise<string> {
     try {
+      if (uncheckedIn) checkType(uncheckedIn, object.name, object.metadata.mimetype)
       const { id, replaced } = await place(context, object, isUpsert)
       if (replaced !== null && replaced !== object.version)
         files.dropLater(context.caller.tenant.id, replaced)
@@ -143,18 +160,21 @@ export function createUploads(store: Store, files: Files) {
     const hint = maxBytes === maxDirectBytes ? directHint : undefined
     // Reject early if the declared size is too large.
     if (Number(request.headers['content-length'] ?? 0) > maxBytes + formSlack) throw tooLarge(maxBytes, hint)
-    const upload: Upload = await uploadFrom(request)
+    const upload = await typed(await uploadFrom(request))
     const { announcedBytes: announced, isForm } = upload
-    await dryRun(context, bucket, name, isUpsert, upload, announced)
-    checkType(found, name, upload.contentType)
-    const file = await files.receive({
-      tenant: context.caller.tenant,
-      bucket,
-      source: upload.source,
-      announcedBytes: isForm && (announced ?? 0) > maxBytes ? maxBytes : announced,
-      maxBytes,
-      tooLargeHint: hint,
-    })
+    const storeFile = async () => {
+      await dryRun(context, bucket, name, isUpsert, upload, announced)
+      checkType(found, name, upload.contentType)
+      return files.receive({
+        tenant: context.caller.tenant,
+        bucket,
+        source: upload.source,
+        announcedBytes: isForm && (announced ?? 0) > maxBytes ? maxBytes : announced,
+        maxBytes,
+        tooLargeHint: hint,
+      })
+    }
+    const file = await storeFile().finally(upload.abandon)
     try {
       await upload.ended()
     } catch (error) {
