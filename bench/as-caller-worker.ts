@@ -12,6 +12,7 @@ import {
   statement,
 } from '../apps/server/src/tenancy/databases.ts'
 import { createLogins } from '../apps/server/src/tenancy/logins.ts'
+import { noSigningKeys } from '../apps/server/src/tenancy/tenant-signing-keys.ts'
 
 export interface Assignment {
   address: ServerAddress
@@ -52,6 +53,7 @@ process.once('message', (assignment: Assignment) => {
       anonKey: '',
       serviceRoleKey: '',
       jwtSecret: '',
+      signingKeys: noSigningKeys,
       quotas: {},
       exposedSchemas: ['public'],
       settings: {},

@@ -8,10 +8,14 @@ import { raw } from '../apps/server/src/kernel/postgres/sql.ts'
 import { currentUserStatement, refreshStatement } from '../apps/server/src/services/auth/sessions-store.ts'
 import { createTokens } from '../apps/server/src/services/auth/tokens.ts'
 import { createLogins } from '../apps/server/src/tenancy/logins.ts'
+import { noSigningKeys } from '../apps/server/src/tenancy/tenant-signing-keys.ts'
 import { compare, interleave, report, type Sample } from './measure.ts'
 import { pgbench, type Reference } from './pgbench.ts'
 import { engineIn, onStage, projectsAt, refOf, startMain } from './stage.ts'
 import { type LoadRequest, loaded } from './wrk.ts'
+
+/** The measured project signs with HS256. */
+const noEs256 = { ensure: () => Promise.reject(new Error('not used')), retire: () => Promise.resolve() }
 
 const { values: given } = parseArgs({
   options: {
@@ -78,7 +82,7 @@ await onStage(async stage => {
 
   /** Current values: every round continues where the last one ended. */
   async function refreshTokens(): Promise<string[]> {
-    const tokens = createTokens(keyring(controlPlaneSecret), () => platform.url)
+    const tokens = createTokens(keyring(controlPlaneSecret), () => platform.url, noEs256)
     const user = {
       id: '',
       aud: '',
@@ -94,15 +98,15 @@ await onStage(async stage => {
         raw('select id, refresh_token_counter as counter from auth.sessions order by id'),
       ),
     )
-    return rows.map(
-      ({ id, counter }) =>
-        tokens.issue(
-          { id: project.id, jwtSecret: 'x' } as Parameters<typeof tokens.issue>[0],
-          user,
-          { id, aal: 'aal1', amr: [], counter: Number(counter) },
-          { session_duration_seconds: 60 } as Parameters<typeof tokens.issue>[3],
-        ).refresh_token,
+    const issued = rows.map(({ id, counter }) =>
+      tokens.issue(
+        { id: project.id, jwtSecret: 'x', signingKeys: noSigningKeys } as Parameters<typeof tokens.issue>[0],
+        user,
+        { id, aal: 'aal1', amr: [], counter: Number(counter) },
+        { session_duration_seconds: 60, jwt_algorithm: 'HS256' } as Parameters<typeof tokens.issue>[3],
+      ),
     )
+    return (await Promise.all(issued)).map(({ refresh_token }) => refresh_token)
   }
 
   const stageFile = `${dataDir}/bench-`

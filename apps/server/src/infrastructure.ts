@@ -27,6 +27,7 @@ import { grantsOf, type ProjectGrants } from '#src/tenancy/project-grants.ts'
 import { createProvisioner } from '#src/tenancy/provision.ts'
 import { checkSecret } from '#src/tenancy/secret-proof.ts'
 import { createShadowDatabases } from '#src/tenancy/shadow-database.ts'
+import { createSigningKeys } from '#src/tenancy/signing-keys.ts'
 import { createSpaceCheck } from '#src/tenancy/space-check.ts'
 import { upgradedDatabases } from '#src/tenancy/upgraded-databases.ts'
 import { openUpgrades } from '#src/tenancy/upgrades.ts'
@@ -137,6 +138,7 @@ export async function openInfrastructure(
     projectData: createProjectData(),
     upgrades,
     directory,
+    signingKeys: createSigningKeys(control, directory, sealer),
     databases,
     abandoned,
     spaceCheck: createSpaceCheck(databaseSizes, diskReserve),

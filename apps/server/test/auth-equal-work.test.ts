@@ -14,6 +14,7 @@ import { authService } from '#src/services/auth/service.ts'
 import { createDelivery } from '#src/services/email/delivery.ts'
 import { emailService } from '#src/services/email/service.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
+import { createSigningKeys } from '#src/tenancy/signing-keys.ts'
 import { type AuthProject, authProject } from './auth-project.ts'
 import { startPlatform, type TestPlatform } from './harness.ts'
 
@@ -74,6 +75,7 @@ function countingAuth() {
     deriveKey,
     outbound: createOutbound(connector),
     directory,
+    signingKeys: createSigningKeys(control, directory, common.sealer),
   })
 }
 

@@ -26,6 +26,13 @@ export const AuthSettings = Type.Object({
     description:
       'Whether a sign-up gets a session at once. If false, the address must be verified by mail first.',
   }),
+  manual_linking_enabled: Type.Boolean({
+    description: 'Whether signed-in users may link and unlink identities.',
+  }),
+  jwt_algorithm: Type.Enum(['HS256', 'ES256'] as const, {
+    description:
+      'Signature of access tokens: HS256 with the JWT secret, or ES256 with a key of the project whose public part is in the JWKS.',
+  }),
   min_password_length: Type.Integer({ minimum: 6, maximum: 72 }),
   session_duration_seconds: Seconds(60, 604_800, 'Lifetime of an access token.'),
   refresh_token_duration_seconds: Seconds(60, 315_360_000, 'How long a session is valid without a refresh.'),
@@ -55,6 +62,8 @@ export const defaultAuthSettings: AuthSettings = {
   anonymous_enabled: true,
   mfa_enabled: true,
   auto_confirm: true,
+  manual_linking_enabled: false,
+  jwt_algorithm: 'HS256',
   min_password_length: 6,
   session_duration_seconds: 3600,
   refresh_token_duration_seconds: 2_592_000,

@@ -294,7 +294,8 @@ export const authApi = {
 
   keys: {
     ...route('GET', 'open', '.well-known/jwks.json'),
-    summary: 'Public keys: none, since tokens are signed with the secret of the project',
+    summary: 'Public keys of access tokens, as a JWKS; none if the project signs with HS256',
+    raw: true,
     reply: Type.Object({ keys: Type.Array(Type.Unknown()) }),
   },
   settings: {

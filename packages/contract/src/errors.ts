@@ -384,6 +384,16 @@ export const errorCodes = {
     meaning:
       'The project’s database lacks the queue functions: restart the platform, which upgrades the database. Messages of existing queues can be sent and read.',
   },
+  asymmetric_signing_disabled: {
+    status: 409,
+    meaning:
+      'The project signs access tokens with HS256 and has no signing keys; set `jwt_algorithm` to `ES256` first.',
+  },
+  too_many_signing_keys: {
+    status: 409,
+    meaning:
+      'Ten replaced signing keys of the project still verify tokens; the message says when the first ends.',
+  },
   last_owner: {
     status: 409,
     meaning: 'The change would leave a project without an active owner; make another member owner first.',

@@ -104,6 +104,16 @@ export const ShownAuthSettings = Type.Object({
 })
 export type ShownAuthSettings = Static<typeof ShownAuthSettings>
 
+export const RotatedSigningKey = Type.Object({
+  kid: Id,
+  algorithm: Type.Literal('ES256'),
+  created_at: Timestamp,
+  former: Type.Array(Type.Object({ kid: Id, valid_until: Timestamp }), {
+    description: 'Replaced keys. They verify until the last token they signed has expired.',
+  }),
+})
+export type RotatedSigningKey = Static<typeof RotatedSigningKey>
+
 export const ProviderTemplate = Type.Object({
   provider: ProviderName,
   name: Type.String(),
@@ -260,6 +270,16 @@ export const usersApi = {
     params: Type.Object({ id: Id, provider: Text(100) }),
     reply: Empty,
     status: 204,
+  },
+  rotateSigningKey: {
+    plane: 'management',
+    method: 'POST',
+    path: '/projects/{id}/auth/signing-keys/rotate',
+    scope: 'admin',
+    audit: 'auth.signing_key_rotated',
+    summary: 'Replace the ES256 key of access tokens; tokens of the former key stay valid until they expire',
+    params: ById,
+    reply: RotatedSigningKey,
   },
   listProviderTemplates: {
     plane: 'management',

@@ -9,6 +9,8 @@ import { sql } from '#src/kernel/postgres/sql.ts'
 import { credentialContext } from './credentials.ts'
 import { exposedSchemasFrom } from './exposed-schemas.ts'
 import { followProjects } from './project-changes.ts'
+import { type SigningKeyRow, validKeysOfProject } from './signing-keys-store.ts'
+import { signingKeysFrom, type TenantSigningKeys } from './tenant-signing-keys.ts'
 
 export interface Tenant {
   readonly id: string
@@ -18,6 +20,8 @@ export interface Tenant {
   readonly anonKey: string
   readonly serviceRoleKey: string
   readonly jwtSecret: string
+  /** Keys of access tokens, if the project signs with ES256. */
+  readonly signingKeys: TenantSigningKeys
   readonly quotas: Quotas
   /** Schemas the row API serves; the first is the default. */
   readonly exposedSchemas: readonly string[]
@@ -30,6 +34,8 @@ export interface Directory {
   find(id: string): Tenant | undefined | Promise<Tenant | undefined>
   /** Reads the current row, without the cache. For listeners of changes. */
   read(id: string): Promise<Tenant | undefined>
+  /** Like `find`, with all changes that other nodes have committed before. Waits for the next poll. */
+  findCurrent(id: string): Promise<Tenant | undefined>
   forget(id: string): void
   /** The listener is called when a project may have changed or was deleted. */
   onChange(listener: (id: string) => void): void
@@ -94,20 +100,27 @@ export async function openDirectory(
   }
 
   const changes = await followProjects(server, { change: forget, gap: forgetAll }, log)
+
+  function find(id: string): Tenant | undefined | Promise<Tenant | undefined> {
+    const found = known.get(id) ?? unknownIds.get(id)
+    if (found) {
+      const trustMs = found.tenant
+        ? changes.isCurrent()
+          ? Number.POSITIVE_INFINITY
+          : maxAgeWhileDisconnectedMs
+        : maxUnknownAgeMs
+      if (performance.now() - found.readAt <= trustMs) return found.tenant
+    }
+    return loadOnce(id)
+  }
+
   return {
-    find(id) {
-      const found = known.get(id) ?? unknownIds.get(id)
-      if (found) {
-        const trustMs = found.tenant
-          ? changes.isCurrent()
-            ? Number.POSITIVE_INFINITY
-            : maxAgeWhileDisconnectedMs
-          : maxUnknownAgeMs
-        if (performance.now() - found.readAt <= trustMs) return found.tenant
-      }
-      return loadOnce(id)
-    },
+    find,
     read: load,
+    async findCurrent(id) {
+      await changes.nextPoll()
+      return find(id)
+    },
     forget,
     onChange: listener => void listeners.push(listener),
     close: () => changes.close(),
@@ -130,11 +143,13 @@ interface ProjectRow {
   jwt_secret: string
   quotas: Quotas
   settings: Record<string, unknown>
+  signing_keys: SigningKeyRow[]
 }
 
 const findServedProject = (control: Database, id: string) =>
   control.row<ProjectRow>(sql`
-    select id, ref, name, status, anon_key, service_role_key, jwt_secret, quotas, settings
+    select id, ref, name, status, anon_key, service_role_key, jwt_secret, quotas, settings,
+           ${validKeysOfProject} as signing_keys
       from projects where id = ${id} and status in ('active', 'suspended')`)
 
 function tenantFrom(row: ProjectRow, sealer: Sealer): Tenant {
@@ -148,6 +163,7 @@ function tenantFrom(row: ProjectRow, sealer: Sealer): Tenant {
     anonKey: open('anon_key'),
     serviceRoleKey: open('service_role_key'),
     jwtSecret: open('jwt_secret'),
+    signingKeys: signingKeysFrom(row.id, row.signing_keys, sealer),
     quotas: row.quotas,
     exposedSchemas: Object.freeze(exposedSchemasFrom(row.settings['exposed_schemas'])),
     settings: row.settings,

@@ -8,6 +8,8 @@ import { sql } from '#src/kernel/postgres/sql.ts'
 export interface ProjectChanges {
   /** Whether all changes up to the last poll interval have been reported. */
   isCurrent(): boolean
+  /** Resolves at the end of the next poll to start, also if it fails. */
+  nextPoll(): Promise<void>
   close(): Promise<void>
 }
 
@@ -40,6 +42,7 @@ export async function followProjects(
   let isClosed = false
   let hasFailed = false
   let timer: NodeJS.Timeout | undefined
+  let waiting: (() => void)[] = []
 
   async function connect(): Promise<void> {
     const startedAt = performance.now()
@@ -58,6 +61,8 @@ export async function followProjects(
   }
 
   async function pollAgain(): Promise<void> {
+    const waited = waiting
+    waiting = []
     try {
       if (open) await poll(open)
       else await connect()
@@ -67,6 +72,7 @@ export async function followProjects(
       hasFailed = true
       disconnect()
     }
+    for (const resolve of waited) resolve()
     if (isClosed) disconnect()
     else
       timer = setTimeout(() => {
@@ -83,9 +89,11 @@ export async function followProjects(
   await polling
   return {
     isCurrent: () => performance.now() - polledAt <= currentMs,
+    nextPoll: () => (isClosed ? Promise.resolve() : new Promise(resolve => waiting.push(resolve))),
     async close() {
       isClosed = true
       clearTimeout(timer)
+      for (const resolve of waiting) resolve()
       disconnect()
       await polling
     },

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict'
 import { createHmac } from 'node:crypto'
 import { test } from 'node:test'
-import { looksLikeJwt, signJwt, verifyJwt } from './jwt.ts'
+import { es256PrivateKey, es256PublicKey, newEs256Key } from './es256.ts'
+import { es256KeyId, looksLikeJwt, signJwt, signJwtEs256, verifyJwt } from './jwt.ts'
 
 const secret = 'a secret of the project'
 const now = 1_800_000_000_000
@@ -56,4 +57,22 @@ test('a changed payload no longer matches its signature', () => {
 test('project keys do not look like tokens', () => {
   assert.equal(looksLikeJwt('platform_anon_app_ey.a.b'), false)
   assert.equal(looksLikeJwt(signJwt({}, secret)), true)
+})
+
+test('an ES256 token is verified with the key that its kid names, and HS256 with the secret', () => {
+  const { point, secret: d } = newEs256Key()
+  const keys = {
+    secret,
+    publicKey: (kid: string) => (kid === 'own' ? es256PublicKey(point) : undefined),
+  }
+  const signedBy = (kid: string, key = es256PrivateKey(point, d)) =>
+    signJwtEs256({ role: 'anon' }, { kid, privateKey: key })
+  const other = newEs256Key()
+  assert.deepEqual(verifyJwt(signedBy('own'), keys, now)?.claims, { role: 'anon' })
+  assert.deepEqual(verifyJwt(signJwt({ role: 'anon' }, secret), keys, now)?.claims, { role: 'anon' })
+  assert.equal(verifyJwt(signedBy('other'), keys, now), undefined)
+  assert.equal(verifyJwt(signedBy('own'), secret, now), undefined)
+  assert.equal(verifyJwt(signedBy('own', es256PrivateKey(other.point, other.secret)), keys, now), undefined)
+  assert.equal(es256KeyId(signedBy('own')), 'own')
+  assert.equal(es256KeyId(signJwt({}, secret)), undefined)
 })

@@ -5,6 +5,7 @@ import { whoamiApi } from '@plinth/contract/whoami.ts'
 import { signJwt } from '#src/kernel/crypto/jwt.ts'
 import type { RequestHead } from '#src/kernel/http/request.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
+import { noSigningKeys } from '#src/tenancy/tenant-signing-keys.ts'
 import { callerFrom, projectIn } from './admit.ts'
 
 const anonKey = 'platform_anon_app_aaaaaaaa'
@@ -17,6 +18,7 @@ const tenant: Tenant = {
   anonKey,
   serviceRoleKey,
   jwtSecret: 'the project’s secret',
+  signingKeys: noSigningKeys,
   quotas: {},
   exposedSchemas: ['public'],
   settings: {},

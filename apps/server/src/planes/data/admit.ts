@@ -1,12 +1,13 @@
 // Authenticates a data-plane request: from a key or user token to a Caller. An unknown project, an unknown key and the key
 // of another project get the same 401.
 import type { DataRoute, Role } from '@plinth/contract/route.ts'
-import { type Claims, looksLikeJwt, verifyJwt, verifySignature } from '#src/kernel/crypto/jwt.ts'
+import { type Claims, es256KeyId, looksLikeJwt, verifyJwt, verifySignature } from '#src/kernel/crypto/jwt.ts'
 import { claimsProblem, jwtExpired } from '#src/kernel/crypto/jwt-claims.ts'
 import { Refusal } from '#src/kernel/errors.ts'
 import type { RequestHead } from '#src/kernel/http/request.ts'
 import type { Caller } from '#src/tenancy/databases.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
+import { jwtKeysOf, noSigningKeys } from '#src/tenancy/tenant-signing-keys.ts'
 import { type Denial, Unauthorized, unknownKey } from './unauthorized.ts'
 
 const isUuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/
@@ -72,6 +73,21 @@ export function whyRefused(
   return denial.message === jwtExpired ? 'expired' : 'claims'
 }
 
+/**
+ * Whether a token names a signing key that this node does not know. Another node may have made it since the last poll of
+ * changes.
+ */
+export function namesUnknownKey(tenant: Tenant, credential: string): boolean {
+  const kid = es256KeyId(credential)
+  return kid !== undefined && tenant.signingKeys.publicKey(kid) === undefined
+}
+
+/** The same for the token of a request. Only with a valid key beside it, because such requests wait. */
+export function bearsUnknownKey(tenant: Tenant, { apikey, authorization }: RequestHead['headers']): boolean {
+  const isAdmitted = typeof apikey === 'string' && callerOfKey(tenant, apikey) !== undefined
+  return isAdmitted && namesUnknownKey(tenant, bearerOf(authorization) ?? '')
+}
+
 /** The caller of a socket upgrade. Browsers cannot set headers there, so keys and tokens may be in the query. */
 export function callerOfSocket(
   tenant: Tenant | undefined,
@@ -84,6 +100,12 @@ export function callerOfSocket(
   served(found.caller)
   return { ...found, text }
 }
+
+export const opensWithUnknownKey = (
+  tenant: Tenant,
+  query: URLSearchParams,
+  headers: RequestHead['headers'],
+): boolean => namesUnknownKey(tenant, credentialOfSocket(query, headers))
 
 /** If both a token and a key are sent, the token decides. */
 export function credentialOfSocket(query: URLSearchParams, headers: RequestHead['headers']): string {
@@ -121,6 +143,7 @@ const nobody: Tenant = Object.freeze({
   anonKey: '',
   serviceRoleKey: '',
   jwtSecret: crypto.randomUUID() + crypto.randomUUID(),
+  signingKeys: noSigningKeys,
   quotas: {},
   exposedSchemas: [],
   settings: {},
@@ -161,7 +184,7 @@ function denialOfToken(tenant: Tenant, token: string): Denial {
     }
   const parts = token.split('.').length
   if (parts !== 3) return { kind: 'undecodable', message: `Expected 3 parts in JWT; got ${parts}` }
-  const verified = verifySignature(token, tenant.jwtSecret)
+  const verified = verifySignature(token, jwtKeysOf(tenant))
   if (!verified)
     return {
       kind: 'undecodable',
@@ -219,7 +242,7 @@ function callerOfToken(tenant: Tenant, token: string): Caller | undefined {
     tokens.delete(token)
     return
   }
-  const verified = verifyJwt(token, tenant.jwtSecret)
+  const verified = verifyJwt(token, jwtKeysOf(tenant))
   if (!verified) return
   const { role, sub, exp, session_id: sessionId } = verified.claims
   if (!isRole(role) || callerProblem(verified.claims) !== undefined) return

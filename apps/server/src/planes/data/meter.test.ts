@@ -5,6 +5,7 @@ import { Refusal } from '#src/kernel/errors.ts'
 import { createRateWindows } from '#src/kernel/http/rate-windows.ts'
 import { settings } from '#src/settings.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
+import { noSigningKeys } from '#src/tenancy/tenant-signing-keys.ts'
 import { createMeter } from './meter.ts'
 
 const tenant: Tenant = {
@@ -15,6 +16,7 @@ const tenant: Tenant = {
   anonKey: '',
   serviceRoleKey: '',
   jwtSecret: '',
+  signingKeys: noSigningKeys,
   quotas: {},
   exposedSchemas: ['public'],
   settings: {},

@@ -6,7 +6,7 @@ import type { Caller } from '#src/tenancy/databases.ts'
 import type { Directory, Tenant } from '#src/tenancy/directory.ts'
 import type { SpaceCheck } from '#src/tenancy/space-check.ts'
 import type { WhenUpgraded } from '#src/tenancy/upgrades.ts'
-import { bearerOf, callerFrom, isOpen, projectIn } from './admit.ts'
+import { bearerOf, bearsUnknownKey, callerFrom, isOpen, projectIn } from './admit.ts'
 import { cors } from './cors.ts'
 import type { Meter } from './meter.ts'
 import { sessionEnded, Unauthorized } from './unauthorized.ts'
@@ -71,8 +71,16 @@ export function dataPlane(
   function admit(route: DataRoute, request: RequestHead, setHeader: SetHeader): Caller | Promise<Caller> {
     const open = isOpen(route, request.headers)
     if (open) meter.countAddress(request.ip, setHeader, openLike)
+    const identify = (tenant: Tenant | undefined) => callerFrom(tenant, route, request.headers)
     const meet = (tenant: Tenant | undefined) => {
-      const caller = callerFrom(tenant, route, request.headers)
+      try {
+        return check(identify(tenant))
+      } catch (error) {
+        if (!tenant || !bearsUnknownKey(tenant, request.headers)) throw error
+        return directory.findCurrent(tenant.id).then(current => check(identify(current)))
+      }
+    }
+    const check = (caller: Caller) => {
       if (open || caller.userId === '') return count(caller)
       const revoked = isRevoked(caller)
       return revoked instanceof Promise ? revoked.then(is => refuseIf(is, caller)) : refuseIf(revoked, caller)

@@ -102,7 +102,7 @@ export function authRoutes(auth: AuthService): Handlers<typeof authApi, Caller> 
       auth.mfa.verify(caller, params.factor_id, body, clientInfo(request)),
     unenrollFactor: ({ params }, caller) => auth.mfa.unenroll(caller, params.factor_id),
 
-    keys: () => ({ keys: [] }),
+    keys: async (_input, { tenant }) => jsonReply(200, { keys: await auth.publicKeys(tenant) }, cacheable),
     settings: (_input, { tenant }) => auth.publicSettings(tenant),
     health: () => ({ name: 'Plinth auth', version, description: 'Users of a project’s applications' }),
 
@@ -126,6 +126,9 @@ export function authRoutes(auth: AuthService): Handlers<typeof authApi, Caller> 
     deleteFactor: ({ params }, { tenant }) => auth.mfa.adminDelete(tenant, params.user_id, params.factor_id),
   }
 }
+
+/** Short, because clients should see a new key soon. */
+const cacheable = { 'cache-control': 'public, max-age=60' }
 
 const deletionBytes = 64 * 1024
 

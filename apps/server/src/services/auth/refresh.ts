@@ -35,7 +35,7 @@ export function createRefresh({ databases, tokens, limits, log }: FlowDeps) {
     checkVerdict(verdict)
     const user = JSON.parse(userJson) as UserObject
     const state = { id: claimed.sessionId, aal, amr: JSON.parse(amr) as AmrEntry[], counter: Number(counter) }
-    return { ...tokens.issue(tenant, user, state, settings), user }
+    return { ...(await tokens.issue(tenant, user, state, settings)), user }
   }
 }
 

@@ -4,6 +4,7 @@ import type { RateWindows } from '#src/kernel/http/rate-windows.ts'
 import type { Outbound } from '#src/kernel/outbound/fetch.ts'
 import type { Directory, Tenant } from '#src/tenancy/directory.ts'
 import type { Outbox } from '#src/tenancy/outbox.ts'
+import type { SigningKeys } from '#src/tenancy/signing-keys.ts'
 import { createAdmin } from './admin.ts'
 import { createCurrentSession } from './current-session.ts'
 import { translateDatabaseErrors } from './database-errors.ts'
@@ -21,11 +22,13 @@ import { callbackUrl } from './oauth/authorize.ts'
 import { oauthService, oauthTemplates } from './oauth/service.ts'
 import { relayAfterCommit } from './outbox-relay.ts'
 import { createPasswordSignIn } from './password-sign-in.ts'
+import { createPublicKeys } from './public-keys.ts'
 import { publicSettings } from './public-settings.ts'
 import { createLimits } from './rate-limits.ts'
 import { createRefresh } from './refresh.ts'
 import { authSettingsFrom, settingsOf } from './settings.ts'
 import { createSignUp } from './sign-up.ts'
+import { createPrepareSigning, createRotateSigningKey } from './signing-key-changes.ts'
 import { createTokens } from './tokens.ts'
 import { createUserUpdate } from './user-update.ts'
 
@@ -33,18 +36,20 @@ export type AuthDeps = Pick<FlowDeps, 'databases' | 'email' | 'passwords' | 'sea
   windows: RateWindows
   deriveKey: DeriveKey
   outbound: Outbound
-  directory: Pick<Directory, 'find'>
+  directory: Pick<Directory, 'find' | 'read'>
+  signingKeys: SigningKeys
   outbox: Pick<Outbox, 'relayWritten'>
 }
 
 export type AuthService = ReturnType<typeof authService>
 
-export function authService({ windows, deriveKey, outbound, directory, outbox, ...given }: AuthDeps) {
+export function authService(deps: AuthDeps) {
+  const { windows, deriveKey, outbound, directory, outbox, signingKeys, ...given } = deps
   const flowDeps: FlowDeps = {
     ...given,
     databases: relayAfterCommit(translateDatabaseErrors(given.databases), outbox),
     limits: createLimits(windows),
-    tokens: createTokens(deriveKey, given.baseUrl),
+    tokens: createTokens(deriveKey, given.baseUrl, signingKeys),
     hashOneTime: oneTimeHash(deriveKey),
   }
   const oauth = oauthService({ ...flowDeps, outbound })
@@ -52,6 +57,7 @@ export function authService({ windows, deriveKey, outbound, directory, outbox, .
     databases: flowDeps.databases,
     pruneEvents: createPruneEvents(flowDeps.databases, directory, flowDeps.log),
     currentSession: createCurrentSession(flowDeps.databases),
+    publicKeys: createPublicKeys(directory),
     publicSettings: (tenant: Tenant) => publicSettings(tenant, oauth.enabled(tenant)),
     signUp: createSignUp(flowDeps),
     signInWithPassword: createPasswordSignIn(flowDeps),
@@ -68,6 +74,8 @@ export function authService({ windows, deriveKey, outbound, directory, outbox, .
     managed: createManagedUsers(flowDeps.databases),
     // The import looks for the record that fails, so it needs the untranslated database error.
     importUsers: createImport(given.databases),
+    prepareSigning: createPrepareSigning(directory, flowDeps.tokens),
+    rotateSigningKey: createRotateSigningKey(signingKeys),
     settingsOf,
     settingsFrom: authSettingsFrom,
     providerTemplates: oauthTemplates,

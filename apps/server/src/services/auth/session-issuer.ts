@@ -32,5 +32,5 @@ export const createSessionIssuer =
       ip,
       userAgent,
     })
-    return { ...tokens.issue(tenant, user, state, settings), user }
+    return { ...(await tokens.issue(tenant, user, state, settings)), user }
   }

@@ -44,7 +44,8 @@ const validEntries = (schemas: Json, stored: Json) =>
 
 /** The subset of JSON Schema that the settings use. */
 interface Schema {
-  type: string
+  type?: string
+  enum?: readonly unknown[]
   format?: string
   minimum?: number
   maximum?: number
@@ -55,6 +56,7 @@ interface Schema {
 }
 
 function isValid(schema: Schema, value: unknown): boolean {
+  if (schema.enum) return schema.enum.includes(value)
   switch (schema.type) {
     case 'boolean':
       return typeof value === 'boolean'

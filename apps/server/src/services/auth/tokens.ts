@@ -1,11 +1,13 @@
-// Access tokens are JWTs signed with the project's secret. A refresh token is the session id and a counter with an HMAC.
+// Access tokens are JWTs, signed with the project's secret or its ES256 key. A refresh token is the session id and a counter with an HMAC.
 // The database stores only the counter, so a copy of it holds no usable token. The server can compute the current token
 // again for a client that lost the answer to its refresh.
 import { timingSafeEqual } from 'node:crypto'
 import type { AuthSettings } from '@plinth/contract/auth-settings.ts'
-import { signJwt } from '#src/kernel/crypto/jwt.ts'
+import { signJwt, signJwtEs256 } from '#src/kernel/crypto/jwt.ts'
 import { type DeriveKey, hmac } from '#src/kernel/crypto/keys.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
+import type { SigningKeys } from '#src/tenancy/signing-keys.ts'
+import type { ActiveKey } from '#src/tenancy/tenant-signing-keys.ts'
 
 export interface AmrEntry {
   method: string
@@ -40,7 +42,9 @@ export interface IssuedTokens {
 }
 
 export interface Tokens {
-  issue(tenant: Tenant, user: TokenUser, session: SessionState, settings: AuthSettings): IssuedTokens
+  issue(tenant: Tenant, user: TokenUser, session: SessionState, settings: AuthSettings): Promise<IssuedTokens>
+  /** Makes the ES256 key of a project whose setting has just changed, or retires it. */
+  prepare(tenant: Tenant, settings: AuthSettings): Promise<void>
   /** The session id and counter of a refresh token. Undefined for a token with a wrong HMAC. */
   readRefreshToken(tenant: Tenant, token: string): { sessionId: string; counter: number } | undefined
 }
@@ -50,10 +54,14 @@ const counterBytes = 6
 const tagBytes = 12
 const tokenBytes = idBytes + counterBytes + tagBytes
 
-export function createTokens(deriveKey: DeriveKey, baseUrl: () => string): Tokens {
-  const key = deriveKey('refresh token')
+export function createTokens(
+  deriveKey: DeriveKey,
+  baseUrl: () => string,
+  signingKeys: Pick<SigningKeys, 'ensure' | 'retire'>,
+): Tokens {
+  const refreshKey = deriveKey('refresh token')
   const tagOf = (tenant: Tenant, payload: Buffer) =>
-    hmac(key, `${tenant.id}:${payload.toString('hex')}`).subarray(0, tagBytes)
+    hmac(refreshKey, `${tenant.id}:${payload.toString('hex')}`).subarray(0, tagBytes)
 
   function refreshToken(tenant: Tenant, { id, counter }: SessionState): string {
     const payload = Buffer.alloc(idBytes + counterBytes)
@@ -62,8 +70,20 @@ export function createTokens(deriveKey: DeriveKey, baseUrl: () => string): Token
     return Buffer.concat([payload, tagOf(tenant, payload)]).toString('base64url')
   }
 
+  /** The key that signs, undefined for HS256. The setting can change on any node, so the keys follow it here. */
+  async function es256Key(tenant: Tenant, settings: AuthSettings): Promise<ActiveKey | undefined> {
+    const active = tenant.signingKeys.active()
+    if (settings.jwt_algorithm === 'HS256') {
+      if (active) await signingKeys.retire(tenant)
+      return
+    }
+    const seconds = settings.session_duration_seconds
+    return active && active.tokenSeconds >= seconds ? active : signingKeys.ensure(tenant, seconds)
+  }
+
   return {
-    issue(tenant, user, session, settings) {
+    async issue(tenant, user, session, settings) {
+      const key = await es256Key(tenant, settings)
       const now = Math.floor(Date.now() / 1000)
       const expiresIn = settings.session_duration_seconds
       const claims = {
@@ -83,12 +103,16 @@ export function createTokens(deriveKey: DeriveKey, baseUrl: () => string): Token
         is_anonymous: user.is_anonymous,
       }
       return {
-        access_token: signJwt(claims, tenant.jwtSecret),
+        access_token: key ? signJwtEs256(claims, key) : signJwt(claims, tenant.jwtSecret),
         token_type: 'bearer',
         expires_in: expiresIn,
         expires_at: now + expiresIn,
         refresh_token: refreshToken(tenant, session),
       }
+    },
+
+    async prepare(tenant, settings) {
+      await es256Key(tenant, settings)
     },
 
     readRefreshToken(tenant, token) {

@@ -27,6 +27,7 @@ import type { Directory } from '#src/tenancy/directory.ts'
 import { exposedSchemasFrom } from '#src/tenancy/exposed-schemas.ts'
 import type { Lifecycle } from '#src/tenancy/lifecycle.ts'
 import { mergeSettings, redact, sealSettings } from '#src/tenancy/settings-secrets.ts'
+import { deleteKeys } from '#src/tenancy/signing-keys-store.ts'
 import { notChecked, warningsAbout } from './exposure-warnings.ts'
 import { checkSettings, checkSize } from './settings.ts'
 import * as store from './store.ts'
@@ -186,8 +187,11 @@ export function projectsService(deps: ProjectsDeps) {
 
     async rotateJwtSecret(id: string) {
       const secret = newJwtSecret()
-      const changed = await store.replaceJwtSecret(control, id, seal(id, 'jwt_secret', secret))
-      if (changed === 0) throwNotFound()
+      await control.transaction(async session => {
+        const changed = await store.replaceJwtSecret(session, id, seal(id, 'jwt_secret', secret))
+        if (changed === 0) throwNotFound()
+        await deleteKeys(session, id)
+      })
       directory.forget(id)
       return { jwt_secret: secret }
     },

@@ -84,8 +84,8 @@ export const findCredential = (control: Database, id: string, column: Credential
         : sql`select jwt_secret as value from projects where id = ${id} and ${isVisible}`,
   )
 
-export const replaceJwtSecret = (control: Database, id: string, sealed: string) =>
-  control.run(
+export const replaceJwtSecret = (session: Session, id: string, sealed: string) =>
+  session.run(
     sql`update projects set jwt_secret = ${sealed}, updated_at = now() where id = ${id} and ${isVisible}`,
   )
 

@@ -1,5 +1,5 @@
 // A topic that a socket has joined: its token, its options, its subscriptions and how it closes.
-import { type Credential, callerOfCredential, whyRefused } from '#src/planes/data/admit.ts'
+import { type Credential, callerOfCredential, namesUnknownKey, whyRefused } from '#src/planes/data/admit.ts'
 import type { Caller } from '#src/tenancy/databases.ts'
 import type { ChannelDeps } from './channel-deps.ts'
 import type { Project } from './hub.ts'
@@ -213,6 +213,7 @@ export class Channel implements ChangeSubscriber, Member {
   }
 
   async #replaceToken(token: string, deps: ChannelDeps): Promise<void> {
+    await reloadIfUnknownKey(this.socket.project, token, deps)
     const { tenant } = this.socket.project
     const credential = callerOfCredential(tenant, token)
     if (!credential) return this.closeWithError(tokenError(tenant, token))
@@ -232,6 +233,12 @@ const emptySet: ReadonlySet<string> = new Set()
 
 export const revoked = 'InvalidJWTToken: Token has been revoked'
 export const expired = 'InvalidJWTToken: Token has expired'
+
+/** The token may be signed with a key that another node has just made. */
+export async function reloadIfUnknownKey(project: Project, token: string, deps: ChannelDeps): Promise<void> {
+  if (!namesUnknownKey(project.tenant, token)) return
+  project.tenant = (await deps.findCurrent(project.id)) ?? project.tenant
+}
 
 /** The error message for an invalid token. */
 export function tokenError(tenant: Project['tenant'], token: string): string {

@@ -74,6 +74,7 @@ export function openRealtime(deps: RealtimeDeps): Service {
   const service = realtimeService({
     directory,
     whenUpgraded,
+    findCurrent: directory.findCurrent,
     isManagementToken: deps.credentials.isManagementToken,
     isRevoked: revocations.isRevoked,
     bus,

@@ -6,7 +6,7 @@ import { Refusal, retryLater } from '#src/kernel/errors.ts'
 import type { ClientSocket } from '#src/kernel/http/client-socket.ts'
 import type { RawReply, RawRequest } from '#src/kernel/http/request.ts'
 import type { SocketRequest } from '#src/kernel/http/sockets.ts'
-import { callerOfSocket, credentialOfSocket } from '#src/planes/data/admit.ts'
+import { callerOfSocket, credentialOfSocket, opensWithUnknownKey } from '#src/planes/data/admit.ts'
 import { dataRefusal, type IsManagementToken, withPlane } from '#src/planes/data/plane.ts'
 import { sessionEnded } from '#src/planes/data/unauthorized.ts'
 import type { Caller } from '#src/tenancy/databases.ts'
@@ -57,7 +57,8 @@ export function realtimeService({ directory, whenUpgraded, isManagementToken, ..
   async function admit({ params, query, headers }: SocketRequest): Promise<SocketCredential> {
     const id = (params['project'] ?? '').toLowerCase()
     for (;;) {
-      const tenant = isUuid.test(id) ? await directory.find(id) : undefined
+      let tenant = isUuid.test(id) ? await directory.find(id) : undefined
+      if (tenant && opensWithUnknownKey(tenant, query, headers)) tenant = await directory.findCurrent(id)
       const credential = credentialIn(tenant, query, headers)
       const { caller } = credential
       // Later code relies on an upgraded project database.

@@ -1,9 +1,17 @@
 // The WebSocket of a client, and the channels it has joined.
 import type { ClientSocket, SocketHandlers } from '#src/kernel/http/client-socket.ts'
 import { inSlices, isTurnSpent, type Sliced } from '#src/kernel/slices.ts'
-import { type Credential, callerOfCredential } from '#src/planes/data/admit.ts'
+import { type Credential, callerOfCredential, namesUnknownKey } from '#src/planes/data/admit.ts'
 import { BroadcastFrames, broadcastOf } from './broadcast.ts'
-import { Channel, type ChannelSocket, expired, type QueuedFrame, revoked, tokenError } from './channel.ts'
+import {
+  Channel,
+  type ChannelSocket,
+  expired,
+  type QueuedFrame,
+  reloadIfUnknownKey,
+  revoked,
+  tokenError,
+} from './channel.ts'
 import type { ChannelDeps } from './channel-deps.ts'
 import { broadcastBytes, broadcastText, changePresence } from './client-messages.ts'
 import type { Project } from './hub.ts'
@@ -39,6 +47,8 @@ export class RealtimeSocket implements SocketHandlers, ChannelSocket {
   readonly #deps: ChannelDeps
   readonly #ended: (socket: RealtimeSocket) => void
   #channels: Map<string, Channel> | undefined
+  /** Joins that wait for a signing key of another node, by topic. A later message for the topic cancels them. */
+  #waitingJoins: Map<string, Message> | undefined
   #queuedBytes = 0
   /** Frames that arrived while earlier ones are handled in slices. */
   #backlog: QueuedFrame[] | undefined
@@ -160,6 +170,7 @@ export class RealtimeSocket implements SocketHandlers, ChannelSocket {
       message.joinRef !== null && channel?.joinRef != null && message.joinRef !== channel.joinRef
     if (event === 'phx_leave') {
       this.#reply(message, 'ok', '{}')
+      this.#waitingJoins?.delete(topic)
       if (!isStale) channel?.close()
       return
     }
@@ -202,9 +213,16 @@ export class RealtimeSocket implements SocketHandlers, ChannelSocket {
   async #join(message: Message, previous: Channel | undefined): Promise<void> {
     const reject = (reason: string) => this.#reply(message, 'error', JSON.stringify({ reason }))
     previous?.close()
+    this.#waitingJoins?.delete(message.topic)
     let channel: Channel | undefined
     try {
-      const opened = this.#createChannel(message)
+      let opened = this.#createChannel(message)
+      if (typeof opened === 'object' && 'unknownKey' in opened) {
+        if (!(await this.#waitForKey(message, opened.unknownKey))) return
+        opened = this.#createChannel(message)
+        if (typeof opened === 'object' && 'unknownKey' in opened)
+          opened = tokenError(this.project.tenant, opened.unknownKey)
+      }
       if (typeof opened === 'string') return reject(opened)
       channel = opened.channel
       const problem = this.#needsAsyncChecks(channel) ? await this.#authorize(channel) : undefined
@@ -241,6 +259,16 @@ export class RealtimeSocket implements SocketHandlers, ChannelSocket {
     }
   }
 
+  /** False if the client has left or joined the topic again, or has gone. */
+  async #waitForKey(message: Message, token: string): Promise<boolean> {
+    this.#waitingJoins ??= new Map()
+    this.#waitingJoins.set(message.topic, message)
+    await reloadIfUnknownKey(this.project, token, this.#deps)
+    const isWanted = this.#waitingJoins.get(message.topic) === message
+    if (isWanted) this.#waitingJoins.delete(message.topic)
+    return isWanted && this.#client.isOpen
+  }
+
   /** Validates the join as far as that needs no I/O. Returns the error message if it is invalid. */
   #createChannel(message: Message) {
     const { topic } = message
@@ -263,7 +291,10 @@ export class RealtimeSocket implements SocketHandlers, ChannelSocket {
     if (config.replay && !config.isPrivate) return reasons.replayNeedsPrivate
     const credential =
       config.token === undefined ? this.credential : callerOfCredential(project.tenant, config.token)
-    if (!credential) return tokenError(project.tenant, config.token!)
+    if (!credential)
+      return namesUnknownKey(project.tenant, config.token!)
+        ? { unknownKey: config.token! }
+        : tokenError(project.tenant, config.token!)
     if (credential.expiresAtMs <= Date.now()) return expired
     const channel = new Channel(this, message, config, credential)
     this.#channels.set(topic, channel)

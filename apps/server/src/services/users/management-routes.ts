@@ -9,6 +9,7 @@ export const usersRoutes = (users: UsersService): Handlers<typeof usersApi, Acto
   changeSettings: ({ params, body }) => users.changeSettings(params.id, body),
   saveProvider: ({ params, body }) => users.saveProvider(params.id, body),
   removeProvider: async ({ params }) => void (await users.removeProvider(params.id, params.provider)),
+  rotateSigningKey: ({ params }) => users.rotateSigningKey(params.id),
   listProviderTemplates: ({ query }) => users.listProviderTemplates(paging(query)),
   list: ({ params, query }) => users.list(params.id, query.search, paging(query)),
   create: ({ params, body }) => users.create(params.id, body),

@@ -4,6 +4,7 @@ import type {
   Ban,
   NamedProvider,
   ProviderInput,
+  RotatedSigningKey,
   ShownAuthSettings,
   User,
   UserInput,
@@ -27,7 +28,15 @@ export interface UsersDeps {
   directory: Pick<Directory, 'forget'>
   auth: Pick<
     AuthService,
-    'admin' | 'managed' | 'importUsers' | 'settingsOf' | 'settingsFrom' | 'providerTemplates' | 'callbackUrl'
+    | 'admin'
+    | 'managed'
+    | 'importUsers'
+    | 'prepareSigning'
+    | 'rotateSigningKey'
+    | 'settingsOf'
+    | 'settingsFrom'
+    | 'providerTemplates'
+    | 'callbackUrl'
   >
 }
 
@@ -72,8 +81,12 @@ export function usersService({ control, sealer, owner, directory, auth }: UsersD
           throw new Refusal('invalid_request', 'Field "site_url" must be an address that browsers can go to')
         return changed
       })
+      if (change.jwt_algorithm !== undefined) await auth.prepareSigning(tenant.id)
       return shown(saved, tenant)
     },
+
+    rotateSigningKey: async (projectId: string): Promise<RotatedSigningKey> =>
+      auth.rotateSigningKey((await owner.tenant(projectId)).id),
 
     async saveProvider(projectId: string, request: ProviderInput): Promise<NamedProvider> {
       const tenant = await owner.tenant(projectId)

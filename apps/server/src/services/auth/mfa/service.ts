@@ -101,7 +101,7 @@ export function createMfa(deps: FlowDeps) {
     const state = await upgradeSession(session, user.id, current, factorId, settings.session_duration_seconds)
     await writeEvent(session, 'user.updated', user.id, user.email)
     const userObject = expectRow(await readUserObject(session, user.id))
-    return { ...tokens.issue(tenant, userObject, state, settings), user: userObject }
+    return { ...(await tokens.issue(tenant, userObject, state, settings)), user: userObject }
   }
 
   /** Also downgrades sessions that used the factor to aal1. */

@@ -3,6 +3,7 @@ import { test } from 'node:test'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Quotas } from '@plinth/contract/projects.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
+import { noSigningKeys } from '#src/tenancy/tenant-signing-keys.ts'
 import { createMemoryEngine } from './engine.ts'
 
 const tenant = (id: string, quotas: Quotas = {}): Tenant => ({
@@ -13,6 +14,7 @@ const tenant = (id: string, quotas: Quotas = {}): Tenant => ({
   anonKey: '',
   serviceRoleKey: '',
   jwtSecret: '',
+  signingKeys: noSigningKeys,
   quotas,
   exposedSchemas: [],
   settings: {},
