@@ -28,7 +28,7 @@ let other: CreatedProject
 let me: SignedIn
 before(async () => {
   it = await target()
-  auth = await authProject(it)
+  auth = await authProject(it, { manual_linking_enabled: true })
   confirming = await authProject(it, { auto_confirm: false })
   closed = await authProject(it, {
     signup_enabled: false,
@@ -165,6 +165,15 @@ const refusals: Refused[] = [
       const email = someone()
       await api.post('/recover', { email })
       return api.post('/recover', { email })
+    },
+  ],
+  [
+    'manual_linking_disabled',
+    404,
+    async () => {
+      const api = await authProject(it)
+      const { token } = await api.signUp()
+      return api.ask('DELETE', `/user/identities/${someId}`, { token })
     },
   ],
   ['identity_not_found', 422, () => asMe('DELETE', `/user/identities/${someId}`)],

@@ -24,6 +24,8 @@ const defaults = {
   anonymous_enabled: true,
   mfa_enabled: true,
   auto_confirm: true,
+  manual_linking_enabled: false,
+  jwt_algorithm: 'HS256',
   min_password_length: 6,
   session_duration_seconds: 3600,
   refresh_token_duration_seconds: 2_592_000,

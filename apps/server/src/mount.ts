@@ -3,6 +3,7 @@ import type { DataRoute, ManagementRoute } from '@plinth/contract/route.ts'
 import { Type } from '@plinth/contract/type.ts'
 import { Refusal } from '#src/kernel/errors.ts'
 import type { RateWindows } from '#src/kernel/http/rate-windows.ts'
+import type { RequestHead } from '#src/kernel/http/request.ts'
 import type { HttpServer } from '#src/kernel/http/server.ts'
 import type { Log } from '#src/kernel/log.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
@@ -53,25 +54,31 @@ export function mountServices(http: HttpServer, services: readonly Service[], de
     })
   http.mountUnknown(planes.management, unknownManagementRoute, notFound)
   http.mountUnknown(planes.data, unknownDataRoute, request => {
-    unknown.find(({ isOwn }) => isOwn(request.path))?.refuse?.(request)
+    const owner = ownerOf(unknown, request)
+    const refusal = owner?.notOffered?.(request)
+    if (refusal) throw refusal
+    owner?.refuse?.(request)
     notFound()
   })
   return planes
 }
 
+const ownerOf = (unknown: readonly UnknownPaths[], { path }: RequestHead): UnknownPaths | undefined =>
+  unknown.find(({ isOwn }) => isOwn(path))
+
 /** Unknown paths get errors in the format of the service they belong to. */
 const wordUnknown =
   (unknown: readonly UnknownPaths[]): NonNullable<DataPlaneOptions['word']> =>
   (body, failure, request) => {
-    const word = unknown.find(({ isOwn }) => isOwn(request.path))?.word
+    const word = ownerOf(unknown, request)?.word
     return word ? word(body, failure, request) : { body, headers: {} }
   }
 
 const explainUnknown =
   (unknown: readonly UnknownPaths[]): NonNullable<DataPlaneOptions['explain']> =>
   (error, route, request) => {
-    const explain = unknown.find(({ isOwn }) => isOwn(request.path))?.explain
-    return explain ? explain(error, route, request) : error
+    const owner = ownerOf(unknown, request)
+    return owner?.notOffered?.(request) ?? owner?.explain?.(error, route, request) ?? error
   }
 
 function notFound(): never {

@@ -13,6 +13,7 @@ let quick: AuthProject
 before(async () => {
   platform = await startPlatform()
   quick = await authProject(platform, {
+    manual_linking_enabled: true,
     providers: { github: { enabled: true, client_id: 'a', client_secret: 'b' } },
   })
 })

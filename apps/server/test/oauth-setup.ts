@@ -59,6 +59,7 @@ export async function openOauthStage(
   const openid = { ...client, enabled: true, issuer: identity.issuer }
   let stored: Record<string, any> = {
     site_url: site,
+    manual_linking_enabled: true,
     rate_limits: { token: 0, verify: 0, email: 0, anonymous: 0, mfa: 0, mail: 0, mail_interval_seconds: 0 },
     providers: {
       google: openid,

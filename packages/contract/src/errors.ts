@@ -162,7 +162,7 @@ export const errorCodes = {
   email_not_confirmed: { status: 400, meaning: 'Auth: the address must be verified before signing in.' },
   phone_provider_disabled: {
     status: 400,
-    meaning: 'Auth: phone numbers are not supported; use an e-mail address.',
+    meaning: 'Auth: phone numbers are not offered; use an e-mail address.',
   },
   session_expired: {
     status: 400,
@@ -199,8 +199,18 @@ export const errorCodes = {
   user_banned: { status: 403, meaning: 'Auth: the user is banned.' },
   insufficient_aal: { status: 403, meaning: 'Auth: the session must be verified with a second factor.' },
   flow_state_not_found: { status: 404, meaning: 'Auth: the flow code is unknown or was used.' },
+  manual_linking_disabled: {
+    status: 404,
+    meaning:
+      'Auth: users of the project may not link or unlink identities; see the setting `manual_linking_enabled`.',
+  },
+  saml_provider_disabled: { status: 404, meaning: 'Auth: sign-in with SAML or SSO is not offered.' },
   mfa_factor_not_found: { status: 404, meaning: 'Auth: the user has no factor with this id.' },
-  feature_disabled: { status: 404, meaning: 'Auth: this sign-in method is not supported.' },
+  feature_disabled: {
+    status: 404,
+    meaning:
+      'Auth: this feature is not offered: passkeys, the OAuth server, recovery codes, custom providers.',
+  },
   user_already_exists: { status: 422, meaning: 'Auth: the address is already registered.' },
   email_exists: { status: 422, meaning: 'Auth: another user has this address.' },
   weak_password: {
@@ -213,6 +223,7 @@ export const errorCodes = {
     status: 422,
     meaning: 'Auth: sign-in with e-mail is disabled for the project.',
   },
+  web3_provider_disabled: { status: 422, meaning: 'Auth: sign-in with Web3 wallets is not offered.' },
   anonymous_provider_disabled: {
     status: 422,
     meaning: 'Auth: anonymous sign-ins are disabled for the project.',

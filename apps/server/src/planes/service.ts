@@ -1,5 +1,6 @@
 // The interface of a service to app.ts: its routes, its hooks for the life of a project, its warnings.
 import type { Routes } from '@plinth/contract/route.ts'
+import type { Refusal } from '#src/kernel/errors.ts'
 import type { Handlers } from '#src/kernel/http/plane.ts'
 import type { RequestHead } from '#src/kernel/http/request.ts'
 import type { SocketMount } from '#src/kernel/http/sockets.ts'
@@ -24,6 +25,8 @@ export interface UnknownPaths {
   explain?: DataPlaneOptions['explain']
   /** May throw an error that is more specific than "no such route". */
   refuse?(request: RequestHead): void
+  /** The error for paths of a feature that no project has. Callers get it without a credential. */
+  notOffered?(request: RequestHead): Refusal | undefined
 }
 
 export interface Service {

@@ -20,7 +20,7 @@ export function inviteTests(setup: () => Setup): void {
         looksLikeUser(user)
         assert.ok(user.invited_at)
         assert.equal('email_confirmed_at' in user, false)
-        assert.equal(user.user_metadata['team'], 'blue')
+        assert.deepEqual(user.user_metadata, { team: 'blue' })
         const { link } = await mailbox.nextLink(email)
         const landing = await follow(link)
         assert.deepEqual([landing.status, landing.place], [303, 'https://app.example.com/join'])

@@ -53,7 +53,7 @@ export function linkTests(setup: () => Setup): void {
       const { user, ...link } = await made(confirming, { type: 'signup', email, password, options })
       assert.equal(link.verification_type, 'signup')
       assert.equal(user.email, email)
-      assert.equal(user.user_metadata['name'], 'Ada')
+      assert.deepEqual(user.user_metadata, { name: 'Ada' })
       assert.equal('email_confirmed_at' in user, false)
       const landing = await follow(link.action_link)
       assert.deepEqual([landing.status, landing.place], [303, 'https://app.example.com/start'])
@@ -62,6 +62,17 @@ export function linkTests(setup: () => Setup): void {
       const again = await confirming.admin.generateLink({ type: 'signup', email, password })
       refused(again, 422, 'email_exists')
       await mailless(confirming, email)
+    })
+
+    test('signup and invite replace the metadata of an unconfirmed user by the given data', async () => {
+      const { confirming } = setup()
+      const email = newAddress()
+      const options = { data: { first: true } }
+      dataOf(await confirming.connect().signUp({ email, password, options }))
+      const invited = await made(confirming, { type: 'invite', email, options: { data: { team: 'blue' } } })
+      assert.deepEqual(invited.user.user_metadata, { team: 'blue' })
+      const signedUp = await made(confirming, { type: 'signup', email, password })
+      assert.deepEqual(signedUp.user.user_metadata, {})
     })
 
     test('invite creates the user', async () => {
@@ -74,7 +85,7 @@ export function linkTests(setup: () => Setup): void {
       })
       assert.equal(link.verification_type, 'invite')
       assert.ok(user.invited_at)
-      assert.equal(user.user_metadata['team'], 'blue')
+      assert.deepEqual(user.user_metadata, { team: 'blue' })
       const { hashed_token: token_hash } = link
       const { user: joined } = dataOf(await open.connect().verifyOtp({ type: 'invite', token_hash }))
       assert.equal(joined?.id, user.id)
@@ -100,6 +111,7 @@ export function linkTests(setup: () => Setup): void {
       const email = newAddress()
       const { user, ...link } = await made(confirming, { type: 'magiclink', email })
       assert.equal(link.verification_type, 'signup')
+      assert.deepEqual(user.user_metadata, {})
       const landing = await follow(link.action_link)
       assert.equal(landing.fragment['type'], 'signup')
       assert.equal((await applyFragment(confirming.connect(), landing)).user.id, user.id)

@@ -53,7 +53,7 @@ export async function openProviderSetup(
   identity: IdentityProvider,
   settings: Record<string, unknown> = {},
 ): Promise<ProviderSetup> {
-  const project = await setup.project(settings)
+  const project = await setup.project({ manual_linking_enabled: true, ...settings })
   const { url } = setup.platform
   const callbacks = [`${url}/v1/auth/${project.id}/callback`, `${url}/v1/${project.id}/auth/v1/callback`]
   const client = await identity.register(...callbacks)

@@ -19,10 +19,11 @@ import type { FlowDeps } from './flow-deps.ts'
 import { addressFrom } from './mail/address.ts'
 import { finishEmailChange } from './mail/email-change-store.ts'
 import { createMails } from './mail/mails.ts'
+import { phoneNotOffered } from './not-offered.ts'
 import { checkNewPassword } from './password-rules.ts'
 import { deleteSessions } from './sessions-store.ts'
 import { settingsOf } from './settings.ts'
-import { createOrFindEmailUser } from './sign-up.ts'
+import { createOrFindUserForAdmin } from './sign-up.ts'
 import {
   confirmEmail,
   deleteUserRow,
@@ -83,7 +84,7 @@ export function createAdmin(deps: FlowDeps) {
   function checkRole({ role, phone }: AdminUser): void {
     if (role && !roles.has(role))
       throw new Refusal('validation_failed', `role must be one of ${[...roles].join(', ')}`)
-    if (phone) throw new Refusal('phone_provider_disabled', 'Phone numbers are not supported')
+    if (phone) throw phoneNotOffered()
   }
 
   return {
@@ -201,7 +202,7 @@ export async function findOrCreateInvited(
   const existing = await findUserByEmail(session, email)
   if (existing?.email_confirmed_at) throw emailExists()
   if (existing) await resetUnprovenUser(session, existing.id, data)
-  const id = existing?.id ?? (await createOrFindEmailUser(session, email, null, data))
+  const id = existing?.id ?? (await createOrFindUserForAdmin(session, email, null, data))
   await markInvited(session, id)
   return id
 }

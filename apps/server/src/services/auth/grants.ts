@@ -3,6 +3,7 @@ import { Refusal } from '#src/kernel/errors.ts'
 import type { Caller } from '#src/tenancy/databases.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
 import type { ClientInfo } from './client-info.ts'
+import { phoneNotOffered } from './not-offered.ts'
 import type { AuthService } from './service.ts'
 import { invalidCredentials } from './sign-in-errors.ts'
 
@@ -25,7 +26,7 @@ interface Grant extends PasswordGrant {
 
 export function createGrants(auth: Pick<AuthService, 'signInWithPassword' | 'refresh' | 'oauth'>) {
   function password(tenant: Tenant, { email, phone, password: given }: PasswordGrant, client: ClientInfo) {
-    if (phone && !email) throw new Refusal('phone_provider_disabled', 'Phone logins are disabled')
+    if (phone && !email) throw phoneNotOffered()
     if (!email) throw new Refusal('validation_failed', 'missing email or phone')
     // A missing password gets the same answer as a wrong one.
     return auth.signInWithPassword(tenant, email.trim().toLowerCase(), given ?? '', client)
@@ -45,7 +46,7 @@ export function createGrants(auth: Pick<AuthService, 'signInWithPassword' | 'ref
         case 'id_token':
           return auth.oauth.signInWithIdToken(caller, body, client)
         case 'web3':
-          throw new Refusal('feature_disabled', 'Web3 logins are not offered')
+          throw new Refusal('web3_provider_disabled', 'Sign-in with Web3 wallets is not offered')
         default:
           throw type ? invalidCredentialsFor(type) : invalidCredentials()
       }

@@ -8,6 +8,7 @@ import { expectRow } from './expected-row.ts'
 import type { FlowDeps } from './flow-deps.ts'
 import { addressFrom } from './mail/address.ts'
 import { type Challenge, challengeFrom, createMails } from './mail/mails.ts'
+import { phoneNotOffered } from './not-offered.ts'
 import { checkNewPassword } from './password-rules.ts'
 import { createSessionIssuer, type SessionObject } from './session-issuer.ts'
 import { settingsOf } from './settings.ts'
@@ -141,7 +142,7 @@ export function createSignUp(deps: FlowDeps) {
             'validation_failed',
             'Only an email address or phone number should be provided on signup.',
           )
-        : new Refusal('phone_provider_disabled', 'Phone signups are disabled')
+        : phoneNotOffered()
     const data = body.data ?? {}
     if (!body.email && !body.password) return signUpAnonymously(tenant, data, client)
     limits.count(tenant, 'email', client.ip)
@@ -163,21 +164,30 @@ interface PasswordSignUp {
   challenge: Challenge | undefined
 }
 
-/** Inserts an unconfirmed user with its identity. Undefined when a concurrent request took the address. */
-export async function createEmailUser(
+/** A user who signs up. Its metadata is a copy of the identity. Undefined when a concurrent request took the address. */
+export function createEmailUser(
   session: Session,
   email: string,
   passwordHash: string | null,
   data: Record<string, unknown>,
 ): Promise<string | undefined> {
   const id = randomUUID()
+  const userMetadata = { ...data, sub: id, email, email_verified: false, phone_verified: false }
+  return insertEmailUser(session, { id, email, passwordHash, data, userMetadata })
+}
+
+/** Inserts an unconfirmed user with its identity. */
+async function insertEmailUser(
+  session: Session,
+  { id, email, passwordHash, data, userMetadata }: NewEmailUser,
+): Promise<string | undefined> {
   const inserted = await insertUser(session, {
     id,
     email,
     passwordHash,
     isConfirmed: false,
     isAnonymous: false,
-    userMetadata: { ...data, sub: id, email, email_verified: false, phone_verified: false },
+    userMetadata,
     appMetadata: { provider: 'email', providers: ['email'] },
   })
   if (inserted === undefined) return
@@ -186,15 +196,26 @@ export async function createEmailUser(
   return id
 }
 
-/** The same, but returns the user of a concurrent request. Only for callers that may change an unconfirmed user. */
-export async function createOrFindEmailUser(
+interface NewEmailUser {
+  id: string
+  email: string
+  passwordHash: string | null
+  data: Record<string, unknown>
+  userMetadata: Record<string, unknown>
+}
+
+/**
+ * A user whom the admin API creates. Its metadata is the given data. Returns the user of a concurrent request, because
+ * the admin API may change an unconfirmed user.
+ */
+export async function createOrFindUserForAdmin(
   session: Session,
   email: string,
   passwordHash: string | null,
   data: Record<string, unknown>,
 ): Promise<string> {
-  const id =
-    (await createEmailUser(session, email, passwordHash, data)) ?? (await findUserByEmail(session, email))?.id
+  const user = { id: randomUUID(), email, passwordHash, data, userMetadata: data }
+  const id = (await insertEmailUser(session, user)) ?? (await findUserByEmail(session, email))?.id
   if (id === undefined) throw concurrentSignUp()
   return id
 }

@@ -13,6 +13,7 @@ import { type Challenge, challengeFrom, createMails } from './mail/mails.ts'
 import { linkTokensOf } from './mail/one-time-code.ts'
 import { consumeByCode } from './mail/one-time-store.ts'
 import { requireSecondFactor } from './mfa/second-factor.ts'
+import { phoneNotOffered } from './not-offered.ts'
 import { checkNewPassword } from './password-rules.ts'
 import { deleteSessions } from './sessions-store.ts'
 import { settingsOf } from './settings.ts'
@@ -128,7 +129,7 @@ export function createUserUpdate(deps: FlowDeps) {
       limits.count(tenant, 'email', client.ip)
       if (body.app_metadata !== undefined)
         throw new Refusal('not_admin', 'Updating app_metadata requires the service_role key')
-      if (body.phone) throw new Refusal('phone_provider_disabled', 'Phone numbers are not supported')
+      if (body.phone) throw phoneNotOffered()
       const address = body.email ? addressFrom(body.email) : undefined
       const challenge = challengeFrom(body)
       const password = await newPassword(caller, body)

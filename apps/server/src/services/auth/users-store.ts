@@ -133,19 +133,20 @@ export const confirmEmail = (session: Session, id: string, isProven: boolean) =>
 /**
  * Deletes the password, sessions, factors and identities of an account whose address nobody has proven to own.
  * Otherwise a stranger could sign up with somebody's address first and keep access after the owner confirms it.
+ * `data` of the admin API becomes the metadata. Otherwise the metadata is a copy of the identity.
  */
-export const resetUnprovenUser = (session: Session, id: string, data: object = {}) =>
+export const resetUnprovenUser = (session: Session, id: string, data?: object) =>
   session.run(sql`
     with sessions as (delete from auth.sessions where user_id = ${id}),
          factors as (delete from auth.mfa_factors where user_id = ${id}),
          others as (delete from auth.identities where user_id = ${id} and provider <> 'email'),
          own as (
-           update auth.identities set updated_at = now(), identity_data = ${JSON.stringify(data)}::jsonb
+           update auth.identities set updated_at = now(), identity_data = ${JSON.stringify(data ?? {})}::jsonb
                   || jsonb_build_object('sub', user_id, 'email', email, 'email_verified', false, 'phone_verified', false)
             where user_id = ${id} and provider = 'email')
     update auth.users
-       set encrypted_password = null, updated_at = now(), raw_user_meta_data = ${JSON.stringify(data)}::jsonb
-             || jsonb_build_object('sub', id, 'email', email, 'email_verified', false, 'phone_verified', false)
+       set encrypted_password = null, updated_at = now(), raw_user_meta_data = coalesce(${data ? JSON.stringify(data) : null}::jsonb,
+             jsonb_build_object('sub', id, 'email', email, 'email_verified', false, 'phone_verified', false))
      where id = ${id}`)
 
 /** Merges top-level keys. A null removes the key. */

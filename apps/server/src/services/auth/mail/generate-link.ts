@@ -7,7 +7,7 @@ import { expectRow } from '../expected-row.ts'
 import type { FlowDeps } from '../flow-deps.ts'
 import { checkNewPassword } from '../password-rules.ts'
 import { settingsOf } from '../settings.ts'
-import { createOrFindEmailUser } from '../sign-up.ts'
+import { createOrFindUserForAdmin } from '../sign-up.ts'
 import {
   findUserByEmail,
   readUserObject,
@@ -50,7 +50,7 @@ export function createGenerateLink(deps: FlowDeps) {
         if (user?.email_confirmed_at) throw emailExists()
         if (!body.password) throw new Refusal('validation_failed', 'Signup requires a valid password')
         if (user) await replaceUnconfirmed(session, user.id, hash!, data)
-        const userId = user?.id ?? (await createOrFindEmailUser(session, email, hash, data))
+        const userId = user?.id ?? (await createOrFindUserForAdmin(session, email, hash, data))
         return { type: 'signup', slot: 'confirmation', address: email, userId }
       }
       case 'invite':
@@ -68,7 +68,7 @@ export function createGenerateLink(deps: FlowDeps) {
               slot: 'confirmation',
               startsOver: true,
               address: email,
-              userId: user?.id ?? (await createOrFindEmailUser(session, email, null, {})),
+              userId: user?.id ?? (await createOrFindUserForAdmin(session, email, null, {})),
             }
       case 'recovery':
         if (!user) throw userNotFound()

@@ -5,6 +5,7 @@ import type { Session } from '#src/kernel/postgres/database.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
 import type { ClientInfo } from '../client-info.ts'
 import type { FlowDeps } from '../flow-deps.ts'
+import { phoneNotOffered } from '../not-offered.ts'
 import { settingsOf } from '../settings.ts'
 import { createEmailUser } from '../sign-up.ts'
 import { findUserByEmail, findUserByEmailChange, type UserRow } from '../users-store.ts'
@@ -35,8 +36,7 @@ export function createMailRequests(deps: FlowDeps) {
     work: (session: Session, email: string, challenge: Challenge | undefined) => Promise<void>,
   ): Promise<Record<string, never>> {
     const startedAt = performance.now()
-    if (body.phone && !body.email)
-      throw new Refusal('phone_provider_disabled', 'Nothing is sent to phones here; use an email address')
+    if (body.phone && !body.email) throw phoneNotOffered()
     const email = addressFrom(body.email)
     const challenge = challengeFrom(body)
     limits.count(tenant, 'email', client.ip)
@@ -87,8 +87,7 @@ export function createMailRequests(deps: FlowDeps) {
 
     resend(tenant: Tenant, body: MailRequest, redirectTo: string, client: ClientInfo) {
       const { type } = body
-      if (type === 'sms' || type === 'phone_change')
-        throw new Refusal('phone_provider_disabled', 'Nothing is sent to phones here; use an email address')
+      if (type === 'sms' || type === 'phone_change') throw phoneNotOffered()
       if (type !== 'signup' && type !== 'email_change')
         throw new Refusal('validation_failed', 'Resend needs the type signup or email_change')
       return handle(tenant, body, client, async (session, email, challenge) => {

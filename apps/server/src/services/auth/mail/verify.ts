@@ -5,6 +5,7 @@ import type { Session } from '#src/kernel/postgres/database.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
 import type { ClientInfo } from '../client-info.ts'
 import type { FlowDeps } from '../flow-deps.ts'
+import { phoneNotOffered } from '../not-offered.ts'
 import { createSessionIssuer, type SessionObject } from '../session-issuer.ts'
 import {
   confirmEmail,
@@ -147,7 +148,7 @@ export function createVerify(deps: FlowDeps) {
         return verify(tenant, type, client, byLinkToken(tenant, tokenHash), false)
       }
       if (!token) throw new Refusal('validation_failed', 'Verify requires a token or a token hash')
-      if (body.phone) throw new Refusal('phone_provider_disabled', 'Nothing is sent to phones here')
+      if (body.phone) throw phoneNotOffered()
       const email = addressFrom(body.email)
       return verify(tenant, type, client, byCode(tenant, email, token), false)
     },

@@ -5,6 +5,7 @@ import { jsonReply, type RawReply, type RawRequest } from '#src/kernel/http/requ
 import type { Caller } from '#src/tenancy/databases.ts'
 import { emptyReply, isPrefetch, noStore, redirect } from '../browser.ts'
 import { clientInfo } from '../client-info.ts'
+import { notOffered } from '../not-offered.ts'
 import type { OauthService } from './service.ts'
 
 const formBytes = 64 * 1024
@@ -23,8 +24,10 @@ export function oauthBrowserRoutes(oauth: OauthService) {
       return toProvider(await oauth.authorize(tenant, query, request.headers.referer), query)
     },
 
-    /** `/oauth/<provider>`, Plinth's own route for authorize. */
+    /** `/oauth/<provider>`, Plinth's own route for authorize. Routes of GoTrue's OAuth server have the same form. */
     async signInWith(provider: string, { tenant }: Caller, request: RawRequest): Promise<RawReply> {
+      const refusal = notOffered(`oauth/${provider}`)
+      if (refusal) throw refusal
       const query = new URLSearchParams(request.search)
       query.set('provider', provider)
       return toProvider(await oauth.authorize(tenant, query, request.headers.referer), query)

@@ -15,6 +15,7 @@ import { type ConfiguredProvider, configuredProvider } from './configuration.ts'
 import { type FlowSecrets, flowContext, openSecrets } from './flow-secrets.ts'
 import { consumeFlow, type Flow, insertCodeFlow } from './flow-store.ts'
 import { badCallback, type ProviderIdentity, type ProviderTokens } from './identity.ts'
+import { requireManualLinking } from './manual-linking.ts'
 import type { ProviderClient } from './provider-client.ts'
 import { providerNamed } from './provider-name.ts'
 
@@ -35,6 +36,7 @@ export function createCallback(deps: FlowDeps, providerClient: ProviderClient, a
       if (!flow)
         throw new Refusal('bad_oauth_state', 'The sign-in is unknown or was used before; begin again')
       target = flow.redirect_to
+      if (flow.linking_user_id !== null) requireManualLinking(tenant)
       if (flow.has_expired)
         throw new Refusal('bad_oauth_state', 'The sign-in took longer than 5 minutes; begin again')
       if (given.has('error')) return withError(target, errorOfProvider(given))

@@ -31,6 +31,33 @@ const algorithms = [
 ]
 const tenantId = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
+/** Throws if the text is no ID token. Called before the provider is, so that nonsense causes no requests. */
+export function checkForm(token: string): void {
+  if (token.length > maxTokenLength) throw new BadIdToken('it is too long')
+  const [header, payload, signature, ...rest] = token.split('.')
+  if (!signature || rest.length > 0 || !/^[\w-]+$/.test(signature))
+    throw new BadIdToken('it is not a signed JWT')
+  if (!algorithms.includes(decoded(header)['alg'] as string))
+    throw new BadIdToken('it is not signed with an asymmetric algorithm')
+  const { iss, sub, exp, iat } = decoded(payload)
+  if (
+    typeof iss !== 'string' ||
+    typeof sub !== 'string' ||
+    typeof exp !== 'number' ||
+    typeof iat !== 'number'
+  )
+    throw new BadIdToken('it lacks one of the claims iss, sub, exp and iat')
+}
+
+function decoded(part: string | undefined): Readonly<Record<string, unknown>> {
+  try {
+    const value: unknown = JSON.parse(Buffer.from(part ?? '', 'base64url').toString('utf8'))
+    if (typeof value === 'object' && value !== null && !Array.isArray(value))
+      return value as Record<string, unknown>
+  } catch {}
+  throw new BadIdToken('it is not a signed JWT')
+}
+
 export async function verifyIdToken(
   token: string,
   { clientIds, provider, issuer: configuredIssuer }: ConfiguredProvider,

@@ -2,7 +2,7 @@
 import type { Outbound } from '#src/kernel/outbound/fetch.ts'
 import type { Claims } from './claims.ts'
 import type { ConfiguredProvider } from './configuration.ts'
-import { BadIdToken, verifyIdToken } from './id-token.ts'
+import { BadIdToken, checkForm, verifyIdToken } from './id-token.ts'
 import { badCallback, type ProviderIdentity, type ProviderTokens } from './identity.ts'
 import { createIssuers, type Issuer } from './issuers.ts'
 import { fetchJson, fetchObject, fetchTokens } from './provider-http.ts'
@@ -118,6 +118,7 @@ export function createProviderClient(outbound: Outbound): ProviderClient {
     },
 
     async verify(configured, idToken, expected) {
+      checkForm(idToken)
       const claims = await verifyIdToken(idToken, configured, await issuers.of(configured), expected)
       return configured.provider.identify(claims, configured.issuer)
     },

@@ -16,6 +16,7 @@ import { createCodeExchange } from './code-exchange.ts'
 import { configuredProvider, enabledProviders } from './configuration.ts'
 import { BadIdToken, hashedNonce } from './id-token.ts'
 import type { ProviderIdentity } from './identity.ts'
+import { requireManualLinking } from './manual-linking.ts'
 import { createProviderClient } from './provider-client.ts'
 import { providerNamed } from './provider-name.ts'
 import { type ProviderTemplate, providerTemplates } from './providers.ts'
@@ -66,6 +67,7 @@ export function oauthService(deps: FlowDeps & { outbound: Outbound }) {
       throw new Refusal('no_authorization', 'Linking an identity requires the token of a signed-in user')
     return databases.auth(caller.tenant).transaction(async session => {
       const current = await currentUser(session, caller)
+      requireManualLinking(caller.tenant)
       // A linked identity is a new way to sign in.
       await requireSecondFactor(session, current)
       return { userId: current.user.id, sessionId: current.session.id }

@@ -17,12 +17,14 @@ import {
   moveToAddress,
   writeProviders,
 } from './identity-store.ts'
+import { requireManualLinking } from './manual-linking.ts'
 
 export const createUnlink =
   ({ databases }: FlowDeps) =>
   (caller: Caller, identityId: string): Promise<Record<string, never>> =>
     databases.auth(caller.tenant).transaction(async session => {
       const current = await currentUser(session, caller)
+      requireManualLinking(caller.tenant)
       await requireSecondFactor(session, current)
       const { user } = current
       const identities = await listIdentities(session, user.id)
