@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { createClient } from '@supabase/supabase-js'
+import { createRemoteJWKSet, jwtVerify } from 'jose'
 import { signJwt } from '#src/kernel/crypto/jwt.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 import { address, password } from './auth-project.ts'
@@ -110,6 +111,15 @@ test('signing keys: supabase-js verifies tokens locally with getClaims', async (
   )
   const forged = await client.auth.getClaims(`${head}.${payload}.${signature}`)
   assert.equal(forged.error?.name, 'AuthInvalidJwtError')
+})
+
+test('signing keys: another JWT library verifies tokens with the JWKS', async () => {
+  const project = await signingProject(platform)
+  const issuer = `${platform.url}/v1/${project.id}/auth/v1`
+  const keys = createRemoteJWKSet(new URL(`${issuer}/.well-known/jwks.json`))
+  const token = await project.newToken()
+  const expected = { issuer, audience: 'authenticated', algorithms: ['ES256'] }
+  assert.deepEqual((await jwtVerify(token, keys, expected)).payload, claimsOf(token))
 })
 
 test('signing keys: a rotation signs with a new key at once, and the former key stays valid', async () => {
