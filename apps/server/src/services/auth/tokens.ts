@@ -1,6 +1,6 @@
-// Access tokens are JWTs, signed with the project's secret or its ES256 key. A refresh token is the session id and a counter with an HMAC.
-// The database stores only the counter, so a copy of it holds no usable token. The server can compute the current token
-// again for a client that lost the answer to its refresh.
+// Access tokens are JWTs, signed with the project's secret or its ES256 key. A refresh token is the session id and a
+// counter with an HMAC. The database stores only the counter, so a copy of it holds no usable token. The server can
+// compute the current token again for a client that lost the answer to its refresh.
 import { timingSafeEqual } from 'node:crypto'
 import type { AuthSettings } from '@plinth/contract/auth-settings.ts'
 import { signJwt, signJwtEs256 } from '#src/kernel/crypto/jwt.ts'
