@@ -77,7 +77,7 @@ test('contract §2 the default of cacheControl is no-cache, and metadata is opti
   const name = key()
   bodyOf(await post(name, [file('content')]))
   const { cache_control, metadata } = await storage.info(bucket, name)
-  assert.deepEqual([cache_control, metadata], ['no-cache', null])
+  assert.deepEqual([cache_control, metadata], ['no-cache', {}])
 })
 
 test('contract §2 the field contentType sets the type of the file', async () => {

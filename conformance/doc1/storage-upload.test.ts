@@ -176,7 +176,7 @@ for (const [what, method, headers] of [
     const after = await storage.info(bucket, name)
     assert.deepEqual(
       [after.id, after.created_at, after.size, after.content_type, after.cache_control, after.metadata],
-      [Id, before.created_at, 10, 'text/csv', 'no-cache', null],
+      [Id, before.created_at, 10, 'text/csv', 'no-cache', {}],
     )
     assert.notEqual(after.etag, before.etag)
     assert.notEqual(after.version, before.version)
