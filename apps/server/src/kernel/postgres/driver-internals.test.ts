@@ -86,6 +86,7 @@ test('an error of the driver becomes a DatabaseError with the same fields and st
       column: 'c',
       constraint: 'n',
       routine: 'r',
+      isWhileRunning: false,
     },
   )
   const frames = (stack = '') => stack.split('\n').filter(line => line.includes('driver-internals.test.ts'))

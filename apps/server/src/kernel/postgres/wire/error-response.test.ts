@@ -32,6 +32,7 @@ test('every field of an error is decoded', () => {
       column: 'c',
       constraint: 'n',
       routine: 'r',
+      isWhileRunning: false,
     },
   )
 })
