@@ -229,7 +229,7 @@ test('tus: an existing name is rejected at creation, unless x-upsert is set', as
   await files.send(fresh, 'taken', { headers: { ...service, 'x-upsert': 'true' } })
   assert.equal(await files.hashOf('taken'), sha256(fresh))
   const after = await infoOf('taken')
-  assert.deepEqual([after['id'], after['metadata']], [id, null])
+  assert.deepEqual([after['id'], after['metadata']], [id, {}])
 })
 
 test('tus: user metadata, content type and cache control are stored', async () => {
