@@ -38,7 +38,11 @@ test('3 §4 an owner of a project cannot change its quotas, and the 403 names th
 })
 
 test('3 §4 a refused PATCH of quotas changes neither name nor settings', async () => {
-  const before = await read()
+  const changeable = async () => {
+    const { name, description, settings, quotas, updated_at } = await read()
+    return { name, description, settings, quotas, updated_at }
+  }
+  const before = await changeable()
   const reply = await patch(ownerToken, {
     name: 'another name',
     description: 'another',
@@ -46,7 +50,7 @@ test('3 §4 a refused PATCH of quotas changes neither name nor settings', async 
     quotas: { rate_limit_anon: 0 },
   })
   assertManagementError(reply, 'quota_not_yours')
-  assert.deepEqual(await read(), before)
+  assert.deepEqual(await changeable(), before)
 })
 
 test('3 §4 an owner can change all other fields', async () => {
