@@ -46,6 +46,12 @@ test('calls: of a repeated parameter the last value counts, unless it is variadi
   assert.equal((await get('total?v=1&v=2&v=3')).body, 6)
   assert.equal((await get('total?v=4')).body, 4)
   assert.equal((await get('total?v={4,5}')).body, 9)
+  const form = async (name: string, text: string) =>
+    (await post(name, text, { 'content-type': 'application/x-www-form-urlencoded' })).body
+  assert.equal(await form('keep', 'a=1&a=2'), '2')
+  assert.equal(await form('total', 'v=1&v=2&v=3'), 6)
+  assert.equal(await form('total', 'v=4'), 4)
+  assert.equal(await form('total', 'v={4,5}'), 9)
 })
 
 test('calls: char(n) and bit(n) arguments are not truncated', async () => {

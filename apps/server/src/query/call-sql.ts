@@ -1,5 +1,5 @@
 // The statement of a function call.
-import { identifier } from '#src/kernel/postgres/sql.ts'
+import { identifier, literal } from '#src/kernel/postgres/sql.ts'
 import { answerSql, csvSql, type Form, isCurrentSql, textSql, valueTextSql } from './answer-sql.ts'
 import type { Catalog, Parameter, Routine } from './catalog.ts'
 import type { Level } from './level.ts'
@@ -93,7 +93,7 @@ function argumentsSql(writer: Writer, args: Arguments): string {
   if (args.kind === 'whole') return `${writer.parameter(args.slot)}::${args.type}`
   const named =
     args.kind === 'named'
-      ? args.given.map(parameter => ({ parameter, sql: argumentSql(parameter, args.isText) }))
+      ? args.given.map(parameter => ({ parameter, sql: argumentSql(writer, parameter, args) }))
       : args.given.map(({ parameter, slot }) => ({
           parameter,
           sql: `${writer.parameter(slot)}::${parameter.type}`,
@@ -110,13 +110,27 @@ function argumentsSql(writer: Writer, args: Arguments): string {
 
 const isJson = ({ typeOid }: Parameter): boolean => typeOid === json || typeOid === jsonb
 
-function argumentSql(parameter: Parameter, isText: boolean): string {
+function argumentSql(writer: Writer, parameter: Parameter, args: NamedArguments): string {
+  if (isRepeatable(parameter, args)) return repeatedSql(writer, parameter, args.slot)
   const value = parameter.name === '' ? 'u.v' : `a.${identifier(parameter.name)}`
-  return isText && isJson(parameter) ? `${value}::${parameter.type}` : value
+  return args.isText && isJson(parameter) ? `${value}::${parameter.type}` : value
+}
+
+/** Fields of a form can have the same name, one for each element of a variadic parameter. */
+const isRepeatable = ({ isVariadic }: Parameter, { isText, isArray }: NamedArguments): boolean =>
+  isVariadic && isText && !isArray
+
+/** All fields of the name, or a single one with the text of an array. */
+function repeatedSql(writer: Writer, { name, type }: Parameter, slot: number): string {
+  const isArrayText = "pg_catalog.count(*) = 1 and pg_catalog.min(value) like '{%'"
+  return `(select case when ${isArrayText} then pg_catalog.min(value)::${type} else pg_catalog.array_agg(value)::${type} end
+    from pg_catalog.json_each_text(${writer.parameter(slot)}::json) where key = ${literal(name)})`
 }
 
 /** The named arguments as one row `a`, and the unnamed one, which a column name cannot express, as `u`. */
-function argumentRows(writer: Writer, { given, isArray, isText, slot }: NamedArguments): string {
+function argumentRows(writer: Writer, args: NamedArguments): string {
+  const { isArray, isText, slot } = args
+  const given = args.given.filter(parameter => !isRepeatable(parameter, args))
   if (given.length === 0) return ''
   const body = `${writer.parameter(slot)}::json`
   const row = isArray ? `(${body}) -> 0` : body
