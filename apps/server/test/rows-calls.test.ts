@@ -34,6 +34,9 @@ before(() =>
     create function same(a int) returns int immutable language sql as $$ select a $$;
     create function same(a text) returns text immutable language sql as $$ select a $$;
     create function numbers() returns setof int immutable language sql as $$ select generate_series(1, 3) $$;
+    create function wordy(int default 1, a int default null, "select" int default null, x int default null)
+      returns table (id int, got text) immutable language sql as $$ select 1, concat_ws(',', $1, a, "select", x) $$;
+    create function two_unnamed(int, text default 'z') returns text immutable language sql as $$ select $1 || $2 $$;
     create function only_json(json) returns json immutable language sql as $$ select $1 $$`),
 )
 
@@ -131,4 +134,35 @@ test('calls: a hint never proposes the call that has just failed', async () => {
   assert.deepEqual([failed.status, failed.body.code, failed.body.hint], [404, 'PGRST202', ''])
   const misnamed = await post('pair', { a: 1, c: 2 })
   assert.equal(misnamed.body.hint, 'Perhaps you meant to call the function public.pair(a, b)')
+})
+
+test('calls: names of arguments are not mistaken for parameters of the query', async () => {
+  assert.deepEqual((await post('wordy', { a: 7, '': 2, select: 8, x: 9 })).body, [{ id: 1, got: '2,7,8,9' }])
+  const other = await post('wordy?select=x', { a: 7 })
+  assert.deepEqual([other.status, other.body.code], [400, '42703'], 'the result has no column "x"')
+  assert.deepEqual((await post('wordy?select=got', { a: 7 })).body, [{ got: '1,7' }])
+})
+
+test('calls: of several unnamed parameters the first one is given', async () => {
+  assert.equal((await post('two_unnamed', { '': 5 })).body, '5z')
+})
+
+test('calls: a function with very many overloads answers soon and with a short message', async () => {
+  const parameters = (index: number) =>
+    Array.from(
+      { length: 90 },
+      (_, at) => `a${at + 1} ${(index >> at) & 1 ? 'int' : 'text'} default null`,
+    ).join()
+  await owner(
+    Array.from(
+      { length: 300 },
+      (_, index) => `create function many(${parameters(index)}) returns int language sql as $$ select 1 $$`,
+    ).join(';'),
+  )
+  const names = Array.from({ length: 1600 }, (_, at) => `unknown${at}`)
+  const unknown = await post('many', Object.fromEntries(names.map(name => [name, 1])))
+  assert.deepEqual([unknown.status, unknown.body.code], [404, 'PGRST202'])
+  const ambiguous = await post('many', { a1: 1 })
+  assert.deepEqual([ambiguous.status, ambiguous.body.code], [400, 'PGRST203'])
+  assert.ok(ambiguous.body.message.length < 100_000, `${ambiguous.body.message.length}`)
 })

@@ -35,6 +35,18 @@ before(() =>
       return 'own' || E'\\n' || state;
     end $$;
     create aggregate csv_all(reports) (sfunc = csv_step, stype = "text/csv", initcond = '', finalfunc = csv_end);
+    create domain "application/x-ids" as text;
+    create table odd (id int primary key, t0 int, r int);
+    alter table odd disable row level security;
+    insert into odd values (1, 2, 3);
+    create function ids_step(state text, next odd) returns "application/x-ids" immutable language sql as
+      $$ select state || next.id || next.t0 || next.r $$;
+    create aggregate ids_all(odd) (sfunc = ids_step, stype = "application/x-ids", initcond = '');
+    create function all_odd() returns setof odd stable language sql as $$ select * from odd $$;
+    create domain "application/x-any" as text;
+    create function any_step(state text, next anyelement) returns "application/x-any" immutable language sql as
+      $$ select state || to_json(next)::text $$;
+    create aggregate any_all(anyelement) (sfunc = any_step, stype = "application/x-any", initcond = '');
     create function all_reports() returns setof reports stable language sql as $$ select * from reports $$`),
 )
 
@@ -82,6 +94,28 @@ test('media types: an aggregate replaces a built-in media type, and may set head
     assert.equal(headers.get('content-disposition'), 'attachment')
   }
   assert.equal((await get('things?select=id&id=eq.1', 'text/csv')).body.toString(), 'id\n1')
+})
+
+test('media types: an aggregate gets whole rows, whatever their columns are named', async () => {
+  for (const path of ['odd', 'rpc/all_odd'])
+    assert.equal((await get(path, 'application/x-ids')).body.toString(), '123', path)
+  assert.equal((await get('odd', 'application/x-any')).body.toString(), '{"id":1,"t0":2,"r":3}')
+  assert.equal((await get('odd?select=r:id,x:t0', 'application/x-any')).body.toString(), '{"r":1,"x":2}')
+})
+
+test('media types: a browser does not run what a project answers, unless its function says so', async () => {
+  for (const path of ['rpc/page?name=x', 'rpc/anything']) {
+    const { headers } = await get(path, 'text/html')
+    assert.equal(headers.get('content-security-policy'), 'sandbox', path)
+    assert.equal(headers.get('x-content-type-options'), 'nosniff', path)
+  }
+  await owner(`create function live() returns "text/html" language plpgsql as $$ begin
+    perform set_config('response.headers', '[{"Content-Security-Policy": "default-src https:"}]', true);
+    return '<p>'; end $$`)
+  assert.equal(
+    (await get('rpc/live', 'text/html')).headers.get('content-security-policy'),
+    'default-src https:',
+  )
 })
 
 test('media types: a write answers with the media type of its table', async () => {

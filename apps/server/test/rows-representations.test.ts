@@ -42,6 +42,20 @@ test('representations: values are shown as the cast to json returns them, also i
   assert.deepEqual(await get('swatches?select=shade::int&id=eq.1'), [{ shade: 255 }])
 })
 
+test('representations: values are grouped beside an aggregate', async () => {
+  assert.deepEqual(await get('swatches?select=shade,id.max()&order=shade'), [
+    { shade: '#0000ff', max: 1 },
+    { shade: '#00ff00', max: 2 },
+  ])
+})
+
+test('representations: values of a spread relation are grouped beside an aggregate', async () => {
+  await owner(
+    'create table uses (id int primary key, swatch int references swatches); insert into uses values (1, 2), (2, 2)',
+  )
+  assert.deepEqual(await get('uses?select=...swatches(shade),id.count()'), [{ shade: '#00ff00', count: 2 }])
+})
+
 test('representations: a CSV text has the cast to text', async () => {
   assert.equal(await get('swatches?select=id,shade&id=eq.1', { accept: 'text/csv' }), 'id,shade\n1,#0000ff')
 })

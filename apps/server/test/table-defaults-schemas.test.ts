@@ -52,6 +52,12 @@ describe('row-level security is on for a new table in any schema', () => {
              insert into api.named values (1)`,
       tables: ['leaving', 'named'],
     },
+    'a table that was marked as seen while it was created': {
+      text: `create function api.mark() returns int language plpgsql as
+               $$ begin perform platform.first_time('api.marked'::regclass); return 1; end $$;
+             create table api.marked as select api.mark() as a`,
+      tables: ['marked'],
+    },
     'a table that was opened, dropped and created again': {
       text: `create table api.reborn (a int); alter table api.reborn disable row level security; drop table api.reborn;
              create table api.reborn (a int); insert into api.reborn values (1)`,
@@ -206,7 +212,9 @@ describe('tables that the owner opens in another schema', () => {
   it('DISABLE ROW LEVEL SECURITY is kept through later DDL, and ends when the table comes into public', async () => {
     await asOwner(
       `create schema mine; create table mine.t (a int); insert into mine.t values (1);
-       alter table mine.t disable row level security; alter table mine.t add b int; alter schema mine rename to yours;
+       alter table mine.t disable row level security; alter table mine.t add b int;
+       create table if not exists mine.t (a int); create table if not exists mine.t as select 1 as a;
+       alter schema mine rename to yours;
        create schema theirs; alter table yours.t set schema theirs`,
     )
     assert.equal(await hasSecurity('theirs.t'), false)

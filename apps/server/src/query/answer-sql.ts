@@ -61,7 +61,7 @@ export function textSql(
   rows: string,
   names: readonly string[],
   catalog: Catalog,
-  row = rows,
+  row = `${rows}.*`,
 ): string {
   switch (form.kind) {
     case 'array':

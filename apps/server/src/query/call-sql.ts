@@ -68,7 +68,7 @@ export function callSql(
     : isCapped
       ? `case when ${count} = ${level.limit} then ${counted} end`
       : 'null'
-  const text = textSql(form, 'r', outputNames(level), catalog, takesRow ? 'r.v' : 'r')
+  const text = textSql(form, 'r', outputNames(level), catalog, takesRow ? 'r.v' : undefined)
   const answer = answerSql({ ...common, text, total })
   const page = `select * from called ${pageSql(writer, level)}`
   return {

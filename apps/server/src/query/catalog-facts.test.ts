@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { atOnce, type Sliced } from '#src/kernel/slices.ts'
 import type { Catalog } from './catalog.ts'
 import { maxFactBytes, readFacts, sliceBytes } from './catalog-facts.ts'
-import { catalogFrom, sliceSize } from './catalog-from.ts'
+import { catalogFrom, maxOverloads, sliceSize } from './catalog-from.ts'
 
 type Row = [Buffer, Buffer]
 const row = (kind: string, value: unknown): Row => [Buffer.from(kind), Buffer.from(JSON.stringify(value))]
@@ -65,4 +65,38 @@ test('catalogue: a schema over the limit is rejected before the rest of it is pa
   })
   assert.throws(() => atOnce(readFacts(watched)), /more than 16 MB/)
   assert.ok(read <= maxFactBytes / 1024 / 1024 + 1, `${read} facts were read`)
+})
+
+const overload = (index: number) =>
+  row('function', {
+    schema: 'public',
+    name: 'f',
+    argNames: [`a${index}`],
+    argTypes: ['integer'],
+    argOids: [23],
+    defaults: 0,
+    returns: 'integer',
+    returnKind: 'b',
+    returnRelation: 0,
+    volatility: 'v',
+  })
+
+test('catalogue: a limited number of overloads is offered', () => {
+  const facts = [...tables(1, 1), ...Array.from({ length: maxOverloads + 5 }, (_, index) => overload(index))]
+  const catalog = atOnce(catalogFrom(atOnce(readFacts(facts)), ['public']))
+  assert.equal(catalog.functions('public', 'f').length, maxOverloads)
+})
+
+test('catalogue: casts and handlers are read in slices', () => {
+  const many = 20_000
+  const slicesWith = (facts: Row[]) =>
+    counted(catalogFrom(atOnce(readFacts([...tables(1, 1), ...facts])), ['public'])).slices
+  const casts = Array.from({ length: many }, (_, at) =>
+    row('representation', [at, 'to', 'json', 'public', 'f']),
+  )
+  const handlers = Array.from({ length: many }, (_, at) =>
+    row('handler', { schema: 'public', name: 'f', mediaType: `a/${at}`, relation: 0, isBinary: false }),
+  )
+  assert.ok(slicesWith(casts) >= 4)
+  assert.ok(slicesWith(handlers) >= 4)
 })

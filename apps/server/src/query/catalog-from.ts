@@ -6,9 +6,14 @@ import { relate } from './relate.ts'
 
 /** Relations or functions in one slice. A relation has at most 1600 columns, but most have a few. */
 export const sliceSize = 200
+/** Facts that cost one entry of a map each. */
+const manyInSlice = 5000
+
+/** Overloads of one name. Every call looks at all of them, so the others are not offered. */
+export const maxOverloads = 100
 
 export function* catalogFrom(facts: CatalogFacts, schemas: readonly string[]): Sliced<Catalog> {
-  const representations = representationsFrom(facts)
+  const representations = yield* representationsFrom(facts)
   const columns = new Map<number, Map<number, Column>>()
   const relations = new Map<number, Relation>()
   const rowTypes = new Map<number, Relation>()
@@ -41,6 +46,7 @@ export function* catalogFrom(facts: CatalogFacts, schemas: readonly string[]): S
     const routine = routineFrom(each, relations, facts, representations)
     const key = `${routine.schema}\0${routine.name}`
     const overloads = functions.get(key)
+    if (overloads && overloads.length >= maxOverloads) continue
     if (overloads) overloads.push(routine)
     else functions.set(key, [routine])
     const [only] = routine.parameters
@@ -49,7 +55,8 @@ export function* catalogFrom(facts: CatalogFacts, schemas: readonly string[]): S
   }
 
   const handlers = new Map<string, Handler>()
-  for (const { mediaType, relation, schema, name, isBinary } of facts.handlers) {
+  for (const [index, { mediaType, relation, schema, name, isBinary }] of facts.handlers.entries()) {
+    if (index % manyInSlice === manyInSlice - 1) yield
     const own = relation === 0 ? handlers : relations.get(relation)!.handlers
     if (!own.has(mediaType)) own.set(mediaType, { schema, name, isBinary })
   }
@@ -79,9 +86,10 @@ const castNames = {
   from: { json: 'fromJson', text: 'fromText' },
 } as const
 
-function representationsFrom({ representations }: CatalogFacts): Representations {
+function* representationsFrom({ representations }: CatalogFacts): Sliced<Representations> {
   const byDomain = new Map<number, Representation>()
-  for (const [domain, direction, format, schema, name] of representations) {
+  for (const [index, [domain, direction, format, schema, name]] of representations.entries()) {
+    if (index % manyInSlice === manyInSlice - 1) yield
     const known = byDomain.get(domain) ?? {}
     byDomain.set(domain, known)
     known[castNames[direction][format]] = { schema, name }

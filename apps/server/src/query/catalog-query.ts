@@ -4,15 +4,19 @@
 /** Longer definitions of views are not read. Such a view has no relationships. */
 const maxViewLength = 500_000
 
+/** A domain over a longer chain of domains has no known base type. */
+const maxDomainDepth = 32
+
 /** $1 is an array with the names of the exposed schemas. */
 export const catalogQuery = `
 with recursive exposed as (
   select n.oid, n.nspname from pg_catalog.pg_namespace n where n.nspname = any($1::text[])
 ),
-domain(oid, base) as (
-  select t.oid, t.typbasetype from pg_catalog.pg_type t where t.typtype = 'd'
+domain(oid, base, depth) as (
+  select t.oid, t.typbasetype, 1 from pg_catalog.pg_type t where t.typtype = 'd'
   union all
-  select d.oid, t.typbasetype from domain d join pg_catalog.pg_type t on t.oid = d.base where t.typtype = 'd'
+  select d.oid, t.typbasetype, d.depth + 1 from domain d join pg_catalog.pg_type t on t.oid = d.base
+   where t.typtype = 'd' and d.depth < ${maxDomainDepth}
 ),
 base_type(oid, base) as (
   select d.oid, d.base from domain d join pg_catalog.pg_type t on t.oid = d.base where t.typtype <> 'd'

@@ -19,7 +19,9 @@ export function levelSql(
   const isGrouped = isAggregated(level)
   const joins: Joins = { laterals: [], spreads: new Map() }
   const columns = level.outputs.flatMap(output => columnsOf(writer, output, alias, joins, isGrouped))
-  const groups = columns.flatMap(({ isAggregate }, index) => (isAggregate ? [] : [index + 1]))
+  const groups = columns.flatMap(({ isAggregate, groupedBy }, index) =>
+    isAggregate ? [] : [groupedBy ?? index + 1],
+  )
   const conditions = [...joined, ...conditionsOf(writer, level, alias)]
   return [
     `select ${columns.map(({ sql, name }) => `${sql} as ${identifier(name)}`).join(', ')}`,
@@ -64,6 +66,8 @@ interface ColumnSql {
   name: string
   sql: string
   isAggregate: boolean
+  /** If it is not the column itself. */
+  groupedBy?: string
 }
 
 function columnsOf(
@@ -76,6 +80,10 @@ function columnsOf(
   switch (output.kind) {
     case 'value': {
       const sql = casted(valueSql(writer, output.value, alias), output.cast)
+      if (output.value.shownBy) {
+        const groupedBy = valueSql(writer, { ...output.value, shownBy: undefined }, alias)
+        return [{ name: output.name, sql, isAggregate: false, groupedBy }]
+      }
       return [
         { name: output.name, sql: isGrouped && isJson(output) ? `(${sql})::jsonb` : sql, isAggregate: false },
       ]

@@ -82,19 +82,22 @@ export function unknownFunction(
 ): QueryError {
   const overloads = catalog.functions(schema, name)
   const nearestName = overloads.length > 0 ? name : closest(name, catalog.functionNames(schema))
-  const candidates =
-    nearestName === undefined
-      ? []
-      : catalog.functions(schema, nearestName).filter(each => nearestName !== name || !isCall(each, given))
-  const [nearest] = candidates.toSorted((a, b) => sharedNames(b, given) - sharedNames(a, given))
+  const candidates = nearestName === undefined ? [] : catalog.functions(schema, nearestName)
+  const names = new Set(given)
+  let nearest: Routine | undefined
+  let most = -1
+  for (const candidate of candidates) {
+    if (nearestName === name && isCall(candidate, names)) continue
+    const shared = candidate.parameters.filter(each => names.has(each.name)).length
+    if (shared <= most) continue
+    nearest = candidate
+    most = shared
+  }
   return new QueryError({ kind: 'unknown function', schema, name, given, nearest })
 }
 
-const sharedNames = ({ parameters }: Routine, given: readonly string[] = []): number =>
-  parameters.filter(({ name }) => given.includes(name)).length
-
 /** Whether the message about this function would repeat the call that has just failed. */
-function isCall({ parameters }: Routine, given: readonly string[] = []): boolean {
+function isCall({ parameters }: Routine, given: ReadonlySet<string>): boolean {
   const names = parameters.map(({ name }) => name).filter(name => name !== '')
-  return names.length === given.length && names.every(name => given.includes(name))
+  return names.length === given.size && names.every(name => given.has(name))
 }

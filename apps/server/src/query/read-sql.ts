@@ -34,7 +34,7 @@ export function readSql(
     never: 'null',
     'when capped': `case when ${count} = ${level.limit} then ${counted} end`,
   }
-  const text = textSql(form, 'r', outputNames(level), catalog, takesRow ? 'r.v' : 'r')
+  const text = textSql(form, 'r', outputNames(level), catalog, takesRow ? 'r.v' : undefined)
   const answer = answerSql({ text, count, total: totals[total], settings })
   return { sql: `select ${answer} from (${rows}) r where ${isCurrent}`, writer }
 }
@@ -43,7 +43,8 @@ export function readSql(
 export function wholeRows(writer: Writer, level: Level, from: string, alias: string, isPaged = true): string {
   const conditions = conditionsOf(writer, level, alias)
   return [
-    `select ${alias} as v from ${from}`,
+    // The cast makes one value of the row, also if it has a column named like the alias.
+    `select (${alias}.*)::${qualified(level.source.relation!)} as v from ${from}`,
     conditions.length > 0 ? `where ${conditions.join(' and ')}` : '',
     orderSql(writer, level.order, alias),
     isPaged ? pageSql(writer, level) : '',

@@ -33,7 +33,8 @@ function storedSql(writer: Writer, { column, computed, path }: Value, alias: str
 }
 
 /** Postgres neither compares nor groups values of the type `json`. */
-export const isPlainJson = ({ column, path }: Value): boolean => column?.base === json && !path.at(-1)?.isText
+export const isPlainJson = ({ column, path, shownBy }: Value): boolean =>
+  shownBy ? shownBy === column?.representation?.toJson : column?.base === json && !path.at(-1)?.isText
 
 export const comparable = (writer: Writer, value: Value, alias: string): string =>
   isPlainJson(value) ? `(${valueSql(writer, value, alias)})::jsonb` : valueSql(writer, value, alias)

@@ -14,7 +14,7 @@ as $$
 $$;
 
 -- Any role that creates tables runs these two. Called directly they change nothing: every table that others can see is
--- marked already, and only what is gone is forgotten.
+-- marked already, a table that is being created is treated whether it is marked or not, and only what is gone is forgotten.
 create or replace function platform.first_time(rel oid) returns boolean
 language sql security definer volatile set search_path = pg_catalog, pg_temp
 as $$
@@ -42,6 +42,7 @@ declare
   r record;
   excess record;
   sequence record;
+  is_first boolean;
 begin
   -- Trusted, but a loop in one of these cannot be interrupted by anybody.
   if tg_tag = 'CREATE EXTENSION' and exists (
@@ -64,19 +65,20 @@ begin
   end if;
 
   for r in
-    select c.oid, c.relkind, n.nspname, c.relname, c.relacl as acl, n.nspname = 'public' as is_public
+    select c.oid, c.relkind, n.nspname, c.relname, c.relacl as acl, n.nspname = 'public' as is_public,
+           bool_or(s.is_new) as is_new
       from (
-        select e.objid as relid
+        select e.objid as relid, e.command_tag ~ '^(CREATE|SELECT INTO|IMPORT)' as is_new
           from pg_event_trigger_ddl_commands() e
          where e.classid = 'pg_class'::regclass and not e.in_extension
         union
         -- Postgres 15 turns an empty table into a view when it gets a rule for SELECT.
-        select w.ev_class
+        select w.ev_class, false
           from pg_event_trigger_ddl_commands() e join pg_rewrite w on w.oid = e.objid
          where e.classid = 'pg_rewrite'::regclass
         union
         -- CREATE SCHEMA x CREATE TABLE … and ALTER SCHEMA x RENAME TO public raise no event per table.
-        select k.oid
+        select k.oid, false
           from pg_event_trigger_ddl_commands() e join pg_class k on k.relnamespace = e.objid
          where e.classid = 'pg_namespace'::regclass
       ) s
@@ -85,9 +87,11 @@ begin
      -- What an extension's script creates belongs to the superuser and carries no grants of ours.
      where (c.relkind in ('r', 'p', 'f', 'm') and not platform.is_reserved(n.nspname) or c.relkind = 'v' and n.nspname = 'public')
        and pg_has_role(c.relowner, 'USAGE')
+     group by c.oid, n.oid
   loop
     if r.relkind in ('r', 'p') then
-      if platform.first_time(r.oid) then
+      is_first := platform.first_time(r.oid);
+      if is_first or r.is_new then
         execute format('alter table %I.%I enable row level security', r.nspname, r.relname);
         -- TRUNCATE ignores policies. A project's own default privileges may grant it, as GRANT ALL does.
         for excess in
@@ -116,7 +120,8 @@ begin
       end if;
     elsif r.relkind in ('m', 'f') then
       -- Row-level security is impossible on these: closed until granted on purpose.
-      if platform.first_time(r.oid) then
+      is_first := platform.first_time(r.oid);
+      if is_first or r.is_new then
         execute format('revoke all on %I.%I from public, anon, authenticated', r.nspname, r.relname);
       end if;
     elsif not exists (

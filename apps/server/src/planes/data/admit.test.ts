@@ -6,7 +6,7 @@ import { signJwt } from '#src/kernel/crypto/jwt.ts'
 import type { RequestHead } from '#src/kernel/http/request.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
 import { noSigningKeys } from '#src/tenancy/tenant-signing-keys.ts'
-import { callerFrom, projectIn } from './admit.ts'
+import { callerFrom, opensWithUnknownKey, projectIn } from './admit.ts'
 
 const anonKey = 'platform_anon_app_aaaaaaaa'
 const serviceRoleKey = 'platform_service_role_app_bbbbbbbb'
@@ -111,4 +111,16 @@ test('admission: the project is found in both URL shapes', () => {
   assert.equal(projectIn(head('/v1/x', { project: tenant.id })), tenant.id)
   assert.equal(projectIn(head(`/v1/a/b/${tenant.id}`)), undefined)
   assert.equal(projectIn(head('/v1/x', { project: "' or 1=1" })), undefined)
+})
+
+test('admission: a socket waits for a new signing key only with a valid key beside the token', () => {
+  const part = (value: object) => Buffer.from(JSON.stringify(value)).toString('base64url')
+  const token = `${part({ alg: 'ES256', kid: 'new' })}.${part({ role: 'authenticated' })}.${'A'.repeat(86)}`
+  const waits = (query: string, headers: Record<string, string> = {}) =>
+    opensWithUnknownKey(tenant, new URLSearchParams(query), headers)
+  assert.equal(waits(`apikey=${token}`), false)
+  assert.equal(waits(`apikey=platform_anon_app_wrong&token=${token}`), false)
+  assert.equal(waits(`apikey=${anonKey}`), false)
+  assert.equal(waits(`apikey=${anonKey}&token=${token}`), true)
+  assert.equal(waits(`token=${token}`, { apikey: serviceRoleKey }), true)
 })

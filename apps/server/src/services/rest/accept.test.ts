@@ -40,6 +40,8 @@ test('accept: the media type of a plan has a format, options and the media type 
     'application/vnd.pgrst.plan+json; for="application/vnd.pgrst.object+json"; options=analyze|buffers;'
   assert.deepEqual(acceptedFrom(header).explain, { format: 'json', options: ['analyze', 'buffers'] })
   assert.equal(mediaOf(header).form.kind, 'object')
+  const [plain, text] = ['application/vnd.pgrst.plan', 'application/vnd.pgrst.plan+text']
+  assert.notEqual(acceptedFrom(plain).key, acceptedFrom(text).key, 'their answers have different types')
   assert.throws(() => mediaOf('application/vnd.pgrst.plan; options=analyze); drop table x; --'), {
     code: 'PGRST107',
   })

@@ -121,7 +121,7 @@ function planOf({ type, parameters }: MediaRange): Accepted | undefined {
   const explain: Explain = { format: found[1] === 'json' ? 'json' : 'text', options }
   const media = { form: builtIn.form, contentType: `${type}; charset=utf-8` }
   return {
-    key: JSON.stringify([explain, builtIn.form]),
+    key: JSON.stringify([type, explain, builtIn.form]),
     choices: [{ type, builtIn: media, isVendor: true }],
     explain,
   }

@@ -55,7 +55,7 @@ export async function call(
     given.wholeTypes.join(),
     given.isArray,
     given.isText,
-    ...given.names,
+    JSON.stringify(given.names),
   ].join('\0')
   const { plan, rows } = await run(
     request,
@@ -165,7 +165,8 @@ function argumentsOf(
 ): Arguments {
   const slot = firstSlot + texts.size
   if (takesWhole) return { kind: 'whole', type: parameters[0]!.type, slot }
-  const byName = new Map(parameters.map(parameter => [parameter.name, parameter]))
+  // Of unnamed parameters, the first one is given.
+  const byName = new Map(parameters.toReversed().map(parameter => [parameter.name, parameter]))
   const given = names.map(name => byName.get(name)!)
   if (texts.size === 0) return { kind: 'named', given, isArray, isText, slot }
   return {

@@ -119,11 +119,15 @@ const argumentsIn = (given: readonly string[], shown: readonly string[]): string
     ? ` with parameter${given.length > 1 ? 's' : ''} ${shown.join(', ')}`
     : ' without parameters'
 
+const maxShownFunctions = 20
+
 function ambiguousFunction({ schema, name, candidates }: Problem & { kind: 'ambiguous function' }): Refusal {
-  const signatures = candidates.map(
-    ({ parameters }) =>
-      `${schema}.${name}(${parameters.map(parameter => `${parameter.name} => ${parameter.type}`).join(', ')})`,
-  )
+  const signatures = candidates
+    .slice(0, maxShownFunctions)
+    .map(
+      ({ parameters }) =>
+        `${schema}.${name}(${parameters.map(parameter => `${parameter.name} => ${parameter.type}`).join(', ')})`,
+    )
   return new Refusal(
     'PGRST203',
     `Could not choose the best candidate function between: ${signatures.join(', ')}`,

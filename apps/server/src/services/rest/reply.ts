@@ -43,6 +43,7 @@ export function reply(request: RestRequest, parts: ReplyParts): RawReply {
   const { preferences, schema, caller } = request
   const all: Record<string, string> = { 'content-range': range, ...headers }
   if (body !== null || (request.isHead && status !== 204)) all['content-type'] ??= media.contentType
+  if (media.form.kind === 'handled' || media.form.kind === 'value') keepInert(all)
   if (request.isRead) all['accept-ranges'] = 'items'
   if (caller.tenant.exposedSchemas.length > 1 && isHeader('content-profile', schema))
     all['content-profile'] = schema
@@ -51,6 +52,12 @@ export function reply(request: RestRequest, parts: ReplyParts): RawReply {
     if (applied) all['preference-applied'] = applied
   }
   return { status, headers: all, body }
+}
+
+/** What a project's SQL writes may be HTML. A function can replace these headers with its own. */
+function keepInert(headers: Record<string, string>): void {
+  headers['x-content-type-options'] ??= 'nosniff'
+  headers['content-security-policy'] ??= 'sandbox'
 }
 
 /** Longer queries have no Content-Location: clients refuse answers with large headers. */
