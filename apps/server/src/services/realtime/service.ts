@@ -38,6 +38,18 @@ const isUuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
 const identify = ({ caller: { tenant, role } }: SocketCredential) => ({ project: tenant.id, role })
 
+/** If the token names a signing key that this node does not know, the project after the next poll of changes. */
+async function findProject(
+  directory: Directory,
+  id: string,
+  query: SocketRequest['query'],
+  headers: SocketRequest['headers'],
+): Promise<Tenant | undefined> {
+  if (!isUuid.test(id)) return
+  const tenant = await directory.find(id)
+  return opensWithUnknownKey(tenant, query, headers) ? directory.findCurrent(id) : tenant
+}
+
 export function realtimeService({ directory, whenUpgraded, isManagementToken, ...deps }: RealtimeOptions) {
   const { bus, log } = deps
   const projects = new Map<string, Project<RealtimeSocket>>()
@@ -57,8 +69,7 @@ export function realtimeService({ directory, whenUpgraded, isManagementToken, ..
   async function admit({ params, query, headers }: SocketRequest): Promise<SocketCredential> {
     const id = (params['project'] ?? '').toLowerCase()
     for (;;) {
-      let tenant = isUuid.test(id) ? await directory.find(id) : undefined
-      if (tenant && opensWithUnknownKey(tenant, query, headers)) tenant = await directory.findCurrent(id)
+      const tenant = await findProject(directory, id, query, headers)
       const credential = credentialIn(tenant, query, headers)
       const { caller } = credential
       // Later code relies on an upgraded project database.
