@@ -131,7 +131,9 @@ test('realtime feed: each row of a large transaction is read once, over several 
   await receivesChange(one, `INSERT ${rows}`)
   await one.leave()
   await eventually(async () => (await fetched()) - before >= rows, 'Postgres has counted')
-  assert.ok((await fetched()) - before < 3 * rows)
+  // Read once, and deleted in one or a few passes. Forty batches that start over would read twenty times as many.
+  const count = (await fetched()) - before
+  assert.ok(count < 6 * rows, `${count} rows were read`)
 })
 
 test('realtime feed: a table created or recreated after the subscription is captured', async () => {
