@@ -165,4 +165,42 @@ test('calls: a function with very many overloads answers soon and with a short m
   const ambiguous = await post('many', { a1: 1 })
   assert.deepEqual([ambiguous.status, ambiguous.body.code], [400, 'PGRST203'])
   assert.ok(ambiguous.body.message.length < 100_000, `${ambiguous.body.message.length}`)
+  assert.match(ambiguous.body.message, /, …$/)
+})
+
+test('calls: arguments in the query string fit a function that was created or changed since the last request', async () => {
+  assert.equal((await get('numbers')).status, 200)
+  await owner(`create function fresh(variadic v int[]) returns int immutable language sql as
+    $$ select sum(x)::int from unnest(v) x $$`)
+  assert.equal((await get('fresh?v=1&v=2')).body, 3)
+  await owner(`drop function fresh; create function fresh(v text) returns text immutable language sql as
+    $$ select v || '!' $$`)
+  assert.equal((await get('fresh?v=1&v=2')).body, '2!')
+})
+
+test('calls: a function over a long chain of domains can be called', async () => {
+  const chain = Array.from(
+    { length: 60 },
+    (_, index) => `create domain d${index + 1} as ${index === 0 ? 'int' : `d${index}`}`,
+  )
+  await owner(`${chain.join(';')}; create function deep(a d60) returns d60 immutable language sql as $$ select a $$;
+    create table deep_rows (id int primary key, a d60); alter table deep_rows disable row level security;
+    insert into deep_rows values (1, 7)`)
+  assert.equal((await get('deep?a=5')).body, 5)
+  assert.deepEqual((await rows('GET', 'deep_rows?a=eq.7')).body, [{ id: 1, a: 7 }])
+})
+
+test('calls: a computed field of very many tables is offered for each of them', async () => {
+  const tables = Array.from({ length: 110 }, (_, index) => `c${index}`)
+  await owner(
+    tables
+      .map(
+        name => `create table ${name} (id int primary key); alter table ${name} disable row level security;
+          insert into ${name} values (1);
+          create function label(${name}) returns text immutable language sql as $$ select '${name}' $$`,
+      )
+      .join(';'),
+  )
+  for (const name of ['c0', 'c99', 'c100', 'c109'])
+    assert.deepEqual((await rows('GET', `${name}?select=id,label`)).body, [{ id: 1, label: name }], name)
 })

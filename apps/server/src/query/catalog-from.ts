@@ -9,7 +9,7 @@ export const sliceSize = 200
 /** Facts that cost one entry of a map each. */
 const manyInSlice = 5000
 
-/** Overloads of one name. Every call looks at all of them, so the others are not offered. */
+/** Overloads of one name. Every call looks at all of them, so the others cannot be called. They may be computed fields. */
 export const maxOverloads = 100
 
 export function* catalogFrom(facts: CatalogFacts, schemas: readonly string[]): Sliced<Catalog> {
@@ -46,9 +46,8 @@ export function* catalogFrom(facts: CatalogFacts, schemas: readonly string[]): S
     const routine = routineFrom(each, relations, facts, representations)
     const key = `${routine.schema}\0${routine.name}`
     const overloads = functions.get(key)
-    if (overloads && overloads.length >= maxOverloads) continue
-    if (overloads) overloads.push(routine)
-    else functions.set(key, [routine])
+    if (!overloads) functions.set(key, [routine])
+    else if (overloads.length < maxOverloads) overloads.push(routine)
     const [only] = routine.parameters
     const ofRow = routine.parameters.length === 1 && rowTypes.get(only!.typeOid)
     if (ofRow && !ofRow.computed.has(routine.name)) ofRow.computed.set(routine.name, routine)

@@ -102,8 +102,9 @@ export function callerOfSocket(
 }
 
 /**
- * The same for a socket upgrade, where the token may be the only credential. It waits for a project that does not exist,
- * too, because the time of the answer would otherwise show which projects exist.
+ * Whether the token of a socket upgrade names an unknown signing key. Such an upgrade waits even without a valid key, since
+ * the token may be the only credential, and even without a project, so that the time of the answer does not show which
+ * projects exist.
  */
 export const opensWithUnknownKey = (
   tenant: Tenant | undefined,

@@ -9,7 +9,7 @@ import { planRows } from '#src/query/plan.ts'
 import { type PlannedStatement, plannedStatement } from '#src/query/planned-statement.ts'
 import { findRoutine } from '#src/query/routine.ts'
 import { capRows } from '#src/query/row-cap.ts'
-import type { Run } from '#src/query/run.ts'
+import type { Run, RunResult } from '#src/query/run.ts'
 import type { Media } from './accept.ts'
 import { type Given, givenInBody, givenInQuery } from './arguments.ts'
 import { rowsQuery } from './grammar/rows-query.ts'
@@ -57,14 +57,15 @@ export async function call(
     given.isText,
     JSON.stringify(given.names),
   ].join('\0')
-  const { plan, rows } = await run(
+  const running = run(
     request,
     shape + scanned.shape,
     catalog => planCall(catalog, request, name, given, scanned, isCounted, maxRows),
     [...scanned.values, ...given.texts.values(), given.body],
   )
-  // The arguments were chosen by an older schema than the one that ran. A GET writes nothing, so it can run again.
-  if (catalog && plan.version !== catalog.version) return call(request, name, run, catalogNow, maxRows)
+  const ran = catalog ? await unlessOutdated(running, catalog, catalogNow) : await running
+  if (!ran) return call(request, name, run, catalogNow, maxRows)
+  const { plan, rows } = ran
   if (accepted.explain) return planReply(plan.media, rows)
 
   const { routine, media } = plan
@@ -80,6 +81,24 @@ export async function call(
     body: isHead || isMinimal ? null : await bodyOf(text ?? nothingIn(media), media),
     headers: response.headers,
   })
+}
+
+/**
+ * Undefined if the arguments were chosen by an older schema than the one that ran, also if they then caused an error. A GET
+ * writes nothing, so it can run again.
+ */
+async function unlessOutdated(
+  running: Promise<RunResult<PlannedCall>>,
+  { version }: Catalog,
+  catalogNow: () => Promise<Catalog> | Catalog,
+): Promise<RunResult<PlannedCall> | undefined> {
+  try {
+    const ran = await running
+    return ran.plan.version === version ? ran : undefined
+  } catch (error) {
+    if ((await catalogNow()).version === version) throw error
+    return
+  }
 }
 
 const nothingIn = ({ form }: Media): Buffer =>

@@ -128,6 +128,7 @@ function ambiguousFunction({ schema, name, candidates }: Problem & { kind: 'ambi
       ({ parameters }) =>
         `${schema}.${name}(${parameters.map(parameter => `${parameter.name} => ${parameter.type}`).join(', ')})`,
     )
+  if (candidates.length > maxShownFunctions) signatures.push('…')
   return new Refusal(
     'PGRST203',
     `Could not choose the best candidate function between: ${signatures.join(', ')}`,
