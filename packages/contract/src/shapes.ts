@@ -30,3 +30,6 @@ export const page = <K extends string, T extends TSchema>(plural: K, item: T) =>
   })
 
 export const Empty = Type.Null()
+
+export const Text = (maxLength: number) =>
+  Type.String({ maxLength, pattern: '^[^\\u0000]*$', description: 'a text without NUL characters' })

@@ -1,9 +1,8 @@
 // Management API for the users and the auth settings of a project.
+import type { NamedProvider, ProviderInput } from '@plinth/contract/sign-in-providers.ts'
 import type {
   AuthSettingsChange,
   Ban,
-  NamedProvider,
-  ProviderInput,
   RotatedSigningKey,
   ShownAuthSettings,
   User,

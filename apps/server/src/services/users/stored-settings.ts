@@ -1,11 +1,11 @@
 // `settings.auth` of a project holds the values that differ from the defaults, and the providers. Other keys stay
 // unchanged.
 import {
-  type AuthSettingsChange,
   type ProviderConfiguration,
   type ProviderInput,
   providerNames,
-} from '@plinth/contract/users.ts'
+} from '@plinth/contract/sign-in-providers.ts'
+import type { AuthSettingsChange } from '@plinth/contract/users.ts'
 import { redacted } from '#src/tenancy/settings-secrets.ts'
 import type { Settings } from '#src/tenancy/settings-store.ts'
 
