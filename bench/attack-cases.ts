@@ -123,11 +123,12 @@ export function ownCases(attacked: Attacked): Case[] {
   const csvControl = body('text/csv', filled(size, 'name\n', 'x', '\n'))
   const form = (bytes: () => Buffer) => () => body('application/x-www-form-urlencoded', bytes())
   const formControl = body('application/x-www-form-urlencoded', filled(size, 'name=', 'x', ''))
-  const query = (name: string, text: string): Case =>
+  const query = (name: string, text: string): Case => read(`rows: ${name}`, `/items?${text}`)
+  const read = (name: string, path: string, headers: Record<string, string> = {}): Case =>
     pair(
-      `rows: ${name}`,
+      name,
       { method: 'GET', path: `${rest}/items?name=eq.${'x'.repeat(headRoom)}`, headers: anon },
-      () => ({ method: 'GET', path: `${rest}/items?${text}`, headers: anon }),
+      () => ({ method: 'GET', path: rest + path, headers: { ...anon, ...headers } }),
     )
   const fill = (piece: string) => piece.repeat(Math.floor(headRoom / piece.length))
   const sql = (name: string, text: () => string, harmless = `select '${'x'.repeat(1000)}'`): Case =>
@@ -252,6 +253,34 @@ export function ownCases(attacked: Attacked): Case[] {
       'rows: columns of a body',
       body('application/json', Buffer.from('{"name":"a"}'), `/items?columns=${'x'.repeat(headRoom)}`),
       () => body('application/json', Buffer.from('{"name":"a"}'), `/items?columns=${fill('name,')}name`),
+    ),
+    pair(
+      'calls: unknown arguments of many overloads',
+      body('application/json', plainText(1000), '/rpc/echo'),
+      () =>
+        body(
+          'application/json',
+          numbered(20_000, '{"x":1', n => `,"u${n}":1`, '}'),
+          '/rpc/many',
+        ),
+    ),
+    pair(
+      'calls: fields of a variadic parameter',
+      body('application/x-www-form-urlencoded', filled(6000, 'value=', 'x', ''), '/rpc/echo'),
+      () => body('application/x-www-form-urlencoded', filled(6000, 'v=1', '&v=1', ''), '/rpc/total'),
+    ),
+    read(
+      'calls: parameters of many overloads',
+      `/rpc/many?${numbered(headRoom, 'a1=eq.1', n => `&a${n % 90}=eq.1`, '')}`,
+    ),
+    read('calls: values of a variadic parameter', `/rpc/total?${fill('v=1&')}v=1`),
+    read('calls: a media type that the project makes', '/rpc/page', { accept: 'text/html' }),
+    read('rows: media types in Accept', '/items?limit=1', { accept: `${fill('a/b;c=d,')}text/html` }),
+    read('rows: time zone in Prefer', '/items?limit=1', { prefer: `timezone=${fill('A')}` }),
+    pair(
+      'rows: OPTIONS of many overloads',
+      { method: 'OPTIONS', path: `${rest}/items`, headers: anon },
+      () => ({ method: 'OPTIONS', path: `${rest}/rpc/many`, headers: anon }),
     ),
     query('select of many columns', `select=${fill('name,')}name`),
     query('select of unknown columns', `select=${numbered(headRoom, 'a', n => `,a${n}`, '')}`),

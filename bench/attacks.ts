@@ -163,6 +163,10 @@ async function prepare({ url }: StagedServer, adminToken: string): Promise<Attac
     'create function echo(value json) returns json language sql immutable as $$ select value $$',
     "create function stuck() returns void language plpgsql as $$ begin execute repeat('/*', 400000); end $$",
     "select pgmq.create('mine')",
+    ...manyOverloads(),
+    'create function total(variadic v int[]) returns int language sql immutable as $$ select cardinality(v) $$',
+    'create domain "text/html" as text',
+    `create function page() returns "text/html" language sql immutable as $$ select repeat('<p>', 3000000) $$`,
   ])
   const bucket = {
     method: 'POST',
@@ -178,6 +182,17 @@ async function prepare({ url }: StagedServer, adminToken: string): Promise<Attac
     serviceKey: project.service_role_key,
     adminToken,
   }
+}
+
+/** A thousand functions of one name, with ninety parameters each. */
+function manyOverloads(): string[] {
+  return Array.from({ length: 1000 }, (_, index) => {
+    const parameters = Array.from(
+      { length: 90 },
+      (_, at) => `a${at + 1} ${(index >> at) & 1 ? 'int' : 'text'} default null`,
+    )
+    return `create function many(${parameters.join()}) returns int language sql as $$ select 1 $$`
+  })
 }
 
 async function runSql(url: string, id: string, key: string, statements: string[]): Promise<void> {
