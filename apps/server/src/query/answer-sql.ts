@@ -120,5 +120,5 @@ export const isCurrentSql = ({ version }: Catalog): string =>
 const oneRowSql = (count: string): string =>
   `case when ${count} <> 1 then platform.refuse('${raisedCodes.notOneRow}', (${count})::text) end`
 
-const atMostSql = (count: string, max: number): string =>
+export const atMostSql = (count: string, max: number | string): string =>
   `case when ${count} > ${max} then platform.refuse('${raisedCodes.tooManyRows}', (${count})::text) end`

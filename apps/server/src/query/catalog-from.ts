@@ -147,6 +147,7 @@ function routineFrom(
       ? new Map(outColumns.map(column => [column.name, column]))
       : named(columnsOf(all, facts.returnRelation, representations))
   return {
+    oid: facts.oid,
     schema: facts.schema,
     name: facts.name,
     parameters: inputs.map(({ name, type, typeOid }, index) => ({

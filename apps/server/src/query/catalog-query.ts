@@ -83,7 +83,7 @@ fact(place, n, kind, value) as (
      and not exists (select from pg_catalog.pg_depend d where d.objid = c.oid and d.deptype = 'e')
   union all
   select 7, pg_catalog.row_number() over (order by r.proname, r.oid), 'function', pg_catalog.json_build_object(
-      'schema', r.nspname, 'name', r.proname,
+      'oid', r.oid::int8, 'schema', r.nspname, 'name', r.proname,
       'argNames', r.proargnames, 'argModes', r.proargmodes::text[],
       'argTypes', (select pg_catalog.array_agg(pg_catalog.format_type(a.type, -1) order by a.n)
                      from pg_catalog.unnest(coalesce(r.proallargtypes, r.proargtypes::oid[])) with ordinality a(type, n)),
@@ -156,6 +156,7 @@ export type ColumnFacts = [
 ]
 
 export interface RoutineFacts {
+  oid: number
   schema: string
   name: string
   argNames: string[] | null

@@ -79,6 +79,7 @@ export interface Parameter {
 }
 
 export interface Routine {
+  readonly oid: number
   readonly schema: string
   readonly name: string
   readonly parameters: readonly Parameter[]

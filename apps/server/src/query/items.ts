@@ -49,7 +49,7 @@ export interface SelectEmbed {
 export type SelectItem = { readonly kind: 'star' } | SelectField | SelectCount | SelectEmbed
 
 export type Operator =
-  | ('eq' | 'neq' | 'gt' | 'gte' | 'lt' | 'lte' | 'like' | 'ilike' | 'match' | 'imatch')
+  | ('eq' | 'neq' | 'gt' | 'gte' | 'lt' | 'lte' | 'like' | 'ilike' | 'match' | 'imatch' | 'startsWith')
   | ('in' | 'is' | 'isdistinct' | 'fts' | 'plfts' | 'phfts' | 'wfts')
   | ('cs' | 'cd' | 'ov' | 'sl' | 'sr' | 'nxr' | 'nxl' | 'adj' | Metric)
 

@@ -193,9 +193,21 @@ export function orderSql(
 
 function termSql(
   writer: Writer,
-  { value, embed, metric, slot, isDescending, nulls }: Order,
+  order: Order,
   alias: string,
   spreads: ReadonlyMap<Embed, string> | undefined,
+): string {
+  const { isDescending, nulls } = order
+  const sql = orderValueSql(writer, order, alias, spreads)
+  return `${sql}${isDescending ? ' desc' : ''}${nulls ? ` nulls ${nulls}` : ''}`
+}
+
+/** The value that rows are ordered by. */
+export function orderValueSql(
+  writer: Writer,
+  { value, embed, metric, slot }: Order,
+  alias: string,
+  spreads?: ReadonlyMap<Embed, string>,
 ): string {
   let sql: string
   const spread = embed && spreads?.get(embed)
@@ -208,7 +220,7 @@ function termSql(
     sql = `(select ${comparable(writer, value, own)} from ${from}${where} limit 1)`
   } else sql = comparable(writer, value, alias)
   if (metric) sql = `${sql} ${writer.distance(metric)} ${writer.vector(slot!)}`
-  return `${sql}${isDescending ? ' desc' : ''}${nulls ? ` nulls ${nulls}` : ''}`
+  return sql
 }
 
 /** The name under which an embedded relation selects the value. */

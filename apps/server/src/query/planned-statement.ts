@@ -6,6 +6,8 @@ export interface PlannedStatement {
   readonly statement: CallerStatement
   /** The index of the value of each parameter. */
   readonly parameters: readonly number[]
+  /** Statements that run after it in the same transaction. */
+  readonly more?: readonly PlannedStatement[]
 }
 
 /** Returns the plan of Postgres instead of rows. */

@@ -35,6 +35,8 @@ export type PlanningProblem =
   | { readonly kind: 'too many outputs'; readonly max: number }
   | { readonly kind: 'impossible cast'; readonly type: string }
   | { readonly kind: 'no conflict target'; readonly relation: string }
+  /** Of a front end that checks queries itself. */
+  | { readonly kind: 'invalid query'; readonly messages: readonly string[] }
 
 /** The statement rejected its own result, or the schema changed in every attempt. */
 export type RunningProblem =

@@ -27,9 +27,10 @@ export interface RunResult<P> {
  */
 export type Run = <P extends PlannedStatement>(
   runFor: RunFor,
-  key: string,
-  plan: (catalog: Catalog) => P,
-  values: readonly Value[],
+  /** Without a key, the front end caches plans itself. */
+  key: string | undefined,
+  plan: (catalog: Catalog) => P | Promise<P>,
+  values: readonly Value[] | ((plan: P) => readonly Value[]),
 ) => Promise<RunResult<P>>
 
 const maxPlans = 500
@@ -60,9 +61,10 @@ function createRun(databases: Databases, catalogs: Catalogs): Run {
 
   function planned<P extends PlannedStatement>(
     catalog: Catalog,
-    key: string,
-    plan: (catalog: Catalog) => P,
-  ): P {
+    key: string | undefined,
+    plan: (catalog: Catalog) => P | Promise<P>,
+  ): P | Promise<P> {
+    if (key === undefined) return plan(catalog)
     let known = plans.get(catalog)
     if (!known) {
       known = new Map()
@@ -71,6 +73,7 @@ function createRun(databases: Databases, catalogs: Catalogs): Run {
     const found = known.get(key)
     if (found) return found as P
     const made = plan(catalog)
+    if (made instanceof Promise) return made
     if (key.length <= maxKeyLength && made.statement.sql.length <= maxSqlLength) {
       if (known.size >= maxPlans) known.delete(known.keys().next().value!)
       known.set(key, made)
@@ -84,18 +87,24 @@ function createRun(databases: Databases, catalogs: Catalogs): Run {
     catalog: Catalog,
     attempts: number,
   ): Promise<RunResult<P>> {
-    const { caller, facts } = query.runFor
     const retry = (error: unknown) => retryIfOutdated(query, catalog, attempts, error)
-    let plan: P
     try {
-      plan = planned(catalog, query.key, query.plan)
+      const plan = planned(catalog, query.key, query.plan)
+      const running = plan instanceof Promise ? plan.then(made => send(query, made)) : send(query, plan)
+      return running.catch(retry)
     } catch (error) {
       return retry(error)
     }
-    const values = plan.parameters.map(slot => query.values[slot] ?? null)
+  }
+
+  function send<P extends PlannedStatement>(query: Query<P>, plan: P): Promise<RunResult<P>> {
+    const { caller, facts } = query.runFor
+    const values = typeof query.values === 'function' ? query.values(plan) : query.values
+    const bound = ({ parameters }: PlannedStatement) => parameters.map(slot => values[slot] ?? null)
+    const more = plan.more?.map(each => ({ statement: each.statement, values: bound(each) }))
     return databases
-      .asCaller(caller, facts, plan.statement, values)
-      .then(({ rows }) => ({ plan, rows }), retry)
+      .asCaller(caller, facts, plan.statement, bound(plan), more)
+      .then(({ rows }) => ({ plan, rows }))
   }
 
   async function retryIfOutdated<P extends PlannedStatement>(
@@ -139,16 +148,16 @@ function createRun(databases: Databases, catalogs: Catalogs): Run {
 
 interface Query<P extends PlannedStatement> {
   readonly runFor: RunFor
-  readonly key: string
-  readonly plan: (catalog: Catalog) => P
-  readonly values: readonly Value[]
+  readonly key: string | undefined
+  readonly plan: (catalog: Catalog) => P | Promise<P>
+  readonly values: readonly Value[] | ((plan: P) => readonly Value[])
   isSerialized: boolean
 }
 
 /** Whether an outdated catalogue can cause the error. Only then the current version is queried. */
 function mayBeOutdated(error: unknown): boolean {
   if (error instanceof QueryError) return true
-  if (!(error instanceof DatabaseError)) return false
+  if (!(error instanceof DatabaseError) || error.isAfterOthers) return false
   // A statement that has begun to run may have had effects that a rollback does not undo, such as nextval.
   return error.code === raisedCodes.schemaChanged || (!error.isWhileRunning && staleCodes.test(error.code))
 }

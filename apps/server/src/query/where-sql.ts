@@ -10,10 +10,13 @@ import { qualified, type Writer } from './writer.ts'
 /** The conditions that rows of this level must meet, including those of inner embeds. */
 export function conditionsOf(writer: Writer, level: Level, alias: string): string[] {
   return [
-    ...level.where.map(where => whereSql(writer, where, alias)),
+    ...wheresSql(writer, level.where, alias),
     ...level.embeds.filter(({ isInner }) => isInner).map(embed => existsSql(writer, embed, alias)),
   ]
 }
+
+export const wheresSql = (writer: Writer, wheres: readonly Where[], alias: string): string[] =>
+  wheres.map(where => whereSql(writer, where, alias))
 
 function existsSql(writer: Writer, { link, level }: Embed, alias: string): string {
   const own = writer.alias()
@@ -50,6 +53,7 @@ const symbols: Partial<Record<Operator, string>> = {
   ilike: 'ilike',
   match: '~',
   imatch: '~*',
+  startsWith: '^@',
   isdistinct: 'is distinct from',
   cs: '@>',
   cd: '<@',

@@ -89,7 +89,7 @@ export function writeSql(
 }
 
 /** The name of the column with the whole row. No column of the relation has it. */
-function nameOutside(columns: ReadonlyMap<string, Column>): string {
+export function nameOutside(columns: ReadonlyMap<string, Column>): string {
   let name = 'row'
   while (columns.has(name)) name += '_'
   return name
@@ -98,7 +98,7 @@ function nameOutside(columns: ReadonlyMap<string, Column>): string {
 /** A written row is shown even if it has no embedded rows. */
 const lenient = <E extends { isInner: boolean }>(embed: E): E => ({ ...embed, isInner: false })
 
-function changeSql(
+export function changeSql(
   writer: Writer,
   relation: Relation,
   level: Level,

@@ -85,6 +85,12 @@ class KeysByRole implements Record<Role, string> {
   }
 }
 
+/** A statement with its values. */
+export interface BoundStatement {
+  readonly statement: CallerStatement
+  readonly values: readonly Value[]
+}
+
 export function statement(sql: string, mayPipeline: boolean): CallerStatement {
   if (sql.includes('\0')) throw new Refusal('invalid_request', 'A name in the request holds a NUL character')
   return { sql, keys: new KeysByRole(sql), mayPipeline }
@@ -96,6 +102,8 @@ export interface Databases {
     request: RequestFacts,
     statement: CallerStatement,
     values: readonly Value[],
+    /** Run after the statement in the same transaction. Their rows follow in the answer. */
+    more?: readonly BoundStatement[],
   ): Promise<Answer>
   asOwner: AsOwner
   /** Runs several statements on the auth tables, on one connection. */
@@ -266,7 +274,7 @@ export function openDatabases(options: DatabasesOptions): Databases {
   }
 
   return {
-    asCaller({ tenant, role, claims, userId }, request, { sql, keys, mayPipeline }, values) {
+    asCaller({ tenant, role, claims, userId }, request, { sql, keys, mayPipeline }, values, more = []) {
       const { method, path, headers, cookies, timeZone, setting } = request
       const pool = poolFor(tenant, role === 'service_role' ? 'svc' : 'api')
       const isReadOnly = request.isReadOnly ? 'on' : 'off'
@@ -281,11 +289,14 @@ export function openDatabases(options: DatabasesOptions): Databases {
       if (setting) steps.push({ key: 'setting', sql: setFurther, values: [setting.name, setting.value] })
       const shape = keys[role]
       const answering = steps.push({ key: shape, sql, values }) - 1
+      for (const next of more)
+        steps.push({ key: next.statement.keys[role], sql: next.statement.sql, values: next.values })
       if (request.rollsBack) steps.push(...undo)
       const alone = () => steps.with(1, become(timeouts[role]))
       const { isReadOnly: readsOnly } = request
       const how = { shape, mayPipeline, timeoutMs: Number(timeouts[role]), isReadOnly: readsOnly }
-      const answer = pool.run(steps, { ...how, answering, request, alone })
+      const answers = 1 + more.length
+      const answer = pool.run(steps, { ...how, answering, answers, request, alone })
       const onWrite = request.isReadOnly ? undefined : writeListeners.get(tenant.id)
       if (onWrite) answer.then(onWrite, () => {})
       return answer

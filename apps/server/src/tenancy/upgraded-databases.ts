@@ -12,10 +12,10 @@ export function upgradedDatabases(databases: Databases, whenUpgraded: WhenUpgrad
 
   return {
     ...databases,
-    asCaller(caller, request, statement, values) {
+    asCaller(caller, request, statement, values, more) {
       const { tenant, role } = caller
       const waiting = whenUpgraded(tenant.ref, role === 'service_role' ? 'owner' : 'caller')
-      const run = () => databases.asCaller(caller, request, statement, values)
+      const run = () => databases.asCaller(caller, request, statement, values, more)
       return waiting ? waiting.then(run) : run()
     },
     async asOwner(tenant, work, options) {

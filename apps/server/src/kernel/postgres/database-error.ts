@@ -36,6 +36,8 @@ export class DatabaseError extends Error {
   readonly routine: string | undefined
   /** The statement had begun to run. Before, while it was parsed and planned, it had no effects. */
   isWhileRunning = false
+  /** Another statement of the request had run in the same transaction. */
+  isAfterOthers = false
   constructor(fields: ErrorFields) {
     const { code, routine } = fields
     const sanitize = <T extends string | undefined>(text: T) => sanitizeErrorText(text, code, routine)

@@ -87,6 +87,7 @@ test('an error of the driver becomes a DatabaseError with the same fields and st
       constraint: 'n',
       routine: 'r',
       isWhileRunning: false,
+      isAfterOthers: false,
     },
   )
   const frames = (stack = '') => stack.split('\n').filter(line => line.includes('driver-internals.test.ts'))

@@ -49,6 +49,8 @@ export interface RunOptions {
   alone?: (() => readonly Step[]) | undefined
   /** Index of the step whose rows are the answer. Default: the last step. */
   answering?: number
+  /** Number of steps, from that one on, whose rows are the answer. Default: 1. */
+  answers?: number
   /** The signal applies only to a statement that runs alone. A pipelined statement is never cancelled. */
   request?: { readonly signal?: AbortSignal | undefined }
 }
@@ -107,6 +109,7 @@ export class Pool {
         timeoutMs: options.timeoutMs,
         alone: options.alone,
         answering: options.answering ?? steps.length - 1,
+        answers: options.answers,
         isLone: true,
         resolve: answer => {
           if (options.mayPipeline) this.#learn(options.shape, answer.ms, unit.isLone)

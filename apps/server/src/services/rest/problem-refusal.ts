@@ -81,6 +81,8 @@ export function refusalFromProblem(problem: Problem): Refusal {
         `"${problem.relation}" has no primary key to find duplicates by`,
         { hint: 'Name the columns of a unique constraint with ?on_conflict=a,b.' },
       )
+    case 'invalid query':
+      return new Refusal('invalid_request', problem.messages.join('; '))
     case 'not one row':
       return notOneRow(problem.rows)
     case 'too many rows':

@@ -11,7 +11,7 @@ import { errorFrom } from './error-response.ts'
 import type { Frames, OnFrame } from './frames.ts'
 import { type LoggedIn, logIn, requestCancel } from './handshake.ts'
 import { idleCollector } from './idle-collector.ts'
-import { type InFlight, newInFlight } from './in-flight.ts'
+import { type InFlight, isAnswering, newInFlight } from './in-flight.ts'
 import {
   answerTooLarge,
   copyNotPossible,
@@ -239,11 +239,12 @@ export class Connection {
     const entry = this.#queue[this.#head]
     switch (type) {
       case 0x44: // DataRow
-        if (entry && entry.stepsDone === entry.unit.answering) this.#takeRow(entry, bytes, start, end, isOwn)
+        if (entry && isAnswering(entry)) this.#takeRow(entry, bytes, start, end, isOwn)
         break
       case 0x43: // CommandComplete
         if (!entry) break
-        if (entry.stepsDone++ === entry.unit.answering) entry.tag = bytes.toString('latin1', start, end - 1)
+        if (isAnswering(entry)) entry.tag = bytes.toString('latin1', start, end - 1)
+        entry.stepsDone++
         break
       case 0x49: // EmptyQueryResponse
         if (entry) entry.stepsDone++
@@ -282,6 +283,7 @@ export class Connection {
   #fail(entry: InFlight | undefined, error: DatabaseError): void {
     if (entry) {
       error.isWhileRunning = entry.stepsBegun > entry.stepsDone
+      error.isAfterOthers = entry.stepsDone > entry.unit.answering
       entry.error ??= error
     }
     if (error.severity === 'FATAL' || error.severity === 'PANIC') this.#lost ??= error

@@ -33,6 +33,7 @@ test('every field of an error is decoded', () => {
       constraint: 'n',
       routine: 'r',
       isWhileRunning: false,
+      isAfterOthers: false,
     },
   )
 })

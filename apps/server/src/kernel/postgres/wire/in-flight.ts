@@ -17,6 +17,10 @@ export interface InFlight {
   isRetry: boolean
 }
 
+/** Whether the step that runs now belongs to the answer. */
+export const isAnswering = ({ stepsDone, unit: { answering, answers = 1 } }: InFlight): boolean =>
+  stepsDone >= answering && stepsDone < answering + answers
+
 export const newInFlight = (unit: Unit, isRetry: boolean): InFlight => ({
   unit,
   rows: [],

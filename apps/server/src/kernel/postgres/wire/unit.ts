@@ -9,9 +9,9 @@ export interface Step {
 }
 export type Cell = Buffer | null
 export interface Answer {
-  /** Rows of the answering step, as text. */
+  /** Rows of the answering steps, as text. */
   rows: Cell[][]
-  /** Its command tag, like `INSERT 0 3`. */
+  /** The command tag of the last one, like `INSERT 0 3`. */
   tag: string
   /** Time from the end of the previous unit, or from the send, to its answer. */
   ms: number
@@ -21,6 +21,8 @@ export interface Unit {
   steps: readonly Step[]
   /** Index of the step whose rows are the answer. */
   answering: number
+  /** Number of steps, from that one on, whose rows are the answer. Default: 1. */
+  answers?: number | undefined
   /**
    * A lone unit runs with no other unit in flight, may be cancelled, and may run any code of a tenant. Its statements are
    * parsed each time, and the session is cleaned afterwards.
