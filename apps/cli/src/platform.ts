@@ -4,6 +4,7 @@ import type { adminApi } from '@plinth/contract/admin.ts'
 import { type Client, type ClientOptions, client } from '@plinth/contract/client.ts'
 import type { dbApi } from '@plinth/contract/db.ts'
 import type { emailApi } from '@plinth/contract/email.ts'
+import type { graphqlManagementApi } from '@plinth/contract/graphql.ts'
 import type { platformApi } from '@plinth/contract/platform.ts'
 import type { poolerApi } from '@plinth/contract/pooler.ts'
 import type { projectsApi } from '@plinth/contract/projects.ts'
@@ -90,6 +91,7 @@ const db = {
 const types = {
   typescript: route<typeof typesApi.typescript>('GET', '/projects/{id}/types/typescript'),
   drizzle: route<typeof typesApi.drizzle>('GET', '/projects/{id}/types/drizzle'),
+  graphql: route<typeof graphqlManagementApi.schema>('GET', '/projects/{id}/types/graphql'),
 }
 const team = {
   invite: route<typeof teamApi.invite>('POST', '/projects/{id}/invites'),

@@ -25,6 +25,7 @@ import { openDocs } from '#src/services/docs/open.ts'
 import { openEmail } from '#src/services/email/open.ts'
 import type { EmailService } from '#src/services/email/service.ts'
 import { checkSmtpSetting } from '#src/services/email/smtp-settings.ts'
+import { openGraphql } from '#src/services/graphql/open.ts'
 import { openHealth } from '#src/services/health/open.ts'
 import { openPlatform } from '#src/services/platform/open.ts'
 import { openPooler } from '#src/services/pooler/open.ts'
@@ -129,6 +130,7 @@ async function compose(options: AppOptions, open: Closing[]): Promise<App> {
   add(await openCron({ ...platform, timeoutMs: config.cronTimeoutMs }))
   const queries = openQueryEngine(databases)
   add(openRest({ ...platform, queries, docs: docs.service, maxRows: config.restMaxRows }))
+  add(openGraphql({ ...platform, queries, maxRows: config.restMaxRows, limits: config.graphql }))
   add(openRealtime({ ...platform, revocations, redisUrl: config.redisUrl, limits: config.realtime }))
   add(openUsers({ ...platform, auth: auth.service }))
   add(openWhoami())

@@ -33,6 +33,13 @@ export interface Config {
   restMaxRows: number
   poolSize: number
   maxConnections: number
+  graphql: {
+    maxDocumentBytes: number
+    maxDepth: number
+    maxFields: number
+    maxAliases: number
+    maxComplexity: number
+  }
   realtime: { maxListeners: number; maxConnections: number; poolSize: number }
   auditRetentionDays: number
   /** Writes are rejected below this free disk space. 0 disables the check. */
@@ -110,6 +117,13 @@ export function readConfig(environment: Environment): Config {
       maxListeners: integer('PLATFORM_REALTIME_MAX_LISTENERS', 200, 1, 10_000),
       maxConnections: integer('PLATFORM_REALTIME_MAX_DB_CONNECTIONS', 20, 1, 10_000),
       poolSize: integer('PLATFORM_REALTIME_QUERY_POOL_SIZE', 4, 1, 1000),
+    }),
+    graphql: Object.freeze({
+      maxDocumentBytes: integer('PLATFORM_GRAPHQL_MAX_DOCUMENT_BYTES', 50_000, 1000, 1_000_000),
+      maxDepth: integer('PLATFORM_GRAPHQL_MAX_DEPTH', 30, 15, 100),
+      maxFields: integer('PLATFORM_GRAPHQL_MAX_FIELDS', 1000, 100, 10_000),
+      maxAliases: integer('PLATFORM_GRAPHQL_MAX_ALIASES', 100, 0, 10_000),
+      maxComplexity: integer('PLATFORM_GRAPHQL_MAX_COMPLEXITY', 1_000_000, 1),
     }),
     auditRetentionDays: integer('PLATFORM_AUDIT_RETENTION_DAYS', 90, 1, 36_500),
     diskReserveMb: integer('PLATFORM_DISK_RESERVE_MB', 1024, 0),

@@ -84,6 +84,33 @@ export const settings = [
     meaning: 'Maximum number of rows of one read, whatever its limit; 0 disables the limit.',
   },
   {
+    name: 'PLATFORM_GRAPHQL_MAX_DOCUMENT_BYTES',
+    default: '50000',
+    meaning: 'GraphQL: maximum length of a document. It may have a token for every ten bytes of this.',
+  },
+  {
+    name: 'PLATFORM_GRAPHQL_MAX_DEPTH',
+    default: '30',
+    meaning:
+      'GraphQL: maximum levels of fields inside each other. The standard introspection query needs 15.',
+  },
+  {
+    name: 'PLATFORM_GRAPHQL_MAX_FIELDS',
+    default: '1000',
+    meaning: 'GraphQL: maximum fields of an operation after its fragments are expanded.',
+  },
+  {
+    name: 'PLATFORM_GRAPHQL_MAX_ALIASES',
+    default: '100',
+    meaning: 'GraphQL: maximum aliases of an operation after its fragments are expanded.',
+  },
+  {
+    name: 'PLATFORM_GRAPHQL_MAX_COMPLEXITY',
+    default: '1000000',
+    meaning:
+      'GraphQL: maximum rows that an answer can have: the page sizes of nested collections multiplied, and added up.',
+  },
+  {
     name: 'PLATFORM_POOL_SIZE',
     default: '10',
     meaning:

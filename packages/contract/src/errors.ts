@@ -362,6 +362,7 @@ export const errorCodes = {
     status: 409,
     meaning: 'Another session is changing or using the object; try again in a moment.',
   },
+  mutation_by_get: { status: 405, meaning: 'GraphQL: a mutation is sent by POST; GET is for queries.' },
   PGRST101: { status: 405, meaning: 'Functions can only be called with GET, HEAD or POST.' },
   PGRST105: {
     status: 405,

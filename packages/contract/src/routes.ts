@@ -6,6 +6,7 @@ import { cronApi, cronManagementApi } from './cron.ts'
 import { dbApi } from './db.ts'
 import { docsApi } from './docs.ts'
 import { emailApi } from './email.ts'
+import { graphqlApi, graphqlManagementApi } from './graphql.ts'
 import { healthApi } from './health.ts'
 import { platformApi } from './platform.ts'
 import { poolerApi } from './pooler.ts'
@@ -40,6 +41,8 @@ export const routeTables = {
   admin: adminApi,
   whoami: whoamiApi,
   rest: restApi,
+  graphql: graphqlApi,
+  graphqlManagement: graphqlManagementApi,
   auth: authApi,
   cache: cacheApi,
   cacheManagement: cacheManagementApi,

@@ -4,15 +4,32 @@ import type { Answer, Context } from '../context.ts'
 import { Failure } from '../failure.ts'
 import { openProject } from '../project.ts'
 
-type Language = 'typescript' | 'drizzle'
+type Language = 'types typescript' | 'types drizzle' | 'graphql-schema'
 
-export const typescript = (context: Context) => generate(context, 'typescript')
-export const drizzle = (context: Context) => generate(context, 'drizzle')
+export const typescript = (context: Context) => typesIn(context, 'typescript')
+export const drizzle = (context: Context) => typesIn(context, 'drizzle')
 
-async function generate(context: Context, language: Language): Promise<Answer> {
+async function typesIn(context: Context, language: 'typescript' | 'drizzle'): Promise<Answer> {
   const { platform, id } = await openProject(context)
   const { schema: schemas } = context.given.values
   const { types } = await platform.types[language]({ params: { id }, query: schemas ? { schemas } : {} })
+  return answer(context, types, `types ${language}`)
+}
+
+const roles = ['anon', 'authenticated', 'service_role'] as const
+
+export async function graphqlSchema(context: Context): Promise<Answer> {
+  const { role: given, schema } = context.given.values
+  const role = roles.find(each => each === given)
+  if (given !== undefined && !role)
+    throw new Failure('usage_invalid_value', `--role cannot be "${given}": it must be ${roles.join(', ')}.`)
+  const { platform, id } = await openProject(context)
+  const query = { ...(role && { role }), ...(schema && { schema }) }
+  const { types } = await platform.types.graphql({ params: { id }, query })
+  return answer(context, types, 'graphql-schema')
+}
+
+function answer(context: Context, types: string, language: Language): Answer {
   const file = context.given.values['check']
   if (file !== undefined) return check(context, file, types, language)
   // The printer adds the last line end.
@@ -25,7 +42,7 @@ function check({ cwd }: Context, file: string, types: string, language: Language
   throw new Failure(
     'types_stale',
     `${file} does not match the schema of the project.`,
-    `Generate it again: plinth gen types ${language} > ${file}`,
+    `Generate it again: plinth gen ${language} > ${file}`,
   )
 }
 

@@ -67,4 +67,16 @@ export const generatorCommands: readonly Command[] = [
     printsText: true,
     load: () => import('../commands/gen.ts').then(module => module.drizzle),
   },
+  {
+    path: 'gen graphql-schema',
+    summary: 'Print the GraphQL schema that a role sees',
+    flags: [
+      { name: 'role', value: 'role', summary: 'anon, authenticated or service_role; default authenticated' },
+      { name: 'schema', value: 'name', summary: 'An exposed schema; default the first one' },
+      check,
+    ],
+    examples: ['plinth gen graphql-schema > schema.graphql'],
+    printsText: true,
+    load: () => import('../commands/gen.ts').then(module => module.graphqlSchema),
+  },
 ]

@@ -79,10 +79,11 @@ export function* projectDocument(description: Description, subject: Subject): Sl
     info: {
       title: `Project ${subject.projectId}`,
       version: '1',
-      description:
+      description: `${
         subject.audience === 'all'
           ? 'Every table, view and function of the exposed schemas.'
-          : 'What the anon key may reach. Row-level security decides on the rows.',
+          : 'What the anon key may reach. Row-level security decides on the rows.'
+      } The same over GraphQL: POST /v1/graphql/${subject.projectId}.`,
     },
     servers: [{ url: subject.baseUrl }],
     security: [{ apikey: [] }, { apikey: [], bearer: [] }],
