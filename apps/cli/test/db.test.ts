@@ -242,6 +242,32 @@ test('db reset: needs a confirmation, drops everything and applies the migration
   assert.equal(actions.filter(action => action === 'db.reset').length, 2)
 })
 
+test('gen graphql-schema: prints the schema of a role; --check compares a file with it', async () => {
+  const { cwd, plinth, byHand } = await projectDirectory()
+  await byHand(
+    'create table t (id int primary key, secret text); revoke all on t from anon; grant select (id) on t to anon',
+  )
+  const made = await plinth(['gen', 'graphql-schema'])
+  assert.deepEqual([made.code, made.stderr], [0, ''])
+  assert.match(made.stdout, /type t implements Node \{[^}]*secret: String[\s\S]*insertIntotCollection/)
+  const anon = await plinth(['gen', 'graphql-schema', '--role', 'anon'])
+  assert.match(anon.stdout, /type t implements Node \{/)
+  assert.doesNotMatch(anon.stdout, /secret|insertInto/)
+  writeFileSync(join(cwd, 'schema.graphql'), anon.stdout)
+  assert.equal(
+    (await plinth(['gen', 'graphql-schema', '--role', 'anon', '--check', 'schema.graphql'])).code,
+    0,
+  )
+  await byHand('create table u (id int primary key)')
+  const stale = await plinth(['gen', 'graphql-schema', '--role', 'anon', '--check', 'schema.graphql'])
+  assert.equal(stale.code, 1)
+  assert.match(stale.stderr, /types_stale[\s\S]*plinth gen graphql-schema/)
+  assert.match(
+    (await plinth(['gen', 'graphql-schema', '--role', 'admin'])).stderr,
+    /--role cannot be "admin"/,
+  )
+})
+
 test('gen types: prints only the types; --check compares a file with them', async () => {
   const { cwd, plinth, byHand } = await projectDirectory()
   await byHand('create table t (id int primary key); create schema app; create table app.u (id int)')

@@ -63,6 +63,7 @@ test('project docs: the documents for anon and admin are valid OpenAPI 3.1', asy
     const validator = new Validator()
     assert.deepEqual(await validator.validate(body), { valid: true })
     assert.equal(validator.version, '3.1')
+    assert.match(body.info.description, new RegExp(`POST /v1/graphql/${project.id}\\.$`))
   }
   const empty = await platform.createProject()
   assert.deepEqual(await new Validator().validate((await read({}, '', empty.id)).body), { valid: true })
