@@ -130,8 +130,9 @@ export function requestOf(rows: Pick<RowsStage, 'path' | 'anon'>, shape: Shape):
 /** Sends the request of wrk once, with the same head and the given id, and returns the rows of the answer. */
 export async function sendOnce(url: string, { method = 'GET', ...loadRequest }: LoadRequest, id: number) {
   const path = loadRequest.path.replace('{id}', String(id))
+  const body = loadRequest.body?.replace('{id}', String(id))
   const sending = request(url + path, { method, headers: { ...usualHeaders, ...loadRequest.headers } })
-  sending.end(loadRequest.body)
+  sending.end(body)
   const [reply] = (await once(sending, 'response')) as [IncomingMessage]
   const answer = await text(reply)
   if (reply.statusCode! >= 300) throw new Error(`${path} answered ${reply.statusCode}: ${answer}`)

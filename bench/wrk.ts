@@ -8,9 +8,11 @@ export const usualHeaders = { 'user-agent': 'bench', accept: '*/*' }
 
 export interface LoadRequest {
   method?: 'GET' | 'POST'
-  /** `{id}` is a random number from 1 to `ids`. */
+  /** `{id}` here or in the body is a random number up to `ids`. In a body, all of them need the same number of digits. */
   path: string
   ids?: number
+  /** The lowest number. Default: 1. */
+  lowestId?: number
   headers: Record<string, string>
   body?: string
   /** Each request uses one of these for `{token}` in its body. The refresh token of the answer replaces it. */
@@ -103,16 +105,16 @@ export async function wrk(
 
 /** Builds the request as text, because wrk's own function costs as much as sending it. */
 function script(url: string, request: LoadRequest): string {
-  const { method = 'GET', path, ids = 1, headers, body = '', tokens } = request
+  const { method = 'GET', path, ids = 1, lowestId = 1, headers, body = '', tokens } = request
   const allHeaders = { host: new URL(url).host, ...usualHeaders, ...headers }
   const lines = Object.entries(allHeaders).map(([name, value]) => `${name}: ${value}`)
-  const sample = tokens ? body.replace('{token}', tokens[0]!) : body
+  const sample = tokens ? body.replace('{token}', tokens[0]!) : body.replace('{id}', String(ids))
   if (method !== 'GET') lines.push(`content-length: ${Buffer.byteLength(sample)}`)
   const text = `${method} ${path} HTTP/1.1\r\n${lines.join('\r\n')}\r\n\r\n${body}`
   const placeholder = tokens ? '{token}' : '{id}'
   const at = text.indexOf(placeholder)
   const [before, after] = at < 0 ? [text, ''] : [text.slice(0, at), text.slice(at + placeholder.length)]
-  const value = tokens ? 'take()' : at < 0 ? "''" : `math.random(1, ${ids})`
+  const value = tokens ? 'take()' : at < 0 ? "''" : `math.random(${lowestId}, ${ids})`
   return `
 local before, after = ${luaText(before)}, ${luaText(after)}
 ${tokens ? tokenQueue(tokens) : ''}
