@@ -2,9 +2,11 @@
 // pattern; the prefix of each result is checked again here.
 import type { CacheEntry, CacheStats } from '@plinth/contract/cache.ts'
 import type { RedisConnection } from '#src/kernel/redis/connection.ts'
+import { inSlices } from '#src/kernel/slices.ts'
 import type { Page } from '../engine.ts'
 import { createMatcher } from '../glob.ts'
 import { createScanBudget } from '../scan-budget.ts'
+import { mergeSorted } from './merge-sorted.ts'
 import { describe } from './reading.ts'
 import { escapePattern, prefixOf } from './users.ts'
 
@@ -86,6 +88,10 @@ export async function scanKeys(
   return { cursor: next, keys }
 }
 
+/**
+ * Keys are listed in order, because the order of SCAN changes whenever Redis resizes its table, and pages in that order
+ * would repeat some keys and miss others. Only a bounded number is sorted; further keys follow as Redis returns them.
+ */
 export async function listKeys(
   redis: RedisConnection,
   projectId: string,
@@ -94,14 +100,18 @@ export async function listKeys(
   offset: number,
 ): Promise<Page> {
   const match = createMatching(pattern)
-  const page: Buffer[] = []
+  const sorted: Buffer[][] = []
+  const further: Buffer[] = []
   let total = 0
-  for await (const keys of eachKey(redis, projectId))
-    for (const key of keys) {
-      if (!(await match(bareKey(projectId, key)))) continue
-      if (total >= offset && page.length < limit) page.push(key)
-      total++
-    }
+  for await (const keys of eachKey(redis, projectId)) {
+    const matching: Buffer[] = []
+    for (const key of keys) if (await match(bareKey(projectId, key))) matching.push(key)
+    if (total < remembered) sorted.push(matching.sort(Buffer.compare))
+    else further.push(...matching.slice(Math.max(offset - total, 0), Math.max(offset + limit - total, 0)))
+    total += matching.length
+  }
+  const inOrder = await inSlices(mergeSorted(sorted, Buffer.compare))
+  const page = [...inOrder.slice(offset, offset + limit), ...further]
   const entries = await Promise.all(page.map(key => describe(redis, key, bareKey(projectId, key))))
   return { entries: entries.filter((entry): entry is CacheEntry => entry !== undefined), total }
 }
