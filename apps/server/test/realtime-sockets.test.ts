@@ -126,8 +126,24 @@ test('realtime sockets: ending a session closes its channels, and no others', as
   await socket.close()
 })
 
+test('realtime sockets: a join is rejected if its token expires during the check', async () => {
+  const own = await platform.createProject()
+  const database = await projectDatabase(platform, own)
+  await database.run('create policy slowly on realtime.messages for select using (pg_sleep(4) is not null)')
+  const socket = await RawSocket.open(platform, own)
+  const answer = await socket.ask('realtime:mine', 'phx_join', {
+    config: { private: true },
+    access_token: user(own, { exp: inSeconds(2) }),
+  })
+  assert.deepEqual(answer, { status: 'error', response: { reason: 'InvalidJWTToken: Token has expired' } })
+  await socket.settled()
+  assert.deepEqual(socket.frames, [])
+  await socket.close()
+})
+
 test('realtime sockets: an expired socket token cannot join channels', async () => {
-  const socket = await RawSocket.open(platform, project, user(project, { exp: inSeconds(2) }))
+  // Long enough for a slow machine to join before.
+  const socket = await RawSocket.open(platform, project, user(project, { exp: inSeconds(10) }))
   await socket.join('realtime:short')
   await socket.event('realtime:short', 'phx_close')
   const { status, response } = await socket.ask('realtime:short', 'phx_join', { config: {} })

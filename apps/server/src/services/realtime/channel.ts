@@ -193,8 +193,13 @@ export class Channel implements ChangeSubscriber, Member {
     this.end()
   }
 
-  /** Sends the reason as a system message, then closes. */
+  /** Sends the reason as a system message, then closes. A join that is still being checked is rejected with the reason. */
   closeWithError(reason: string): void {
+    if (this.#state === 'joining') {
+      const join = { joinRef: this.joinRef, ref: this.joinRef, topic: this.topic }
+      this.reply(join, 'error', JSON.stringify({ reason }))
+      return this.end()
+    }
     this.sendError(reason)
     this.close()
   }
