@@ -68,7 +68,7 @@ export function openEngines(databases: Databases, limits: Limits, mostRows: numb
         await read(tenant, readCatalog),
         await read(tenant, readReflection),
       ]
-      await threads.ask({
+      await threads.ask(tenant.id, {
         kind: 'open',
         engine,
         catalog: linesOf(catalogRows),
@@ -79,11 +79,11 @@ export function openEngines(databases: Databases, limits: Limits, mostRows: numb
     }
     const ask = async (message: { kind: 'plan'; request: DocumentRequest } | { kind: 'print' }) => {
       try {
-        return await threads.ask({ ...message, engine })
+        return await threads.ask(tenant.id, { ...message, engine })
       } catch (error) {
         if (!(error instanceof UnknownEngine)) throw error
         await open()
-        return threads.ask({ ...message, engine })
+        return threads.ask(tenant.id, { ...message, engine })
       }
     }
     await open()

@@ -1,6 +1,7 @@
 // Threads that plan requests for large schemas. Building such a schema takes seconds, and so would an answer about it.
 import { Worker } from 'node:worker_threads'
 import { Refusal } from '#src/kernel/errors.ts'
+import { createLimiter } from '#src/kernel/limiter.ts'
 import { DocumentProblem } from './compile/problem.ts'
 import type { FromThread, ToThread } from './thread-messages.ts'
 
@@ -15,8 +16,8 @@ export class UnknownEngine extends Error {
 type Message = ToThread extends infer M ? (M extends ToThread ? Omit<M, 'id'> : never) : never
 
 export interface Threads {
-  /** All messages about an engine go to the same thread. */
-  ask(message: Message): Promise<unknown>
+  /** All messages of a project go to the same thread. */
+  ask(projectId: string, message: Message): Promise<unknown>
   close(): Promise<void>
 }
 
@@ -80,10 +81,11 @@ class Thread {
 
 export function createThreads(count: number): Threads {
   const threads = new Map<number, Thread>()
+  // Projects take turns, so that one whose schema changes all the time delays the others by one build at most.
+  const limits = Array.from({ length: count }, () => createLimiter({ concurrency: 2, perKey: 1 }))
   let sweep: NodeJS.Timeout | undefined
 
-  function threadOf(engine: string): Thread {
-    const place = hashOf(engine.slice(0, engine.indexOf(' '))) % count
+  function threadAt(place: number): Thread {
     const found = threads.get(place)
     if (found) return found
     const made: Thread = new Thread(() => {
@@ -103,8 +105,9 @@ export function createThreads(count: number): Threads {
   }
 
   return {
-    ask(message) {
-      const answer = threadOf(message.engine).ask(message)
+    ask(projectId, message) {
+      const place = hashOf(projectId) % count
+      const answer = limits[place]!(projectId, () => threadAt(place).ask(message))
       sweep ??= setTimeout(endIdle, idleMs).unref()
       return answer
     },
