@@ -56,6 +56,8 @@ test('GraphQL contract §1: every error in a document is 200 with data null and 
     '# only a comment',
     '{ widgetsCollection { edges { node { wrong } } } }',
     '{ wrong }',
+    '{ }',
+    '{ widgetsCollection { } }',
     '{ widgetsCollection }',
     '{ widgetsCollection(wrong: 1) { edges { cursor } } }',
     '{ widgetsCollection(filter: { name: { eq: 5 } }) { edges { cursor } } }',
@@ -103,7 +105,7 @@ test('GraphQL contract §10: messages name the field, type, argument or variable
 
 test('Issue: a body that is not JSON is 400', async () => {
   for (const shape of shapes)
-    for (const body of ['{', names, '{"query": }', "{'query': '{ __typename }'}"]) {
+    for (const body of ['', '{', names, '{"query": }', "{'query': '{ __typename }'}"]) {
       const reply = await api.post(body, { shape })
       assert.equal(reply.status, 400, `${body}: ${reply.status} ${reply.text}`)
     }

@@ -32,7 +32,7 @@ const bytesPerToken = 10
 function parsed(text: string, { maxDocumentBytes }: Limits): DocumentNode {
   const maxTokens = Math.ceil(maxDocumentBytes / bytesPerToken)
   try {
-    return parse(text, { maxTokens, noLocation: true })
+    return parse(text, { maxTokens, noLocation: true, allowEmptySelectionSets: false })
   } catch (error) {
     throw new DocumentProblem((error as Error).message)
   }

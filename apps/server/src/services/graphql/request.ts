@@ -21,6 +21,8 @@ const maxValues = 10_000
 export async function requestIn(raw: RawRequest): Promise<GraphqlRequest> {
   if (raw.method === 'GET') return fromSearch(new URLSearchParams(raw.search))
   const value = await readJson(await readBody(raw, maxBodyBytes), { maxValues, anyKey: true })
+  if (value === undefined)
+    throw new Refusal('invalid_json', 'The body is empty: send a JSON object with the field "query"')
   if (Array.isArray(value))
     throw new DocumentProblem('Batches are not supported: send one operation per request')
   if (!isObject(value)) throw new DocumentProblem('The body must be a JSON object with the field "query"')
