@@ -150,7 +150,8 @@ class PageSql {
   readonly #page: Page
   readonly #from: string
   readonly #alias: string
-  readonly #conditions: readonly string[]
+  readonly #joined: readonly string[]
+  #written: readonly string[] | undefined
   /** Columns of the subquery: edges, and what the facts need. */
   readonly #columns: string[] = []
   /** One row more than the page has says whether there are more. */
@@ -163,7 +164,13 @@ class PageSql {
     this.#page = page
     this.#from = from
     this.#alias = alias
-    this.#conditions = [...joined, ...wheresSql(writer, page.where, alias)]
+    this.#joined = joined
+  }
+
+  /** Written when first used: Postgres rejects parameters that the statement does not mention. */
+  get #conditions(): readonly string[] {
+    this.#written ??= [...this.#joined, ...wheresSql(this.#writer, this.#page.where, this.#alias)]
+    return this.#written
   }
 
   sql(): string {
