@@ -1,115 +1,120 @@
-// Random documents over random schemas, policies and claims: GraphQL shows exactly the rows that REST shows to the same
-// caller. PLINTH_FUZZ_SEED and PLINTH_FUZZ_REQUESTS select others.
+// A thousand random documents over random schemas, policies and claims, and a broken copy of each. Valid ones show exactly
+// the rows that plain SQL and REST show to the same caller, broken ones run at most one statement. `bench/graphql-fuzz.ts`
+// sends more. PLINTH_FUZZ_SEED and PLINTH_FUZZ_REQUESTS select others.
 import assert from 'node:assert/strict'
-import { after, before, test } from 'node:test'
-import { signJwt } from '#src/kernel/crypto/jwt.ts'
+import { after, before, describe, it } from 'node:test'
 import { createRandom } from './fuzz/random.ts'
-import { pageText, randomPage } from './graphql-fuzz/document.ts'
-import { pageAnswer } from './graphql-fuzz/reference.ts'
-import { type FuzzRow, type FuzzSchema, fuzzUsers, randomSchema } from './graphql-fuzz/world.ts'
-import { startPlatform, type TestPlatform } from './harness.ts'
+import { openTap, type Tap } from './fuzz/tap.ts'
+import type { PageQuery } from './graphql-fuzz/document.ts'
+import { createFuzzProject, type Place, send } from './graphql-fuzz/project.ts'
+import { answerProblem, emptyReport, printed, runSchema, validProblem } from './graphql-fuzz/run.ts'
+import { countStatements, markHeader } from './graphql-fuzz/statement-count.ts'
+import { startPlatform, type TestPlatform, testServer } from './harness.ts'
 
 const seed = process.env['PLINTH_FUZZ_SEED'] ?? 'plinth'
-const requests = Number(process.env['PLINTH_FUZZ_REQUESTS'] ?? 1000)
+const documents = Number(process.env['PLINTH_FUZZ_REQUESTS'] ?? 1000)
 const schemas = 5
 
+const count = countStatements()
+let tap: Tap
 let platform: TestPlatform
+let place: Place
 before(async () => {
-  const settings = {
-    PLATFORM_RATE_LIMIT_ANON: '0',
-    PLATFORM_RATE_LIMIT_AUTHENTICATED: '0',
-    PLATFORM_RATE_LIMIT_SERVICE_ROLE: '0',
-    PLATFORM_STATEMENT_TIMEOUT_ANON_MS: '60000',
-    PLATFORM_STATEMENT_TIMEOUT_MS: '60000',
-  }
-  platform = await startPlatform({ settings })
+  tap = await openTap(testServer(), count)
+  platform = await startPlatform({
+    address: tap.address,
+    settings: { PLATFORM_STATEMENT_TIMEOUT_ANON_MS: '60000', PLATFORM_STATEMENT_TIMEOUT_MS: '60000' },
+  })
+  const { url, adminToken, control } = platform
+  place = { url, adminToken, control, postgres: testServer() }
 })
-after(() => platform?.stop())
+after(async () => {
+  await platform?.stop()
+  await tap?.close()
+})
 
-interface Caller {
-  readonly isAnon: boolean
-  readonly headers: Record<string, string>
-}
-
-for (let place = 0; place < schemas; place++)
-  test(`graphql fuzz: schema ${place} of seed ${seed}`, async () => {
-    const random = createRandom(`${seed} ${place}`)
-    const project = await platform.createProject()
-    const schema = randomSchema(random)
-    const call = (method: string, path: string, { headers }: Caller, body?: unknown) =>
-      platform.call(method, path, { headers, body })
-    const service: Caller = { isAnon: false, headers: { apikey: project.service_role_key } }
-    const made = await call('POST', `/v1/rest/${project.id}/rpc/exec_sql`, service, { sql: schema.sql })
-    assert.equal(made.status, 200, JSON.stringify(made.body))
-    const callers: Caller[] = [
-      service,
-      { isAnon: true, headers: { apikey: project.anon_key } },
-      ...fuzzUsers.map(sub => ({
-        isAnon: false,
-        headers: {
-          apikey: project.anon_key,
-          authorization: `Bearer ${signJwt({ role: 'authenticated', sub }, project.jwt_secret)}`,
-        },
-      })),
-    ]
-    const visible = new Map<Caller, Map<string, FuzzRow[]>>()
-    for (const caller of callers)
-      visible.set(
-        caller,
-        await visibleRows(schema, caller, path => call('GET', `/v1/rest/${project.id}/${path}`, caller)),
+describe('graphql fuzz: a thousand documents, and a broken copy of each', () => {
+  for (let schema = 0; schema < schemas; schema++)
+    it(`schema ${schema} of seed ${seed}`, async () => {
+      const report = emptyReport()
+      await runSchema({ place, count, seed, schema, documents: documents / schemas }, report)
+      const { failures, ...counts } = report
+      console.log(JSON.stringify(counts))
+      assert.equal(failures.map(printed).join('\n\n'), '')
+      assert.equal(report.broken, documents / schemas)
+      assert.ok(
+        (report.brokenStatements[0] ?? 0) > report.broken / 2,
+        'most broken documents run no statement',
       )
-    for (let count = 0; count < requests / schemas; count++) {
-      const caller = random.pick(callers)
-      const rows = visible.get(caller)!
-      const table = random.pick(schema.tables).name
-      const page = randomPage({ schema, isAnon: caller.isAnon, rows, random }, table, 2)
-      const variables = new Map<string, [string, unknown]>()
-      const field = pageText(page, `${table}Collection`, variables)
-      const declared = [...variables].map(([name, [type]]) => `$${name}: ${type}`).join(', ')
-      const query = `query${declared && `(${declared})`} { ${field} }`
-      const values = Object.fromEntries([...variables].map(([name, [, value]]) => [name, value]))
-      const reply = await call('POST', `/v1/graphql/${project.id}`, caller, { query, variables: values })
-      const shown = `request ${count}: ${query} ${JSON.stringify(values)}`
-      assert.equal(reply.body.errors, undefined, `${shown}\n${JSON.stringify(reply.body)}`)
-      assert.deepEqual(
-        reply.body.data[`${table}Collection`],
-        pageAnswer(rows, page, () => true),
-        shown,
-      )
-      await assertBrokenIsHarmless(query, values)
-    }
+    })
+})
 
-    /** A document with a piece taken out or repeated has an answer, or messages. */
-    async function assertBrokenIsHarmless(query: string, variables: object): Promise<void> {
-      if (!random.chance(0.3)) return
-      const from = random.int(0, query.length - 1)
-      const to = Math.min(query.length, from + random.int(1, 12))
-      const piece = random.chance(0.5) ? '' : query.slice(from, to).repeat(2)
-      const broken = query.slice(0, from) + piece + query.slice(to)
-      const caller = random.pick(callers)
-      const { status, body } = await call('POST', `/v1/graphql/${project.id}`, caller, {
-        query: broken,
-        variables,
-      })
-      assert.equal(status, 200, broken)
-      if (body.errors) assert.ok(body.errors.every((each: { message: string }) => each.message.length > 0))
-      else assert.notEqual(body.data, null)
+describe('graphql fuzz: the checks', () => {
+  const aPage: PageQuery = {
+    table: 'apples',
+    order: [],
+    hasTypename: false,
+    hasEdges: true,
+    hasTotal: true,
+    info: [],
+    hasCursors: false,
+    node: { table: 'apples', columns: ['id'], ones: [], manies: [] },
+  }
+
+  it('count the statements of a transaction', async () => {
+    const project = await createFuzzProject(place, 'counted', createRandom(seed))
+    const statementsOf = async (query: string, mark: string) => {
+      const headers = { ...project.callers[0]!.headers, [markHeader]: mark }
+      const reply = await send(place.url, `/v1/graphql/${project.id}`, headers, { query })
+      assert.equal(reply.status, 200)
+      return count.take(mark)
     }
+    const deletion = 'deleteFromapplesCollection(filter: {id: {eq: -1}}) { affectedCount }'
+    assert.equal(await statementsOf('{ nowhere }', 'none'), 0)
+    assert.equal(await statementsOf('{ applesCollection { totalCount } }', 'one'), 1)
+    assert.equal(await statementsOf(`mutation { a: ${deletion} b: ${deletion} }`, 'two'), 2)
   })
 
-async function visibleRows(
-  { tables }: FuzzSchema,
-  { isAnon }: Caller,
-  read: (path: string) => Promise<{ status: number; body: FuzzRow[] }>,
-): Promise<Map<string, FuzzRow[]>> {
-  const rows = new Map<string, FuzzRow[]>()
-  for (const { name, columns, hidden } of tables) {
-    const select = columns
-      .filter(each => !isAnon || !hidden.includes(each.name))
-      .map(each => (each.type === 'bigint' || each.type === 'numeric' ? `${each.name}::text` : each.name))
-    const { status, body } = await read(`${name}?select=${select.join()}`)
-    assert.equal(status, 200, JSON.stringify(body))
-    rows.set(name, body)
-  }
-  return rows
-}
+  it('count a statement that is repeated on its own connection once', () => {
+    const session = count.onSession!('login')
+    const values = Buffer.from(`"${markHeader}":"repeated"`)
+    const run = (text: string, isNamed: boolean) => {
+      session.onRun('settings', isNamed, values)
+      session.onRun(text, isNamed, Buffer.alloc(0))
+      session.onSync()
+    }
+    run('select 1', true)
+    run('select 1', false)
+    assert.equal(count.take('repeated'), 1)
+    run('select 1', true)
+    run('select 2', false)
+    assert.equal(count.take('repeated'), 2)
+    run('select 1', true)
+    run('select 1', true)
+    assert.deepEqual(count.left(), ['repeated'])
+    assert.equal(count.take('repeated'), 2)
+  })
+
+  it('compare an answer with plain SQL and with REST', () => {
+    const rows = (...ids: number[]) => ({ edges: ids.map(id => ({ node: { id } })), totalCount: ids.length })
+    const problem = (given: object, ofSql: object, ofRest: number[]) =>
+      validProblem(
+        aPage,
+        { status: 200, text: JSON.stringify({ data: { applesCollection: given } }) },
+        JSON.stringify(ofSql),
+        new Map([['apples', ofRest.map(id => ({ id }))]]),
+      )?.[0]
+    assert.equal(problem(rows(1, 2), rows(1, 2), [1, 2]), undefined)
+    assert.equal(problem(rows(1, 2), rows(2, 1), [1, 2]), 'sql')
+    assert.equal(problem(rows(1, 2), rows(1), [1, 2]), 'sql')
+    assert.equal(problem(rows(1, 2), rows(1, 2), [1]), 'rest')
+  })
+
+  it('reject a 5xx, an empty answer and an error without a message', () => {
+    const problem = (status: number, body: object) => answerProblem({ status, text: JSON.stringify(body) })
+    assert.match(problem(500, { error: {} })!, /status 500/)
+    assert.match(problem(200, { data: null })!, /neither data nor errors/)
+    assert.match(problem(200, { data: null, errors: [{}] })!, /without a message/)
+    assert.equal(problem(200, { data: null, errors: [{ message: 'wrong' }] }), undefined)
+  })
+})

@@ -16,11 +16,22 @@ export interface TapListener {
   /** Called for a Parse or a simple Query. */
   onStatement(text: string, login: string): void
   onValues(bytes: Buffer): void
+  /** Called for each new connection, to follow the order of its statements. */
+  onSession?(login: string): SessionListener
+}
+
+export interface SessionListener {
+  /** Called for a Bind, with the text of its statement. A named statement stays prepared. */
+  onRun(text: string, isNamed: boolean, values: Buffer): void
+  /** Called for a Sync, which ends the transaction. */
+  onSync(): void
 }
 
 const parse = 0x50
 const query = 0x51
 const bind = 0x42
+const close = 0x43
+const sync = 0x53
 const protocolVersion = 196608
 
 export async function openTap(postgres: ServerAddress, listener: TapListener): Promise<Tap> {
@@ -57,15 +68,35 @@ export async function openTap(postgres: ServerAddress, listener: TapListener): P
 }
 
 /** Parses the data of a client from its first byte. */
-function reader({ onStatement, onValues }: TapListener): (chunk: Buffer) => void {
+function reader(listener: TapListener): (chunk: Buffer) => void {
+  const { onStatement, onValues } = listener
   const frames = new Frames()
   let login: string | undefined
+  let session: SessionListener | undefined
+  /** The texts of the prepared statements. */
+  const prepared = new Map<string, string>()
   let begun: Buffer = Buffer.alloc(0)
   const onFrame = (type: number, bytes: Buffer, start: number, end: number) => {
-    if (type === bind) return onValues(bytes.subarray(start, end))
-    if (type !== parse && type !== query) return
-    const text = type === parse ? bytes.indexOf(0, start) + 1 : start
-    onStatement(bytes.toString('utf8', text, bytes.indexOf(0, text)), login!)
+    const textAt = (at: number) => bytes.toString('utf8', at, bytes.indexOf(0, at))
+    switch (type) {
+      case parse: {
+        const text = textAt(bytes.indexOf(0, start) + 1)
+        if (session) prepared.set(textAt(start), text)
+        return onStatement(text, login!)
+      }
+      case query:
+        return onStatement(textAt(start), login!)
+      case bind: {
+        const values = bytes.subarray(start, end)
+        const name = textAt(bytes.indexOf(0, start) + 1)
+        session?.onRun(prepared.get(name) ?? '', name !== '', values)
+        return onValues(values)
+      }
+      case close:
+        return void prepared.delete(textAt(start + 1))
+      case sync:
+        return session?.onSync()
+    }
   }
   return chunk => {
     if (login !== undefined) return frames.push(chunk, onFrame)
@@ -74,7 +105,10 @@ function reader({ onStatement, onValues }: TapListener): (chunk: Buffer) => void
     // such as a cancel request, are ignored.
     if (begun.length < 8 || begun.length < begun.readInt32BE(0)) return
     const length = begun.readInt32BE(0)
-    if (begun.readInt32BE(4) === protocolVersion) login = loginIn(begun.subarray(8, length))
+    if (begun.readInt32BE(4) === protocolVersion) {
+      login = loginIn(begun.subarray(8, length))
+      session = listener.onSession?.(login)
+    }
     const rest = begun.subarray(length)
     begun = Buffer.alloc(0)
     if (login !== undefined && rest.length > 0) frames.push(rest, onFrame)

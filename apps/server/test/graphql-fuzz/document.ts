@@ -1,6 +1,6 @@
 // Random documents: what they ask for, and their text.
 import type { Random } from '../fuzz/random.ts'
-import { type ColumnType, type FuzzRow, type FuzzSchema, type FuzzTable, words } from './world.ts'
+import { type ColumnType, type FuzzColumn, type FuzzRow, type FuzzSchema, words } from './world.ts'
 
 export type Scalar = string | number | boolean | null
 
@@ -45,6 +45,8 @@ export interface PageQuery {
   readonly offset?: number
   readonly after?: readonly Scalar[]
   readonly before?: readonly Scalar[]
+  readonly hasTypename: boolean
+  readonly hasEdges: boolean
   readonly hasTotal: boolean
   /** Fields of `pageInfo`. */
   readonly info: readonly string[]
@@ -67,11 +69,9 @@ export interface Asking {
   readonly random: Random
 }
 
-const tableOf = ({ schema }: Asking, name: string): FuzzTable =>
-  schema.tables.find(each => each.name === name)!
-
-const columnsOf = (asking: Asking, name: string) => {
-  const table = tableOf(asking, name)
+/** The columns that the caller may read. */
+export function columnsOf(asking: Pick<Asking, 'schema' | 'isAnon'>, name: string): FuzzColumn[] {
+  const table = asking.schema.tables.find(each => each.name === name)!
   return table.columns.filter(each => !asking.isAnon || !table.hidden.includes(each.name))
 }
 
@@ -100,6 +100,9 @@ export function randomPage(asking: Asking, table: string, depth: number): PageQu
     rows.length > 0 && random.chance(0.3)
       ? { [isBackward ? 'before' : 'after']: cursorOf(random.pick(rows), order) }
       : {}
+  const hasEdges = random.chance(0.9)
+  const hasTotal = random.chance(0.4)
+  const info = random.chance(0.4) ? random.sample(infoFields, random.int(1, 4)) : []
   const isPlain = Object.keys(cursor).length === 0 && !isBackward
   return {
     table,
@@ -108,8 +111,11 @@ export function randomPage(asking: Asking, table: string, depth: number): PageQu
     ...cursor,
     ...(isPlain && random.chance(0.2) && { offset: random.int(0, 4) }),
     ...(random.chance(0.5) && { filter: randomFilter(asking, table, 2) }),
-    hasTotal: random.chance(0.4),
-    info: random.chance(0.4) ? random.sample(infoFields, random.int(1, 4)) : [],
+    // A selection is never empty.
+    hasTypename: (!hasEdges && !hasTotal && info.length === 0) || random.chance(0.1),
+    hasEdges,
+    hasTotal,
+    info,
     hasCursors: random.chance(0.3),
     node: randomRow(asking, table, depth),
   }
@@ -190,7 +196,7 @@ function randomValue(type: ColumnType, random: Random): Scalar {
 }
 
 /** A filter as the value of a variable. */
-export function filterValue(filter: Filter): object {
+function filterValue(filter: Filter): object {
   switch (filter.kind) {
     case 'test':
       return { [filter.column]: { [filter.operator]: filter.value } }
@@ -206,8 +212,24 @@ export function filterValue(filter: Filter): object {
   }
 }
 
+/** A document as it is sent. */
+export interface DocumentBody {
+  readonly query: string
+  readonly variables: Readonly<Record<string, unknown>>
+}
+
+export function documentOf(page: PageQuery): DocumentBody {
+  const variables = new Map<string, [type: string, value: unknown]>()
+  const field = pageText(page, `${page.table}Collection`, variables)
+  const declared = [...variables].map(([name, [type]]) => `$${name}: ${type}`).join(', ')
+  return {
+    query: `query${declared && `(${declared})`} { ${field} }`,
+    variables: Object.fromEntries([...variables].map(([name, [, value]]) => [name, value])),
+  }
+}
+
 /** The text of a page, with its filters in variables. */
-export function pageText(
+function pageText(
   page: PageQuery,
   field: string,
   variables: Map<string, [type: string, value: unknown]>,
@@ -233,7 +255,10 @@ export function pageText(
         .join(', ')}]`,
     )
   const members = [
-    `edges { ${page.hasCursors ? 'cursor ' : ''}node { ${rowText(page.node, variables)} } }`,
+    page.hasTypename ? '__typename' : '',
+    page.hasEdges
+      ? `edges { ${page.hasCursors ? 'cursor ' : ''}node { ${rowText(page.node, variables)} } }`
+      : '',
     page.hasTotal ? 'totalCount' : '',
     page.info.length > 0 ? `pageInfo { ${page.info.join(' ')} }` : '',
   ]

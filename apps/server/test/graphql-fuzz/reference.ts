@@ -40,10 +40,13 @@ export function pageAnswer(all: VisibleRows, page: PageQuery, within: (row: Fuzz
     endCursor: cursor(rows.at(-1)),
   }
   return {
-    edges: rows.map(row => ({
-      ...(page.hasCursors && { cursor: cursor(row) }),
-      node: rowAnswer(all, page.node, row),
-    })),
+    ...(page.hasTypename && { __typename: `${page.table}Connection` }),
+    ...(page.hasEdges && {
+      edges: rows.map(row => ({
+        ...(page.hasCursors && { cursor: cursor(row) }),
+        node: rowAnswer(all, page.node, row),
+      })),
+    }),
     ...(page.hasTotal && { totalCount: matching.length }),
     ...(page.info.length > 0 && { pageInfo: Object.fromEntries(page.info.map(name => [name, info[name]])) }),
   }

@@ -1,4 +1,4 @@
-// A random schema with random rows, policies and column grants, and the rows that each caller sees of it over REST.
+// A random schema with random rows, policies and column grants.
 import type { Random } from '../fuzz/random.ts'
 
 export type ColumnType = 'int' | 'bigint' | 'text' | 'bool' | 'numeric'
