@@ -4,11 +4,10 @@ import { spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
-import { type AddressInfo, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
 import type { ServerAddress } from '../apps/server/src/kernel/postgres/server-address.ts'
+import { freePort, waitUntilReady } from './reference-server.ts'
 import { runToEnd } from './run-to-end.ts'
 import type { StagedServer } from './stage.ts'
 
@@ -63,7 +62,7 @@ secret_key = "${key('secret')}"
   })
   process.once('exit', () => child.kill('SIGKILL'))
   const url = `http://127.0.0.1:${httpPort}`
-  await waitUntilReady(url, () => child.exitCode !== null)
+  await waitUntilReady('lite', url, () => child.exitCode !== null)
   return {
     pid: child.pid!,
     url,
@@ -74,24 +73,4 @@ secret_key = "${key('secret')}"
       await exited
     },
   }
-}
-
-async function waitUntilReady(url: string, hasEnded: () => boolean): Promise<void> {
-  for (let tries = 0; tries < 300; tries++) {
-    if (hasEnded()) throw new Error('lite ended while starting')
-    const reply = await fetch(url).catch(() => undefined)
-    await reply?.arrayBuffer()
-    if (reply) return
-    await sleep(100)
-  }
-  throw new Error('lite did not start')
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const { port } = server.address() as AddressInfo
-  server.close()
-  await once(server, 'close')
-  return port
 }
