@@ -57,7 +57,10 @@ function rootSql(writer: Writer, content: RootContent): string {
     case 'value':
       return shownSql(`${callSql(writer, content.from)}`, content.show)
     case 'page':
-      return fromSql(writer, content.from, (from, alias) => pageSql(writer, content.page, from, alias, []))
+      return fromSql(writer, content.from, (from, alias) => {
+        const isOfTable = !('routine' in content.from || content.from.isView)
+        return pageSql(writer, content.page, { from, alias, joined: [], isOfTable })
+      })
     case 'row':
       return fromSql(writer, content.from, (from, alias) =>
         rowSql(writer, content.members, from, alias, wheresSql(writer, content.where, alias)),
@@ -98,10 +101,15 @@ function rowSql(
 const whereSql = (conditions: readonly string[]): string =>
   conditions.length > 0 ? ` where ${conditions.join(' and ')}` : ''
 
-export const rowObjectSql = (writer: Writer, members: readonly Member<RowContent>[], alias: string): string =>
-  objectSql(members, content => rowContentSql(writer, content, alias))
+/** With `joins`, rows of to-one relations are joined to the row by the caller. Without, each is a subquery. */
+export const rowObjectSql = (
+  writer: Writer,
+  members: readonly Member<RowContent>[],
+  alias: string,
+  joins?: string[],
+): string => objectSql(members, content => rowContentSql(writer, content, alias, joins))
 
-function rowContentSql(writer: Writer, content: RowContent, alias: string): string {
+function rowContentSql(writer: Writer, content: RowContent, alias: string, joins?: string[]): string {
   switch (content.kind) {
     case 'constant':
       return constantSql(content)
@@ -118,12 +126,15 @@ function rowContentSql(writer: Writer, content: RowContent, alias: string): stri
       const own = writer.alias()
       const { from, joined } = linkSql(writer, content.link, alias, own)
       const isCalled = content.link.kind === 'function'
-      return rowSql(writer, content.members, from, own, isCalled ? [`not (${own} is null)`] : joined)
+      const row = rowSql(writer, content.members, from, own, isCalled ? [`not (${own} is null)`] : joined)
+      if (!joins || isCalled) return row
+      joins.push(` left join lateral ${row} j${own} (o) on true`)
+      return `j${own}.o`
     }
     case 'page': {
       const own = writer.alias()
       const { from, joined } = linkSql(writer, content.link, alias, own)
-      return pageSql(writer, content.page, from, own, joined)
+      return pageSql(writer, content.page, { from, alias: own, joined, isOfTable: false })
     }
   }
 }
@@ -141,8 +152,16 @@ function shownSql(value: string, { isText, isList, names }: Show): string {
 }
 
 /** A page as one expression: its rows in a subquery, and what is shown of them outside. */
-function pageSql(writer: Writer, page: Page, from: string, alias: string, joined: readonly string[]): string {
-  return new PageSql(writer, page, from, alias, joined).sql()
+const pageSql = (writer: Writer, page: Page, source: PageSource): string =>
+  new PageSql(writer, page, source).sql()
+
+interface PageSource {
+  readonly from: string
+  readonly alias: string
+  /** The conditions that join the rows to another row. */
+  readonly joined: readonly string[]
+  /** Of a whole table, rather than of rows of another row, of a view or of a function. */
+  readonly isOfTable: boolean
 }
 
 class PageSql {
@@ -151,20 +170,23 @@ class PageSql {
   readonly #from: string
   readonly #alias: string
   readonly #joined: readonly string[]
+  readonly #isOfTable: boolean
   #written: readonly string[] | undefined
   /** Columns of the subquery: edges, and what the facts need. */
   readonly #columns: string[] = []
+  readonly #joins: string[] = []
   /** One row more than the page has says whether there are more. */
   #isProbed = false
   #isNumbered = false
   #hasCursors = false
 
-  constructor(writer: Writer, page: Page, from: string, alias: string, joined: readonly string[]) {
+  constructor(writer: Writer, page: Page, { from, alias, joined, isOfTable }: PageSource) {
     this.#writer = writer
     this.#page = page
     this.#from = from
     this.#alias = alias
     this.#joined = joined
+    this.#isOfTable = isOfTable
   }
 
   /** Written when first used: Postgres rejects parameters that the statement does not mention. */
@@ -187,7 +209,7 @@ class PageSql {
     if (this.#hasCursors) this.#columns.push(`${this.#cursorSql()} as c`)
     if (this.#columns.length === 0) return `(select ${object})`
     const rows = [
-      `select ${this.#columns.join(', ')} from ${this.#from}${whereSql([...this.#conditions, ...this.#beyond()])}`,
+      `select ${this.#columns.join(', ')} from ${this.#from}${this.#joins.join('')}${whereSql([...this.#conditions, ...this.#beyond()])}`,
       orderBy,
       `limit ${limit + (this.#isProbed ? 1 : 0)}`,
       offset === undefined ? '' : `offset ${this.#writer.parameter(offset)}::bigint`,
@@ -212,9 +234,7 @@ class PageSql {
         return constantSql(content)
       case 'edges': {
         const name = `e${this.#columns.length}`
-        this.#columns.push(
-          `${objectSql(content.members, each => edgeSql(this.#writer, each, this.#alias, () => this.#cursorSql()))} as ${name}`,
-        )
+        this.#columns.push(`${objectSql(content.members, each => this.#edgeSql(each))} as ${name}`)
         return `coalesce(pg_catalog.json_agg(p.${name}${this.#rowOrder()})${this.#ownRows()}, '[]')`
       }
       case 'page info':
@@ -224,6 +244,31 @@ class PageSql {
       case 'aggregate':
         return `(select ${objectSql(content.members, each => aggregateSql(each, this.#alias))} from ${this.#from}${whereSql(this.#conditions)})`
     }
+  }
+
+  #edgeSql(content: EdgeContent): string {
+    switch (content.kind) {
+      case 'constant':
+        return constantSql(content)
+      case 'cursor':
+        return this.#cursorSql()
+      case 'node':
+        return rowObjectSql(
+          this.#writer,
+          content.members,
+          this.#alias,
+          this.#isStartOfTable() ? this.#joins : undefined,
+        )
+    }
+  }
+
+  /**
+   * The first rows of a table in the order of its key. Only these are read, so a join costs no more than subqueries, and
+   * Postgres remembers joined rows that repeat. If rows had to be sorted first, all of them would be joined.
+   */
+  #isStartOfTable(): boolean {
+    const { isInKeyOrder, where, cursor, offset } = this.#page
+    return this.#isOfTable && isInKeyOrder && where.length === 0 && !cursor && offset === undefined
   }
 
   /** If another aggregate has an order, Postgres sorts the rows by it for all aggregates that have none. */
@@ -269,17 +314,6 @@ class PageSql {
     if (!cursor) return 'false'
     const beyond = beyondSql(this.#writer, order, cursor, this.#alias, side === 'after' ? 'before' : 'after')
     return `exists (select from ${this.#from}${whereSql([...this.#conditions, `not coalesce(${beyond}, false)`])})`
-  }
-}
-
-function edgeSql(writer: Writer, content: EdgeContent, alias: string, cursor: () => string): string {
-  switch (content.kind) {
-    case 'constant':
-      return constantSql(content)
-    case 'cursor':
-      return cursor()
-    case 'node':
-      return rowObjectSql(writer, content.members, alias)
   }
 }
 

@@ -38,6 +38,8 @@ export interface Page {
   readonly where: readonly Where[]
   /** Ends with a unique key. */
   readonly order: readonly PageOrder[]
+  /** The order is that of the primary key. */
+  readonly isInKeyOrder: boolean
   readonly limit: number
   /** The last rows instead of the first. */
   readonly isBackward: boolean

@@ -84,6 +84,7 @@ export function pageOf(compilation: Compilation, entity: Entity, field: Selected
   return {
     where: filterOf(compilation, entity, field.argument('filter')),
     order,
+    isInKeyOrder: order.length === entity.key.length,
     limit,
     isBackward,
     ...offset,
