@@ -5,6 +5,7 @@ import { addresses } from '@plinth/contract/openapi.ts'
 import type { Route } from '@plinth/contract/route.ts'
 import { routeTables } from '@plinth/contract/routes.ts'
 import { filled, jsonBodies, mebibyte, numbered, plainText } from './attack-bodies.ts'
+import { graphqlCases } from './attack-graphql.ts'
 import { type HttpRequest, send, sendFrames, sendRaw, sendRawFrames } from './attack-send.ts'
 
 export interface Attacked {
@@ -17,6 +18,8 @@ export interface Attacked {
 
 export interface Case {
   name: string
+  /** Not measured. */
+  prepare?(): Promise<void>
   /** Sends the request and returns the status. */
   control(): Promise<number>
   attack(): Promise<number>
@@ -380,6 +383,7 @@ export function ownCases(attacked: Attacked): Case[] {
         )}${'1\r\n \r\n'.repeat(mebibyte)}0\r\n\r\n`,
       ),
     ),
+    ...graphqlCases(attacked),
     // The last case, because Postgres cannot interrupt it, and it occupies connections of the project until it ends.
     pair('rows: a function that is stuck', body('application/json', plainText(1000), '/rpc/echo'), () =>
       body('application/json', Buffer.from('{}'), '/rpc/stuck'),

@@ -57,7 +57,8 @@ await onStage(async stage => {
     ...(given.own ? [] : genericCases(attacked)),
   ].filter(({ name }) => name.includes(given.only ?? ''))
 
-  async function measure({ control, attack }: Case): Promise<Measured> {
+  async function measure({ prepare, control, attack }: Case): Promise<Measured> {
+    await prepare?.()
     const [controlStatus, ofControl] = await measureReads(probe, control)
     await loop.read(platform)
     const [attackStatus, ofAttack] = await measureReads(probe, attack)
@@ -72,6 +73,7 @@ await onStage(async stage => {
   }
 
   const late: string[] = []
+  const serverErrors: string[] = []
   const blockedMs: number[] = []
   const blockedCpuMs: number[] = []
   const excesses: number[] = []
@@ -82,6 +84,7 @@ await onStage(async stage => {
     if (isSuspicious) for (let round = 1; round < rounds; round++) measured.push(await measure(each))
     const excessMs = rounded(median(measured.map(excessMsOf)))
     excesses.push(excessMs)
+    if (measured.some(({ statuses }) => statuses[1] >= 500)) serverErrors.push(each.name)
     blockedMs.push(median(measured.map(({ loopMs }) => loopMs)))
     blockedCpuMs.push(median(measured.map(({ loopCpuMs }) => loopCpuMs)))
     if (excessMs > maxExcessMs || measured.some(({ attack }) => attack.failed > 0)) {
@@ -103,6 +106,7 @@ await onStage(async stage => {
     measured: Math.max(...excesses),
     unit: 'ms',
     late,
+    server_errors: serverErrors,
     loop_blocked_ms: rounded(Math.max(...blockedMs)),
     loop_cpu_ms: rounded(Math.max(...blockedCpuMs)),
     rss_mb: rounded(residentMegabytes(platform.pid)),
