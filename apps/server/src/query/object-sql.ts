@@ -41,7 +41,7 @@ export function objectSql<C>(members: readonly Member<C>[], contentSql: (content
   const parts: string[] = []
   for (let at = 0; at < pairs.length; at += maxPairs) {
     const part = `pg_catalog.json_build_object(${pairs.slice(at, at + maxPairs).join(', ')})::text`
-    parts.push(`pg_catalog.substr(${part}, 2, pg_catalog.length(${part}) - 2)`)
+    parts.push(`pg_catalog.substr(pg_catalog."left"(${part}, -1), 2)`)
   }
   return `('{' || ${parts.join(` || ',' || `)} || '}')::json`
 }

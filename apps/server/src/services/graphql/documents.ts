@@ -23,6 +23,7 @@ import { shapeOf } from './compile/shape.ts'
 import type { ValueSource } from './compile/values.ts'
 import { fieldConflictIn } from './field-conflicts.ts'
 import { type Limits, parseDocument } from './limits.ts'
+import { Recent } from './recent.ts'
 import type { Model } from './schema/model.ts'
 
 export interface CompiledOperation {
@@ -40,6 +41,12 @@ export interface Operation {
   compile(variables: Variables): CompiledOperation
 }
 
+type Plans = Recent<CompiledOperation>
+
+/** A value's source takes about as much memory as a hundred characters of SQL. */
+const bytesOf = ({ statements, sources }: CompiledOperation): number =>
+  statements.reduce((bytes, { sql }) => bytes + sql.length, sources.length * 100)
+
 export interface Documents {
   operation(text: string, name: string | undefined): Operation
 }
@@ -47,9 +54,10 @@ export interface Documents {
 const rules = specifiedRules.filter(rule => rule !== OverlappingFieldsCanBeMergedRule)
 
 /** A parsed document takes about twenty times the memory of its text. */
-const maxDocuments = 100
-const maxTextKept = 5000
-const maxPlans = 50
+const documentBytesPerCharacter = 20
+const maxDocuments = { number: 200, bytes: 4_000_000 }
+/** Plans of all documents. */
+const maxPlans = { number: 500, bytes: 4_000_000 }
 const maxErrors = 5
 
 export function createDocuments(
@@ -58,7 +66,9 @@ export function createDocuments(
   schema: GraphQLSchema,
   limits: Limits,
 ): Documents {
-  const known = new Map<string, Map<string, Operation>>()
+  const known = new Recent<Map<string, Operation>>(maxDocuments.number, maxDocuments.bytes)
+  const plans: Plans = new Recent(maxPlans.number, maxPlans.bytes)
+  let lastId = 0
 
   function operationsIn(text: string): Map<string, Operation> {
     const found = known.get(text)
@@ -71,13 +81,10 @@ export function createDocuments(
     const made = new Map(
       operationNodes(document).map(node => [
         node.name?.value ?? '',
-        operationFrom(catalog, model, schema, limits, document, node),
+        operationFrom(catalog, model, schema, limits, document, node, plans, ++lastId),
       ]),
     )
-    if (text.length <= maxTextKept) {
-      if (known.size >= maxDocuments) known.delete(known.keys().next().value!)
-      known.set(text, made)
-    }
+    known.set(text, made, text.length * documentBytesPerCharacter)
     return made
   }
 
@@ -86,7 +93,8 @@ export function createDocuments(
       const operations = operationsIn(text)
       if (name !== undefined) {
         const named = operations.get(name)
-        if (!named || name === '') throw new DocumentProblem(`The document has no operation "${name}"`)
+        if (!named || name === '')
+          throw new DocumentProblem(`The document has no operation "${name.slice(0, 100)}"`)
         return named
       }
       const [only, ...others] = operations.values()
@@ -108,6 +116,8 @@ function operationFrom(
   { maxComplexity }: Limits,
   document: DocumentNode,
   node: OperationDefinitionNode,
+  plans: Plans,
+  id: number,
 ): Operation {
   if (node.operation === OperationTypeNode.SUBSCRIPTION)
     throw new DocumentProblem('Subscriptions are not supported: use Realtime for live changes')
@@ -121,40 +131,58 @@ function operationFrom(
     definitions.map(each => [each.variable.name.value, typeFromAST(schema, each.type) as GraphQLInputType]),
   )
   const deciding: Deciding = new Map()
-  const plans = new Map<string, CompiledOperation>()
+  const keyOf = (variables: Variables) => `${id} ${shapeOf(types, variables, deciding)}`
 
   return {
     document,
     node,
     isMutation: node.operation === OperationTypeNode.MUTATION,
-    asksForSchema: asksForSchema(node.selectionSet, fragments),
+    asksForSchema: asksForSchema(node.selectionSet, fragments, new Set()),
     variablesFrom(inputs) {
-      const { variableValues, errors } = getVariableValues(schema, definitions, inputs, { maxErrors })
+      const { variableValues, errors } = getVariableValues(
+        schema,
+        definitions,
+        bareObjects(inputs) as typeof inputs,
+        { maxErrors },
+      )
       if (errors) throw new DocumentProblem(...errors.map(({ message }) => message))
       return variableValues.coerced
     },
     compile(variables) {
-      const found = plans.get(shapeOf(types, variables, deciding))
+      const found = plans.get(keyOf(variables))
       if (found) return found
       const compilation = new Compilation(model, fragments, variables, maxComplexity)
       const statements = compileOperation(compilation, catalog, schema, node)
       const made = { statements, sources: compilation.sources }
       for (const [name, how] of compilation.deciding)
         if (deciding.get(name) !== 'value') deciding.set(name, how)
-      if (plans.size >= maxPlans) plans.delete(plans.keys().next().value!)
-      plans.set(shapeOf(types, variables, deciding), made)
+      const key = keyOf(variables)
+      plans.set(key, made, bytesOf(made) + key.length)
       return made
     },
   }
 }
 
+/** The reference library reads members by name, so that an object has a `constructor` unless it has no prototype. */
+function bareObjects(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(bareObjects)
+  if (typeof value !== 'object' || value === null) return value
+  const bare = Object.create(null) as Record<string, unknown>
+  for (const [name, each] of Object.entries(value)) bare[name] = bareObjects(each)
+  return bare
+}
+
 function asksForSchema(
   { selections }: OperationDefinitionNode['selectionSet'],
   fragments: ReadonlyMap<string, FragmentDefinitionNode>,
+  seen: Set<string>,
 ): boolean {
   return selections.some(node => {
     if (node.kind === Kind.FIELD) return isOfSchema(node.name.value)
-    const inner = node.kind === Kind.INLINE_FRAGMENT ? node : fragments.get(node.name.value)
-    return inner !== undefined && asksForSchema(inner.selectionSet, fragments)
+    if (node.kind === Kind.INLINE_FRAGMENT) return asksForSchema(node.selectionSet, fragments, seen)
+    const { value: name } = node.name
+    if (seen.has(name)) return false
+    seen.add(name)
+    return asksForSchema(fragments.get(name)!.selectionSet, fragments, seen)
   })
 }

@@ -8,7 +8,7 @@ import type { Catalog } from '#src/query/catalog.ts'
 import type { Reflection } from '#src/query/reflection.ts'
 import type { CompiledStatement } from './compile/operation.ts'
 import { DocumentProblem } from './compile/problem.ts'
-import { valueFrom } from './compile/values.ts'
+import { valuesFrom } from './compile/values.ts'
 import { createDocuments, type Operation } from './documents.ts'
 import { introspect } from './introspection.ts'
 import type { Limits } from './limits.ts'
@@ -78,7 +78,7 @@ export function createEngine(
       return {
         isMutation,
         statements,
-        values: sources.map(source => valueFrom(source, variables)),
+        values: valuesFrom(sources, variables),
         shown: operation.asksForSchema ? shownBy(operation, request) : undefined,
       }
     },

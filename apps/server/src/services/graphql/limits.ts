@@ -6,7 +6,7 @@ import { DocumentProblem } from './compile/problem.ts'
 export interface Limits {
   readonly maxDocumentBytes: number
   readonly maxDepth: number
-  /** Fields of an operation after its fragments are expanded. */
+  /** Fields and fragments of all operations of a document after its fragments are expanded. */
   readonly maxFields: number
   readonly maxAliases: number
   /** Rows that an answer may have. */
@@ -15,6 +15,8 @@ export interface Limits {
 
 /** Brackets inside brackets. The parser is recursive. */
 const maxNesting = 200
+/** Some rules of the validation visit every fragment for each operation. */
+const maxOperations = 100
 
 export function parseDocument(text: string, limits: Limits): DocumentNode {
   const bytes = Buffer.byteLength(text)
@@ -91,22 +93,30 @@ function checkSize(document: DocumentNode, limits: Limits): void {
             ? sizeOf(node.selectionSet)
             : nothing
       depth = Math.max(depth, inner.depth + (isField ? 1 : 0))
-      fields += inner.fields + (isField ? 1 : 0)
+      // A fragment costs as much as a field, also if it has none.
+      fields += inner.fields + 1
       aliases += inner.aliases + (isField && node.alias ? 1 : 0)
     }
     return { depth, fields, aliases }
   }
 
   for (const name of fragments.keys()) sizeOfFragment(name)
-  for (const definition of document.definitions)
-    if (definition.kind === Kind.OPERATION_DEFINITION) check(sizeOf(definition.selectionSet), limits)
+  let [operations, allFields] = [0, 0]
+  for (const definition of document.definitions) {
+    if (definition.kind !== Kind.OPERATION_DEFINITION) continue
+    const { depth, fields, aliases } = sizeOf(definition.selectionSet)
+    allFields += fields
+    check({ depth, fields: allFields, aliases }, limits)
+    if (++operations > maxOperations)
+      throw new DocumentProblem(`The document has more than ${maxOperations} operations`)
+  }
 }
 
 function check({ depth, fields, aliases }: Size, limits: Limits): void {
   if (depth > limits.maxDepth) throw new DocumentProblem(tooDeep(limits))
   if (fields > limits.maxFields)
     throw new DocumentProblem(
-      `The document is too large: it has more than ${limits.maxFields} fields, fragments expanded`,
+      `The document is too large: it has more than ${limits.maxFields} fields and fragments, fragments expanded`,
     )
   if (aliases > limits.maxAliases)
     throw new DocumentProblem(`The document has more than ${limits.maxAliases} aliases`)

@@ -3,20 +3,20 @@ import { DocumentProblem } from './compile/problem.ts'
 import { Recent } from './recent.ts'
 import { type GraphqlRequest, hashOf } from './request.ts'
 
-/** A document has at most as many bytes as one that is not persisted. */
-const max = { projects: 1000, documents: 200 }
+/** Together they take 125 MB at most. */
+const max = { projects: 500, documents: 200, charactersPerProject: 250_000 }
 
 /** The client then sends the text. */
 export class UnknownHash extends Error {
   override readonly name = 'UnknownHash'
 }
 
-/** The text of a request's document. Longer texts than `maxLength` are not kept. */
-export function createPersisted(maxLength: number): (projectId: string, request: GraphqlRequest) => string {
+/** The text of a request's document. */
+export function createPersisted(): (projectId: string, request: GraphqlRequest) => string {
   const known = new Recent<Recent<string>>(max.projects)
   return (projectId, { query, hash }) => {
     if (hash === undefined) return query!
-    const own = known.get(projectId) ?? new Recent<string>(max.documents)
+    const own = known.get(projectId) ?? new Recent<string>(max.documents, max.charactersPerProject)
     if (query === undefined) {
       const found = own.get(hash)
       if (found === undefined) throw new UnknownHash()
@@ -24,7 +24,7 @@ export function createPersisted(maxLength: number): (projectId: string, request:
     }
     if (hashOf(query) !== hash)
       throw new DocumentProblem('The hash of extensions.persistedQuery is not that of "query"')
-    if (query.length <= maxLength) own.set(hash, query)
+    own.set(hash, query, query.length)
     known.set(projectId, own)
     return query
   }

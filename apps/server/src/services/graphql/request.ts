@@ -15,12 +15,12 @@ export interface GraphqlRequest {
 }
 
 export const maxBodyBytes = 2 * 1024 * 1024
-const maxValues = 10_000
+const limits = { maxValues: 10_000, anyKey: true }
 
 /** Members of the wrong type are errors of the document, a body that is not JSON is not. */
 export async function requestIn(raw: RawRequest): Promise<GraphqlRequest> {
-  if (raw.method === 'GET') return fromSearch(new URLSearchParams(raw.search))
-  const value = await readJson(await readBody(raw, maxBodyBytes), { maxValues, anyKey: true })
+  if (raw.method === 'GET') return await fromSearch(new URLSearchParams(raw.search))
+  const value = await readJson(await readBody(raw, maxBodyBytes), limits)
   if (value === undefined)
     throw new Refusal('invalid_json', 'The body is empty: send a JSON object with the field "query"')
   if (Array.isArray(value))
@@ -29,21 +29,20 @@ export async function requestIn(raw: RawRequest): Promise<GraphqlRequest> {
   return fromMembers(value)
 }
 
-function fromSearch(search: URLSearchParams): GraphqlRequest {
-  const member = (name: string) => {
-    const text = search.get(name)
-    if (text === null || text === '') return undefined
+async function fromSearch(search: URLSearchParams): Promise<GraphqlRequest> {
+  const member = async (name: string) => {
     try {
-      return JSON.parse(text) as unknown
-    } catch {
-      throw new Refusal('invalid_request', `The parameter "${name}" is not valid JSON`)
+      return await readJson(Buffer.from(search.get(name) ?? ''), limits)
+    } catch (cause) {
+      const { message } = cause as Error
+      throw new Refusal('invalid_request', `The parameter "${name}" cannot be read: ${message}`, { cause })
     }
   }
   return fromMembers({
     query: search.get('query') ?? undefined,
     operationName: search.get('operationName') ?? undefined,
-    variables: member('variables'),
-    extensions: member('extensions'),
+    variables: await member('variables'),
+    extensions: await member('extensions'),
   })
 }
 

@@ -48,7 +48,7 @@ export function graphqlService({
 }: GraphqlDeps) {
   const mostRows = maxRows === 0 ? Number.MAX_SAFE_INTEGER : maxRows
   const engines = openEngines(databases, limits, mostRows)
-  const textOf = createPersisted(limits.maxDocumentBytes)
+  const textOf = createPersisted()
 
   async function answer(caller: Caller, raw: RawRequest): Promise<RawReply> {
     const { tenant, role } = caller

@@ -7,7 +7,7 @@ import { nodeIdIn, type ValueSource } from './values.ts'
 
 export type Deciding = Map<string, 'value' | 'table'>
 
-/** Conditions of all filters of an operation. */
+/** Conditions of all filters of an operation, and terms of all its orders. */
 const maxConditions = 1000
 
 export class Compilation {
@@ -62,7 +62,7 @@ export class Compilation {
   countCondition(): void {
     if (++this.#conditions > maxConditions)
       throw new DocumentProblem(
-        `The filters have more than ${maxConditions} conditions; a list of "in" is one`,
+        `The filters and orders have more than ${maxConditions} conditions and terms; a list of "in" is one`,
       )
   }
 

@@ -40,7 +40,8 @@ export function compileOperation(
   const isMutation = operation.operation === OperationTypeNode.MUTATION
   const type = (isMutation ? schema.getMutationType() : schema.getQueryType())!
   const fields = fieldsOf(compilation, type, [operation.selectionSet])
-  if (isMutation) return fields.map(field => mutationStatement(compilation, catalog, type, schema, field))
+  if (isMutation && fields.length > 0)
+    return fields.map(field => mutationStatement(compilation, catalog, type, schema, field))
   const members = fields.map(field => ({
     name: field.name,
     content: field.field ? rootContent(compilation, schema, field) : undefinedContent(type, field),

@@ -48,9 +48,18 @@ export function boundsOf(compilation: Compilation, { maxRows }: Entity, field: S
   }
 }
 
+/** Terms of one `orderBy`. The condition that a cursor stands for grows with their square. */
+const maxTerms = 16
+
 /** As asked, then by the primary key, so that the order is total. */
-export function orderOf(entity: Entity, given: Given | undefined): PageOrder[] {
-  const asked = given && given.value !== null ? given.items().flatMap(each => termOf(entity, each)) : []
+export function orderOf(compilation: Compilation, entity: Entity, given: Given | undefined): PageOrder[] {
+  const terms = given && given.value !== null ? given.items() : []
+  if (terms.length > maxTerms)
+    throw new DocumentProblem(`"orderBy" of "${entity.name}" has more than ${maxTerms} terms`)
+  const asked = terms.flatMap(each => {
+    compilation.countCondition()
+    return termOf(entity, each)
+  })
   const key = entity.key.map(
     ({ column }): PageOrder => ({ value: { column, path: [] }, isDescending: false, isNotNull: true }),
   )

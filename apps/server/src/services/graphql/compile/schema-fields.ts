@@ -1,22 +1,57 @@
-// The fields `__schema` and `__type`. Postgres answers with a placeholder for each, which is replaced afterwards.
-import { randomUUID } from 'node:crypto'
+// The fields `__schema` and `__type`. Postgres answers with a placeholder for each, which is replaced afterwards. It is found
+// by its place in the answer, so that no text of a project is taken for one.
 
 export const isOfSchema = (fieldName: string): boolean => fieldName === '__schema' || fieldName === '__type'
 
-/** Unknown to everybody, so that no text of a project contains it. */
-const token = randomUUID()
-
 /** Stands in the answer of Postgres where a field about the schema belongs. */
-export const placeholderOf = (name: string): string => `${token} ${name}`
+export const placeholderOf = (name: string): string => `schema ${name}`
 
-/** Puts texts into an answer, each in place of its placeholder. */
-export function withSchemaFields(answer: Buffer, shown: Readonly<Record<string, string>>): Buffer {
-  let filled = answer
-  for (const [placeholder, text] of Object.entries(shown)) {
-    const quoted = `"${placeholder}"`
-    const at = filled.indexOf(quoted)
-    if (at < 0) continue
-    filled = Buffer.concat([filled.subarray(0, at), Buffer.from(text), filled.subarray(at + quoted.length)])
+const [quote, backslash, comma] = ['"', '\\', ','].map(text => text.charCodeAt(0))
+const [openBrace, closeBrace, openBracket, closeBracket] = ['{', '}', '[', ']'].map(text =>
+  text.charCodeAt(0),
+)
+
+/** Members of `data` are inside two objects: the answer and `data` itself. */
+const memberDepth = 2
+
+/** Puts texts into an answer `{"data":{…}}`, each in place of the member of `data` with its name. */
+export function withSchemaFields(answer: Buffer, shown: Readonly<Record<string, Uint8Array>>): Buffer {
+  const parts: Uint8Array[] = []
+  let [done, missing] = [0, Object.keys(shown).length]
+  let [depth, isKey] = [0, false]
+  let text: Uint8Array | undefined
+  for (let at = 0; at < answer.length && missing > 0; at++) {
+    const byte = answer[at]
+    if (byte === quote) {
+      const end = endOfString(answer, at)
+      if (depth !== memberDepth) at = end
+      else if (isKey) {
+        const name = answer.toString('utf8', at + 1, end)
+        text = Object.hasOwn(shown, name) ? shown[name] : undefined
+        isKey = false
+        at = end
+      } else {
+        if (text) {
+          parts.push(answer.subarray(done, at), text)
+          done = end + 1
+          missing--
+        }
+        at = end
+      }
+    } else if (byte === openBrace || byte === openBracket) {
+      depth++
+      isKey = depth === memberDepth
+    } else if (byte === closeBrace || byte === closeBracket) depth--
+    else if (byte === comma && depth === memberDepth) isKey = true
   }
-  return filled
+  return Buffer.concat([...parts, answer.subarray(done)])
+}
+
+/** The index of the closing quote. */
+function endOfString(answer: Buffer, start: number): number {
+  for (let at = start + 1; at < answer.length; at++) {
+    if (answer[at] === backslash) at++
+    else if (answer[at] === quote) return at
+  }
+  return answer.length
 }

@@ -73,7 +73,7 @@ export function showOf({ of, isList }: ValueType): Show {
 /** `times` is the number of rows around the page, each of which has a page of its own. */
 export function pageOf(compilation: Compilation, entity: Entity, field: SelectedField, times: number): Page {
   const { isBackward, limit, ...bounds } = boundsOf(compilation, entity, field)
-  const order = orderOf(entity, field.argument('orderBy'))
+  const order = orderOf(compilation, entity, field.argument('orderBy'))
   const cursor = bounds.cursor && {
     cursor: order.map((_, index) =>
       compilation.slot({ as: 'cursor', of: bounds.cursor!.origin, index, length: order.length }),

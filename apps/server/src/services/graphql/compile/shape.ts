@@ -49,8 +49,8 @@ function listShape(type: GraphQLInputType, values: readonly unknown[]): unknown 
   if (isScalarType(element)) return 1
   if (!isInputObjectType(element) || !element.name.endsWith('InsertInput'))
     return values.map(each => valueShape(element, each))
-  const counts: Record<string, number> = {}
+  const counts = new Map<string, number>()
   for (const each of values)
-    for (const name of Object.keys(each as object)) counts[name] = (counts[name] ?? 0) + 1
-  return [values.length, counts]
+    for (const name of Object.keys(each as object)) counts.set(name, (counts.get(name) ?? 0) + 1)
+  return [values.length, ...counts]
 }

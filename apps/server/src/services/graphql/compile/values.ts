@@ -22,7 +22,12 @@ export type ValueSource =
       readonly table: readonly [schema: string, name: string]
     }
 
-export function valueFrom(source: ValueSource, variables: Variables): Value {
+export function valuesFrom(sources: readonly ValueSource[], variables: Variables): Value[] {
+  const decode = createDecoder()
+  return sources.map(source => valueFrom(source, variables, decode))
+}
+
+function valueFrom(source: ValueSource, variables: Variables, decode: Decoder): Value {
   const value = resolve(source.of, variables)
   if (value === null || value === undefined) return null
   switch (source.as) {
@@ -31,13 +36,15 @@ export function valueFrom(source: ValueSource, variables: Variables): Value {
     case 'list':
       return arrayLiteral(listOf(value).map(each => (each === null ? null : textOf(each))))
     case 'row':
-      return JSON.stringify(rowOf(value, source.columns))
-    case 'rows':
-      return JSON.stringify(listOf(value).map(each => rowOf(each, source.columns)))
+      return JSON.stringify(rowOf(value, new Map(source.columns)))
+    case 'rows': {
+      const columns = new Map(source.columns)
+      return JSON.stringify(listOf(value).map(each => rowOf(each, columns)))
+    }
     case 'cursor':
-      return elementText(cursorIn(value, source.length)[source.index])
+      return elementText(cursorIn(value, source.length, decode)[source.index])
     case 'node id': {
-      const [schema, table, ...key] = nodeIdIn(value)
+      const [schema, table, ...key] = nodeIdIn(value, decode)
       const isOfTable =
         schema === source.table[0] && table === source.table[1] && key.length === source.length
       return isOfTable ? elementText(key[source.index]) : null
@@ -49,16 +56,15 @@ const textOf = (value: unknown): string => (typeof value === 'string' ? value : 
 const listOf = (value: unknown): readonly unknown[] => (Array.isArray(value) ? value : [value])
 
 /** Every value is a string, as Postgres reads it, also those of JSON columns. Lists stay lists. */
-function rowOf(value: unknown, columns: readonly (readonly [string, string])[]): Record<string, unknown> {
-  const given = value as Record<string, unknown>
-  const row: Record<string, unknown> = {}
-  for (const [name, column] of columns) {
-    const each = given[name]
-    if (each === undefined) continue
-    row[column] = each === null ? null : Array.isArray(each) ? each.map(textOrNull) : textOf(each)
-  }
-  return row
+function rowOf(value: unknown, columns: ReadonlyMap<string, string>): Record<string, unknown> {
+  return Object.fromEntries(
+    Object.entries(value as object).flatMap(([name, each]) =>
+      each === undefined ? [] : [[columns.get(name)!, fieldOf(each)]],
+    ),
+  )
 }
+
+const fieldOf = (value: unknown) => (Array.isArray(value) ? value.map(textOrNull) : textOrNull(value))
 
 const textOrNull = (value: unknown): string | null => (value === null ? null : textOf(value))
 
@@ -77,23 +83,53 @@ function elementText(value: unknown): string | null {
 }
 
 const maxTokenLength = 100_000
+/** Values in a cursor or node id. An order has fewer terms, and a key fewer columns. */
+const maxTokenValues = 200
 
 /** Numbers as they are written, because JavaScript would round them. */
 const exactNumbers = (_key: string, value: unknown, context?: { source?: string }): unknown =>
   typeof value === 'number' ? new Digits(context?.source ?? String(value)) : value
 
+type Decoder = (text: unknown) => unknown[] | undefined
+
 function arrayInBase64(text: unknown): unknown[] | undefined {
   if (typeof text !== 'string' || text.length > maxTokenLength) return
   try {
-    const value = JSON.parse(Buffer.from(text, 'base64').toString(), exactNumbers) as unknown
-    return Array.isArray(value) ? value : undefined
+    const json = Buffer.from(text, 'base64').toString()
+    // Counted first, because keeping numbers exact takes fifty times as long as parsing.
+    const rounded = JSON.parse(json) as unknown
+    if (!Array.isArray(rounded) || !hasFewValues(rounded)) return
+    return JSON.parse(json, exactNumbers) as unknown[]
   } catch {
     return
   }
 }
 
-function cursorIn(text: unknown, length: number): unknown[] {
-  const values = arrayInBase64(text)
+function hasFewValues(value: unknown): boolean {
+  const open = [value]
+  for (let count = 0; open.length > 0; count++) {
+    const next = open.pop()
+    if (count + open.length > maxTokenValues) return false
+    if (typeof next === 'object' && next !== null) {
+      const inner = Object.values(next)
+      if (inner.length > maxTokenValues) return false
+      open.push(...inner)
+    }
+  }
+  return true
+}
+
+/** Decodes each text once, however often a request uses it. */
+function createDecoder(): Decoder {
+  const known = new Map<unknown, unknown[] | undefined>()
+  return text => {
+    if (!known.has(text)) known.set(text, arrayInBase64(text))
+    return known.get(text)
+  }
+}
+
+function cursorIn(text: unknown, length: number, decode: Decoder): unknown[] {
+  const values = decode(text)
   if (values?.length !== length)
     throw new DocumentProblem(
       `The cursor ${shown(text)} cannot be decoded: use one of a page with the same orderBy`,
@@ -101,8 +137,8 @@ function cursorIn(text: unknown, length: number): unknown[] {
   return values
 }
 
-export function nodeIdIn(text: unknown): unknown[] {
-  const values = arrayInBase64(text)
+export function nodeIdIn(text: unknown, decode: Decoder = arrayInBase64): unknown[] {
+  const values = decode(text)
   if (!values || values.length < 3 || typeof values[0] !== 'string' || typeof values[1] !== 'string')
     throw new DocumentProblem(`The nodeId ${shown(text)} is invalid: use the nodeId of a row`)
   return values

@@ -145,7 +145,7 @@ class SchemaTypes {
   /** A table's field wins over a function of the same name. */
   #addFunctions(fields: Fields, isVolatile: boolean): void {
     for (const field of this.#model.functions)
-      if (field.routine.isVolatile === isVolatile && !fields[field.name])
+      if (field.routine.isVolatile === isVolatile && !Object.hasOwn(fields, field.name))
         fields[field.name] = {
           description: field.description,
           type: this.#returned(field),
@@ -283,12 +283,11 @@ class SchemaTypes {
     }
     for (const field of entity.columns) {
       const type = this.#filterOf(field.type)
-      if (type && !fields[field.name]) fields[field.name] = { type }
+      if (type && !Object.hasOwn(fields, field.name)) fields[field.name] = { type }
     }
-    for (const field of entity.links)
-      fields[field.name] ??= {
-        type: field.link.isToOne ? this.filter(field.target) : this.#someFilter(field.target),
-      }
+    for (const { name, link, target } of entity.links)
+      if (!Object.hasOwn(fields, name))
+        fields[name] = { type: link.isToOne ? this.filter(target) : this.#someFilter(target) }
     return fields
   }
 
@@ -316,11 +315,8 @@ class SchemaTypes {
         const fields: GraphQLInputFieldConfigMap = {}
         for (const field of entity.columns)
           if (isOrderable(field)) fields[field.name] = { type: orderByDirection }
-        for (const field of entity.links)
-          if (field.link.isToOne)
-            fields[field.name] ??= {
-              type: this.#order(field.target),
-            }
+        for (const { name, link, target } of entity.links)
+          if (link.isToOne && !Object.hasOwn(fields, name)) fields[name] = { type: this.#order(target) }
         return fields
       },
     })

@@ -5,6 +5,7 @@ import type { ReflectedRelation, Reflection } from '#src/query/reflection.ts'
 import {
   type ConstraintDirective,
   directiveIn,
+  hiddenName,
   type NameDirective,
   type RelationDirective,
   type SchemaDirective,
@@ -69,9 +70,6 @@ function entitiesOf(source: Source): Entity[] {
   return entities
 }
 
-/** A message about a comment does not name what the role cannot see. */
-const hiddenName = 'an object that this role does not see'
-
 function relationName({ oid, name, columns }: Relation, { relations }: Reflection, role: Role): string {
   const isVisible = columns.keys().some(column => relations.get(oid)?.mayUse(role, 'select', column))
   return isVisible ? `"${name}"` : hiddenName
@@ -131,9 +129,9 @@ function columnFrom(
   column: Column,
 ): ColumnField | undefined {
   const known = reflected.columns.get(column.name)
-  const type = known && types.of(known.type)
-  if (!type) return
   const isVisible = reflected.mayUse(role, 'select', column.name)
+  const type = known && types.of(known.type, isVisible)
+  if (!type) return
   const shown = isVisible ? `"${relation.name}"."${column.name}"` : hiddenName
   const directive = directiveIn<NameDirective>(known.comment, shown)
   const name = directive.name ?? names.column(column.name)
@@ -199,11 +197,11 @@ function addLinks(
   const ofTables = entity.relation.relationships
     .filter(({ target }) => !entity.relation.isView && !target.isView)
     .map(relationship =>
-      linkFrom(source, entity, relationship, byTable, nameIn(source, entity, relationship)),
+      linkFrom(source, entity, relationship, byTable, () => nameIn(source, entity, relationship)),
     )
   const ofViews = declared
     .filter(({ of }) => of === entity)
-    .map(({ relationship, name }) => linkFrom(source, entity, relationship, byTable, name))
+    .map(({ relationship, name }) => linkFrom(source, entity, relationship, byTable, () => name))
   const links = [...ofTables, ...ofViews].filter(link => link !== undefined)
   const wanted = Map.groupBy(
     links.filter(({ isExplicit }) => !isExplicit),
@@ -240,7 +238,7 @@ function linkFrom(
   entity: Entity,
   relationship: Relationship,
   byTable: ReadonlyMap<string, Entity>,
-  explicit: string | undefined,
+  nameOf: () => string | undefined,
 ): NamedLink | undefined {
   const { relation } = entity
   const target = byTable.get(relationship.target.name)
@@ -251,6 +249,7 @@ function linkFrom(
     ([mine, other]) => own.mayUse(role, 'select', mine) && theirs.mayUse(role, 'select', other),
   )
   if (!isReadable) return
+  const explicit = nameOf()
   const isForward = relationship.cardinality === 'many-to-one'
   const isToOne = relationship.cardinality !== 'one-to-many'
   const columns = relationship.columns.map(([mine]) => mine)
