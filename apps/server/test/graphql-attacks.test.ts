@@ -61,8 +61,8 @@ test('graphql attacks: objects of more than 50 members are written once, also in
   const { wideByPk } = await data(`{ wideByPk(id: 3) { ${level(`parent { ${level('parent { c59 }')} }`)} } }`)
   assert.deepEqual([wideByPk.c59, wideByPk.parent.c59, wideByPk.parent.parent.c59], [3, 2, 1])
   assert.deepEqual(Object.keys(wideByPk), ['id', ...columns, 'parent'])
-  // Each level in two parts would make a statement of a hundred megabytes.
-  const deep = repeated(14, () => 0).reduce(inner => level(`parent { ${inner} }`), 'id')
+  // Written twice, each level would double the statement.
+  const deep = repeated(16, () => 0).reduce(inner => level(`parent { ${inner} }`), 'id')
   assert.equal((await data(`{ wideByPk(id: 1) { ${deep} } }`)).wideByPk.parent, null)
 })
 
