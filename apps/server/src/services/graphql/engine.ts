@@ -4,13 +4,15 @@
 import type { Role } from '@plinth/contract/route.ts'
 import { printSchema } from 'graphql'
 import type { Value } from '#src/kernel/postgres/wire/encoder.ts'
+import type { Sliced } from '#src/kernel/slices.ts'
 import type { Catalog } from '#src/query/catalog.ts'
 import type { Reflection } from '#src/query/reflection.ts'
+import type { Variables } from './compile/given.ts'
 import type { CompiledStatement } from './compile/operation.ts'
 import { DocumentProblem } from './compile/problem.ts'
 import { valuesFrom } from './compile/values.ts'
 import { createDocuments, type Operation } from './documents.ts'
-import { introspect } from './introspection.ts'
+import { introspect, maxLengthOf, type Shown } from './introspection.ts'
 import type { Limits } from './limits.ts'
 import { Recent } from './recent.ts'
 import { graphqlSchemaOf } from './schema/graphql-schema.ts'
@@ -29,8 +31,7 @@ export interface PlannedRequest {
   readonly isMutation: boolean
   readonly statements: readonly CompiledStatement[]
   readonly values: readonly Value[]
-  /** The JSON text of each field about the schema, by its placeholder in the answer. */
-  readonly shown: Readonly<Record<string, string>> | undefined
+  readonly shown: Shown | undefined
 }
 
 export interface EngineOptions {
@@ -42,13 +43,16 @@ export interface EngineOptions {
 }
 
 export interface Engine {
-  plan(request: DocumentRequest): PlannedRequest
+  plan(request: DocumentRequest): Sliced<PlannedRequest>
   /** The schema in the language of GraphQL. */
   print(): string
 }
 
-/** Answers about the schema are large and always the same. */
-const maxShown = 3
+/** Thrown as a problem if the facts are of different versions. Then the catalogue is read again. */
+export const schemaChanges = 'The schema is changing: try again'
+
+/** Answers about the schema are long, and clients ask for the same ones. */
+const maxShown = { number: 3, bytes: 8_000_000 }
 
 export function createEngine(
   catalog: Catalog,
@@ -58,17 +62,26 @@ export function createEngine(
   const model = readModel(() => modelFrom(catalog, reflection, name, role, mostRows))
   const schema = graphqlSchemaOf(model)
   const documents = createDocuments(catalog, model, schema, limits)
-  const known = new Recent<Readonly<Record<string, string>>>(maxShown)
+  const known = new Recent<Shown>(maxShown.number, maxShown.bytes)
+  let maxLength: number | undefined
 
-  function shownBy(operation: Operation, { text, operationName, variables }: DocumentRequest) {
+  function* shownBy(
+    operation: Operation,
+    { text, operationName }: DocumentRequest,
+    variables: Variables,
+  ): Sliced<Shown> {
     const key = JSON.stringify([text, operationName, variables])
-    const found = known.get(key) ?? introspect(schema, operation, variables)
-    known.set(key, found)
-    return found
+    const found = known.get(key)
+    if (found) return found
+    maxLength ??= maxLengthOf(schema)
+    const made = yield* introspect(schema, operation, variables, maxLength)
+    const bytes = Object.values(made).reduce((sum, { length }) => sum + length, 0)
+    known.set(key, made, bytes + key.length)
+    return made
   }
 
   return {
-    plan(request) {
+    *plan(request) {
       const operation = documents.operation(request.text, request.operationName)
       const { isMutation } = operation
       if (isMutation && request.isReadOnly)
@@ -79,7 +92,7 @@ export function createEngine(
         isMutation,
         statements,
         values: valuesFrom(sources, variables),
-        shown: operation.asksForSchema ? shownBy(operation, request) : undefined,
+        shown: operation.asksForSchema ? yield* shownBy(operation, request, variables) : undefined,
       }
     },
     print: () => `${printSchema(schema)}\n`,

@@ -1,6 +1,8 @@
 // The engines in use: one for each project, role and exposed schema, valid for one version of the catalogue. Those of
 // small schemas run here, those of large ones in threads.
+import type { ErrorCode } from '@plinth/contract/errors.ts'
 import type { Role } from '@plinth/contract/route.ts'
+import { Refusal, retryLater } from '#src/kernel/errors.ts'
 import { arrayLiteral } from '#src/kernel/postgres/array-literal.ts'
 import type { Cell } from '#src/kernel/postgres/wire/unit.ts'
 import { inSlices } from '#src/kernel/slices.ts'
@@ -12,7 +14,13 @@ import { type CallerStatement, type Databases, statement } from '#src/tenancy/da
 import type { Tenant } from '#src/tenancy/directory.ts'
 import { platformCaller, readOnlyFacts } from '#src/tenancy/platform-caller.ts'
 import { DocumentProblem } from './compile/problem.ts'
-import { createEngine, type DocumentRequest, type EngineOptions, type PlannedRequest } from './engine.ts'
+import {
+  createEngine,
+  type DocumentRequest,
+  type EngineOptions,
+  type PlannedRequest,
+  schemaChanges,
+} from './engine.ts'
 import type { Limits } from './limits.ts'
 import { createThreads, UnknownEngine } from './threads.ts'
 
@@ -26,15 +34,19 @@ export interface Engines {
   close(): Promise<void>
 }
 
-/** Building a schema takes about half a millisecond per table, and an answer about all of it twice as long. */
-const maxTablesHere = 20
+/** Building a schema of this size takes about ten milliseconds. */
+const maxSizeHere = 800
 const threadCount = 2
+/** How often an engine is opened for one request. Engines of other projects may replace it before the request runs. */
+const maxOpens = 3
+/** A schema that is too large for a thread is not tried again so long, because each try delays other projects. */
+const refusedMs = 60_000
 
 const readReflection = statement(reflectionQuery, false)
 const readCatalog = statement(catalogQuery, false)
 
 export function openEngines(databases: Databases, limits: Limits, mostRows: number): Engines {
-  const threads = createThreads(threadCount)
+  const threads = createThreads({ count: threadCount })
   // An engine is dropped together with its catalogue, when the schema has changed or the project is idle.
   const known = new WeakMap<Catalog, Map<string, Promise<RoleEngine> | RoleEngine>>()
   const reflections = new WeakMap<Catalog, Promise<Reflection>>()
@@ -54,16 +66,32 @@ export function openEngines(databases: Databases, limits: Limits, mostRows: numb
     return reading
   }
 
-  async function openHere(tenant: Tenant, catalog: Catalog, options: EngineOptions): Promise<RoleEngine> {
+  /** `size` is without what only the reflection has. */
+  async function openHere(
+    tenant: Tenant,
+    catalog: Catalog,
+    options: EngineOptions,
+    size: number,
+  ): Promise<RoleEngine> {
     const reflection = await reflectionOf(tenant, catalog)
-    // The schema changed between the two reads, so that the catalogue is outdated.
-    if (reflection.version !== catalog.version) throw new DocumentProblem('The schema is changing: try again')
-    return createEngine(catalog, reflection, options)
+    if (reflection.version !== catalog.version) throw new DocumentProblem(schemaChanges)
+    if (size + reflectedSize(catalog, reflection, options.schema) > maxSizeHere)
+      return openInThread(tenant, catalog, options)
+    try {
+      const engine = createEngine(catalog, reflection, options)
+      return { plan: request => inSlices(engine.plan(request)), print: engine.print }
+    } catch (error) {
+      // The next request reads the version again, so that a project whose schema is corrected works again.
+      reflections.delete(catalog)
+      throw error
+    }
   }
 
   async function openInThread(tenant: Tenant, catalog: Catalog, options: EngineOptions): Promise<RoleEngine> {
-    const engine = `${tenant.id} ${options.role} ${options.schema} ${catalog.version}`
-    const open = async () => {
+    const { version } = catalog
+    const engine = `${tenant.id} ${options.role} ${options.schema} ${version}`
+    let opening: Promise<void> | undefined
+    const readAndOpen = async () => {
       const [catalogRows, reflectionRows] = [
         await read(tenant, readCatalog),
         await read(tenant, readReflection),
@@ -73,17 +101,28 @@ export function openEngines(databases: Databases, limits: Limits, mostRows: numb
         engine,
         catalog: linesOf(catalogRows),
         reflection: linesOf(reflectionRows),
+        version,
         schemas: tenant.exposedSchemas,
         options,
       })
     }
+    /** Once for all requests that wait for it. */
+    const open = () => {
+      opening ??= readAndOpen().finally(() => {
+        opening = undefined
+      })
+      return opening
+    }
     const ask = async (message: { kind: 'plan'; request: DocumentRequest } | { kind: 'print' }) => {
-      try {
-        return await threads.ask(tenant.id, { ...message, engine })
-      } catch (error) {
-        if (!(error instanceof UnknownEngine)) throw error
-        await open()
-        return threads.ask(tenant.id, { ...message, engine })
+      for (let opens = 0; ; opens++) {
+        try {
+          return await threads.ask(tenant.id, { ...message, engine })
+        } catch (error) {
+          if (!(error instanceof UnknownEngine)) throw error
+          if (opens === maxOpens)
+            throw retryLater('pool_exhausted', 'Too many projects with large GraphQL schemas are in use', 5)
+          await open()
+        }
       }
     }
     await open()
@@ -94,8 +133,9 @@ export function openEngines(databases: Databases, limits: Limits, mostRows: numb
   }
 
   function open(tenant: Tenant, catalog: Catalog, options: EngineOptions): Promise<RoleEngine> {
-    const isSmall = catalog.relationNames(options.schema).length <= maxTablesHere
-    return isSmall ? openHere(tenant, catalog, options) : openInThread(tenant, catalog, options)
+    const size = sizeOf(catalog, options.schema)
+    const isSmall = size <= maxSizeHere
+    return isSmall ? openHere(tenant, catalog, options, size) : openInThread(tenant, catalog, options)
   }
 
   return {
@@ -113,12 +153,51 @@ export function openEngines(databases: Databases, limits: Limits, mostRows: numb
       engines.set(key, opening)
       opening.then(
         engine => engines.set(key, engine),
-        () => engines.delete(key),
+        error => {
+          if (!isTooLarge(error)) engines.delete(key)
+          else setTimeout(() => engines.delete(key), refusedMs).unref()
+        },
       )
       return opening
     },
     close: () => threads.close(),
   }
+}
+
+const isTooLarge = (error: unknown): boolean =>
+  error instanceof Refusal && error.code === ('schema_too_large' satisfies ErrorCode)
+
+/** A table has about twenty types and fields of its own, besides those of its columns. */
+const tableSize = 20
+
+/** How much a schema has to be built from, in columns. */
+export function sizeOf(catalog: Catalog, schema: string): number {
+  let size = 0
+  for (const name of catalog.relationNames(schema)) {
+    const { columns, relationships } = catalog.relation(schema, name)!
+    size += tableSize + columns.size + relationships.length
+    if (size > maxSizeHere) return size
+  }
+  for (const name of catalog.functionNames(schema))
+    for (const { parameters } of catalog.functions(schema, name)) size += 1 + parameters.length
+  return size
+}
+
+/** Characters of comments that take as long to read as a column takes to build. */
+const commentLength = 200
+
+/** Labels of enums, and comments of tables and columns. */
+export function reflectedSize(catalog: Catalog, reflection: Reflection, schema: string): number {
+  let size = 0
+  for (const { labels } of reflection.enums.values()) size += labels.length
+  for (const name of catalog.relationNames(schema)) {
+    const reflected = reflection.relations.get(catalog.relation(schema, name)!.oid)
+    const comments = [reflected, ...(reflected?.columns.values() ?? [])].map(
+      each => each?.comment?.length ?? 0,
+    )
+    size += comments.reduce((sum, length) => sum + length, 0) / commentLength
+  }
+  return size
 }
 
 const [tab, newline] = [Buffer.from('\t'), Buffer.from('\n')]

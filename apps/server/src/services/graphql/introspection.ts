@@ -48,12 +48,10 @@ export function* introspect(
   maxLength: number,
 ): Sliced<Shown> {
   const shown: Record<string, Uint8Array> = {}
-  let left = maxLength
+  const text = new Text(maxLength)
   for (const [name, member] of rootMembers(schema, document, node.selectionSet, variables)) {
-    const text = new Text(left)
     yield* write(text, member)
-    left = text.left
-    shown[name] = text.end()
+    shown[name] = text.take()
   }
   return shown
 }
@@ -62,25 +60,28 @@ export function* introspect(
 const sliceLength = 32 * 1024
 
 class Text {
-  left: number
+  #left: number
+  #inSlice = 0
   #text = ''
-  readonly #parts: Buffer[] = []
+  #parts: Buffer[] = []
 
   constructor(maxLength: number) {
-    this.left = maxLength
+    this.#left = maxLength
   }
 
   add(text: string): void {
     this.#text += text
+    this.#inSlice += text.length
   }
 
   get isSliceFull(): boolean {
-    return this.#text.length >= sliceLength
+    return this.#inSlice >= sliceLength
   }
 
   endSlice(): void {
-    this.left -= this.#text.length
-    if (this.left < 0)
+    this.#left -= this.#inSlice
+    this.#inSlice = 0
+    if (this.#left < 0)
       throw new DocumentProblem(
         'The answer about the schema would be too long: ask for fewer levels in "__schema" and "__type", or for fewer aliases of them. The standard introspection query is always answered',
       )
@@ -88,9 +89,12 @@ class Text {
     this.#text = ''
   }
 
-  end(): Uint8Array {
-    this.endSlice()
-    return Buffer.concat(this.#parts)
+  /** The text since the last call. */
+  take(): Uint8Array {
+    const all = Buffer.concat([...this.#parts, Buffer.from(this.#text)])
+    this.#text = ''
+    this.#parts = []
+    return all
   }
 }
 
@@ -192,8 +196,7 @@ function rootMembers(
     for (const { selectionSet } of nodes) if (selectionSet) collect(selectionSet, merged, seen)
     return [...merged].map(([name, own]) => {
       const fieldName = own[0]!.name.value
-      if (fieldName === '__typename')
-        return { key: `"${name}":`, read: () => type.name, members: undefined }
+      if (fieldName === '__typename') return { key: `"${name}":`, read: () => type.name, members: undefined }
       return memberFrom(name, type.getFields()[fieldName]!, own)
     })
   }
@@ -221,14 +224,15 @@ function rootMembers(
   }
 }
 
-/** Characters about one type, field, argument or value in the standard introspection query, without its own texts. */
-const lengthOfElement = 350
-/** How many times the standard introspection query may be answered at once. */
-const timesStandard = 2
+/**
+ * The most characters about one type, field, argument or value in the answer to the standard introspection query, without
+ * its own texts. Usual ones have half as many.
+ */
+const lengthOfElement = 400
 /** For small schemas. */
 const leastLength = 500_000
 
-/** More characters than any usual introspection query has in its answer. */
+/** More characters than the standard introspection query has in its answer. */
 export function maxLengthOf(schema: GraphQLSchema): number {
   let length = 0
   const add = (...texts: (string | null | undefined)[]) => {
@@ -247,5 +251,5 @@ export function maxLengthOf(schema: GraphQLSchema): number {
         for (const each of field.args) add(each.name, each.description, getNamedType(each.type).name)
       }
   }
-  return Math.max(leastLength, timesStandard * length)
+  return Math.max(leastLength, length)
 }

@@ -6,39 +6,64 @@ import { readFacts } from '#src/query/catalog-facts.ts'
 import { catalogFrom } from '#src/query/catalog-from.ts'
 import { reflectionFrom } from '#src/query/reflection.ts'
 import { DocumentProblem } from './compile/problem.ts'
-import { createEngine, type Engine } from './engine.ts'
+import {
+  createEngine,
+  type DocumentRequest,
+  type Engine,
+  type PlannedRequest,
+  schemaChanges,
+} from './engine.ts'
+import type { Shown } from './introspection.ts'
 import { Recent } from './recent.ts'
 import type { FromThread, ToThread } from './thread-messages.ts'
 
-const maxEngines = 6
-const engines = new Recent<Engine>(maxEngines)
+/** By the bytes of their facts: a schema takes about fifty times as much. */
+const maxEngines = { number: 20, bytes: 8_000_000 }
+/** Larger ones count as much, because each must be kept at least until its first request. */
+const maxEngineBytes = maxEngines.bytes / 4
+const engines = new Recent<Engine>(maxEngines.number, maxEngines.bytes)
 
-parentPort!.on('message', (message: ToThread) => parentPort!.postMessage(answerTo(message)))
+parentPort!.on('message', (message: ToThread) => {
+  const answer = answerTo(message)
+  parentPort!.postMessage(answer, buffersIn(answer))
+})
 
 function answerTo(message: ToThread): FromThread {
-  const { id } = message
   try {
     if (message.kind === 'open') {
-      engines.set(message.engine, open(message))
-      return { id, result: undefined }
+      const bytes = message.catalog.length + message.reflection.length
+      engines.set(message.engine, open(message), Math.min(bytes, maxEngineBytes))
+      return { result: undefined }
     }
     const engine = engines.get(message.engine)
-    if (!engine) return { id, isUnknownEngine: true }
-    return { id, result: message.kind === 'plan' ? engine.plan(message.request) : engine.print() }
+    if (!engine) return { isUnknownEngine: true }
+    return { result: message.kind === 'plan' ? planBy(engine, message.request) : engine.print() }
   } catch (error) {
     if (error instanceof DocumentProblem && error.problem.kind === 'invalid query')
-      return { id, problem: error.problem.messages }
-    return { id, failure: error instanceof Error ? (error.stack ?? error.message) : String(error) }
+      return { problem: error.problem.messages }
+    return { failure: error instanceof Error ? (error.stack ?? error.message) : String(error) }
   }
 }
 
-function open({ catalog, reflection, schemas, options }: ToThread & { kind: 'open' }): Engine {
+/** Copies the answer about the schema, because the engine keeps it and the message takes it away. */
+function planBy(engine: Engine, request: DocumentRequest): PlannedRequest {
+  const planned = atOnce(engine.plan(request))
+  if (!planned.shown) return planned
+  const shown = Object.entries(planned.shown).map(([name, text]) => [name, new Uint8Array(text)])
+  return { ...planned, shown: Object.fromEntries(shown) as Shown }
+}
+
+/** Texts that move to the platform without a copy. */
+function buffersIn(answer: FromThread): ArrayBuffer[] {
+  if (!('result' in answer) || typeof answer.result !== 'object') return []
+  return Object.values(answer.result.shown ?? {}).map(text => text.buffer as ArrayBuffer)
+}
+
+function open({ catalog, reflection, version, schemas, options }: ToThread & { kind: 'open' }): Engine {
   const facts = atOnce(readFacts(rowsIn(catalog)))
-  return createEngine(
-    atOnce(catalogFrom(facts, schemas)),
-    atOnce(reflectionFrom(rowsIn(reflection))),
-    options,
-  )
+  const reflected = atOnce(reflectionFrom(rowsIn(reflection)))
+  if (facts.version !== version || reflected.version !== version) throw new DocumentProblem(schemaChanges)
+  return createEngine(atOnce(catalogFrom(facts, schemas)), reflected, options)
 }
 
 /** Each line has the kind of a fact, a tab and its JSON text. */

@@ -8,91 +8,137 @@ import type { FromThread, ToThread } from './thread-messages.ts'
 const memoryMb = 1024
 const idleMs = 60_000
 
-/** The thread does not know the engine, because it has been replaced by others. */
+/** The thread does not know the engine, because other engines have replaced it or because the thread is new. */
 export class UnknownEngine extends Error {
   override readonly name = 'UnknownEngine'
 }
 
-type Message = ToThread extends infer M ? (M extends ToThread ? Omit<M, 'id'> : never) : never
+export interface ThreadOptions {
+  readonly count: number
+  /** The code of a thread. */
+  readonly code?: URL
+  /** Time for each kind of message. Then its thread is ended. */
+  readonly maxMs?: Readonly<Record<ToThread['kind'], number>>
+}
+
+/** Several times what the largest schema takes that fits into the memory of a thread. */
+const defaultMaxMs = { open: 20_000, plan: 10_000, print: 10_000 }
 
 export interface Threads {
   /** All messages of a project go to the same thread. */
-  ask(projectId: string, message: Message): Promise<unknown>
+  ask(projectId: string, message: ToThread): Promise<unknown>
   close(): Promise<void>
 }
 
-interface Pending {
+/** The thread has ended, for example because it ran out of memory. */
+class ThreadEnded extends Error {
+  override readonly name = 'ThreadEnded'
+}
+class TimeLimit extends Error {
+  override readonly name = 'TimeLimit'
+}
+
+interface Running {
   resolve(value: unknown): void
   reject(error: unknown): void
 }
 
+/** Runs one message at a time, so that it is known which one ended it. */
 class Thread {
-  readonly #worker = new Worker(new URL('./thread.ts', import.meta.url), {
-    resourceLimits: { maxOldGenerationSizeMb: memoryMb },
-  })
-  readonly #pending = new Map<number, Pending>()
-  #lastId = 0
+  readonly #worker: Worker
+  #running: Running | undefined
+  #hasEnded = false
   #lastUsed = performance.now()
+  /** Engines that take memory of the thread, or have taken it. */
+  readonly opened = new Set<string>()
 
-  constructor(onEnd: () => void) {
+  constructor(code: URL) {
+    this.#worker = new Worker(code, { resourceLimits: { maxOldGenerationSizeMb: memoryMb } })
     this.#worker.unref()
     this.#worker.on('message', (message: FromThread) => this.#settle(message))
     this.#worker.on('error', error => this.#fail(error))
-    this.#worker.on('exit', () => {
-      this.#fail(new Error('the thread has ended'))
-      onEnd()
-    })
+    this.#worker.on('exit', () => this.#fail())
+  }
+
+  get hasEnded(): boolean {
+    return this.#hasEnded
   }
 
   get isIdle(): boolean {
-    return this.#pending.size === 0 && performance.now() - this.#lastUsed >= idleMs
+    return !this.#running && performance.now() - this.#lastUsed >= idleMs
   }
 
-  ask(message: Message): Promise<unknown> {
-    const id = ++this.#lastId
-    this.#lastUsed = performance.now()
-    return new Promise((resolve, reject) => {
-      this.#pending.set(id, { resolve, reject })
-      this.#worker.postMessage({ ...message, id })
+  async ask(message: ToThread, maxMs: number): Promise<unknown> {
+    const answer = new Promise((resolve, reject) => {
+      this.#running = { resolve, reject }
     })
+    if (message.kind === 'open') this.opened.add(message.engine)
+    this.#worker.postMessage(message)
+    const timer = setTimeout(() => this.#running?.reject(new TimeLimit()), maxMs)
+    try {
+      return await answer
+    } catch (error) {
+      // Waits until the memory is free again.
+      if (error instanceof TimeLimit || error instanceof ThreadEnded) await this.end()
+      throw error
+    } finally {
+      clearTimeout(timer)
+      this.#running = undefined
+      this.#lastUsed = performance.now()
+    }
   }
 
-  end(): Promise<unknown> {
-    return this.#worker.terminate()
+  async end(): Promise<void> {
+    this.#hasEnded = true
+    await this.#worker.terminate()
   }
 
   #settle(message: FromThread): void {
-    const pending = this.#pending.get(message.id)
-    this.#pending.delete(message.id)
-    if ('result' in message) pending?.resolve(message.result)
-    else if ('problem' in message) pending?.reject(new DocumentProblem(...message.problem))
-    else if ('isUnknownEngine' in message) pending?.reject(new UnknownEngine())
-    else pending?.reject(new Error(message.failure))
+    if ('result' in message) this.#running?.resolve(message.result)
+    else if ('problem' in message) this.#running?.reject(new DocumentProblem(...message.problem))
+    else if ('isUnknownEngine' in message) this.#running?.reject(new UnknownEngine())
+    else this.#running?.reject(new Error(message.failure))
   }
 
-  #fail(cause: Error): void {
-    for (const { reject } of this.#pending.values())
-      reject(
-        new Refusal('schema_too_large', 'The GraphQL schema of the project needs too much memory', { cause }),
-      )
-    this.#pending.clear()
+  #fail(cause?: Error): void {
+    this.#hasEnded = true
+    this.#running?.reject(new ThreadEnded('the thread has ended', { cause }))
   }
 }
 
-export function createThreads(count: number): Threads {
+export function createThreads({
+  count,
+  code = new URL('./thread.ts', import.meta.url),
+  maxMs = defaultMaxMs,
+}: ThreadOptions): Threads {
   const threads = new Map<number, Thread>()
-  // Projects take turns, so that one whose schema changes all the time delays the others by one build at most.
-  const limits = Array.from({ length: count }, () => createLimiter({ concurrency: 2, perKey: 1 }))
+  // Projects take turns, so that one with many messages delays each message of another one by one of its own.
+  const limits = Array.from({ length: count }, () => createLimiter({ concurrency: 1 }))
   let sweep: NodeJS.Timeout | undefined
+  let isClosed = false
 
   function threadAt(place: number): Thread {
     const found = threads.get(place)
-    if (found) return found
-    const made: Thread = new Thread(() => {
-      if (threads.get(place) === made) threads.delete(place)
-    })
+    if (found && !found.hasEnded) return found
+    if (isClosed) throw new ThreadEnded('the threads are closed')
+    const made = new Thread(code)
     threads.set(place, made)
     return made
+  }
+
+  async function askAt(place: number, message: ToThread): Promise<unknown> {
+    const thread = threadAt(place)
+    try {
+      return await thread.ask(message, maxMs[message.kind])
+    } catch (error) {
+      if (error instanceof TimeLimit) throw tooSlow(message, maxMs[message.kind])
+      if (!(error instanceof ThreadEnded) || isClosed) throw error
+      const isAlone = thread.opened.size === 1 && thread.opened.has(message.engine)
+      if (isAlone) throw tooLarge(error)
+      // Engines of other projects may have used the memory. A new thread has only this one.
+      if (message.kind === 'open') return askAt(place, message)
+      throw new UnknownEngine()
+    }
   }
 
   function endIdle(): void {
@@ -107,16 +153,33 @@ export function createThreads(count: number): Threads {
   return {
     ask(projectId, message) {
       const place = hashOf(projectId) % count
-      const answer = limits[place]!(projectId, () => threadAt(place).ask(message))
+      const answer = limits[place]!(projectId, () => askAt(place, message))
       sweep ??= setTimeout(endIdle, idleMs).unref()
       return answer
     },
     async close() {
+      isClosed = true
       clearTimeout(sweep)
       await Promise.all([...threads.values()].map(thread => thread.end()))
     },
   }
 }
+
+const hint = 'Expose fewer schemas in settings.exposed_schemas, or drop what is not used.'
+
+const tooLarge = (cause: Error) =>
+  new Refusal('schema_too_large', 'The GraphQL schema of the project needs too much memory', { hint, cause })
+
+const tooSlow = ({ kind }: ToThread, ms: number) =>
+  kind === 'plan'
+    ? new DocumentProblem(
+        `Planning the document takes longer than ${ms / 1000} seconds: ask for fewer fields, or for less about the schema`,
+      )
+    : new Refusal(
+        'schema_too_large',
+        `The GraphQL schema of the project takes longer than ${ms / 1000} seconds to ${kind === 'open' ? 'build' : 'print'}`,
+        { hint },
+      )
 
 function hashOf(text: string): number {
   let hash = 0

@@ -18,33 +18,37 @@ const memberDepth = 2
 export function withSchemaFields(answer: Buffer, shown: Readonly<Record<string, Uint8Array>>): Buffer {
   const parts: Uint8Array[] = []
   let [done, missing] = [0, Object.keys(shown).length]
-  let [depth, isKey] = [0, false]
   let text: Uint8Array | undefined
-  for (let at = 0; at < answer.length && missing > 0; at++) {
+  for (const { isKey, start, end } of memberStrings(answer)) {
+    if (isKey) {
+      const name = answer.toString('utf8', start + 1, end)
+      text = Object.hasOwn(shown, name) ? shown[name] : undefined
+    } else if (text) {
+      parts.push(answer.subarray(done, start), text)
+      done = end + 1
+      if (--missing === 0) break
+    }
+  }
+  return Buffer.concat([...parts, answer.subarray(done)])
+}
+
+/** The keys of `data`, and its values that are strings. */
+function* memberStrings(answer: Buffer): Generator<{ isKey: boolean; start: number; end: number }> {
+  let [depth, isKey] = [0, false]
+  for (let at = 0; at < answer.length; at++) {
     const byte = answer[at]
     if (byte === quote) {
-      const end = endOfString(answer, at)
-      if (depth !== memberDepth) at = end
-      else if (isKey) {
-        const name = answer.toString('utf8', at + 1, end)
-        text = Object.hasOwn(shown, name) ? shown[name] : undefined
-        isKey = false
-        at = end
-      } else {
-        if (text) {
-          parts.push(answer.subarray(done, at), text)
-          done = end + 1
-          missing--
-        }
-        at = end
-      }
+      const start = at
+      at = endOfString(answer, start)
+      if (depth !== memberDepth) continue
+      yield { isKey, start, end: at }
+      isKey = false
     } else if (byte === openBrace || byte === openBracket) {
       depth++
       isKey = depth === memberDepth
     } else if (byte === closeBrace || byte === closeBracket) depth--
     else if (byte === comma && depth === memberDepth) isKey = true
   }
-  return Buffer.concat([...parts, answer.subarray(done)])
 }
 
 /** The index of the closing quote. */

@@ -304,14 +304,14 @@ function functionsOf(
 ): FunctionField[] {
   const { catalog, schema } = source
   const rows = new Set(entities.flatMap(({ relation }) => [...relation.computed.values()]))
-  const found: FunctionField[] = []
+  const found = new Map<string, FunctionField>()
   for (const name of catalog.functionNames(schema).toSorted()) {
     const [routine, ...overloads] = catalog.functions(schema, name)
     if (!routine || overloads.length > 0 || rows.has(routine)) continue
     const field = functionFrom(source, routine, byTable)
-    if (field && !found.some(other => other.name === field.name)) found.push(field)
+    if (field && !found.has(field.name)) found.set(field.name, field)
   }
-  return found
+  return [...found.values()]
 }
 
 function functionFrom(
