@@ -66,7 +66,8 @@ for (const name of readdirSync(folder).toSorted())
     const text = readFileSync(path, 'utf8')
     const query = block(text, 'graphql')!
     const variables = JSON.parse(block(text, 'variables') ?? '{}') as Record<string, unknown>
-    const planned = await engine.plan({ text: query, operationName: undefined, variables, isReadOnly: false })
+    const request = { text: query, operationName: undefined, variables, bytes: 0, isReadOnly: false }
+    const planned = await engine.plan(request, new AbortController().signal)
     const reply = await send({ query, variables })
     const sql = planned.statements.map(each => readable(each.sql)).join('\n\n')
     const values = planned.values.length > 0 ? `\nValues: \`${JSON.stringify(planned.values)}\`\n` : ''

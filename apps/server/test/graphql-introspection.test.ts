@@ -138,11 +138,11 @@ test('graphql introspection: a text in a row is not taken for its placeholder', 
 
 test('graphql introspection: its texts replace members of the answer, and nothing in them', () => {
   const answer = String.raw`{"data":{"x":{"a":"schema a","l":["a","schema a"]},"y" : "a","\"a":"{\"a\":","a" : "schema a", "b":"schema b","c":"schema a"}}`
-  const filled = withSchemaFields(Buffer.from(answer), {
+  const parts = withSchemaFields(Buffer.from(answer), {
     a: Buffer.from('{"b":"z"}'),
     b: Buffer.from('null'),
   })
-  assert.deepEqual(JSON.parse(filled.toString()), {
+  assert.deepEqual(JSON.parse(Buffer.concat(parts).toString()), {
     data: {
       x: { a: 'schema a', l: ['a', 'schema a'] },
       y: 'a',
@@ -280,4 +280,16 @@ test('graphql threads: messages of projects take turns, one at a time', async ()
   assert.ok(order.indexOf('b1') < order.indexOf('a3'), order.join())
   await threads.close()
   await assert.rejects(threads.ask('a', message('open', 'a4')), /closed/)
+})
+
+test('graphql threads: a message that waits is dropped when its client goes', async () => {
+  const threads = threadsOf()
+  const client = new AbortController()
+  const first = threads.ask('a', message('open', 'a1'))
+  const second = threads.ask('a', message('open', 'a2'), client.signal)
+  client.abort()
+  await assert.rejects(second, { code: 'client_closed_request' })
+  await first
+  assert.equal(await threads.ask('a', message('open', 'a3')), 'a3: open of a1,a3')
+  await threads.close()
 })

@@ -67,6 +67,15 @@ test('a body has at most 50,000 values unless its route allows more', async () =
   assert.throws(() => parseJsonBody(list(50_000)), { status: 413 })
 })
 
+test('the values of a small body count, too', () => {
+  const objects = (count: number) => Buffer.from(JSON.stringify(Array(count).fill({ a: { b: [1] } })))
+  const most = { maxValues: 4001 }
+  assert.equal((parseJsonBody(objects(1000), most) as unknown[]).length, 1000)
+  assert.throws(() => parseJsonBody(objects(1001), most), { status: 413, message: /more than 4001 values/ })
+  assert.equal(parseJsonBody(Buffer.from(`"${'x'.repeat(100)}"`), { maxValues: 1 }), 'x'.repeat(100))
+  assert.equal(parseJsonBody(Buffer.from('null     '), { maxValues: 1 }), null)
+})
+
 test('a body of up to 64 KiB is read synchronously, a larger one in slices', async () => {
   const text = (bytes: number) => Buffer.from(`"${'x'.repeat(bytes - 2)}"`)
   assert.equal(typeof readJson(text(maxBytesAtOnce)), 'string')

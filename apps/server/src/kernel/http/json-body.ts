@@ -5,7 +5,7 @@ import { errorCodes } from '@plinth/contract/errors.ts'
 import { parse } from 'secure-json-parse'
 import { Refusal } from '#src/kernel/errors.ts'
 import { atOnce, inSlices } from '#src/kernel/slices.ts'
-import { invalidJson, type JsonLimits, maxDepth, tooDeep } from './json-tree.ts'
+import { invalidJson, type JsonLimits, maxDepth, tooDeep, tooManyValues } from './json-tree.ts'
 import { jsonInSlices, loneSurrogate, surrogateAt } from './large-json.ts'
 
 /** Values in a body unless the route declares more. Validation and handlers iterate over them without a pause. */
@@ -27,19 +27,39 @@ const limitsOf = (options: JsonOptions): JsonLimits => ({
  */
 export function readJson(bytes: Buffer, options: JsonOptions = {}): unknown | Promise<unknown> {
   return bytes.length <= maxBytesAtOnce
-    ? parseSmall(bytes, options.anyKey)
+    ? parseSmall(bytes, options)
     : inSlices(jsonInSlices(bytes, limitsOf(options)))
 }
 
 /** The same without pauses, for bodies that are known to be small. */
 export function parseJsonBody(bytes: Buffer, options: JsonOptions = {}): unknown {
   return bytes.length <= maxBytesAtOnce
-    ? parseSmall(bytes, options.anyKey)
+    ? parseSmall(bytes, options)
     : atOnce(jsonInSlices(bytes, limitsOf(options)))
 }
 
-/** Does not count values: a body this small has fewer than every route accepts. */
-function parseSmall(bytes: Buffer, anyKey = false): unknown {
+/** Counts values only if a body of its length can have too many. */
+function parseSmall(bytes: Buffer, { anyKey = false, maxValues = defaultMaxValues }: JsonOptions): unknown {
+  const value = parseUncounted(bytes, anyKey)
+  // Every value but the first needs a separator.
+  if (bytes.length / 2 > maxValues && countValues(value, maxValues) > maxValues)
+    throw tooManyValues(maxValues)
+  return value
+}
+
+/** Stops above the limit. */
+function countValues(value: unknown, limit: number): number {
+  const open: unknown[] = typeof value === 'object' && value !== null ? [value] : []
+  let count = 1
+  while (open.length > 0 && count <= limit) {
+    const inner = Object.values(open.pop() as object)
+    count += inner.length
+    for (const each of inner) if (typeof each === 'object' && each !== null) open.push(each)
+  }
+  return count
+}
+
+function parseUncounted(bytes: Buffer, anyKey: boolean): unknown {
   if (bytes.length === 0) return
   if (!isUtf8(bytes)) throw invalidJson('The body is not valid UTF-8')
   const text = bytes.toString('utf8')

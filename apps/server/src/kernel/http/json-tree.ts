@@ -35,7 +35,7 @@ export const maxKeys = 50_000
 export const invalidJson = (message = 'The body is not valid JSON', cause?: unknown) =>
   new Refusal('invalid_json', message, { cause })
 export const tooDeep = () => invalidJson(`The body is nested more than ${maxDepth} levels deep`)
-const tooManyValues = (limit: number) =>
+export const tooManyValues = (limit: number) =>
   new Refusal('body_too_large', `The body holds more than ${limit} values; send it in several requests`)
 const tooManyKeys = () =>
   new Refusal('body_too_large', `An object in the body has more than ${maxKeys} keys; split it`)

@@ -13,6 +13,7 @@ import {
   typeFromAST,
   validate,
 } from 'graphql'
+import type { Sliced } from '#src/kernel/slices.ts'
 import type { Catalog } from '#src/query/catalog.ts'
 import { Compilation, type Deciding } from './compile/compilation.ts'
 import type { Variables } from './compile/given.ts'
@@ -48,7 +49,7 @@ const bytesOf = ({ statements, sources }: CompiledOperation): number =>
   statements.reduce((bytes, { sql }) => bytes + sql.length, sources.length * 100)
 
 export interface Documents {
-  operation(text: string, name: string | undefined): Operation
+  operation(text: string, name: string | undefined): Sliced<Operation>
 }
 
 const rules = specifiedRules.filter(rule => rule !== OverlappingFieldsCanBeMergedRule)
@@ -59,6 +60,8 @@ const maxDocuments = { number: 200, bytes: 4_000_000 }
 /** Plans of all documents. */
 const maxPlans = { number: 500, bytes: 4_000_000 }
 const maxErrors = 5
+/** Longer documents are parsed and validated in slices. */
+const maxTextAtOnce = 5000
 
 export function createDocuments(
   catalog: Catalog,
@@ -70,12 +73,14 @@ export function createDocuments(
   const plans: Plans = new Recent(maxPlans.number, maxPlans.bytes)
   let lastId = 0
 
-  function operationsIn(text: string): Map<string, Operation> {
+  function* operationsIn(text: string): Sliced<Map<string, Operation>> {
     const found = known.get(text)
     if (found) return found
     const document = parseDocument(text, limits)
+    if (text.length > maxTextAtOnce) yield
     const errors = validate(schema, document, rules, { maxErrors })
     if (errors.length > 0) throw new DocumentProblem(...errors.map(({ message }) => message))
+    if (text.length > maxTextAtOnce) yield
     const conflict = fieldConflictIn(document)
     if (conflict) throw new DocumentProblem(conflict)
     const made = new Map(
@@ -89,8 +94,8 @@ export function createDocuments(
   }
 
   return {
-    operation(text, name) {
-      const operations = operationsIn(text)
+    *operation(text, name) {
+      const operations = yield* operationsIn(text)
       if (name !== undefined) {
         const named = operations.get(name)
         if (!named || name === '')

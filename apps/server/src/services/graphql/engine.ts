@@ -23,6 +23,8 @@ export interface DocumentRequest {
   readonly text: string
   readonly operationName: string | undefined
   readonly variables: Readonly<Record<string, unknown>>
+  /** The length of the request. */
+  readonly bytes: number
   /** Whether a mutation is refused. */
   readonly isReadOnly: boolean
 }
@@ -50,6 +52,9 @@ export interface Engine {
 
 /** Thrown as a problem if the facts are of different versions. Then the catalogue is read again. */
 export const schemaChanges = 'The schema is changing: try again'
+
+/** Longer requests are planned in slices. */
+const maxBytesAtOnce = 5000
 
 /** Answers about the schema are long, and clients ask for the same ones. */
 const maxShown = { number: 3, bytes: 8_000_000 }
@@ -82,12 +87,15 @@ export function createEngine(
 
   return {
     *plan(request) {
-      const operation = documents.operation(request.text, request.operationName)
+      const operation = yield* documents.operation(request.text, request.operationName)
       const { isMutation } = operation
       if (isMutation && request.isReadOnly)
         return { isMutation, statements: [], values: [], shown: undefined }
+      const isLarge = request.bytes > maxBytesAtOnce
       const variables = operation.variablesFrom(request.variables)
+      if (isLarge) yield
       const { statements, sources } = operation.compile(variables)
+      if (isLarge) yield
       return {
         isMutation,
         statements,

@@ -25,7 +25,8 @@ import type { Limits } from './limits.ts'
 import { createThreads, UnknownEngine } from './threads.ts'
 
 export interface RoleEngine {
-  plan(request: DocumentRequest): PlannedRequest | Promise<PlannedRequest>
+  /** Refuses a request that waits for a thread when its client goes. */
+  plan(request: DocumentRequest, signal: AbortSignal): PlannedRequest | Promise<PlannedRequest>
   print(): string | Promise<string>
 }
 
@@ -113,10 +114,13 @@ export function openEngines(databases: Databases, limits: Limits, mostRows: numb
       })
       return opening
     }
-    const ask = async (message: { kind: 'plan'; request: DocumentRequest } | { kind: 'print' }) => {
+    const ask = async (
+      message: { kind: 'plan'; request: DocumentRequest } | { kind: 'print' },
+      signal?: AbortSignal,
+    ) => {
       for (let opens = 0; ; opens++) {
         try {
-          return await threads.ask(tenant.id, { ...message, engine })
+          return await threads.ask(tenant.id, { ...message, engine }, signal)
         } catch (error) {
           if (!(error instanceof UnknownEngine)) throw error
           if (opens === maxOpens)
@@ -127,7 +131,7 @@ export function openEngines(databases: Databases, limits: Limits, mostRows: numb
     }
     await open()
     return {
-      plan: request => ask({ kind: 'plan', request }) as Promise<PlannedRequest>,
+      plan: (request, signal) => ask({ kind: 'plan', request }, signal) as Promise<PlannedRequest>,
       print: () => ask({ kind: 'print' }) as Promise<string>,
     }
   }

@@ -10,6 +10,8 @@ export interface GraphqlRequest {
   readonly query: string | undefined
   readonly variables: Readonly<Record<string, unknown>>
   readonly operationName: string | undefined
+  /** The length of the body or the query string. */
+  readonly bytes: number
   /** The SHA-256 hash of a persisted document, in hexadecimal digits. */
   readonly hash: string | undefined
 }
@@ -19,17 +21,19 @@ const limits = { maxValues: 10_000, anyKey: true }
 
 /** Members of the wrong type are errors of the document, a body that is not JSON is not. */
 export async function requestIn(raw: RawRequest): Promise<GraphqlRequest> {
-  if (raw.method === 'GET') return await fromSearch(new URLSearchParams(raw.search))
-  const value = await readJson(await readBody(raw, maxBodyBytes), limits)
+  if (raw.method === 'GET') return await fromSearch(raw.search)
+  const body = await readBody(raw, maxBodyBytes)
+  const value = await readJson(body, limits)
   if (value === undefined)
     throw new Refusal('invalid_json', 'The body is empty: send a JSON object with the field "query"')
   if (Array.isArray(value))
     throw new DocumentProblem('Batches are not supported: send one operation per request')
   if (!isObject(value)) throw new DocumentProblem('The body must be a JSON object with the field "query"')
-  return fromMembers(value)
+  return fromMembers(value, body.length)
 }
 
-async function fromSearch(search: URLSearchParams): Promise<GraphqlRequest> {
+async function fromSearch(text: string): Promise<GraphqlRequest> {
+  const search = new URLSearchParams(text)
   const member = async (name: string) => {
     try {
       return await readJson(Buffer.from(search.get(name) ?? ''), limits)
@@ -38,18 +42,19 @@ async function fromSearch(search: URLSearchParams): Promise<GraphqlRequest> {
       throw new Refusal('invalid_request', `The parameter "${name}" cannot be read: ${message}`, { cause })
     }
   }
-  return fromMembers({
+  const members = {
     query: search.get('query') ?? undefined,
     operationName: search.get('operationName') ?? undefined,
     variables: await member('variables'),
     extensions: await member('extensions'),
-  })
+  }
+  return fromMembers(members, text.length)
 }
 
 const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
-function fromMembers(members: Record<string, unknown>): GraphqlRequest {
+function fromMembers(members: Record<string, unknown>, bytes: number): GraphqlRequest {
   const { query, variables, operationName, extensions } = members
   const hash = hashIn(extensions)
   if (query === undefined || query === null || query === '') {
@@ -63,6 +68,7 @@ function fromMembers(members: Record<string, unknown>): GraphqlRequest {
     query: (query as string | null | undefined) || undefined,
     variables: (variables as Record<string, unknown> | null | undefined) ?? {},
     operationName: (operationName as string | null | undefined) ?? undefined,
+    bytes,
     hash,
   }
 }

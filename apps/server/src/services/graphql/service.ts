@@ -1,5 +1,6 @@
 // GraphQL over the tables and functions of a project, with the caller's role and claims.
 import type { Role } from '@plinth/contract/route.ts'
+import type { ByteSource } from '#src/kernel/byte-source.ts'
 import { Refusal } from '#src/kernel/errors.ts'
 import type { RawReply, RawRequest } from '#src/kernel/http/request.ts'
 import { DatabaseError } from '#src/kernel/postgres/database-error.ts'
@@ -61,18 +62,16 @@ export function graphqlService({
       undefined,
       async catalog => {
         const engine = await engines.of(tenant, catalog, role, schema)
-        const planned = await engine.plan(wanted)
+        const planned = await engine.plan(wanted, raw.signal)
         if (planned.isMutation) checkMutation(caller, planned, wanted.isReadOnly)
         facts.isReadOnly = !planned.isMutation
         return planOf(planned)
       },
       ({ planned: { values } }) => values,
     )
-    return reply(
-      bodyOf(
-        plan.planned,
-        rows.map(([cell]) => cell!),
-      ),
+    return replyOf(
+      plan.planned,
+      rows.map(([cell]) => cell!),
     )
   }
 
@@ -134,14 +133,42 @@ const [start, comma, end] = ['{"data":{', ',', '}}'].map(text => Buffer.from(tex
 ]
 
 /** The objects of all statements as one object. Nothing is parsed. */
-function bodyOf({ shown }: PlannedRequest, cells: readonly Buffer[]): Buffer {
+function replyOf({ shown }: PlannedRequest, cells: readonly Buffer[]): RawReply {
   const members = cells.flatMap(each => [comma, each.subarray(1, -1)]).slice(1)
   const body = Buffer.concat([start, ...members, end])
-  return shown ? withSchemaFields(body, shown) : body
+  return shown ? replyInParts(withSchemaFields(body, shown)) : reply(body)
 }
 
 const json = { 'content-type': 'application/json; charset=utf-8' }
 const reply = (body: Buffer | string): RawReply => ({ status: 200, headers: json, body })
+
+const chunkBytes = 256 * 1024
+
+/** A description of thousands of tables has tens of megabytes, which are sent a chunk at a time. */
+function replyInParts(parts: readonly Uint8Array[]): RawReply {
+  const length = parts.reduce((sum, part) => sum + part.length, 0)
+  if (length <= chunkBytes) return reply(Buffer.concat(parts))
+  return { status: 200, headers: { ...json, 'content-length': String(length) }, body: copiesOf(parts) }
+}
+
+/** Copies, because the memory of a sent chunk is freed, and the engine keeps its texts. */
+function copiesOf(parts: readonly Uint8Array[]): ByteSource {
+  const left = parts.filter(({ length }) => length > 0)
+  return {
+    get hasMore() {
+      return left.length > 0
+    },
+    async next() {
+      const part = left[0]!
+      if (part.length <= chunkBytes) left.shift()
+      else left[0] = part.subarray(chunkBytes)
+      return [Buffer.from(part.subarray(0, chunkBytes))]
+    },
+    async close() {
+      left.length = 0
+    },
+  }
+}
 
 const errorReply = (errors: readonly { message: string; extensions?: object }[]): RawReply =>
   reply(JSON.stringify({ data: null, errors }))

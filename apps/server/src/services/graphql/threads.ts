@@ -25,8 +25,8 @@ export interface ThreadOptions {
 const defaultMaxMs = { open: 20_000, plan: 10_000, print: 10_000 }
 
 export interface Threads {
-  /** All messages of a project go to the same thread. */
-  ask(projectId: string, message: ToThread): Promise<unknown>
+  /** All messages of a project go to the same thread. With an aborted signal, a message that still waits is refused. */
+  ask(projectId: string, message: ToThread, signal?: AbortSignal): Promise<unknown>
   close(): Promise<void>
 }
 
@@ -151,9 +151,12 @@ export function createThreads({
   }
 
   return {
-    ask(projectId, message) {
+    ask(projectId, message, signal) {
       const place = hashOf(projectId) % count
-      const answer = limits[place]!(projectId, () => askAt(place, message))
+      const answer = limits[place]!(projectId, async () => {
+        if (signal?.aborted) throw new Refusal('client_closed_request', 'The client closed the connection')
+        return askAt(place, message)
+      })
       sweep ??= setTimeout(endIdle, idleMs).unref()
       return answer
     },

@@ -14,8 +14,8 @@ const [openBrace, closeBrace, openBracket, closeBracket] = ['{', '}', '[', ']'].
 /** Members of `data` are inside two objects: the answer and `data` itself. */
 const memberDepth = 2
 
-/** Puts texts into an answer `{"data":{…}}`, each in place of the member of `data` with its name. */
-export function withSchemaFields(answer: Buffer, shown: Readonly<Record<string, Uint8Array>>): Buffer {
+/** Puts texts into an answer `{"data":{…}}`, each in place of the member of `data` with its name. Copies nothing. */
+export function withSchemaFields(answer: Buffer, shown: Readonly<Record<string, Uint8Array>>): Uint8Array[] {
   const parts: Uint8Array[] = []
   let [done, missing] = [0, Object.keys(shown).length]
   let text: Uint8Array | undefined
@@ -29,7 +29,7 @@ export function withSchemaFields(answer: Buffer, shown: Readonly<Record<string, 
       if (--missing === 0) break
     }
   }
-  return Buffer.concat([...parts, answer.subarray(done)])
+  return [...parts, answer.subarray(done)]
 }
 
 /** The keys of `data`, and its values that are strings. */
