@@ -423,7 +423,7 @@ export const errorCodes = {
   schema_too_large: {
     status: 409,
     meaning:
-      'The exposed schemas of the project have more tables, columns and functions than the row API reads; expose fewer schemas.',
+      'The exposed schemas of the project have more tables, columns and functions than the row API or GraphQL can read; expose fewer schemas.',
   },
   invite_expired: { status: 410, meaning: 'The invite was not accepted in time; request a new one.' },
   database_quota_exceeded: {
