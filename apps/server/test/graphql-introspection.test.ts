@@ -10,6 +10,7 @@ import { catalogFrom } from '#src/query/catalog-from.ts'
 import { reflectionFrom } from '#src/query/reflection.ts'
 import { DocumentProblem } from '#src/services/graphql/compile/problem.ts'
 import { withSchemaFields } from '#src/services/graphql/compile/schema-fields.ts'
+import { createEngine } from '#src/services/graphql/engine.ts'
 import { openEngines, reflectedSize, sizeOf } from '#src/services/graphql/engines.ts'
 import { introspect, maxLengthOf } from '#src/services/graphql/introspection.ts'
 import type { ToThread } from '#src/services/graphql/thread-messages.ts'
@@ -186,6 +187,46 @@ const functionFact = (oid: number, parameters: number): [string, unknown] => [
     volatility: 's',
   },
 ]
+
+test('graphql introspection: an answer of several megabytes is kept', () => {
+  const oids = Array.from({ length: 20_000 }, (_, n) => n + 100)
+  const roles = [true, true, true]
+  const reflection = atOnce(
+    reflectionFrom(
+      cells([
+        ['version', 1],
+        ['schema', ['public', null, roles]],
+        ['type', [23, 'int4', 'b', 0, 0, 'N']],
+        ...oids.map(oid => ['function', [oid, null, roles, 23]] as const),
+      ]),
+    ),
+  )
+  const limits = {
+    maxDocumentBytes: 50_000,
+    maxDepth: 30,
+    maxFields: 1000,
+    maxAliases: 100,
+    maxComplexity: 1,
+  }
+  const engine = createEngine(catalogOf(...oids.map(oid => functionFact(oid, 0))), reflection, {
+    ...{ schema: 'public', role: 'anon', limits, mostRows: 10 },
+  })
+  const plan = () =>
+    atOnce(
+      engine.plan({
+        ...{
+          text: standard,
+          operationName: undefined,
+          variables: {},
+          bytes: standard.length,
+          isReadOnly: true,
+        },
+      }),
+    )
+  const { shown: first } = plan()
+  assert.ok(first!['__schema']!.length > 2_500_000, String(first!['__schema']!.length))
+  assert.equal(plan().shown, first)
+})
 
 test('graphql: the size of a schema counts columns, functions, parameters, labels and comments', () => {
   const table = (columns: number) =>

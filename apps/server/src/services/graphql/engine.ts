@@ -2,7 +2,7 @@
 // runs in a thread of its own.
 
 import type { Role } from '@plinth/contract/route.ts'
-import { printSchema } from 'graphql'
+import { type GraphQLSchema, printSchema } from 'graphql'
 import type { Value } from '#src/kernel/postgres/wire/encoder.ts'
 import type { Sliced } from '#src/kernel/slices.ts'
 import type { Catalog } from '#src/query/catalog.ts'
@@ -57,7 +57,7 @@ export const schemaChanges = 'The schema is changing: try again'
 const maxBytesAtOnce = 5000
 
 /** Answers about the schema are long, and clients ask for the same ones. */
-const maxShown = { number: 3, bytes: 8_000_000 }
+const maxShown = 2
 
 export function createEngine(
   catalog: Catalog,
@@ -67,8 +67,7 @@ export function createEngine(
   const model = readModel(() => modelFrom(catalog, reflection, name, role, mostRows))
   const schema = graphqlSchemaOf(model)
   const documents = createDocuments(catalog, model, schema, limits)
-  const known = new Recent<Shown>(maxShown.number, maxShown.bytes)
-  let maxLength: number | undefined
+  let descriptions: { maxLength: number; known: Recent<Shown> } | undefined
 
   function* shownBy(
     operation: Operation,
@@ -76,9 +75,10 @@ export function createEngine(
     variables: Variables,
   ): Sliced<Shown> {
     const key = JSON.stringify([text, operationName, variables])
+    descriptions ??= descriptionsOf(schema)
+    const { maxLength, known } = descriptions
     const found = known.get(key)
     if (found) return found
-    maxLength ??= maxLengthOf(schema)
     const made = yield* introspect(schema, operation, variables, maxLength)
     const bytes = Object.values(made).reduce((sum, { length }) => sum + length, 0)
     known.set(key, made, bytes + key.length)
@@ -105,6 +105,13 @@ export function createEngine(
     },
     print: () => `${printSchema(schema)}\n`,
   }
+}
+
+/** Reads all fields of the schema, so it is called only when a client asks for a description. */
+function descriptionsOf(schema: GraphQLSchema) {
+  const maxLength = maxLengthOf(schema)
+  // Each description that is short enough to be answered is light enough to be kept.
+  return { maxLength, known: new Recent<Shown>(maxShown, 8 * maxLength) }
 }
 
 function readModel<T>(read: () => T): T {
