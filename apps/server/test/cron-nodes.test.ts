@@ -131,7 +131,9 @@ test('cron: after kill -9 another node records the run as failed when its lease 
   await behind(`update public.jobs set next_run_at = now()`)
   await behind(`select pg_notify('project_changed', '${project.id}')`)
   const run = await eventually(async () => {
-    const running = `select backend_pid as pid from public.job_runs where status = 'running' and backend_pid is not null`
+    // The session is recorded before it gets the statement. Without the statement it would end with its node.
+    const running = `select r.backend_pid as pid from public.job_runs r
+      join pg_stat_activity a on a.pid = r.backend_pid and a.wait_event = 'PgSleep' where r.status = 'running'`
     return (await behind<{ pid: number }>(running))[0]
   }, 'a run')
   child.kill('SIGKILL')
