@@ -270,7 +270,34 @@ test('graphql: a project whose schema could not be built is read again', async (
   await assert.rejects(open, DocumentProblem)
 })
 
-const code = new URL('./graphql-thread-stub.ts', import.meta.url)
+test('graphql: the last 100 engines are kept, by catalogue, role and schema', async () => {
+  let reads = 0
+  const asCaller = async () => {
+    reads++
+    return {
+      rows: cells([
+        ['version', 1],
+        ['schema', ['public', null, [true, true, true]]],
+      ]),
+    }
+  }
+  const limits = { maxDocumentBytes: 1, maxDepth: 1, maxFields: 1, maxAliases: 1, maxComplexity: 1 }
+  const engines = openEngines({ asCaller } as unknown as Databases, limits, 10)
+  const tenant = { id: 'a', exposedSchemas: ['public'] } as unknown as Tenant
+  const catalogs = Array.from({ length: 101 }, () => catalogOf())
+  const open = (catalog: Catalog) => engines.of(tenant, catalog, 'anon', 'public')
+  const [first, ...others] = await Promise.all(catalogs.slice(0, 100).map(open))
+  assert.equal(await open(catalogs[0]!), first)
+  assert.equal(reads, 100)
+  assert.equal(new Set([first, ...others]).size, 100)
+  // The first has just been used, so the second is dropped.
+  await open(catalogs[100]!)
+  assert.equal(await open(catalogs[0]!), first)
+  assert.notEqual(await open(catalogs[1]!), others[0])
+  await engines.close()
+})
+
+const code = new URL('./graphql-thread-faults.ts', import.meta.url)
 const threadsOf = (maxPrintMs = 60_000) =>
   createThreads({ count: 1, code, maxMs: { open: 60_000, plan: 60_000, print: maxPrintMs } })
 const message = (kind: 'open' | 'plan' | 'print', engine: string) => ({ kind, engine }) as ToThread

@@ -1,4 +1,4 @@
-// Counts the statements that the platform sends to Postgres for each request. Requests are told apart by a header, which is
+// Counts the statements that the platform sends to Postgres for each request. Requests are distinguished by a header, which is
 // part of the request's settings in each transaction.
 import type { TapListener } from '../fuzz/tap.ts'
 

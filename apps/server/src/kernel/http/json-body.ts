@@ -5,6 +5,7 @@ import { errorCodes } from '@plinth/contract/errors.ts'
 import { parse } from 'secure-json-parse'
 import { Refusal } from '#src/kernel/errors.ts'
 import { atOnce, inSlices } from '#src/kernel/slices.ts'
+import { hasMoreValues } from '#src/kernel/value-count.ts'
 import { invalidJson, type JsonLimits, maxDepth, tooDeep, tooManyValues } from './json-tree.ts'
 import { jsonInSlices, loneSurrogate, surrogateAt } from './large-json.ts'
 
@@ -42,21 +43,8 @@ export function parseJsonBody(bytes: Buffer, options: JsonOptions = {}): unknown
 function parseSmall(bytes: Buffer, { anyKey = false, maxValues = defaultMaxValues }: JsonOptions): unknown {
   const value = parseUncounted(bytes, anyKey)
   // Every value but the first needs a separator.
-  if (bytes.length / 2 > maxValues && countValues(value, maxValues) > maxValues)
-    throw tooManyValues(maxValues)
+  if (bytes.length / 2 > maxValues && hasMoreValues(value, maxValues)) throw tooManyValues(maxValues)
   return value
-}
-
-/** Stops above the limit. */
-function countValues(value: unknown, limit: number): number {
-  const open: unknown[] = typeof value === 'object' && value !== null ? [value] : []
-  let count = 1
-  while (open.length > 0 && count <= limit) {
-    const inner = Object.values(open.pop() as object)
-    count += inner.length
-    for (const each of inner) if (typeof each === 'object' && each !== null) open.push(each)
-  }
-  return count
 }
 
 function parseUncounted(bytes: Buffer, anyKey: boolean): unknown {

@@ -22,6 +22,7 @@ import {
   schemaChanges,
 } from './engine.ts'
 import type { Limits } from './limits.ts'
+import { Recent } from './recent.ts'
 import { createThreads, UnknownEngine } from './threads.ts'
 
 export interface RoleEngine {
@@ -38,6 +39,8 @@ export interface Engines {
 /** Building a schema of this size takes about ten milliseconds. */
 const maxSizeHere = 800
 const threadCount = 2
+/** Each may take up to ten megabytes with its documents and plans. */
+const maxEngines = 100
 /** How often an engine is opened for one request. Engines of other projects may replace it before the request runs. */
 const maxOpens = 3
 /** A schema that is too large for a thread is not tried again so long, because each try delays other projects. */
@@ -48,9 +51,17 @@ const readCatalog = statement(catalogQuery, false)
 
 export function openEngines(databases: Databases, limits: Limits, mostRows: number): Engines {
   const threads = createThreads({ count: threadCount })
-  // An engine is dropped together with its catalogue, when the schema has changed or the project is idle.
-  const known = new WeakMap<Catalog, Map<string, Promise<RoleEngine> | RoleEngine>>()
+  const known = new Recent<Promise<RoleEngine> | RoleEngine>(maxEngines)
+  // A version alone does not identify a catalogue: that of a restored database may have the same one.
+  const catalogIds = new WeakMap<Catalog, number>()
+  let lastCatalogId = 0
   const reflections = new WeakMap<Catalog, Promise<Reflection>>()
+
+  function idOf(catalog: Catalog): number {
+    const id = catalogIds.get(catalog) ?? ++lastCatalogId
+    catalogIds.set(catalog, id)
+    return id
+  }
 
   async function read(tenant: Tenant, query: CallerStatement): Promise<readonly (readonly Cell[])[]> {
     const schemas = arrayLiteral(tenant.exposedSchemas)
@@ -144,22 +155,16 @@ export function openEngines(databases: Databases, limits: Limits, mostRows: numb
 
   return {
     of(tenant, catalog, role, schema) {
-      let own = known.get(catalog)
-      if (!own) {
-        own = new Map()
-        known.set(catalog, own)
-      }
-      const key = `${role} ${schema}`
-      const found = own.get(key)
+      const key = `${idOf(catalog)} ${role} ${schema}`
+      const found = known.get(key)
       if (found) return found
       const opening = open(tenant, catalog, { schema, role, limits, mostRows })
-      const engines = own
-      engines.set(key, opening)
+      known.set(key, opening)
       opening.then(
-        engine => engines.set(key, engine),
+        engine => known.set(key, engine),
         error => {
-          if (!isTooLarge(error)) engines.delete(key)
-          else setTimeout(() => engines.delete(key), refusedMs).unref()
+          if (!isTooLarge(error)) known.delete(key)
+          else setTimeout(() => known.delete(key), refusedMs).unref()
         },
       )
       return opening

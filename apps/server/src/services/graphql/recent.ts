@@ -20,15 +20,15 @@ export class Recent<V> {
 
   /** An entry of more than a quarter of the whole weight is not kept, because it would replace too many others. */
   set(key: string, value: V, weight = 0): void {
-    this.#remove(key)
+    this.delete(key)
     if (weight > this.#maxWeight / 4) return
     this.#entries.set(key, { value, weight })
     this.#weight += weight
     while (this.#entries.size > this.#max || this.#weight > this.#maxWeight)
-      this.#remove(this.#entries.keys().next().value!)
+      this.delete(this.#entries.keys().next().value!)
   }
 
-  #remove(key: string): void {
+  delete(key: string): void {
     this.#weight -= this.#entries.get(key)?.weight ?? 0
     this.#entries.delete(key)
   }

@@ -1,6 +1,7 @@
 // Validates project settings. Keys of services have a fixed type; other keys are free. The total size is limited,
 // because every node keeps the settings of its projects in memory.
 import { Refusal } from '#src/kernel/errors.ts'
+import { hasMoreValues } from '#src/kernel/value-count.ts'
 import { checkExposedSchemas } from '#src/tenancy/exposed-schemas.ts'
 
 type Json = Readonly<Record<string, unknown>>
@@ -48,12 +49,7 @@ export function checkSize(settings: Json, change: Json): void {
 }
 
 function checkValues(change: Json): void {
-  const pending: unknown[] = [change]
-  for (let values = 0; pending.length > 0; values++) {
-    if (values > maxValues)
-      throw new Refusal('invalid_request', `settings may hold ${maxValues} values in one request; send fewer`)
-    const value = pending.pop()
-    if (typeof value === 'object' && value !== null)
-      for (const each of Object.values(value)) pending.push(each)
-  }
+  // The object itself does not count.
+  if (hasMoreValues(change, maxValues + 1))
+    throw new Refusal('invalid_request', `settings may hold ${maxValues} values in one request; send fewer`)
 }

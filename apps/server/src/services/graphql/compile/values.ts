@@ -1,6 +1,7 @@
 // The values of a plan's parameters, made from the variables of a request.
 import { arrayLiteral } from '#src/kernel/postgres/array-literal.ts'
 import type { Value } from '#src/kernel/postgres/wire/encoder.ts'
+import { hasMoreValues } from '#src/kernel/value-count.ts'
 import { type Origin, resolve, type Variables } from './given.ts'
 import { DocumentProblem } from './problem.ts'
 
@@ -98,25 +99,11 @@ function arrayInBase64(text: unknown): unknown[] | undefined {
     const json = Buffer.from(text, 'base64').toString()
     // Counted first, because keeping numbers exact takes fifty times as long as parsing.
     const rounded = JSON.parse(json) as unknown
-    if (!Array.isArray(rounded) || !hasFewValues(rounded)) return
+    if (!Array.isArray(rounded) || hasMoreValues(rounded, maxTokenValues)) return
     return JSON.parse(json, exactNumbers) as unknown[]
   } catch {
     return
   }
-}
-
-function hasFewValues(value: unknown): boolean {
-  const open = [value]
-  for (let count = 0; open.length > 0; count++) {
-    const next = open.pop()
-    if (count + open.length > maxTokenValues) return false
-    if (typeof next === 'object' && next !== null) {
-      const inner = Object.values(next)
-      if (inner.length > maxTokenValues) return false
-      open.push(...inner)
-    }
-  }
-  return true
 }
 
 /** Decodes each text once, however often a request uses it. */

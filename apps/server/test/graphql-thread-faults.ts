@@ -1,5 +1,5 @@
-// Stands for the code of a thread that plans GraphQL. The name of the engine says what happens. A thread knows the engines
-// that it has opened.
+// The code of a thread that fails on request, instead of one that plans GraphQL: the name of the engine says how. A thread
+// knows the engines that it has opened.
 import { parentPort } from 'node:worker_threads'
 import type { ToThread } from '#src/services/graphql/thread-messages.ts'
 

@@ -1,0 +1,4 @@
+export interface ErrorMeaning {
+  status: number
+  meaning: string
+}
