@@ -2,20 +2,16 @@
 // It has its own database, because it creates schemas and grants that our projects do not allow.
 // Options: --rounds, --seconds.
 import { parseArgs } from 'node:util'
-import { guardedSettings, withClient } from '../apps/server/src/kernel/postgres/database.ts'
-import { compare, interleave, report } from './measure.ts'
+import { report } from './measure.ts'
+import { compareThroughput, createDatabase } from './reference-server.ts'
 import { hiddenItem, items, requestOf, sendOnce, shapes, stageRows } from './rows-stage.ts'
 import { engineIn, onStage } from './stage.ts'
 import { installLite, startLite } from './supabase-lite.ts'
-import { loaded } from './wrk.ts'
 
 const { values: given } = parseArgs({
   options: { rounds: { type: 'string', default: '4' }, seconds: { type: 'string', default: '3' } },
 })
 const roundSeconds = Number(given.seconds)
-const warmUpSeconds = 3
-const connections = 32
-const maxWaitMs = 5000
 const database = 'lite'
 
 const subjects = {
@@ -28,13 +24,7 @@ await onStage(async stage => {
   const rows = await stageRows(stage)
   const platform = await rows.start()
   const { address, postmaster } = engineIn(rows.dataDir)
-  await withClient(address, 'postgres', guardedSettings, session =>
-    session.script(`create database ${database} template template0`),
-  )
-  await withClient(address, database, {}, async session => {
-    for (const statement of items) await session.script(statement)
-    await session.script('vacuum analyze')
-  })
+  await createDatabase(address, database, items)
   const lite = await startLite(stage.dataDir('lite'), address, database)
   try {
     const liteTarget = { anon: lite.anon, path: (rest: string) => `/rest/v1/${rest}` }
@@ -42,7 +32,7 @@ await onStage(async stage => {
       const shape = shapes[name as keyof typeof subjects]
       const sides = {
         ours: { server: platform, request: requestOf(rows, shape) },
-        lite: { server: lite, request: requestOf(liteTarget, shape) },
+        reference: { server: lite, request: requestOf(liteTarget, shape) },
       }
       for (const { server, request } of Object.values(sides)) {
         const answer = await sendOnce(server.url, request, 4321)
@@ -50,23 +40,12 @@ await onStage(async stage => {
         if (answer.length !== expected || (first as { id: number } | undefined)?.id === hiddenItem)
           throw new Error(`${server.url} returned unexpected rows`)
       }
-      const load = (side: keyof typeof sides, seconds = roundSeconds) => {
-        const { server, request } = sides[side]
-        return loaded(server, postmaster, request, { file: rows.file(`${side}.lua`), seconds, connections })
-      }
-      await load('ours', warmUpSeconds)
-      await load('lite', warmUpSeconds)
-      const contenders = {
-        // Connections are closed while the other one runs.
-        ours: () => load('ours', 1).then(() => load('ours')),
-        lite: () => load('lite', 1).then(() => load('lite')),
-      }
-      const samples = await interleave(Number(given.rounds), contenders, maxWaitMs)
-      const { ratio, range, measured, reference, rounds } = compare(
-        samples.ours,
-        samples.lite,
-        each => each['per_second']!,
-      )
+      const { ratio, range, measured, reference, rounds } = await compareThroughput(sides, {
+        rounds: Number(given.rounds),
+        seconds: roundSeconds,
+        postmaster,
+        file: rows.file,
+      })
       report({
         bench: 'rows-lite',
         subject: `${subject}, against @supabase/lite 0.10.0`,
