@@ -12,6 +12,7 @@ import type { realtimeManagementApi } from '@plinth/contract/realtime.ts'
 import type { rlsApi } from '@plinth/contract/rls.ts'
 import type { ManagementRoute } from '@plinth/contract/route.ts'
 import type { schemaApi } from '@plinth/contract/schema.ts'
+import type { secretsApi } from '@plinth/contract/secrets.ts'
 import type { teamApi } from '@plinth/contract/team.ts'
 import type { typesApi } from '@plinth/contract/types.ts'
 import type { usersApi } from '@plinth/contract/users.ts'
@@ -117,6 +118,11 @@ const users = {
     '/projects/{id}/users/{user_id}/sessions/{token}',
   ),
 }
+const secrets = {
+  list: route<typeof secretsApi.list>('GET', '/projects/{id}/secrets'),
+  save: route<typeof secretsApi.save>('POST', '/projects/{id}/secrets'),
+  remove: route<typeof secretsApi.remove>('DELETE', '/projects/{id}/secrets/{identifier}'),
+}
 const pooler = { reveal: route<typeof poolerApi.reveal>('GET', '/projects/{id}/pooler') }
 
 export interface Platform {
@@ -130,6 +136,7 @@ export interface Platform {
   realtime: Client<typeof realtime>
   db: Client<typeof db>
   types: Client<typeof types>
+  secrets: Client<typeof secrets>
   pooler: Client<typeof pooler>
   team: Client<typeof team>
   users: Client<typeof users>
@@ -161,6 +168,7 @@ export function connect(context: Context, target = resolveTarget(context)): Plat
     realtime: client(realtime, options),
     db: client(db, options),
     types: client(types, options),
+    secrets: client(secrets, options),
     pooler: client(pooler, options),
     team: client(team, options),
     users: client(users, options),

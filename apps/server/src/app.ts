@@ -38,6 +38,7 @@ import { realtimeGrants } from '#src/services/realtime/project-grants.ts'
 import { openRest } from '#src/services/rest/open.ts'
 import { openRls } from '#src/services/rls/open.ts'
 import { openSchema } from '#src/services/schema/open.ts'
+import { openSecrets } from '#src/services/secrets/open.ts'
 import { openStorage } from '#src/services/storage/open.ts'
 import { storageGrants } from '#src/services/storage/project-grants.ts'
 import { openTeam } from '#src/services/team/open.ts'
@@ -140,6 +141,7 @@ async function compose(options: AppOptions, open: Closing[]): Promise<App> {
   add(openTypes(platform))
   add(openSchema(platform))
   add(openQueries(platform))
+  add(openSecrets(platform))
   add(openPooler(platform))
   add(openTeam(platform))
   const watched: Pick<Service, 'warnings'>[] = [platform, ...services]

@@ -158,6 +158,7 @@ export const errorCodes = {
   column_not_found: { status: 404, meaning: 'The table has no column with this name.' },
   policy_not_found: { status: 404, meaning: 'The table has no policy with this name.' },
   query_not_found: { status: 404, meaning: 'The project has no saved query with this id.' },
+  secret_not_found: { status: 404, meaning: 'The project has no secret with this name or id.' },
   provider_not_found: { status: 404, meaning: 'The project has no sign-in provider with this name.' },
   message_not_found: { status: 404, meaning: 'The locally captured mail has no message with this id.' },
   cache_key_not_found: { status: 404, meaning: 'The cache has no such key, or it has expired.' },
@@ -205,6 +206,7 @@ export const errorCodes = {
   email_taken: { status: 409, meaning: 'Another platform user has this e-mail address.' },
   already_member: { status: 409, meaning: 'A member of the project already has this e-mail address.' },
   too_many_invites: { status: 409, meaning: 'The project has 1000 pending invites; revoke some of them.' },
+  too_many_secrets: { status: 409, meaning: 'The project has 200 secrets; delete some of them.' },
   too_many_jobs: {
     status: 409,
     meaning: 'The project has 1000 scheduled jobs, or 4,000,000 bytes of SQL in them; remove some.',

@@ -18,6 +18,7 @@ import { restApi } from './rest.ts'
 import { rlsApi } from './rls.ts'
 import type { Routes } from './route.ts'
 import { schemaApi } from './schema.ts'
+import { secretsApi } from './secrets.ts'
 import { storageApi } from './storage.ts'
 import { teamApi } from './team.ts'
 import { typesApi } from './types.ts'
@@ -31,6 +32,7 @@ export const routeTables = {
   schema: schemaApi,
   rls: rlsApi,
   queries: queriesApi,
+  secrets: secretsApi,
   pooler: poolerApi,
   email: emailApi,
   db: dbApi,

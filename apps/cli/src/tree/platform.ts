@@ -130,6 +130,31 @@ const mail: readonly Command[] = [
 
 const secrets: readonly Command[] = [
   {
+    path: 'secrets list',
+    summary: 'List the secrets of a project, without their values',
+    load: () => import('../commands/secrets.ts').then(module => module.list),
+  },
+  {
+    path: 'secrets set',
+    summary: 'Create a secret, or replace its value',
+    operands: [
+      { name: 'name', summary: 'the name of the secret' },
+      {
+        name: 'value',
+        summary: 'the value; without it, it is asked for or read from standard input',
+        isOptional: true,
+      },
+    ],
+    examples: ['plinth secrets set STRIPE_KEY < key.txt'],
+    load: () => import('../commands/secrets.ts').then(module => module.set),
+  },
+  {
+    path: 'secrets delete',
+    summary: 'Delete a secret',
+    operands: [{ name: 'name', summary: 'the name or id of the secret' }],
+    load: () => import('../commands/secrets.ts').then(module => module.remove),
+  },
+  {
     path: 'secrets rotate jwt',
     summary: 'Replace the JWT secret; every JWT of the project stops working',
     operands: [project],
