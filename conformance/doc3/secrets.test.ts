@@ -45,7 +45,10 @@ test('3 §4 a secret is deleted by name or id', async () => {
   await call('POST', '', { name: 'BY_NAME', value: 'x' })
   assert.equal((await call('DELETE', `/${body.id}`)).status, 204)
   assert.equal((await call('DELETE', '/BY_NAME')).status, 204)
-  assert.deepEqual((await names()).filter((name: string) => name.startsWith('BY_')), [])
+  assert.deepEqual(
+    (await names()).filter((name: string) => name.startsWith('BY_')),
+    [],
+  )
 })
 
 test('3 §4 an absent secret is 404', async () => {
@@ -80,7 +83,7 @@ test('Clarification: a value has at most 64 KiB, and a project 200 secrets', asy
 })
 
 test('3 §4 the scopes: reading lists, deploying saves, the rest needs admin', async () => {
-  const [read, deploy] = [await mintToken(it, 'read'), await mintToken(it, 'deploy')]
+  const [read, deploy] = [(await mintToken(it, 'read')).token, (await mintToken(it, 'deploy')).token]
   assert.equal((await call('GET', '', undefined, read)).status, 200)
   assertNeedsScope(await call('POST', '', { name: 'SCOPED', value: 'x' }, read), 'deploy')
   assert.equal((await call('POST', '', { name: 'SCOPED', value: 'x' }, deploy)).status, 201)

@@ -25,8 +25,10 @@ import { openDocs } from '#src/services/docs/open.ts'
 import { openEmail } from '#src/services/email/open.ts'
 import type { EmailService } from '#src/services/email/service.ts'
 import { checkSmtpSetting } from '#src/services/email/smtp-settings.ts'
+import { openFunctions } from '#src/services/functions/open.ts'
 import { openGraphql } from '#src/services/graphql/open.ts'
 import { openHealth } from '#src/services/health/open.ts'
+import { openLogs } from '#src/services/logs/open.ts'
 import { openPlatform } from '#src/services/platform/open.ts'
 import { openPooler } from '#src/services/pooler/open.ts'
 import { openProjects } from '#src/services/projects/open.ts'
@@ -141,7 +143,21 @@ async function compose(options: AppOptions, open: Closing[]): Promise<App> {
   add(openTypes(platform))
   add(openSchema(platform))
   add(openQueries(platform))
-  add(openSecrets(platform))
+  const secrets = add(openSecrets(platform))
+  const logs = add(openLogs({ ...platform, retentionDays: config.logRetentionDays }))
+  add(
+    openFunctions({
+      ...platform,
+      revocations,
+      rateLimits: config.rateLimits,
+      secrets: secrets.service,
+      logs: logs.service,
+      dataDir: config.dataDir,
+      outboundAllow: config.outboundAllow,
+      settings: config.functions,
+      http: () => http,
+    }),
+  )
   add(openPooler(platform))
   add(openTeam(platform))
   const watched: Pick<Service, 'warnings'>[] = [platform, ...services]

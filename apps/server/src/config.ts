@@ -42,6 +42,21 @@ export interface Config {
   }
   realtime: { maxListeners: number; maxConnections: number; poolSize: number }
   auditRetentionDays: number
+  logRetentionDays: number
+  functions: {
+    isolation: 'per-project' | 'per-invocation' | 'shared'
+    /** The internal port of the runtime. */
+    port: number
+    maxWorkers: number
+    idleMs: number
+    requestTimeoutMs: number
+    startTimeoutMs: number
+    backoff: { startMs: number; capMs: number; resetMs: number }
+    /** The npm registry, or undefined for the default of Deno. */
+    registry: string | undefined
+    /** Sentences for the operator. */
+    warnings: readonly string[]
+  }
   /** Writes are rejected below this free disk space. 0 disables the check. */
   diskReserveMb: number
   /** The Redis for caches. Without it, caches are in this process. */
@@ -126,6 +141,8 @@ export function readConfig(environment: Environment): Config {
       maxComplexity: integer('PLATFORM_GRAPHQL_MAX_COMPLEXITY', 1_000_000, 1),
     }),
     auditRetentionDays: integer('PLATFORM_AUDIT_RETENTION_DAYS', 90, 1, 36_500),
+    logRetentionDays: integer('PLATFORM_LOG_RETENTION_DAYS', 7, 1, 36_500),
+    functions: readFunctions(text, integer),
     diskReserveMb: integer('PLATFORM_DISK_RESERVE_MB', 1024, 0),
     redisUrl: readRedisUrl(text('REDIS_URL')),
     cronTimeoutMs: integer('PLATFORM_CRON_TIMEOUT_MS', 600_000, 1, 2 ** 31 - 1),
@@ -134,6 +151,48 @@ export function readConfig(environment: Environment): Config {
     logLevel: readLevel(text('PLATFORM_LOG_LEVEL')),
     shutdownGraceMs: integer('PLATFORM_SHUTDOWN_GRACE_MS', 10_000, 0, 600_000),
   })
+}
+
+type ReadInteger = (name: Name, fallback: number, low: number, high?: number) => number
+
+const maxMs = 2 ** 31 - 1
+const noIsolation =
+  'RUNTIME_SUPERVISOR is off: the functions of all projects run in one process, without isolation from each other.'
+
+function readFunctions(text: (name: Name) => string | undefined, integer: ReadInteger): Config['functions'] {
+  const warnings: string[] = []
+  const given = text('PLATFORM_EDGE_ISOLATION') ?? 'per-project'
+  const isKnown = given === 'per-project' || given === 'per-invocation'
+  if (!isKnown)
+    warnings.push(
+      `PLATFORM_EDGE_ISOLATION must be per-project or per-invocation, not "${given}"; it is taken as per-project.`,
+    )
+  const supervisor = text('RUNTIME_SUPERVISOR') ?? 'on'
+  if (supervisor !== 'on' && supervisor !== 'off')
+    throw new ConfigError(`RUNTIME_SUPERVISOR must be on or off, not "${supervisor}".`)
+  if (supervisor === 'off') warnings.push(noIsolation)
+  return Object.freeze({
+    isolation: supervisor === 'off' ? 'shared' : isKnown ? given : 'per-project',
+    port: integer('RUNTIME_PORT', 8082, 0, 65_535),
+    maxWorkers: integer('RUNTIME_MAX_WORKERS', 16, 1, 1000),
+    idleMs: integer('RUNTIME_WORKER_IDLE_MS', 300_000, 1, maxMs),
+    requestTimeoutMs: integer('RUNTIME_REQUEST_TIMEOUT_MS', 30_000, 1, maxMs),
+    startTimeoutMs: integer('RUNTIME_WORKER_START_TIMEOUT_MS', 10_000, 1, maxMs),
+    backoff: {
+      startMs: integer('RUNTIME_WORKER_BACKOFF_START_MS', 1000, 1, maxMs),
+      capMs: integer('RUNTIME_WORKER_BACKOFF_CAP_MS', 30_000, 1, maxMs),
+      resetMs: integer('RUNTIME_WORKER_HEALTHY_RESET_MS', 60_000, 1, maxMs),
+    },
+    registry: readRegistry(text('PLATFORM_NPM_REGISTRY')),
+    warnings,
+  })
+}
+
+function readRegistry(url: string | undefined): string | undefined {
+  if (!url) return
+  if (!URL.canParse(url) || !/^https?:$/.test(new URL(url).protocol))
+    throw new ConfigError('PLATFORM_NPM_REGISTRY must be an http or https URL.')
+  return url
 }
 
 const knownSecrets =

@@ -51,6 +51,7 @@ export function mountServices(http: HttpServer, services: readonly Service[], de
         http.mount(service.name, options ? plane(options) : planes.data, routes, handlers),
       management: (routes, handlers) => http.mount(service.name, planes.management, routes, handlers),
       socket: mount => http.mountSocket(service.name, mount),
+      tunnel: mount => http.mountTunnel(service.name, mount),
     })
   http.mountUnknown(planes.management, unknownManagementRoute, notFound)
   http.mountUnknown(planes.data, unknownDataRoute, request => {

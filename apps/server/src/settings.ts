@@ -143,6 +143,70 @@ export const settings = [
     meaning: '`audit prune` deletes entries that are older than this number of days.',
   },
   {
+    name: 'PLATFORM_LOG_RETENTION_DAYS',
+    default: '7',
+    meaning: 'Log lines of projects, such as those of edge functions, are deleted after this number of days.',
+  },
+  {
+    name: 'PLATFORM_EDGE_ISOLATION',
+    default: 'per-project',
+    meaning:
+      '`per-project`: each project has a worker for its edge functions, which stays warm. `per-invocation`: each call has a new worker, which ends with it. Any other value warns and is taken as `per-project`.',
+  },
+  {
+    name: 'PLATFORM_NPM_REGISTRY',
+    default: 'the default of Deno',
+    meaning: 'The npm registry for packages of edge functions, which are loaded when a function is deployed.',
+  },
+  {
+    name: 'RUNTIME_PORT',
+    default: '8082',
+    meaning:
+      'Internal port of the runtime of edge functions, with GET /health, on 127.0.0.1; 0 takes a free one.',
+  },
+  {
+    name: 'RUNTIME_SUPERVISOR',
+    default: 'on',
+    meaning:
+      '`off` runs the edge functions of all projects in one process, without isolation from each other. It is only for going back from a problem with the workers.',
+  },
+  {
+    name: 'RUNTIME_MAX_WORKERS',
+    default: '16',
+    meaning:
+      'Workers of edge functions that run at once. The least recently used one is stopped for another project.',
+  },
+  {
+    name: 'RUNTIME_WORKER_IDLE_MS',
+    default: '300000',
+    meaning: 'A worker without calls is stopped after this time.',
+  },
+  {
+    name: 'RUNTIME_REQUEST_TIMEOUT_MS',
+    default: '30000',
+    meaning: 'How long a function may take until its answer starts, and then between two parts of it.',
+  },
+  {
+    name: 'RUNTIME_WORKER_BACKOFF_START_MS',
+    default: '1000',
+    meaning: 'Pause before a worker that has crashed is started again. Each further crash doubles it.',
+  },
+  {
+    name: 'RUNTIME_WORKER_BACKOFF_CAP_MS',
+    default: '30000',
+    meaning: 'The longest pause before a worker that has crashed is started again.',
+  },
+  {
+    name: 'RUNTIME_WORKER_HEALTHY_RESET_MS',
+    default: '60000',
+    meaning: 'After a worker has run for this time, the pause after a crash is the first one again.',
+  },
+  {
+    name: 'RUNTIME_WORKER_START_TIMEOUT_MS',
+    default: '10000',
+    meaning: 'How long a worker may take to start.',
+  },
+  {
     name: 'PLATFORM_DISK_RESERVE_MB',
     default: '1024',
     meaning:

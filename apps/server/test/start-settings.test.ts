@@ -9,7 +9,9 @@ import { platformProcesses, repository } from './platform-process.ts'
 
 const { root, failureOf, dataDirWithProject, newDataDir } = platformProcesses()
 
-const invalidValues: Record<(typeof settings)[number]['name'], string> = {
+/** Every value of this one starts the platform; an unknown one warns. */
+const alwaysValid = 'PLATFORM_EDGE_ISOLATION'
+const invalidValues: Record<Exclude<(typeof settings)[number]['name'], typeof alwaysValid>, string> = {
   PLATFORM_HOST: 'no such host',
   PLATFORM_PORT: '65536',
   PLATFORM_BASE_URL: 'ftp://example.com',
@@ -37,6 +39,17 @@ const invalidValues: Record<(typeof settings)[number]['name'], string> = {
   PLATFORM_REALTIME_MAX_DB_CONNECTIONS: 'many',
   PLATFORM_REALTIME_QUERY_POOL_SIZE: '0',
   PLATFORM_AUDIT_RETENTION_DAYS: '0',
+  PLATFORM_LOG_RETENTION_DAYS: '0',
+  PLATFORM_NPM_REGISTRY: 'localhost:4873',
+  RUNTIME_PORT: '65536',
+  RUNTIME_SUPERVISOR: 'yes',
+  RUNTIME_MAX_WORKERS: '0',
+  RUNTIME_WORKER_IDLE_MS: '5m',
+  RUNTIME_REQUEST_TIMEOUT_MS: '0',
+  RUNTIME_WORKER_BACKOFF_START_MS: '0',
+  RUNTIME_WORKER_BACKOFF_CAP_MS: '-1',
+  RUNTIME_WORKER_HEALTHY_RESET_MS: 'never',
+  RUNTIME_WORKER_START_TIMEOUT_MS: '0',
   PLATFORM_DISK_RESERVE_MB: '1GB',
   REDIS_URL: 'localhost:6379',
   PLATFORM_CRON_TIMEOUT_MS: '0',
@@ -58,7 +71,8 @@ const invalidValues: Record<(typeof settings)[number]['name'], string> = {
 }
 
 test('settings: an invalid value of any setting is a one-line error that names the setting', async () => {
-  assert.deepEqual(Object.keys(invalidValues).sort(), settings.map(({ name }) => name).sort())
+  const all = [...Object.keys(invalidValues), alwaysValid]
+  assert.deepEqual(all.sort(), settings.map(({ name }) => name).sort())
   const dataDir = await dataDirWithProject('invalid settings')
   const problems: string[] = []
   const attempt = async (name: string, value: string) => {

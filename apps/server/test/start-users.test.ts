@@ -4,7 +4,7 @@ import { spawnSync } from 'node:child_process'
 import fs from 'node:fs'
 import { dirname, join } from 'node:path'
 import { test } from 'node:test'
-import { canReach } from '#src/kernel/postgres/engine/os-user.ts'
+import { canReach } from '#src/kernel/child-processes/os-user.ts'
 import { engineFiles } from '#src/kernel/postgres/engine/place.ts'
 import { assertStopped, modeOf, postmasterPid, postmastersOf } from './data-dir.ts'
 import {

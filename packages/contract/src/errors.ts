@@ -2,6 +2,7 @@
 // through.
 import { authErrors } from './auth-errors.ts'
 import type { ErrorMeaning } from './error-meaning.ts'
+import { functionsErrors } from './functions-errors.ts'
 import { storageErrors } from './storage-errors.ts'
 
 export const errorCodes = {
@@ -46,6 +47,7 @@ export const errorCodes = {
     meaning: 'The schedule is neither five cron fields nor `N seconds`; the message says what is wrong.',
   },
   ...storageErrors,
+  ...functionsErrors,
   PGRST100: {
     status: 400,
     meaning: 'The query string is invalid: an unknown operator, or a malformed select, filter or order.',

@@ -33,6 +33,11 @@ export const Quotas = Type.Object(
     max_cache_bytes: quota(
       'Bytes of cached keys and values, plus 200 for each key, if the cache is in the memory of the platform (default 67108864).',
     ),
+    function_invocations_per_minute: quota('Calls of edge functions per minute (default 6000).'),
+    function_concurrency: quota('Calls of edge functions that run at the same time (default 20).'),
+    function_memory_mb: quota('Memory of the worker of edge functions, in megabytes (default 256).'),
+    function_response_mb: quota('Size of the answer of an edge function, in megabytes (default 20).'),
+    max_functions: quota('Edge functions (default 200).'),
     realtime_max_clients: quota('Open realtime sockets (default 10000).'),
     realtime_max_events_per_second: quota('Realtime messages per second (default 10000).'),
   },

@@ -6,6 +6,7 @@ import { cronApi, cronManagementApi } from './cron.ts'
 import { dbApi } from './db.ts'
 import { docsApi } from './docs.ts'
 import { emailApi } from './email.ts'
+import { functionsApi, functionsManagementApi } from './functions.ts'
 import { graphqlApi, graphqlManagementApi } from './graphql.ts'
 import { healthApi } from './health.ts'
 import { platformApi } from './platform.ts'
@@ -43,6 +44,8 @@ export const routeTables = {
   admin: adminApi,
   whoami: whoamiApi,
   rest: restApi,
+  functions: functionsApi,
+  functionsManagement: functionsManagementApi,
   graphql: graphqlApi,
   graphqlManagement: graphqlManagementApi,
   auth: authApi,

@@ -13,7 +13,11 @@ export const SecretName = Type.String({
 })
 
 /** Its length is limited in bytes, which a schema cannot express. */
-const SecretValue = Type.String({ maxLength: 65_536, pattern: '^[^\\u0000]*$', description: 'at most 64 KiB' })
+const SecretValue = Type.String({
+  maxLength: 65_536,
+  pattern: '^[^\\u0000]*$',
+  description: 'at most 64 KiB',
+})
 
 export const Secret = Type.Object({
   id: Id,

@@ -2,6 +2,8 @@
 // file, and leave used buffers to the garbage collector, which lets tens of megabytes of them accumulate.
 
 export interface ByteSource {
+  /** The bytes arrive as they are produced, so the head of the answer is sent before the first of them. */
+  readonly isLive?: boolean
   readonly hasMore: boolean
   /** The next chunks, in order. The consumer owns them and may `discard` them. */
   next(): Promise<readonly Buffer[]>

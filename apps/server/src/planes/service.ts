@@ -3,7 +3,7 @@ import type { Routes } from '@plinth/contract/route.ts'
 import type { Refusal } from '#src/kernel/errors.ts'
 import type { Handlers } from '#src/kernel/http/plane.ts'
 import type { RequestHead } from '#src/kernel/http/request.ts'
-import type { SocketMount } from '#src/kernel/http/sockets.ts'
+import type { SocketMount, TunnelMount } from '#src/kernel/http/sockets.ts'
 import type { Caller } from '#src/tenancy/databases.ts'
 import type { ProjectHooks } from '#src/tenancy/lifecycle.ts'
 import type { ProjectDataHooks } from '#src/tenancy/project-data.ts'
@@ -16,6 +16,7 @@ export interface Mounting {
   data<T extends Routes>(routes: T, handlers: Handlers<T, Caller>, options?: DataPlaneOptions): void
   management<T extends Routes>(routes: T, handlers: Handlers<T, Actor>): void
   socket<Who>(mount: SocketMount<Who>): void
+  tunnel<Who>(mount: TunnelMount<Who>): void
 }
 
 /** Handles paths of a service that match no route. */

@@ -16,6 +16,7 @@ export async function streamAnswer(
 ): Promise<void> {
   try {
     answer.writeHead(status, headers)
+    if (source.isLive) answer.flushHeaders()
     while (source.hasMore && !socket.destroyed) {
       const chunks = await source.next()
       if (!write(answer, chunks) && !socket.destroyed) await drained(answer)

@@ -19,8 +19,8 @@ export interface Plane<Who> {
   /** Headers of answers to a browser on another origin, and of the answer to its preflight. */
   cors?: Readonly<{
     headers: CorsHeaders
-    /** `requested` is Access-Control-Request-Headers, as the browser sent it. */
-    preflight(requested: string | undefined): Readonly<Record<string, string>>
+    /** `requested` is Access-Control-Request-Headers, as the browser sent it. Absent if routes answer preflights. */
+    preflight?(requested: string | undefined): Readonly<Record<string, string>>
   }>
 }
 /** The first is on every answer, because a shared cache may return an answer to a client on another origin. */

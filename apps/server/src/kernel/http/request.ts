@@ -27,7 +27,7 @@ export interface RawRequest extends RequestHead {
 /** The answer of a `raw` handler. */
 export interface RawReply {
   readonly status: number
-  readonly headers?: Readonly<Record<string, string>>
+  readonly headers?: Readonly<Record<string, string | string[]>>
   readonly body: string | Buffer | Readable | ByteSource | null
 }
 

@@ -20,7 +20,8 @@ import type { RequestHead } from './request.ts'
 import { newRequestId } from './request-id.ts'
 import { RequestPieces } from './request-pieces.ts'
 import { type AnyHandler, addRoute } from './route.ts'
-import { createSockets, type SocketMount } from './sockets.ts'
+import { createSockets, type SocketMount, type TunnelMount } from './sockets.ts'
+import { listenOnSocket, type SocketGuard } from './unix-listener.ts'
 import { bodyChecks, serializerCompiler, validatorCompiler } from './validation.ts'
 
 export interface HttpServer {
@@ -35,6 +36,10 @@ export interface HttpServer {
   mountUnknown<Who>(plane: Plane<Who>, route: Route, answer: (request: RequestHead) => never): void
   /** Accepts WebSockets at these paths. Other requests to them get 426. */
   mountSocket<Who>(service: string, mount: SocketMount<Who>): void
+  /** Passes connections that ask for a WebSocket on, at paths that have routes as well. */
+  mountTunnel<Who>(service: string, mount: TunnelMount<Who>): void
+  /** Serves requests on a Unix socket as well, if the guard lets them pass. Returns a function that ends it. */
+  listenOnSocket(path: string, guard: SocketGuard): Promise<() => Promise<void>>
   listen(host: string, port: number): Promise<string>
   /** Stops accepting, waits up to `graceMs` for requests in flight, then closes the remaining connections. */
   close(graceMs: number): Promise<void>
@@ -124,7 +129,11 @@ export function createHttpServer({ log, observe, trustedProxies, formatUnrouted 
         if (cors) {
           if (request.headers.origin === undefined) reply.header(allowOrigin, cors.headers[allowOrigin])
           else reply.headers(cors.headers)
-          if (request.method === 'OPTIONS' && request.headers['access-control-request-method'] !== undefined)
+          if (
+            cors.preflight &&
+            request.method === 'OPTIONS' &&
+            request.headers['access-control-request-method'] !== undefined
+          )
             return void reply
               .status(204)
               .headers(cors.preflight(request.headers['access-control-request-headers']))
@@ -197,6 +206,15 @@ export function createHttpServer({ log, observe, trustedProxies, formatUnrouted 
         })
       }
     },
+
+    mountTunnel: (service, mount) => sockets.mountTunnel(service, mount),
+
+    listenOnSocket: (path, guard) =>
+      listenOnSocket(path, guard, {
+        onRequest: (request, answer) => app.routing(request, answer),
+        shouldUpgrade: sockets.shouldUpgrade,
+        onUpgrade: sockets.upgrade,
+      }),
 
     listen: (host, port) => app.listen({ host, port }),
 

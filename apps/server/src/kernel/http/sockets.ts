@@ -16,6 +16,23 @@ import type { RequestHead } from './request.ts'
 
 export interface SocketRequest extends Pick<RequestHead, 'id' | 'path' | 'params' | 'headers'> {
   readonly query: URLSearchParams
+  /** The query as sent, without the question mark. */
+  readonly search: string
+  /** The client's address on this connection. */
+  readonly ip: string
+}
+
+/** A tunnel gets the connection itself, and the platform does not speak WebSocket on it. */
+export interface TunnelMount<Who> {
+  /** Paths, in which `{name}` matches a segment and a final `{path}` the rest. */
+  readonly addresses: readonly string[]
+  /** Throws a Refusal if the connection is not allowed. */
+  admit(request: SocketRequest): Who | Promise<Who>
+  identify(who: Who): Identity
+  /** The body of a refusal. */
+  refuse(failure: Failure): unknown
+  /** Returns the status of the answer that it has sent, or throws a Refusal before it has sent any. */
+  open(who: Who, request: SocketRequest, socket: Socket, head: Buffer): Promise<number>
 }
 
 export interface SocketMount<Who> {
@@ -33,6 +50,7 @@ export interface SocketMount<Who> {
 
 export interface Sockets {
   mount<Who>(service: string, mount: SocketMount<Who>): void
+  mountTunnel<Who>(service: string, mount: TunnelMount<Who>): void
   /** Whether an upgrade request is for a mounted address. Others are handled as ordinary requests. */
   shouldUpgrade(request: IncomingMessage): boolean
   upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void
@@ -49,6 +67,13 @@ const defaultTimes = { idleMs: 75_000, sweepMs: 1000 }
 /** How long a client may take to answer a close frame. */
 const closeTimeoutMs = 2000
 
+interface MountedTunnel {
+  service: string
+  address: string
+  pattern: RegExp
+  mount: TunnelMount<unknown>
+}
+
 interface Mounted {
   service: string
   address: string
@@ -63,6 +88,8 @@ export function createSockets(
   { idleMs, sweepMs } = defaultTimes,
 ): Sockets {
   const mounts: Mounted[] = []
+  const tunnels: MountedTunnel[] = []
+  const tunnelled = new Set<Duplex>()
   const clients = new Set<Client>()
   let isClosing = false
   const server = new WebSocketServer({
@@ -77,6 +104,11 @@ export function createSockets(
   server.on('wsClientError', (error, socket, request) =>
     refuse(new Refusal('invalid_request', error.message), request, socket, findMount(request)),
   )
+
+  function findTunnel(request: IncomingMessage) {
+    const path = pathOf(request)
+    return tunnels.find(({ pattern }) => pattern.test(path))
+  }
 
   function findMount(request: IncomingMessage) {
     const path = pathOf(request)
@@ -93,6 +125,25 @@ export function createSockets(
     const failure = failureFrom(error, log, id)
     observe({ ...answerAt(at, id), ...nobody, status: failure.status, ms: 0 })
     answerOnSocket(socket, failure, id, at?.mount.refuse(failure))
+  }
+
+  async function openTunnel(at: MountedTunnel, request: IncomingMessage, socket: Socket, head: Buffer) {
+    const { mount } = at
+    const id = requestId(request)
+    const startedAt = performance.now()
+    const socketRequest = toSocketRequest(request, id, at.pattern)
+    const record = (status: number, identity: Identity) =>
+      observe({ ...answerAt(at, id), ...identity, status, ms: roundMs(performance.now() - startedAt) })
+    tunnelled.add(socket)
+    socket.once('close', () => tunnelled.delete(socket))
+    try {
+      const who = await mount.admit(socketRequest)
+      record(await mount.open(who, socketRequest, socket, head), mount.identify(who))
+    } catch (error) {
+      const failure = failureFrom(error, log, id)
+      record(failure.status, nobody)
+      answerOnSocket(socket, failure, id, mount.refuse(failure))
+    }
   }
 
   async function admitAndUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> {
@@ -131,10 +182,17 @@ export function createSockets(
       for (const address of mount.addresses)
         mounts.push({ service, address, pattern: patternOf(address), mount: mount as SocketMount<unknown> })
     },
+    mountTunnel(service, mount) {
+      for (const address of mount.addresses)
+        tunnels.push({ service, address, pattern: patternOf(address), mount: mount as TunnelMount<unknown> })
+    },
     shouldUpgrade: request =>
-      request.headers.upgrade?.toLowerCase() === 'websocket' && findMount(request) !== undefined,
+      request.headers.upgrade?.toLowerCase() === 'websocket' &&
+      (findMount(request) ?? findTunnel(request)) !== undefined,
     upgrade(request, socket, head) {
       socket.on('error', () => {})
+      const tunnel = findMount(request) ? undefined : findTunnel(request)
+      if (tunnel) return void openTunnel(tunnel, request, socket as Socket, head)
       void admitAndUpgrade(request, socket, head).catch(error => {
         log.error({ err: error }, 'a socket could not be opened')
         socket.destroy()
@@ -148,12 +206,13 @@ export function createSockets(
       while (clients.size > 0 && performance.now() < endAt)
         await new Promise(resolve => setTimeout(resolve, 10))
       for (const client of clients) client.terminate()
+      for (const socket of tunnelled) socket.destroy()
     },
   }
 }
 
 /** Messages after the upgrade are not part of the answer, so no bytes are counted. */
-const answerAt = (at: Mounted | undefined, id: string) => ({
+const answerAt = (at: Mounted | MountedTunnel | undefined, id: string) => ({
   id,
   method: 'GET',
   service: at?.service ?? 'none',
@@ -168,7 +227,9 @@ const pathOf = ({ url = '' }: IncomingMessage): string => {
 }
 
 const patternOf = (address: string) =>
-  new RegExp(`^${address.replace(/\{(\w+)\}/g, (_whole, name) => `(?<${name}>[^/]+)`)}/?$`)
+  new RegExp(
+    `^${address.replace(/\{(\w+)\}/g, (_whole, name) => (name === 'path' ? `(?<path>.*)` : `(?<${name}>[^/]+)`))}/?$`,
+  )
 
 function toSocketRequest(request: IncomingMessage, id: string, pattern: RegExp): SocketRequest {
   const { url = '', headers } = request
@@ -179,6 +240,8 @@ function toSocketRequest(request: IncomingMessage, id: string, pattern: RegExp):
     params: { ...pattern.exec(path)?.groups },
     headers,
     query: new URLSearchParams(url.slice(path.length + 1)),
+    search: url.slice(path.length + 1),
+    ip: request.socket.remoteAddress ?? '',
   }
 }
 

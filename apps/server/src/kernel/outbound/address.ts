@@ -5,7 +5,7 @@ import { BlockList, isIP } from 'node:net'
 export type MayReach = (address: string) => boolean
 
 /** IPv4 ranges that are not public, from the IANA special-purpose registry. */
-const notPublic4 = rangesOf([
+export const notPublicIPv4 = [
   '0.0.0.0/8',
   '10.0.0.0/8',
   '100.64.0.0/10',
@@ -23,7 +23,8 @@ const notPublic4 = rangesOf([
   '240.0.0.0/4',
   // The host of a virtual machine on Azure, although the range is public.
   '168.63.129.16/32',
-])
+]
+const notPublic4 = rangesOf(notPublicIPv4)
 
 /** The only public IPv6 range. Mapped, translated (NAT64), local and multicast addresses are outside it. */
 const global6 = rangesOf(['2000::/3'])

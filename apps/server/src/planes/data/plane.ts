@@ -32,6 +32,14 @@ export interface DataPlaneOptions extends Partial<Revocations> {
   openLike?: Role
   /** The space that a request needs, if the route alone does not decide it. */
   needsSpace?(route: DataRoute, request: RequestHead): NeedsSpace | undefined
+  /** Who may call, if the route alone does not decide it. The project is undefined if there is none with this id. */
+  routeFor?(
+    route: DataRoute,
+    tenant: Tenant | undefined,
+    request: RequestHead,
+  ): DataRoute | Promise<DataRoute>
+  /** Routes of the service answer preflights of browsers themselves. */
+  answersPreflights?: boolean
   /** A service may translate the errors of admission. */
   explain?(error: unknown, route: DataRoute, request: RequestHead): unknown
 }
@@ -65,10 +73,30 @@ export function dataPlane(
     word,
     openLike = 'anon',
     needsSpace = route => route.needsSpace,
+    routeFor,
+    answersPreflights = false,
     explain = error => error,
   }: DataPlaneOptions = {},
 ): Plane<Caller> {
-  function admit(route: DataRoute, request: RequestHead, setHeader: SetHeader): Caller | Promise<Caller> {
+  function admit(declared: DataRoute, request: RequestHead, setHeader: SetHeader): Caller | Promise<Caller> {
+    if (!routeFor) return admitTo(declared, findTenant(request), request, setHeader)
+    const choose = async (tenant: Tenant | undefined) =>
+      admitTo(await routeFor(declared, tenant, request), tenant, request, setHeader)
+    const tenant = findTenant(request)
+    return tenant instanceof Promise ? tenant.then(choose) : choose(tenant)
+  }
+
+  function findTenant(request: RequestHead): Tenant | undefined | Promise<Tenant | undefined> {
+    const id = projectIn(request)
+    return id === undefined ? undefined : directory.find(id)
+  }
+
+  function admitTo(
+    route: DataRoute,
+    tenant: Tenant | undefined | Promise<Tenant | undefined>,
+    request: RequestHead,
+    setHeader: SetHeader,
+  ): Caller | Promise<Caller> {
     const open = isOpen(route, request.headers)
     if (open) meter.countAddress(request.ip, setHeader, openLike)
     const identify = (tenant: Tenant | undefined) => callerFrom(tenant, route, request.headers)
@@ -98,14 +126,12 @@ export function dataPlane(
       const upgraded = whenUpgraded(tenant.ref, role === 'service_role' ? 'owner' : 'caller')
       return upgraded ? upgraded.then(() => caller) : caller
     }
-    const id = projectIn(request)
-    const tenant = id === undefined ? undefined : directory.find(id)
     return tenant instanceof Promise ? tenant.then(meet) : meet(tenant)
   }
 
   return {
     bodyLimit: 10 * 1024 * 1024,
-    cors,
+    cors: answersPreflights ? { headers: cors.headers } : cors,
     admit(route, request, setHeader) {
       const because = (error: unknown): never => {
         const { apikey, authorization } = request.headers

@@ -70,9 +70,7 @@ export function secretsService({ control, sealer, owner }: SecretsDeps) {
     /** The values, by name. */
     async reveal(projectId: string): Promise<Map<string, string>> {
       const secrets = await store.readSealed(control, projectId)
-      return new Map(
-        secrets.map(({ name, value }) => [name, sealer.open(value, contextOf(projectId, name))]),
-      )
+      return new Map(secrets.map(({ name, value }) => [name, sealer.open(value, contextOf(projectId, name))]))
     },
   }
 }

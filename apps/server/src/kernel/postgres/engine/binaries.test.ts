@@ -14,9 +14,9 @@ import {
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { after, test } from 'node:test'
+import { canReach, systemDir } from '#src/kernel/child-processes/os-user.ts'
 import { type Binaries, usableBinaries } from './binaries.ts'
-import { canReach, databaseUser } from './os-user.ts'
-import { systemDir } from './place.ts'
+import { databaseUser } from './os-user.ts'
 
 const root = mkdtempSync(join(tmpdir(), 'plinth-binaries-'))
 chmodSync(root, 0o755)

@@ -11,9 +11,10 @@ import {
 import { cp, mkdtemp, rename, rm } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { canReach, makeTraversableDir, systemDir } from '#src/kernel/child-processes/os-user.ts'
 import type { OsUser } from '#src/kernel/child-processes/process.ts'
-import { canReach, makeTraversableDir } from './os-user.ts'
-import { type Place, systemDir } from './place.ts'
+
+import type { Place } from './place.ts'
 
 export interface Binaries {
   /** The directory with bin, lib and share. It works at any path. */

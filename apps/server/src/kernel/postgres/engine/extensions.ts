@@ -2,8 +2,9 @@
 // can load extensions from further directories, so nothing is written into node_modules.
 import { accessSync, constants, existsSync } from 'node:fs'
 import { join } from 'node:path'
+import { canReach } from '#src/kernel/child-processes/os-user.ts'
 import type { OsUser } from '#src/kernel/child-processes/process.ts'
-import { canReach } from './os-user.ts'
+
 import { realPath } from './place.ts'
 
 /** The settings that add the directory to Postgres. Throws an error that says why the directory cannot be used. */

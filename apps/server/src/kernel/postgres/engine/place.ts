@@ -14,8 +14,9 @@ import {
 } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
+import { canReach, makeTraversableDir, systemDir } from '#src/kernel/child-processes/os-user.ts'
 import type { OsUser } from '#src/kernel/child-processes/process.ts'
-import { canReach, databaseUser, makeTraversableDir } from './os-user.ts'
+import { databaseUser } from './os-user.ts'
 
 export interface Place {
   /** Absent if the platform does not run as root. Then Postgres runs as the same user. */
@@ -27,8 +28,6 @@ export interface Place {
   socketDir: string
   logFile: string
 }
-
-export const systemDir = '/var/lib/plinth'
 
 /** The cluster of this data directory, and all directories that `down --volumes` must remove. */
 export function engineFiles(dataDirectory: string): { clusterDir: string; remove: string[] } {

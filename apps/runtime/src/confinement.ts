@@ -1,0 +1,133 @@
+// Restricts this process further than Deno's permissions do, with a seccomp filter of Linux:
+// - Sockets are IPv4 or Unix sockets. Deno compares addresses with the denied ranges after it has resolved a name, but its
+//   ranges are IPv4 only, so that a name with the address ::ffff:127.0.0.1 or fd00::1 would reach the local network.
+// - No other program can be started, and no other process can be inspected, whatever permission is obtained.
+// - It ends with the platform, even if its code never lets it read that the platform has ended.
+// The filter holds for all threads and cannot be removed. It needs a foreign function, and the permission for these is
+// given back before the first line of a project's code is loaded.
+import { deno } from './deno.ts'
+
+const numbers = {
+  aarch64: {
+    audit: 0xc00000b7,
+    seccomp: 277,
+    socket: 198,
+    denied: {
+      execve: 221,
+      execveat: 281,
+      ptrace: 117,
+      process_vm_readv: 270,
+      process_vm_writev: 271,
+      io_uring_setup: 425,
+      unshare: 97,
+      setns: 268,
+      mount: 40,
+      bpf: 280,
+      perf_event_open: 241,
+      pidfd_getfd: 438,
+      open_by_handle_at: 265,
+      keyctl: 219,
+      userfaultfd: 282,
+    },
+  },
+  x86_64: {
+    audit: 0xc000003e,
+    seccomp: 317,
+    socket: 41,
+    denied: {
+      execve: 59,
+      execveat: 322,
+      ptrace: 101,
+      process_vm_readv: 310,
+      process_vm_writev: 311,
+      io_uring_setup: 425,
+      unshare: 272,
+      setns: 308,
+      mount: 165,
+      bpf: 321,
+      perf_event_open: 298,
+      pidfd_getfd: 438,
+      open_by_handle_at: 304,
+      keyctl: 250,
+      userfaultfd: 323,
+    },
+  },
+} as const
+
+// Instructions of the classic BPF machine, and results of a filter.
+const load = 0x20
+const jumpIfEqual = 0x15
+const jumpIfAtLeast = 0x35
+const answer = 0x06
+const allow = 0x7fff0000
+const failWith = (errno: number) => 0x00050000 + errno
+const [eperm, enosys, eafnosupport] = [1, 38, 97]
+// Where the filter finds the number of the call, the architecture and the first argument.
+const [callNumber, architecture, firstArgument] = [0, 4, 16]
+const [unixSockets, ipv4Sockets] = [1, 2]
+/** Numbers from here on are calls of the x32 variant of x86-64, which Deno does not use. */
+const x32 = 0x40000000
+
+type Instruction = readonly [code: number, ifTrue: number, ifFalse: number, value: number]
+
+function instructions(arch: keyof typeof numbers): Instruction[] {
+  const { audit, socket, denied } = numbers[arch]
+  return [
+    [load, 0, 0, architecture],
+    [jumpIfEqual, 1, 0, audit],
+    [answer, 0, 0, failWith(enosys)],
+    [load, 0, 0, callNumber],
+    [jumpIfAtLeast, 0, 1, x32],
+    [answer, 0, 0, failWith(enosys)],
+    ...Object.values(denied).flatMap((number): Instruction[] => [
+      [jumpIfEqual, 0, 1, number],
+      [answer, 0, 0, failWith(eperm)],
+    ]),
+    [jumpIfEqual, 0, 4, socket],
+    [load, 0, 0, firstArgument],
+    [jumpIfEqual, 2, 0, unixSockets],
+    [jumpIfEqual, 1, 0, ipv4Sockets],
+    [answer, 0, 0, failWith(eafnosupport)],
+    [answer, 0, 0, allow],
+  ]
+}
+
+function encode(filter: readonly Instruction[]): Uint8Array {
+  const bytes = new Uint8Array(filter.length * 8)
+  const view = new DataView(bytes.buffer)
+  for (const [index, [code, ifTrue, ifFalse, value]] of filter.entries()) {
+    view.setUint16(index * 8, code, true)
+    view.setUint8(index * 8 + 2, ifTrue)
+    view.setUint8(index * 8 + 3, ifFalse)
+    view.setUint32(index * 8 + 4, value, true)
+  }
+  return bytes
+}
+
+/** Throws if the process cannot be confined. Then it must not load any code. */
+export function confine(): void {
+  if (deno.build.os !== 'linux') return
+  const arch = deno.build.arch
+  if (arch !== 'aarch64' && arch !== 'x86_64') throw new Error(`no seccomp filter for ${arch}`)
+  const filter = instructions(arch)
+  const code = encode(filter)
+  const program = new Uint8Array(16)
+  const view = new DataView(program.buffer)
+  view.setUint16(0, filter.length, true)
+  view.setBigUint64(8, BigInt(deno.UnsafePointer.value(deno.UnsafePointer.of(code))), true)
+  const libc = deno.dlopen('libc.so.6', {
+    prctl: { parameters: ['i32', 'u64', 'u64', 'u64', 'u64'], result: 'i32' },
+    syscall: { parameters: ['i64', 'i64', 'i64', 'buffer'], result: 'i64' },
+  })
+  const [signalOfParentsDeath, noNewPrivileges] = [1, 38]
+  const sigkill = 9n
+  const [setFilter, allThreads] = [1n, 1n]
+  const isConfined =
+    libc.symbols.prctl(signalOfParentsDeath, sigkill, 0n, 0n, 0n) === 0 &&
+    libc.symbols.prctl(noNewPrivileges, 1n, 0n, 0n, 0n) === 0 &&
+    Number(libc.symbols.syscall(BigInt(numbers[arch].seccomp), setFilter, allThreads, program)) === 0
+  libc.close()
+  if (!isConfined) throw new Error('the kernel refused the seccomp filter')
+  if (deno.permissions.revokeSync({ name: 'ffi' }).state === 'granted')
+    throw new Error('the permission for foreign functions could not be given back')
+}

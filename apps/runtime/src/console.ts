@@ -1,0 +1,41 @@
+// Sends what a function prints to the platform, with the call that printed it.
+import { deno } from './deno.ts'
+import { currentInvocation } from './invocation.ts'
+import { type Level, send } from './messages.ts'
+
+/** In UTF-16 units. The platform cuts a line at the same length. */
+const maxLength = 8000
+
+export function log(level: Level, message: string, invocation = currentInvocation()): void {
+  send({
+    type: 'log',
+    level,
+    message: message.length > maxLength ? `${message.slice(0, maxLength)}…` : message,
+    ...(invocation && {
+      name: invocation.name,
+      version: invocation.version,
+      ...(invocation.requestId !== '' && { requestId: invocation.requestId }),
+    }),
+  })
+}
+
+const textOf = (value: unknown): string => (typeof value === 'string' ? value : deno.inspect(value))
+
+/** An error with the position in the function's own files, and its causes. */
+export const describeError = (error: unknown): string => deno.inspect(error)
+
+/** The other methods of the console, such as `table`, write to the standard output, whose lines are logged too. */
+export function captureConsole(): void {
+  const print =
+    (level: Level) =>
+    (...values: readonly unknown[]) =>
+      log(level, values.map(textOf).join(' '))
+  Object.assign(globalThis.console, {
+    debug: print('debug'),
+    info: print('info'),
+    log: print('log'),
+    warn: print('warn'),
+    error: print('error'),
+    trace: (...values: readonly unknown[]) => print('error')(...values, new Error('trace').stack ?? ''),
+  })
+}

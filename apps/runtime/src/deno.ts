@@ -1,0 +1,45 @@
+// The part of Deno's API that the host uses.
+
+interface Permission {
+  readonly name: 'ffi' | 'read' | 'write'
+  readonly path?: string
+}
+
+interface Library {
+  readonly symbols: {
+    prctl(option: number, a: bigint, b: bigint, c: bigint, d: bigint): number
+    syscall(number: bigint, a: bigint, b: bigint, c: Uint8Array): bigint
+  }
+  close(): void
+}
+
+export type Handler = (request: Request, info: object) => Response | Promise<Response>
+
+/** Opaque: options of Deno that the platform's types do not know. */
+export type HttpClient = object
+
+export interface Env {
+  get(name: string): string | undefined
+  set(name: string, value: string): void
+  delete(name: string): void
+  has(name: string): boolean
+  toObject(): Record<string, string>
+}
+
+export interface DenoApi {
+  readonly args: readonly string[]
+  readonly build: { readonly os: string; readonly arch: string }
+  readonly stdin: { readonly readable: ReadableStream<Uint8Array> }
+  readonly stdout: { writeSync(bytes: Uint8Array): number }
+  readonly permissions: { revokeSync(permission: Permission): { readonly state: string } }
+  readonly UnsafePointer: { of(bytes: Uint8Array): object; value(pointer: object): bigint | number }
+  env: Env
+  serve(...options: readonly unknown[]): unknown
+  upgradeWebSocket(request: Request, options?: object): unknown
+  createHttpClient(options: { proxy: { transport: 'unix'; path: string } }): HttpClient
+  dlopen(path: string, symbols: object): Library
+  inspect(value: unknown): string
+  exit(code: number): never
+}
+
+export const deno = (globalThis as unknown as { Deno: DenoApi }).Deno

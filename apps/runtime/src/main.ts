@@ -1,0 +1,192 @@
+// The program that runs in a worker. It starts with more rights than it keeps, gives them back, and then serves calls of
+// functions on a Unix socket. The code of a function is loaded at its first call.
+import { confine } from './confinement.ts'
+import { captureConsole, describeError, log } from './console.ts'
+import { deno, type Handler } from './deno.ts'
+import { provideEnvironment } from './environment.ts'
+import { captureServe, handlerOf } from './functions.ts'
+import { currentInvocation, type Invocation, runIn } from './invocation.ts'
+import { send } from './messages.ts'
+import { providePlatform } from './platform-access.ts'
+
+interface Settings {
+  /** Where calls are served. */
+  readonly socket: string
+  /** Where the platform serves the project's own API. */
+  readonly platformSocket: string
+  readonly baseUrl: string
+  /** The directory of the project's code, whose path is not shown in the log. */
+  readonly codeDir: string
+}
+
+/** A line on the standard input: the variables of a project. */
+interface Variables {
+  readonly project: string
+  readonly secrets: Readonly<Record<string, string>>
+  readonly platform: Readonly<Record<string, string>>
+}
+
+interface Project {
+  readonly secrets: Readonly<Record<string, string>>
+  readonly env: Map<string, string>
+}
+
+const settings = JSON.parse(deno.args[0] ?? '') as Settings
+const projects = new Map<string, Promise<Project>>()
+const arrivals = new Map<string, (project: Project) => void>()
+/** The project of a worker that serves only one. */
+let single: Project | undefined
+let pendingBackground = 0
+
+const serve = deno.serve.bind(deno)
+const upgradeWebSocket = deno.upgradeWebSocket.bind(deno)
+/** Functions get a copy of the request, but only the original one can be upgraded. */
+const originals = new WeakMap<Request, Request>()
+
+/** Resolves when the platform has sent the variables of the project. */
+function projectOf(id: string): Promise<Project> {
+  const known = projects.get(id)
+  if (known) return known
+  const { promise, resolve } = Promise.withResolvers<Project>()
+  projects.set(id, promise)
+  arrivals.set(id, resolve)
+  return promise
+}
+
+function arrive({ project, secrets, platform }: Variables): void {
+  const arrived: Project = {
+    secrets: Object.freeze(secrets),
+    env: new Map(Object.entries({ ...secrets, ...platform })),
+  }
+  single = arrived
+  const resolve = arrivals.get(project)
+  arrivals.delete(project)
+  if (resolve) resolve(arrived)
+  else projects.set(project, Promise.resolve(arrived))
+}
+
+async function readVariables(): Promise<void> {
+  let rest = ''
+  for await (const text of deno.stdin.readable.pipeThrough(new TextDecoderStream())) {
+    const lines = (rest + text).split('\n')
+    rest = lines.pop() ?? ''
+    for (const line of lines) arrive(JSON.parse(line) as Variables)
+  }
+  // The platform has ended.
+  deno.exit(0)
+}
+
+/** The platform's own headers of a call. Only the first four are for the function. */
+const names = {
+  project: 'x-platform-project-id',
+  name: 'x-platform-function',
+  version: 'x-platform-function-version',
+  requestId: 'x-platform-request-id',
+  role: 'x-platform-role',
+  user: 'x-platform-user-id',
+  entry: 'x-platform-entry',
+  url: 'x-platform-url',
+  address: 'x-platform-client-address',
+} as const
+
+async function answer(original: Request): Promise<Response> {
+  const headers = new Headers(original.headers)
+  const read = (name: keyof typeof names) => headers.get(names[name]) ?? ''
+  const id = read('project')
+  const project = await projectOf(id)
+  const invocation: Invocation = {
+    project: id,
+    name: read('name'),
+    version: read('version'),
+    requestId: read('requestId'),
+    env: project.env,
+    background: new Set(),
+  }
+  const [entry, url, address] = [read('entry'), read('url'), read('address')]
+  for (const name of [names.entry, names.url, names.address]) headers.delete(name)
+  let handler: Handler
+  try {
+    handler = await handlerOf(entry, { ...invocation, requestId: '' })
+  } catch (error) {
+    log('error', describeError(error), invocation)
+    return failure('boot')
+  }
+  const request = new Request(url, {
+    method: original.method,
+    headers,
+    body: original.body,
+    signal: original.signal,
+    ...(original.body && { duplex: 'half' }),
+  } as RequestInit)
+  originals.set(request, original)
+  Object.defineProperty(request, 'platform', {
+    value: {
+      projectId: id,
+      function: invocation.name,
+      version: Number(invocation.version),
+      role: read('role'),
+      user: headers.get(names.user),
+      requestId: invocation.requestId,
+      secrets: project.secrets,
+    },
+  })
+  const info = { remoteAddr: { transport: 'tcp', hostname: address, port: 0 }, completed: Promise.resolve() }
+  try {
+    const response = await runIn(invocation, () => handler(request, info))
+    if (response instanceof Response) return response
+    throw new TypeError('The handler returned no Response')
+  } catch (error) {
+    log('error', describeError(error), invocation)
+    return failure(isOutOfMemory(error) ? 'memory' : 'error')
+  }
+}
+
+const isOutOfMemory = (error: unknown) =>
+  error instanceof RangeError && /allocation failed/i.test(error.message)
+
+const failure = (outcome: 'boot' | 'error' | 'memory') =>
+  new Response(null, { status: 500, headers: { 'x-platform-outcome': outcome } })
+
+function provideWaitUntil(): void {
+  const count = (change: 1 | -1) => {
+    pendingBackground += change
+    send({ type: 'background', pending: pendingBackground })
+  }
+  const waitUntil = (promise: Promise<unknown>) => {
+    const invocation = currentInvocation()
+    count(1)
+    void Promise.resolve(promise)
+      .catch(error => log('error', describeError(error), invocation))
+      .finally(() => count(-1))
+    return promise
+  }
+  Object.defineProperty(globalThis, 'EdgeRuntime', { value: { waitUntil } })
+}
+
+/** An error that nothing catches must not end the other calls of the project. */
+function reportUncaught(): void {
+  const events = globalThis as unknown as EventTarget
+  events.addEventListener('unhandledrejection', event => {
+    event.preventDefault()
+    log('error', `Uncaught (in promise) ${describeError((event as Event & { reason: unknown }).reason)}`)
+  })
+  events.addEventListener('error', event => {
+    event.preventDefault()
+    log('error', `Uncaught ${describeError((event as Event & { error: unknown }).error)}`)
+  })
+}
+
+confine()
+captureConsole()
+providePlatform(settings.baseUrl, settings.platformSocket)
+provideEnvironment(() => single?.env ?? new Map())
+provideWaitUntil()
+reportUncaught()
+void readVariables()
+serve({ path: settings.socket, onListen() {} }, answer)
+for (const name of ['read', 'write'] as const) deno.permissions.revokeSync({ name, path: settings.socket })
+captureServe()
+Object.defineProperty(deno, 'upgradeWebSocket', {
+  value: (request: Request, options?: object) => upgradeWebSocket(originals.get(request) ?? request, options),
+})
+send({ type: 'ready' })

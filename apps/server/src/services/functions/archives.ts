@@ -1,0 +1,123 @@
+// The code and the packages of functions in the object store, each as an encrypted tar archive.
+import { createSecretKey, randomBytes, randomUUID } from 'node:crypto'
+import type { Readable, Writable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import { chunksOf } from '#src/kernel/byte-source.ts'
+import { startProcess } from '#src/kernel/child-processes/process.ts'
+import type { Sealer } from '#src/kernel/crypto/sealed.ts'
+import { openFile } from '#src/kernel/objects/file-reader.ts'
+import { openFileWriter } from '#src/kernel/objects/file-writer.ts'
+import { frameCipher } from '#src/kernel/objects/frames.ts'
+import type { Pieces } from '#src/kernel/objects/pieces.ts'
+import type { Database } from '#src/kernel/postgres/database.ts'
+import * as store from './archives-store.ts'
+
+export type Archives = ReturnType<typeof createArchives>
+
+/** Archives that no version names are kept for this time, because a deployment may be about to name them. */
+const unusedSeconds = 3600
+const batch = 100
+
+/** The folder of the object store is that of the archive alone, so that an incomplete one can be removed as a whole. */
+const folderOf = (id: string) => `f-${id}`
+const contextOf = (id: string) => `function archive ${id}`
+
+export function createArchives(control: Database, pieces: Pieces, sealer: Sealer) {
+  const openKey = (id: string, sealed: string) =>
+    createSecretKey(Buffer.from(sealer.open(sealed, contextOf(id)), 'base64'))
+
+  return {
+    /** Stores a directory, unless an archive with this hash exists. Returns the id of the archive. */
+    async save(projectId: string, hash: string, directory: string): Promise<string> {
+      const known = await store.reuseArchive(control, projectId, hash)
+      if (known !== undefined) return known
+      const id = randomUUID()
+      const dataKey = sealer.seal(randomBytes(32).toString('base64'), contextOf(id))
+      await store.insertArchive(control, projectId, { id, hash, data_key: dataKey })
+      const cipher = frameCipher(openKey(id, dataKey), id)
+      const writer = openFileWriter({ pieces, cipher, address: { project: folderOf(id), version: id } })
+      try {
+        await packTo(directory, async chunk => writer.write([chunk]))
+        await writer.end()
+      } catch (error) {
+        await writer.abort().catch(() => {})
+        throw error
+      }
+      await store.completeArchive(control, projectId, id, writer.size)
+      return id
+    },
+
+    /** Unpacks an archive into an existing directory. */
+    async unpack(projectId: string, id: string, directory: string): Promise<void> {
+      const archive = await store.findArchive(control, projectId, id)
+      if (!archive) throw new Error(`the archive ${id} does not exist`)
+      const { bytes: size, data_key } = archive
+      const opened = await openFile({
+        pieces,
+        cipher: frameCipher(openKey(id, data_key), id),
+        address: { project: folderOf(id), version: id },
+        size,
+        from: 0,
+        to: size,
+      })
+      await unpackFrom(Buffer.isBuffer(opened) ? [opened] : flattened(chunksOf(opened)), directory)
+    },
+
+    /** Removes archives that no version names any more. */
+    async removeUnused(): Promise<void> {
+      let removed: number
+      do {
+        removed = await control.transaction(async session => {
+          const unused = await store.takeUnused(session, unusedSeconds, batch)
+          // Before the commit, so that a crash leaves the row and not the bytes.
+          for (const { id } of unused) await pieces.removeFolder(folderOf(id))
+          return unused.length
+        })
+      } while (removed === batch)
+    },
+
+    async removeAll(projectId: string): Promise<void> {
+      for (const id of await store.listAllIds(control, projectId)) await pieces.removeFolder(folderOf(id))
+      await store.deleteAll(control, projectId)
+    },
+  }
+}
+
+async function* flattened(source: AsyncIterable<readonly Buffer[]>): AsyncGenerator<Buffer> {
+  for await (const chunks of source) yield* chunks
+}
+
+// Every system that the platform runs on has tar. It compresses outside of the event loop.
+
+const command = (args: readonly string[], cwd: string) => ({
+  binary: 'tar',
+  args,
+  env: { PATH: '/usr/bin:/bin', LC_ALL: 'C' },
+  cwd,
+})
+
+async function packTo(directory: string, write: (chunk: Buffer) => Promise<void>): Promise<void> {
+  const child = await startProcess({
+    ...command(['-cz', '--owner=0', '--group=0', '--numeric-owner', '-f', '-', '.'], directory),
+    stdio: ['ignore', 'pipe', 'ignore'],
+  })
+  for await (const chunk of child.process.stdout as Readable) await write(chunk as Buffer)
+  await succeeded(child.closed)
+}
+
+async function unpackFrom(
+  source: Iterable<Buffer> | AsyncIterable<Buffer>,
+  directory: string,
+): Promise<void> {
+  const child = await startProcess({
+    ...command(['-xz', '--no-same-owner', '-f', '-'], directory),
+    stdio: ['pipe', 'ignore', 'ignore'],
+  })
+  await pipeline(source, child.process.stdin as Writable)
+  await succeeded(child.closed)
+}
+
+async function succeeded(closed: Promise<string>): Promise<void> {
+  const how = await closed
+  if (how !== 'code 0') throw new Error(`tar ended with ${how}`)
+}

@@ -1,0 +1,100 @@
+// The code of versions on this node. Archives never change, so a directory with the id of an archive is complete and
+// stays valid.
+import { randomUUID } from 'node:crypto'
+import { lchownSync } from 'node:fs'
+import { chmod, mkdir, readdir, rename, rm, stat, symlink } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { Archives } from './archives.ts'
+import type { Place } from './place.ts'
+import type { VersionParts } from './store.ts'
+
+export interface CodeCache {
+  /** The directory of a version: `src` has the files as they were deployed, `build` those that run. */
+  fetch(projectId: string, version: VersionParts): Promise<string>
+  /** The directory of a project, which its workers may read. */
+  directoryOf(projectId: string): string
+  forget(projectId: string): Promise<void>
+  /** Removes directories of archives that are not in use any more. */
+  prune(isUsed: (projectId: string) => Promise<ReadonlySet<string>>): Promise<void>
+}
+
+const temporaryMark = '.new-'
+
+/** If all projects share a worker, it must be able to read the code of all. */
+export function createCodeCache(
+  { codeDir, userOf }: Place,
+  archives: Archives,
+  isShared: boolean,
+): CodeCache {
+  const fetching = new Map<string, Promise<void>>()
+  const directoryOf = (projectId: string) => join(codeDir, projectId)
+
+  async function makeProjectDir(projectId: string): Promise<void> {
+    const directory = directoryOf(projectId)
+    await mkdir(directory, { recursive: true })
+    const user = userOf(projectId)
+    if (user) lchownSync(directory, 0, user.gid)
+    await chmod(directory, isShared ? 0o755 : user ? 0o750 : 0o700)
+  }
+
+  async function unpack(projectId: string, archive: string, prepare?: (directory: string) => Promise<void>) {
+    const directory = join(directoryOf(projectId), archive)
+    if (await exists(directory)) return
+    await makeProjectDir(projectId)
+    const temporary = `${directory}${temporaryMark}${randomUUID().slice(0, 8)}`
+    try {
+      await mkdir(temporary, { mode: 0o755 })
+      await archives.unpack(projectId, archive, temporary)
+      await prepare?.(temporary)
+      await chmod(temporary, 0o755)
+      await rename(temporary, directory)
+    } catch (error) {
+      // Another process of the platform may have unpacked it meanwhile.
+      if (!(await exists(directory))) throw error
+    } finally {
+      await rm(temporary, { recursive: true, force: true })
+    }
+  }
+
+  /** Concurrent calls share the work. */
+  function once(key: string, work: () => Promise<void>): Promise<void> {
+    const running = fetching.get(key)
+    if (running) return running
+    const started = work().finally(() => fetching.delete(key))
+    fetching.set(key, started)
+    return started
+  }
+
+  return {
+    directoryOf,
+    async fetch(projectId, { code_archive, packages_archive }) {
+      if (packages_archive !== null)
+        await once(`${projectId} ${packages_archive}`, () => unpack(projectId, packages_archive))
+      await once(`${projectId} ${code_archive}`, () =>
+        unpack(projectId, code_archive, async directory => {
+          if (packages_archive !== null)
+            await symlink(
+              join('..', '..', packages_archive, 'node_modules'),
+              join(directory, 'build', 'node_modules'),
+            )
+        }),
+      )
+      return join(directoryOf(projectId), code_archive)
+    },
+    async forget(projectId) {
+      await rm(directoryOf(projectId), { recursive: true, force: true })
+    },
+    async prune(usedIn) {
+      for (const projectId of await readdir(codeDir)) {
+        const used = await usedIn(projectId)
+        if (used.size === 0) await rm(directoryOf(projectId), { recursive: true, force: true })
+        else
+          for (const name of await readdir(directoryOf(projectId)))
+            if (!used.has(name) && !fetching.has(`${projectId} ${name.slice(0, 36)}`))
+              await rm(join(directoryOf(projectId), name), { recursive: true, force: true })
+      }
+    },
+  }
+}
+
+const exists = async (path: string) => (await stat(path).catch(() => undefined)) !== undefined

@@ -1,0 +1,79 @@
+// Runs Deno to examine a function or to install its packages, as the user of the project, with limits on time and memory.
+// It does not run code of the project.
+import type { Readable } from 'node:stream'
+import type { OsUser } from '#src/kernel/child-processes/process.ts'
+import { startProcess } from '#src/kernel/child-processes/process.ts'
+import { stopProcess } from '#src/kernel/child-processes/stop.ts'
+
+export interface DenoRun {
+  program: string
+  args: readonly string[]
+  directory: string
+  user: OsUser | undefined
+  env?: Record<string, string>
+  timeoutMs: number
+  maxOutputBytes: number
+}
+
+export interface DenoResult {
+  isSuccess: boolean
+  stdout: string
+  stderr: string
+}
+
+/** The reason why there is no result. */
+export class DenoStopped extends Error {
+  readonly reason: 'time' | 'output'
+  constructor(reason: 'time' | 'output') {
+    super(`Deno was stopped because of its ${reason}`)
+    this.reason = reason
+  }
+}
+
+const maxDataKilobytes = 1024 * 1024
+
+export async function runDeno(run: DenoRun): Promise<DenoResult> {
+  const { program, args, directory, user, env = {}, timeoutMs, maxOutputBytes } = run
+  const child = await startProcess({
+    binary: '/bin/sh',
+    args: ['-c', `ulimit -d ${maxDataKilobytes}; ulimit -c 0; exec "$@"`, 'sh', program, ...args],
+    env: {
+      NO_COLOR: '1',
+      DENO_NO_UPDATE_CHECK: '1',
+      DENO_NO_PACKAGE_JSON: '1',
+      DENO_DIR: `${directory}/.deno`,
+      HOME: directory,
+      PATH: '/usr/bin:/bin',
+      ...env,
+    },
+    cwd: directory,
+    stdio: ['ignore', 'pipe', 'pipe'],
+    user,
+  })
+  let stopped: DenoStopped | undefined
+  const stop = (reason: DenoStopped['reason']) => {
+    stopped ??= new DenoStopped(reason)
+    void stopProcess(child, [{ signal: 'SIGKILL', withinMs: 5000 }], 'Deno').catch(() => {})
+  }
+  const timer = setTimeout(() => stop('time'), timeoutMs)
+  const [stdout, stderr] = await Promise.all(
+    [child.process.stdout, child.process.stderr].map(pipe =>
+      textOf(pipe as Readable, maxOutputBytes, () => stop('output')),
+    ),
+  )
+  const how = await child.closed
+  clearTimeout(timer)
+  if (stopped) throw stopped
+  return { isSuccess: how === 'code 0', stdout: stdout!, stderr: stderr! }
+}
+
+async function textOf(pipe: Readable, maxBytes: number, onTooLong: () => void): Promise<string> {
+  const chunks: Buffer[] = []
+  let bytes = 0
+  for await (const chunk of pipe as AsyncIterable<Buffer>) {
+    bytes += chunk.length
+    if (bytes <= maxBytes) chunks.push(chunk)
+    else onTooLong()
+  }
+  return Buffer.concat(chunks).toString('utf8')
+}

@@ -1,0 +1,119 @@
+// The files of a deployment: their paths and bytes, before anything is written.
+import { createHash } from 'node:crypto'
+import { type Files, maxCodeBytes, maxFiles } from '@plinth/contract/functions.ts'
+import { Refusal } from '#src/kernel/errors.ts'
+import { inSlices, type Sliced } from '#src/kernel/slices.ts'
+
+export type SourceFiles = ReadonlyMap<string, Buffer>
+
+export interface Source {
+  readonly entrypoint: string
+  readonly files: SourceFiles
+}
+
+export interface GivenSource {
+  code?: string
+  files?: Files
+  entrypoint?: string
+}
+
+const defaultEntrypoints = ['index.ts', 'index.js', 'index.mjs', 'index.tsx', 'index.jsx']
+const maxPathBytes = 500
+/** Decoded or hashed in one slice. */
+const bytesPerSlice = 256 * 1024
+
+/** Undefined if neither code nor files are given. */
+export async function readSource({ code, files, entrypoint }: GivenSource): Promise<Source | undefined> {
+  if (code !== undefined && files !== undefined)
+    throw new Refusal(
+      'invalid_request',
+      'Send the code of a single file in "code", or all files in "files", not both',
+    )
+  if (code !== undefined) return single(code, entrypoint)
+  if (files === undefined) return
+  const decoded = await inSlices(decode(files))
+  const found = entrypoint ?? defaultEntrypoints.find(path => decoded.has(path))
+  if (found === undefined)
+    throw invalid('The files have no index.ts; name the file with the handler in "entrypoint"')
+  if (!decoded.has(found))
+    throw invalid(`The files have no ${JSON.stringify(found)}, which "entrypoint" names`)
+  return { entrypoint: found, files: decoded }
+}
+
+function single(code: string, entrypoint = 'index.ts'): Source {
+  checkPath(entrypoint)
+  const bytes = Buffer.from(code)
+  if (bytes.length > maxCodeBytes) throw tooLarge()
+  return { entrypoint, files: new Map([[entrypoint, bytes]]) }
+}
+
+function* decode(files: Files): Sliced<SourceFiles> {
+  const decoded = new Map<string, Buffer>()
+  const folders = new Set<string>()
+  let total = 0
+  let inSlice = 0
+  if (Object.keys(files).length > maxFiles) throw invalid(`A function has at most ${maxFiles} files`)
+  for (const [path, content] of Object.entries(files)) {
+    checkPath(path)
+    const bytes = typeof content === 'string' ? Buffer.from(content) : fromBase64(path, content.base64)
+    total += bytes.length
+    inSlice += bytes.length
+    if (total > maxCodeBytes) throw tooLarge()
+    decoded.set(path, bytes)
+    const parts = path.split('/')
+    for (let depth = 1; depth < parts.length; depth++) folders.add(parts.slice(0, depth).join('/'))
+    if (inSlice > bytesPerSlice) {
+      inSlice = 0
+      yield
+    }
+  }
+  const both = [...decoded.keys()].find(path => folders.has(path))
+  if (both !== undefined) throw invalid(`${JSON.stringify(both)} is both a file and a folder`)
+  return decoded
+}
+
+/** Relative, without steps upwards, and without names that the platform or Deno uses itself. */
+function checkPath(path: string): void {
+  const parts = path.split('/')
+  const problem =
+    path.startsWith('/') || /^[A-Za-z]:/.test(path)
+      ? 'is absolute; paths are relative to the folder of the function'
+      : parts.includes('..') || parts.includes('.') || parts.includes('')
+        ? 'has an empty part, "." or ".."'
+        : /[\\\p{Cc}]/u.test(path)
+          ? 'has a backslash or a control character'
+          : Buffer.byteLength(path) > maxPathBytes || parts.some(part => Buffer.byteLength(part) > 255)
+            ? 'is too long'
+            : parts.includes('node_modules')
+              ? 'is in node_modules; import packages with npm: instead'
+              : undefined
+  if (problem) throw invalid(`The path ${JSON.stringify(path.slice(0, 200))} ${problem}`)
+}
+
+function fromBase64(path: string, text: string): Buffer {
+  if (!/^[A-Za-z0-9+/]*={0,2}$/.test(text))
+    throw invalid(`The content of ${JSON.stringify(path)} is not base64`)
+  return Buffer.from(text, 'base64')
+}
+
+/** Of the files with their paths, and of what they are combined with. */
+export const hashOf = (source: Source, more: readonly string[]): Promise<string> =>
+  inSlices(digest(source, more))
+
+function* digest({ files, entrypoint }: Source, more: readonly string[]): Sliced<string> {
+  const hash = createHash('sha256')
+  hash.update(JSON.stringify([entrypoint, ...more]))
+  for (const path of [...files.keys()].sort()) {
+    const bytes = files.get(path)!
+    hash.update(`${JSON.stringify(path)} ${bytes.length}\n`)
+    for (let at = 0; at < bytes.length; at += bytesPerSlice) {
+      hash.update(bytes.subarray(at, at + bytesPerSlice))
+      yield
+    }
+  }
+  return hash.digest('hex')
+}
+
+export const invalid = (message: string) => new Refusal('function_code_invalid', message)
+const tooLarge = () =>
+  new Refusal('function_too_large', `The files have more than ${maxCodeBytes / 1024 / 1024} MB`)

@@ -1,0 +1,129 @@
+// Installs the npm packages of a function into a `node_modules` of its own, from the registry of the operator. Install
+// scripts are not run.
+import { createHash } from 'node:crypto'
+import { lstat, mkdir, opendir, readFile, readlink, rm, writeFile } from 'node:fs/promises'
+import { dirname, join, resolve } from 'node:path'
+import type { OsUser } from '#src/kernel/child-processes/process.ts'
+import { Refusal } from '#src/kernel/errors.ts'
+import { makeOwnDir } from '../place.ts'
+import { DenoStopped, runDeno } from './deno-command.ts'
+import { invalid } from './files.ts'
+
+export interface Packages {
+  /** The directory that has `node_modules`. */
+  directory: string
+  /** Equal for equal versions of all packages. */
+  hash: string
+  /** `name@version` */
+  names: string[]
+}
+
+export interface InstallInput {
+  deno: string
+  user: OsUser | undefined
+  /** The directory of the deployment. */
+  directory: string
+  /** `name@range` */
+  wanted: readonly string[]
+  /** Undefined: Deno's own default. */
+  registry: string | undefined
+  timeoutMs?: number
+}
+
+const limits = { packages: 200, bytes: 200 * 1024 * 1024, entries: 50_000 }
+const maxOutputBytes = 256 * 1024
+
+export async function installPackages(input: InstallInput): Promise<Packages> {
+  const { deno, user, directory, wanted, registry, timeoutMs = 60_000 } = input
+  if (wanted.length > limits.packages)
+    throw invalid(`A function imports at most ${limits.packages} npm packages`)
+  const target = join(directory, 'packages')
+  await makeOwnDir(target, user)
+  await writeFile(join(target, 'package.json'), JSON.stringify({ dependencies: dependenciesOf(wanted) }))
+  const { isSuccess, stderr } = await runDeno({
+    program: deno,
+    args: ['install', '--quiet', '--node-modules-dir=auto', '--no-config'],
+    directory: target,
+    user,
+    env: {
+      DENO_NO_PACKAGE_JSON: '',
+      ...(registry !== undefined && { NPM_CONFIG_REGISTRY: registry }),
+    },
+    timeoutMs,
+    maxOutputBytes,
+  }).catch(error => {
+    if (error instanceof DenoStopped && error.reason === 'time')
+      throw unreachable(`no answer in ${timeoutMs / 1000} s`)
+    throw error
+  })
+  if (!isSuccess) throw failureFrom(stderr)
+  const lock = JSON.parse(await readFile(join(target, 'deno.lock'), 'utf8')) as {
+    npm?: Record<string, unknown>
+  }
+  for (const name of ['package.json', 'deno.lock', '.deno'])
+    await rm(join(target, name), { recursive: true, force: true })
+  await checkTree(join(target, 'node_modules'))
+  return {
+    directory: target,
+    hash: createHash('sha256')
+      .update(JSON.stringify([wanted.toSorted(), lock.npm]))
+      .digest('hex'),
+    names: Object.keys(lock.npm ?? {})
+      .map(name => name.replace(/_.*$/, ''))
+      .sort(),
+  }
+}
+
+/** A second version of a package has an alias. The specifiers of the code find it by its name and version. */
+function dependenciesOf(wanted: readonly string[]): Record<string, string> {
+  const dependencies: Record<string, string> = {}
+  for (const [index, each] of wanted.entries()) {
+    const at = each.lastIndexOf('@')
+    const [name, range] = [each.slice(0, at), each.slice(at + 1)]
+    dependencies[name in dependencies ? `plinth-alias-${index}` : name] =
+      name in dependencies ? `npm:${each}` : range
+  }
+  return dependencies
+}
+
+function failureFrom(stderr: string): Error {
+  const reason =
+    /(?:^|\n)error: ([\s\S]*?)(?:\n\s*at |\n\n|$)/.exec(stderr)?.[1]?.replace(/\s+/g, ' ').trim() ?? ''
+  if (/does not exist|not found in|Could not find npm package|404/i.test(reason))
+    return invalid(`A package was not found: ${reason.slice(0, 300)}`)
+  if (/error sending request|connect|dns|timed out|client error|operation|tls|registry/i.test(reason))
+    return unreachable(reason.slice(0, 300))
+  return invalid(`The packages could not be installed: ${reason.slice(0, 300)}`)
+}
+
+const unreachable = (why: string) =>
+  new Refusal('registry_unreachable', `The npm registry of the platform could not be reached: ${why}`, {
+    hint: 'Nothing was deployed. Try again, or ask the operator to check PLATFORM_NPM_REGISTRY.',
+  })
+
+/** Bounds the size, and refuses links that lead out of the directory. */
+async function checkTree(root: string): Promise<void> {
+  await mkdir(root, { recursive: true })
+  const found = { bytes: 0, entries: 0 }
+  const left = [root]
+  for (let directory = left.pop(); directory !== undefined; directory = left.pop()) {
+    for await (const entry of await opendir(directory)) {
+      const path = join(directory, entry.name)
+      if (++found.entries > limits.entries) throw tooLarge(`more than ${limits.entries} files`)
+      if (entry.isDirectory()) left.push(path)
+      else if (entry.isSymbolicLink()) await checkLink(root, path)
+      else if (entry.isFile()) found.bytes += (await lstat(path)).size
+      else throw invalid('A package has a file of an unknown kind')
+      if (found.bytes > limits.bytes) throw tooLarge(`more than ${limits.bytes / 1024 / 1024} MB`)
+    }
+  }
+}
+
+async function checkLink(root: string, path: string): Promise<void> {
+  const target = await readlink(path)
+  if (target.startsWith('/') || !resolve(dirname(path), target).startsWith(`${root}/`))
+    throw invalid('A package has a link that leads out of it')
+}
+
+const tooLarge = (what: string) =>
+  new Refusal('packages_too_large', `The npm packages of this function have ${what}`)

@@ -1,0 +1,87 @@
+// The headers of a call on the way to the worker, and those of the answer on the way back.
+import type { RawRequest } from '#src/kernel/http/request.ts'
+import type { Caller } from '#src/tenancy/databases.ts'
+import type { FunctionRow } from './store.ts'
+import type { AnswerHead } from './worker/connection.ts'
+
+/** Of one connection, or set by the platform. */
+const notForwarded = new Set([
+  'connection',
+  'keep-alive',
+  'proxy-authenticate',
+  'proxy-authorization',
+  'proxy-connection',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+  'content-length',
+  'expect',
+  'x-forwarded-for',
+])
+const ownPrefix = 'x-platform-'
+
+interface Call {
+  request: Pick<RawRequest, 'headers' | 'path' | 'search' | 'id' | 'ip'>
+  caller: Caller
+  row: FunctionRow
+  /** The URL of the module. */
+  entry: string
+  baseUrl: string
+  /** For an upgrade: these are of the connection, but part of the handshake. */
+  keep?: readonly string[]
+}
+
+/** The path that a function sees is `/<name>/<rest>`, whatever address was called. */
+export function requestHeaders({ request, caller, row, entry, baseUrl, keep = [] }: Call): {
+  target: string
+  headers: string[]
+} {
+  const target = `/${row.name}${restOf(request.path)}${request.search === '' ? '' : `?${request.search}`}`
+  const headers: string[] = []
+  for (const [name, value] of Object.entries(request.headers)) {
+    if (value === undefined || name.startsWith(ownPrefix)) continue
+    if (notForwarded.has(name) && !keep.includes(name)) continue
+    if (typeof value === 'string') headers.push(name, value)
+    else for (const each of value) headers.push(name, each)
+  }
+  const origin = new URL(baseUrl).origin
+  headers.push('x-forwarded-for', request.ip)
+  headers.push('x-platform-project-id', caller.tenant.id)
+  headers.push('x-platform-function', row.name)
+  headers.push('x-platform-function-version', String(row.version))
+  headers.push('x-platform-request-id', request.id)
+  headers.push('x-platform-role', caller.role)
+  if (caller.userId !== '') headers.push('x-platform-user-id', caller.userId)
+  headers.push('x-platform-entry', entry)
+  headers.push('x-platform-url', `${origin}${target}`)
+  headers.push('x-platform-client-address', request.ip)
+  return { target, headers }
+}
+
+/** What follows the name of the function: `/v1/functions/<project>/<name>/…` or `/v1/<project>/functions/v1/<name>/…` */
+function restOf(path: string): string {
+  const parts = path.split('/')
+  const at = parts[2] === 'functions' ? 5 : 6
+  return parts.length > at ? `/${parts.slice(at).join('/')}` : ''
+}
+
+/** `outcome` is set if the worker itself has failed. */
+export function answerHeaders({ status, headers }: AnswerHead): {
+  status: number
+  headers: Record<string, string | string[]>
+  outcome: string | undefined
+} {
+  const result: Record<string, string | string[]> = {}
+  let outcome: string | undefined
+  for (let at = 0; at < headers.length; at += 2) {
+    const [name, value] = [headers[at]!, headers[at + 1]!]
+    if (name === 'x-platform-outcome') outcome = value
+    if (notForwarded.has(name) || name === 'date' || name.startsWith(ownPrefix)) continue
+    const before = result[name]
+    if (before === undefined) result[name] = value
+    else if (name === 'set-cookie') result[name] = [before, value].flat()
+    else result[name] = `${before}, ${value}`
+  }
+  return { status, headers: result, outcome }
+}

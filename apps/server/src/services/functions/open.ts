@@ -1,0 +1,147 @@
+// Opens the functions service: deployment, calls, workers and the internal port of the runtime.
+import { functionsApi, functionsManagementApi } from '@plinth/contract/functions.ts'
+import { startChore } from '#src/kernel/chores.ts'
+import type { Sealer } from '#src/kernel/crypto/sealed.ts'
+import type { RateWindows } from '#src/kernel/http/rate-windows.ts'
+import type { HttpServer } from '#src/kernel/http/server.ts'
+import type { Log } from '#src/kernel/log.ts'
+import type { Pieces } from '#src/kernel/objects/pieces.ts'
+import type { Database } from '#src/kernel/postgres/database.ts'
+import { createMeter, type RateLimits } from '#src/planes/data/meter.ts'
+import type { Revocations } from '#src/planes/data/plane.ts'
+import type { OwnerWork } from '#src/planes/management/owner-work.ts'
+import type { Opened } from '#src/planes/service.ts'
+import type { LogsService } from '#src/services/logs/service.ts'
+import type { SecretsService } from '#src/services/secrets/service.ts'
+import type { Directory } from '#src/tenancy/directory.ts'
+import { createArchives } from './archives.ts'
+import { listAllIds } from './archives-store.ts'
+import { createCalls } from './call.ts'
+import { createFindCallable } from './callable.ts'
+import { createIdentify } from './callers.ts'
+import { createCodeCache } from './code-cache.ts'
+import { functionsRoutes } from './data-routes.ts'
+import { type HealthPort, openHealthPort } from './health-port.ts'
+import { functionsManagementRoutes } from './management-routes.ts'
+import { locateFunctions } from './place.ts'
+import { functionsPlane } from './plane.ts'
+import { createOpenPlatformSocket } from './platform-socket.ts'
+import { createRuntime, type RuntimeSettings } from './runtime.ts'
+import { type FunctionsService, functionsService } from './service.ts'
+import { functionsTunnel } from './tunnel.ts'
+
+export interface OpenFunctions {
+  control: Database
+  directory: Directory
+  owner: OwnerWork
+  pieces: Pieces
+  sealer: Sealer
+  log: Log
+  windows: RateWindows
+  baseUrl(): string
+  revocations: Revocations
+  rateLimits: RateLimits
+  secrets: SecretsService
+  logs: LogsService
+  dataDir: string
+  outboundAllow: readonly string[]
+  settings: RuntimeSettings & { port: number; registry: string | undefined; warnings: readonly string[] }
+  /** Exists only after all services are open. */
+  http(): Pick<HttpServer, 'listenOnSocket'>
+}
+
+const pruneEveryMs = 3_600_000
+
+export function openFunctions(deps: OpenFunctions): Opened<FunctionsService> {
+  const { control, directory, log, settings } = deps
+  const place = locateFunctions(deps.dataDir)
+  const archives = createArchives(control, deps.pieces, deps.sealer)
+  const codeCache = createCodeCache(place, archives, settings.isolation === 'shared')
+  const findCallable = createFindCallable(control)
+  const runtime = createRuntime({
+    ...deps,
+    settings,
+    place,
+    codeCache,
+    openPlatformSocket: createOpenPlatformSocket((path, guard) => deps.http().listenOnSocket(path, guard)),
+  })
+  const service = functionsService({
+    ...deps,
+    codeCache,
+    build: { place, archives, registry: settings.registry },
+  })
+  const calls = createCalls({
+    ...deps,
+    findCallable,
+    codeCache,
+    runtime,
+    requestTimeoutMs: settings.requestTimeoutMs,
+  })
+  directory.onChange(id => void dropUnserved(id))
+  let health: HealthPort | undefined
+  const pruning = startChore(
+    {
+      name: 'functions: remove code that is not used',
+      everyMs: pruneEveryMs,
+      async run() {
+        await archives.removeUnused()
+        await codeCache.prune(async projectId => new Set(await listAllIds(control, projectId)))
+      },
+    },
+    log,
+  )
+
+  async function dropUnserved(id: string): Promise<void> {
+    const tenant = await directory.read(id).catch(() => undefined)
+    if (tenant?.status !== 'active') runtime.drop(id)
+  }
+
+  return {
+    name: 'functions',
+    service,
+    mount(to) {
+      to.management(functionsManagementApi, functionsManagementRoutes(service))
+      to.data(
+        functionsApi,
+        functionsRoutes(calls.call, createIdentify(deps.revocations)),
+        functionsPlane(findCallable),
+      )
+      to.tunnel(
+        functionsTunnel({
+          ...deps.revocations,
+          directory,
+          findCallable,
+          meter: createMeter(deps.windows, deps.rateLimits),
+          openSocket: calls.openSocket,
+        }),
+      )
+    },
+    hooks: {
+      async removed(projectId) {
+        runtime.drop(projectId)
+        await archives.removeAll(projectId)
+        await codeCache.forget(projectId)
+      },
+    },
+    warnings: () => settings.warnings,
+    start() {
+      for (const warning of settings.warnings) log.warn(warning)
+      openHealthPort(settings.port, runtime.health).then(
+        opened => {
+          health = opened
+          log.info({ port: opened.port }, 'the runtime of functions answers on its internal port')
+        },
+        error =>
+          log.warn(
+            { err: error, port: settings.port },
+            'RUNTIME_PORT is in use; the runtime has no health port',
+          ),
+      )
+    },
+    async close() {
+      await pruning.stop()
+      await health?.close()
+      await runtime.close()
+    },
+  }
+}

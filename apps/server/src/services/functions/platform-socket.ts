@@ -1,0 +1,36 @@
+// The way back from a worker to the platform: a Unix socket on which only the data plane of the own project is served.
+import { createHash } from 'node:crypto'
+import { chownSync } from 'node:fs'
+import type { OsUser } from '#src/kernel/child-processes/process.ts'
+import type { HttpServer } from '#src/kernel/http/server.ts'
+
+/** Without a project, those of all projects are served. Returns a function that closes it. */
+export type OpenPlatformSocket = (
+  path: string,
+  projectId: string | undefined,
+  user: OsUser | undefined,
+) => Promise<() => Promise<void>>
+
+export const createOpenPlatformSocket =
+  (listenOnSocket: HttpServer['listenOnSocket']): OpenPlatformSocket =>
+  async (path, projectId, user) => {
+    const close = await listenOnSocket(path, {
+      allows: address => isOfProject(address, projectId),
+      address: addressOf(projectId ?? ''),
+    })
+    if (user) chownSync(path, user.uid, user.gid)
+    return close
+  }
+
+/** `/v1/<project>/…` or `/v1/<service>/<project>/…` */
+function isOfProject(path: string, projectId: string | undefined): boolean {
+  const [, plane, first, second] = path.split('/', 4)
+  if (plane !== 'v1') return false
+  return projectId === undefined || first?.toLowerCase() === projectId || second?.toLowerCase() === projectId
+}
+
+/** Limits per address count the functions of a project together, and apart from everybody else. */
+function addressOf(projectId: string): string {
+  const hex = createHash('sha256').update(projectId).digest('hex')
+  return `fd${hex.slice(0, 2)}:${hex.slice(2, 6)}:${hex.slice(6, 10)}:${hex.slice(10, 14)}::1`
+}

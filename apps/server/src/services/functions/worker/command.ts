@@ -1,0 +1,108 @@
+// The command that starts a worker, with everything that it may do.
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import type { Command, OsUser } from '#src/kernel/child-processes/process.ts'
+import { networkFlags } from './network.ts'
+
+export interface WorkerPaths {
+  /** The directory of this worker alone. */
+  directory: string
+  /** Where the worker serves calls. */
+  socket: string
+  /** Where the platform serves the project's own API to the worker. */
+  platformSocket: string
+  temporary: string
+}
+
+export const pathsIn = (directory: string): WorkerPaths => ({
+  directory,
+  socket: join(directory, 's'),
+  platformSocket: join(directory, 'p'),
+  temporary: join(directory, 'tmp'),
+})
+
+export interface WorkerOptions {
+  deno: string
+  /** The host program, as a path. */
+  host: string
+  paths: WorkerPaths
+  /** What the worker may read besides its own directory. */
+  codeDir: string
+  user: OsUser | undefined
+  memoryMb: number
+  baseUrl: string
+  outboundAllow: readonly string[]
+  /** Hosts that the project allows; undefined: all public ones. */
+  hosts: readonly string[] | undefined
+}
+
+/** Data of Deno itself, before it runs any code: mostly stacks of threads that are never used. */
+const ownDataMb = 320
+const maxOpenFiles = 1024
+/** A single file that a worker writes. */
+const maxFileMb = 64
+/** Requests of the platform come first. */
+const niceness = 5
+
+export const hostProgram = fileURLToPath(new URL('../../../../../runtime/src/main.ts', import.meta.url))
+
+export function workerCommand(options: WorkerOptions): Command {
+  const { paths, memoryMb } = options
+  const { socket, platformSocket, temporary, directory } = paths
+  const flags = [
+    'run',
+    '--no-prompt',
+    '--quiet',
+    '--no-check',
+    '--cached-only',
+    '--no-remote',
+    '--no-lock',
+    '--no-config',
+    '--node-modules-dir=manual',
+    '--unstable-no-legacy-abort',
+    `--v8-flags=--max-old-space-size=${memoryMb}`,
+    `--allow-read=${[options.codeDir, temporary, socket, platformSocket].join(',')}`,
+    `--allow-write=${[temporary, socket, platformSocket].join(',')}`,
+    '--allow-env',
+    ...networkFlags(options.outboundAllow, options.hosts),
+    // For the confinement. The host gives it back before it loads any code.
+    ...(process.platform === 'linux' ? ['--allow-ffi'] : []),
+  ]
+  const settings = JSON.stringify({
+    socket,
+    platformSocket,
+    baseUrl: options.baseUrl,
+    codeDir: options.codeDir,
+  })
+  const limits = [
+    `ulimit -d ${(ownDataMb + memoryMb) * 1024}`,
+    `ulimit -n ${maxOpenFiles}`,
+    `ulimit -f ${maxFileMb * 2048}`,
+    'ulimit -c 0',
+  ].join('; ')
+  return {
+    binary: '/bin/sh',
+    args: [
+      '-c',
+      `${limits}; exec nice -n ${niceness} "$@"`,
+      'sh',
+      options.deno,
+      ...flags,
+      options.host,
+      settings,
+    ],
+    env: {
+      PATH: '/usr/bin:/bin',
+      NO_COLOR: '1',
+      DENO_NO_UPDATE_CHECK: '1',
+      DENO_NO_PACKAGE_JSON: '1',
+      DENO_DIR: join(directory, 'deno'),
+      TMPDIR: temporary,
+      HOME: temporary,
+    },
+    cwd: temporary,
+    stdio: ['pipe', 'pipe', 'pipe'],
+    user: options.user,
+    detached: true,
+  }
+}

@@ -1,0 +1,290 @@
+// The workers of this node. Pooled: one worker for each project that is called, the least recently used one is stopped for
+// another project, idle ones are stopped after a while. Per invocation: a new worker for each call.
+import { startChore } from '#src/kernel/chores.ts'
+import { retryLater } from '#src/kernel/errors.ts'
+import { createLimiter } from '#src/kernel/limiter.ts'
+import type { Log } from '#src/kernel/log.ts'
+import { Backoff } from './backoff.ts'
+import type { Ending, Worker } from './worker.ts'
+
+export interface PoolSettings {
+  maxWorkers: number
+  idleMs: number
+  /** How long calls of a worker that is replaced may take to end. */
+  drainMs: number
+  backoff: { startMs: number; capMs: number; resetMs: number }
+}
+
+export interface WorkerRequest {
+  /** One worker for each key: a project, or all of them. */
+  key: string
+  /** A worker with another fingerprint is replaced. */
+  fingerprint: string
+  start(): Promise<Worker>
+}
+
+export interface Leased {
+  worker: Worker
+  isCold: boolean
+}
+
+export interface Pool {
+  /** Refuses with WORKER_BACKOFF or WORKER_BUSY. Other errors are those of the start. */
+  lease(request: WorkerRequest): Promise<Leased>
+  /** Stops the worker of a key, such as that of a deleted project. */
+  drop(key: string): void
+  keys(): string[]
+  readonly size: number
+  close(): Promise<void>
+}
+
+interface Slot {
+  key: string
+  fingerprint: string
+  worker: Promise<Worker>
+  /** Once it has started. */
+  running?: Worker
+  startedAt: number
+}
+
+const checkMs = 200
+const disksEvery = 10
+/** After this, a call that waits for a free worker takes that of the least recently used project, even if it is busy. */
+const patienceMs = 1000
+const pollMs = 20
+
+export function createPool(settings: PoolSettings, log: Log): Pool {
+  const { maxWorkers, idleMs, drainMs } = settings
+  const slots = new Map<string, Slot>()
+  const retiring = new Map<string, Worker>()
+  const backoff = new Backoff(settings.backoff)
+  let isClosed = false
+  let checks = 0
+
+  const watching = startChore(
+    {
+      name: 'check the workers of functions',
+      everyMs: checkMs,
+      async run() {
+        const now = performance.now()
+        checks++
+        const workers = [...[...slots.values()].flatMap(({ running }) => running ?? []), ...retiring.values()]
+        if (workers.length === 0) return 'idle'
+        await Promise.all(workers.map(worker => worker.check(now)))
+        if (checks % disksEvery === 0) for (const worker of workers) await worker.checkDisk()
+        for (const { key, running } of slots.values())
+          if (running && !running.isBusy && now - running.lastUsedAt > idleMs) drop(key)
+        return
+      },
+    },
+    log,
+  )
+
+  function start(request: WorkerRequest): Slot {
+    const { key, fingerprint } = request
+    const startedAt = performance.now()
+    const slot: Slot = { key, fingerprint, startedAt, worker: request.start() }
+    slots.set(key, slot)
+    slot.worker.then(
+      worker => {
+        slot.running = worker
+        watching.start()
+        void worker.ended.then(ending => ended(slot, ending))
+      },
+      () => ended(slot, 'crash'),
+    )
+    return slot
+  }
+
+  function ended(slot: Slot, ending: Ending): void {
+    const { key, startedAt } = slot
+    if (slots.get(key) === slot) slots.delete(key)
+    if (retiring.get(key) === slot.running) retiring.delete(key)
+    if (ending === 'stopped' || isClosed) return
+    const now = performance.now()
+    backoff.crashed(key, now - startedAt, now)
+    log.info({ project: key, ending, ranMs: Math.round(now - startedAt) }, 'a worker of functions has ended')
+  }
+
+  /** Takes no new calls, and is stopped when its calls have ended. */
+  function retire(slot: Slot): void {
+    if (slots.get(slot.key) === slot) slots.delete(slot.key)
+    void slot.worker.then(
+      async worker => {
+        const before = retiring.get(slot.key)
+        if (before !== worker) void before?.stop().catch(logFailure)
+        retiring.set(slot.key, worker)
+        await whenCalm(worker, drainMs, () => isClosed)
+        await worker.stop().catch(logFailure)
+      },
+      () => {},
+    )
+  }
+
+  function drop(key: string): void {
+    const slot = slots.get(key)
+    if (slot) retire(slot)
+  }
+
+  /** Stops the least recently used worker: at once if it has no calls, otherwise only for a call that has waited. */
+  function evict(mayBeBusy: boolean): boolean {
+    const candidates = [...slots.values()]
+      .filter(({ running }) => running && (mayBeBusy || !running.isBusy))
+      .sort((a, b) => a.running!.lastUsedAt - b.running!.lastUsedAt)
+    const [oldest] = candidates
+    if (!oldest) return false
+    slots.delete(oldest.key)
+    void oldest.running!.stop().catch(logFailure)
+    return true
+  }
+
+  async function makeRoom(): Promise<void> {
+    const since = performance.now()
+    while (slots.size >= maxWorkers) {
+      const waited = performance.now() - since
+      if (evict(waited > patienceMs)) return
+      if (waited > 2 * patienceMs || isClosed) throw busy()
+      await pause(pollMs)
+    }
+  }
+
+  function logFailure(error: unknown): void {
+    log.error({ err: error }, 'a worker of functions could not be stopped')
+  }
+
+  return {
+    async lease(request) {
+      for (;;) {
+        if (isClosed) throw busy()
+        const known = slots.get(request.key)
+        if (known?.fingerprint === request.fingerprint && known.running?.hasEnded !== true) {
+          const isCold = known.running === undefined
+          const worker = await known.worker
+          if (!worker.hasEnded) return { worker, isCold }
+          slots.delete(request.key)
+          continue
+        }
+        if (known) {
+          // The code was replaced, so its crashes count no more.
+          if (known.fingerprint !== request.fingerprint) backoff.reset(request.key)
+          retire(known)
+        }
+        const waitMs = backoff.pauseOf(request.key, performance.now())
+        if (waitMs > 0) throw inBackoff(waitMs)
+        if (slots.size >= maxWorkers) {
+          await makeRoom()
+          continue
+        }
+        return { worker: await start(request).worker, isCold: true }
+      }
+    },
+    drop,
+    keys: () => [...slots.keys()],
+    get size() {
+      return slots.size
+    },
+    async close() {
+      isClosed = true
+      await watching.stop()
+      const workers = await Promise.allSettled([...slots.values()].map(({ worker }) => worker))
+      const running = workers.flatMap(each => (each.status === 'fulfilled' ? [each.value] : []))
+      await Promise.all([...running, ...retiring.values()].map(worker => worker.stop().catch(logFailure)))
+    },
+  }
+}
+
+export interface SingleUse {
+  /** Starts a worker. `release` waits for its background work, up to the time of a call, and stops it. */
+  lease(key: string, start: () => Promise<Worker>): Promise<{ worker: Worker; release(): Promise<void> }>
+  readonly size: number
+  keys(): string[]
+  close(): Promise<void>
+}
+
+export function createSingleUse(settings: PoolSettings, log: Log): SingleUse {
+  const workers = new Map<Worker, string>()
+  const backoff = new Backoff(settings.backoff)
+  const limit = createLimiter({
+    concurrency: settings.maxWorkers,
+    perKey: Math.max(1, Math.ceil(settings.maxWorkers / 2)),
+    maxWaiting: 100,
+    rejection: busy,
+  })
+  const watching = startChore(
+    {
+      name: 'check the workers of functions',
+      everyMs: checkMs,
+      async run() {
+        const now = performance.now()
+        await Promise.all([...workers.keys()].map(worker => worker.check(now)))
+        return workers.size === 0 ? 'idle' : undefined
+      },
+    },
+    log,
+  )
+
+  async function startOne(key: string, start: () => Promise<Worker>): Promise<Worker> {
+    const waitMs = backoff.pauseOf(key, performance.now())
+    if (waitMs > 0) throw inBackoff(waitMs)
+    const startedAt = performance.now()
+    const worker = await start().catch(error => {
+      backoff.crashed(key, 0, performance.now())
+      throw error
+    })
+    workers.set(worker, key)
+    watching.start()
+    void worker.ended.then(ending => {
+      workers.delete(worker)
+      const now = performance.now()
+      if (ending === 'stopped') backoff.reset(key)
+      else backoff.crashed(key, now - startedAt, now)
+    })
+    return worker
+  }
+
+  return {
+    lease: (key, start) =>
+      new Promise((resolve, reject) => {
+        limit(key, async () => {
+          const worker = await startOne(key, start)
+          const released = Promise.withResolvers<void>()
+          const stopped = Promise.withResolvers<void>()
+          resolve({
+            worker,
+            release() {
+              released.resolve()
+              return stopped.promise
+            },
+          })
+          await released.promise
+          await whenCalm(worker, settings.drainMs)
+          await worker.stop().finally(stopped.resolve)
+        }).catch(reject)
+      }),
+    get size() {
+      return workers.size
+    },
+    keys: () => [...new Set(workers.values())],
+    async close() {
+      await watching.stop()
+      await Promise.all([...workers.keys()].map(worker => worker.stop().catch(() => {})))
+    },
+  }
+}
+
+async function whenCalm(worker: Worker, withinMs: number, isOver = () => false): Promise<void> {
+  const endAt = performance.now() + withinMs
+  while (worker.isBusy && !worker.hasEnded && performance.now() < endAt && !isOver()) await pause(pollMs)
+}
+
+const pause = (ms: number) => new Promise<void>(resolve => setTimeout(resolve, ms))
+
+const inBackoff = (waitMs: number) =>
+  retryLater(
+    'WORKER_BACKOFF',
+    'The worker of this project has crashed and will be started again shortly',
+    Math.ceil(waitMs / 1000),
+    'The log of the function has the reason.',
+  )
+
+const busy = () => retryLater('WORKER_BUSY', 'All workers are in use; try again in a second', 1)

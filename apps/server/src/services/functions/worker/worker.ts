@@ -1,0 +1,198 @@
+// One worker: a Deno process that serves the functions of a project.
+import { rm } from 'node:fs/promises'
+import type { Readable, Writable } from 'node:stream'
+import { launch } from '#src/kernel/child-processes/launch.ts'
+import type { StopStep } from '#src/kernel/child-processes/stop.ts'
+import { type WorkerOptions, workerCommand } from './command.ts'
+import { type Connection, openConnection } from './connection.ts'
+import { readLines } from './output.ts'
+import { Budget, type Excess, isOverfull, usageOf } from './usage.ts'
+
+export interface Variables {
+  project: string
+  secrets: Record<string, string>
+  platform: Record<string, string>
+}
+
+/** A line of a worker's output, checked for its form only. */
+export interface OutputLine {
+  level: 'debug' | 'info' | 'log' | 'warn' | 'error'
+  message: string
+  name?: string
+  version?: number
+  requestId?: string
+}
+
+export type Ending = Excess | 'stopped' | 'crash'
+
+export interface Worker {
+  readonly pid: number
+  /** Calls that are running. */
+  readonly calls: number
+  readonly isBusy: boolean
+  readonly hasEnded: boolean
+  readonly lastUsedAt: number
+  readonly memoryMb: number
+  /** Resolves when the process has ended. */
+  readonly ended: Promise<Ending>
+  /** Variables of a project, before its first call. */
+  provide(variables: Variables): void
+  /** Counts a call until `done`. */
+  begin(): { connect(): Promise<Connection>; done(connection?: Connection): void }
+  /** Checks the use of CPU time and memory. */
+  check(now: number): Promise<void>
+  checkDisk(): Promise<void>
+  stop(): Promise<void>
+}
+
+export interface StartOptions extends WorkerOptions {
+  variables: Variables
+  startTimeoutMs: number
+  onLine(line: OutputLine): void
+  /** Called when the directory of the worker can be removed. */
+  signal?: AbortSignal
+}
+
+const stopSteps: readonly StopStep[] = [
+  { signal: 'SIGTERM', withinMs: 5000 },
+  { signal: 'SIGKILL', withinMs: 5000 },
+]
+const outOfMemory = /out of memory|memory allocation of \d+ bytes failed/i
+const maxIdleConnections = 64
+const maxMessage = 8000
+const levels = new Set(['debug', 'info', 'log', 'warn', 'error'])
+
+export async function startWorker(options: StartOptions): Promise<Worker> {
+  const { paths, variables, onLine } = options
+  const ready = Promise.withResolvers<void>()
+  let background = 0
+  let excess: Excess | undefined
+  let isStopping = false
+
+  function receive(line: string): void {
+    const message = messageFrom(line)
+    if (message === undefined) onLine({ level: 'log', message: line.slice(0, maxMessage) })
+    else if (message['type'] === 'ready') ready.resolve()
+    else if (message['type'] === 'background') background = Number(message['pending']) || 0
+    else onLine(lineFrom(message))
+  }
+
+  const child = await launch({
+    name: 'the worker',
+    command: workerCommand(options),
+    handshakeMs: options.startTimeoutMs,
+    stopSteps: () => stopSteps,
+    signal: options.signal,
+    handshake(child) {
+      readLines(child.process.stdout as Readable, { onLine: receive })
+      readLines(child.process.stderr as Readable, {
+        onLine(line) {
+          if (outOfMemory.test(line)) excess ??= 'memory'
+          onLine({ level: 'error', message: line.slice(0, maxMessage) })
+        },
+      })
+      send(variables)
+      return ready.promise
+
+      function send(value: Variables): void {
+        ;(child.process.stdin as Writable).write(`${JSON.stringify(value)}\n`)
+      }
+    },
+  })
+  const idle: Connection[] = []
+  const budget = new Budget(options.memoryMb, performance.now())
+  let calls = 0
+  let lastUsedAt = performance.now()
+  let memoryMb = 0
+
+  const ended = child.closed.then(async (): Promise<Ending> => {
+    for (const connection of idle) connection.close()
+    await rm(paths.directory, { recursive: true, force: true }).catch(() => {})
+    return excess ?? (isStopping ? 'stopped' : 'crash')
+  })
+
+  async function kill(why: Excess): Promise<void> {
+    excess ??= why
+    child.signal('SIGKILL')
+    await ended
+  }
+
+  return {
+    pid: child.pid,
+    ended,
+    get calls() {
+      return calls
+    },
+    get isBusy() {
+      return calls > 0 || background > 0
+    },
+    get hasEnded() {
+      return child.hasExited()
+    },
+    get lastUsedAt() {
+      return lastUsedAt
+    },
+    get memoryMb() {
+      return memoryMb
+    },
+    provide: value => void (child.process.stdin as Writable).write(`${JSON.stringify(value)}\n`),
+    begin() {
+      calls++
+      lastUsedAt = performance.now()
+      budget.addCall()
+      let isDone = false
+      return {
+        async connect() {
+          for (let kept = idle.pop(); kept; kept = idle.pop()) if (!kept.isClosed) return kept
+          return openConnection(paths.socket)
+        },
+        done(connection) {
+          if (isDone) return
+          isDone = true
+          calls--
+          lastUsedAt = performance.now()
+          if (!connection) return
+          if (connection.isIdle && !connection.isClosed && idle.length < maxIdleConnections)
+            idle.push(connection)
+          else connection.close()
+        },
+      }
+    },
+    async check(now) {
+      const usage = await usageOf(child.pid)
+      if (!usage || child.hasExited()) return
+      memoryMb = usage.memoryMb
+      const over = budget.spend(usage, now)
+      if (over) await kill(over)
+    },
+    async checkDisk() {
+      if (await isOverfull(paths.directory)) await kill('disk')
+    },
+    async stop() {
+      isStopping = true
+      await child.stop()
+      await ended
+    },
+  }
+}
+
+/** Undefined for a line that the function itself has printed. */
+function messageFrom(line: string): Record<string, unknown> | undefined {
+  if (!line.startsWith('{"type":"')) return
+  try {
+    return JSON.parse(line) as Record<string, unknown>
+  } catch {
+    return
+  }
+}
+
+function lineFrom({ level, message, name, version, requestId }: Record<string, unknown>): OutputLine {
+  const number = Number(version)
+  return {
+    level: levels.has(String(level)) ? (level as OutputLine['level']) : 'log',
+    message: String(message).slice(0, maxMessage),
+    ...(typeof name === 'string' && { name }),
+    ...(Number.isSafeInteger(number) && { version: number }),
+    ...(typeof requestId === 'string' && { requestId: requestId.slice(0, 128) }),
+  }
+}
