@@ -5,7 +5,7 @@ import { Failure } from './failure.ts'
 
 export interface Given {
   operands: Readonly<Record<string, string>>
-  /** Flags with a value, by name without dashes. */
+  /** Flags with a value, by name without dashes. Of a flag that is repeated, the last value; see `isRepeatable`. */
   values: Readonly<Record<string, string>>
   /** Flags without a value. */
   switches: ReadonlySet<string>
@@ -111,8 +111,11 @@ export function parseArguments(
     if (token.kind === 'word') continue
     const flag = allowed.find(each => each.name === token.flag?.name)
     if (!flag) throw unknownFlag(token.typed, command, allowed)
-    if (flag.value) values[flag.name] = givenValue(flag, token.typed, token.value)
-    else if (isOn(token.typed, token.value)) switches.add(flag.name)
+    if (flag.value) {
+      const value = givenValue(flag, token.typed, token.value)
+      const before = flag.isRepeatable ? values[flag.name] : undefined
+      values[flag.name] = before === undefined ? value : `${before}\n${value}`
+    } else if (isOn(token.typed, token.value)) switches.add(flag.name)
   }
   for (const flag of command.flags ?? []) {
     if (!flag.isRequired || values[flag.name] !== undefined) continue

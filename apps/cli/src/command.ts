@@ -8,6 +8,8 @@ export interface Flag {
   value?: string
   choices?: readonly string[]
   isRequired?: true
+  /** May be given several times; its values are separated by line breaks. */
+  isRepeatable?: true
   /** A switch that may also be followed by true or false. */
   takesBoolean?: true
   summary: string

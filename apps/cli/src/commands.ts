@@ -4,6 +4,7 @@ import type { Flag, Tree } from './command.ts'
 import { authCommands } from './tree/auth.ts'
 import { databaseCommands, generatorCommands } from './tree/database.ts'
 import { directoryCommands } from './tree/directory.ts'
+import { functionsCommands } from './tree/functions.ts'
 import { localPlatformCommands } from './tree/local-platform.ts'
 import { platformCommands } from './tree/platform.ts'
 import { realtimeCommands } from './tree/realtime.ts'
@@ -38,6 +39,7 @@ export const tree: Tree = {
     ...generatorCommands,
     ...storageCommands,
     ...realtimeCommands,
+    ...functionsCommands,
     ...authCommands,
     ...directoryCommands,
   ],
@@ -46,6 +48,7 @@ export const tree: Tree = {
     ['project', 'projects'],
     ['tokens', 'token'],
     ['secret', 'secrets'],
+    ['function', 'functions'],
     ['migration', 'migrations'],
   ]),
 }
@@ -57,6 +60,7 @@ export const sections: readonly [title: string, names: readonly string[]][] = [
   ['Tables and rows of a project', ['schema', 'rls', 'db', 'migrations', 'gen']],
   ['Files of a project', ['storage']],
   ['Realtime of a project', ['realtime']],
+  ['Edge functions of a project', ['functions']],
   ['People of a project', ['auth']],
   ['This directory', ['config', 'link', 'completion']],
 ]
@@ -71,6 +75,7 @@ export const groups: Readonly<Record<string, string>> = {
   auth: 'Users of a project and their sessions; members and invites',
   gen: 'Generate types from the schema of a project',
   realtime: 'Subscribe to changes and messages; choose which tables emit changes',
+  functions: 'Write, run, deploy and call edge functions; read their logs',
   storage: 'Buckets and files: list, copy, remove',
   secrets: 'Rotate the JWT secret or the keys of a project',
   token: 'Mint, list and revoke platform tokens',

@@ -14,6 +14,8 @@ export interface Answer {
   hints?: readonly string[]
   /** The result was printed item by item; nothing is left to print. */
   wasStreamed?: true
+  /** The command has a result, but the process ends with 1. */
+  isFailure?: boolean
   /** For `--output env`. */
   env?: Record<string, string>
 }

@@ -44,7 +44,9 @@ export async function execute(argv: readonly string[], io: Io, ownVersion: strin
       connection: null,
     }
     const runCommand = await command.load()
-    screen.answer(await runCommand(context))
+    const answer = await runCommand(context)
+    screen.answer(answer)
+    if (answer.isFailure) exitCode = 1
   } catch (error) {
     if (error instanceof Interrupted || wasInterrupted()) exitCode = 130
     else {

@@ -4,6 +4,7 @@ import type { adminApi } from '@plinth/contract/admin.ts'
 import { type Client, type ClientOptions, client } from '@plinth/contract/client.ts'
 import type { dbApi } from '@plinth/contract/db.ts'
 import type { emailApi } from '@plinth/contract/email.ts'
+import type { functionsManagementApi } from '@plinth/contract/functions.ts'
 import type { graphqlManagementApi } from '@plinth/contract/graphql.ts'
 import type { platformApi } from '@plinth/contract/platform.ts'
 import type { poolerApi } from '@plinth/contract/pooler.ts'
@@ -123,6 +124,15 @@ const secrets = {
   save: route<typeof secretsApi.save>('POST', '/projects/{id}/secrets'),
   remove: route<typeof secretsApi.remove>('DELETE', '/projects/{id}/secrets/{identifier}'),
 }
+const functions = {
+  list: route<typeof functionsManagementApi.list>('GET', '/projects/{id}/functions'),
+  create: route<typeof functionsManagementApi.create>('POST', '/projects/{id}/functions'),
+  read: route<typeof functionsManagementApi.read>('GET', '/projects/{id}/functions/{name}'),
+  update: route<typeof functionsManagementApi.update>('PUT', '/projects/{id}/functions/{name}'),
+  rollback: route<typeof functionsManagementApi.rollback>('POST', '/projects/{id}/functions/{name}/rollback'),
+  remove: route<typeof functionsManagementApi.remove>('DELETE', '/projects/{id}/functions/{name}'),
+  logs: route<typeof functionsManagementApi.logs>('GET', '/projects/{id}/functions/{name}/logs'),
+}
 const pooler = { reveal: route<typeof poolerApi.reveal>('GET', '/projects/{id}/pooler') }
 
 export interface Platform {
@@ -137,6 +147,7 @@ export interface Platform {
   db: Client<typeof db>
   types: Client<typeof types>
   secrets: Client<typeof secrets>
+  functions: Client<typeof functions>
   pooler: Client<typeof pooler>
   team: Client<typeof team>
   users: Client<typeof users>
@@ -169,6 +180,7 @@ export function connect(context: Context, target = resolveTarget(context)): Plat
     db: client(db, options),
     types: client(types, options),
     secrets: client(secrets, options),
+    functions: client(functions, options),
     pooler: client(pooler, options),
     team: client(team, options),
     users: client(users, options),

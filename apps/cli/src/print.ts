@@ -1,4 +1,5 @@
 // All output of the command line: the result on stdout, everything else on stderr.
+import { once } from 'node:events'
 import type { Answer } from './context.ts'
 import type { Failure } from './failure.ts'
 import type { Io } from './io.ts'
@@ -23,6 +24,8 @@ export interface Screen {
   answer(answer: Answer): void
   /** One item of a stream, as a line of text or JSON. */
   item(item: Pick<Answer, 'data'> & Partial<Pick<Answer, 'text'>>): void
+  /** A part of a result that is passed on as it is. */
+  write(part: string | Uint8Array): Promise<void>
   failure(command: string, failure: Failure): void
   /** Printed before a prompt; not with JSON. */
   hint(line: string): void
@@ -66,6 +69,9 @@ export function openScreen(
     },
     item({ data, text }) {
       stdout.write(`${format === 'json' || !text ? JSON.stringify(data) : text(out)}\n`)
+    },
+    async write(part) {
+      if (!stdout.write(part)) await once(stdout, 'drain')
     },
     failure(command, { code, message, suggestion }) {
       if (format === 'json') json({ ok: false, error: { code, message, suggestion } })

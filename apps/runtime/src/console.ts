@@ -21,8 +21,23 @@ export function log(level: Level, message: string, invocation = currentInvocatio
 
 const textOf = (value: unknown): string => (typeof value === 'string' ? value : deno.inspect(value))
 
-/** An error with the position in the function's own files, and its causes. */
-export const describeError = (error: unknown): string => deno.inspect(error)
+const hostDir = new URL('.', import.meta.url).href
+let codeUrl = ''
+
+/** The path of the code is not shown. */
+export function setCodeDir(path: string): void {
+  codeUrl = `file://${path}/`
+}
+
+/** An error with its causes, and the positions in the function's own files: `index.ts:3:5`. */
+export const describeError = (error: unknown): string =>
+  deno
+    .inspect(error)
+    .split('\n')
+    .filter(line => !/^\s+at .*(?:ext:|node:)/.test(line) && !line.includes(hostDir))
+    .join('\n')
+    .replaceAll(codeUrl, '')
+    .replace(/[0-9a-f-]{36}\/build\//g, '')
 
 /** The other methods of the console, such as `table`, write to the standard output, whose lines are logged too. */
 export function captureConsole(): void {

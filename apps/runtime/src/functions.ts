@@ -27,17 +27,25 @@ export function captureServe(): void {
   Object.defineProperty(deno, 'serve', { value: serve })
 }
 
+/** A module that could not be loaded is loaded again after this time, under another URL, because Deno keeps the failure. */
+const retryAfterMs = 1000
+
 const handlers = new Map<string, Promise<Handler>>()
+const attempts = new Map<string, number>()
 /** One module is loaded at a time, so that a handler is known to be that of its module. */
 let queue: Promise<unknown> = Promise.resolve()
 
-/** A module that could not be loaded is tried again: Deno remembers the failure, so the worker has to be replaced. */
 export function handlerOf(entry: string, invocation: Invocation): Promise<Handler> {
   const known = handlers.get(entry)
   if (known) return known
-  const handler = queue.then(() => runIn(invocation, () => load(entry)))
+  const attempt = attempts.get(entry) ?? 0
+  const url = attempt === 0 ? entry : `${entry}?attempt=${attempt}`
+  const handler = queue.then(() => runIn(invocation, () => load(url)))
   handlers.set(entry, handler)
-  queue = handler.catch(() => {})
+  queue = handler.catch(() => {
+    attempts.set(entry, attempt + 1)
+    setTimeout(() => handlers.delete(entry), retryAfterMs)
+  })
   return handler
 }
 

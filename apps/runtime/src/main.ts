@@ -1,7 +1,7 @@
 // The program that runs in a worker. It starts with more rights than it keeps, gives them back, and then serves calls of
 // functions on a Unix socket. The code of a function is loaded at its first call.
 import { confine } from './confinement.ts'
-import { captureConsole, describeError, log } from './console.ts'
+import { captureConsole, describeError, log, setCodeDir } from './console.ts'
 import { deno, type Handler } from './deno.ts'
 import { provideEnvironment } from './environment.ts'
 import { captureServe, handlerOf } from './functions.ts'
@@ -12,8 +12,8 @@ import { providePlatform } from './platform-access.ts'
 interface Settings {
   /** Where calls are served. */
   readonly socket: string
-  /** Where the platform serves the project's own API. */
-  readonly platformSocket: string
+  /** Where the platform serves the project's own API. Absent in `plinth functions serve`, where functions use the network. */
+  readonly platformSocket?: string
   readonly baseUrl: string
   /** The directory of the project's code, whose path is not shown in the log. */
   readonly codeDir: string
@@ -178,7 +178,8 @@ function reportUncaught(): void {
 
 confine()
 captureConsole()
-providePlatform(settings.baseUrl, settings.platformSocket)
+setCodeDir(settings.codeDir)
+if (settings.platformSocket !== undefined) providePlatform(settings.baseUrl, settings.platformSocket)
 provideEnvironment(() => single?.env ?? new Map())
 provideWaitUntil()
 reportUncaught()

@@ -52,8 +52,8 @@ export interface Config {
     requestTimeoutMs: number
     startTimeoutMs: number
     backoff: { startMs: number; capMs: number; resetMs: number }
-    /** The npm registry, or undefined for the default of Deno. */
-    registry: string | undefined
+    /** The npm registry: its URL, or undefined for the default of Deno, and a file of certificates to trust as well. */
+    registry: { url: string | undefined; certificates: string | undefined }
     /** Sentences for the operator. */
     warnings: readonly string[]
   }
@@ -142,7 +142,7 @@ export function readConfig(environment: Environment): Config {
     }),
     auditRetentionDays: integer('PLATFORM_AUDIT_RETENTION_DAYS', 90, 1, 36_500),
     logRetentionDays: integer('PLATFORM_LOG_RETENTION_DAYS', 7, 1, 36_500),
-    functions: readFunctions(text, integer),
+    functions: readFunctions(text, integer, environment['NODE_EXTRA_CA_CERTS']),
     diskReserveMb: integer('PLATFORM_DISK_RESERVE_MB', 1024, 0),
     redisUrl: readRedisUrl(text('REDIS_URL')),
     cronTimeoutMs: integer('PLATFORM_CRON_TIMEOUT_MS', 600_000, 1, 2 ** 31 - 1),
@@ -159,7 +159,12 @@ const maxMs = 2 ** 31 - 1
 const noIsolation =
   'RUNTIME_SUPERVISOR is off: the functions of all projects run in one process, without isolation from each other.'
 
-function readFunctions(text: (name: Name) => string | undefined, integer: ReadInteger): Config['functions'] {
+/** Node trusts the certificates of the given file, so loading packages does too. */
+function readFunctions(
+  text: (name: Name) => string | undefined,
+  integer: ReadInteger,
+  certificates: string | undefined,
+): Config['functions'] {
   const warnings: string[] = []
   const given = text('PLATFORM_EDGE_ISOLATION') ?? 'per-project'
   const isKnown = given === 'per-project' || given === 'per-invocation'
@@ -183,7 +188,7 @@ function readFunctions(text: (name: Name) => string | undefined, integer: ReadIn
       capMs: integer('RUNTIME_WORKER_BACKOFF_CAP_MS', 30_000, 1, maxMs),
       resetMs: integer('RUNTIME_WORKER_HEALTHY_RESET_MS', 60_000, 1, maxMs),
     },
-    registry: readRegistry(text('PLATFORM_NPM_REGISTRY')),
+    registry: { url: readRegistry(text('PLATFORM_NPM_REGISTRY')), certificates },
     warnings,
   })
 }

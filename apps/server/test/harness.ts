@@ -104,6 +104,7 @@ export async function startPlatform({
     PLATFORM_PORT: '0',
     // Tests pass on a machine with little free disk space.
     PLATFORM_DISK_RESERVE_MB: '0',
+    RUNTIME_PORT: '0',
     PLATFORM_LOG_LEVEL: 'debug',
     // Set by scripts/test-redis.ts.
     REDIS_URL: process.env['TEST_REDIS_URL'],

@@ -146,6 +146,7 @@ function spawnPlatform({ dataDir, env = {}, args = [], cwd, terminal, user, ...r
       TMPDIR: tmpdir(),
       PLATFORM_PORT: '0',
       PLATFORM_DISK_RESERVE_MB: '0',
+      RUNTIME_PORT: '0',
       PLATFORM_DATA_DIR: dataDir,
       ...env,
     },

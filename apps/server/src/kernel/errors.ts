@@ -6,6 +6,8 @@ interface RefusalExtras {
   headers?: Record<string, string>
   /** For the log, never for the answer. */
   cause?: unknown
+  /** The failure is that of a project's own code, so the log of the platform does not have it, whatever its status. */
+  isOfProject?: boolean
 }
 
 /** A code that is not in the contract, with its HTTP status: an SQLSTATE, or a code that a tenant's SQL raised. */
@@ -21,6 +23,7 @@ export class Refusal extends Error {
   readonly hint: string
   readonly details: string
   readonly headers: Record<string, string>
+  readonly isOfProject: boolean
   constructor(code: ErrorCode | PassedOn, message: string, extras: RefusalExtras = {}) {
     super(message, extras.cause === undefined ? undefined : { cause: extras.cause })
     this.name = 'Refusal'
@@ -30,6 +33,7 @@ export class Refusal extends Error {
     this.hint = extras.hint ?? ''
     this.details = extras.details ?? ''
     this.headers = extras.headers ?? {}
+    this.isOfProject = extras.isOfProject ?? false
   }
 }
 

@@ -16,7 +16,7 @@ interface FrameworkError extends Error {
 export function failureFrom(error: unknown, log: Log, requestId: string): Failure {
   const refusal =
     error instanceof Refusal ? error : (fromFramework(error as FrameworkError) ?? internalError(error))
-  if (refusal.status >= 500 && !isRetryLater(refusal))
+  if (refusal.status >= 500 && !refusal.isOfProject && !isRetryLater(refusal))
     log.error({ id: requestId, err: refusal.cause ?? refusal }, 'request failed')
   const { status, code, message, hint, details, headers } = refusal
   return { status, code, message, hint, details, headers }

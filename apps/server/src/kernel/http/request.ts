@@ -29,6 +29,8 @@ export interface RawReply {
   readonly status: number
   readonly headers?: Readonly<Record<string, string | string[]>>
   readonly body: string | Buffer | Readable | ByteSource | null
+  /** The body of the request is still read while the answer is sent. Otherwise its rest is dropped. */
+  readonly isReadingRequest?: boolean
 }
 
 export const jsonReply = (

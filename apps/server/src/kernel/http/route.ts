@@ -81,13 +81,19 @@ export function addRoute<Who>(app: FastifyInstance, parts: RouteParts<Who>): voi
 
   function answerRaw(request: FastifyRequest, reply: FastifyReply): void {
     const exchange = exchangeOf(request)
-    const result = (handle(inputOf(request), exchange.who, exchange) as Promise<RawReply>).finally(() => {
+    const dropRest = () => {
       // The rest of the body is read and dropped, so that the client can receive the answer.
       if (request.raw.complete) return
       request.raw.unpipe()
       request.raw.resume()
+    }
+    const result = (handle(inputOf(request), exchange.who, exchange) as Promise<RawReply>).catch(error => {
+      dropRest()
+      throw error
     })
-    settle(request, reply, result, ({ status, headers, body }) => {
+    settle(request, reply, result, ({ status, headers, body, isReadingRequest }) => {
+      if (isReadingRequest) reply.raw.once('close', dropRest)
+      else dropRest()
       reply.status(status).headers(headers ?? {})
       if (isSource(body)) sendSource(request, reply, body)
       else void reply.send(body ?? undefined)

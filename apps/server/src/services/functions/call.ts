@@ -2,8 +2,9 @@
 import { STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
 import { join } from 'node:path'
-import type { Readable } from 'node:stream'
+import { Readable } from 'node:stream'
 import { pathToFileURL } from 'node:url'
+import type { ErrorCode } from '@plinth/contract/errors.ts'
 import type { ByteSource } from '#src/kernel/byte-source.ts'
 import { Refusal, retryLater } from '#src/kernel/errors.ts'
 import type { RateWindows } from '#src/kernel/http/rate-windows.ts'
@@ -17,6 +18,7 @@ import type { CodeCache } from './code-cache.ts'
 import { answerHeaders, requestHeaders } from './headers.ts'
 import type { Lease, Runtime } from './runtime.ts'
 import { type Answer, type Connection, ConnectionLost } from './worker/connection.ts'
+import type { Excess } from './worker/usage.ts'
 import type { Worker } from './worker/worker.ts'
 
 export interface CallDeps {
@@ -34,6 +36,7 @@ const defaults = { callsPerMinute: 6000, concurrency: 20, responseMb: 20 }
 const maxWholeBody = 64 * 1024
 
 interface CallContext {
+  name: string
   headers: readonly string[]
   target: string
   maxBytes: number
@@ -144,7 +147,7 @@ export function createCalls(deps: CallDeps): Calls {
         baseUrl: deps.baseUrl(),
         keep,
       })
-      return await run(lease, { target, headers, maxBytes }, end)
+      return await run(lease, { name, target, headers, maxBytes }, end)
     } catch (error) {
       end(error instanceof Refusal ? error.status : 500)
       throw error
@@ -175,11 +178,11 @@ interface ClientSide {
 
 async function openTunnel(
   { worker, release }: Lease,
-  { target, headers }: CallContext,
+  context: CallContext,
   { socket, head, timeoutMs, requestId }: ClientSide,
   end: (status: number) => void,
 ): Promise<number> {
-  const call = worker.begin()
+  const call = worker.begin(context.name)
   const over = (status: number) => {
     call.done()
     end(status)
@@ -188,6 +191,7 @@ async function openTunnel(
   let connection: Connection | undefined
   try {
     connection = await call.connect()
+    const { target, headers } = context
     const opened = await within(connection.upgrade({ method: 'GET', target, headers }), timeoutMs, () =>
       connection!.close(),
     )
@@ -227,7 +231,7 @@ async function openTunnel(
   } catch (error) {
     connection?.close()
     call.done()
-    const reason = error instanceof ConnectionLost ? await reasonOf(worker, error) : error
+    const reason = error instanceof ConnectionLost ? await reasonOf(worker) : error
     await release()
     throw reason
   }
@@ -242,7 +246,7 @@ async function callWorker(
   onEnd: (status: number) => void,
 ): Promise<RawReply> {
   const { maxBytes } = context
-  const call = worker.begin()
+  const call = worker.begin(context.name)
   let connection: Connection | undefined
   const abort = () => connection?.close()
   request.signal.addEventListener('abort', abort)
@@ -268,6 +272,7 @@ async function callWorker(
     return {
       status,
       headers,
+      isReadingRequest: body instanceof Readable,
       body: sourceOf(answer, connection, limits, async () => {
         over(status)
         await release()
@@ -277,7 +282,7 @@ async function callWorker(
     connection?.close()
     request.signal.removeEventListener('abort', abort)
     call.done(connection)
-    const reason = error instanceof ConnectionLost ? await reasonOf(worker, error) : error
+    const reason = error instanceof ConnectionLost ? await reasonOf(worker) : error
     await release()
     throw reason
   }
@@ -345,7 +350,7 @@ function sourceOf(
 }
 
 /** Why the worker closed the connection. */
-async function reasonOf(worker: Worker, lost: ConnectionLost): Promise<Refusal> {
+async function reasonOf(worker: Worker): Promise<Refusal> {
   const ending = await Promise.race([
     worker.ended,
     new Promise<undefined>(resolve => setTimeout(() => resolve(undefined), 1000).unref()),
@@ -353,32 +358,31 @@ async function reasonOf(worker: Worker, lost: ConnectionLost): Promise<Refusal> 
   if (ending === 'memory' || ending === 'cpu' || ending === 'disk') return overLimit(ending)
   if (ending === 'stopped')
     return retryLater('WORKER_BUSY', 'The worker was stopped for another project; try again', 1)
-  return new Refusal(
-    'WORKER_ERROR',
-    'The worker ended during the call; the log of the function has the reason',
-    {
-      cause: lost,
-    },
-  )
+  return ofProject('WORKER_ERROR', 'The worker ended during the call; the log of the function has the reason')
 }
 
-const overLimit = (what: 'memory' | 'cpu' | 'disk') =>
-  new Refusal(
+const ofProject = (code: ErrorCode, message: string, hint = '') =>
+  new Refusal(code, message, { hint, isOfProject: true })
+
+const overLimit = (what: Excess) =>
+  ofProject(
     'WORKER_LIMIT',
     `The worker was ended, because it used too much ${{ memory: 'memory', cpu: 'CPU time', disk: 'disk space' }[what]}`,
   )
 
 function failureOf(outcome: string): Refusal {
   if (outcome === 'boot')
-    return new Refusal('BOOT_ERROR', 'The function could not be loaded; its log has the reason')
+    return ofProject('BOOT_ERROR', 'The function could not be loaded; its log has the reason')
   if (outcome === 'memory') return overLimit('memory')
-  return new Refusal('WORKER_ERROR', 'The function threw an error; its log has the reason')
+  return ofProject('WORKER_ERROR', 'The function threw an error; its log has the reason')
 }
 
 const timedOut = (timeoutMs: number) =>
-  new Refusal('IDLE_TIMEOUT', `The function sent nothing for ${timeoutMs / 1000} seconds`)
+  ofProject('IDLE_TIMEOUT', `The function sent nothing for ${timeoutMs / 1000} seconds`)
 
 const tooLong = (maxBytes: number) =>
-  new Refusal('WORKER_LIMIT', `The answer of the function has more than ${maxBytes / 1024 / 1024} MB`, {
-    hint: 'The operator can raise the quota function_response_mb of the project.',
-  })
+  ofProject(
+    'WORKER_LIMIT',
+    `The answer of the function has more than ${maxBytes / 1024 / 1024} MB`,
+    'The operator can raise the quota function_response_mb of the project.',
+  )

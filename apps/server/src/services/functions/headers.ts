@@ -45,6 +45,7 @@ export function requestHeaders({ request, caller, row, entry, baseUrl, keep = []
     if (typeof value === 'string') headers.push(name, value)
     else for (const each of value) headers.push(name, each)
   }
+  if (request.headers.host === undefined) headers.push('host', 'platform')
   const origin = new URL(baseUrl).origin
   headers.push('x-forwarded-for', request.ip)
   headers.push('x-platform-project-id', caller.tenant.id)

@@ -21,6 +21,7 @@ import { createFindCallable } from './callable.ts'
 import { createIdentify } from './callers.ts'
 import { createCodeCache } from './code-cache.ts'
 import { functionsRoutes } from './data-routes.ts'
+import type { Registry } from './deploy/packages.ts'
 import { type HealthPort, openHealthPort } from './health-port.ts'
 import { functionsManagementRoutes } from './management-routes.ts'
 import { locateFunctions } from './place.ts'
@@ -45,7 +46,7 @@ export interface OpenFunctions {
   logs: LogsService
   dataDir: string
   outboundAllow: readonly string[]
-  settings: RuntimeSettings & { port: number; registry: string | undefined; warnings: readonly string[] }
+  settings: RuntimeSettings & { port: number; registry: Registry; warnings: readonly string[] }
   /** Exists only after all services are open. */
   http(): Pick<HttpServer, 'listenOnSocket'>
 }

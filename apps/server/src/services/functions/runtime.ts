@@ -1,12 +1,11 @@
 // Starts workers for projects and runs calls in them, in one of three ways: a warm worker for each project, a new worker
 // for each call, or one worker for all projects without isolation.
 import { randomUUID } from 'node:crypto'
-import { readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { readdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import { adoptProcess } from '#src/kernel/child-processes/adopt.ts'
-import { stopProcess } from '#src/kernel/child-processes/stop.ts'
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Log } from '#src/kernel/log.ts'
+import { isRunning, startTimeOf } from '#src/kernel/running-process.ts'
 import type { LogsService } from '#src/services/logs/service.ts'
 import type { SecretsService } from '#src/services/secrets/service.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
@@ -87,7 +86,7 @@ export function createRuntime(deps: RuntimeDeps): Runtime {
     const isShared = settings.isolation === 'shared'
     const user = place.userOf(isShared ? sharedKey : tenant.id)
     const [deno, variables] = await Promise.all([place.deno(), variablesOf(tenant)])
-    const paths = pathsIn(join(place.runDir, randomUUID().slice(0, 12)))
+    const paths = pathsIn(join(place.runDir, directoryName()))
     await makeOwnDir(paths.directory, user)
     await makeOwnDir(paths.temporary, user)
     const closeSocket = await deps.openPlatformSocket(
@@ -112,7 +111,6 @@ export function createRuntime(deps: RuntimeDeps): Runtime {
         onLine: line => appendOutput(tenant.id, { ...line, message: mask(line.message) }),
       })
       provided.set(worker, new Map([[tenant.id, tenant.anonKey]]))
-      await writeFile(join(paths.directory, 'pid'), String(worker.pid)).catch(() => {})
       void worker.ended.then(closeSocket)
       return worker
     } catch (error) {
@@ -174,25 +172,14 @@ function hostsOf({ settings }: Tenant): readonly string[] | undefined {
   return Array.isArray(hosts) ? hosts.filter(each => typeof each === 'string') : undefined
 }
 
-/** Workers of a platform that was killed end by themselves. Those that cannot are ended here. */
+/** The process of the platform is part of the name, because several may use the same directory. */
+const directoryName = () => `${process.pid}-${startTimeOf(process.pid) ?? ''}-${randomUUID().slice(0, 8)}`
+
+/** Workers end with their platform. A platform that was killed leaves their directories. */
 async function removeLeftovers(runDir: string): Promise<void> {
   for (const name of await readdir(runDir)) {
-    const directory = join(runDir, name)
-    const pid = Number(await readFile(join(directory, 'pid'), 'utf8').catch(() => ''))
-    const commandOf = async (id: number) => readFile(`/proc/${id}/cmdline`, 'utf8').catch(() => '')
-    if (pid > 1 && (await commandOf(pid)).includes(directory)) {
-      const left = adoptProcess(pid, id => isAlive(id))
-      if (left) await stopProcess(left, [{ signal: 'SIGKILL', withinMs: 5000 }], 'a worker')
-    }
-    await rm(directory, { recursive: true, force: true })
-  }
-}
-
-function isAlive(pid: number): boolean {
-  try {
-    process.kill(pid, 0)
-    return true
-  } catch {
-    return false
+    const [pid, startTime] = name.split('-')
+    if (!isRunning({ pid: Number(pid), startTime: startTime || undefined }))
+      await rm(join(runDir, name), { recursive: true, force: true })
   }
 }

@@ -94,7 +94,12 @@ export function logsService({ control, log, retentionDays }: LogsDeps): LogsServ
       Object.assign(project, { lines: [], bytes: 0, dropped: 0 })
       if (dropped > 0) lines.push(droppedLine(lines.at(-1)!, dropped))
       grown.add(projectId)
-      await store.insertLines(control, projectId, lines)
+      await store.insertLines(control, projectId, lines).catch(error => {
+        // They are written with the next ones, as long as they fit.
+        project.lines = [...lines, ...project.lines]
+        project.bytes = project.lines.reduce((sum, { message }) => sum + message.length, 0)
+        throw error
+      })
     }
   }
 

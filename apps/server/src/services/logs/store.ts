@@ -8,10 +8,10 @@ export const insertLines = (control: Database, projectId: string, lines: readonl
     await session.run(sql`select pg_advisory_xact_lock(hashtextextended(${`logs ${projectId}`}, 0))`)
     await session.run(sql`
       insert into project_logs (project_id, source, name, at, level, event, message, request_id, facts)
-      select id, source, name, at, level, event, message, request_id, facts
+      select projects.id, line.source, line.name, line.at, line.level, line.event, line.message, line.request_id, line.facts
         from projects, json_to_recordset(${JSON.stringify(lines)}::json)
           as line(source text, name text, at timestamptz, level text, event text, message text, request_id text, facts jsonb)
-       where id = ${projectId} and status <> 'deleted'`)
+       where projects.id = ${projectId} and projects.status <> 'deleted'`)
   })
 
 export async function readLines(

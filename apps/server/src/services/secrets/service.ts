@@ -6,6 +6,7 @@ import { Refusal } from '#src/kernel/errors.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
 import type { OwnerWork } from '#src/planes/management/owner-work.ts'
 import type { Paging } from '#src/planes/management/paging.ts'
+import type { Directory } from '#src/tenancy/directory.ts'
 import type { ProjectDataHooks } from '#src/tenancy/project-data.ts'
 import * as store from './store.ts'
 
@@ -20,11 +21,12 @@ export interface SecretsDeps {
   control: Database
   sealer: Sealer
   owner: Pick<OwnerWork, 'tenant'>
+  directory: Pick<Directory, 'forget'>
 }
 
 export type SecretsService = ReturnType<typeof secretsService>
 
-export function secretsService({ control, sealer, owner }: SecretsDeps) {
+export function secretsService({ control, sealer, owner, directory }: SecretsDeps) {
   const idOf = async (projectId: string) => (await owner.tenant(projectId)).id
 
   function sealed(projectId: string, name: string, value: string): store.SealedSecret {
@@ -37,6 +39,8 @@ export function secretsService({ control, sealer, owner }: SecretsDeps) {
     const id = await idOf(projectId)
     const found = await store.updateSecret(control, id, sealed(id, name, value))
     if (!found) throw notFound(name)
+    // Functions of this node see it at the next call, those of other nodes within a quarter of a second.
+    directory.forget(id)
     return found
   }
 
@@ -51,6 +55,7 @@ export function secretsService({ control, sealer, owner }: SecretsDeps) {
       const saved = await store.saveSecret(control, id, sealed(id, name, value), maxSecrets)
       if (!saved)
         throw new Refusal('too_many_secrets', `The project has ${maxSecrets} secrets; delete some of them`)
+      directory.forget(id)
       return saved
     },
 
@@ -64,7 +69,9 @@ export function secretsService({ control, sealer, owner }: SecretsDeps) {
     /** A name can look like an id only by chance: names have no hyphens. */
     async remove(projectId: string, identifier: string): Promise<void> {
       const remove = isUuid(identifier) ? store.removeById : store.removeByName
-      if ((await remove(control, await idOf(projectId), identifier)) === 0) throw notFound(identifier)
+      const id = await idOf(projectId)
+      if ((await remove(control, id, identifier)) === 0) throw notFound(identifier)
+      directory.forget(id)
     },
 
     /** The values, by name. */

@@ -16,6 +16,8 @@ export interface Replacement {
 }
 
 export interface Analysis {
+  /** URLs of the function's own modules. */
+  modules: string[]
   /** npm packages as in the specifiers: `hono@4`. */
   packages: string[]
   /** Specifiers that only the import map or the platform can resolve. */
@@ -49,6 +51,7 @@ interface Dependency {
 }
 interface Module {
   specifier: string
+  kind?: string
   error?: string
   dependencies?: Dependency[]
 }
@@ -73,6 +76,7 @@ export async function analyse(input: AnalysisInput): Promise<Analysis> {
     ],
     directory,
     user: input.user,
+    env: { DENO_NO_PACKAGE_JSON: '1' },
     ...limits,
   }).catch(error => {
     if (error instanceof DenoStopped)
@@ -84,7 +88,11 @@ export async function analyse(input: AnalysisInput): Promise<Analysis> {
   const own = modules.filter(({ specifier }) => specifier.startsWith(root))
   const broken = own.find(({ error }) => error !== undefined)
   if (broken) throw invalid(sentenceOf(broken.error!, root))
-  const found: Analysis = { packages: [], replacements: [] }
+  const found: Analysis = {
+    modules: own.filter(({ kind }) => kind === 'esm').map(({ specifier }) => specifier),
+    packages: [],
+    replacements: [],
+  }
   for (const module of own)
     for (const dependency of module.dependencies ?? []) note(found, root, module, dependency)
   found.packages = [...new Set(found.packages)]

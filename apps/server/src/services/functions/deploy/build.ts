@@ -9,12 +9,13 @@ import type { VersionParts } from '../store.ts'
 import { type Analysis, analyse, builtins, type Replacement } from './analysis.ts'
 import { hashOf, invalid, type Source } from './files.ts'
 import { importMapOf } from './import-map.ts'
-import { installPackages } from './packages.ts'
+import { checkLinks } from './link-check.ts'
+import { installPackages, type Registry } from './packages.ts'
 
 export interface BuildDeps {
   place: Place
   archives: Archives
-  registry: string | undefined
+  registry: Registry
 }
 
 /** Deno names each specifier of a file once, so one that is written several times takes several rounds. */
@@ -48,6 +49,7 @@ export async function buildVersion(
       analysis.packages.length === 0
         ? undefined
         : await installPackages({ deno, user, directory, wanted: analysis.packages, registry: deps.registry })
+    await checkLinks({ deno, user, directory, modules: analysis.modules, packages: packages?.directory })
     const packagesArchive = packages
       ? await archives.save(projectId, packages.hash, packages.directory)
       : null

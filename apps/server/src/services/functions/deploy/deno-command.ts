@@ -40,7 +40,6 @@ export async function runDeno(run: DenoRun): Promise<DenoResult> {
     env: {
       NO_COLOR: '1',
       DENO_NO_UPDATE_CHECK: '1',
-      DENO_NO_PACKAGE_JSON: '1',
       DENO_DIR: `${directory}/.deno`,
       HOME: directory,
       PATH: '/usr/bin:/bin',

@@ -18,6 +18,13 @@ export interface Packages {
   names: string[]
 }
 
+export interface Registry {
+  /** Undefined: Deno's own default. */
+  url: string | undefined
+  /** A file of certificates to trust besides those of the system. */
+  certificates: string | undefined
+}
+
 export interface InstallInput {
   deno: string
   user: OsUser | undefined
@@ -25,8 +32,7 @@ export interface InstallInput {
   directory: string
   /** `name@range` */
   wanted: readonly string[]
-  /** Undefined: Deno's own default. */
-  registry: string | undefined
+  registry: Registry
   timeoutMs?: number
 }
 
@@ -42,12 +48,13 @@ export async function installPackages(input: InstallInput): Promise<Packages> {
   await writeFile(join(target, 'package.json'), JSON.stringify({ dependencies: dependenciesOf(wanted) }))
   const { isSuccess, stderr } = await runDeno({
     program: deno,
-    args: ['install', '--quiet', '--node-modules-dir=auto', '--no-config'],
+    args: ['install', '--quiet', '--node-modules-dir=auto'],
     directory: target,
     user,
     env: {
-      DENO_NO_PACKAGE_JSON: '',
-      ...(registry !== undefined && { NPM_CONFIG_REGISTRY: registry }),
+      DENO_TLS_CA_STORE: 'mozilla,system',
+      ...(registry.url !== undefined && { NPM_CONFIG_REGISTRY: registry.url }),
+      ...(registry.certificates !== undefined && { DENO_CERT: registry.certificates }),
     },
     timeoutMs,
     maxOutputBytes,

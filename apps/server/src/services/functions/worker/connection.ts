@@ -190,7 +190,7 @@ function connectionOn(socket: Socket): Connection {
 
   function send({ method, target, headers }: CallHead, body: Buffer | Readable | undefined): void {
     isAnswered = false
-    let head = `${method} ${target} HTTP/1.1\r\nhost: platform\r\n`
+    let head = `${method} ${target} HTTP/1.1\r\n`
     for (let at = 0; at < headers.length; at += 2) head += `${headers[at]}: ${headers[at + 1]}\r\n`
     if (body === undefined) return void socket.write(`${head}\r\n`, 'latin1')
     if (Buffer.isBuffer(body)) {

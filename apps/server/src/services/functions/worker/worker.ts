@@ -37,8 +37,8 @@ export interface Worker {
   readonly ended: Promise<Ending>
   /** Variables of a project, before its first call. */
   provide(variables: Variables): void
-  /** Counts a call until `done`. */
-  begin(): { connect(): Promise<Connection>; done(connection?: Connection): void }
+  /** Counts a call of the named function until `done`. */
+  begin(name: string): { connect(): Promise<Connection>; done(connection?: Connection): void }
   /** Checks the use of CPU time and memory. */
   check(now: number): Promise<void>
   checkDisk(): Promise<void>
@@ -68,13 +68,15 @@ export async function startWorker(options: StartOptions): Promise<Worker> {
   let background = 0
   let excess: Excess | undefined
   let isStopping = false
+  /** The function that was called last. Lines that name no function are taken for its own. */
+  let latest = ''
 
   function receive(line: string): void {
     const message = messageFrom(line)
-    if (message === undefined) onLine({ level: 'log', message: line.slice(0, maxMessage) })
+    if (message === undefined) onLine({ level: 'log', name: latest, message: line.slice(0, maxMessage) })
     else if (message['type'] === 'ready') ready.resolve()
     else if (message['type'] === 'background') background = Number(message['pending']) || 0
-    else onLine(lineFrom(message))
+    else onLine({ name: latest, ...lineFrom(message) })
   }
 
   const child = await launch({
@@ -87,8 +89,10 @@ export async function startWorker(options: StartOptions): Promise<Worker> {
       readLines(child.process.stdout as Readable, { onLine: receive })
       readLines(child.process.stderr as Readable, {
         onLine(line) {
-          if (outOfMemory.test(line)) excess ??= 'memory'
-          onLine({ level: 'error', message: line.slice(0, maxMessage) })
+          // A long dump of the heap and the stack follows, which says nothing to anyone.
+          if (excess === 'memory') return
+          if (outOfMemory.test(line)) excess = 'memory'
+          onLine({ level: 'error', name: latest, message: line.slice(0, maxMessage) })
         },
       })
       send(variables)
@@ -136,7 +140,8 @@ export async function startWorker(options: StartOptions): Promise<Worker> {
       return memoryMb
     },
     provide: value => void (child.process.stdin as Writable).write(`${JSON.stringify(value)}\n`),
-    begin() {
+    begin(name) {
+      latest = name
       calls++
       lastUsedAt = performance.now()
       budget.addCall()
