@@ -46,6 +46,11 @@ test('arguments: a short flag takes its value attached or separate; a switch tak
   assert.equal(refusal('down --volumes=some').code, 'usage_invalid_value')
 })
 
+test('arguments: a repeatable flag keeps every value, any other the last one', () => {
+  const { values } = parse('functions invoke hello -H A:1 --header B:2 --path /x --path /y')
+  assert.deepEqual(values, { header: 'A:1\nB:2', path: '/y' })
+})
+
 test('arguments: everything after -- is a word', () => {
   assert.deepEqual(parse('projects create -- --odd').operands, { name: '--odd' })
 })

@@ -39,7 +39,9 @@ export function findDeno(environment: Environment): Deno {
       `The program that runs functions is missing: ${host} does not exist.`,
       'Run plinth in the repository.',
     )
-  const known = Object.entries(environment).filter(([name, value]) => passedOn.test(name) && value !== undefined)
+  const known = Object.entries(environment).filter(
+    ([name, value]) => passedOn.test(name) && value !== undefined,
+  )
   return {
     program: denoProgram(`${process.platform}-${process.arch}`),
     host,

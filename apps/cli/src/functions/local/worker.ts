@@ -72,7 +72,7 @@ export async function startWorker(options: WorkerOptions): Promise<Worker> {
     child.once('close', (code, signal) => resolve(signal ?? `exit code ${code}`))
   }).then(async why => {
     fail(new StartFailed(`The worker did not start: ${why}.`))
-    await rm(directory, { recursive: true, force: true })
+    await rm(directory, { recursive: true, force: true }).catch(() => {})
     return why
   })
   // Its end is reported by `ended`.

@@ -1,4 +1,5 @@
 // The workers of all local functions: one each, started at its first call. So each function has its own import map.
+import { readFileSync } from 'node:fs'
 import { entrypointOf, namePattern } from '../folder.ts'
 import type { Deno } from './deno.ts'
 import { type OutputLine, startWorker, type Variables, type Worker } from './worker.ts'
@@ -23,13 +24,24 @@ export interface Workers {
   close(): Promise<void>
 }
 
+/** Its `serve` listens on a port of its own. The platform replaces it when a function is deployed. */
+const stdServer = /deno\.land\/std(@[^/]+)?\/http\/server\.ts/
+
 export function createWorkers({ deno, root, only, directory, variables, onLine }: WorkersOptions): Workers {
   const current = new Map<string, Promise<Worker>>()
-  const running = new Set<Worker>()
+  /** Also those that are retired and have not ended. */
+  const all = new Set<Promise<Worker>>()
   let started = 0
 
-  async function start(name: string, entrypoint: string): Promise<Worker> {
-    const worker = await startWorker({
+  function start(name: string, entrypoint: string): Promise<Worker> {
+    if (stdServer.test(readFileSync(entrypoint, 'utf8')))
+      onLine(name, {
+        level: 'warn',
+        message:
+          'It imports serve from deno.land/std, which works only after it is deployed. Use Deno.serve(handler).',
+        requestId: null,
+      })
+    const starting = startWorker({
       deno,
       root,
       entrypoint,
@@ -37,24 +49,22 @@ export function createWorkers({ deno, root, only, directory, variables, onLine }
       variables: variables(),
       onLine: line => onLine(name, line),
     })
-    running.add(worker)
-    return worker
+    current.set(name, starting)
+    all.add(starting)
+    void reportEnd(name, starting)
+    return starting
   }
 
-  function watchEnd(name: string, starting: Promise<Worker>): void {
-    const forget = () => {
-      const isCurrent = current.get(name) === starting
-      if (isCurrent) current.delete(name)
-      return isCurrent
-    }
-    starting
-      .then(async worker => {
-        const why = await worker.ended
-        running.delete(worker)
-        if (forget())
-          onLine(name, { level: 'error', message: `The worker has ended: ${why}.`, requestId: null })
-      })
-      .catch(forget)
+  async function reportEnd(name: string, starting: Promise<Worker>): Promise<void> {
+    const why = await starting.then(
+      worker => worker.ended,
+      () => null,
+    )
+    all.delete(starting)
+    if (current.get(name) !== starting) return
+    current.delete(name)
+    if (why !== null)
+      onLine(name, { level: 'error', message: `The worker has ended: ${why}.`, requestId: null })
   }
 
   return {
@@ -62,12 +72,7 @@ export function createWorkers({ deno, root, only, directory, variables, onLine }
       const isServed = namePattern.test(name) && (only === undefined || name === only)
       const entrypoint = isServed ? entrypointOf(root, name) : undefined
       if (entrypoint === undefined) return undefined
-      const known = current.get(name)
-      if (known) return known
-      const starting = start(name, entrypoint)
-      current.set(name, starting)
-      watchEnd(name, starting)
-      return starting
+      return current.get(name) ?? start(name, entrypoint)
     },
     retireAll() {
       const retired = [...current.values()]
@@ -79,10 +84,8 @@ export function createWorkers({ deno, root, only, directory, variables, onLine }
         )
     },
     async close() {
-      const starting = [...current.values()]
       current.clear()
-      await Promise.allSettled(starting)
-      await Promise.all([...running].map(worker => worker.stop()))
+      await Promise.allSettled([...all].map(starting => starting.then(worker => worker.stop())))
     },
   }
 }

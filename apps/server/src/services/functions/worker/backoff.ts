@@ -26,11 +26,11 @@ export class Backoff {
 
   crashed(key: string, ranMs: number, now: number): void {
     const { startMs, capMs, resetMs } = this.#settings
+    for (const [each, { until }] of this.#crashes) if (until + resetMs < now) this.#crashes.delete(each)
     const count = ranMs >= resetMs ? 1 : (this.#crashes.get(key)?.count ?? 0) + 1
     this.#crashes.set(key, { count, until: now + Math.min(capMs, startMs * 2 ** (count - 1)) })
   }
 
-  /** A worker has run long enough, or its code was replaced. */
   reset(key: string): void {
     this.#crashes.delete(key)
   }

@@ -97,12 +97,12 @@ export function createPool(settings: PoolSettings, log: Log): Pool {
   }
 
   function ended(slot: Slot, ending: Ending): void {
-    const { key, startedAt } = slot
+    const { key, fingerprint, startedAt } = slot
     if (slots.get(key) === slot) slots.delete(key)
     if (retiring.get(key) === slot.running) retiring.delete(key)
     if (ending === 'stopped' || isClosed) return
     const now = performance.now()
-    backoff.crashed(key, now - startedAt, now)
+    backoff.crashed(crashKey(key, fingerprint), now - startedAt, now)
     log.info({ project: key, ending, ranMs: Math.round(now - startedAt) }, 'a worker of functions has ended')
   }
 
@@ -164,12 +164,8 @@ export function createPool(settings: PoolSettings, log: Log): Pool {
           slots.delete(request.key)
           continue
         }
-        if (known) {
-          // The code was replaced, so its crashes count no more.
-          if (known.fingerprint !== request.fingerprint) backoff.reset(request.key)
-          retire(known)
-        }
-        const waitMs = backoff.pauseOf(request.key, performance.now())
+        if (known) retire(known)
+        const waitMs = backoff.pauseOf(crashKey(request.key, request.fingerprint), performance.now())
         if (waitMs > 0) throw inBackoff(waitMs)
         if (slots.size >= maxWorkers) {
           await makeRoom()
@@ -192,6 +188,9 @@ export function createPool(settings: PoolSettings, log: Log): Pool {
     },
   }
 }
+
+/** Crashes of code that was replaced do not count. */
+const crashKey = (key: string, fingerprint: string) => `${key} ${fingerprint}`
 
 export interface SingleUse {
   /** Starts a worker. `release` waits for its background work, up to the time of a call, and stops it. */

@@ -1,0 +1,258 @@
+// The local HTTP server: it forwards calls to the workers of functions, with the headers that the platform would add.
+import { randomUUID } from 'node:crypto'
+import { once } from 'node:events'
+import {
+  type ClientRequest,
+  createServer,
+  type IncomingHttpHeaders,
+  type IncomingMessage,
+  request as open,
+  type ServerResponse,
+  STATUS_CODES,
+} from 'node:http'
+import type { AddressInfo } from 'node:net'
+import type { Duplex } from 'node:stream'
+import { type Address, addressIn, corsHeaders, forwarded, preflightHeaders, returned } from './headers.ts'
+import type { Caller } from './project.ts'
+import { StartFailed, type Worker } from './worker.ts'
+
+export interface ServerOptions {
+  port: number
+  projectId: string
+  findWorker(name: string): Promise<Worker> | undefined
+  /** The names of the functions, for the answer to an unknown one. */
+  names(): string[]
+  /** Null if the credentials do not suffice. */
+  admit(headers: IncomingHttpHeaders, query: URLSearchParams): Promise<Caller | null>
+  onAnswered(call: Answered): void
+  onFailure(name: string, message: string): void
+}
+
+export interface Answered {
+  name: string
+  method: string
+  path: string
+  status: number
+  milliseconds: number
+  requestId: string
+}
+
+export interface LocalServer {
+  /** `http://127.0.0.1:8888` */
+  origin: string
+  close(): Promise<void>
+}
+
+interface Call {
+  address: Address
+  worker: Worker
+  headers: Record<string, string | string[]>
+}
+
+class Refused extends Error {
+  readonly status: number
+  readonly code: string
+  constructor(status: number, code: string, message: string) {
+    super(message)
+    this.status = status
+    this.code = code
+  }
+}
+
+/** Rejects with the error of `listen`. */
+export async function startServer(options: ServerOptions): Promise<LocalServer> {
+  let origin = ''
+
+  async function prepare(request: IncomingMessage, requestId: string): Promise<Call> {
+    const address = addressIn(request.url ?? '/')
+    const starting = options.findWorker(address.name)
+    if (!starting) {
+      const known = options.names().join(', ')
+      throw new Refused(404, 'NOT_FOUND', `There is no function "${address.name}" here; there are: ${known}`)
+    }
+    // A failure is awaited below. Without this it would be unhandled while the caller is identified.
+    starting.catch(() => {})
+    const isOpen = request.method === 'OPTIONS'
+    const caller = isOpen ? anon : await admit(request, address)
+    const worker = await starting.catch((error: Error) => {
+      options.onFailure(address.name, error.message)
+      throw error instanceof StartFailed ? bootFailed() : error
+    })
+    const headers = forwarded(request, {
+      'x-platform-project-id': options.projectId,
+      'x-platform-function': address.name,
+      'x-platform-function-version': '0',
+      'x-platform-request-id': requestId,
+      'x-platform-role': caller.role,
+      ...(caller.userId !== '' && { 'x-platform-user-id': caller.userId }),
+      'x-platform-entry': worker.entry,
+      'x-platform-url': `${origin}${address.target}`,
+      'x-platform-client-address': request.socket.remoteAddress ?? '',
+    })
+    return { address, worker, headers }
+  }
+
+  async function admit(request: IncomingMessage, { query }: Address): Promise<Caller> {
+    const caller = await options.admit(request.headers, query).catch((error: Error) => {
+      throw new Refused(503, 'WORKER_ERROR', `The credentials could not be checked: ${error.message}`)
+    })
+    if (caller) return caller
+    throw new Refused(
+      401,
+      'unauthorized',
+      'This function needs the token of a user or the service_role key; plinth functions serve --no-verify-jwt needs none',
+    )
+  }
+
+  async function answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const requestId = randomUUID()
+    const startedAt = performance.now()
+    response.setHeader('x-request-id', requestId)
+    response.once('close', () =>
+      options.onAnswered({
+        name: addressIn(request.url ?? '/').name,
+        method: request.method ?? '',
+        // Without the query, which may have a token.
+        path: request.url?.split('?')[0] ?? '',
+        status: response.statusCode,
+        milliseconds: Math.round(performance.now() - startedAt),
+        requestId,
+      }),
+    )
+    try {
+      const call = await prepare(request, requestId)
+      await forward(call, request, response)
+    } catch (error) {
+      refuse(error, request, response)
+    }
+  }
+
+  const server = createServer((request, response) => void answer(request, response))
+  /** The server does not close connections that it has passed on. */
+  const tunnels = new Set<Duplex>()
+  server.on('upgrade', (request, socket, head) => {
+    socket.on('error', () => {})
+    tunnels.add(socket)
+    socket.once('close', () => tunnels.delete(socket))
+    prepare(request, randomUUID()).then(
+      call => tunnel(call, request, socket, head),
+      error => socket.end(`HTTP/1.1 ${statusOf(error)} ${STATUS_CODES[statusOf(error)]}\r\n\r\n`),
+    )
+  })
+  server.listen(options.port, '127.0.0.1')
+  await once(server, 'listening')
+  origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  return {
+    origin,
+    async close() {
+      const closed = once(server, 'close')
+      server.close()
+      server.closeAllConnections()
+      for (const socket of tunnels) socket.destroy()
+      await closed
+    },
+  }
+}
+
+const anon: Caller = { role: 'anon', userId: '' }
+
+const isPreflight = ({ method, headers }: IncomingMessage) =>
+  method === 'OPTIONS' && headers['access-control-request-method'] !== undefined
+
+/** Resolves when the answer has begun. */
+async function forward(call: Call, request: IncomingMessage, response: ServerResponse): Promise<void> {
+  const done = call.worker.begin()
+  const upstream = openTo(call, request)
+  response.once('close', () => {
+    done()
+    upstream.destroy()
+  })
+  request.pipe(upstream)
+  const reply = await replyOf(upstream)
+  const { outcome, headers } = returned(reply.headers)
+  if (outcome !== undefined) throw outcome === 'boot' ? bootFailed() : failed()
+  const status = reply.statusCode ?? 502
+  const allows = reply.headers['access-control-allow-origin'] !== undefined
+  if (isPreflight(request) && !(status < 300 && allows)) {
+    reply.resume()
+    throw new Refused(status, 'NO_CORS', 'The function does not answer preflights')
+  }
+  response.writeHead(status, { ...corsHeaders, ...headers })
+  reply.pipe(response)
+  // The worker has ended in the middle of the body.
+  reply.once('error', () => response.destroy())
+}
+
+const openTo = ({ address, worker, headers }: Call, { method = 'GET' }: IncomingMessage): ClientRequest =>
+  open({ socketPath: worker.socket, path: address.target, method, headers, agent: false })
+
+async function replyOf(upstream: ClientRequest): Promise<IncomingMessage> {
+  const { promise, resolve, reject } = Promise.withResolvers<IncomingMessage>()
+  upstream.once('response', resolve)
+  // Also after the answer, if the function has not read the whole body.
+  upstream.on('error', () => reject(failed()))
+  return promise
+}
+
+/** Passes the bytes of a WebSocket on in both directions. */
+function tunnel(call: Call, request: IncomingMessage, socket: Duplex, head: Buffer): void {
+  const done = call.worker.begin()
+  const upstream = openTo(
+    { ...call, headers: { ...call.headers, connection: 'Upgrade', upgrade: 'websocket' } },
+    request,
+  )
+  socket.once('close', () => {
+    done()
+    upstream.destroy()
+  })
+  const start = ({ statusCode = 502, rawHeaders }: IncomingMessage) => {
+    const lines = rawHeaders.flatMap((name, at) =>
+      at % 2 === 0 ? [`${name}: ${rawHeaders[at + 1]}\r\n`] : [],
+    )
+    socket.write(
+      `HTTP/1.1 ${statusCode} ${STATUS_CODES[statusCode] ?? ''}\r\n${lines.join('')}\r\n`,
+      'latin1',
+    )
+  }
+  upstream.on('error', () => socket.destroy())
+  upstream.once('upgrade', (reply, inner, first) => {
+    start(reply)
+    socket.write(first)
+    inner.write(head)
+    inner.on('error', () => socket.destroy())
+    inner.once('close', () => socket.destroy())
+    socket.once('close', () => inner.destroy())
+    inner.pipe(socket)
+    socket.pipe(inner)
+  })
+  upstream.once('response', reply => {
+    start(reply)
+    reply.pipe(socket)
+  })
+  upstream.end()
+}
+
+const bootFailed = () =>
+  new Refused(503, 'BOOT_ERROR', 'The function could not be loaded; plinth functions serve prints the reason')
+const failed = () =>
+  new Refused(
+    500,
+    'WORKER_ERROR',
+    'The function threw an error or ended its worker; plinth functions serve prints the reason',
+  )
+
+const statusOf = (error: unknown) => (error instanceof Refused ? error.status : 500)
+
+/** The body has the fields of the data plane. Preflights succeed, so that a browser sends the call and sees its error. */
+function refuse(error: unknown, request: IncomingMessage, response: ServerResponse): void {
+  if (response.headersSent) return void response.destroy()
+  if (isPreflight(request)) {
+    response.writeHead(204, { ...corsHeaders, ...preflightHeaders(request.headers) })
+    return void response.end()
+  }
+  const status = statusOf(error)
+  const { message } = error as Error
+  const code = error instanceof Refused ? error.code : 'internal_error'
+  response.writeHead(status, { ...corsHeaders, 'content-type': 'application/json' })
+  response.end(JSON.stringify({ code, message, error: message, statusCode: status, details: '', hint: '' }))
+}
