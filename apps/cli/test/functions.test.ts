@@ -1,6 +1,6 @@
 // Functions of a project, with a real platform.
 import assert from 'node:assert/strict'
-import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
@@ -71,7 +71,7 @@ test('functions deploy: creates a function, then new versions of it, and list sh
   writeFileSync(join(cwd, 'functions/steps/index.ts'), answering('two'))
   const again = await succeed('deploy', 'steps', '-o', 'text')
   assert.match(again.stdout, /^Deployed steps\n\n {2}version +2\n {2}verify JWT +no\n {2}URL +http/)
-  assert.match(again.stderr, /Deploying steps from functions\/steps: 1 file, 43 B/)
+  assert.match(again.stderr, /Deploying steps from functions\/steps: 1 file, 38 B/)
   assert.match(again.stderr, /Call it: plinth functions invoke steps, .* curl http/)
   assert.equal(await (await fetch(made.url)).text(), 'two')
   assert.equal((await succeed('deploy', 'steps', '--verify-jwt')).json.data.verify_jwt, true)
@@ -123,7 +123,7 @@ test('functions download: writes nothing through a symbolic link', async () => {
   const refused = await functions(['download', 'linked', '--path', 'copy', '--force'])
   assert.deepEqual(codes(refused), [1, 'file_unwritable'])
   assert.deepEqual(below(join(cwd, 'elsewhere')), ['keep'])
-  assert.deepEqual(below(join(cwd, 'copy')), [])
+  assert.deepEqual(readdirSync(join(cwd, 'copy')), ['lib'])
 })
 
 test('functions download: a path that leaves the target is refused, and nothing is written', async () => {

@@ -89,8 +89,12 @@ const names = {
   address: 'x-platform-client-address',
 } as const
 
+const pingHeader = 'x-platform-ping'
+
 async function answer(original: Request): Promise<Response> {
   const headers = new Headers(original.headers)
+  // The platform asks whether the event loop still runs.
+  if (headers.has(pingHeader)) return new Response(null, { status: 204 })
   const read = (name: keyof typeof names) => headers.get(names[name]) ?? ''
   const id = read('project')
   const project = await projectOf(id)

@@ -60,7 +60,7 @@ test('workers: beyond the most workers, the least recently used one makes room',
 })
 
 test('workers: projects whose calls never end do not keep the workers from others', async () => {
-  await withPlatform({ RUNTIME_MAX_WORKERS: '2' }, async it => {
+  await withPlatform({ RUNTIME_MAX_WORKERS: '2', PLATFORM_SHUTDOWN_GRACE_MS: '200' }, async it => {
     const slow = await Promise.all([it.createProject(), it.createProject()])
     for (const own of slow) await own.deploy('hanging', 'Deno.serve(() => new Promise(() => {}))')
     const hanging = slow.map(own => own.call('hanging'))

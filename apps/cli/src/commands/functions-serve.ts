@@ -35,7 +35,7 @@ export async function serve(context: Context): Promise<Answer> {
   if (!needsCredential && !given.switches.has('no-verify-jwt'))
     screen.hint('Credentials are not checked, because that needs a project.')
 
-  const directory = mkdtempSync(join(realpathSync(tmpdir()), 'plinth-fn-'))
+  const directory = mkdtempSync(join(temporaryFolder(), 'plinth-fn-'))
   const workers = createWorkers({
     deno,
     root: folder.root,
@@ -59,6 +59,12 @@ export async function serve(context: Context): Promise<Answer> {
     rmSync(directory, { recursive: true, force: true })
   }
   return { data: null, text: () => '', wasStreamed: true }
+}
+
+/** Deno opens nothing in /dev, /proc and /sys for functions, not even in /dev/shm. */
+function temporaryFolder(): string {
+  const usual = realpathSync(tmpdir())
+  return /^\/(dev|proc|sys)\//.test(usual) ? '/tmp' : usual
 }
 
 function folderIn({ cwd, given }: Context): Folder {

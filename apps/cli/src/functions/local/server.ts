@@ -12,6 +12,7 @@ import {
 } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type { Duplex } from 'node:stream'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { type Address, addressIn, corsHeaders, forwarded, preflightHeaders, returned } from './headers.ts'
 import type { Caller } from './project.ts'
 import { StartFailed, type Worker } from './worker.ts'
@@ -114,7 +115,7 @@ export async function startServer(options: ServerOptions): Promise<LocalServer> 
         method: request.method ?? '',
         // Without the query, which may have a token.
         path: request.url?.split('?')[0] ?? '',
-        status: response.statusCode,
+        status: response.headersSent ? response.statusCode : clientClosed,
         milliseconds: Math.round(performance.now() - startedAt),
         requestId,
       }),
@@ -154,6 +155,10 @@ export async function startServer(options: ServerOptions): Promise<LocalServer> 
   }
 }
 
+/** The caller did not wait for the answer; nginx logs such calls with this status. */
+const clientClosed = 499
+/** Between the end of its connections and that of a process. */
+const endMilliseconds = 1000
 const anon: Caller = { role: 'anon', userId: '' }
 
 const isPreflight = ({ method, headers }: IncomingMessage) =>
@@ -168,7 +173,11 @@ async function forward(call: Call, request: IncomingMessage, response: ServerRes
     upstream.destroy()
   })
   request.pipe(upstream)
-  const reply = await replyOf(upstream)
+  const reply = await replyOf(upstream).catch(async () => {
+    // If the worker has ended, the next call must find a new one.
+    await Promise.race([call.worker.ended, sleep(endMilliseconds, undefined, { ref: false })])
+    throw failed()
+  })
   const { outcome, headers } = returned(reply.headers)
   if (outcome !== undefined) throw outcome === 'boot' ? bootFailed() : failed()
   const status = reply.statusCode ?? 502
@@ -184,13 +193,13 @@ async function forward(call: Call, request: IncomingMessage, response: ServerRes
 }
 
 const openTo = ({ address, worker, headers }: Call, { method = 'GET' }: IncomingMessage): ClientRequest =>
-  open({ socketPath: worker.socket, path: address.target, method, headers, agent: false })
+  open({ socketPath: worker.socket, path: address.target, method, headers, agent: worker.agent })
 
 async function replyOf(upstream: ClientRequest): Promise<IncomingMessage> {
   const { promise, resolve, reject } = Promise.withResolvers<IncomingMessage>()
   upstream.once('response', resolve)
   // Also after the answer, if the function has not read the whole body.
-  upstream.on('error', () => reject(failed()))
+  upstream.on('error', reject)
   return promise
 }
 

@@ -1,6 +1,7 @@
 // A Deno process that runs one function.
 import { spawn } from 'node:child_process'
 import { mkdir, rm } from 'node:fs/promises'
+import { Agent } from 'node:http'
 import { dirname, join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { pathToFileURL } from 'node:url'
@@ -34,6 +35,8 @@ export interface WorkerOptions {
 
 export interface Worker {
   readonly socket: string
+  /** Connections to it. */
+  readonly agent: Agent
   /** The URL of the module with the handler. */
   readonly entry: string
   /** Resolves when the process has ended: `exit code 1`, `SIGKILL`. */
@@ -66,12 +69,14 @@ export async function startWorker(options: WorkerOptions): Promise<Worker> {
     // Ctrl-C in a terminal signals the whole process group, but calls may end first.
     detached: true,
   })
+  const agent = new Agent({ keepAlive: true })
   const { promise: ready, resolve: becomeReady, reject: fail } = Promise.withResolvers<void>()
   const ended = new Promise<string>(resolve => {
     child.once('error', error => resolve(error.message))
     child.once('close', (code, signal) => resolve(signal ?? `exit code ${code}`))
   }).then(async why => {
     fail(new StartFailed(`The worker did not start: ${why}.`))
+    agent.destroy()
     await rm(directory, { recursive: true, force: true }).catch(() => {})
     return why
   })
@@ -106,6 +111,7 @@ export async function startWorker(options: WorkerOptions): Promise<Worker> {
   }
   return {
     socket,
+    agent,
     entry: pathToFileURL(entrypoint).href,
     ended,
     begin() {

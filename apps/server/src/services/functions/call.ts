@@ -17,7 +17,8 @@ import type { FindCallable } from './callable.ts'
 import type { CodeCache } from './code-cache.ts'
 import { answerHeaders, requestHeaders } from './headers.ts'
 import type { Lease, Runtime } from './runtime.ts'
-import { type Answer, type Connection, ConnectionLost } from './worker/connection.ts'
+import type { Answer, Connection } from './worker/connection.ts'
+import { ConnectionLost } from './worker/received-bytes.ts'
 import type { Excess } from './worker/usage.ts'
 import type { Worker } from './worker/worker.ts'
 
@@ -231,6 +232,7 @@ async function openTunnel(
   } catch (error) {
     connection?.close()
     call.done()
+    if (isTimeout(error)) void worker.checkAlive()
     const reason = error instanceof ConnectionLost ? await reasonOf(worker) : error
     await release()
     throw reason
@@ -282,6 +284,7 @@ async function callWorker(
     connection?.close()
     request.signal.removeEventListener('abort', abort)
     call.done(connection)
+    if (isTimeout(error)) void worker.checkAlive()
     const reason = error instanceof ConnectionLost ? await reasonOf(worker) : error
     await release()
     throw reason
@@ -376,6 +379,8 @@ function failureOf(outcome: string): Refusal {
   if (outcome === 'memory') return overLimit('memory')
   return ofProject('WORKER_ERROR', 'The function threw an error; its log has the reason')
 }
+
+const isTimeout = (error: unknown) => error instanceof Refusal && error.code === 'IDLE_TIMEOUT'
 
 const timedOut = (timeoutMs: number) =>
   ofProject('IDLE_TIMEOUT', `The function sent nothing for ${timeoutMs / 1000} seconds`)

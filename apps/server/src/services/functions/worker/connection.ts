@@ -3,6 +3,7 @@
 // headers and the body are the project's own.
 import { connect, type Socket } from 'node:net'
 import type { Readable } from 'node:stream'
+import { ConnectionLost, ReceivedBytes } from './received-bytes.ts'
 
 export interface CallHead {
   method: string
@@ -18,11 +19,20 @@ export interface AnswerHead {
   headers: readonly string[]
 }
 
+/** The next bytes of a body. An empty result is the end. */
+export type ReadBody = () => Promise<readonly Buffer[]>
+
 export interface Answer extends AnswerHead {
   /** The body, if it was received together with the head. */
   readonly whole: Buffer | undefined
-  /** The body, piece by piece. An empty result is the end. Each call waits for more bytes. */
-  read(): Promise<readonly Buffer[]>
+  read: ReadBody
+}
+
+export interface Upgraded {
+  answer: AnswerHead
+  socket: Socket
+  /** Bytes that were received after the head. */
+  rest: Buffer
 }
 
 export interface Connection {
@@ -31,162 +41,29 @@ export interface Connection {
   readonly isClosed: boolean
   /** Rejects with ConnectionLost if the worker ends or the connection is closed. */
   call(head: CallHead, body: Buffer | Readable | undefined): Promise<Answer>
-  /** Passes the socket on after the answer 101, with the bytes received since. */
-  upgrade(head: CallHead): Promise<{ answer: AnswerHead; socket: Socket; rest: Buffer } | Answer>
+  /** After the answer 101, the socket belongs to the caller. */
+  upgrade(head: CallHead): Promise<Upgraded | Answer>
   close(): void
 }
 
-export class ConnectionLost extends Error {
-  constructor(cause?: unknown) {
-    super('the worker closed the connection', { cause })
-    this.name = 'ConnectionLost'
-  }
-}
-
-const maxHeadBytes = 256 * 1024
-/** Beyond this, reading from the worker stops until the client has taken some. */
-const maxBuffered = 512 * 1024
-const headEnd = Buffer.from('\r\n\r\n')
 const empty = Buffer.alloc(0)
-
-type Framing = { kind: 'none' } | { kind: 'length'; left: number } | { kind: 'chunked' } | { kind: 'close' }
 
 export function openConnection(path: string): Promise<Connection> {
   return new Promise((resolve, reject) => {
     const socket = connect({ path })
-    socket.once('error', cause => reject(new ConnectionLost(cause)))
-    socket.once('connect', () => resolve(connectionOn(socket)))
+    const fail = (cause: unknown) => reject(new ConnectionLost(cause))
+    socket.once('error', fail)
+    socket.once('connect', () => {
+      socket.off('error', fail)
+      resolve(connectionOn(socket))
+    })
   })
 }
 
 function connectionOn(socket: Socket): Connection {
-  let received: Buffer = empty
+  const received = new ReceivedBytes(socket)
   let isAnswered = true
   let isSent = true
-  let isClosed = false
-  let wake: () => void = () => {}
-  let failure: unknown
-
-  socket.removeAllListeners('error')
-  socket.on('error', error => {
-    failure = error
-  })
-  socket.on('close', () => {
-    isClosed = true
-    wake()
-  })
-  const onData = (chunk: Buffer) => {
-    received = received.length === 0 ? chunk : Buffer.concat([received, chunk])
-    if (received.length > maxBuffered) socket.pause()
-    wake()
-  }
-  socket.on('data', onData)
-
-  /** Waits for bytes beyond those that were received already. */
-  async function more(): Promise<void> {
-    const before = received.length
-    if (socket.isPaused()) socket.resume()
-    while (received.length === before) {
-      if (isClosed) throw new ConnectionLost(failure)
-      await new Promise<void>(resolve => {
-        wake = resolve
-      })
-    }
-  }
-
-  async function readHead(): Promise<AnswerHead> {
-    for (;;) {
-      const end = received.indexOf(headEnd)
-      if (end < 0) {
-        if (received.length > maxHeadBytes) throw lost(new Error('the head of the answer is too long'))
-        await more()
-        continue
-      }
-      const head = parseHead(received.toString('latin1', 0, end))
-      received = received.subarray(end + headEnd.length)
-      if (head.status === 100 || head.status === 103) continue
-      return head
-    }
-  }
-
-  function lost(cause: Error): ConnectionLost {
-    socket.destroy()
-    return new ConnectionLost(cause)
-  }
-
-  function finish(): void {
-    isAnswered = true
-  }
-
-  function takeUpTo(count: number): Buffer {
-    const taken = received.length <= count ? received : received.subarray(0, count)
-    received = received.length <= count ? empty : received.subarray(count)
-    return taken
-  }
-
-  async function readChunkSize(): Promise<number> {
-    for (;;) {
-      const end = received.indexOf('\r\n')
-      if (end >= 0) {
-        const size = Number.parseInt(received.toString('latin1', 0, end), 16)
-        if (!(size >= 0)) throw lost(new Error('a chunk has no size'))
-        received = received.subarray(end + 2)
-        return size
-      }
-      if (received.length > maxHeadBytes) throw lost(new Error('the size of a chunk is too long'))
-      await more()
-    }
-  }
-
-  function bodyReader(framing: Framing): () => Promise<readonly Buffer[]> {
-    let chunkLeft = 0
-    let isDone = framing.kind === 'none' || (framing.kind === 'length' && framing.left === 0)
-    const end = (): readonly Buffer[] => {
-      isDone = true
-      finish()
-      return []
-    }
-    if (isDone) finish()
-    return async () => {
-      if (isDone) return []
-      if (framing.kind === 'length') {
-        if (received.length === 0) await more()
-        const taken = takeUpTo(framing.left)
-        framing.left -= taken.length
-        if (framing.left === 0) {
-          isDone = true
-          finish()
-        }
-        return [taken]
-      }
-      if (framing.kind === 'close') {
-        if (received.length === 0)
-          try {
-            await more()
-          } catch {
-            return end()
-          }
-        return [takeUpTo(received.length)]
-      }
-      if (chunkLeft === 0) {
-        chunkLeft = await readChunkSize()
-        if (chunkLeft === 0) {
-          // Deno sends no trailers.
-          while (received.length < 2) await more()
-          received = received.subarray(2)
-          return end()
-        }
-      }
-      if (received.length === 0) await more()
-      const taken = takeUpTo(chunkLeft)
-      chunkLeft -= taken.length
-      if (chunkLeft === 0) {
-        while (received.length < 2) await more()
-        received = received.subarray(2)
-      }
-      return [taken]
-    }
-  }
 
   function send({ method, target, headers }: CallHead, body: Buffer | Readable | undefined): void {
     isAnswered = false
@@ -202,27 +79,38 @@ function connectionOn(socket: Socket): Connection {
     }
     socket.write(`${head}transfer-encoding: chunked\r\n\r\n`, 'latin1')
     isSent = false
-    void sendChunks(body)
+    sendChunks(socket, body).then(
+      () => {
+        isSent = true
+      },
+      // The client has disconnected. The function learns it from the end of the connection.
+      () => void socket.destroy(),
+    )
   }
 
-  async function sendChunks(body: Readable): Promise<void> {
-    try {
-      for await (const chunk of body as AsyncIterable<Buffer>) {
-        if (socket.destroyed) return
-        if (chunk.length === 0) continue
-        socket.cork()
-        socket.write(`${chunk.length.toString(16)}\r\n`)
-        socket.write(chunk)
-        const isRoom = socket.write('\r\n')
-        socket.uncork()
-        if (!isRoom) await drained(socket)
-      }
-      socket.write('0\r\n\r\n')
-      isSent = true
-    } catch {
-      // The client has disconnected. The function learns it from the end of the connection.
-      socket.destroy()
+  async function readHead(): Promise<AnswerHead> {
+    for (;;) {
+      const head = parseHead(await received.takeTextUntil('\r\n\r\n'))
+      if (head.status >= 200 || head.status === 101) return head
     }
+  }
+
+  function answerWith(head: AnswerHead, method: string): Answer {
+    const end = () => {
+      isAnswered = true
+    }
+    const framing = framingOf(head, method)
+    if (framing.kind === 'length' && received.length >= framing.bytes) {
+      const whole = framing.bytes === 0 ? empty : received.take(framing.bytes)
+      end()
+      return { ...head, whole, read: async () => [] }
+    }
+    const read = {
+      length: () => lengthBody(received, (framing as { bytes: number }).bytes, end),
+      chunked: () => chunkedBody(received, end),
+      close: () => closingBody(received),
+    }[framing.kind]()
+    return { ...head, whole: undefined, read }
   }
 
   return {
@@ -230,32 +118,74 @@ function connectionOn(socket: Socket): Connection {
       return isAnswered && isSent
     },
     get isClosed() {
-      return isClosed || socket.destroyed
+      return socket.destroyed
     },
     async call(head, body) {
       send(head, body)
-      const answer = await readHead()
-      const framing = framingOf(answer, head.method)
-      if (framing.kind === 'none' || (framing.kind === 'length' && received.length >= framing.left)) {
-        const whole = framing.kind === 'none' ? empty : takeUpTo(framing.left)
-        finish()
-        return { ...answer, whole, read: async () => [] }
-      }
-      return { ...answer, whole: undefined, read: bodyReader(framing) }
+      return answerWith(await readHead(), head.method)
     },
     async upgrade(head) {
       send(head, undefined)
       const answer = await readHead()
-      if (answer.status !== 101) {
-        const framing = framingOf(answer, head.method)
-        return { ...answer, whole: undefined, read: bodyReader(framing) }
-      }
+      if (answer.status !== 101) return answerWith(answer, head.method)
       socket.removeAllListeners()
-      return { answer, socket, rest: received }
+      return { answer, socket, rest: received.take(received.length) }
     },
     close: () => void socket.destroy(),
   }
 }
+
+async function sendChunks(socket: Socket, body: Readable): Promise<void> {
+  for await (const chunk of body as AsyncIterable<Buffer>) {
+    if (socket.destroyed) return
+    if (chunk.length === 0) continue
+    socket.cork()
+    socket.write(`${chunk.length.toString(16)}\r\n`)
+    socket.write(chunk)
+    const isRoom = socket.write('\r\n')
+    socket.uncork()
+    if (!isRoom) await drained(socket)
+  }
+  socket.write('0\r\n\r\n')
+}
+
+const lengthBody = (received: ReceivedBytes, bytes: number, end: () => void): ReadBody => {
+  let left = bytes
+  return async () => {
+    if (left === 0) return []
+    if (received.length === 0) await received.more()
+    const taken = received.take(left)
+    left -= taken.length
+    if (left === 0) end()
+    return [taken]
+  }
+}
+
+const chunkedBody = (received: ReceivedBytes, end: () => void): ReadBody => {
+  let left = 0
+  let isOver = false
+  return async () => {
+    if (isOver) return []
+    if (left === 0) left = Number.parseInt(await received.takeTextUntil('\r\n'), 16)
+    if (left > 0 && received.length === 0) await received.more()
+    const taken = received.take(left)
+    left -= taken.length
+    // The end of a chunk, or of the body: Deno sends no trailers.
+    if (left === 0) await received.takeTextUntil('\r\n')
+    if (taken.length > 0) return [taken]
+    isOver = true
+    end()
+    return []
+  }
+}
+
+/** Ends with the connection. */
+const closingBody =
+  (received: ReceivedBytes): ReadBody =>
+  async () => {
+    if (received.length === 0) await received.more().catch(() => {})
+    return received.length === 0 ? [] : [received.take(received.length)]
+  }
 
 function parseHead(text: string): AnswerHead {
   const [statusLine = '', ...lines] = text.split('\r\n')
@@ -267,10 +197,12 @@ function parseHead(text: string): AnswerHead {
   return { status: Number(statusLine.slice(9, 12)), headers }
 }
 
+type Framing = { kind: 'length'; bytes: number } | { kind: 'chunked' } | { kind: 'close' }
+
 function framingOf({ status, headers }: AnswerHead, method: string): Framing {
-  if (method === 'HEAD' || status === 204 || status === 304) return { kind: 'none' }
+  if (method === 'HEAD' || status === 204 || status === 304) return { kind: 'length', bytes: 0 }
   for (let at = 0; at < headers.length; at += 2) {
-    if (headers[at] === 'content-length') return { kind: 'length', left: Number(headers[at + 1]) }
+    if (headers[at] === 'content-length') return { kind: 'length', bytes: Number(headers[at + 1]) }
     if (headers[at] === 'transfer-encoding') return { kind: 'chunked' }
   }
   return { kind: 'close' }

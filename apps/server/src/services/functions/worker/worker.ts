@@ -42,6 +42,8 @@ export interface Worker {
   /** Checks the use of CPU time and memory. */
   check(now: number): Promise<void>
   checkDisk(): Promise<void>
+  /** Ends a worker whose code never returns to the event loop, so that no call is ever answered. */
+  checkAlive(): Promise<void>
   stop(): Promise<void>
 }
 
@@ -59,6 +61,7 @@ const stopSteps: readonly StopStep[] = [
 ]
 const outOfMemory = /out of memory|memory allocation of \d+ bytes failed/i
 const maxIdleConnections = 64
+const pingMs = 5000
 const maxMessage = 8000
 const levels = new Set(['debug', 'info', 'log', 'warn', 'error'])
 
@@ -173,11 +176,39 @@ export async function startWorker(options: StartOptions): Promise<Worker> {
     async checkDisk() {
       if (await isOverfull(paths.directory)) await kill('disk')
     },
+    async checkAlive() {
+      if (child.hasExited() || (await answersPing(paths.socket))) return
+      onLine({
+        level: 'error',
+        name: latest,
+        message: 'The worker was ended, because it did not react any more',
+      })
+      child.signal('SIGKILL')
+      await ended
+    },
     async stop() {
       isStopping = true
       await child.stop()
       await ended
     },
+  }
+}
+
+async function answersPing(path: string): Promise<boolean> {
+  const connection = await openConnection(path).catch(() => undefined)
+  if (!connection) return false
+  const timer = setTimeout(() => connection.close(), pingMs)
+  try {
+    await connection.call(
+      { method: 'GET', target: '/', headers: ['host', 'ping', 'x-platform-ping', '1'] },
+      undefined,
+    )
+    return true
+  } catch {
+    return false
+  } finally {
+    clearTimeout(timer)
+    connection.close()
   }
 }
 
