@@ -190,6 +190,19 @@ test('functions serve: bodies are streamed in both directions', async () => {
   assert.equal((await served.call('pass', { method: 'POST', body: large })).text, large)
 })
 
+test('functions serve: every call gets its answer, whether the function reads the body or not', async () => {
+  const served = await serve({
+    'functions/reads/index.ts': `Deno.serve(async request => new Response(String((await request.text()).length)))`,
+    'functions/ignores/index.ts': `Deno.serve(() => new Response('too large', { status: 413 }))`,
+  })
+  for (let i = 0; i < 30; i++)
+    assert.equal((await served.call('reads', { method: 'POST', body: 'short' })).text, '5')
+  for (let i = 0; i < 10; i++) {
+    const { status, text } = await served.call('ignores', { method: 'POST', body: 'x'.repeat(1_000_000) })
+    assert.deepEqual([status, text], [413, 'too large'])
+  }
+})
+
 test('functions serve: each function has its own import map', async () => {
   const using = `import { text } from 'lib'\nDeno.serve(() => new Response(text))\n`
   const served = await serve({

@@ -39,6 +39,7 @@ const call = (method: string, { id, service_role_key: key }: CreatedProject, pat
   platform.call(method, path.replace('*', id), { token: key, apikey: key, ...options })
 
 const bytes = 'x'.repeat(200_000)
+const greeting = `Deno.serve(() => new Response(Deno.env.get('GREETING')))`
 const smtp = {
   host: 'mail.example.test',
   port: 587,
@@ -55,6 +56,8 @@ async function fill(project: CreatedProject): Promise<void> {
     body_text: 'Hello',
   })
   await manage('POST', project, '/queries/saved', { name: 'all', sql: 'select 1' })
+  await manage('POST', project, '/secrets', { name: 'GREETING', value: 'hello' })
+  await manage('POST', project, '/functions', { name: 'greet', code: greeting })
   await works(
     call('POST', project, '/v1/cron/*/jobs', {
       body: { name: 'nightly', schedule: '0 3 * * *', command: 'select 1' },
@@ -111,6 +114,10 @@ async function download(project: CreatedProject): Promise<unknown> {
   return status === 200 ? body : `${status} ${JSON.stringify(body)}`
 }
 
+/** Nodes learn of restored functions and secrets within a moment. */
+const greets = (project: CreatedProject) =>
+  eventually(async () => (await call('POST', project, '/v1/functions/*/greet')).body === 'hello', 'it greets')
+
 /** Reads an export to its end and passes it through JSON, as a backup does. */
 async function exported({ id }: CreatedProject): Promise<ServiceExport[]> {
   const files: ServiceExport[] = []
@@ -143,9 +150,12 @@ test('project data: a restore reverts changes since the export', async () => {
   await manage('DELETE', origin, '/email/templates/welcome')
   await manage('POST', origin, '/queries/saved', { name: 'another', sql: 'select 2' })
   await works(call('DELETE', origin, '/v1/cron/*/jobs/nightly'))
+  await manage('DELETE', origin, '/functions/greet')
+  await manage('POST', origin, '/secrets', { name: 'GREETING', value: 'good bye' })
   await restore(origin, origin, files)
   assert.deepEqual(await shown(origin), before)
   assert.equal(await download(origin), bytes)
+  await greets(origin)
 })
 
 test('project data: data restored to another project is usable there, including secrets and files', async () => {
@@ -157,6 +167,7 @@ test('project data: data restored to another project is usable there, including 
   ))!
   const sealer = createSealer(keyring(platform.controlPlaneSecret)('sealed'))
   assert.equal(sealer.open(settings.smtp.password, settingsContext(target.id)), smtp.password)
+  await greets(target)
 })
 
 test('project data: a copy has all data and files, with inactive jobs', async () => {
@@ -180,6 +191,7 @@ test('project data: a copy has all data and files, with inactive jobs', async ()
   await works(call('DELETE', origin, '/v1/storage/*/object/b/a'))
   await works(platform.call('DELETE', `/api/v1/projects/${origin.id}`, { token: platform.adminToken }))
   assert.equal(await download(target), bytes, 'the copy does not depend on the original')
+  await greets(target)
 })
 
 test('project data: an inactive job does not run', async () => {

@@ -64,15 +64,14 @@ create table project_logs (
 create index project_logs_name on project_logs (project_id, source, name, id);
 create index project_logs_at on project_logs (at);
 
-create function forget_functions() returns trigger language plpgsql as $$
+create function forget_project_logs() returns trigger language plpgsql as $$
 begin
-  delete from functions where project_id = new.id;
   delete from project_logs where project_id = new.id;
   return null;
 end
 $$;
-create trigger forget_functions after update of status on projects
-  for each row when (new.status = 'deleted') execute function forget_functions();
+create trigger forget_project_logs after update of status on projects
+  for each row when (new.status = 'deleted') execute function forget_project_logs();
 
 -- Nodes find changed projects by projects.changed. A worker must start with the current functions and secrets.
 create function note_function_change() returns trigger language plpgsql as $$

@@ -173,6 +173,8 @@ async function forward(call: Call, request: IncomingMessage, response: ServerRes
     upstream.destroy()
   })
   request.pipe(upstream)
+  // The rest of a body that the function does not read. Otherwise the caller cannot send its next request.
+  upstream.once('close', () => request.unpipe(upstream).resume())
   const reply = await replyOf(upstream).catch(async () => {
     // If the worker has ended, the next call must find a new one.
     await Promise.race([call.worker.ended, sleep(endMilliseconds, undefined, { ref: false })])

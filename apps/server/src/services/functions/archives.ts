@@ -1,5 +1,5 @@
 // The code and the packages of functions in the object store, each as an encrypted tar archive.
-import { createSecretKey, randomBytes, randomUUID } from 'node:crypto'
+import { createHash, createSecretKey, randomBytes, randomUUID } from 'node:crypto'
 import type { Readable, Writable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { chunksOf } from '#src/kernel/byte-source.ts'
@@ -8,7 +8,8 @@ import type { Sealer } from '#src/kernel/crypto/sealed.ts'
 import { openFile } from '#src/kernel/objects/file-reader.ts'
 import { openFileWriter } from '#src/kernel/objects/file-writer.ts'
 import { frameCipher } from '#src/kernel/objects/frames.ts'
-import type { Pieces } from '#src/kernel/objects/pieces.ts'
+import { pieceName, pieceNames } from '#src/kernel/objects/layout.ts'
+import { MissingPiece, type Pieces } from '#src/kernel/objects/pieces.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
 import * as store from './archives-store.ts'
 
@@ -19,7 +20,8 @@ const unusedSeconds = 3600
 const batch = 100
 
 /** The folder of the object store is that of the archive alone, so that an incomplete one can be removed as a whole. */
-const folderOf = (id: string) => `f-${id}`
+const folderOf = (projectId: string, id: string) =>
+  `f-${createHash('sha256').update(`${projectId} ${id}`).digest('hex').slice(0, 40)}`
 const contextOf = (id: string) => `function archive ${id}`
 
 export function createArchives(control: Database, pieces: Pieces, sealer: Sealer) {
@@ -35,7 +37,11 @@ export function createArchives(control: Database, pieces: Pieces, sealer: Sealer
       const dataKey = sealer.seal(randomBytes(32).toString('base64'), contextOf(id))
       await store.insertArchive(control, projectId, { id, hash, data_key: dataKey })
       const cipher = frameCipher(openKey(id, dataKey), id)
-      const writer = openFileWriter({ pieces, cipher, address: { project: folderOf(id), version: id } })
+      const writer = openFileWriter({
+        pieces,
+        cipher,
+        address: { project: folderOf(projectId, id), version: id },
+      })
       try {
         await packTo(directory, async chunk => writer.write([chunk]))
         await writer.end()
@@ -55,7 +61,7 @@ export function createArchives(control: Database, pieces: Pieces, sealer: Sealer
       const opened = await openFile({
         pieces,
         cipher: frameCipher(openKey(id, data_key), id),
-        address: { project: folderOf(id), version: id },
+        address: { project: folderOf(projectId, id), version: id },
         size,
         from: 0,
         to: size,
@@ -70,14 +76,24 @@ export function createArchives(control: Database, pieces: Pieces, sealer: Sealer
         removed = await control.transaction(async session => {
           const unused = await store.takeUnused(session, unusedSeconds, batch)
           // Before the commit, so that a crash leaves the row and not the bytes.
-          for (const { id } of unused) await pieces.removeFolder(folderOf(id))
+          for (const { project_id, id } of unused) await pieces.removeFolder(folderOf(project_id, id))
           return unused.length
         })
       } while (removed === batch)
     },
 
+    /** Copies the bytes of an archive for another project. Missing ones were put there already, or are lost. */
+    async copyBytes(from: string, to: string, { id, bytes }: { id: string; bytes: number }): Promise<void> {
+      const names = pieceNames(folderOf(from, id), id, bytes)
+      for (const [index, name] of names.entries())
+        await pieces.copy(name, pieceName(folderOf(to, id), id, index)).catch(error => {
+          if (!(error instanceof MissingPiece)) throw error
+        })
+    },
+
     async removeAll(projectId: string): Promise<void> {
-      for (const id of await store.listAllIds(control, projectId)) await pieces.removeFolder(folderOf(id))
+      for (const id of await store.listAllIds(control, projectId))
+        await pieces.removeFolder(folderOf(projectId, id))
       await store.deleteAll(control, projectId)
     },
   }

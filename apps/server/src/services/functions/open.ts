@@ -27,6 +27,8 @@ import { functionsManagementRoutes } from './management-routes.ts'
 import { locateFunctions } from './place.ts'
 import { functionsPlane } from './plane.ts'
 import { createOpenPlatformSocket } from './platform-socket.ts'
+import { functionsData } from './project-data.ts'
+import { deleteFunctions } from './project-data-store.ts'
 import { createRuntime, type RuntimeSettings } from './runtime.ts'
 import { type FunctionsService, functionsService } from './service.ts'
 import { functionsTunnel } from './tunnel.ts'
@@ -120,10 +122,12 @@ export function openFunctions(deps: OpenFunctions): Opened<FunctionsService> {
     hooks: {
       async removed(projectId) {
         runtime.drop(projectId)
+        await deleteFunctions(control, projectId)
         await archives.removeAll(projectId)
         await codeCache.forget(projectId)
       },
     },
+    data: functionsData(archives),
     warnings: () => settings.warnings,
     start() {
       for (const warning of settings.warnings) log.warn(warning)

@@ -1,0 +1,54 @@
+import type { Session } from '#src/kernel/postgres/database.ts'
+import { sql } from '#src/kernel/postgres/sql.ts'
+
+export interface ExportedArchive {
+  kind: 'archive'
+  id: string
+  hash: string
+  bytes: number
+  /** Sealed for the id of the archive, so that it opens in any project. */
+  data_key: string
+}
+export interface ExportedFunction {
+  kind: 'function'
+  function: Record<string, unknown>
+  versions: Record<string, unknown>[]
+}
+export type ExportedPart = ExportedArchive | ExportedFunction
+
+export const listExportedArchives = (session: Session, projectId: string) =>
+  session.rows<ExportedArchive>(sql`
+    select 'archive' as kind, id, hash, bytes::float8 as bytes, data_key from function_archives
+     where project_id = ${projectId} and is_complete order by id`)
+
+export const listExportedFunctions = (session: Session, projectId: string) =>
+  session.rows<ExportedFunction>(sql`
+    select 'function' as kind, to_jsonb(f) - 'project_id' as function,
+           (select jsonb_agg(to_jsonb(v) - 'project_id' order by v.version) from function_versions v
+             where v.project_id = f.project_id and v.function_id = f.id) as versions
+      from functions f where project_id = ${projectId} order by name`)
+
+export const deleteFunctions = (session: Session, projectId: string) =>
+  session.run(sql`delete from functions where project_id = ${projectId}`)
+
+export const insertExportedArchive = (session: Session, projectId: string, archive: ExportedArchive) =>
+  session.run(sql`
+    insert into function_archives (project_id, id, hash, bytes, data_key, is_complete)
+    values (${projectId}, ${archive.id}, ${archive.hash}, ${archive.bytes}, ${archive.data_key}, true)
+    on conflict (project_id, id) do nothing`)
+
+export const insertExportedFunction = async (
+  session: Session,
+  projectId: string,
+  { function: row, versions }: ExportedFunction,
+) => {
+  await session.run(sql`
+    insert into functions (project_id, id, name, version, verify_jwt, created_at, updated_at)
+    select ${projectId}, id, name, version, verify_jwt, created_at, updated_at
+      from jsonb_populate_record(null::functions, ${JSON.stringify(row)})`)
+  await session.run(sql`
+    insert into function_versions
+      (project_id, function_id, version, entrypoint, code_archive, packages_archive, packages, created_at)
+    select ${projectId}, function_id, version, entrypoint, code_archive, packages_archive, packages, created_at
+      from jsonb_populate_recordset(null::function_versions, ${JSON.stringify(versions)})`)
+}
