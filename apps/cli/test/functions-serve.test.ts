@@ -257,6 +257,16 @@ test('functions serve: browsers of any origin may call', async () => {
   assert.equal((await served.call('own', { method: 'OPTIONS', headers })).text, 'y')
 })
 
+test('functions serve: process.env has the same variables as Deno.env', async () => {
+  const served = await serve({
+    'functions/node/index.ts': `import process from 'node:process'\n${showing('{ ...process.env }')}`,
+    'functions/global/index.ts': showing('{ ...globalThis.process.env }'),
+    'functions/.env': 'A=1',
+  })
+  for (const name of ['node', 'global'])
+    assert.deepEqual(JSON.parse((await served.call(name)).text), { A: '1', SB_REGION: 'local' })
+})
+
 test('functions serve: without a project its variables are not set, and calls need no credential', async () => {
   const served = await serve(
     { 'functions/env/index.ts': showing('Deno.env.toObject()'), 'my.env': 'A=1\nB="two words"\n' },

@@ -1,14 +1,20 @@
 // `Deno.env` and `process.env` show the secrets of the project that is called, and the names that Supabase's functions
 // expect. The environment of the process itself is empty.
-import process from 'node:process'
 import { deno, type Env } from './deno.ts'
 import { currentInvocation } from './invocation.ts'
+
+interface Process {
+  env: Record<string, string>
+}
+
+let variables: () => Map<string, string> = () => new Map()
+const patched = new WeakSet<object>()
 
 /** `fallback` is used outside of a call, such as in an event that a library has subscribed to while it was loaded. */
 export function provideEnvironment(fallback: () => Map<string, string>): void {
   // Deno itself reads TMPDIR when it creates a temporary file.
   for (const name of Object.keys(deno.env.toObject())) if (name !== 'TMPDIR') deno.env.delete(name)
-  const variables = () => currentInvocation()?.env ?? fallback()
+  variables = () => currentInvocation()?.env ?? fallback()
   const env: Env = {
     get: name => variables().get(String(name)),
     set: (name, value) => void variables().set(String(name), String(value)),
@@ -17,26 +23,47 @@ export function provideEnvironment(fallback: () => Map<string, string>): void {
     toObject: () => Object.fromEntries(variables()),
   }
   Object.defineProperty(deno, 'env', { value: env })
+  const real = Object.getOwnPropertyDescriptor(globalThis, 'process')!
+  // Node's `process` takes as long to load as Deno to start, so it is only loaded for code that uses it.
+  Object.defineProperty(globalThis, 'process', {
+    configurable: true,
+    enumerable: real.enumerable ?? false,
+    get: () => withEnvironment((real.get ? real.get.call(globalThis) : real.value) as Process),
+    set: value =>
+      void Object.defineProperty(globalThis, 'process', { value, writable: true, configurable: true }),
+  })
+}
+
+/** Before code is loaded that imports modules of Node. */
+export async function provideNodeEnvironment(): Promise<void> {
+  const { default: process } = await import('node:process')
+  withEnvironment(process as unknown as Process)
+}
+
+function withEnvironment(process: Process): Process {
+  if (patched.has(process)) return process
+  patched.add(process)
   process.env = new Proxy<Record<string, string>>(
     {},
     {
-      get: (_, name) => (typeof name === 'string' ? env.get(name) : undefined),
+      get: (_, name) => (typeof name === 'string' ? variables().get(name) : undefined),
       set: (_, name, value) => {
-        if (typeof name === 'string') env.set(name, String(value))
+        if (typeof name === 'string') variables().set(name, String(value))
         return true
       },
-      has: (_, name) => typeof name === 'string' && env.has(name),
+      has: (_, name) => typeof name === 'string' && variables().has(name),
       deleteProperty: (_, name) => {
-        if (typeof name === 'string') env.delete(name)
+        if (typeof name === 'string') variables().delete(name)
         return true
       },
       ownKeys: () => [...variables().keys()],
       getOwnPropertyDescriptor: (_, name) => {
-        const value = typeof name === 'string' ? env.get(name) : undefined
+        const value = typeof name === 'string' ? variables().get(name) : undefined
         return value === undefined
           ? undefined
           : { value, writable: true, enumerable: true, configurable: true }
       },
     },
   )
+  return process
 }

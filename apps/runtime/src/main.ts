@@ -3,7 +3,7 @@
 import { confine } from './confinement.ts'
 import { captureConsole, describeError, log, setCodeDir } from './console.ts'
 import { deno, type Handler } from './deno.ts'
-import { provideEnvironment } from './environment.ts'
+import { provideEnvironment, provideNodeEnvironment } from './environment.ts'
 import { captureServe, handlerOf } from './functions.ts'
 import { currentInvocation, type Invocation, runIn } from './invocation.ts'
 import { send } from './messages.ts'
@@ -87,6 +87,7 @@ const names = {
   entry: 'x-platform-entry',
   url: 'x-platform-url',
   address: 'x-platform-client-address',
+  node: 'x-platform-uses-node',
 } as const
 
 const pingHeader = 'x-platform-ping'
@@ -107,9 +108,11 @@ async function answer(original: Request): Promise<Response> {
     background: new Set(),
   }
   const [entry, url, address] = [read('entry'), read('url'), read('address')]
-  for (const name of [names.entry, names.url, names.address]) headers.delete(name)
+  const usesNode = headers.has(names.node)
+  for (const name of [names.entry, names.url, names.address, names.node]) headers.delete(name)
   let handler: Handler
   try {
+    if (usesNode) await provideNodeEnvironment()
     handler = await handlerOf(entry, { ...invocation, requestId: '' })
   } catch (error) {
     log('error', describeError(error), invocation)
@@ -186,7 +189,6 @@ setCodeDir(settings.codeDir)
 if (settings.platformSocket !== undefined) providePlatform(settings.baseUrl, settings.platformSocket)
 provideEnvironment(() => single?.env ?? new Map())
 provideWaitUntil()
-reportUncaught()
 void readVariables()
 serve({ path: settings.socket, onListen() {} }, answer)
 for (const name of ['read', 'write'] as const) deno.permissions.revokeSync({ name, path: settings.socket })
@@ -194,4 +196,6 @@ captureServe()
 Object.defineProperty(deno, 'upgradeWebSocket', {
   value: (request: Request, options?: object) => upgradeWebSocket(originals.get(request) ?? request, options),
 })
+// Only now, so that a failure above ends the process.
+reportUncaught()
 send({ type: 'ready' })

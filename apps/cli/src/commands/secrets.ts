@@ -26,7 +26,7 @@ export async function list(context: Context): Promise<Answer> {
 }
 
 export async function set(context: Context): Promise<Answer> {
-  const { name, value } = context.given.values
+  const { name, value } = context.given.operands
   const { platform, id } = await openProject(context)
   const body = { name: name!, value: value ?? (await valueGiven(context)) }
   const secret = await platform.secrets.save({ params: { id }, body })
@@ -52,9 +52,12 @@ async function valueGiven(context: Context): Promise<string> {
 
 export async function remove(context: Context): Promise<Answer> {
   const { platform, id } = await openProject(context)
-  const identifier = context.given.values['name']!
+  const identifier = context.given.operands['name']!
   await platform.secrets.remove({ params: { id, identifier } })
-  return { data: { project_id: id, name: identifier }, text: () => `The secret ${clean(identifier)} is deleted.` }
+  return {
+    data: { project_id: id, name: identifier },
+    text: () => `The secret ${clean(identifier)} is deleted.`,
+  }
 }
 
 export async function rotateJwt(context: Context): Promise<Answer> {

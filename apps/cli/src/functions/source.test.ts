@@ -5,6 +5,6 @@ import { namePattern } from './folder.ts'
 import * as source from './source.ts'
 
 test('functions: names and limits are those of the contract', () => {
-  assert.equal(namePattern.source, FunctionName.pattern)
+  assert.equal(namePattern.source, (FunctionName as { pattern?: string }).pattern)
   assert.deepEqual([source.maxCodeBytes, source.maxFiles], [maxCodeBytes, maxFiles])
 })

@@ -37,6 +37,8 @@ create table function_versions (
   packages_archive uuid,
   -- The packages as `name@version`.
   packages text[] not null,
+  -- Whether the code may import modules of Node, which take time to load.
+  uses_node boolean not null,
   created_at timestamptz not null default now(),
   primary key (project_id, function_id, version),
   foreign key (project_id, function_id) references functions on delete cascade,

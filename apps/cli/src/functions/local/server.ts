@@ -89,6 +89,8 @@ export async function startServer(options: ServerOptions): Promise<LocalServer> 
       'x-platform-entry': worker.entry,
       'x-platform-url': `${origin}${address.target}`,
       'x-platform-client-address': request.socket.remoteAddress ?? '',
+      // The platform knows from the deployment whether a function imports modules of Node. Here it is not known.
+      'x-platform-uses-node': '1',
     })
     return { address, worker, headers }
   }

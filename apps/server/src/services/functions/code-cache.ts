@@ -27,6 +27,8 @@ export function createCodeCache(
   isShared: boolean,
 ): CodeCache {
   const fetching = new Map<string, Promise<void>>()
+  /** Directories of versions that are known to be complete, by the row that names them. */
+  const known = new WeakMap<VersionParts, string>()
   const directoryOf = (projectId: string) => join(codeDir, projectId)
 
   async function makeProjectDir(projectId: string): Promise<void> {
@@ -67,7 +69,10 @@ export function createCodeCache(
 
   return {
     directoryOf,
-    async fetch(projectId, { code_archive, packages_archive }) {
+    async fetch(projectId, version) {
+      const directory = known.get(version)
+      if (directory !== undefined) return directory
+      const { code_archive, packages_archive } = version
       if (packages_archive !== null)
         await once(`${projectId} ${packages_archive}`, () => unpack(projectId, packages_archive))
       await once(`${projectId} ${code_archive}`, () =>
@@ -79,7 +84,9 @@ export function createCodeCache(
             )
         }),
       )
-      return join(directoryOf(projectId), code_archive)
+      const fetched = join(directoryOf(projectId), code_archive)
+      known.set(version, fetched)
+      return fetched
     },
     async forget(projectId) {
       await rm(directoryOf(projectId), { recursive: true, force: true })

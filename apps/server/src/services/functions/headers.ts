@@ -57,6 +57,7 @@ export function requestHeaders({ request, caller, row, entry, baseUrl, keep = []
   headers.push('x-platform-entry', entry)
   headers.push('x-platform-url', `${origin}${target}`)
   headers.push('x-platform-client-address', request.ip)
+  if (row.uses_node) headers.push('x-platform-uses-node', '1')
   return { target, headers }
 }
 

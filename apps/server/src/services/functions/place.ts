@@ -11,6 +11,8 @@ import type { OsUser } from '#src/kernel/child-processes/process.ts'
 import { Refusal } from '#src/kernel/errors.ts'
 
 export interface Place {
+  /** Has everything else, and the host program. */
+  readonly home: string
   /** The code of versions, by project. */
   readonly codeDir: string
   /** Deployments in progress. */
@@ -47,6 +49,7 @@ export function locateFunctions(dataDir: string): Place {
 
   let program: Promise<string> | undefined
   return {
+    home,
     ...dirs,
     deno() {
       program ??= usableDeno(isRoot ? anybody : undefined).catch(error => {

@@ -48,7 +48,7 @@ export const insertExportedFunction = async (
       from jsonb_populate_record(null::functions, ${JSON.stringify(row)})`)
   await session.run(sql`
     insert into function_versions
-      (project_id, function_id, version, entrypoint, code_archive, packages_archive, packages, created_at)
-    select ${projectId}, function_id, version, entrypoint, code_archive, packages_archive, packages, created_at
+      (project_id, function_id, version, entrypoint, code_archive, packages_archive, packages, uses_node, created_at)
+    select ${projectId}, function_id, version, entrypoint, code_archive, packages_archive, packages, uses_node, created_at
       from jsonb_populate_recordset(null::function_versions, ${JSON.stringify(versions)})`)
 }

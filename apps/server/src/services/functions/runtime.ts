@@ -13,7 +13,8 @@ import type { CodeCache } from './code-cache.ts'
 import { maskOf } from './masking.ts'
 import { makeOwnDir, type Place } from './place.ts'
 import type { OpenPlatformSocket } from './platform-socket.ts'
-import { hostProgram, pathsIn } from './worker/command.ts'
+import { pathsIn } from './worker/command.ts'
+import { type HostFiles, openHostFiles } from './worker/host-files.ts'
 import { createPool, createSingleUse } from './worker/pool.ts'
 import { type OutputLine, startWorker, type Variables, type Worker } from './worker/worker.ts'
 
@@ -66,6 +67,32 @@ export function createRuntime(deps: RuntimeDeps): Runtime {
   /** What the shared worker was told of each project. */
   const provided = new WeakMap<Worker, Map<string, string>>()
   const cleaned = removeLeftovers(place.runDir)
+  let openedHostFiles: Promise<HostFiles> | undefined
+
+  function hostFiles(): Promise<HostFiles> {
+    openedHostFiles ??= openHostFiles(place.home, async (program, cache) => {
+      const user = place.userOf(sharedKey)
+      const paths = { ...pathsIn(join(place.runDir, directoryName())), cache }
+      await makeOwnDir(paths.directory, user)
+      await makeOwnDir(paths.temporary, user)
+      await makeOwnDir(cache, user)
+      return startWorker({
+        deno: await place.deno(),
+        host: program,
+        paths,
+        codeDir: paths.temporary,
+        user,
+        memoryMb: defaultMemoryMb,
+        baseUrl: deps.baseUrl(),
+        outboundAllow: [],
+        hosts: [],
+        variables: { project: '', secrets: {}, platform: {} },
+        startTimeoutMs: settings.startTimeoutMs,
+        onLine() {},
+      })
+    })
+    return openedHostFiles
+  }
 
   async function variablesOf(tenant: Tenant): Promise<Variables> {
     const url = `${deps.baseUrl()}/v1/${tenant.id}`
@@ -85,10 +112,11 @@ export function createRuntime(deps: RuntimeDeps): Runtime {
     await cleaned
     const isShared = settings.isolation === 'shared'
     const user = place.userOf(isShared ? sharedKey : tenant.id)
-    const [deno, variables] = await Promise.all([place.deno(), variablesOf(tenant)])
+    const [deno, host, variables] = await Promise.all([place.deno(), hostFiles(), variablesOf(tenant)])
     const paths = pathsIn(join(place.runDir, directoryName()))
     await makeOwnDir(paths.directory, user)
     await makeOwnDir(paths.temporary, user)
+    await host.fillCache(paths.cache, user)
     const closeSocket = await deps.openPlatformSocket(
       paths.platformSocket,
       isShared ? undefined : tenant.id,
@@ -98,7 +126,7 @@ export function createRuntime(deps: RuntimeDeps): Runtime {
     try {
       const worker = await startWorker({
         deno,
-        host: hostProgram,
+        host: host.program,
         paths,
         codeDir: isShared ? place.codeDir : codeCache.directoryOf(tenant.id),
         user,
@@ -162,6 +190,7 @@ export function createRuntime(deps: RuntimeDeps): Runtime {
     },
     async close() {
       await Promise.all([pool.close(), singleUse.close()])
+      await (await openedHostFiles)?.close()
     },
   }
 }

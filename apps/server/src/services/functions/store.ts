@@ -9,6 +9,7 @@ export interface VersionParts {
   code_archive: string
   packages_archive: string | null
   packages: readonly string[]
+  uses_node: boolean
 }
 
 /** A function with its current version. */
@@ -16,7 +17,7 @@ export type FunctionRow = Omit<EdgeFunction, 'slug' | 'status'> & VersionParts
 
 const columns = sql`
   f.id, f.name, f.version, f.verify_jwt, f.created_at, f.updated_at,
-  v.entrypoint, v.code_archive, v.packages_archive, v.packages`
+  v.entrypoint, v.code_archive, v.packages_archive, v.packages, v.uses_node`
 const current = sql`
   functions f join function_versions v
     on v.project_id = f.project_id and v.function_id = f.id and v.version = f.version`
@@ -73,9 +74,9 @@ export const insertVersion = (
 ) =>
   session.run(sql`
     insert into function_versions
-      (project_id, function_id, version, entrypoint, code_archive, packages_archive, packages)
+      (project_id, function_id, version, entrypoint, code_archive, packages_archive, packages, uses_node)
     values (${projectId}, ${functionId}, ${version}, ${parts.entrypoint}, ${parts.code_archive},
-            ${parts.packages_archive}, ${[...parts.packages]}::text[])`)
+            ${parts.packages_archive}, ${[...parts.packages]}::text[], ${parts.uses_node})`)
 
 export const setVersion = (
   session: Session,
@@ -100,7 +101,7 @@ export const deleteOldVersions = (
 
 export const listVersions = (session: Session, projectId: string, functionId: string) =>
   session.rows<VersionParts & { version: number; created_at: string }>(sql`
-    select version, created_at, entrypoint, code_archive, packages_archive, packages from function_versions
+    select version, created_at, entrypoint, code_archive, packages_archive, packages, uses_node from function_versions
      where project_id = ${projectId} and function_id = ${functionId} order by version desc`)
 
 export const deleteFunction = (session: Session, projectId: string, name: string) =>

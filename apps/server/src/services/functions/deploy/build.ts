@@ -59,11 +59,17 @@ export async function buildVersion(
       code_archive: await archives.save(projectId, hash, code),
       packages_archive: packagesArchive,
       packages: packages?.names ?? [],
+      uses_node: packages !== undefined || mentionsNode(source),
     }
   } finally {
     await rm(directory, { recursive: true, force: true })
   }
 }
+
+const mentionsNode = ({ files }: Source) =>
+  [...files.values()].some(
+    bytes => bytes.includes('process') || bytes.includes('node:') || bytes.includes('require'),
+  )
 
 /** The files of `build` are links to those of `src`, so an archive has their bytes once. */
 async function writeFiles(code: string, { files }: Source): Promise<void> {

@@ -1,6 +1,5 @@
 // The command that starts a worker, with everything that it may do.
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import type { Command, OsUser } from '#src/kernel/child-processes/process.ts'
 import { networkFlags } from './network.ts'
 
@@ -12,6 +11,8 @@ export interface WorkerPaths {
   /** Where the platform serves the project's own API to the worker. */
   platformSocket: string
   temporary: string
+  /** What Deno caches. */
+  cache: string
 }
 
 export const pathsIn = (directory: string): WorkerPaths => ({
@@ -19,6 +20,7 @@ export const pathsIn = (directory: string): WorkerPaths => ({
   socket: join(directory, 's'),
   platformSocket: join(directory, 'p'),
   temporary: join(directory, 'tmp'),
+  cache: join(directory, 'deno'),
 })
 
 export interface WorkerOptions {
@@ -41,14 +43,12 @@ const ownDataMb = 320
 const maxOpenFiles = 1024
 /** A single file that a worker writes. */
 const maxFileMb = 64
-/** Requests of the platform come first. */
-const niceness = 5
-
-export const hostProgram = fileURLToPath(new URL('../../../../../runtime/src/main.ts', import.meta.url))
+/** Requests of the platform come first. The shell that starts Deno passes it on. */
+export const niceness = 5
 
 export function workerCommand(options: WorkerOptions): Command {
   const { paths, memoryMb } = options
-  const { socket, platformSocket, temporary, directory } = paths
+  const { socket, platformSocket, temporary } = paths
   const flags = [
     'run',
     '--no-prompt',
@@ -82,21 +82,13 @@ export function workerCommand(options: WorkerOptions): Command {
   ].join('; ')
   return {
     binary: '/bin/sh',
-    args: [
-      '-c',
-      `${limits}; exec nice -n ${niceness} "$@"`,
-      'sh',
-      options.deno,
-      ...flags,
-      options.host,
-      settings,
-    ],
+    args: ['-c', `${limits}; exec "$@"`, 'sh', options.deno, ...flags, options.host, settings],
     env: {
       PATH: '/usr/bin:/bin',
       NO_COLOR: '1',
       DENO_NO_UPDATE_CHECK: '1',
       DENO_NO_PACKAGE_JSON: '1',
-      DENO_DIR: join(directory, 'deno'),
+      DENO_DIR: paths.cache,
       TMPDIR: temporary,
       HOME: temporary,
     },

@@ -1,9 +1,10 @@
 // One worker: a Deno process that serves the functions of a project.
 import { rm } from 'node:fs/promises'
+import { setPriority } from 'node:os'
 import type { Readable, Writable } from 'node:stream'
 import { launch } from '#src/kernel/child-processes/launch.ts'
 import type { StopStep } from '#src/kernel/child-processes/stop.ts'
-import { type WorkerOptions, workerCommand } from './command.ts'
+import { niceness, type WorkerOptions, workerCommand } from './command.ts'
 import { type Connection, openConnection } from './connection.ts'
 import { readLines } from './output.ts'
 import { Budget, type Excess, isOverfull, usageOf } from './usage.ts'
@@ -89,6 +90,8 @@ export async function startWorker(options: StartOptions): Promise<Worker> {
     stopSteps: () => stopSteps,
     signal: options.signal,
     handshake(child) {
+      // The shell that starts Deno is still running, and Deno inherits its priority.
+      setPriority(child.pid, niceness)
       readLines(child.process.stdout as Readable, { onLine: receive })
       readLines(child.process.stderr as Readable, {
         onLine(line) {
