@@ -105,6 +105,11 @@ test('Contract: a preflight reaches the function, or is answered for it', async 
     )
 })
 
+test('Issue: OPTIONS that is no preflight needs the same credentials as other methods', async () => {
+  assertDataError(await own.callOpen('closed', { method: 'OPTIONS' }), 'unauthorized')
+  assert.equal((await own.call('closed', { method: 'OPTIONS' })).text, 'closed')
+})
+
 test('Issue: a suspended project answers no calls', async () => {
   const paused = await functionsProject(it)
   await paused.deploy('open', { code: saying('open'), verify_jwt: false })
@@ -135,6 +140,7 @@ test('Issue: a WebSocket needs the same credentials, which browsers send in the 
   const { anon_key, service_role_key } = own.project
   assert.equal(await open(''), 401)
   assert.equal(await open(`?apikey=${anon_key}`), 401)
+  assert.equal(await open(`?token=${userJwt(own.project)}`), 401)
   assert.equal(await open(`?apikey=${anon_key}&token=${userJwt(own.project)}`), 101)
   assert.equal(await open('', { apikey: service_role_key }), 101)
 })

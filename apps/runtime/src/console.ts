@@ -12,6 +12,7 @@ export function log(level: Level, message: string, invocation = currentInvocatio
     level,
     message: message.length > maxLength ? `${message.slice(0, maxLength)}…` : message,
     ...(invocation && {
+      project: invocation.project,
       name: invocation.name,
       version: invocation.version,
       ...(invocation.requestId !== '' && { requestId: invocation.requestId }),

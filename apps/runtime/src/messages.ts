@@ -10,6 +10,7 @@ export type Message =
       readonly type: 'log'
       readonly level: Level
       readonly message: string
+      readonly project?: string
       readonly name?: string
       readonly version?: string
       readonly requestId?: string

@@ -26,6 +26,7 @@ import { openEmail } from '#src/services/email/open.ts'
 import type { EmailService } from '#src/services/email/service.ts'
 import { checkSmtpSetting } from '#src/services/email/smtp-settings.ts'
 import { openFunctions } from '#src/services/functions/open.ts'
+import { checkFunctionSettings } from '#src/services/functions/settings.ts'
 import { openGraphql } from '#src/services/graphql/open.ts'
 import { openHealth } from '#src/services/health/open.ts'
 import { openLogs } from '#src/services/logs/open.ts'
@@ -127,7 +128,10 @@ async function compose(options: AppOptions, open: Closing[]): Promise<App> {
       openTables: rls.service.openTables,
       storageBytes: storage.service.usedBytes,
       databaseBytes: id => measureDatabase(control, id),
-      checkServiceSettings: settings => checkSmtpSetting(settings, connector),
+      checkServiceSettings(settings) {
+        checkSmtpSetting(settings, connector)
+        checkFunctionSettings(settings)
+      },
     }),
   )
   add(await openCron({ ...platform, timeoutMs: config.cronTimeoutMs }))

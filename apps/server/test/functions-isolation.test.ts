@@ -224,6 +224,38 @@ test('isolation: loopback, private, metadata and mapped addresses cannot be reac
   assertAllFail(await attempts(tries, { port }))
 })
 
+test('isolation: IPv6 is closed by the kernel, because Deno knows no IPv6 ranges', async () => {
+  const results = await attempts({
+    public: `(await Deno.connect({ hostname: '2606:4700::1111', port: 443 })).close()`,
+    'a private one': `(await Deno.connect({ hostname: 'fd00::1', port: 443 })).close()`,
+  })
+  for (const result of Object.values(results)) assert.match(result, /Address family not supported/)
+})
+
+test('isolation: a list of allowed hosts closes all others, and the function still runs', async () => {
+  const narrow = await functionsProject(it)
+  await narrow.deploy(
+    'asking',
+    `Deno.serve(async req => {
+      const ask = async hostname => { try { (await Deno.connect({ hostname, port: 9 })).close(); return 'connected' } catch (error) { return error.name } }
+      const own = await fetch(Deno.env.get('SUPABASE_URL') + '/rest/v1/', { headers: { apikey: Deno.env.get('SUPABASE_SERVICE_ROLE_KEY') } })
+      return Response.json({ other: await ask('198.41.0.4'), loopback: await ask('127.0.0.1'), own: own.status })
+    })`,
+  )
+  const set = (functions: unknown) =>
+    it.manage('PATCH', `/projects/${narrow.project.id}`, { settings: { functions } })
+  for (const allowed_hosts of [[], ['api.example.com', '*.example.org:443', '127.0.0.1']]) {
+    assert.equal((await set({ allowed_hosts })).status, 200)
+    assert.deepEqual((await narrow.call('asking')).body, {
+      other: 'NotCapable',
+      loopback: 'NotCapable',
+      own: 200,
+    })
+  }
+  for (const allowed_hosts of ['x', [1], ['http://x'], ['a b'], [''], ['a,b']])
+    assert.equal((await set({ allowed_hosts })).status, 400, JSON.stringify(allowed_hosts))
+})
+
 test('isolation: the management port, the internal port, other sockets and listening are refused', async () => {
   const platformPort = Number(new URL(it.url).port)
   const own_ = `new URL(import.meta.url).pathname.split('/').slice(0, -5).join('/')`

@@ -75,8 +75,8 @@ export const FunctionLog = Type.Object({
   id: Type.String({ description: 'Ascending; use it as `after`.' }),
   timestamp: Timestamp,
   level: Type.Enum([...logLevels]),
-  event: Type.Enum(['output', 'start', 'end', 'error'], {
-    description: '`output` of the function, the `start` and `end` of a call, or an `error` outside of one.',
+  event: Type.Enum(['output', 'start', 'end'], {
+    description: '`output` of the function or of its worker, and the `start` and `end` of a call.',
   }),
   message: Type.String(),
   version: Nullable(Type.Integer()),

@@ -4,13 +4,14 @@ import { type IncomingMessage, METHODS, type ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { addresses } from '@plinth/contract/openapi.ts'
 import { prefix, type Route, type Routes } from '@plinth/contract/route.ts'
-import Fastify, { type FastifyReply, type FastifyRequest } from 'fastify'
+import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
 import { startChore } from '#src/kernel/chores.ts'
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Log } from '#src/kernel/log.ts'
 import { paceReading } from '#src/kernel/paced-reading.ts'
 import { createAnswerObserver } from './answer-observer.ts'
 import { DirectBodyRequest } from './body.ts'
+import { createClientAddress } from './client-address.ts'
 import { exchangeOf } from './exchange.ts'
 import { failureFrom } from './failure.ts'
 import { maxHeaderSize, refuseMalformed } from './malformed.ts'
@@ -20,7 +21,7 @@ import type { RequestHead } from './request.ts'
 import { newRequestId } from './request-id.ts'
 import { RequestPieces } from './request-pieces.ts'
 import { type AnyHandler, addRoute } from './route.ts'
-import { createSockets, type SocketMount, type TunnelMount } from './sockets.ts'
+import { createSockets, type SocketMount, type Sockets, type TunnelMount } from './sockets.ts'
 import { listenOnSocket, type SocketGuard } from './unix-listener.ts'
 import { bodyChecks, serializerCompiler, validatorCompiler } from './validation.ts'
 
@@ -64,7 +65,7 @@ export function createHttpServer({ log, observe, trustedProxies, formatUnrouted 
     const given = trustsProxies ? headers['x-request-id'] : undefined
     return typeof given === 'string' && requestIdFromProxy.test(given) ? given : newRequestId()
   }
-  const sockets = createSockets(log, observe, requestId)
+  const sockets = createSockets(log, observe, requestId, createClientAddress(trustedProxies))
   const app = Fastify({
     logger: false,
     trustProxy: trustsProxies ? [...trustedProxies] : false,
@@ -199,9 +200,7 @@ export function createHttpServer({ log, observe, trustedProxies, formatUnrouted 
           exposeHeadRoute: false,
           handler(request, reply) {
             observeAnswer(request, reply)
-            const failure = failureFrom(upgradeRequired(), log, request.id)
-            const headers = { ...failure.headers, 'x-request-id': request.id, [allowOrigin]: '*' }
-            return reply.status(failure.status).headers(headers).send(mount.refuse(failure))
+            return refuseWithoutUpgrade(mount, request, reply, log)
           },
         })
       }
@@ -218,19 +217,32 @@ export function createHttpServer({ log, observe, trustedProxies, formatUnrouted 
 
     listen: (host, port) => app.listen({ host, port }),
 
-    async close(graceMs) {
-      const timer = setTimeout(() => app.server.closeAllConnections(), graceMs)
-      // A keep-alive connection that becomes idle later would stay open until its client closes it.
-      const closing = startChore({
-        name: 'close idle connections',
-        everyMs: 50,
-        run: () => app.server.closeIdleConnections(),
-      })
-      await Promise.all([sockets.close(graceMs), app.close()])
-      clearTimeout(timer)
-      await closing.stop()
-    },
+    close: graceMs => closeServer(app, sockets, graceMs),
   }
+}
+
+async function closeServer(app: FastifyInstance, sockets: Sockets, graceMs: number): Promise<void> {
+  const timer = setTimeout(() => app.server.closeAllConnections(), graceMs)
+  // A keep-alive connection that becomes idle later would stay open until its client closes it.
+  const closing = startChore({
+    name: 'close idle connections',
+    everyMs: 50,
+    run: () => app.server.closeIdleConnections(),
+  })
+  await Promise.all([sockets.close(graceMs), app.close()])
+  clearTimeout(timer)
+  await closing.stop()
+}
+
+function refuseWithoutUpgrade<Who>(
+  { refuse }: SocketMount<Who>,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  log: Log,
+): FastifyReply {
+  const failure = failureFrom(upgradeRequired(), log, request.id)
+  const headers = { ...failure.headers, 'x-request-id': request.id, [allowOrigin]: '*' }
+  return reply.status(failure.status).headers(headers).send(refuse(failure))
 }
 
 const upgradeRequired = () =>

@@ -26,6 +26,7 @@ async function echo(
     log,
     () => {},
     () => 'an id',
+    () => '127.0.0.1',
     pace,
   )
   sockets.mount('test', {

@@ -18,7 +18,7 @@ export interface SocketRequest extends Pick<RequestHead, 'id' | 'path' | 'params
   readonly query: URLSearchParams
   /** The query as sent, without the question mark. */
   readonly search: string
-  /** The client's address on this connection. */
+  /** The client's address. Headers of proxies are used only if the proxy is trusted. */
   readonly ip: string
 }
 
@@ -85,6 +85,7 @@ export function createSockets(
   log: Log,
   observe: Observe,
   requestId: (request: IncomingMessage) => string,
+  addressOf: (request: IncomingMessage) => string,
   { idleMs, sweepMs } = defaultTimes,
 ): Sockets {
   const mounts: Mounted[] = []
@@ -131,7 +132,7 @@ export function createSockets(
     const { mount } = at
     const id = requestId(request)
     const startedAt = performance.now()
-    const socketRequest = toSocketRequest(request, id, at.pattern)
+    const socketRequest = toSocketRequest(request, id, at.pattern, addressOf(request))
     const record = (status: number, identity: Identity) =>
       observe({ ...answerAt(at, id), ...identity, status, ms: roundMs(performance.now() - startedAt) })
     tunnelled.add(socket)
@@ -149,7 +150,7 @@ export function createSockets(
   async function admitAndUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> {
     const at = findMount(request)!
     const id = requestId(request)
-    const socketRequest = toSocketRequest(request, id, at.pattern)
+    const socketRequest = toSocketRequest(request, id, at.pattern, addressOf(request))
     const startedAt = performance.now()
     try {
       const admitted = at.mount.admit(socketRequest)
@@ -231,7 +232,7 @@ const patternOf = (address: string) =>
     `^${address.replace(/\{(\w+)\}/g, (_whole, name) => (name === 'path' ? `(?<path>.*)` : `(?<${name}>[^/]+)`))}/?$`,
   )
 
-function toSocketRequest(request: IncomingMessage, id: string, pattern: RegExp): SocketRequest {
+function toSocketRequest(request: IncomingMessage, id: string, pattern: RegExp, ip: string): SocketRequest {
   const { url = '', headers } = request
   const path = pathOf(request)
   return {
@@ -241,7 +242,7 @@ function toSocketRequest(request: IncomingMessage, id: string, pattern: RegExp):
     headers,
     query: new URLSearchParams(url.slice(path.length + 1)),
     search: url.slice(path.length + 1),
-    ip: request.socket.remoteAddress ?? '',
+    ip,
   }
 }
 

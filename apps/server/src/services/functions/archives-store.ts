@@ -16,6 +16,11 @@ export const insertArchive = (
   control.run(sql`
     insert into function_archives (project_id, id, hash, data_key) values (${projectId}, ${id}, ${hash}, ${data_key})`)
 
+export const totalBytes = async (control: Database, projectId: string) =>
+  (await control.row<{ bytes: number }>(
+    sql`select coalesce(sum(bytes), 0)::float8 as bytes from function_archives where project_id = ${projectId}`,
+  ))!.bytes
+
 export const completeArchive = (control: Database, projectId: string, id: string, bytes: number) =>
   control.run(sql`
     update function_archives set is_complete = true, bytes = ${bytes}

@@ -5,6 +5,7 @@ import { pipeline } from 'node:stream/promises'
 import { chunksOf } from '#src/kernel/byte-source.ts'
 import { startProcess } from '#src/kernel/child-processes/process.ts'
 import type { Sealer } from '#src/kernel/crypto/sealed.ts'
+import { Refusal } from '#src/kernel/errors.ts'
 import { openFile } from '#src/kernel/objects/file-reader.ts'
 import { openFileWriter } from '#src/kernel/objects/file-writer.ts'
 import { frameCipher } from '#src/kernel/objects/frames.ts'
@@ -18,6 +19,8 @@ export type Archives = ReturnType<typeof createArchives>
 /** Archives that no version names are kept for this time, because a deployment may be about to name them. */
 const unusedSeconds = 3600
 const batch = 100
+/** Compressed: the code and packages of all versions of a project's functions. */
+const maxProjectBytes = 2 * 1024 ** 3
 
 /** The folder of the object store is that of the archive alone, so that an incomplete one can be removed as a whole. */
 const folderOf = (projectId: string, id: string) =>
@@ -33,6 +36,12 @@ export function createArchives(control: Database, pieces: Pieces, sealer: Sealer
     async save(projectId: string, hash: string, directory: string): Promise<string> {
       const known = await store.reuseArchive(control, projectId, hash)
       if (known !== undefined) return known
+      if ((await store.totalBytes(control, projectId)) > maxProjectBytes)
+        throw new Refusal(
+          'packages_too_large',
+          `The versions of all functions of the project take more than ${maxProjectBytes / 1024 ** 3} GB`,
+          { hint: 'Delete functions that are not used; old versions of the others go with each deployment.' },
+        )
       const id = randomUUID()
       const dataKey = sealer.seal(randomBytes(32).toString('base64'), contextOf(id))
       await store.insertArchive(control, projectId, { id, hash, data_key: dataKey })

@@ -138,7 +138,7 @@ export function createCalls(deps: CallDeps): Calls {
     try {
       const directory = await deps.codeCache.fetch(tenant.id, row)
       const entry = pathToFileURL(join(directory, 'build', row.entrypoint)).href
-      lease = await deps.runtime.lease(tenant, callable.fingerprint)
+      lease = await deps.runtime.lease(tenant, callable.fingerprint, name)
       const maxBytes = (tenant.quotas.function_response_mb ?? defaults.responseMb) * 1024 * 1024
       const { target, headers } = requestHeaders({
         request,
@@ -359,8 +359,7 @@ async function reasonOf(worker: Worker): Promise<Refusal> {
     new Promise<undefined>(resolve => setTimeout(() => resolve(undefined), 1000).unref()),
   ])
   if (ending === 'memory' || ending === 'cpu' || ending === 'disk') return overLimit(ending)
-  if (ending === 'stopped')
-    return retryLater('WORKER_BUSY', 'The worker was stopped for another project; try again', 1)
+  if (ending === 'stopped') return retryLater('WORKER_BUSY', 'The worker was stopped; try again', 1)
   return ofProject('WORKER_ERROR', 'The worker ended during the call; the log of the function has the reason')
 }
 
@@ -376,7 +375,8 @@ const overLimit = (what: Excess) =>
 function failureOf(outcome: string): Refusal {
   if (outcome === 'boot')
     return ofProject('BOOT_ERROR', 'The function could not be loaded; its log has the reason')
-  if (outcome === 'memory') return overLimit('memory')
+  if (outcome === 'memory')
+    return ofProject('WORKER_LIMIT', 'The function could not get as much memory as it needs')
   return ofProject('WORKER_ERROR', 'The function threw an error; its log has the reason')
 }
 

@@ -24,7 +24,7 @@ import { functionsRoutes } from './data-routes.ts'
 import type { Registry } from './deploy/packages.ts'
 import { type HealthPort, openHealthPort } from './health-port.ts'
 import { functionsManagementRoutes } from './management-routes.ts'
-import { locateFunctions } from './place.ts'
+import { locateFunctions, removeLeftovers } from './place.ts'
 import { functionsPlane } from './plane.ts'
 import { createOpenPlatformSocket } from './platform-socket.ts'
 import { functionsData } from './project-data.ts'
@@ -81,6 +81,9 @@ export function openFunctions(deps: OpenFunctions): Opened<FunctionsService> {
     requestTimeoutMs: settings.requestTimeoutMs,
   })
   directory.onChange(id => void dropUnserved(id))
+  void removeLeftovers(place.stagingDir).catch(error =>
+    log.warn({ err: error }, 'files of interrupted deployments could not be removed'),
+  )
   let health: HealthPort | undefined
   const pruning = startChore(
     {

@@ -1,14 +1,15 @@
 // Where functions are on this machine: the Deno program, the code of versions, and the directories of workers. If the
 // platform runs as root, each project's workers run as a user of their own.
-import { createHash } from 'node:crypto'
+import { createHash, randomUUID } from 'node:crypto'
 import { constants, existsSync, lchownSync, mkdirSync, realpathSync } from 'node:fs'
-import { chmod, copyFile, mkdir, rename, rm } from 'node:fs/promises'
+import { chmod, copyFile, mkdir, readdir, rename, rm } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { canReach, makeTraversableDir, systemDir } from '#src/kernel/child-processes/os-user.ts'
 import type { OsUser } from '#src/kernel/child-processes/process.ts'
 import { Refusal } from '#src/kernel/errors.ts'
+import { isRunning, startTimeOf } from '#src/kernel/running-process.ts'
 
 export interface Place {
   /** Has everything else, and the host program. */
@@ -25,9 +26,9 @@ export interface Place {
   userOf(projectId: string): OsUser | undefined
 }
 
-/** Ids from here on belong to no user or container of usual systems. */
-const firstUserId = 1_900_000_000
-const userIds = 100_000_000
+/** Ids from here on belong to no user of usual systems. Node takes ids below 2^31. */
+const firstUserId = 1_100_000_000
+const userIds = 1_000_000_000
 /** A Unix socket in the directory of a worker must have a path of at most 104 bytes on macOS, 108 on Linux. */
 const maxRunDir = 70
 
@@ -64,6 +65,19 @@ export function locateFunctions(dataDir: string): Place {
       const id = firstUserId + number
       return { name: 'the worker of a project', uid: id, gid: id }
     },
+  }
+}
+
+/** The process of the platform is part of the name, because several may use the same directory. */
+export const directoryName = () =>
+  `${process.pid}-${startTimeOf(process.pid) ?? ''}-${randomUUID().slice(0, 8)}`
+
+/** Removes directories of platforms that were killed. */
+export async function removeLeftovers(parent: string): Promise<void> {
+  for (const name of await readdir(parent)) {
+    const [pid, startTime] = name.split('-')
+    if (!isRunning({ pid: Number(pid), startTime: startTime || undefined }))
+      await rm(join(parent, name), { recursive: true, force: true })
   }
 }
 

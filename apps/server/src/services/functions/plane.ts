@@ -14,11 +14,9 @@ const notOfTheRelay = new Set([400, 401, 403, 413, 429])
 export function functionsPlane(findCallable: FindCallable): DataPlaneOptions {
   return {
     answersPreflights: true,
-    async routeFor(route, tenant, { method, params }) {
-      return {
-        ...route,
-        allow: method === 'OPTIONS' ? 'open' : await allowedFor(tenant, params['name'] ?? ''),
-      }
+    async routeFor(route, tenant, { method, params, headers }) {
+      const isPreflight = method === 'OPTIONS' && headers['access-control-request-method'] !== undefined
+      return { ...route, allow: isPreflight ? 'open' : await allowedFor(tenant, params['name'] ?? '') }
     },
     explain: error => (error instanceof Refusal && error.code === 'role_not_allowed' ? userNeeded() : error),
     word: (body, { status }) => ({ body, headers: notOfTheRelay.has(status) ? {} : relayError }),

@@ -1,21 +1,21 @@
 // Starts workers for projects and runs calls in them, in one of three ways: a warm worker for each project, a new worker
 // for each call, or one worker for all projects without isolation.
-import { randomUUID } from 'node:crypto'
-import { readdir, rm } from 'node:fs/promises'
+import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Log } from '#src/kernel/log.ts'
-import { isRunning, startTimeOf } from '#src/kernel/running-process.ts'
 import type { LogsService } from '#src/services/logs/service.ts'
 import type { SecretsService } from '#src/services/secrets/service.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
 import type { CodeCache } from './code-cache.ts'
-import { maskOf } from './masking.ts'
-import { makeOwnDir, type Place } from './place.ts'
+import { type Mask, maskOf } from './masking.ts'
+import { directoryName, makeOwnDir, type Place, removeLeftovers } from './place.ts'
 import type { OpenPlatformSocket } from './platform-socket.ts'
+import { allowedHostsOf } from './settings.ts'
 import { pathsIn } from './worker/command.ts'
 import { type HostFiles, openHostFiles } from './worker/host-files.ts'
-import { createPool, createSingleUse } from './worker/pool.ts'
+import { createPool } from './worker/pool.ts'
+import { createSingleUse } from './worker/single-use.ts'
 import { type OutputLine, startWorker, type Variables, type Worker } from './worker/worker.ts'
 
 export interface RuntimeSettings {
@@ -48,8 +48,8 @@ export interface Lease {
 }
 
 export interface Runtime {
-  /** A worker of the project, for one call. */
-  lease(tenant: Tenant, fingerprint: string): Promise<Lease>
+  /** A worker of the project, for one call of the named function. */
+  lease(tenant: Tenant, fingerprint: string, name: string): Promise<Lease>
   /** Stops the worker of a project that is not served any more. */
   drop(projectId: string): void
   health(): { status: 'ok'; workers: number; projects: string[]; mode?: 'per-invocation' }
@@ -64,8 +64,11 @@ export function createRuntime(deps: RuntimeDeps): Runtime {
   const poolSettings = { ...settings, drainMs: settings.requestTimeoutMs }
   const pool = createPool(poolSettings, log)
   const singleUse = createSingleUse(poolSettings, log)
+  /** Of the projects whose workers run, or have run. */
+  const masks = new Map<string, Mask>()
   /** What the shared worker was told of each project. */
   const provided = new WeakMap<Worker, Map<string, string>>()
+  /** Workers end with their platform, but a platform that was killed leaves their directories. */
   const cleaned = removeLeftovers(place.runDir)
   let openedHostFiles: Promise<HostFiles> | undefined
 
@@ -88,6 +91,7 @@ export function createRuntime(deps: RuntimeDeps): Runtime {
         hosts: [],
         variables: { project: '', secrets: {}, platform: {} },
         startTimeoutMs: settings.startTimeoutMs,
+        firstName: '',
         onLine() {},
       })
     })
@@ -108,7 +112,7 @@ export function createRuntime(deps: RuntimeDeps): Runtime {
     }
   }
 
-  async function start(tenant: Tenant): Promise<Worker> {
+  async function start(tenant: Tenant, name: string): Promise<Worker> {
     await cleaned
     const isShared = settings.isolation === 'shared'
     const user = place.userOf(isShared ? sharedKey : tenant.id)
@@ -122,7 +126,7 @@ export function createRuntime(deps: RuntimeDeps): Runtime {
       isShared ? undefined : tenant.id,
       user,
     )
-    const mask = maskOf([...Object.values(variables.secrets), tenant.serviceRoleKey])
+    masks.set(tenant.id, maskOf([...Object.values(variables.secrets), tenant.serviceRoleKey]))
     try {
       const worker = await startWorker({
         deno,
@@ -133,10 +137,12 @@ export function createRuntime(deps: RuntimeDeps): Runtime {
         memoryMb: tenant.quotas.function_memory_mb ?? defaultMemoryMb,
         baseUrl: deps.baseUrl(),
         outboundAllow: deps.outboundAllow,
-        hosts: hostsOf(tenant),
+        hosts: allowedHostsOf(tenant),
         variables,
         startTimeoutMs: settings.startTimeoutMs,
-        onLine: line => appendOutput(tenant.id, { ...line, message: mask(line.message) }),
+        firstName: name,
+        // A shared worker is trusted to name the project of a line.
+        onLine: line => appendOutput((isShared && line.project) || tenant.id, line),
       })
       provided.set(worker, new Map([[tenant.id, tenant.anonKey]]))
       void worker.ended.then(closeSocket)
@@ -148,7 +154,9 @@ export function createRuntime(deps: RuntimeDeps): Runtime {
     }
   }
 
-  function appendOutput(projectId: string, { name, level, message, requestId, version }: OutputLine): void {
+  function appendOutput(projectId: string, line: OutputLine): void {
+    const { name, level, requestId, version } = line
+    const message = masks.get(projectId)?.(line.message) ?? ''
     logs.append(projectId, {
       source: 'functions',
       name: name ?? '',
@@ -165,24 +173,32 @@ export function createRuntime(deps: RuntimeDeps): Runtime {
   async function provide(worker: Worker, tenant: Tenant, fingerprint: string): Promise<void> {
     const known = provided.get(worker)!
     if (known.get(tenant.id) === fingerprint) return
-    worker.provide(await variablesOf(tenant))
+    const variables = await variablesOf(tenant)
+    masks.set(tenant.id, maskOf([...Object.values(variables.secrets), tenant.serviceRoleKey]))
+    worker.provide(variables)
     known.set(tenant.id, fingerprint)
   }
 
   return {
-    async lease(tenant, fingerprint) {
+    async lease(tenant, fingerprint, name) {
       if (settings.isolation === 'per-invocation')
-        return { ...(await singleUse.lease(tenant.id, () => start(tenant))), isCold: true }
+        return {
+          ...(await singleUse.lease({ key: tenant.id, fingerprint, start: () => start(tenant, name) })),
+          isCold: true,
+        }
       const isShared = settings.isolation === 'shared'
       const { worker, isCold } = await pool.lease({
         key: isShared ? sharedKey : tenant.id,
         fingerprint: isShared ? sharedKey : fingerprint,
-        start: () => start(tenant),
+        start: () => start(tenant, name),
       })
       if (isShared) await provide(worker, tenant, fingerprint)
       return { worker, isCold, release: async () => {} }
     },
-    drop: projectId => pool.drop(projectId),
+    drop(projectId) {
+      pool.drop(projectId)
+      masks.delete(projectId)
+    },
     health() {
       if (settings.isolation === 'per-invocation')
         return { status: 'ok', mode: 'per-invocation', workers: singleUse.size, projects: singleUse.keys() }
@@ -192,23 +208,5 @@ export function createRuntime(deps: RuntimeDeps): Runtime {
       await Promise.all([pool.close(), singleUse.close()])
       await (await openedHostFiles)?.close()
     },
-  }
-}
-
-/** A project's own list of hosts narrows what its functions may reach. */
-function hostsOf({ settings }: Tenant): readonly string[] | undefined {
-  const hosts = (settings['functions'] as { allowed_hosts?: unknown } | undefined)?.allowed_hosts
-  return Array.isArray(hosts) ? hosts.filter(each => typeof each === 'string') : undefined
-}
-
-/** The process of the platform is part of the name, because several may use the same directory. */
-const directoryName = () => `${process.pid}-${startTimeOf(process.pid) ?? ''}-${randomUUID().slice(0, 8)}`
-
-/** Workers end with their platform. A platform that was killed leaves their directories. */
-async function removeLeftovers(runDir: string): Promise<void> {
-  for (const name of await readdir(runDir)) {
-    const [pid, startTime] = name.split('-')
-    if (!isRunning({ pid: Number(pid), startTime: startTime || undefined }))
-      await rm(join(runDir, name), { recursive: true, force: true })
   }
 }

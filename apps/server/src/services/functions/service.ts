@@ -14,7 +14,7 @@ import { createLimiter } from '#src/kernel/limiter.ts'
 import type { Database, Session } from '#src/kernel/postgres/database.ts'
 import type { OwnerWork } from '#src/planes/management/owner-work.ts'
 import type { Paging } from '#src/planes/management/paging.ts'
-import type { LogsService, StoredLine } from '#src/services/logs/service.ts'
+import type { LogsService } from '#src/services/logs/service.ts'
 import type { Directory, Tenant } from '#src/tenancy/directory.ts'
 import type { CodeCache } from './code-cache.ts'
 import { type BuildDeps, buildVersion } from './deploy/build.ts'
@@ -138,8 +138,8 @@ export function functionsService({ control, directory, owner, codeCache, build, 
 
     async update(projectId: string, name: string, deployment: Deployment): Promise<EdgeFunction> {
       const tenant = await owner.tenant(projectId)
-      const given = await readSource(deployment)
-      await find(tenant.id, name)
+      const { entrypoint } = await find(tenant.id, name)
+      const given = await readSource(deployment, entrypoint)
       return limit(tenant.id, async () => {
         const parts = given && (await buildVersion(build, tenant.id, given))
         return change(tenant, async session => {
@@ -208,6 +208,8 @@ const shown = ({
   created_at,
   updated_at,
 })
+
+type StoredLine = Awaited<ReturnType<LogsService['read']>>[number]
 
 function toLog({ id, at, level, event, message, request_id, facts }: StoredLine): FunctionLog {
   const number = (name: string) => (typeof facts[name] === 'number' ? (facts[name] as number) : null)

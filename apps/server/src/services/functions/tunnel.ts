@@ -2,10 +2,10 @@
 import type { Role } from '@plinth/contract/route.ts'
 import { Refusal } from '#src/kernel/errors.ts'
 import type { SocketRequest, TunnelMount } from '#src/kernel/http/sockets.ts'
-import { callerOfSocket, credentialOfSocket, projectIn } from '#src/planes/data/admit.ts'
+import { callerOfCredential, callerOfSocket, credentialOfSocket, projectIn } from '#src/planes/data/admit.ts'
 import type { Meter } from '#src/planes/data/meter.ts'
 import { dataRefusal, type Revocations } from '#src/planes/data/plane.ts'
-import { sessionEnded, unknownKey } from '#src/planes/data/unauthorized.ts'
+import { sessionEnded, Unauthorized, unknownKey } from '#src/planes/data/unauthorized.ts'
 import type { Caller } from '#src/tenancy/databases.ts'
 import type { Directory, Tenant } from '#src/tenancy/directory.ts'
 import type { OpenSocket } from './call.ts'
@@ -37,6 +37,9 @@ export function functionsTunnel({
   /** Browsers cannot set headers here, so the key and the token may be in the query, as for realtime. */
   async function callerWithCredential(tenant: Tenant, request: SocketRequest): Promise<Caller> {
     const { caller } = callerOfSocket(tenant, request.query, request.headers)
+    const key = request.query.get('apikey') ?? request.headers['apikey']
+    const hasKey = typeof key === 'string' && callerOfCredential(tenant, key)?.caller.userId === ''
+    if (caller.role === 'authenticated' && !hasKey) throw new Unauthorized({ kind: 'token without key' })
     if (caller.userId !== '' && (await isRevoked(caller))) throw sessionEnded()
     return caller
   }

@@ -3,32 +3,8 @@
 import { startChore } from '#src/kernel/chores.ts'
 import type { Log } from '#src/kernel/log.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
+import type { LogLine, LogQuery, StoredLine } from './line.ts'
 import * as store from './store.ts'
-
-export interface LogLine {
-  /** The service that logs. */
-  source: string
-  /** The part of the service, such as the name of a function. */
-  name: string
-  at: string
-  level: string
-  event: string
-  message: string
-  request_id: string | null
-  facts: Readonly<Record<string, unknown>>
-}
-
-export type StoredLine = Omit<LogLine, 'source'> & { id: string }
-
-export interface LogQuery {
-  source: string
-  name: string
-  /** Only lines after the one with this id, the oldest first. Otherwise the latest. */
-  after?: string | undefined
-  level?: string | undefined
-  requestId?: string | undefined
-  limit: number
-}
 
 export interface LogsService {
   append(projectId: string, line: LogLine): void

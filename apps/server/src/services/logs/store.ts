@@ -1,6 +1,6 @@
 import type { Database } from '#src/kernel/postgres/database.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
-import type { LogLine, LogQuery, StoredLine } from './service.ts'
+import type { LogLine, LogQuery, StoredLine } from './line.ts'
 
 /** Ids ascend in the order of commits, because each transaction waits for the one before it in the same project. */
 export const insertLines = (control: Database, projectId: string, lines: readonly LogLine[]) =>

@@ -4,7 +4,7 @@ import { randomUUID } from 'node:crypto'
 import { chmod, link, mkdir, readFile, rm, unlink, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import type { Archives } from '../archives.ts'
-import { makeOwnDir, type Place } from '../place.ts'
+import { directoryName, makeOwnDir, type Place } from '../place.ts'
 import type { VersionParts } from '../store.ts'
 import { type Analysis, analyse, builtins, type Replacement } from './analysis.ts'
 import { hashOf, invalid, type Source } from './files.ts'
@@ -29,7 +29,7 @@ export async function buildVersion(
   const { place, archives } = deps
   const user = place.userOf(projectId)
   const deno = await place.deno()
-  const directory = join(place.stagingDir, randomUUID())
+  const directory = join(place.stagingDir, directoryName())
   await makeOwnDir(directory, user)
   try {
     const code = join(directory, 'code')

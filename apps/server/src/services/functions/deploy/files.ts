@@ -22,17 +22,25 @@ const maxPathBytes = 500
 /** Decoded or hashed in one slice. */
 const bytesPerSlice = 256 * 1024
 
-/** Undefined if neither code nor files are given. */
-export async function readSource({ code, files, entrypoint }: GivenSource): Promise<Source | undefined> {
+/** Undefined if neither code nor files are given. `current` is the entrypoint of the version before. */
+export async function readSource(
+  { code, files, entrypoint }: GivenSource,
+  current?: string,
+): Promise<Source | undefined> {
   if (code !== undefined && files !== undefined)
     throw new Refusal(
       'invalid_request',
       'Send the code of a single file in "code", or all files in "files", not both',
     )
   if (code !== undefined) return single(code, entrypoint)
-  if (files === undefined) return
+  if (files === undefined) {
+    if (entrypoint !== undefined)
+      throw new Refusal('invalid_request', 'Send the files together with "entrypoint"')
+    return
+  }
   const decoded = await inSlices(decode(files))
-  const found = entrypoint ?? defaultEntrypoints.find(path => decoded.has(path))
+  const usual = current === undefined ? defaultEntrypoints : [current, ...defaultEntrypoints]
+  const found = entrypoint ?? usual.find(path => decoded.has(path))
   if (found === undefined)
     throw invalid('The files have no index.ts; name the file with the handler in "entrypoint"')
   if (!decoded.has(found))

@@ -35,3 +35,6 @@ export class Backoff {
     this.#crashes.delete(key)
   }
 }
+
+/** Crashes of code that was replaced do not count. */
+export const crashKey = (key: string, fingerprint: string) => `${key} ${fingerprint}`

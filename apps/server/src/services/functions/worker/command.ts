@@ -64,7 +64,7 @@ export function workerCommand(options: WorkerOptions): Command {
     `--allow-read=${[options.codeDir, temporary, socket, platformSocket].join(',')}`,
     `--allow-write=${[temporary, socket, platformSocket].join(',')}`,
     '--allow-env',
-    ...networkFlags(options.outboundAllow, options.hosts),
+    ...networkFlags(options.outboundAllow, options.hosts, [socket, platformSocket]),
     // For the confinement. The host gives it back before it loads any code.
     ...(process.platform === 'linux' ? ['--allow-ffi'] : []),
   ]

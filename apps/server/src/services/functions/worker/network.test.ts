@@ -17,8 +17,12 @@ test('network of workers: an allowed range is cut out of the denied ones', () =>
   assert.ok(!denied.includes('127.0.0.1/32'))
 })
 
-test('network of workers: a list of hosts narrows, and an empty one closes the network', () => {
-  assert.match(networkFlags([], undefined).join(' '), /^--allow-net --deny-net=.*127\.0\.0\.0\/8.*localhost/)
-  assert.match(networkFlags([], ['api.example.com']).join(' '), /^--allow-net=api\.example\.com --deny-net=/)
-  assert.deepEqual(networkFlags([], []), [])
+test('network of workers: a list of hosts narrows, and the host keeps what it needs itself', () => {
+  const flags = (hosts?: string[]) => networkFlags([], hosts, ['/run/s']).join(' ')
+  assert.match(flags(), /^--allow-net --deny-net=.*127\.0\.0\.0\/8.*localhost/)
+  assert.match(
+    flags(['api.example.com']),
+    /^--allow-net=unix:\/run\/s,platform\.invalid:80,api\.example\.com --deny-net=/,
+  )
+  assert.match(flags([]), /^--allow-net=unix:\/run\/s,platform\.invalid:80 --deny-net=/)
 })

@@ -2,7 +2,8 @@
 // has resolved a name. Other addresses are denied, except those that the operator allows. IPv6 is closed by the host
 // (apps/runtime), because Deno knows no IPv6 ranges.
 import { isIP } from 'node:net'
-import { notPublicIPv4 } from '#src/kernel/outbound/address.ts'
+import { networkInterfaces } from 'node:os'
+import { mayReach, notPublicIPv4 } from '#src/kernel/outbound/address.ts'
 
 interface Range {
   /** Inclusive bounds, as numbers. */
@@ -44,18 +45,38 @@ function cidrsOf({ from, to }: Range): string[] {
 }
 
 /** Denied IPv4 ranges: those that are not public, without those that the operator allows. */
-export function deniedRanges(allowed: readonly string[]): string[] {
+export function deniedRanges(
+  allowed: readonly string[],
+  denied: readonly string[] = notPublicIPv4,
+): string[] {
   const open = allowed.filter(each => isIP(each.split('/')[0]!) === 4).map(rangeOf)
-  return open.reduce(without, notPublicIPv4.map(rangeOf)).flatMap(cidrsOf)
+  return open.reduce(without, denied.map(rangeOf)).flatMap(cidrsOf)
 }
 
+/** The IPv4 addresses of this machine. Public ones are no way around a firewall. */
+const ownAddresses = () =>
+  Object.values(networkInterfaces())
+    .flatMap(each => each ?? [])
+    .filter(({ family }) => family === 'IPv4')
+    .map(({ address }) => address)
+
+/** What the host itself needs: its sockets, and the name by which it calls the platform. */
+const always = (sockets: readonly string[]) => [...sockets.map(path => `unix:${path}`), 'platform.invalid:80']
+
 /** `hosts` is the list of the project, which only narrows: undefined means all public hosts. */
-export function networkFlags(allowed: readonly string[], hosts: readonly string[] | undefined): string[] {
-  const isLoopbackOpen = !deniedRanges(allowed).includes('127.0.0.0/8')
-  const denied = [...deniedRanges(allowed), '[::1]', '[::]', ...(isLoopbackOpen ? [] : ['localhost'])]
-  if (hosts?.length === 0) return []
+export function networkFlags(
+  allowed: readonly string[],
+  hosts: readonly string[] | undefined,
+  sockets: readonly string[],
+): string[] {
+  const ranges = deniedRanges(allowed)
+  const isLoopbackOpen = !ranges.includes('127.0.0.0/8')
+  const isPublic = mayReach([])
+  const isListed = (address: string) => !deniedRanges(allowed, [address]).includes(`${address}/32`)
+  const own = ownAddresses().filter(address => isPublic(address) && !isListed(address))
+  const denied = [...ranges, ...own, '[::1]', '[::]', ...(isLoopbackOpen ? [] : ['localhost'])]
   return [
-    hosts === undefined ? '--allow-net' : `--allow-net=${hosts.join(',')}`,
+    hosts === undefined ? '--allow-net' : `--allow-net=${[...always(sockets), ...hosts].join(',')}`,
     `--deny-net=${denied.join(',')}`,
   ]
 }

@@ -1,10 +1,9 @@
 // The workers of this node. Pooled: one worker for each project that is called, the least recently used one is stopped for
 // another project, idle ones are stopped after a while. Per invocation: a new worker for each call.
-import { startChore } from '#src/kernel/chores.ts'
-import { retryLater } from '#src/kernel/errors.ts'
-import { createLimiter } from '#src/kernel/limiter.ts'
 import type { Log } from '#src/kernel/log.ts'
-import { Backoff } from './backoff.ts'
+import { Backoff, crashKey } from './backoff.ts'
+import { busy, inBackoff } from './refusals.ts'
+import { pause, pollMs, watchWorkers, whenCalm } from './watching.ts'
 import type { Ending, Worker } from './worker.ts'
 
 export interface PoolSettings {
@@ -47,11 +46,8 @@ interface Slot {
   startedAt: number
 }
 
-const checkMs = 200
-const disksEvery = 10
 /** After this, a call that waits for a free worker takes that of the least recently used project, even if it is busy. */
 const patienceMs = 1000
-const pollMs = 20
 
 export function createPool(settings: PoolSettings, log: Log): Pool {
   const { maxWorkers, idleMs, drainMs } = settings
@@ -59,25 +55,14 @@ export function createPool(settings: PoolSettings, log: Log): Pool {
   const retiring = new Map<string, Worker>()
   const backoff = new Backoff(settings.backoff)
   let isClosed = false
-  let checks = 0
 
-  const watching = startChore(
-    {
-      name: 'check the workers of functions',
-      everyMs: checkMs,
-      async run() {
-        const now = performance.now()
-        checks++
-        const workers = [...[...slots.values()].flatMap(({ running }) => running ?? []), ...retiring.values()]
-        if (workers.length === 0) return 'idle'
-        await Promise.all(workers.map(worker => worker.check(now)))
-        if (checks % disksEvery === 0) for (const worker of workers) await worker.checkDisk()
-        for (const { key, running } of slots.values())
-          if (running && !running.isBusy && now - running.lastUsedAt > idleMs) drop(key)
-        return
-      },
-    },
+  const watching = watchWorkers(
+    () => [...[...slots.values()].flatMap(({ running }) => running ?? []), ...retiring.values()],
     log,
+    now => {
+      for (const { key, running } of slots.values())
+        if (running && !running.isBusy && now - running.lastUsedAt > idleMs) drop(key)
+    },
   )
 
   function start(request: WorkerRequest): Slot {
@@ -188,102 +173,3 @@ export function createPool(settings: PoolSettings, log: Log): Pool {
     },
   }
 }
-
-/** Crashes of code that was replaced do not count. */
-const crashKey = (key: string, fingerprint: string) => `${key} ${fingerprint}`
-
-export interface SingleUse {
-  /** Starts a worker. `release` waits for its background work, up to the time of a call, and stops it. */
-  lease(key: string, start: () => Promise<Worker>): Promise<{ worker: Worker; release(): Promise<void> }>
-  readonly size: number
-  keys(): string[]
-  close(): Promise<void>
-}
-
-export function createSingleUse(settings: PoolSettings, log: Log): SingleUse {
-  const workers = new Map<Worker, string>()
-  const backoff = new Backoff(settings.backoff)
-  const limit = createLimiter({
-    concurrency: settings.maxWorkers,
-    perKey: Math.max(1, Math.ceil(settings.maxWorkers / 2)),
-    maxWaiting: 100,
-    rejection: busy,
-  })
-  const watching = startChore(
-    {
-      name: 'check the workers of functions',
-      everyMs: checkMs,
-      async run() {
-        const now = performance.now()
-        await Promise.all([...workers.keys()].map(worker => worker.check(now)))
-        return workers.size === 0 ? 'idle' : undefined
-      },
-    },
-    log,
-  )
-
-  async function startOne(key: string, start: () => Promise<Worker>): Promise<Worker> {
-    const waitMs = backoff.pauseOf(key, performance.now())
-    if (waitMs > 0) throw inBackoff(waitMs)
-    const startedAt = performance.now()
-    const worker = await start().catch(error => {
-      backoff.crashed(key, 0, performance.now())
-      throw error
-    })
-    workers.set(worker, key)
-    watching.start()
-    void worker.ended.then(ending => {
-      workers.delete(worker)
-      const now = performance.now()
-      if (ending === 'stopped') backoff.reset(key)
-      else backoff.crashed(key, now - startedAt, now)
-    })
-    return worker
-  }
-
-  return {
-    lease: (key, start) =>
-      new Promise((resolve, reject) => {
-        limit(key, async () => {
-          const worker = await startOne(key, start)
-          const released = Promise.withResolvers<void>()
-          const stopped = Promise.withResolvers<void>()
-          resolve({
-            worker,
-            release() {
-              released.resolve()
-              return stopped.promise
-            },
-          })
-          await released.promise
-          await whenCalm(worker, settings.drainMs)
-          await worker.stop().finally(stopped.resolve)
-        }).catch(reject)
-      }),
-    get size() {
-      return workers.size
-    },
-    keys: () => [...new Set(workers.values())],
-    async close() {
-      await watching.stop()
-      await Promise.all([...workers.keys()].map(worker => worker.stop().catch(() => {})))
-    },
-  }
-}
-
-async function whenCalm(worker: Worker, withinMs: number, isOver = () => false): Promise<void> {
-  const endAt = performance.now() + withinMs
-  while (worker.isBusy && !worker.hasEnded && performance.now() < endAt && !isOver()) await pause(pollMs)
-}
-
-const pause = (ms: number) => new Promise<void>(resolve => setTimeout(resolve, ms))
-
-const inBackoff = (waitMs: number) =>
-  retryLater(
-    'WORKER_BACKOFF',
-    'The worker of this project has crashed and will be started again shortly',
-    Math.ceil(waitMs / 1000),
-    'The log of the function has the reason.',
-  )
-
-const busy = () => retryLater('WORKER_BUSY', 'All workers are in use; try again in a second', 1)

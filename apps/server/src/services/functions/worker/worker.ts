@@ -19,6 +19,7 @@ export interface Variables {
 export interface OutputLine {
   level: 'debug' | 'info' | 'log' | 'warn' | 'error'
   message: string
+  project?: string
   name?: string
   version?: number
   requestId?: string
@@ -51,9 +52,9 @@ export interface Worker {
 export interface StartOptions extends WorkerOptions {
   variables: Variables
   startTimeoutMs: number
+  /** The function whose call starts the worker. */
+  firstName: string
   onLine(line: OutputLine): void
-  /** Called when the directory of the worker can be removed. */
-  signal?: AbortSignal
 }
 
 const stopSteps: readonly StopStep[] = [
@@ -73,7 +74,7 @@ export async function startWorker(options: StartOptions): Promise<Worker> {
   let excess: Excess | undefined
   let isStopping = false
   /** The function that was called last. Lines that name no function are taken for its own. */
-  let latest = ''
+  let latest = options.firstName
 
   function receive(line: string): void {
     const message = messageFrom(line)
@@ -88,7 +89,6 @@ export async function startWorker(options: StartOptions): Promise<Worker> {
     command: workerCommand(options),
     handshakeMs: options.startTimeoutMs,
     stopSteps: () => stopSteps,
-    signal: options.signal,
     handshake(child) {
       // The shell that starts Deno is still running, and Deno inherits its priority.
       setPriority(child.pid, niceness)
@@ -113,7 +113,7 @@ export async function startWorker(options: StartOptions): Promise<Worker> {
   const budget = new Budget(options.memoryMb, performance.now())
   let calls = 0
   let lastUsedAt = performance.now()
-  let memoryMb = 0
+  let memoryMb = (await usageOf(child.pid))?.memoryMb ?? 0
 
   const ended = child.closed.then(async (): Promise<Ending> => {
     for (const connection of idle) connection.close()
@@ -225,11 +225,19 @@ function messageFrom(line: string): Record<string, unknown> | undefined {
   }
 }
 
-function lineFrom({ level, message, name, version, requestId }: Record<string, unknown>): OutputLine {
+function lineFrom({
+  level,
+  message,
+  project,
+  name,
+  version,
+  requestId,
+}: Record<string, unknown>): OutputLine {
   const number = Number(version)
   return {
     level: levels.has(String(level)) ? (level as OutputLine['level']) : 'log',
     message: String(message).slice(0, maxMessage),
+    ...(typeof project === 'string' && { project }),
     ...(typeof name === 'string' && { name }),
     ...(Number.isSafeInteger(number) && { version: number }),
     ...(typeof requestId === 'string' && { requestId: requestId.slice(0, 128) }),

@@ -1,0 +1,26 @@
+// The log lines of a project, as services write and read them.
+
+export interface LogLine {
+  /** The service that logs. */
+  source: string
+  /** The part of the service, such as the name of a function. */
+  name: string
+  at: string
+  level: string
+  event: string
+  message: string
+  request_id: string | null
+  facts: Readonly<Record<string, unknown>>
+}
+
+export type StoredLine = Omit<LogLine, 'source'> & { id: string }
+
+export interface LogQuery {
+  source: string
+  name: string
+  /** Only lines after the one with this id, the oldest first. Otherwise the latest. */
+  after?: string | undefined
+  level?: string | undefined
+  requestId?: string | undefined
+  limit: number
+}
