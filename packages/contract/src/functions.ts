@@ -189,7 +189,8 @@ export const functionsManagementApi = {
   },
 } as const satisfies Routes
 
-const CallParams = Type.Object({ project: Id, name: FunctionName, path: Type.Optional(Type.String()) })
+const CallParams = Type.Object({ project: Id, name: FunctionName })
+const PathParams = Type.Object({ ...CallParams.properties, path: Type.String() })
 
 const methods = [
   'GET',
@@ -207,7 +208,7 @@ const call = (method: Method, path: string): DataRoute => ({
   plane: 'data',
   method,
   path,
-  params: CallParams,
+  params: path.endsWith('{path}') ? PathParams : CallParams,
   allow: 'open',
   summary: `Call a function with ${method}`,
   raw: true,
