@@ -6,7 +6,7 @@ import fs from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { dirname, join } from 'node:path'
-import { test } from 'node:test'
+import { afterEach, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { locateFunctions } from '#src/services/functions/place.ts'
 import { type FunctionsApi, functionsOf, saying } from '../../../conformance/functions.ts'
@@ -35,10 +35,21 @@ const env = {
   RUNTIME_WORKER_BACKOFF_CAP_MS: '300',
 }
 
+/** Directories of the functions of each platform. Kept, because a data directory may be removed before its processes. */
+const places = new Map<string, string[]>()
+
+function placesOf(dataDir: string): string[] {
+  const known = places.get(dataDir)
+  if (known) return known
+  const { codeDir, runDir } = locateFunctions(dataDir)
+  const found = [dirname(codeDir), runDir]
+  places.set(dataDir, found)
+  return found
+}
+
 /** Processes of the functions of this platform, by the directories in their command or in which they run. */
 function processesOf(dataDir: string, mark = ''): number[] {
-  const { codeDir, runDir } = locateFunctions(dataDir)
-  const places = [dirname(codeDir), runDir]
+  const directories = placesOf(dataDir)
   return fs
     .readdirSync('/proc')
     .filter(name => /^\d+$/.test(name))
@@ -47,7 +58,7 @@ function processesOf(dataDir: string, mark = ''): number[] {
         const command = fs.readFileSync(`/proc/${pid}/cmdline`, 'utf8')
         const cwd = fs.readlinkSync(`/proc/${pid}/cwd`)
         return (
-          command.includes(mark) && places.some(place => command.includes(place) || cwd.startsWith(place))
+          command.includes(mark) && directories.some(each => command.includes(each) || cwd.startsWith(each))
         )
       } catch {
         return false // It has ended.
@@ -55,6 +66,15 @@ function processesOf(dataDir: string, mark = ''): number[] {
     })
     .map(Number)
 }
+
+afterEach(() => {
+  for (const dataDir of places.keys())
+    for (const pid of processesOf(dataDir))
+      try {
+        process.kill(pid, 'SIGKILL')
+      } catch {} // It has ended.
+  places.clear()
+})
 
 const untilNoProcess = (dataDir: string) =>
   eventually(() => processesOf(dataDir).length === 0, 'no process of functions is left')
@@ -158,11 +178,8 @@ test('functions crash: a worker that is killed while it starts is an error of th
     const asked = own.call('starting', { method: 'GET' }).finally(() => {
       isAnswered = true
     })
-    // tar has the directory of the code in its command too, but only while it is unpacked there.
     const [pid] = await eventually(() => {
-      const found = processesOf(dataDir, 'main.ts').filter(each =>
-        processesOf(dataDir, worker).includes(each),
-      )
+      const found = processesOf(dataDir, worker)
       return found.length > 0 || isAnswered ? found : undefined
     }, 'a worker starts')
     if (pid !== undefined) process.kill(pid, 'SIGKILL')

@@ -450,6 +450,7 @@ test('packages: a registry that never answers delays no other project and not th
     PLATFORM_SHUTDOWN_GRACE_MS: '200',
   })
   const waiting: Promise<unknown>[] = []
+  let installing: string[]
   try {
     const [own, other] = [await node.createProject(), await node.createProject()]
     await own.deploy('lasting', saying('before'))
@@ -460,12 +461,12 @@ test('packages: a registry that never answers delays no other project and not th
     assert.equal((await own.call('lasting')).text, 'before')
   } finally {
     await node.stop()
-    const installing = installsRunning()
+    installing = installsRunning()
     silent.closeAllConnections()
     silent.close()
     await Promise.all(waiting)
-    assert.deepEqual(installing, [], 'an installation ends with the platform')
   }
+  assert.deepEqual(installing, [], 'an installation ends with the platform')
 })
 
 test('packages: a registry that cannot be reached, or fails, is 502, and the version before still answers', async () => {

@@ -80,8 +80,11 @@ export function dataPlane(
 ): Plane<Caller> {
   function admit(declared: DataRoute, request: RequestHead, setHeader: SetHeader): Caller | Promise<Caller> {
     if (!routeFor) return admitTo(declared, findTenant(request), request, setHeader)
-    const choose = async (tenant: Tenant | undefined) =>
-      admitTo(await routeFor(declared, tenant, request), tenant, request, setHeader)
+    const choose = (tenant: Tenant | undefined) => {
+      const route = routeFor(declared, tenant, request)
+      const admitBy = (chosen: DataRoute) => admitTo(chosen, tenant, request, setHeader)
+      return route instanceof Promise ? route.then(admitBy) : admitBy(route)
+    }
     const tenant = findTenant(request)
     return tenant instanceof Promise ? tenant.then(choose) : choose(tenant)
   }

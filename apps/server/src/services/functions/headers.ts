@@ -46,7 +46,6 @@ export function requestHeaders({ request, caller, row, entry, baseUrl, keep = []
     else for (const each of value) headers.push(name, each)
   }
   if (request.headers.host === undefined) headers.push('host', 'platform')
-  const origin = new URL(baseUrl).origin
   headers.push('x-forwarded-for', request.ip)
   headers.push('x-platform-project-id', caller.tenant.id)
   headers.push('x-platform-function', row.name)
@@ -55,10 +54,18 @@ export function requestHeaders({ request, caller, row, entry, baseUrl, keep = []
   headers.push('x-platform-role', caller.role)
   if (caller.userId !== '') headers.push('x-platform-user-id', caller.userId)
   headers.push('x-platform-entry', entry)
-  headers.push('x-platform-url', `${origin}${target}`)
+  headers.push('x-platform-url', `${originOf(baseUrl)}${target}`)
   headers.push('x-platform-client-address', request.ip)
   if (row.uses_node) headers.push('x-platform-uses-node', '1')
   return { target, headers }
+}
+
+let latestOrigin = { baseUrl: '', origin: '' }
+
+/** Parsed once, because the URL of the platform does not change. */
+function originOf(baseUrl: string): string {
+  if (latestOrigin.baseUrl !== baseUrl) latestOrigin = { baseUrl, origin: new URL(baseUrl).origin }
+  return latestOrigin.origin
 }
 
 /** What follows the name of the function: `/v1/functions/<project>/<name>/…` or `/v1/<project>/functions/v1/<name>/…` */

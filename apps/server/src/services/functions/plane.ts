@@ -2,8 +2,7 @@
 import type { DataRoute } from '@plinth/contract/route.ts'
 import { Refusal } from '#src/kernel/errors.ts'
 import type { DataPlaneOptions } from '#src/planes/data/plane.ts'
-import type { Tenant } from '#src/tenancy/directory.ts'
-import type { FindCallable } from './callable.ts'
+import type { Callable, FindCallable } from './callable.ts'
 
 const usersOnly = ['authenticated', 'service_role'] as const
 
@@ -11,25 +10,46 @@ const usersOnly = ['authenticated', 'service_role'] as const
 const relayError = { 'x-relay-error': 'true' }
 const notOfTheRelay = new Set([400, 401, 403, 413, 429])
 
+type Admission = 'open' | 'anyone with a key' | 'users'
+const roles = {
+  open: 'open',
+  'anyone with a key': ['anon', ...usersOnly],
+  users: usersOnly,
+} as const satisfies Record<Admission, DataRoute['allow']>
+
 export function functionsPlane(findCallable: FindCallable): DataPlaneOptions {
+  /** Each route with each admission, made once. */
+  const variants = new Map<DataRoute, Record<Admission, DataRoute>>()
+  function variantOf(route: DataRoute, admission: Admission): DataRoute {
+    const known = variants.get(route)
+    if (known) return known[admission]
+    const made = Object.fromEntries(
+      Object.entries(roles).map(([name, allow]) => [name, { ...route, allow }]),
+    ) as Record<Admission, DataRoute>
+    variants.set(route, made)
+    return made[admission]
+  }
+
   return {
     answersPreflights: true,
-    async routeFor(route, tenant, { method, params, headers }) {
-      const isPreflight = method === 'OPTIONS' && headers['access-control-request-method'] !== undefined
-      return { ...route, allow: isPreflight ? 'open' : await allowedFor(tenant, params['name'] ?? '') }
+    routeFor(route, tenant, { method, params, headers }) {
+      if (method === 'OPTIONS' && headers['access-control-request-method'] !== undefined)
+        return variantOf(route, 'open')
+      if (!tenant) return variantOf(route, 'users')
+      const choose = (callable: Callable) => variantOf(route, admissionTo(callable, params['name'] ?? ''))
+      const callable = findCallable(tenant)
+      return callable instanceof Promise ? callable.then(choose) : choose(callable)
     },
     explain: error => (error instanceof Refusal && error.code === 'role_not_allowed' ? userNeeded() : error),
     word: (body, { status }) => ({ body, headers: notOfTheRelay.has(status) ? {} : relayError }),
   }
+}
 
-  /** An unknown function is treated as one that needs a user, so that strangers do not learn which ones exist. */
-  async function allowedFor(tenant: Tenant | undefined, name: string): Promise<DataRoute['allow']> {
-    if (!tenant) return usersOnly
-    const { functions } = await findCallable(tenant)
-    const found = functions.get(name)
-    if (!found) return ['anon', ...usersOnly]
-    return found.verify_jwt ? usersOnly : 'open'
-  }
+/** Callers of the project learn that a function does not exist. Strangers do not learn which ones exist. */
+function admissionTo({ functions }: Callable, name: string): Admission {
+  const found = functions.get(name)
+  if (!found) return 'anyone with a key'
+  return found.verify_jwt ? 'users' : 'open'
 }
 
 export const userNeeded = () =>

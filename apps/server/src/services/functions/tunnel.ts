@@ -1,4 +1,4 @@
-// A WebSocket to a function: after the handshake, bytes are passed on in both directions.
+// Who may open a WebSocket to a function.
 import type { Role } from '@plinth/contract/route.ts'
 import { Refusal } from '#src/kernel/errors.ts'
 import type { SocketRequest, TunnelMount } from '#src/kernel/http/sockets.ts'
