@@ -359,15 +359,16 @@ test('functions crash: a deployment that is killed while it loads packages leave
     await eventually(() => asked > 0, 'the registry is asked')
     await crash(killed)
     await deployment
+    const left = processesOf(dataDir)
     const platform = await start({ dataDir, env })
     const restarted = functionsIn(platform, project)
     assert.equal(await assertConsistent(restarted, 'lasting', new Map([[1, 'before']])), 1)
     assert.equal((await restarted.deploy('lasting', saying('after'))).version, 2)
-    const { stagingDir } = locateFunctions(dataDir)
     await eventually(
-      () => !processesOf(dataDir).some(pid => fs.readlinkSync(`/proc/${pid}/cwd`).startsWith(stagingDir)),
-      'the installation has ended',
+      () => !processesOf(dataDir).some(pid => left.includes(pid)),
+      'the processes of the deployment have ended',
     )
+    const { stagingDir } = locateFunctions(dataDir)
     await eventually(() => fs.readdirSync(stagingDir).length === 0, 'no files of the deployment are left')
   } finally {
     silent.closeAllConnections()

@@ -23,6 +23,9 @@ interface Manifest {
   [field: string]: unknown
 }
 
+/** By path: a text, or a symbolic link. */
+type PackageFiles = Record<string, string | { link: string }>
+
 /** A registry with packages that the tests write. */
 class Registry {
   readonly #folder = fs.mkdtempSync(join(tmpdir(), 'plinth-registry-'))
@@ -31,10 +34,9 @@ class Registry {
   url = ''
   requests = 0
 
-  /** `name` to text, or to a symbolic link. */
-  add(manifest: Manifest, files: Record<string, string | { link: string }>, tarOptions: string[] = []): void {
+  add(manifest: Manifest, files: PackageFiles, tarOptions: string[] = []): void {
     const folder = fs.mkdtempSync(join(this.#folder, 'package-'))
-    const all = { 'package.json': JSON.stringify(manifest), ...files }
+    const all: PackageFiles = { 'package.json': JSON.stringify(manifest), ...files }
     for (const [path, content] of Object.entries(all)) {
       const file = join(folder, 'package', path)
       fs.mkdirSync(dirname(file), { recursive: true })
