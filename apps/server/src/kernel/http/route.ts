@@ -96,8 +96,19 @@ export function addRoute<Who>(app: FastifyInstance, parts: RouteParts<Who>): voi
       else dropRest()
       reply.status(status).headers(headers ?? {})
       if (isSource(body)) sendSource(request, reply, body)
+      else if (Buffer.isBuffer(body) && !reply.hasHeader('content-type')) sendUntyped(reply, body)
       else void reply.send(body ?? undefined)
     })
+  }
+
+  /** The framework would give it a type. */
+  function sendUntyped(reply: FastifyReply, body: Buffer): void {
+    reply.hijack()
+    reply.raw.writeHead(reply.statusCode, {
+      ...(reply.getHeaders() as OutgoingHttpHeaders),
+      'content-length': body.length,
+    })
+    reply.raw.end(body)
   }
 
   function sendSource(request: FastifyRequest, reply: FastifyReply, source: ByteSource): void {

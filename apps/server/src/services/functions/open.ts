@@ -58,6 +58,7 @@ const pruneEveryMs = 3_600_000
 export function openFunctions(deps: OpenFunctions): Opened<FunctionsService> {
   const { control, directory, log, settings } = deps
   const place = locateFunctions(deps.dataDir)
+  const closing = new AbortController()
   const archives = createArchives(control, deps.pieces, deps.sealer)
   const codeCache = createCodeCache(place, archives, settings.isolation === 'shared')
   const findCallable = createFindCallable(control)
@@ -71,7 +72,7 @@ export function openFunctions(deps: OpenFunctions): Opened<FunctionsService> {
   const service = functionsService({
     ...deps,
     codeCache,
-    build: { place, archives, registry: settings.registry },
+    build: { place, archives, registry: settings.registry, signal: closing.signal },
   })
   const calls = createCalls({
     ...deps,
@@ -147,6 +148,7 @@ export function openFunctions(deps: OpenFunctions): Opened<FunctionsService> {
       )
     },
     async close() {
+      closing.abort()
       await pruning.stop()
       await health?.close()
       await runtime.close()

@@ -38,9 +38,11 @@ export function locateFunctions(dataDir: string): Place {
   const hash = createHash('sha256').update(resolved).digest('hex').slice(0, 16)
   const anybody = { name: 'a worker', uid: firstUserId, gid: firstUserId }
   const isPrivate = isRoot && !canReach(anybody, resolved)
+  // Deno opens no sockets and files there without all permissions.
+  const isSpecial = /^\/(?:dev|proc|sys)\//.test(resolved)
   if (isPrivate) makeTraversableDir(systemDir)
-  const parent = isPrivate ? join(systemDir, hash) : resolved
-  if (isPrivate) makeTraversableDir(parent)
+  const parent = isPrivate ? join(systemDir, hash) : isSpecial ? `/tmp/plinth-functions-${hash}` : resolved
+  if (parent !== resolved) makeTraversableDir(parent)
   const home = join(parent, 'functions')
   const inHome = join(home, 'run')
   const runDir = inHome.length <= maxRunDir ? inHome : join(tmpdir(), `plinth-run-${hash}`)

@@ -95,6 +95,9 @@ export function createRuntime(deps: RuntimeDeps): Runtime {
         onLine() {},
       })
     })
+    openedHostFiles.catch(() => {
+      openedHostFiles = undefined
+    })
     return openedHostFiles
   }
 

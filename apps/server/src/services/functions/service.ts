@@ -48,8 +48,8 @@ const source = 'functions'
 const logLimits = { usual: 100, most: 1000 }
 
 export function functionsService({ control, directory, owner, codeCache, build, logs }: FunctionsDeps) {
-  /** Deployments start other programs. */
-  const limit = createLimiter({ concurrency: 2, perKey: 1, maxWaiting: 20 })
+  /** One deployment of a project at a time. */
+  const limit = createLimiter({ perKey: 1, maxWaiting: 20 })
 
   async function find(projectId: string, name: string): Promise<store.FunctionRow> {
     const found = await store.findFunction(control, projectId, name)

@@ -5,6 +5,7 @@ import { fileURLToPath, pathToFileURL } from 'node:url'
 import type { OsUser } from '#src/kernel/child-processes/process.ts'
 import { DenoStopped, runDeno } from './deno-command.ts'
 import { invalid } from './files.ts'
+import { aliasPrefix, type PackageNames } from './package-names.ts'
 
 export interface Replacement {
   /** Relative to the folder of the function. */
@@ -18,8 +19,6 @@ export interface Replacement {
 export interface Analysis {
   /** URLs of the function's own modules. */
   modules: string[]
-  /** npm packages as in the specifiers: `hono@4`. */
-  packages: string[]
   /** Specifiers that only the import map or the platform can resolve. */
   replacements: Replacement[]
 }
@@ -31,7 +30,10 @@ export interface AnalysisInput {
   directory: string
   entrypoint: string
   /** The path of the import map. */
-  importMap: string | undefined
+  importMap: string
+  /** Collects the packages that the code imports. */
+  packages: PackageNames
+  signal: AbortSignal
 }
 
 interface Position {
@@ -69,14 +71,11 @@ export async function analyse(input: AnalysisInput): Promise<Analysis> {
   const args = ['info', '--json', '--no-remote', '--no-npm', '--no-lock', '--no-config']
   const { isSuccess, stdout, stderr } = await runDeno({
     program: input.deno,
-    args: [
-      ...args,
-      ...(importMap === undefined ? [] : [`--import-map=${importMap}`]),
-      join(directory, 'build', entrypoint),
-    ],
+    args: [...args, `--import-map=${importMap}`, join(directory, 'build', entrypoint)],
     directory,
     user: input.user,
     env: { DENO_NO_PACKAGE_JSON: '1' },
+    signal: input.signal,
     ...limits,
   }).catch(error => {
     if (error instanceof DenoStopped)
@@ -90,16 +89,20 @@ export async function analyse(input: AnalysisInput): Promise<Analysis> {
   if (broken) throw invalid(sentenceOf(broken.error!, root))
   const found: Analysis = {
     modules: own.filter(({ kind }) => kind === 'esm').map(({ specifier }) => specifier),
-    packages: [],
     replacements: [],
   }
   for (const module of own)
-    for (const dependency of module.dependencies ?? []) note(found, root, module, dependency)
-  found.packages = [...new Set(found.packages)]
+    for (const dependency of module.dependencies ?? []) note(found, input.packages, root, module, dependency)
   return found
 }
 
-function note(found: Analysis, root: string, module: Module, { specifier, code, type }: Dependency): void {
+function note(
+  found: Analysis,
+  packages: PackageNames,
+  root: string,
+  module: Module,
+  { specifier, code, type }: Dependency,
+): void {
   // An import of types only is not executed.
   if (!code) return void type
   const path = pathIn(root, module.specifier)
@@ -110,9 +113,15 @@ function note(found: Analysis, root: string, module: Module, { specifier, code, 
     void found.replacements.push({ path, line, character, specifier, with: text })
   if (code.error !== undefined) throw refuse(firstLine(code.error, root))
   const resolved = code.specifier ?? ''
+  const named = (npm: string) => {
+    const text = packages.specifierFor(npm)
+    if (text === undefined) throw refuse(`${JSON.stringify(specifier)} does not name an npm package`)
+    return text
+  }
+  if (specifier.startsWith(aliasPrefix)) return
   if (resolved.startsWith('npm:')) {
-    found.packages.push(packageOf(resolved, refuse))
-    if (resolved !== specifier) replaceBy(resolved)
+    const text = named(resolved)
+    if (text !== specifier) replaceBy(text)
   } else if (resolved.startsWith(root)) {
     if (!/^\.{1,2}\//.test(specifier)) replaceBy(relativeTo(module.specifier, resolved))
   } else if (resolved.startsWith('file:')) {
@@ -123,9 +132,10 @@ function note(found: Analysis, root: string, module: Module, { specifier, code, 
       throw refuse(
         `${JSON.stringify(specifier)} cannot be imported: import packages with npm:, or add the file to the function`,
       )
-    if (replacement.startsWith('npm:')) found.packages.push(packageOf(replacement, refuse))
     replaceBy(
-      replacement.startsWith('npm:') ? replacement : relativeTo(module.specifier, `${root}${replacement}`),
+      replacement.startsWith('npm:')
+        ? named(replacement)
+        : relativeTo(module.specifier, `${root}${replacement}`),
     )
   }
 }
@@ -136,16 +146,6 @@ function knownRemote(url: string): string | undefined {
   if (/\.d\.ts$/.test(url)) return 'plinth-empty.js'
   const fromEsm = /^https:\/\/esm\.sh\/((?:@[\w.-]+\/)?[\w.-]+(?:@[\w.^~-]+)?(?:\/[\w./-]+)?)$/.exec(url)
   return fromEsm ? `npm:${fromEsm[1]}` : undefined
-}
-
-const packageForm = /^npm:\/?((?:@[a-z0-9._~-]+\/)?[a-z0-9._~-]+)(?:@([^/]+))?(?:\/.*)?$/i
-const versionForm = /^[\w.^~<>=|*+ -]{1,100}$/
-
-function packageOf(specifier: string, refuse: (why: string) => Error): string {
-  const [, name, version = '*'] = packageForm.exec(specifier) ?? []
-  if (name === undefined || name.length > 214 || !versionForm.test(version))
-    throw refuse(`${JSON.stringify(specifier)} does not name an npm package`)
-  return `${name}@${version}`
 }
 
 function relativeTo(from: string, to: string): string {

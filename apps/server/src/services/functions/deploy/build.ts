@@ -3,30 +3,37 @@
 import { randomUUID } from 'node:crypto'
 import { chmod, link, mkdir, readFile, rm, unlink, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
+import { createLimiter } from '#src/kernel/limiter.ts'
 import type { Archives } from '../archives.ts'
 import { directoryName, makeOwnDir, type Place } from '../place.ts'
 import type { VersionParts } from '../store.ts'
-import { type Analysis, analyse, builtins, type Replacement } from './analysis.ts'
+import { type Analysis, type AnalysisInput, analyse, builtins, type Replacement } from './analysis.ts'
 import { hashOf, invalid, type Source } from './files.ts'
 import { importMapOf } from './import-map.ts'
 import { checkLinks } from './link-check.ts'
+import { PackageNames } from './package-names.ts'
 import { installPackages, type Registry } from './packages.ts'
 
 export interface BuildDeps {
   place: Place
   archives: Archives
   registry: Registry
+  /** Aborts when the platform stops. */
+  signal: AbortSignal
 }
 
 /** Deno names each specifier of a file once, so one that is written several times takes several rounds. */
 const maxRounds = 20
+/** Programs that use the CPU, and those that wait for the registry, which may be slow. */
+const cpu = createLimiter({ concurrency: 2 })
+const network = createLimiter({ concurrency: 8 })
 
 export async function buildVersion(
   deps: BuildDeps,
   projectId: string,
   source: Source,
 ): Promise<VersionParts> {
-  const { place, archives } = deps
+  const { place, archives, signal } = deps
   const user = place.userOf(projectId)
   const deno = await place.deno()
   const directory = join(place.stagingDir, directoryName())
@@ -34,22 +41,24 @@ export async function buildVersion(
   try {
     const code = join(directory, 'code')
     await writeFiles(code, source)
-    const importMap = await writeImportMap(directory, source)
     const { entrypoint } = source
-    const input = { deno, user, directory: code, entrypoint, importMap }
-    let analysis: Analysis | undefined
-    for (let round = 0; analysis === undefined || analysis.replacements.length > 0; round++) {
-      if (round === maxRounds)
-        throw invalid(`A file has an import that is repeated more than ${maxRounds} times`)
-      if (analysis) await applyReplacements(code, analysis.replacements)
-      analysis = await analyse(input)
-    }
-    if (importMap !== undefined) await rm(importMap)
+    const packageNames = new PackageNames()
+    const { modules } = await cpu(projectId, () =>
+      analyseUntilResolved(
+        { deno, user, directory: code, entrypoint, packages: packageNames, signal },
+        source,
+      ),
+    )
+    const wanted = Object.fromEntries(packageNames.wanted)
     const packages =
-      analysis.packages.length === 0
+      packageNames.wanted.size === 0
         ? undefined
-        : await installPackages({ deno, user, directory, wanted: analysis.packages, registry: deps.registry })
-    await checkLinks({ deno, user, directory, modules: analysis.modules, packages: packages?.directory })
+        : await network(projectId, () =>
+            installPackages({ deno, user, directory, wanted, registry: deps.registry, signal }),
+          )
+    await cpu(projectId, () =>
+      checkLinks({ deno, user, directory, modules, packages: packages?.directory, signal }),
+    )
     const packagesArchive = packages
       ? await archives.save(projectId, packages.hash, packages.directory)
       : null
@@ -88,12 +97,26 @@ async function writeFiles(code: string, { files }: Source): Promise<void> {
   await chmod(code, 0o755)
 }
 
-async function writeImportMap(directory: string, source: Source): Promise<string | undefined> {
-  const map = importMapOf(source.files)
-  if (!map) return
-  const path = join(directory, 'code', 'build', `plinth-import-map-${randomUUID()}.json`)
-  await writeFile(path, JSON.stringify(map))
-  return path
+/** Replaces specifiers until none is left that only the import map can resolve. */
+async function analyseUntilResolved(
+  input: Omit<AnalysisInput, 'importMap'>,
+  { files }: Source,
+): Promise<Analysis> {
+  const { imports, scopes } = importMapOf(files) ?? {}
+  // Beside the files, because its addresses are relative to it.
+  const importMap = join(input.directory, 'build', `plinth-import-map-${randomUUID()}.json`)
+  try {
+    for (let round = 0; round < maxRounds; round++) {
+      const map = { imports: { ...imports, ...input.packages.imports() }, ...(scopes && { scopes }) }
+      await writeFile(importMap, JSON.stringify(map))
+      const analysis = await analyse({ ...input, importMap })
+      if (analysis.replacements.length === 0) return analysis
+      await applyReplacements(input.directory, analysis.replacements)
+    }
+    throw invalid(`A file has an import that is repeated more than ${maxRounds} times`)
+  } finally {
+    await rm(importMap, { force: true })
+  }
 }
 
 async function applyReplacements(code: string, replacements: readonly Replacement[]): Promise<void> {

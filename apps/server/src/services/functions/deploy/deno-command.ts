@@ -13,6 +13,8 @@ export interface DenoRun {
   env?: Record<string, string>
   timeoutMs: number
   maxOutputBytes: number
+  /** Aborts when the platform stops. */
+  signal: AbortSignal
 }
 
 export interface DenoResult {
@@ -31,12 +33,20 @@ export class DenoStopped extends Error {
 }
 
 const maxDataKilobytes = 1024 * 1024
+/** If the platform is killed, Deno ends too, where the system can do that. */
+const script = [
+  `ulimit -d ${maxDataKilobytes}`,
+  'ulimit -c 0',
+  'command -v setpriv >/dev/null && exec setpriv --pdeathsig KILL "$@"',
+  'exec "$@"',
+].join('\n')
 
 export async function runDeno(run: DenoRun): Promise<DenoResult> {
-  const { program, args, directory, user, env = {}, timeoutMs, maxOutputBytes } = run
+  const { program, args, directory, user, env = {}, timeoutMs, maxOutputBytes, signal } = run
+  signal.throwIfAborted()
   const child = await startProcess({
     binary: '/bin/sh',
-    args: ['-c', `ulimit -d ${maxDataKilobytes}; ulimit -c 0; exec "$@"`, 'sh', program, ...args],
+    args: ['-c', script, 'sh', program, ...args],
     env: {
       NO_COLOR: '1',
       DENO_NO_UPDATE_CHECK: '1',
@@ -55,6 +65,8 @@ export async function runDeno(run: DenoRun): Promise<DenoResult> {
     void stopProcess(child, [{ signal: 'SIGKILL', withinMs: 5000 }], 'Deno').catch(() => {})
   }
   const timer = setTimeout(() => stop('time'), timeoutMs)
+  const onAbort = () => stop('time')
+  signal.addEventListener('abort', onAbort)
   const [stdout, stderr] = await Promise.all(
     [child.process.stdout, child.process.stderr].map(pipe =>
       textOf(pipe as Readable, maxOutputBytes, () => stop('output')),
@@ -62,6 +74,7 @@ export async function runDeno(run: DenoRun): Promise<DenoResult> {
   )
   const how = await child.closed
   clearTimeout(timer)
+  signal.removeEventListener('abort', onAbort)
   if (stopped) throw stopped
   return { isSuccess: how === 'code 0', stdout: stdout!, stderr: stderr! }
 }

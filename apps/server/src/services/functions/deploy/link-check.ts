@@ -16,12 +16,20 @@ export interface LinkCheck {
   modules: readonly string[]
   /** The directory with `node_modules`. */
   packages: string | undefined
+  signal: AbortSignal
 }
 
 const mark = 'all modules are linked'
 const limits = { timeoutMs: 30_000, maxOutputBytes: 256 * 1024 }
 
-export async function checkLinks({ deno, user, directory, modules, packages }: LinkCheck): Promise<void> {
+export async function checkLinks({
+  deno,
+  user,
+  directory,
+  modules,
+  packages,
+  signal,
+}: LinkCheck): Promise<void> {
   const build = join(directory, 'code', 'build')
   const link = join(build, 'node_modules')
   await writeFile(join(directory, 'stop.js'), `throw new Error(${JSON.stringify(mark)})\n`)
@@ -44,6 +52,7 @@ export async function checkLinks({ deno, user, directory, modules, packages }: L
       directory,
       user,
       env: { DENO_NO_PACKAGE_JSON: '1' },
+      signal,
       ...limits,
     })
     if (!stderr.includes(mark)) throw invalid(problemIn(stderr, pathToFileURL(`${build}/`).href))
@@ -65,5 +74,7 @@ function problemIn(stderr: string, root: string): string {
     .slice(1)
     .map(rest => /^[^\s)]+:\d+:\d+/.exec(rest)?.[0])
     .find(Boolean)
-  return `${at === undefined ? '' : `${at}: `}${message.replaceAll(root, '').slice(0, 500)}`
+  // Paths of the platform are not shown.
+  const shown = message.replaceAll(root, '').replace(/(?:file:\/\/)?\/\S*\/node_modules\//g, '')
+  return `${at === undefined ? '' : `${at}: `}${shown.slice(0, 500)}`
 }

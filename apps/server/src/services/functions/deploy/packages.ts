@@ -30,9 +30,10 @@ export interface InstallInput {
   user: OsUser | undefined
   /** The directory of the deployment. */
   directory: string
-  /** `name@range` */
-  wanted: readonly string[]
+  /** By the name under which the code imports them: `{ hono: 'npm:hono@4' }`. */
+  wanted: Readonly<Record<string, string>>
   registry: Registry
+  signal: AbortSignal
   timeoutMs?: number
 }
 
@@ -40,12 +41,12 @@ const limits = { packages: 200, bytes: 200 * 1024 * 1024, entries: 50_000 }
 const maxOutputBytes = 256 * 1024
 
 export async function installPackages(input: InstallInput): Promise<Packages> {
-  const { deno, user, directory, wanted, registry, timeoutMs = 60_000 } = input
-  if (wanted.length > limits.packages)
+  const { deno, user, directory, wanted, registry, signal, timeoutMs = 60_000 } = input
+  if (Object.keys(wanted).length > limits.packages)
     throw invalid(`A function imports at most ${limits.packages} npm packages`)
   const target = join(directory, 'packages')
   await makeOwnDir(target, user)
-  await writeFile(join(target, 'package.json'), JSON.stringify({ dependencies: dependenciesOf(wanted) }))
+  await writeFile(join(target, 'package.json'), JSON.stringify({ dependencies: wanted }))
   const { isSuccess, stderr } = await runDeno({
     program: deno,
     args: ['install', '--quiet', '--node-modules-dir=auto'],
@@ -58,6 +59,7 @@ export async function installPackages(input: InstallInput): Promise<Packages> {
     },
     timeoutMs,
     maxOutputBytes,
+    signal,
   }).catch(error => {
     if (error instanceof DenoStopped && error.reason === 'time')
       throw unreachable(`no answer in ${timeoutMs / 1000} s`)
@@ -73,7 +75,7 @@ export async function installPackages(input: InstallInput): Promise<Packages> {
   return {
     directory: target,
     hash: createHash('sha256')
-      .update(JSON.stringify([wanted.toSorted(), lock.npm]))
+      .update(JSON.stringify([Object.entries(wanted).sort(), lock.npm]))
       .digest('hex'),
     names: Object.keys(lock.npm ?? {})
       .map(name => name.replace(/_.*$/, ''))
@@ -81,26 +83,18 @@ export async function installPackages(input: InstallInput): Promise<Packages> {
   }
 }
 
-/** A second version of a package has an alias. The specifiers of the code find it by its name and version. */
-function dependenciesOf(wanted: readonly string[]): Record<string, string> {
-  const dependencies: Record<string, string> = {}
-  for (const [index, each] of wanted.entries()) {
-    const at = each.lastIndexOf('@')
-    const [name, range] = [each.slice(0, at), each.slice(at + 1)]
-    dependencies[name in dependencies ? `plinth-alias-${index}` : name] =
-      name in dependencies ? `npm:${each}` : range
-  }
-  return dependencies
-}
-
+/** Deno prints what it tried, and under `Caused by:` why that failed. */
 function failureFrom(stderr: string): Error {
-  const reason =
-    /(?:^|\n)error: ([\s\S]*?)(?:\n\s*at |\n\n|$)/.exec(stderr)?.[1]?.replace(/\s+/g, ' ').trim() ?? ''
-  if (/does not exist|not found in|Could not find npm package|404/i.test(reason))
-    return invalid(`A package was not found: ${reason.slice(0, 300)}`)
-  if (/error sending request|connect|dns|timed out|client error|operation|tls|registry/i.test(reason))
-    return unreachable(reason.slice(0, 300))
-  return invalid(`The packages could not be installed: ${reason.slice(0, 300)}`)
+  const [what = '', cause = ''] = stderr
+    .replace(/\nStack backtrace[\s\S]*$/, '')
+    .replace(/^[\s\S]*?error: /, '')
+    .split(/\s*Caused by:\s*/)
+    .map(text => text.replace(/\s+/g, ' ').trim())
+  const reason = [what, cause].filter(Boolean).join(': ').slice(0, 300)
+  if (/^npm package '.*' does not exist|^Could not find npm package/.test(what))
+    return invalid(`A package was not found: ${reason}`)
+  if (/error sending request|Bad response|timed out/i.test(cause)) return unreachable(reason)
+  return invalid(`The packages could not be installed: ${reason}`)
 }
 
 const unreachable = (why: string) =>
