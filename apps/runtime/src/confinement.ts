@@ -1,4 +1,5 @@
-// Restricts this process further than Deno's permissions do, with a seccomp filter of Linux:
+// Restricts this process further than Deno's permissions do, with limits and a seccomp filter of Linux:
+// - Memory, files and their sizes are limited.
 // - Sockets are IPv4 or Unix sockets. Deno compares addresses with the denied ranges after it has resolved a name, but its
 //   ranges are IPv4 only, so that a name with the address ::ffff:127.0.0.1 or fd00::1 would reach the local network.
 // - No other program can be started, and no other process can be inspected, whatever permission is obtained.
@@ -104,8 +105,27 @@ function encode(filter: readonly Instruction[]): Uint8Array {
   return bytes
 }
 
+export interface Limits {
+  /** Heap, buffers and stacks. */
+  readonly dataBytes: number
+  /** A file that is written. */
+  readonly fileBytes: number
+  readonly openFiles: number
+}
+
+/** Numbers of `setrlimit`. */
+const resources = { fileBytes: 1, dataBytes: 2, core: 4, openFiles: 7 } as const
+
+function limitBytes(limit: number): Uint8Array {
+  const bytes = new Uint8Array(16)
+  const view = new DataView(bytes.buffer)
+  view.setBigUint64(0, BigInt(limit), true)
+  view.setBigUint64(8, BigInt(limit), true)
+  return bytes
+}
+
 /** Throws if the process cannot be confined. Then it must not load any code. */
-export function confine(): void {
+export function confine(limits: Limits): void {
   if (deno.build.os !== 'linux') return
   const arch = deno.build.arch
   if (arch !== 'aarch64' && arch !== 'x86_64') throw new Error(`no seccomp filter for ${arch}`)
@@ -116,18 +136,24 @@ export function confine(): void {
   view.setUint16(0, filter.length, true)
   view.setBigUint64(8, BigInt(deno.UnsafePointer.value(deno.UnsafePointer.of(code))), true)
   const libc = deno.dlopen('libc.so.6', {
+    setrlimit: { parameters: ['i32', 'buffer'], result: 'i32' },
     prctl: { parameters: ['i32', 'u64', 'u64', 'u64', 'u64'], result: 'i32' },
     syscall: { parameters: ['i64', 'i64', 'i64', 'buffer'], result: 'i64' },
   })
   const [signalOfParentsDeath, noNewPrivileges] = [1, 38]
   const sigkill = 9n
   const [setFilter, allThreads] = [1n, 1n]
+  const isLimited = Object.entries({ ...limits, core: 0 }).every(
+    ([name, limit]) =>
+      libc.symbols.setrlimit(resources[name as keyof typeof resources], limitBytes(limit)) === 0,
+  )
   const isConfined =
+    isLimited &&
     libc.symbols.prctl(signalOfParentsDeath, sigkill, 0n, 0n, 0n) === 0 &&
     libc.symbols.prctl(noNewPrivileges, 1n, 0n, 0n, 0n) === 0 &&
     Number(libc.symbols.syscall(BigInt(numbers[arch].seccomp), setFilter, allThreads, program)) === 0
   libc.close()
-  if (!isConfined) throw new Error('the kernel refused the seccomp filter')
+  if (!isConfined) throw new Error('the kernel refused a limit or the seccomp filter')
   if (deno.permissions.revokeSync({ name: 'ffi' }).state === 'granted')
     throw new Error('the permission for foreign functions could not be given back')
 }

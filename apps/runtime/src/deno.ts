@@ -7,6 +7,7 @@ interface Permission {
 
 interface Library {
   readonly symbols: {
+    setrlimit(resource: number, limit: Uint8Array): number
     prctl(option: number, a: bigint, b: bigint, c: bigint, d: bigint): number
     syscall(number: bigint, a: bigint, b: bigint, c: Uint8Array): bigint
   }
@@ -29,7 +30,10 @@ export interface Env {
 export interface DenoApi {
   readonly args: readonly string[]
   readonly build: { readonly os: string; readonly arch: string }
-  readonly stdin: { readonly readable: ReadableStream<Uint8Array> }
+  readonly stdin: {
+    readSync(bytes: Uint8Array): number | null
+    read(bytes: Uint8Array): Promise<number | null>
+  }
   readonly stdout: { writeSync(bytes: Uint8Array): number }
   readonly permissions: { revokeSync(permission: Permission): { readonly state: string } }
   readonly UnsafePointer: { of(bytes: Uint8Array): object; value(pointer: object): bigint | number }
@@ -40,6 +44,21 @@ export interface DenoApi {
   dlopen(path: string, symbols: object): Library
   inspect(value: unknown): string
   exit(code: number): never
+  /** The key of what Deno uses itself. */
+  readonly internal: symbol
+}
+
+/** What `AsyncLocalStorage` of Node is made of, which takes longer to load than all other modules of the host. */
+export interface AsyncVariable<T> {
+  /** Returns the context before. */
+  enter(value: T): unknown
+  get(): T | undefined
+}
+
+interface Core {
+  AsyncVariable: new <T>() => AsyncVariable<T>
+  setAsyncContext(context: unknown): void
 }
 
 export const deno = (globalThis as unknown as { Deno: DenoApi }).Deno
+export const { core } = (deno as unknown as Record<symbol, { core: Core }>)[deno.internal]!

@@ -1,6 +1,6 @@
 // What the code of a function can know about the call it runs in. Several calls run at the same time, so nothing of this
 // is in a global variable.
-import { AsyncLocalStorage } from 'node:async_hooks'
+import { core } from './deno.ts'
 
 export interface Invocation {
   readonly project: string
@@ -13,8 +13,16 @@ export interface Invocation {
   readonly background: Set<Promise<unknown>>
 }
 
-const storage = new AsyncLocalStorage<Invocation>()
+const current = new core.AsyncVariable<Invocation>()
 
-export const runIn = <T>(invocation: Invocation, work: () => T): T => storage.run(invocation, work)
+/** The work, and everything that it waits for or starts, runs in this call. */
+export function runIn<T>(invocation: Invocation, work: () => T): T {
+  const before = current.enter(invocation)
+  try {
+    return work()
+  } finally {
+    core.setAsyncContext(before)
+  }
+}
 
-export const currentInvocation = (): Invocation | undefined => storage.getStore()
+export const currentInvocation = (): Invocation | undefined => current.get()

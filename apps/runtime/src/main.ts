@@ -1,6 +1,6 @@
 // The program that runs in a worker. It starts with more rights than it keeps, gives them back, and then serves calls of
 // functions on a Unix socket. The code of a function is loaded at its first call.
-import { confine } from './confinement.ts'
+import { confine, type Limits } from './confinement.ts'
 import { captureConsole, describeError, log, setCodeDir } from './console.ts'
 import { deno, type Handler } from './deno.ts'
 import { provideEnvironment, provideNodeEnvironment } from './environment.ts'
@@ -17,6 +17,8 @@ interface Settings {
   readonly baseUrl: string
   /** The directory of the project's code, whose path is not shown in the log. */
   readonly codeDir: string
+  /** Limits of the process, in bytes and files. */
+  readonly limits: Limits
 }
 
 /** A line on the standard input: the variables of a project. */
@@ -65,13 +67,29 @@ function arrive({ project, secrets, platform }: Variables): void {
   else projects.set(project, Promise.resolve(arrived))
 }
 
-async function readVariables(): Promise<void> {
-  let rest = ''
-  for await (const text of deno.stdin.readable.pipeThrough(new TextDecoderStream())) {
-    const lines = (rest + text).split('\n')
-    rest = lines.pop() ?? ''
-    for (const line of lines) arrive(JSON.parse(line) as Variables)
+const decoder = new TextDecoder()
+let rest = ''
+
+function take(bytes: Uint8Array): void {
+  const lines = (rest + decoder.decode(bytes, { stream: true })).split('\n')
+  rest = lines.pop() ?? ''
+  for (const line of lines) arrive(JSON.parse(line) as Variables)
+}
+
+/** The platform sends the first line together with the start. Waiting for it with a stream would take longer. */
+function readFirstVariables(): void {
+  const bytes = new Uint8Array(64 * 1024)
+  while (single === undefined) {
+    const count = deno.stdin.readSync(bytes)
+    if (count === null) return deno.exit(0)
+    take(bytes.subarray(0, count))
   }
+}
+
+async function readFurtherVariables(): Promise<void> {
+  const bytes = new Uint8Array(64 * 1024)
+  for (let count = await deno.stdin.read(bytes); count !== null; count = await deno.stdin.read(bytes))
+    take(bytes.subarray(0, count))
   // The platform has ended.
   deno.exit(0)
 }
@@ -183,13 +201,13 @@ function reportUncaught(): void {
   })
 }
 
-confine()
+confine(settings.limits)
 captureConsole()
 setCodeDir(settings.codeDir)
 if (settings.platformSocket !== undefined) providePlatform(settings.baseUrl, settings.platformSocket)
 provideEnvironment(() => single?.env ?? new Map())
 provideWaitUntil()
-void readVariables()
+readFirstVariables()
 serve({ path: settings.socket, onListen() {} }, answer)
 for (const name of ['read', 'write'] as const) deno.permissions.revokeSync({ name, path: settings.socket })
 captureServe()
@@ -199,3 +217,4 @@ Object.defineProperty(deno, 'upgradeWebSocket', {
 // Only now, so that a failure above ends the process.
 reportUncaught()
 send({ type: 'ready' })
+void readFurtherVariables()

@@ -116,6 +116,9 @@ export interface WorkerPlace {
 }
 
 const memoryMb = 256
+const megabyte = 1024 * 1024
+/** Beside its memory, Deno itself takes data for stacks of threads. */
+const limits = { dataBytes: (memoryMb + 320) * megabyte, fileBytes: 1024 * megabyte, openFiles: 1024 }
 
 /** The same rights as on the platform, except that the whole network and packages from anywhere may be used. */
 export function workerArguments(deno: Deno, { folder, root, socket, temporary }: WorkerPlace): string[] {
@@ -134,7 +137,7 @@ export function workerArguments(deno: Deno, { folder, root, socket, temporary }:
     // For the seccomp filter of the host, which gives this right back before it loads any code.
     ...(process.platform === 'linux' ? ['--allow-ffi'] : []),
     deno.host,
-    JSON.stringify({ socket, baseUrl: '', codeDir: root }),
+    JSON.stringify({ socket, baseUrl: '', codeDir: root, limits }),
   ]
 }
 

@@ -38,12 +38,13 @@ export interface WorkerOptions {
   hosts: readonly string[] | undefined
 }
 
+const megabyte = 1024 * 1024
 /** Data of Deno itself, before it runs any code: mostly stacks of threads that are never used. */
 const ownDataMb = 320
 const maxOpenFiles = 1024
 /** A single file that a worker writes. */
 const maxFileMb = 64
-/** Requests of the platform come first. The shell that starts Deno passes it on. */
+/** Requests of the platform come first. */
 export const niceness = 5
 
 export function workerCommand(options: WorkerOptions): Command {
@@ -73,16 +74,15 @@ export function workerCommand(options: WorkerOptions): Command {
     platformSocket,
     baseUrl: options.baseUrl,
     codeDir: options.codeDir,
+    limits: {
+      dataBytes: (ownDataMb + memoryMb) * megabyte,
+      fileBytes: maxFileMb * megabyte,
+      openFiles: maxOpenFiles,
+    },
   })
-  const limits = [
-    `ulimit -d ${(ownDataMb + memoryMb) * 1024}`,
-    `ulimit -n ${maxOpenFiles}`,
-    `ulimit -f ${maxFileMb * 2048}`,
-    'ulimit -c 0',
-  ].join('; ')
   return {
-    binary: '/bin/sh',
-    args: ['-c', `${limits}; exec "$@"`, 'sh', options.deno, ...flags, options.host, settings],
+    binary: options.deno,
+    args: [...flags, options.host, settings],
     env: {
       PATH: '/usr/bin:/bin',
       NO_COLOR: '1',

@@ -40,6 +40,7 @@ export async function openHostFiles(
       const running = await run(program, temporary)
       await sleep(writingMs)
       await running.stop()
+      await settle(temporary)
       await rename(temporary, cache)
     } catch {
       // Workers start without it, only slower.
@@ -61,6 +62,17 @@ export async function openHostFiles(
     async close() {
       await making
     },
+  }
+}
+
+/** Writes the logs of Deno's databases into them, so that a worker does not have to. */
+async function settle(directory: string): Promise<void> {
+  const { DatabaseSync } = await import('node:sqlite')
+  for (const name of await readdir(directory)) {
+    if (!name.endsWith('_v2')) continue
+    const database = new DatabaseSync(join(directory, name))
+    database.exec('pragma wal_checkpoint(truncate)')
+    database.close()
   }
 }
 

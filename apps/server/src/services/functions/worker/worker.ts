@@ -90,7 +90,7 @@ export async function startWorker(options: StartOptions): Promise<Worker> {
     handshakeMs: options.startTimeoutMs,
     stopSteps: () => stopSteps,
     handshake(child) {
-      // The shell that starts Deno is still running, and Deno inherits its priority.
+      // Before Deno has started its threads, which inherit it.
       setPriority(child.pid, niceness)
       readLines(child.process.stdout as Readable, { onLine: receive })
       readLines(child.process.stderr as Readable, {
