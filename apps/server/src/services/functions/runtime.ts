@@ -123,7 +123,7 @@ export function createRuntime(deps: RuntimeDeps): Runtime {
     const paths = pathsIn(join(place.runDir, directoryName()))
     await makeOwnDir(paths.directory, user)
     await makeOwnDir(paths.temporary, user)
-    await host.fillCache(paths.cache, user)
+    const program = await host.place(paths.cache, user)
     const closeSocket = await deps.openPlatformSocket(
       paths.platformSocket,
       isShared ? undefined : tenant.id,
@@ -133,7 +133,7 @@ export function createRuntime(deps: RuntimeDeps): Runtime {
     try {
       const worker = await startWorker({
         deno,
-        host: host.program,
+        host: program,
         paths,
         codeDir: isShared ? place.codeDir : codeCache.directoryOf(tenant.id),
         user,

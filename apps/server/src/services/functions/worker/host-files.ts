@@ -1,22 +1,23 @@
-// The host program where workers can read it, and a cache of what Deno has computed for it. Each worker gets a copy of the
-// cache, because it also has what the functions of a worker store with the Cache API.
+// The host program where workers can read it. After the first worker has started, it is translated to JavaScript, and Deno's
+// cache for it is kept: that halves the time of a start. Each worker gets a copy of the cache, because it also has what
+// the functions of a worker store with the Cache API.
 import { createHash, randomUUID } from 'node:crypto'
 import { existsSync, lchownSync } from 'node:fs'
-import { chmod, copyFile, cp, mkdir, readdir, readFile, rename, rm } from 'node:fs/promises'
+import { chmod, copyFile, mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import type { OsUser } from '#src/kernel/child-processes/process.ts'
+import { makeOwnDir } from '../place.ts'
 
 export interface HostFiles {
-  /** The path of the program. */
-  readonly program: string
-  /** Fills the cache of a new worker, if there is something to fill it with. */
-  fillCache(directory: string, user: OsUser | undefined): Promise<void>
+  /** Prepares the cache of a new worker, and returns the path of the program. */
+  place(cacheDir: string, user: OsUser | undefined): Promise<string>
   close(): Promise<void>
 }
 
 const sourceDir = fileURLToPath(new URL('../../../../../runtime/src/', import.meta.url))
+const databases = ['dep_analysis_cache_v2', 'node_analysis_cache_v2', 'v8_code_cache_v2'] as const
 /** Deno writes the cache a moment after it has loaded the program. */
 const writingMs = 500
 
@@ -30,18 +31,24 @@ export async function openHostFiles(
   for (const name of names) hash.update(name).update(await readFile(join(sourceDir, name)))
   const directory = join(home, `host-${hash.digest('hex').slice(0, 16)}`)
   if (!existsSync(directory)) await copyProgram(names, directory)
-  const program = join(directory, 'main.ts')
-  const cache = join(directory, 'cache')
+  const prepared = join(directory, 'prepared')
   let making: Promise<void> | undefined
 
-  async function makeCache(): Promise<void> {
-    const temporary = `${cache}-${randomUUID().slice(0, 8)}`
+  /** Translates the program to JavaScript, and fills a cache with what Deno computes for that. */
+  async function prepare(): Promise<void> {
+    const temporary = `${prepared}-${randomUUID().slice(0, 8)}`
     try {
-      const running = await run(program, temporary)
-      await sleep(writingMs)
-      await running.stop()
-      await settle(temporary)
-      await rename(temporary, cache)
+      await mkdir(temporary)
+      const first = join(temporary, 'first')
+      await stopLater(await run(join(directory, 'main.ts'), first))
+      await copyTranslated(join(first, 'gen'), temporary)
+      await rm(first, { recursive: true })
+      await chmod(temporary, 0o755)
+      await rename(temporary, prepared)
+      const cache = join(prepared, 'making')
+      await stopLater(await run(join(prepared, 'main.js'), cache))
+      await settle(cache)
+      await rename(cache, join(prepared, 'cache'))
     } catch {
       // Workers start without it, only slower.
     } finally {
@@ -50,14 +57,14 @@ export async function openHostFiles(
   }
 
   return {
-    program,
-    async fillCache(target, user) {
+    async place(cacheDir, user) {
+      const cache = join(prepared, 'cache')
       if (!existsSync(cache)) {
-        making ??= makeCache()
-        return
+        making ??= prepare()
+        return join(directory, 'main.ts')
       }
-      await cp(cache, target, { recursive: true })
-      if (user) await giveTo(target, user)
+      await copyCache(cache, cacheDir, user)
+      return join(prepared, 'main.js')
     },
     async close() {
       await making
@@ -65,11 +72,29 @@ export async function openHostFiles(
   }
 }
 
+async function stopLater(running: { stop(): Promise<void> }): Promise<void> {
+  await sleep(writingMs)
+  await running.stop()
+}
+
+/** Deno keeps the translated files in folders named after their path. */
+async function copyTranslated(from: string, to: string): Promise<void> {
+  for (const entry of await readdir(from, { recursive: true, withFileTypes: true })) {
+    if (!entry.name.endsWith('.ts.js')) continue
+    const text = await readFile(join(entry.parentPath, entry.name), 'utf8')
+    const path = join(to, entry.name.replace('.ts.js', '.js'))
+    await writeFile(
+      path,
+      text.replace(/(from\s*['"]\.\/[\w-]+)\.ts(['"])/g, '$1.js$2').replace(/\n\/\/# sourceMappingURL.*/, ''),
+    )
+    await chmod(path, 0o644)
+  }
+}
+
 /** Writes the logs of Deno's databases into them, so that a worker does not have to. */
 async function settle(directory: string): Promise<void> {
   const { DatabaseSync } = await import('node:sqlite')
-  for (const name of await readdir(directory)) {
-    if (!name.endsWith('_v2')) continue
+  for (const name of databases) {
     const database = new DatabaseSync(join(directory, name))
     database.exec('pragma wal_checkpoint(truncate)')
     database.close()
@@ -91,8 +116,13 @@ async function copyProgram(names: readonly string[], directory: string): Promise
   })
 }
 
-async function giveTo(directory: string, { uid, gid }: OsUser): Promise<void> {
-  lchownSync(directory, uid, gid)
-  for (const entry of await readdir(directory, { recursive: true, withFileTypes: true }))
-    lchownSync(join(entry.parentPath, entry.name), uid, gid)
+async function copyCache(cache: string, target: string, user: OsUser | undefined): Promise<void> {
+  await makeOwnDir(target, user)
+  await Promise.all(
+    databases.map(async name => {
+      const path = join(target, name)
+      await copyFile(join(cache, name), path)
+      if (user) lchownSync(path, user.uid, user.gid)
+    }),
+  )
 }
