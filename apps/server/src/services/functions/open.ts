@@ -1,4 +1,6 @@
 // Opens the functions service: deployment, calls, workers and the internal port of the runtime.
+import { rm } from 'node:fs/promises'
+import { join } from 'node:path'
 import { functionsApi, functionsManagementApi } from '@plinth/contract/functions.ts'
 import { startChore } from '#src/kernel/chores.ts'
 import type { Sealer } from '#src/kernel/crypto/sealed.ts'
@@ -129,6 +131,7 @@ export function openFunctions(deps: OpenFunctions): Opened<FunctionsService> {
         await deleteFunctions(control, projectId)
         await archives.removeAll(projectId)
         await codeCache.forget(projectId)
+        await rm(join(place.cacheDir, projectId), { recursive: true, force: true })
       },
     },
     data: functionsData(archives),

@@ -16,6 +16,8 @@ export interface Place {
   readonly home: string
   /** The code of versions, by project. */
   readonly codeDir: string
+  /** What Deno caches for the code of each project. */
+  readonly cacheDir: string
   /** Deployments in progress. */
   readonly stagingDir: string
   /** Sockets and temporary files of workers. */
@@ -46,7 +48,12 @@ export function locateFunctions(dataDir: string): Place {
   const home = join(parent, 'functions')
   const inHome = join(home, 'run')
   const runDir = inHome.length <= maxRunDir ? inHome : join(tmpdir(), `plinth-run-${hash}`)
-  const dirs = { codeDir: join(home, 'code'), stagingDir: join(home, 'staging'), runDir }
+  const dirs = {
+    codeDir: join(home, 'code'),
+    cacheDir: join(home, 'cache'),
+    stagingDir: join(home, 'staging'),
+    runDir,
+  }
   if (isRoot) for (const dir of [home, ...Object.values(dirs)]) makeTraversableDir(dir)
   else for (const dir of Object.values(dirs)) mkdirSync(dir, { recursive: true, mode: 0o700 })
 

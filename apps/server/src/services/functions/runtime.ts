@@ -120,7 +120,12 @@ export function createRuntime(deps: RuntimeDeps): Runtime {
     const isShared = settings.isolation === 'shared'
     const user = place.userOf(isShared ? sharedKey : tenant.id)
     const [deno, host, variables] = await Promise.all([place.deno(), hostFiles(), variablesOf(tenant)])
-    const paths = pathsIn(join(place.runDir, directoryName()))
+    const inRunDir = pathsIn(join(place.runDir, directoryName()))
+    // Nothing of a call may be left for the next one, if each has a new worker.
+    const isFresh = settings.isolation === 'per-invocation'
+    const paths = isFresh
+      ? inRunDir
+      : { ...inRunDir, cache: join(place.cacheDir, isShared ? sharedKey : tenant.id) }
     await makeOwnDir(paths.directory, user)
     await makeOwnDir(paths.temporary, user)
     const program = await host.place(paths.cache, user)

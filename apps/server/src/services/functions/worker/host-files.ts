@@ -1,6 +1,6 @@
 // The host program where workers can read it. After the first worker has started, it is translated to JavaScript, and Deno's
-// cache for it is kept: that halves the time of a start. Each worker gets a copy of the cache, because it also has what
-// the functions of a worker store with the Cache API.
+// cache for it is kept: that halves the time of a start. The cache of a worker begins as a copy of it. It is that
+// of its project, or of its own if each call has a new worker, because it also has what functions store with the Cache API.
 import { createHash, randomUUID } from 'node:crypto'
 import { existsSync, lchownSync } from 'node:fs'
 import { chmod, copyFile, mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
@@ -11,7 +11,7 @@ import type { OsUser } from '#src/kernel/child-processes/process.ts'
 import { makeOwnDir } from '../place.ts'
 
 export interface HostFiles {
-  /** Prepares the cache of a new worker, and returns the path of the program. */
+  /** Creates the cache of a worker if it does not exist, and returns the path of the program. */
   place(cacheDir: string, user: OsUser | undefined): Promise<string>
   close(): Promise<void>
 }
@@ -59,12 +59,10 @@ export async function openHostFiles(
   return {
     async place(cacheDir, user) {
       const cache = join(prepared, 'cache')
-      if (!existsSync(cache)) {
-        making ??= prepare()
-        return join(directory, 'main.ts')
-      }
-      await copyCache(cache, cacheDir, user)
-      return join(prepared, 'main.js')
+      const isPrepared = existsSync(cache)
+      if (!isPrepared) making ??= prepare()
+      if (!existsSync(cacheDir)) await makeCache(cacheDir, user, isPrepared ? cache : undefined)
+      return isPrepared ? join(prepared, 'main.js') : join(directory, 'main.ts')
     },
     async close() {
       await making
@@ -116,13 +114,20 @@ async function copyProgram(names: readonly string[], directory: string): Promise
   })
 }
 
-async function copyCache(cache: string, target: string, user: OsUser | undefined): Promise<void> {
-  await makeOwnDir(target, user)
-  await Promise.all(
-    databases.map(async name => {
-      const path = join(target, name)
-      await copyFile(join(cache, name), path)
-      if (user) lchownSync(path, user.uid, user.gid)
-    }),
-  )
+/** In one step, because two workers of a project may start at the same time. */
+async function makeCache(target: string, user: OsUser | undefined, from: string | undefined): Promise<void> {
+  const temporary = `${target}-${randomUUID().slice(0, 8)}`
+  await makeOwnDir(temporary, user)
+  if (from !== undefined)
+    await Promise.all(
+      databases.map(async name => {
+        const path = join(temporary, name)
+        await copyFile(join(from, name), path)
+        if (user) lchownSync(path, user.uid, user.gid)
+      }),
+    )
+  await rename(temporary, target).catch(async error => {
+    await rm(temporary, { recursive: true, force: true })
+    if (!existsSync(target)) throw error
+  })
 }

@@ -178,6 +178,9 @@ export async function startWorker(options: StartOptions): Promise<Worker> {
     },
     async checkDisk() {
       if (await isOverfull(paths.directory)) await kill('disk')
+      if (!(await isOverfull(paths.cache))) return
+      await kill('disk')
+      await rm(paths.cache, { recursive: true, force: true })
     },
     async checkAlive() {
       if (child.hasExited() || (await answersPing(paths.socket))) return
