@@ -26,6 +26,15 @@ interface Variables {
   readonly project: string
   readonly secrets: Readonly<Record<string, string>>
   readonly platform: Readonly<Record<string, string>>
+  readonly first?: FirstFunction
+}
+
+/** The function for whose call the worker was started. It is loaded before the call arrives. */
+interface FirstFunction {
+  readonly name: string
+  readonly version: string
+  readonly entry: string
+  readonly usesNode: boolean
 }
 
 interface Project {
@@ -39,6 +48,7 @@ const arrivals = new Map<string, (project: Project) => void>()
 /** The project of a worker that serves only one. */
 let single: Project | undefined
 let pendingBackground = 0
+let first: { project: string; function: FirstFunction } | undefined
 
 const serve = deno.serve.bind(deno)
 const upgradeWebSocket = deno.upgradeWebSocket.bind(deno)
@@ -55,7 +65,8 @@ function projectOf(id: string): Promise<Project> {
   return promise
 }
 
-function arrive({ project, secrets, platform }: Variables): void {
+function arrive({ project, secrets, platform, first: named }: Variables): void {
+  if (named) first = { project, function: named }
   const arrived: Project = {
     secrets: Object.freeze(secrets),
     env: new Map(Object.entries({ ...secrets, ...platform })),
@@ -130,8 +141,7 @@ async function answer(original: Request): Promise<Response> {
   for (const name of [names.entry, names.url, names.address, names.node]) headers.delete(name)
   let handler: Handler
   try {
-    if (usesNode) await provideNodeEnvironment()
-    handler = await handlerOf(entry, { ...invocation, requestId: '' })
+    handler = await load(entry, usesNode, { ...invocation, requestId: '' })
   } catch (error) {
     log('error', describeError(error), invocation)
     return failure('boot')
@@ -164,6 +174,11 @@ async function answer(original: Request): Promise<Response> {
     log('error', describeError(error), invocation)
     return failure(isOutOfMemory(error) ? 'memory' : 'error')
   }
+}
+
+async function load(entry: string, usesNode: boolean, invocation: Invocation): Promise<Handler> {
+  if (usesNode) await provideNodeEnvironment()
+  return handlerOf(entry, invocation)
 }
 
 const isOutOfMemory = (error: unknown) =>
@@ -217,4 +232,17 @@ Object.defineProperty(deno, 'upgradeWebSocket', {
 // Only now, so that a failure above ends the process.
 reportUncaught()
 send({ type: 'ready' })
+if (first) {
+  const { entry, usesNode, name, version } = first.function
+  const invocation = {
+    project: first.project,
+    name,
+    version,
+    requestId: '',
+    env: single!.env,
+    background: new Set<Promise<unknown>>(),
+  }
+  // A failure is that of the call as well, which reports it.
+  load(entry, usesNode, invocation).catch(() => {})
+}
 void readFurtherVariables()

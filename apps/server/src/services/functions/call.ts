@@ -124,7 +124,12 @@ export function createCalls(deps: CallDeps): Calls {
     try {
       const directory = await deps.codeCache.fetch(tenant.id, row)
       const entry = entryOf(row, directory)
-      lease = await deps.runtime.lease(tenant, callable.fingerprint, name)
+      lease = await deps.runtime.lease(tenant, callable.fingerprint, {
+        name,
+        version: String(row.version),
+        entry,
+        usesNode: row.uses_node,
+      })
       const maxBytes = (tenant.quotas.function_response_mb ?? defaults.responseMb) * 1024 * 1024
       const { target, headers } = requestHeaders({
         request,

@@ -16,7 +16,13 @@ import { pathsIn } from './worker/command.ts'
 import { type HostFiles, openHostFiles } from './worker/host-files.ts'
 import { createPool } from './worker/pool.ts'
 import { createSingleUse } from './worker/single-use.ts'
-import { type OutputLine, startWorker, type Variables, type Worker } from './worker/worker.ts'
+import {
+  type FirstFunction,
+  type OutputLine,
+  startWorker,
+  type Variables,
+  type Worker,
+} from './worker/worker.ts'
 
 export interface RuntimeSettings {
   isolation: 'per-project' | 'per-invocation' | 'shared'
@@ -49,7 +55,7 @@ export interface Lease {
 
 export interface Runtime {
   /** A worker of the project, for one call of the named function. */
-  lease(tenant: Tenant, fingerprint: string, name: string): Promise<Lease>
+  lease(tenant: Tenant, fingerprint: string, first: FirstFunction): Promise<Lease>
   /** Stops the worker of a project that is not served any more. */
   drop(projectId: string): void
   health(): { status: 'ok'; workers: number; projects: string[]; mode?: 'per-invocation' }
@@ -115,7 +121,7 @@ export function createRuntime(deps: RuntimeDeps): Runtime {
     }
   }
 
-  async function start(tenant: Tenant, name: string): Promise<Worker> {
+  async function start(tenant: Tenant, first: FirstFunction): Promise<Worker> {
     await cleaned
     const isShared = settings.isolation === 'shared'
     const user = place.userOf(isShared ? sharedKey : tenant.id)
@@ -146,9 +152,9 @@ export function createRuntime(deps: RuntimeDeps): Runtime {
         baseUrl: deps.baseUrl(),
         outboundAllow: deps.outboundAllow,
         hosts: allowedHostsOf(tenant),
-        variables,
+        variables: { ...variables, first },
         startTimeoutMs: settings.startTimeoutMs,
-        firstName: name,
+        firstName: first.name,
         // A shared worker is trusted to name the project of a line.
         onLine: line => appendOutput((isShared && line.project) || tenant.id, line),
       })
@@ -188,17 +194,17 @@ export function createRuntime(deps: RuntimeDeps): Runtime {
   }
 
   return {
-    async lease(tenant, fingerprint, name) {
+    async lease(tenant, fingerprint, first) {
       if (settings.isolation === 'per-invocation')
         return {
-          ...(await singleUse.lease({ key: tenant.id, fingerprint, start: () => start(tenant, name) })),
+          ...(await singleUse.lease({ key: tenant.id, fingerprint, start: () => start(tenant, first) })),
           isCold: true,
         }
       const isShared = settings.isolation === 'shared'
       const { worker, isCold } = await pool.lease({
         key: isShared ? sharedKey : tenant.id,
         fingerprint: isShared ? sharedKey : fingerprint,
-        start: () => start(tenant, name),
+        start: () => start(tenant, first),
       })
       if (isShared) await provide(worker, tenant, fingerprint)
       return { worker, isCold, release: async () => {} }

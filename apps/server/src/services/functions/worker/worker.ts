@@ -13,6 +13,16 @@ export interface Variables {
   project: string
   secrets: Record<string, string>
   platform: Record<string, string>
+  /** The function to load at once. */
+  first?: FirstFunction
+}
+
+export interface FirstFunction {
+  name: string
+  version: string
+  /** The URL of its module. */
+  entry: string
+  usesNode: boolean
 }
 
 /** A line of a worker's output, checked for its form only. */
