@@ -1,0 +1,215 @@
+// Serves calls that arrive as frames on one connection, and sends their answers. Frames that are ready together are one
+// write.
+import { type Connection, deno } from './deno.ts'
+import { creditStep, encodeFrame, FrameReader, type FrameType, frameTypes, initialCredit } from './frames.ts'
+
+export interface LinkedRequest {
+  readonly method: string
+  readonly target: string
+  /** Names and values, alternating. */
+  readonly headers: readonly string[]
+  readonly body: Uint8Array | ReadableStream<Uint8Array> | null
+  /** Aborts when the client has disconnected. */
+  readonly signal: AbortSignal
+}
+
+type Answer = (request: LinkedRequest) => Promise<Response>
+
+const encoder = new TextEncoder()
+const decoder = new TextDecoder()
+const empty = new Uint8Array(0)
+
+export async function serveLink(path: string, answer: Answer): Promise<void> {
+  for await (const connection of deno.listen({ transport: 'unix', path }))
+    serveConnection(connection, answer).catch(() => {})
+}
+
+interface Stream {
+  readonly abort: AbortController
+  /** Of the request's body. */
+  body: ReadableStreamDefaultController<Uint8Array> | undefined
+  /** Bytes of the answer that may be sent. */
+  credit: number
+  onCredit: () => void
+}
+
+async function serveConnection(connection: Connection, answer: Answer): Promise<void> {
+  const streams = new Map<number, Stream>()
+  const reader = new FrameReader()
+  const writer = new BatchedWriter(connection)
+
+  function begin(call: number, head: Uint8Array, body: Uint8Array | null, hasMore: boolean): void {
+    const [method, target, headers] = JSON.parse(decoder.decode(head)) as [string, string, string[]]
+    const stream: Stream = {
+      abort: new AbortController(),
+      body: undefined,
+      credit: initialCredit,
+      onCredit() {},
+    }
+    streams.set(call, stream)
+    const request: LinkedRequest = {
+      method,
+      target,
+      headers,
+      body: hasMore ? bodyStream(call, stream) : body,
+      signal: stream.abort.signal,
+    }
+    void run(call, stream, request)
+  }
+
+  /** Gives credit back as the function reads. */
+  function bodyStream(call: number, stream: Stream): ReadableStream<Uint8Array> {
+    let taken = 0
+    return new ReadableStream<Uint8Array>(
+      {
+        start(controller) {
+          stream.body = controller
+        },
+        pull() {
+          if (taken === 0) return
+          writer.send(encodeFrame(frameTypes.credit, call, number(taken)))
+          taken = 0
+        },
+      },
+      {
+        highWaterMark: 0,
+        size(chunk) {
+          taken += chunk.length
+          return 1
+        },
+      },
+    )
+  }
+
+  async function run(call: number, stream: Stream, request: LinkedRequest): Promise<void> {
+    try {
+      await sendAnswer(call, stream, await answer(request))
+    } catch {
+      writer.send(encodeFrame(frameTypes.reset, call))
+    } finally {
+      streams.delete(call)
+    }
+  }
+
+  async function sendAnswer(call: number, stream: Stream, response: Response): Promise<void> {
+    const headers: string[] = []
+    for (const [name, value] of response.headers) headers.push(name, value)
+    const head = encoder.encode(JSON.stringify([response.status, headers]))
+    const body = response.body
+    if (body === null) return sendWhole(call, head, empty)
+    const chunks = body.getReader()
+    const first = chunks.read()
+    const soon = await settledSoon(first)
+    if (soon?.done) return sendWhole(call, head, empty)
+    const second = soon && chunks.read()
+    if (second && (await settledSoon(second))?.done) return sendWhole(call, head, soon.value)
+    writer.send(encodeFrame(frameTypes.head, call, head))
+    stream.abort.signal.addEventListener('abort', () => void chunks.cancel().catch(() => {}))
+    let next = await first
+    if (!next.done) await sendData(call, stream, next.value)
+    for (next = await (second ?? chunks.read()); !next.done; next = await chunks.read())
+      await sendData(call, stream, next.value)
+    writer.send(encodeFrame(frameTypes.end, call))
+  }
+
+  function sendWhole(call: number, head: Uint8Array, body: Uint8Array): void {
+    writer.send(encodeFrame(frameTypes.whole, call, number(head.length), head, body))
+  }
+
+  async function sendData(call: number, stream: Stream, chunk: Uint8Array): Promise<void> {
+    for (let at = 0; at < chunk.length; ) {
+      while (stream.credit <= 0)
+        await new Promise<void>(resolve => {
+          stream.onCredit = resolve
+        })
+      if (stream.abort.signal.aborted) throw new Error('the client has disconnected')
+      const part = chunk.subarray(at, at + Math.min(stream.credit, creditStep))
+      stream.credit -= part.length
+      at += part.length
+      writer.send(encodeFrame(frameTypes.data, call, part))
+    }
+  }
+
+  function receive(type: FrameType, call: number, content: Uint8Array): void {
+    if (type === frameTypes.whole) {
+      const headEnd = 4 + numberFrom(content)
+      const body = content.length === headEnd ? null : content.slice(headEnd)
+      return begin(call, content.subarray(4, headEnd), body, false)
+    }
+    if (type === frameTypes.head) return begin(call, content, null, true)
+    const stream = streams.get(call)
+    if (!stream) return
+    if (type === frameTypes.data) stream.body?.enqueue(content.slice())
+    else if (type === frameTypes.end) stream.body?.close()
+    else if (type === frameTypes.credit) {
+      stream.credit += numberFrom(content)
+      stream.onCredit()
+    } else {
+      stream.credit = Number.POSITIVE_INFINITY
+      stream.abort.abort()
+      stream.onCredit()
+    }
+  }
+
+  for (let count = await connection.read(reader.room); count !== null; count = await connection.read(reader.room))
+    for (const { type, call, content } of reader.received(count)) receive(type, call, content)
+}
+
+/** The result, if it is there without waiting for anything but other promises. */
+function settledSoon<T>(promise: Promise<T>): Promise<T | undefined> {
+  let soon: Promise<undefined> = Promise.resolve(undefined)
+  for (let turn = 0; turn < 8; turn++) soon = soon.then(() => undefined)
+  return Promise.race([promise, soon])
+}
+
+class BatchedWriter {
+  readonly #connection: Connection
+  #frames: Uint8Array[] = []
+  #isWriting = false
+
+  constructor(connection: Connection) {
+    this.#connection = connection
+  }
+
+  send(frame: Uint8Array): void {
+    this.#frames.push(frame)
+    if (this.#isWriting) return
+    this.#isWriting = true
+    // Other calls that end in the same turn are written together.
+    void settledSoon(new Promise<never>(() => {})).then(() => this.#write())
+  }
+
+  async #write(): Promise<void> {
+    try {
+      while (this.#frames.length > 0) {
+        let bytes = joined(this.#frames)
+        this.#frames = []
+        while (bytes.length > 0) bytes = bytes.subarray(await this.#connection.write(bytes))
+      }
+    } finally {
+      this.#isWriting = false
+    }
+  }
+}
+
+function joined(parts: readonly Uint8Array[]): Uint8Array {
+  if (parts.length === 1) return parts[0]!
+  let length = 0
+  for (const part of parts) length += part.length
+  const bytes = new Uint8Array(length)
+  let at = 0
+  for (const part of parts) {
+    bytes.set(part, at)
+    at += part.length
+  }
+  return bytes
+}
+
+function number(value: number): Uint8Array {
+  const bytes = new Uint8Array(4)
+  new DataView(bytes.buffer).setUint32(0, value)
+  return bytes
+}
+
+const numberFrom = (bytes: Uint8Array): number =>
+  new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength).getUint32(0)
