@@ -27,6 +27,12 @@ export interface Env {
   toObject(): Record<string, string>
 }
 
+/** A Unix socket. */
+export interface Connection {
+  read(bytes: Uint8Array): Promise<number | null>
+  write(bytes: Uint8Array): Promise<number>
+}
+
 export interface DenoApi {
   readonly args: readonly string[]
   readonly build: { readonly os: string; readonly arch: string }
@@ -39,6 +45,7 @@ export interface DenoApi {
   readonly UnsafePointer: { of(bytes: Uint8Array): object; value(pointer: object): bigint | number }
   env: Env
   serve(...options: readonly unknown[]): unknown
+  listen(options: { transport: 'unix'; path: string }): AsyncIterable<Connection>
   upgradeWebSocket(request: Request, options?: object): unknown
   createHttpClient(options: { proxy: { transport: 'unix'; path: string } }): HttpClient
   dlopen(path: string, symbols: object): Library

@@ -9,8 +9,6 @@ export interface Invocation {
   /** Empty while the code is loaded. */
   readonly requestId: string
   readonly env: Map<string, string>
-  /** Promises of `EdgeRuntime.waitUntil`. */
-  readonly background: Set<Promise<unknown>>
 }
 
 const current = new core.AsyncVariable<Invocation>()

@@ -151,7 +151,11 @@ async function serveConnection(connection: Connection, answer: Answer): Promise<
     }
   }
 
-  for (let count = await connection.read(reader.room); count !== null; count = await connection.read(reader.room))
+  for (
+    let count = await connection.read(reader.room);
+    count !== null;
+    count = await connection.read(reader.room)
+  )
     for (const { type, call, content } of reader.received(count)) receive(type, call, content)
 }
 

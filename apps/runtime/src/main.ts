@@ -6,11 +6,14 @@ import { deno, type Handler } from './deno.ts'
 import { provideEnvironment, provideNodeEnvironment } from './environment.ts'
 import { captureServe, handlerOf } from './functions.ts'
 import { currentInvocation, type Invocation, runIn } from './invocation.ts'
+import { type LinkedRequest, serveLink } from './link.ts'
 import { send } from './messages.ts'
 import { providePlatform } from './platform-access.ts'
 
 interface Settings {
-  /** Where calls are served. */
+  /** Where calls are served as frames, if the platform sends any. */
+  readonly linkSocket?: string
+  /** Where calls are served over HTTP, which WebSockets need. */
   readonly socket: string
   /** Where the platform serves the project's own API. Absent in `plinth functions serve`, where functions use the network. */
   readonly platformSocket?: string
@@ -38,6 +41,7 @@ interface FirstFunction {
 }
 
 interface Project {
+  readonly id: string
   readonly secrets: Readonly<Record<string, string>>
   readonly env: Map<string, string>
 }
@@ -52,7 +56,6 @@ let first: { project: string; function: FirstFunction } | undefined
 
 const serve = deno.serve.bind(deno)
 const upgradeWebSocket = deno.upgradeWebSocket.bind(deno)
-/** Functions get a copy of the request, but only the original one can be upgraded. */
 const originals = new WeakMap<Request, Request>()
 
 /** Resolves when the platform has sent the variables of the project. */
@@ -68,6 +71,7 @@ function projectOf(id: string): Promise<Project> {
 function arrive({ project, secrets, platform, first: named }: Variables): void {
   if (named) first = { project, function: named }
   const arrived: Project = {
+    id: project,
     secrets: Object.freeze(secrets),
     env: new Map(Object.entries({ ...secrets, ...platform })),
   }
@@ -105,67 +109,96 @@ async function readFurtherVariables(): Promise<void> {
   deno.exit(0)
 }
 
-/** The platform's own headers of a call. Only the first four are for the function. */
-const names = {
-  project: 'x-platform-project-id',
-  name: 'x-platform-function',
-  version: 'x-platform-function-version',
-  requestId: 'x-platform-request-id',
-  role: 'x-platform-role',
-  user: 'x-platform-user-id',
-  entry: 'x-platform-entry',
-  url: 'x-platform-url',
-  address: 'x-platform-client-address',
-  node: 'x-platform-uses-node',
+/** Headers of the platform that are only for the host. */
+const internalNames = {
+  'x-platform-entry': 'entry',
+  'x-platform-url': 'url',
+  'x-platform-client-address': 'address',
+  'x-platform-uses-node': 'node',
 } as const
+type Internal = Partial<Record<(typeof internalNames)[keyof typeof internalNames], string>>
 
-const pingHeader = 'x-platform-ping'
+function separate(pairs: Iterable<readonly [string, string]>): { internal: Internal; headers: Headers } {
+  const internal: Internal = {}
+  const others: [string, string][] = []
+  for (const [name, value] of pairs) {
+    const own = internalNames[name as keyof typeof internalNames]
+    if (own) internal[own] = value
+    else others.push([name, value])
+  }
+  return { internal, headers: new Headers(others) }
+}
 
-async function answer(original: Request): Promise<Response> {
-  const headers = new Headers(original.headers)
+function* pairsOf(alternating: readonly string[]): Generator<readonly [string, string]> {
+  for (let at = 0; at < alternating.length; at += 2) yield [alternating[at]!, alternating[at + 1]!]
+}
+
+const answerCall = ({ method, headers, body, signal }: LinkedRequest): Promise<Response> =>
+  answer(separate(pairsOf(headers)), (url, all) => {
+    const isStream = body instanceof ReadableStream
+    return new Request(url, {
+      method,
+      headers: all,
+      body,
+      signal,
+      ...(isStream && { duplex: 'half' }),
+    } as RequestInit)
+  })
+
+/** Functions get a copy of the request, with the URL that was called, but only the original one can be upgraded. */
+const answerHttp = (original: Request): Promise<Response> =>
+  answer(separate(original.headers), (url, headers) => {
+    const { method, body, signal } = original
+    const request = new Request(url, {
+      method,
+      headers,
+      body,
+      signal,
+      ...(body && { duplex: 'half' }),
+    } as RequestInit)
+    originals.set(request, original)
+    return request
+  })
+
+async function answer(
+  { internal, headers }: ReturnType<typeof separate>,
+  makeRequest: (url: string, headers: Headers) => Request,
+): Promise<Response> {
+  const read = (name: string) => headers.get(`x-platform-${name}`) ?? ''
   // The platform asks whether the event loop still runs.
-  if (headers.has(pingHeader)) return new Response(null, { status: 204 })
-  const read = (name: keyof typeof names) => headers.get(names[name]) ?? ''
-  const id = read('project')
-  const project = await projectOf(id)
+  if (headers.has('x-platform-ping')) return new Response(null, { status: 204 })
+  const id = read('project-id')
+  const project = single?.id === id ? single : await projectOf(id)
   const invocation: Invocation = {
     project: id,
-    name: read('name'),
-    version: read('version'),
-    requestId: read('requestId'),
+    name: read('function'),
+    version: read('function-version'),
+    requestId: read('request-id'),
     env: project.env,
-    background: new Set(),
   }
-  const [entry, url, address] = [read('entry'), read('url'), read('address')]
-  const usesNode = headers.has(names.node)
-  for (const name of [names.entry, names.url, names.address, names.node]) headers.delete(name)
   let handler: Handler
   try {
-    handler = await load(entry, usesNode, { ...invocation, requestId: '' })
+    handler = await load(internal.entry ?? '', internal.node !== undefined, { ...invocation, requestId: '' })
   } catch (error) {
     log('error', describeError(error), invocation)
     return failure('boot')
   }
-  const request = new Request(url, {
-    method: original.method,
-    headers,
-    body: original.body,
-    signal: original.signal,
-    ...(original.body && { duplex: 'half' }),
-  } as RequestInit)
-  originals.set(request, original)
+  const request = makeRequest(internal.url ?? '', headers)
   Object.defineProperty(request, 'platform', {
     value: {
       projectId: id,
       function: invocation.name,
       version: Number(invocation.version),
       role: read('role'),
-      user: headers.get(names.user),
+      user: headers.get('x-platform-user-id'),
       requestId: invocation.requestId,
       secrets: project.secrets,
     },
   })
-  const info = { remoteAddr: { transport: 'tcp', hostname: address, port: 0 }, completed: Promise.resolve() }
+  const info = {
+    remoteAddr: { transport: 'tcp', hostname: internal.address ?? '', port: 0 },
+    completed: Promise.resolve(),
+  }
   try {
     const response = await runIn(invocation, () => handler(request, info))
     if (response instanceof Response) return response
@@ -223,8 +256,14 @@ if (settings.platformSocket !== undefined) providePlatform(settings.baseUrl, set
 provideEnvironment(() => single?.env ?? new Map())
 provideWaitUntil()
 readFirstVariables()
-serve({ path: settings.socket, onListen() {} }, answer)
-for (const name of ['read', 'write'] as const) deno.permissions.revokeSync({ name, path: settings.socket })
+const sockets = [settings.socket]
+if (settings.linkSocket !== undefined) {
+  sockets.push(settings.linkSocket)
+  void serveLink(settings.linkSocket, answerCall)
+}
+serve({ path: settings.socket, onListen() {} }, answerHttp)
+for (const name of ['read', 'write'] as const)
+  for (const path of sockets) deno.permissions.revokeSync({ name, path })
 captureServe()
 Object.defineProperty(deno, 'upgradeWebSocket', {
   value: (request: Request, options?: object) => upgradeWebSocket(originals.get(request) ?? request, options),
@@ -240,7 +279,6 @@ if (first) {
     version,
     requestId: '',
     env: single!.env,
-    background: new Set<Promise<unknown>>(),
   }
   // A failure is that of the call as well, which reports it.
   load(entry, usesNode, invocation).catch(() => {})

@@ -2,7 +2,7 @@
 import type { RawRequest } from '#src/kernel/http/request.ts'
 import type { Caller } from '#src/tenancy/databases.ts'
 import type { FunctionRow } from './store.ts'
-import type { AnswerHead } from './worker/connection.ts'
+import type { AnswerHead } from './worker/link.ts'
 
 /** Of one connection, or set by the platform. */
 const notForwarded = new Set([

@@ -5,7 +5,7 @@ import type { RawReply, RawRequest } from '#src/kernel/http/request.ts'
 import { failureOf, isTimeout, reasonOf, timedOut, tooLong } from './failures.ts'
 import { answerHeaders } from './headers.ts'
 import type { Lease } from './runtime.ts'
-import type { Answer, Connection } from './worker/connection.ts'
+import type { Answer, LinkedCall } from './worker/link.ts'
 import { ConnectionLost } from './worker/received-bytes.ts'
 
 /** Bodies up to this length are sent in one piece. */
@@ -28,19 +28,18 @@ export async function callWorker(
 ): Promise<RawReply> {
   const { maxBytes } = context
   const call = worker.begin(context.name)
-  let connection: Connection | undefined
-  const abort = () => connection?.close()
+  let sent: LinkedCall | undefined
+  const abort = () => sent?.cancel()
   request.signal.addEventListener('abort', abort)
   const over = (status: number) => {
     request.signal.removeEventListener('abort', abort)
-    call.done(connection)
+    call.done()
     onEnd(status)
   }
   try {
     const body = await bodyOf(request)
-    connection = await call.connect()
-    const head = { method: request.method, target: context.target, headers: context.headers }
-    const answer = await within(connection.call(head, body), timeoutMs, () => connection!.close())
+    sent = call.send({ method: request.method, target: context.target, headers: context.headers }, body)
+    const answer = await within(sent.answer, timeoutMs, sent.cancel)
     const { status, headers, outcome } = answerHeaders(answer)
     if (outcome !== undefined) throw failureOf(outcome)
     if (answer.whole) {
@@ -54,15 +53,15 @@ export async function callWorker(
       status,
       headers,
       isReadingRequest: body instanceof Readable,
-      body: sourceOf(answer, connection, limits, async () => {
+      body: sourceOf(answer, sent, limits, async () => {
         over(status)
         await release()
       }),
     }
   } catch (error) {
-    connection?.close()
+    sent?.cancel()
     request.signal.removeEventListener('abort', abort)
-    call.done(connection)
+    call.done()
     if (isTimeout(error)) void worker.checkAlive()
     const reason = error instanceof ConnectionLost ? await reasonOf(worker) : error
     await release()
@@ -99,7 +98,7 @@ export async function within<T>(work: Promise<T>, timeoutMs: number, onTimeout: 
 
 function sourceOf(
   answer: Answer,
-  connection: Connection,
+  { cancel }: LinkedCall,
   { timeoutMs, maxBytes }: { timeoutMs: number; maxBytes: number },
   onEnd: () => Promise<void>,
 ): ByteSource {
@@ -112,7 +111,7 @@ function sourceOf(
       return hasMore
     },
     async next() {
-      const chunks = await within(answer.read(), timeoutMs, () => connection.close())
+      const chunks = await within(answer.read(), timeoutMs, cancel)
       if (chunks.length === 0) {
         ended ??= onEnd()
         await ended
@@ -123,7 +122,7 @@ function sourceOf(
       return chunks
     },
     async close() {
-      if (hasMore) connection.close()
+      if (hasMore) cancel()
       hasMore = false
       ended ??= onEnd()
       await ended

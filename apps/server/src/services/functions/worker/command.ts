@@ -6,7 +6,9 @@ import { networkFlags } from './network.ts'
 export interface WorkerPaths {
   /** The directory of this worker alone. */
   directory: string
-  /** Where the worker serves calls. */
+  /** Where the worker serves calls as frames. */
+  link: string
+  /** Where the worker serves WebSockets. */
   socket: string
   /** Where the platform serves the project's own API to the worker. */
   platformSocket: string
@@ -17,6 +19,7 @@ export interface WorkerPaths {
 
 export const pathsIn = (directory: string): WorkerPaths => ({
   directory,
+  link: join(directory, 'l'),
   socket: join(directory, 's'),
   platformSocket: join(directory, 'p'),
   temporary: join(directory, 'tmp'),
@@ -49,7 +52,7 @@ export const niceness = 5
 
 export function workerCommand(options: WorkerOptions): Command {
   const { paths, memoryMb } = options
-  const { socket, platformSocket, temporary } = paths
+  const { link, socket, platformSocket, temporary } = paths
   const flags = [
     'run',
     '--no-prompt',
@@ -62,14 +65,15 @@ export function workerCommand(options: WorkerOptions): Command {
     '--node-modules-dir=manual',
     '--unstable-no-legacy-abort',
     `--v8-flags=--max-old-space-size=${memoryMb}`,
-    `--allow-read=${[options.codeDir, temporary, socket, platformSocket].join(',')}`,
-    `--allow-write=${[temporary, socket, platformSocket].join(',')}`,
+    `--allow-read=${[options.codeDir, temporary, link, socket, platformSocket].join(',')}`,
+    `--allow-write=${[temporary, link, socket, platformSocket].join(',')}`,
     '--allow-env',
-    ...networkFlags(options.outboundAllow, options.hosts, [socket, platformSocket]),
+    ...networkFlags(options.outboundAllow, options.hosts, [link, socket, platformSocket]),
     // For the confinement. The host gives it back before it loads any code.
     ...(process.platform === 'linux' ? ['--allow-ffi'] : []),
   ]
   const settings = JSON.stringify({
+    linkSocket: link,
     socket,
     platformSocket,
     baseUrl: options.baseUrl,

@@ -3,21 +3,8 @@
 // headers and the body are the project's own.
 import { connect, type Socket } from 'node:net'
 import type { Readable } from 'node:stream'
+import type { AnswerHead, CallHead } from './link.ts'
 import { ConnectionLost, ReceivedBytes } from './received-bytes.ts'
-
-export interface CallHead {
-  method: string
-  /** Path and query. */
-  target: string
-  /** Names and values, alternating. */
-  headers: readonly string[]
-}
-
-export interface AnswerHead {
-  status: number
-  /** Names in lower case and values, alternating. */
-  headers: readonly string[]
-}
 
 /** The next bytes of a body. An empty result is the end. */
 export type ReadBody = () => Promise<readonly Buffer[]>

@@ -6,6 +6,7 @@ import { launch } from '#src/kernel/child-processes/launch.ts'
 import type { StopStep } from '#src/kernel/child-processes/stop.ts'
 import { niceness, type WorkerOptions, workerCommand } from './command.ts'
 import { type Connection, openConnection } from './connection.ts'
+import { type CallHead, type Link, type LinkedCall, openLink } from './link.ts'
 import { readLines } from './output.ts'
 import { Budget, type Excess, isOverfull, usageOf } from './usage.ts'
 
@@ -37,6 +38,13 @@ export interface OutputLine {
 
 export type Ending = Excess | 'stopped' | 'crash'
 
+export interface WorkerCall {
+  send(head: CallHead, body: Buffer | Readable | undefined): LinkedCall
+  /** A connection of its own, for a WebSocket. */
+  connect(): Promise<Connection>
+  done(): void
+}
+
 export interface Worker {
   readonly pid: number
   /** Calls that are running. */
@@ -50,7 +58,7 @@ export interface Worker {
   /** Variables of a project, before its first call. */
   provide(variables: Variables): void
   /** Counts a call of the named function until `done`. */
-  begin(name: string): { connect(): Promise<Connection>; done(connection?: Connection): void }
+  begin(name: string): WorkerCall
   /** Checks the use of CPU time and memory. */
   check(now: number): Promise<void>
   checkDisk(): Promise<void>
@@ -72,7 +80,6 @@ const stopSteps: readonly StopStep[] = [
   { signal: 'SIGKILL', withinMs: 5000 },
 ]
 const outOfMemory = /out of memory|memory allocation of \d+ bytes failed/i
-const maxIdleConnections = 64
 const pingMs = 5000
 const maxMessage = 8000
 const levels = new Set(['debug', 'info', 'log', 'warn', 'error'])
@@ -119,14 +126,17 @@ export async function startWorker(options: StartOptions): Promise<Worker> {
       }
     },
   })
-  const idle: Connection[] = []
+  const link = await openLink(paths.link).catch(async error => {
+    await child.stop()
+    throw error
+  })
   const budget = new Budget(options.memoryMb, performance.now())
   let calls = 0
   let lastUsedAt = performance.now()
   let memoryMb = (await usageOf(child.pid))?.memoryMb ?? 0
 
   const ended = child.closed.then(async (): Promise<Ending> => {
-    for (const connection of idle) connection.close()
+    link.close()
     await rm(paths.directory, { recursive: true, force: true }).catch(() => {})
     return excess ?? (isStopping ? 'stopped' : 'crash')
   })
@@ -163,19 +173,13 @@ export async function startWorker(options: StartOptions): Promise<Worker> {
       budget.addCall()
       let isDone = false
       return {
-        async connect() {
-          for (let kept = idle.pop(); kept; kept = idle.pop()) if (!kept.isClosed) return kept
-          return openConnection(paths.socket)
-        },
-        done(connection) {
+        send: link.call,
+        connect: () => openConnection(paths.socket),
+        done() {
           if (isDone) return
           isDone = true
           calls--
           lastUsedAt = performance.now()
-          if (!connection) return
-          if (connection.isIdle && !connection.isClosed && idle.length < maxIdleConnections)
-            idle.push(connection)
-          else connection.close()
         },
       }
     },
@@ -193,7 +197,7 @@ export async function startWorker(options: StartOptions): Promise<Worker> {
       await rm(paths.cache, { recursive: true, force: true })
     },
     async checkAlive() {
-      if (child.hasExited() || (await answersPing(paths.socket))) return
+      if (child.hasExited() || (await answersPing(link))) return
       onLine({
         level: 'error',
         name: latest,
@@ -210,21 +214,20 @@ export async function startWorker(options: StartOptions): Promise<Worker> {
   }
 }
 
-async function answersPing(path: string): Promise<boolean> {
-  const connection = await openConnection(path).catch(() => undefined)
-  if (!connection) return false
-  const timer = setTimeout(() => connection.close(), pingMs)
+/** The host answers a call without an entry at once. */
+async function answersPing(link: Link): Promise<boolean> {
+  const { answer, cancel } = link.call(
+    { method: 'GET', target: '/', headers: ['x-platform-ping', '1'] },
+    undefined,
+  )
+  const timer = setTimeout(cancel, pingMs)
   try {
-    await connection.call(
-      { method: 'GET', target: '/', headers: ['host', 'ping', 'x-platform-ping', '1'] },
-      undefined,
-    )
+    await answer
     return true
   } catch {
     return false
   } finally {
     clearTimeout(timer)
-    connection.close()
   }
 }
 
