@@ -20,9 +20,12 @@ export type FrameType = (typeof frameTypes)[keyof typeof frameTypes]
 export const initialCredit = 256 * 1024
 /** Credit is given back in steps of at least this. */
 export const creditStep = 64 * 1024
-const headerBytes = 9
-/** A longer frame cannot come from the platform. */
-const maxFrameBytes = 16 * 1024 * 1024
+/** Bodies of answers up to this length are sent together with the head. */
+export const maxWholeBytes = 64 * 1024
+export const maxAnswerHeadBytes = 256 * 1024
+export const frameHeaderBytes = 9
+/** A longer frame does not come from the host of a worker. */
+export const maxAnswerFrameBytes = maxWholeBytes + maxAnswerHeadBytes + 64
 
 export interface Frame {
   readonly type: FrameType
@@ -31,14 +34,14 @@ export interface Frame {
 }
 
 export function encodeFrame(type: FrameType, call: number, ...parts: readonly Uint8Array[]): Uint8Array {
-  let length = headerBytes - 4
+  let length = frameHeaderBytes - 4
   for (const part of parts) length += part.length
   const bytes = new Uint8Array(4 + length)
   const view = new DataView(bytes.buffer)
   view.setUint32(0, length)
   view.setUint8(4, type)
   view.setUint32(5, call)
-  let at = headerBytes
+  let at = frameHeaderBytes
   for (const part of parts) {
     bytes.set(part, at)
     at += part.length
@@ -61,14 +64,13 @@ export class FrameReader {
     this.#length += count
     let at = 0
     const view = new DataView(this.#bytes.buffer)
-    while (this.#length - at >= headerBytes) {
+    while (this.#length - at >= frameHeaderBytes) {
       const length = view.getUint32(at)
-      if (length > maxFrameBytes) throw new Error('a frame is too long')
       if (this.#length - at < 4 + length) {
         if (4 + length > this.#bytes.length) this.#grow(4 + length)
         break
       }
-      const content = this.#bytes.subarray(at + headerBytes, at + 4 + length)
+      const content = this.#bytes.subarray(at + frameHeaderBytes, at + 4 + length)
       yield { type: view.getUint8(at + 4) as FrameType, call: view.getUint32(at + 5), content }
       at += 4 + length
     }

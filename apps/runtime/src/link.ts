@@ -1,7 +1,16 @@
 // Serves calls that arrive as frames on one connection, and sends their answers. Frames that are ready together are one
 // write.
 import { type Connection, deno } from './deno.ts'
-import { creditStep, encodeFrame, FrameReader, type FrameType, frameTypes, initialCredit } from './frames.ts'
+import {
+  creditStep,
+  encodeFrame,
+  FrameReader,
+  type FrameType,
+  frameTypes,
+  initialCredit,
+  maxAnswerHeadBytes,
+  maxWholeBytes,
+} from './frames.ts'
 
 export interface LinkedRequest {
   readonly method: string
@@ -13,15 +22,24 @@ export interface LinkedRequest {
   readonly signal: AbortSignal
 }
 
-type Answer = (request: LinkedRequest) => Promise<Response>
+export interface Calls {
+  answer(request: LinkedRequest): Promise<Response>
+  /** What is sent instead of an answer whose headers are too long. */
+  headTooLong(): Response
+  /** The body of an answer has failed while it was sent. */
+  bodyFailed(error: unknown): void
+}
+
+/** So many calls are begun together. Their answers are sent before the next are begun. */
+const callsOfTurn = 4
 
 const encoder = new TextEncoder()
 const decoder = new TextDecoder()
 const empty = new Uint8Array(0)
 
-export async function serveLink(path: string, answer: Answer): Promise<void> {
+export async function serveLink(path: string, calls: Calls): Promise<void> {
   for await (const connection of deno.listen({ transport: 'unix', path }))
-    serveConnection(connection, answer).catch(() => {})
+    serveConnection(connection, calls).catch(() => {})
 }
 
 interface Stream {
@@ -33,7 +51,7 @@ interface Stream {
   onCredit: () => void
 }
 
-async function serveConnection(connection: Connection, answer: Answer): Promise<void> {
+async function serveConnection(connection: Connection, calls: Calls): Promise<void> {
   const streams = new Map<number, Stream>()
   const reader = new FrameReader()
   const writer = new BatchedWriter(connection)
@@ -83,9 +101,10 @@ async function serveConnection(connection: Connection, answer: Answer): Promise<
 
   async function run(call: number, stream: Stream, request: LinkedRequest): Promise<void> {
     try {
-      await sendAnswer(call, stream, await answer(request))
-    } catch {
+      await sendAnswer(call, stream, await calls.answer(request))
+    } catch (error) {
       writer.send(encodeFrame(frameTypes.reset, call))
+      if (!request.signal.aborted) calls.bodyFailed(error)
     } finally {
       streams.delete(call)
     }
@@ -95,14 +114,16 @@ async function serveConnection(connection: Connection, answer: Answer): Promise<
     const headers: string[] = []
     for (const [name, value] of response.headers) headers.push(name, value)
     const head = encoder.encode(JSON.stringify([response.status, headers]))
+    if (head.length > maxAnswerHeadBytes) return sendAnswer(call, stream, calls.headTooLong())
     const body = response.body
     if (body === null) return sendWhole(call, head, empty)
     const chunks = body.getReader()
     const first = chunks.read()
     const soon = await settledSoon(first)
     if (soon?.done) return sendWhole(call, head, empty)
-    const second = soon && chunks.read()
-    if (second && (await settledSoon(second))?.done) return sendWhole(call, head, soon.value)
+    const isShort = soon !== undefined && soon.value.length <= maxWholeBytes
+    const second = isShort ? chunks.read() : undefined
+    if (second && (await settledSoon(second))?.done) return sendWhole(call, head, soon!.value)
     writer.send(encodeFrame(frameTypes.head, call, head))
     stream.abort.signal.addEventListener('abort', () => void chunks.cancel().catch(() => {}))
     let next = await first
@@ -151,20 +172,28 @@ async function serveConnection(connection: Connection, answer: Answer): Promise<
     }
   }
 
+  let received = 0
   for (
     let count = await connection.read(reader.room);
     count !== null;
     count = await connection.read(reader.room)
   )
-    for (const { type, call, content } of reader.received(count)) receive(type, call, content)
+    for (const { type, call, content } of reader.received(count)) {
+      receive(type, call, content)
+      received = (received + 1) % callsOfTurn
+      if (received === 0) await afterTurns(TURNS)
+    }
 }
 
 /** The result, if it is there without waiting for anything but other promises. */
-function settledSoon<T>(promise: Promise<T>): Promise<T | undefined> {
-  let soon: Promise<undefined> = Promise.resolve(undefined)
-  for (let turn = 0; turn < 8; turn++) soon = soon.then(() => undefined)
-  return Promise.race([promise, soon])
+const settledSoon = <T>(promise: Promise<T>): Promise<T | undefined> =>
+  Promise.race([promise, afterTurns(8)])
+
+/** Resolves when other promises have had so many turns. */
+async function afterTurns(turns: number): Promise<undefined> {
+  for (let turn = 0; turn < turns; turn++) await undefined
 }
+const TURNS = 30
 
 class BatchedWriter {
   readonly #connection: Connection
@@ -180,7 +209,7 @@ class BatchedWriter {
     if (this.#isWriting) return
     this.#isWriting = true
     // Other calls that end in the same turn are written together.
-    void settledSoon(new Promise<never>(() => {})).then(() => this.#write())
+    void afterTurns(8).then(() => this.#write())
   }
 
   async #write(): Promise<void> {

@@ -259,7 +259,14 @@ readFirstVariables()
 const sockets = [settings.socket]
 if (settings.linkSocket !== undefined) {
   sockets.push(settings.linkSocket)
-  void serveLink(settings.linkSocket, answerCall)
+  void serveLink(settings.linkSocket, {
+    answer: answerCall,
+    headTooLong() {
+      log('error', 'The headers of the answer are too long')
+      return failure('error')
+    },
+    bodyFailed: error => log('error', `The body of the answer failed: ${describeError(error)}`),
+  })
 }
 serve({ path: settings.socket, onListen() {} }, answerHttp)
 for (const name of ['read', 'write'] as const)

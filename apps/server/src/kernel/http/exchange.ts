@@ -52,15 +52,20 @@ export class Exchange implements RawRequest {
   get signal() {
     if (!this.#controller) {
       const controller = new AbortController()
-      // Listens on the answer, because the socket outlives the request.
-      const answer = this.reply?.raw
-      if (answer?.closed) controller.abort()
-      answer?.once('close', () => {
-        if (!answer.writableFinished) controller.abort()
-      })
+      this.onDisconnect(() => controller.abort())
       this.#controller = controller
     }
     return this.#controller.signal
+  }
+  onDisconnect(run: () => void) {
+    // Listens on the answer, because the socket outlives the request.
+    const answer = this.reply?.raw
+    if (answer?.closed) run()
+    const close = () => {
+      if (!answer!.writableFinished) run()
+    }
+    answer?.once('close', close)
+    return () => void answer?.off('close', close)
   }
 }
 

@@ -22,6 +22,8 @@ export interface RawRequest extends RequestHead {
   /** The query as sent, without the question mark. */
   readonly search: string
   readonly body: Readable
+  /** Like `signal`, for work that is too short to pay for one. Returns a function that ends the listening. */
+  onDisconnect(run: () => void): () => void
 }
 
 /** The answer of a `raw` handler. */

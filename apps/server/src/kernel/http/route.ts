@@ -13,6 +13,8 @@ import { defaultMaxValues, jsonFrom } from './json-body.ts'
 import type { Plane } from './plane.ts'
 import type { RawReply, RawRequest, RequestHead } from './request.ts'
 
+const maxJoinedBytes = 16 * 1024
+
 export type AnyHandler = (input: Input<Route>, who: unknown, request: RequestHead | RawRequest) => unknown
 
 export interface RouteParts<Who> {
@@ -87,28 +89,28 @@ export function addRoute<Who>(app: FastifyInstance, parts: RouteParts<Who>): voi
       request.raw.unpipe()
       request.raw.resume()
     }
-    const result = (handle(inputOf(request), exchange.who, exchange) as Promise<RawReply>).catch(error => {
-      dropRest()
-      throw error
-    })
-    settle(request, reply, result, ({ status, headers, body, isReadingRequest }) => {
+    const result = handle(inputOf(request), exchange.who, exchange) as Promise<RawReply>
+    const send = ({ status, headers, body, isReadingRequest }: RawReply) => {
       if (isReadingRequest) reply.raw.once('close', dropRest)
       else dropRest()
-      reply.status(status).headers(headers ?? {})
+      reply.status(status)
+      if (headers) reply.headers(headers)
       if (isSource(body)) sendSource(request, reply, body)
-      else if (Buffer.isBuffer(body) && !reply.hasHeader('content-type')) sendUntyped(reply, body)
+      else if (Buffer.isBuffer(body)) sendBytes(reply, body)
       else void reply.send(body ?? undefined)
-    })
+    }
+    settle(request, reply, result, send, dropRest)
   }
 
-  /** The framework would give it a type. */
-  function sendUntyped(reply: FastifyReply, body: Buffer): void {
+  /** Without the framework, which would add a type if there is none. */
+  function sendBytes(reply: FastifyReply, body: Buffer): void {
     reply.hijack()
-    reply.raw.writeHead(reply.statusCode, {
-      ...(reply.getHeaders() as OutgoingHttpHeaders),
-      'content-length': body.length,
-    })
-    reply.raw.end(body)
+    const headers = reply.getHeaders() as OutgoingHttpHeaders
+    headers['content-length'] = body.length
+    reply.raw.writeHead(reply.statusCode, headers)
+    // Short texts are one write with the head. Bytes would be a second buffer.
+    if (body.length <= maxJoinedBytes) reply.raw.end(body.toString('latin1'), 'latin1')
+    else reply.raw.end(body)
   }
 
   function sendSource(request: FastifyRequest, reply: FastifyReply, source: ByteSource): void {
@@ -124,9 +126,13 @@ export function addRoute<Who>(app: FastifyInstance, parts: RouteParts<Who>): voi
     reply: FastifyReply,
     result: Promise<T>,
     send: (result: T) => void,
+    onFailure?: () => void,
   ): void {
     const completed = plane.done ? result.then(value => runDoneHook(request, value)) : result
-    const fail = (error: unknown) => void reply.send(error)
+    const fail = (error: unknown) => {
+      onFailure?.()
+      void reply.send(error)
+    }
     completed.then(send, fail).catch(error => abortAnswer(error, request, reply))
   }
 

@@ -91,7 +91,8 @@ export function createCalls(deps: CallDeps): Calls {
     run: (lease: Lease, context: CallContext, end: (status: number) => void) => Promise<T>,
   ): Promise<T> {
     const { tenant } = caller
-    const callable = await deps.findCallable(tenant)
+    const found = deps.findCallable(tenant)
+    const callable = found instanceof Promise ? await found : found
     const row = callable.functions.get(name)
     if (!row) throw new Refusal('NOT_FOUND', `This project has no function ${JSON.stringify(name)}`)
     countCall(tenant)
@@ -99,8 +100,8 @@ export function createCalls(deps: CallDeps): Calls {
     const startedAt = performance.now()
     let lease: Lease | undefined
     let hasEnded = false
-    const append = (event: 'start' | 'end', level: string, message: string, facts: object) =>
-      logs.append(tenant.id, {
+    const append = (event: 'start' | 'end', level: string, message: string, facts: () => object) =>
+      logs.append(tenant.id, () => ({
         source: 'functions',
         name,
         at: new Date().toISOString(),
@@ -108,28 +109,25 @@ export function createCalls(deps: CallDeps): Calls {
         event,
         message,
         request_id: request.id,
-        facts: { version: row.version, ...facts },
-      })
+        facts: { version: row.version, ...facts() },
+      }))
     const end = (status: number) => {
       if (hasEnded) return
       hasEnded = true
       leave()
-      append('end', status >= 500 ? 'error' : 'info', `${request.method} ${status}`, {
+      append('end', status >= 500 ? 'error' : 'info', `${request.method} ${status}`, () => ({
         status,
         duration_ms: rounded(performance.now() - startedAt),
         ...(lease && { is_cold: lease.isCold, memory_mb: rounded(lease.worker.memoryMb) }),
-      })
+      }))
     }
-    append('start', 'info', request.method, {})
+    append('start', 'info', request.method, () => ({}))
     try {
-      const directory = await deps.codeCache.fetch(tenant.id, row)
-      const entry = entryOf(row, directory)
-      lease = await deps.runtime.lease(tenant, callable.fingerprint, {
-        name,
-        version: String(row.version),
-        entry,
-        usesNode: row.uses_node,
-      })
+      const fetched = deps.codeCache.fetch(tenant.id, row)
+      const entry = entryOf(row, fetched instanceof Promise ? await fetched : fetched)
+      const first = { name, version: String(row.version), entry, usesNode: row.uses_node }
+      const leased = deps.runtime.lease(tenant, callable.fingerprint, first)
+      lease = leased instanceof Promise ? await leased : leased
       const maxBytes = (tenant.quotas.function_response_mb ?? defaults.responseMb) * 1024 * 1024
       const { target, headers } = requestHeaders({
         request,

@@ -10,7 +10,7 @@ import type { VersionParts } from './store.ts'
 
 export interface CodeCache {
   /** The directory of a version: `src` has the files as they were deployed, `build` those that run. */
-  fetch(projectId: string, version: VersionParts): Promise<string>
+  fetch(projectId: string, version: VersionParts): string | Promise<string>
   /** The directory of a project, which its workers may read. */
   directoryOf(projectId: string): string
   forget(projectId: string): Promise<void>
@@ -67,27 +67,27 @@ export function createCodeCache(
     return started
   }
 
+  async function unpackAll(projectId: string, version: VersionParts): Promise<string> {
+    const { code_archive, packages_archive } = version
+    if (packages_archive !== null)
+      await once(`${projectId} ${packages_archive}`, () => unpack(projectId, packages_archive))
+    await once(`${projectId} ${code_archive}`, () =>
+      unpack(projectId, code_archive, async directory => {
+        if (packages_archive !== null)
+          await symlink(
+            join('..', '..', packages_archive, 'node_modules'),
+            join(directory, 'build', 'node_modules'),
+          )
+      }),
+    )
+    const directory = join(directoryOf(projectId), code_archive)
+    known.set(version, directory)
+    return directory
+  }
+
   return {
     directoryOf,
-    async fetch(projectId, version) {
-      const directory = known.get(version)
-      if (directory !== undefined) return directory
-      const { code_archive, packages_archive } = version
-      if (packages_archive !== null)
-        await once(`${projectId} ${packages_archive}`, () => unpack(projectId, packages_archive))
-      await once(`${projectId} ${code_archive}`, () =>
-        unpack(projectId, code_archive, async directory => {
-          if (packages_archive !== null)
-            await symlink(
-              join('..', '..', packages_archive, 'node_modules'),
-              join(directory, 'build', 'node_modules'),
-            )
-        }),
-      )
-      const fetched = join(directoryOf(projectId), code_archive)
-      known.set(version, fetched)
-      return fetched
-    },
+    fetch: (projectId, version) => known.get(version) ?? unpackAll(projectId, version),
     async forget(projectId) {
       await rm(directoryOf(projectId), { recursive: true, force: true })
     },

@@ -1,11 +1,17 @@
 // What the client gets if a worker does not answer.
 import type { ErrorCode } from '@plinth/contract/errors.ts'
 import { Refusal, retryLater } from '#src/kernel/errors.ts'
+import { AnswerTimeout, ConnectionLost } from './worker/linked-call.ts'
 import type { Excess } from './worker/usage.ts'
 import type { Worker } from './worker/worker.ts'
 
-/** Why the worker closed the connection. */
-export async function reasonOf(worker: Worker): Promise<Refusal> {
+/** The error for the client, if the worker has not answered. */
+export async function reasonOf(error: unknown, worker: Worker, timeoutMs: number): Promise<unknown> {
+  if (error instanceof AnswerTimeout) return timedOut(timeoutMs)
+  return error instanceof ConnectionLost ? reasonOfEnd(worker) : error
+}
+
+async function reasonOfEnd(worker: Worker): Promise<Refusal> {
   const ending = await Promise.race([
     worker.ended,
     new Promise<undefined>(resolve => setTimeout(() => resolve(undefined), 1000).unref()),
@@ -31,8 +37,6 @@ export function failureOf(outcome: string): Refusal {
     return ofProject('WORKER_LIMIT', 'The function could not get as much memory as it needs')
   return ofProject('WORKER_ERROR', 'The function threw an error; its log has the reason')
 }
-
-export const isTimeout = (error: unknown) => error instanceof Refusal && error.code === 'IDLE_TIMEOUT'
 
 export const timedOut = (timeoutMs: number) =>
   ofProject('IDLE_TIMEOUT', `The function sent nothing for ${timeoutMs / 1000} seconds`)

@@ -2,7 +2,7 @@
 import type { RawRequest } from '#src/kernel/http/request.ts'
 import type { Caller } from '#src/tenancy/databases.ts'
 import type { FunctionRow } from './store.ts'
-import type { AnswerHead } from './worker/link.ts'
+import type { AnswerHead } from './worker/linked-call.ts'
 
 /** Of one connection, or set by the platform. */
 const notForwarded = new Set([
@@ -37,16 +37,19 @@ export function requestHeaders({ request, caller, row, entry, baseUrl, keep = []
   target: string
   headers: string[]
 } {
+  const { ip } = request
   const target = `/${row.name}${restOf(request.path)}${request.search === '' ? '' : `?${request.search}`}`
   const headers: string[] = []
-  for (const [name, value] of Object.entries(request.headers)) {
+  const given = request.headers
+  for (const name in given) {
+    const value = given[name]
     if (value === undefined || name.startsWith(ownPrefix)) continue
     if (notForwarded.has(name) && !keep.includes(name)) continue
     if (typeof value === 'string') headers.push(name, value)
     else for (const each of value) headers.push(name, each)
   }
-  if (request.headers.host === undefined) headers.push('host', 'platform')
-  headers.push('x-forwarded-for', request.ip)
+  if (given.host === undefined) headers.push('host', 'platform')
+  headers.push('x-forwarded-for', ip)
   headers.push('x-platform-project-id', caller.tenant.id)
   headers.push('x-platform-function', row.name)
   headers.push('x-platform-function-version', String(row.version))
@@ -55,7 +58,7 @@ export function requestHeaders({ request, caller, row, entry, baseUrl, keep = []
   if (caller.userId !== '') headers.push('x-platform-user-id', caller.userId)
   headers.push('x-platform-entry', entry)
   headers.push('x-platform-url', `${originOf(baseUrl)}${target}`)
-  headers.push('x-platform-client-address', request.ip)
+  headers.push('x-platform-client-address', ip)
   if (row.uses_node) headers.push('x-platform-uses-node', '1')
   return { target, headers }
 }

@@ -49,13 +49,15 @@ export interface Lease {
   worker: Worker
   /** Whether it was started for this call. */
   isCold: boolean
-  /** Called once, after the answer was received. Resolves when the answer may end. */
-  release(): Promise<void>
+  /** Called once, after the answer was received. The answer may end when a promise that it returns resolves. */
+  release(): Promise<void> | undefined
 }
+
+const noRelease = () => undefined
 
 export interface Runtime {
   /** A worker of the project, for one call of the named function. */
-  lease(tenant: Tenant, fingerprint: string, first: FirstFunction): Promise<Lease>
+  lease(tenant: Tenant, fingerprint: string, first: FirstFunction): Lease | Promise<Lease>
   /** Stops the worker of a project that is not served any more. */
   drop(projectId: string): void
   health(): { status: 'ok'; workers: number; projects: string[]; mode?: 'per-invocation' }
@@ -170,17 +172,16 @@ export function createRuntime(deps: RuntimeDeps): Runtime {
 
   function appendOutput(projectId: string, line: OutputLine): void {
     const { name, level, requestId, version } = line
-    const message = masks.get(projectId)?.(line.message) ?? ''
-    logs.append(projectId, {
+    logs.append(projectId, () => ({
       source: 'functions',
       name: name ?? '',
       at: new Date().toISOString(),
       level,
       event: 'output',
-      message,
+      message: masks.get(projectId)?.(line.message) ?? '',
       request_id: requestId ?? null,
       facts: version === undefined ? {} : { version },
-    })
+    }))
   }
 
   /** The shared worker learns the variables of a project before its first call. */
@@ -193,21 +194,31 @@ export function createRuntime(deps: RuntimeDeps): Runtime {
     known.set(tenant.id, fingerprint)
   }
 
+  async function leaseSingleUse(tenant: Tenant, fingerprint: string, first: FirstFunction): Promise<Lease> {
+    const request = { key: tenant.id, fingerprint, start: () => start(tenant, first) }
+    return { ...(await singleUse.lease(request)), isCold: true }
+  }
+
+  async function leaseShared(tenant: Tenant, fingerprint: string, first: FirstFunction): Promise<Lease> {
+    const request = { key: sharedKey, fingerprint: sharedKey, start: () => start(tenant, first) }
+    const lease = await pool.lease(request)
+    await provide(lease.worker, tenant, fingerprint)
+    return { ...lease, release: noRelease }
+  }
+
+  async function leaseNew(tenant: Tenant, fingerprint: string, first: FirstFunction): Promise<Lease> {
+    const request = { key: tenant.id, fingerprint, start: () => start(tenant, first) }
+    return { ...(await pool.lease(request)), release: noRelease }
+  }
+
   return {
-    async lease(tenant, fingerprint, first) {
-      if (settings.isolation === 'per-invocation')
-        return {
-          ...(await singleUse.lease({ key: tenant.id, fingerprint, start: () => start(tenant, first) })),
-          isCold: true,
-        }
-      const isShared = settings.isolation === 'shared'
-      const { worker, isCold } = await pool.lease({
-        key: isShared ? sharedKey : tenant.id,
-        fingerprint: isShared ? sharedKey : fingerprint,
-        start: () => start(tenant, first),
-      })
-      if (isShared) await provide(worker, tenant, fingerprint)
-      return { worker, isCold, release: async () => {} }
+    lease(tenant, fingerprint, first) {
+      if (settings.isolation === 'per-invocation') return leaseSingleUse(tenant, fingerprint, first)
+      if (settings.isolation === 'shared') return leaseShared(tenant, fingerprint, first)
+      const worker = pool.running(tenant.id, fingerprint)
+      return worker
+        ? { worker, isCold: false, release: noRelease }
+        : leaseNew(tenant, fingerprint, first)
     },
     drop(projectId) {
       pool.drop(projectId)

@@ -1,12 +1,12 @@
 // A WebSocket to a function: after the handshake, bytes are passed on in both directions.
-import { STATUS_CODES } from 'node:http'
+import { type IncomingMessage, request as requestOf, STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
-import { failureOf, isTimeout, reasonOf } from './failures.ts'
+import { pipeline } from 'node:stream/promises'
+import { failureOf, reasonOf } from './failures.ts'
 import { answerHeaders } from './headers.ts'
 import type { Lease } from './runtime.ts'
-import type { Connection } from './worker/connection.ts'
-import { ConnectionLost } from './worker/received-bytes.ts'
-import { type CallContext, within } from './worker-call.ts'
+import { AnswerTimeout, ConnectionLost } from './worker/linked-call.ts'
+import type { CallContext } from './worker-call.ts'
 
 interface ClientSide {
   socket: Socket
@@ -28,16 +28,17 @@ export async function openTunnel(
     end(status)
     void release()
   }
-  let connection: Connection | undefined
   try {
-    connection = await call.connect()
-    const { target, headers } = context
-    const opened = await within(connection.upgrade({ method: 'GET', target, headers }), timeoutMs, () =>
-      connection!.close(),
-    )
-    const { status, headers: answered, outcome } = answerHeaders('answer' in opened ? opened.answer : opened)
-    if (outcome !== undefined) throw failureOf(outcome)
-    const lines = Object.entries({ ...answered, 'x-request-id': requestId }).flatMap(([name, value]) =>
+    const { answer, upgraded } = await handshake(worker.socketPath, context, timeoutMs)
+    const { status, headers, outcome } = answerHeaders({
+      status: answer.statusCode!,
+      headers: lowerCaseNames(answer.rawHeaders),
+    })
+    if (outcome !== undefined) {
+      answer.destroy()
+      throw failureOf(outcome)
+    }
+    const lines = Object.entries({ ...headers, 'x-request-id': requestId }).flatMap(([name, value]) =>
       [value].flat().map(each => `${name}: ${each}\r\n`),
     )
     const start = (more: string) =>
@@ -45,17 +46,15 @@ export async function openTunnel(
         `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}\r\n${more}${lines.join('')}\r\n`,
         'latin1',
       )
-    if (!('answer' in opened)) {
+    if (!upgraded) {
       // The function has answered like to any other request.
       start('connection: close\r\n')
-      for (let chunks = await opened.read(); chunks.length > 0; chunks = await opened.read())
-        for (const chunk of chunks) socket.write(chunk)
-      socket.end()
+      await pipeline(answer, socket).catch(() => {})
       over(status)
       return status
     }
     start('connection: Upgrade\r\nupgrade: websocket\r\n')
-    const { socket: inner, rest } = opened
+    const { inner, rest } = upgraded
     socket.setTimeout(0)
     if (rest.length > 0) socket.write(rest)
     if (head.length > 0) inner.write(head)
@@ -69,11 +68,36 @@ export async function openTunnel(
     inner.pipe(socket)
     return status
   } catch (error) {
-    connection?.close()
     call.done()
-    if (isTimeout(error)) void worker.checkAlive()
-    const reason = error instanceof ConnectionLost ? await reasonOf(worker) : error
+    if (error instanceof AnswerTimeout) void worker.checkAlive()
+    const reason = await reasonOf(error, worker, timeoutMs)
     await release()
     throw reason
   }
 }
+
+interface Handshake {
+  answer: IncomingMessage
+  /** If the function has accepted it: the connection to the worker, and bytes that were received after the answer. */
+  upgraded?: { inner: Socket; rest: Buffer }
+}
+
+const handshake = (path: string, { target, headers }: CallContext, timeoutMs: number) =>
+  new Promise<Handshake>((resolve, reject) => {
+    const request = requestOf({ socketPath: path, path: target, headers, agent: false })
+    const timer = setTimeout(() => request.destroy(new AnswerTimeout()), timeoutMs)
+    request.once('close', () => clearTimeout(timer))
+    request.on('error', error => reject(error instanceof AnswerTimeout ? error : new ConnectionLost(error)))
+    request.once('upgrade', (answer: IncomingMessage, inner: Socket, rest: Buffer) => {
+      clearTimeout(timer)
+      resolve({ answer, upgraded: { inner, rest } })
+    })
+    request.once('response', answer => {
+      clearTimeout(timer)
+      resolve({ answer })
+    })
+    request.end()
+  })
+
+const lowerCaseNames = (alternating: readonly string[]) =>
+  alternating.map((each, at) => (at % 2 === 0 ? each.toLowerCase() : each))

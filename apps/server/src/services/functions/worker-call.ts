@@ -2,11 +2,10 @@
 import { Readable } from 'node:stream'
 import type { ByteSource } from '#src/kernel/byte-source.ts'
 import type { RawReply, RawRequest } from '#src/kernel/http/request.ts'
-import { failureOf, isTimeout, reasonOf, timedOut, tooLong } from './failures.ts'
+import { failureOf, reasonOf, timedOut, tooLong } from './failures.ts'
 import { answerHeaders } from './headers.ts'
 import type { Lease } from './runtime.ts'
-import type { Answer, LinkedCall } from './worker/link.ts'
-import { ConnectionLost } from './worker/received-bytes.ts'
+import { type Answer, AnswerTimeout, type LinkedCall } from './worker/linked-call.ts'
 
 /** Bodies up to this length are sent in one piece. */
 const maxWholeBody = 64 * 1024
@@ -22,83 +21,65 @@ export interface CallContext {
 export async function callWorker(
   { worker, release }: Lease,
   request: RawRequest,
-  context: CallContext,
+  { name, target, headers, maxBytes }: CallContext,
   timeoutMs: number,
   onEnd: (status: number) => void,
 ): Promise<RawReply> {
-  const { maxBytes } = context
-  const call = worker.begin(context.name)
-  let sent: LinkedCall | undefined
-  const abort = () => sent?.cancel()
-  request.signal.addEventListener('abort', abort)
-  const over = (status: number) => {
-    request.signal.removeEventListener('abort', abort)
-    call.done()
-    onEnd(status)
+  const running = worker.begin(name)
+  let call: LinkedCall | undefined
+  const stopListening = request.onDisconnect(() => call?.cancel())
+  const end = () => {
+    stopListening()
+    running.done()
   }
   try {
-    const body = await bodyOf(request)
-    sent = call.send({ method: request.method, target: context.target, headers: context.headers }, body)
-    const answer = await within(sent.answer, timeoutMs, sent.cancel)
-    const { status, headers, outcome } = answerHeaders(answer)
+    const body = bodyOf(request)
+    const sent = body instanceof Promise ? await body : body
+    call = running.send({ method: request.method, target, headers }, sent, timeoutMs)
+    const answer = await call.answer
+    const { status, headers: answered, outcome } = answerHeaders(answer)
     if (outcome !== undefined) throw failureOf(outcome)
     if (answer.whole) {
       if (answer.whole.length > maxBytes) throw tooLong(maxBytes)
-      over(status)
+      end()
+      onEnd(status)
+      const released = release()
+      if (released) await released
+      return { status, headers: answered, body: answer.whole.length > 0 ? answer.whole : null }
+    }
+    const source = sourceOf(answer, call, { timeoutMs, maxBytes }, async () => {
+      end()
+      onEnd(status)
       await release()
-      return { status, headers, body: answer.whole.length > 0 ? answer.whole : null }
-    }
-    const limits = { timeoutMs, maxBytes }
-    return {
-      status,
-      headers,
-      isReadingRequest: body instanceof Readable,
-      body: sourceOf(answer, sent, limits, async () => {
-        over(status)
-        await release()
-      }),
-    }
+    })
+    return { status, headers: answered, isReadingRequest: sent instanceof Readable, body: source }
   } catch (error) {
-    sent?.cancel()
-    request.signal.removeEventListener('abort', abort)
-    call.done()
-    if (isTimeout(error)) void worker.checkAlive()
-    const reason = error instanceof ConnectionLost ? await reasonOf(worker) : error
+    call?.cancel()
+    end()
+    if (error instanceof AnswerTimeout) void worker.checkAlive()
+    const reason = await reasonOf(error, worker, timeoutMs)
     await release()
     throw reason
   }
 }
 
 /** Small bodies whole, others as a stream. */
-async function bodyOf({ headers, body, method }: RawRequest): Promise<Buffer | Readable | undefined> {
+function bodyOf({ headers, body, method }: RawRequest): Buffer | Readable | undefined | Promise<Buffer> {
   const length = headers['content-length']
   if (headers['transfer-encoding'] === undefined && (length === undefined || length === '0'))
     return method === 'POST' || method === 'PUT' || method === 'PATCH' ? Buffer.alloc(0) : undefined
-  if (length === undefined || Number(length) > maxWholeBody) return body
+  return length === undefined || Number(length) > maxWholeBody ? body : wholeBody(body)
+}
+
+async function wholeBody(body: Readable): Promise<Buffer> {
   const chunks: Buffer[] = []
   for await (const chunk of body as AsyncIterable<Buffer>) chunks.push(chunk)
   return Buffer.concat(chunks)
 }
 
-export async function within<T>(work: Promise<T>, timeoutMs: number, onTimeout: () => void): Promise<T> {
-  let timer: NodeJS.Timeout | undefined
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => {
-      reject(timedOut(timeoutMs))
-      onTimeout()
-    }, timeoutMs)
-  })
-  work.catch(() => {})
-  try {
-    return await Promise.race([work, late])
-  } finally {
-    clearTimeout(timer)
-  }
-}
-
 function sourceOf(
   answer: Answer,
-  { cancel }: LinkedCall,
+  call: LinkedCall,
   { timeoutMs, maxBytes }: { timeoutMs: number; maxBytes: number },
   onEnd: () => Promise<void>,
 ): ByteSource {
@@ -111,7 +92,9 @@ function sourceOf(
       return hasMore
     },
     async next() {
-      const chunks = await within(answer.read(), timeoutMs, cancel)
+      const chunks = await answer.read().catch(error => {
+        throw error instanceof AnswerTimeout ? timedOut(timeoutMs) : error
+      })
       if (chunks.length === 0) {
         ended ??= onEnd()
         await ended
@@ -122,7 +105,7 @@ function sourceOf(
       return chunks
     },
     async close() {
-      if (hasMore) cancel()
+      if (hasMore) call.cancel()
       hasMore = false
       ended ??= onEnd()
       await ended

@@ -7,7 +7,8 @@ import type { LogLine, LogQuery, StoredLine } from './line.ts'
 import * as store from './store.ts'
 
 export interface LogsService {
-  append(projectId: string, line: LogLine): void
+  /** The line is made only if the log takes it. */
+  append(projectId: string, makeLine: () => LogLine): void
   read(projectId: string, query: LogQuery): Promise<StoredLine[]>
   remove(projectId: string, source: string, name: string): Promise<void>
   /** Writes the lines that are waiting. */
@@ -51,11 +52,11 @@ export function logsService({ control, log, retentionDays }: LogsDeps): LogsServ
     return created
   }
 
-  function isAllowed(project: Waiting, bytes: number): boolean {
+  function isAllowed(project: Waiting): boolean {
     const now = performance.now()
     project.allowance = Math.min(burst, project.allowance + ((now - project.refilledAt) / 1000) * perSecond)
     project.refilledAt = now
-    if (project.allowance < 1 || project.bytes + bytes > maxWaitingBytes) return false
+    if (project.allowance < 1 || project.bytes > maxWaitingBytes) return false
     project.allowance--
     return true
   }
@@ -108,14 +109,14 @@ export function logsService({ control, log, retentionDays }: LogsDeps): LogsServ
   ]
 
   return {
-    append(projectId, line) {
+    append(projectId, makeLine) {
       const project = waitingOf(projectId)
-      const bytes = line.message.length
-      if (!isAllowed(project, bytes)) {
+      if (!isAllowed(project)) {
         project.dropped++
         return
       }
-      project.bytes += bytes
+      const line = makeLine()
+      project.bytes += line.message.length
       project.lines.push(line)
     },
     read: (projectId, query) => store.readLines(control, projectId, query),

@@ -20,6 +20,7 @@ function rawRequest(method: string, search: string, body: unknown): RawRequest {
     headers: { 'content-length': String(Buffer.byteLength(text)) },
     ip: '127.0.0.1',
     signal: new AbortController().signal,
+    onDisconnect: () => () => {},
     search,
     body: Readable.from([Buffer.from(text)]),
   }

@@ -29,6 +29,8 @@ export interface Leased {
 
 export interface Pool {
   /** Refuses with WORKER_BACKOFF or WORKER_BUSY. Other errors are those of the start. */
+  /** The worker of a project, if it has been started. */
+  running(key: string, fingerprint: string): Worker | undefined
   lease(request: WorkerRequest): Promise<Leased>
   /** Stops the worker of a key, such as that of a deleted project. */
   drop(key: string): void
@@ -138,6 +140,10 @@ export function createPool(settings: PoolSettings, log: Log): Pool {
   }
 
   return {
+    running(key, fingerprint) {
+      const known = slots.get(key)
+      if (known?.fingerprint === fingerprint && known.running?.hasEnded === false) return known.running
+    },
     async lease(request) {
       for (;;) {
         if (isClosed) throw busy()

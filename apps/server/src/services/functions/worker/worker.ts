@@ -5,8 +5,7 @@ import type { Readable, Writable } from 'node:stream'
 import { launch } from '#src/kernel/child-processes/launch.ts'
 import type { StopStep } from '#src/kernel/child-processes/stop.ts'
 import { niceness, type WorkerOptions, workerCommand } from './command.ts'
-import { type Connection, openConnection } from './connection.ts'
-import { type CallHead, type Link, type LinkedCall, openLink } from './link.ts'
+import { type Link, openLink } from './link.ts'
 import { readLines } from './output.ts'
 import { Budget, type Excess, isOverfull, usageOf } from './usage.ts'
 
@@ -39,14 +38,14 @@ export interface OutputLine {
 export type Ending = Excess | 'stopped' | 'crash'
 
 export interface WorkerCall {
-  send(head: CallHead, body: Buffer | Readable | undefined): LinkedCall
-  /** A connection of its own, for a WebSocket. */
-  connect(): Promise<Connection>
+  send: Link['call']
   done(): void
 }
 
 export interface Worker {
   readonly pid: number
+  /** Where it answers HTTP, which WebSockets need. */
+  readonly socketPath: string
   /** Calls that are running. */
   readonly calls: number
   readonly isBusy: boolean
@@ -149,6 +148,7 @@ export async function startWorker(options: StartOptions): Promise<Worker> {
 
   return {
     pid: child.pid,
+    socketPath: paths.socket,
     ended,
     get calls() {
       return calls
@@ -174,7 +174,6 @@ export async function startWorker(options: StartOptions): Promise<Worker> {
       let isDone = false
       return {
         send: link.call,
-        connect: () => openConnection(paths.socket),
         done() {
           if (isDone) return
           isDone = true
@@ -215,20 +214,12 @@ export async function startWorker(options: StartOptions): Promise<Worker> {
 }
 
 /** The host answers a call without an entry at once. */
-async function answersPing(link: Link): Promise<boolean> {
-  const { answer, cancel } = link.call(
-    { method: 'GET', target: '/', headers: ['x-platform-ping', '1'] },
-    undefined,
+function answersPing(link: Link): Promise<boolean> {
+  const ping = { method: 'GET', target: '/', headers: ['x-platform-ping', '1'] }
+  return link.call(ping, undefined, pingMs).answer.then(
+    () => true,
+    () => false,
   )
-  const timer = setTimeout(cancel, pingMs)
-  try {
-    await answer
-    return true
-  } catch {
-    return false
-  } finally {
-    clearTimeout(timer)
-  }
 }
 
 /** Undefined for a line that the function itself has printed. */
