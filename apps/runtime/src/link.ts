@@ -112,7 +112,7 @@ async function serveConnection(connection: Connection, calls: Calls): Promise<vo
 
   async function sendAnswer(call: number, stream: Stream, response: Response): Promise<void> {
     const headers: string[] = []
-    for (const [name, value] of response.headers) headers.push(name, value)
+    response.headers.forEach((value, name) => void headers.push(name, value))
     const head = encoder.encode(JSON.stringify([response.status, headers]))
     if (head.length > maxAnswerHeadBytes) return sendAnswer(call, stream, calls.headTooLong())
     const body = response.body

@@ -110,23 +110,29 @@ async function readFurtherVariables(): Promise<void> {
 }
 
 /** Headers of the platform that are only for the host. */
-const internalNames = {
-  'x-platform-entry': 'entry',
-  'x-platform-url': 'url',
-  'x-platform-client-address': 'address',
-  'x-platform-uses-node': 'node',
-} as const
-type Internal = Partial<Record<(typeof internalNames)[keyof typeof internalNames], string>>
+const internalNames = new Set([
+  'x-platform-entry',
+  'x-platform-url',
+  'x-platform-client-address',
+  'x-platform-uses-node',
+])
+const ownPrefix = 'x-platform-'
 
-function separate(pairs: Iterable<readonly [string, string]>): { internal: Internal; headers: Headers } {
-  const internal: Internal = {}
-  const others: [string, string][] = []
+interface Received {
+  /** What the platform says of the call, without the prefix of the names. */
+  readonly own: ReadonlyMap<string, string>
+  /** What the function sees. Not as `Headers`, from which Deno makes requests three times slower. */
+  readonly headers: [string, string][]
+}
+
+function receive(pairs: Iterable<readonly [string, string]>): Received {
+  const own = new Map<string, string>()
+  const headers: [string, string][] = []
   for (const [name, value] of pairs) {
-    const own = internalNames[name as keyof typeof internalNames]
-    if (own) internal[own] = value
-    else others.push([name, value])
+    if (name.startsWith(ownPrefix)) own.set(name.slice(ownPrefix.length), value)
+    if (!internalNames.has(name)) headers.push([name, value])
   }
-  return { internal, headers: new Headers(others) }
+  return { own, headers }
 }
 
 function* pairsOf(alternating: readonly string[]): Generator<readonly [string, string]> {
@@ -134,7 +140,7 @@ function* pairsOf(alternating: readonly string[]): Generator<readonly [string, s
 }
 
 const answerCall = ({ method, headers, body, signal }: LinkedRequest): Promise<Response> =>
-  answer(separate(pairsOf(headers)), (url, all) => {
+  answer(receive(pairsOf(headers)), (url, all) => {
     const isStream = body instanceof ReadableStream
     return new Request(url, {
       method,
@@ -147,7 +153,7 @@ const answerCall = ({ method, headers, body, signal }: LinkedRequest): Promise<R
 
 /** Functions get a copy of the request, with the URL that was called, but only the original one can be upgraded. */
 const answerHttp = (original: Request): Promise<Response> =>
-  answer(separate(original.headers), (url, headers) => {
+  answer(receive(original.headers), (url, headers) => {
     const { method, body, signal } = original
     const request = new Request(url, {
       method,
@@ -161,12 +167,12 @@ const answerHttp = (original: Request): Promise<Response> =>
   })
 
 async function answer(
-  { internal, headers }: ReturnType<typeof separate>,
-  makeRequest: (url: string, headers: Headers) => Request,
+  { own, headers }: Received,
+  makeRequest: (url: string, headers: [string, string][]) => Request,
 ): Promise<Response> {
-  const read = (name: string) => headers.get(`x-platform-${name}`) ?? ''
+  const read = (name: string) => own.get(name) ?? ''
   // The platform asks whether the event loop still runs.
-  if (headers.has('x-platform-ping')) return new Response(null, { status: 204 })
+  if (own.has('ping')) return new Response(null, { status: 204 })
   const id = read('project-id')
   const project = single?.id === id ? single : await projectOf(id)
   const invocation: Invocation = {
@@ -178,25 +184,25 @@ async function answer(
   }
   let handler: Handler
   try {
-    handler = await load(internal.entry ?? '', internal.node !== undefined, { ...invocation, requestId: '' })
+    handler = await load(read('entry'), own.has('uses-node'), { ...invocation, requestId: '' })
   } catch (error) {
     log('error', describeError(error), invocation)
     return failure('boot')
   }
-  const request = makeRequest(internal.url ?? '', headers)
+  const request = makeRequest(read('url'), headers)
   Object.defineProperty(request, 'platform', {
     value: {
       projectId: id,
       function: invocation.name,
       version: Number(invocation.version),
       role: read('role'),
-      user: headers.get('x-platform-user-id'),
+      user: own.get('user-id') ?? null,
       requestId: invocation.requestId,
       secrets: project.secrets,
     },
   })
   const info = {
-    remoteAddr: { transport: 'tcp', hostname: internal.address ?? '', port: 0 },
+    remoteAddr: { transport: 'tcp', hostname: read('client-address'), port: 0 },
     completed: Promise.resolve(),
   }
   try {
