@@ -30,8 +30,12 @@ export interface Calls {
   bodyFailed(error: unknown): void
 }
 
-/** So many calls are begun together. Their answers are sent before the next are begun. */
-const callsOfTurn = 4
+/** So many frames are handled together. The answers of short calls are then sent before the next ones are handled. */
+const framesOfTurn = 4
+/** Turns of promises that a short call needs from its frame to its answer. */
+const turnsOfCalls = 30
+/** Turns in which other answers may still become ready to be written together. */
+const turnsOfWrite = 8
 
 const encoder = new TextEncoder()
 const decoder = new TextDecoder()
@@ -44,7 +48,7 @@ export async function serveLink(path: string, calls: Calls): Promise<void> {
 
 interface Stream {
   readonly abort: AbortController
-  /** Of the request's body. */
+  /** Of the request's body, until that has ended. */
   body: ReadableStreamDefaultController<Uint8Array> | undefined
   /** Bytes of the answer that may be sent. */
   credit: number
@@ -88,6 +92,9 @@ async function serveConnection(connection: Connection, calls: Calls): Promise<vo
           writer.send(encodeFrame(frameTypes.credit, call, number(taken)))
           taken = 0
         },
+        cancel() {
+          stream.body = undefined
+        },
       },
       {
         highWaterMark: 0,
@@ -107,6 +114,7 @@ async function serveConnection(connection: Connection, calls: Calls): Promise<vo
       if (!request.signal.aborted) calls.bodyFailed(error)
     } finally {
       streams.delete(call)
+      stream.body?.error(new Error('the answer has ended before the request'))
     }
   }
 
@@ -161,11 +169,15 @@ async function serveConnection(connection: Connection, calls: Calls): Promise<vo
     const stream = streams.get(call)
     if (!stream) return
     if (type === frameTypes.data) stream.body?.enqueue(content.slice())
-    else if (type === frameTypes.end) stream.body?.close()
-    else if (type === frameTypes.credit) {
+    else if (type === frameTypes.end) {
+      stream.body?.close()
+      stream.body = undefined
+    } else if (type === frameTypes.credit) {
       stream.credit += numberFrom(content)
       stream.onCredit()
     } else {
+      stream.body?.error(new Error('the client has disconnected'))
+      stream.body = undefined
       stream.credit = Number.POSITIVE_INFINITY
       stream.abort.abort()
       stream.onCredit()
@@ -180,20 +192,19 @@ async function serveConnection(connection: Connection, calls: Calls): Promise<vo
   )
     for (const { type, call, content } of reader.received(count)) {
       receive(type, call, content)
-      received = (received + 1) % callsOfTurn
-      if (received === 0) await afterTurns(TURNS)
+      received = (received + 1) % framesOfTurn
+      if (received === 0) await afterTurns(turnsOfCalls)
     }
 }
 
 /** The result, if it is there without waiting for anything but other promises. */
 const settledSoon = <T>(promise: Promise<T>): Promise<T | undefined> =>
-  Promise.race([promise, afterTurns(8)])
+  Promise.race([promise, afterTurns(turnsOfWrite)])
 
 /** Resolves when other promises have had so many turns. */
 async function afterTurns(turns: number): Promise<undefined> {
   for (let turn = 0; turn < turns; turn++) await undefined
 }
-const TURNS = 30
 
 class BatchedWriter {
   readonly #connection: Connection
@@ -209,7 +220,10 @@ class BatchedWriter {
     if (this.#isWriting) return
     this.#isWriting = true
     // Other calls that end in the same turn are written together.
-    void afterTurns(8).then(() => this.#write())
+    afterTurns(turnsOfWrite)
+      .then(() => this.#write())
+      // The platform has ended, and so will the worker.
+      .catch(() => {})
   }
 
   async #write(): Promise<void> {

@@ -4,7 +4,7 @@ import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Log } from '#src/kernel/log.ts'
-import type { LogsService } from '#src/services/logs/service.ts'
+import type { LogLine, LogsService } from '#src/services/logs/service.ts'
 import type { SecretsService } from '#src/services/secrets/service.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
 import type { CodeCache } from './code-cache.ts'
@@ -171,17 +171,7 @@ export function createRuntime(deps: RuntimeDeps): Runtime {
   }
 
   function appendOutput(projectId: string, line: OutputLine): void {
-    const { name, level, requestId, version } = line
-    logs.append(projectId, () => ({
-      source: 'functions',
-      name: name ?? '',
-      at: new Date().toISOString(),
-      level,
-      event: 'output',
-      message: masks.get(projectId)?.(line.message) ?? '',
-      request_id: requestId ?? null,
-      facts: version === undefined ? {} : { version },
-    }))
+    logs.append(projectId, () => outputLine(line, masks.get(projectId)))
   }
 
   /** The shared worker learns the variables of a project before its first call. */
@@ -216,9 +206,7 @@ export function createRuntime(deps: RuntimeDeps): Runtime {
       if (settings.isolation === 'per-invocation') return leaseSingleUse(tenant, fingerprint, first)
       if (settings.isolation === 'shared') return leaseShared(tenant, fingerprint, first)
       const worker = pool.running(tenant.id, fingerprint)
-      return worker
-        ? { worker, isCold: false, release: noRelease }
-        : leaseNew(tenant, fingerprint, first)
+      return worker ? { worker, isCold: false, release: noRelease } : leaseNew(tenant, fingerprint, first)
     },
     drop(projectId) {
       pool.drop(projectId)
@@ -233,5 +221,18 @@ export function createRuntime(deps: RuntimeDeps): Runtime {
       await Promise.all([pool.close(), singleUse.close()])
       await (await openedHostFiles)?.close()
     },
+  }
+}
+
+function outputLine({ name, level, message, requestId, version }: OutputLine, mask?: Mask): LogLine {
+  return {
+    source: 'functions',
+    name: name ?? '',
+    at: new Date().toISOString(),
+    level,
+    event: 'output',
+    message: mask?.(message) ?? '',
+    request_id: requestId ?? null,
+    facts: version === undefined ? {} : { version },
   }
 }

@@ -6,6 +6,8 @@ import type { Database } from '#src/kernel/postgres/database.ts'
 import type { LogLine, LogQuery, StoredLine } from './line.ts'
 import * as store from './store.ts'
 
+export type { LogLine } from './line.ts'
+
 export interface LogsService {
   /** The line is made only if the log takes it. */
   append(projectId: string, makeLine: () => LogLine): void

@@ -16,19 +16,20 @@ export interface Link {
 const maxFramesOfWrite = 4
 const empty = Buffer.alloc(0)
 
-export function openLink(path: string): Promise<Link> {
+/** `onClose` is called when the connection has ended, whoever ends it. */
+export function openLink(path: string, onClose: () => void): Promise<Link> {
   return new Promise((resolve, reject) => {
     const socket = connect({ path })
     const fail = (cause: unknown) => reject(new ConnectionLost(cause))
     socket.once('error', fail)
     socket.once('connect', () => {
       socket.off('error', fail)
-      resolve(linkOn(socket))
+      resolve(linkOn(socket, onClose))
     })
   })
 }
 
-function linkOn(socket: Socket): Link {
+function linkOn(socket: Socket, onClose: () => void): Link {
   const calls = new Map<number, LinkedCall>()
   let nextId = 1
   let failure: unknown
@@ -68,6 +69,7 @@ function linkOn(socket: Socket): Link {
   })
   socket.on('close', () => {
     for (const call of calls.values()) call.fail(new ConnectionLost(failure))
+    onClose()
   })
   socket.on('data', (chunk: Buffer) => {
     try {

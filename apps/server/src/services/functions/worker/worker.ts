@@ -125,7 +125,8 @@ export async function startWorker(options: StartOptions): Promise<Worker> {
       }
     },
   })
-  const link = await openLink(paths.link).catch(async error => {
+  // Without the connection, a worker is of no use.
+  const link = await openLink(paths.link, () => void child.signal('SIGKILL')).catch(async error => {
     await child.stop()
     throw error
   })
