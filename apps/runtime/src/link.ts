@@ -50,6 +50,8 @@ interface Stream {
   readonly abort: AbortController
   /** Of the request's body, until that has ended. */
   body: ReadableStreamDefaultController<Uint8Array> | undefined
+  /** Bytes of it that the platform has no credit for again. */
+  received: number
   /** Bytes of the answer that may be sent. */
   credit: number
   onCredit: () => void
@@ -65,6 +67,7 @@ async function serveConnection(connection: Connection, calls: Calls): Promise<vo
     const stream: Stream = {
       abort: new AbortController(),
       body: undefined,
+      received: 0,
       credit: initialCredit,
       onCredit() {},
     }
@@ -79,30 +82,23 @@ async function serveConnection(connection: Connection, calls: Calls): Promise<vo
     void run(call, stream, request)
   }
 
-  /** Gives credit back as the function reads. */
+  /** Gives credit back when the function wants to read more than it has received. */
   function bodyStream(call: number, stream: Stream): ReadableStream<Uint8Array> {
-    let taken = 0
     return new ReadableStream<Uint8Array>(
       {
         start(controller) {
           stream.body = controller
         },
         pull() {
-          if (taken === 0) return
-          writer.send(encodeFrame(frameTypes.credit, call, number(taken)))
-          taken = 0
+          if (stream.received === 0) return
+          writer.send(encodeFrame(frameTypes.credit, call, number(stream.received)))
+          stream.received = 0
         },
         cancel() {
           stream.body = undefined
         },
       },
-      {
-        highWaterMark: 0,
-        size(chunk) {
-          taken += chunk.length
-          return 1
-        },
-      },
+      { highWaterMark: 0 },
     )
   }
 
@@ -168,8 +164,10 @@ async function serveConnection(connection: Connection, calls: Calls): Promise<vo
     if (type === frameTypes.head) return begin(call, content, null, true)
     const stream = streams.get(call)
     if (!stream) return
-    if (type === frameTypes.data) stream.body?.enqueue(content.slice())
-    else if (type === frameTypes.end) {
+    if (type === frameTypes.data) {
+      stream.received += content.length
+      stream.body?.enqueue(content.slice())
+    } else if (type === frameTypes.end) {
       stream.body?.close()
       stream.body = undefined
     } else if (type === frameTypes.credit) {

@@ -111,7 +111,10 @@ export interface WorkerPlace {
   folder: string
   /** The folder of all functions, which the function may read. */
   root: string
+  /** Where it answers HTTP. */
   socket: string
+  /** Where it is connected to the local server. */
+  linkSocket: string
   temporary: string
 }
 
@@ -121,7 +124,10 @@ const megabyte = 1024 * 1024
 const limits = { dataBytes: (memoryMb + 320) * megabyte, fileBytes: 1024 * megabyte, openFiles: 1024 }
 
 /** The same rights as on the platform, except that the whole network and packages from anywhere may be used. */
-export function workerArguments(deno: Deno, { folder, root, socket, temporary }: WorkerPlace): string[] {
+export function workerArguments(
+  deno: Deno,
+  { folder, root, socket, linkSocket, temporary }: WorkerPlace,
+): string[] {
   return [
     'run',
     ...moduleFlags(deno, folder),
@@ -129,15 +135,15 @@ export function workerArguments(deno: Deno, { folder, root, socket, temporary }:
     '--no-check',
     '--unstable-no-legacy-abort',
     `--v8-flags=--max-old-space-size=${memoryMb}`,
-    `--allow-read=${[root, temporary, socket].map(asListed).join(',')}`,
-    `--allow-write=${[temporary, socket].map(asListed).join(',')}`,
+    `--allow-read=${[root, temporary, socket, linkSocket].map(asListed).join(',')}`,
+    `--allow-write=${[temporary, socket, linkSocket].map(asListed).join(',')}`,
     '--allow-env',
     '--allow-net',
     '--allow-import',
     // For the seccomp filter of the host, which gives this right back before it loads any code.
     ...(process.platform === 'linux' ? ['--allow-ffi'] : []),
     deno.host,
-    JSON.stringify({ socket, baseUrl: '', codeDir: root, limits }),
+    JSON.stringify({ socket, linkSocket, baseUrl: '', codeDir: root, limits }),
   ]
 }
 

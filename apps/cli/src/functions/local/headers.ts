@@ -33,6 +33,8 @@ const notForwarded = new Set([
   'upgrade',
   'expect',
 ])
+/** Of an answer, whose connection is another one. */
+const notReturned = new Set(['content-length', 'date'])
 const ownPrefix = 'x-platform-'
 
 export function forwarded(
@@ -46,15 +48,24 @@ export function forwarded(
   return { ...Object.fromEntries(kept), 'x-forwarded-for': own['x-platform-client-address'] ?? '', ...own }
 }
 
+/** Names and values, alternating, as a worker gets and sends them. */
+export const listed = (headers: Record<string, string | string[]>): string[] =>
+  Object.entries(headers).flatMap(([name, value]) => [value].flat().flatMap(each => [name, each]))
+
 /** `outcome` is set if the host program answers instead of the function. */
-export function returned(headers: IncomingHttpHeaders): {
+export function returned(alternating: readonly string[]): {
   outcome: string | undefined
   headers: OutgoingHttpHeaders
 } {
-  const kept = Object.entries(headers).filter(
-    ([name]) => !notForwarded.has(name) && !name.startsWith(ownPrefix) && name !== 'date',
-  )
-  return { outcome: headers['x-platform-outcome']?.toString(), headers: Object.fromEntries(kept) }
+  const headers: Record<string, string[]> = {}
+  let outcome: string | undefined
+  for (let at = 0; at < alternating.length; at += 2) {
+    const [name, value] = [alternating[at]!, alternating[at + 1]!]
+    if (name === 'x-platform-outcome') outcome = value
+    else if (!notForwarded.has(name) && !notReturned.has(name) && !name.startsWith(ownPrefix))
+      headers[name] = [...(headers[name] ?? []), value]
+  }
+  return { outcome, headers }
 }
 
 /** As on the platform, any origin may call. */

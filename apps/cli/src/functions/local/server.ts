@@ -2,7 +2,6 @@
 import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import {
-  type ClientRequest,
   createServer,
   type IncomingHttpHeaders,
   type IncomingMessage,
@@ -12,8 +11,18 @@ import {
 } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type { Duplex } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type Address, addressIn, corsHeaders, forwarded, preflightHeaders, returned } from './headers.ts'
+import type { Answer } from '@plinth/runtime/client/linked-call.ts'
+import {
+  type Address,
+  addressIn,
+  corsHeaders,
+  forwarded,
+  listed,
+  preflightHeaders,
+  returned,
+} from './headers.ts'
 import type { Caller } from './project.ts'
 import { StartFailed, type Worker } from './worker.ts'
 
@@ -138,7 +147,7 @@ export async function startServer(options: ServerOptions): Promise<LocalServer> 
     tunnels.add(socket)
     socket.once('close', () => tunnels.delete(socket))
     prepare(request, randomUUID()).then(
-      call => tunnel(call, request, socket, head),
+      call => tunnel(call, socket, head),
       error => socket.end(`HTTP/1.1 ${statusOf(error)} ${STATUS_CODES[statusOf(error)]}\r\n\r\n`),
     )
   })
@@ -161,59 +170,62 @@ export async function startServer(options: ServerOptions): Promise<LocalServer> 
 const clientClosed = 499
 /** Between the end of its connections and that of a process. */
 const endMilliseconds = 1000
+/** Locally a function may take as long as it wants. */
+const longest = 2 ** 31 - 1
 const anon: Caller = { role: 'anon', userId: '' }
 
 const isPreflight = ({ method, headers }: IncomingMessage) =>
   method === 'OPTIONS' && headers['access-control-request-method'] !== undefined
 
 /** Resolves when the answer has begun. */
-async function forward(call: Call, request: IncomingMessage, response: ServerResponse): Promise<void> {
-  const done = call.worker.begin()
-  const upstream = openTo(call, request)
+async function forward(
+  { address, worker, headers }: Call,
+  request: IncomingMessage,
+  response: ServerResponse,
+): Promise<void> {
+  const done = worker.begin()
+  const head = { method: request.method ?? 'GET', target: address.target, headers: listed(headers) }
+  const call = worker.link.call(head, hasBody(request) ? request : undefined, longest)
   response.once('close', () => {
     done()
-    upstream.destroy()
+    call.cancel()
+    // The rest of a body that the function does not read. Otherwise the caller cannot send its next request.
+    request.resume()
   })
-  request.pipe(upstream)
-  // The rest of a body that the function does not read. Otherwise the caller cannot send its next request.
-  upstream.once('close', () => request.unpipe(upstream).resume())
-  const reply = await replyOf(upstream).catch(async () => {
+  const answer = await call.answer.catch(async () => {
     // If the worker has ended, the next call must find a new one.
-    await Promise.race([call.worker.ended, sleep(endMilliseconds, undefined, { ref: false })])
+    await Promise.race([worker.ended, sleep(endMilliseconds, undefined, { ref: false })])
     throw failed()
   })
-  const { outcome, headers } = returned(reply.headers)
+  const { outcome, headers: answered } = returned(answer.headers)
   if (outcome !== undefined) throw outcome === 'boot' ? bootFailed() : failed()
-  const status = reply.statusCode ?? 502
-  const allows = reply.headers['access-control-allow-origin'] !== undefined
-  if (isPreflight(request) && !(status < 300 && allows)) {
-    reply.resume()
+  const { status } = answer
+  const allows = answered['access-control-allow-origin'] !== undefined
+  if (isPreflight(request) && !(status < 300 && allows))
     throw new Refused(status, 'NO_CORS', 'The function does not answer preflights')
-  }
-  response.writeHead(status, { ...corsHeaders, ...headers })
-  reply.pipe(response)
-  // The worker has ended in the middle of the body.
-  reply.once('error', () => response.destroy())
+  response.writeHead(status, { ...corsHeaders, ...answered })
+  // So that a caller learns of an answer whose body begins later.
+  response.flushHeaders()
+  // Without an end of its own, if the worker has ended in the middle of the body.
+  pipeline(bodyOf(answer), response).catch(() => response.destroy())
 }
 
-const openTo = ({ address, worker, headers }: Call, { method = 'GET' }: IncomingMessage): ClientRequest =>
-  open({ socketPath: worker.socket, path: address.target, method, headers, agent: worker.agent })
-
-async function replyOf(upstream: ClientRequest): Promise<IncomingMessage> {
-  const { promise, resolve, reject } = Promise.withResolvers<IncomingMessage>()
-  upstream.once('response', resolve)
-  // Also after the answer, if the function has not read the whole body.
-  upstream.on('error', reject)
-  return promise
+async function* bodyOf(answer: Answer): AsyncGenerator<Buffer> {
+  if (answer.whole) yield answer.whole
+  else
+    for (let chunks = await answer.read(); chunks.length > 0; chunks = await answer.read())
+      for (const chunk of chunks) yield chunk
 }
+
+const hasBody = ({ headers }: IncomingMessage) =>
+  headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0
 
 /** Passes the bytes of a WebSocket on in both directions. */
-function tunnel(call: Call, request: IncomingMessage, socket: Duplex, head: Buffer): void {
+function tunnel(call: Call, socket: Duplex, head: Buffer): void {
   const done = call.worker.begin()
-  const upstream = openTo(
-    { ...call, headers: { ...call.headers, connection: 'Upgrade', upgrade: 'websocket' } },
-    request,
-  )
+  const { socket: socketPath } = call.worker
+  const headers = { ...call.headers, connection: 'Upgrade', upgrade: 'websocket' }
+  const upstream = open({ socketPath, path: call.address.target, headers, agent: false })
   socket.once('close', () => {
     done()
     upstream.destroy()

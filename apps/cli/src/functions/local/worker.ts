@@ -1,10 +1,10 @@
 // A Deno process that runs one function.
 import { spawn } from 'node:child_process'
 import { mkdir, rm } from 'node:fs/promises'
-import { Agent } from 'node:http'
 import { dirname, join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { pathToFileURL } from 'node:url'
+import { type Link, openLink } from '@plinth/runtime/client/link.ts'
 import type { Level } from '../log-line.ts'
 import { cacheModules, type Deno, workerArguments } from './deno.ts'
 
@@ -34,9 +34,10 @@ export interface WorkerOptions {
 }
 
 export interface Worker {
+  /** Where it answers HTTP, which WebSockets need. */
   readonly socket: string
-  /** Connections to it. */
-  readonly agent: Agent
+  /** Takes all other calls. */
+  readonly link: Link
   /** The URL of the module with the handler. */
   readonly entry: string
   /** Resolves when the process has ended: `exit code 1`, `SIGKILL`. */
@@ -60,23 +61,22 @@ export async function startWorker(options: WorkerOptions): Promise<Worker> {
   const problem = await cacheModules(deno, folder, entrypoint)
   if (problem !== null) throw new StartFailed(problem.replaceAll(`${pathToFileURL(root).href}/`, ''))
   const socket = join(directory, 's')
+  const linkSocket = join(directory, 'l')
   const temporary = join(directory, 'tmp')
   await mkdir(temporary, { recursive: true, mode: 0o700 })
-  const child = spawn(deno.program, workerArguments(deno, { folder, root, socket, temporary }), {
+  const child = spawn(deno.program, workerArguments(deno, { folder, root, socket, linkSocket, temporary }), {
     cwd: temporary,
     env: { ...deno.env, TMPDIR: temporary },
     stdio: 'pipe',
     // Ctrl-C in a terminal signals the whole process group, but calls may end first.
     detached: true,
   })
-  const agent = new Agent({ keepAlive: true })
   const { promise: ready, resolve: becomeReady, reject: fail } = Promise.withResolvers<void>()
   const ended = new Promise<string>(resolve => {
     child.once('error', error => resolve(error.message))
     child.once('close', (code, signal) => resolve(signal ?? `exit code ${code}`))
   }).then(async why => {
     fail(new StartFailed(`The worker did not start: ${why}.`))
-    agent.destroy()
     await rm(directory, { recursive: true, force: true }).catch(() => {})
     return why
   })
@@ -95,8 +95,10 @@ export async function startWorker(options: WorkerOptions): Promise<Worker> {
     fail(new StartFailed(`The worker did not start within ${startMilliseconds / 1000} seconds.`))
     child.kill('SIGKILL')
   }, startMilliseconds)
+  let link: Link
   try {
     await ready
+    link = await openLink(linkSocket, () => void child.kill('SIGKILL'))
   } finally {
     clearTimeout(timeout)
   }
@@ -111,7 +113,7 @@ export async function startWorker(options: WorkerOptions): Promise<Worker> {
   }
   return {
     socket,
-    agent,
+    link,
     entry: pathToFileURL(entrypoint).href,
     ended,
     begin() {

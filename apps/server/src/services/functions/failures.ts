@@ -1,7 +1,7 @@
 // What the client gets if a worker does not answer.
 import type { ErrorCode } from '@plinth/contract/errors.ts'
+import { AnswerTimeout, ConnectionLost } from '@plinth/runtime/client/linked-call.ts'
 import { Refusal, retryLater } from '#src/kernel/errors.ts'
-import { AnswerTimeout, ConnectionLost } from './worker/linked-call.ts'
 import type { Excess } from './worker/usage.ts'
 import type { Worker } from './worker/worker.ts'
 

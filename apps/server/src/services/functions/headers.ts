@@ -1,8 +1,9 @@
 // The headers of a call on the way to the worker, and those of the answer on the way back.
+
+import type { AnswerHead } from '@plinth/runtime/client/linked-call.ts'
 import type { RawRequest } from '#src/kernel/http/request.ts'
 import type { Caller } from '#src/tenancy/databases.ts'
 import type { FunctionRow } from './store.ts'
-import type { AnswerHead } from './worker/linked-call.ts'
 
 /** Of one connection, or set by the platform. */
 const notForwarded = new Set([
@@ -15,10 +16,11 @@ const notForwarded = new Set([
   'trailer',
   'transfer-encoding',
   'upgrade',
-  'content-length',
   'expect',
   'x-forwarded-for',
 ])
+/** The platform knows them better. */
+const notReturned = new Set(['content-length', 'date'])
 const ownPrefix = 'x-platform-'
 
 interface Call {
@@ -89,7 +91,7 @@ export function answerHeaders({ status, headers }: AnswerHead): {
   for (let at = 0; at < headers.length; at += 2) {
     const [name, value] = [headers[at]!, headers[at + 1]!]
     if (name === 'x-platform-outcome') outcome = value
-    if (notForwarded.has(name) || name === 'date' || name.startsWith(ownPrefix)) continue
+    if (notForwarded.has(name) || notReturned.has(name) || name.startsWith(ownPrefix)) continue
     const before = result[name]
     if (before === undefined) result[name] = value
     else if (name === 'set-cookie') result[name] = [before, value].flat()

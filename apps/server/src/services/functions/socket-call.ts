@@ -2,10 +2,10 @@
 import { type IncomingMessage, request as requestOf, STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
 import { pipeline } from 'node:stream/promises'
+import { AnswerTimeout, ConnectionLost } from '@plinth/runtime/client/linked-call.ts'
 import { failureOf, reasonOf } from './failures.ts'
 import { answerHeaders } from './headers.ts'
 import type { Lease } from './runtime.ts'
-import { AnswerTimeout, ConnectionLost } from './worker/linked-call.ts'
 import type { CallContext } from './worker-call.ts'
 
 interface ClientSide {

@@ -1,11 +1,11 @@
 // The request to a worker and its answer.
 import { Readable } from 'node:stream'
+import { type Answer, AnswerTimeout, type LinkedCall } from '@plinth/runtime/client/linked-call.ts'
 import type { ByteSource } from '#src/kernel/byte-source.ts'
 import type { RawReply, RawRequest } from '#src/kernel/http/request.ts'
 import { failureOf, reasonOf, timedOut, tooLong } from './failures.ts'
 import { answerHeaders } from './headers.ts'
 import type { Lease } from './runtime.ts'
-import { type Answer, AnswerTimeout, type LinkedCall } from './worker/linked-call.ts'
 
 /** Bodies up to this length are sent in one piece. */
 const maxWholeBody = 64 * 1024

@@ -18,6 +18,8 @@ export interface HostFiles {
 
 const sourceDir = fileURLToPath(new URL('../../../../../runtime/src/', import.meta.url))
 const databases = ['dep_analysis_cache_v2', 'node_analysis_cache_v2', 'v8_code_cache_v2'] as const
+/** Beside it are tests, and a directory with what the platform uses. */
+const isOfProgram = (name: string) => name.endsWith('.ts') && !name.endsWith('.test.ts')
 /** Deno writes the cache a moment after it has loaded the program. */
 const writingMs = 500
 
@@ -26,7 +28,7 @@ export async function openHostFiles(
   /** Runs the program with this cache until it is stopped. */
   run: (program: string, cacheDir: string) => Promise<{ stop(): Promise<void> }>,
 ): Promise<HostFiles> {
-  const names = (await readdir(sourceDir)).filter(name => !name.endsWith('.test.ts')).sort()
+  const names = (await readdir(sourceDir)).filter(isOfProgram).sort()
   const hash = createHash('sha256')
   for (const name of names) hash.update(name).update(await readFile(join(sourceDir, name)))
   const directory = join(home, `host-${hash.digest('hex').slice(0, 16)}`)

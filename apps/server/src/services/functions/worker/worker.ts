@@ -2,10 +2,10 @@
 import { rm } from 'node:fs/promises'
 import { setPriority } from 'node:os'
 import type { Readable, Writable } from 'node:stream'
+import { type Link, openLink } from '@plinth/runtime/client/link.ts'
 import { launch } from '#src/kernel/child-processes/launch.ts'
 import type { StopStep } from '#src/kernel/child-processes/stop.ts'
 import { niceness, type WorkerOptions, workerCommand } from './command.ts'
-import { type Link, openLink } from './link.ts'
 import { readLines } from './output.ts'
 import { Budget, type Excess, isOverfull, usageOf } from './usage.ts'
 

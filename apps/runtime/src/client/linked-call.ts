@@ -1,12 +1,6 @@
 // One call on the connection to a worker: its request, and the answer as it arrives.
 import type { Readable } from 'node:stream'
-import {
-  creditStep,
-  type FrameType,
-  frameHeaderBytes,
-  frameTypes,
-  initialCredit,
-} from '@plinth/runtime/frames.ts'
+import { creditStep, type FrameType, frameHeaderBytes, frameTypes, initialCredit } from '../frames.ts'
 
 export interface CallHead {
   method: string

@@ -3,7 +3,7 @@
 // run in the process at the other end, so nothing that arrives is trusted.
 import { connect, type Socket } from 'node:net'
 import type { Readable } from 'node:stream'
-import { type FrameType, frameHeaderBytes, maxAnswerFrameBytes } from '@plinth/runtime/frames.ts'
+import { type FrameType, frameHeaderBytes, maxAnswerFrameBytes } from '../frames.ts'
 import { type CallHead, ConnectionLost, LinkedCall } from './linked-call.ts'
 
 export interface Link {

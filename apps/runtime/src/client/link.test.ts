@@ -5,13 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { after, test } from 'node:test'
-import {
-  encodeFrame,
-  FrameReader,
-  type FrameType,
-  frameTypes,
-  initialCredit,
-} from '@plinth/runtime/frames.ts'
+import { encodeFrame, FrameReader, type FrameType, frameTypes, initialCredit } from '../frames.ts'
 import { type Link, openLink } from './link.ts'
 import { type Answer, AnswerTimeout, ConnectionLost } from './linked-call.ts'
 
