@@ -73,6 +73,7 @@ test('2 §4.5 every method, sub-path, query and body reaches the function, in bo
       assert.equal(reply.body.pathname, '/echo/a/b%20c/')
       assert.equal(reply.body.search, '?x=1&y=%20')
       assert.equal(reply.body.body, body ?? '')
+      if (body !== undefined) assert.equal(reply.body.headers['content-length'], String(body.length))
     }
   }
   const head = await it.call('HEAD', path('replies/json'))
@@ -137,6 +138,71 @@ test('Issue: a request body is streamed: the function reads the first part befor
   }
   await writer.close()
   assert.deepEqual((await asked).body, ['first', 'second'])
+})
+
+test('Issue: bodies are streamed in both directions at the same time, and whatever their length', async () => {
+  await own.deploy('pass', {
+    verify_jwt: false,
+    code: `Deno.serve(req => new Response(req.body))`,
+  })
+  const { readable, writable } = new TransformStream<Uint8Array, Uint8Array>()
+  const writer = writable.getWriter()
+  const init = { method: 'POST', body: readable, duplex: 'half' } as RequestInit
+  void writer.write(Buffer.from('first'))
+  const reply = await fetch(it.url + path('pass'), init)
+  const reader = reply.body!.getReader()
+  const read = async () => Buffer.from((await reader.read()).value ?? []).toString()
+  assert.equal(await read(), 'first')
+  await writer.write(Buffer.from('second'))
+  assert.equal(await read(), 'second')
+  await writer.close()
+  assert.equal((await reader.read()).done, true)
+  for (const length of [1, 65_536, 65_537, 262_144, 262_145, 3_000_000]) {
+    const bytes = Buffer.alloc(length, 'abcdefg')
+    const passed = await own.callOpen('pass', { raw: bytes })
+    assert.ok(Buffer.from(passed.bytes).equals(bytes), `${length} bytes`)
+  }
+})
+
+test('Issue: a function may leave a body unread, or give it up, and the next calls are answered', async () => {
+  await own.deploy('unread', {
+    verify_jwt: false,
+    code: `
+      Deno.serve(async req => {
+        if (new URL(req.url).searchParams.has('cancel')) await req.body.cancel()
+        return new Response('not read', { status: 413 })
+      })`,
+  })
+  for (const query of ['', '?cancel', '', '?cancel']) {
+    const { status, text } = await own.callOpen(`unread${query}`, { raw: Buffer.alloc(2_000_000) })
+    assert.deepEqual([status, text], [413, 'not read'])
+  }
+})
+
+test('Issue: an answer that fails in its body or has too long headers is the failure of that call alone', async () => {
+  await own.deploy('broken', {
+    verify_jwt: false,
+    code: `
+      Deno.serve(req => {
+        const kind = new URL(req.url).searchParams.get('kind')
+        if (kind === 'headers') return new Response('x', { headers: { 'x-long': 'y'.repeat(300_000) } })
+        if (kind === 'ok') return new Response('ok')
+        let sent = 0
+        return new Response(new ReadableStream({
+          pull(controller) {
+            if (sent++ > 2) throw new Error('no more bytes')
+            controller.enqueue(new TextEncoder().encode('part'))
+          }
+        }))
+      })`,
+  })
+  const failing = (async () => (await fetch(it.url + path('broken?kind=body'))).text())()
+  await assert.rejects(failing)
+  await own.untilLogged('broken', /no more bytes/)
+  const headers = await own.callOpen('broken?kind=headers')
+  assert.deepEqual([headers.status, headers.body.code], [500, 'WORKER_ERROR'])
+  await own.untilLogged('broken', /headers of the answer are too long/)
+  assert.equal((await own.callOpen('broken?kind=ok')).text, 'ok')
 })
 
 test('2 §4.5 the context is injected as headers and as req.platform, and the headers of a client are not', async () => {
