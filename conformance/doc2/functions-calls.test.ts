@@ -143,7 +143,8 @@ test('Issue: a request body is streamed: the function reads the first part befor
 test('Issue: bodies are streamed in both directions at the same time, and whatever their length', async () => {
   await own.deploy('pass', {
     verify_jwt: false,
-    code: `Deno.serve(req => new Response(req.body))`,
+    code: `
+      Deno.serve(req => new Response(req.body.pipeThrough(new TransformStream())))`,
   })
   const { readable, writable } = new TransformStream<Uint8Array, Uint8Array>()
   const writer = writable.getWriter()
@@ -169,7 +170,9 @@ test('Issue: a function may leave a body unread, or give it up, and the next cal
     verify_jwt: false,
     code: `
       Deno.serve(async req => {
-        if (new URL(req.url).searchParams.has('cancel')) await req.body.cancel()
+        const { searchParams } = new URL(req.url)
+        if (searchParams.has('cancel')) await req.body.cancel()
+        if (searchParams.has('late')) setTimeout(() => req.text().catch(error => console.log('late: ' + error.message)), 50)
         return new Response('not read', { status: 413 })
       })`,
   })
@@ -177,6 +180,8 @@ test('Issue: a function may leave a body unread, or give it up, and the next cal
     const { status, text } = await own.callOpen(`unread${query}`, { raw: Buffer.alloc(2_000_000) })
     assert.deepEqual([status, text], [413, 'not read'])
   }
+  await own.callOpen('unread?late', { raw: Buffer.alloc(2_000_000) })
+  await own.untilLogged('unread', /late: the answer has ended before the request/)
 })
 
 test('Issue: an answer that fails in its body or has too long headers is the failure of that call alone', async () => {
