@@ -56,6 +56,7 @@ await onStage(async stage => {
     ...(given.generic ? [] : ownCases(attacked)),
     ...(given.own ? [] : genericCases(attacked)),
   ].filter(({ name }) => name.includes(given.only ?? ''))
+  if (all.length === 0) throw new Error(`no case has "${given.only}" in its name`)
 
   async function measure({ prepare, control, attack }: Case): Promise<Measured> {
     await prepare?.()

@@ -16,6 +16,7 @@ import { rememberedPort } from '../apps/server/src/kernel/postgres/engine/port.t
 import { startEngine } from '../apps/server/src/kernel/postgres/engine/start.ts'
 import type { ServerAddress } from '../apps/server/src/kernel/postgres/server-address.ts'
 import { type SqlFragment, sql } from '../apps/server/src/kernel/postgres/sql.ts'
+import { functionDirs } from '../apps/server/src/services/functions/place.ts'
 
 export const repository = fileURLToPath(new URL('..', import.meta.url))
 const mainFile = join(repository, 'apps/server/src/main.ts')
@@ -62,7 +63,8 @@ export async function onStage(work: (stage: Stage) => Promise<void>): Promise<vo
       mkdirSync(dataDir)
       cleanups.push(async () => {
         await stopOrphan(dataDir)
-        for (const path of engineFiles(dataDir).remove) rmSync(path, { recursive: true, force: true })
+        const paths = [...engineFiles(dataDir).remove, ...Object.values(functionDirs(dataDir))]
+        for (const path of paths) rmSync(path, { recursive: true, force: true })
       })
       return dataDir
     },

@@ -10,7 +10,8 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { sql } from '#src/kernel/postgres/sql.ts'
-import { locateFunctions } from '#src/services/functions/place.ts'
+import { installPackages } from '#src/services/functions/deploy/packages.ts'
+import { functionDirs, locateFunctions } from '#src/services/functions/place.ts'
 import { type FunctionsApi, functionsOf, saying } from '../../../conformance/functions.ts'
 import { assertManagementError } from '../../../conformance/wire.ts'
 import { eventually } from './eventually.ts'
@@ -469,6 +470,37 @@ test('packages: a registry that never answers delays no other project and not th
     await Promise.all(waiting)
   }
   assert.deepEqual(installing, [], 'an installation ends with the platform')
+})
+
+test('packages: an installation that takes too long is ended, and the registry is to blame', async () => {
+  const silent = createServer(() => {})
+  await new Promise<void>(resolve => silent.listen(0, '127.0.0.1', resolve))
+  const dataDir = fs.mkdtempSync(join(tmpdir(), 'plinth-silent-'))
+  const { deno, stagingDir } = locateFunctions(dataDir)
+  try {
+    const installation = installPackages({
+      deno: await deno(),
+      user: undefined,
+      directory: stagingDir,
+      wanted: { anything: 'npm:anything@1' },
+      registry: {
+        url: `http://127.0.0.1:${(silent.address() as AddressInfo).port}/`,
+        certificates: undefined,
+      },
+      signal: new AbortController().signal,
+      timeoutMs: 500,
+    })
+    await assert.rejects(installation, {
+      code: 'registry_unreachable',
+      status: 502,
+      message: /no answer in 0.5 s/,
+    })
+  } finally {
+    silent.closeAllConnections()
+    silent.close()
+    for (const path of [...Object.values(functionDirs(dataDir)), dataDir])
+      fs.rmSync(path, { recursive: true, force: true })
+  }
 })
 
 test('packages: a registry that cannot be reached, or fails, is 502, and the version before still answers', async () => {

@@ -14,6 +14,7 @@ import { createLog } from '#src/kernel/log.ts'
 import { guardedSettings, type OwnSession, withClient } from '#src/kernel/postgres/database.ts'
 import { parseDatabaseUrl, type ServerAddress } from '#src/kernel/postgres/server-address.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
+import { functionDirs } from '#src/services/functions/place.ts'
 import type { OwnServer } from './own-server.ts'
 
 export interface TestPlatform {
@@ -155,7 +156,8 @@ export async function startPlatform({
         await app.close()
       }
       if (beside) return
-      await rm(dataDir, { recursive: true, force: true })
+      for (const path of [...Object.values(functionDirs(dataDir)), dataDir])
+        await rm(path, { recursive: true, force: true })
       if (server) return
       await asSuperuser('postgres', async session => {
         await session.script(`alter database ${control}_template is_template false`)

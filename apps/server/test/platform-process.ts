@@ -9,6 +9,7 @@ import { after, afterEach } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import type { CreatedProject } from '@plinth/contract/projects.ts'
 import { engineFiles } from '#src/kernel/postgres/engine/place.ts'
+import { functionDirs } from '#src/services/functions/place.ts'
 import { adminToken, platformInfo, postmastersOf } from './data-dir.ts'
 import { eventually } from './eventually.ts'
 import { call } from './harness.ts'
@@ -62,7 +63,8 @@ export function platformProcesses() {
       if (dataDir === template) continue
       for (const pid of postmastersOf(dataDir)) sigkill(pid)
       await eventually(() => postmastersOf(dataDir).length === 0, 'Postgres has ended')
-      for (const path of engineFiles(dataDir).remove) fs.rmSync(path, { recursive: true, force: true })
+      const paths = [...engineFiles(dataDir).remove, ...Object.values(functionDirs(dataDir))]
+      for (const path of paths) fs.rmSync(path, { recursive: true, force: true })
     }
   })
   after(() => fs.rmSync(root, { recursive: true, force: true }))

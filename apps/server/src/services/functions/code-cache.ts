@@ -14,15 +14,15 @@ export interface CodeCache {
   /** The directory of a project, which its workers may read. */
   directoryOf(projectId: string): string
   forget(projectId: string): Promise<void>
-  /** Removes directories of archives that are not in use any more. */
-  prune(isUsed: (projectId: string) => Promise<ReadonlySet<string>>): Promise<void>
+  /** Removes directories of archives that are not in use any more, and what Deno cached for projects without any. */
+  prune(usedIn: (projectId: string) => Promise<ReadonlySet<string>>): Promise<void>
 }
 
 const temporaryMark = '.new-'
 
 /** If all projects share a worker, it must be able to read the code of all. */
 export function createCodeCache(
-  { codeDir, userOf }: Place,
+  { codeDir, cacheDir, userOf }: Place,
   archives: Archives,
   isShared: boolean,
 ): CodeCache {
@@ -100,8 +100,14 @@ export function createCodeCache(
             if (!used.has(name) && !fetching.has(`${projectId} ${name.slice(0, 36)}`))
               await rm(join(directoryOf(projectId), name), { recursive: true, force: true })
       }
+      // The shared worker has one as well.
+      for (const projectId of (await readdir(cacheDir)).filter(isProjectId))
+        if ((await usedIn(projectId)).size === 0)
+          await rm(join(cacheDir, projectId), { recursive: true, force: true })
     },
   }
 }
+
+const isProjectId = (name: string) => /^[0-9a-f-]{36}$/.test(name)
 
 const exists = async (path: string) => (await stat(path).catch(() => undefined)) !== undefined

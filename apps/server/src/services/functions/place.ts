@@ -34,20 +34,29 @@ const userIds = 1_000_000_000
 /** A Unix socket in the directory of a worker must have a path of at most 104 bytes on macOS, 108 on Linux. */
 const maxRunDir = 70
 
-export function locateFunctions(dataDir: string): Place {
-  const isRoot = process.getuid?.() === 0
-  const resolved = realpathSync(dataDir)
+const isRoot = process.getuid?.() === 0
+const anybody: OsUser = { name: 'a worker', uid: firstUserId, gid: firstUserId }
+
+/** The directory above everything, and that of workers. They are in the data directory if workers can use it. */
+export function functionDirs(dataDir: string): { parent: string; runDir: string } {
+  const resolved = existsSync(dataDir) ? realpathSync(dataDir) : dataDir
   const hash = createHash('sha256').update(resolved).digest('hex').slice(0, 16)
-  const anybody = { name: 'a worker', uid: firstUserId, gid: firstUserId }
   const isPrivate = isRoot && !canReach(anybody, resolved)
   // Deno opens no sockets and files there without all permissions.
   const isSpecial = /^\/(?:dev|proc|sys)\//.test(resolved)
-  if (isPrivate) makeTraversableDir(systemDir)
   const parent = isPrivate ? join(systemDir, hash) : isSpecial ? `/tmp/plinth-functions-${hash}` : resolved
-  if (parent !== resolved) makeTraversableDir(parent)
+  const inParent = join(parent, 'functions', 'run')
+  return {
+    parent,
+    runDir: inParent.length <= maxRunDir ? inParent : join(tmpdir(), `plinth-run-${hash}`),
+  }
+}
+
+export function locateFunctions(dataDir: string): Place {
+  const { parent, runDir } = functionDirs(dataDir)
+  if (dirname(parent) === systemDir) makeTraversableDir(systemDir)
+  if (parent !== realpathSync(dataDir)) makeTraversableDir(parent)
   const home = join(parent, 'functions')
-  const inHome = join(home, 'run')
-  const runDir = inHome.length <= maxRunDir ? inHome : join(tmpdir(), `plinth-run-${hash}`)
   const dirs = {
     codeDir: join(home, 'code'),
     cacheDir: join(home, 'cache'),
