@@ -290,6 +290,48 @@ test('Issue: Deno.env shows the secrets and the names of Supabase, and a changed
   assert.equal((await own.call('environment')).body.has, false)
 })
 
+test('Contract: the other variables of Supabase: keys of tokens, and the ids of the call and of the deployment', async () => {
+  await own.deploy(
+    'identifiers',
+    `Deno.serve(() => Response.json({ all: Deno.env.toObject(), execution: Deno.env.get('SB_EXECUTION_ID') }))`,
+  )
+  const replies = await Promise.all([own.call('identifiers'), own.call('identifiers')])
+  for (const reply of replies) {
+    const { all, execution } = reply.body
+    assert.equal(execution, reply.headers.get('x-request-id'))
+    assert.equal(all.SB_EXECUTION_ID, execution)
+    assert.equal(all.DENO_DEPLOYMENT_ID, `${own.project.id}_identifiers_1`)
+    assert.ok(Array.isArray(JSON.parse(all.SUPABASE_JWKS).keys))
+  }
+  assert.notEqual(replies[0]!.body.execution, replies[1]!.body.execution)
+})
+
+test('Contract: /tmp is writable, and belongs to the worker', async () => {
+  await own.deploy(
+    'files',
+    `
+    Deno.serve(async () => {
+      await Deno.mkdir('/tmp/a/b', { recursive: true })
+      await Deno.writeTextFile('/tmp/a/b/one.txt', 'one')
+      Deno.writeTextFileSync(new URL('file:///tmp/a/b/two.txt'), 'two')
+      await Deno.rename('/tmp/a/b/two.txt', '/tmp/a/b/three.txt')
+      const made = await Deno.makeTempFile({ dir: '/tmp/a' })
+      const names = []
+      for await (const { name } of Deno.readDir('/tmp/a/b')) names.push(name)
+      const outside = await Deno.readTextFile('/tmp/../etc/hostname').catch(error => error.name)
+      const text = Deno.readTextFileSync('/tmp/a/b/one.txt')
+      await Deno.remove('/tmp/a', { recursive: true })
+      return Response.json({ text, names: names.sort(), isMade: made.length > 0, outside })
+    })`,
+  )
+  assert.deepEqual((await own.call('files')).body, {
+    text: 'one',
+    names: ['one.txt', 'three.txt'],
+    isMade: true,
+    outside: 'NotCapable',
+  })
+})
+
 test('Issue: a function calls its own project through SUPABASE_URL, and no other and no management route', async () => {
   const other = await functionsProject(it)
   await own.deploy(

@@ -9,6 +9,7 @@ import { currentInvocation, type Invocation, runIn } from './invocation.ts'
 import { type LinkedRequest, serveLink } from './link.ts'
 import { send } from './messages.ts'
 import { providePlatform } from './platform-access.ts'
+import { provideTemporaryFiles } from './temporary-files.ts'
 
 interface Settings {
   /** Where calls are served as frames, if the platform sends any. */
@@ -20,6 +21,8 @@ interface Settings {
   readonly baseUrl: string
   /** The directory of the project's code, whose path is not shown in the log. */
   readonly codeDir: string
+  /** Its temporary directory. */
+  readonly temporary: string
   /** Limits of the process, in bytes and files. */
   readonly limits: Limits
 }
@@ -260,6 +263,7 @@ captureConsole()
 setCodeDir(settings.codeDir)
 if (settings.platformSocket !== undefined) providePlatform(settings.baseUrl, settings.platformSocket)
 provideEnvironment(() => single?.env ?? new Map())
+provideTemporaryFiles(settings.temporary)
 provideWaitUntil()
 readFirstVariables()
 const sockets = [settings.socket]

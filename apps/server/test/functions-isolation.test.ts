@@ -1,6 +1,7 @@
 // What the code of a function tries against the platform, the machine and other projects. Each attempt runs in a real
 // worker and reports what it got.
 import assert from 'node:assert/strict'
+import { existsSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { after, before, test } from 'node:test'
@@ -92,7 +93,8 @@ test('isolation: files of the machine, of /proc and of the platform cannot be re
       'the host program': `return await Deno.readTextFile(new URL(Deno.mainModule))`,
       'the program itself': `return (await Deno.readFile(Deno.execPath())).length`,
       'write beside the code': `await Deno.writeTextFile(new URL('./index.ts', import.meta.url), 'x')`,
-      'write to /tmp': `await Deno.writeTextFile('/tmp/plinth-escape', 'x')`,
+      'write to /tmp of the machine': `(await import('node:fs')).writeFileSync('/tmp/plinth-escape', 'x')`,
+      'climb out of /tmp': `return await Deno.readTextFile('/tmp/../../../../../../../../../etc/hostname')`,
       'a symbolic link': `await Deno.symlink('/etc/passwd', (await Deno.makeTempDir()) + '/link')`,
       'a hard link': `await Deno.link('/etc/passwd', (await Deno.makeTempDir()) + '/link')`,
       'another root': `(await import('node:process')).chdir('/')`,
@@ -107,6 +109,8 @@ test('isolation: a function has a directory for temporary files of its own', asy
     file: `const path = await Deno.makeTempFile(); await Deno.writeTextFile(path, 'kept'); return await Deno.readTextFile(path)`,
   })
   assert.equal(results['file'], 'ok: kept')
+  await attempts({ file: `await Deno.writeTextFile('/tmp/plinth-escape', 'x')` })
+  assert.equal(existsSync('/tmp/plinth-escape'), false)
 })
 
 test('isolation: the code, modules and temporary files of another project cannot be read', async () => {
@@ -182,7 +186,8 @@ test('isolation: the environment has only what the platform gives', async () => 
     node: `return Object.keys((await import('node:process')).env).sort().join()`,
     named: `return String((await import('node:process')).env.PATH ?? Deno.env.get('CONTROL_PLANE_SECRET') ?? 'none')`,
   })
-  const given = 'ok: SB_REGION,SUPABASE_ANON_KEY,SUPABASE_SERVICE_ROLE_KEY,SUPABASE_URL'
+  const given =
+    'ok: DENO_DEPLOYMENT_ID,SB_EXECUTION_ID,SB_REGION,SUPABASE_ANON_KEY,SUPABASE_JWKS,SUPABASE_SERVICE_ROLE_KEY,SUPABASE_URL'
   assert.deepEqual(results, { all: given, node: given, named: 'ok: none' })
 })
 

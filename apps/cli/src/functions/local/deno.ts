@@ -143,7 +143,7 @@ export function workerArguments(
     // For the seccomp filter of the host, which gives this right back before it loads any code.
     ...(process.platform === 'linux' ? ['--allow-ffi'] : []),
     deno.host,
-    JSON.stringify({ socket, linkSocket, baseUrl: '', codeDir: root, limits }),
+    JSON.stringify({ socket, linkSocket, baseUrl: '', codeDir: root, temporary, limits }),
   ]
 }
 

@@ -20,12 +20,13 @@ export function createFindCallable(control: Database): FindCallable {
 
   async function load(tenant: Tenant): Promise<Callable> {
     const { functions, secrets } = (await readCallable(control, tenant.id))!
-    const { anonKey, serviceRoleKey, quotas, settings } = tenant
+    const { anonKey, serviceRoleKey, signingKeys, quotas, settings } = tenant
     const basis = [
       functions,
       secrets,
       anonKey,
       serviceRoleKey,
+      signingKeys.jwks(),
       quotas.function_memory_mb,
       settings['functions'],
     ]

@@ -118,6 +118,7 @@ export function createRuntime(deps: RuntimeDeps): Runtime {
         SUPABASE_URL: url,
         SUPABASE_ANON_KEY: tenant.anonKey,
         SUPABASE_SERVICE_ROLE_KEY: tenant.serviceRoleKey,
+        SUPABASE_JWKS: JSON.stringify({ keys: tenant.signingKeys.jwks() }),
         SB_REGION: 'local',
       },
     }

@@ -78,6 +78,7 @@ export function workerCommand(options: WorkerOptions): Command {
     platformSocket,
     baseUrl: options.baseUrl,
     codeDir: options.codeDir,
+    temporary,
     limits: {
       dataBytes: (ownDataMb + memoryMb) * megabyte,
       fileBytes: maxFileMb * megabyte,
