@@ -1,5 +1,6 @@
 // Document 2 §4.5 and the contract of edge functions: requests, answers, context and background work.
 import assert from 'node:assert/strict'
+import { Agent, request } from 'node:http'
 import { after, before, test } from 'node:test'
 import { WebSocket } from 'ws'
 import { type FunctionsApi, functionsProject } from '../functions.ts'
@@ -290,6 +291,105 @@ test('Issue: Deno.env shows the secrets and the names of Supabase, and a changed
   assert.equal((await own.call('environment')).body.has, false)
 })
 
+test('Issue: a GET with a body is answered, and bytes that are none fail with a reason', async () => {
+  const get = await new Promise<number>((resolve, reject) => {
+    const sending = request(it.url + path('echo'), { method: 'GET', headers: { 'content-length': '3' } })
+    sending.once('response', reply => resolve(reply.resume().statusCode!))
+    sending.once('error', reject)
+    sending.end('abc')
+  })
+  assert.equal(get, 200)
+  await own.deploy('kinds', {
+    verify_jwt: false,
+    code: `
+      const chunks = { text: 'hello', buffer: new ArrayBuffer(3), number: 5 }
+      Deno.serve(req => {
+        const kind = new URL(req.url).searchParams.get('kind')
+        if (kind === 'control') return new Response('x', { headers: { 'x-own': 'a\\x01b' } })
+        if (kind === 'cookies') {
+          const headers = new Headers()
+          for (let n = 0; n < 16_000; n++) headers.append('set-cookie', '')
+          return new Response('x', { headers })
+        }
+        return new Response(new ReadableStream({
+          start(controller) {
+            controller.enqueue(chunks[kind])
+            controller.close()
+          }
+        }))
+      })`,
+  })
+  for (const kind of ['text', 'buffer', 'number', 'control', 'cookies']) {
+    const reply = await own.callOpen(`kinds?kind=${kind}`)
+    assert.deepEqual([reply.status, reply.body.code], [500, 'WORKER_ERROR'], kind)
+  }
+  await own.untilLogged('kinds', /must have chunks of the type Uint8Array/)
+  await own.untilLogged('kinds', /x-own of the answer has a character that is not allowed/)
+  await own.untilLogged('kinds', /more than 1000 headers/)
+})
+
+test('Issue: after an answer to half of a request, the connection takes the next one', async () => {
+  await own.deploy('early', {
+    verify_jwt: false,
+    code: `Deno.serve(() => new Response('early', { status: 413 }))`,
+  })
+  const agent = new Agent({ keepAlive: true, maxSockets: 1 })
+  const url = it.url + path('early')
+  const first = await new Promise<number>((resolve, reject) => {
+    const body = Buffer.alloc(3_000_000)
+    const sending = request(url, {
+      method: 'POST',
+      agent,
+      headers: { 'content-length': String(body.length) },
+    })
+    sending.once('error', reject)
+    sending.once('response', reply => {
+      reply.resume()
+      resolve(reply.statusCode!)
+      // The rest follows after the answer.
+      for (let at = 100_000; at < body.length; at += 100_000) sending.write(body.subarray(at, at + 100_000))
+      sending.end()
+    })
+    sending.write(body.subarray(0, 100_000))
+  })
+  const second = await new Promise<number>((resolve, reject) => {
+    const sending = request(url, { method: 'POST', agent })
+    sending.once('error', reject)
+    sending.once('response', reply => resolve(reply.resume().statusCode!))
+    sending.end()
+  })
+  agent.destroy()
+  assert.deepEqual([first, second], [413, 413])
+})
+
+test('Issue: a client that leaves ends its call: the signal, the stream, and the log', async () => {
+  await own.deploy('leaving', {
+    verify_jwt: false,
+    code: `
+      Deno.serve(async req => {
+        const kind = new URL(req.url).searchParams.get('kind')
+        console.log(kind + ' begins')
+        req.signal.addEventListener('abort', () => console.log(kind + ' is aborted'))
+        const stream = new ReadableStream({ cancel() { console.log(kind + ' is cancelled') } })
+        if (kind === 'late') await new Promise(resolve => req.signal.addEventListener('abort', resolve))
+        return new Response(stream)
+      })`,
+  })
+  for (const kind of ['open', 'late']) {
+    const leave = new AbortController()
+    const asked = fetch(it.url + path(`leaving?kind=${kind}`), { signal: leave.signal }).catch(() => {})
+    await own.untilLogged('leaving', new RegExp(`${kind} begins`))
+    if (kind === 'open') await asked
+    leave.abort()
+    await own.untilLogged('leaving', new RegExp(`${kind} is aborted`))
+    await own.untilLogged('leaving', new RegExp(`${kind} is cancelled`))
+  }
+  const late = await until('the call has ended', async () =>
+    (await own.logs('leaving')).find(({ event, status }) => event === 'end' && status === 499),
+  )
+  assert.equal(late.level, 'info')
+})
+
 test('Contract: the other variables of Supabase: keys of tokens, and the ids of the call and of the deployment', async () => {
   await own.deploy(
     'identifiers',
@@ -394,6 +494,25 @@ test('Contract: a WebSocket is upgraded, and messages pass in both directions', 
   socket.close()
   await closed
   assert.equal((await it.call('GET', path('socket'))).status, 426)
+})
+
+test('Issue: a WebSocket whose client leaves during the handshake leaves nothing', async () => {
+  const alone = await functionsProject(it, { quotas: { function_concurrency: 1 } })
+  await alone.deploy('slow', {
+    verify_jwt: false,
+    code: `
+      Deno.serve(async req => {
+        if (req.headers.get('upgrade') !== 'websocket') return new Response('plain')
+        console.log('asked')
+        await new Promise(resolve => setTimeout(resolve, 300))
+        return Deno.upgradeWebSocket(req, { idleTimeout: 0 }).response
+      })`,
+  })
+  const socket = new WebSocket(`${it.url.replace('http', 'ws')}/v1/functions/${alone.project.id}/slow`)
+  socket.on('error', () => {})
+  await alone.untilLogged('slow', /asked/)
+  socket.terminate()
+  await until('the next call is answered', async () => (await alone.callOpen('slow')).status === 200)
 })
 
 test('Issue: EdgeRuntime.waitUntil keeps work running after the answer', async () => {

@@ -171,3 +171,27 @@ test('a function that prints without end loses lines, answers, and the log says 
   assert.equal((await own.call('noisy')).text, 'done')
   await own.untilLogged('noisy', /lines were dropped/)
 })
+
+test('lines that Postgres could not store are changed, and delay no line of another project', async () => {
+  const other = await functionsProject(it)
+  await own.deploy(
+    'unusual',
+    `
+    Deno.serve(() => {
+      console.log('zero \\0 byte')
+      console.log('half \\ud83d character')
+      console.log('x'.repeat(7999) + '😀')
+      const line = JSON.stringify({ type: 'log', level: 'log', name: 'n'.repeat(9000), message: 'named' })
+      Deno.stdout.writeSync(new TextEncoder().encode(line + '\\n'))
+      console.log('after these')
+      return new Response('printed')
+    })`,
+  )
+  await other.deploy('usual', `Deno.serve(() => { console.log('a usual line'); return new Response() })`)
+  await own.call('unusual')
+  await other.call('usual')
+  await other.untilLogged('usual', /a usual line/)
+  await own.untilLogged('unusual', /after these/)
+  await own.untilLogged('unusual', /zero \ufffd byte/)
+  await own.untilLogged('unusual', /half \ufffd character/)
+})

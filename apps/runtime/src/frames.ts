@@ -23,9 +23,13 @@ export const creditStep = 64 * 1024
 /** Bodies of answers up to this length are sent together with the head. */
 export const maxWholeBytes = 64 * 1024
 export const maxAnswerHeadBytes = 256 * 1024
+export const maxAnswerHeaders = 1000
 export const frameHeaderBytes = 9
 /** A longer frame does not come from the host of a worker. */
 export const maxAnswerFrameBytes = maxWholeBytes + maxAnswerHeadBytes + 64
+
+/** What HTTP allows. Deno allows more. */
+export const isHeaderValue = (value: string): boolean => !/[^\t\x20-\x7e\x80-\xff]/.test(value)
 
 export interface Frame {
   readonly type: FrameType

@@ -8,7 +8,9 @@ import {
   type FrameType,
   frameTypes,
   initialCredit,
+  isHeaderValue,
   maxAnswerHeadBytes,
+  maxAnswerHeaders,
   maxWholeBytes,
 } from './frames.ts'
 
@@ -24,8 +26,8 @@ export interface LinkedRequest {
 
 export interface Calls {
   answer(request: LinkedRequest): Promise<Response>
-  /** What is sent instead of an answer whose headers are too long. */
-  headTooLong(): Response
+  /** What is sent instead of an answer whose headers HTTP does not allow, or the platform. */
+  headRefused(why: string): Response
   /** The body of an answer has failed while it was sent. */
   bodyFailed(error: unknown): void
 }
@@ -118,10 +120,12 @@ async function serveConnection(connection: Connection, calls: Calls): Promise<vo
     const headers: string[] = []
     response.headers.forEach((value, name) => void headers.push(name, value))
     const head = encoder.encode(JSON.stringify([response.status, headers]))
-    if (head.length > maxAnswerHeadBytes) return sendAnswer(call, stream, calls.headTooLong())
+    const problem = problemOf(headers, head)
+    if (problem !== undefined) return sendAnswer(call, stream, calls.headRefused(problem))
     const body = response.body
     if (body === null) return sendWhole(call, head, empty)
-    const chunks = body.getReader()
+    const chunks = bytesOf(body)
+    if (stream.abort.signal.aborted) return chunks.cancel()
     const first = chunks.read()
     const soon = await settledSoon(first)
     if (soon?.done) return sendWhole(call, head, empty)
@@ -129,7 +133,7 @@ async function serveConnection(connection: Connection, calls: Calls): Promise<vo
     const second = isShort ? chunks.read() : undefined
     if (second && (await settledSoon(second))?.done) return sendWhole(call, head, soon!.value)
     writer.send(encodeFrame(frameTypes.head, call, head))
-    stream.abort.signal.addEventListener('abort', () => void chunks.cancel().catch(() => {}))
+    stream.abort.signal.addEventListener('abort', () => void chunks.cancel())
     let next = await first
     if (!next.done) await sendData(call, stream, next.value)
     for (next = await (second ?? chunks.read()); !next.done; next = await chunks.read())
@@ -193,6 +197,34 @@ async function serveConnection(connection: Connection, calls: Calls): Promise<vo
       received = (received + 1) % framesOfTurn
       if (received === 0) await afterTurns(turnsOfCalls)
     }
+}
+
+function problemOf(headers: readonly string[], head: Uint8Array): string | undefined {
+  if (head.length > maxAnswerHeadBytes) return 'The headers of the answer are too long'
+  if (headers.length > 2 * maxAnswerHeaders) return `The answer has more than ${maxAnswerHeaders} headers`
+  const at = headers.findIndex((value, at) => at % 2 === 1 && !isHeaderValue(value))
+  if (at > 0) return `The header ${headers[at - 1]} of the answer has a character that is not allowed`
+}
+
+interface Chunks {
+  read(): Promise<{ done: false; value: Uint8Array } | { done: true; value?: undefined }>
+  cancel(): Promise<void>
+}
+
+/** Checks what the function has put into the stream. */
+function bytesOf(body: ReadableStream<Uint8Array>): Chunks {
+  const reader = body.getReader()
+  const cancel = () => reader.cancel().catch(() => {})
+  return {
+    async read() {
+      const { done, value } = await reader.read()
+      if (done) return { done }
+      if (value instanceof Uint8Array) return { done, value }
+      void cancel()
+      throw new TypeError('A stream of an answer must have chunks of the type Uint8Array')
+    },
+    cancel,
+  }
 }
 
 /** The result, if it is there without waiting for anything but other promises. */

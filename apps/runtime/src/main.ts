@@ -148,11 +148,14 @@ const answerCall = ({ method, headers, body, signal }: LinkedRequest): Promise<R
     return new Request(url, {
       method,
       headers: all,
-      body,
+      body: mayHaveBody(method) ? body : null,
       signal,
       ...(isStream && { duplex: 'half' }),
     } as RequestInit)
   })
+
+/** A client may send one anyway, but a `Request` cannot have it. */
+const mayHaveBody = (method: string) => method !== 'GET' && method !== 'HEAD'
 
 /** Functions get a copy of the request, with the URL that was called, but only the original one can be upgraded. */
 const answerHttp = (original: Request): Promise<Response> =>
@@ -192,23 +195,23 @@ async function answer(
     log('error', describeError(error), invocation)
     return failure('boot')
   }
-  const request = makeRequest(read('url'), headers)
-  Object.defineProperty(request, 'platform', {
-    value: {
-      projectId: id,
-      function: invocation.name,
-      version: Number(invocation.version),
-      role: read('role'),
-      user: own.get('user-id') ?? null,
-      requestId: invocation.requestId,
-      secrets: project.secrets,
-    },
-  })
-  const info = {
-    remoteAddr: { transport: 'tcp', hostname: read('client-address'), port: 0 },
-    completed: Promise.resolve(),
-  }
   try {
+    const request = makeRequest(read('url'), headers)
+    Object.defineProperty(request, 'platform', {
+      value: {
+        projectId: id,
+        function: invocation.name,
+        version: Number(invocation.version),
+        role: read('role'),
+        user: own.get('user-id') ?? null,
+        requestId: invocation.requestId,
+        secrets: project.secrets,
+      },
+    })
+    const info = {
+      remoteAddr: { transport: 'tcp', hostname: read('client-address'), port: 0 },
+      completed: Promise.resolve(),
+    }
     const response = await runIn(invocation, () => handler(request, info))
     if (response instanceof Response) return response
     throw new TypeError('The handler returned no Response')
@@ -271,8 +274,8 @@ if (settings.linkSocket !== undefined) {
   sockets.push(settings.linkSocket)
   void serveLink(settings.linkSocket, {
     answer: answerCall,
-    headTooLong() {
-      log('error', 'The headers of the answer are too long')
+    headRefused(why) {
+      log('error', why)
       return failure('error')
     },
     bodyFailed: error => log('error', `The body of the answer failed: ${describeError(error)}`),

@@ -3,11 +3,11 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { createServer, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { Readable } from 'node:stream'
+import { PassThrough, Readable } from 'node:stream'
 import { after, test } from 'node:test'
 import { encodeFrame, FrameReader, type FrameType, frameTypes, initialCredit } from '../frames.ts'
 import { type Link, openLink } from './link.ts'
-import { type Answer, AnswerTimeout, ConnectionLost } from './linked-call.ts'
+import { type Answer, AnswerTimeout, CallReset, ConnectionLost } from './linked-call.ts'
 
 const directory = mkdtempSync(join(tmpdir(), 'plinth-link-'))
 after(() => rmSync(directory, { recursive: true, force: true }))
@@ -140,8 +140,7 @@ test('link: no more of a body is sent than the worker gives credit for', () =>
     peer.send(frameTypes.credit, 1, credit)
     await peer.until(() => sent() > initialCredit)
     assert.equal(sent(), initialCredit + 400)
-    // More than was ever taken.
-    credit.writeUInt32BE(0xffffffff)
+    credit.writeUInt32BE(initialCredit)
     peer.send(frameTypes.credit, 1, credit)
     await peer.until(frames => frames.at(-1)!.type === frameTypes.end)
     assert.equal(sent(), total)
@@ -201,6 +200,10 @@ test('link: what was received is read before the loss of the connection is repor
     await assert.rejects(link.call(head, undefined, long).answer, ConnectionLost)
   }))
 
+function withHeaders(...headers: string[]): Uint8Array {
+  return encodeFrame(frameTypes.head, 1, Buffer.from(JSON.stringify([200, headers])))
+}
+
 const tooLong = Buffer.alloc(9)
 tooLong.writeUInt32BE(0xfffffff0)
 tooLong[4] = frameTypes.head
@@ -213,7 +216,15 @@ const hostile: [string, Uint8Array][] = [
   ['a status that does not exist', encodeFrame(frameTypes.head, 1, Buffer.from('[99,[]]'))],
   ['a whole answer without a head', encodeFrame(frameTypes.whole, 1, Buffer.from('x'))],
   ['an end without a head', encodeFrame(frameTypes.end, 1)],
-  ['a reset', encodeFrame(frameTypes.reset, 1)],
+  ['a header name in capital letters', withHeaders('Content-Length', '5')],
+  ['a header name that is none', withHeaders('x y', '5')],
+  ['a header value of two lines', withHeaders('x', 'a\r\nset-cookie: b')],
+  ['an answer of too many headers', withHeaders(...Array.from({ length: 2002 }, () => 'x'))],
+  ['a data frame without data', encodeFrame(frameTypes.data, 1)],
+  ['a credit that is too large', encodeFrame(frameTypes.credit, 1, Buffer.from([0, 0, 0, 1]))],
+  ['a frame of an unknown type', encodeFrame(9 as FrameType, 1)],
+  ['a frame that is too short', Buffer.from([0, 0, 0, 1, frameTypes.head, 0, 0, 0, 1])],
+  ['a flood of frames of no call', Buffer.concat(Array(200).fill(encodeFrame(frameTypes.head, 77)))],
 ]
 for (const [what, bytes] of hostile)
   test(`link: ${what} from the worker is ConnectionLost`, () =>
@@ -234,4 +245,73 @@ test('link: a worker that sends more than it may loses the connection', () =>
     await assert.rejects(async () => {
       while ((await read()).length > 0);
     }, ConnectionLost)
+  }))
+
+test('link: a second head loses the connection, and the wait for the body ends', () =>
+  linked(async (link, peer) => {
+    const { answer } = link.call(head, undefined, long)
+    peer.socket.write(answerHead)
+    const reading = (await answer).read()
+    peer.socket.write(answerHead)
+    await assert.rejects(reading, ConnectionLost)
+  }))
+
+test('link: a call that the worker resets fails alone', () =>
+  linked(async (link, peer) => {
+    const [first, second] = [link.call(head, undefined, long), link.call(head, undefined, long)]
+    peer.send(frameTypes.reset, 1)
+    await assert.rejects(first.answer, CallReset)
+    peer.socket.write(whole(2, [200, []], 'ok'))
+    assert.equal(await textOf(await second.answer), 'ok')
+  }))
+
+test('link: a worker that answers and does not read loses the connection, before much is stored for it', () =>
+  linked(async (link, peer) => {
+    peer.socket.pause()
+    let sent = 0
+    for (let id = 1; ; id++) {
+      const { answer } = link.call(head, Buffer.alloc(64 * 1024), long)
+      peer.socket.write(whole(id, [200, []], ''))
+      const isLost = await answer.then(
+        () => false,
+        () => true,
+      )
+      if (isLost) break
+      sent += 64 * 1024
+      assert.ok(sent < 64 * 1024 * 1024, `${sent} bytes are stored`)
+    }
+  }))
+
+test('link: parts of one byte are joined', () =>
+  linked(async (link, peer) => {
+    const { answer } = link.call(head, undefined, long)
+    const bytes = [answerHead]
+    for (let n = 0; n < 50_000; n++) bytes.push(encodeFrame(frameTypes.data, 1, Buffer.of(n % 256)))
+    bytes.push(encodeFrame(frameTypes.end, 1))
+    peer.socket.write(Buffer.concat(bytes))
+    const { read } = await answer
+    // Until all has arrived.
+    const other = link.call(head, undefined, long)
+    peer.socket.write(whole(2, [200, []], ''))
+    await other.answer
+    const chunks = [...(await read())]
+    assert.ok(chunks.length < 10, `${chunks.length} chunks`)
+    for (let next = await read(); next.length > 0; next = await read()) chunks.push(...next)
+    const all = Buffer.concat(chunks)
+    assert.equal(all.length, 50_000)
+    assert.ok(all.every((byte, at) => byte === at % 256))
+  }))
+
+test('link: the rest of a body is dropped after the answer, so that its sender can go on', () =>
+  linked(async (link, peer) => {
+    const body = new PassThrough()
+    const call = link.call(head, body, long)
+    body.write('first')
+    await peer.until(frames => frames.some(({ type }) => type === frameTypes.data))
+    peer.socket.write(whole(1, [200, []], 'enough'))
+    await call.answer
+    const ended = new Promise(resolve => body.once('end', resolve))
+    for (let n = 0; n < 100; n++) body.write(Buffer.alloc(100_000))
+    body.end()
+    await ended
   }))

@@ -1,9 +1,10 @@
 // The connection to a worker, for all its calls at once. What is sent in one turn of the event loop is one write, because
 // waking the other process for each call would take as much CPU time as the rest of the call. The functions of a project
-// run in the process at the other end, so nothing that arrives is trusted.
+// run in the process at the other end, so nothing that arrives is trusted: a worker that breaks a rule loses the
+// connection.
 import { connect, type Socket } from 'node:net'
 import type { Readable } from 'node:stream'
-import { type FrameType, frameHeaderBytes, maxAnswerFrameBytes } from '../frames.ts'
+import { type FrameType, frameHeaderBytes, initialCredit, maxAnswerFrameBytes } from '../frames.ts'
 import { type CallHead, ConnectionLost, LinkedCall } from './linked-call.ts'
 
 export interface Link {
@@ -14,6 +15,13 @@ export interface Link {
 
 /** More frames are sent at once, so that the worker can begin while the rest of a turn is still in work. */
 const maxFramesOfWrite = 4
+/** A worker that lets so many bytes wait does not read any more. */
+const maxUnsentBytes = 16 * 1024 * 1024
+/** What a worker may still send for a call that was cancelled, before it knows. */
+const strayOfCancelled = initialCredit + maxAnswerFrameBytes
+/** What it may still send for a call that has ended, such as a last credit. */
+const strayOfEnded = 1024
+const maxStray = 64 * strayOfCancelled
 const empty = Buffer.alloc(0)
 
 /** `onClose` is called when the connection has ended, whoever ends it. */
@@ -35,12 +43,14 @@ function linkOn(socket: Socket, onClose: () => void): Link {
   let failure: unknown
   let queued: Buffer[] = []
   let rest: Buffer = empty
+  let stray = strayOfEnded
 
   function flush(): void {
     const frames = queued
     if (frames.length === 0) return
     queued = []
     socket.write(frames.length === 1 ? frames[0]! : Buffer.concat(frames))
+    if (socket.writableLength > maxUnsentBytes) socket.destroy(new Error('the worker does not read'))
   }
 
   function send(frame: Buffer): void {
@@ -54,16 +64,35 @@ function linkOn(socket: Socket, onClose: () => void): Link {
     let at = 0
     while (bytes.length - at >= frameHeaderBytes) {
       const length = bytes.readUInt32BE(at)
-      if (length > maxAnswerFrameBytes) throw new Error('a frame is too long')
+      if (length < frameHeaderBytes - 4 || length > maxAnswerFrameBytes)
+        throw new Error('a frame has no valid length')
       const end = at + 4 + length
       if (end > bytes.length) break
-      const content = bytes.subarray(at + frameHeaderBytes, end)
-      calls.get(bytes.readUInt32BE(at + 5))?.receive(bytes[at + 4] as FrameType, content)
+      const call = calls.get(bytes.readUInt32BE(at + 5))
+      if (call) call.receive(bytes[at + 4] as FrameType, bytes.subarray(at + frameHeaderBytes, end))
+      else stray -= end - at
+      if (stray < 0) throw new Error('the worker sends frames that belong to no call')
       at = end
     }
     rest = bytes.subarray(at)
   }
 
+  /** Resolves when the worker has read what was sent, or the connection has ended. */
+  function drained(): Promise<void> | undefined {
+    if (!socket.writableNeedDrain || socket.destroyed) return
+    return new Promise(resolve => {
+      const done = () => {
+        socket.off('drain', done)
+        socket.off('close', done)
+        resolve()
+      }
+      socket.on('drain', done)
+      socket.on('close', done)
+    })
+  }
+
+  // Each call that waits listens.
+  socket.setMaxListeners(0)
   socket.on('error', error => {
     failure = error
   })
@@ -75,8 +104,7 @@ function linkOn(socket: Socket, onClose: () => void): Link {
     try {
       receive(chunk)
     } catch (error) {
-      failure = error
-      socket.destroy()
+      socket.destroy(error as Error)
     }
   })
 
@@ -84,7 +112,11 @@ function linkOn(socket: Socket, onClose: () => void): Link {
     call(head, body, timeoutMs) {
       const id = nextId
       nextId = nextId === 0xffffffff ? 1 : nextId + 1
-      const call = new LinkedCall({ id, timeoutMs, send, onEnd: () => calls.delete(id) })
+      const onEnd = (isCancelled: boolean) => {
+        calls.delete(id)
+        stray = Math.min(maxStray, stray + (isCancelled ? strayOfCancelled : strayOfEnded))
+      }
+      const call = new LinkedCall({ id, timeoutMs, send, drained, onEnd })
       calls.set(id, call)
       if (socket.destroyed) call.fail(new ConnectionLost(failure))
       else call.start(head, body)

@@ -1,6 +1,15 @@
 // One call on the connection to a worker: its request, and the answer as it arrives.
 import type { Readable } from 'node:stream'
-import { creditStep, type FrameType, frameHeaderBytes, frameTypes, initialCredit } from '../frames.ts'
+import {
+  creditStep,
+  type FrameType,
+  frameHeaderBytes,
+  frameTypes,
+  initialCredit,
+  isHeaderValue,
+  maxAnswerHeaders,
+} from '../frames.ts'
+import { ReceivedBytes } from './received-bytes.ts'
 
 export interface CallHead {
   method: string
@@ -22,11 +31,19 @@ export interface Answer extends AnswerHead {
   read(): Promise<readonly Buffer[]>
 }
 
-/** The worker has ended, or has given the call up. */
+/** The worker has ended, or the call was cancelled. */
 export class ConnectionLost extends Error {
   constructor(cause?: unknown) {
     super('the worker closed the connection', { cause })
     this.name = 'ConnectionLost'
+  }
+}
+
+/** The worker has given the call up, and goes on. */
+export class CallReset extends Error {
+  constructor() {
+    super('the worker gave the call up')
+    this.name = 'CallReset'
   }
 }
 
@@ -42,8 +59,13 @@ interface CallOptions {
   id: number
   timeoutMs: number
   send(frame: Buffer): void
-  onEnd(): void
+  /** Undefined if more can be sent at once. */
+  drained(): Promise<void> | undefined
+  onEnd(isCancelled: boolean): void
 }
+
+/** As Deno returns them. */
+const nameForm = /^[!#$%&'*+.^_`|~0-9a-z-]+$/
 
 const noBytes = Buffer.alloc(0)
 
@@ -54,7 +76,8 @@ export class LinkedCall {
   /** Bytes of the request's body that may be sent. */
   #credit = initialCredit
   #onCredit: () => void = () => {}
-  #received: Buffer[] = []
+  #hasHead = false
+  readonly #received = new ReceivedBytes()
   /** Bytes that the worker has sent without having credit for them again. */
   #uncredited = 0
   /** Those of them that were read. */
@@ -68,7 +91,7 @@ export class LinkedCall {
     this.#answer.promise.catch(() => {})
   }
 
-  /** Rejects with ConnectionLost or AnswerTimeout, as reading its body does. */
+  /** Rejects with ConnectionLost, CallReset or AnswerTimeout, as reading its body does. */
   get answer(): Promise<Answer> {
     return this.#answer.promise
   }
@@ -86,32 +109,47 @@ export class LinkedCall {
     this.#giveUp(new ConnectionLost())
   }
 
+  /** Throws if the worker breaks a rule. */
   receive(type: FrameType, content: Buffer): void {
-    if (this.#isOver) return
     if (type === frameTypes.whole) {
+      this.#beginAnswer()
       const headEnd = 4 + content.readUInt32BE(0)
       const head = headFrom(content.subarray(4, headEnd))
-      this.#end()
+      this.#end(false)
       this.#answer.resolve({ ...head, whole: content.subarray(headEnd), read: async () => [] })
     } else if (type === frameTypes.head) {
-      clearTimeout(this.#timer)
+      this.#beginAnswer()
       this.#answer.resolve({ ...headFrom(content), whole: undefined, read: () => this.#nextBytes() })
     } else if (type === frameTypes.data) this.#receiveData(content)
     else if (type === frameTypes.end) {
-      this.#end()
-      this.#answer.reject(new ConnectionLost())
+      if (!this.#hasHead) throw new Error('an answer has ended that has not begun')
+      this.#end(false)
       this.#wake()
-    } else if (type === frameTypes.reset) this.fail(new ConnectionLost())
-    else if (type === frameTypes.credit) {
-      this.#credit = Math.min(initialCredit, this.#credit + content.readUInt32BE(0))
-      this.#onCredit()
-    }
+    } else if (type === frameTypes.reset) this.#fail(new CallReset(), false)
+    else if (type === frameTypes.credit) this.#receiveCredit(content.readUInt32BE(0))
+    else throw new Error('a frame of an unknown type')
   }
 
   fail(error: unknown): void {
+    this.#fail(error, true)
+  }
+
+  #beginAnswer(): void {
+    if (this.#hasHead) throw new Error('an answer has begun twice')
+    this.#hasHead = true
+    clearTimeout(this.#timer)
+  }
+
+  #receiveCredit(bytes: number): void {
+    this.#credit += bytes
+    if (bytes === 0 || this.#credit > initialCredit) throw new Error('a credit is too large or empty')
+    this.#onCredit()
+  }
+
+  #fail(error: unknown, isCancelled: boolean): void {
     if (this.#isOver) return
     this.#failure = error
-    this.#end()
+    this.#end(isCancelled)
     this.#answer.reject(error)
     this.#wake()
   }
@@ -126,11 +164,11 @@ export class LinkedCall {
     this.#timer = setTimeout(() => this.#giveUp(new AnswerTimeout()), this.#options.timeoutMs)
   }
 
-  #end(): void {
+  #end(isCancelled: boolean): void {
     this.#isOver = true
     clearTimeout(this.#timer)
     this.#onCredit()
-    this.#options.onEnd()
+    this.#options.onEnd(isCancelled)
   }
 
   #send(type: FrameType, content: Buffer): void {
@@ -159,40 +197,52 @@ export class LinkedCall {
   async #sendBody(body: Readable): Promise<void> {
     // The client can still receive the answer if the rest of its request is not wanted.
     const chunks = body.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>
-    for await (const chunk of chunks) {
-      for (let at = 0; at < chunk.length && !this.#isOver; ) {
-        while (this.#credit <= 0 && !this.#isOver)
-          await new Promise<void>(resolve => {
-            this.#onCredit = resolve
-          })
-        const part = chunk.subarray(at, at + this.#credit)
-        this.#credit -= part.length
-        at += part.length
-        this.#send(frameTypes.data, part)
+    try {
+      for await (const chunk of chunks) {
+        await this.#sendParts(chunk)
+        if (this.#isOver) return
       }
-      if (this.#isOver) return
+      this.#send(frameTypes.end, noBytes)
+    } finally {
+      // The rest is read and dropped, once the iterator has let go of it. Otherwise the next request on the connection of
+      // the client would wait for ever.
+      if (this.#isOver) setImmediate(() => body.resume())
     }
-    if (!this.#isOver) this.#send(frameTypes.end, noBytes)
+  }
+
+  async #sendParts(chunk: Buffer): Promise<void> {
+    for (let at = 0; at < chunk.length; ) {
+      while (this.#credit <= 0 && !this.#isOver)
+        await new Promise<void>(resolve => {
+          this.#onCredit = resolve
+        })
+      await this.#options.drained()
+      if (this.#isOver) return
+      const part = chunk.subarray(at, at + this.#credit)
+      this.#credit -= part.length
+      at += part.length
+      this.#send(frameTypes.data, part)
+    }
   }
 
   #receiveData(content: Buffer): void {
     this.#uncredited += content.length
-    if (this.#uncredited > initialCredit) throw new Error('the worker sends more than it may')
-    this.#received.push(content)
+    if (content.length === 0 || this.#uncredited > initialCredit)
+      throw new Error('the worker sends more than it may, or nothing')
+    this.#received.add(content)
     this.#wake()
   }
 
   async #nextBytes(): Promise<readonly Buffer[]> {
-    if (this.#received.length === 0 && !this.#isOver) {
+    if (this.#received.isEmpty && !this.#isOver) {
       this.#startTimer()
       await new Promise<void>(resolve => {
         this.#wake = resolve
       })
       clearTimeout(this.#timer)
     }
-    const chunks = this.#received
+    const chunks = this.#received.take()
     if (chunks.length === 0 && this.#failure) throw this.#failure
-    this.#received = []
     for (const { length } of chunks) this.#read += length
     if (this.#read >= creditStep && !this.#isOver) this.#giveCredit()
     return chunks
@@ -209,13 +259,16 @@ export class LinkedCall {
 
 function headFrom(bytes: Buffer): AnswerHead {
   const [status, headers] = JSON.parse(bytes.toString()) as [unknown, unknown]
-  const isValid =
-    Number.isInteger(status) &&
-    (status as number) >= 200 &&
-    (status as number) <= 599 &&
-    Array.isArray(headers) &&
-    headers.length % 2 === 0 &&
-    headers.every(each => typeof each === 'string')
-  if (!isValid) throw new Error('the head of an answer is malformed')
-  return { status: status as number, headers: headers as string[] }
+  if (!isStatus(status) || !areHeaders(headers)) throw new Error('the head of an answer is malformed')
+  return { status, headers }
+}
+
+const isStatus = (value: unknown): value is number =>
+  Number.isInteger(value) && (value as number) >= 200 && (value as number) <= 599
+
+function areHeaders(value: unknown): value is string[] {
+  if (!Array.isArray(value) || value.length % 2 !== 0 || value.length > 2 * maxAnswerHeaders) return false
+  return value.every((each, at) =>
+    typeof each !== 'string' ? false : at % 2 === 0 ? nameForm.test(each) : isHeaderValue(each),
+  )
 }

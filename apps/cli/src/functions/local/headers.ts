@@ -57,13 +57,15 @@ export function returned(alternating: readonly string[]): {
   outcome: string | undefined
   headers: OutgoingHttpHeaders
 } {
-  const headers: Record<string, string[]> = {}
+  const headers: Record<string, string[]> = Object.create(null)
   let outcome: string | undefined
   for (let at = 0; at < alternating.length; at += 2) {
     const [name, value] = [alternating[at]!, alternating[at + 1]!]
     if (name === 'x-platform-outcome') outcome = value
-    else if (!notForwarded.has(name) && !notReturned.has(name) && !name.startsWith(ownPrefix))
-      headers[name] = [...(headers[name] ?? []), value]
+    if (notForwarded.has(name) || notReturned.has(name) || name.startsWith(ownPrefix)) continue
+    const values = headers[name] ?? []
+    headers[name] = values
+    values.push(value)
   }
   return { outcome, headers }
 }

@@ -186,12 +186,15 @@ async function forward(
   const done = worker.begin()
   const head = { method: request.method ?? 'GET', target: address.target, headers: listed(headers) }
   const call = worker.link.call(head, hasBody(request) ? request : undefined, longest)
-  response.once('close', () => {
+  const end = () => {
     done()
     call.cancel()
     // The rest of a body that the function does not read. Otherwise the caller cannot send its next request.
     request.resume()
-  })
+  }
+  // The caller may have left while the worker was started.
+  if (response.closed) end()
+  else response.once('close', end)
   const answer = await call.answer.catch(async () => {
     // If the worker has ended, the next call must find a new one.
     await Promise.race([worker.ended, sleep(endMilliseconds, undefined, { ref: false })])

@@ -99,6 +99,9 @@ export async function startWorker(options: WorkerOptions): Promise<Worker> {
   try {
     await ready
     link = await openLink(linkSocket, () => void child.kill('SIGKILL'))
+  } catch (error) {
+    child.kill('SIGKILL')
+    throw error
   } finally {
     clearTimeout(timeout)
   }

@@ -16,11 +16,14 @@ interface FrameworkError extends Error {
 export function failureFrom(error: unknown, log: Log, requestId: string): Failure {
   const refusal =
     error instanceof Refusal ? error : (fromFramework(error as FrameworkError) ?? internalError(error))
-  if (refusal.status >= 500 && !refusal.isOfProject && !isRetryLater(refusal))
-    log.error({ id: requestId, err: refusal.cause ?? refusal }, 'request failed')
+  if (isOfPlatform(refusal)) log.error({ id: requestId, err: refusal.cause ?? refusal }, 'request failed')
   const { status, code, message, hint, details, headers } = refusal
   return { status, code, message, hint, details, headers }
 }
+
+/** A failure that the operator should know of. */
+export const isOfPlatform = (refusal: Refusal): boolean =>
+  refusal.status >= 500 && !refusal.isOfProject && !isRetryLater(refusal)
 
 /** A deliberate rejection under load. Nothing has failed, and a log line for each could fill the disk. */
 const isRetryLater = ({ headers, cause }: Refusal) => 'retry-after' in headers && cause === undefined

@@ -96,7 +96,7 @@ export function addRoute<Who>(app: FastifyInstance, parts: RouteParts<Who>): voi
       reply.status(status)
       if (headers) reply.headers(headers)
       if (isSource(body)) sendSource(request, reply, body)
-      else if (Buffer.isBuffer(body)) sendBytes(reply, body)
+      else if (Buffer.isBuffer(body) && status !== 204 && status !== 304) sendBytes(reply, body)
       else void reply.send(body ?? undefined)
     }
     settle(request, reply, result, send, dropRest)

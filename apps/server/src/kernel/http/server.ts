@@ -13,7 +13,7 @@ import { createAnswerObserver } from './answer-observer.ts'
 import { DirectBodyRequest } from './body.ts'
 import { createClientAddress } from './client-address.ts'
 import { exchangeOf } from './exchange.ts'
-import { failureFrom } from './failure.ts'
+import { failureFrom, isOfPlatform } from './failure.ts'
 import { maxHeaderSize, refuseMalformed } from './malformed.ts'
 import type { Observe } from './observation.ts'
 import type { Failure, Handlers, Plane } from './plane.ts'
@@ -103,8 +103,10 @@ export function createHttpServer({ log, observe, trustedProxies, formatUnrouted 
   )
   app.setErrorHandler((error, request, reply) => refuseUnrouted(error, request, reply))
 
-  const onSendFailure = (error: unknown, id: string) =>
+  const onSendFailure = (error: unknown, id: string) => {
+    if (error instanceof Refusal && !isOfPlatform(error)) return
     log.error({ id, err: error }, 'an answer could not be sent')
+  }
   const observed = createAnswerObserver(observe)
   const observeUnrouted = observed('none', 'none')
   function refuseUnrouted(error: unknown, request: FastifyRequest, reply: FastifyReply) {

@@ -1,6 +1,6 @@
 // What the client gets if a worker does not answer.
 import type { ErrorCode } from '@plinth/contract/errors.ts'
-import { AnswerTimeout, ConnectionLost } from '@plinth/runtime/client/linked-call.ts'
+import { AnswerTimeout, CallReset, ConnectionLost } from '@plinth/runtime/client/linked-call.ts'
 import { Refusal, retryLater } from '#src/kernel/errors.ts'
 import type { Excess } from './worker/usage.ts'
 import type { Worker } from './worker/worker.ts'
@@ -8,6 +8,7 @@ import type { Worker } from './worker/worker.ts'
 /** The error for the client, if the worker has not answered. */
 export async function reasonOf(error: unknown, worker: Worker, timeoutMs: number): Promise<unknown> {
   if (error instanceof AnswerTimeout) return timedOut(timeoutMs)
+  if (error instanceof CallReset) return failureOf('error')
   return error instanceof ConnectionLost ? reasonOfEnd(worker) : error
 }
 

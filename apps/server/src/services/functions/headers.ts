@@ -86,16 +86,17 @@ export function answerHeaders({ status, headers }: AnswerHead): {
   headers: Record<string, string | string[]>
   outcome: string | undefined
 } {
-  const result: Record<string, string | string[]> = {}
+  const result: Record<string, string | string[]> = Object.create(null)
+  const cookies: string[] = []
   let outcome: string | undefined
   for (let at = 0; at < headers.length; at += 2) {
     const [name, value] = [headers[at]!, headers[at + 1]!]
     if (name === 'x-platform-outcome') outcome = value
     if (notForwarded.has(name) || notReturned.has(name) || name.startsWith(ownPrefix)) continue
     const before = result[name]
-    if (before === undefined) result[name] = value
-    else if (name === 'set-cookie') result[name] = [before, value].flat()
-    else result[name] = `${before}, ${value}`
+    if (name === 'set-cookie') cookies.push(value)
+    else result[name] = before === undefined ? value : `${before}, ${value}`
   }
+  if (cookies.length > 0) result['set-cookie'] = cookies
   return { status, headers: result, outcome }
 }

@@ -1,9 +1,10 @@
 // A WebSocket to a function: after the handshake, bytes are passed on in both directions.
 import { type IncomingMessage, request as requestOf, STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
+import { Transform } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { AnswerTimeout, ConnectionLost } from '@plinth/runtime/client/linked-call.ts'
-import { failureOf, reasonOf } from './failures.ts'
+import { failureOf, reasonOf, tooLong } from './failures.ts'
 import { answerHeaders } from './headers.ts'
 import type { Lease } from './runtime.ts'
 import type { CallContext } from './worker-call.ts'
@@ -49,7 +50,8 @@ export async function openTunnel(
     if (!upgraded) {
       // The function has answered like to any other request.
       start('connection: close\r\n')
-      await pipeline(answer, socket).catch(() => {})
+      answer.socket.setTimeout(timeoutMs, () => answer.destroy())
+      await pipeline(answer, limited(context.maxBytes), socket).catch(() => {})
       over(status)
       return status
     }
@@ -66,6 +68,8 @@ export async function openTunnel(
     socket.once('close', () => inner.destroy())
     socket.pipe(inner)
     inner.pipe(socket)
+    // The client has left before the listeners were there.
+    if (socket.destroyed) inner.destroy()
     return status
   } catch (error) {
     call.done()
@@ -98,6 +102,18 @@ const handshake = (path: string, { target, headers }: CallContext, timeoutMs: nu
     })
     request.end()
   })
+
+/** Fails if more bytes are to pass. */
+function limited(maxBytes: number): Transform {
+  let passed = 0
+  return new Transform({
+    transform(chunk: Buffer, _encoding, done) {
+      passed += chunk.length
+      if (passed > maxBytes) done(tooLong(maxBytes))
+      else done(null, chunk)
+    },
+  })
+}
 
 const lowerCaseNames = (alternating: readonly string[]) =>
   alternating.map((each, at) => (at % 2 === 0 ? each.toLowerCase() : each))

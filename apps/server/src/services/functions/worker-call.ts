@@ -1,9 +1,10 @@
 // The request to a worker and its answer.
 import { Readable } from 'node:stream'
 import { type Answer, AnswerTimeout, type LinkedCall } from '@plinth/runtime/client/linked-call.ts'
-import type { ByteSource } from '#src/kernel/byte-source.ts'
+import { type ByteSource, bytesIn } from '#src/kernel/byte-source.ts'
+import { clientClosed } from '#src/kernel/http/body.ts'
 import type { RawReply, RawRequest } from '#src/kernel/http/request.ts'
-import { failureOf, reasonOf, timedOut, tooLong } from './failures.ts'
+import { failureOf, reasonOf, tooLong } from './failures.ts'
 import { answerHeaders } from './headers.ts'
 import type { Lease } from './runtime.ts'
 
@@ -27,7 +28,11 @@ export async function callWorker(
 ): Promise<RawReply> {
   const running = worker.begin(name)
   let call: LinkedCall | undefined
-  const stopListening = request.onDisconnect(() => call?.cancel())
+  let isGone = false
+  const stopListening = request.onDisconnect(() => {
+    isGone = true
+    call?.cancel()
+  })
   const end = () => {
     stopListening()
     running.done()
@@ -36,6 +41,7 @@ export async function callWorker(
     const body = bodyOf(request)
     const sent = body instanceof Promise ? await body : body
     call = running.send({ method: request.method, target, headers }, sent, timeoutMs)
+    if (isGone) call.cancel()
     const answer = await call.answer
     const { status, headers: answered, outcome } = answerHeaders(answer)
     if (outcome !== undefined) throw failureOf(outcome)
@@ -47,17 +53,23 @@ export async function callWorker(
       if (released) await released
       return { status, headers: answered, body: answer.whole.length > 0 ? answer.whole : null }
     }
-    const source = sourceOf(answer, call, { timeoutMs, maxBytes }, async () => {
-      end()
-      onEnd(status)
-      await release()
+    const source = sourceOf(answer, call, {
+      maxBytes,
+      isWanted: () => !isGone,
+      explain: error => reasonOf(error, worker, timeoutMs),
+      async onEnd() {
+        end()
+        onEnd(status)
+        await release()
+      },
     })
     return { status, headers: answered, isReadingRequest: sent instanceof Readable, body: source }
   } catch (error) {
     call?.cancel()
     end()
     if (error instanceof AnswerTimeout) void worker.checkAlive()
-    const reason = await reasonOf(error, worker, timeoutMs)
+    const hasLeft = isGone || request.body.readableAborted
+    const reason = hasLeft ? clientClosed(error) : await reasonOf(error, worker, timeoutMs)
     await release()
     throw reason
   }
@@ -77,30 +89,43 @@ async function wholeBody(body: Readable): Promise<Buffer> {
   return Buffer.concat(chunks)
 }
 
+interface Passing {
+  maxBytes: number
+  isWanted(): boolean
+  /** The error for the log of the platform, if the worker fails in the middle of the answer. */
+  explain(error: unknown): Promise<unknown>
+  onEnd(): Promise<void>
+}
+
 function sourceOf(
   answer: Answer,
   call: LinkedCall,
-  { timeoutMs, maxBytes }: { timeoutMs: number; maxBytes: number },
-  onEnd: () => Promise<void>,
+  { maxBytes, isWanted, explain, onEnd }: Passing,
 ): ByteSource {
   let hasMore = true
   let passed = 0
   let ended: Promise<void> | undefined
+  async function read(): Promise<readonly Buffer[]> {
+    try {
+      return await answer.read()
+    } catch (error) {
+      if (isWanted()) throw await explain(error)
+      return []
+    }
+  }
   return {
     isLive: true,
     get hasMore() {
       return hasMore
     },
     async next() {
-      const chunks = await answer.read().catch(error => {
-        throw error instanceof AnswerTimeout ? timedOut(timeoutMs) : error
-      })
+      const chunks = await read()
       if (chunks.length === 0) {
         ended ??= onEnd()
         await ended
         hasMore = false
       }
-      passed += chunks.reduce((sum, { length }) => sum + length, 0)
+      passed += bytesIn(chunks)
       if (passed > maxBytes) throw tooLong(maxBytes)
       return chunks
     },

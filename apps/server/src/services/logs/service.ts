@@ -73,12 +73,19 @@ export function logsService({ control, log, retentionDays }: LogsDeps): LogsServ
       Object.assign(project, { lines: [], bytes: 0, dropped: 0 })
       if (dropped > 0) lines.push(droppedLine(lines.at(-1)!, dropped))
       grown.add(projectId)
-      await store.insertLines(control, projectId, lines).catch(error => {
+      try {
+        await store.insertLines(control, projectId, lines)
+      } catch (error) {
+        if (isRefusedValue(error)) {
+          // They would be refused again, and no project may hold up the lines of others.
+          log.error({ err: error, project: projectId }, 'log lines of a project were refused and are lost')
+          continue
+        }
         // They are written with the next ones, as long as they fit.
         project.lines = [...lines, ...project.lines]
         project.bytes = project.lines.reduce((sum, { message }) => sum + message.length, 0)
         throw error
-      })
+      }
     }
   }
 
@@ -117,7 +124,7 @@ export function logsService({ control, log, retentionDays }: LogsDeps): LogsServ
         project.dropped++
         return
       }
-      const line = makeLine()
+      const line = storable(makeLine())
       project.bytes += line.message.length
       project.lines.push(line)
     },
@@ -132,6 +139,21 @@ export function logsService({ control, log, retentionDays }: LogsDeps): LogsServ
     },
   }
 }
+
+const maxName = 128
+
+/** What Postgres can store: texts without NUL and without half characters, and names that fit into an index. */
+const storable = (line: LogLine): LogLine => ({
+  ...line,
+  name: textFrom(line.name).slice(0, maxName),
+  message: textFrom(line.message),
+  request_id: line.request_id === null ? null : textFrom(line.request_id).slice(0, maxName),
+})
+
+const textFrom = (text: string) => text.replaceAll('\0', '\ufffd').toWellFormed()
+
+/** SQLSTATE classes 22 and 54: a value is malformed or too large. */
+const isRefusedValue = (error: unknown) => /^(?:22|54)/.test(String((error as { code?: unknown }).code))
 
 const droppedLine = ({ source, name, at }: LogLine, count: number): LogLine => ({
   source,

@@ -135,6 +135,15 @@ export function createPool(settings: PoolSettings, log: Log): Pool {
     }
   }
 
+  /** Undefined if the worker has ended during its start. */
+  async function leaseOf(slot: Slot): Promise<Leased | undefined> {
+    const isCold = slot.running === undefined
+    const worker = await slot.worker
+    if (!worker.hasEnded) return { worker, isCold }
+    // Unless another call has started the next one meanwhile.
+    if (slots.get(slot.key) === slot) slots.delete(slot.key)
+  }
+
   function logFailure(error: unknown): void {
     log.error({ err: error }, 'a worker of functions could not be stopped')
   }
@@ -148,11 +157,9 @@ export function createPool(settings: PoolSettings, log: Log): Pool {
       for (;;) {
         if (isClosed) throw busy()
         const known = slots.get(request.key)
-        if (known?.fingerprint === request.fingerprint && known.running?.hasEnded !== true) {
-          const isCold = known.running === undefined
-          const worker = await known.worker
-          if (!worker.hasEnded) return { worker, isCold }
-          slots.delete(request.key)
+        if (isUsable(known, request)) {
+          const leased = await leaseOf(known)
+          if (leased) return leased
           continue
         }
         if (known) retire(known)
@@ -179,3 +186,7 @@ export function createPool(settings: PoolSettings, log: Log): Pool {
     },
   }
 }
+
+/** Whether it serves this version, as far as is known. */
+const isUsable = (slot: Slot | undefined, { fingerprint }: WorkerRequest): slot is Slot =>
+  slot?.fingerprint === fingerprint && slot.running?.hasEnded !== true
