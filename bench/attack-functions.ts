@@ -4,7 +4,7 @@ import { type HttpRequest, send } from './attack-send.ts'
 
 const mebibyte = 1024 * 1024
 /** The limits of docs/limits.md. */
-const max = { bytes: 10 * mebibyte, files: 1000, mapEntries: 1000 }
+const max = { bytes: 10 * mebibyte, files: 1000, mapEntries: 1000, map: 256 * 1024 - 10 }
 const hello = `Deno.serve(() => new Response('hello'))`
 const fill = (piece: string, bytes: number) => piece.repeat(Math.floor(bytes / piece.length))
 const entries = (count: number, name: (n: number) => string, value: (n: number) => unknown) =>
@@ -57,7 +57,7 @@ const deployments: Record<string, () => object> = {
       'index.ts': hello,
       ...entries(
         max.files - 1,
-        n => `${'d/'.repeat(240)}${n}`,
+        n => `${`${n % 20}/`.repeat(48)}${n}`,
         () => 'x',
       ),
     },
@@ -94,8 +94,24 @@ const deployments: Record<string, () => object> = {
       }),
     },
   }),
-  'an import map of open brackets': () => ({
-    files: { 'index.ts': hello, 'deno.json': fill('[', mebibyte - 10) },
+  'an import map of open brackets': () => ({ files: { 'index.ts': hello, 'deno.json': fill('[', max.map) } }),
+  'an import map of open comments': () => ({
+    files: { 'index.ts': hello, 'deno.json': fill('/*', max.map) },
+  }),
+  'an import map of open texts': () => ({ files: { 'index.ts': hello, 'deno.json': fill('"\\', max.map) } }),
+  'an import map of commas': () => ({ files: { 'index.ts': hello, 'deno.json': fill('[,],', max.map) } }),
+  'imports of mapped names before and after a long text': () => ({
+    files: {
+      'index.ts': `${Array.from({ length: 900 }, (_, n) => `import 'name${n}'`).join(';')};\n${pad(max.bytes - 100_000)}${hello}`,
+      'lib.ts': '',
+      'deno.json': JSON.stringify({
+        imports: entries(
+          900,
+          n => `name${n}`,
+          () => './lib.ts',
+        ),
+      }),
+    },
   }),
   'code of imports': () => ({
     files: { 'index.ts': fill(`import './lib.ts';`, max.bytes - 1000), 'lib.ts': '' },
@@ -121,11 +137,11 @@ const answers: Record<string, string> = {
     }))`,
   'many headers': `
     const headers = new Headers()
-    for (let n = 0; n < 9000; n++) headers.append('x-' + n, 'value')
+    for (let n = 0; n < 990; n++) headers.append('x-' + n, 'y'.repeat(200))
     return new Response('x', { headers })`,
   'many cookies': `
     const headers = new Headers()
-    for (let n = 0; n < 9000; n++) headers.append('set-cookie', 'a' + n + '=1')
+    for (let n = 0; n < 990; n++) headers.append('set-cookie', 'a' + n + '=' + 'y'.repeat(200))
     return new Response('x', { headers })`,
   'the largest body': `return new Response(new Uint8Array(20_000_000))`,
   'lines of output': `
@@ -134,7 +150,9 @@ const answers: Record<string, string> = {
   'one line of output': `
     console.log('x'.repeat(20_000_000))
     return new Response('x')`,
-  'an error with a long message': `throw new Error('x'.repeat(20_000_000))`,
+  'an error with a long message': `
+    console.error(new Error('x'.repeat(20_000_000)))
+    return new Response('x')`,
 }
 
 export function functionCases({ url, projectId, serviceKey, adminToken }: Attacked): Case[] {

@@ -15,6 +15,8 @@ export interface Link {
 
 /** More frames are sent at once, so that the worker can begin while the rest of a turn is still in work. */
 const maxFramesOfWrite = 4
+/** After more frames than this, other work of the event loop is done before the next are read. */
+const maxFramesOfTurn = 500
 /** A worker that lets so many bytes wait does not read any more. */
 const maxUnsentBytes = 16 * 1024 * 1024
 /** What a worker may still send for a call that was cancelled, before it knows. */
@@ -59,7 +61,9 @@ function linkOn(socket: Socket, onClose: () => void): Link {
     else if (queued.length === maxFramesOfWrite) flush()
   }
 
-  function receive(chunk: Buffer): void {
+  /** Returns the number of frames. */
+  function receive(chunk: Buffer): number {
+    let count = 0
     const bytes = rest.length === 0 ? chunk : Buffer.concat([rest, chunk])
     let at = 0
     while (bytes.length - at >= frameHeaderBytes) {
@@ -73,8 +77,16 @@ function linkOn(socket: Socket, onClose: () => void): Link {
       else stray -= end - at
       if (stray < 0) throw new Error('the worker sends frames that belong to no call')
       at = end
+      count++
     }
     rest = bytes.subarray(at)
+    return count
+  }
+
+  /** Node reads a socket up to 32 times in a turn, if it is always full. */
+  function waitForNextTurn(): void {
+    socket.pause()
+    setImmediate(() => socket.resume())
   }
 
   /** Resolves when the worker has read what was sent, or the connection has ended. */
@@ -102,7 +114,7 @@ function linkOn(socket: Socket, onClose: () => void): Link {
   })
   socket.on('data', (chunk: Buffer) => {
     try {
-      receive(chunk)
+      if (receive(chunk) > maxFramesOfTurn) waitForNextTurn()
     } catch (error) {
       socket.destroy(error as Error)
     }

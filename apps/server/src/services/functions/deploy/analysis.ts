@@ -3,9 +3,11 @@
 import { join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import type { OsUser } from '#src/kernel/child-processes/process.ts'
+import { readJson } from '#src/kernel/http/json-body.ts'
+import { inSlices, type Sliced } from '#src/kernel/slices.ts'
 import { DenoStopped, runDeno } from './deno-command.ts'
 import { invalid } from './files.ts'
-import { aliasPrefix, type PackageNames } from './package-names.ts'
+import { aliasPrefix, maxPackages, type PackageNames } from './package-names.ts'
 
 export interface Replacement {
   /** Relative to the folder of the function. */
@@ -59,6 +61,9 @@ interface Module {
 }
 
 const limits = { timeoutMs: 20_000, maxOutputBytes: 4 * 1024 * 1024 }
+/** As many values as fit into the output. */
+const jsonLimits = { anyKey: true, maxValues: 1_000_000, allowsLoneSurrogates: true }
+const importsPerSlice = 100
 /** The file that replaces `https://deno.land/std@…/http/server.ts`, and the one for imports of types only. */
 export const builtins = {
   'plinth-std-http.js': 'export const serve = (handler, options) => Deno.serve(options ?? {}, handler)\n',
@@ -83,16 +88,26 @@ export async function analyse(input: AnalysisInput): Promise<Analysis> {
     throw error
   })
   if (!isSuccess) throw invalid(`The code could not be examined: ${shortened(stderr, root)}`)
-  const { modules } = JSON.parse(stdout) as { modules: Module[] }
+  const { modules } = (await readJson(Buffer.from(stdout), jsonLimits)) as { modules: Module[] }
   const own = modules.filter(({ specifier }) => specifier.startsWith(root))
   const broken = own.find(({ error }) => error !== undefined)
   if (broken) throw invalid(sentenceOf(broken.error!, root))
+  return inSlices(noteAll(own, input.packages, root))
+}
+
+function* noteAll(own: readonly Module[], packages: PackageNames, root: string): Sliced<Analysis> {
   const found: Analysis = {
     modules: own.filter(({ kind }) => kind === 'esm').map(({ specifier }) => specifier),
     replacements: [],
   }
+  let count = 0
   for (const module of own)
-    for (const dependency of module.dependencies ?? []) note(found, input.packages, root, module, dependency)
+    for (const dependency of module.dependencies ?? []) {
+      note(found, packages, root, module, dependency)
+      if (packages.wanted.size > maxPackages)
+        throw invalid(`A function imports at most ${maxPackages} npm packages`)
+      if (++count % importsPerSlice === 0) yield
+    }
   return found
 }
 

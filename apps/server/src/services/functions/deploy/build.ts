@@ -4,6 +4,7 @@ import { randomUUID } from 'node:crypto'
 import { chmod, link, mkdir, readFile, rm, unlink, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { createLimiter } from '#src/kernel/limiter.ts'
+import { inSlices, type Sliced } from '#src/kernel/slices.ts'
 import type { Archives } from '../archives.ts'
 import { directoryName, makeOwnDir, type Place } from '../place.ts'
 import type { VersionParts } from '../store.ts'
@@ -24,6 +25,9 @@ export interface BuildDeps {
 
 /** Deno names each specifier of a file once, so one that is written several times takes several rounds. */
 const maxRounds = 20
+const replacementsPerSlice = 100
+/** How much further than Deno says a specifier may be. */
+const maxShift = 4096
 /** Programs that use the CPU, and those that wait for the registry, which may be slow. */
 const cpu = createLimiter({ concurrency: 2 })
 const network = createLimiter({ concurrency: 8 })
@@ -123,7 +127,7 @@ async function applyReplacements(code: string, replacements: readonly Replacemen
   const build = join(code, 'build')
   for (const [path, own] of Map.groupBy(replacements, each => each.path)) {
     const file = join(build, path)
-    const text = replaceIn(await readFile(file, 'utf8'), own)
+    const text = await inSlices(replaceIn(await readFile(file, 'utf8'), own))
     // Another file: the one in `src` stays as it is.
     await unlink(file)
     await writeFile(file, text, { mode: 0o644 })
@@ -133,21 +137,24 @@ async function applyReplacements(code: string, replacements: readonly Replacemen
       await writeFile(join(build, name), text, { mode: 0o644 })
 }
 
-/** From the end to the start, so that the positions stay valid. */
-function replaceIn(text: string, replacements: readonly Replacement[]): string {
+function* replaceIn(text: string, replacements: readonly Replacement[]): Sliced<string> {
   const starts = [0]
   for (let at = text.indexOf('\n'); at >= 0; at = text.indexOf('\n', at + 1)) starts.push(at + 1)
   const placed = replacements
     .map(each => ({ each, at: (starts[each.line] ?? text.length) + each.character }))
-    .sort((a, b) => b.at - a.at)
-  let result = text
-  for (const { each, at } of placed) {
-    const found = findSpecifier(result, at, each.specifier)
+    .sort((a, b) => a.at - b.at)
+  const pieces: string[] = []
+  let copied = 0
+  for (const [index, { each, at }] of placed.entries()) {
+    const found = findSpecifier(text, Math.max(at, copied), each.specifier)
     if (!found)
       throw invalid(`${each.path}:${each.line + 1}: write the import of ${each.specifier} as a plain text`)
-    result = `${result.slice(0, found.from)}${JSON.stringify(each.with)}${result.slice(found.to)}`
+    pieces.push(text.slice(copied, found.from), JSON.stringify(each.with))
+    copied = found.to
+    if (index % replacementsPerSlice === 0) yield
   }
-  return result
+  pieces.push(text.slice(copied))
+  return pieces.join('')
 }
 
 /** The position of Deno counts characters and not UTF-16 units, so the specifier may be a little further. */
@@ -156,8 +163,7 @@ function findSpecifier(
   at: number,
   specifier: string,
 ): { from: number; to: number } | undefined {
-  const end = text.indexOf('\n', at)
-  const rest = text.slice(at, end < 0 ? undefined : end)
+  const rest = text.slice(at, at + specifier.length + maxShift).split('\n', 1)[0]!
   for (const quote of ['"', "'", '`']) {
     const offset = rest.indexOf(quote + specifier + quote)
     if (offset >= 0) return { from: at + offset, to: at + offset + specifier.length + 2 }

@@ -19,8 +19,13 @@ export interface GivenSource {
 
 const defaultEntrypoints = ['index.ts', 'index.js', 'index.mjs', 'index.tsx', 'index.jsx']
 const maxPathBytes = 500
+const maxParts = 50
+const maxFolders = 1000
 /** Decoded or hashed in one slice. */
 const bytesPerSlice = 256 * 1024
+const filesPerSlice = 50
+/** A multiple of four characters, which are three bytes. */
+const base64PerSlice = 256 * 1024
 
 /** Undefined if neither code nor files are given. `current` is the entrypoint of the version before. */
 export async function readSource(
@@ -63,14 +68,14 @@ function* decode(files: Files): Sliced<SourceFiles> {
   if (Object.keys(files).length > maxFiles) throw invalid(`A function has at most ${maxFiles} files`)
   for (const [path, content] of Object.entries(files)) {
     checkPath(path)
-    const bytes = typeof content === 'string' ? Buffer.from(content) : fromBase64(path, content.base64)
+    const bytes = typeof content === 'string' ? Buffer.from(content) : yield* fromBase64(path, content.base64)
     total += bytes.length
     inSlice += bytes.length
     if (total > maxCodeBytes) throw tooLarge()
     decoded.set(path, bytes)
-    const parts = path.split('/')
-    for (let depth = 1; depth < parts.length; depth++) folders.add(parts.slice(0, depth).join('/'))
-    if (inSlice > bytesPerSlice) {
+    addFolders(folders, path)
+    if (folders.size > maxFolders) throw invalid(`A function has at most ${maxFolders} folders`)
+    if (inSlice > bytesPerSlice || decoded.size % filesPerSlice === 0) {
       inSlice = 0
       yield
     }
@@ -80,28 +85,47 @@ function* decode(files: Files): Sliced<SourceFiles> {
   return decoded
 }
 
+/** Those above a known one are known, too. */
+function addFolders(folders: Set<string>, path: string): void {
+  for (let end = path.lastIndexOf('/'); end > 0; end = path.lastIndexOf('/', end - 1)) {
+    const folder = path.slice(0, end)
+    if (folders.has(folder)) return
+    folders.add(folder)
+  }
+}
+
 /** Relative, without steps upwards, and without names that the platform or Deno uses itself. */
 function checkPath(path: string): void {
   const parts = path.split('/')
   const problem =
     path.startsWith('/') || /^[A-Za-z]:/.test(path)
       ? 'is absolute; paths are relative to the folder of the function'
-      : parts.includes('..') || parts.includes('.') || parts.includes('')
-        ? 'has an empty part, "." or ".."'
-        : /[\\\p{Cc}]/u.test(path)
-          ? 'has a backslash or a control character'
-          : Buffer.byteLength(path) > maxPathBytes || parts.some(part => Buffer.byteLength(part) > 255)
-            ? 'is too long'
-            : parts.includes('node_modules')
-              ? 'is in node_modules; import packages with npm: instead'
-              : undefined
+      : problemOf(path, parts)
   if (problem) throw invalid(`The path ${JSON.stringify(path.slice(0, 200))} ${problem}`)
 }
 
-function fromBase64(path: string, text: string): Buffer {
-  if (!/^[A-Za-z0-9+/]*={0,2}$/.test(text))
-    throw invalid(`The content of ${JSON.stringify(path)} is not base64`)
-  return Buffer.from(text, 'base64')
+function problemOf(path: string, parts: readonly string[]): string | undefined {
+  if (parts.includes('..') || parts.includes('.') || parts.includes(''))
+    return 'has an empty part, "." or ".."'
+  if (/[\\\p{Cc}]/u.test(path)) return 'has a backslash or a control character'
+  if (Buffer.byteLength(path) > maxPathBytes || parts.some(part => Buffer.byteLength(part) > 255))
+    return 'is too long'
+  if (parts.length > maxParts) return `has more than ${maxParts} parts`
+  if (parts.includes('node_modules')) return 'is in node_modules; import packages with npm: instead'
+  return
+}
+
+function* fromBase64(path: string, text: string): Sliced<Buffer> {
+  const parts: Buffer[] = []
+  for (let at = 0; at < text.length; at += base64PerSlice) {
+    const part = text.slice(at, at + base64PerSlice)
+    const isLast = at + base64PerSlice >= text.length
+    if (!(isLast ? /^[A-Za-z0-9+/]*={0,2}$/ : /^[A-Za-z0-9+/]*$/).test(part))
+      throw invalid(`The content of ${JSON.stringify(path)} is not base64`)
+    parts.push(Buffer.from(part, 'base64'))
+    if (!isLast) yield
+  }
+  return Buffer.concat(parts)
 }
 
 /** Of the files with their paths, and of what they are combined with. */

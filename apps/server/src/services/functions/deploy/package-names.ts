@@ -6,6 +6,8 @@ const versionForm = /^[\w.^~<>=|*+ -]{1,100}$/
 const maxNameLength = 214
 export const aliasPrefix = 'plinth-alias-'
 
+export const maxPackages = 200
+
 export class PackageNames {
   /** By name: the package with its range, as npm writes it in package.json. */
   readonly wanted = new Map<string, string>()

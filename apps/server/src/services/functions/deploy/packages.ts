@@ -37,13 +37,11 @@ export interface InstallInput {
   timeoutMs?: number
 }
 
-const limits = { packages: 200, bytes: 200 * 1024 * 1024, entries: 50_000 }
+const limits = { bytes: 200 * 1024 * 1024, entries: 50_000 }
 const maxOutputBytes = 256 * 1024
 
 export async function installPackages(input: InstallInput): Promise<Packages> {
   const { deno, user, directory, wanted, registry, signal, timeoutMs = 60_000 } = input
-  if (Object.keys(wanted).length > limits.packages)
-    throw invalid(`A function imports at most ${limits.packages} npm packages`)
   const target = join(directory, 'packages')
   await makeOwnDir(target, user)
   await writeFile(join(target, 'package.json'), JSON.stringify({ dependencies: wanted }))
