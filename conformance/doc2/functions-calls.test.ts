@@ -420,14 +420,16 @@ test('Contract: /tmp is writable, and belongs to the worker', async () => {
       for await (const { name } of Deno.readDir('/tmp/a/b')) names.push(name)
       const outside = await Deno.readTextFile('/tmp/../etc/hostname').catch(error => error.name)
       const text = Deno.readTextFileSync('/tmp/a/b/one.txt')
+      await Deno.writeTextFile(made, 'made')
+      const again = await Deno.readTextFile(made)
       await Deno.remove('/tmp/a', { recursive: true })
-      return Response.json({ text, names: names.sort(), isMade: made.length > 0, outside })
+      return Response.json({ text, names: names.sort(), again, outside })
     })`,
   )
   assert.deepEqual((await own.call('files')).body, {
     text: 'one',
     names: ['one.txt', 'three.txt'],
-    isMade: true,
+    again: 'made',
     outside: 'NotCapable',
   })
 })

@@ -266,7 +266,7 @@ captureConsole()
 setCodeDir(settings.codeDir)
 if (settings.platformSocket !== undefined) providePlatform(settings.baseUrl, settings.platformSocket)
 provideEnvironment(() => single?.env ?? new Map())
-provideTemporaryFiles(settings.temporary)
+provideTemporaryFiles(settings.temporary, [settings.codeDir])
 provideWaitUntil()
 readFirstVariables()
 const sockets = [settings.socket]

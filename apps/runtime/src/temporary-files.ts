@@ -25,12 +25,15 @@ const withOnePath = [
 const withTwoPaths = ['copyFile', 'link', 'rename', 'symlink'] as const
 const withOptions = ['makeTempDir', 'makeTempFile'] as const
 
-export function provideTemporaryFiles(directory: string): void {
+/** `others` are directories that may really be below `/tmp`. */
+export function provideTemporaryFiles(directory: string, others: readonly string[]): void {
+  const real = [directory, ...others]
   const methods = deno as unknown as Record<string, Method>
 
   const mapped = (path: unknown): unknown => {
     const text = path instanceof URL && path.protocol === 'file:' ? decodeURIComponent(path.pathname) : path
     if (typeof text !== 'string' || !/^\/tmp(?:\/|$)/.test(text)) return path
+    if (real.some(each => text === each || text.startsWith(`${each}/`))) return path
     return directory + text.slice('/tmp'.length)
   }
   const wrap = (name: string, change: (given: unknown[]) => unknown[]) => {
