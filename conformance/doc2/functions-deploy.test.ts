@@ -134,13 +134,15 @@ test('Issue: absolute and climbing paths, and other bad names of files, are refu
     'a\u0000.ts',
     '',
   ]
-  for (const path of [...paths, 'node_modules/x/index.js', 'x'.repeat(600)]) {
+  for (const path of [...paths, 'node_modules/x/index.js', 'x'.repeat(600), `${'d/'.repeat(60)}x`]) {
     const files = { 'index.ts': saying('x'), [path]: '' }
     const reply = await own.manage('POST', '', { name: 'paths', files })
     assertManagementError(reply, 'function_code_invalid')
   }
   const both = { 'index.ts': saying('x'), a: '', 'a/b': '' }
-  assertManagementError(await own.manage('POST', '', { name: 'paths', files: both }), 'function_code_invalid')
+  const folders = Object.fromEntries(Array.from({ length: 500 }, (_, n) => [`a${n}/b/c/x`, '']))
+  for (const files of [both, { 'index.ts': saying('x'), ...folders }])
+    assertManagementError(await own.manage('POST', '', { name: 'paths', files }), 'function_code_invalid')
 })
 
 test('2 §4.5 bodies that do not make sense are refused', async () => {
