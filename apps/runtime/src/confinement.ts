@@ -2,6 +2,8 @@
 // - Memory, files and their sizes are limited.
 // - Sockets are IPv4 or Unix sockets. Deno compares addresses with the denied ranges after it has resolved a name, but its
 //   ranges are IPv4 only, so that a name with the address ::ffff:127.0.0.1 or fd00::1 would reach the local network.
+// - Of Unix sockets, only that of the platform can be reached. Deno's rules have no names for those without a file
+//   (abstract ones), and the filter sees only the length of an address: that of IPv4, or of this socket.
 // - No other program can be started, and no other process can be inspected, whatever permission is obtained.
 // - It ends with the platform, even if its code never lets it read that the platform has ended.
 // The filter holds for all threads and cannot be removed. It needs a foreign function, and the permission for these is
@@ -13,7 +15,10 @@ const numbers = {
     audit: 0xc00000b7,
     seccomp: 277,
     socket: 198,
+    connect: 203,
+    bind: 200,
     denied: {
+      listen: 201,
       execve: 221,
       execveat: 281,
       ptrace: 117,
@@ -35,7 +40,10 @@ const numbers = {
     audit: 0xc000003e,
     seccomp: 317,
     socket: 41,
+    connect: 42,
+    bind: 49,
     denied: {
+      listen: 50,
       execve: 59,
       execveat: 322,
       ptrace: 101,
@@ -62,17 +70,19 @@ const jumpIfAtLeast = 0x35
 const answer = 0x06
 const allow = 0x7fff0000
 const failWith = (errno: number) => 0x00050000 + errno
-const [eperm, enosys, eafnosupport] = [1, 38, 97]
-// Where the filter finds the number of the call, the architecture and the first argument.
-const [callNumber, architecture, firstArgument] = [0, 4, 16]
+const [eperm, eacces, enosys, eafnosupport] = [1, 13, 38, 97]
+// Where the filter finds the number of the call, the architecture, and the first and third argument.
+const [callNumber, architecture, firstArgument, thirdArgument] = [0, 4, 16, 32]
 const [unixSockets, ipv4Sockets] = [1, 2]
+const ipv4AddressBytes = 16
 /** Numbers from here on are calls of the x32 variant of x86-64, which Deno does not use. */
 const x32 = 0x40000000
 
 type Instruction = readonly [code: number, ifTrue: number, ifFalse: number, value: number]
 
-function instructions(arch: keyof typeof numbers): Instruction[] {
-  const { audit, socket, denied } = numbers[arch]
+/** `unixAddressBytes` is the length of the only address of a Unix socket that can be reached. */
+function instructions(arch: keyof typeof numbers, unixAddressBytes: number): Instruction[] {
+  const { audit, socket, connect, bind, denied } = numbers[arch]
   return [
     [load, 0, 0, architecture],
     [jumpIfEqual, 1, 0, audit],
@@ -84,6 +94,17 @@ function instructions(arch: keyof typeof numbers): Instruction[] {
       [jumpIfEqual, 0, 1, number],
       [answer, 0, 0, failWith(eperm)],
     ]),
+    [jumpIfEqual, 0, 5, connect],
+    [load, 0, 0, thirdArgument],
+    [jumpIfEqual, 2, 0, ipv4AddressBytes],
+    [jumpIfEqual, 1, 0, unixAddressBytes],
+    [answer, 0, 0, failWith(eacces)],
+    [answer, 0, 0, allow],
+    [jumpIfEqual, 0, 4, bind],
+    [load, 0, 0, thirdArgument],
+    [jumpIfEqual, 1, 0, ipv4AddressBytes],
+    [answer, 0, 0, failWith(eacces)],
+    [answer, 0, 0, allow],
     [jumpIfEqual, 0, 4, socket],
     [load, 0, 0, firstArgument],
     [jumpIfEqual, 2, 0, unixSockets],
@@ -124,12 +145,20 @@ function limitBytes(limit: number): Uint8Array {
   return bytes
 }
 
-/** Throws if the process cannot be confined. Then it must not load any code. */
-export function confine(limits: Limits): void {
+/** The family in two bytes, the path and a zero byte. */
+const unixAddressBytesOf = (path: string) => 2 + new TextEncoder().encode(path).length + 1
+
+/**
+ * Throws if the process cannot be confined. Then it must not load any code. Afterwards nothing can listen, and of Unix
+ * sockets only that of the platform can be reached.
+ */
+export function confine(limits: Limits, platformSocket: string | undefined): void {
   if (deno.build.os !== 'linux') return
   const arch = deno.build.arch
   if (arch !== 'aarch64' && arch !== 'x86_64') throw new Error(`no seccomp filter for ${arch}`)
-  const filter = instructions(arch)
+  const unixAddressBytes =
+    platformSocket === undefined ? ipv4AddressBytes : unixAddressBytesOf(platformSocket)
+  const filter = instructions(arch, unixAddressBytes)
   const code = encode(filter)
   const program = new Uint8Array(16)
   const view = new DataView(program.buffer)

@@ -47,7 +47,7 @@ export interface DenoApi {
   serve(...options: readonly unknown[]): unknown
   listen(options: { transport: 'unix'; path: string }): AsyncIterable<Connection>
   upgradeWebSocket(request: Request, options?: object): unknown
-  createHttpClient(options: { proxy: { transport: 'unix'; path: string } }): HttpClient
+  createHttpClient(options: { proxy?: { transport: 'unix'; path: string } }): HttpClient
   dlopen(path: string, symbols: object): Library
   inspect(value: unknown): string
   exit(code: number): never

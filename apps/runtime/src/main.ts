@@ -8,7 +8,7 @@ import { captureServe, handlerOf } from './functions.ts'
 import { currentInvocation, type Invocation, runIn } from './invocation.ts'
 import { type LinkedRequest, serveLink } from './link.ts'
 import { send } from './messages.ts'
-import { providePlatform } from './platform-access.ts'
+import { providePlatform, refuseProxies } from './platform-access.ts'
 import { provideTemporaryFiles } from './temporary-files.ts'
 
 interface Settings {
@@ -261,14 +261,7 @@ function reportUncaught(): void {
   })
 }
 
-confine(settings.limits)
-captureConsole()
-setCodeDir(settings.codeDir)
-if (settings.platformSocket !== undefined) providePlatform(settings.baseUrl, settings.platformSocket)
-provideEnvironment(() => single?.env ?? new Map())
-provideTemporaryFiles(settings.temporary, [settings.codeDir])
-provideWaitUntil()
-readFirstVariables()
+// While it still may listen. Calls arrive only after `ready`.
 const sockets = [settings.socket]
 if (settings.linkSocket !== undefined) {
   sockets.push(settings.linkSocket)
@@ -282,6 +275,15 @@ if (settings.linkSocket !== undefined) {
   })
 }
 serve({ path: settings.socket, onListen() {} }, answerHttp)
+confine(settings.limits, settings.platformSocket)
+captureConsole()
+setCodeDir(settings.codeDir)
+if (settings.platformSocket !== undefined) providePlatform(settings.baseUrl, settings.platformSocket)
+refuseProxies()
+provideEnvironment(() => single?.env ?? new Map())
+provideTemporaryFiles(settings.temporary, [settings.codeDir])
+provideWaitUntil()
+readFirstVariables()
 for (const name of ['read', 'write'] as const)
   for (const path of sockets) deno.permissions.revokeSync({ name, path })
 captureServe()

@@ -5,6 +5,27 @@ import { deno } from './deno.ts'
 /** Never resolved: the Unix socket is the only place that requests to it can reach. */
 const insideOrigin = 'http://platform.invalid'
 
+/**
+ * Deno does not check the address that the name of a SOCKS proxy has, so that a proxy could be on the local network. In
+ * threads of their own there would be another `Deno` without these changes.
+ */
+export function refuseProxies(): void {
+  const create = deno.createHttpClient.bind(deno)
+  Object.defineProperty(deno, 'createHttpClient', {
+    value: (options: { proxy?: unknown } = {}) => {
+      if (options.proxy !== undefined) throw new TypeError('Functions cannot use proxies')
+      return create(options as Parameters<typeof create>[0])
+    },
+  })
+  Object.defineProperty(globalThis, 'Worker', {
+    value: class {
+      constructor() {
+        throw new TypeError('Functions cannot start workers')
+      }
+    },
+  })
+}
+
 export function providePlatform(baseUrl: string, socketPath: string): void {
   const client = deno.createHttpClient({ proxy: { transport: 'unix', path: socketPath } })
   const realFetch = globalThis.fetch

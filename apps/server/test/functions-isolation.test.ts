@@ -166,6 +166,39 @@ test('isolation: programs, foreign functions, signals, debuggers and other permi
   )
 })
 
+test('isolation: Unix sockets without a file cannot be reached, by any way', async () => {
+  const results = await attempts({
+    Deno: `(await Deno.connect({ transport: 'unix', path: '\\0plinth-abstract-name' })).close()`,
+    node: `const { connect } = await import('node:net')
+      await new Promise((resolve, reject) => connect({ path: '\\0plinth-abstract-name' }).on('error', reject).on('connect', resolve))`,
+    listening: `Deno.listen({ transport: 'unix', path: '\\0plinth-abstract-name' })`,
+  })
+  assertAllFail(results)
+  // A refused connection would have asked the kernel for the socket.
+  for (const [name, result] of Object.entries(results)) assert.doesNotMatch(result, /refused|timeout/i, name)
+})
+
+test('isolation: proxies, whose address is not checked, and threads without these rules are refused', async () => {
+  let connections = 0
+  internal.on('connection', () => connections++)
+  assertAllFail(
+    await attempts(
+      {
+        socks: `const client = Deno.createHttpClient({ proxy: { url: 'socks5://127.1:' + p('port') } })
+          return (await fetch('http://example.com/', { client })).status`,
+        'another name': `const client = Deno.createHttpClient({ proxy: { url: 'socks5://localtest.me:' + p('port') } })
+          return (await fetch('http://example.com/', { client })).status`,
+        'a thread': `return await new Promise((resolve, reject) => {
+          const worker = new Worker('data:text/javascript,postMessage("started")', { type: 'module' })
+          worker.onmessage = event => resolve(event.data)
+        })`,
+      },
+      { port },
+    ),
+  )
+  assert.equal(connections, 0)
+})
+
 test('isolation: a worker with more permissions than its creator ends the process', async () => {
   const name = 'more-permissions'
   await own.deploy(

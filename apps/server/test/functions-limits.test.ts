@@ -114,6 +114,45 @@ test('limits: timers, sockets, output and files without end harm only their own 
   }
 })
 
+test('limits: files that are deleted and kept open count as well', async () => {
+  const own = await it.createProject()
+  await own.deploy(
+    'hidden',
+    `
+    const kept = []
+    Deno.serve(async () => {
+      const bytes = new Uint8Array(1_000_000)
+      for (let n = 0; n < 8; n++) {
+        const path = await Deno.makeTempFile()
+        const file = await Deno.open(path, { write: true })
+        await Deno.remove(path)
+        for (let written = 0; written < 60_000_000; written += bytes.length) await file.write(bytes)
+        kept.push(file)
+      }
+      await new Promise(() => {})
+    })`,
+  )
+  assertDataError(await own.call('hidden'), 'WORKER_LIMIT')
+})
+
+test('limits: calls of a function to itself add nothing to its CPU time', async () => {
+  const own = await it.createProject({ function_concurrency: 50 })
+  await own.deploy(
+    'itself',
+    `
+    Deno.serve(async req => {
+      if (new URL(req.url).searchParams.has('short')) return new Response('short')
+      const headers = { apikey: Deno.env.get('SUPABASE_SERVICE_ROLE_KEY') }
+      const url = Deno.env.get('SUPABASE_URL') + '/functions/v1/itself?short'
+      for (;;) {
+        await (await fetch(url, { headers })).text()
+        for (const since = performance.now(); performance.now() - since < 200; );
+      }
+    })`,
+  )
+  assertDataError(await own.call('itself'), 'WORKER_LIMIT')
+})
+
 test('limits: a crashed worker starts again after a pause, which Retry-After names', async () => {
   const own = await it.createProject()
   await own.deploy(

@@ -58,7 +58,10 @@ export function createArchives(control: Database, pieces: Pieces, sealer: Sealer
         await writer.abort().catch(() => {})
         throw error
       }
-      await store.completeArchive(control, projectId, id, writer.size)
+      if ((await store.completeArchive(control, projectId, id, writer.size)) === 0) {
+        await pieces.removeFolder(folderOf(projectId, id))
+        throw new Refusal('project_not_found', 'The project was deleted meanwhile')
+      }
       return id
     },
 
@@ -123,7 +126,10 @@ const command = (args: readonly string[], cwd: string) => ({
 
 async function packTo(directory: string, write: (chunk: Buffer) => Promise<void>): Promise<void> {
   const child = await startProcess({
-    ...command(['-cz', '--owner=0', '--group=0', '--numeric-owner', '-f', '-', '.'], directory),
+    ...command(
+      ['-cz', '--owner=0', '--group=0', '--numeric-owner', '--mode=u=rwX,go=rX,a-st', '-f', '-', '.'],
+      directory,
+    ),
     stdio: ['ignore', 'pipe', 'ignore'],
   })
   for await (const chunk of child.process.stdout as Readable) await write(chunk as Buffer)

@@ -12,6 +12,7 @@ import type { Tenant } from '#src/tenancy/directory.ts'
 import type { FindCallable } from './callable.ts'
 import type { CodeCache } from './code-cache.ts'
 import { requestHeaders } from './headers.ts'
+import { isWorkerAddress } from './platform-socket.ts'
 import type { Lease, Runtime } from './runtime.ts'
 import { openTunnel } from './socket-call.ts'
 import type { FunctionRow } from './store.ts'
@@ -137,7 +138,8 @@ export function createCalls(deps: CallDeps): Calls {
         baseUrl: deps.baseUrl(),
         keep,
       })
-      return await run(lease, { name, target, headers, maxBytes }, end)
+      const isFromOutside = !isWorkerAddress(request.ip)
+      return await run(lease, { name, isFromOutside, target, headers, maxBytes }, end)
     } catch (error) {
       end(error instanceof Refusal ? error.status : 500)
       throw error

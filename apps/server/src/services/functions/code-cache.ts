@@ -94,7 +94,8 @@ export function createCodeCache(
     async prune(usedIn) {
       for (const projectId of await readdir(codeDir)) {
         const used = await usedIn(projectId)
-        if (used.size === 0) await rm(directoryOf(projectId), { recursive: true, force: true })
+        const isFetching = [...fetching.keys()].some(key => key.startsWith(projectId))
+        if (used.size === 0 && !isFetching) await rm(directoryOf(projectId), { recursive: true, force: true })
         else
           for (const name of await readdir(directoryOf(projectId)))
             if (!used.has(name) && !fetching.has(`${projectId} ${name.slice(0, 36)}`))

@@ -7,6 +7,14 @@ test('masking: all occurrences of a secret are replaced, and short values are no
   assert.equal(mask('is s3cret-value on s3cret-value?'), 'is *** on ***?')
 })
 
+test('masking: the beginning of a secret at the end of a text that is cut is replaced', () => {
+  const mask = maskOf(['s3cret-value', 's3cret-s3cret-s3cret!'])
+  assert.equal(mask('it is s3cret-va', true), 'it is ***')
+  assert.equal(mask('it is s3cret-s3cret-s3cr', true), 'it is ***')
+  assert.equal(mask('it is s3cret-va'), 'it is s3cret-va')
+  assert.equal(mask('it is s3cret-value', true), 'it is ***')
+})
+
 test('masking: a secret that contains another one is replaced as a whole', () => {
   assert.equal(maskOf(['abcdef', 'xx-abcdef-yy'])('xx-abcdef-yy abcdef'), '*** ***')
 })

@@ -29,8 +29,13 @@ function isOfProject(path: string, projectId: string | undefined): boolean {
   return projectId === undefined || first?.toLowerCase() === projectId || second?.toLowerCase() === projectId
 }
 
+/** An IPv6 prefix that no client has: those of real private networks are random. */
+const addressPrefix = 'fd00:706c:696e:7468:'
+
+export const isWorkerAddress = (address: string): boolean => address.startsWith(addressPrefix)
+
 /** Limits per address count the functions of a project together, and apart from everybody else. */
 function addressOf(projectId: string): string {
   const hex = createHash('sha256').update(projectId).digest('hex')
-  return `fd${hex.slice(0, 2)}:${hex.slice(2, 6)}:${hex.slice(6, 10)}:${hex.slice(10, 14)}::1`
+  return `${addressPrefix}${hex.slice(0, 4)}:${hex.slice(4, 8)}:${hex.slice(8, 12)}:1`
 }

@@ -18,6 +18,7 @@ import { createPool } from './worker/pool.ts'
 import { createSingleUse } from './worker/single-use.ts'
 import {
   type FirstFunction,
+  maxMessage,
   type OutputLine,
   startWorker,
   type Variables,
@@ -53,6 +54,9 @@ export interface Lease {
   release(): Promise<void> | undefined
 }
 
+/** What a worker knows, by project. */
+type Known = Map<string, { fingerprint: string; mask: Mask }>
+
 const noRelease = () => undefined
 
 export interface Runtime {
@@ -73,9 +77,8 @@ export function createRuntime(deps: RuntimeDeps): Runtime {
   const pool = createPool(poolSettings, log)
   const singleUse = createSingleUse(poolSettings, log)
   /** Of the projects whose workers run, or have run. */
-  const masks = new Map<string, Mask>()
   /** What the shared worker was told of each project. */
-  const provided = new WeakMap<Worker, Map<string, string>>()
+  const provided = new WeakMap<Worker, Known>()
   /** Workers end with their platform, but a platform that was killed leaves their directories. */
   const cleaned = removeLeftovers(place.runDir)
   let openedHostFiles: Promise<HostFiles> | undefined
@@ -143,7 +146,7 @@ export function createRuntime(deps: RuntimeDeps): Runtime {
       isShared ? undefined : tenant.id,
       user,
     )
-    masks.set(tenant.id, maskOf([...Object.values(variables.secrets), tenant.serviceRoleKey]))
+    const known: Known = new Map([[tenant.id, { fingerprint: '', mask: maskFor(tenant, variables) }]])
     try {
       const worker = await startWorker({
         deno,
@@ -159,9 +162,12 @@ export function createRuntime(deps: RuntimeDeps): Runtime {
         startTimeoutMs: settings.startTimeoutMs,
         firstName: first.name,
         // A shared worker is trusted to name the project of a line.
-        onLine: line => appendOutput((isShared && line.project) || tenant.id, line),
+        onLine(line) {
+          const projectId = (isShared && line.project) || tenant.id
+          logs.append(projectId, () => outputLine(line, known.get(projectId)?.mask))
+        },
       })
-      provided.set(worker, new Map([[tenant.id, tenant.anonKey]]))
+      provided.set(worker, known)
       void worker.ended.then(closeSocket)
       return worker
     } catch (error) {
@@ -171,18 +177,19 @@ export function createRuntime(deps: RuntimeDeps): Runtime {
     }
   }
 
-  function appendOutput(projectId: string, line: OutputLine): void {
-    logs.append(projectId, () => outputLine(line, masks.get(projectId)))
-  }
-
   /** The shared worker learns the variables of a project before its first call. */
   async function provide(worker: Worker, tenant: Tenant, fingerprint: string): Promise<void> {
     const known = provided.get(worker)!
-    if (known.get(tenant.id) === fingerprint) return
+    const before = known.get(tenant.id)
+    if (before?.fingerprint === fingerprint) return
     const variables = await variablesOf(tenant)
-    masks.set(tenant.id, maskOf([...Object.values(variables.secrets), tenant.serviceRoleKey]))
+    const mask = maskFor(tenant, variables)
     worker.provide(variables)
-    known.set(tenant.id, fingerprint)
+    // Calls that still run may print the values from before.
+    known.set(tenant.id, {
+      fingerprint,
+      mask: (text, isCut) => mask(before?.mask(text, isCut) ?? text, isCut),
+    })
   }
 
   async function leaseSingleUse(tenant: Tenant, fingerprint: string, first: FirstFunction): Promise<Lease> {
@@ -211,7 +218,6 @@ export function createRuntime(deps: RuntimeDeps): Runtime {
     },
     drop(projectId) {
       pool.drop(projectId)
-      masks.delete(projectId)
     },
     health() {
       if (settings.isolation === 'per-invocation')
@@ -225,6 +231,9 @@ export function createRuntime(deps: RuntimeDeps): Runtime {
   }
 }
 
+const maskFor = (tenant: Tenant, { secrets }: Variables): Mask =>
+  maskOf([...Object.values(secrets), tenant.serviceRoleKey])
+
 function outputLine({ name, level, message, requestId, version }: OutputLine, mask?: Mask): LogLine {
   return {
     source: 'functions',
@@ -232,7 +241,7 @@ function outputLine({ name, level, message, requestId, version }: OutputLine, ma
     at: new Date().toISOString(),
     level,
     event: 'output',
-    message: mask?.(message) ?? '',
+    message: mask?.(message, message.length >= maxMessage) ?? '',
     request_id: requestId ?? null,
     facts: version === undefined ? {} : { version },
   }

@@ -23,7 +23,7 @@ export async function openTunnel(
   { socket, head, timeoutMs, requestId }: ClientSide,
   end: (status: number) => void,
 ): Promise<number> {
-  const call = worker.begin(context.name)
+  const call = worker.begin(context.name, context.isFromOutside)
   const over = (status: number) => {
     call.done()
     end(status)

@@ -1,6 +1,6 @@
 import type { EdgeFunction } from '@plinth/contract/functions.ts'
 import type { Database, Session } from '#src/kernel/postgres/database.ts'
-import { sql } from '#src/kernel/postgres/sql.ts'
+import { type SqlFragment, sql } from '#src/kernel/postgres/sql.ts'
 import type { Paging } from '#src/planes/management/paging.ts'
 
 /** The code of a version. */
@@ -89,20 +89,32 @@ export const setVersion = (
     update functions set version = ${version}, verify_jwt = ${verifyJwt}, updated_at = now()
      where project_id = ${projectId} and id = ${functionId}`)
 
-export const deleteOldVersions = (
+export async function deleteOldVersions(
   session: Session,
   projectId: string,
   functionId: string,
   keepFrom: number,
-) =>
-  session.run(sql`
+): Promise<void> {
+  await renewArchives(session, projectId, sql`v.function_id = ${functionId} and v.version < ${keepFrom}`)
+  await session.run(sql`
     delete from function_versions
      where project_id = ${projectId} and function_id = ${functionId} and version < ${keepFrom}`)
+}
+
+/** Archives stay for a while after their last version, because a copy of the project may be about to read them. */
+const renewArchives = (session: Session, projectId: string, versions: SqlFragment) =>
+  session.run(sql`
+    update function_archives a set created_at = now() from function_versions v
+     where a.project_id = ${projectId} and v.project_id = a.project_id
+       and a.id in (v.code_archive, v.packages_archive) and ${versions}`)
 
 export const listVersions = (session: Session, projectId: string, functionId: string) =>
   session.rows<VersionParts & { version: number; created_at: string }>(sql`
     select version, created_at, entrypoint, code_archive, packages_archive, packages, uses_node from function_versions
      where project_id = ${projectId} and function_id = ${functionId} order by version desc`)
 
-export const deleteFunction = (session: Session, projectId: string, name: string) =>
-  session.run(sql`delete from functions where project_id = ${projectId} and name = ${name}`)
+export async function deleteFunction(session: Session, projectId: string, name: string): Promise<number> {
+  const named = sql`v.function_id in (select id from functions where project_id = ${projectId} and name = ${name})`
+  await renewArchives(session, projectId, named)
+  return session.run(sql`delete from functions where project_id = ${projectId} and name = ${name}`)
+}

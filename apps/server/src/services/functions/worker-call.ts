@@ -13,6 +13,8 @@ const maxWholeBody = 64 * 1024
 
 export interface CallContext {
   name: string
+  /** Not from a function of the same project. */
+  isFromOutside: boolean
   headers: readonly string[]
   target: string
   maxBytes: number
@@ -22,11 +24,11 @@ export interface CallContext {
 export async function callWorker(
   { worker, release }: Lease,
   request: RawRequest,
-  { name, target, headers, maxBytes }: CallContext,
+  { name, isFromOutside, target, headers, maxBytes }: CallContext,
   timeoutMs: number,
   onEnd: (status: number) => void,
 ): Promise<RawReply> {
-  const running = worker.begin(name)
+  const running = worker.begin(name, isFromOutside)
   let call: LinkedCall | undefined
   let isGone = false
   const stopListening = request.onDisconnect(() => {

@@ -12,6 +12,8 @@ import * as store from './store.ts'
 
 const maxSecrets = 200
 const maxValueBytes = 64 * 1024
+/** About 1 MB of values. */
+const maxSealedBytes = 1.4 * 1024 * 1024
 const rotatedBytes = 32
 
 const contextOf = (projectId: string, name: string) => `project:${projectId}:secret:${name}`
@@ -35,9 +37,20 @@ export function secretsService({ control, sealer, owner, directory }: SecretsDep
     return { name, value: sealer.seal(value, contextOf(projectId, name)) }
   }
 
+  /** Workers read all values, and the output of functions is searched for them. */
+  async function checked(id: string, secret: store.SealedSecret): Promise<store.SealedSecret> {
+    const bytes = secret.value.length + (await store.bytesOfOthers(control, id, secret.name))
+    if (bytes > maxSealedBytes)
+      throw new Refusal(
+        'too_many_secrets',
+        'The secrets of the project have more than 1 MB; delete some of them',
+      )
+    return secret
+  }
+
   async function replace(projectId: string, name: string, value: string): Promise<Secret> {
     const id = await idOf(projectId)
-    const found = await store.updateSecret(control, id, sealed(id, name, value))
+    const found = await store.updateSecret(control, id, await checked(id, sealed(id, name, value)))
     if (!found) throw notFound(name)
     // Functions of this node see it at the next call, those of other nodes within a quarter of a second.
     directory.forget(id)
@@ -52,7 +65,12 @@ export function secretsService({ control, sealer, owner, directory }: SecretsDep
     async save(projectId: string, name: string, value: string): Promise<Secret> {
       checkName(name)
       const id = await idOf(projectId)
-      const saved = await store.saveSecret(control, id, sealed(id, name, value), maxSecrets)
+      const saved = await store.saveSecret(
+        control,
+        id,
+        await checked(id, sealed(id, name, value)),
+        maxSecrets,
+      )
       if (!saved)
         throw new Refusal('too_many_secrets', `The project has ${maxSecrets} secrets; delete some of them`)
       directory.forget(id)

@@ -29,6 +29,12 @@ export const readSealed = (session: Session, projectId: string) =>
   session.rows<SealedSecret & { created_at: string; updated_at: string }>(sql`
     select name, value, created_at, updated_at from secrets where project_id = ${projectId} order by name`)
 
+/** Of all sealed values but that of the name. */
+export const bytesOfOthers = async (session: Session, projectId: string, name: string) =>
+  (await session.row<{ bytes: number }>(sql`
+      select coalesce(sum(length(value)), 0)::float8 as bytes from secrets
+       where project_id = ${projectId} and name <> ${name}`))!.bytes
+
 /** Undefined if the project has the most secrets it may have and none with this name. */
 export const saveSecret = (
   control: Database,

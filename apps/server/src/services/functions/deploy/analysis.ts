@@ -36,6 +36,7 @@ export interface AnalysisInput {
   /** Collects the packages that the code imports. */
   packages: PackageNames
   signal: AbortSignal
+  timeoutMs: number
 }
 
 interface Position {
@@ -60,7 +61,7 @@ interface Module {
   dependencies?: Dependency[]
 }
 
-const limits = { timeoutMs: 20_000, maxOutputBytes: 4 * 1024 * 1024 }
+const limits = { maxOutputBytes: 4 * 1024 * 1024 }
 /** As many values as fit into the output. */
 const jsonLimits = { anyKey: true, maxValues: 1_000_000, allowsLoneSurrogates: true }
 const importsPerSlice = 100
@@ -81,6 +82,7 @@ export async function analyse(input: AnalysisInput): Promise<Analysis> {
     user: input.user,
     env: { DENO_NO_PACKAGE_JSON: '1' },
     signal: input.signal,
+    timeoutMs: Math.max(1, input.timeoutMs),
     ...limits,
   }).catch(error => {
     if (error instanceof DenoStopped)

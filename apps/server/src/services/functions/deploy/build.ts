@@ -25,7 +25,9 @@ export interface BuildDeps {
 
 /** Deno names each specifier of a file once, so one that is written several times takes several rounds. */
 const maxRounds = 20
+const analysisMs = 30_000
 const replacementsPerSlice = 100
+const linesPerSlice = 10_000
 /** How much further than Deno says a specifier may be. */
 const maxShift = 4096
 /** Programs that use the CPU, and those that wait for the registry, which may be slow. */
@@ -103,17 +105,18 @@ async function writeFiles(code: string, { files }: Source): Promise<void> {
 
 /** Replaces specifiers until none is left that only the import map can resolve. */
 async function analyseUntilResolved(
-  input: Omit<AnalysisInput, 'importMap'>,
+  input: Omit<AnalysisInput, 'importMap' | 'timeoutMs'>,
   { files }: Source,
 ): Promise<Analysis> {
   const { imports, scopes } = importMapOf(files) ?? {}
   // Beside the files, because its addresses are relative to it.
   const importMap = join(input.directory, 'build', `plinth-import-map-${randomUUID()}.json`)
   try {
+    const until = performance.now() + analysisMs
     for (let round = 0; round < maxRounds; round++) {
       const map = { imports: { ...imports, ...input.packages.imports() }, ...(scopes && { scopes }) }
       await writeFile(importMap, JSON.stringify(map))
-      const analysis = await analyse({ ...input, importMap })
+      const analysis = await analyse({ ...input, importMap, timeoutMs: until - performance.now() })
       if (analysis.replacements.length === 0) return analysis
       await applyReplacements(input.directory, analysis.replacements)
     }
@@ -139,7 +142,11 @@ async function applyReplacements(code: string, replacements: readonly Replacemen
 
 function* replaceIn(text: string, replacements: readonly Replacement[]): Sliced<string> {
   const starts = [0]
-  for (let at = text.indexOf('\n'); at >= 0; at = text.indexOf('\n', at + 1)) starts.push(at + 1)
+  const lastLine = Math.max(...replacements.map(({ line }) => line))
+  for (let at = text.indexOf('\n'); at >= 0 && starts.length <= lastLine; at = text.indexOf('\n', at + 1)) {
+    starts.push(at + 1)
+    if (starts.length % linesPerSlice === 0) yield
+  }
   const placed = replacements
     .map(each => ({ each, at: (starts[each.line] ?? text.length) + each.character }))
     .sort((a, b) => a.at - b.at)

@@ -4,6 +4,7 @@ import type { Readable } from 'node:stream'
 import type { OsUser } from '#src/kernel/child-processes/process.ts'
 import { startProcess } from '#src/kernel/child-processes/process.ts'
 import { stopProcess } from '#src/kernel/child-processes/stop.ts'
+import { startChore } from '#src/kernel/chores.ts'
 
 export interface DenoRun {
   program: string
@@ -15,6 +16,8 @@ export interface DenoRun {
   maxOutputBytes: number
   /** Aborts when the platform stops. */
   signal: AbortSignal
+  /** Asked every second. Deno is stopped if it has written too much. */
+  isTooLarge?(): Promise<boolean>
 }
 
 export interface DenoResult {
@@ -25,17 +28,21 @@ export interface DenoResult {
 
 /** The reason why there is no result. */
 export class DenoStopped extends Error {
-  readonly reason: 'time' | 'output'
-  constructor(reason: 'time' | 'output') {
+  readonly reason: 'time' | 'output' | 'disk'
+  constructor(reason: DenoStopped['reason']) {
     super(`Deno was stopped because of its ${reason}`)
     this.reason = reason
   }
 }
 
 const maxDataKilobytes = 1024 * 1024
+/** Of 512 bytes: 200 MB. */
+const maxFileBlocks = (200 * 1024 * 1024) / 512
+const sizeEveryMs = 1000
 /** If the platform is killed, Deno ends too, where the system can do that. */
 const script = [
   `ulimit -d ${maxDataKilobytes}`,
+  `ulimit -f ${maxFileBlocks}`,
   'ulimit -c 0',
   'command -v setpriv >/dev/null && exec setpriv --pdeathsig KILL "$@"',
   'exec "$@"',
@@ -65,6 +72,13 @@ export async function runDeno(run: DenoRun): Promise<DenoResult> {
     void stopProcess(child, [{ signal: 'SIGKILL', withinMs: 5000 }], 'Deno').catch(() => {})
   }
   const timer = setTimeout(() => stop('time'), timeoutMs)
+  const sizing = startChore({
+    name: 'check the size of a deployment',
+    everyMs: sizeEveryMs,
+    async run() {
+      if (await run.isTooLarge?.()) stop('disk')
+    },
+  })
   const onAbort = () => stop('time')
   signal.addEventListener('abort', onAbort)
   const [stdout, stderr] = await Promise.all(
@@ -74,6 +88,7 @@ export async function runDeno(run: DenoRun): Promise<DenoResult> {
   )
   const how = await child.closed
   clearTimeout(timer)
+  await sizing.stop()
   signal.removeEventListener('abort', onAbort)
   if (stopped) throw stopped
   return { isSuccess: how === 'code 0', stdout: stdout!, stderr: stderr! }

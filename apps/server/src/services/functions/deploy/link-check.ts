@@ -65,7 +65,9 @@ export async function checkLinks({
 }
 
 /** `index.ts:3:5: Identifier 'a' has already been declared` */
-function problemIn(stderr: string, root: string): string {
+function problemIn(output: string, root: string): string {
+  // Names in it may be as long as the code.
+  const stderr = output.slice(0, 16_000)
   const message =
     /error: (?:Uncaught )?(?:\(in promise\) )?(?:SyntaxError: )?(.*)/.exec(stderr)?.[1] ??
     'The code cannot be loaded'
@@ -75,6 +77,18 @@ function problemIn(stderr: string, root: string): string {
     .map(rest => /^[^\s)]+:\d+:\d+/.exec(rest)?.[0])
     .find(Boolean)
   // Paths of the platform are not shown.
-  const shown = message.replaceAll(root, '').replace(/(?:file:\/\/)?\/\S*\/node_modules\//g, '')
-  return `${at === undefined ? '' : `${at}: `}${shown.slice(0, 500)}`
+  const shown = message
+    .slice(0, 1000)
+    .replaceAll(root, '')
+    .replace(/(?:file:\/\/)?\/\S*\/node_modules\//g, '')
+  const what = namesOtherFile(shown)
+    ? 'A module imports a file that is not part of the function and its packages'
+    : shown.slice(0, 500)
+  return `${at === undefined ? '' : `${at}: `}${what}`
 }
+
+/** Whether such a file exists is nothing that a function may learn. */
+const namesOtherFile = (message: string) =>
+  message.includes('file://') ||
+  (/^(?:Cannot find|Loading unprepared|Unable to load|Module not found|Is a directory)/.test(message) &&
+    /["'\s]\//.test(message))

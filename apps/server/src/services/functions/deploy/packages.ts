@@ -6,6 +6,7 @@ import { dirname, join, resolve } from 'node:path'
 import type { OsUser } from '#src/kernel/child-processes/process.ts'
 import { Refusal } from '#src/kernel/errors.ts'
 import { makeOwnDir } from '../place.ts'
+import { holdsMore } from '../worker/usage.ts'
 import { DenoStopped, runDeno } from './deno-command.ts'
 import { invalid } from './files.ts'
 
@@ -58,12 +59,15 @@ export async function installPackages(input: InstallInput): Promise<Packages> {
     timeoutMs,
     maxOutputBytes,
     signal,
+    isTooLarge: () => holdsMore(target, { bytes: 2 * limits.bytes, entries: 2 * limits.entries }),
   }).catch(error => {
     if (error instanceof DenoStopped && error.reason === 'time')
       throw unreachable(`no answer in ${timeoutMs / 1000} s`)
+    if (error instanceof DenoStopped && error.reason === 'disk')
+      throw tooLarge(`more than ${limits.bytes / 1024 / 1024} MB or ${limits.entries} files`)
     throw error
   })
-  if (!isSuccess) throw failureFrom(stderr)
+  if (!isSuccess) throw failureFrom(stderr, directory)
   const lock = JSON.parse(await readFile(join(target, 'deno.lock'), 'utf8')) as {
     npm?: Record<string, unknown>
   }
@@ -82,12 +86,16 @@ export async function installPackages(input: InstallInput): Promise<Packages> {
 }
 
 /** Deno prints what it tried, and under `Caused by:` why that failed. */
-function failureFrom(stderr: string): Error {
+function failureFrom(output: string, directory: string): Error {
+  // Texts of packages in it may be very long.
+  const [stderr = ''] = output.slice(0, 8000).split('\nStack backtrace', 1)
+  if (stderr.includes('has panicked')) return invalid('The packages could not be installed: Deno ended')
   const [what = '', cause = ''] = stderr
-    .replace(/\nStack backtrace[\s\S]*$/, '')
-    .replace(/^[\s\S]*?error: /, '')
-    .split(/\s*Caused by:\s*/)
-    .map(text => text.replace(/\s+/g, ' ').trim())
+    .slice(Math.max(0, stderr.indexOf('error: ') + 'error: '.length))
+    .replaceAll(directory, '')
+    .replace(/\s+/g, ' ')
+    .split('Caused by:')
+    .map(text => text.trim())
   const reason = [what, cause].filter(Boolean).join(': ').slice(0, 300)
   if (/^npm package '.*' does not exist|^Could not find npm package/.test(what))
     return invalid(`A package was not found: ${reason}`)

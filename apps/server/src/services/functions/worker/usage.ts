@@ -1,6 +1,6 @@
 // What a worker uses of the machine, and when that is too much. CPU time is a budget: calls and time add to it, and the
 // worker spends it. So a worker may be busy as long as it is called, but cannot spin.
-import { opendir, readFile, stat } from 'node:fs/promises'
+import { opendir, readdir, readFile, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 
 export interface Usage {
@@ -34,6 +34,8 @@ export async function usageOf(pid: number): Promise<Usage | undefined> {
 
 /** In milliseconds of CPU time. */
 const cpu = { atStart: 2000, perCall: 2000, perSecond: 100, most: 10_000 }
+/** In a second of time, calls add at most this. JavaScript runs on one core, and its runtime needs some more. */
+const mostOfCalls = 1500
 /** Memory of Deno itself. */
 const ownMemoryMb = 80
 
@@ -42,6 +44,8 @@ export class Budget {
   #cpuMs = cpu.atStart
   #spentMs = 0
   #addedAt: number
+  /** What calls may still add. */
+  #openToCalls = cpu.most
 
   constructor(memoryMb: number, now: number) {
     this.memoryMb = memoryMb
@@ -49,12 +53,16 @@ export class Budget {
   }
 
   addCall(): void {
-    this.#cpuMs = Math.min(cpu.most, this.#cpuMs + cpu.perCall)
+    const added = Math.min(cpu.perCall, this.#openToCalls)
+    this.#openToCalls -= added
+    this.#cpuMs = Math.min(cpu.most, this.#cpuMs + added)
   }
 
   /** Returns what the worker has used too much of. */
   spend(usage: Usage, now: number): Excess | undefined {
-    const earned = ((now - this.#addedAt) / 1000) * cpu.perSecond
+    const seconds = (now - this.#addedAt) / 1000
+    const earned = seconds * cpu.perSecond
+    this.#openToCalls = Math.min(cpu.most, this.#openToCalls + seconds * mostOfCalls)
     this.#addedAt = now
     this.#cpuMs = Math.min(cpu.most, this.#cpuMs + earned) - (usage.cpuMs - this.#spentMs)
     this.#spentMs = usage.cpuMs
@@ -66,7 +74,24 @@ export class Budget {
 const disk = { bytes: 256 * 1024 * 1024, entries: 10_000 }
 
 /** Whether a directory has more bytes or entries than a worker may write. */
-export async function isOverfull(root: string): Promise<boolean> {
+export const isOverfull = (root: string): Promise<boolean> => holdsMore(root, disk)
+
+/** Whether a worker has written more to its directory than it may, with the files that it has deleted and keeps open. */
+export const writesTooMuch = async (root: string, pid: number): Promise<boolean> =>
+  holdsMore(root, { ...disk, bytes: disk.bytes - (await deletedBytes(pid)) })
+
+async function deletedBytes(pid: number): Promise<number> {
+  const directory = `/proc/${pid}/fd`
+  let bytes = 0
+  for (const name of await readdir(directory).catch(() => [])) {
+    const file = await stat(join(directory, name)).catch(() => undefined)
+    if (file?.isFile() && file.nlink === 0) bytes += file.size
+  }
+  return bytes
+}
+
+export async function holdsMore(root: string, most: { bytes: number; entries: number }): Promise<boolean> {
+  if (most.bytes < 0) return true
   const left = [root]
   let [bytes, entries] = [0, 0]
   for (let directory = left.pop(); directory !== undefined; directory = left.pop()) {
@@ -76,7 +101,7 @@ export async function isOverfull(root: string): Promise<boolean> {
       const path = join(directory, entry.name)
       if (entry.isDirectory()) left.push(path)
       else bytes += (await stat(path).catch(() => undefined))?.size ?? 0
-      if (++entries > disk.entries || bytes > disk.bytes) return true
+      if (++entries > most.entries || bytes > most.bytes) return true
     }
   }
   return false

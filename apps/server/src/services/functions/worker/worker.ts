@@ -7,7 +7,7 @@ import { launch } from '#src/kernel/child-processes/launch.ts'
 import type { StopStep } from '#src/kernel/child-processes/stop.ts'
 import { niceness, type WorkerOptions, workerCommand } from './command.ts'
 import { readLines } from './output.ts'
-import { Budget, type Excess, isOverfull, usageOf } from './usage.ts'
+import { Budget, type Excess, isOverfull, usageOf, writesTooMuch } from './usage.ts'
 
 export interface Variables {
   project: string
@@ -56,8 +56,8 @@ export interface Worker {
   readonly ended: Promise<Ending>
   /** Variables of a project, before its first call. */
   provide(variables: Variables): void
-  /** Counts a call of the named function until `done`. */
-  begin(name: string): WorkerCall
+  /** Counts a call of the named function until `done`. Calls from outside add to its CPU time. */
+  begin(name: string, isFromOutside: boolean): WorkerCall
   /** Checks the use of CPU time and memory. */
   check(now: number): Promise<void>
   checkDisk(): Promise<void>
@@ -80,7 +80,8 @@ const stopSteps: readonly StopStep[] = [
 ]
 const outOfMemory = /out of memory|memory allocation of \d+ bytes failed/i
 const pingMs = 5000
-const maxMessage = 8000
+/** In UTF-16 units. */
+export const maxMessage = 8000
 const levels = new Set(['debug', 'info', 'log', 'warn', 'error'])
 
 export async function startWorker(options: StartOptions): Promise<Worker> {
@@ -167,11 +168,11 @@ export async function startWorker(options: StartOptions): Promise<Worker> {
       return memoryMb
     },
     provide: value => void (child.process.stdin as Writable).write(`${JSON.stringify(value)}\n`),
-    begin(name) {
+    begin(name, isFromOutside) {
       latest = name
       calls++
       lastUsedAt = performance.now()
-      budget.addCall()
+      if (isFromOutside) budget.addCall()
       let isDone = false
       return {
         send: link.call,
@@ -191,7 +192,7 @@ export async function startWorker(options: StartOptions): Promise<Worker> {
       if (over) await kill(over)
     },
     async checkDisk() {
-      if (await isOverfull(paths.directory)) await kill('disk')
+      if (await writesTooMuch(paths.directory, child.pid)) await kill('disk')
       if (!(await isOverfull(paths.cache))) return
       await kill('disk')
       await rm(paths.cache, { recursive: true, force: true })
