@@ -13,18 +13,16 @@ let own: FunctionsApi
 before(async () => {
   it = await target()
   own = await functionsProject(it)
-  await own.deploy('echo', {
-    verify_jwt: false,
-    code: `
+  const echo = `
       Deno.serve(async req => {
         const { pathname, search } = new URL(req.url)
         const headers = Object.fromEntries(req.headers)
         const body = await req.text()
         return Response.json({ method: req.method, pathname, search, headers, body, platform: req.platform })
-      })`,
-  })
+      })`
+  await own.deploy('echo', { verify_jwt: false, code: echo })
+  await own.deploy('keyed', echo)
   await own.deploy('replies', {
-    verify_jwt: false,
     code: `
       const streams = {
         slow: new TextEncoder().encode('x'.repeat(100)),
@@ -58,6 +56,8 @@ before(async () => {
 })
 after(() => it.stop())
 
+/** Calls of functions that need no credential are counted with those of other files. */
+const withKey = () => ({ apikey: own.project.service_role_key })
 const path = (rest: string) => `/v1/functions/${own.project.id}/${rest}`
 
 test('2 §4.5 every method, sub-path, query and body reaches the function, in both shapes of the URL', async () => {
@@ -65,26 +65,26 @@ test('2 §4.5 every method, sub-path, query and body reaches the function, in bo
     const body = method === 'GET' || method === 'OPTIONS' ? undefined : `sent by ${method}`
     const options = body === undefined ? {} : { body, headers: { 'content-type': 'text/plain' } }
     for (const address of [
-      path('echo/a/b%20c/?x=1&y=%20'),
-      `/v1/${own.project.id}/functions/v1/echo/a/b%20c/?x=1&y=%20`,
+      path('keyed/a/b%20c/?x=1&y=%20'),
+      `/v1/${own.project.id}/functions/v1/keyed/a/b%20c/?x=1&y=%20`,
     ]) {
-      const reply = await it.call(method, address, options)
+      const reply = await it.call(method, address, { token: own.project.service_role_key, ...options })
       assert.equal(reply.status, 200, reply.text)
       assert.equal(reply.body.method, method)
-      assert.equal(reply.body.pathname, '/echo/a/b%20c/')
+      assert.equal(reply.body.pathname, '/keyed/a/b%20c/')
       assert.equal(reply.body.search, '?x=1&y=%20')
       assert.equal(reply.body.body, body ?? '')
       if (body !== undefined) assert.equal(reply.body.headers['content-length'], String(body.length))
     }
   }
-  const head = await it.call('HEAD', path('replies/json'))
+  const head = await own.call('replies/json', { method: 'HEAD' })
   assert.equal(head.status, 200)
   assert.equal(head.text, '')
   assert.equal(head.headers.get('content-type'), 'application/json')
 })
 
 test('Contract: status, headers and body of the answer are passed through', async () => {
-  const ask = (kind: string) => it.call('GET', path(`replies/${kind}`))
+  const ask = (kind: string) => own.call(`replies/${kind}`, { method: 'GET' })
   assert.deepEqual((await ask('json')).body, { a: 1 })
   for (const [kind, status] of [
     ['empty', 204],
@@ -108,7 +108,7 @@ test('Contract: status, headers and body of the answer are passed through', asyn
 })
 
 test('Contract: server-sent events arrive one by one, before the answer ends', async () => {
-  const reply = await fetch(it.url + path('replies/events'))
+  const reply = await fetch(it.url + path('replies/events'), { headers: withKey() })
   assert.equal(reply.headers.get('content-type'), 'text/event-stream')
   const chunks: string[] = []
   for await (const chunk of reply.body!) chunks.push(Buffer.from(chunk).toString())
@@ -118,7 +118,6 @@ test('Contract: server-sent events arrive one by one, before the answer ends', a
 
 test('Issue: a request body is streamed: the function reads the first part before the last is sent', async () => {
   await own.deploy('streaming', {
-    verify_jwt: false,
     code: `
       Deno.serve(async req => {
         const parts = []
@@ -132,7 +131,7 @@ test('Issue: a request body is streamed: the function reads the first part befor
   })
   const { readable, writable } = new TransformStream<Uint8Array, Uint8Array>()
   const writer = writable.getWriter()
-  const asked = own.callOpen('streaming', { raw: readable })
+  const asked = own.call('streaming', { raw: readable })
   for (const part of ['first', 'second']) {
     await writer.write(Buffer.from(part))
     await own.untilLogged('streaming', new RegExp(`read ${part}`))
@@ -143,13 +142,12 @@ test('Issue: a request body is streamed: the function reads the first part befor
 
 test('Issue: bodies are streamed in both directions at the same time, and whatever their length', async () => {
   await own.deploy('pass', {
-    verify_jwt: false,
     code: `
       Deno.serve(req => new Response(req.body.pipeThrough(new TransformStream())))`,
   })
   const { readable, writable } = new TransformStream<Uint8Array, Uint8Array>()
   const writer = writable.getWriter()
-  const init = { method: 'POST', body: readable, duplex: 'half' } as RequestInit
+  const init = { method: 'POST', headers: withKey(), body: readable, duplex: 'half' } as RequestInit
   void writer.write(Buffer.from('first'))
   const reply = await fetch(it.url + path('pass'), init)
   const reader = reply.body!.getReader()
@@ -161,14 +159,13 @@ test('Issue: bodies are streamed in both directions at the same time, and whatev
   assert.equal((await reader.read()).done, true)
   for (const length of [1, 65_536, 65_537, 262_144, 262_145, 3_000_000]) {
     const bytes = Buffer.alloc(length, 'abcdefg')
-    const passed = await own.callOpen('pass', { raw: bytes })
+    const passed = await own.call('pass', { raw: bytes })
     assert.ok(Buffer.from(passed.bytes).equals(bytes), `${length} bytes`)
   }
 })
 
 test('Issue: a function may leave a body unread, or give it up, and the next calls are answered', async () => {
   await own.deploy('unread', {
-    verify_jwt: false,
     code: `
       Deno.serve(async req => {
         const { searchParams } = new URL(req.url)
@@ -178,16 +175,15 @@ test('Issue: a function may leave a body unread, or give it up, and the next cal
       })`,
   })
   for (const query of ['', '?cancel', '', '?cancel']) {
-    const { status, text } = await own.callOpen(`unread${query}`, { raw: Buffer.alloc(2_000_000) })
+    const { status, text } = await own.call(`unread${query}`, { raw: Buffer.alloc(2_000_000) })
     assert.deepEqual([status, text], [413, 'not read'])
   }
-  await own.callOpen('unread?late', { raw: Buffer.alloc(2_000_000) })
+  await own.call('unread?late', { raw: Buffer.alloc(2_000_000) })
   await own.untilLogged('unread', /late: the answer has ended before the request/)
 })
 
 test('Issue: an answer that fails in its body or has too long headers is the failure of that call alone', async () => {
   await own.deploy('broken', {
-    verify_jwt: false,
     code: `
       Deno.serve(req => {
         const kind = new URL(req.url).searchParams.get('kind')
@@ -202,13 +198,14 @@ test('Issue: an answer that fails in its body or has too long headers is the fai
         }))
       })`,
   })
-  const failing = (async () => (await fetch(it.url + path('broken?kind=body'))).text())()
+  const failing = (async () =>
+    (await fetch(it.url + path('broken?kind=body'), { headers: withKey() })).text())()
   await assert.rejects(failing)
   await own.untilLogged('broken', /no more bytes/)
-  const headers = await own.callOpen('broken?kind=headers')
+  const headers = await own.call('broken?kind=headers')
   assert.deepEqual([headers.status, headers.body.code], [500, 'WORKER_ERROR'])
   await own.untilLogged('broken', /headers of the answer are too long/)
-  assert.equal((await own.callOpen('broken?kind=ok')).text, 'ok')
+  assert.equal((await own.call('broken?kind=ok')).text, 'ok')
 })
 
 test('2 §4.5 the context is injected as headers and as req.platform, and the headers of a client are not', async () => {
@@ -293,14 +290,16 @@ test('Issue: Deno.env shows the secrets and the names of Supabase, and a changed
 
 test('Issue: a GET with a body is answered, and bytes that are none fail with a reason', async () => {
   const get = await new Promise<number>((resolve, reject) => {
-    const sending = request(it.url + path('echo'), { method: 'GET', headers: { 'content-length': '3' } })
+    const sending = request(it.url + path('keyed'), {
+      method: 'GET',
+      headers: { ...withKey(), 'content-length': '3' },
+    })
     sending.once('response', reply => resolve(reply.resume().statusCode!))
     sending.once('error', reject)
     sending.end('abc')
   })
   assert.equal(get, 200)
   await own.deploy('kinds', {
-    verify_jwt: false,
     code: `
       const chunks = { text: 'hello', buffer: new ArrayBuffer(3), number: 5 }
       Deno.serve(req => {
@@ -320,7 +319,7 @@ test('Issue: a GET with a body is answered, and bytes that are none fail with a 
       })`,
   })
   for (const kind of ['text', 'buffer', 'number', 'control', 'cookies']) {
-    const reply = await own.callOpen(`kinds?kind=${kind}`)
+    const reply = await own.call(`kinds?kind=${kind}`)
     assert.deepEqual([reply.status, reply.body.code], [500, 'WORKER_ERROR'], kind)
   }
   await own.untilLogged('kinds', /must have chunks of the type Uint8Array/)
@@ -330,7 +329,6 @@ test('Issue: a GET with a body is answered, and bytes that are none fail with a 
 
 test('Issue: after an answer to half of a request, the connection takes the next one', async () => {
   await own.deploy('early', {
-    verify_jwt: false,
     code: `Deno.serve(() => new Response('early', { status: 413 }))`,
   })
   const agent = new Agent({ keepAlive: true, maxSockets: 1 })
@@ -340,7 +338,7 @@ test('Issue: after an answer to half of a request, the connection takes the next
     const sending = request(url, {
       method: 'POST',
       agent,
-      headers: { 'content-length': String(body.length) },
+      headers: { ...withKey(), 'content-length': String(body.length) },
     })
     sending.once('error', reject)
     sending.once('response', reply => {
@@ -353,7 +351,7 @@ test('Issue: after an answer to half of a request, the connection takes the next
     sending.write(body.subarray(0, 100_000))
   })
   const second = await new Promise<number>((resolve, reject) => {
-    const sending = request(url, { method: 'POST', agent })
+    const sending = request(url, { method: 'POST', agent, headers: withKey() })
     sending.once('error', reject)
     sending.once('response', reply => resolve(reply.resume().statusCode!))
     sending.end()
@@ -364,7 +362,6 @@ test('Issue: after an answer to half of a request, the connection takes the next
 
 test('Issue: a client that leaves ends its call: the signal, the stream, and the log', async () => {
   await own.deploy('leaving', {
-    verify_jwt: false,
     code: `
       Deno.serve(async req => {
         const kind = new URL(req.url).searchParams.get('kind')
@@ -377,7 +374,10 @@ test('Issue: a client that leaves ends its call: the signal, the stream, and the
   })
   for (const kind of ['open', 'late']) {
     const leave = new AbortController()
-    const asked = fetch(it.url + path(`leaving?kind=${kind}`), { signal: leave.signal }).catch(() => {})
+    const asked = fetch(it.url + path(`leaving?kind=${kind}`), {
+      headers: withKey(),
+      signal: leave.signal,
+    }).catch(() => {})
     await own.untilLogged('leaving', new RegExp(`${kind} begins`))
     if (kind === 'open') await asked
     leave.abort()
@@ -501,7 +501,6 @@ test('Contract: a WebSocket is upgraded, and messages pass in both directions', 
 test('Issue: a WebSocket whose client leaves during the handshake leaves nothing', async () => {
   const alone = await functionsProject(it, { quotas: { function_concurrency: 1 } })
   await alone.deploy('slow', {
-    verify_jwt: false,
     code: `
       Deno.serve(async req => {
         if (req.headers.get('upgrade') !== 'websocket') return new Response('plain')
@@ -510,11 +509,13 @@ test('Issue: a WebSocket whose client leaves during the handshake leaves nothing
         return Deno.upgradeWebSocket(req, { idleTimeout: 0 }).response
       })`,
   })
-  const socket = new WebSocket(`${it.url.replace('http', 'ws')}/v1/functions/${alone.project.id}/slow`)
+  const { id, service_role_key } = alone.project
+  const address = `${it.url.replace('http', 'ws')}/v1/functions/${id}/slow?apikey=${service_role_key}`
+  const socket = new WebSocket(address)
   socket.on('error', () => {})
   await alone.untilLogged('slow', /asked/)
   socket.terminate()
-  await until('the next call is answered', async () => (await alone.callOpen('slow')).status === 200)
+  await until('the next call is answered', async () => (await alone.call('slow')).status === 200)
 })
 
 test('Issue: EdgeRuntime.waitUntil keeps work running after the answer', async () => {
@@ -535,11 +536,11 @@ test('Issue: EdgeRuntime.waitUntil keeps work running after the answer', async (
 
 test('Issue: many calls at once each get their own answer', async () => {
   const replies = await Promise.all(
-    Array.from({ length: 20 }, (_, number) => own.callOpen(`echo/${number}`, { body: `body ${number}` })),
+    Array.from({ length: 20 }, (_, number) => own.call(`keyed/${number}`, { body: `body ${number}` })),
   )
   for (const [number, reply] of replies.entries()) {
     assert.equal(reply.status, 200, reply.text)
     assert.equal(reply.body.body, `body ${number}`)
-    assert.equal(reply.body.pathname, `/echo/${number}`)
+    assert.equal(reply.body.pathname, `/keyed/${number}`)
   }
 })
