@@ -187,7 +187,7 @@ test('cron: a node that lost its lease neither starts nor records the run', asyn
   await project.schedule('late', 'insert into begun values (1)')
   const closed = await project.gate()
   const work = Array.from({ length: 5 }, () => project.sql(waitAtGate))
-  const waiting = `select from pg_locks where locktype = 'advisory' and not granted`
+  const waiting = `select from pg_locks where locktype = 'advisory' and not granted and database = (select oid from pg_database where datname = current_database())`
   await eventually(async () => (await project.look(waiting)).length === 5, 'five sessions of the owner')
   await project.tick('late')
   await eventually(async () => (await project.statuses('late'))[0] === 'running', 'a run')

@@ -357,7 +357,7 @@ test('cron: a job waits while all owner connections are busy', async () => {
   const project = await CronProject.create(platform)
   const gate = await project.gate()
   const work = Array.from({ length: 5 }, () => project.sql(waitAtGate))
-  const waiting = `select from pg_locks where locktype = 'advisory' and not granted`
+  const waiting = `select from pg_locks where locktype = 'advisory' and not granted and database = (select oid from pg_database where datname = current_database())`
   await eventually(async () => (await project.look(waiting)).length === 5, 'five sessions of the owner')
   await project.schedule('patient', 'select 1')
   await project.tick('patient')

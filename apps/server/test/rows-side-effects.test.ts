@@ -78,8 +78,11 @@ test('side effects: a function that fails after a schema change is not called ag
     const calling = rows(first, 'POST', 'rpc/fail_late', {})
     await eventually(
       async () =>
-        (await session.rows(sql`select from pg_locks where locktype = 'advisory' and not granted`)).length >
-        0,
+        (
+          await session.rows(
+            sql`select from pg_locks where locktype = 'advisory' and not granted and database = (select oid from pg_database where datname = current_database())`,
+          )
+        ).length > 0,
       'the function waits for the lock',
     )
     await changeSchema()
