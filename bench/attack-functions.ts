@@ -120,6 +120,16 @@ const deployments: Record<string, () => object> = {
   'code of template strings': () => ({ code: fill('`${', max.bytes - 1000) }),
   'code of regular expressions': () => ({ code: `${hello};${fill('/a/;', max.bytes - 1000)}` }),
   'code in one line with an error at its end': () => ({ code: `${fill('a();', max.bytes - 1000)}(` }),
+  'an error with a long name': () => ({
+    files: { 'index.ts': `import { "${'/'.repeat(60_000)}" as x } from './a.js'\n${hello}`, 'a.js': '' },
+  }),
+  'lines before an import': () => ({
+    files: {
+      'index.ts': `${'\n'.repeat(max.bytes - 1000)}import 'name'\n${hello}`,
+      'lib.ts': '',
+      'deno.json': '{ "imports": { "name": "./lib.ts" } }',
+    },
+  }),
   'imports of hundreds of packages': () => ({
     code: Array.from({ length: 5000 }, (_, n) => `import 'npm:absent-${n}@1'`).join('\n'),
   }),

@@ -10,6 +10,7 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { sql } from '#src/kernel/postgres/sql.ts'
+import { DenoStopped, runDeno } from '#src/services/functions/deploy/deno-command.ts'
 import { installPackages } from '#src/services/functions/deploy/packages.ts'
 import { functionDirs, locateFunctions } from '#src/services/functions/place.ts'
 import { type FunctionsApi, functionsOf, saying } from '../../../conformance/functions.ts'
@@ -316,6 +317,36 @@ test('packages: install scripts do not run', async () => {
   const reply = await own.call('scripted')
   assert.deepEqual(reply.body, ['not prepared', ['index.js', 'package.json']], reply.text)
   assert.deepEqual(fs.readdirSync(marks), [])
+})
+
+test('packages: the modes of files in a package do not matter', async () => {
+  registry.add(
+    { name: 'private-modes', version: '1.0.0', main: 'index.js' },
+    { 'index.js': `module.exports = 'read'` },
+    ['--mode=u=rwXs,go='],
+  )
+  const own = await it.createProject()
+  await own.deploy('modes', using('npm:private-modes@1', 'it.default'))
+  assert.equal((await own.call('modes')).body, 'read')
+})
+
+test('packages: an installation that writes too much is ended', async () => {
+  const directory = fs.mkdtempSync(join(tmpdir(), 'plinth-large-'))
+  try {
+    const run = runDeno({
+      program: 'sleep',
+      args: ['100'],
+      directory,
+      user: undefined,
+      timeoutMs: 60_000,
+      maxOutputBytes: 1000,
+      signal: new AbortController().signal,
+      isTooLarge: async () => true,
+    })
+    await assert.rejects(run, error => error instanceof DenoStopped && error.reason === 'disk')
+  } finally {
+    fs.rmSync(directory, { recursive: true, force: true })
+  }
 })
 
 test('packages: links and absolute or climbing paths in a package lead nowhere', async () => {
