@@ -30,12 +30,12 @@ function isOfProject(path: string, projectId: string | undefined): boolean {
 }
 
 /** An IPv6 prefix that no client has: those of real private networks are random. */
-const addressPrefix = 'fd00:706c:696e:7468:'
+const addressPrefix = 'fd70:6c69:'
 
 export const isWorkerAddress = (address: string): boolean => address.startsWith(addressPrefix)
 
-/** Limits per address count the functions of a project together, and apart from everybody else. */
-function addressOf(projectId: string): string {
+/** Limits per address count the functions of a project together, and apart from everybody else: a network has 64 bits. */
+export function addressOf(projectId: string): string {
   const hex = createHash('sha256').update(projectId).digest('hex')
-  return `${addressPrefix}${hex.slice(0, 4)}:${hex.slice(4, 8)}:${hex.slice(8, 12)}:1`
+  return `${addressPrefix}${hex.slice(0, 4)}:${hex.slice(4, 8)}::1`
 }
