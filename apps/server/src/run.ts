@@ -5,6 +5,7 @@ import { isDataDirectory, isDataDirectoryLocked } from '#src/kernel/data-directo
 import { createLog, type Log, terminalLines } from '#src/kernel/log.ts'
 import { clearLeftovers } from '#src/kernel/postgres/engine/leftovers.ts'
 import { engineFiles, locate } from '#src/kernel/postgres/engine/place.ts'
+import { functionDirs } from '#src/services/functions/place.ts'
 import { type Platform, startPlatform } from '#src/start.ts'
 
 export async function run(args: string[]): Promise<void> {
@@ -81,8 +82,13 @@ async function removeData(dataDir: string): Promise<string> {
   const { remove } = engineFiles(dataDir)
   const { clusterDir, socketDir } = locate(dataDir)
   if (existsSync(clusterDir) && existsSync(socketDir)) await clearLeftovers(clusterDir, socketDir)
-  for (const path of remove) rmSync(path, { recursive: true, force: true })
-  return JSON.stringify({ removed: remove })
+  // They may be elsewhere, with the code of functions in plain text.
+  const ofFunctions = Object.values(functionDirs(dataDir)).filter(
+    path => existsSync(path) && !remove.some(each => `${path}/`.startsWith(`${each}/`)),
+  )
+  const removed = [...remove, ...ofFunctions]
+  for (const path of removed) rmSync(path, { recursive: true, force: true })
+  return JSON.stringify({ removed })
 }
 
 /** Errors that the operator can fix are printed as one sentence, others with their stack. */

@@ -39,9 +39,11 @@ const anybody: OsUser = { name: 'a worker', uid: firstUserId, gid: firstUserId }
 
 /** The directory above everything, and that of workers. They are in the data directory if workers can use it. */
 export function functionDirs(dataDir: string): { parent: string; runDir: string } {
-  const resolved = existsSync(dataDir) ? realpathSync(dataDir) : dataDir
+  const exists = existsSync(dataDir)
+  const resolved = exists ? realpathSync(dataDir) : dataDir
   const hash = createHash('sha256').update(resolved).digest('hex').slice(0, 16)
-  const isPrivate = isRoot && !canReach(anybody, resolved)
+  // The platform creates it for itself alone.
+  const isPrivate = isRoot && !(exists && canReach(anybody, resolved))
   // Deno opens no sockets and files there without all permissions.
   const isSpecial = /^\/(?:dev|proc|sys)\//.test(resolved)
   const parent = isPrivate ? join(systemDir, hash) : isSpecial ? `/tmp/plinth-functions-${hash}` : resolved
