@@ -4,6 +4,8 @@
 //   ranges are IPv4 only, so that a name with the address ::ffff:127.0.0.1 or fd00::1 would reach the local network.
 // - Of Unix sockets, only that of the platform can be reached. Deno's rules have no names for those without a file
 //   (abstract ones), and the filter sees only the length of an address: that of IPv4, or of this socket.
+// - No thread with a JavaScript engine of its own can be started: its `Deno` would be without the changes of the host. Such
+//   a thread needs an epoll instance, and the worker ends when it gets none.
 // - No other program can be started, and no other process can be inspected, whatever permission is obtained.
 // - It ends with the platform, even if its code never lets it read that the platform has ended.
 // The filter holds for all threads and cannot be removed. It needs a foreign function, and the permission for these is
@@ -19,6 +21,7 @@ const numbers = {
     bind: 200,
     denied: {
       listen: 201,
+      epoll_create1: 20,
       execve: 221,
       execveat: 281,
       ptrace: 117,
@@ -44,6 +47,8 @@ const numbers = {
     bind: 49,
     denied: {
       listen: 50,
+      epoll_create: 213,
+      epoll_create1: 291,
       execve: 59,
       execveat: 322,
       ptrace: 101,

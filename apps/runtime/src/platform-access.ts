@@ -6,8 +6,8 @@ import { deno } from './deno.ts'
 const insideOrigin = 'http://platform.invalid'
 
 /**
- * Deno does not check the address that the name of a SOCKS proxy has, so that a proxy could be on the local network. In
- * threads of their own there would be another `Deno` without these changes.
+ * Deno does not check the address that the name of a SOCKS proxy has, so that a proxy could be on the local network. Web
+ * Workers would have a `Deno` without this change; other threads are closed by the filter of system calls.
  */
 export function refuseProxies(): void {
   const create = deno.createHttpClient.bind(deno)

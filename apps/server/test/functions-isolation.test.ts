@@ -156,12 +156,6 @@ test('isolation: programs, foreign functions, signals, debuggers and other permi
       'user id': `return Deno.uid()`,
       'request permission': `const { state } = await Deno.permissions.request({ name: 'run' }); if (state !== 'granted') throw new Error(state)`,
       'request all reads': `const { state } = await Deno.permissions.request({ name: 'read' }); if (state !== 'granted') throw new Error(state)`,
-      'a worker thread': `return await new Promise(async (resolve, reject) => {
-        const { Worker } = await import('node:worker_threads')
-        const worker = new Worker('require("node:worker_threads").parentPort.postMessage(require("node:fs").readFileSync("/etc/passwd", "utf8"))', { eval: true })
-        worker.on('message', resolve)
-        worker.on('error', reject)
-      })`,
     }),
   )
 })
@@ -196,6 +190,31 @@ test('isolation: proxies, whose address is not checked, and threads without thes
       { port },
     ),
   )
+  assert.equal(connections, 0)
+})
+
+test('isolation: a thread of node:worker_threads, which would have an unchanged Deno, does not run', async () => {
+  let connections = 0
+  internal.on('connection', () => connections++)
+  await own.deploy(
+    'threads',
+    `
+    import { Worker } from 'node:worker_threads'
+    Deno.serve(async req => {
+      const port = await req.text()
+      const code = \`
+        const { parentPort } = require('node:worker_threads')
+        const client = Deno.createHttpClient({ proxy: { url: 'socks5://127.1:\${port}' } })
+        fetch('http://example.com/', { client }).catch(error => error.message).then(text => parentPort.postMessage(String(text)))\`
+      return await new Promise(resolve => {
+        const worker = new Worker(code, { eval: true })
+        worker.on('message', text => resolve(new Response('started ' + text)))
+        worker.on('error', error => resolve(new Response('refused', { status: 403 })))
+      })
+    })`,
+  )
+  const reply = await own.call('threads', { raw: Buffer.from(String(port)) })
+  assert.notEqual(reply.status, 200, reply.text)
   assert.equal(connections, 0)
 })
 

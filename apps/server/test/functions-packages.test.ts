@@ -1,120 +1,18 @@
 // npm packages of functions, from a registry on this machine: they are installed when a function is deployed, and a call
 // needs no registry.
 import assert from 'node:assert/strict'
-import { spawnSync } from 'node:child_process'
-import { createHash } from 'node:crypto'
 import fs from 'node:fs'
-import { createServer, type Server } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { createServer } from 'node:http'
 import { tmpdir } from 'node:os'
-import { dirname, join } from 'node:path'
+import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { sql } from '#src/kernel/postgres/sql.ts'
-import { DenoStopped, runDeno } from '#src/services/functions/deploy/deno-command.ts'
-import { installPackages } from '#src/services/functions/deploy/packages.ts'
-import { functionDirs, locateFunctions } from '#src/services/functions/place.ts'
+import { locateFunctions } from '#src/services/functions/place.ts'
 import { type FunctionsApi, functionsOf, saying } from '../../../conformance/functions.ts'
 import { assertManagementError } from '../../../conformance/wire.ts'
 import { eventually } from './eventually.ts'
 import { type FunctionsPlatform, startFunctionsPlatform } from './functions-platform.ts'
-import { repository } from './platform-process.ts'
-
-interface Manifest {
-  name: string
-  version: string
-  [field: string]: unknown
-}
-
-/** By path: a text, or a symbolic link. */
-type PackageFiles = Record<string, string | { link: string }>
-
-/** A registry with packages that the tests write. */
-class Registry {
-  readonly #folder = fs.mkdtempSync(join(tmpdir(), 'plinth-registry-'))
-  readonly #packages = new Map<string, { manifest: Manifest; tarball: Buffer }[]>()
-  #server: Server | undefined
-  url = ''
-  requests = 0
-
-  add(manifest: Manifest, files: PackageFiles, tarOptions: string[] = []): void {
-    const folder = fs.mkdtempSync(join(this.#folder, 'package-'))
-    const all: PackageFiles = { 'package.json': JSON.stringify(manifest), ...files }
-    for (const [path, content] of Object.entries(all)) {
-      const file = join(folder, 'package', path)
-      fs.mkdirSync(dirname(file), { recursive: true })
-      if (typeof content === 'string') fs.writeFileSync(file, content)
-      else fs.symlinkSync(content.link, file)
-    }
-    this.#pack(manifest, ['-C', folder, ...tarOptions, 'package'])
-  }
-
-  /** A package of this repository, with all that it depends on. */
-  addInstalled(name: string): void {
-    const folder = join(repository, 'node_modules', name)
-    const manifest = JSON.parse(fs.readFileSync(join(folder, 'package.json'), 'utf8')) as Manifest
-    this.#pack(manifest, ['-C', folder, '--transform', 's,^\\.,package,', '.'])
-    for (const each of Object.keys(manifest['dependencies'] ?? {}))
-      if (!this.#packages.has(each)) this.addInstalled(each)
-  }
-
-  #pack(manifest: Manifest, args: string[]): void {
-    const { status, stdout, stderr } = spawnSync('tar', ['-cz', '-f', '-', ...args], {
-      maxBuffer: 64 * 1024 * 1024,
-    })
-    assert.equal(status, 0, stderr.toString())
-    const versions = this.#packages.get(manifest.name) ?? []
-    this.#packages.set(manifest.name, [...versions, { manifest, tarball: stdout }])
-  }
-
-  async open(): Promise<void> {
-    const server = createServer((request, answer) => {
-      this.requests++
-      const [name = '', version] = decodeURIComponent(request.url!.slice(1)).split('/-/')
-      const versions = this.#packages.get(name)
-      if (!versions) return void answer.writeHead(404, { 'content-type': 'application/json' }).end('{}')
-      const tarball = versions.find(each => each.manifest.version === version)?.tarball
-      if (tarball) return void answer.end(tarball)
-      answer.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(this.#describe(name)))
-    })
-    await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
-    this.#server = server
-    this.url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/`
-  }
-
-  #describe(name: string): object {
-    const versions = this.#packages.get(name)!
-    return {
-      name,
-      'dist-tags': { latest: versions.at(-1)!.manifest.version },
-      versions: Object.fromEntries(
-        versions.map(({ manifest, tarball }) => [
-          manifest.version,
-          {
-            ...manifest,
-            ...(manifest['scripts'] !== undefined && { hasInstallScript: true }),
-            dist: {
-              tarball: `${this.url}${encodeURIComponent(name)}/-/${manifest.version}`,
-              integrity: `sha512-${createHash('sha512').update(tarball).digest('base64')}`,
-              shasum: createHash('sha1').update(tarball).digest('hex'),
-            },
-          },
-        ]),
-      ),
-    }
-  }
-
-  async close(): Promise<void> {
-    const server = this.#server
-    this.#server = undefined
-    if (!server) return
-    server.closeAllConnections()
-    await new Promise(resolve => server.close(resolve))
-  }
-
-  remove(): void {
-    fs.rmSync(this.#folder, { recursive: true, force: true })
-  }
-}
+import { Registry } from './npm-registry.ts'
 
 const registry = new Registry()
 /** Install scripts would write here. */
@@ -190,12 +88,6 @@ const packagesOf = async (own: FunctionsApi, name: string): Promise<string[]> =>
 
 const using = (specifier: string, expression: string) =>
   `import * as it from ${JSON.stringify(specifier)}\nDeno.serve(() => Response.json(${expression}))`
-
-/** Installations that this process has started and that have not ended. */
-function installsRunning(): string[] {
-  const { stdout } = spawnSync('ps', ['-o', 'args=', '--ppid', String(process.pid)], { encoding: 'utf8' })
-  return stdout.split('\n').filter(line => /\bdeno install\b/.test(line))
-}
 
 const archivesOf = async ({ project }: FunctionsApi): Promise<number> =>
   (await it.platform.app.control.row<{ count: number }>(
@@ -330,25 +222,6 @@ test('packages: the modes of files in a package do not matter', async () => {
   assert.equal((await own.call('modes')).body, 'read')
 })
 
-test('packages: an installation that writes too much is ended', async () => {
-  const directory = fs.mkdtempSync(join(tmpdir(), 'plinth-large-'))
-  try {
-    const run = runDeno({
-      program: 'sleep',
-      args: ['100'],
-      directory,
-      user: undefined,
-      timeoutMs: 60_000,
-      maxOutputBytes: 1000,
-      signal: new AbortController().signal,
-      isTooLarge: async () => true,
-    })
-    await assert.rejects(run, error => error instanceof DenoStopped && error.reason === 'disk')
-  } finally {
-    fs.rmSync(directory, { recursive: true, force: true })
-  }
-})
-
 test('packages: links and absolute or climbing paths in a package lead nowhere', async () => {
   const own = await it.createProject()
   const outside = join(marks, 'outside.js')
@@ -472,65 +345,6 @@ test('packages: a call needs no registry, neither in a new worker nor on a node 
     await quick.stop()
     await local.close()
     local.remove()
-  }
-})
-
-test('packages: a registry that never answers delays no other project and not the end of the platform', async () => {
-  let asked = 0
-  const silent = createServer(() => void asked++)
-  await new Promise<void>(resolve => silent.listen(0, '127.0.0.1', resolve))
-  const node = await startFunctionsPlatform({
-    PLATFORM_NPM_REGISTRY: `http://127.0.0.1:${(silent.address() as AddressInfo).port}/`,
-    PLATFORM_SHUTDOWN_GRACE_MS: '200',
-  })
-  const waiting: Promise<unknown>[] = []
-  let installing: string[]
-  try {
-    const [own, other] = [await node.createProject(), await node.createProject()]
-    await own.deploy('lasting', saying('before'))
-    waiting.push(own.manage('PUT', '/lasting', { code: using('npm:anything', '1') }).catch(() => {}))
-    await eventually(() => asked > 0, 'the registry is asked')
-    await other.deploy('quick', saying('quick'))
-    assert.equal((await other.call('quick')).text, 'quick')
-    assert.equal((await own.call('lasting')).text, 'before')
-  } finally {
-    await node.stop()
-    installing = installsRunning()
-    silent.closeAllConnections()
-    silent.close()
-    await Promise.all(waiting)
-  }
-  assert.deepEqual(installing, [], 'an installation ends with the platform')
-})
-
-test('packages: an installation that takes too long is ended, and the registry is to blame', async () => {
-  const silent = createServer(() => {})
-  await new Promise<void>(resolve => silent.listen(0, '127.0.0.1', resolve))
-  const dataDir = fs.mkdtempSync(join(tmpdir(), 'plinth-silent-'))
-  const { deno, stagingDir } = locateFunctions(dataDir)
-  try {
-    const installation = installPackages({
-      deno: await deno(),
-      user: undefined,
-      directory: stagingDir,
-      wanted: { anything: 'npm:anything@1' },
-      registry: {
-        url: `http://127.0.0.1:${(silent.address() as AddressInfo).port}/`,
-        certificates: undefined,
-      },
-      signal: new AbortController().signal,
-      timeoutMs: 500,
-    })
-    await assert.rejects(installation, {
-      code: 'registry_unreachable',
-      status: 502,
-      message: /no answer in 0.5 s/,
-    })
-  } finally {
-    silent.closeAllConnections()
-    silent.close()
-    for (const path of [...Object.values(functionDirs(dataDir)), dataDir])
-      fs.rmSync(path, { recursive: true, force: true })
   }
 })
 

@@ -26,7 +26,7 @@ const strayOfEnded = 1024
 const maxStray = 64 * strayOfCancelled
 const empty = Buffer.alloc(0)
 
-/** `onClose` is called when the connection has ended, whoever ends it. */
+/** `onClose` is called when the connection is closed, by either end. */
 export function openLink(path: string, onClose: () => void): Promise<Link> {
   return new Promise((resolve, reject) => {
     const socket = connect({ path })
