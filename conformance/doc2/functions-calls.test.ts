@@ -21,9 +21,6 @@ before(async () => {
   await own.deploy('keyed', echo)
   await own.deploy('replies', {
     code: `
-      const streams = {
-        slow: new TextEncoder().encode('x'.repeat(100)),
-      }
       Deno.serve(req => {
         const kind = new URL(req.url).pathname.split('/')[2]
         if (kind === 'json') return Response.json({ a: 1 })

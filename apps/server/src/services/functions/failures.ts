@@ -39,7 +39,7 @@ export function failureOf(outcome: string): Refusal {
   return ofProject('WORKER_ERROR', 'The function threw an error; its log has the reason')
 }
 
-export const timedOut = (timeoutMs: number) =>
+const timedOut = (timeoutMs: number) =>
   ofProject('IDLE_TIMEOUT', `The function sent nothing for ${timeoutMs / 1000} seconds`)
 
 export const tooLong = (maxBytes: number) =>
