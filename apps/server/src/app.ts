@@ -47,6 +47,7 @@ import { storageGrants } from '#src/services/storage/project-grants.ts'
 import { openTeam } from '#src/services/team/open.ts'
 import { openTypes } from '#src/services/types/open.ts'
 import { openUsers } from '#src/services/users/open.ts'
+import { openWebhooks } from '#src/services/webhooks/open.ts'
 import { openWhoami } from '#src/services/whoami/open.ts'
 import type { Cluster } from '#src/tenancy/cluster.ts'
 import { measureDatabase } from '#src/tenancy/database-sizes.ts'
@@ -162,6 +163,7 @@ async function compose(options: AppOptions, open: Closing[]): Promise<App> {
       http: () => http,
     }),
   )
+  add(openWebhooks({ ...platform, email: email.service, settings: config.webhooks }))
   add(openPooler(platform))
   add(openTeam(platform))
   const watched: Pick<Service, 'warnings'>[] = [platform, ...services]

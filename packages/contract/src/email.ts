@@ -7,6 +7,10 @@ export const templateTypes = ['magic_link', 'verify_email', 'reset_password', 'i
 export const TemplateType = Type.Enum(templateTypes)
 export type TemplateType = (typeof templateTypes)[number]
 
+/** Notices of the platform have no template. */
+const mailKinds = [...templateTypes, 'notice'] as const
+export type MailKind = (typeof mailKinds)[number]
+
 export const encryptions = ['none', 'starttls', 'tls'] as const
 export const Encryption = Type.Enum(encryptions)
 export type Encryption = (typeof encryptions)[number]
@@ -83,7 +87,7 @@ export type Template = Static<typeof Template>
 const message = {
   id: Id,
   to: Type.String(),
-  template: TemplateType,
+  template: Type.Enum(mailKinds),
   subject: Type.String(),
   created_at: Timestamp,
 }

@@ -4,6 +4,7 @@ import { authErrors } from './auth-errors.ts'
 import type { ErrorMeaning } from './error-meaning.ts'
 import { functionsErrors } from './functions-errors.ts'
 import { storageErrors } from './storage-errors.ts'
+import { webhooksErrors } from './webhooks-errors.ts'
 
 export const errorCodes = {
   invalid_request: {
@@ -48,6 +49,7 @@ export const errorCodes = {
   },
   ...storageErrors,
   ...functionsErrors,
+  ...webhooksErrors,
   PGRST100: {
     status: 400,
     meaning: 'The query string is invalid: an unknown operator, or a malformed select, filter or order.',

@@ -38,6 +38,7 @@ export const Quotas = Type.Object(
     function_memory_mb: quota('Memory of the worker of edge functions, in megabytes (default 256).'),
     function_response_mb: quota('Size of the answer of an edge function, in megabytes (default 20).'),
     max_functions: quota('Edge functions (default 200).'),
+    max_webhooks: quota('Webhooks (default 50).'),
     realtime_max_clients: quota('Open realtime sockets (default 10000).'),
     realtime_max_events_per_second: quota('Realtime messages per second (default 10000).'),
   },

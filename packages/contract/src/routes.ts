@@ -24,6 +24,7 @@ import { storageApi } from './storage.ts'
 import { teamApi } from './team.ts'
 import { typesApi } from './types.ts'
 import { usersApi } from './users.ts'
+import { webhooksApi } from './webhooks.ts'
 import { whoamiApi } from './whoami.ts'
 
 export const routeTables = {
@@ -46,6 +47,7 @@ export const routeTables = {
   rest: restApi,
   functions: functionsApi,
   functionsManagement: functionsManagementApi,
+  webhooks: webhooksApi,
   graphql: graphqlApi,
   graphqlManagement: graphqlManagementApi,
   auth: authApi,

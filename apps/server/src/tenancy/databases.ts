@@ -14,6 +14,7 @@ import type { Tenant } from './directory.ts'
 import type { Logins } from './logins.ts'
 import { type AsOwner, createOwners } from './owners.ts'
 import { searchPathOf, sessionSettings } from './session-settings.ts'
+import { createWriteListeners } from './write-listeners.ts'
 
 export interface Caller {
   readonly tenant: Tenant
@@ -112,8 +113,8 @@ export interface Databases {
   asAuth(tenant: Tenant, statement: AuthStatement, values: readonly Value[]): Promise<Answer>
   /** Runs one statement of the platform as service_role, independent of any request. */
   asService(tenant: Tenant, statement: CallerStatement, values: readonly Value[]): Promise<Answer>
-  /** Sets a listener for possible writes to a project; undefined removes it. */
-  onWrite(id: string, listener: (() => void) | undefined): void
+  /** Adds a listener for possible writes to a project, and returns a function that removes it. */
+  onWrite(id: string, listener: () => void): () => void
   /** Called when the last idle connection to a project was closed. */
   onIdle(listener: (id: string) => void): void
   /** Closes all connections to a project after it was suspended or deleted, or its keys changed. */
@@ -210,7 +211,7 @@ export function openDatabases(options: DatabasesOptions): Databases {
   const pools = new Map<string, Pool>()
   const owners = createOwners(control, logins, abandoned)
   const idleListeners: ((id: string) => void)[] = []
-  const writeListeners = new Map<string, () => void>()
+  const writes = createWriteListeners()
   let held = 0
   const sweeping = createChore({ name: 'close idle connections', everyMs: sweepMs, run: sweep })
   const timeouts = timeoutsUpTo(statementTimeoutMs, Number.POSITIVE_INFINITY)
@@ -297,24 +298,24 @@ export function openDatabases(options: DatabasesOptions): Databases {
       const how = { shape, mayPipeline, timeoutMs: Number(timeouts[role]), isReadOnly: readsOnly }
       const answers = 1 + more.length
       const answer = pool.run(steps, { ...how, answering, answers, request, alone })
-      const onWrite = request.isReadOnly ? undefined : writeListeners.get(tenant.id)
-      if (onWrite) answer.then(onWrite, () => {})
-      return answer
+      return request.isReadOnly ? answer : writes.after(tenant.id, answer)
     },
 
     auth(tenant) {
       sweeping.start()
-      return authPools.of(tenant)
+      const database = authPools.of(tenant)
+      return { ...database, transaction: work => writes.after(tenant.id, database.transaction(work)) }
     },
 
     asAuth(tenant, { name, sql }, values) {
       const step = { key: name, sql, values }
-      return poolFor(tenant, 'auth').run([...sharedAuthSteps, step], {
+      const answer = poolFor(tenant, 'auth').run([...sharedAuthSteps, step], {
         shape: name,
         mayPipeline: true,
         timeoutMs: authTimeoutMs,
         alone: () => [...loneAuthSteps, step],
       })
+      return writes.after(tenant.id, answer)
     },
 
     asService(tenant, { sql, keys: { service_role: key }, mayPipeline }, values) {
@@ -329,10 +330,7 @@ export function openDatabases(options: DatabasesOptions): Databases {
     },
 
     asOwner: owners.asOwner,
-    onWrite(id, listener) {
-      if (listener) writeListeners.set(id, listener)
-      else writeListeners.delete(id)
-    },
+    onWrite: writes.add,
     onIdle: listener => void idleListeners.push(listener),
     disconnect(id) {
       authPools.disconnect(id)

@@ -20,9 +20,11 @@ const due = outboxReader({
   columns: { event_id: 'n.event_id', kind: 'n.kind', payload: 'n.payload' },
   batchRows: 200,
 })
-const readDue = statement(due.sql, true)
-const deleteEvents = statement(
-  'delete from platform.events where is_due and event_id = any($1::uuid[])',
+const selectDue = statement(due.sql, true)
+const deleteById = statement('delete from platform.events where is_due and event_id = any($1::uuid[])', true)
+const deleteVisible = statement(
+  `delete from platform.events
+    where is_due and xid < pg_snapshot_xmax($1::pg_snapshot) and pg_visible_in_snapshot(xid, $1::pg_snapshot)`,
   true,
 )
 
@@ -31,25 +33,26 @@ export const insertEvent = (session: Session, { id, kind, payload }: OutboxEvent
     insert into platform.events (event_id, kind, payload, is_due)
     values (${id}, ${kind}, ${JSON.stringify(payload)}, true)`)
 
-export const dueEvents =
-  (databases: Pick<Databases, 'asService'>, tenant: Tenant) =>
-  async (from: Cursor): Promise<{ events: OutboxEvent[]; cursor: Cursor; isFull: boolean }> => {
-    const ask = async (values: (string | null)[]) => (await databases.asService(tenant, readDue, values)).rows
-    const { cursor, rows, isFull } = await due.read(from, [], ask)
-    const events = rows.map(([id, kind, payload]) => ({
-      id: id!,
-      kind: kind!,
-      payload: JSON.parse(payload!),
-    }))
-    return { events, cursor, isFull }
-  }
+export async function readDue(
+  databases: Pick<Databases, 'asService'>,
+  tenant: Tenant,
+  from: Cursor,
+): Promise<{ rows: OutboxEvent[]; cursor: Cursor; isFull: boolean }> {
+  const ask = async (values: (string | null)[]) => (await databases.asService(tenant, selectDue, values)).rows
+  const { cursor, rows, isFull } = await due.read(from, [], ask)
+  const events = rows.map(([id, kind, payload]) => ({ id: id!, kind: kind!, payload: JSON.parse(payload!) }))
+  return { rows: events, cursor, isFull }
+}
 
-/** To be called after the events have become jobs in the control database. */
-export const settle = (
+export const deleteEvents = (
   databases: Pick<Databases, 'asService'>,
   tenant: Tenant,
   events: readonly OutboxEvent[],
-) => databases.asService(tenant, deleteEvents, [`{${events.map(({ id }) => id).join(',')}}`])
+) => databases.asService(tenant, deleteById, [`{${events.map(({ id }) => id).join(',')}}`])
+
+/** Deletes the due events that are visible in the snapshot. */
+export const deleteSeen = (databases: Pick<Databases, 'asService'>, tenant: Tenant, seen: string) =>
+  databases.asService(tenant, deleteVisible, [seen])
 
 // In the control database
 

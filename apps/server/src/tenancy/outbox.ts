@@ -1,7 +1,5 @@
 // The outbox of a project: events in its database, written in the transaction they belong to, and relayed exactly once
-// into work of the control database. The position up to which events are relayed is stored in the control database, in
-// the same transaction as the work: a crash before it relays the events again from the old position, a crash after it
-// does not relay them again.
+// into work of the control database (outbox-relay.ts).
 //
 // A node marks a project in the control database before it writes an event. Any node finds the mark when its time has
 // passed, so events of a node that died are relayed, and projects without events cost nothing.
@@ -10,7 +8,8 @@ import type { Database, Session } from '#src/kernel/postgres/database.ts'
 import { startWorker, type Worker } from '#src/kernel/worker.ts'
 import type { Databases } from './databases.ts'
 import type { Directory, Tenant } from './directory.ts'
-import { beginning, type Cursor } from './outbox-reading.ts'
+import { beginning } from './outbox-reading.ts'
+import { createRelay } from './outbox-relay.ts'
 import type { OutboxEvent } from './outbox-store.ts'
 import * as store from './outbox-store.ts'
 
@@ -50,15 +49,8 @@ interface OutboxDeps {
 const markSeconds = 60
 const bounds = { all: 4, perProject: 1 }
 
-interface Relaying {
-  running: Promise<void>
-  /** The next run, which starts after the current one. The current run may have missed events committed now. */
-  next: Promise<void> | undefined
-}
-
 export function createOutbox({ control, databases, directory, log }: OutboxDeps): Outbox {
   const relays = new Map<string, EventRelay>()
-  const relaying = new Map<string, Relaying>()
   const markedAt = new Map<string, number>()
   const written = new WeakSet<Session>()
   let worker: Worker | undefined
@@ -71,68 +63,38 @@ export function createOutbox({ control, databases, directory, log }: OutboxDeps)
     markedAt.set(id, now)
   }
 
-  /** Resolves after a run that started after this call. */
-  function relay(tenant: Tenant): Promise<void> {
-    const current = relaying.get(tenant.id)
-    if (!current) return begin(tenant)
-    current.next ??= current.running.then(
-      () => begin(tenant),
-      () => begin(tenant),
-    )
-    return current.next
-  }
-
-  function begin(tenant: Tenant): Promise<void> {
-    const running = relayAll(tenant).finally(() => {
-      if (relaying.get(tenant.id)?.running === running && !relaying.get(tenant.id)!.next)
-        relaying.delete(tenant.id)
-    })
-    relaying.set(tenant.id, { running, next: undefined })
-    return running
-  }
-
-  async function relayAll(tenant: Tenant): Promise<void> {
-    const read = store.dueEvents(databases, tenant)
-    for (let cursor = await store.findCursor(control, tenant.id); ; ) {
-      const from: Cursor = cursor ?? beginning
-      const { events, cursor: to, isFull } = await read(from)
-      if (events.length === 0 && !isFull) return
-      if (await relayBatch(tenant, events, cursor, to)) {
-        await store.settle(databases, tenant, events)
-        cursor = to
-        if (!isFull) return
-      } else cursor = await store.findCursor(control, tenant.id)
-    }
-  }
-
-  /** False if another node has moved the position. */
-  async function relayBatch(
-    tenant: Tenant,
-    events: readonly OutboxEvent[],
-    from: Cursor | undefined,
-    to: Cursor,
-  ): Promise<boolean> {
-    const byKind = Map.groupBy(events, ({ kind }) => kind)
-    const known = [...byKind].flatMap(([kind, group]) => {
+  const groupsOf = (tenant: Tenant, events: readonly OutboxEvent[]) =>
+    [...Map.groupBy(events, ({ kind }) => kind)].flatMap(([kind, group]) => {
       const relay = relays.get(kind)
       if (!relay) log.error({ project: tenant.id, kind, events: group.length }, 'events of an unknown kind')
       return relay ? [{ relay, group }] : []
     })
-    const inserts = await Promise.all(known.map(({ relay, group }) => relay.prepare(tenant, group)))
-    const isMoved = await control.transaction(async session => {
-      if (!(await store.moveCursor(session, tenant.id, from, to))) return false
-      for (const insert of inserts) await insert(session)
-      return true
-    })
-    if (isMoved) for (const { relay } of known) relay.relayed?.(tenant)
-    return isMoved
-  }
+
+  const relay = createRelay<OutboxEvent>(control, {
+    beginsAt: beginning,
+    findCursor: store.findCursor,
+    moveCursor: store.moveCursor,
+    read: (tenant, from) => store.readDue(databases, tenant, from),
+    async prepare(tenant, events) {
+      const inserts = await Promise.all(
+        groupsOf(tenant, events).map(each => each.relay.prepare(tenant, each.group)),
+      )
+      return async session => {
+        for (const insert of inserts) await insert(session)
+      }
+    },
+    relayed(tenant, events) {
+      for (const kind of new Set(events.map(each => each.kind))) relays.get(kind)?.relayed?.(tenant)
+    },
+    settle: (tenant, events) => store.deleteEvents(databases, tenant, events),
+    sweep: (tenant, seen) => store.deleteSeen(databases, tenant, seen),
+  })
 
   async function relayMarked({ project_id }: store.ClaimedMark): Promise<'done' | 'failed'> {
     try {
       const tenant = await directory.find(project_id)
       if (tenant?.status !== 'active') return 'failed'
-      await relay(tenant)
+      await relay.run(tenant)
       return 'done'
     } catch (error) {
       log.warn({ err: error, project: project_id }, 'could not relay events of a project; will retry')
@@ -151,9 +113,11 @@ export function createOutbox({ control, databases, directory, log }: OutboxDeps)
 
     async relayWritten(session, tenant) {
       if (!written.delete(session)) return
-      await relay(tenant).catch(error =>
-        log.warn({ err: error, project: tenant.id }, 'could not relay events of a project; will retry'),
-      )
+      await relay
+        .run(tenant)
+        .catch(error =>
+          log.warn({ err: error, project: tenant.id }, 'could not relay events of a project; will retry'),
+        )
     },
 
     start() {
@@ -178,7 +142,7 @@ export function createOutbox({ control, databases, directory, log }: OutboxDeps)
 
     async close() {
       await worker?.close()
-      await Promise.allSettled([...relaying.values()].flatMap(({ running, next }) => [running, next]))
+      await relay.close()
     },
   }
 }

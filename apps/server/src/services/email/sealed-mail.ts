@@ -1,12 +1,12 @@
 // Mails are stored sealed, in the queue and in the catch-all. The seal is bound to the project and the mail id.
-import type { TemplateType } from '@plinth/contract/email.ts'
+import type { MailKind } from '@plinth/contract/email.ts'
 import type { Sealer } from '#src/kernel/crypto/sealed.ts'
 import type { MailText } from './default-templates.ts'
 import type { SealedMail } from './store.ts'
 
 export interface MailContent extends MailText {
   to: string
-  template: TemplateType
+  template: MailKind
 }
 
 const context = (projectId: string, id: string) => `project:${projectId}:mail:${id}`

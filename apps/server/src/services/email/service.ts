@@ -28,7 +28,7 @@ import { defaultTemplates, type MailText } from './default-templates.ts'
 import type { Delivery, Route } from './delivery.ts'
 import { type Mail, mailEvent } from './relay.ts'
 import { render, templateError } from './render.ts'
-import { openMail } from './sealed-mail.ts'
+import { openMail, sealMail } from './sealed-mail.ts'
 import { checkSmtp, shownSmtp, smtpFromRequest, storedSmtp } from './smtp-settings.ts'
 import * as store from './store.ts'
 
@@ -90,6 +90,24 @@ export function emailService(deps: EmailDeps) {
     async enqueue(session: Session, tenant: Tenant, mail: Mail): Promise<void> {
       if (!isAddress(mail.to)) throw new Refusal('invalid_request', 'Mail cannot be sent to this address')
       await outbox.write(session, tenant, mailEvent(tenant.id, mail, sealer))
+    },
+
+    /** Queues a notice about a project, in a transaction of the control database. */
+    async notify(
+      session: Session,
+      projectId: string,
+      recipients: readonly string[],
+      { subject, text }: { subject: string; text: string },
+    ): Promise<void> {
+      const mails = recipients.map(to =>
+        sealMail(
+          projectId,
+          crypto.randomUUID(),
+          { to, template: 'notice', subject, body_html: noticeHtml(text), body_text: text },
+          sealer,
+        ),
+      )
+      if (mails.length > 0) await store.queueMails(session, projectId, mails)
     },
 
     async readSmtp(projectId: string): Promise<Smtp> {
@@ -194,6 +212,12 @@ export function emailService(deps: EmailDeps) {
     },
   }
 }
+
+const noticeHtml = (text: string) =>
+  text
+    .split('\n\n')
+    .map(part => `<p>${part.replace(/[&<>"']/g, character => `&#${character.charCodeAt(0)};`)}</p>`)
+    .join('')
 
 const builtIn = (type: TemplateType): Template => ({
   template_type: type,

@@ -38,6 +38,8 @@ export function createChanges(options: ChangesOptions) {
   const policyChecks = createPolicyChecks(pools, options.checkConcurrency)
   const feeds = new Map<string, Feed>()
   const ending = new Map<string, NodeJS.Timeout>()
+  /** Removes the listener for writes of each feed. */
+  const unlisten = new Map<string, () => void>()
   /** Subscribers of projects that wait for a free feed. */
   const deferred = new Map<string, Set<ChangeSubscriber>>()
   const closing = new Set<Promise<void>>()
@@ -57,7 +59,7 @@ export function createChanges(options: ChangesOptions) {
       log,
     })
     feeds.set(id, feed)
-    databases.onWrite(id, feed.wake)
+    unlisten.set(id, databases.onWrite(id, feed.wake))
     return feed
   }
 
@@ -66,7 +68,8 @@ export function createChanges(options: ChangesOptions) {
     ending.delete(id)
     if (!feed || feed.size > 0) return
     feeds.delete(id)
-    databases.onWrite(id, undefined)
+    unlisten.get(id)?.()
+    unlisten.delete(id)
     const closed = feed.close().finally(() => closing.delete(closed))
     closing.add(closed)
     admitDeferred()

@@ -1,0 +1,191 @@
+// Deliveries that wait for an attempt.
+import type { Attempt } from '@plinth/contract/webhooks.ts'
+import type { Database, Session } from '#src/kernel/postgres/database.ts'
+import { sql } from '#src/kernel/postgres/sql.ts'
+import type { SealedSecrets } from './secrets.ts'
+
+export interface NewDelivery {
+  id: string
+  webhook_id: string
+  event: string
+  payload: string
+}
+
+/** Deliveries of webhooks that were deleted or switched off meanwhile are not inserted. */
+export const insertDeliveries = (session: Session, deliveries: readonly NewDelivery[]) =>
+  session.run(sql`
+    insert into webhook_queue (id, webhook_id, event, payload, created_at, due_at)
+    select d.id, d.webhook_id, d.event, d.payload, clock_timestamp(), clock_timestamp()
+      from json_to_recordset(${JSON.stringify(deliveries)}::json)
+           as d (id uuid, webhook_id uuid, event text, payload text)
+      join webhooks w on w.id = d.webhook_id and w.is_active`)
+
+/** A webhook with waiting deliveries. */
+export interface WaitingWebhook {
+  webhook_id: string
+  /** Null for a listener, and for a webhook of a suspended project. */
+  project_id: string | null
+  /** Due deliveries, at most as many as asked for. */
+  due: number
+}
+
+/**
+ * Webhooks with waiting deliveries, in the order of their ids, which begins after the given one. The recursion jumps from
+ * webhook to webhook in the index, so that a webhook with a million waiting deliveries is one step.
+ */
+export const listWaiting = (
+  control: Database,
+  { after, limit, most }: { after: string; limit: number; most: number },
+) =>
+  control.rows<WaitingWebhook>(sql`
+    with recursive waiting (webhook_id, number) as (
+      (select webhook_id, 1 from webhook_queue where webhook_id > ${after}::uuid order by webhook_id limit 1)
+      union all
+      select next.webhook_id, w.number + 1 from waiting w cross join lateral (
+        select q.webhook_id from webhook_queue q where q.webhook_id > w.webhook_id order by q.webhook_id limit 1) next
+       where w.number < ${limit})
+    select w.webhook_id, p.id as project_id, d.due
+      from waiting w
+      left join webhooks h on h.id = w.webhook_id and h.url is not null
+      left join projects p on p.id = h.project_id and p.status = 'active'
+     cross join lateral (
+       select count(*)::int as due from (
+         select from webhook_queue q
+          where q.webhook_id = w.webhook_id and q.due_at <= statement_timestamp()
+            and (q.leased_until is null or q.leased_until <= statement_timestamp())
+          limit ${most}) found) d
+     order by w.number`)
+
+export interface QueuedDelivery {
+  id: string
+  event: string
+  payload: string
+  tries: number
+}
+
+/** A webhook, as an attempt needs it. */
+export interface ClaimedTarget extends SealedSecrets {
+  url: string
+  /** Milliseconds since the first failure after the last success. */
+  failing_ms: number | null
+}
+
+export interface ClaimedBatch {
+  target: ClaimedTarget
+  deliveries: QueuedDelivery[]
+}
+
+type ClaimedRow = QueuedDelivery & Omit<ClaimedTarget, 'id'> & { webhook_id: string }
+
+/** Claims the longest due deliveries of each webhook, at most as many as given for it. */
+export async function claimDue(
+  control: Database,
+  wanted: readonly { webhook_id: string; count: number }[],
+  leaseSeconds: number,
+): Promise<ClaimedBatch[]> {
+  const rows = await control.rows<ClaimedRow>(sql`
+    with claimed as (
+      select q.webhook_id, q.id
+        from json_to_recordset(${JSON.stringify(wanted)}::json) as wanted (webhook_id uuid, count int)
+       cross join lateral (
+         select webhook_id, id from webhook_queue
+          where webhook_id = wanted.webhook_id and due_at <= statement_timestamp()
+            and (leased_until is null or leased_until <= statement_timestamp())
+          order by due_at, id limit wanted.count for update skip locked) q),
+    leased as (
+      update webhook_queue q set leased_until = statement_timestamp() + make_interval(secs => ${leaseSeconds})
+        from claimed c where q.webhook_id = c.webhook_id and q.id = c.id
+      returning q.webhook_id, q.id, q.event, q.payload, q.tries, q.due_at)
+    select l.webhook_id, l.id, l.event, l.payload, l.tries, w.project_id, w.url, w.secret,
+           case when w.previous_secret_until > now() then w.previous_secret end as previous_secret,
+           (extract(epoch from now() - w.failing_since) * 1000)::float8 as failing_ms
+      from leased l join webhooks w on w.id = l.webhook_id
+     order by l.webhook_id, l.due_at, l.id`)
+  const batches = new Map<string, ClaimedBatch>()
+  for (const { id, event, payload, tries, webhook_id, ...target } of rows) {
+    const batch = batches.get(webhook_id) ?? { target: { id: webhook_id, ...target }, deliveries: [] }
+    batches.set(webhook_id, batch)
+    batch.deliveries.push({ id, event, payload, tries })
+  }
+  return [...batches.values()]
+}
+
+export const extendLeases = (
+  control: Database,
+  deliveries: readonly { webhookId: string; ids: readonly string[] }[],
+  leaseSeconds: number,
+) =>
+  control.run(sql`
+    update webhook_queue set leased_until = now() + make_interval(secs => ${leaseSeconds})
+     where (webhook_id, id) in (
+       select * from unnest(${deliveries.flatMap(({ webhookId, ids }) => ids.map(() => webhookId))}::uuid[],
+                            ${deliveries.flatMap(({ ids }) => ids)}::uuid[]))`)
+
+/** Milliseconds until the next delivery of a webhook outside the given projects is due. */
+export const findNextDueMs = async (control: Database, fullProjects: readonly string[]) =>
+  (
+    await control.row<{ ms: number | null }>(sql`
+      with recursive waiting (webhook_id) as (
+        (select webhook_id from webhook_queue order by webhook_id limit 1)
+        union all
+        select next.webhook_id from waiting w cross join lateral (
+          select q.webhook_id from webhook_queue q where q.webhook_id > w.webhook_id order by q.webhook_id limit 1) next)
+      select (extract(epoch from min(d.at) - clock_timestamp()) * 1000)::float8 as ms
+        from waiting w
+        join webhooks h on h.id = w.webhook_id and h.url is not null and h.project_id <> all(${fullProjects}::uuid[])
+        join projects p on p.id = h.project_id and p.status = 'active'
+       cross join lateral (
+         select greatest(q.due_at, coalesce(q.leased_until, q.due_at)) as at from webhook_queue q
+          where q.webhook_id = w.webhook_id order by q.due_at, q.id limit 1) d`)
+  )?.ms ?? undefined
+
+/** What became of the deliveries of a batch. */
+export interface BatchOutcome {
+  delivered: { id: string; attempt: Attempt }[]
+  failed: { id: string; attempt: Attempt; retry_seconds: number }[]
+  dead: { id: string; attempt: Attempt }[]
+  /** Claimed and not attempted. */
+  released: string[]
+}
+
+/** The attempts with the new one. The last 20 are kept. */
+const attemptsAfter = sql`
+  (case when jsonb_array_length(attempts) >= 20 then attempts - 0 else attempts end || jsonb_build_array(attempt))`
+
+/**
+ * Records a batch in one statement. A delivery that is not in the queue any more was deleted with its webhook, or was
+ * recorded already.
+ */
+export function recordBatch(control: Session, webhookId: string, outcome: BatchOutcome) {
+  const hasDelivered = outcome.delivered.length > 0
+  const hasFailed = outcome.failed.length + outcome.dead.length > 0
+  return control.run(sql`
+    with ended as (
+      select id, attempt, status from json_to_recordset(${JSON.stringify([
+        ...outcome.delivered.map(each => ({ ...each, status: 'delivered' })),
+        ...outcome.dead.map(each => ({ ...each, status: 'dead_letter' })),
+      ])}::json) as e (id uuid, attempt jsonb, status text)),
+    removed as (
+      delete from webhook_queue q using ended e where q.webhook_id = ${webhookId} and q.id = e.id
+      returning q.*, e.attempt, e.status),
+    recorded as (
+      insert into webhook_deliveries
+        (id, webhook_id, event, status, payload, created_at, attempt_count, manual_retry_count, attempts)
+      select id, webhook_id, event, status, case when status = 'dead_letter' then payload end, created_at,
+             attempt_count + 1, manual_retry_count, ${attemptsAfter}
+        from removed
+      on conflict (webhook_id, id) do nothing),
+    health as (
+      update webhooks set failing_since = case when ${hasFailed} then now() end
+       where id = ${webhookId} and case when ${hasFailed} then failing_since is null or ${hasDelivered}
+                                        else failing_since is not null and ${hasDelivered} end),
+    postponed as (
+      update webhook_queue q set
+        tries = tries + 1, attempt_count = attempt_count + 1, attempts = ${attemptsAfter}, leased_until = null,
+        due_at = clock_timestamp() + make_interval(secs => f.retry_seconds)
+       from json_to_recordset(${JSON.stringify(outcome.failed)}::json)
+            as f (id uuid, attempt jsonb, retry_seconds float8)
+      where q.webhook_id = ${webhookId} and q.id = f.id)
+    update webhook_queue set leased_until = null
+     where webhook_id = ${webhookId} and id = any(${outcome.released}::uuid[])`)
+}

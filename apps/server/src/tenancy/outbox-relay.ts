@@ -1,0 +1,116 @@
+// Relays the rows of a table in a project database into work of the control database, exactly once. The position up to
+// which rows are relayed is stored in the control database, in the same transaction as the work: a crash before its commit
+// relays the rows again from the old position, a crash after it does not relay them again. Then the rows are deleted. Rows
+// that a crash has left are deleted by the position as well.
+import { LRUCache } from 'lru-cache'
+import type { Database, Session } from '#src/kernel/postgres/database.ts'
+import type { Tenant } from './directory.ts'
+import type { Cursor } from './outbox-reading.ts'
+
+export interface RelayedTable<Row> {
+  /** Where a project without a stored position begins. Without this field, such a project is not relayed. */
+  readonly beginsAt?: Cursor
+  findCursor(control: Database, projectId: string): Promise<Cursor | undefined>
+  /** False if another node has moved the position. */
+  moveCursor(session: Session, projectId: string, from: Cursor | undefined, to: Cursor): Promise<boolean>
+  read(tenant: Tenant, from: Cursor): Promise<{ rows: Row[]; cursor: Cursor; isFull: boolean }>
+  /** Prepares the work of the rows, and returns a function that inserts it in the transaction that moves the position. */
+  prepare(tenant: Tenant, rows: readonly Row[]): Promise<(session: Session) => Promise<void>>
+  /** Called after the commit. */
+  relayed?(tenant: Tenant, rows: readonly Row[]): void
+  /** Deletes relayed rows. */
+  settle?(tenant: Tenant, rows: readonly Row[]): Promise<unknown>
+  /** Deletes all rows that are visible in the snapshot, which have been relayed. */
+  sweep?(tenant: Tenant, seen: string): Promise<unknown>
+}
+
+interface Relaying {
+  running: Promise<void>
+  /** The next run, which starts after the current one. The current run may have missed rows committed now. */
+  next: Promise<void> | undefined
+}
+
+export interface Relay {
+  /** Relays the rows that are committed now. Resolves after a run that started after this call. */
+  run(tenant: Tenant): Promise<void>
+  close(): Promise<void>
+}
+
+/** A run that finds no rows deletes what a crash has left, unless this node did so a short while ago. */
+const sweepAgainMs = 10_000
+const maxRemembered = 10_000
+
+export function createRelay<Row>(control: Database, table: RelayedTable<Row>): Relay {
+  const relaying = new Map<string, Relaying>()
+  /** The positions that this node has stored last. A stale one is noticed when it is moved. */
+  const positions = new LRUCache<string, Cursor>({ max: maxRemembered })
+  const sweptAt = new LRUCache<string, number>({ max: maxRemembered })
+
+  function begin(tenant: Tenant): Promise<void> {
+    const running = relayAll(tenant).finally(() => {
+      if (relaying.get(tenant.id)?.running === running && !relaying.get(tenant.id)!.next)
+        relaying.delete(tenant.id)
+    })
+    relaying.set(tenant.id, { running, next: undefined })
+    return running
+  }
+
+  async function relayAll(tenant: Tenant): Promise<void> {
+    let cursor = positions.get(tenant.id) ?? (await table.findCursor(control, tenant.id))
+    let hasRelayed = false
+    for (;;) {
+      const from = cursor ?? table.beginsAt
+      if (!from) return
+      const { rows, cursor: to, isFull } = await table.read(tenant, from)
+      if (rows.length === 0 && !isFull) break
+      if (!(await relayBatch(tenant, rows, cursor, to))) {
+        positions.delete(tenant.id)
+        cursor = await table.findCursor(control, tenant.id)
+        continue
+      }
+      hasRelayed = true
+      cursor = to
+      positions.set(tenant.id, to)
+      if (!isFull) break
+      if (rows.length > 0) await table.settle?.(tenant, rows)
+    }
+    if (cursor && table.sweep && (hasRelayed || isSweepDue(tenant.id))) {
+      await table.sweep(tenant, cursor.seen)
+      sweptAt.set(tenant.id, performance.now())
+    }
+  }
+
+  const isSweepDue = (projectId: string) =>
+    performance.now() - (sweptAt.get(projectId) ?? Number.NEGATIVE_INFINITY) > sweepAgainMs
+
+  /** False if another node has moved the position. */
+  async function relayBatch(
+    tenant: Tenant,
+    rows: readonly Row[],
+    from: Cursor | undefined,
+    to: Cursor,
+  ): Promise<boolean> {
+    const insert = await table.prepare(tenant, rows)
+    const isMoved = await control.transaction(async session => {
+      if (!(await table.moveCursor(session, tenant.id, from, to))) return false
+      await insert(session)
+      return true
+    })
+    if (isMoved) table.relayed?.(tenant, rows)
+    return isMoved
+  }
+
+  return {
+    run(tenant) {
+      const current = relaying.get(tenant.id)
+      if (!current) return begin(tenant)
+      current.next ??= current.running.then(
+        () => begin(tenant),
+        () => begin(tenant),
+      )
+      return current.next
+    },
+    close: async () =>
+      void (await Promise.allSettled([...relaying.values()].flatMap(({ running, next }) => [running, next]))),
+  }
+}
