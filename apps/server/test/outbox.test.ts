@@ -146,7 +146,7 @@ test('outbox: two nodes that relay at the same time relay each mail once', async
   }
 })
 
-test('outbox: events that were relayed and could not be deleted are not relayed again', async () => {
+test('outbox: events that were relayed and could not be deleted are not relayed again, and deleted later', async () => {
   const { id } = await platform.createProject()
   await inProject(id, 'revoke delete on platform.events from service_role')
   await enqueueMail(platform, id, mailTo('once@example.test'))
@@ -155,6 +155,20 @@ test('outbox: events that were relayed and could not be deleted are not relayed 
   await inProject(id, 'grant delete on platform.events to service_role')
   await enqueueMail(platform, id, mailTo('next@example.test'))
   assert.deepEqual(await caught(id), ['next@example.test', 'once@example.test'])
+  assert.equal(await dueEvents(id), 0)
+})
+
+test('outbox: a run that finds nothing to relay deletes what a crash has left', async () => {
+  const { id } = await platform.createProject()
+  await inProject(id, 'revoke delete on platform.events from service_role')
+  await enqueueMail(platform, id, mailTo('once@example.test'))
+  assert.equal(await dueEvents(id), 1)
+  await inProject(id, 'grant delete on platform.events to service_role')
+  await markIsOver(id)
+  // Any project change triggers a poll of the nodes.
+  await platform.createProject()
+  await eventually(async () => (await dueEvents(id)) === 0, 'the deletion of the relayed event')
+  assert.deepEqual(await caught(id), ['once@example.test'])
 })
 
 test('outbox: an event that nobody can have posted is dropped, and holds up no other', async () => {

@@ -45,7 +45,7 @@ test('webhooks: auth events are delivered with the body and the headers of the s
   // The record has no payload any more.
   const deliveries = await eventually(async () => {
     const listed = await project.hooks.listDeliveries({ params: { id: project.id, wid: id }, query: {} })
-    return listed.deliveries.every(({ status }) => status === 'delivered') && listed.deliveries
+    return listed.deliveries.every(({ status }) => status === 'delivered') ? listed.deliveries : undefined
   }, 'all deliveries to be recorded')
   assert.ok(deliveries.some(({ event }) => event === 'user.created'))
   const delivery = deliveries.at(-1)!

@@ -7,7 +7,7 @@ import type { Database } from '#src/kernel/postgres/database.ts'
 import { startWorker, type Worker } from '#src/kernel/worker.ts'
 import type { Job, Room } from '#src/kernel/worker-slots.ts'
 import { type AttemptDeps, attemptDelivery } from './attempt.ts'
-import { createLanes } from './lanes.ts'
+import { createLanes, type LaneResult } from './lanes.ts'
 import * as store from './queue-store.ts'
 import { signWith } from './secrets.ts'
 
@@ -25,7 +25,7 @@ export interface DispatchDeps extends AttemptDeps {
 
 interface Batch extends Job, store.ClaimedBatch {}
 
-type Outcome = store.BatchOutcome & { laneResult: 'answered' | 'failed' | 'timed_out' | 'unused' }
+type Outcome = store.BatchOutcome & { laneResult: LaneResult }
 
 const maxBatch = 50
 const batchMs = 1000
@@ -56,8 +56,8 @@ export function startDispatch(deps: DispatchDeps): Worker {
         if (jobs === 0) break
         const places = left.get(project!) ?? room.places.get(project!) ?? room.perProject
         const own = reserved.get(id) ?? { places: 0, due }
-        if (places === 0 || own.places >= due || lanes.free(id) === 0) continue
-        lanes.start(id)
+        if (places === 0 || own.places >= due || lanes.free(id, project!) === 0) continue
+        lanes.start(id, project!)
         left.set(project!, places - 1)
         reserved.set(id, { places: own.places + 1, due })
         position = id
@@ -76,8 +76,9 @@ export function startDispatch(deps: DispatchDeps): Worker {
       const page = await store.listWaiting(control, { after, limit: lookAt, most: 2 * maxBatch })
       for (const waiting of page) {
         if (hasWrapped && position !== lowestId && waiting.webhook_id > position) return found
-        const isOpen = waiting.project_id !== null && room.places.get(waiting.project_id) !== 0
-        if (isOpen && waiting.due > 0 && lanes.free(waiting.webhook_id) > 0) found.push(waiting)
+        const { webhook_id: id, project_id: project, due } = waiting
+        const isOpen = project !== null && room.places.get(project) !== 0
+        if (isOpen && due > 0 && lanes.free(id, project) > 0) found.push(waiting)
       }
       if (page.length === lookAt) after = page.at(-1)!.webhook_id
       else if (hasWrapped) return found
@@ -140,7 +141,7 @@ export function startDispatch(deps: DispatchDeps): Worker {
   }
 
   async function act(batch: Batch, signal: AbortSignal): Promise<Outcome> {
-    let laneResult: Outcome['laneResult'] = 'failed'
+    let laneResult: LaneResult = 'failed'
     try {
       const outcome = await deliver(batch, signal)
       laneResult = outcome.laneResult

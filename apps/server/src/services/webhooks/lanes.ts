@@ -1,7 +1,7 @@
 // Decides how many deliveries each webhook may have under way in this process. A webhook begins with one, and gets twice
-// as many after each batch without a failure. Webhooks that have not answered yet, and those that time out, use at most
-// half of all places, so that dead endpoints delay nobody else. One place of that half is closed to those that time out,
-// so that they do not delay new ones.
+// as many after each batch without a failure. Places are shared so that dead endpoints delay nobody else: those that time
+// out use at most half of all places, together with those that have not answered yet they leave a fifth to the proven
+// ones, and those of one project use less than half.
 
 export interface LaneBounds {
   /** Deliveries under way at once. */
@@ -10,60 +10,76 @@ export interface LaneBounds {
   perProject: number
 }
 
+export type LaneResult = 'answered' | 'failed' | 'timed_out' | 'unused'
+
 export interface Lanes {
-  /** How many further deliveries of the webhook may start, if `started` others of unproven webhooks start with them. */
-  free(webhookId: string): number
-  start(webhookId: string): void
-  end(webhookId: string, result: 'answered' | 'failed' | 'timed_out' | 'unused'): void
+  /** How many further deliveries of the webhook may start. */
+  free(webhookId: string, projectId: string): number
+  start(webhookId: string, projectId: string): void
+  end(webhookId: string, result: LaneResult): void
 }
 
 interface Lane {
-  running: number
+  projectId: string
+  /** When its running batches have started. */
+  starts: number[]
   window: number
   /** 'proven': the last batch was answered. 'slow': an attempt timed out, and none was answered since. */
   state: 'new' | 'proven' | 'slow'
 }
 
+/** A batch ends after a second, so in a longer one an attempt is waiting for its answer. */
+const slowAfterMs = 3000
 /** Lanes without deliveries are remembered, the least recently used are forgotten first. */
 const maxRemembered = 5000
 
-export function createLanes({ all, perProject }: LaneBounds): Lanes {
+export function createLanes({ all, perProject }: LaneBounds, now = () => performance.now()): Lanes {
   const lanes = new Map<string, Lane>()
-  const forUnproven = Math.max(1, Math.floor(all / 2))
-  const forSlow = Math.max(1, forUnproven - 1)
+  const share = (part: number) => Math.max(1, Math.floor(all * part))
+  const most = { slow: share(0.5), unproven: share(0.8), unprovenOfProject: share(0.4) }
 
+  const isSlow = ({ state, starts }: Lane) => state === 'slow' || now() - (starts[0] ?? now()) > slowAfterMs
+  const isProven = (lane: Lane) => lane.state === 'proven' && !isSlow(lane)
   const running = (matches: (lane: Lane) => boolean) =>
-    lanes.values().reduce((sum, lane) => (matches(lane) ? sum + lane.running : sum), 0)
+    lanes.values().reduce((sum, lane) => (matches(lane) ? sum + lane.starts.length : sum), 0)
 
-  function laneOf(webhookId: string): Lane {
-    const lane = lanes.get(webhookId) ?? { running: 0, window: 1, state: 'new' as const }
+  function laneOf(webhookId: string, projectId: string): Lane {
+    const lane = lanes.get(webhookId) ?? { projectId, starts: [], window: 1, state: 'new' as const }
     lanes.delete(webhookId)
     lanes.set(webhookId, lane)
-    if (lanes.size > maxRemembered)
-      for (const [id, { running: count }] of lanes)
-        if (count === 0 && id !== webhookId) {
-          lanes.delete(id)
-          break
-        }
+    if (lanes.size > maxRemembered) forgetOne()
     return lane
   }
 
+  function forgetOne(): void {
+    for (const [id, { starts }] of lanes)
+      if (starts.length === 0) {
+        lanes.delete(id)
+        return
+      }
+  }
+
   return {
-    free(webhookId) {
-      const lane = laneOf(webhookId)
-      const own = Math.min(lane.window, perProject) - lane.running
-      if (lane.state === 'proven') return Math.max(0, own)
-      const unproven = forUnproven - running(({ state }) => state !== 'proven')
-      const slow = lane.state === 'slow' ? forSlow - running(({ state }) => state === 'slow') : own
-      return Math.max(0, Math.min(own, unproven, slow))
+    free(webhookId, projectId) {
+      const lane = laneOf(webhookId, projectId)
+      const own = Math.min(lane.window, perProject) - lane.starts.length
+      if (isProven(lane)) return Math.max(0, own)
+      const unproven = most.unproven - running(each => !isProven(each))
+      const ofProject =
+        most.unprovenOfProject - running(each => !isProven(each) && each.projectId === projectId)
+      const slow = isSlow(lane) ? most.slow - running(isSlow) : own
+      return Math.max(0, Math.min(own, unproven, ofProject, slow))
     },
-    start(webhookId) {
-      laneOf(webhookId).running++
+    start(webhookId, projectId) {
+      laneOf(webhookId, projectId).starts.push(now())
     },
     end(webhookId, result) {
-      const lane = laneOf(webhookId)
-      lane.running--
-      if (result === 'unused') return
+      const lane = lanes.get(webhookId)!
+      if (result === 'unused') {
+        lane.starts.pop()
+        return
+      }
+      lane.starts.shift()
       if (result === 'answered') {
         lane.state = 'proven'
         lane.window = Math.min(all, lane.window * 2)
