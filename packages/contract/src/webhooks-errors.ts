@@ -24,4 +24,8 @@ export const webhooksErrors = {
     status: 429,
     meaning: 'The project has as many webhooks as its quota `max_webhooks` allows, or 20 open listeners.',
   },
+  table_locked: {
+    status: 503,
+    meaning: 'Webhooks: another session has locked the table, so it cannot be attached or detached now.',
+  },
 } as const satisfies Record<string, ErrorMeaning>

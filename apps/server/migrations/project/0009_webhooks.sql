@@ -37,4 +37,12 @@ grant select, delete on platform.webhook_changes to service_role;
 grant select on platform.webhook_attachments to service_role;
 grant insert on platform.webhook_changes to supabase_realtime_admin;
 
+-- Has a value from the first cast to json of the tenant on, see functions/webhook_triggers.sql.
+create sequence platform.casts_to_json;
+grant select on sequence platform.casts_to_json to supabase_realtime_admin;
+select nextval('platform.casts_to_json')
+  from pg_cast c join pg_proc f on f.oid = c.castfunc join pg_roles o on o.oid = f.proowner
+ where c.casttarget = 'json'::regtype and c.oid >= 16384 and not o.rolsuper limit 1;
+
+-- Auth events are relayed to webhooks in the order of their commits, and stay as a record.
 create index events_user on platform.events (xid, id) where kind like 'user.%';

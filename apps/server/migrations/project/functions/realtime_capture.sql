@@ -50,7 +50,10 @@ begin
     return null;
   end if;
 
-  if exists (select from pg_attribute a where a.attrelid = tg_relid and a.attnum > 0 and a.atttypid >= 16384) then
+  -- An older snapshot does not show every cast. A sequence is always read as it is now.
+  if current_setting('transaction_isolation') <> 'read committed' then
+    has_casts := pg_sequence_last_value('platform.casts_to_json') is not null;
+  elsif exists (select from pg_attribute a where a.attrelid = tg_relid and a.attnum > 0 and a.atttypid >= 16384) then
     has_casts := exists (
       select from pg_cast c join pg_proc f on f.oid = c.castfunc join pg_roles o on o.oid = f.proowner
        where c.casttarget = 'json'::regtype and c.oid >= 16384 and not o.rolsuper);
@@ -99,21 +102,56 @@ begin
 end
 $$;
 alter function platform.note_change() owner to supabase_realtime_admin;
+-- A tenant must not create triggers with it. Without transition tables, new_rows would be a temporary view of the tenant,
+-- and its functions would run with the rights of this one.
+revoke execute on function platform.note_change() from public;
 
--- Run by whoever may create triggers on the table, in that role.
+-- Creates the missing triggers, disabled. Any role that creates tables runs this, as the superuser, who may create triggers
+-- with note_change. No code of a tenant runs in these statements. Called directly, it changes nothing: the tables have
+-- their triggers, and others get none.
 create or replace function platform.attach_capture(rel oid) returns void
-language plpgsql set search_path = pg_catalog, pg_temp
+language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
   name constant text := rel::regclass::text;
+  r record;
 begin
-  execute format('create or replace trigger plinth_insert after insert on %s referencing new table as new_rows
-    for each statement execute function platform.note_change()', name);
-  execute format('create or replace trigger plinth_update after update on %s referencing old table as old_rows new table as new_rows
-    for each statement execute function platform.note_change()', name);
-  execute format('create or replace trigger plinth_delete after delete on %s referencing old table as old_rows
-    for each statement execute function platform.note_change()', name);
-  execute format('alter table %s disable trigger plinth_insert, disable trigger plinth_update, disable trigger plinth_delete', name);
+  if not exists (
+    select from pg_class c
+     where c.oid = rel and c.relkind in ('r', 'p')
+       and (c.relnamespace = to_regnamespace('public') or c.oid = to_regclass('realtime.messages'))
+       and not exists (select from pg_depend d where d.classid = 'pg_class'::regclass and d.objid = c.oid and d.deptype = 'e')
+  ) then
+    return;
+  end if;
+  for r in
+    select * from (values
+      ('plinth_insert', 'insert', 'new table as new_rows'),
+      ('plinth_update', 'update', 'old table as old_rows new table as new_rows'),
+      ('plinth_delete', 'delete', 'old table as old_rows')) as e (trigger, event, tables)
+     where not exists (
+       select from pg_trigger t where t.tgrelid = rel and t.tgname = e.trigger and t.tgfoid = 'platform.note_change()'::regprocedure)
+  loop
+    execute format('create or replace trigger %I after %s on %s referencing %s for each statement execute function platform.note_change()',
+      r.trigger, r.event, name, r.tables);
+    execute format('alter table %s disable trigger %I', name, r.trigger);
+  end loop;
+end
+$$;
+
+-- Triggers that tenants have created with note_change while they could.
+do $$
+declare
+  r record;
+begin
+  for r in
+    select t.tgname, t.tgrelid::regclass as name from pg_trigger t
+     where t.tgfoid = 'platform.note_change()'::regprocedure
+       and (t.tgname, t.tgtype, coalesce(t.tgoldtable, ''), coalesce(t.tgnewtable, '')) not in (
+         ('plinth_insert', 4, '', 'new_rows'), ('plinth_update', 16, 'old_rows', 'new_rows'), ('plinth_delete', 8, 'old_rows', ''))
+  loop
+    execute format('drop trigger %I on %s', r.tgname, r.name);
+  end loop;
 end
 $$;
 
@@ -124,10 +162,7 @@ declare
 begin
   for r in
     select c.oid from pg_class c
-     where (c.relnamespace = to_regnamespace('public') or c.oid = to_regclass('realtime.messages'))
-       and c.relkind in ('r', 'p')
-       and not exists (select from pg_depend d where d.classid = 'pg_class'::regclass and d.objid = c.oid and d.deptype = 'e')
-       and not exists (select from pg_trigger t where t.tgrelid = c.oid and t.tgname = 'plinth_insert')
+     where (c.relnamespace = to_regnamespace('public') or c.oid = to_regclass('realtime.messages')) and c.relkind in ('r', 'p')
   loop
     perform platform.attach_capture(r.oid);
   end loop;

@@ -33,6 +33,7 @@ language sql security definer volatile set search_path = pg_catalog, pg_temp
 as $$
   delete from platform.seen where relid = rel and not exists (select from pg_class c where c.oid = rel);
   delete from platform.realtime_tables where relid = rel and not exists (select from pg_class c where c.oid = rel);
+  delete from platform.webhook_attachments where relid = rel and not exists (select from pg_class c where c.oid = rel);
 $$;
 
 create or replace function platform.on_ddl() returns event_trigger

@@ -8,7 +8,7 @@ import { orderedUuid } from '#src/kernel/ordered-uuid.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
 import type { OwnerWork } from '#src/planes/management/owner-work.ts'
 import type { Directory } from '#src/tenancy/directory.ts'
-import type { Attachments } from './attachments.ts'
+import type { AttachedTables } from './attached-tables.ts'
 import { checkEvents, invalidEvent, isAuthEvent, readRowChange, selection } from './events.ts'
 import * as store from './listeners-store.ts'
 import { authMessage, type Message, rowChangeMessage } from './payload.ts'
@@ -22,7 +22,7 @@ interface ListenersDeps {
   sealer: Sealer
   owner: Pick<OwnerWork, 'tenant'>
   directory: Pick<Directory, 'find'>
-  attachments: Attachments
+  tables: AttachedTables
   webhooks: Pick<WebhooksService, 'add' | 'removeOne'>
   /** Resolves when deliveries of the project were queued, or after the given time. */
   nextQueued(projectId: string, ms: number): Promise<void>
@@ -41,7 +41,7 @@ const pollMs = 500
 const expiredAtOnce = 50
 
 export function listenersService(deps: ListenersDeps) {
-  const { control, sealer, owner, directory, attachments, webhooks, nextQueued, queued, log } = deps
+  const { control, sealer, owner, directory, tables: attached, webhooks, nextQueued, queued, log } = deps
 
   async function close(projectId: string, id: string): Promise<void> {
     const tenant = await owner.tenant(projectId)
@@ -69,7 +69,7 @@ export function listenersService(deps: ListenersDeps) {
       })
       try {
         for (const { schema = 'public', table } of tables)
-          await attachments.attach(tenant, id, { schema, table, events: ['INSERT', 'UPDATE', 'DELETE'] })
+          await attached.attach(tenant, id, { schema, table, events: ['INSERT', 'UPDATE', 'DELETE'] })
       } catch (error) {
         await close(projectId, id)
         throw error
@@ -154,12 +154,11 @@ function exampleOf(
   const { schema, table, operation } = change
   const row = JSON.stringify(record)
   return rowChangeMessage(projectId, {
-    webhookIds: [],
     schema,
     table,
-    operation,
-    record: operation === 'DELETE' ? undefined : row,
-    oldRecord: operation === 'INSERT' ? undefined : row,
+    event: operation,
+    new: operation === 'DELETE' ? undefined : row,
+    old: operation === 'INSERT' ? undefined : row,
     isTruncated: false,
     at: now,
   })

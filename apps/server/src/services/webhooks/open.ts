@@ -13,6 +13,7 @@ import type { Cluster } from '#src/tenancy/cluster.ts'
 import type { Databases } from '#src/tenancy/databases.ts'
 import type { Directory } from '#src/tenancy/directory.ts'
 import type { WhenUpgraded } from '#src/tenancy/upgrades.ts'
+import { createAttachedTables } from './attached-tables.ts'
 import { createAttachments } from './attachments.ts'
 import { type ChangeWatch, startChangeWatch } from './change-watch.ts'
 import { deliveriesService } from './deliveries.ts'
@@ -45,7 +46,7 @@ const dayMs = 24 * 60 * minuteMs
 export function openWebhooks(deps: WebhooksDeps): Service {
   const { control, sealer, databases, directory, settings, log } = deps
   const client = createKeepAlive(deps.connector)
-  const attachments = createAttachments(deps.cluster, deps.upgrades.whenUpgraded)
+  const tables = createAttachedTables(createAttachments(deps.cluster, deps.upgrades.whenUpgraded), databases)
   const signal = createQueuedSignal()
   const worker = startDispatch({
     ...deps,
@@ -66,7 +67,7 @@ export function openWebhooks(deps: WebhooksDeps): Service {
   let watch: ChangeWatch | undefined
   const webhooks = webhooksService({
     ...deps,
-    attachments,
+    tables,
     client,
     watch: async projectId => void (await watch?.look(projectId)),
     wake: worker.wake,
@@ -76,7 +77,7 @@ export function openWebhooks(deps: WebhooksDeps): Service {
     deadLetterDays: settings.deadLetterRetentionDays,
     wake: worker.wake,
   })
-  const listeners = listenersService({ ...deps, attachments, webhooks, nextQueued: signal.next, queued })
+  const listeners = listenersService({ ...deps, tables, webhooks, nextQueued: signal.next, queued })
   const chores = [
     startChore({ name: 'webhooks: close listeners', everyMs: minuteMs, run: listeners.closeExpired }, log),
     startChore(

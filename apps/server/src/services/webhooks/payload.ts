@@ -1,20 +1,9 @@
 // The bodies of deliveries. Rows are JSON text from Postgres and are passed on as they are.
+import type { RowChange } from './changes-store.ts'
 import { rowChangeEvent } from './events.ts'
 
-export interface RowChange {
-  /** The webhooks that were attached to the table when it changed. */
-  readonly webhookIds: readonly string[]
-  readonly schema: string
-  readonly table: string
-  readonly operation: string
-  /** JSON text. */
-  readonly record: string | undefined
-  readonly oldRecord: string | undefined
-  /** The row was too large: the records have only the key. */
-  readonly isTruncated: boolean
-  /** ISO 8601. */
-  readonly at: string
-}
+/** What a delivery tells of a row change. */
+export type ChangedRow = Pick<RowChange, 'schema' | 'table' | 'event' | 'new' | 'old' | 'isTruncated' | 'at'>
 
 export interface AuthEventRow {
   readonly id: string
@@ -31,15 +20,15 @@ export interface Message {
   body: string
 }
 
-export function rowChangeMessage(projectId: string, change: RowChange): Message {
-  const { schema, table, operation, record = 'null', oldRecord = 'null', isTruncated, at } = change
+export function rowChangeMessage(projectId: string, change: ChangedRow): Message {
+  const { schema, table, event: operation, new: record = 'null', old = 'null', isTruncated, at } = change
   const event = rowChangeEvent(schema, table, operation)
   const names = `"table":${JSON.stringify(table)},"schema":${JSON.stringify(schema)}`
   const facts = `"event":${JSON.stringify(event)},"project_id":"${projectId}","timestamp":"${at}"`
   const truncated = isTruncated ? ',"is_truncated":true' : ''
   return {
     event,
-    body: `{"type":"${operation}",${names},"record":${record},"old_record":${oldRecord},${facts}${truncated}}`,
+    body: `{"type":"${operation}",${names},"record":${record},"old_record":${old},${facts}${truncated}}`,
   }
 }
 

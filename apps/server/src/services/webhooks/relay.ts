@@ -9,16 +9,11 @@ import { inSlices, type Sliced } from '#src/kernel/slices.ts'
 import type { Databases } from '#src/tenancy/databases.ts'
 import type { Directory, Tenant } from '#src/tenancy/directory.ts'
 import { createRelay } from '#src/tenancy/outbox-relay.ts'
+import { deleteRowChanges, deleteSeenChanges, type RowChange, readRowChanges } from './changes-store.ts'
 import { type Selects, selection } from './events.ts'
+import { readEvents } from './events-store.ts'
 import { type AuthEventRow, authMessage, type Message, rowChangeMessage } from './payload.ts'
 import { insertDeliveries, type NewDelivery } from './queue-store.ts'
-import {
-  deleteChanges,
-  deleteSeenChanges,
-  readChanges,
-  readEvents,
-  type StoredChange,
-} from './source-store.ts'
 import { findCursor, listReceivers, moveCursor, type Receiver } from './store.ts'
 
 interface RelayDeps {
@@ -72,10 +67,10 @@ export function createWebhookRelay(deps: RelayDeps): WebhookRelay {
     }
   }
 
-  const changes = createRelay<StoredChange>(control, {
+  const changes = createRelay<RowChange>(control, {
     findCursor: findCursor('changes'),
     moveCursor: moveCursor('changes'),
-    read: (tenant, from) => readChanges(databases, tenant, from),
+    read: (tenant, from) => readRowChanges(databases, tenant, from),
     prepare: (tenant, rows) =>
       prepare(
         tenant,
@@ -85,7 +80,7 @@ export function createWebhookRelay(deps: RelayDeps): WebhookRelay {
           isListener || webhookIds.includes(attachedAs),
       ),
     relayed: ({ id }) => queued(id),
-    settle: (tenant, rows) => deleteChanges(databases, tenant, rows),
+    settle: (tenant, rows) => deleteRowChanges(databases, tenant, rows),
     sweep: (tenant, seen) => deleteSeenChanges(databases, tenant, seen),
   })
 

@@ -9,13 +9,13 @@ import type { OwnerWork } from '#src/planes/management/owner-work.ts'
 import type { Paging } from '#src/planes/management/paging.ts'
 import type { Databases } from '#src/tenancy/databases.ts'
 import type { Directory, Tenant } from '#src/tenancy/directory.ts'
-import type { Attachments } from './attachments.ts'
+import type { AttachedTables } from './attached-tables.ts'
 import { deleteWaiting } from './deliveries-store.ts'
 import { checkEvents, checkOperations } from './events.ts'
+import { currentPosition } from './events-store.ts'
 import { sources } from './relay.ts'
 import { sealSecret } from './secrets.ts'
 import { newSecret } from './signature.ts'
-import { currentPosition } from './source-store.ts'
 import * as store from './store.ts'
 import { checkTarget } from './target.ts'
 import { createTestDelivery } from './test-delivery.ts'
@@ -26,7 +26,7 @@ export interface WebhooksDeps {
   owner: Pick<OwnerWork, 'tenant'>
   directory: Pick<Directory, 'forget'>
   databases: Pick<Databases, 'asService'>
-  attachments: Attachments
+  tables: AttachedTables
   client: Pick<KeepAlive, 'check' | 'post'>
   /** Watches the changes of a project from now on. */
   watch(projectId: string): Promise<void>
@@ -41,7 +41,7 @@ const maxListeners = 20
 const overlapSeconds = 24 * 3600
 
 export function webhooksService(deps: WebhooksDeps) {
-  const { control, sealer, owner, directory, databases, attachments, client, watch } = deps
+  const { control, sealer, owner, directory, databases, tables, client, watch } = deps
   const test = createTestDelivery(client, sealer)
 
   /** Other nodes learn of it within a quarter of a second. */
@@ -100,12 +100,12 @@ export function webhooksService(deps: WebhooksDeps) {
   /** Triggers go first: a change that is noted for a webhook that does not exist would stay. */
   async function removeOne(tenant: Tenant, webhookId: string, remove: (session: Session) => Promise<number>) {
     const name = await store.findAttachedAs(control, tenant.id, webhookId)
-    if (name !== undefined) await attachments.detachAll(tenant, name)
+    if (name !== undefined) await tables.detachAll(tenant, name)
     const isLast = await change(tenant, async session => {
       if ((await remove(session)) === 0) throwNotFound()
       return store.deleteUnusedCursors(session, tenant.id)
     })
-    if (isLast) await attachments.deleteChanges(tenant)
+    if (isLast) await tables.deleteChanges(tenant)
     await watch(tenant.id)
   }
 
@@ -173,7 +173,7 @@ export function webhooksService(deps: WebhooksDeps) {
     ): Promise<Attachment> {
       const tenant = await owner.tenant(projectId)
       const wanted = checkOperations(events)
-      await attachments.attach(tenant, await attachedAs(tenant.id, webhookId), {
+      await tables.attach(tenant, await attachedAs(tenant.id, webhookId), {
         schema,
         table,
         events: wanted,
@@ -183,12 +183,12 @@ export function webhooksService(deps: WebhooksDeps) {
 
     async detach(projectId: string, webhookId: string, schema: string, table: string): Promise<void> {
       const tenant = await owner.tenant(projectId)
-      await attachments.detach(tenant, await attachedAs(tenant.id, webhookId), { schema, table })
+      await tables.detach(tenant, await attachedAs(tenant.id, webhookId), { schema, table })
     },
 
     async listAttachments(projectId: string, webhookId: string, { limit, offset }: Paging) {
       const tenant = await owner.tenant(projectId)
-      const all = await attachments.list(tenant, await attachedAs(tenant.id, webhookId))
+      const all = await tables.list(tenant, await attachedAs(tenant.id, webhookId))
       return { attachments: all.slice(offset, offset + limit), total: all.length, limit, offset }
     },
   }
