@@ -1,7 +1,9 @@
 // Connects to a host that a tenant has named, for HTTP and SMTP. The name is resolved once, all its addresses are
 // checked, and the connection uses only the checked addresses. So a different second answer of the DNS has no effect (DNS
 // rebinding). TLS on top verifies the name.
+import { constants } from 'node:crypto'
 import { connect as connectSocket, isIP, type LookupFunction, type Socket } from 'node:net'
+import { connect as connectTls, type TLSSocket } from 'node:tls'
 import { mayReach } from './address.ts'
 import { type Address, createResolve, type Resolve, resolveBySystem } from './resolve.ts'
 
@@ -117,8 +119,8 @@ function literalAddresses(host: string): string[] | undefined {
   return isIP(read) === 0 ? undefined : [read]
 }
 
-/** The signal aborts the attempt to connect, not the open connection. */
-function openSocket(addresses: readonly Address[], { host, port, signal }: Target): Promise<Socket> {
+/** Connects to one of the addresses, which the caller has checked. The signal aborts only the attempt to connect. */
+export function openSocket(addresses: readonly Address[], { host, port, signal }: Target): Promise<Socket> {
   return new Promise((resolve, reject) => {
     signal.throwIfAborted()
     const socket = connectSocket({ host: 'pinned', port, lookup: pinnedTo(addresses) })
@@ -141,6 +143,16 @@ function openSocket(addresses: readonly Address[], { host, port, signal }: Targe
     })
   })
 }
+
+/** The certificate must be valid for the host name, not for the address of the connection. */
+export const startTls = (socket: Socket, host: string): TLSSocket =>
+  connectTls({
+    socket,
+    host,
+    ...(isIP(host) === 0 && { servername: host.replace(/\.$/, '') }),
+    // Otherwise a server could request new handshakes without end.
+    secureOptions: constants.SSL_OP_NO_RENEGOTIATION,
+  })
 
 /** A lookup function that returns the checked addresses. */
 const pinnedTo =

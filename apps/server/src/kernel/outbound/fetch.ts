@@ -3,10 +3,10 @@
 // environment are not used.
 import { type IncomingHttpHeaders, type IncomingMessage, request } from 'node:http'
 import { request as requestTls } from 'node:https'
-import { isIP, type Socket } from 'node:net'
-import { connect as connectTls } from 'node:tls'
+import type { Socket } from 'node:net'
 import { paceReading, piecesOfLength } from '#src/kernel/paced-reading.ts'
-import { type Connector, OutboundError, untilAborted } from './connect.ts'
+import { type Connector, OutboundError, startTls, untilAborted } from './connect.ts'
+import { type HttpTarget, readTarget } from './target.ts'
 
 export interface OutboundRequest {
   url: string
@@ -34,7 +34,6 @@ export interface Outbound {
 
 const defaultTimeoutMs = 10_000
 const defaultMaxBytes = 1024 * 1024
-const maxUrlLength = 8192
 
 /** Chunks are concatenated when there are this many: many small buffers would take much more memory than their bytes. */
 const maxChunks = 1024
@@ -46,34 +45,19 @@ export function createOutbound(connector: Connector): Outbound {
   return {
     check: async given =>
       void (await within(defaultTimeoutMs, undefined, signal =>
-        untilAborted(connector.addressesOf(hostOf(parse(given))), signal),
+        untilAborted(connector.addressesOf(readTarget(given).host), signal),
       )),
     fetch: options =>
       within(options.timeoutMs ?? defaultTimeoutMs, options.signal, async signal => {
-        const url = parse(options.url)
-        const port = Number(url.port) || (url.protocol === 'https:' ? 443 : 80)
-        const socket = await connector.connect({ host: hostOf(url), port, signal })
+        const target = readTarget(options.url)
+        const socket = await connector.connect({ host: target.host, port: target.port, signal })
         try {
-          return await send(options, url, socket, signal)
+          return await send(options, target, socket, signal)
         } finally {
           socket.destroy()
         }
       }),
   }
-}
-
-const hostOf = (url: URL) => url.hostname.replace(/^\[|\]$/g, '')
-
-function parse(given: string): URL {
-  if (given.length > maxUrlLength || !URL.canParse(given))
-    throw new OutboundError('bad_url', 'The target is not a URL')
-  // The parser normalizes 127.1, 0x7f000001 and full-width dots to the address.
-  const url = new URL(given)
-  if (url.protocol !== 'https:' && url.protocol !== 'http:')
-    throw new OutboundError('bad_url', `The protocol ${url.protocol} is not supported`)
-  if (url.username !== '' || url.password !== '')
-    throw new OutboundError('bad_url', 'The target contains a user name or password')
-  return url
 }
 
 /** Applies one timeout to all steps, and aborts them when it expires. */
@@ -100,11 +84,10 @@ async function within<T>(
 
 function send(
   options: OutboundRequest,
-  url: URL,
+  { url, isTls, host, path }: HttpTarget,
   socket: Socket,
   signal: AbortSignal,
 ): Promise<OutboundAnswer> {
-  const isTls = url.protocol === 'https:'
   return new Promise((resolve, reject) => {
     const fail = (error: unknown) =>
       reject(
@@ -118,7 +101,7 @@ function send(
       signal.throwIfAborted()
       const call = (isTls ? requestTls : request)({
         protocol: url.protocol,
-        path: url.pathname + url.search,
+        path,
         method: options.method ?? (options.body === undefined ? 'GET' : 'POST'),
         headers: {
           'user-agent': 'Plinth',
@@ -129,7 +112,7 @@ function send(
           ...(options.body !== undefined && { 'content-length': Buffer.byteLength(options.body) }),
         },
         // Without an agent: the global one may use a proxy, and would reuse the connection for other requests.
-        createConnection: () => (isTls ? startTls(socket, hostOf(url)) : socket),
+        createConnection: () => (isTls ? startTls(socket, host) : socket),
         signal,
       })
       call.on('error', fail)
@@ -145,10 +128,6 @@ function send(
     }
   })
 }
-
-/** The certificate must be valid for the host name, not for the address of the connection. */
-const startTls = (socket: Socket, host: string) =>
-  connectTls({ socket, host, ...(isIP(host) === 0 && { servername: host }) })
 
 async function readAnswer(answer: IncomingMessage, maxBytes: number): Promise<OutboundAnswer> {
   const encoding = answer.headers['content-encoding'] ?? 'identity'
