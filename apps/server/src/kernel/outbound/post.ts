@@ -186,7 +186,10 @@ export class Post implements Dispatcher.DispatchHandler, Timed, Waiting {
     const connection = this.#connection!
     this.#shared.pool.discard(connection)
     if (this.#hasEnded) return
-    const failure = fromConnection(error, this.#shared.limits.maxBytes)
+    const failure = fromConnection(error, {
+      maxBytes: this.#shared.limits.maxBytes,
+      hasServerClosed: connection.hasServerClosed,
+    })
     const isClosed = failure instanceof PostError && failure.reason === 'closed'
     // The server closed the kept connection while it was unused, and could not know of the request.
     if (!isClosed || !this.#isOnKept || this.#isResent || connection.hasAnswerBytes)
