@@ -9,7 +9,7 @@ import { eventually } from './eventually.ts'
 import { createReceivers, drip, plainAnswer, reasonOf, sendForever } from './receivers.ts'
 
 const receivers = createReceivers()
-const client = createKeepAlive(createConnector({ allow: ['127.0.0.1'] }))
+const client = createKeepAlive(createConnector({ allow: ['127.0.0.1'] }), { idleMs: 3_600_000 })
 after(async () => {
   await client.close()
   receivers.close()

@@ -168,7 +168,7 @@ test('keep-alive: a waiting request continues when a connection is closed or its
 })
 
 test('keep-alive: an unused connection is closed after a while', async () => {
-  const receiver = await receivers.http((_request, response) => response.end('ok'))
+  const receiver = await receivers.raw(socket => socket.write(plainAnswer('ok')))
   await createClient({ idleMs: 20 }).post({ url: receiver.url, body: '', timeoutMs })
   await eventually(() => receiver.connections.every(socket => socket.destroyed), 'the connection is closed')
 })
@@ -196,6 +196,22 @@ test('keep-alive: a request is sent again if its kept connection is closed witho
     assert.equal((await client.post(request)).body, 'answer 3')
     assert.equal(receiver.connections.length, 2)
   }
+})
+
+test('keep-alive: a request is sent again on a new connection, not on another kept one', async () => {
+  const receiver = await receivers.raw((socket, { number }) => {
+    if (number <= 2) answerBoth()
+    else if (receiver.connections.indexOf(socket) < 2) socket.end()
+    else socket.write(plainAnswer('ok'))
+  })
+  const answerBoth = () => {
+    if (receiver.requests === 2) for (const each of receiver.connections) each.write(plainAnswer('kept'))
+  }
+  const client = createClient()
+  const request = { url: receiver.url, body: '{}', timeoutMs }
+  await Promise.all([client.post(request), client.post(request)])
+  assert.equal((await client.post(request)).body, 'ok')
+  assert.deepEqual([receiver.requests, receiver.connections.length], [4, 3])
 })
 
 test('keep-alive: a connection that the server closed while it was unused is replaced', async () => {
