@@ -26,6 +26,7 @@ const folderOfPackage: Record<string, string> = {
   pino: 'kernel/log.ts',
   '@node-rs/argon2': 'kernel/crypto/',
   nodemailer: 'kernel/outbound/',
+  undici: 'kernel/outbound/',
   '@aws-sdk/client-s3': 'kernel/objects/',
   jose: 'services/auth/oauth/',
   'lru-cache': 'services/cache/memory/',

@@ -1,7 +1,6 @@
 // POST requests to URLs that tenants have named, over connections that stay open. For each request the host is resolved
 // and all its addresses are checked, as in connect.ts. A kept connection is used only if its address is one of them.
 // Redirects are not followed, and time, bytes and connections are limited.
-import { LRUCache } from 'lru-cache'
 import { type Connector, untilAborted } from './connect.ts'
 import { ConnectionPool, type PoolLimits } from './connection-pool.ts'
 import { createDeadlines } from './deadlines.ts'
@@ -9,6 +8,7 @@ import type { ConnectionLimits } from './kept-connection.ts'
 import { createLookups } from './lookups.ts'
 import { Post, type PostAnswer, type PostRequest, type PostShared } from './post.ts'
 import { cancelled, fromOutbound, timedOut } from './post-error.ts'
+import { remember } from './remember.ts'
 import { type HttpTarget, readTarget } from './target.ts'
 
 export interface KeepAlive {
@@ -47,7 +47,7 @@ export function createKeepAlive(connector: Connector, options: Partial<KeepAlive
   const lookups = createLookups(connector, limits.sharedLookupMs)
   const pool = new ConnectionPool(limits)
   const deadlines = createDeadlines()
-  const targets = new LRUCache<string, HttpTarget>({ max: maxTargets })
+  const targets = new Map<string, HttpTarget>()
   const shared: PostShared = { limits, lookups, pool, deadlines, isClosed: false }
 
   function targetOf(url: string): HttpTarget {
@@ -55,7 +55,7 @@ export function createKeepAlive(connector: Connector, options: Partial<KeepAlive
     if (parsed) return parsed
     try {
       const target = readTarget(url)
-      targets.set(url, target)
+      remember(targets, url, target, maxTargets)
       return target
     } catch (error) {
       throw fromOutbound(error)

@@ -93,6 +93,10 @@ export class KeptConnection {
     return !socket.destroyed && socket.writable && socket.readableLength === 0 && socket.writableLength === 0
   }
 
+  get hasServerClosed(): boolean {
+    return this.#socket.readableEnded
+  }
+
   /** The handler must call `requestSent` and `answerEnded`. */
   dispatch(request: Dispatcher.DispatchOptions, handler: Dispatcher.DispatchHandler): void {
     this.hasAnswerBytes = false

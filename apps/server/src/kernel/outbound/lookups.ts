@@ -1,7 +1,7 @@
 // Checked addresses of hosts. Requests to the same host share a lookup for a second, so that a burst of deliveries makes
 // one DNS query. A name that now resolves to a private address is rejected after at most that second.
-import { LRUCache } from 'lru-cache'
 import type { Connector } from './connect.ts'
+import { remember } from './remember.ts'
 import type { Address } from './resolve.ts'
 
 export interface Lookups {
@@ -20,7 +20,7 @@ interface Lookup {
 const maxHosts = 1000
 
 export function createLookups(connector: Connector, sharedMs: number): Lookups {
-  const lookups = new LRUCache<string, Lookup>({ max: maxHosts })
+  const lookups = new Map<string, Lookup>()
 
   function shared(host: string): Lookup | undefined {
     const lookup = lookups.get(host)
@@ -29,7 +29,7 @@ export function createLookups(connector: Connector, sharedMs: number): Lookups {
 
   function start(host: string): Lookup {
     const lookup: Lookup = { startedAt: performance.now(), result: connector.addressesOf(host) }
-    lookups.set(host, lookup)
+    remember(lookups, host, lookup, maxHosts)
     lookup.result.then(
       addresses => {
         lookup.addresses = addresses

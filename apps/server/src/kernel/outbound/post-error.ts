@@ -62,14 +62,20 @@ export function fromOutbound(error: unknown): unknown {
   }
 }
 
+interface RequestState {
+  maxBytes: number
+  /** Whether the server has closed its side of the connection. */
+  hasServerClosed: boolean
+}
+
 /** For errors of a connection while a request is running on it. */
-export function fromConnection(error: unknown, maxBytes: number): unknown {
+export function fromConnection(error: unknown, { maxBytes, hasServerClosed }: RequestState): unknown {
   if (error instanceof PostError) return error
   const code = codeOf(error)
   if (code === 'UND_ERR_RES_EXCEEDED_MAX_SIZE') return answerTooLarge(maxBytes)
   // A mistake of the caller, such as a line break in a header.
   if (code === 'UND_ERR_INVALID_ARG' || code === 'UND_ERR_NOT_SUPPORTED') return error
-  if (/^E[A-Z]+$/.test(code)) return closedEarly(error)
+  if (hasServerClosed || /^E[A-Z]+$/.test(code)) return closedEarly(error)
   // The client uses one code for a closed connection and for answers that it does not accept.
   if (code === 'UND_ERR_SOCKET' && !/^bad /.test((error as Error).message)) return closedEarly(error)
   return notHttp(error)

@@ -186,11 +186,14 @@ export class Post implements Dispatcher.DispatchHandler, Timed, Waiting {
     const connection = this.#connection!
     this.#shared.pool.discard(connection)
     if (this.#hasEnded) return
-    const failure = fromConnection(error, this.#shared.limits.maxBytes)
+    const failure = fromConnection(error, {
+      maxBytes: this.#shared.limits.maxBytes,
+      hasServerClosed: connection.hasServerClosed,
+    })
     const isClosed = failure instanceof PostError && failure.reason === 'closed'
-    // The server closed the kept connection while it was unused, and could not know of the request.
-    if (!isClosed || !this.#isOnKept || this.#isResent || connection.hasAnswerBytes)
-      return this.#fail(failure)
+    // The server may have closed the kept connection before it received the request. A new connection is not kept, so
+    // the request is sent at most twice.
+    if (!isClosed || !this.#isOnKept || connection.hasAnswerBytes) return this.#fail(failure)
     this.#isResent = true
     this.#connection = undefined
     this.#lookUp(false)
