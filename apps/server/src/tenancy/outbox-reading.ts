@@ -80,6 +80,11 @@ export function outboxReader(options: ReadingOptions) {
   }
 }
 
+/** A fact: whether rows that the position includes are still there. */
+export const leftRows = (table: string, where = 'true') => `
+  exists (select from ${table} o
+           where ${where} and o.xid < pg_snapshot_xmax($1::pg_snapshot) and pg_visible_in_snapshot(o.xid, $1::pg_snapshot))`
+
 const listed = (expressions: Record<string, string>, prefix: string) =>
   Object.entries(expressions)
     .map(([name, expression]) => `${prefix}${expression} as ${name}`)

@@ -7,13 +7,22 @@ import type { Database, Session } from '#src/kernel/postgres/database.ts'
 import type { Tenant } from './directory.ts'
 import type { Cursor } from './outbox-reading.ts'
 
+export interface RelayedRows<Row> {
+  rows: Row[]
+  cursor: Cursor
+  /** Whether more rows were visible. */
+  isFull: boolean
+  /** Whether rows that were relayed before are still there, because a crash came before their deletion. */
+  hasLeft?: boolean
+}
+
 export interface RelayedTable<Row> {
   /** Where a project without a stored position begins. Without this field, such a project is not relayed. */
   readonly beginsAt?: Cursor
   findCursor(control: Database, projectId: string): Promise<Cursor | undefined>
   /** False if another node has moved the position. */
   moveCursor(session: Session, projectId: string, from: Cursor | undefined, to: Cursor): Promise<boolean>
-  read(tenant: Tenant, from: Cursor): Promise<{ rows: Row[]; cursor: Cursor; isFull: boolean }>
+  read(tenant: Tenant, from: Cursor): Promise<RelayedRows<Row>>
   /** Prepares the work of the rows, and returns a function that inserts it in the transaction that moves the position. */
   prepare(tenant: Tenant, rows: readonly Row[]): Promise<(session: Session) => Promise<void>>
   /** Called after the commit. */
@@ -36,15 +45,12 @@ export interface Relay {
   close(): Promise<void>
 }
 
-/** A run that finds no rows deletes what a crash has left, unless this node did so a short while ago. */
-const sweepAgainMs = 10_000
 const maxRemembered = 10_000
 
 export function createRelay<Row>(control: Database, table: RelayedTable<Row>): Relay {
   const relaying = new Map<string, Relaying>()
   /** The positions that this node has stored last. A stale one is noticed when it is moved. */
   const positions = new LRUCache<string, Cursor>({ max: maxRemembered })
-  const sweptAt = new LRUCache<string, number>({ max: maxRemembered })
 
   function begin(tenant: Tenant): Promise<void> {
     const running = relayAll(tenant).finally(() => {
@@ -57,31 +63,27 @@ export function createRelay<Row>(control: Database, table: RelayedTable<Row>): R
 
   async function relayAll(tenant: Tenant): Promise<void> {
     let cursor = positions.get(tenant.id) ?? (await table.findCursor(control, tenant.id))
-    let hasRelayed = false
-    for (;;) {
+    let mustSweep = false
+    for (let isFull = true; isFull; ) {
       const from = cursor ?? table.beginsAt
       if (!from) return
-      const { rows, cursor: to, isFull } = await table.read(tenant, from)
-      if (rows.length === 0 && !isFull) break
-      if (!(await relayBatch(tenant, rows, cursor, to))) {
+      const batch = await table.read(tenant, from)
+      isFull = batch.isFull
+      mustSweep ||= batch.hasLeft === true
+      if (batch.rows.length === 0 && !isFull) break
+      if (await relayBatch(tenant, batch.rows, cursor, batch.cursor)) {
+        mustSweep = true
+        cursor = batch.cursor
+        positions.set(tenant.id, cursor)
+        if (isFull && batch.rows.length > 0) await table.settle?.(tenant, batch.rows)
+      } else {
         positions.delete(tenant.id)
         cursor = await table.findCursor(control, tenant.id)
-        continue
+        isFull = true
       }
-      hasRelayed = true
-      cursor = to
-      positions.set(tenant.id, to)
-      if (!isFull) break
-      if (rows.length > 0) await table.settle?.(tenant, rows)
     }
-    if (cursor && table.sweep && (hasRelayed || isSweepDue(tenant.id))) {
-      await table.sweep(tenant, cursor.seen)
-      sweptAt.set(tenant.id, performance.now())
-    }
+    if (cursor && mustSweep) await table.sweep?.(tenant, cursor.seen)
   }
-
-  const isSweepDue = (projectId: string) =>
-    performance.now() - (sweptAt.get(projectId) ?? Number.NEGATIVE_INFINITY) > sweepAgainMs
 
   /** False if another node has moved the position. */
   async function relayBatch(

@@ -3,7 +3,8 @@ import { sql } from '#src/kernel/postgres/sql.ts'
 import type { Job } from '#src/kernel/worker-slots.ts'
 import { type Databases, statement } from './databases.ts'
 import type { Tenant } from './directory.ts'
-import { type Cursor, outboxReader } from './outbox-reading.ts'
+import { type Cursor, leftRows, outboxReader } from './outbox-reading.ts'
+import type { RelayedRows } from './outbox-relay.ts'
 
 export interface OutboxEvent {
   readonly id: string
@@ -17,6 +18,7 @@ const due = outboxReader({
   table: 'platform.events',
   time: 'created_at',
   where: 'n.is_due',
+  facts: { has_left: leftRows('platform.events', 'o.is_due') },
   columns: { event_id: 'n.event_id', kind: 'n.kind', payload: 'n.payload' },
   batchRows: 200,
 })
@@ -37,11 +39,11 @@ export async function readDue(
   databases: Pick<Databases, 'asService'>,
   tenant: Tenant,
   from: Cursor,
-): Promise<{ rows: OutboxEvent[]; cursor: Cursor; isFull: boolean }> {
+): Promise<RelayedRows<OutboxEvent>> {
   const ask = async (values: (string | null)[]) => (await databases.asService(tenant, selectDue, values)).rows
-  const { cursor, rows, isFull } = await due.read(from, [], ask)
+  const { cursor, rows, isFull, facts } = await due.read(from, [], ask)
   const events = rows.map(([id, kind, payload]) => ({ id: id!, kind: kind!, payload: JSON.parse(payload!) }))
-  return { rows: events, cursor, isFull }
+  return { rows: events, cursor, isFull, hasLeft: facts[0] === 't' }
 }
 
 export const deleteEvents = (

@@ -1,7 +1,8 @@
 // The captured row changes of a project, which its triggers write to platform.webhook_changes.
 import { type Databases, statement } from '#src/tenancy/databases.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
-import { type Cursor, outboxReader } from '#src/tenancy/outbox-reading.ts'
+import { type Cursor, leftRows, outboxReader } from '#src/tenancy/outbox-reading.ts'
+import type { RelayedRows } from '#src/tenancy/outbox-relay.ts'
 import type { RowEvent } from './attachments-store.ts'
 
 export interface RowChange {
@@ -26,6 +27,7 @@ const batchRows = 100
 const changes = outboxReader({
   table: 'platform.webhook_changes',
   time: 'at',
+  facts: { has_left: leftRows('platform.webhook_changes') },
   columns: {
     change: 'n.id',
     transaction: 'n.xid',
@@ -58,10 +60,10 @@ export async function readRowChanges(
   databases: Pick<Databases, 'asService'>,
   tenant: Tenant,
   from: Cursor,
-): Promise<{ rows: RowChange[]; cursor: Cursor; isFull: boolean }> {
+): Promise<RelayedRows<RowChange>> {
   const ask = async (values: (string | null)[]) => (await databases.asService(tenant, read, values)).rows
-  const { cursor, rows, isFull } = await changes.read(from, [], ask)
-  return { rows: rows.map(rowChange), cursor, isFull }
+  const { cursor, rows, isFull, facts } = await changes.read(from, [], ask)
+  return { rows: rows.map(rowChange), cursor, isFull, hasLeft: facts[0] === 't' }
 }
 
 const rowChange = (cells: (string | undefined)[]): RowChange => {
