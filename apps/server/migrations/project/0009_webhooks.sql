@@ -23,6 +23,12 @@ create index webhook_changes_xid on platform.webhook_changes (xid, id);
 alter table platform.webhook_changes set (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
   toast_tuple_target = 8160);
 alter table platform.webhook_changes alter column new set storage external, alter column old set storage external;
+-- Without statistics, a reading would sort all rows of a large transaction instead of walking the index. These stay until
+-- autovacuum collects others.
+insert into platform.webhook_changes (xid, webhooks, schema_name, table_name, kind, new)
+select (1000 + i / 50)::text::xid8, 'webhook', 'public', 'table', 'INSERT', repeat(i::text, 20) from generate_series(1, 1000) i;
+analyze platform.webhook_changes;
+truncate platform.webhook_changes restart identity;
 
 -- Which webhook receives which changes of a table. The table is known by its oid, so it may be renamed.
 create table platform.webhook_attachments (

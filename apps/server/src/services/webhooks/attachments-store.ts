@@ -13,9 +13,7 @@ export interface Attachment {
 
 /** Replaces the events if the webhook is attached already. */
 export const attachWebhook = (session: Session, webhookId: string, { schema, table, events }: Attachment) =>
-  session.run(
-    sql`select platform.attach_webhook(${schema}, ${table}, ${webhookId}, ${[...events]}::text[])`,
-  )
+  session.run(sql`select platform.attach_webhook(${schema}, ${table}, ${webhookId}, ${[...events]}::text[])`)
 
 /** False if it was not attached, or the table does not exist. */
 export const detachWebhook = async (
@@ -46,6 +44,5 @@ export const listAttachments = (session: Session, webhookId: string) =>
 
 /** Whether any webhook is attached to a table of the project. */
 export const hasAttachments = async (session: Session): Promise<boolean> =>
-  (await session.row<{ has: boolean }>(
-    sql`select exists (select from platform.webhook_attachments) as has`,
-  ))!.has
+  (await session.row<{ has: boolean }>(sql`select exists (select from platform.webhook_attachments) as has`))!
+    .has
