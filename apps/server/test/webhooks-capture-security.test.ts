@@ -69,7 +69,7 @@ test('webhook security: tenants cannot write changes or attachments, nor attach'
     `update platform.webhook_changes set webhooks = 'other'`,
     `insert into platform.webhook_attachments values ('public.notes'::regclass, 'other', '{INSERT}')`,
     `delete from platform.webhook_attachments`,
-    `lock table platform.webhook_attachments in share row exclusive mode`,
+    `begin; lock table platform.webhook_attachments in share row exclusive mode`,
     `select platform.attach_webhook('public', 'notes', 'other', '{INSERT}')`,
     `select platform.detach_webhook('public', 'notes', 'one')`,
     `select platform.detach_webhook_everywhere('one')`,
@@ -98,9 +98,9 @@ test('webhook security: no object of a tenant replaces what the capture uses', a
     ${notes}; ${trap};
     create schema evil;
     create domain evil.text as pg_catalog.text check (public.trap() = 1);
-    create function evil.row_to_json(record) returns json language sql as $$ select public.trap(); select '{}'::json $$;
-    create function evil.pg_column_size(record) returns int language sql as $$ select public.trap() $$;
-    create function evil.pg_stat_force_next_flush() returns void language sql as $$ select public.trap() $$;
+    create function evil.row_to_json(record) returns json language plpgsql as $$ begin perform public.trap(); return '{}'::json; end $$;
+    create function evil.pg_column_size(record) returns int language plpgsql as $$ begin return public.trap(); end $$;
+    create function evil.pg_stat_force_next_flush() returns void language plpgsql as $$ begin perform public.trap(); end $$;
     create function evil.le(int, int) returns boolean language sql as $$ select public.trap() = 1 $$;
     create operator evil.<= (leftarg = int, rightarg = int, function = evil.le);
     create table evil.webhook_changes (id int)`)

@@ -43,7 +43,8 @@ grant select, delete on platform.webhook_changes to service_role;
 grant select on platform.webhook_attachments to service_role;
 grant insert on platform.webhook_changes to supabase_realtime_admin;
 
--- Has a value from the first cast to json of the tenant on, see functions/webhook_triggers.sql.
+-- Has a value from the first cast to json of the tenant on, see functions/webhook_triggers.sql. A transaction with an older
+-- snapshot sees the value as well.
 create sequence platform.casts_to_json;
 grant select on sequence platform.casts_to_json to supabase_realtime_admin;
 select nextval('platform.casts_to_json')
