@@ -23,6 +23,12 @@ create index webhook_changes_xid on platform.webhook_changes (xid, id);
 alter table platform.webhook_changes set (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
   toast_tuple_target = 8160);
 alter table platform.webhook_changes alter column new set storage external, alter column old set storage external;
+-- Without statistics, a reading would sort all rows of a large transaction instead of walking the index. These stay until
+-- autovacuum collects others.
+insert into platform.webhook_changes (xid, webhooks, schema_name, table_name, kind, new)
+select (1000 + i / 50)::text::xid8, 'webhook', 'public', 'table', 'INSERT', repeat(i::text, 20) from generate_series(1, 1000) i;
+analyze platform.webhook_changes;
+truncate platform.webhook_changes restart identity;
 
 -- Which webhook receives which changes of a table. The table is known by its oid, so it may be renamed.
 create table platform.webhook_attachments (
@@ -37,7 +43,8 @@ grant select, delete on platform.webhook_changes to service_role;
 grant select on platform.webhook_attachments to service_role;
 grant insert on platform.webhook_changes to supabase_realtime_admin;
 
--- Has a value from the first cast to json of the tenant on, see functions/webhook_triggers.sql.
+-- Has a value from the first cast to json of the tenant on, see functions/webhook_triggers.sql. A transaction with an older
+-- snapshot sees the value as well.
 create sequence platform.casts_to_json;
 grant select on sequence platform.casts_to_json to supabase_realtime_admin;
 select nextval('platform.casts_to_json')

@@ -10,7 +10,7 @@
 create or replace function platform.key_line(rel oid, line text) returns text
 language sql stable set search_path = pg_catalog, pg_temp
 as $$
-  select coalesce(json_object_agg(e.key, e.value), '{}')::text
+  select concat('{', string_agg(concat(to_json(e.key), ':', e.value), ','), '}')
     from json_each(line::json) e
     join pg_attribute a on a.attrelid = rel and a.attname = e.key
     join pg_index i on i.indrelid = rel and i.indisprimary and a.attnum = any (i.indkey)
@@ -109,17 +109,9 @@ begin
 end
 $$;
 
--- Whether row_to_json would call code of a tenant. Casts of extensions use functions of the superuser.
-create or replace function platform.has_casts_to_json() returns boolean
-language sql stable set search_path = pg_catalog, pg_temp
-as $$
-  select exists (
-    select from pg_cast c join pg_proc f on f.oid = c.castfunc join pg_roles o on o.oid = f.proowner
-     where c.casttarget = 'json'::regtype and c.oid >= 16384 and not o.rolsuper)
-$$;
-
 -- SQL that reads a transition table: the place of a row and its JSON. Virtual generated columns have no value here and
--- are left out. With casts to json, values of types that are not built in are written as text, without a cast.
+-- are left out. With casts to json, values of types that are not built in are written as text, without a cast. A snapshot
+-- may be older than a cast, but a sequence is always read as it is now.
 create or replace function platform.capture_source(rel oid, source text) returns text
 language sql stable set search_path = pg_catalog, pg_temp
 as $$
@@ -133,7 +125,7 @@ as $$
     string_agg(c.value, ', ' order by a.attnum) filter (where a.attnum = any (i.indkey)),
     source)
     from pg_attribute a left join pg_index i on i.indrelid = a.attrelid and i.indisprimary
-    cross join (select platform.has_casts_to_json()) as t (has_casts)
+    cross join (select pg_sequence_last_value('platform.casts_to_json') is not null) as t (has_casts)
     cross join lateral (select format(case when a.atttypid >= 16384 and t.has_casts
       then 'case when num_nulls(r.%1$I) = 0 then concat(r.%1$I) end as %1$I' else 'r.%1$I' end, a.attname)) as c (value)
    where a.attrelid = rel and a.attnum > 0 and not a.attisdropped
@@ -157,7 +149,7 @@ declare
 begin
   execute format('insert into platform.webhook_changes (webhooks, schema_name, table_name, kind, %s)
     select $1, s.nspname, c.relname, $2, %s
-      from pg_class c join pg_namespace s on s.oid = c.relnamespace cross join (%s) where c.oid = $3 order by place',
+      from %s cross join pg_class c join pg_namespace s on s.oid = c.relnamespace where c.oid = $3 order by place',
     columns, lines, sources) using tg_argv[0], tg_op, tg_argv[1]::oid;
   perform pg_stat_force_next_flush();
   return null;

@@ -26,7 +26,7 @@ as $$
       select string_agg(a.webhook_id, ',' order by a.webhook_id) from platform.webhook_attachments a
        where a.relid = t.attached and e.event = any (a.events)) as w (webhooks)
     cross join lateral (
-      select t.relid <> t.attached or platform.has_casts_to_json() or exists (
+      select t.relid <> t.attached or pg_sequence_last_value('platform.casts_to_json') is not null or exists (
         select from pg_attribute v where v.attrelid = t.relid and v.attgenerated = 'v')) as m (is_built)
    where w.webhooks is not null
 $$;
@@ -43,30 +43,31 @@ as $$
      and f.proname in ('capture_insert', 'capture_update', 'capture_delete', 'capture_built')
 $$;
 
--- A trigger that the owner of the table has disabled stays disabled, until it has to be replaced.
+-- Replacing a trigger waits for writers of the table, and dropping one for its readers as well. A trigger that the owner of
+-- the table has disabled stays disabled, until it has to be replaced.
 create or replace function platform.apply_webhook_triggers() returns void
 language plpgsql volatile set search_path = pg_catalog, pg_temp
 as $$
 declare
-  target oid;
   r record;
 begin
-  for target in
-    select distinct coalesce(w.relid, t.relid)
-      from platform.wanted_webhook_triggers() w
-      full join platform.webhook_triggers() t using (relid, name, event, capture, arguments)
-     where w.relid is null or t.relid is null
+  for r in
+    select t.name, t.relid::regclass as target from platform.webhook_triggers() t
+     where not exists (select from platform.wanted_webhook_triggers() w where w.relid = t.relid and w.name = t.name)
   loop
-    for r in select t.name from platform.webhook_triggers() t where t.relid = target loop
-      execute format('drop trigger %I on %s', r.name, target::regclass);
-    end loop;
-    for r in select * from platform.wanted_webhook_triggers() w where w.relid = target loop
-      execute format('create or replace trigger %I after %s on %s referencing %s for each statement execute function platform.%I(%s)',
-        r.name, r.event, target::regclass,
-        case r.event when 'INSERT' then 'new table as new_rows' when 'DELETE' then 'old table as old_rows'
-                     else 'old table as old_rows new table as new_rows' end,
-        r.capture, concat_ws(', ', quote_literal(r.webhooks), quote_literal(r.attached)));
-    end loop;
+    execute format('drop trigger %I on %s', r.name, r.target);
+  end loop;
+  for r in
+    select w.*, w.relid::regclass as target from platform.wanted_webhook_triggers() w
+     where not exists (
+       select from platform.webhook_triggers() t
+        where (t.relid, t.name, t.event, t.capture, t.arguments) = (w.relid, w.name, w.event, w.capture, w.arguments))
+  loop
+    execute format('create or replace trigger %I after %s on %s referencing %s for each statement execute function platform.%I(%s)',
+      r.name, r.event, r.target,
+      case r.event when 'INSERT' then 'new table as new_rows' when 'DELETE' then 'old table as old_rows'
+                   else 'old table as old_rows new table as new_rows' end,
+      r.capture, concat_ws(', ', quote_literal(r.webhooks), quote_literal(r.attached)));
   end loop;
 end
 $$;
@@ -168,6 +169,15 @@ begin
     perform platform.apply_webhook_triggers();
   end if;
 end
+$$;
+
+-- Whether row_to_json would call code of a tenant. Casts of extensions use functions of the superuser.
+create or replace function platform.has_casts_to_json() returns boolean
+language sql stable set search_path = pg_catalog, pg_temp
+as $$
+  select exists (
+    select from pg_cast c join pg_proc f on f.oid = c.castfunc join pg_roles o on o.oid = f.proowner
+     where c.casttarget = 'json'::regtype and c.oid >= 16384 and not o.rolsuper)
 $$;
 
 -- From the commit of the cast on, no table may call row_to_json on its rows. Replacing the triggers waits for all
