@@ -1,7 +1,8 @@
 // Creates the first super_admin of a platform with an external database, on a machine that has the platform's secrets.
 import { readFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
-import { type Config, ConfigError } from '#src/config.ts'
+import type { Config } from '#src/config.ts'
+import { ConfigError } from '#src/config-error.ts'
 import { createHashingLimiter } from '#src/kernel/crypto/hashing-limiter.ts'
 import { keyring } from '#src/kernel/crypto/keys.ts'
 import { createPasswords } from '#src/kernel/crypto/password.ts'

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { ConfigError, readConfig } from './config.ts'
+import { readConfig } from './config.ts'
+import { ConfigError } from './config-error.ts'
 import { settings } from './settings.ts'
 
 const secret = 'f3b1c09d7e5a42468f7c0a9be1d25d3b'
@@ -65,6 +66,22 @@ test('config: S3_BUCKET with its keys configures S3 with default values', () => 
     forcePathStyle: true,
   })
   assert.equal(readConfig({ ...own, S3_FORCE_PATH_STYLE: 'false' }).s3?.forcePathStyle, false)
+})
+
+test('config: durations are seconds unless they have a unit', () => {
+  const timeoutOf = (given?: string) =>
+    readConfig(given === undefined ? {} : { WEBHOOK_TIMEOUT: given }).webhooks.timeoutMs
+  assert.deepEqual(
+    [undefined, '5', '5s', '5 s', '250ms', '2m', '60m'].map(timeoutOf),
+    [30_000, 5000, 5000, 5000, 250, 120_000, 3_600_000],
+  )
+  assert.deepEqual(readConfig({}).webhooks, {
+    maxRetries: 5,
+    timeoutMs: 30_000,
+    retryBaseDelayMs: 10_000,
+    maxConcurrent: 10,
+    deadLetterRetentionDays: 30,
+  })
 })
 
 const bad: [string, Record<string, string>, RegExp][] = [
@@ -148,6 +165,12 @@ const bad: [string, Record<string, string>, RegExp][] = [
   ],
   ['a reserve that is no number', { PLATFORM_DISK_RESERVE_MB: '1GB' }, /^PLATFORM_DISK_RESERVE_MB .*"1GB"/],
   ['a negative limit', { PLATFORM_RATE_LIMIT_ANON: '-1' }, /^PLATFORM_RATE_LIMIT_ANON /],
+  ['a short metrics token', { PLATFORM_METRICS_TOKEN: 'short' }, /^PLATFORM_METRICS_TOKEN .*32 characters/],
+  ['a timeout of zero', { WEBHOOK_TIMEOUT: '0' }, /^WEBHOOK_TIMEOUT .*"0"/],
+  ['a timeout without a known unit', { WEBHOOK_TIMEOUT: '1d' }, /^WEBHOOK_TIMEOUT .*"1d"/],
+  ['a delay over an hour', { WEBHOOK_RETRY_BASE_DELAY: '61m' }, /^WEBHOOK_RETRY_BASE_DELAY .*"61m"/],
+  ['no attempts at all', { WEBHOOK_MAX_RETRIES: '0' }, /^WEBHOOK_MAX_RETRIES .*"0"/],
+  ['no concurrent attempts', { WEBHOOK_MAX_CONCURRENT: '0' }, /^WEBHOOK_MAX_CONCURRENT .*"0"/],
   ['an unknown log level', { PLATFORM_LOG_LEVEL: 'loud' }, /^PLATFORM_LOG_LEVEL /],
 ]
 for (const [what, environment, message] of bad)

@@ -3,17 +3,17 @@ import { readFileSync } from 'node:fs'
 import { BlockList, isIP } from 'node:net'
 import { resolve } from 'node:path'
 import { parseEnv } from 'node:util'
-import { type Encryption, encryptions } from '@plinth/contract/email.ts'
-import type { S3Settings } from '#src/kernel/objects/s3.ts'
+import { ConfigError } from '#src/config-error.ts'
 import {
-  defaultSender,
-  isAddress,
-  isHost,
-  type SmtpServer,
-  smtpDefaults,
-} from '#src/kernel/outbound/smtp-server.ts'
-import { parseDatabaseUrl, type ServerAddress } from '#src/kernel/postgres/server-address.ts'
-import { type Name, settings } from '#src/settings.ts'
+  type ExternalDatabase,
+  readDatabaseUrl,
+  readRedisUrl,
+  readS3,
+  readSmtp,
+} from '#src/config-servers.ts'
+import type { S3Settings } from '#src/kernel/objects/s3.ts'
+import type { SmtpServer } from '#src/kernel/outbound/smtp-server.ts'
+import type { Name } from '#src/settings.ts'
 
 export interface Config {
   host: string
@@ -23,7 +23,9 @@ export interface Config {
   dataDir: string
   adminToken: string | undefined
   controlPlaneSecret: string | undefined
-  external: { address: ServerAddress; database: string } | undefined
+  /** The token for reading /metrics from anywhere. */
+  metricsToken: string | undefined
+  external: ExternalDatabase | undefined
   extensionDir: string | undefined
   trustedProxies: readonly string[]
   /** Non-public addresses and CIDRs that outbound calls may reach. */
@@ -57,6 +59,17 @@ export interface Config {
     /** Sentences for the operator. */
     warnings: readonly string[]
   }
+  webhooks: {
+    /** Attempts of a delivery before it becomes a dead letter. */
+    maxRetries: number
+    /** Timeout of an attempt. */
+    timeoutMs: number
+    /** The pause after the first failed attempt. */
+    retryBaseDelayMs: number
+    /** Attempts of this node at once. */
+    maxConcurrent: number
+    deadLetterRetentionDays: number
+  }
   /** Writes are rejected below this free disk space. 0 disables the check. */
   diskReserveMb: number
   /** The Redis for caches. Without it, caches are in this process. */
@@ -72,9 +85,6 @@ export interface Config {
 }
 
 type Environment = Readonly<Record<string, string | undefined>>
-
-/** An invalid setting. The operator sees the message as a single sentence. */
-export class ConfigError extends Error {}
 
 /** Merges the environment with the `.env` file of the working directory. The environment takes precedence. */
 export function readEnvironment(directory = process.cwd()): Environment {
@@ -99,6 +109,7 @@ export function readConfig(environment: Environment): Config {
       )
     return Number(given)
   }
+  const duration = (name: Name, fallbackMs: number) => readDuration(name, text(name), fallbackMs)
   const external = readDatabaseUrl(text('DATABASE_URL'))
   const controlPlaneSecret = readSecret('CONTROL_PLANE_SECRET', text('CONTROL_PLANE_SECRET'))
   if (external && !controlPlaneSecret)
@@ -112,6 +123,7 @@ export function readConfig(environment: Environment): Config {
     dataDir: resolve(text('PLATFORM_DATA_DIR') ?? '.plinth/data'),
     adminToken: readSecret('PLATFORM_ADMIN_TOKEN', text('PLATFORM_ADMIN_TOKEN')),
     controlPlaneSecret,
+    metricsToken: readSecret('PLATFORM_METRICS_TOKEN', text('PLATFORM_METRICS_TOKEN')),
     external,
     extensionDir: readExtensionDir(text('PLATFORM_EXTENSION_DIR'), external !== undefined),
     trustedProxies: readRanges('PLATFORM_TRUSTED_PROXIES', text('PLATFORM_TRUSTED_PROXIES')),
@@ -143,6 +155,13 @@ export function readConfig(environment: Environment): Config {
     auditRetentionDays: integer('PLATFORM_AUDIT_RETENTION_DAYS', 90, 1, 36_500),
     logRetentionDays: integer('PLATFORM_LOG_RETENTION_DAYS', 7, 1, 36_500),
     functions: readFunctions(text, integer, environment['NODE_EXTRA_CA_CERTS']),
+    webhooks: Object.freeze({
+      maxRetries: integer('WEBHOOK_MAX_RETRIES', 5, 1, 100),
+      timeoutMs: duration('WEBHOOK_TIMEOUT', 30_000),
+      retryBaseDelayMs: duration('WEBHOOK_RETRY_BASE_DELAY', 10_000),
+      maxConcurrent: integer('WEBHOOK_MAX_CONCURRENT', 10, 1, 1000),
+      deadLetterRetentionDays: integer('PLATFORM_DLQ_RETENTION_DAYS', 30, 1, 36_500),
+    }),
     diskReserveMb: integer('PLATFORM_DISK_RESERVE_MB', 1024, 0),
     redisUrl: readRedisUrl(text('REDIS_URL')),
     cronTimeoutMs: integer('PLATFORM_CRON_TIMEOUT_MS', 600_000, 1, 2 ** 31 - 1),
@@ -212,14 +231,17 @@ function readSecret(name: Name, secret: string | undefined): string | undefined 
   return secret
 }
 
-function readDatabaseUrl(url: string | undefined): Config['external'] {
-  if (!url) return
-  try {
-    const { address, database } = parseDatabaseUrl(url)
-    return { address, database: database === undefined || database === 'postgres' ? 'plinth' : database }
-  } catch (error) {
-    throw new ConfigError(`DATABASE_URL is not usable: ${(error as Error).message}.`)
-  }
+const unitsMs = { ms: 1, s: 1000, m: 60_000 }
+const maxDurationMs = 3_600_000
+
+/** Seconds, or a number with a unit: 30, 30s, 30 s, 500ms, 2m. */
+function readDuration(name: Name, given: string | undefined, fallbackMs: number): number {
+  if (given === undefined) return fallbackMs
+  const [, count, unit = 's'] = /^(\d+)\s*(ms|s|m)?$/.exec(given) ?? []
+  const ms = Number(count) * unitsMs[unit as keyof typeof unitsMs]
+  if (!(ms >= 1 && ms <= maxDurationMs))
+    throw new ConfigError(`${name} must be a time up to an hour, such as 30s, 500ms or 2m, not "${given}".`)
+  return ms
 }
 
 function readExtensionDir(directory: string | undefined, isExternal: boolean): string | undefined {
@@ -238,21 +260,6 @@ function readBaseUrl(url: string | undefined): string | undefined {
   if (!URL.canParse(url) || !/^https?:$/.test(new URL(url).protocol))
     throw new ConfigError(`PLATFORM_BASE_URL must be an http or https URL, not "${url}".`)
   return url.replace(/\/+$/, '')
-}
-
-/** The value contains a password, so no message repeats it. */
-function readRedisUrl(url: string | undefined): string | undefined {
-  if (!url) return
-  const parsed = URL.parse(url)
-  if (!parsed || !/^rediss?:$/.test(parsed.protocol) || parsed.hostname === '')
-    throw new ConfigError(
-      'REDIS_URL must be of the form redis://user:password@host:port (rediss:// for TLS).',
-    )
-  if (parsed.pathname.length > 1 && parsed.pathname !== '/0')
-    throw new ConfigError(
-      'REDIS_URL must use database 0: users of Redis cannot be restricted to one database.',
-    )
-  return url
 }
 
 function readRanges(name: Name, list: string | undefined): string[] {
@@ -276,78 +283,6 @@ function isAddressOrRange(text: string): boolean {
   } catch {
     return false
   }
-}
-
-function readSmtp(text: (name: Name) => string | undefined, portGiven: () => number): SmtpServer | undefined {
-  const host = text('SMTP_HOST')
-  if (host === undefined) {
-    const stray = settings.find(({ name }) => name.startsWith('SMTP_') && text(name) !== undefined)
-    if (stray) throw new ConfigError(`${stray.name} has no effect without SMTP_HOST; set that too.`)
-    return
-  }
-  if (!isHost(host)) throw new ConfigError(`SMTP_HOST must be a host name or an address, not "${host}".`)
-  const encryption = text('SMTP_ENCRYPTION')
-  if (encryption !== undefined && !encryptions.includes(encryption as Encryption))
-    throw new ConfigError(`SMTP_ENCRYPTION must be one of ${encryptions.join(', ')}, not "${encryption}".`)
-  const [user, password] = [text('SMTP_USERNAME'), text('SMTP_PASSWORD')]
-  if (password !== undefined && user === undefined)
-    throw new ConfigError('SMTP_PASSWORD has no effect without SMTP_USERNAME; set that too.')
-  const address = text('SMTP_FROM_EMAIL') ?? defaultSender(host, user ?? '')
-  if (!isAddress(address)) throw new ConfigError(`SMTP_FROM_EMAIL must be an address, not "${address}".`)
-  const name = text('SMTP_FROM_NAME') ?? ''
-  if (/\p{Cc}/u.test(name)) throw new ConfigError('SMTP_FROM_NAME must be a single line of text.')
-  return Object.freeze({
-    host,
-    ...smtpDefaults(host, portGiven() || undefined, encryption as Encryption | undefined),
-    login: user === undefined ? undefined : { user, password: password ?? '' },
-    from: { name, address },
-  })
-}
-
-function readS3(text: (name: Name) => string | undefined): S3Settings | undefined {
-  const bucket = text('S3_BUCKET')
-  if (bucket === undefined) {
-    const stray = settings.find(({ name }) => name.startsWith('S3_') && text(name) !== undefined)
-    if (stray) throw new ConfigError(`${stray.name} has no effect without S3_BUCKET; set that too.`)
-    return
-  }
-  if (!/^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/.test(bucket))
-    throw new ConfigError(
-      `S3_BUCKET must be 3 to 63 lowercase letters, digits, dots and hyphens, not "${bucket}".`,
-    )
-  const required = (name: Name) => {
-    const given = text(name)
-    if (given === undefined) throw new ConfigError(`${name} must be set when S3_BUCKET is.`)
-    return given
-  }
-  const endpoint = readS3Endpoint(text('S3_ENDPOINT'))
-  const region = text('S3_REGION') ?? 'us-east-1'
-  if (!/^[a-z0-9-]+$/i.test(region))
-    throw new ConfigError(`S3_REGION must be the name of a region, not "${region}".`)
-  const style = text('S3_FORCE_PATH_STYLE') ?? String(endpoint !== undefined)
-  if (style !== 'true' && style !== 'false')
-    throw new ConfigError(`S3_FORCE_PATH_STYLE must be true or false, not "${style}".`)
-  return Object.freeze({
-    endpoint,
-    bucket,
-    accessKeyId: required('S3_ACCESS_KEY_ID'),
-    secretAccessKey: required('S3_SECRET_ACCESS_KEY'),
-    region,
-    forcePathStyle: style === 'true',
-  })
-}
-
-/** The value may contain a password by mistake, so no message repeats it. */
-function readS3Endpoint(url: string | undefined): string | undefined {
-  if (url === undefined) return
-  const parsed = URL.parse(url)
-  if (!parsed || !/^https?:$/.test(parsed.protocol))
-    throw new ConfigError('S3_ENDPOINT must be an http or https URL, such as https://s3.example.com.')
-  if (parsed.username || parsed.password || parsed.search || parsed.hash)
-    throw new ConfigError(
-      'S3_ENDPOINT must not contain a user, password or query: the keys have their own settings.',
-    )
-  return url
 }
 
 function readLevel(level: string | undefined): string {

@@ -1,6 +1,7 @@
 // The commands of the process: start the platform, bootstrap, remove-data.
 import { existsSync, readdirSync, rmSync } from 'node:fs'
-import { ConfigError, readConfig, readEnvironment } from '#src/config.ts'
+import { readConfig, readEnvironment } from '#src/config.ts'
+import { ConfigError } from '#src/config-error.ts'
 import { isDataDirectory, isDataDirectoryLocked } from '#src/kernel/data-directory.ts'
 import { createLog, type Log, terminalLines } from '#src/kernel/log.ts'
 import { clearLeftovers } from '#src/kernel/postgres/engine/leftovers.ts'

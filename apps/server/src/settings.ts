@@ -34,6 +34,12 @@ export const settings = [
       'The key for stored secrets, platform tokens and sessions, at least 32 characters. It must never change: what it encrypted cannot be decrypted with another one.',
   },
   {
+    name: 'PLATFORM_METRICS_TOKEN',
+    default: 'unset: only this machine',
+    meaning:
+      'Token for GET /metrics, at least 32 characters. Unset: only requests from this machine that no proxy has forwarded are answered.',
+  },
+  {
     name: 'DATABASE_URL',
     default: 'unset: the embedded Postgres',
     meaning:
@@ -205,6 +211,31 @@ export const settings = [
     name: 'RUNTIME_WORKER_START_TIMEOUT_MS',
     default: '10000',
     meaning: 'How long a worker may take to start.',
+  },
+  {
+    name: 'WEBHOOK_MAX_RETRIES',
+    default: '5',
+    meaning: 'Attempts of a webhook delivery before it becomes a dead letter.',
+  },
+  {
+    name: 'WEBHOOK_TIMEOUT',
+    default: '30s',
+    meaning: 'Timeout of an attempt, up to an hour: 30 or 30s for seconds, or a number with ms or m.',
+  },
+  {
+    name: 'WEBHOOK_RETRY_BASE_DELAY',
+    default: '10s',
+    meaning: 'Pause after the first failed attempt, in the same form. Each further failure doubles it.',
+  },
+  {
+    name: 'WEBHOOK_MAX_CONCURRENT',
+    default: '10',
+    meaning: 'Attempts that a node makes at once.',
+  },
+  {
+    name: 'PLATFORM_DLQ_RETENTION_DAYS',
+    default: '30',
+    meaning: 'Dead letters of webhooks are deleted after this number of days.',
   },
   {
     name: 'PLATFORM_DISK_RESERVE_MB',
