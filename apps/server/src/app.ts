@@ -46,6 +46,7 @@ import { openStorage } from '#src/services/storage/open.ts'
 import { storageGrants } from '#src/services/storage/project-grants.ts'
 import { openTeam } from '#src/services/team/open.ts'
 import { openTypes } from '#src/services/types/open.ts'
+import { openUsage } from '#src/services/usage/open.ts'
 import { openUsers } from '#src/services/users/open.ts'
 import { openWhoami } from '#src/services/whoami/open.ts'
 import type { Cluster } from '#src/tenancy/cluster.ts'
@@ -102,6 +103,8 @@ async function compose(options: AppOptions, open: Closing[]): Promise<App> {
     return service
   }
 
+  // Closed after all services whose requests and calls it counts.
+  const usage = add(openUsage(platform))
   add(await openCache({ ...platform, server: options.server, redisUrl: config.redisUrl }))
   const storage = add(await openStorage({ ...platform, dataDir: config.dataDir }))
   const docs = add(openDocs(platform))
@@ -156,6 +159,7 @@ async function compose(options: AppOptions, open: Closing[]): Promise<App> {
       rateLimits: config.rateLimits,
       secrets: secrets.service,
       logs: logs.service,
+      usage: usage.service,
       dataDir: config.dataDir,
       outboundAllow: config.outboundAllow,
       settings: config.functions,
@@ -176,7 +180,10 @@ async function compose(options: AppOptions, open: Closing[]): Promise<App> {
 
   const http = createHttpServer({
     log,
-    observe: log.answered,
+    observe(answer) {
+      log.answered(answer)
+      usage.service.countAnswer(answer)
+    },
     trustedProxies: config.trustedProxies,
     formatUnrouted: (failure, path) => (path.startsWith('/v1/') ? dataRefusal : managementRefusal)(failure),
   })

@@ -23,6 +23,7 @@ import { secretsApi } from './secrets.ts'
 import { storageApi } from './storage.ts'
 import { teamApi } from './team.ts'
 import { typesApi } from './types.ts'
+import { usageApi } from './usage.ts'
 import { usersApi } from './users.ts'
 import { whoamiApi } from './whoami.ts'
 
@@ -35,6 +36,7 @@ export const routeTables = {
   queries: queriesApi,
   secrets: secretsApi,
   pooler: poolerApi,
+  usage: usageApi,
   email: emailApi,
   db: dbApi,
   types: typesApi,

@@ -137,12 +137,14 @@ export function createSockets(
       observe({ ...answerAt(at, id), ...identity, status, ms: roundMs(performance.now() - startedAt) })
     tunnelled.add(socket)
     socket.once('close', () => tunnelled.delete(socket))
+    let identity = nobody
     try {
       const who = await mount.admit(socketRequest)
-      record(await mount.open(who, socketRequest, socket, head), mount.identify(who))
+      identity = mount.identify(who)
+      record(await mount.open(who, socketRequest, socket, head), identity)
     } catch (error) {
       const failure = failureFrom(error, log, id)
-      record(failure.status, nobody)
+      record(failure.status, identity)
       answerOnSocket(socket, failure, id, mount.refuse(failure))
     }
   }
