@@ -182,6 +182,23 @@ test('usage: counts that are being written while the project is deleted are remo
   )
 })
 
+test('usage: files that are removed without a request are measured', async () => {
+  const project = await platform.createProject()
+  const put = await call(`${platform.url}/v1/storage/${project.id}/object/files/a.txt`, 'POST', {
+    apikey: project.service_role_key,
+    body: { text: 'stored' },
+  })
+  assert.equal(put.status, 200)
+  await requestsBecome(project.id, 1)
+  const stored = async () => (await usageOf(platform, project.id))[0]!.storage_bytes
+  assert.ok((await stored()) > 0)
+  await platform.app.control.run(sql`update storage_areas set bytes = 0 where project_id = ${project.id}`)
+  const service = usageService({ ...platformParts(), flushMs: 2 ** 30 })
+  await service.sampleStorage()
+  await service.close()
+  assert.equal(await stored(), 0)
+})
+
 test('usage: hours become days after 90 days, once, and show the same before and after', async () => {
   const { id } = await platform.createProject()
   const dayMs = 24 * 3_600_000

@@ -9,6 +9,7 @@ import { emailApi } from './email.ts'
 import { functionsApi, functionsManagementApi } from './functions.ts'
 import { graphqlApi, graphqlManagementApi } from './graphql.ts'
 import { healthApi } from './health.ts'
+import { metricsApi } from './metrics.ts'
 import { platformApi } from './platform.ts'
 import { poolerApi } from './pooler.ts'
 import { projectsApi } from './projects.ts'
@@ -29,6 +30,7 @@ import { whoamiApi } from './whoami.ts'
 
 export const routeTables = {
   health: healthApi,
+  metrics: metricsApi,
   platform: platformApi,
   projects: projectsApi,
   schema: schemaApi,

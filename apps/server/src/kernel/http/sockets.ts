@@ -54,6 +54,8 @@ export interface Sockets {
   /** Whether an upgrade request is for a mounted address. Others are handled as ordinary requests. */
   shouldUpgrade(request: IncomingMessage): boolean
   upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void
+  /** Open sockets, and connections that were passed on. */
+  count(): { sockets: number; tunnels: number }
   /** Sends close frames, and terminates clients that do not answer in time. */
   close(graceMs: number): Promise<void>
 }
@@ -201,6 +203,7 @@ export function createSockets(
         socket.destroy()
       })
     },
+    count: () => ({ sockets: clients.size, tunnels: tunnelled.size }),
     async close(graceMs) {
       isClosing = true
       void sweeping.stop()

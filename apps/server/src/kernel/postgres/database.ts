@@ -3,6 +3,7 @@
 import { hash } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Client, type ClientConfig, Pool, type PoolClient, types } from 'pg'
+import type { PoolUse } from '#src/kernel/metrics.ts'
 import { countReceived, maxAnswerBytes } from './answer-limits.ts'
 import { abandonConnection, type Deadline, withDeadline } from './deadline.ts'
 import {
@@ -51,6 +52,7 @@ export interface Database extends Session {
 export interface PooledDatabase extends Database {
   /** Changes the maximum number of connections. */
   resize(max: number): void
+  use(): PoolUse
 }
 
 /** Settings of every superuser session. With this search_path, no name resolves to an object of a tenant. */
@@ -164,6 +166,10 @@ export function openDatabase(
     },
     resize(size) {
       resizePool(pool, size)
+    },
+    use() {
+      const { totalCount: open, idleCount, waitingCount: waiting } = pool
+      return { open, busy: open - idleCount, waiting, max: pool.options.max }
     },
     async close() {
       const timer = setTimeout(() => {

@@ -138,6 +138,20 @@ export function openFunctions(deps: OpenFunctions): Opened<FunctionsService> {
     },
     data: functionsData(archives),
     warnings: () => settings.warnings,
+    metrics: [
+      {
+        name: 'plinth_function_workers',
+        type: 'gauge',
+        help: 'Workers of edge functions on this node.',
+        read: () => runtime.health().workers,
+      },
+      {
+        name: 'plinth_function_workers_max',
+        type: 'gauge',
+        help: 'Workers of edge functions that may run at once.',
+        read: () => settings.maxWorkers,
+      },
+    ],
     start() {
       for (const warning of settings.warnings) log.warn(warning)
       openHealthPort(settings.port, runtime.health).then(
