@@ -129,18 +129,7 @@ test('usage: a deleted project has no usage left, and counts that come late harm
   const [deleted, kept] = [await platform.createProject(), await platform.createProject()]
   const late = usageService({ ...platformParts(), flushMs: 2 ** 30 })
   const count = (project: string) =>
-    late.countAnswer({
-      id: 'late',
-      method: 'GET',
-      project,
-      role: 'anon',
-      service: 'whoami',
-      route: '/v1/whoami/{project}',
-      status: 200,
-      ms: 1,
-      bytesIn: 1,
-      bytesOut: 1,
-    })
+    late.countAnswer({ project, route: '/v1/whoami/{project}', bytesIn: 1, bytesOut: 1 })
   await send(platform, deleted, 3)
   await requestsBecome(deleted.id, 3)
   for (const project of [deleted.id, kept.id, crypto.randomUUID()]) count(project)

@@ -3,7 +3,7 @@
 // scraping cannot load the database. A scrape does not wait long for them: without them it has `plinth_postgres_up 0`.
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Log } from './log.ts'
-import type { Database, Session } from './postgres/database.ts'
+import type { Database, PoolUse, Session } from './postgres/database.ts'
 import { type SqlFragment, sql } from './postgres/sql.ts'
 
 export type Labels = Readonly<Record<string, string>>
@@ -160,13 +160,6 @@ export const workerMetrics = (
     read: () => use().slots,
   },
 ]
-
-export interface PoolUse {
-  open: number
-  busy: number
-  waiting: number
-  max: number
-}
 
 export const poolMetrics = (pool: string, use: () => PoolUse): readonly Metric[] =>
   (

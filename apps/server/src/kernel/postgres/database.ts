@@ -3,7 +3,6 @@
 import { hash } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Client, type ClientConfig, Pool, type PoolClient, types } from 'pg'
-import type { PoolUse } from '#src/kernel/metrics.ts'
 import { countReceived, maxAnswerBytes } from './answer-limits.ts'
 import { abandonConnection, type Deadline, withDeadline } from './deadline.ts'
 import {
@@ -47,6 +46,17 @@ export interface Database extends Session {
   transaction<T>(work: (session: Session) => Promise<T>): Promise<T>
   /** Waits half a second for running statements, then closes their connections. Resolves when all sessions have ended. */
   close(): Promise<void>
+}
+
+export interface PoolUse {
+  /** Open connections. */
+  open: number
+  /** Connections that run statements. */
+  busy: number
+  /** Statements that wait for a connection. */
+  waiting: number
+  /** Connections that may be open. */
+  max: number
 }
 
 export interface PooledDatabase extends Database {
@@ -115,6 +125,7 @@ export function openDatabase(
   const { max = 10, beforeUse = '', isRepeatable, maxAnswerBytes = Number.POSITIVE_INFINITY } = options
   const deadline: Deadline = options
   const pool = new Pool({ ...clientConfig(address, database, settings), max, idleTimeoutMillis: 30_000 })
+  let size = max
   let isClosed = false
   // An idle connection that breaks is replaced on its next use. Without a listener, the error would end the process.
   pool.on('error', error => {
@@ -164,12 +175,13 @@ export function openDatabase(
       }
       return (isRepeatable ? retryWhileLockTableFull(attempt) : attempt()).catch(refuseIfUnavailable)
     },
-    resize(size) {
-      resizePool(pool, size)
+    resize(wanted) {
+      size = wanted
+      resizePool(pool, wanted)
     },
     use() {
       const { totalCount: open, idleCount, waitingCount: waiting } = pool
-      return { open, busy: open - idleCount, waiting, max: pool.options.max }
+      return { open, busy: open - idleCount, waiting, max: size }
     },
     async close() {
       const timer = setTimeout(() => {

@@ -1,17 +1,10 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { Answered } from '#src/kernel/http/observation.ts'
 import { createCounters, hourMs } from './counters.ts'
 
-const answer = (project: string | undefined, route = '/v1/whoami/{project}'): Answered => ({
-  id: 'request',
-  method: 'GET',
+const answer = (project: string | undefined, route = '/v1/whoami/{project}') => ({
   project,
-  role: 'anon',
-  service: 'whoami',
   route,
-  status: 200,
-  ms: 1,
   bytesIn: 10,
   bytesOut: 100,
 })

@@ -19,7 +19,7 @@ export interface Batch {
 }
 
 export interface Counters {
-  countAnswer(answer: Answered): void
+  countAnswer(answer: Pick<Answered, 'project' | 'route' | 'bytesIn' | 'bytesOut'>): void
   countInvocation(project: string): void
   /** The oldest batch that is not done. Without one, the counts since the last batch become one. */
   nextBatch(): Batch | undefined
