@@ -72,22 +72,26 @@ test('usage: stored files are in the bucket of the hour, and in later ones until
   const put = await platform.call('POST', bucket, { apikey, body: { text: 'x'.repeat(3000) } })
   assert.equal(put.status, 200, JSON.stringify(put.body))
   await requestsBecome(project.id, 1)
-  const storage_bytes = (await usageOf(platform, project.id))[0]?.storage_bytes ?? 0
-  assert.ok(storage_bytes >= 3000, `${storage_bytes} bytes`)
+  const stored = async () => (await usageOf(platform, project.id))[0]?.storage_bytes ?? 0
+  const first = await stored()
+  assert.ok(first >= 3000, `${first} bytes`)
+  const second = await platform.call('POST', `${bucket}.txt`, { apikey, body: { text: 'x'.repeat(2000) } })
+  assert.equal(second.status, 200)
+  await requestsBecome(project.id, 2)
+  const storage_bytes = await stored()
+  assert.ok(storage_bytes >= first + 2000, `${storage_bytes} bytes`)
   // As if the upload was three hours ago.
   await platform.app.control.run(sql`
     update usage_hours set bucket_start = ${hour(3)} where project_id = ${project.id}`)
   const carried = await usageOf(platform, project.id, `?to=${hour(-1).toISOString()}`)
   assert.deepEqual(
     carried.map(bucket => [bucket.bucket_start, bucket.requests, bucket.storage_bytes]),
-    [0, 1, 2, 3].map(ago => [hour(ago).toISOString(), ago === 3 ? 1 : 0, storage_bytes]),
+    [0, 1, 2, 3].map(ago => [hour(ago).toISOString(), ago === 3 ? 2 : 0, storage_bytes]),
   )
-  assert.equal((await platform.call('DELETE', bucket, { apikey })).status, 200)
-  await requestsBecome(project.id, 2)
-  await eventually(
-    async () => (await usageOf(platform, project.id))[0]?.storage_bytes === 0,
-    'the files are not counted any more',
-  )
+  for (const path of [bucket, `${bucket}.txt`])
+    assert.equal((await platform.call('DELETE', path, { apikey })).status, 200)
+  await requestsBecome(project.id, 4)
+  await eventually(async () => (await stored()) === 0, 'the files are not counted any more')
 })
 
 test('usage: `from` is inclusive, `to` is exclusive, and the newest bucket is the first', async () => {

@@ -29,7 +29,7 @@ export interface UsageService extends Pick<Counters, 'countAnswer' | 'countInvoc
 }
 
 const usualFlushMs = 400
-const sampleEveryMs = 600_000
+const sampleEveryMs = 60_000
 const rollUpEveryMs = dayMs
 const hourlyDays = 90
 

@@ -42,7 +42,7 @@ export const insertBatch = (control: Database, node: string, { number, counts }:
         storage_bytes = excluded.storage_bytes`)
   })
 
-/** For files that changed without a request, such as those of abandoned uploads. The last row of a project has its figure. */
+/** For files that were removed after the last request, such as those of abandoned uploads. */
 export const sampleStorage = (control: Database, hour: Date): Promise<void> =>
   control.transaction(async session => {
     await lockAgainstDeletion(session)
