@@ -1,4 +1,4 @@
-// Adds the routes of all services to the two planes.
+// Adds the routes of all services to the planes.
 import type { DataRoute, ManagementRoute } from '@plinth/contract/route.ts'
 import { Type } from '@plinth/contract/type.ts'
 import { Refusal } from '#src/kernel/errors.ts'
