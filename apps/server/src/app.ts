@@ -3,6 +3,7 @@ import { openapi } from '@plinth/contract/openapi.ts'
 import { routeTables } from '@plinth/contract/routes.ts'
 import { type AppOptions, type Closing, closeAll, openInfrastructure } from '#src/infrastructure.ts'
 import { createUserPasswords } from '#src/kernel/crypto/password.ts'
+import { createRequestMetrics, socketMetrics } from '#src/kernel/http/request-metrics.ts'
 import { createHttpServer, type HttpServer } from '#src/kernel/http/server.ts'
 import { createOutbound } from '#src/kernel/outbound/fetch.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
@@ -30,6 +31,7 @@ import { checkFunctionSettings } from '#src/services/functions/settings.ts'
 import { openGraphql } from '#src/services/graphql/open.ts'
 import { openHealth } from '#src/services/health/open.ts'
 import { openLogs } from '#src/services/logs/open.ts'
+import { openMetrics } from '#src/services/metrics/open.ts'
 import { openPlatform } from '#src/services/platform/open.ts'
 import { openPooler } from '#src/services/pooler/open.ts'
 import { openProjects } from '#src/services/projects/open.ts'
@@ -46,6 +48,7 @@ import { openStorage } from '#src/services/storage/open.ts'
 import { storageGrants } from '#src/services/storage/project-grants.ts'
 import { openTeam } from '#src/services/team/open.ts'
 import { openTypes } from '#src/services/types/open.ts'
+import { openUsage } from '#src/services/usage/open.ts'
 import { openUsers } from '#src/services/users/open.ts'
 import { openWebhooks } from '#src/services/webhooks/open.ts'
 import { openWhoami } from '#src/services/whoami/open.ts'
@@ -91,7 +94,7 @@ export async function createApp(options: AppOptions): Promise<App> {
 async function compose(options: AppOptions, open: Closing[]): Promise<App> {
   const { config, log } = options
   const platform = await openInfrastructure(options, open, projectGrants)
-  const { control, databases, directory, outbox, connector, lifecycle, projectData } = platform
+  const { control, databases, directory, outbox, connector, lifecycle, projectData, metrics } = platform
   const revocations = createRevocations(databases)
   const services: Service[] = []
   /** Closed in reverse order, before the infrastructure. */
@@ -99,10 +102,13 @@ async function compose(options: AppOptions, open: Closing[]): Promise<App> {
     services.push(service)
     if (service.hooks) lifecycle.addHooks(service.hooks)
     if (service.data) projectData.addHooks(service.name, service.data)
+    if (service.metrics) metrics.add(service.metrics)
     if (service.close) open.push(service.close)
     return service
   }
 
+  // Closed after all services whose requests and calls it counts.
+  const usage = add(openUsage(platform))
   add(await openCache({ ...platform, server: options.server, redisUrl: config.redisUrl }))
   const storage = add(await openStorage({ ...platform, dataDir: config.dataDir }))
   const docs = add(openDocs(platform))
@@ -157,6 +163,7 @@ async function compose(options: AppOptions, open: Closing[]): Promise<App> {
       rateLimits: config.rateLimits,
       secrets: secrets.service,
       logs: logs.service,
+      usage: usage.service,
       dataDir: config.dataDir,
       outboundAllow: config.outboundAllow,
       settings: config.functions,
@@ -166,6 +173,7 @@ async function compose(options: AppOptions, open: Closing[]): Promise<App> {
   add(openWebhooks({ ...platform, email: email.service, settings: config.webhooks }))
   add(openPooler(platform))
   add(openTeam(platform))
+  add(openMetrics(metrics))
   const watched: Pick<Service, 'warnings'>[] = [platform, ...services]
   add(
     openHealth({
@@ -176,13 +184,21 @@ async function compose(options: AppOptions, open: Closing[]): Promise<App> {
     }),
   )
 
+  const requests = createRequestMetrics()
   const http = createHttpServer({
     log,
-    observe: log.answered,
+    observe(answer) {
+      log.answered(answer)
+      usage.service.countAnswer(answer)
+      requests.observe(answer)
+    },
     trustedProxies: config.trustedProxies,
     formatUnrouted: (failure, path) => (path.startsWith('/v1/') ? dataRefusal : managementRefusal)(failure),
   })
-  const planes = mountServices(http, services, { ...platform, revocations, rateLimits: config.rateLimits })
+  metrics.addLines(requests.lines)
+  metrics.add(socketMetrics(http))
+  const { rateLimits, metricsToken } = config
+  const planes = mountServices(http, services, { ...platform, revocations, rateLimits, metricsToken })
 
   await admin.service
     .encryptSettingsSecrets()

@@ -7,11 +7,13 @@ import { createPasswords } from '#src/kernel/crypto/password.ts'
 import { sealer as createSealer } from '#src/kernel/crypto/sealed.ts'
 import { createRateWindows } from '#src/kernel/http/rate-windows.ts'
 import type { Log } from '#src/kernel/log.ts'
+import { createMetrics, poolMetrics } from '#src/kernel/metrics.ts'
 import { openPieces } from '#src/kernel/objects/open-pieces.ts'
 import { createConnector } from '#src/kernel/outbound/connect.ts'
 import { watchAbandoned } from '#src/kernel/postgres/abandoned.ts'
 import { openDatabase } from '#src/kernel/postgres/database.ts'
 import type { ServerAddress } from '#src/kernel/postgres/server-address.ts'
+import { createProcessMetrics } from '#src/kernel/process-metrics.ts'
 import { createCredentials } from '#src/planes/management/admit.ts'
 import { createOwnerWork } from '#src/planes/management/owner-work.ts'
 import { controlSettings, prepareCluster } from '#src/tenancy/cluster.ts'
@@ -119,8 +121,17 @@ export async function openInfrastructure(
     if (!tenant) upgrades.recheck(id)
   }
 
+  const metrics = createMetrics(control, log)
+  const processMetrics = createProcessMetrics()
+  open.push(() => processMetrics.close())
   const outbox = createOutbox({ control, databases, directory, log })
   open.push(() => outbox.close())
+  metrics.add([
+    ...processMetrics.metrics,
+    ...poolMetrics('control', control.use),
+    ...poolMetrics('projects', databases.use),
+    ...outbox.metrics,
+  ])
   const shadows = createShadowDatabases(control, cluster, logins, abandoned, grants)
   open.push(() => shadows.close())
   const hashingLimiter = createHashingLimiter()
@@ -143,6 +154,7 @@ export async function openInfrastructure(
     abandoned,
     spaceCheck: createSpaceCheck(databaseSizes, diskReserve),
     outbox,
+    metrics,
     shadows,
     owner: createOwnerWork(directory, databases),
     credentials: createCredentials(control, deriveKey, adminToken),

@@ -1,4 +1,4 @@
-// Adds the routes of all services to the two planes.
+// Adds the routes of all services to the planes.
 import type { DataRoute, ManagementRoute } from '@plinth/contract/route.ts'
 import { Type } from '@plinth/contract/type.ts'
 import { Refusal } from '#src/kernel/errors.ts'
@@ -12,6 +12,7 @@ import { type DataPlaneOptions, dataPlane, type Revocations } from '#src/planes/
 import type { Credentials } from '#src/planes/management/admit.ts'
 import { createAudit } from '#src/planes/management/audit.ts'
 import { managementPlane } from '#src/planes/management/plane.ts'
+import { metricsPlane } from '#src/planes/metrics/plane.ts'
 import type { Service, UnknownPaths } from '#src/planes/service.ts'
 import type { Directory } from '#src/tenancy/directory.ts'
 import type { SpaceCheck } from '#src/tenancy/space-check.ts'
@@ -26,6 +27,7 @@ interface MountDeps {
   revocations: Revocations
   upgrades: Pick<Upgrades, 'whenUpgraded'>
   rateLimits: RateLimits
+  metricsToken: string | undefined
   log: Log
 }
 
@@ -45,11 +47,13 @@ export function mountServices(http: HttpServer, services: readonly Service[], de
     management: managementPlane(deps.credentials, createAudit(deps.control, deps.log), spaceCheck),
   }
 
+  const scraping = metricsPlane(deps.metricsToken)
   for (const service of services)
     service.mount?.({
       data: (routes, handlers, options) =>
         http.mount(service.name, options ? plane(options) : planes.data, routes, handlers),
       management: (routes, handlers) => http.mount(service.name, planes.management, routes, handlers),
+      metrics: (routes, handlers) => http.mount(service.name, scraping, routes, handlers),
       socket: mount => http.mountSocket(service.name, mount),
       tunnel: mount => http.mountTunnel(service.name, mount),
     })

@@ -29,7 +29,10 @@ export function openapi(version: string, tables: Record<string, Routes>): Json {
 /** The paths of a route: its own, then the alias or root path if it has one. */
 export function addresses(route: Route): string[] {
   const own = prefix(route) + route.path
-  if (route.plane === 'management') return route.atRoot ? [own, route.path] : [own]
+  if (route.plane === 'management') {
+    if (route.atRoot === 'only') return [route.path]
+    return route.atRoot ? [own, route.path] : [own]
+  }
   const alias = aliasPath(route.path)
   return alias ? [own, prefix(route) + alias] : [own]
 }

@@ -52,8 +52,8 @@ export type ManagementRoute = Common & {
   scope: Scope | 'none' | 'session'
   /** With 'none': a credential is optional. It must have this scope, and the answer then contains more. */
   fuller?: Scope
-  /** Also served at the root, outside /api/v1. */
-  atRoot?: true
+  /** Also served at the root, outside /api/v1, or only there. */
+  atRoot?: true | 'only'
   /** Any session may call it. The handler returns only what its memberships allow. */
   showsOwn?: true
 } & (

@@ -9,6 +9,7 @@ import { emailApi } from './email.ts'
 import { functionsApi, functionsManagementApi } from './functions.ts'
 import { graphqlApi, graphqlManagementApi } from './graphql.ts'
 import { healthApi } from './health.ts'
+import { metricsApi } from './metrics.ts'
 import { platformApi } from './platform.ts'
 import { poolerApi } from './pooler.ts'
 import { projectsApi } from './projects.ts'
@@ -23,12 +24,14 @@ import { secretsApi } from './secrets.ts'
 import { storageApi } from './storage.ts'
 import { teamApi } from './team.ts'
 import { typesApi } from './types.ts'
+import { usageApi } from './usage.ts'
 import { usersApi } from './users.ts'
 import { webhooksApi } from './webhooks.ts'
 import { whoamiApi } from './whoami.ts'
 
 export const routeTables = {
   health: healthApi,
+  metrics: metricsApi,
   platform: platformApi,
   projects: projectsApi,
   schema: schemaApi,
@@ -36,6 +39,7 @@ export const routeTables = {
   queries: queriesApi,
   secrets: secretsApi,
   pooler: poolerApi,
+  usage: usageApi,
   email: emailApi,
   db: dbApi,
   types: typesApi,

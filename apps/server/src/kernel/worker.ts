@@ -32,6 +32,8 @@ export interface Worker {
   /** Claims jobs now. */
   wake(): void
   hasJobsOf(projectId: string): boolean
+  /** How many jobs run, and how many may run at once. */
+  use(): { running: number; slots: number }
   /** Aborts the running jobs of a project. */
   abort(projectId: string, reason: unknown): void
   close(): Promise<void>
@@ -148,6 +150,7 @@ export function startWorker<J extends Job, Outcome>(work: Work<J, Outcome>, log:
   return {
     wake,
     hasJobsOf: projectId => running.keys().some(({ project_id }) => project_id === projectId),
+    use: () => ({ running: running.size, slots: work.bounds.all }),
     abort(projectId, reason) {
       for (const [job, { abort }] of running) if (job.project_id === projectId) abort.abort(reason)
     },

@@ -4,17 +4,20 @@ import type { Refusal } from '#src/kernel/errors.ts'
 import type { Handlers } from '#src/kernel/http/plane.ts'
 import type { RequestHead } from '#src/kernel/http/request.ts'
 import type { SocketMount, TunnelMount } from '#src/kernel/http/sockets.ts'
+import type { Metric } from '#src/kernel/metrics.ts'
 import type { Caller } from '#src/tenancy/databases.ts'
 import type { ProjectHooks } from '#src/tenancy/lifecycle.ts'
 import type { ProjectDataHooks } from '#src/tenancy/project-data.ts'
 import type { DataPlaneOptions } from './data/plane.ts'
 import type { Actor } from './management/actor.ts'
+import type { Scraper } from './metrics/plane.ts'
 
 /** Adds routes of a service to the planes. */
 export interface Mounting {
   /** The options override defaults of the plane, such as the format of errors. */
   data<T extends Routes>(routes: T, handlers: Handlers<T, Caller>, options?: DataPlaneOptions): void
   management<T extends Routes>(routes: T, handlers: Handlers<T, Actor>): void
+  metrics<T extends Routes>(routes: T, handlers: Handlers<T, Scraper>): void
   socket<Who>(mount: SocketMount<Who>): void
   tunnel<Who>(mount: TunnelMount<Who>): void
 }
@@ -40,6 +43,8 @@ export interface Service {
   readonly data?: ProjectDataHooks
   /** Warnings for the operator, as sentences. */
   warnings?(): readonly string[]
+  /** Metrics for the operator. */
+  readonly metrics?: readonly Metric[]
   /** Called after the platform listens. */
   start?(): void
   close?(): Promise<void> | void

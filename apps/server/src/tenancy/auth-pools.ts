@@ -54,6 +54,7 @@ export interface AuthPools {
   closeIdle(before: number): void
   disconnect(id: string): void
   readonly isEmpty: boolean
+  use(): { busy: number; waiting: number }
   close(): void
 }
 
@@ -155,6 +156,14 @@ export function createAuthPools(
     },
     get isEmpty() {
       return pools.size === 0
+    },
+    use() {
+      let [busy, waiting] = [0, 0]
+      for (const pool of pools.values()) {
+        busy += Math.min(pool.busy, pool.reserved)
+        waiting += Math.max(0, pool.busy - pool.reserved)
+      }
+      return { busy, waiting }
     },
     close() {
       for (const [id, pool] of pools) retire(id, pool)

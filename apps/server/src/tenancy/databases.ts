@@ -5,7 +5,7 @@ import type { Role } from '@plinth/contract/route.ts'
 import { createChore } from '#src/kernel/chores.ts'
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Abandoned } from '#src/kernel/postgres/abandoned.ts'
-import type { Database } from '#src/kernel/postgres/database.ts'
+import type { Database, PoolUse } from '#src/kernel/postgres/database.ts'
 import { type ConnectionBudget, Pool } from '#src/kernel/postgres/pool.ts'
 import type { Value } from '#src/kernel/postgres/wire/encoder.ts'
 import type { Answer, Step } from '#src/kernel/postgres/wire/unit.ts'
@@ -121,6 +121,7 @@ export interface Databases {
   disconnect(id: string): void
   /** Open connections of all projects, for health and tests. */
   connections(): number
+  use(): PoolUse
   close(): void
 }
 
@@ -341,6 +342,14 @@ export function openDatabases(options: DatabasesOptions): Databases {
       }
     },
     connections: () => held,
+    use() {
+      let { busy, waiting } = authPools.use()
+      for (const pool of pools.values()) {
+        busy += pool.busy
+        waiting += pool.waiting
+      }
+      return { open: held, busy, waiting, max: options.maxConnections }
+    },
     close() {
       void sweeping.stop()
       owners.close()

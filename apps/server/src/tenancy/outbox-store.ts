@@ -1,3 +1,4 @@
+import { countRows } from '#src/kernel/metrics.ts'
 import type { Database, Session } from '#src/kernel/postgres/database.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 import type { Job } from '#src/kernel/worker-slots.ts'
@@ -100,6 +101,14 @@ export const nextMarkMs = async (control: Database): Promise<number | undefined>
       select (extract(epoch from min(m.check_at) - now()) * 1000)::float8 as ms
         from outbox_marks m join projects p on p.id = m.project_id and p.status = 'active'`)
   )?.ms ?? undefined
+
+/** Projects whose outbox may have events. */
+export const countMarks = (session: Session) => countRows(session, sql`select from outbox_marks`)
+
+export const overdueSeconds = async (session: Session): Promise<number> =>
+  (await session.row<{ seconds: number }>(sql`
+    select greatest(0, coalesce(extract(epoch from now() - min(m.check_at)), 0))::float8 as seconds
+      from outbox_marks m join projects p on p.id = m.project_id and p.status = 'active'`))!.seconds
 
 /** Keeps the mark if a node has renewed it since. */
 export const unmark = (control: Database, { project_id, check_at }: ClaimedMark) =>

@@ -4,6 +4,7 @@
 // A node marks a project in the control database before it writes an event. Any node finds the mark when its time has
 // passed, so events of a node that died are relayed, and projects without events cost nothing.
 import type { Log } from '#src/kernel/log.ts'
+import { type Metric, queueDepth, workerMetrics } from '#src/kernel/metrics.ts'
 import type { Database, Session } from '#src/kernel/postgres/database.ts'
 import { startWorker, type Worker } from '#src/kernel/worker.ts'
 import type { Databases } from './databases.ts'
@@ -33,6 +34,7 @@ export interface Outbox {
   relayWritten(session: Session, tenant: Tenant): Promise<void>
   /** Registers the relay for events of a kind. */
   addRelay(relay: EventRelay): void
+  readonly metrics: readonly Metric[]
   /** Starts relaying events of crashed nodes. */
   start(): void
   close(): Promise<void>
@@ -103,6 +105,16 @@ export function createOutbox({ control, databases, directory, log }: OutboxDeps)
   }
 
   return {
+    metrics: [
+      ...workerMetrics('outbox', () => worker?.use() ?? { running: 0, slots: bounds.all }),
+      queueDepth('outbox', store.countMarks),
+      {
+        name: 'plinth_outbox_lag_seconds',
+        type: 'gauge',
+        help: 'How long the events of a project are overdue, at most.',
+        poll: store.overdueSeconds,
+      },
+    ],
     addRelay: relay => void relays.set(relay.kind, relay),
 
     async write(session, tenant, event) {

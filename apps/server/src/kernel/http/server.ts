@@ -41,6 +41,7 @@ export interface HttpServer {
   mountTunnel<Who>(service: string, mount: TunnelMount<Who>): void
   /** Serves requests on a Unix socket as well, if the guard lets them pass. Returns a function that ends it. */
   listenOnSocket(path: string, guard: SocketGuard): Promise<() => Promise<void>>
+  countSockets: Sockets['count']
   listen(host: string, port: number): Promise<string>
   /** Stops accepting, waits up to `graceMs` for requests in flight, then closes the remaining connections. */
   close(graceMs: number): Promise<void>
@@ -216,6 +217,8 @@ export function createHttpServer({ log, observe, trustedProxies, formatUnrouted 
         shouldUpgrade: sockets.shouldUpgrade,
         onUpgrade: sockets.upgrade,
       }),
+
+    countSockets: sockets.count,
 
     listen: (host, port) => app.listen({ host, port }),
 

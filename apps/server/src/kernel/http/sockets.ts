@@ -54,6 +54,8 @@ export interface Sockets {
   /** Whether an upgrade request is for a mounted address. Others are handled as ordinary requests. */
   shouldUpgrade(request: IncomingMessage): boolean
   upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void
+  /** Open sockets, and connections that were passed on. */
+  count(): { sockets: number; tunnels: number }
   /** Sends close frames, and terminates clients that do not answer in time. */
   close(graceMs: number): Promise<void>
 }
@@ -137,12 +139,14 @@ export function createSockets(
       observe({ ...answerAt(at, id), ...identity, status, ms: roundMs(performance.now() - startedAt) })
     tunnelled.add(socket)
     socket.once('close', () => tunnelled.delete(socket))
+    let identity = nobody
     try {
       const who = await mount.admit(socketRequest)
-      record(await mount.open(who, socketRequest, socket, head), mount.identify(who))
+      identity = mount.identify(who)
+      record(await mount.open(who, socketRequest, socket, head), identity)
     } catch (error) {
       const failure = failureFrom(error, log, id)
-      record(failure.status, nobody)
+      record(failure.status, identity)
       answerOnSocket(socket, failure, id, mount.refuse(failure))
     }
   }
@@ -199,6 +203,7 @@ export function createSockets(
         socket.destroy()
       })
     },
+    count: () => ({ sockets: clients.size, tunnels: tunnelled.size }),
     async close(graceMs) {
       isClosing = true
       void sweeping.stop()

@@ -48,9 +48,21 @@ export interface Database extends Session {
   close(): Promise<void>
 }
 
+export interface PoolUse {
+  /** Open connections. */
+  open: number
+  /** Connections that run statements. */
+  busy: number
+  /** Statements that wait for a connection. */
+  waiting: number
+  /** Connections that may be open. */
+  max: number
+}
+
 export interface PooledDatabase extends Database {
   /** Changes the maximum number of connections. */
   resize(max: number): void
+  use(): PoolUse
 }
 
 /** Settings of every superuser session. With this search_path, no name resolves to an object of a tenant. */
@@ -113,6 +125,7 @@ export function openDatabase(
   const { max = 10, beforeUse = '', isRepeatable, maxAnswerBytes = Number.POSITIVE_INFINITY } = options
   const deadline: Deadline = options
   const pool = new Pool({ ...clientConfig(address, database, settings), max, idleTimeoutMillis: 30_000 })
+  let size = max
   let isClosed = false
   // An idle connection that breaks is replaced on its next use. Without a listener, the error would end the process.
   pool.on('error', error => {
@@ -162,8 +175,13 @@ export function openDatabase(
       }
       return (isRepeatable ? retryWhileLockTableFull(attempt) : attempt()).catch(refuseIfUnavailable)
     },
-    resize(size) {
-      resizePool(pool, size)
+    resize(wanted) {
+      size = wanted
+      resizePool(pool, wanted)
+    },
+    use() {
+      const { totalCount: open, idleCount, waitingCount: waiting } = pool
+      return { open, busy: open - idleCount, waiting, max: size }
     },
     async close() {
       const timer = setTimeout(() => {

@@ -101,6 +101,14 @@ export class Pool {
     return this.#fast.size + this.#slow.size + this.#opening.fast + this.#opening.slow
   }
 
+  get busy(): number {
+    return [...this.#fast, ...this.#slow].filter(({ inFlight }) => inFlight > 0).length
+  }
+
+  get waiting(): number {
+    return this.#waiting.length + this.#queued.length
+  }
+
   run(steps: readonly Step[], options: RunOptions): Promise<Answer> {
     return new Promise((resolve, reject) => {
       let retries: RetryBudget | undefined

@@ -1,4 +1,5 @@
 import { cronApi, cronManagementApi } from '@plinth/contract/cron.ts'
+import { queueDepth, workerMetrics } from '#src/kernel/metrics.ts'
 import type { OwnerWork } from '#src/planes/management/owner-work.ts'
 import type { Service } from '#src/planes/service.ts'
 import type { ProjectDataHooks } from '#src/tenancy/project-data.ts'
@@ -6,7 +7,7 @@ import { tableDataHooks } from '#src/tenancy/project-data-store.ts'
 import { cronRoutes } from './data-routes.ts'
 import { cronManagementRoutes } from './management-routes.ts'
 import { cronService } from './service.ts'
-import { switchOffJobs } from './store.ts'
+import { countDue, switchOffJobs } from './store.ts'
 import { type CronWorkerDeps, startCronWorker } from './worker.ts'
 
 export async function openCron({ owner, ...deps }: CronWorkerDeps & { owner: OwnerWork }): Promise<Service> {
@@ -19,6 +20,7 @@ export async function openCron({ owner, ...deps }: CronWorkerDeps & { owner: Own
       to.management(cronManagementApi, cronManagementRoutes(service))
     },
     data: jobData,
+    metrics: [...workerMetrics('cron', worker.use), queueDepth('cron', countDue)],
     close: worker.close,
   }
 }

@@ -1,4 +1,5 @@
 import type { Job, Run } from '@plinth/contract/cron.ts'
+import { countRows } from '#src/kernel/metrics.ts'
 import type { Database, Session } from '#src/kernel/postgres/database.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 import type { Room } from '#src/kernel/worker-slots.ts'
@@ -117,6 +118,9 @@ export const lockDue = (session: Session, { jobs, perProject, places }: Room) =>
       from jobs j join candidates using (id) join projects p on p.id = j.project_id
      where j.is_active and j.next_run_at <= statement_timestamp()
      order by j.next_run_at for update of j skip locked`)
+
+export const countDue = (session: Session) =>
+  countRows(session, sql`select from jobs where is_active and next_run_at <= now()`)
 
 export const setNextTicks = (session: Session, ticks: readonly { id: string; next: Date }[]) =>
   session.run(sql`

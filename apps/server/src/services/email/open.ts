@@ -2,6 +2,7 @@
 import { emailApi } from '@plinth/contract/email.ts'
 import type { Sealer } from '#src/kernel/crypto/sealed.ts'
 import type { Log } from '#src/kernel/log.ts'
+import { queueDepth, workerMetrics } from '#src/kernel/metrics.ts'
 import type { Connector } from '#src/kernel/outbound/connect.ts'
 import type { SmtpServer } from '#src/kernel/outbound/smtp-server.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
@@ -14,6 +15,7 @@ import { createDelivery } from './delivery.ts'
 import { emailRoutes } from './management-routes.ts'
 import { mailRelay } from './relay.ts'
 import { type EmailService, emailService } from './service.ts'
+import { countQueued } from './store.ts'
 import { startMailWorker } from './worker.ts'
 
 interface EmailDeps {
@@ -43,6 +45,7 @@ export function openEmail({ smtp, ...deps }: EmailDeps): Opened<EmailService> {
     service,
     mount: to => to.management(emailApi, emailRoutes(service)),
     data: tableDataHooks('mail_templates', ['type', 'subject', 'body_html', 'body_text', 'updated_at']),
+    metrics: [...workerMetrics('mail', worker.use), queueDepth('mail', countQueued)],
     close: worker.close,
   }
 }

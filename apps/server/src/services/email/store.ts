@@ -1,4 +1,5 @@
 import type { Template, TemplateType } from '@plinth/contract/email.ts'
+import { countRows } from '#src/kernel/metrics.ts'
 import type { Database, Session } from '#src/kernel/postgres/database.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 import type { Room } from '#src/kernel/worker-slots.ts'
@@ -107,6 +108,8 @@ export const findNextDue = (control: Database, busy: readonly string[]) =>
 
 export const deleteQueued = (control: Database, id: string) =>
   control.run(sql`delete from mail_queue where id = ${id}`)
+
+export const countQueued = (session: Session) => countRows(session, sql`select from mail_queue`)
 
 /** Checks the attempt, because after the lease another node may have claimed the mail. */
 export const postpone = (control: Database, { id, attempts }: QueuedMail, seconds: number) =>

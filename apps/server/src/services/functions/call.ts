@@ -7,6 +7,7 @@ import type { RateWindows } from '#src/kernel/http/rate-windows.ts'
 import type { RawReply, RawRequest } from '#src/kernel/http/request.ts'
 import type { SocketRequest } from '#src/kernel/http/sockets.ts'
 import type { LogsService } from '#src/services/logs/service.ts'
+import type { UsageService } from '#src/services/usage/service.ts'
 import type { Caller } from '#src/tenancy/databases.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
 import type { FindCallable } from './callable.ts'
@@ -24,6 +25,7 @@ export interface CallDeps {
   runtime: Runtime
   windows: RateWindows
   logs: LogsService
+  usage: Pick<UsageService, 'countInvocation'>
   baseUrl(): string
   requestTimeoutMs: number
 }
@@ -98,6 +100,7 @@ export function createCalls(deps: CallDeps): Calls {
     if (!row) throw new Refusal('NOT_FOUND', `This project has no function ${JSON.stringify(name)}`)
     countCall(tenant)
     const leave = enter(tenant)
+    deps.usage.countInvocation(tenant.id)
     const startedAt = performance.now()
     let lease: Lease | undefined
     let hasEnded = false

@@ -15,6 +15,7 @@ import type { OwnerWork } from '#src/planes/management/owner-work.ts'
 import type { Opened } from '#src/planes/service.ts'
 import type { LogsService } from '#src/services/logs/service.ts'
 import type { SecretsService } from '#src/services/secrets/service.ts'
+import type { UsageService } from '#src/services/usage/service.ts'
 import type { Directory } from '#src/tenancy/directory.ts'
 import { createArchives } from './archives.ts'
 import { listAllIds } from './archives-store.ts'
@@ -48,6 +49,7 @@ export interface OpenFunctions {
   rateLimits: RateLimits
   secrets: SecretsService
   logs: LogsService
+  usage: Pick<UsageService, 'countInvocation'>
   dataDir: string
   outboundAllow: readonly string[]
   settings: RuntimeSettings & { port: number; registry: Registry; warnings: readonly string[] }
@@ -136,6 +138,20 @@ export function openFunctions(deps: OpenFunctions): Opened<FunctionsService> {
     },
     data: functionsData(archives),
     warnings: () => settings.warnings,
+    metrics: [
+      {
+        name: 'plinth_function_workers',
+        type: 'gauge',
+        help: 'Workers of edge functions on this node.',
+        read: () => runtime.health().workers,
+      },
+      {
+        name: 'plinth_function_workers_max',
+        type: 'gauge',
+        help: 'Workers of edge functions that may run at once.',
+        read: () => settings.maxWorkers,
+      },
+    ],
     start() {
       for (const warning of settings.warnings) log.warn(warning)
       openHealthPort(settings.port, runtime.health).then(

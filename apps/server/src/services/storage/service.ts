@@ -72,6 +72,7 @@ export async function storageService(deps: StorageDeps) {
       usage.forget(project)
       if (!(await directory.read(project))) await cache.forget(project)
     },
+    sweeperUse: worker.use,
     async close() {
       renderer.close()
       await worker.close()

@@ -1,4 +1,5 @@
-import type { Database } from '#src/kernel/postgres/database.ts'
+import { countRows } from '#src/kernel/metrics.ts'
+import type { Database, Session } from '#src/kernel/postgres/database.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 import type { Job } from '#src/kernel/worker-slots.ts'
 import { numbered, type StoredFile } from './usage-store.ts'
@@ -26,6 +27,10 @@ export const nextDueMs = async (control: Database) =>
       sql`select (extract(epoch from min(sweep_at) - now()) * 1000)::float8 as ms from storage_areas`,
     )
   )?.ms ?? undefined
+
+/** Files of uploads that have ended, to be removed unless an object names them. */
+export const countUnused = (session: Session) =>
+  countRows(session, sql`select from stored_files where until <= now()`)
 
 /** Files that are due but still being read are checked again after a minute at the earliest. */
 export const recordSwept = (control: Database, project: string, isCompared: boolean) =>
