@@ -3,6 +3,7 @@ import { openapi } from '@plinth/contract/openapi.ts'
 import { routeTables } from '@plinth/contract/routes.ts'
 import { type AppOptions, type Closing, closeAll, openInfrastructure } from '#src/infrastructure.ts'
 import { createUserPasswords } from '#src/kernel/crypto/password.ts'
+import type { Observe } from '#src/kernel/http/observation.ts'
 import { createHttpServer, type HttpServer } from '#src/kernel/http/server.ts'
 import { createOutbound } from '#src/kernel/outbound/fetch.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
@@ -69,6 +70,12 @@ export interface App {
   listen(): Promise<string>
   close(): Promise<void>
 }
+
+const observeBy =
+  (...observers: readonly Observe[]): Observe =>
+  answer => {
+    for (const observe of observers) observe(answer)
+  }
 
 /** Grants on tables of services for the logins of every project. */
 export const projectGrants = [authGrants, storageGrants, realtimeGrants, queueGrants]
@@ -176,7 +183,7 @@ async function compose(options: AppOptions, open: Closing[]): Promise<App> {
 
   const http = createHttpServer({
     log,
-    observe: log.answered,
+    observe: options.accessLog === false ? log.answered : observeBy(log.answered, logs.service.answered),
     trustedProxies: config.trustedProxies,
     formatUnrouted: (failure, path) => (path.startsWith('/v1/') ? dataRefusal : managementRefusal)(failure),
   })

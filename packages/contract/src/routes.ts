@@ -9,6 +9,7 @@ import { emailApi } from './email.ts'
 import { functionsApi, functionsManagementApi } from './functions.ts'
 import { graphqlApi, graphqlManagementApi } from './graphql.ts'
 import { healthApi } from './health.ts'
+import { logsApi } from './logs.ts'
 import { platformApi } from './platform.ts'
 import { poolerApi } from './pooler.ts'
 import { projectsApi } from './projects.ts'
@@ -35,6 +36,7 @@ export const routeTables = {
   queries: queriesApi,
   secrets: secretsApi,
   pooler: poolerApi,
+  logs: logsApi,
   email: emailApi,
   db: dbApi,
   types: typesApi,
