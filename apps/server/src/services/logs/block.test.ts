@@ -26,7 +26,7 @@ const answer = (number: number, more: Partial<Answered> = {}): Answered => ({
 
 function decode(position: number, content: string, before = Number.MAX_SAFE_INTEGER): LogEntry[] {
   const entries: LogEntry[] = []
-  atOnce(decodeSliced(position, content, before, entry => void entries.push(entry)))
+  atOnce(decodeSliced(position, content, before, entry => entries.push(entry) > 0))
   return entries
 }
 
@@ -106,7 +106,8 @@ test('block: a full block is small, and is encoded and decoded in slices', () =>
   assert.ok(content.length < itemsPerBlock * 45)
   assert.ok(slicesOf(encodeSliced(items) as Iterator<void>) > 4)
   const entries: LogEntry[] = []
-  const decoding = decodeSliced(1, content, Number.MAX_SAFE_INTEGER, entry => void entries.push(entry))
-  assert.ok(slicesOf(decoding) > 4)
+  const decoding = decodeSliced(1, content, Number.MAX_SAFE_INTEGER, entry => entries.push(entry) > 0)
+  assert.ok(slicesOf(decoding as Iterator<void>) > 4)
   assert.equal(entries.length, itemsPerBlock)
+  assert.equal(atOnce(decodeSliced(1, content, 100, () => false)), 99)
 })

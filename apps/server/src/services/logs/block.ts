@@ -82,13 +82,16 @@ export function* encodeSliced(items: readonly LogItem[]): Sliced<Encoded> {
   return { positions: items.length, lines, block: { content, firstAt, lastAt } }
 }
 
-/** The entries of a block with positions below `before`, the latest first. */
+/**
+ * Passes the entries of a block with positions below `before`, the latest first, until `add` returns false. Returns the
+ * position at which it has stopped, or undefined at the end of the block.
+ */
 export function* decodeSliced(
   position: number,
   text: string,
   before: number,
-  add: (entry: LogEntry, position: number) => void,
-): Sliced<void> {
+  add: (entry: LogEntry, position: number) => boolean,
+): Sliced<number | undefined> {
   const content = JSON.parse(text) as Content
   const { rows } = content
   for (let at = rows.length - 1; at >= 0; at--) {
@@ -96,8 +99,10 @@ export function* decodeSliced(
     const row = rows[at]!
     const own = position + row[0]
     if (own >= before) continue
-    add(isNoticeRow(row) ? noticeEntry(content, row, own) : accessEntry(content, row, own), own)
+    const entry = isNoticeRow(row) ? noticeEntry(content, row, own) : accessEntry(content, row, own)
+    if (!add(entry, own)) return own
   }
+  return undefined
 }
 
 const isNoticeRow = (row: AnswerRow | NoticeRow): row is NoticeRow => row[2] === noticeShape

@@ -55,7 +55,7 @@ export async function search(
   wanted: Search,
   limits: SearchLimits = usualSearchLimits,
 ): Promise<Found> {
-  const { filter, after, limit, before } = wanted
+  const { filter, after, limit } = wanted
   const streams: Stream[] = []
   if (filter.hasAccess) streams.push(accessStream(control, wanted, limits.slice))
   if (filter.hasFunctions) streams.push(functionStream(control, wanted, limits.slice))
@@ -68,7 +68,7 @@ export async function search(
       return { entries: page.slice(0, limit).map(({ entry }) => entry), next: page[limit - 1]!.position }
     if (horizon <= after + 1) return { entries: page.map(({ entry }) => entry), next: undefined }
     if (reads >= Math.max(limits.reads, streams.length))
-      return { entries: page.map(({ entry }) => entry), next: Math.min(horizon, before) }
+      return { entries: page.map(({ entry }) => entry), next: horizon }
     await streams.find(({ reached }) => reached === horizon)!.read()
   }
 }
@@ -82,34 +82,43 @@ function takeFrom(streams: readonly Stream[], horizon: number): Positioned[] {
   return taken.sort((a, b) => b.position - a.position)
 }
 
-function accessStream(control: Database, wanted: Search, slice: store.Slice): Stream {
-  const { projectId, filter, before, after } = wanted
+/** A stream stops when it has found enough for the page. */
+function accessStream(
+  control: Database,
+  { projectId, filter, before, after, limit }: Search,
+  most: store.Slice,
+): Stream {
+  const sliceFor = growingSlices(most)
   const stream: Stream = {
     found: [],
     reached: before,
     async read() {
-      const from = { ...filter, before: stream.reached, after }
-      const { rows, isEnd } = await store.readBlocks(control, projectId, from, slice)
-      for (const { position, content } of rows)
-        await inSlices(
-          decodeSliced(position, content, before, (entry, own) => {
-            if (own > after && filter.matches(entry)) stream.found.push({ entry, position: own })
-          }),
-        )
-      stream.reached = isEnd ? 0 : rows.at(-1)!.position
+      const range = { ...filter, before: stream.reached, after }
+      const add = (entry: LogEntry, position: number) => {
+        if (position > after && filter.matches(entry)) stream.found.push({ entry, position })
+        return stream.found.length <= limit
+      }
+      const { rows, isEnd } = await store.readBlocks(control, projectId, range, sliceFor())
+      for (const { position, content } of rows) {
+        const stoppedAt = await inSlices(decodeSliced(position, content, range.before, add))
+        stream.reached = stoppedAt ?? position
+        if (stoppedAt !== undefined) return
+      }
+      if (isEnd) stream.reached = 0
     },
   }
   return stream
 }
 
-function functionStream(control: Database, wanted: Search, slice: store.Slice): Stream {
+function functionStream(control: Database, wanted: Search, most: store.Slice): Stream {
   const { projectId, filter, before, after, showsOutput } = wanted
+  const sliceFor = growingSlices(most)
   const stream: Stream = {
     found: [],
     reached: before,
     async read() {
-      const from = { ...filter, before: stream.reached, after }
-      const { rows, isEnd } = await store.readAllLines(control, projectId, from, slice)
+      const range = { ...filter, before: stream.reached, after }
+      const { rows, isEnd } = await store.readAllLines(control, projectId, range, sliceFor())
       for (const line of rows) {
         const entry = functionEntry(line, showsOutput)
         if (filter.matches(entry)) stream.found.push({ entry, position: Number(line.id) })
@@ -118,6 +127,16 @@ function functionStream(control: Database, wanted: Search, slice: store.Slice): 
     },
   }
   return stream
+}
+
+/** The first slice is small, because it has a whole page if most entries match. */
+function growingSlices({ rows, bytes }: store.Slice): () => store.Slice {
+  let next = { rows: Math.min(64, rows), bytes: Math.min(16 * 1024, bytes) }
+  return () => {
+    const slice = next
+    next = { rows: Math.min(slice.rows * 4, rows), bytes: Math.min(slice.bytes * 4, bytes) }
+    return slice
+  }
 }
 
 function functionEntry(
