@@ -56,7 +56,7 @@ export const tree: Tree = {
 /** The groups and commands by topic, in the order of the help. */
 export const sections: readonly [title: string, names: readonly string[]][] = [
   ['Platform on this machine', ['start', 'ps', 'restart', 'stop', 'down', 'bootstrap']],
-  ['Any platform', ['status', 'health', 'projects', 'secrets', 'token', 'audit']],
+  ['Any platform', ['status', 'health', 'projects', 'secrets', 'token', 'logs', 'audit']],
   ['Tables and rows of a project', ['schema', 'rls', 'db', 'migrations', 'gen']],
   ['Files of a project', ['storage']],
   ['Realtime of a project', ['realtime']],

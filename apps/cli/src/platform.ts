@@ -6,6 +6,7 @@ import type { dbApi } from '@plinth/contract/db.ts'
 import type { emailApi } from '@plinth/contract/email.ts'
 import type { functionsManagementApi } from '@plinth/contract/functions.ts'
 import type { graphqlManagementApi } from '@plinth/contract/graphql.ts'
+import type { logsApi } from '@plinth/contract/logs.ts'
 import type { platformApi } from '@plinth/contract/platform.ts'
 import type { poolerApi } from '@plinth/contract/pooler.ts'
 import type { projectsApi } from '@plinth/contract/projects.ts'
@@ -133,6 +134,7 @@ const functions = {
   remove: route<typeof functionsManagementApi.remove>('DELETE', '/projects/{id}/functions/{name}'),
   logs: route<typeof functionsManagementApi.logs>('GET', '/projects/{id}/functions/{name}/logs'),
 }
+const logs = { list: route<typeof logsApi.list>('GET', '/projects/{id}/logs') }
 const pooler = { reveal: route<typeof poolerApi.reveal>('GET', '/projects/{id}/pooler') }
 
 export interface Platform {
@@ -148,6 +150,7 @@ export interface Platform {
   types: Client<typeof types>
   secrets: Client<typeof secrets>
   functions: Client<typeof functions>
+  logs: Client<typeof logs>
   pooler: Client<typeof pooler>
   team: Client<typeof team>
   users: Client<typeof users>
@@ -181,6 +184,7 @@ export function connect(context: Context, target = resolveTarget(context)): Plat
     types: client(types, options),
     secrets: client(secrets, options),
     functions: client(functions, options),
+    logs: client(logs, options),
     pooler: client(pooler, options),
     team: client(team, options),
     users: client(users, options),

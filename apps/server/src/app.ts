@@ -3,6 +3,7 @@ import { openapi } from '@plinth/contract/openapi.ts'
 import { routeTables } from '@plinth/contract/routes.ts'
 import { type AppOptions, type Closing, closeAll, openInfrastructure } from '#src/infrastructure.ts'
 import { createUserPasswords } from '#src/kernel/crypto/password.ts'
+import type { Observe } from '#src/kernel/http/observation.ts'
 import { createRequestMetrics, socketMetrics } from '#src/kernel/http/request-metrics.ts'
 import { createHttpServer, type HttpServer } from '#src/kernel/http/server.ts'
 import { createOutbound } from '#src/kernel/outbound/fetch.ts'
@@ -73,6 +74,12 @@ export interface App {
   listen(): Promise<string>
   close(): Promise<void>
 }
+
+const observeBy =
+  (...observers: readonly Observe[]): Observe =>
+  answer => {
+    for (const observe of observers) observe(answer)
+  }
 
 /** Grants on tables of services for the logins of every project. */
 export const projectGrants = [authGrants, storageGrants, realtimeGrants, queueGrants]
@@ -185,13 +192,10 @@ async function compose(options: AppOptions, open: Closing[]): Promise<App> {
   )
 
   const requests = createRequestMetrics()
+  const counted = observeBy(log.answered, usage.service.countAnswer, requests.observe)
   const http = createHttpServer({
     log,
-    observe(answer) {
-      log.answered(answer)
-      usage.service.countAnswer(answer)
-      requests.observe(answer)
-    },
+    observe: options.accessLog === false ? counted : observeBy(counted, logs.service.answered),
     trustedProxies: config.trustedProxies,
     formatUnrouted: (failure, path) => (path.startsWith('/v1/') ? dataRefusal : managementRefusal)(failure),
   })

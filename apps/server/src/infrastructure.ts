@@ -50,6 +50,8 @@ export interface AppOptions {
   log: Log
   /** The cost of bcrypt for passwords of users, for tests; see kernel/crypto/password.ts. */
   bcryptCost?: number
+  /** Whether requests are in the logs of projects, by default true; for benchmarks. */
+  accessLog?: boolean
 }
 
 export type Closing = () => Promise<void> | void

@@ -151,7 +151,8 @@ export const settings = [
   {
     name: 'PLATFORM_LOG_RETENTION_DAYS',
     default: '7',
-    meaning: 'Log lines of projects, such as those of edge functions, are deleted after this number of days.',
+    meaning:
+      'Log entries of projects, which are requests and lines of edge functions, are deleted after this number of days.',
   },
   {
     name: 'PLATFORM_EDGE_ISOLATION',

@@ -9,6 +9,7 @@ import { emailApi } from './email.ts'
 import { functionsApi, functionsManagementApi } from './functions.ts'
 import { graphqlApi, graphqlManagementApi } from './graphql.ts'
 import { healthApi } from './health.ts'
+import { logsApi } from './logs.ts'
 import { metricsApi } from './metrics.ts'
 import { platformApi } from './platform.ts'
 import { poolerApi } from './pooler.ts'
@@ -39,6 +40,7 @@ export const routeTables = {
   queries: queriesApi,
   secrets: secretsApi,
   pooler: poolerApi,
+  logs: logsApi,
   usage: usageApi,
   email: emailApi,
   db: dbApi,

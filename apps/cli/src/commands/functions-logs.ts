@@ -1,16 +1,13 @@
-import { setTimeout as sleep } from 'node:timers/promises'
-import { ReplyError } from '@plinth/contract/client.ts'
 import type { FunctionLog } from '@plinth/contract/functions.ts'
 import type { Answer, Context } from '../context.ts'
 import { Failure } from '../failure.ts'
 import { checkedName } from '../functions/folder.ts'
 import { logLine } from '../functions/log-line.ts'
+import { pollUntilInterrupted } from '../polling.ts'
 import { openProject } from '../project.ts'
 
 const maxLines = 1000
 const pollMilliseconds = 1000
-/** Seconds before each attempt after a failed request; the last one repeats. */
-const retrySeconds = [1, 2, 5, 10]
 
 type Read = (query: { limit?: number; after?: string }) => Promise<FunctionLog[]>
 
@@ -49,33 +46,18 @@ function limitIn(text = '100'): number {
 
 /** Until it is interrupted. */
 async function follow(context: Context, read: Read, latest: readonly FunctionLog[]): Promise<void> {
-  const { screen } = context
-  const signal = context.interruption()
-  let lines = latest
   let after = '0'
-  let failures = 0
-  for (;;) {
-    for (const line of lines) screen.item({ data: line, text: paint => logLine(paint, line) })
+  const print = (lines: readonly FunctionLog[]) => {
+    for (const line of lines) context.screen.item({ data: line, text: paint => logLine(paint, line) })
     after = lines.at(-1)?.id ?? after
-    const isBehind = lines.length === maxLines
-    const seconds = retrySeconds[Math.min(failures, retrySeconds.length) - 1]
-    await sleep(isBehind ? 0 : seconds ? seconds * 1000 : pollMilliseconds, undefined, { signal }).catch(
-      () => {},
-    )
-    if (signal.aborted) return
-    try {
-      lines = await read({ after, limit: maxLines })
-      failures = 0
-    } catch (error) {
-      if (!isTemporary(error)) throw error
-      if (failures === 0) screen.warn('The platform cannot be reached. Trying again until it responds.')
-      failures++
-      lines = []
-    }
   }
+  print(latest)
+  await pollUntilInterrupted(context, {
+    everyMs: pollMilliseconds,
+    async poll() {
+      const lines = await read({ after, limit: maxLines })
+      print(lines)
+      return lines.length === maxLines
+    },
+  })
 }
-
-const isTemporary = (error: unknown) =>
-  error instanceof ReplyError
-    ? error.status >= 500 || error.status === 429
-    : error instanceof TypeError && error.message === 'fetch failed'

@@ -16,9 +16,13 @@ function messageOf({ event, message, duration_ms, is_cold }: FunctionLog): strin
   return `${message}${duration}${is_cold ? ', with a new worker' : ''}`
 }
 
+export const textLine = (paint: Paint, timestamp: string, level: Level, message: string): string =>
+  `${lineStart(paint, timestamp, level)}  ${cleanMessage(message)}`
+
 /** Further lines of a message are indented, so that a message cannot look like two. */
-export function textLine(paint: Paint, timestamp: string, level: Level, message: string): string {
+export const cleanMessage = (message: string): string => clean(message).trimEnd().replaceAll('\n', '\n  ')
+
+export function lineStart(paint: Paint, timestamp: string, level: Level): string {
   const colored = { debug: paint.dim, info: paint.dim, log: paint.bold, warn: paint.yellow, error: paint.red }
-  const text = clean(message).trimEnd().replaceAll('\n', '\n  ')
-  return `${paint.dim(clean(timestamp))}  ${colored[level](level.padEnd(5))}  ${text}`
+  return `${paint.dim(clean(timestamp))}  ${colored[level](level.padEnd(5))}`
 }

@@ -199,6 +199,36 @@ const tokens: readonly Command[] = [
   },
 ]
 
+const logs: readonly Command[] = [
+  {
+    path: 'logs',
+    summary: 'Print the latest requests and function lines of a project; with --follow until Ctrl-C',
+    flags: [
+      {
+        name: 'follow',
+        short: 'f',
+        summary: 'Print new entries until Ctrl-C; into a pipe as one line of JSON each',
+      },
+      { name: 'limit', value: 'entries', summary: 'How many entries, at most 10000; default 50' },
+      { name: 'project-id', value: 'id or slug', summary: 'The project, like --project' },
+      {
+        name: 'source',
+        value: 'source',
+        choices: ['function', 'access', 'all'],
+        summary: 'Only function lines or only requests (access); default all',
+      },
+      { name: 'status', value: 'status', summary: 'Only this status, or a class like 5xx' },
+      { name: 'route', value: 'text', summary: 'Only routes that contain this text' },
+      { name: 'request-id', value: 'id', summary: 'Only this request: the x-request-id of its answer' },
+      { name: 'from', value: 'time', summary: 'Only entries since this RFC 3339 time' },
+      { name: 'to', value: 'time', summary: 'Only entries before this RFC 3339 time' },
+      { name: 'text', value: 'text', summary: 'Only entries that contain this text' },
+    ],
+    examples: ['plinth logs --follow', 'plinth logs --status 5xx --route /rest/ --limit 20'],
+    load: () => import('../commands/logs.ts').then(module => module.logs),
+  },
+]
+
 const audit: readonly Command[] = [
   {
     path: 'audit prune',
@@ -216,5 +246,6 @@ export const platformCommands: readonly Command[] = [
   ...mail,
   ...secrets,
   ...tokens,
+  ...logs,
   ...audit,
 ]

@@ -22,12 +22,14 @@ export function createLog(level: string, destination: DestinationStream = output
   const logger = pino(options, destination)
   const isSilent = !logger.isLevelEnabled('info')
   return Object.assign(logger, {
-    answered({ id, method, project, role, service, route, status, ms, bytesIn, bytesOut }: Answered) {
+    answered(answer: Answered) {
       if (isSilent) return
+      const { id, traceId, method, project, role, service, route, status, ms, bytesIn, bytesOut } = answer
+      const trace = traceId === null ? '' : `,"trace_id":"${traceId}"`
       const caller = role === undefined ? '' : `,"role":"${role}"`
       const where = project === undefined ? '' : `,"project":"${project}"`
       destination.write(
-        `{"level":"info"${timestamp()},"id":"${id}","method":"${method}"${where}${caller},"service":"${service}","route":"${route}","status":${status},"ms":${ms},"bytes_in":${bytesIn},"bytes_out":${bytesOut},"msg":"request"}\n`,
+        `{"level":"info"${timestamp()},"id":"${id}"${trace},"method":"${method}"${where}${caller},"service":"${service}","route":"${route}","status":${status},"ms":${ms},"bytes_in":${bytesIn},"bytes_out":${bytesOut},"msg":"request"}\n`,
       )
     },
   })

@@ -3,6 +3,7 @@ import type { Socket } from 'node:net'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { nobody, type Observe, roundMs } from './observation.ts'
 import type { Plane } from './plane.ts'
+import { traceIdOf } from './trace-context.ts'
 
 /** The status in the record if the client disconnected before the answer began. */
 const clientClosedRequest = 499
@@ -21,7 +22,9 @@ export function createAnswerObserver(observe: Observe) {
         const { bytesIn, bytesOut } = socketBytes(request.raw.socket)
         const status = reply.raw.headersSent ? reply.statusCode : clientClosedRequest
         const ms = roundMs(performance.now() - startedAt)
-        observe({ id, method, project, role, service, route, status, ms, bytesIn, bytesOut })
+        const traceId = traceIdOf(request.headers['traceparent'])
+        const at = Date.now()
+        observe({ id, traceId, at, method, project, role, service, route, status, ms, bytesIn, bytesOut })
       })
     }
 }

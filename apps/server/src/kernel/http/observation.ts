@@ -2,6 +2,10 @@
 export interface Answered {
   /** The id of the request. */
   readonly id: string
+  /** The trace of the caller, if the request has a valid `traceparent`. */
+  readonly traceId: string | null
+  /** When the answer ended, in milliseconds since 1970. */
+  readonly at: number
   readonly method: string
   /** The project that was called, once the caller was admitted. */
   readonly project: string | undefined

@@ -13,6 +13,7 @@ import { failureFrom } from './failure.ts'
 import { type Identity, nobody, type Observe, roundMs } from './observation.ts'
 import type { Failure } from './plane.ts'
 import type { RequestHead } from './request.ts'
+import { traceIdOf } from './trace-context.ts'
 
 export interface SocketRequest extends Pick<RequestHead, 'id' | 'path' | 'params' | 'headers'> {
   readonly query: URLSearchParams
@@ -126,7 +127,7 @@ export function createSockets(
     id = requestId(request),
   ): void {
     const failure = failureFrom(error, log, id)
-    observe({ ...answerAt(at, id), ...nobody, status: failure.status, ms: 0 })
+    observe({ ...answerAt(at, id, request), ...nobody, status: failure.status, ms: 0 })
     answerOnSocket(socket, failure, id, at?.mount.refuse(failure))
   }
 
@@ -136,7 +137,12 @@ export function createSockets(
     const startedAt = performance.now()
     const socketRequest = toSocketRequest(request, id, at.pattern, addressOf(request))
     const record = (status: number, identity: Identity) =>
-      observe({ ...answerAt(at, id), ...identity, status, ms: roundMs(performance.now() - startedAt) })
+      observe({
+        ...answerAt(at, id, request),
+        ...identity,
+        status,
+        ms: roundMs(performance.now() - startedAt),
+      })
     tunnelled.add(socket)
     socket.once('close', () => tunnelled.delete(socket))
     let identity = nobody
@@ -164,7 +170,8 @@ export function createSockets(
       at.mount.enter?.(who)
       server.handleUpgrade(request, socket, head, connection => {
         const identity = at.mount.identify(who)
-        observe({ ...answerAt(at, id), ...identity, status: 101, ms: roundMs(performance.now() - startedAt) })
+        const ms = roundMs(performance.now() - startedAt)
+        observe({ ...answerAt(at, id, request), ...identity, status: 101, ms })
         const client = new Client(connection, socket as Socket, clients)
         client.handlers = at.mount.accept(who, client, socketRequest)
       })
@@ -218,8 +225,14 @@ export function createSockets(
 }
 
 /** Messages after the upgrade are not part of the answer, so no bytes are counted. */
-const answerAt = (at: Mounted | MountedTunnel | undefined, id: string) => ({
+const answerAt = (
+  at: Mounted | MountedTunnel | undefined,
+  id: string,
+  { headers }: Pick<IncomingMessage, 'headers'>,
+) => ({
   id,
+  traceId: traceIdOf(headers['traceparent']),
+  at: Date.now(),
   method: 'GET',
   service: at?.service ?? 'none',
   route: at?.address ?? 'none',

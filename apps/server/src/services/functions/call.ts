@@ -6,6 +6,7 @@ import { Refusal, retryLater } from '#src/kernel/errors.ts'
 import type { RateWindows } from '#src/kernel/http/rate-windows.ts'
 import type { RawReply, RawRequest } from '#src/kernel/http/request.ts'
 import type { SocketRequest } from '#src/kernel/http/sockets.ts'
+import { traceIdOf } from '#src/kernel/http/trace-context.ts'
 import type { LogsService } from '#src/services/logs/service.ts'
 import type { UsageService } from '#src/services/usage/service.ts'
 import type { Caller } from '#src/tenancy/databases.ts'
@@ -102,6 +103,7 @@ export function createCalls(deps: CallDeps): Calls {
     const leave = enter(tenant)
     deps.usage.countInvocation(tenant.id)
     const startedAt = performance.now()
+    const traceId = traceIdOf(request.headers['traceparent'])
     let lease: Lease | undefined
     let hasEnded = false
     const append = (event: 'start' | 'end', level: string, message: string, facts: () => object) =>
@@ -113,7 +115,7 @@ export function createCalls(deps: CallDeps): Calls {
         event,
         message,
         request_id: request.id,
-        facts: { version: row.version, ...facts() },
+        facts: { version: row.version, method: request.method, trace_id: traceId, ...facts() },
       }))
     const end = (status: number) => {
       if (hasEnded) return

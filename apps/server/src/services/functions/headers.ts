@@ -2,6 +2,7 @@
 
 import type { AnswerHead } from '@plinth/runtime/client/linked-call.ts'
 import type { RawRequest } from '#src/kernel/http/request.ts'
+import { traceIdOf } from '#src/kernel/http/trace-context.ts'
 import type { Caller } from '#src/tenancy/databases.ts'
 import type { FunctionRow } from './store.ts'
 
@@ -19,6 +20,8 @@ const notForwarded = new Set([
   'expect',
   'x-forwarded-for',
 ])
+/** Forwarded only if the trace is valid. */
+const traceHeaders = new Set(['traceparent', 'tracestate'])
 /** The platform knows them better. */
 const notReturned = new Set(['content-length', 'date'])
 const ownPrefix = 'x-platform-'
@@ -43,10 +46,12 @@ export function requestHeaders({ request, caller, row, entry, baseUrl, keep = []
   const target = `/${row.name}${restOf(request.path)}${request.search === '' ? '' : `?${request.search}`}`
   const headers: string[] = []
   const given = request.headers
+  const hasTrace = traceIdOf(given['traceparent']) !== null
   for (const name in given) {
     const value = given[name]
     if (value === undefined || name.startsWith(ownPrefix)) continue
     if (notForwarded.has(name) && !keep.includes(name)) continue
+    if (!hasTrace && traceHeaders.has(name)) continue
     if (typeof value === 'string') headers.push(name, value)
     else for (const each of value) headers.push(name, each)
   }

@@ -1,4 +1,5 @@
-// The log lines of a project, as services write and read them.
+// The log lines of a project, as services write and read them, and the answers of its access log.
+import type { Answered } from '#src/kernel/http/observation.ts'
 
 export interface LogLine {
   /** The service that logs. */
@@ -24,3 +25,15 @@ export interface LogQuery {
   requestId?: string | undefined
   limit: number
 }
+
+/** Says that answers are missing in the access log. */
+export interface DropNotice {
+  readonly at: number
+  readonly dropped: number
+}
+
+/** What is written to the log of a project. */
+export type LogItem = LogLine | Answered | DropNotice
+
+export const isLine = (item: LogItem): item is LogLine => 'facts' in item
+export const isNotice = (item: LogItem): item is DropNotice => 'dropped' in item
