@@ -1,16 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { ReplyError } from '@plinth/contract/client.ts'
 import type { FunctionLog } from '@plinth/contract/functions.ts'
 import type { Answer, Context } from '../context.ts'
 import { Failure } from '../failure.ts'
 import { checkedName } from '../functions/folder.ts'
 import { logLine } from '../functions/log-line.ts'
 import { openProject } from '../project.ts'
+import { isTemporary, retryDelayMs } from '../temporary-failure.ts'
 
 const maxLines = 1000
 const pollMilliseconds = 1000
-/** Seconds before each attempt after a failed request; the last one repeats. */
-const retrySeconds = [1, 2, 5, 10]
 
 type Read = (query: { limit?: number; after?: string }) => Promise<FunctionLog[]>
 
@@ -58,10 +56,8 @@ async function follow(context: Context, read: Read, latest: readonly FunctionLog
     for (const line of lines) screen.item({ data: line, text: paint => logLine(paint, line) })
     after = lines.at(-1)?.id ?? after
     const isBehind = lines.length === maxLines
-    const seconds = retrySeconds[Math.min(failures, retrySeconds.length) - 1]
-    await sleep(isBehind ? 0 : seconds ? seconds * 1000 : pollMilliseconds, undefined, { signal }).catch(
-      () => {},
-    )
+    const pauseMs = isBehind ? 0 : failures > 0 ? retryDelayMs(failures) : pollMilliseconds
+    await sleep(pauseMs, undefined, { signal }).catch(() => {})
     if (signal.aborted) return
     try {
       lines = await read({ after, limit: maxLines })
@@ -74,8 +70,3 @@ async function follow(context: Context, read: Read, latest: readonly FunctionLog
     }
   }
 }
-
-const isTemporary = (error: unknown) =>
-  error instanceof ReplyError
-    ? error.status >= 500 || error.status === 429
-    : error instanceof TypeError && error.message === 'fetch failed'
