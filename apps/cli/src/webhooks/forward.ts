@@ -70,7 +70,7 @@ function reasonOf({ code, message }: NodeJS.ErrnoException): string {
 /** `localhost:3000/hooks` is a URL, too. */
 export function forwardUrl(text: string): URL {
   const url = URL.parse(/^[a-z][a-z\d+.-]*:\/\//i.test(text) ? text : `http://${text}`)
-  if (url && /^https?:$/.test(url.protocol)) return url
+  if (url && /^https?:$/.test(url.protocol) && !text.startsWith('/')) return url
   throw new Failure(
     'usage_invalid_value',
     `--forward-to cannot be "${text}".`,
