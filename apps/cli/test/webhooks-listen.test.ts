@@ -113,9 +113,12 @@ test('webhooks listen: an expired listener is replaced by one with another secre
   const receiver = await startReceiver()
   t.after(receiver.close)
   const { listen, done, project } = await webhooksCommands(platform)
-  const listening = listen(['--forward-to', receiver.url])
+  const proxy = await faultyProxy(platform.url, [])
+  const listening = listen(['--forward-to', receiver.url], { env: { PLATFORM_URL: proxy.url } })
   const { listener_id, secret } = await ready(listening)
   await project.hooks.closeListener({ params: { id: project.id, listener_id } })
+  // Otherwise the request that waits for deliveries ends only after 20 seconds.
+  proxy.cut()
   const second = await ready(listening, 2)
   assert.notEqual(second.secret, secret)
   assert.match(
