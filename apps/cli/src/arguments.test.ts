@@ -51,6 +51,14 @@ test('arguments: a repeatable flag keeps every value, any other the last one', (
   assert.deepEqual(values, { header: 'A:1\nB:2', path: '/y' })
 })
 
+test('arguments: --url of a webhook is not that of the platform, which comes before the command', () => {
+  const own = parse('webhooks create --url http://receiver --events *').values
+  assert.deepEqual(own, { 'webhook-url': 'http://receiver', events: '*' })
+  const both = parse('--url http://platform webhooks create --events * --url http://receiver').values
+  assert.deepEqual(both, { url: 'http://platform', 'webhook-url': 'http://receiver', events: '*' })
+  assert.match(refusal('--url http://platform webhooks create --events *').message, /^--url is missing/)
+})
+
 test('arguments: everything after -- is a word', () => {
   assert.deepEqual(parse('projects create -- --odd').operands, { name: '--odd' })
 })

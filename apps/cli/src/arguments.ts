@@ -105,24 +105,34 @@ export function parseArguments(
   tree: Tree,
 ): Given {
   const allowed = [...(command.flags ?? []), ...tree.flags]
+  const allowedBefore = [...tree.flags, ...(command.flags ?? [])]
+  let isBeforeCommand = true
   const values: Record<string, string> = {}
   const switches = new Set<string>()
   for (const token of tokens) {
-    if (token.kind === 'word') continue
-    const flag = allowed.find(each => each.name === token.flag?.name)
+    if (token.kind === 'word') {
+      isBeforeCommand = false
+      continue
+    }
+    const flag = (isBeforeCommand ? allowedBefore : allowed).find(each => each.name === token.flag?.name)
     if (!flag) throw unknownFlag(token.typed, command, allowed)
     if (flag.value) {
       const value = givenValue(flag, token.typed, token.value)
-      const before = flag.isRepeatable ? values[flag.name] : undefined
-      values[flag.name] = before === undefined ? value : `${before}\n${value}`
+      const name = flag.storedAs ?? flag.name
+      const before = flag.isRepeatable ? values[name] : undefined
+      values[name] = before === undefined ? value : `${before}\n${value}`
     } else if (isOn(token.typed, token.value)) switches.add(flag.name)
   }
+  checkRequired(command, values)
+  return { operands: operandsOf(command, rest), values, switches }
+}
+
+function checkRequired(command: Command, values: Given['values']): void {
   for (const flag of command.flags ?? []) {
-    if (!flag.isRequired || values[flag.name] !== undefined) continue
+    if (!flag.isRequired || values[flag.storedAs ?? flag.name] !== undefined) continue
     const one = flag.choices ? `one of ${flag.choices.join(', ')}` : flag.summary
     throw new Failure('usage_missing_flag', `--${flag.name} is missing: ${one}.`, usageHint(command))
   }
-  return { operands: operandsOf(command, rest), values, switches }
 }
 
 function givenValue(flag: Flag, typed: string, value: string | undefined): string {

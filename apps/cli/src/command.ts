@@ -12,6 +12,8 @@ export interface Flag {
   isRepeatable?: true
   /** A switch that may also be followed by true or false. */
   takesBoolean?: true
+  /** The name of its value, if a flag of every command has the same name. Before the command it is that other flag. */
+  storedAs?: string
   summary: string
 }
 

@@ -31,6 +31,7 @@ test('help: describes a command, a group or everything; an unknown word gives nu
   assert.match(help(['project', 'create', '-h'], '1')!, /--slug <slug>/)
   assert.match(help(['--url', 'http://x', 'token', 'mint', '--help'], '1')!, /--name <name> --scope <scope>/)
   assert.match(help(['help', 'secrets', 'rotate'], '1')!, /secrets rotate jwt/)
+  assert.equal(help(['webhooks', 'create', '-h'], '1')!.match(/--url <url> {2}/g)?.length, 1)
   assert.equal(help(['nonsense', '--help'], '1'), null)
 })
 
@@ -41,5 +42,6 @@ test('completion: offers commands, flags and choices', () => {
   assert.deepEqual(candidates(['token', 'mint'], '--sc', tree), ['--scope'])
   assert.deepEqual(candidates(['token', 'mint', '--scope'], '', tree), ['admin', 'deploy', 'read'])
   assert.deepEqual(candidates(['config', 'set'], '', tree), ['url', 'project'])
+  assert.deepEqual(candidates(['webhooks', 'create'], '--u', tree), ['--url'])
   assert.deepEqual(candidates(['nonsense'], '', tree), [])
 })

@@ -10,6 +10,7 @@ import { platformCommands } from './tree/platform.ts'
 import { realtimeCommands } from './tree/realtime.ts'
 import { rlsCommands, schemaCommands } from './tree/schema.ts'
 import { storageCommands } from './tree/storage.ts'
+import { webhooksCommands } from './tree/webhooks.ts'
 
 const flags: readonly Flag[] = [
   { name: 'url', value: 'url', summary: 'The URL of the platform (PLATFORM_URL)' },
@@ -40,6 +41,7 @@ export const tree: Tree = {
     ...storageCommands,
     ...realtimeCommands,
     ...functionsCommands,
+    ...webhooksCommands,
     ...authCommands,
     ...directoryCommands,
   ],
@@ -49,6 +51,7 @@ export const tree: Tree = {
     ['tokens', 'token'],
     ['secret', 'secrets'],
     ['function', 'functions'],
+    ['webhook', 'webhooks'],
     ['migration', 'migrations'],
   ]),
 }
@@ -61,6 +64,7 @@ export const sections: readonly [title: string, names: readonly string[]][] = [
   ['Files of a project', ['storage']],
   ['Realtime of a project', ['realtime']],
   ['Edge functions of a project', ['functions']],
+  ['Webhooks of a project', ['webhooks']],
   ['People of a project', ['auth']],
   ['This directory', ['config', 'link', 'completion']],
 ]
@@ -76,6 +80,7 @@ export const groups: Readonly<Record<string, string>> = {
   gen: 'Generate types from the schema of a project',
   realtime: 'Subscribe to changes and messages; choose which tables emit changes',
   functions: 'Write, run, deploy and call edge functions; read their logs',
+  webhooks: 'Send events to URLs, read and retry deliveries, forward events to this machine',
   storage: 'Buckets and files: list, copy, remove',
   secrets: 'Rotate the JWT secret or the keys of a project',
   token: 'Mint, list and revoke platform tokens',

@@ -74,6 +74,18 @@ const remedies = new Map<string, string>(
       'Delete functions with plinth functions delete, or ask the operator to raise max_functions of the project.',
     registry_unreachable: 'Wait a moment and run it again. The running version stays.',
     functions_unavailable: 'Ask the operator of the platform to correct its installation.',
+    webhook_not_found: 'plinth webhooks list shows the webhooks.',
+    delivery_not_found: 'plinth webhooks deliveries <webhook> shows the deliveries.',
+    delivery_not_dead:
+      'plinth webhooks deliveries <webhook> --status dead_letter shows those that can be retried.',
+    webhook_inactive: 'plinth webhooks update <webhook> --is-active true switches it on.',
+    invalid_webhook_url:
+      'Use a public http:// or https:// URL. plinth webhooks listen reaches a server on this machine.',
+    invalid_webhook_event:
+      'Events are user.created, user.updated, user.deleted, user.signed_in, user.signed_out, db.<schema>.<table>.<insert, update or delete>, db.<schema>.<table>.* and *; those of an attachment are insert, update and delete.',
+    table_not_attachable: 'plinth schema tables shows the tables; --schema names another schema than public.',
+    too_many_webhooks:
+      'Delete webhooks with plinth webhooks delete, or ask the operator to raise max_webhooks of the project.',
     slug_taken: 'Choose another with --slug.',
     over_request_rate_limit: 'Wait a minute and run it again.',
     project_busy: 'Wait a moment and run it again.',

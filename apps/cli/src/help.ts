@@ -54,10 +54,13 @@ function aboutCommand(command: Command): string {
     `Usage: ${usage(command)} [flags]`,
     ...(operands.length > 0 ? [`Arguments\n${columns(operands)}`] : []),
     ...(command.flags?.length ? [`Flags\n${flagLines(command.flags)}`] : []),
-    `Flags of every command\n${flagLines(tree.flags)}`,
+    `Flags of every command\n${flagLines(globalFlags(command))}`,
     ...(command.examples ? [`Example\n${command.examples.map(line => `  ${line}`).join('\n')}`] : []),
   ].join('\n\n')
 }
+
+const globalFlags = (command: Command) =>
+  tree.flags.filter(flag => !command.flags?.some(own => own.name === flag.name))
 
 const operandName = (operand: Operand) => (operand.isOptional ? `[${operand.name}]` : `<${operand.name}>`)
 

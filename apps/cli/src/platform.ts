@@ -18,6 +18,7 @@ import type { secretsApi } from '@plinth/contract/secrets.ts'
 import type { teamApi } from '@plinth/contract/team.ts'
 import type { typesApi } from '@plinth/contract/types.ts'
 import type { usersApi } from '@plinth/contract/users.ts'
+import type { webhooksApi } from '@plinth/contract/webhooks.ts'
 import { isSameLoopback, requireToken, resolveTarget, type Target } from './connection.ts'
 import type { Context } from './context.ts'
 import { Failure } from './failure.ts'
@@ -135,6 +136,41 @@ const functions = {
   logs: route<typeof functionsManagementApi.logs>('GET', '/projects/{id}/functions/{name}/logs'),
 }
 const logs = { list: route<typeof logsApi.list>('GET', '/projects/{id}/logs') }
+const webhooks = {
+  purgeDeadLetters: route<typeof webhooksApi.purgeDeadLetters>('POST', '/admin/webhooks/dlq/purge'),
+  create: route<typeof webhooksApi.create>('POST', '/projects/{id}/webhooks'),
+  list: route<typeof webhooksApi.list>('GET', '/projects/{id}/webhooks'),
+  openListener: route<typeof webhooksApi.openListener>('POST', '/projects/{id}/webhooks/listeners'),
+  readListener: route<typeof webhooksApi.readListener>(
+    'GET',
+    '/projects/{id}/webhooks/listeners/{listener_id}/deliveries',
+  ),
+  closeListener: route<typeof webhooksApi.closeListener>(
+    'DELETE',
+    '/projects/{id}/webhooks/listeners/{listener_id}',
+  ),
+  trigger: route<typeof webhooksApi.trigger>('POST', '/projects/{id}/webhooks/trigger'),
+  read: route<typeof webhooksApi.read>('GET', '/projects/{id}/webhooks/{wid}'),
+  update: route<typeof webhooksApi.update>('PATCH', '/projects/{id}/webhooks/{wid}'),
+  remove: route<typeof webhooksApi.remove>('DELETE', '/projects/{id}/webhooks/{wid}'),
+  rotateSecret: route<typeof webhooksApi.rotateSecret>('POST', '/projects/{id}/webhooks/{wid}/rotate-secret'),
+  test: route<typeof webhooksApi.test>('POST', '/projects/{id}/webhooks/{wid}/test'),
+  listDeliveries: route<typeof webhooksApi.listDeliveries>('GET', '/projects/{id}/webhooks/{wid}/deliveries'),
+  readDelivery: route<typeof webhooksApi.readDelivery>(
+    'GET',
+    '/projects/{id}/webhooks/{wid}/deliveries/{delivery_id}',
+  ),
+  retry: route<typeof webhooksApi.retry>(
+    'POST',
+    '/projects/{id}/webhooks/{wid}/deliveries/{delivery_id}/retry',
+  ),
+  attach: route<typeof webhooksApi.attach>('POST', '/projects/{id}/webhooks/{wid}/attach'),
+  detach: route<typeof webhooksApi.detach>('DELETE', '/projects/{id}/webhooks/{wid}/attach/{table}'),
+  listAttachments: route<typeof webhooksApi.listAttachments>(
+    'GET',
+    '/projects/{id}/webhooks/{wid}/attachments',
+  ),
+}
 const pooler = { reveal: route<typeof poolerApi.reveal>('GET', '/projects/{id}/pooler') }
 
 export interface Platform {
@@ -151,6 +187,7 @@ export interface Platform {
   secrets: Client<typeof secrets>
   functions: Client<typeof functions>
   logs: Client<typeof logs>
+  webhooks: Client<typeof webhooks>
   pooler: Client<typeof pooler>
   team: Client<typeof team>
   users: Client<typeof users>
@@ -185,6 +222,7 @@ export function connect(context: Context, target = resolveTarget(context)): Plat
     secrets: client(secrets, options),
     functions: client(functions, options),
     logs: client(logs, options),
+    webhooks: client(webhooks, options),
     pooler: client(pooler, options),
     team: client(team, options),
     users: client(users, options),

@@ -1,10 +1,7 @@
 // Repeats a request until the command is interrupted, also while the platform cannot be reached.
 import { setTimeout as sleep } from 'node:timers/promises'
-import { ReplyError } from '@plinth/contract/client.ts'
 import type { Context } from './context.ts'
-
-/** Seconds before each attempt after a failed request; the last one repeats. */
-const retrySeconds = [1, 2, 5, 10]
+import { isTemporary, retryDelayMs } from './temporary-failure.ts'
 
 interface Polling {
   /** The pause between two requests. */
@@ -27,12 +24,7 @@ export async function pollUntilInterrupted(context: Context, { everyMs, poll }: 
       if (!isTemporary(error)) throw error
       if (failures === 0)
         context.screen.warn('The platform cannot be reached. Trying again until it responds.')
-      pauseMs = retrySeconds[Math.min(failures++, retrySeconds.length - 1)]! * 1000
+      pauseMs = retryDelayMs(++failures)
     }
   }
 }
-
-const isTemporary = (error: unknown) =>
-  error instanceof ReplyError
-    ? error.status >= 500 || error.status === 429
-    : error instanceof TypeError && error.message === 'fetch failed'

@@ -3,8 +3,8 @@ import { type Input, prefix, type Reply, type Route, type Routes } from './route
 
 type Given<T> = { [K in keyof T as T[K] extends undefined ? never : K]: T[K] }
 type Call<R extends Route> = keyof Given<Input<R>> extends never
-  ? (input?: Record<string, never>) => Promise<Reply<R>>
-  : (input: Given<Input<R>>) => Promise<Reply<R>>
+  ? (input?: Record<string, never>, signal?: AbortSignal) => Promise<Reply<R>>
+  : (input: Given<Input<R>>, signal?: AbortSignal) => Promise<Reply<R>>
 export type Client<T extends Routes> = { [K in keyof T]: Call<T[K]> }
 
 export interface ClientOptions {
@@ -36,7 +36,7 @@ export class ReplyError extends Error {
 export function client<T extends Routes>(routes: T, options: ClientOptions): Client<T> {
   const calls = Object.entries(routes).map(([name, route]) => [
     name,
-    (input: LooseInput = {}) => call(route, input, options),
+    (input: LooseInput = {}, signal?: AbortSignal) => call(route, input, options, signal),
   ])
   return Object.fromEntries(calls)
 }
@@ -47,10 +47,15 @@ interface LooseInput {
   body?: unknown
 }
 
-async function call(route: Route, input: LooseInput, options: ClientOptions): Promise<unknown> {
+async function call(
+  route: Route,
+  input: LooseInput,
+  options: ClientOptions,
+  signal: AbortSignal | undefined,
+): Promise<unknown> {
   const headers: Record<string, string> = { ...options.headers }
   if (options.token) headers['authorization'] = `Bearer ${options.token}`
-  const init: RequestInit = { method: route.method, headers }
+  const init: RequestInit = { method: route.method, headers, ...(signal && { signal }) }
   if (input.body !== undefined) {
     headers['content-type'] = 'application/json'
     init.body = JSON.stringify(input.body)

@@ -209,6 +209,14 @@ export const webhooksApi = {
     query: Type.Object({
       after: Type.Optional(Id),
       wait_seconds: Type.Optional(Type.Integer({ minimum: 0, maximum: 30, default: 20 })),
+      limit: Type.Optional(
+        Type.Integer({
+          minimum: 0,
+          maximum: 20,
+          default: 20,
+          description: 'Deliveries to return; 0 returns at once, and only keeps the listener open.',
+        }),
+      ),
     }),
     reply: Type.Object({ deliveries: Type.Array(Streamed) }),
   },

@@ -46,10 +46,7 @@ export function candidates(before: readonly string[], last: string, tree: Tree):
   const command = children.length > 0 ? undefined : commandAt(named, tree)
   if (last.startsWith('-')) {
     const flags = [...(command?.command.flags ?? []), ...tree.flags]
-    return beginning(
-      last,
-      flags.map(flag => `--${flag.name}`),
-    )
+    return beginning(last, [...new Set(flags.map(flag => `--${flag.name}`))])
   }
   const operand = command?.command.operands?.[command.rest.length]
   return beginning(last, command ? (operand?.choices ?? []) : children)

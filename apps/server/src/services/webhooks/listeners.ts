@@ -31,6 +31,15 @@ interface ListenersDeps {
   log: Log
 }
 
+interface ListenerQuery {
+  /** The last delivery that was forwarded. */
+  after: string | undefined
+  waitMs: number
+  /** At most `batch`. 0 only keeps the listener. */
+  limit: number | undefined
+  signal: AbortSignal
+}
+
 export type ListenersService = ReturnType<typeof listenersService>
 
 const livesSeconds = 60
@@ -81,16 +90,17 @@ export function listenersService(deps: ListenersDeps) {
     async read(
       projectId: string,
       listenerId: string,
-      { after, waitMs, signal }: { after: string | undefined; waitMs: number; signal: AbortSignal },
+      { after, waitMs, limit = batch, signal }: ListenerQuery,
     ): Promise<{ deliveries: Streamed[] }> {
       const { id: project } = await owner.tenant(projectId)
       const secrets =
         (await store.renewListener(control, project, listenerId, livesSeconds)) ?? throwNoListener()
       const sign = signWith(sealer, secrets)
       if (after !== undefined) await store.forgetRead(control, secrets.id, after)
+      if (limit === 0) return { deliveries: [] }
       const endAt = performance.now() + waitMs
       for (;;) {
-        const rows = await store.readNext(control, secrets.id, batch, leaseSeconds)
+        const rows = await store.readNext(control, secrets.id, limit, leaseSeconds)
         const leftMs = endAt - performance.now()
         if (rows.length > 0 || leftMs <= 0 || signal.aborted)
           return {

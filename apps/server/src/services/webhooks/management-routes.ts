@@ -22,6 +22,7 @@ export const webhooksRoutes = (
     listeners.read(params.id, id(params.listener_id), {
       after: query.after,
       waitMs: (query.wait_seconds ?? defaultWaitSeconds) * 1000,
+      limit: query.limit,
       signal,
     }),
   closeListener: async ({ params }) => void (await listeners.close(params.id, id(params.listener_id))),
