@@ -101,7 +101,10 @@ export async function webhooksProject(
   target: Target,
   fields: Record<string, unknown> = {},
 ): Promise<WebhooksApi> {
-  const auth = await authProject(target, { auto_confirm: true }, fields)
+  return webhooksOf(target, await authProject(target, { auto_confirm: true }, fields))
+}
+
+export function webhooksOf(target: Target, auth: AuthApi): WebhooksApi {
   const root = `/projects/${auth.project.id}/webhooks`
   const hooks = (method: string, path: string, body?: unknown) => target.manage(method, root + path, body)
   const deliveries = async (wid: string, query = '') =>
