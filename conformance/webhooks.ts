@@ -2,7 +2,8 @@
 import assert from 'node:assert/strict'
 import { createHmac } from 'node:crypto'
 import { once } from 'node:events'
-import { createServer, type IncomingHttpHeaders, type ServerResponse } from 'node:http'
+import { createServer, type IncomingHttpHeaders, type RequestListener, type ServerResponse } from 'node:http'
+import { createServer as createSecureServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import { Webhook } from 'standardwebhooks'
 import { type AuthApi, authProject, succeeded } from './auth.ts'
@@ -44,9 +45,12 @@ export const answering =
   response =>
     void response.writeHead(status, headers).end(text)
 
-export async function startReceiver(answer: Answering = answering(200, 'ok')): Promise<Receiver> {
+export async function startReceiver(
+  answer: Answering = answering(200, 'ok'),
+  tls?: { key: string; cert: string },
+): Promise<Receiver> {
   const received: Received[] = []
-  const server = createServer((request, response) => {
+  const receive: RequestListener = (request, response) => {
     const chunks: Buffer[] = []
     request.on('data', chunk => chunks.push(chunk))
     request.on('end', () => {
@@ -57,11 +61,12 @@ export async function startReceiver(answer: Answering = answering(200, 'ok')): P
     })
     // The platform may close a connection whose answer does not end.
     response.on('error', () => {})
-  })
+  }
+  const server = tls ? createSecureServer(tls, receive) : createServer(receive)
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
   return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/hook?from=test`,
+    url: `${tls ? 'https' : 'http'}://127.0.0.1:${(server.address() as AddressInfo).port}/hook?from=test`,
     received,
     until: count => until(`${count} deliveries arrive`, async () => received.length >= count && received),
     close() {

@@ -1,6 +1,7 @@
 // 2 §4.6 rules 3 and 4, `faults-and-attacks.md` 26 and 28: addresses that are refused, redirects and the test delivery.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
+import { certificateFor } from '../../apps/server/test/certificate.ts'
 import { type FreshTarget, freshTarget, type Target } from '../target.ts'
 import {
   type Answering,
@@ -295,11 +296,15 @@ test('2 §4.6 a failed test delivery is not retried', async t => {
   assert.match(result.error, /\w/)
 })
 
-test('Issue: a receiver whose TLS certificate is not valid gets nothing', async t => {
-  const receiver = await startReceiver()
+test('Case 28: a receiver whose TLS certificate is not valid gets nothing', async t => {
+  const receiver = await startReceiver(answering(200, 'ok'), certificateFor('127.0.0.1'))
   t.after(receiver.close)
-  const { id } = await local.create(receiver.url.replace('http:', 'https:'))
+  const { id } = await local.create(receiver.url, ['user.created'])
   const result = await testOf(id)
   assert.partialDeepStrictEqual(result, { success: false, status_code: null })
+  assert.match(result.error, /TLS|certificate/i)
+  await local.createUser()
+  const [dead] = await local.ended(id, 'dead_letter')
+  assert.equal(dead.attempt_count, 5)
   assert.equal(receiver.received.length, 0)
 })
