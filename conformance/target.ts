@@ -21,11 +21,22 @@ export async function target(): Promise<Target> {
   return url && adminToken ? reach(url.replace(/\/$/, ''), adminToken, async () => {}) : freshTarget()
 }
 
+export interface FreshTarget extends Target {
+  /** Starts another node of the platform, with other settings. */
+  join(settings: Settings): Promise<Target>
+}
+
 /** Always starts a platform: for tests that need an empty platform or other settings. */
-export async function freshTarget(settings: Settings = {}): Promise<Target> {
+export async function freshTarget(settings: Settings = {}): Promise<FreshTarget> {
   const { startPlatform } = await import('../apps/server/test/harness.ts')
   const platform = await startPlatform({ settings })
-  return reach(platform.url, platform.adminToken, () => platform.stop())
+  return {
+    ...reach(platform.url, platform.adminToken, () => platform.stop()),
+    async join(others) {
+      const node = await startPlatform({ settings: others, beside: platform })
+      return reach(node.url, node.adminToken, () => node.stop())
+    },
+  }
 }
 
 function reach(url: string, adminToken: string, stop: () => Promise<void>): Target {
