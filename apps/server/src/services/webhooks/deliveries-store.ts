@@ -93,6 +93,3 @@ export const deleteEnded = (
        where webhook_id = ${webhookId} and ${status === 'dead_letter' ? sql`status = 'dead_letter'` : sql`status = 'delivered'`}
          and id < ${beforeId}::uuid and ended_at <= now() - make_interval(days => ${days})
        order by id limit ${limit})`)
-
-export const countWaiting = async (control: Database): Promise<number> =>
-  (await control.row<{ n: number }>(sql`select count(*)::int as n from webhook_queue`))!.n

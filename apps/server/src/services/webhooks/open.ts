@@ -3,6 +3,7 @@ import type { Config } from '#src/config.ts'
 import { startChore } from '#src/kernel/chores.ts'
 import type { Sealer } from '#src/kernel/crypto/sealed.ts'
 import type { Log } from '#src/kernel/log.ts'
+import { queueDepth, workerMetrics } from '#src/kernel/metrics.ts'
 import type { Connector } from '#src/kernel/outbound/connect.ts'
 import { createKeepAlive } from '#src/kernel/outbound/keep-alive.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
@@ -22,6 +23,7 @@ import { listenersService } from './listeners.ts'
 import { webhooksRoutes } from './management-routes.ts'
 import { webhooksData } from './project-data.ts'
 import { createQueuedSignal } from './queued-signal.ts'
+import { countWaiting } from './queue-store.ts'
 import { createWebhookRelay } from './relay.ts'
 import { webhooksService } from './service.ts'
 import { createSwitchOff } from './switch-off.ts'
@@ -89,6 +91,7 @@ export function openWebhooks(deps: WebhooksDeps): Service {
     name: 'webhooks',
     mount: to => to.management(webhooksApi, webhooksRoutes(webhooks, deliveries, listeners)),
     data: webhooksData(sealer),
+    metrics: [...workerMetrics('webhooks', worker.use), queueDepth('webhooks', countWaiting)],
     start() {
       watch = startChangeWatch({ control, databases, directory, relay: relay.run, log })
     },

@@ -1,5 +1,6 @@
 // Deliveries that wait for an attempt.
 import type { Attempt } from '@plinth/contract/webhooks.ts'
+import { countRows } from '#src/kernel/metrics.ts'
 import type { Database, Session } from '#src/kernel/postgres/database.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 import type { SealedSecrets } from './secrets.ts'
@@ -55,6 +56,9 @@ export const listWaiting = (
             and (q.leased_until is null or q.leased_until <= statement_timestamp())
           limit ${most}) found) d
      order by w.number`)
+
+/** For the metrics. */
+export const countWaiting = (session: Session) => countRows(session, sql`select from webhook_queue`)
 
 export interface QueuedDelivery {
   id: string
