@@ -75,6 +75,17 @@ const specified: Record<string, 'none' | 'session' | 'read' | 'deploy' | 'admin'
   'GET /api/v1/projects/{id}/cache/stats': 'read',
   'GET /api/v1/projects/{id}/cron/jobs': 'read',
   'GET /api/v1/projects/{id}/cron/jobs/{name}/runs': 'read',
+  'POST /api/v1/projects/{id}/webhooks': 'admin',
+  'GET /api/v1/projects/{id}/webhooks': 'read',
+  'PATCH /api/v1/projects/{id}/webhooks/{wid}': 'admin',
+  'DELETE /api/v1/projects/{id}/webhooks/{wid}': 'admin',
+  'GET /api/v1/projects/{id}/webhooks/{wid}/deliveries': 'read',
+  'POST /api/v1/projects/{id}/webhooks/{wid}/deliveries/{delivery_id}/retry': 'admin',
+  'POST /api/v1/projects/{id}/webhooks/{wid}/test': 'admin',
+  'POST /api/v1/projects/{id}/webhooks/{wid}/attach': 'deploy',
+  'DELETE /api/v1/projects/{id}/webhooks/{wid}/attach/{table}': 'deploy',
+  'GET /api/v1/projects/{id}/webhooks/{wid}/attachments': 'read',
+  'POST /api/v1/admin/webhooks/dlq/purge': 'admin',
 }
 
 const declared: Route[] = Object.values(routeTables).flatMap(table => Object.values(table))
