@@ -3,7 +3,7 @@
 // an answer may be incomplete, with a cursor to continue.
 import type { LogEntry } from '@plinth/contract/logs.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
-import { inSlices } from '#src/kernel/slices.ts'
+import { inSlices, type Sliced } from '#src/kernel/slices.ts'
 import { decodeSliced, noFields } from './block.ts'
 import type { EntryFilter } from './filter.ts'
 import type { StoredLine } from './line.ts'
@@ -99,15 +99,24 @@ function accessStream(
         return stream.found.length <= limit
       }
       const { rows, isEnd } = await store.readBlocks(control, projectId, range, sliceFor())
-      for (const { position, content } of rows) {
-        const stoppedAt = await inSlices(decodeSliced(position, content, range.before, add))
-        stream.reached = stoppedAt ?? position
-        if (stoppedAt !== undefined) return
-      }
-      if (isEnd) stream.reached = 0
+      const stoppedAt = await inSlices(decodeRows(rows, range.before, add))
+      stream.reached = stoppedAt ?? (isEnd ? 0 : rows.at(-1)!.position)
     },
   }
   return stream
+}
+
+function* decodeRows(
+  rows: readonly { position: number; content: string }[],
+  before: number,
+  add: (entry: LogEntry, position: number) => boolean,
+): Sliced<number | undefined> {
+  for (const { position, content } of rows) {
+    const stoppedAt = yield* decodeSliced(position, content, before, add)
+    if (stoppedAt !== undefined) return stoppedAt
+    yield
+  }
+  return undefined
 }
 
 function functionStream(control: Database, wanted: Search, most: store.Slice): Stream {
