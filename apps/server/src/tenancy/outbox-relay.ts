@@ -16,6 +16,14 @@ export interface RelayedRows<Row> {
   hasLeft?: boolean
 }
 
+/** The work of rows. */
+export interface PreparedWork {
+  /** Runs in the transaction that moves the position, so the work is inserted once. */
+  insert(session: Session): Promise<void>
+  /** Called after the commit. */
+  committed?(): void
+}
+
 export interface RelayedTable<Row> {
   /** Where a project without a stored position begins. Without this field, such a project is not relayed. */
   readonly beginsAt?: Cursor
@@ -23,10 +31,7 @@ export interface RelayedTable<Row> {
   /** False if another node has moved the position. */
   moveCursor(session: Session, projectId: string, from: Cursor | undefined, to: Cursor): Promise<boolean>
   read(tenant: Tenant, from: Cursor): Promise<RelayedRows<Row>>
-  /** Prepares the work of the rows, and returns a function that inserts it in the transaction that moves the position. */
-  prepare(tenant: Tenant, rows: readonly Row[]): Promise<(session: Session) => Promise<void>>
-  /** Called after the commit. */
-  relayed?(tenant: Tenant, rows: readonly Row[]): void
+  prepare(tenant: Tenant, rows: readonly Row[]): Promise<PreparedWork>
   /** Deletes relayed rows. */
   settle?(tenant: Tenant, rows: readonly Row[]): Promise<unknown>
   /** Deletes all rows that are visible in the snapshot, which have been relayed. */
@@ -92,13 +97,13 @@ export function createRelay<Row>(control: Database, table: RelayedTable<Row>): R
     from: Cursor | undefined,
     to: Cursor,
   ): Promise<boolean> {
-    const insert = await table.prepare(tenant, rows)
+    const work = await table.prepare(tenant, rows)
     const isMoved = await control.transaction(async session => {
       if (!(await table.moveCursor(session, tenant.id, from, to))) return false
-      await insert(session)
+      await work.insert(session)
       return true
     })
-    if (isMoved) table.relayed?.(tenant, rows)
+    if (isMoved) work.committed?.()
     return isMoved
   }
 

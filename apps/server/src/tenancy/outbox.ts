@@ -78,15 +78,16 @@ export function createOutbox({ control, databases, directory, log }: OutboxDeps)
     moveCursor: store.moveCursor,
     read: (tenant, from) => store.readDue(databases, tenant, from),
     async prepare(tenant, events) {
-      const inserts = await Promise.all(
-        groupsOf(tenant, events).map(each => each.relay.prepare(tenant, each.group)),
-      )
-      return async session => {
-        for (const insert of inserts) await insert(session)
+      const groups = groupsOf(tenant, events)
+      const inserts = await Promise.all(groups.map(({ relay, group }) => relay.prepare(tenant, group)))
+      return {
+        async insert(session) {
+          for (const insert of inserts) await insert(session)
+        },
+        committed() {
+          for (const { relay } of groups) relay.relayed?.(tenant)
+        },
       }
-    },
-    relayed(tenant, events) {
-      for (const kind of new Set(events.map(each => each.kind))) relays.get(kind)?.relayed?.(tenant)
     },
     settle: (tenant, events) => store.deleteEvents(databases, tenant, events),
     sweep: (tenant, seen) => store.deleteSeen(databases, tenant, seen),

@@ -1,4 +1,5 @@
 // The captured row changes of a project, which its triggers write to platform.webhook_changes.
+import { LRUCache } from 'lru-cache'
 import { type Databases, statement } from '#src/tenancy/databases.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
 import { type Cursor, leftRows, outboxReader } from '#src/tenancy/outbox-reading.ts'
@@ -21,28 +22,39 @@ export interface RowChange {
   readonly isTruncated: boolean
 }
 
-/** Both rows of a change may have 256 KiB. */
-const batchRows = 100
+/**
+ * Both rows of a change may have 256 KiB, so a batch has at most 13 MB. While large values take little space in the table, a
+ * larger batch has no more, and is less work for each row.
+ */
+const batchRows = { always: 25, whileSmall: 250 }
+const smallBytes = 8_000_000
 
-const changes = outboxReader({
-  table: 'platform.webhook_changes',
-  time: 'at',
-  facts: { has_left: leftRows('platform.webhook_changes') },
-  columns: {
-    change: 'n.id',
-    transaction: 'n.xid',
-    webhooks: 'n.webhooks',
-    committed_at: `to_char(t.moment at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`,
-    schema_name: 'n.schema_name',
-    table_name: 'n.table_name',
-    kind: 'n.kind',
-    new: 'ltrim(n.new)',
-    old: 'ltrim(n.old)',
-    is_truncated: `(starts_with(n.new, ' ') is true or starts_with(n.old, ' ') is true)`,
-  },
-  batchRows,
-})
-const read = statement(changes.sql, true)
+const readerOf = (rows: number) => {
+  const reader = outboxReader({
+    table: 'platform.webhook_changes',
+    time: 'at',
+    facts: {
+      has_left: leftRows('platform.webhook_changes'),
+      is_small: `(select pg_relation_size(c.reltoastrelid) < ${smallBytes}
+                    from pg_class c where c.oid = 'platform.webhook_changes'::regclass)`,
+    },
+    columns: {
+      change: 'n.id',
+      transaction: 'n.xid',
+      webhooks: 'n.webhooks',
+      committed_at: `to_char(t.moment at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`,
+      schema_name: 'n.schema_name',
+      table_name: 'n.table_name',
+      kind: 'n.kind',
+      new: 'ltrim(n.new)',
+      old: 'ltrim(n.old)',
+      is_truncated: `(starts_with(n.new, ' ') is true or starts_with(n.old, ' ') is true)`,
+    },
+    batchRows: rows,
+  })
+  return { reader, select: statement(reader.sql, true) }
+}
+const readers = { always: readerOf(batchRows.always), whileSmall: readerOf(batchRows.whileSmall) }
 const remove = statement(
   `delete from platform.webhook_changes c using unnest($1::xid8[], $2::bigint[]) as k (xid, id)
     where c.xid = k.xid and c.id = k.id`,
@@ -56,14 +68,20 @@ const removeVisible = statement(
 const removeAll = statement('delete from platform.webhook_changes', true)
 const count = statement('select count(*) from platform.webhook_changes', true)
 
-export async function readRowChanges(
-  databases: Pick<Databases, 'asService'>,
-  tenant: Tenant,
-  from: Cursor,
-): Promise<RelayedRows<RowChange>> {
-  const ask = async (values: (string | null)[]) => (await databases.asService(tenant, read, values)).rows
-  const { cursor, rows, isFull, facts } = await changes.read(from, [], ask)
-  return { rows: rows.map(rowChange), cursor, isFull, hasLeft: facts[0] === 't' }
+export type ReadRowChanges = (tenant: Tenant, from: Cursor) => Promise<RelayedRows<RowChange>>
+
+export function createReadRowChanges(databases: Pick<Databases, 'asService'>): ReadRowChanges {
+  /** Projects whose large values took little space at the last reading. */
+  const small = new LRUCache<string, true>({ max: 10_000 })
+  return async (tenant, from) => {
+    const { reader, select } = small.get(tenant.id) ? readers.whileSmall : readers.always
+    small.delete(tenant.id)
+    const ask = async (values: (string | null)[]) => (await databases.asService(tenant, select, values)).rows
+    const { cursor, rows, isFull, facts } = await reader.read(from, [], ask)
+    const [hasLeft, isSmall] = facts
+    if (isSmall === 't') small.set(tenant.id, true)
+    return { rows: rows.map(rowChange), cursor, isFull, hasLeft: hasLeft === 't' }
+  }
 }
 
 const rowChange = (cells: (string | undefined)[]): RowChange => {

@@ -19,11 +19,12 @@ import { createAttachments } from './attachments.ts'
 import { type ChangeWatch, startChangeWatch } from './change-watch.ts'
 import { deliveriesService } from './deliveries.ts'
 import { startDispatch } from './dispatch.ts'
+import { createHandover } from './handover.ts'
 import { listenersService } from './listeners.ts'
 import { webhooksRoutes } from './management-routes.ts'
 import { webhooksData } from './project-data.ts'
-import { createQueuedSignal } from './queued-signal.ts'
 import { countWaiting } from './queue-store.ts'
+import { createQueuedSignal } from './queued-signal.ts'
 import { createWebhookRelay } from './relay.ts'
 import { webhooksService } from './service.ts'
 import { createSwitchOff } from './switch-off.ts'
@@ -50,9 +51,11 @@ export function openWebhooks(deps: WebhooksDeps): Service {
   const client = createKeepAlive(deps.connector)
   const tables = createAttachedTables(createAttachments(deps.cluster, deps.upgrades.whenUpgraded), databases)
   const signal = createQueuedSignal()
+  const handover = createHandover()
   const worker = startDispatch({
     ...deps,
     client,
+    handover,
     timeoutMs: settings.timeoutMs,
     maxConcurrent: settings.maxConcurrent,
     maxAttempts: settings.maxRetries,
@@ -65,7 +68,7 @@ export function openWebhooks(deps: WebhooksDeps): Service {
   }
   // A resumed project may have queued deliveries.
   directory.onChange(worker.wake)
-  const relay = createWebhookRelay({ ...deps, queued })
+  const relay = createWebhookRelay({ ...deps, handover, queued })
   let watch: ChangeWatch | undefined
   const webhooks = webhooksService({
     ...deps,

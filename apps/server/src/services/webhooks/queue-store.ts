@@ -12,14 +12,25 @@ export interface NewDelivery {
   payload: string
 }
 
-/** Deliveries of webhooks that were deleted or switched off meanwhile are not inserted. */
-export const insertDeliveries = (session: Session, deliveries: readonly NewDelivery[]) =>
-  session.run(sql`
-    insert into webhook_queue (id, webhook_id, event, payload, created_at, due_at)
-    select d.id, d.webhook_id, d.event, d.payload, clock_timestamp(), clock_timestamp()
+/**
+ * Deliveries of webhooks that were deleted or switched off meanwhile are not inserted. The lock keeps a webhook from being
+ * deleted until the commit.
+ */
+export const insertDeliveries = (
+  session: Session,
+  deliveries: readonly NewDelivery[],
+  leaseSeconds?: number,
+) =>
+  session.repeat(sql`
+    with live as materialized (
+      select id from webhooks
+       where id = any(${[...new Set(deliveries.map(({ webhook_id: id }) => id))]}::uuid[]) and is_active for key share)
+    insert into webhook_queue (id, webhook_id, event, payload, created_at, due_at, leased_until)
+    select d.id, d.webhook_id, d.event, d.payload, clock_timestamp(), clock_timestamp(),
+           clock_timestamp() + make_interval(secs => ${leaseSeconds ?? null})
       from json_to_recordset(${JSON.stringify(deliveries)}::json)
            as d (id uuid, webhook_id uuid, event text, payload text)
-      join webhooks w on w.id = d.webhook_id and w.is_active`)
+     where d.webhook_id in (select id from live)`)
 
 /** A webhook with waiting deliveries. */
 export interface WaitingWebhook {
@@ -38,7 +49,7 @@ export const listWaiting = (
   control: Database,
   { after, limit, most }: { after: string; limit: number; most: number },
 ) =>
-  control.rows<WaitingWebhook>(sql`
+  control.repeatRows<WaitingWebhook>(sql`
     with recursive waiting (webhook_id, number) as (
       (select webhook_id, 1 from webhook_queue where webhook_id > ${after}::uuid order by webhook_id limit 1)
       union all
@@ -74,44 +85,43 @@ export interface ClaimedTarget extends SealedSecrets {
   failing_ms: number | null
 }
 
-export interface ClaimedBatch {
-  target: ClaimedTarget
-  deliveries: QueuedDelivery[]
-}
+type ClaimedRow = QueuedDelivery & { webhook_id: string }
 
-type ClaimedRow = QueuedDelivery & Omit<ClaimedTarget, 'id'> & { webhook_id: string }
+/** Webhooks that are switched on, of projects that are not suspended. */
+export const findTargets = (control: Database, ids: readonly string[]) =>
+  control.repeatRows<ClaimedTarget>(sql`
+    select w.id, w.project_id, w.url, w.secret,
+           case when w.previous_secret_until > now() then w.previous_secret end as previous_secret,
+           (extract(epoch from now() - w.failing_since) * 1000)::float8 as failing_ms
+      from webhooks w join projects p on p.id = w.project_id and p.status = 'active'
+     where w.id = any(${ids}::uuid[]) and w.is_active and w.url is not null`)
 
 /** Claims the longest due deliveries of each webhook, at most as many as given for it. */
 export async function claimDue(
   control: Database,
   wanted: readonly { webhook_id: string; count: number }[],
   leaseSeconds: number,
-): Promise<ClaimedBatch[]> {
-  const rows = await control.rows<ClaimedRow>(sql`
-    with claimed as (
-      select q.webhook_id, q.id
-        from json_to_recordset(${JSON.stringify(wanted)}::json) as wanted (webhook_id uuid, count int)
-       cross join lateral (
-         select webhook_id, id from webhook_queue
-          where webhook_id = wanted.webhook_id and due_at <= statement_timestamp()
-            and (leased_until is null or leased_until <= statement_timestamp())
-          order by due_at, id limit wanted.count for update skip locked) q),
-    leased as (
-      update webhook_queue q set leased_until = statement_timestamp() + make_interval(secs => ${leaseSeconds})
-        from claimed c where q.webhook_id = c.webhook_id and q.id = c.id
-      returning q.webhook_id, q.id, q.event, q.payload, q.tries, q.due_at)
-    select l.webhook_id, l.id, l.event, l.payload, l.tries, w.project_id, w.url, w.secret,
-           case when w.previous_secret_until > now() then w.previous_secret end as previous_secret,
-           (extract(epoch from now() - w.failing_since) * 1000)::float8 as failing_ms
-      from leased l join webhooks w on w.id = l.webhook_id
-     order by l.webhook_id, l.due_at, l.id`)
-  const batches = new Map<string, ClaimedBatch>()
-  for (const { id, event, payload, tries, webhook_id, ...target } of rows) {
-    const batch = batches.get(webhook_id) ?? { target: { id: webhook_id, ...target }, deliveries: [] }
-    batches.set(webhook_id, batch)
-    batch.deliveries.push({ id, event, payload, tries })
+): Promise<Map<string, QueuedDelivery[]>> {
+  const rows = await control.repeatRows<ClaimedRow>(sql`
+    with leased as (
+      update webhook_queue set leased_until = statement_timestamp() + make_interval(secs => ${leaseSeconds})
+       where ctid = any(array(
+         select q.row
+           from json_to_recordset(${JSON.stringify(wanted)}::json) as wanted (webhook_id uuid, count int)
+          cross join lateral (
+            select ctid as row from webhook_queue
+             where webhook_id = wanted.webhook_id and due_at <= statement_timestamp()
+               and (leased_until is null or leased_until <= statement_timestamp())
+             order by due_at limit wanted.count for update skip locked) q))
+      returning webhook_id, id, event, payload, tries, due_at)
+    select webhook_id, id, event, payload, tries from leased order by webhook_id, due_at, id`)
+  const byWebhook = new Map<string, QueuedDelivery[]>()
+  for (const { webhook_id: webhookId, ...delivery } of rows) {
+    const deliveries = byWebhook.get(webhookId)
+    if (deliveries) deliveries.push(delivery)
+    else byWebhook.set(webhookId, [delivery])
   }
-  return [...batches.values()]
+  return byWebhook
 }
 
 export const extendLeases = (
@@ -128,7 +138,7 @@ export const extendLeases = (
 /** Milliseconds until the next delivery of a webhook outside the given projects is due. */
 export const findNextDueMs = async (control: Database, fullProjects: readonly string[]) =>
   (
-    await control.row<{ ms: number | null }>(sql`
+    await control.repeatRows<{ ms: number | null }>(sql`
       with recursive waiting (webhook_id) as (
         (select webhook_id from webhook_queue order by webhook_id limit 1)
         union all
@@ -140,8 +150,8 @@ export const findNextDueMs = async (control: Database, fullProjects: readonly st
         join projects p on p.id = h.project_id and p.status = 'active'
        cross join lateral (
          select greatest(q.due_at, coalesce(q.leased_until, q.due_at)) as at from webhook_queue q
-          where q.webhook_id = w.webhook_id order by q.due_at, q.id limit 1) d`)
-  )?.ms ?? undefined
+          where q.webhook_id = w.webhook_id order by q.due_at limit 1) d`)
+  )[0]?.ms ?? undefined
 
 /** What became of the deliveries of a batch. */
 export interface BatchOutcome {
@@ -163,25 +173,27 @@ const attemptsAfter = sql`
 export function recordBatch(control: Session, webhookId: string, outcome: BatchOutcome) {
   const hasDelivered = outcome.delivered.length > 0
   const hasFailed = outcome.failed.length + outcome.dead.length > 0
-  return control.run(sql`
-    with ended as (
-      select id, attempt, status from json_to_recordset(${JSON.stringify([
-        ...outcome.delivered.map(each => ({ ...each, status: 'delivered' })),
-        ...outcome.dead.map(each => ({ ...each, status: 'dead_letter' })),
-      ])}::json) as e (id uuid, attempt jsonb, status text)),
+  const deadIds = outcome.dead.map(({ id }) => id)
+  const endedIds = [...outcome.delivered.map(({ id }) => id), ...deadIds]
+  return control.repeat(sql`
+    -- The update of the webhook must come after the lock, which would not find an updated row.
+    with live as materialized (select id from webhooks where id = ${webhookId} for key share),
     removed as (
-      delete from webhook_queue q using ended e where q.webhook_id = ${webhookId} and q.id = e.id
-      returning q.*, e.attempt, e.status),
+      delete from webhook_queue q where webhook_id = ${webhookId} and id = any(${endedIds}::uuid[])
+      returning id, event, created_at, attempt_count, manual_retry_count, attempts,
+                case when id = any(${deadIds}::uuid[]) then payload end as payload),
     recorded as (
       insert into webhook_deliveries
         (id, webhook_id, event, status, payload, created_at, attempt_count, manual_retry_count, attempts)
-      select id, webhook_id, event, status, case when status = 'dead_letter' then payload end, created_at,
-             attempt_count + 1, manual_retry_count, ${attemptsAfter}
-        from removed
+      select r.id, live.id, event, case when payload is null then 'delivered' else 'dead_letter' end, payload,
+             created_at, attempt_count + 1, manual_retry_count, ${attemptsAfter}
+        from removed r cross join live
+        join json_to_recordset(${JSON.stringify([...outcome.delivered, ...outcome.dead])}::json)
+             as e (id uuid, attempt jsonb) on e.id = r.id
       on conflict (webhook_id, id) do nothing),
     health as (
       update webhooks set failing_since = case when ${hasFailed} then now() end
-       where id = ${webhookId} and case when ${hasFailed} then failing_since is null or ${hasDelivered}
+       where id = (select id from live) and case when ${hasFailed} then failing_since is null or ${hasDelivered}
                                         else failing_since is not null and ${hasDelivered} end),
     postponed as (
       update webhook_queue q set
@@ -189,7 +201,7 @@ export function recordBatch(control: Session, webhookId: string, outcome: BatchO
         due_at = clock_timestamp() + make_interval(secs => f.retry_seconds)
        from json_to_recordset(${JSON.stringify(outcome.failed)}::json)
             as f (id uuid, attempt jsonb, retry_seconds float8)
-      where q.webhook_id = ${webhookId} and q.id = f.id)
+      where q.webhook_id = ${webhookId} and q.id = f.id and q.id = any(${outcome.failed.map(({ id }) => id)}::uuid[]))
     update webhook_queue set leased_until = null
      where webhook_id = ${webhookId} and id = any(${outcome.released}::uuid[])`)
 }

@@ -4,14 +4,16 @@
 import { createLimiter } from '#src/kernel/limiter.ts'
 import type { Log } from '#src/kernel/log.ts'
 import { orderedUuid } from '#src/kernel/ordered-uuid.ts'
-import type { Database, Session } from '#src/kernel/postgres/database.ts'
+import type { Database } from '#src/kernel/postgres/database.ts'
 import { inSlices, type Sliced } from '#src/kernel/slices.ts'
 import type { Databases } from '#src/tenancy/databases.ts'
 import type { Directory, Tenant } from '#src/tenancy/directory.ts'
-import { createRelay } from '#src/tenancy/outbox-relay.ts'
-import { deleteRowChanges, deleteSeenChanges, type RowChange, readRowChanges } from './changes-store.ts'
+import { createRelay, type PreparedWork } from '#src/tenancy/outbox-relay.ts'
+import { createReadRowChanges, deleteRowChanges, deleteSeenChanges, type RowChange } from './changes-store.ts'
+import { leaseSeconds } from './claim.ts'
 import { type Selects, selection } from './events.ts'
 import { readEvents } from './events-store.ts'
+import type { Handover } from './handover.ts'
 import { type AuthEventRow, authMessage, type Message, rowChangeMessage } from './payload.ts'
 import { insertDeliveries, type NewDelivery } from './queue-store.ts'
 import { findCursor, listReceivers, moveCursor, type Receiver } from './store.ts'
@@ -20,6 +22,7 @@ interface RelayDeps {
   control: Database
   databases: Pick<Databases, 'asService'>
   directory: Pick<Directory, 'find'>
+  handover: Handover
   /** Called after deliveries were queued. */
   queued(projectId: string): void
   log: Log
@@ -45,7 +48,7 @@ interface Selecting extends Receiver {
 }
 
 export function createWebhookRelay(deps: RelayDeps): WebhookRelay {
-  const { control, databases, directory, queued, log } = deps
+  const { control, databases, directory, handover, queued, log } = deps
   const limit = createLimiter({ concurrency, perKey: 1 })
   /** Runs that have not started. They read what is committed until they start. */
   const waiting = new Map<string, Promise<void>>()
@@ -56,21 +59,34 @@ export function createWebhookRelay(deps: RelayDeps): WebhookRelay {
     rows: readonly Row[],
     messageFor: (row: Row) => Message,
     mayGet: (receiver: Receiver, row: Row) => boolean,
-  ): Promise<(session: Session) => Promise<void>> {
+  ): Promise<PreparedWork> {
     const receivers = (await listReceivers(control, tenant.id)).map(each => ({
       ...each,
       selects: selection(each.events),
     }))
     const chunks = await inSlices(deliveriesOf(rows, receivers, messageFor, mayGet))
-    return async session => {
-      for (const chunk of chunks) await insertDeliveries(session, chunk)
+    // Those of listeners are read by the command line.
+    const handed = receivers.some(({ is_listener: isListener }) => isListener) ? [] : (chunks[0] ?? [])
+    const fitting = handed.slice(0, handover.room(handed))
+    return {
+      async insert(session) {
+        if (fitting.length > 0) await insertDeliveries(session, fitting, leaseSeconds)
+        for (const [index, chunk] of chunks.entries()) {
+          const rest = index === 0 ? chunk.slice(fitting.length) : chunk
+          if (rest.length > 0) await insertDeliveries(session, rest)
+        }
+      },
+      committed() {
+        handover.add(tenant.id, fitting)
+        queued(tenant.id)
+      },
     }
   }
 
   const changes = createRelay<RowChange>(control, {
     findCursor: findCursor('changes'),
     moveCursor: moveCursor('changes'),
-    read: (tenant, from) => readRowChanges(databases, tenant, from),
+    read: createReadRowChanges(databases),
     prepare: (tenant, rows) =>
       prepare(
         tenant,
@@ -79,7 +95,6 @@ export function createWebhookRelay(deps: RelayDeps): WebhookRelay {
         ({ attached_as: attachedAs, is_listener: isListener }, { webhookIds }) =>
           isListener || webhookIds.includes(attachedAs),
       ),
-    relayed: ({ id }) => queued(id),
     settle: (tenant, rows) => deleteRowChanges(databases, tenant, rows),
     sweep: (tenant, seen) => deleteSeenChanges(databases, tenant, seen),
   })
@@ -96,7 +111,6 @@ export function createWebhookRelay(deps: RelayDeps): WebhookRelay {
         event => authMessage(tenant.id, event),
         () => true,
       ),
-    relayed: ({ id }) => queued(id),
   })
 
   async function relayBoth(projectId: string): Promise<void> {

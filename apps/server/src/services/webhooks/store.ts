@@ -132,7 +132,7 @@ export interface Receiver {
 }
 
 export const listReceivers = (control: Session, projectId: string) =>
-  control.rows<Receiver>(sql`
+  control.repeatRows<Receiver>(sql`
     select id, attached_as, events, url is null as is_listener, (extract(epoch from created_at) * 1000)::float8 as created_ms
       from webhooks
      where project_id = ${projectId} and is_active and (expires_at is null or expires_at > now())`)
@@ -152,7 +152,7 @@ export const findCursor =
 export const moveCursor =
   (source: string) => async (session: Session, projectId: string, from: Cursor | undefined, to: Cursor) =>
     from !== undefined &&
-    (await session.run(sql`
+    (await session.repeat(sql`
       update webhook_cursors set position = ${JSON.stringify(to)}
        where project_id = ${projectId} and source = ${source} and position = ${JSON.stringify(from)}::jsonb`)) ===
       1
@@ -190,6 +190,6 @@ export const listWatched = (control: Database, projectIds?: readonly string[]) =
 
 /** The number of rows ever inserted into each database, as the statistics of Postgres have it. */
 export const countInserted = (control: Database, databases: readonly string[]) =>
-  control.rows<{ database: string; inserted: string }>(sql`
+  control.repeatRows<{ database: string; inserted: string }>(sql`
     select oid::text as database, pg_stat_get_db_tuples_inserted(oid)::text as inserted
       from unnest(${databases}::oid[]) as oid`)
