@@ -2,8 +2,8 @@
 // which rows are relayed is stored in the control database, in the same transaction as the work: a crash before its commit
 // relays the rows again from the old position, a crash after it does not relay them again. Then the rows are deleted. Rows
 // that a crash has left are deleted by the position as well.
-import { LRUCache } from 'lru-cache'
 import type { Database, Session } from '#src/kernel/postgres/database.ts'
+import { remember } from '#src/kernel/remember.ts'
 import type { Tenant } from './directory.ts'
 import type { Cursor } from './outbox-reading.ts'
 
@@ -55,7 +55,7 @@ const maxRemembered = 10_000
 export function createRelay<Row>(control: Database, table: RelayedTable<Row>): Relay {
   const relaying = new Map<string, Relaying>()
   /** The positions that this node has stored last. A stale one is noticed when it is moved. */
-  const positions = new LRUCache<string, Cursor>({ max: maxRemembered })
+  const positions = new Map<string, Cursor>()
 
   function begin(tenant: Tenant): Promise<void> {
     const running = relayAll(tenant).finally(() => {
@@ -79,7 +79,7 @@ export function createRelay<Row>(control: Database, table: RelayedTable<Row>): R
       if (await relayBatch(tenant, batch.rows, cursor, batch.cursor)) {
         mustSweep = true
         cursor = batch.cursor
-        positions.set(tenant.id, cursor)
+        remember(positions, tenant.id, cursor, maxRemembered)
         if (isFull && batch.rows.length > 0) await table.settle?.(tenant, batch.rows)
       } else {
         positions.delete(tenant.id)

@@ -1,6 +1,8 @@
 // POST requests to URLs that tenants have named, over connections that stay open. For each request the host is resolved
 // and all its addresses are checked, as in connect.ts. A kept connection is used only if its address is one of them.
 // Redirects are not followed, and time, bytes and connections are limited.
+
+import { remember } from '#src/kernel/remember.ts'
 import { type Connector, untilAborted } from './connect.ts'
 import { ConnectionPool, type PoolLimits } from './connection-pool.ts'
 import { createDeadlines } from './deadlines.ts'
@@ -8,7 +10,6 @@ import type { ConnectionLimits } from './kept-connection.ts'
 import { createLookups } from './lookups.ts'
 import { Post, type PostAnswer, type PostRequest, type PostShared } from './post.ts'
 import { cancelled, fromOutbound, timedOut } from './post-error.ts'
-import { remember } from './remember.ts'
 import { type HttpTarget, readTarget } from './target.ts'
 
 export interface KeepAlive {

@@ -1,7 +1,8 @@
 // Checked addresses of hosts. Requests to the same host share a lookup for a second, so that a burst of deliveries makes
 // one DNS query. A name that now resolves to a private address is rejected after at most that second.
+
+import { remember } from '#src/kernel/remember.ts'
 import type { Connector } from './connect.ts'
-import { remember } from './remember.ts'
 import type { Address } from './resolve.ts'
 
 export interface Lookups {

@@ -1,5 +1,5 @@
 // The captured row changes of a project, which its triggers write to platform.webhook_changes.
-import { LRUCache } from 'lru-cache'
+import { remember } from '#src/kernel/remember.ts'
 import { type Databases, statement } from '#src/tenancy/databases.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
 import { type Cursor, leftRows, outboxReader } from '#src/tenancy/outbox-reading.ts'
@@ -28,6 +28,7 @@ export interface RowChange {
  */
 const batchRows = { always: 25, whileSmall: 250 }
 const smallBytes = 8_000_000
+const maxRemembered = 10_000
 
 const readerOf = (rows: number) => {
   const reader = outboxReader({
@@ -72,14 +73,14 @@ export type ReadRowChanges = (tenant: Tenant, from: Cursor) => Promise<RelayedRo
 
 export function createReadRowChanges(databases: Pick<Databases, 'asService'>): ReadRowChanges {
   /** Projects whose large values took little space at the last reading. */
-  const small = new LRUCache<string, true>({ max: 10_000 })
+  const small = new Map<string, true>()
   return async (tenant, from) => {
     const { reader, select } = small.get(tenant.id) ? readers.whileSmall : readers.always
     small.delete(tenant.id)
     const ask = async (values: (string | null)[]) => (await databases.asService(tenant, select, values)).rows
     const { cursor, rows, isFull, facts } = await reader.read(from, [], ask)
     const [hasLeft, isSmall] = facts
-    if (isSmall === 't') small.set(tenant.id, true)
+    if (isSmall === 't') remember(small, tenant.id, true, maxRemembered)
     return { rows: rows.map(rowChange), cursor, isFull, hasLeft: hasLeft === 't' }
   }
 }

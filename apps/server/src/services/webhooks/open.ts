@@ -1,5 +1,4 @@
 import { webhooksApi } from '@plinth/contract/webhooks.ts'
-import type { Config } from '#src/config.ts'
 import { startChore } from '#src/kernel/chores.ts'
 import type { Sealer } from '#src/kernel/crypto/sealed.ts'
 import type { Log } from '#src/kernel/log.ts'
@@ -39,7 +38,13 @@ interface WebhooksDeps {
   connector: Connector
   upgrades: { whenUpgraded: WhenUpgraded }
   email: EmailService
-  settings: Config['webhooks']
+  settings: {
+    maxRetries: number
+    timeoutMs: number
+    retryBaseDelayMs: number
+    maxConcurrent: number
+    deadLetterRetentionDays: number
+  }
   log: Log
 }
 
