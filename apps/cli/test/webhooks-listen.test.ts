@@ -196,7 +196,8 @@ test('webhooks listen: changes of the named tables are captured while it runs', 
 })
 
 test('webhooks listen: a row change without its table comes with the flag to add', async () => {
-  const { listen } = await webhooksCommands(platform)
+  const { listen, project } = await webhooksCommands(platform)
+  await project.sql('create schema app; create table app.notes (id int primary key)')
   const events = 'db.public.todos.insert,db.app.notes.*,user.created'
   const listening = listen([
     '--forward-to',
