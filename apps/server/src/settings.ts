@@ -61,7 +61,7 @@ export const settings = [
     name: 'PLATFORM_OUTBOUND_ALLOW',
     default: 'none',
     meaning:
-      'Comma-separated private addresses or CIDRs that the platform may connect to when a project names them: sign-in providers and SMTP servers of projects, for example on an intranet. Edge functions may reach the IPv4 addresses of the list. SMTP_HOST needs no entry.',
+      'Comma-separated private addresses or CIDRs that the platform may connect to when a project names them: sign-in providers, SMTP servers and webhooks of projects, for example on an intranet. Edge functions may reach the IPv4 addresses of the list. SMTP_HOST needs no entry.',
   },
   {
     name: 'PLATFORM_RATE_LIMIT_ANON',
