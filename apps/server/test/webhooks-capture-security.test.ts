@@ -73,8 +73,6 @@ test('webhook security: tenants cannot write changes or attachments, nor attach'
     `select platform.attach_webhook('public', 'notes', 'other', '{INSERT}')`,
     `select platform.detach_webhook('public', 'notes', 'one')`,
     `select platform.detach_webhook_everywhere('one')`,
-    `select platform.forget_webhooks()`,
-    `select platform.rename_webhooks('{"one":"other"}')`,
     `select platform.apply_webhook_triggers()`,
   ]
   for (const forgery of forgeries) {

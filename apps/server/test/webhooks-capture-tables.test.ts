@@ -3,10 +3,9 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { platformSchemas } from '@plinth/contract/platform-schemas.ts'
 import { literal, sql } from '#src/kernel/postgres/sql.ts'
-import * as store from '#src/services/webhooks/attachments-store.ts'
 import { shown, webhookStage } from './webhooks-capture-project.ts'
 
-const { stage, projectWith } = webhookStage()
+const { projectWith } = webhookStage()
 const notes = 'create table notes (id int primary key, text text)'
 const triggers = `
   select c.relname as "table", t.tgname as name from pg_trigger t join pg_class c on c.oid = t.tgrelid
@@ -249,28 +248,6 @@ test('webhook tables: dumps do not show the triggers, and a reset detaches', asy
   const { status } = await project.reset({ confirm: project.id })
   assert.equal(status, 200)
   assert.deepEqual([await list(), await asSuperuser(triggers)], [[], []])
-})
-
-test('webhook tables: a copy forgets the webhooks of the original, or knows them by new ids', async () => {
-  const { attach, run, take, list, asSuperuser, project } = await projectWith(notes)
-  await attach('notes', { webhook: 'one' })
-  await attach('notes', { webhook: 'two' })
-  await run('insert into notes values (1)')
-  await stage.platform.asSuperuser(project.ref, session => store.renameWebhooks(session, { one: 'three' }))
-  await run('insert into notes values (2)')
-  assert.deepEqual(
-    (await take()).map(({ webhookIds, new: row }) => `${webhookIds} ${row}`),
-    ['three {"id":2,"text":null}'],
-  )
-  assert.deepEqual(
-    (await Promise.all(['one', 'two', 'three'].map(list))).map(({ length }) => length),
-    [0, 0, 1],
-  )
-  await run('insert into notes values (3)')
-  await stage.platform.asSuperuser(project.ref, store.forgetWebhooks)
-  await run('insert into notes values (4)')
-  assert.deepEqual([await list('three'), await take(), await asSuperuser(triggers)], [[], [], []])
-  assert.equal(await stage.platform.asSuperuser(project.ref, session => store.hasAttachments(session)), false)
 })
 
 test('webhook tables: invalid ids of webhooks and events are rejected', async () => {

@@ -2,7 +2,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { sql } from '#src/kernel/postgres/sql.ts'
-import { countRowChanges } from '#src/services/webhooks/changes-store.ts'
 import { eventually } from './eventually.ts'
 import { shown, webhookStage } from './webhooks-capture-project.ts'
 
@@ -43,7 +42,7 @@ test('webhook capture: a rolled back change is never captured, and TRUNCATE is n
 })
 
 test('webhook capture: statements over 10,000 rows are captured in order, with pairs of old and new keys', async () => {
-  const { attach, run, tenant, take } = await projectWith(notes)
+  const { attach, run, take } = await projectWith(notes)
   await attach('notes')
   // The plan for few rows is cached before the statement over many.
   await run(`
@@ -52,8 +51,9 @@ test('webhook capture: statements over 10,000 rows are captured in order, with p
     insert into notes select i, i::text from generate_series(4, 10000) i;
     update notes set id = -id;
     delete from notes`)
-  assert.equal(await countRowChanges(stage.platform.app.databases, tenant), 3 + 21 + 9997 + 10_000 + 10_000)
-  const changes = (await take()).slice(24)
+  const captured = await take()
+  assert.equal(captured.length, 3 + 21 + 9997 + 10_000 + 10_000)
+  const changes = captured.slice(24)
   assert.ok(
     changes.slice(0, 9997).every((each, index) => each.new === `{"id":${index + 4},"text":"${index + 4}"}`),
   )

@@ -135,31 +135,6 @@ begin
 end
 $$;
 
--- In a copy of a project, whose attachments name webhooks of the original.
-create or replace function platform.forget_webhooks() returns void
-language plpgsql volatile set search_path = pg_catalog, pg_temp
-as $$
-begin
-  perform platform.lock_webhook_attachments();
-  delete from platform.webhook_attachments;
-  perform platform.apply_webhook_triggers();
-  truncate platform.webhook_changes;
-end
-$$;
-
--- The same, if the copy has webhooks of its own: ids has the new id by the id of the original. Others are detached.
-create or replace function platform.rename_webhooks(ids jsonb) returns void
-language plpgsql volatile set search_path = pg_catalog, pg_temp
-as $$
-begin
-  perform platform.lock_webhook_attachments();
-  delete from platform.webhook_attachments where not ids ? webhook_id;
-  update platform.webhook_attachments set webhook_id = ids ->> webhook_id;
-  perform platform.apply_webhook_triggers();
-  truncate platform.webhook_changes;
-end
-$$;
-
 -- Any role that runs DDL calls this one. Called directly it changes nothing, because the triggers already match.
 create or replace function platform.refresh_webhook_triggers() returns void
 language plpgsql security definer volatile set search_path = pg_catalog, pg_temp
@@ -213,8 +188,8 @@ $$;
 
 revoke execute on function platform.wanted_webhook_triggers(), platform.webhook_triggers(), platform.apply_webhook_triggers(),
   platform.lock_webhook_attachments(), platform.attach_webhook(text, text, text, text[]),
-  platform.detach_webhook(text, text, text), platform.detach_webhook_everywhere(text), platform.forget_webhooks(),
-  platform.rename_webhooks(jsonb), platform.on_webhook_ddl() from public;
+  platform.detach_webhook(text, text, text), platform.detach_webhook_everywhere(text),
+  platform.on_webhook_ddl() from public;
 grant execute on function platform.refresh_webhook_triggers(), platform.guard_webhook_triggers() to public;
 
 drop event trigger if exists platform_webhooks;

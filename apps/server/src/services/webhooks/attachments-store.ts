@@ -28,12 +28,6 @@ export const detachWebhook = async (
 export const detachWebhookEverywhere = (session: Session, webhookId: string) =>
   session.run(sql`select platform.detach_webhook_everywhere(${webhookId})`)
 
-export const forgetWebhooks = (session: Session) => session.run(sql`select platform.forget_webhooks()`)
-
-/** Webhooks that are not among the keys are detached everywhere. */
-export const renameWebhooks = (session: Session, newIds: Readonly<Record<string, string>>) =>
-  session.run(sql`select platform.rename_webhooks(${JSON.stringify(newIds)}::jsonb)`)
-
 /** With the current names of the tables. */
 export const listAttachments = (session: Session, webhookId: string) =>
   session.rows<Attachment>(sql`
@@ -41,8 +35,3 @@ export const listAttachments = (session: Session, webhookId: string) =>
       from platform.webhook_attachments a
       join pg_class c on c.oid = a.relid join pg_namespace n on n.oid = c.relnamespace
      where a.webhook_id = ${webhookId} order by 1, 2`)
-
-/** Whether any webhook is attached to a table of the project. */
-export const hasAttachments = async (session: Session): Promise<boolean> =>
-  (await session.row<{ has: boolean }>(sql`select exists (select from platform.webhook_attachments) as has`))!
-    .has

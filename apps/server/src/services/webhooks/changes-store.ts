@@ -67,7 +67,6 @@ const removeVisible = statement(
   true,
 )
 const removeAll = statement('delete from platform.webhook_changes', true)
-const count = statement('select count(*) from platform.webhook_changes', true)
 
 export type ReadRowChanges = (tenant: Tenant, from: Cursor) => Promise<RelayedRows<RowChange>>
 
@@ -118,8 +117,3 @@ export const deleteSeenChanges = (databases: Pick<Databases, 'asService'>, tenan
 
 export const deleteAllChanges = (databases: Pick<Databases, 'asService'>, tenant: Tenant) =>
   databases.asService(tenant, removeAll, [])
-
-export const countRowChanges = async (
-  databases: Pick<Databases, 'asService'>,
-  tenant: Tenant,
-): Promise<number> => Number((await databases.asService(tenant, count, [])).rows[0]![0]!.toString())
