@@ -96,10 +96,10 @@ export const findTargets = (control: Database, ids: readonly string[]) =>
       from webhooks w join projects p on p.id = w.project_id and p.status = 'active'
      where w.id = any(${ids}::uuid[]) and w.is_active and w.url is not null`)
 
-/** Claims the longest due deliveries of each webhook, at most as many as given for it. */
+/** Claims the longest due deliveries of each webhook, at most as many as given for it. The last one may exceed the bytes. */
 export async function claimDue(
   control: Database,
-  wanted: readonly { webhook_id: string; count: number }[],
+  wanted: readonly { webhook_id: string; count: number; bytes: number }[],
   leaseSeconds: number,
 ): Promise<Map<string, QueuedDelivery[]>> {
   const rows = await control.repeatRows<ClaimedRow>(sql`
@@ -107,12 +107,14 @@ export async function claimDue(
       update webhook_queue set leased_until = statement_timestamp() + make_interval(secs => ${leaseSeconds})
        where ctid = any(array(
          select q.row
-           from json_to_recordset(${JSON.stringify(wanted)}::json) as wanted (webhook_id uuid, count int)
+           from json_to_recordset(${JSON.stringify(wanted)}::json) as wanted (webhook_id uuid, count int, bytes int)
           cross join lateral (
-            select ctid as row from webhook_queue
-             where webhook_id = wanted.webhook_id and due_at <= statement_timestamp()
-               and (leased_until is null or leased_until <= statement_timestamp())
-             order by due_at limit wanted.count for update skip locked) q))
+            select due.row, sum(due.bytes) over (order by due.due_at, due.row) - due.bytes as earlier_bytes from (
+              select ctid as row, due_at, octet_length(payload) as bytes from webhook_queue
+               where webhook_id = wanted.webhook_id and due_at <= statement_timestamp()
+                 and (leased_until is null or leased_until <= statement_timestamp())
+               order by due_at limit wanted.count for update skip locked) due) q
+          where q.earlier_bytes < wanted.bytes))
       returning webhook_id, id, event, payload, tries, due_at)
     select webhook_id, id, event, payload, tries from leased order by webhook_id, due_at, id`)
   const byWebhook = new Map<string, QueuedDelivery[]>()
