@@ -22,7 +22,12 @@ const leaseSeconds = 3600
 async function hook() {
   const project = await webhookProject(platform)
   const { id: wid } = await project.create('http://127.0.0.1:9/')
-  const deliveryOf = (id: string, payload = '{}') => ({ id, webhook_id: wid, event: 'db.public.todos.insert', payload })
+  const deliveryOf = (id: string, payload = '{}') => ({
+    id,
+    webhook_id: wid,
+    event: 'db.public.todos.insert',
+    payload,
+  })
   return {
     ...project,
     wid,
