@@ -4,6 +4,7 @@ import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import { after, before, test } from 'node:test'
 import type { CreatedProject } from '@plinth/contract/projects.ts'
+import type { Answered } from '#src/kernel/http/observation.ts'
 import type { ServerAddress } from '#src/kernel/postgres/server-address.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 import { usageService } from '#src/services/usage/service.ts'
@@ -186,6 +187,22 @@ test('usage: files that are removed without a request are measured', async () =>
   await service.sampleStorage()
   await service.close()
   assert.equal(await stored(), 0)
+})
+
+test('usage: a write ends while requests are counted, and the next one has them', async () => {
+  const { id: project } = await platform.createProject()
+  const service = usageService({ ...platformParts(), flushMs: 2 ** 30 })
+  let counted = 0
+  const count = () => {
+    service.countAnswer({ project, route: '/v1/whoami/{project}', bytesIn: 1, bytesOut: 1 } as Answered)
+    counted++
+  }
+  count()
+  const counting = setInterval(count, 1)
+  await service.flush()
+  clearInterval(counting)
+  await service.close()
+  await requestsBecome(project, counted)
 })
 
 test('usage: hours become days after 90 days, once, and show the same before and after', async () => {

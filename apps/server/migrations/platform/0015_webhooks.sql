@@ -85,8 +85,9 @@ create trigger forget_deliveries after delete on webhooks for each row execute f
 
 create function forget_webhooks() returns trigger language plpgsql as $$
 begin
-  delete from webhooks where project_id = new.id;
+  -- The relay locks them in this order, too.
   delete from webhook_cursors where project_id = new.id;
+  delete from webhooks where project_id = new.id;
   return null;
 end
 $$;

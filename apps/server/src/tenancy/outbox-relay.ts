@@ -27,6 +27,8 @@ export interface PreparedWork {
 export interface RelayedTable<Row> {
   /** Where a project without a stored position begins. Without this field, such a project is not relayed. */
   readonly beginsAt?: Cursor
+  /** A run ends after the batch in which this time has passed, so that projects with many rows take turns with others. */
+  readonly turnMs?: number
   findCursor(control: Database, projectId: string): Promise<Cursor | undefined>
   /** False if another node has moved the position. */
   moveCursor(session: Session, projectId: string, from: Cursor | undefined, to: Cursor): Promise<boolean>
@@ -39,14 +41,18 @@ export interface RelayedTable<Row> {
 }
 
 interface Relaying {
-  running: Promise<void>
+  running: Promise<boolean>
   /** The next run, which starts after the current one. The current run may have missed rows committed now. */
-  next: Promise<void> | undefined
+  next: Promise<boolean> | undefined
 }
 
 export interface Relay {
-  /** Relays the rows that are committed now. Resolves after a run that started after this call. */
-  run(tenant: Tenant): Promise<void>
+  /**
+   * Relays the rows that are committed now. Resolves after a run that started after this call, to false if its turn has
+   * ended before all rows were relayed.
+   */
+  run(tenant: Tenant): Promise<boolean>
+  /** Ends runs after their current batch. The rest is relayed from the stored position. */
   close(): Promise<void>
 }
 
@@ -56,8 +62,9 @@ export function createRelay<Row>(control: Database, table: RelayedTable<Row>): R
   const relaying = new Map<string, Relaying>()
   /** The positions that this node has stored last. A stale one is noticed when it is moved. */
   const positions = new Map<string, Cursor>()
+  let isClosed = false
 
-  function begin(tenant: Tenant): Promise<void> {
+  function begin(tenant: Tenant): Promise<boolean> {
     const running = relayAll(tenant).finally(() => {
       if (relaying.get(tenant.id)?.running === running && !relaying.get(tenant.id)!.next)
         relaying.delete(tenant.id)
@@ -66,12 +73,16 @@ export function createRelay<Row>(control: Database, table: RelayedTable<Row>): R
     return running
   }
 
-  async function relayAll(tenant: Tenant): Promise<void> {
+  /** False if its turn has ended before. */
+  async function relayAll(tenant: Tenant): Promise<boolean> {
+    const { turnMs = Number.POSITIVE_INFINITY } = table
+    const endAt = performance.now() + turnMs
     let cursor = positions.get(tenant.id) ?? (await table.findCursor(control, tenant.id))
     let mustSweep = false
-    for (let isFull = true; isFull; ) {
+    let isFull: boolean
+    do {
       const from = cursor ?? table.beginsAt
-      if (!from) return
+      if (!from) return true
       const batch = await table.read(tenant, from)
       isFull = batch.isFull
       mustSweep ||= batch.hasLeft === true
@@ -86,8 +97,9 @@ export function createRelay<Row>(control: Database, table: RelayedTable<Row>): R
         cursor = await table.findCursor(control, tenant.id)
         isFull = true
       }
-    }
+    } while (isFull && !isClosed && performance.now() < endAt)
     if (cursor && mustSweep) await table.sweep?.(tenant, cursor.seen)
+    return !isFull || isClosed
   }
 
   /** False if another node has moved the position. */
@@ -117,7 +129,9 @@ export function createRelay<Row>(control: Database, table: RelayedTable<Row>): R
       )
       return current.next
     },
-    close: async () =>
-      void (await Promise.allSettled([...relaying.values()].flatMap(({ running, next }) => [running, next]))),
+    async close() {
+      isClosed = true
+      await Promise.allSettled([...relaying.values()].flatMap(({ running, next }) => [running, next]))
+    },
   }
 }

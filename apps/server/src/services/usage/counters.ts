@@ -23,6 +23,8 @@ export interface Counters {
   countInvocation(project: string): void
   /** The oldest batch that is not done. Without one, the counts since the last batch become one. */
   nextBatch(): Batch | undefined
+  /** The oldest batch that is not done. */
+  waitingBatch(): Batch | undefined
   batchDone(): void
   /** Requests that were not counted because too many counts waited, since the last call. */
   takeLost(): number
@@ -89,6 +91,7 @@ export function createCounters({
         batches.push({ number: ++lastNumber, counts: counts.slice(at, at + maxBatch) })
       return batches[0]
     },
+    waitingBatch: () => batches[0],
     batchDone() {
       held -= batches.shift()!.counts.length
     },

@@ -8,7 +8,7 @@ import type { Log } from '#src/kernel/log.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
 import type { OwnerWork } from '#src/planes/management/owner-work.ts'
 import { dayMs, fillBuckets } from './buckets.ts'
-import { type Counters, createCounters, hourMs } from './counters.ts'
+import { type Batch, type Counters, createCounters, hourMs } from './counters.ts'
 import * as store from './store.ts'
 
 export interface UsageDeps {
@@ -38,11 +38,17 @@ export function usageService({ control, owner, log, flushMs = usualFlushMs }: Us
   const counters = createCounters()
   let flushing: Promise<void> | undefined
 
-  async function writeBatches(): Promise<void> {
-    for (let batch = counters.nextBatch(); batch; batch = counters.nextBatch()) {
+  async function writeFrom(first: Batch | undefined): Promise<void> {
+    for (let batch = first; batch; batch = counters.waitingBatch()) {
       await store.insertBatch(control, node, batch)
       counters.batchDone()
     }
+  }
+
+  async function writeBatches(): Promise<void> {
+    // Batches of an earlier failure first. What is counted meanwhile waits for the next call.
+    await writeFrom(counters.waitingBatch())
+    await writeFrom(counters.nextBatch())
     const lost = counters.takeLost()
     if (lost > 0) log.error({ requests: lost }, 'usage was not counted, because it could not be written')
   }

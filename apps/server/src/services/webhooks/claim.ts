@@ -22,6 +22,8 @@ interface ClaimDeps {
 /** How long a node has a delivery that it has claimed or queued for itself. */
 export const leaseSeconds = 30
 const maxBatch = 100
+/** Of the payloads that a batch claims, so that large ones take little memory. */
+const maxBatchBytes = 1_000_000
 /** The longest time between two looks at the queue, while deliveries are handed over. */
 const lookAgainMs = 50
 /** Webhooks that one statement looks at. */
@@ -104,7 +106,7 @@ export function createClaim({ control, handover, lanes }: ClaimDeps): (room: Roo
   }
 
   /** Takes handed over deliveries of the webhooks, and claims those of the others. */
-  async function takeDeliveries(wanted: readonly { webhook_id: string; count: number }[]) {
+  async function takeDeliveries(wanted: readonly { webhook_id: string; count: number; bytes: number }[]) {
     const taken = new Map(wanted.map(({ webhook_id: id, count }) => [id, handover.take(id, count)]))
     const others = wanted.filter(({ webhook_id: id }) => taken.get(id)!.length === 0)
     if (others.length > 0)
@@ -118,7 +120,11 @@ export function createClaim({ control, handover, lanes }: ClaimDeps): (room: Roo
     const unused = new Map([...reserved].map(([id, { places }]) => [id, places]))
     try {
       if (reserved.size === 0) return []
-      const wanted = [...reserved].map(([id, { places }]) => ({ webhook_id: id, count: places * maxBatch }))
+      const wanted = [...reserved].map(([id, { places }]) => ({
+        webhook_id: id,
+        count: places * maxBatch,
+        bytes: places * maxBatchBytes,
+      }))
       const taken = await takeDeliveries(wanted)
       // Read now, so that a changed URL or secret is used, and nothing is sent to a webhook that was switched off.
       const targets = await store.findTargets(control, [...taken.keys()])

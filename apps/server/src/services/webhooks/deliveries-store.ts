@@ -57,12 +57,13 @@ export const findDelivery = (control: Database, webhookId: string, id: string) =
     union all
     select ${ended}, payload from webhook_deliveries where webhook_id = ${webhookId} and id = ${id}`)
 
-/** Moves a dead letter back into the queue. False if there is none with this id. */
+/** Moves a dead letter back into the queue. False if there is none with this id, or the webhook is not active any more. */
 export const requeue = async (session: Session, webhookId: string, id: string): Promise<boolean> =>
   (await session.run(sql`
-    with revived as (
+    with live as materialized (select id from webhooks where id = ${webhookId} and is_active for key share),
+    revived as (
       delete from webhook_deliveries
-       where webhook_id = ${webhookId} and id = ${id} and status = 'dead_letter' returning *)
+       where webhook_id = (select id from live) and id = ${id} and status = 'dead_letter' returning *)
     insert into webhook_queue
       (id, webhook_id, event, payload, created_at, due_at, attempt_count, manual_retry_count, attempts)
     select id, webhook_id, event, payload, created_at, clock_timestamp(), attempt_count, manual_retry_count + 1, attempts

@@ -43,6 +43,7 @@ export function deliveriesService({ control, owner, deadLetterDays, wake }: Deli
     webhookId: string,
     status: 'delivered' | 'dead_letter',
     days: number,
+    signal?: AbortSignal,
   ): Promise<number> {
     const beforeId = lowestUuidAt(Date.now() - days * dayMs + 1)
     for (let deleted = 0; ; ) {
@@ -52,7 +53,7 @@ export function deliveriesService({ control, owner, deadLetterDays, wake }: Deli
         limit: deletedAtOnce,
       })
       deleted += count
-      if (count < deletedAtOnce) return deleted
+      if (count < deletedAtOnce || signal?.aborted) return deleted
     }
   }
 
@@ -65,7 +66,10 @@ export function deliveriesService({ control, owner, deadLetterDays, wake }: Deli
     let deleted = 0
     for (let after = '00000000-0000-0000-0000-000000000000'; !signal?.aborted; ) {
       const ids = await store.listWebhookIds(control, after, webhooksAtOnce)
-      for (const id of ids) deleted += await deleteOf(id, status, days)
+      for (const id of ids) {
+        if (signal?.aborted) break
+        deleted += await deleteOf(id, status, days, signal)
+      }
       if (ids.length < webhooksAtOnce) break
       after = ids.at(-1)!
     }

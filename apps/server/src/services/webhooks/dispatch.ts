@@ -84,7 +84,10 @@ export function startDispatch(deps: DispatchDeps): Worker {
       async record({ target }, outcome) {
         await store.recordBatch(control, target.id, outcome)
         if (outcome.delivered.length === 0 && outcome.failed.length + outcome.dead.length > 0)
-          await deps.failing(target)
+          // Not part of the record, which would be repeated. The next failure tries again.
+          await deps
+            .failing(target)
+            .catch(error => log.warn({ err: error, webhook: target.id }, 'cannot switch off a webhook'))
       },
       lease: {
         everyMs: extendMs,

@@ -35,13 +35,15 @@ const maxRemembered = 5000
 
 export function createLanes({ all, perProject }: LaneBounds, now = () => performance.now()): Lanes {
   const lanes = new Map<string, Lane>()
+  /** Those with running batches, which are few. */
+  const busy = new Set<Lane>()
   const share = (part: number) => Math.max(1, Math.floor(all * part))
   const most = { slow: share(0.5), unproven: share(0.8), unprovenOfProject: share(0.4) }
 
   const isSlow = ({ state, starts }: Lane) => state === 'slow' || now() - (starts[0] ?? now()) > slowAfterMs
   const isProven = (lane: Lane) => lane.state === 'proven' && !isSlow(lane)
   const running = (matches: (lane: Lane) => boolean) =>
-    lanes.values().reduce((sum, lane) => (matches(lane) ? sum + lane.starts.length : sum), 0)
+    busy.values().reduce((sum, lane) => (matches(lane) ? sum + lane.starts.length : sum), 0)
 
   function laneOf(webhookId: string, projectId: string): Lane {
     const lane = lanes.get(webhookId) ?? { projectId, starts: [], window: 1, state: 'new' as const }
@@ -71,15 +73,16 @@ export function createLanes({ all, perProject }: LaneBounds, now = () => perform
       return Math.max(0, Math.min(own, unproven, ofProject, slow))
     },
     start(webhookId, projectId) {
-      laneOf(webhookId, projectId).starts.push(now())
+      const lane = laneOf(webhookId, projectId)
+      lane.starts.push(now())
+      busy.add(lane)
     },
     end(webhookId, result) {
       const lane = lanes.get(webhookId)!
-      if (result === 'unused') {
-        lane.starts.pop()
-        return
-      }
-      lane.starts.shift()
+      if (result === 'unused') lane.starts.pop()
+      else lane.starts.shift()
+      if (lane.starts.length === 0) busy.delete(lane)
+      if (result === 'unused') return
       if (result === 'answered') {
         lane.state = 'proven'
         lane.window = Math.min(all, lane.window * 2)

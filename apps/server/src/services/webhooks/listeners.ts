@@ -48,6 +48,8 @@ const batch = 20
 /** Deliveries that another node has queued are found by polling. */
 const pollMs = 500
 const expiredAtOnce = 50
+/** Bytes of payload that one statement inserts. */
+const insertedBytes = 1_000_000
 
 export function listenersService(deps: ListenersDeps) {
   const { control, sealer, owner, directory, tables: attached, webhooks, nextQueued, queued, log } = deps
@@ -128,7 +130,11 @@ export function listenersService(deps: ListenersDeps) {
         event,
         payload: message.body,
       }))
-      if (deliveries.length > 0) await insertDeliveries(control, deliveries)
+      const atOnce = Math.max(1, Math.floor(insertedBytes / message.body.length))
+      await control.transaction(async session => {
+        for (let from = 0; from < deliveries.length; from += atOnce)
+          await insertDeliveries(session, deliveries.slice(from, from + atOnce))
+      })
       queued(id)
       return { event, deliveries: deliveries.length }
     },

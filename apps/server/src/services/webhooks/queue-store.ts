@@ -96,10 +96,10 @@ export const findTargets = (control: Database, ids: readonly string[]) =>
       from webhooks w join projects p on p.id = w.project_id and p.status = 'active'
      where w.id = any(${ids}::uuid[]) and w.is_active and w.url is not null`)
 
-/** Claims the longest due deliveries of each webhook, at most as many as given for it. */
+/** Claims the longest due deliveries of each webhook, at most as many as given for it. The last one may exceed the bytes. */
 export async function claimDue(
   control: Database,
-  wanted: readonly { webhook_id: string; count: number }[],
+  wanted: readonly { webhook_id: string; count: number; bytes: number }[],
   leaseSeconds: number,
 ): Promise<Map<string, QueuedDelivery[]>> {
   const rows = await control.repeatRows<ClaimedRow>(sql`
@@ -107,12 +107,14 @@ export async function claimDue(
       update webhook_queue set leased_until = statement_timestamp() + make_interval(secs => ${leaseSeconds})
        where ctid = any(array(
          select q.row
-           from json_to_recordset(${JSON.stringify(wanted)}::json) as wanted (webhook_id uuid, count int)
+           from json_to_recordset(${JSON.stringify(wanted)}::json) as wanted (webhook_id uuid, count int, bytes int)
           cross join lateral (
-            select ctid as row from webhook_queue
-             where webhook_id = wanted.webhook_id and due_at <= statement_timestamp()
-               and (leased_until is null or leased_until <= statement_timestamp())
-             order by due_at limit wanted.count for update skip locked) q))
+            select due.row, sum(due.bytes) over (order by due.due_at, due.row) - due.bytes as earlier_bytes from (
+              select ctid as row, due_at, octet_length(payload) as bytes from webhook_queue
+               where webhook_id = wanted.webhook_id and due_at <= statement_timestamp()
+                 and (leased_until is null or leased_until <= statement_timestamp())
+               order by due_at limit wanted.count for update skip locked) due) q
+          where q.earlier_bytes < wanted.bytes))
       returning webhook_id, id, event, payload, tries, due_at)
     select webhook_id, id, event, payload, tries from leased order by webhook_id, due_at, id`)
   const byWebhook = new Map<string, QueuedDelivery[]>()
@@ -124,6 +126,7 @@ export async function claimDue(
   return byWebhook
 }
 
+/** Skips those that are being recorded or deleted, because waiting for them could deadlock. */
 export const extendLeases = (
   control: Database,
   deliveries: readonly { webhookId: string; ids: readonly string[] }[],
@@ -131,9 +134,10 @@ export const extendLeases = (
 ) =>
   control.run(sql`
     update webhook_queue set leased_until = now() + make_interval(secs => ${leaseSeconds})
-     where (webhook_id, id) in (
-       select * from unnest(${deliveries.flatMap(({ webhookId, ids }) => ids.map(() => webhookId))}::uuid[],
-                            ${deliveries.flatMap(({ ids }) => ids)}::uuid[]))`)
+     where ctid = any(array(
+       select q.ctid from unnest(${deliveries.flatMap(({ webhookId, ids }) => ids.map(() => webhookId))}::uuid[],
+                                 ${deliveries.flatMap(({ ids }) => ids)}::uuid[]) as held (webhook_id, id)
+         join webhook_queue q on q.webhook_id = held.webhook_id and q.id = held.id for update of q skip locked))`)
 
 /** Milliseconds until the next delivery of a webhook outside the given projects is due. */
 export const findNextDueMs = async (control: Database, fullProjects: readonly string[]) =>
@@ -167,8 +171,8 @@ const attemptsAfter = sql`
   (case when jsonb_array_length(attempts) >= 20 then attempts - 0 else attempts end || jsonb_build_array(attempt))`
 
 /**
- * Records a batch in one statement. A delivery that is not in the queue any more was deleted with its webhook, or was
- * recorded already.
+ * Records a batch in one statement, which may be repeated. A delivery that is not in the queue any more was deleted with
+ * its webhook, or was recorded already.
  */
 export function recordBatch(control: Session, webhookId: string, outcome: BatchOutcome) {
   const hasDelivered = outcome.delivered.length > 0
@@ -176,10 +180,11 @@ export function recordBatch(control: Session, webhookId: string, outcome: BatchO
   const deadIds = outcome.dead.map(({ id }) => id)
   const endedIds = [...outcome.delivered.map(({ id }) => id), ...deadIds]
   return control.repeat(sql`
-    -- The update of the webhook must come after the lock, which would not find an updated row.
+    -- The update of the webhook must come after the lock, which would not find an updated row. Deliveries are locked after
+    -- the webhook, as by its deletion.
     with live as materialized (select id from webhooks where id = ${webhookId} for key share),
     removed as (
-      delete from webhook_queue q where webhook_id = ${webhookId} and id = any(${endedIds}::uuid[])
+      delete from webhook_queue q where webhook_id = (select id from live) and id = any(${endedIds}::uuid[])
       returning id, event, created_at, attempt_count, manual_retry_count, attempts,
                 case when id = any(${deadIds}::uuid[]) then payload end as payload),
     recorded as (
@@ -201,7 +206,9 @@ export function recordBatch(control: Session, webhookId: string, outcome: BatchO
         due_at = clock_timestamp() + make_interval(secs => f.retry_seconds)
        from json_to_recordset(${JSON.stringify(outcome.failed)}::json)
             as f (id uuid, attempt jsonb, retry_seconds float8)
-      where q.webhook_id = ${webhookId} and q.id = f.id and q.id = any(${outcome.failed.map(({ id }) => id)}::uuid[]))
+      where q.webhook_id = (select id from live) and q.id = f.id
+        and q.id = any(${outcome.failed.map(({ id }) => id)}::uuid[])
+        and attempts -> -1 ->> 'id' is distinct from f.attempt ->> 'id')
     update webhook_queue set leased_until = null
-     where webhook_id = ${webhookId} and id = any(${outcome.released}::uuid[])`)
+     where webhook_id = (select id from live) and id = any(${outcome.released}::uuid[])`)
 }

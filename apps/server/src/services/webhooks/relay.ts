@@ -38,6 +38,8 @@ export interface WebhookRelay {
 export const sources = ['changes', 'events'] as const
 
 const concurrency = 4
+/** After this time a project with many changes lets the others relay theirs. */
+const turnMs = 500
 /** Deliveries that one slice prepares. */
 const sliceSize = 200
 /** Deliveries and bytes of payload that one statement inserts. */
@@ -84,6 +86,7 @@ export function createWebhookRelay(deps: RelayDeps): WebhookRelay {
   }
 
   const changes = createRelay<RowChange>(control, {
+    turnMs,
     findCursor: findCursor('changes'),
     moveCursor: moveCursor('changes'),
     read: createReadRowChanges(databases),
@@ -101,6 +104,7 @@ export function createWebhookRelay(deps: RelayDeps): WebhookRelay {
 
   // Auth events stay as a record, so there is nothing to delete.
   const events = createRelay<AuthEventRow>(control, {
+    turnMs,
     findCursor: findCursor('events'),
     moveCursor: moveCursor('events'),
     read: (tenant, from) => readEvents(databases, tenant, from),
@@ -113,30 +117,33 @@ export function createWebhookRelay(deps: RelayDeps): WebhookRelay {
       ),
   })
 
-  async function relayBoth(projectId: string): Promise<void> {
+  /** False if its turn has ended before all was relayed. */
+  async function relayBoth(projectId: string): Promise<boolean> {
     try {
       const tenant = await directory.find(projectId)
-      if (tenant?.status !== 'active') return
-      await Promise.all([changes.run(tenant), events.run(tenant)])
+      if (tenant?.status !== 'active') return true
+      return (await Promise.all([changes.run(tenant), events.run(tenant)])).every(isDone => isDone)
     } catch (error) {
       log.warn({ err: error, project: projectId }, 'could not relay changes to webhooks; will retry')
       throw error
     }
   }
 
+  function run(projectId: string): Promise<void> {
+    const before = waiting.get(projectId)
+    if (before) return before
+    let hasStarted = false
+    const running = limit(projectId, () => {
+      hasStarted = true
+      waiting.delete(projectId)
+      return relayBoth(projectId)
+    }).then(isDone => (isDone ? undefined : run(projectId)))
+    if (!hasStarted) waiting.set(projectId, running)
+    return running
+  }
+
   return {
-    run(projectId) {
-      const before = waiting.get(projectId)
-      if (before) return before
-      let hasStarted = false
-      const run = limit(projectId, () => {
-        hasStarted = true
-        waiting.delete(projectId)
-        return relayBoth(projectId)
-      })
-      if (!hasStarted) waiting.set(projectId, run)
-      return run
-    },
+    run,
     close: async () => void (await Promise.all([changes.close(), events.close()])),
   }
 }

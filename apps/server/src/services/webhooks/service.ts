@@ -102,6 +102,7 @@ export function webhooksService(deps: WebhooksDeps) {
     const name = await store.findAttachedAs(control, tenant.id, webhookId)
     if (name !== undefined) await tables.detachAll(tenant, name)
     const isLast = await change(tenant, async session => {
+      await store.lockCursors(session, tenant.id)
       if ((await remove(session)) === 0) throwNotFound()
       return store.deleteUnusedCursors(session, tenant.id)
     })
@@ -139,7 +140,10 @@ export function webhooksService(deps: WebhooksDeps) {
       await find(tenant.id, webhookId)
       if (changes.url !== undefined) await checkTarget(client, changes.url)
       const updated = await change(tenant, async session => {
-        if (changes.is_active === false) await deleteWaiting(session, webhookId)
+        if (changes.is_active === false) {
+          await store.lockWebhook(session, webhookId)
+          await deleteWaiting(session, webhookId)
+        }
         return store.updateWebhook(session, tenant.id, webhookId, { ...changes, ...(events && { events }) })
       })
       return updated ?? throwNotFound()

@@ -14,6 +14,14 @@ const shown = sql`
 export const lockProject = (session: Session, projectId: string) =>
   session.run(sql`select from projects where id = ${projectId} for no key update`)
 
+/** Waits for those who insert or record deliveries of the webhook, and keeps others from it until the commit. */
+export const lockWebhook = (session: Session, webhookId: string) =>
+  session.run(sql`select from webhooks where id = ${webhookId} for update`)
+
+/** The relay locks a position before webhooks, so whoever deletes both must begin with the positions, too. */
+export const lockCursors = (session: Session, projectId: string) =>
+  session.run(sql`select from webhook_cursors where project_id = ${projectId} order by source for update`)
+
 export const countWebhooks = async (session: Session, projectId: string) =>
   (await session.row<{ webhooks: number; listeners: number }>(sql`
     select count(*) filter (where url is not null)::int as webhooks,

@@ -1,6 +1,11 @@
 import type { Session } from '#src/kernel/postgres/database.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 
+/** Locked before the webhook, as by those who change its settings. */
+export const lockProjectOf = (session: Session, webhookId: string) =>
+  session.run(sql`
+    select from projects where id = (select project_id from webhooks where id = ${webhookId}) for no key update`)
+
 /** Undefined if it has been switched off or delivered meanwhile. */
 export const switchOff = (session: Session, webhookId: string, failingDays: number) =>
   session.row<{ project_id: string; project_name: string; url: string }>(sql`

@@ -5,6 +5,7 @@ import type { EmailService } from '#src/services/email/service.ts'
 import type { Directory } from '#src/tenancy/directory.ts'
 import { deleteWaiting } from './deliveries-store.ts'
 import type { ClaimedTarget } from './queue-store.ts'
+import { lockWebhook } from './store.ts'
 import * as store from './switch-off-store.ts'
 
 interface SwitchOffDeps {
@@ -22,6 +23,8 @@ export function createSwitchOff({ control, directory, email, log }: SwitchOffDep
   return async ({ id, failing_ms: failingMs }: Pick<ClaimedTarget, 'id' | 'failing_ms'>): Promise<void> => {
     if (failingMs === null || failingMs < failingDays * dayMs) return
     const projectId = await control.transaction(async session => {
+      await store.lockProjectOf(session, id)
+      await lockWebhook(session, id)
       const webhook = await store.switchOff(session, id, failingDays)
       if (!webhook) return
       await deleteWaiting(session, id)
