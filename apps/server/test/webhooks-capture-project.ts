@@ -3,11 +3,7 @@ import { after, before } from 'node:test'
 import { raw } from '#src/kernel/postgres/sql.ts'
 import { type Attachments, createAttachments } from '#src/services/webhooks/attachments.ts'
 import type { Attachment, RowEvent } from '#src/services/webhooks/attachments-store.ts'
-import {
-  createReadRowChanges,
-  deleteRowChanges,
-  type RowChange,
-} from '#src/services/webhooks/changes-store.ts'
+import { deleteRowChanges, type RowChange, readRowChanges } from '#src/services/webhooks/changes-store.ts'
 import { beginning } from '#src/tenancy/outbox-reading.ts'
 import { startPlatform, type TestPlatform } from './harness.ts'
 import { Project } from './owned-project.ts'
@@ -49,10 +45,9 @@ export function webhookStage() {
         list: (webhook = 'one') => attachments.list(project.ref, webhook),
         /** Reads all captured changes and deletes them. */
         async take(): Promise<RowChange[]> {
-          const read = createReadRowChanges(databases)
           const found: RowChange[] = []
           for (let from = beginning; ; ) {
-            const { rows, cursor, isFull } = await read(tenant, from)
+            const { rows, cursor, isFull } = await readRowChanges(databases, tenant, from)
             if (rows.length > 0) await deleteRowChanges(databases, tenant, rows)
             found.push(...rows)
             if (!isFull) return found

@@ -29,7 +29,8 @@ interface ReadingOptions {
   facts?: Record<string, string>
   /** Expressions over a row `n` of the table, by name. `moment` is the time of its commit. */
   columns: Record<string, string>
-  batchRows: number
+  /** Rows of a batch, as a number or as an expression of it. */
+  batchRows: number | string
 }
 
 export type Cells = readonly (Buffer | null)[]
@@ -46,12 +47,11 @@ export interface OutboxReading {
 }
 
 const text = (cell: Buffer | null | undefined) => cell?.toString('utf8')
-/** The leading columns are snapshot, moment, xid and id. */
-const headerCells = 4
+/** The leading columns are snapshot, rows of a batch, moment, xid and id. */
+const headerCells = 5
 
 /** Builds a statement with the cursor as $1 to $5 and the caller's values from $6 on. */
 export function outboxReader(options: ReadingOptions) {
-  const { batchRows } = options
   const factCount = Object.keys(options.facts ?? {}).length
   return {
     sql: readingStatement(options),
@@ -67,10 +67,10 @@ export function outboxReader(options: ReadingOptions) {
       const first = answer[0]!.map(text)
       const last = found.at(-1)?.map(text)
       const visible = upTo?.snapshot ?? first[0]!
-      const hasBatch = found.length === batchRows
+      const hasBatch = found.length === Number(first[1])
       return {
         cursor: hasBatch
-          ? { seen, upTo: { snapshot: visible, at: last![1]!, xid: last![2]!, id: last![3]! } }
+          ? { seen, upTo: { snapshot: visible, at: last![2]!, xid: last![3]!, id: last![4]! } }
           : { seen: visible },
         facts: first.slice(headerCells, headerCells + factCount),
         rows: found.map(row => row.slice(headerCells + factCount).map(text)),
@@ -119,8 +119,8 @@ const readingStatement = ({
      where w.xid is not null and not pg_visible_in_snapshot(w.xid, $1::pg_snapshot)
        and ($2::pg_snapshot is null or pg_visible_in_snapshot(w.xid, $2::pg_snapshot))
   )
-  select s.snapshot::text, r.moment::text, r.xid, r.id${names(facts, 's')}${names(columns, 'r')}
-    from (select pg_current_snapshot() as snapshot${listed(facts, ', ')}) s
+  select s.snapshot::text, s.batch_rows, r.moment::text, r.xid, r.id${names(facts, 's')}${names(columns, 'r')}
+    from (select pg_current_snapshot() as snapshot, (${batchRows}) as batch_rows${listed(facts, ', ')}) s
     left join lateral (
       select d.*
         from (select * from fresh f
@@ -130,6 +130,6 @@ const readingStatement = ({
          select n.id, n.xid, t.moment${listed(columns, ', ')}
            from ${table} n
           where n.xid = t.xid and ${where} and n.id > case when t.xid = $4::xid8 then $5::bigint else 0 end
-          order by n.id limit ${batchRows}) d
-       limit ${batchRows}
+          order by n.id limit (${batchRows})) d
+       limit (${batchRows})
     ) r on true`

@@ -1,5 +1,6 @@
 // One attempt to deliver: sign, post, and describe the result for its record.
 import type { Attempt } from '@plinth/contract/webhooks.ts'
+import type { Log } from '#src/kernel/log.ts'
 import type { KeepAlive } from '#src/kernel/outbound/keep-alive.ts'
 import { PostError } from '#src/kernel/outbound/post-error.ts'
 import type { Sign } from './signature.ts'
@@ -7,6 +8,7 @@ import type { Sign } from './signature.ts'
 export interface AttemptDeps {
   client: Pick<KeepAlive, 'post'>
   timeoutMs: number
+  log: Log
 }
 
 export interface Attempted {
@@ -15,7 +17,7 @@ export interface Attempted {
 }
 
 export async function attemptDelivery(
-  { client, timeoutMs }: AttemptDeps,
+  { client, timeoutMs, log }: AttemptDeps,
   { url, sign }: { url: string; sign: Sign },
   { id, payload }: { id: string; payload: string },
   signal?: AbortSignal,
@@ -46,7 +48,10 @@ export async function attemptDelivery(
       attempt: attempt(status, body, isDelivered ? null : `The server answered with status ${status}.`),
     }
   } catch (error) {
-    if (!(error instanceof PostError)) throw error
+    if (!(error instanceof PostError)) {
+      log.error({ err: error, delivery: id }, 'unexpected error in a delivery')
+      return { kind: 'failed', attempt: attempt(null, '', 'The request could not be sent.') }
+    }
     const { reason, message } = error
     const kind = reason === 'cancelled' ? 'cancelled' : reason === 'timeout' ? 'timed_out' : 'failed'
     return { kind, attempt: attempt(null, '', message) }

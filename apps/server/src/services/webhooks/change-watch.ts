@@ -27,6 +27,9 @@ interface Watched {
   database: string
   /** The count at the last reading; undefined to read at the next poll. */
   inserted: string | undefined
+  /** Failed readings in a row, and when the next one may start. */
+  failures: number
+  retryAt: number
   /** Set while a reading after a write of this node is planned. */
   timer: NodeJS.Timeout | undefined
   unlisten(): void
@@ -35,6 +38,8 @@ interface Watched {
 const pollMs = 100
 /** Writes of this node within this time are read together. */
 const gatherMs = 10
+/** Between two attempts to read a project whose database fails. */
+const longestPauseMs = 10_000
 
 export function startChangeWatch({ control, databases, directory, relay, log }: WatchDeps): ChangeWatch {
   const watched = new Map<string, Watched>()
@@ -43,10 +48,20 @@ export function startChangeWatch({ control, databases, directory, relay, log }: 
   let isListed = false
 
   function read(id: string): void {
-    relay(id).catch(() => {
-      const entry = watched.get(id)
-      if (entry) entry.inserted = undefined
-    })
+    relay(id).then(
+      () => {
+        const entry = watched.get(id)
+        if (entry) entry.failures = 0
+      },
+      error => {
+        const entry = watched.get(id)
+        if (!entry) return
+        if (entry.failures++ === 0)
+          log.warn({ err: error, project: id }, 'could not relay changes to webhooks; will retry')
+        entry.retryAt = performance.now() + Math.min(longestPauseMs, pollMs * 2 ** entry.failures)
+        entry.inserted = undefined
+      },
+    )
   }
 
   function watch(id: string, database: string): void {
@@ -56,6 +71,8 @@ export function startChangeWatch({ control, databases, directory, relay, log }: 
     watched.set(id, {
       database,
       inserted: undefined,
+      failures: 0,
+      retryAt: 0,
       timer: undefined,
       unlisten: databases.onWrite(id, () => readSoon(id)),
     })
@@ -63,7 +80,7 @@ export function startChangeWatch({ control, databases, directory, relay, log }: 
 
   function readSoon(id: string): void {
     const entry = watched.get(id)
-    if (!entry || entry.timer) return
+    if (!entry || entry.timer || performance.now() < entry.retryAt) return
     entry.timer = setTimeout(() => {
       entry.timer = undefined
       read(id)
@@ -102,7 +119,7 @@ export function startChangeWatch({ control, databases, directory, relay, log }: 
     const byDatabase = new Map(counts.map(({ database, inserted }) => [database, inserted]))
     for (const [id, entry] of watched) {
       const inserted = byDatabase.get(entry.database)
-      if (inserted === entry.inserted) continue
+      if (inserted === entry.inserted || performance.now() < entry.retryAt) continue
       entry.inserted = inserted
       read(id)
     }

@@ -1,5 +1,4 @@
 // The captured row changes of a project, which its triggers write to platform.webhook_changes.
-import { remember } from '#src/kernel/remember.ts'
 import { type Databases, statement } from '#src/tenancy/databases.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
 import { type Cursor, leftRows, outboxReader } from '#src/tenancy/outbox-reading.ts'
@@ -23,39 +22,32 @@ export interface RowChange {
 }
 
 /**
- * Both rows of a change may have 256 KiB, so a batch has at most 13 MB. While large values take little space in the table, a
- * larger batch has no more, and is less work for each row.
+ * Both rows of a change may have 256 KiB, so a batch of 25 has at most 13 MB. While all large values in the table take
+ * little space, a larger batch has no more, and is less work for each row.
  */
-const batchRows = { always: 25, whileSmall: 250 }
-const smallBytes = 8_000_000
-const maxRemembered = 10_000
+const batchRows = `
+  select case when pg_relation_size(c.reltoastrelid) < 8000000 then 250 else 25 end
+    from pg_class c where c.oid = 'platform.webhook_changes'::regclass`
 
-const readerOf = (rows: number) => {
-  const reader = outboxReader({
-    table: 'platform.webhook_changes',
-    time: 'at',
-    facts: {
-      has_left: leftRows('platform.webhook_changes'),
-      is_small: `(select pg_relation_size(c.reltoastrelid) < ${smallBytes}
-                    from pg_class c where c.oid = 'platform.webhook_changes'::regclass)`,
-    },
-    columns: {
-      change: 'n.id',
-      transaction: 'n.xid',
-      webhooks: 'n.webhooks',
-      committed_at: `to_char(t.moment at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`,
-      schema_name: 'n.schema_name',
-      table_name: 'n.table_name',
-      kind: 'n.kind',
-      new: 'ltrim(n.new)',
-      old: 'ltrim(n.old)',
-      is_truncated: `(starts_with(n.new, ' ') is true or starts_with(n.old, ' ') is true)`,
-    },
-    batchRows: rows,
-  })
-  return { reader, select: statement(reader.sql, true) }
-}
-const readers = { always: readerOf(batchRows.always), whileSmall: readerOf(batchRows.whileSmall) }
+const changes = outboxReader({
+  table: 'platform.webhook_changes',
+  time: 'at',
+  facts: { has_left: leftRows('platform.webhook_changes') },
+  columns: {
+    change: 'n.id',
+    transaction: 'n.xid',
+    webhooks: 'n.webhooks',
+    committed_at: `to_char(t.moment at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`,
+    schema_name: 'n.schema_name',
+    table_name: 'n.table_name',
+    kind: 'n.kind',
+    new: 'ltrim(n.new)',
+    old: 'ltrim(n.old)',
+    is_truncated: `(starts_with(n.new, ' ') is true or starts_with(n.old, ' ') is true)`,
+  },
+  batchRows,
+})
+const read = statement(changes.sql, true)
 const remove = statement(
   `delete from platform.webhook_changes c using unnest($1::xid8[], $2::bigint[]) as k (xid, id)
     where c.xid = k.xid and c.id = k.id`,
@@ -68,20 +60,14 @@ const removeVisible = statement(
 )
 const removeAll = statement('delete from platform.webhook_changes', true)
 
-export type ReadRowChanges = (tenant: Tenant, from: Cursor) => Promise<RelayedRows<RowChange>>
-
-export function createReadRowChanges(databases: Pick<Databases, 'asService'>): ReadRowChanges {
-  /** Projects whose large values took little space at the last reading. */
-  const small = new Map<string, true>()
-  return async (tenant, from) => {
-    const { reader, select } = small.get(tenant.id) ? readers.whileSmall : readers.always
-    small.delete(tenant.id)
-    const ask = async (values: (string | null)[]) => (await databases.asService(tenant, select, values)).rows
-    const { cursor, rows, isFull, facts } = await reader.read(from, [], ask)
-    const [hasLeft, isSmall] = facts
-    if (isSmall === 't') remember(small, tenant.id, true, maxRemembered)
-    return { rows: rows.map(rowChange), cursor, isFull, hasLeft: hasLeft === 't' }
-  }
+export async function readRowChanges(
+  databases: Pick<Databases, 'asService'>,
+  tenant: Tenant,
+  from: Cursor,
+): Promise<RelayedRows<RowChange>> {
+  const ask = async (values: (string | null)[]) => (await databases.asService(tenant, read, values)).rows
+  const { cursor, rows, isFull, facts } = await changes.read(from, [], ask)
+  return { rows: rows.map(rowChange), cursor, isFull, hasLeft: facts[0] === 't' }
 }
 
 const rowChange = (cells: (string | undefined)[]): RowChange => {

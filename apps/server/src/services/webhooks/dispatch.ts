@@ -1,7 +1,6 @@
 // Delivers what waits in the queue, at least once. A job of the worker is a batch of deliveries to one webhook, which are
 // sent one after the other. A batch ends early at the first failure and after a second, so that webhooks take turns.
 import type { Sealer } from '#src/kernel/crypto/sealed.ts'
-import type { Log } from '#src/kernel/log.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
 import { startWorker, type Worker } from '#src/kernel/worker.ts'
 import { type AttemptDeps, attemptDelivery } from './attempt.ts'
@@ -21,7 +20,6 @@ export interface DispatchDeps extends AttemptDeps {
   retryBaseMs: number
   /** Called after a failure of a webhook that has been failing for the given time. */
   failing(target: store.ClaimedTarget): Promise<void>
-  log: Log
 }
 
 type Outcome = store.BatchOutcome & { laneResult: LaneResult }

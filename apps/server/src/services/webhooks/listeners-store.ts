@@ -20,22 +20,28 @@ export interface StreamedRow {
   payload: string
 }
 
+/** Of the payloads that are read at once. The last one may exceed it. */
+const maxBytes = 1_000_000
+
 /** The next deliveries. Those that are not acknowledged are returned again after the lease. */
 export const readNext = async (control: Database, id: string, limit: number, leaseSeconds: number) =>
   (
     await control.rows<StreamedRow>(sql`
       update webhook_queue set leased_until = now() + make_interval(secs => ${leaseSeconds})
        where webhook_id = ${id} and id in (
-         select id from webhook_queue
-          where webhook_id = ${id} and (leased_until is null or leased_until <= now())
-          order by id limit ${limit})
+         select id from (
+           select id, sum(bytes) over (order by id) - bytes as earlier_bytes from (
+             select id, octet_length(payload) as bytes from webhook_queue
+              where webhook_id = ${id} and (leased_until is null or leased_until <= now())
+              order by id limit ${limit}) next) summed
+          where earlier_bytes < ${maxBytes})
       returning id, event, payload`)
   ).sort((left, right) => (left.id < right.id ? -1 : 1))
 
 export const deleteListener = (session: Session, projectId: string, id: string) =>
   session.run(sql`delete from webhooks where project_id = ${projectId} and id = ${id} and url is null`)
 
-/** A listener whose command line is gone. */
+/** Listeners whose command line is gone, in any order, so that one that cannot be removed delays no other. */
 export const listExpired = (control: Database, limit: number) =>
   control.rows<{ id: string; project_id: string }>(sql`
-    select id, project_id from webhooks where expires_at < now() order by expires_at limit ${limit}`)
+    select id, project_id from webhooks where expires_at < now() order by random() limit ${limit}`)

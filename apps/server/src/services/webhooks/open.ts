@@ -80,7 +80,6 @@ export function openWebhooks(deps: WebhooksDeps): Service {
     tables,
     client,
     watch: async projectId => void (await watch?.look(projectId)),
-    wake: worker.wake,
   })
   const deliveries = deliveriesService({
     ...deps,

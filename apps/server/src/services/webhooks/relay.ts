@@ -2,14 +2,13 @@
 // Both come from tables of the project database, each with its own position (tenancy/outbox-relay.ts).
 
 import { createLimiter } from '#src/kernel/limiter.ts'
-import type { Log } from '#src/kernel/log.ts'
 import { orderedUuid } from '#src/kernel/ordered-uuid.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
 import { inSlices, type Sliced } from '#src/kernel/slices.ts'
 import type { Databases } from '#src/tenancy/databases.ts'
 import type { Directory, Tenant } from '#src/tenancy/directory.ts'
 import { createRelay, type PreparedWork } from '#src/tenancy/outbox-relay.ts'
-import { createReadRowChanges, deleteRowChanges, deleteSeenChanges, type RowChange } from './changes-store.ts'
+import { deleteRowChanges, deleteSeenChanges, type RowChange, readRowChanges } from './changes-store.ts'
 import { leaseSeconds } from './claim.ts'
 import { type Selects, selection } from './events.ts'
 import { readEvents } from './events-store.ts'
@@ -25,11 +24,10 @@ interface RelayDeps {
   handover: Handover
   /** Called after deliveries were queued. */
   queued(projectId: string): void
-  log: Log
 }
 
 export interface WebhookRelay {
-  /** Relays what is committed now. A failure is logged; the next call tries again. */
+  /** Relays what is committed now. */
   run(projectId: string): Promise<void>
   close(): Promise<void>
 }
@@ -50,7 +48,7 @@ interface Selecting extends Receiver {
 }
 
 export function createWebhookRelay(deps: RelayDeps): WebhookRelay {
-  const { control, databases, directory, handover, queued, log } = deps
+  const { control, databases, directory, handover, queued } = deps
   const limit = createLimiter({ concurrency, perKey: 1 })
   /** Runs that have not started. They read what is committed until they start. */
   const waiting = new Map<string, Promise<void>>()
@@ -89,7 +87,7 @@ export function createWebhookRelay(deps: RelayDeps): WebhookRelay {
     turnMs,
     findCursor: findCursor('changes'),
     moveCursor: moveCursor('changes'),
-    read: createReadRowChanges(databases),
+    read: (tenant, from) => readRowChanges(databases, tenant, from),
     prepare: (tenant, rows) =>
       prepare(
         tenant,
@@ -119,14 +117,9 @@ export function createWebhookRelay(deps: RelayDeps): WebhookRelay {
 
   /** False if its turn has ended before all was relayed. */
   async function relayBoth(projectId: string): Promise<boolean> {
-    try {
-      const tenant = await directory.find(projectId)
-      if (tenant?.status !== 'active') return true
-      return (await Promise.all([changes.run(tenant), events.run(tenant)])).every(isDone => isDone)
-    } catch (error) {
-      log.warn({ err: error, project: projectId }, 'could not relay changes to webhooks; will retry')
-      throw error
-    }
+    const tenant = await directory.find(projectId)
+    if (tenant?.status !== 'active') return true
+    return (await Promise.all([changes.run(tenant), events.run(tenant)])).every(isDone => isDone)
   }
 
   function run(projectId: string): Promise<void> {

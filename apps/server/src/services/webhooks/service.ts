@@ -2,6 +2,7 @@
 import type { Attachment, TestResult, Webhook, WebhookWithSecret } from '@plinth/contract/webhooks.ts'
 import type { Sealer } from '#src/kernel/crypto/sealed.ts'
 import { Refusal } from '#src/kernel/errors.ts'
+import type { Log } from '#src/kernel/log.ts'
 import { orderedUuid } from '#src/kernel/ordered-uuid.ts'
 import type { KeepAlive } from '#src/kernel/outbound/keep-alive.ts'
 import type { Database, Session } from '#src/kernel/postgres/database.ts'
@@ -30,8 +31,7 @@ export interface WebhooksDeps {
   client: Pick<KeepAlive, 'check' | 'post'>
   /** Watches the changes of a project from now on. */
   watch(projectId: string): Promise<void>
-  /** Wakes the worker. */
-  wake(): void
+  log: Log
 }
 
 export type WebhooksService = ReturnType<typeof webhooksService>
@@ -42,7 +42,7 @@ const overlapSeconds = 24 * 3600
 
 export function webhooksService(deps: WebhooksDeps) {
   const { control, sealer, owner, directory, databases, tables, client, watch } = deps
-  const test = createTestDelivery(client, sealer)
+  const test = createTestDelivery(client, sealer, deps.log)
 
   /** Other nodes learn of it within a quarter of a second. */
   async function change<T>(tenant: Tenant, work: (session: Session) => Promise<T>): Promise<T> {

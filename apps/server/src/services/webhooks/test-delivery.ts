@@ -3,6 +3,7 @@ import type { TestResult } from '@plinth/contract/webhooks.ts'
 import type { Sealer } from '#src/kernel/crypto/sealed.ts'
 import { Refusal } from '#src/kernel/errors.ts'
 import { createLimiter } from '#src/kernel/limiter.ts'
+import type { Log } from '#src/kernel/log.ts'
 import { orderedUuid } from '#src/kernel/ordered-uuid.ts'
 import type { KeepAlive } from '#src/kernel/outbound/keep-alive.ts'
 import { attemptDelivery } from './attempt.ts'
@@ -13,7 +14,7 @@ import { checkTarget } from './target.ts'
 const timeoutMs = 30_000
 const perProject = 2
 
-export function createTestDelivery(client: Pick<KeepAlive, 'check' | 'post'>, sealer: Sealer) {
+export function createTestDelivery(client: Pick<KeepAlive, 'check' | 'post'>, sealer: Sealer, log: Log) {
   const limit = createLimiter({
     perKey: perProject,
     maxWaiting: 0,
@@ -35,7 +36,7 @@ export function createTestDelivery(client: Pick<KeepAlive, 'check' | 'post'>, se
         data: {},
       })
       const { kind, attempt } = await attemptDelivery(
-        { client, timeoutMs },
+        { client, timeoutMs, log },
         { url: target.url, sign: signWith(sealer, target) },
         { id: orderedUuid(), payload },
       )
