@@ -8,6 +8,7 @@ import { filled, jsonBodies, mebibyte, numbered, plainText } from './attack-bodi
 import { functionCases } from './attack-functions.ts'
 import { graphqlCases } from './attack-graphql.ts'
 import { type HttpRequest, send, sendFrames, sendRaw, sendRawFrames } from './attack-send.ts'
+import { webhookCases } from './attack-webhooks.ts'
 
 export interface Attacked {
   url: string
@@ -386,6 +387,7 @@ export function ownCases(attacked: Attacked): Case[] {
     ),
     ...graphqlCases(attacked),
     ...functionCases(attacked),
+    ...webhookCases(attacked),
     // The last case, because Postgres cannot interrupt it, and it occupies connections of the project until it ends.
     pair('rows: a function that is stuck', body('application/json', plainText(1000), '/rpc/echo'), () =>
       body('application/json', Buffer.from('{}'), '/rpc/stuck'),

@@ -33,6 +33,8 @@ const unlimited = {
   PLATFORM_RATE_LIMIT_ANON: '0',
   PLATFORM_RATE_LIMIT_AUTHENTICATED: '0',
   PLATFORM_RATE_LIMIT_SERVICE_ROLE: '0',
+  // The webhooks of the attacker have a target on this machine.
+  PLATFORM_OUTBOUND_ALLOW: '127.0.0.1',
 }
 
 interface Measured {

@@ -168,7 +168,7 @@ test('webhooks: what waits for a webhook that is switched off is dropped', async
   assert.deepEqual(await list(project, wid), [])
 })
 
-test('webhooks: an endpoint without a success for five days is switched off, and its owners are told', async t => {
+test('webhooks: an endpoint without a success for five days is switched off, and the owners get a mail', async t => {
   const receiver = await startReceiver(response => void response.writeHead(500).end())
   t.after(receiver.close)
   const project = await webhookProject(platform)

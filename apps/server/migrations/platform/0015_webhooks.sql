@@ -36,7 +36,7 @@ create table webhook_queue (
   payload text not null,
   created_at timestamptz not null,
   due_at timestamptz not null,
-  -- Whoever claims a delivery has it until then. After that another node may claim it. Not indexed, so that a claim
+  -- The end of a claim. After it another node may claim the delivery. Not indexed, so that a claim
   -- writes no index.
   leased_until timestamptz,
   -- Attempts since the creation or the last manual retry.

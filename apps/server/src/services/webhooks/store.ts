@@ -18,7 +18,7 @@ export const lockProject = (session: Session, projectId: string) =>
 export const lockWebhook = (session: Session, webhookId: string) =>
   session.run(sql`select from webhooks where id = ${webhookId} for update`)
 
-/** The relay locks a position before webhooks, so whoever deletes both must begin with the positions, too. */
+/** The relay locks a position before webhooks. A transaction that deletes both must lock them in the same order. */
 export const lockCursors = (session: Session, projectId: string) =>
   session.run(sql`select from webhook_cursors where project_id = ${projectId} order by source for update`)
 
