@@ -19,6 +19,9 @@ const captureFunctions = [
   'capture_insert',
   'capture_update',
   'capture_delete',
+  'capture_insert_with_settings',
+  'capture_update_with_settings',
+  'capture_delete_with_settings',
   'capture_built',
   'note_change',
 ]
@@ -93,24 +96,31 @@ test('webhook security: tenants cannot write changes or attachments, nor attach'
 
 test('webhook security: no object of a tenant replaces what the capture uses', async () => {
   const { attach, run, take, asSuperuser } = await projectWith(`
-    ${notes}; ${trap};
-    create schema evil;
+    ${notes}; create table measures (id int, value float8); ${trap};
+    create schema evil; grant usage on schema evil to public;
     create domain evil.text as pg_catalog.text check (public.trap() = 1);
     create function evil.row_to_json(record) returns json language plpgsql as $$ begin perform public.trap(); return '{}'::json; end $$;
     create function evil.pg_column_size(record) returns int language plpgsql as $$ begin return public.trap(); end $$;
     create function evil.pg_stat_force_next_flush() returns void language plpgsql as $$ begin perform public.trap(); end $$;
     create function evil.le(int, int) returns boolean language sql as $$ select public.trap() = 1 $$;
     create operator evil.<= (leftarg = int, rightarg = int, function = evil.le);
+    create function evil.same(text, text) returns boolean language sql as $$ select public.trap() = 1 $$;
+    create operator evil.= (leftarg = text, rightarg = text, function = evil.same);
+    create function evil.same(bigint, bigint) returns boolean language sql as $$ select public.trap() = 1 $$;
+    create operator evil.= (leftarg = bigint, rightarg = bigint, function = evil.same);
+    create function evil.current_setting(text) returns text language plpgsql as $$ begin return public.trap()::text; end $$;
     create table evil.webhook_changes (id int)`)
   await attach('notes')
+  await attach('measures')
   await run(`
     create temporary view new_rows as select public.trap() as id; create temporary view old_rows as select public.trap() as id;
     create temporary table pg_class (oid oid);
     set search_path = pg_temp, evil, public, pg_catalog;
     insert into public.notes values (1, 'a'), (2, 'b'); update public.notes set id = id operator(pg_catalog.+) 10;
     update public.notes set text = 'x' where id operator(pg_catalog.=) 11; delete from public.notes;
-    insert into public.notes values (3, pg_catalog.repeat('x', 300000))`)
-  assert.equal((await take()).length, 8)
+    insert into public.notes values (3, pg_catalog.repeat('x', 300000));
+    insert into public.measures values (1, 0.1), (2, 0.2); update public.measures set value = 0.3; delete from public.measures`)
+  assert.equal((await take()).length, 14)
   assert.deepEqual(await asSuperuser('select * from public.ran'), [])
 })
 

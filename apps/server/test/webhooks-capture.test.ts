@@ -207,18 +207,23 @@ test('webhook capture: a commit is visible in the statistics of the database at 
 
 test('webhook capture: values do not depend on the settings of the session', async () => {
   const { attach, run, take } = await projectWith(`
-    create table shapes (at timestamptz, span interval, number float8, bytes bytea, range tstzrange, rel regclass)`)
+    create table shapes (at timestamptz, span interval, number float8, bytes bytea, range tstzrange, rel regclass);
+    create table times (at timestamptz, days date[])`)
   await attach('shapes')
+  await attach('times')
   await run(`
     set timezone = 'America/New_York'; set datestyle = 'SQL, DMY'; set intervalstyle = 'iso_8601'; set extra_float_digits = -10;
     set bytea_output = 'escape'; set search_path = public; set standard_conforming_strings = off;
     insert into shapes values ('2024-02-03 04:05:06Z', '1 day 2 hours', 0.1234567890123456, 'ab', '[2024-02-03 04:05:06Z,]', 'shapes');
-    insert into public.shapes select * from public.shapes union all select * from public.shapes`)
+    insert into public.shapes select * from public.shapes union all select * from public.shapes;
+    insert into public.times values ('2024-02-03 04:05:06Z', '{2024-02-03}');
+    set timezone = 'UTC'; alter table public.times add number float8; update public.times set number = 0.1234567890123456`)
   const row =
     '{"at":"2024-02-03T04:05:06+00:00","span":"1 day 02:00:00","number":0.1234567890123456,"bytes":"\\\\x6162","range":"[\\"2024-02-03 04:05:06+00\\",)","rel":"public.shapes"}'
+  const times = '{"at":"2024-02-03T04:05:06+00:00","days":["2024-02-03"]'
   assert.deepEqual(
     (await take()).map(each => each.new),
-    [row, row, row],
+    [row, row, row, `${times}}`, `${times},"number":0.1234567890123456}`],
   )
 })
 

@@ -16,10 +16,13 @@ as $$
     join pg_index i on i.indrelid = rel and i.indisprimary and a.attnum = any (i.indkey)
 $$;
 
--- JSON of a row that may be too large. A value can be stored compressed, so only its text has the real size. JSON over
--- 1 GB raises an error, and then not even the key is stored.
-create or replace function platform.large_row_line(rel oid, line record) returns text
-language plpgsql stable set search_path = pg_catalog, pg_temp
+-- JSON of any row in any session: a value has the same text whatever the session of the tenant has set. A value can be
+-- stored compressed, so only its text has the real size. JSON over 1 GB raises an error, and then not even the key is
+-- stored.
+create or replace function platform.row_line(rel oid, line record) returns text
+language plpgsql stable
+set search_path = pg_catalog, pg_temp set datestyle = 'ISO, MDY' set intervalstyle = 'postgres' set timezone = 'UTC'
+set extra_float_digits = 1 set bytea_output = 'hex'
 as $$
 declare
   written text;
@@ -38,22 +41,25 @@ $$;
 
 -- One function for each operation with as little as possible, because every write to an attached table runs it. A row of
 -- up to 1000 bytes cannot be too large, even if its values are compressed. A variable wins over a column of the tenant's
--- table with its name. Values have the same text whatever the session of the tenant has set.
+-- table with its name.
+-- The search_path is that of the tenant, because setting it would cost time. So every function, type and operator must be
+-- written with its schema, and nothing used that looks up an operator by itself, as USING and IN do.
+-- These three are for tables whose JSON depends on no setting but the time zone.
 -- The platform polls the statistics of databases to notice commits, so the commit must not hold them back.
 create or replace function platform.capture_insert() returns trigger
 language plpgsql security definer
-set search_path = pg_catalog, pg_temp set datestyle = 'ISO, MDY' set intervalstyle = 'postgres' set timezone = 'UTC'
-set extra_float_digits = 1 set bytea_output = 'hex'
 as $$
 #variable_conflict use_variable
 declare
-  done text;
+  done pg_catalog.text;
 begin
   insert into platform.webhook_changes (webhooks, schema_name, table_name, kind, new)
   select tg_argv[0], tg_table_schema, tg_table_name, 'INSERT',
-         case when pg_column_size(r.*) <= 1000 then row_to_json(r.*)::text else platform.large_row_line(tg_relid, r.*) end
+         case when pg_catalog.current_setting('timezone') operator(pg_catalog.=) 'UTC'
+                and pg_catalog.pg_column_size(r.*) operator(pg_catalog.<=) 1000
+           then pg_catalog.row_to_json(r.*)::pg_catalog.text else platform.row_line(tg_relid, r.*) end
     from new_rows r;
-  done := pg_stat_force_next_flush();
+  done := pg_catalog.pg_stat_force_next_flush();
   return null;
 end
 $$;
@@ -63,51 +69,74 @@ $$;
 -- plan is cached, and would be slow if it was made for few rows and then runs for many.
 create or replace function platform.capture_update() returns trigger
 language plpgsql security definer
-set search_path = pg_catalog, pg_temp set datestyle = 'ISO, MDY' set intervalstyle = 'postgres' set timezone = 'UTC'
-set extra_float_digits = 1 set bytea_output = 'hex'
 as $$
 #variable_conflict use_variable
 declare
-  done text;
+  done pg_catalog.text;
 begin
   insert into platform.webhook_changes (webhooks, schema_name, table_name, kind, new, old)
   select tg_argv[0], tg_table_schema, tg_table_name, 'UPDATE',
-         case when pg_column_size(n.*) <= 1000 then row_to_json(n.*)::text else platform.large_row_line(tg_relid, n.*) end,
-         case when pg_column_size(o.*) <= 1000 then row_to_json(o.*)::text else platform.large_row_line(tg_relid, o.*) end
+         case when pg_catalog.current_setting('timezone') operator(pg_catalog.=) 'UTC'
+                and pg_catalog.pg_column_size(n.*) operator(pg_catalog.<=) 1000
+           then pg_catalog.row_to_json(n.*)::pg_catalog.text else platform.row_line(tg_relid, n.*) end,
+         case when pg_catalog.current_setting('timezone') operator(pg_catalog.=) 'UTC'
+                and pg_catalog.pg_column_size(o.*) operator(pg_catalog.<=) 1000
+           then pg_catalog.row_to_json(o.*)::pg_catalog.text else platform.row_line(tg_relid, o.*) end
     from new_rows n cross join old_rows o where not exists (select from new_rows offset 1);
   if not found and exists (select from new_rows) then
     insert into platform.webhook_changes (webhooks, schema_name, table_name, kind, new, old)
     select tg_argv[0], tg_table_schema, tg_table_name, 'UPDATE', n.line, o.line
-      from (select row_number() over () as place,
-                   case when pg_column_size(r.*) <= 1000 then row_to_json(r.*)::text else platform.large_row_line(tg_relid, r.*) end as line
+      from (select pg_catalog.row_number() over () as place,
+                   case when pg_catalog.current_setting('timezone') operator(pg_catalog.=) 'UTC'
+                          and pg_catalog.pg_column_size(r.*) operator(pg_catalog.<=) 1000
+                     then pg_catalog.row_to_json(r.*)::pg_catalog.text else platform.row_line(tg_relid, r.*) end as line
               from new_rows r) n
-      full join (select row_number() over () as place,
-                        case when pg_column_size(r.*) <= 1000 then row_to_json(r.*)::text else platform.large_row_line(tg_relid, r.*) end as line
-                   from old_rows r) o using (place)
-     order by place;
+      full join (select pg_catalog.row_number() over () as place,
+                        case when pg_catalog.current_setting('timezone') operator(pg_catalog.=) 'UTC'
+                               and pg_catalog.pg_column_size(r.*) operator(pg_catalog.<=) 1000
+                          then pg_catalog.row_to_json(r.*)::pg_catalog.text else platform.row_line(tg_relid, r.*) end as line
+                   from old_rows r) o
+        on n.place operator(pg_catalog.=) o.place
+     order by n.place;
   end if;
-  done := pg_stat_force_next_flush();
+  done := pg_catalog.pg_stat_force_next_flush();
   return null;
 end
 $$;
 
 create or replace function platform.capture_delete() returns trigger
 language plpgsql security definer
-set search_path = pg_catalog, pg_temp set datestyle = 'ISO, MDY' set intervalstyle = 'postgres' set timezone = 'UTC'
-set extra_float_digits = 1 set bytea_output = 'hex'
 as $$
 #variable_conflict use_variable
 declare
-  done text;
+  done pg_catalog.text;
 begin
   insert into platform.webhook_changes (webhooks, schema_name, table_name, kind, old)
   select tg_argv[0], tg_table_schema, tg_table_name, 'DELETE',
-         case when pg_column_size(r.*) <= 1000 then row_to_json(r.*)::text else platform.large_row_line(tg_relid, r.*) end
+         case when pg_catalog.current_setting('timezone') operator(pg_catalog.=) 'UTC'
+                and pg_catalog.pg_column_size(r.*) operator(pg_catalog.<=) 1000
+           then pg_catalog.row_to_json(r.*)::pg_catalog.text else platform.row_line(tg_relid, r.*) end
     from old_rows r;
-  done := pg_stat_force_next_flush();
+  done := pg_catalog.pg_stat_force_next_flush();
   return null;
 end
 $$;
+
+-- The same functions with settings, for all other tables.
+do $do$
+declare
+  operation text;
+begin
+  foreach operation in array array['insert', 'update', 'delete'] loop
+    execute replace(pg_get_functiondef(format('platform.capture_%s()', operation)::regprocedure),
+      format('capture_%s()', operation), format('capture_%s_with_settings()', operation));
+    execute format($$
+      alter function platform.capture_%s_with_settings()
+        set search_path = pg_catalog, pg_temp set datestyle = 'ISO, MDY' set intervalstyle = 'postgres'
+        set timezone = 'UTC' set extra_float_digits = 1 set bytea_output = 'hex'$$, operation);
+  end loop;
+end
+$do$;
 
 -- SQL that reads a transition table: the place of a row and its JSON. Virtual generated columns have no value here and
 -- are left out. With casts to json, values of types that are not built in are written as text, without a cast. A snapshot
@@ -158,11 +187,14 @@ $$;
 
 do $$
 declare
-  name text;
+  capture regprocedure;
 begin
-  foreach name in array array['insert', 'update', 'delete', 'built'] loop
-    execute format('alter function platform.capture_%s() owner to supabase_realtime_admin', name);
-    execute format('revoke execute on function platform.capture_%s() from public', name);
+  for capture in
+    select oid from pg_proc
+     where pronamespace = 'platform'::regnamespace and prorettype = 'trigger'::regtype and starts_with(proname, 'capture_')
+  loop
+    execute format('alter function %s owner to supabase_realtime_admin', capture);
+    execute format('revoke execute on function %s from public', capture);
   end loop;
 end
 $$;

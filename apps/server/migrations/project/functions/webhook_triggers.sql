@@ -2,6 +2,18 @@
 -- table, and platform.apply_webhook_triggers() creates and drops triggers accordingly. Only the superuser attaches and
 -- detaches. No code of a tenant runs in these statements.
 
+-- Whether the JSON of a row depends on settings of the session other than the time zone.
+create or replace function platform.needs_settings(rel oid) returns boolean
+language sql stable set search_path = pg_catalog, pg_temp
+as $$
+  select exists (
+    select from pg_attribute a join pg_type c on c.oid = a.atttypid
+      join pg_type t on t.oid = case c.typcategory when 'A' then c.typelem else c.oid end
+     where a.attrelid = rel and a.attnum > 0 and not a.attisdropped and t.typtype <> 'e'
+       and t.oid <> all (array['bool', 'int2', 'int4', 'int8', 'numeric', 'oid', 'text', 'varchar', 'bpchar', 'name', 'uuid',
+         'json', 'jsonb', 'date', 'time', 'timestamp', 'timestamptz']::regtype[]))
+$$;
+
 -- The triggers that tables should have. The arguments are written as pg_trigger stores them. A partition has the triggers
 -- of the tables it belongs to as well, because a statement on a partition runs only the triggers of the partition.
 create or replace function platform.wanted_webhook_triggers()
@@ -15,7 +27,8 @@ as $$
       from target t join pg_inherits i on i.inhparent = t.relid join pg_class c on c.oid = i.inhrelid and c.relispartition
   )
   select t.relid, concat_ws('_', 'plinth_webhook', lower(e.event), case when t.relid <> t.attached then t.attached end), e.event,
-         case when m.is_built then 'capture_built' else 'capture_' || lower(e.event) end,
+         case when m.is_built then 'capture_built'
+              else concat('capture_', lower(e.event), case when platform.needs_settings(t.relid) then '_with_settings' end) end,
          encode(convert_to(w.webhooks, 'UTF8'), 'hex') || '00'
            || case when m.is_built then encode(convert_to(t.attached::text, 'UTF8'), 'hex') || '00' else '' end,
          w.webhooks, case when m.is_built then t.attached end
@@ -39,8 +52,7 @@ as $$
   select t.tgrelid, t.tgname, case t.tgtype when 4 then 'INSERT' when 8 then 'DELETE' when 16 then 'UPDATE' end, f.proname,
          encode(t.tgargs, 'hex')
     from pg_trigger t join pg_proc f on f.oid = t.tgfoid
-   where f.pronamespace = 'platform'::regnamespace
-     and f.proname in ('capture_insert', 'capture_update', 'capture_delete', 'capture_built')
+   where f.pronamespace = 'platform'::regnamespace and starts_with(f.proname, 'capture_')
 $$;
 
 -- Replacing a trigger waits for writers of the table, and dropping one for its readers as well. A trigger that the owner of
