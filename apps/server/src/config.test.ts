@@ -81,6 +81,7 @@ test('config: durations are seconds unless they have a unit', () => {
     retryBaseDelayMs: 10_000,
     maxConcurrent: 10,
     deadLetterRetentionDays: 30,
+    maxStoredMb: 256,
   })
 })
 

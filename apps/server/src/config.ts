@@ -69,6 +69,8 @@ export interface Config {
     /** Attempts of this node at once. */
     maxConcurrent: number
     deadLetterRetentionDays: number
+    /** Of waiting deliveries of a project, and of its dead letters as well. */
+    maxStoredMb: number
   }
   /** Writes are rejected below this free disk space. 0 disables the check. */
   diskReserveMb: number
@@ -161,6 +163,7 @@ export function readConfig(environment: Environment): Config {
       retryBaseDelayMs: duration('WEBHOOK_RETRY_BASE_DELAY', 10_000),
       maxConcurrent: integer('WEBHOOK_MAX_CONCURRENT', 10, 1, 1000),
       deadLetterRetentionDays: integer('PLATFORM_DLQ_RETENTION_DAYS', 30, 1, 36_500),
+      maxStoredMb: integer('WEBHOOK_MAX_STORED_MB', 256, 1),
     }),
     diskReserveMb: integer('PLATFORM_DISK_RESERVE_MB', 1024, 0),
     redisUrl: readRedisUrl(text('REDIS_URL')),

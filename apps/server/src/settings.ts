@@ -234,6 +234,12 @@ export const settings = [
     meaning: 'Attempts that a node makes at once.',
   },
   {
+    name: 'WEBHOOK_MAX_STORED_MB',
+    default: '256',
+    meaning:
+      'Megabytes of deliveries that wait for the webhooks of a project, and of its dead letters. Further changes wait in the project database. Of dead letters the oldest are deleted.',
+  },
+  {
     name: 'PLATFORM_DLQ_RETENTION_DAYS',
     default: '30',
     meaning: 'Dead letters of webhooks are deleted after this number of days.',

@@ -55,6 +55,7 @@ const invalidValues: Record<Exclude<(typeof settings)[number]['name'], typeof al
   WEBHOOK_TIMEOUT: '2h',
   WEBHOOK_RETRY_BASE_DELAY: '0',
   WEBHOOK_MAX_CONCURRENT: '0',
+  WEBHOOK_MAX_STORED_MB: '0',
   PLATFORM_DLQ_RETENTION_DAYS: '0',
   PLATFORM_DISK_RESERVE_MB: '1GB',
   REDIS_URL: 'localhost:6379',

@@ -94,3 +94,24 @@ export const deleteEnded = (
        where webhook_id = ${webhookId} and ${status === 'dead_letter' ? sql`status = 'dead_letter'` : sql`status = 'delivered'`}
          and id < ${beforeId}::uuid and ended_at <= now() - make_interval(days => ${days})
        order by id limit ${limit})`)
+
+/** What a delivery takes besides its payload. */
+const rowBytes = 300
+
+/** Bytes of the deliveries of a project. */
+export const measureStored = async (control: Database, projectId: string) =>
+  (await control.row<{ waiting: number; dead: number }>(sql`
+    select (select coalesce(sum(pg_column_size(q.payload) + ${rowBytes}), 0)::float8
+              from webhooks w join webhook_queue q on q.webhook_id = w.id where w.project_id = ${projectId}) as waiting,
+           (select coalesce(sum(pg_column_size(d.payload) + ${rowBytes}), 0)::float8
+              from webhooks w join webhook_deliveries d on d.webhook_id = w.id and d.status = 'dead_letter'
+             where w.project_id = ${projectId}) as dead`))!
+
+/** Keeps the newest dead letters of a project, and returns the number of the others. */
+export const deleteOldestDead = (control: Database, projectId: string, keptBytes: number) =>
+  control.run(sql`
+    delete from webhook_deliveries d using (
+      select d.webhook_id, d.id, sum(pg_column_size(d.payload) + ${rowBytes}) over (order by d.id desc) as newer_bytes
+        from webhooks w join webhook_deliveries d on d.webhook_id = w.id and d.status = 'dead_letter'
+       where w.project_id = ${projectId}) dead
+     where d.webhook_id = dead.webhook_id and d.id = dead.id and dead.newer_bytes > ${keptBytes}`)

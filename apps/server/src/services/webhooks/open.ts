@@ -26,6 +26,7 @@ import { countWaiting } from './queue-store.ts'
 import { createQueuedSignal } from './queued-signal.ts'
 import { createWebhookRelay } from './relay.ts'
 import { webhooksService } from './service.ts'
+import { createStoredBytes } from './stored-bytes.ts'
 import { createSwitchOff } from './switch-off.ts'
 
 interface WebhooksDeps {
@@ -44,6 +45,7 @@ interface WebhooksDeps {
     retryBaseDelayMs: number
     maxConcurrent: number
     deadLetterRetentionDays: number
+    maxStoredMb: number
   }
   log: Log
 }
@@ -73,7 +75,8 @@ export function openWebhooks(deps: WebhooksDeps): Service {
   }
   // A resumed project may have queued deliveries.
   directory.onChange(worker.wake)
-  const relay = createWebhookRelay({ ...deps, handover, queued })
+  const stored = createStoredBytes({ control, maxBytes: settings.maxStoredMb * 1e6, log })
+  const relay = createWebhookRelay({ ...deps, handover, stored, queued })
   let watch: ChangeWatch | undefined
   const webhooks = webhooksService({
     ...deps,

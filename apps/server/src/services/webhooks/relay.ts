@@ -16,12 +16,14 @@ import type { Handover } from './handover.ts'
 import { type AuthEventRow, authMessage, type Message, rowChangeMessage } from './payload.ts'
 import { insertDeliveries, type NewDelivery } from './queue-store.ts'
 import { findCursor, listReceivers, moveCursor, type Receiver } from './store.ts'
+import type { StoredBytes } from './stored-bytes.ts'
 
 interface RelayDeps {
   control: Database
   databases: Pick<Databases, 'asService'>
   directory: Pick<Directory, 'find'>
   handover: Handover
+  stored: StoredBytes
   /** Called after deliveries were queued. */
   queued(projectId: string): void
 }
@@ -43,12 +45,18 @@ const sliceSize = 200
 /** Deliveries and bytes of payload that one statement inserts. */
 const maxInserted = { deliveries: 500, bytes: 1_000_000 }
 
+/** What one statement inserts. */
+interface Chunk {
+  deliveries: NewDelivery[]
+  bytes: number
+}
+
 interface Selecting extends Receiver {
   selects: Selects
 }
 
 export function createWebhookRelay(deps: RelayDeps): WebhookRelay {
-  const { control, databases, directory, handover, queued } = deps
+  const { control, databases, directory, handover, stored, queued } = deps
   const limit = createLimiter({ concurrency, perKey: 1 })
   /** Runs that have not started. They read what is committed until they start. */
   const waiting = new Map<string, Promise<void>>()
@@ -66,18 +74,20 @@ export function createWebhookRelay(deps: RelayDeps): WebhookRelay {
     }))
     const chunks = await inSlices(deliveriesOf(rows, receivers, messageFor, mayGet))
     // Those of listeners are read by the command line.
-    const handed = receivers.some(({ is_listener: isListener }) => isListener) ? [] : (chunks[0] ?? [])
+    const hasListeners = receivers.some(({ is_listener: isListener }) => isListener)
+    const handed = hasListeners ? [] : (chunks[0]?.deliveries ?? [])
     const fitting = handed.slice(0, handover.room(handed))
     return {
       async insert(session) {
         if (fitting.length > 0) await insertDeliveries(session, fitting, leaseSeconds)
-        for (const [index, chunk] of chunks.entries()) {
-          const rest = index === 0 ? chunk.slice(fitting.length) : chunk
+        for (const [index, { deliveries }] of chunks.entries()) {
+          const rest = index === 0 ? deliveries.slice(fitting.length) : deliveries
           if (rest.length > 0) await insertDeliveries(session, rest)
         }
       },
       committed() {
         handover.add(tenant.id, fitting)
+        for (const { bytes } of chunks) stored.added(tenant.id, bytes)
         queued(tenant.id)
       },
     }
@@ -119,6 +129,7 @@ export function createWebhookRelay(deps: RelayDeps): WebhookRelay {
   async function relayBoth(projectId: string): Promise<boolean> {
     const tenant = await directory.find(projectId)
     if (tenant?.status !== 'active') return true
+    await stored.makeRoom(projectId)
     return (await Promise.all([changes.run(tenant), events.run(tenant)])).every(isDone => isDone)
   }
 
@@ -147,10 +158,9 @@ function* deliveriesOf<Row extends { at: string }>(
   receivers: readonly Selecting[],
   messageFor: (row: Row) => Message,
   mayGet: (receiver: Receiver, row: Row) => boolean,
-): Sliced<NewDelivery[][]> {
-  const chunks: NewDelivery[][] = []
-  let chunk: NewDelivery[] = []
-  let bytes = 0
+): Sliced<Chunk[]> {
+  const chunks: Chunk[] = []
+  let chunk: Chunk = { deliveries: [], bytes: 0 }
   let units = 0
   for (const row of rows) {
     const { event, body } = messageFor(row)
@@ -159,14 +169,13 @@ function* deliveriesOf<Row extends { at: string }>(
       if (++units % sliceSize === 0) yield
       // A webhook gets nothing of the time before its creation.
       if (at < Math.floor(receiver.created_ms) || !mayGet(receiver, row) || !receiver.selects(event)) continue
-      chunk.push({ id: orderedUuid(), webhook_id: receiver.id, event, payload: body })
-      bytes += body.length
-      if (chunk.length < maxInserted.deliveries && bytes < maxInserted.bytes) continue
+      chunk.deliveries.push({ id: orderedUuid(), webhook_id: receiver.id, event, payload: body })
+      chunk.bytes += body.length
+      if (chunk.deliveries.length < maxInserted.deliveries && chunk.bytes < maxInserted.bytes) continue
       chunks.push(chunk)
-      chunk = []
-      bytes = 0
+      chunk = { deliveries: [], bytes: 0 }
     }
   }
-  if (chunk.length > 0) chunks.push(chunk)
+  if (chunk.deliveries.length > 0) chunks.push(chunk)
   return chunks
 }

@@ -95,12 +95,7 @@ export const updateWebhook = (
   session: Session,
   projectId: string,
   webhookId: string,
-  {
-    url = undefined,
-    events = undefined,
-    is_active: isActive = undefined,
-    description = undefined,
-  }: WebhookChange,
+  { url, events, is_active: isActive, description }: WebhookChange,
 ) =>
   session.row<Webhook>(sql`
     update webhooks set
