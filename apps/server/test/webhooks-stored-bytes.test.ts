@@ -1,4 +1,4 @@
-// What the deliveries of a project may take in the control database.
+// What deliveries take in the control database.
 import assert from 'node:assert/strict'
 import type { ServerResponse } from 'node:http'
 import { test } from 'node:test'
@@ -78,4 +78,21 @@ test('webhooks: dead letters of a project beyond the limit are deleted, the olde
     kept.push(JSON.parse(payload!).record.id)
   }
   assert.deepEqual(kept, [11, 10, 9, 8, 7])
+})
+
+test('webhooks: the space of many deliveries that have ended is given back', async t => {
+  const platform = await startPlatform({ settings })
+  t.after(() => platform.stop())
+  const { control } = platform.app
+  await control.transaction(async session => {
+    await session.run(sql`alter table webhook_queue set (autovacuum_enabled = false)`)
+    await session.run(sql`
+      insert into webhook_queue (id, webhook_id, event, payload, created_at, due_at)
+      select gen_random_uuid(), gen_random_uuid(), 'user.created', '{}', now(), now() from generate_series(1, 30000)`)
+  })
+  const size = async () =>
+    (await control.row<{ bytes: number }>(sql`select pg_relation_size('webhook_queue')::int as bytes`))!.bytes
+  assert.ok((await size()) > 1_000_000)
+  await control.run(sql`delete from webhook_queue`)
+  await eventually(async () => (await size()) === 0, 'the table is empty')
 })

@@ -36,8 +36,7 @@ create table webhook_queue (
   payload text not null,
   created_at timestamptz not null,
   due_at timestamptz not null,
-  -- The end of a claim. After it another node may claim the delivery. Not indexed, so that a claim
-  -- writes no index.
+  -- The end of a claim. After it another node may claim the delivery. Not indexed, so that a claim writes no index.
   leased_until timestamptz,
   -- Attempts since the creation or the last manual retry.
   tries integer not null default 0,

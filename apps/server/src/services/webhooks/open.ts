@@ -22,7 +22,7 @@ import { createHandover } from './handover.ts'
 import { listenersService } from './listeners.ts'
 import { webhooksRoutes } from './management-routes.ts'
 import { webhooksData } from './project-data.ts'
-import { countWaiting } from './queue-store.ts'
+import { countWaiting, vacuumQueue } from './queue-store.ts'
 import { createQueuedSignal } from './queued-signal.ts'
 import { createWebhookRelay } from './relay.ts'
 import { webhooksService } from './service.ts'
@@ -50,6 +50,7 @@ interface WebhooksDeps {
   log: Log
 }
 
+const vacuumMs = 5000
 const minuteMs = 60_000
 const dayMs = 24 * 60 * minuteMs
 
@@ -92,6 +93,10 @@ export function openWebhooks(deps: WebhooksDeps): Service {
   const listeners = listenersService({ ...deps, tables, webhooks, nextQueued: signal.next, queued })
   const chores = [
     startChore({ name: 'webhooks: close listeners', everyMs: minuteMs, run: listeners.closeExpired }, log),
+    startChore(
+      { name: 'webhooks: vacuum the queue', everyMs: vacuumMs, run: () => vacuumQueue(control) },
+      log,
+    ),
     startChore(
       { name: 'webhooks: prune deliveries', everyMs: dayMs, runsAtStart: true, run: deliveries.pruneNightly },
       log,

@@ -5,6 +5,9 @@ import type { Database, Session } from '#src/kernel/postgres/database.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 import type { SealedSecrets } from './secrets.ts'
 
+/** Deliveries that have ended and still take space. */
+const vacuumedRows = 20_000
+
 export interface NewDelivery {
   id: string
   webhook_id: string
@@ -67,6 +70,17 @@ export const listWaiting = (
             and (q.leased_until is null or q.leased_until <= statement_timestamp())
           limit ${most}) found) d
      order by w.number`)
+
+/**
+ * Reuses the space of deliveries that have ended, once there are many. Autovacuum comes only once a minute, and a minute
+ * of deliveries takes hundreds of megabytes.
+ */
+export async function vacuumQueue(control: Database): Promise<void> {
+  const dead = await control.row<{ is_much: boolean }>(
+    sql`select pg_stat_get_dead_tuples('webhook_queue'::regclass) > ${vacuumedRows} as is_much`,
+  )
+  if (dead!.is_much) await control.run(sql`vacuum (skip_locked) webhook_queue`)
+}
 
 /** For the metrics. */
 export const countWaiting = (session: Session) => countRows(session, sql`select from webhook_queue`)
