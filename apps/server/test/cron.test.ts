@@ -104,13 +104,14 @@ test('cron: session state of a run does not reach the next run', async () => {
   await eventually(async () => (await shared.look(sessions)).length === 0, 'no session of the owner')
 })
 
-test('cron: result rows are discarded, and above 64 MB the run fails', async () => {
+test('cron: result rows are discarded, and above 64 MB the run fails', async t => {
   const held = () => {
     const { heapUsed, external } = heldMemory()
     return (heapUsed + external) / 1024 / 1024
   }
   const rows = (count: number) => `select repeat('x', 1000) from generate_series(1, ${count})`
   const gate = await shared.gate()
+  t.after(gate.open)
   await shared.schedule('wide', `${rows(50_000)}; ${waitAtGate}; ${rows(3)}`)
   await shared.tick('wide')
   const blocked = `select from pg_locks where locktype = 'advisory' and not granted and database = (select oid from pg_database where datname = current_database())`
@@ -119,7 +120,8 @@ test('cron: result rows are discarded, and above 64 MB the run fails', async () 
     async () => (await shared.look(blocked)).length === 1,
     'a job that has its 50 MB behind it',
   )
-  assert.ok(held() - before < 20, `${before} MB have become ${held()}`)
+  // Others in this process may have taken memory, but not for long.
+  await eventually(() => held() - before < 20, 'the 50 MB are not held')
   await gate.open()
   assert.equal((await shared.over('wide')).return_message, 'SELECT 3')
   await shared.schedule('wide', rows(100_000))
