@@ -2,6 +2,7 @@
 // parent over the IPC channel, and stops when the channel is closed.
 import { startPlatform } from '../apps/server/test/harness.ts'
 
-const platform = await startPlatform()
+// Open routes are limited by address, and all files have the same one.
+const platform = await startPlatform({ settings: { PLATFORM_RATE_LIMIT_ANON: '0' } })
 process.send!({ url: platform.url, adminToken: platform.adminToken })
 process.on('disconnect', () => void platform.stop())
