@@ -21,7 +21,13 @@ const tlsRequest = 80877103
  */
 const shared = Buffer.allocUnsafeSlow(64 * 1024)
 
-export async function openTransport({ host, port, tls }: ServerAddress): Promise<Transport> {
+/** When the signal aborts, the socket is destroyed, even before it is connected. */
+export async function openTransport(
+  { host, port, tls }: ServerAddress,
+  signal?: AbortSignal,
+): Promise<Transport> {
+  // `connect` would ignore that the signal has already destroyed the socket.
+  signal?.throwIfAborted()
   let receiver: Receiver = () => {}
   const callback = (length: number) => {
     receiver(shared.subarray(0, length))
@@ -33,6 +39,7 @@ export async function openTransport({ host, port, tls }: ServerAddress): Promise
       : { host, port, noDelay: true, keepAlive: true }),
     // A TLS socket reads from an ordinary socket, and emits decrypted bytes in its own memory.
     ...(!tls && { onread: { buffer: shared, callback } }),
+    ...(signal && { signal }),
   })
   await new Promise<void>((resolve, reject) => {
     socket.once('error', reject)
@@ -62,6 +69,8 @@ export function withTls({ socket }: Transport, { tls, host }: ServerAddress): Pr
         resolve({ socket: secure, receive: receiverOf(secure) })
       })
       secure.once('error', reject)
+      // Otherwise the TLS socket stays open when the socket below it is destroyed.
+      socket.once('close', () => secure.destroy())
     })
     socket.write(message('', tlsRequest))
   })
