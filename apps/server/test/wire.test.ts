@@ -1,18 +1,12 @@
 // The wire protocol to Postgres, with and without TLS. Read buffers are reused at once.
 import assert from 'node:assert/strict'
-import { once } from 'node:events'
-import { readFileSync } from 'node:fs'
-import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
-import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
-import { TLSSocket } from 'node:tls'
 import type { DatabaseError } from '#src/kernel/postgres/database-error.ts'
-import type { ServerAddress } from '#src/kernel/postgres/server-address.ts'
 import { Connection } from '#src/kernel/postgres/wire/connection.ts'
 import type { Answer, Step } from '#src/kernel/postgres/wire/unit.ts'
 import { testServer } from './harness.ts'
+import { openTlsRelay } from './tls-relay.ts'
 
-const pem = (name: string) => readFileSync(join(import.meta.dirname, 'mail', `${name}.pem`), 'utf8')
 const hooks = { onIdle() {}, onLost() {} }
 const megabytes = 2 ** 20
 
@@ -22,37 +16,6 @@ const run = (connection: Connection, steps: Step[], isLone = false): Promise<Ans
   )
 const tooLarge = `select repeat('x', 70000000)`
 const step = (sql: string, ...values: string[]): Step => ({ key: sql, sql, values })
-
-/** A proxy that accepts TLS and forwards to the Postgres of this run. */
-async function openTlsRelay({ host, port, ...login }: ServerAddress) {
-  const open = new Set<Socket>()
-  const keep = <S extends Socket>(socket: S): S => {
-    open.add(socket.on('error', () => {}).on('close', () => open.delete(socket)))
-    return socket
-  }
-  const relay = createServer(client => {
-    keep(client).once('data', () => {
-      client.write('S')
-      const secure = keep(
-        new TLSSocket(client, { isServer: true, key: pem('localhost'), cert: pem('localhost') }),
-      )
-      const postgres = host.startsWith('/') ? connect(`${host}/.s.PGSQL.${port}`) : connect(port, host)
-      secure.pipe(keep(postgres)).pipe(secure)
-    })
-  })
-  await once(relay.listen(0, '127.0.0.1'), 'listening')
-  const address: ServerAddress = {
-    ...login,
-    host: '127.0.0.1',
-    port: (relay.address() as AddressInfo).port,
-    tls: { rejectUnauthorized: true, ca: pem('authority') },
-  }
-  const close = () => {
-    for (const socket of open) socket.destroy()
-    return new Promise(resolve => relay.close(resolve))
-  }
-  return { address, close }
-}
 
 let relay: Awaited<ReturnType<typeof openTlsRelay>>
 before(async () => {

@@ -10,6 +10,21 @@ interface PiecesSettings {
   s3: S3Settings | undefined
 }
 
+interface BackupSettings {
+  dataDir: string
+  backups: { directory: string | undefined; s3: S3Settings | undefined }
+}
+
+/** The storage for backups: another bucket or directory, so that it can be on another disk. */
+export async function openBackupPieces({ dataDir, backups }: BackupSettings): Promise<Pieces> {
+  if (backups.s3) return openS3Pieces(backups.s3)
+  try {
+    return await openDirectoryPieces(backups.directory ?? join(dataDir, 'backups'))
+  } catch (cause) {
+    throw new Error(`PLATFORM_BACKUP_DIR cannot be used: ${(cause as Error).message}.`, { cause })
+  }
+}
+
 /** Throws an error with a message for the operator if the bucket or directory cannot be used. */
 export async function openPieces({ dataDir, s3 }: PiecesSettings): Promise<Pieces> {
   if (s3) return openS3Pieces(s3)

@@ -1,13 +1,16 @@
 // The address and TLS options of a Postgres server, for both clients: `pg` and the wire.
 import { readFileSync } from 'node:fs'
 
-export interface ServerAddress {
+/** Where a server is, without a login. */
+export interface Endpoint {
   /** A host name or address, or the directory of a unix socket. */
   host: string
   port: number
+  tls: Tls | undefined
+}
+export interface ServerAddress extends Endpoint {
   user: string
   password: string
-  tls: Tls | undefined
 }
 export interface Tls {
   rejectUnauthorized: boolean

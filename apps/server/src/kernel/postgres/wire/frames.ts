@@ -1,7 +1,7 @@
 // Splits a byte stream into protocol messages. The memory of a chunk is reused. A message within one chunk is read in
 // place, and one that spans chunks is copied into memory of its exact size.
 
-const headerBytes = 5
+export const headerBytes = 5
 /** Bytes that are kept of a message over the limit. Enough for its type and the fields of an error. */
 const cutBytes = 64 * 1024
 

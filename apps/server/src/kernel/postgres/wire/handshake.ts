@@ -14,6 +14,12 @@ export interface LoggedIn {
   frames: Frames
 }
 
+interface LoginOptions {
+  frames?: Frames
+  /** Ends the login and later the connection. */
+  signal?: AbortSignal | undefined
+}
+
 const protocolVersion = 196608
 const cancelRequest = 80877102
 const timeoutMs = 10_000
@@ -22,8 +28,9 @@ export async function logIn(
   address: ServerAddress,
   database: string,
   settings: Record<string, string>,
+  { frames = new Frames(), signal }: LoginOptions = {},
 ): Promise<LoggedIn> {
-  const plain = await openTransport(address)
+  const plain = await openTransport(address, signal)
   const timer = setTimeout(
     () => plain.socket.destroy(new Error('the database did not answer in time')),
     timeoutMs,
@@ -32,7 +39,7 @@ export async function logIn(
     const transport = address.tls ? await withTls(plain, address) : plain
     const startup = Object.entries({ user: address.user, database, ...settings }).flat()
     transport.socket.write(message('', protocolVersion, ...startup, Buffer.from([0])))
-    return { transport, ...(await authenticate(transport, address.password)) }
+    return { transport, ...(await authenticate(transport, address.password, frames)) }
   } catch (error) {
     plain.socket.destroy()
     throw error
@@ -57,10 +64,13 @@ export async function requestCancel(
   })
 }
 
-function authenticate(transport: Transport, password: string): Promise<Omit<LoggedIn, 'transport'>> {
+function authenticate(
+  transport: Transport,
+  password: string,
+  frames: Frames,
+): Promise<Omit<LoggedIn, 'transport'>> {
   const { socket } = transport
   return new Promise((resolve, reject) => {
-    const frames = new Frames()
     const exchange = scramExchange(password)
     let processId = 0
     let secretKey: Buffer = Buffer.alloc(0)
