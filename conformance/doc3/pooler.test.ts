@@ -1,8 +1,8 @@
-// 3 §4 "Pooler rules": the connection strings of a project where no pooler is configured.
+// 3 §4 "Pooler rules": the connection strings of a project, with and without a pooler and a replica.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { auditOf, createProject, mintToken, someId } from '../people.ts'
-import { type Target, target } from '../target.ts'
+import { freshTarget, type Target, target } from '../target.ts'
 import { assertManagementError, assertNeedsScope } from '../wire.ts'
 
 let it: Target
@@ -25,6 +25,28 @@ test('3 §4 without a pooler enabled is false, pooled is null, direct is set and
   assert.match(direct.protocol, /^postgres(ql)?:$/)
   for (const part of [direct.username, direct.password, direct.hostname, direct.pathname.slice(1)])
     assert.notEqual(part, '')
+})
+
+test('3 §4 with a pooler pooled has a derived password, and with a replica read_only is set', async () => {
+  const configured = await freshTarget({
+    PLATFORM_POOLER_URL: 'postgres://pooler.test:6432',
+    PLATFORM_REPLICA_URL: 'postgres://replica.test:5433',
+  })
+  try {
+    const { id } = await createProject(configured)
+    const { status, body } = await configured.manage('GET', `/projects/${id}/pooler`)
+    assert.equal(status, 200)
+    assert.deepEqual([body.enabled, body.mode], [true, 'transaction'])
+    const [pooled, direct, replica] = [body.pooled, body.direct, body.read_only].map(text => new URL(text))
+    assert.deepEqual([pooled!.host, replica!.host], ['pooler.test:6432', 'replica.test:5433'])
+    for (const each of [pooled!, replica!])
+      assert.deepEqual([each.username, each.pathname], [direct!.username, direct!.pathname])
+    assert.ok(decodeURIComponent(pooled!.password).length > 20)
+    const again = await configured.manage('GET', `/projects/${id}/pooler`)
+    assert.equal(again.body.pooled, body.pooled)
+  } finally {
+    await configured.stop()
+  }
 })
 
 test('3 §4 each project has its own connection string', async () => {

@@ -80,6 +80,37 @@ test('connection strings: a password that the tenant has changed is reset before
   assert.equal((await whoAmI(again)).is_superuser, false)
 })
 
+test('connection strings: with a pooler and a replica there is a string for each, with the same login', async () => {
+  const node = await startPlatform({
+    beside: platform,
+    settings: {
+      PLATFORM_POOLER_URL: 'postgres://[::1]?sslmode=verify-full',
+      // A replica has the same roles and databases.
+      PLATFORM_REPLICA_URL: `postgres://127.0.0.1:${platform.address.port}`,
+    },
+  })
+  try {
+    const { id } = await platform.createProject()
+    const { status, body } = await node.call('GET', `/api/v1/projects/${id}/pooler`, {
+      token: node.adminToken,
+    })
+    assert.equal(status, 200)
+    const ref = await platform.refOf(id)
+    const login = body.direct.split('@')[0]
+    assert.deepEqual(body, {
+      project_id: id,
+      enabled: true,
+      mode: 'transaction',
+      direct: body.direct,
+      pooled: `${login}@[::1]:6432/${ref}?sslmode=verify-full`,
+      read_only: `${login}@127.0.0.1:${platform.address.port}/${ref}`,
+    })
+    assert.deepEqual(await whoAmI(body.read_only), await whoAmI(body.direct))
+  } finally {
+    await node.stop()
+  }
+})
+
 test('connection strings: reading them needs admin scope and is audited, and the password is not logged', async () => {
   const { id } = await platform.createProject()
   for (const scope of ['read', 'deploy'] as const) {

@@ -5,10 +5,17 @@ import { Type } from './type.ts'
 
 export const PoolerInfo = Type.Object({
   project_id: Id,
-  enabled: Type.Boolean(),
-  mode: Type.String({ description: 'How the pooler assigns connections.' }),
-  pooled: Nullable(Type.String()),
+  enabled: Type.Boolean({ description: 'Whether the platform has a pooler.' }),
+  mode: Type.String({
+    description: 'How the pooler assigns connections: transaction, for the time of a transaction.',
+  }),
+  pooled: Nullable(
+    Type.String({ description: 'A connection through the pooler as the owner; null without a pooler.' }),
+  ),
   direct: Type.String({ description: 'A direct connection as the owner of the project.' }),
+  read_only: Type.Optional(
+    Type.String({ description: 'A connection to the read replica, if the platform has one.' }),
+  ),
 })
 export type PoolerInfo = Static<typeof PoolerInfo>
 

@@ -8,9 +8,9 @@ const hmac = (key: Buffer, text: string) => createHmac('sha256', key).update(tex
 const sha256 = (bytes: Buffer) => createHash('sha256').update(bytes).digest()
 const iterations = 4096
 
-export async function scramVerifier(password: string): Promise<string> {
-  const salt = randomBytes(16)
-  const salted = await derive(password, salt, iterations, 32, 'sha256')
+/** With the same salt, a password always has the same verifier. */
+export async function scramVerifier(password: string, salt: Buffer): Promise<string> {
+  const salted = await derive(password.normalize('NFKC'), salt, iterations, 32, 'sha256')
   const storedKey = sha256(hmac(salted, 'Client Key')).toString('base64')
   const serverKey = hmac(salted, 'Server Key').toString('base64')
   return `SCRAM-SHA-256$${iterations}:${salt.toString('base64')}$${storedKey}:${serverKey}`

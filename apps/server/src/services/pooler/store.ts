@@ -7,3 +7,17 @@ export async function listenAddresses(control: Database): Promise<string[]> {
   )
   return (server?.addresses ?? '').split(',').map(host => host.trim())
 }
+
+export interface OwnerLogin {
+  id: string
+  ref: string
+  verifier: string | null
+}
+
+/** The owners of all served projects, or of one, with the verifiers that Postgres has stored. */
+export const listOwnerLogins = (control: Database, ref: string | null = null) =>
+  control.rows<OwnerLogin>(sql`
+    select p.id, p.ref, a.rolpassword as verifier
+      from projects p join pg_catalog.pg_authid a on a.rolname = p.ref || '_owner'
+     where p.status in ('active', 'suspended') and (${ref}::text is null or p.ref = ${ref})
+     order by p.ref collate "C"`)
