@@ -2,6 +2,7 @@
 // when it runs.
 import type { Flag, Tree } from './command.ts'
 import { authCommands } from './tree/auth.ts'
+import { backupsCommands } from './tree/backups.ts'
 import { databaseCommands, generatorCommands } from './tree/database.ts'
 import { directoryCommands } from './tree/directory.ts'
 import { functionsCommands } from './tree/functions.ts'
@@ -43,6 +44,7 @@ export const tree: Tree = {
     ...functionsCommands,
     ...webhooksCommands,
     ...authCommands,
+    ...backupsCommands,
     ...directoryCommands,
   ],
   flags,
@@ -53,6 +55,7 @@ export const tree: Tree = {
     ['function', 'functions'],
     ['webhook', 'webhooks'],
     ['migration', 'migrations'],
+    ['backups', 'backup'],
   ]),
 }
 
@@ -66,6 +69,7 @@ export const sections: readonly [title: string, names: readonly string[]][] = [
   ['Edge functions of a project', ['functions']],
   ['Webhooks of a project', ['webhooks']],
   ['People of a project', ['auth']],
+  ['Backups of a project', ['backup']],
   ['This directory', ['config', 'link', 'completion']],
 ]
 
@@ -81,6 +85,7 @@ export const groups: Readonly<Record<string, string>> = {
   realtime: 'Subscribe to changes and messages; choose which tables emit changes',
   functions: 'Write, run, deploy and call edge functions; read their logs',
   webhooks: 'Send events to URLs, read and retry deliveries, forward events to this machine',
+  backup: 'Make, verify and schedule backups; restore one and undo it',
   storage: 'Buckets and files: list, copy, remove',
   secrets: 'Rotate the JWT secret or the keys of a project',
   token: 'Mint, list and revoke platform tokens',

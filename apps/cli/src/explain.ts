@@ -86,9 +86,15 @@ const remedies = new Map<string, string>(
     table_not_attachable: 'plinth schema tables shows the tables; --schema names another schema than public.',
     too_many_webhooks:
       'Delete webhooks with plinth webhooks delete, or ask the operator to raise max_webhooks of the project.',
+    backup_not_found: 'plinth backup list shows the backups.',
+    backup_unusable: 'plinth backup list shows which backups are done.',
+    restore_not_found: 'plinth backup restores shows the restores.',
+    restore_not_undoable:
+      'plinth backup restores shows the backup of the state before; plinth backup restore restores it.',
     slug_taken: 'Choose another with --slug.',
     over_request_rate_limit: 'Wait a minute and run it again.',
-    project_busy: 'Wait a moment and run it again.',
+    project_busy:
+      'Wait and run it again; plinth backup list and plinth backup restores show tasks of backups.',
     internal_error: 'The log of the platform has the cause under the request id.',
     database_unavailable: 'Wait a moment and run it again; plinth health shows the state.',
     route_not_found:

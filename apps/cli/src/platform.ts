@@ -1,6 +1,7 @@
 // The client of the management API. The paths repeat those of the contract, and the compiler checks them: loading the
 // route tables would load TypeBox, 230 ms of CPU for every command.
 import type { adminApi } from '@plinth/contract/admin.ts'
+import type { backupsApi } from '@plinth/contract/backups.ts'
 import { type Client, type ClientOptions, client } from '@plinth/contract/client.ts'
 import type { dbApi } from '@plinth/contract/db.ts'
 import type { emailApi } from '@plinth/contract/email.ts'
@@ -171,6 +172,16 @@ const webhooks = {
     '/projects/{id}/webhooks/{wid}/attachments',
   ),
 }
+const backups = {
+  list: route<typeof backupsApi.list>('GET', '/projects/{id}/backups'),
+  create: route<typeof backupsApi.create>('POST', '/projects/{id}/backups'),
+  settings: route<typeof backupsApi.settings>('GET', '/projects/{id}/backups/settings'),
+  configure: route<typeof backupsApi.configure>('PUT', '/projects/{id}/backups/settings'),
+  verify: route<typeof backupsApi.verify>('POST', '/projects/{id}/backups/{backup_id}/verify'),
+  restore: route<typeof backupsApi.restore>('POST', '/projects/{id}/backups/{backup_id}/restore'),
+  restores: route<typeof backupsApi.restores>('GET', '/projects/{id}/restores'),
+  undo: route<typeof backupsApi.undo>('POST', '/projects/{id}/restores/{restore_id}/undo'),
+}
 const pooler = { reveal: route<typeof poolerApi.reveal>('GET', '/projects/{id}/pooler') }
 
 export interface Platform {
@@ -188,6 +199,7 @@ export interface Platform {
   functions: Client<typeof functions>
   logs: Client<typeof logs>
   webhooks: Client<typeof webhooks>
+  backups: Client<typeof backups>
   pooler: Client<typeof pooler>
   team: Client<typeof team>
   users: Client<typeof users>
@@ -223,6 +235,7 @@ export function connect(context: Context, target = resolveTarget(context)): Plat
     functions: client(functions, options),
     logs: client(logs, options),
     webhooks: client(webhooks, options),
+    backups: client(backups, options),
     pooler: client(pooler, options),
     team: client(team, options),
     users: client(users, options),

@@ -210,8 +210,39 @@ test('projects pooler: shows the connection string, and the platform audits it',
   assert.match(strings.direct, /^postgres:\/\/p_\w+_owner:[^@]+@127\.0\.0\.1:\d+\/p_\w+$/)
   const shown = await plinth(['projects', 'pooler', slug, '-o', 'text'])
   assert.ok(shown.stdout.includes(strings.direct))
+  assert.match(shown.stdout, /pooled +no pooler is configured\n +read-only +no replica is configured/)
   const { entries } = await platform.admin.listAudit({ query: { project_id: id, limit: 1 } })
   assert.equal(entries[0]!.action, 'project.connection_strings_revealed')
+})
+
+test('projects pooler: shows the strings of the pooler and the replica', async () => {
+  const node = await startPlatform({
+    beside: platform,
+    settings: {
+      PLATFORM_POOLER_URL: 'postgres://pooler.test:6432',
+      PLATFORM_REPLICA_URL: 'postgres://replica.test',
+    },
+  })
+  try {
+    const env = { PLATFORM_URL: node.url }
+    const strings = await done(['projects', 'pooler', slug], { env })
+    const { stdout } = await plinth(['projects', 'pooler', slug, '-o', 'text'], { env })
+    for (const [name, url] of [
+      ['direct', strings.direct],
+      ['pooled', strings.pooled],
+      ['read-only', strings.read_only],
+    ])
+      assert.ok(
+        stdout.split('\n').some(line => line.startsWith(`  ${name} `) && line.endsWith(` ${url}`)),
+        `${name} in ${stdout}`,
+      )
+    assert.deepEqual(
+      [strings.pooled, strings.read_only].map(text => new URL(text).host),
+      ['pooler.test:6432', 'replica.test:5432'],
+    )
+  } finally {
+    await node.stop()
+  }
 })
 
 test('schema: the project comes from --project, PLATFORM_PROJECT or the link', async () => {

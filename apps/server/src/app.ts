@@ -20,6 +20,7 @@ import { openAdmin } from '#src/services/admin/open.ts'
 import { openAuth } from '#src/services/auth/open.ts'
 import { authGrants } from '#src/services/auth/project-grants.ts'
 import { createRevocations } from '#src/services/auth/revocations.ts'
+import { openBackups } from '#src/services/backups/open.ts'
 import { openCache } from '#src/services/cache/open.ts'
 import { openCron } from '#src/services/cron/open.ts'
 import { openDb } from '#src/services/db/open.ts'
@@ -178,7 +179,18 @@ async function compose(options: AppOptions, open: Closing[]): Promise<App> {
     }),
   )
   add(openWebhooks({ ...platform, email: email.service, settings: config.webhooks }))
-  add(openPooler(platform))
+  add(
+    openBackups({
+      ...platform,
+      live: platform.pieces,
+      backups: platform.backupPieces,
+      filesOf: storage.service.filesOf,
+      fileKeyOf: storage.service.fileKeyOf,
+      dataDir: config.dataDir,
+      isBesideFiles: config.backups.directory === undefined && config.backups.s3 === undefined,
+    }),
+  )
+  add(openPooler({ ...platform, settings: config.pooler, replica: config.replica }))
   add(openTeam(platform))
   add(openMetrics(metrics))
   const watched: Pick<Service, 'warnings'>[] = [platform, ...services]

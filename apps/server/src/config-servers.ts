@@ -1,4 +1,5 @@
-// Settings of other servers: Postgres, Redis, SMTP and S3.
+// Settings of other servers: Postgres, its pooler and its replica, Redis, SMTP and S3.
+import { resolve } from 'node:path'
 import { type Encryption, encryptions } from '@plinth/contract/email.ts'
 import { ConfigError } from '#src/config-error.ts'
 import type { S3Settings } from '#src/kernel/objects/s3.ts'
@@ -9,7 +10,7 @@ import {
   type SmtpServer,
   smtpDefaults,
 } from '#src/kernel/outbound/smtp-server.ts'
-import { parseDatabaseUrl, type ServerAddress } from '#src/kernel/postgres/server-address.ts'
+import { type Endpoint, parseDatabaseUrl, type ServerAddress } from '#src/kernel/postgres/server-address.ts'
 import { type Name, settings } from '#src/settings.ts'
 
 export interface ExternalDatabase {
@@ -24,6 +25,66 @@ export function readDatabaseUrl(url: string | undefined): ExternalDatabase | und
     return { address, database: database === undefined || database === 'postgres' ? 'plinth' : database }
   } catch (error) {
     throw new ConfigError(`DATABASE_URL is not usable: ${(error as Error).message}.`)
+  }
+}
+
+export interface PoolerSettings {
+  endpoint: Endpoint
+  /** An admin user of PgBouncer, who may send RELOAD. */
+  admin: { user: string; password: string } | undefined
+  /** The path of its auth_file. Without it, the platform writes no user list. */
+  userList: string | undefined
+}
+
+const poolerPort = 6432
+
+export function readPooler(
+  url: string | undefined,
+  userList: string | undefined,
+): PoolerSettings | undefined {
+  const name = 'PLATFORM_POOLER_URL'
+  if (!url) {
+    if (userList)
+      throw new ConfigError(`PLATFORM_POOLER_USERLIST has no effect without ${name}; set that too.`)
+    return
+  }
+  const { endpoint, user, password, hasPort } = readEndpoint(name, url)
+  if ((user === '') !== (password === ''))
+    throw new ConfigError(`${name} must have both a user and a password of PgBouncer, or neither.`)
+  if (/\p{Cc}/u.test(user)) throw new ConfigError(`${name} has a control character in its user.`)
+  return Object.freeze({
+    endpoint: hasPort ? endpoint : { ...endpoint, port: poolerPort },
+    admin: user === '' ? undefined : { user, password },
+    userList: userList && resolve(userList),
+  })
+}
+
+export function readReplica(url: string | undefined): Endpoint | undefined {
+  if (!url) return
+  const name = 'PLATFORM_REPLICA_URL'
+  const { endpoint, user, password } = readEndpoint(name, url)
+  if (user !== '' || password !== '')
+    throw new ConfigError(`${name} must not contain a user or password: each project has its own.`)
+  return endpoint
+}
+
+/** The value may contain a password, so no message repeats it. */
+function readEndpoint(name: Name, url: string) {
+  try {
+    const { address, database } = parseDatabaseUrl(url)
+    if (database !== undefined) throw new Error('it must not name a database: each project has its own')
+    const { username, port } = new URL(url)
+    const { host, port: givenPort, tls, password } = address
+    return {
+      endpoint: { host, port: givenPort, tls },
+      user: decodeURIComponent(username),
+      password,
+      hasPort: port !== '',
+    }
+  } catch (error) {
+    throw new ConfigError(
+      `${name} must be of the form postgres://host:port, and is not usable: ${(error as Error).message}.`,
+    )
   }
 }
 
@@ -71,48 +132,61 @@ export function readSmtp(
   })
 }
 
-export function readS3(text: (name: Name) => string | undefined): S3Settings | undefined {
-  const bucket = text('S3_BUCKET')
+/** The bucket for files, or with the prefix that for backups. */
+export function readS3(
+  text: (name: Name) => string | undefined,
+  prefix: '' | 'BACKUP_' = '',
+): S3Settings | undefined {
+  const named = <N extends string>(name: N) => `${prefix}${name}` as const
+  const bucket = text(named('S3_BUCKET'))
   if (bucket === undefined) {
-    const stray = settings.find(({ name }) => name.startsWith('S3_') && text(name) !== undefined)
-    if (stray) throw new ConfigError(`${stray.name} has no effect without S3_BUCKET; set that too.`)
+    const stray = settings.find(({ name }) => name.startsWith(`${prefix}S3_`) && text(name) !== undefined)
+    if (stray) throw new ConfigError(`${stray.name} has no effect without ${prefix}S3_BUCKET; set that too.`)
     return
   }
   if (!/^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/.test(bucket))
     throw new ConfigError(
-      `S3_BUCKET must be 3 to 63 lowercase letters, digits, dots and hyphens, not "${bucket}".`,
+      `${prefix}S3_BUCKET must be 3 to 63 lowercase letters, digits, dots and hyphens, not "${bucket}".`,
     )
   const required = (name: Name) => {
     const given = text(name)
-    if (given === undefined) throw new ConfigError(`${name} must be set when S3_BUCKET is.`)
+    if (given === undefined) throw new ConfigError(`${name} must be set when ${prefix}S3_BUCKET is.`)
     return given
   }
-  const endpoint = readS3Endpoint(text('S3_ENDPOINT'))
-  const region = text('S3_REGION') ?? 'us-east-1'
+  const endpoint = readS3Endpoint(named('S3_ENDPOINT'), text(named('S3_ENDPOINT')))
+  const region = text(named('S3_REGION')) ?? 'us-east-1'
   if (!/^[a-z0-9-]+$/i.test(region))
-    throw new ConfigError(`S3_REGION must be the name of a region, not "${region}".`)
-  const style = text('S3_FORCE_PATH_STYLE') ?? String(endpoint !== undefined)
+    throw new ConfigError(`${prefix}S3_REGION must be the name of a region, not "${region}".`)
+  const style = text(named('S3_FORCE_PATH_STYLE')) ?? String(endpoint !== undefined)
   if (style !== 'true' && style !== 'false')
-    throw new ConfigError(`S3_FORCE_PATH_STYLE must be true or false, not "${style}".`)
+    throw new ConfigError(`${prefix}S3_FORCE_PATH_STYLE must be true or false, not "${style}".`)
   return Object.freeze({
     endpoint,
     bucket,
-    accessKeyId: required('S3_ACCESS_KEY_ID'),
-    secretAccessKey: required('S3_SECRET_ACCESS_KEY'),
+    accessKeyId: required(named('S3_ACCESS_KEY_ID')),
+    secretAccessKey: required(named('S3_SECRET_ACCESS_KEY')),
     region,
     forcePathStyle: style === 'true',
   })
 }
 
+export function readBackups(text: (name: Name) => string | undefined) {
+  const directory = text('PLATFORM_BACKUP_DIR')
+  const s3 = readS3(text, 'BACKUP_')
+  if (directory !== undefined && s3)
+    throw new ConfigError('PLATFORM_BACKUP_DIR has no effect with BACKUP_S3_BUCKET; set one of the two.')
+  return Object.freeze({ directory: directory === undefined ? undefined : resolve(directory), s3 })
+}
+
 /** The value may contain a password by mistake, so no message repeats it. */
-function readS3Endpoint(url: string | undefined): string | undefined {
+function readS3Endpoint(name: Name, url: string | undefined): string | undefined {
   if (url === undefined) return
   const parsed = URL.parse(url)
   if (!parsed || !/^https?:$/.test(parsed.protocol))
-    throw new ConfigError('S3_ENDPOINT must be an http or https URL, such as https://s3.example.com.')
+    throw new ConfigError(`${name} must be an http or https URL, such as https://s3.example.com.`)
   if (parsed.username || parsed.password || parsed.search || parsed.hash)
     throw new ConfigError(
-      'S3_ENDPOINT must not contain a user, password or query: the keys have their own settings.',
+      `${name} must not contain a user, password or query: the keys have their own settings.`,
     )
   return url
 }

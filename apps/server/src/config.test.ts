@@ -68,6 +68,26 @@ test('config: S3_BUCKET with its keys configures S3 with default values', () => 
   assert.equal(readConfig({ ...own, S3_FORCE_PATH_STYLE: 'false' }).s3?.forcePathStyle, false)
 })
 
+test('config: the pooler and the replica are endpoints, and the pooler may have an admin user', () => {
+  assert.deepEqual([readConfig({}).pooler, readConfig({}).replica], [undefined, undefined])
+  assert.deepEqual(readConfig({ PLATFORM_POOLER_URL: 'postgres://pool.test' }).pooler, {
+    endpoint: { host: 'pool.test', port: 6432, tls: undefined },
+    admin: undefined,
+    userList: undefined,
+  })
+  const { pooler, replica } = readConfig({
+    PLATFORM_POOLER_URL: 'postgres://plinth:p%40ss@pool.test:7000?sslmode=require',
+    PLATFORM_POOLER_USERLIST: '/etc/pgbouncer/userlist.txt',
+    PLATFORM_REPLICA_URL: 'postgresql://replica.test',
+  })
+  assert.deepEqual(pooler, {
+    endpoint: { host: 'pool.test', port: 7000, tls: { rejectUnauthorized: false } },
+    admin: { user: 'plinth', password: 'p@ss' },
+    userList: '/etc/pgbouncer/userlist.txt',
+  })
+  assert.deepEqual(replica, { host: 'replica.test', port: 5432, tls: undefined })
+})
+
 test('config: durations are seconds unless they have a unit', () => {
   const timeoutOf = (given?: string) =>
     readConfig(given === undefined ? {} : { WEBHOOK_TIMEOUT: given }).webhooks.timeoutMs
@@ -132,6 +152,37 @@ const bad: [string, Record<string, string>, RegExp][] = [
     /^SMTP_FROM_NAME .*single line/,
   ],
   ['an unknown encryption', { SMTP_HOST: 'mail.test', SMTP_ENCRYPTION: 'ssl' }, /^SMTP_ENCRYPTION .*"ssl"/],
+  ['a pooler that is no URL', { PLATFORM_POOLER_URL: 'pool.test:6432' }, /^PLATFORM_POOLER_URL .*postgres:/],
+  [
+    'a pooler with a database',
+    { PLATFORM_POOLER_URL: 'postgres://pool.test/app' },
+    /^PLATFORM_POOLER_URL .*database/,
+  ],
+  [
+    'an admin user of the pooler without a password',
+    { PLATFORM_POOLER_URL: 'postgres://plinth@pool.test' },
+    /^PLATFORM_POOLER_URL .*password/,
+  ],
+  [
+    'a control character in the admin user of the pooler',
+    { PLATFORM_POOLER_URL: 'postgres://a%0Ab:hunter2@pool.test' },
+    /^PLATFORM_POOLER_URL (?!.*hunter2).*control character/,
+  ],
+  [
+    'a user list without a pooler',
+    { PLATFORM_POOLER_USERLIST: '/tmp/list' },
+    /^PLATFORM_POOLER_USERLIST .*PLATFORM_POOLER_URL/,
+  ],
+  [
+    'a replica of another kind',
+    { PLATFORM_REPLICA_URL: 'mysql://replica' },
+    /^PLATFORM_REPLICA_URL .*postgres:/,
+  ],
+  [
+    'a replica with a password, which is not repeated',
+    { PLATFORM_REPLICA_URL: 'postgres://a:hunter2@replica.test' },
+    /^PLATFORM_REPLICA_URL (?!.*hunter2).*own/,
+  ],
   ['a stray S3 setting', { S3_REGION: 'us-east-1' }, /^S3_REGION .*S3_BUCKET/],
   ['a bucket that is no name', { ...s3, S3_BUCKET: 'My Files' }, /^S3_BUCKET .*"My Files"/],
   ['a bucket without an access key', { ...s3, S3_ACCESS_KEY_ID: '' }, /^S3_ACCESS_KEY_ID .*S3_BUCKET/],

@@ -6,13 +6,18 @@ import { parseEnv } from 'node:util'
 import { ConfigError } from '#src/config-error.ts'
 import {
   type ExternalDatabase,
+  type PoolerSettings,
+  readBackups,
   readDatabaseUrl,
+  readPooler,
   readRedisUrl,
+  readReplica,
   readS3,
   readSmtp,
 } from '#src/config-servers.ts'
 import type { S3Settings } from '#src/kernel/objects/s3.ts'
 import type { SmtpServer } from '#src/kernel/outbound/smtp-server.ts'
+import type { Endpoint } from '#src/kernel/postgres/server-address.ts'
 import type { Name } from '#src/settings.ts'
 
 export interface Config {
@@ -76,12 +81,18 @@ export interface Config {
   diskReserveMb: number
   /** The Redis for caches. Without it, caches are in this process. */
   redisUrl: string | undefined
+  /** PgBouncer in front of Postgres. */
+  pooler: PoolerSettings | undefined
+  /** A read replica of Postgres, as applications reach it. */
+  replica: Endpoint | undefined
   /** Timeout of scheduled jobs. */
   cronTimeoutMs: number
   /** The default SMTP server of projects. */
   smtp: SmtpServer | undefined
   /** The object store for files. Defaults to the data directory. */
   s3: S3Settings | undefined
+  /** Where backups are stored. By default in the data directory. */
+  backups: { directory: string | undefined; s3: S3Settings | undefined }
   logLevel: string
   shutdownGraceMs: number
 }
@@ -167,9 +178,12 @@ export function readConfig(environment: Environment): Config {
     }),
     diskReserveMb: integer('PLATFORM_DISK_RESERVE_MB', 1024, 0),
     redisUrl: readRedisUrl(text('REDIS_URL')),
+    pooler: readPooler(text('PLATFORM_POOLER_URL'), text('PLATFORM_POOLER_USERLIST')),
+    replica: readReplica(text('PLATFORM_REPLICA_URL')),
     cronTimeoutMs: integer('PLATFORM_CRON_TIMEOUT_MS', 600_000, 1, 2 ** 31 - 1),
     smtp: readSmtp(text, () => integer('SMTP_PORT', 0, 1, 65_535)),
     s3: readS3(text),
+    backups: readBackups(text),
     logLevel: readLevel(text('PLATFORM_LOG_LEVEL')),
     shutdownGraceMs: integer('PLATFORM_SHUTDOWN_GRACE_MS', 10_000, 0, 600_000),
   })

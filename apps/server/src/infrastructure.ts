@@ -8,7 +8,7 @@ import { sealer as createSealer } from '#src/kernel/crypto/sealed.ts'
 import { createRateWindows } from '#src/kernel/http/rate-windows.ts'
 import type { Log } from '#src/kernel/log.ts'
 import { createMetrics, poolMetrics } from '#src/kernel/metrics.ts'
-import { openPieces } from '#src/kernel/objects/open-pieces.ts'
+import { openBackupPieces, openPieces } from '#src/kernel/objects/open-pieces.ts'
 import { createConnector } from '#src/kernel/outbound/connect.ts'
 import { watchAbandoned } from '#src/kernel/postgres/abandoned.ts'
 import { openDatabase } from '#src/kernel/postgres/database.ts'
@@ -81,6 +81,8 @@ export async function openInfrastructure(
   const logins = createLogins(server.address, deriveKey)
   const pieces = await openPieces(config)
   open.push(() => pieces.close())
+  const backupPieces = await openBackupPieces(config)
+  open.push(() => backupPieces.close())
   const grants = grantsOf(projectGrants)
   const provisioner = createProvisioner(control, cluster, logins, grants)
   const lifecycle = createLifecycle(control, cluster, provisioner, log)
@@ -147,7 +149,9 @@ export async function openInfrastructure(
     control,
     logins,
     pieces,
+    backupPieces,
     lifecycle,
+    provisioner,
     projectData: createProjectData(),
     upgrades,
     directory,

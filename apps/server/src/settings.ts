@@ -257,6 +257,24 @@ export const settings = [
       'A Redis (7 or newer) or Valkey server for the caches of projects, and for broadcast and presence between nodes, with a user who may manage ACL users and use channels: redis://user:password@host:port, or rediss:// for TLS. Required for more than one node.',
   },
   {
+    name: 'PLATFORM_POOLER_URL',
+    default: 'unset: no pooler',
+    meaning:
+      'Where applications reach PgBouncer: postgres://host:port, with the port 6432 unless another is given, and sslmode=require, verify-ca or verify-full for TLS. With user:password@ of an admin user of PgBouncer, the platform sends RELOAD when the user list has changed.',
+  },
+  {
+    name: 'PLATFORM_POOLER_USERLIST',
+    default: 'none',
+    meaning:
+      'Path of the auth_file of PgBouncer. The platform writes the owners of all projects into it, and keeps other users that are in it.',
+  },
+  {
+    name: 'PLATFORM_REPLICA_URL',
+    default: 'unset: no replica',
+    meaning:
+      'Where applications reach a read replica of the Postgres server, or a pooler in front of one: postgres://host:port, with sslmode for TLS.',
+  },
+  {
     name: 'PLATFORM_CRON_TIMEOUT_MS',
     default: '600000',
     meaning: 'Timeout of a run of a scheduled job. Its database session is then ended.',
@@ -306,6 +324,37 @@ export const settings = [
   {
     name: 'S3_FORCE_PATH_STYLE',
     default: 'true with S3_ENDPOINT, else false',
+    meaning: 'true: the bucket is in the path of URLs; false: in the host.',
+  },
+  {
+    name: 'PLATFORM_BACKUP_DIR',
+    default: 'backups in the data directory',
+    meaning: 'The directory for backups, which should be on another disk. Several nodes must share it.',
+  },
+  {
+    name: 'BACKUP_S3_BUCKET',
+    default: 'unset: backups are in PLATFORM_BACKUP_DIR',
+    meaning: 'An S3 bucket for backups. The platform encrypts them first.',
+  },
+  {
+    name: 'BACKUP_S3_ENDPOINT',
+    default: 'AWS in BACKUP_S3_REGION',
+    meaning: 'The http or https URL of the service.',
+  },
+  {
+    name: 'BACKUP_S3_ACCESS_KEY_ID',
+    default: 'required with BACKUP_S3_BUCKET',
+    meaning: 'The access key.',
+  },
+  {
+    name: 'BACKUP_S3_SECRET_ACCESS_KEY',
+    default: 'required with BACKUP_S3_BUCKET',
+    meaning: 'The secret of the access key, which must be allowed to list, get, put and delete objects.',
+  },
+  { name: 'BACKUP_S3_REGION', default: 'us-east-1', meaning: 'The region for signing requests.' },
+  {
+    name: 'BACKUP_S3_FORCE_PATH_STYLE',
+    default: 'true with BACKUP_S3_ENDPOINT, else false',
     meaning: 'true: the bucket is in the path of URLs; false: in the host.',
   },
   { name: 'PLATFORM_LOG_LEVEL', default: 'info', meaning: 'fatal, error, warn, info, debug or silent.' },

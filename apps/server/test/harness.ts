@@ -15,6 +15,7 @@ import { guardedSettings, type OwnSession, withClient } from '#src/kernel/postgr
 import { parseDatabaseUrl, type ServerAddress } from '#src/kernel/postgres/server-address.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 import { functionDirs } from '#src/services/functions/place.ts'
+import { beforeOf, restoredOf, verifyOf } from '#src/tenancy/provision.ts'
 import type { OwnServer } from './own-server.ts'
 
 export interface TestPlatform {
@@ -161,7 +162,8 @@ export async function startPlatform({
       if (server) return
       await asSuperuser('postgres', async session => {
         await session.script(`alter database ${control}_template is_template false`)
-        for (const database of [...refs.map(({ ref }) => ref), `${control}_template`, control])
+        const copies = refs.flatMap(({ ref }) => [ref, verifyOf(ref), restoredOf(ref), beforeOf(ref)])
+        for (const database of [...copies, `${control}_template`, control])
           await session.script(`drop database if exists ${database} with (force)`)
         for (const { ref } of refs)
           await session.script(`drop role if exists ${ref}_owner, ${ref}_api, ${ref}_svc, ${ref}_auth`)

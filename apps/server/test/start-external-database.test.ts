@@ -93,7 +93,7 @@ test('external database: no embedded Postgres is started, and the first login is
     )
     const platform = await start({ dataDir, cwd })
     assert.equal((await call(`${platform.url}/health`, 'GET', {})).status, 200)
-    assert.deepEqual(fs.readdirSync(dataDir).sort(), ['objects', 'platform.json', 'platform.lock'])
+    assert.deepEqual(fs.readdirSync(dataDir).sort(), ['backups', 'objects', 'platform.json', 'platform.lock'])
     for (const token of ['undefined', 'null', env['CONTROL_PLANE_SECRET']!])
       assert.equal((await call(`${platform.url}/api/v1/projects`, 'GET', { token })).status, 401)
 

@@ -1,6 +1,7 @@
 // All error codes of the platform with status and meaning. A Refusal accepts only these. SQLSTATEs and PGRST codes are passed
 // through.
 import { authErrors } from './auth-errors.ts'
+import { backupsErrors } from './backups-errors.ts'
 import type { ErrorMeaning } from './error-meaning.ts'
 import { functionsErrors } from './functions-errors.ts'
 import { storageErrors } from './storage-errors.ts'
@@ -49,6 +50,7 @@ export const errorCodes = {
   },
   ...storageErrors,
   ...functionsErrors,
+  ...backupsErrors,
   ...webhooksErrors,
   PGRST100: {
     status: 400,
@@ -237,7 +239,8 @@ export const errorCodes = {
   last_super_admin: { status: 409, meaning: 'The last active super_admin cannot be deleted or demoted.' },
   project_busy: {
     status: 409,
-    meaning: 'The project is being created or deleted right now; try again in a moment.',
+    meaning:
+      'The project is being created, deleted, backed up or restored right now; try again when it has ended.',
   },
   dump_too_large: {
     status: 422,

@@ -1,6 +1,7 @@
 // All route tables by service. The server, OpenAPI and the clients read them.
 import { adminApi } from './admin.ts'
 import { authApi } from './auth.ts'
+import { backupsApi } from './backups.ts'
 import { cacheApi, cacheManagementApi } from './cache.ts'
 import { cronApi, cronManagementApi } from './cron.ts'
 import { dbApi } from './db.ts'
@@ -39,6 +40,7 @@ export const routeTables = {
   rls: rlsApi,
   queries: queriesApi,
   secrets: secretsApi,
+  backups: backupsApi,
   pooler: poolerApi,
   logs: logsApi,
   usage: usageApi,

@@ -156,6 +156,7 @@ export async function pooler(context: Context): Promise<Answer> {
       fields(paint, [
         ['direct', strings.direct],
         ['pooled', strings.pooled ?? 'no pooler is configured'],
+        ['read-only', strings.read_only ?? 'no replica is configured'],
       ]),
     hints: ['These strings give full access to the database of the project. The platform has audited this.'],
   }

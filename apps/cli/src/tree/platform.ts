@@ -83,7 +83,10 @@ const projects: readonly Command[] = [
     path: 'projects pooler',
     summary: 'Reveal the connection strings of a project’s database',
     operands: [project],
-    examples: ['psql "$(plinth projects pooler shop -o json | jq -r .data.direct)"'],
+    examples: [
+      'plinth projects pooler shop',
+      'psql "$(plinth projects pooler shop -o json | jq -r .data.direct)"',
+    ],
     load: () => import('../commands/projects.ts').then(module => module.pooler),
   },
 ]

@@ -1,6 +1,7 @@
 // The four logins of a project. The api login can switch to anon or authenticated, the service login to service_role, so
 // that a function called by anon cannot escalate. The owner login owns schema public. The auth login works on users and
-// sessions and can switch to no role. Passwords are derived, so none is stored and a broken login can be repaired.
+// sessions and can switch to no role. Passwords are derived, so none is stored and a broken login can be repaired. Salts are
+// derived too, because a pooler must have the same verifier as Postgres: a repaired login keeps its verifier.
 import { type DeriveKey, hmac } from '#src/kernel/crypto/keys.ts'
 import { scramVerifier } from '#src/kernel/crypto/scram.ts'
 import type { Session } from '#src/kernel/postgres/database.ts'
@@ -34,8 +35,10 @@ export const tempFileLimits: Record<Login, string> = {
 
 export function createLogins(server: ServerAddress, deriveKey: DeriveKey): Logins {
   const key = deriveKey('database login')
+  const saltKey = deriveKey('database login salt')
   const password = (ref: string, login: Login) => hmac(key, loginRole(ref, login)).toString('base64url')
-  const verifier = (ref: string, login: Login) => scramVerifier(password(ref, login))
+  const salt = (ref: string, login: Login) => hmac(saltKey, loginRole(ref, login)).subarray(0, 16)
+  const verifier = (ref: string, login: Login) => scramVerifier(password(ref, login), salt(ref, login))
   const healing = new Map<string, Promise<void>>()
 
   /** Connections that find the same broken login share one repair. */

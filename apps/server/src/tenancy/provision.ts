@@ -22,6 +22,8 @@ export interface Provisioner {
    * transaction, so an interrupted upgrade continues with the next call.
    */
   upgrade(project: { id: string; ref: string }, signal?: AbortSignal): Promise<void>
+  /** Upgrades another database of the project in the same way, before it takes the place of the live one. */
+  renew(ref: string, database: string): Promise<void>
   /**
    * Disables the project's logins and drops its databases and roles. False if a database could not be dropped before the
    * timeout, because a backend cannot be interrupted. That backend may be in any database of the server, since DROP
@@ -127,9 +129,14 @@ export function createProvisioner(
           }),
         { signal },
       ),
+    renew: (ref, database) =>
+      withClient(cluster.address, database, upgradeSettings, async session => {
+        await migrateProject(session, cluster.projectMigrations)
+        await session.script(grants(ref, database))
+      }),
     drop(ref, dropMs, signal) {
       const roles = allLogins.map(login => loginRole(ref, login))
-      const databases = [ref, shadowOf(ref)]
+      const databases = [ref, shadowOf(ref), verifyOf(ref), restoredOf(ref), beforeOf(ref)]
       const work = async (session: Session) => {
         await endMakers(session, ref)
         // Disable logins first, so that no session starts after FORCE. Drop the roles last, because the database depends on them.
@@ -205,5 +212,10 @@ const endBlockers = (control: Database, pid: number) =>
     select pg_terminate_backend(a.pid) from pg_stat_activity a
      where a.pid = any(pg_blocking_pids(${pid})) and a.usename ~ ${tenantLogin}`)
 
+/** The name of the database into which a backup is restored to verify it. */
+export const verifyOf = (ref: string) => `${ref}_verify`
+/** The name of the database that a restore fills, and that of the state before the last restore. */
+export const restoredOf = (ref: string) => `${ref}_restored`
+export const beforeOf = (ref: string) => `${ref}_before`
 /** The name of the shadow database; see shadow-database.ts. */
 export const shadowOf = (ref: string) => `${ref}_shadow`

@@ -84,7 +84,7 @@ export function storageData(pieces: Pieces, sealer: Sealer): ProjectDataHooks {
   }
 }
 
-async function* filesOf(session: Session, project: string): AsyncGenerator<StoredFile> {
+export async function* filesOf(session: Session, project: string): AsyncGenerator<StoredFile> {
   for (let after = '00000000-0000-0000-0000-000000000000'; ; ) {
     const files = await listFiles(session, project, after, batch)
     if (files.length === 0) return

@@ -12,6 +12,7 @@ import { createBuckets } from './buckets.ts'
 import { createFiles } from './files.ts'
 import { createImages } from './images.ts'
 import { createObjects } from './objects.ts'
+import { filesOf } from './project-data.ts'
 import { createRemoval } from './removal.ts'
 import { createRenderCache } from './render/cache.ts'
 import { createRenderer } from './render/renderer.ts'
@@ -63,6 +64,9 @@ export async function storageService(deps: StorageDeps) {
     buckets: createBuckets(store, files),
     images: createImages(files, renderer, cache),
     resumable: createResumable({ control, store, files, objects: uploads, baseUrl: deps.baseUrl }),
+    /** The versions of all files of a project, for backups. */
+    filesOf,
+    fileKeyOf: usage.dataKey,
     async usedBytes(project: string) {
       await removal.flush(project)
       return usage.usedBytes(project)

@@ -21,6 +21,13 @@ export const listExported = (session: Session, projectId: string) =>
 export const deleteWebhooks = (session: Session, projectId: string) =>
   session.run(sql`delete from webhooks where project_id = ${projectId}`)
 
+/** What the restored database contains was relayed before the backup, or is not to be relayed. */
+export const skipRestored = (session: Session, projectId: string, sources: readonly string[]) =>
+  session.run(sql`
+    insert into webhook_cursors (project_id, source, position)
+    select ${projectId}, source, jsonb_build_object('seen', pg_current_snapshot()) from unnest(${sources}::text[]) as source
+    on conflict (project_id, source) do update set position = excluded.position`)
+
 export const insertExported = (session: Session, projectId: string, webhook: ExportedWebhook) =>
   session.run(sql`
     insert into webhooks (id, attached_as, project_id, url, events, description, is_active, secret, created_at)

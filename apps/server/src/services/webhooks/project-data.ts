@@ -5,7 +5,13 @@ import { orderedUuid } from '#src/kernel/ordered-uuid.ts'
 import type { Session } from '#src/kernel/postgres/database.ts'
 import { beginning } from '#src/tenancy/outbox-reading.ts'
 import type { ExportedRow, ProjectDataHooks } from '#src/tenancy/project-data.ts'
-import { deleteWebhooks, type ExportedWebhook, insertExported, listExported } from './project-data-store.ts'
+import {
+  deleteWebhooks,
+  type ExportedWebhook,
+  insertExported,
+  listExported,
+  skipRestored,
+} from './project-data-store.ts'
 import { sources } from './relay.ts'
 import { openSecret, sealSecret } from './secrets.ts'
 import { insertCursors } from './store.ts'
@@ -32,7 +38,8 @@ export function webhooksData(sealer: Sealer): ProjectDataHooks {
       const webhooks: ExportedWebhook[] = []
       for await (const row of rows)
         webhooks.push(forProject(row as unknown as ExportedWebhook, from, projectId))
-      await insertAll(session, projectId, webhooks)
+      for (const webhook of webhooks) await insertExported(session, projectId, webhook)
+      if (webhooks.length > 0) await skipRestored(session, projectId, sources)
     },
     async copy(session, from, to) {
       const now = new Date().toISOString()

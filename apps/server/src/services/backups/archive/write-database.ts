@@ -1,0 +1,119 @@
+// Writes a project database into an archive: the schema as pg_dump has it, and the rows by COPY, all in one snapshot.
+// Reading runs no code of the tenant.
+import { type CopySession, dumpSettings, withCopySession } from '#src/kernel/postgres/copy.ts'
+import { dumpSchema } from '#src/kernel/postgres/dump/schema-dump.ts'
+import type { ServerAddress } from '#src/kernel/postgres/server-address.ts'
+import type { ArchiveWriter } from './archive.ts'
+import * as store from './database-store.ts'
+import type { ArchivedTable, DatabaseContents, LargeObject, OwnedObject } from './manifest.ts'
+
+export interface DatabaseSource {
+  address: ServerAddress
+  database: string
+  dataDir: string
+}
+
+export interface Watching {
+  signal: AbortSignal
+  /** Called with the bytes that were read since the last call. */
+  progress(step: string, bytes: number): void
+}
+
+/** Sessions that read tables at once. */
+const lanes = 2
+
+interface FoundTable {
+  name: string
+  owner: string
+  condition: string | null
+  columns: string
+}
+
+/** `during` runs while the snapshot is held. */
+export function writeDatabase(
+  archive: ArchiveWriter,
+  source: DatabaseSource,
+  { signal, progress }: Watching,
+  during: () => Promise<void>,
+): Promise<DatabaseContents> {
+  const { address, database, dataDir } = source
+  const open = <T>(work: (session: CopySession) => Promise<T>) =>
+    withCopySession(address, database, { settings: dumpSettings, signal }, work)
+
+  return open(async main => {
+    await main.run(store.beginSnapshot)
+    const [{ snapshot } = { snapshot: '' }] = await main.rows<{ snapshot: string }>(store.exportSnapshot)
+    await during()
+    const schemaFile = dumpSchema({ address, database, snapshot, dataDir, signal }).then(dump =>
+      archive.add(async write => {
+        progress('schema', dump.length)
+        await write(dump)
+      }),
+    )
+    // A failure is noticed below. Until then it must not count as unhandled.
+    schemaFile.catch(() => {})
+    const [server] = await main.rows<{ version: string }>(store.selectServer)
+    const sequences = await store.readSequences(main)
+    const extensions = await main.rows<OwnedObject>(store.selectExtensions)
+    const materialized = await main.rows<OwnedObject>(store.selectMaterialized)
+    const largeObjects = await main.rows<LargeObject>(store.selectLargeObjects)
+    const named: DatabaseContents['named'] = {}
+    for (const table of store.namedTables) {
+      const [found] = await main.rows<{ rows: string }>(store.selectNamed(table))
+      named[table] = JSON.parse(found!.rows)
+    }
+    const tables = (await main.rows<FoundTable>(store.selectTables)).filter(
+      ({ name }) => !store.forgottenTables.includes(name),
+    )
+    const written = new Map<string, ArchivedTable>()
+    const waiting = [...tables]
+    const lane = async (session: CopySession) => {
+      for (let table = waiting.shift(); table; table = waiting.shift())
+        written.set(table.name, await writeTable(archive, session, table, progress))
+    }
+    const others = Array.from({ length: lanes - 1 }, () =>
+      open(async session => {
+        await session.run(store.useSnapshot(snapshot))
+        await lane(session)
+      }),
+    )
+    await Promise.all([lane(main), ...others])
+    const largeObjectsFile =
+      largeObjects.length > 0
+        ? await archive.add(write =>
+            main.copyOut(store.copyLargeObjects, chunk => {
+              progress('large objects', chunk.length)
+              return write(chunk)
+            }),
+          )
+        : undefined
+    return {
+      server: server!.version,
+      schema: await schemaFile,
+      tables: tables.map(({ name }) => written.get(name)!),
+      sequences,
+      extensions,
+      materialized,
+      largeObjects,
+      largeObjectsFile,
+      named,
+    }
+  })
+}
+
+async function writeTable(
+  archive: ArchiveWriter,
+  session: CopySession,
+  { name, owner, condition, columns: found }: FoundTable,
+  progress: Watching['progress'],
+): Promise<ArchivedTable> {
+  const renewed = store.renewedColumns[name] ?? []
+  const columns = (JSON.parse(found ?? '[]') as string[]).filter(column => !renewed.includes(column))
+  const file = await archive.add(write =>
+    session.copyOut(store.copyTable(name, columns, condition), chunk => {
+      progress('rows', chunk.length)
+      return write(chunk)
+    }),
+  )
+  return { name, owner, columns, file }
+}

@@ -1,0 +1,61 @@
+// What the operator must know about backups: warnings and metrics, read from the control database at intervals.
+import type { Metric } from '#src/kernel/metrics.ts'
+import type { Database } from '#src/kernel/postgres/database.ts'
+import { type BackupHealth, readHealth } from './upkeep-store.ts'
+
+const healthy: BackupHealth = { oldest_seconds: null, failed: 0, overdue: 0, unverifiable: 0 }
+
+export function createBackupHealth(control: Database, isBesideFiles: boolean) {
+  let now = healthy
+  const gauge = (name: string, help: string, read: () => number): Metric => ({
+    name,
+    type: 'gauge',
+    help,
+    read,
+  })
+
+  function warnings(): string[] {
+    const { failed, overdue, unverifiable } = now
+    const isUsed = now.oldest_seconds !== null
+    return [
+      ...(unverifiable > 0
+        ? [`${unverifiable} backups cannot be verified. Their verify_error says why; make new backups now.`]
+        : []),
+      ...(failed > 0 ? [`The newest backup of ${failed} projects has failed. Its error says why.`] : []),
+      ...(overdue > 0
+        ? [`${overdue} projects have no backup within twice their interval. The list of backups says why.`]
+        : []),
+      ...(isUsed && isBesideFiles
+        ? [
+            'Backups are in the data directory, on the same disk as the data. Set PLATFORM_BACKUP_DIR or BACKUP_S3_BUCKET.',
+          ]
+        : []),
+    ]
+  }
+
+  return {
+    everyMs: 30_000,
+    async look(): Promise<void> {
+      now = (await readHealth(control)) ?? healthy
+    },
+    warnings,
+    metrics: [
+      gauge(
+        'plinth_backup_age_seconds',
+        'Age of the newest backup of the project with a schedule whose newest backup is the oldest.',
+        () => now.oldest_seconds ?? 0,
+      ),
+      gauge(
+        'plinth_backups_failed',
+        'Projects with a schedule whose newest backup has failed.',
+        () => now.failed,
+      ),
+      gauge(
+        'plinth_backups_overdue',
+        'Projects without a backup within twice their interval.',
+        () => now.overdue,
+      ),
+      gauge('plinth_backups_unverifiable', 'Backups that could not be verified.', () => now.unverifiable),
+    ] satisfies Metric[],
+  }
+}

@@ -1,0 +1,16 @@
+import type { backupsApi } from '@plinth/contract/backups.ts'
+import type { Handlers } from '#src/kernel/http/plane.ts'
+import type { Actor } from '#src/planes/management/actor.ts'
+import { paging } from '#src/planes/management/paging.ts'
+import type { BackupsService } from './service.ts'
+
+export const backupsRoutes = (backups: BackupsService): Handlers<typeof backupsApi, Actor> => ({
+  list: ({ params, query }) => backups.list(params.id, paging(query)),
+  create: ({ params }) => backups.create(params.id),
+  settings: ({ params }) => backups.settings(params.id),
+  configure: ({ params, body }) => backups.configure(params.id, body),
+  restore: ({ params }) => backups.restore(params.id, params.backup_id),
+  restores: ({ params, query }) => backups.restores(params.id, paging(query)),
+  undo: ({ params }) => backups.undo(params.id, params.restore_id),
+  verify: ({ params }) => backups.verify(params.id, params.backup_id),
+})

@@ -1,0 +1,254 @@
+// Backups, their settings, and the tasks that make and verify them.
+import type { Backup, BackupKind, BackupProgress, BackupSettings } from '@plinth/contract/backups.ts'
+import type { PackedFile } from '#src/kernel/objects/packed-file.ts'
+import type { Database, Session } from '#src/kernel/postgres/database.ts'
+import { sql } from '#src/kernel/postgres/sql.ts'
+import type { Paging } from '#src/planes/management/paging.ts'
+
+/** Until a node reports progress. Null means that nothing is being done. */
+export const waiting = sql`'{"step": "waiting", "bytes": 0}'::jsonb`
+/** The driver returns bigint as text, so sizes are read as float8. */
+const shown = sql`
+  b.id, b.status, b.kind, b.created_at, b.finished_at, b.bytes::float8 as bytes, b.stored_bytes::float8 as stored_bytes,
+  b.files::float8 as files, b.schema_version, b.verified_at, b.verify_error, b.error,
+  (select coalesce(t.progress, ${waiting}) from backup_tasks t where t.backup_id = b.id) as progress`
+
+export async function listBackups(
+  control: Database,
+  projectId: string,
+  { limit, offset }: Paging,
+): Promise<{ backups: Backup[]; total: number }> {
+  const [backups, count] = await Promise.all([
+    control.rows<Backup>(sql`
+      select ${shown} from backups b where project_id = ${projectId}
+       order by created_at desc, id limit ${limit} offset ${offset}`),
+    control.row<{ total: number }>(
+      sql`select count(*)::int as total from backups where project_id = ${projectId}`,
+    ),
+  ])
+  return { backups, total: count?.total ?? 0 }
+}
+
+export const findBackup = (control: Session, projectId: string, id: string) =>
+  control.row<Backup>(sql`select ${shown} from backups b where project_id = ${projectId} and id = ${id}`)
+
+export const lockProject = (session: Session, projectId: string) =>
+  session.run(sql`select from projects where id = ${projectId} for no key update`)
+
+// Settings
+
+const settingsColumns = sql`
+  enabled, interval_minutes, retain_days, retain_count, verify_enabled, verify_interval_minutes`
+
+export const findSettings = (control: Session, projectId: string) =>
+  control.row<BackupSettings>(
+    sql`select ${settingsColumns} from backup_settings where project_id = ${projectId}`,
+  )
+
+/** A changed interval counts from now. */
+export const saveSettings = (session: Session, projectId: string, given: BackupSettings) =>
+  session.row<BackupSettings>(sql`
+    insert into backup_settings as s
+      (project_id, enabled, interval_minutes, retain_days, retain_count, verify_enabled, verify_interval_minutes)
+    values (${projectId}, ${given.enabled}, ${given.interval_minutes}, ${given.retain_days}, ${given.retain_count},
+            ${given.verify_enabled}, ${given.verify_interval_minutes})
+    on conflict (project_id) do update set
+      enabled = excluded.enabled, interval_minutes = excluded.interval_minutes, retain_days = excluded.retain_days,
+      retain_count = excluded.retain_count, verify_enabled = excluded.verify_enabled,
+      verify_interval_minutes = excluded.verify_interval_minutes,
+      next_run_at = case when excluded.enabled and not s.enabled then now()
+                         else least(s.next_run_at, now() + make_interval(mins => excluded.interval_minutes)) end
+    returning ${settingsColumns}`)
+
+// Tasks
+
+export interface Task {
+  id: string
+  project_id: string
+  kind: 'backup' | 'verification' | 'restore' | 'undo'
+  backup_id: string
+  restore_id: string | null
+  attempts: number
+}
+
+export interface NewTask {
+  id: string
+  projectId: string
+  kind: Task['kind']
+  backupId: string
+  restoreId?: string
+}
+
+/** False if the project has a task already. A verification gives way to any other task, and comes again later. */
+export const insertTask = async (session: Session, { id, projectId, kind, backupId, restoreId }: NewTask) =>
+  (await session.run(sql`
+    insert into backup_tasks as t (id, project_id, kind, backup_id, restore_id)
+    values (${id}, ${projectId}, ${kind}, ${backupId}, ${restoreId ?? null})
+    on conflict (project_id) do update set
+      id = excluded.id, kind = excluded.kind, backup_id = excluded.backup_id, restore_id = excluded.restore_id,
+      leased_until = null, attempts = 0, progress = null
+     where t.kind = 'verification' and excluded.kind <> 'verification'`)) === 1
+
+export const isBeingVerified = async (control: Session, backupId: string) =>
+  (await control.row(
+    sql`select from backup_tasks where backup_id = ${backupId} and kind = 'verification'`,
+  )) !== undefined
+
+export const insertBackup = (session: Session, id: string, projectId: string, kind: BackupKind) =>
+  session.run(sql`
+    insert into backups (id, project_id, kind, schema_version)
+    select ${id}, id, ${kind}, schema_version from projects where id = ${projectId}`)
+
+/** Projects whose next backup is due and that have no task. Their next one is planned. */
+export const takeDue = (session: Session, limit: number) =>
+  session.rows<{ project_id: string }>(sql`
+    update backup_settings set next_run_at = now() + make_interval(mins => interval_minutes)
+     where project_id in (
+       select s.project_id from backup_settings s join projects p on p.id = s.project_id
+        where s.enabled and s.next_run_at <= now() and p.status in ('active', 'suspended')
+          and not exists (select from backup_tasks t where t.project_id = s.project_id)
+        order by s.next_run_at limit ${limit} for update of s skip locked)
+    returning project_id`)
+
+/** The newest backup of each project whose next verification is due. Those without settings have the usual interval. */
+export const listDueVerifications = (session: Session, limit: number, usualMinutes: number) =>
+  session.rows<{ project_id: string; backup_id: string }>(sql`
+    select b.project_id, b.id as backup_id
+      from backups b join projects p on p.id = b.project_id and p.status in ('active', 'suspended')
+      left join backup_settings s on s.project_id = b.project_id
+     where b.status = 'done' and b.verified_at is null and b.verify_error is null and coalesce(s.verify_enabled, true)
+       and not exists (
+         select from backups newer where newer.project_id = b.project_id and newer.created_at > b.created_at and newer.status = 'done')
+       and not exists (
+         select from backups v where v.project_id = b.project_id
+            and v.verified_at > now() - make_interval(mins => coalesce(s.verify_interval_minutes, ${usualMinutes})))
+       and not exists (select from backup_tasks t where t.project_id = b.project_id)
+     limit ${limit}`)
+
+/** Tasks that no node works on. */
+export const claimTasks = (control: Database, limit: number, leaseSeconds: number) =>
+  control.rows<Task>(sql`
+    update backup_tasks set leased_until = now() + make_interval(secs => ${leaseSeconds}), attempts = attempts + 1
+     where id in (
+       select id from backup_tasks where leased_until is null or leased_until <= now()
+        order by created_at limit ${limit} for update skip locked)
+    returning id, project_id, kind, backup_id, restore_id, attempts`)
+
+export const extendTasks = (
+  control: Database,
+  tasks: readonly { id: string; attempts: number; progress: BackupProgress }[],
+  leaseSeconds: number,
+) =>
+  control.run(sql`
+    update backup_tasks t set leased_until = now() + make_interval(secs => ${leaseSeconds}), progress = g.progress
+      from json_to_recordset(${JSON.stringify(tasks)}::json) as g (id uuid, attempts int, progress jsonb)
+     where t.id = g.id and t.attempts = g.attempts`)
+
+export const nextDueMs = async (control: Database) =>
+  (
+    await control.row<{ ms: number | null }>(sql`
+      select (extract(epoch from min(at) - now()) * 1000)::float8 as ms from (
+        select min(next_run_at) as at from backup_settings where enabled
+        union all select min(coalesce(leased_until, now())) from backup_tasks) due`)
+  )?.ms ?? undefined
+
+/** How the manifest is read. */
+export interface StoredManifest extends PackedFile {
+  attempt: number
+}
+
+export interface DoneBackup {
+  bytes: number
+  stored_bytes: number
+  files: number
+  manifest: StoredManifest
+}
+
+export const recordDone = (session: Session, id: string, done: DoneBackup) =>
+  session.run(sql`
+    update backups set status = 'done', finished_at = clock_timestamp(), bytes = ${done.bytes},
+           stored_bytes = ${done.stored_bytes}, files = ${done.files}, manifest = ${JSON.stringify(done.manifest)}
+     where id = ${id} and status = 'running'`)
+
+export const recordFailed = (session: Session, id: string, error: string) =>
+  session.run(sql`
+    update backups set status = 'failed', finished_at = clock_timestamp(), error = ${error}
+     where id = ${id} and status = 'running'`)
+
+/** An error means that it could not be verified, or differs. */
+export const recordVerified = (session: Session, id: string, error: string | null) =>
+  session.run(sql`
+    update backups set verify_error = ${error}, verified_at = case when ${error}::text is null then clock_timestamp() end
+     where id = ${id}`)
+
+/** False if another node has begun the task again. */
+export const deleteTask = async (session: Session, { id, attempts }: Task) =>
+  (await session.run(sql`delete from backup_tasks where id = ${id} and attempts = ${attempts}`)) === 1
+
+/** For a task that the stop of the platform has interrupted. */
+export const releaseTask = (control: Session, { id, attempts }: Task) =>
+  control.run(sql`
+    update backup_tasks set leased_until = null, attempts = attempts - 1, progress = null
+     where id = ${id} and attempts = ${attempts}`)
+
+export const insertAudit = (session: Session, action: string, backupId: string, projectId: string) =>
+  session.run(sql`
+    insert into audit (actor_kind, actor_label, action, target, project_id)
+    values ('system', 'platform', ${action}, ${backupId}, ${projectId})`)
+
+export interface BackedUpProject {
+  id: string
+  ref: string
+  name: string
+  slug: string
+  description: string
+  settings: Readonly<Record<string, unknown>>
+  quotas: Readonly<Record<string, unknown>>
+  schema_version: string
+}
+
+export const findProject = (session: Session, id: string) =>
+  session.row<BackedUpProject>(sql`
+    select id, ref, name, slug, description, settings, quotas, schema_version from projects
+     where id = ${id} and status in ('active', 'suspended')`)
+
+/** For a transaction that has run no statement yet. */
+export const useOneSnapshot = (session: Session) =>
+  session.run(sql`set transaction isolation level repeatable read, read only`)
+
+/** How long a backup took, in milliseconds. */
+export const findDurationMs = async (session: Session, id: string) =>
+  (
+    await session.row<{ ms: number | null }>(
+      sql`select (extract(epoch from finished_at - created_at) * 1000)::float8 as ms from backups where id = ${id}`,
+    )
+  )?.ms ?? 0
+
+export const findManifest = async (session: Session, id: string) =>
+  (
+    await session.row<{ manifest: StoredManifest | null }>(
+      sql`select manifest from backups where id = ${id} and status = 'done'`,
+    )
+  )?.manifest ?? undefined
+
+// Files
+
+export const noteFiles = (
+  control: Session,
+  projectId: string,
+  files: readonly { version: string; size: number }[],
+  at: string,
+) =>
+  control.run(sql`
+    insert into backup_files as f (project_id, version, size, first_at, last_at)
+    select ${projectId}, g.version, g.size, ${at}, ${at}
+      from json_to_recordset(${JSON.stringify(files)}::json) as g (version uuid, size bigint)
+    on conflict (project_id, version) do update set last_at = greatest(f.last_at, excluded.last_at)`)
+
+export const listNotedFiles = async (control: Session, projectId: string, versions: readonly string[]) =>
+  new Set(
+    (
+      await control.rows<{ version: string }>(sql`
+        select version from backup_files where project_id = ${projectId} and version = any(${versions}::uuid[])`)
+    ).map(({ version }) => version),
+  )

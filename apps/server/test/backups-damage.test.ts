@@ -1,0 +1,126 @@
+// Damaged files of backups are reported, and restore nothing.
+import assert from 'node:assert/strict'
+import fs from 'node:fs'
+import { basename, join } from 'node:path'
+import { after, before, test } from 'node:test'
+import { sql } from '#src/kernel/postgres/sql.ts'
+import { type BackedUpProject, backedUpProject } from './backup-project.ts'
+import { eventually } from './eventually.ts'
+import { startPlatform, type TestPlatform } from './harness.ts'
+
+let platform: TestPlatform
+let project: BackedUpProject
+let backupId: string
+before(async () => {
+  platform = await startPlatform()
+  project = await backedUpProject(platform)
+  await project.backups.configure({ params: { id: project.id }, body: { verify_enabled: false } })
+  await project.sql(`
+    create table things (id int, text text);
+    insert into things select n, md5(n::text) || md5((-n)::text) from generate_series(1, 20000) n;
+    select lo_from_bytea(0, 'a large object');
+    insert into storage.buckets (id, name) values ('papers', 'papers')`)
+  const answer = await fetch(`${platform.url}/v1/${project.id}/storage/v1/object/papers/one.txt`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${project.service_role_key}`, 'content-type': 'text/plain' },
+    body: Buffer.alloc(100_000, 'file '),
+  })
+  assert.equal(answer.status, 200, await answer.text())
+  const backup = await project.backUp()
+  assert.equal(backup.error, null)
+  backupId = backup.id
+})
+after(() => platform?.stop())
+
+/** The files of the backup, the largest first, and the versions of files of the project. */
+function stored() {
+  const folder = join(platform.config.dataDir, 'backups', project.id)
+  const paths = fs
+    .readdirSync(folder, { recursive: true, withFileTypes: true })
+    .filter(each => each.isFile())
+    .map(each => join(each.parentPath, each.name))
+    .sort((a, b) => fs.statSync(b).size - fs.statSync(a).size)
+  const archive = paths.filter(path => basename(path).startsWith(`${backupId}-`))
+  return { archive, versions: paths.filter(path => !/^.{36}-/.test(basename(path))) }
+}
+const numbered = (number: number) =>
+  stored().archive.find(path => basename(path).startsWith(`${backupId}-1-${number}.`))!
+const kinds: Record<string, () => string> = {
+  manifest: () => numbered(0),
+  'rows of a service': () => numbered(1),
+  rows: () => stored().archive[0]!,
+  schema: () => stored().archive[1]!,
+  'stored file': () => stored().versions[0]!,
+}
+
+function flip(path: string): void {
+  const bytes = fs.readFileSync(path)
+  bytes[Math.floor(bytes.length / 2)]! ^= 1
+  fs.writeFileSync(path, bytes)
+}
+const damages: Record<string, (path: string) => void> = {
+  'with a flipped bit': flip,
+  'that is cut': path => fs.truncateSync(path, fs.statSync(path).size - 1),
+  'that is missing': path => fs.rmSync(path),
+  'with the bytes of another one': path =>
+    fs.copyFileSync(stored().archive.find(each => each !== path)!, path),
+}
+
+for (const [kind, find] of Object.entries(kinds))
+  for (const [damage, inflict] of Object.entries(damages))
+    test(`backups: a verification reports the ${kind} ${damage}`, async () => {
+      const path = find()
+      const intact = fs.readFileSync(path)
+      inflict(path)
+      try {
+        const { verified_at: at, verify_error: error } = await project.verify(backupId)
+        assert.equal(at, null)
+        assert.match(error!, /damaged|missing/)
+      } finally {
+        fs.writeFileSync(path, intact)
+      }
+    })
+
+for (const kind of ['manifest', 'rows', 'rows of a service', 'stored file'])
+  test(`backups: a restore with damaged ${kind} changes nothing`, async () => {
+    const path = kinds[kind]!()
+    const intact = fs.readFileSync(path)
+    await project.sql(`create table if not exists later (id int)`)
+    flip(path)
+    try {
+      const { status, error } = await project.restore(backupId)
+      assert.equal(status, 'failed')
+      assert.match(error!, /damaged/)
+    } finally {
+      fs.writeFileSync(path, intact)
+    }
+    assert.deepEqual(await project.rows('select from public.later'), [])
+    const ref = await platform.refOf(project.id)
+    const databases = await platform.asSuperuser('postgres', session =>
+      session.rows<{ datname: string }>(
+        sql`select datname from pg_database where starts_with(datname, ${ref})`,
+      ),
+    )
+    assert.deepEqual(
+      databases.map(({ datname }) => datname),
+      [ref],
+    )
+  })
+
+test('backups: one that cannot be verified is in health and in metrics until it is verified', async () => {
+  const path = numbered(0)
+  const intact = fs.readFileSync(path)
+  flip(path)
+  await project.verify(backupId)
+  const looking = await startPlatform({ beside: platform })
+  const health = async () => JSON.stringify((await looking.call('GET', '/health/services')).body)
+  try {
+    await eventually(async () => (await health()).includes('cannot be verified'), 'the warning in health')
+    const metrics = await looking.call('GET', '/metrics', { token: platform.adminToken })
+    assert.match(metrics.body, /^plinth_backups_unverifiable 1$/m)
+  } finally {
+    await looking.stop()
+    fs.writeFileSync(path, intact)
+  }
+  assert.equal((await project.verify(backupId)).verify_error, null)
+})

@@ -1,0 +1,131 @@
+// Which backups are made, kept and removed, and what is left of them.
+import assert from 'node:assert/strict'
+import fs from 'node:fs'
+import { join } from 'node:path'
+import { after, before, test } from 'node:test'
+import { raw, sql } from '#src/kernel/postgres/sql.ts'
+import { type BackedUpProject, backedUpProject } from './backup-project.ts'
+import { eventually } from './eventually.ts'
+import { startPlatform, type TestPlatform } from './harness.ts'
+
+let platform: TestPlatform
+before(async () => {
+  platform = await startPlatform()
+})
+after(() => platform?.stop())
+
+const listed = async ({ id, backups }: BackedUpProject) =>
+  (await backups.list({ params: { id }, query: {} })).backups
+const idsOf = async (project: BackedUpProject) => (await listed(project)).map(({ id }) => id)
+
+async function upload(project: BackedUpProject, name: string): Promise<void> {
+  const answer = await fetch(`${platform.url}/v1/${project.id}/storage/v1/object/papers/${name}`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${project.service_role_key}`, 'content-type': 'text/plain' },
+    body: name,
+  })
+  assert.equal(answer.status, 200, await answer.text())
+}
+
+function stored({ id }: BackedUpProject): string[] {
+  const folder = join(platform.config.dataDir, 'backups', id)
+  return fs
+    .readdirSync(folder, { recursive: true, withFileTypes: true })
+    .filter(each => each.isFile())
+    .map(each => each.name)
+}
+
+/** A new node prunes and sweeps when it starts. */
+async function untilPruned(what: string, isSo: () => Promise<boolean>): Promise<void> {
+  const node = await startPlatform({ beside: platform })
+  try {
+    await eventually(isSo, what)
+  } finally {
+    await node.stop()
+  }
+}
+
+test('backups: retention removes old ones with the files that only they contain, but not the newest verified one', async () => {
+  const project = await backedUpProject(platform)
+  const params = { id: project.id }
+  await project.backups.configure({ params, body: { verify_enabled: false } })
+  await project.sql(`insert into storage.buckets (id, name) values ('papers', 'papers')`)
+  await upload(project, 'shared')
+  await upload(project, 'old')
+  const proof = await project.backUp()
+  assert.equal((await project.verify(proof.id)).verify_error, null)
+  const second = await project.backUp()
+  const removed = await platform.call('DELETE', `/v1/${project.id}/storage/v1/object/papers/old`, {
+    token: project.service_role_key,
+  })
+  assert.equal(removed.status, 200, JSON.stringify(removed.body))
+  const third = await project.backUp()
+  const fourth = await project.backUp()
+  await project.backups.configure({ params, body: { retain_count: 2 } })
+  await untilPruned('the second is gone', async () => !(await idsOf(project)).includes(second.id))
+  assert.deepEqual(await idsOf(project), [fourth.id, third.id, proof.id])
+  const versions = () => stored(project).filter(name => !/^[0-9a-f-]{36}-/.test(name))
+  assert.equal(versions().length, 2, 'the proof has both files')
+  assert.ok(!stored(project).some(name => name.startsWith(second.id)))
+
+  assert.equal((await project.verify(third.id)).verify_error, null)
+  await untilPruned('the first proof is gone', async () => !(await idsOf(project)).includes(proof.id))
+  assert.deepEqual(await idsOf(project), [fourth.id, third.id])
+  await eventually(() => versions().length === 1, 'only the shared file is left')
+  assert.equal((await project.verify(fourth.id)).verify_error, null)
+})
+
+test('backups: the sweep removes what no backup needs, also of earlier attempts and of failed ones', async () => {
+  const project = await backedUpProject(platform)
+  const done = await project.backUp()
+  const failed = await project.backUp()
+  await platform.app.control.run(sql`update backups set status = 'failed' where id = ${failed.id}`)
+  const folder = join(platform.config.dataDir, 'backups', project.id, done.id.slice(0, 2))
+  fs.writeFileSync(join(folder, `${done.id}-9-0.0`), 'of an attempt whose node was killed')
+  const expected = stored(project).filter(name => name.startsWith(`${done.id}-1-`))
+  await untilPruned('nothing else is left', async () => stored(project).length === expected.length)
+  assert.deepEqual(stored(project).sort(), expected.sort())
+  assert.equal((await project.verify(done.id)).verify_error, null)
+})
+
+test('backups: a schedule that is due makes one backup, on any number of nodes', async () => {
+  const project = await backedUpProject(platform)
+  const second = await startPlatform({ beside: platform })
+  try {
+    await project.backups.configure({ params: { id: project.id }, body: { enabled: true } })
+    await platform.app.control.run(
+      sql`update backup_settings set next_run_at = now() - interval '1 hour' where project_id = ${project.id}`,
+    )
+    // Wakes the worker of this node. The other one polls.
+    await project.backups.configure({ params: { id: project.id }, body: { retain_count: 5 } })
+    await eventually(async () => (await listed(project)).some(({ status }) => status === 'done'), 'a backup')
+    await eventually(
+      async () =>
+        !(await platform.app.control.row(sql`select from backup_tasks where project_id = ${project.id}`)),
+      'no task is left',
+    )
+    const made = await listed(project)
+    assert.ok(made.every(({ kind, error }) => kind === 'scheduled' && error === null))
+    const { count } = (await platform.app.control.row<{ count: number }>(
+      sql`select count(*)::int as count from audit where project_id = ${project.id} and action = 'backups.made'`,
+    ))!
+    assert.equal(count, made.length)
+  } finally {
+    await second.stop()
+  }
+})
+
+test('backups: a project has one task at a time, and does not hold up another one', async () => {
+  const [project, other] = [await backedUpProject(platform), await backedUpProject(platform)]
+  await project.sql('create table held (id int)')
+  const params = { id: project.id }
+  await platform.asSuperuser(await platform.refOf(project.id), async session => {
+    await session.run(raw('begin'))
+    await session.run(raw('lock table public.held in access exclusive mode'))
+    const { id } = await project.backups.create({ params })
+    await assert.rejects(project.backups.create({ params }), { code: 'project_busy' })
+    assert.equal((await other.backUp()).error, null)
+    await session.run(raw('rollback'))
+    assert.equal((await project.ended(id)).error, null)
+  })
+})

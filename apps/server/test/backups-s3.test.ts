@@ -1,0 +1,40 @@
+// Backups on S3.
+import assert from 'node:assert/strict'
+import fs from 'node:fs'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { backedUpProject } from './backup-project.ts'
+import { startPlatform } from './harness.ts'
+import { startS3 } from './s3-server.ts'
+
+test('backups: on S3 they are verified and restored, and a service that fails is the reason', async t => {
+  const s3 = await startS3()
+  const { endpoint, bucket, accessKeyId, secretAccessKey } = s3.settings
+  const node = await startPlatform({
+    settings: {
+      BACKUP_S3_BUCKET: bucket,
+      BACKUP_S3_ENDPOINT: endpoint!,
+      BACKUP_S3_ACCESS_KEY_ID: accessKeyId,
+      BACKUP_S3_SECRET_ACCESS_KEY: secretAccessKey,
+    },
+  })
+  t.after(() => node.stop())
+  const project = await backedUpProject(node)
+  await project.sql('create table things (id int); insert into things select generate_series(1, 5000)')
+  const backup = await project.backUp()
+  assert.equal(backup.error, null)
+  assert.equal((await project.verify(backup.id)).verify_error, null)
+  await project.sql('truncate things')
+  assert.equal((await project.restore(backup.id)).error, null)
+  assert.equal((await project.rows('select from public.things')).length, 5000)
+  assert.ok(!fs.existsSync(join(node.config.dataDir, 'backups', project.id)), 'nothing is on the disk')
+  await s3.stop()
+  const failed = await project.backUp()
+  assert.deepEqual(
+    [failed.status, failed.error],
+    ['failed', 'The S3 service for backups cannot be reached, or has failed.'],
+  )
+  assert.match((await project.verify(backup.id)).verify_error!, /S3 service/)
+  assert.equal((await project.restore(backup.id)).status, 'failed')
+  assert.equal((await project.rows('select from public.things')).length, 5000)
+})

@@ -1,0 +1,190 @@
+// Code of a tenant runs while its backup is verified and restored, but never with the rights of the superuser.
+import assert from 'node:assert/strict'
+import { randomBytes } from 'node:crypto'
+import { after, before, test } from 'node:test'
+import { raw } from '#src/kernel/postgres/sql.ts'
+import { type BackedUpProject, backedUpProject } from './backup-project.ts'
+import { startPlatform, type TestPlatform } from './harness.ts'
+
+let platform: TestPlatform
+before(async () => {
+  platform = await startPlatform()
+})
+after(() => platform?.stop())
+
+interface Trapped {
+  project: BackedUpProject
+  /** Places in which code of the tenant ran as a superuser. */
+  caught(): Promise<string[]>
+}
+
+/**
+ * A project with functions that leave a role behind if they run as a superuser. Roles stay when the copy in which they ran is
+ * dropped. `trap` may be called anywhere, `calm_trap` also where Postgres wants an immutable function.
+ */
+async function trappedProject(): Promise<Trapped> {
+  const project = await backedUpProject(platform)
+  const mark = `trap_${randomBytes(6).toString('hex')}_`
+  await project.sql(`
+    create function trap(place text) returns boolean language plpgsql as $$ begin
+      if (select rolsuper from pg_catalog.pg_roles where rolname = current_user) then
+        execute pg_catalog.format('create role %I', '${mark}' || place);
+      end if;
+      return true;
+    end $$;
+    create function calm_trap(place text) returns boolean language plpgsql immutable as $$ begin
+      return public.trap(place);
+    end $$`)
+  return {
+    project,
+    async caught() {
+      const roles = await platform.asSuperuser('postgres', session =>
+        session.rows<{ rolname: string }>(
+          raw(`select rolname from pg_catalog.pg_roles where starts_with(rolname, '${mark}') order by 1`),
+        ),
+      )
+      for (const { rolname } of roles)
+        await platform.asSuperuser('postgres', session => session.script(`drop role "${rolname}"`))
+      return roles.map(({ rolname }) => rolname.slice(mark.length))
+    },
+  }
+}
+
+/** Verifies and restores a backup, and checks that nothing was caught. */
+async function assertSafe({ project, caught }: Trapped): Promise<void> {
+  const backup = await project.backUp()
+  assert.equal(backup.error, null)
+  const verified = await project.verify(backup.id)
+  assert.deepEqual(await caught(), [], 'during the verification')
+  assert.equal(verified.verify_error, null)
+  const restored = await project.restore(backup.id)
+  assert.deepEqual(await caught(), [], 'during the restore')
+  assert.deepEqual([restored.status, restored.error], ['done', null])
+}
+
+test('backups: functions in objects of the tenant run with its own rights', async () => {
+  const trapped = await trappedProject()
+  await trapped.project.sql(`
+    create domain checked as int check (trap('domain'));
+    create type pair as (first checked, second text);
+    create function zero() returns int language plpgsql as $$ begin perform trap('default'); return 0; end $$;
+    create table things (
+      id int primary key, made boolean generated always as (calm_trap('generated')) stored, size checked default zero(),
+      sizes checked[], pair pair, check (trap('check')), constraint pairs check (pair is distinct from '(99,x)'::pair));
+    create index on things ((calm_trap('index')));
+    create index on things (id) where calm_trap('partial index');
+    create statistics on (calm_trap('statistics')), id from things;
+    insert into things (id, size, sizes, pair) select n, n, array[n], row(n, 'x')::pair from generate_series(1, 50) n;
+    create view seen as select id, trap('view') from things;
+    create materialized view counted as select id, trap('materialized view') from things;
+    create function on_change() returns trigger language plpgsql as $$ begin perform trap('trigger'); return new; end $$;
+    create trigger on_change before insert or update on things for each row when (trap('when')) execute function on_change();
+    create rule seen as on update to things where trap('rule') do also select 1;
+    alter table things enable row level security; alter table things force row level security;
+    create policy seen on things using (trap('policy'));
+    create policy seen on storage.objects using (trap('storage policy'));
+    create type mood as enum ('good', 'bad');
+    create function to_mood(text) returns mood language plpgsql as $$ begin perform trap('cast'); return 'good'; end $$;
+    create cast (text as mood) with function to_mood(text) as implicit;
+    create function same(mood, mood) returns boolean language plpgsql as $$ begin return trap('operator'); end $$;
+    create operator = (leftarg = mood, rightarg = mood, function = same);
+    create table parts (id int, check (trap('partition'))) partition by range (id);
+    create table parts_one partition of parts for values from (0) to (10);
+    insert into parts values (1);
+    create table followers (id int references things, primary key (id));
+    insert into followers values (1), (2)`)
+  await assertSafe(trapped)
+})
+
+test('backups: a constant in a trigger on users is read with the rights of the tenant', async () => {
+  const trapped = await trappedProject()
+  // An array of a domain runs the check of the domain when the statement with the constant is parsed.
+  await trapped.project.sql(`
+    create domain checked as int check (trap('constant'));
+    create function on_user() returns trigger language plpgsql as $$ begin return new; end $$;
+    create trigger "a first" after insert on auth.users for each row
+      when (new.email is distinct from ('{1}'::checked[])::text) execute function on_user();
+    create trigger disabled after insert on auth.users for each row execute function on_user();
+    alter table auth.users disable trigger disabled`)
+  await assertSafe(trapped)
+})
+
+test('backups: an object whose name looks like one of the platform is created by the tenant', async () => {
+  const trapped = await trappedProject()
+  const constant = `when (('{1}'::checked[]) is not null)`
+  await trapped.project.sql(`
+    create domain checked as int check (trap('constant'));
+    create table things (id int);
+    create function noted() returns trigger language plpgsql as $$ begin return new; end $$;
+    create trigger "EXECUTE FUNCTION platform.note_change()" after insert on things for each row
+      ${constant} execute function noted();
+    create trigger second after insert on things for each row
+      ${constant} execute function noted('EXECUTE FUNCTION platform.note_change()', '', 'EXECUTE FUNCTION platform.note_change(''');
+    create function "EXECUTE FUNCTION platform.note_change()"() returns trigger language plpgsql as $$ begin return new; end $$;
+    create trigger third after insert on things for each row ${constant} execute function "EXECUTE FUNCTION platform.note_change()"()`)
+  await assertSafe(trapped)
+})
+
+test('backups: names with quotes, semicolons and lines are only names', async () => {
+  const trapped = await trappedProject()
+  const odd = [
+    `a"b`,
+    `a'b`,
+    `a;b`,
+    `"; create role trapped superuser; --`,
+    `a\nb`,
+    `a\\b`,
+    `a b`,
+    `$$`,
+    `{a,b}`,
+    `ä`,
+  ]
+  for (const [place, name] of odd.entries()) {
+    const quoted = `"${name.replaceAll('"', '""')}"`
+    await trapped.project.sql(`
+      create schema ${quoted};
+      create table ${quoted}.${quoted} (${quoted} serial primary key, "more\n;${place}" text);
+      insert into ${quoted}.${quoted} select from generate_series(1, 3);
+      create materialized view ${quoted}."view ${place}" as select * from ${quoted}.${quoted};
+      create index ${quoted.replace(/"$/, ' index"')} on ${quoted}.${quoted} ("more\n;${place}");
+      comment on table ${quoted}.${quoted} is 'x; "y" '' z';
+      grant select on ${quoted}.${quoted} to anon;
+      create function ${quoted}.${quoted}() returns trigger language plpgsql as 'begin return new; end';
+      create trigger ${quoted} before insert on ${quoted}.${quoted} for each row execute function ${quoted}.${quoted}();
+      create trigger ${quoted} after insert on auth.users for each row execute function ${quoted}.${quoted}()`)
+  }
+  await assertSafe(trapped)
+})
+
+test('backups: what other roles of the project own is created and filled without the superuser', async () => {
+  const trapped = await trappedProject()
+  const { project } = trapped
+  await project.sql(`
+    grant create on schema public to service_role, authenticated;
+    create function make() returns void language plpgsql as $make$ begin
+      create domain their_domain as int check (public.trap('their domain'));
+      create table their_table (id int generated always as identity primary key, size public.their_domain,
+        made boolean generated always as (public.calm_trap('their table')) stored);
+      insert into their_table (size) values (1), (2);
+      create index their_index on their_table ((public.calm_trap('their index')));
+      create materialized view their_view as select id, public.trap('their view') from public.their_table;
+      create function their_function() returns trigger language plpgsql as $$ begin return new; end $$;
+      create trigger their_trigger after insert on their_table for each row
+        when (('{1}'::public.their_domain[]) is not null) execute function their_function();
+      grant select on their_table to anon;
+    end $make$`)
+  const made = await platform.call('POST', `/v1/rest/${project.id}/rpc/make`, {
+    token: project.service_role_key,
+    body: {},
+  })
+  assert.ok(made.status < 300, JSON.stringify(made.body))
+  const owners = () =>
+    project.rows<{ name: string; owner: string; rights: string }>(`
+      select relname as name, relowner::regrole::text as owner,
+             coalesce(relacl, acldefault('r', relowner))::text as rights
+        from pg_class where relname like 'their%' order by 1`)
+  const before = await owners()
+  assert.ok(before.some(({ name, owner }) => name === 'their_table' && owner === 'service_role'))
+  await assertSafe(trapped)
+  assert.deepEqual(await owners(), before)
+})

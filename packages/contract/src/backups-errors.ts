@@ -1,0 +1,15 @@
+import type { ErrorMeaning } from './error-meaning.ts'
+
+export const backupsErrors = {
+  backup_not_found: { status: 404, meaning: 'The project has no backup with this id; old ones are removed.' },
+  backup_unusable: {
+    status: 409,
+    meaning: 'Backups: it is running or has failed, so it can be neither verified nor restored.',
+  },
+  restore_not_found: { status: 404, meaning: 'The project has no restore with this id.' },
+  restore_not_undoable: {
+    status: 409,
+    meaning:
+      'Backups: only the last restore of a project can be undone, within 24 hours; restore its `before_backup_id` instead.',
+  },
+} as const satisfies Record<string, ErrorMeaning>
