@@ -103,3 +103,17 @@ test('backups: a row of 60 MB comes back', async () => {
   await restoredFrom(project, 'truncate large')
   assert.deepEqual(await state(), before)
 })
+
+test('backups: a project with too many columns or large objects is refused with the reason', async () => {
+  const project = await backedUpProject(platform)
+  await project.sql(`
+    do $$ begin
+      for i in 1..64 loop
+        execute format('create table wide_%s (%s)', i, (select string_agg('c' || n || ' int', ', ') from generate_series(1, 1600) n));
+      end loop;
+    end $$`)
+  assert.match((await project.backUp()).error!, /over 100000 columns/)
+  const other = await backedUpProject(platform)
+  await other.sql('select lo_create(0) from generate_series(1, 100001)')
+  assert.match((await other.backUp()).error!, /over 100000 large objects/)
+})

@@ -8,11 +8,11 @@ import { discard } from '#src/kernel/byte-source.ts'
 import { type CopySession, dumpSettings, withCopySession } from '#src/kernel/postgres/copy.ts'
 import { DatabaseError } from '#src/kernel/postgres/database-error.ts'
 import { isUnavailable } from '#src/kernel/postgres/unavailable.ts'
+import { hashed, largeRow, megabyte, smallRows } from './copy-rows.ts'
 import { eventually } from './eventually.ts'
 import { testServer } from './harness.ts'
 import { openTlsRelay } from './tls-relay.ts'
 
-const megabyte = 2 ** 20
 const endless =
   'copy (select g, md5(g::text) from (select generate_series(1, 2000000000) as g) numbers) to stdout'
 
@@ -29,36 +29,6 @@ async function sha256Of(session: CopySession, statement: string): Promise<string
   const hash = createHash('sha256')
   await session.copyOut(statement, chunk => void hash.update(chunk))
   return hash.digest('hex')
-}
-
-/** Rows that were sent, as their hash. */
-function hashed(rows: Iterable<Buffer>) {
-  const hash = createHash('sha256')
-  async function* source() {
-    for (const row of rows) {
-      hash.update(row)
-      yield row
-    }
-  }
-  return { source: source(), sha256: () => hash.digest('hex') }
-}
-
-/** Chunks end anywhere in a row. */
-function* smallRows(count: number): Generator<Buffer> {
-  let text = ''
-  for (let row = 0; row < count; row++) {
-    text += row % 7 === 0 ? `${row}\t\\N\n` : `${row}\tü ${row * 31}\n`
-    if (text.length < 100_000) continue
-    yield Buffer.from(text.slice(0, 99_991))
-    text = text.slice(99_991)
-  }
-  yield Buffer.from(text)
-}
-
-function* largeRow(bytes: number): Generator<Buffer> {
-  const part = Buffer.alloc(megabyte, 'x')
-  for (let left = bytes; left > 0; left -= part.length) yield part.subarray(0, left)
-  yield Buffer.from('\n')
 }
 
 const backendOf = async (session: CopySession): Promise<string> =>

@@ -19,7 +19,7 @@ const files = ['chunk-RKAX3U4S.js', 'pg_dump.wasm']
 const root = mkdtempSync(join(tmpdir(), 'plinth-pinned-module-'))
 after(() => rmSync(root, { recursive: true, force: true }))
 
-test('pinned module: the copy is made once, by whoever comes first', async () => {
+test('pinned module: two processes that prepare it at the same time make one copy', async () => {
   const dataDir = join(root, 'data')
   const prepared = await Promise.all(Array.from({ length: 5 }, () => preparePinnedModule(dataDir)))
   const { codeFile } = prepared[0]!

@@ -2,12 +2,13 @@
 // come out of a restored table in the order in which they were written.
 import { createHash } from 'node:crypto'
 import { type CopySession, dumpSettings, withCopySession } from '#src/kernel/postgres/copy.ts'
-import { type DumpedObject, readContents } from '#src/kernel/postgres/dump/contents.ts'
+import { contentsOf, type DumpedObject } from '#src/kernel/postgres/dump/contents.ts'
 import { dumpSchema } from '#src/kernel/postgres/dump/schema-dump.ts'
+import { inSlices } from '#src/kernel/slices.ts'
 import type { ArchiveReader } from './archive.ts'
 import * as store from './database-store.ts'
 import type { Sequence } from './manifest.ts'
-import type { DatabaseSource, Watching } from './write-database.ts'
+import { type DatabaseSource, maxSchemaBytes, type Watching } from './write-database.ts'
 
 const lanes = 2
 /** Properties of the database itself, which has another name. */
@@ -26,7 +27,7 @@ export async function compareDatabase(
   { signal, progress }: Watching,
 ): Promise<string[]> {
   const { database: contents } = archive.manifest
-  const found = dumpSchema({ address, database, dataDir, signal })
+  const found = dumpSchema({ address, database, dataDir, signal, maxBytes: maxSchemaBytes })
   found.catch(() => {})
   const differences: string[] = []
   const waiting = contents.tables.filter(({ name }) => !store.uncompared.includes(name))
@@ -48,8 +49,8 @@ export async function compareDatabase(
       if (hash !== contents.largeObjectsFile.sha256) differences.push('the large objects differ')
     }
   })
-  const before = byName(readContents(await archive.readWhole(contents.schema)))
-  const after = byName(readContents(await found))
+  const before = byName(await inSlices(contentsOf(await archive.readWhole(contents.schema))))
+  const after = byName(await inSlices(contentsOf(await found)))
   for (const [name, text] of before)
     if (!after.has(name)) differences.push(`${name} is missing`)
     else if (after.get(name) !== text) differences.push(`${name} differs`)

@@ -5,12 +5,23 @@ import { guardedSettings, type Session } from '#src/kernel/postgres/database.ts'
 import { identifier, literal, sql } from '#src/kernel/postgres/sql.ts'
 import type { Sequence } from './manifest.ts'
 
+/** What a backup may contain. Its lists are in memory, and pg_dump locks every relation. */
+export const mostObjects = { relations: 10_000, columns: 100_000, largeObjects: 100_000 }
+
 /** One snapshot for all sessions of a backup. */
 export const beginSnapshot =
   // A tenant may hold a lock on its tables for as long as it likes.
   "set lock_timeout = '60s'; begin isolation level repeatable read read only"
 export const exportSnapshot = 'select pg_catalog.pg_export_snapshot() as snapshot'
 export const useSnapshot = (snapshot: string) => `${beginSnapshot}; set transaction snapshot '${snapshot}'`
+
+export const selectExtent = `
+  select count(distinct c.oid) as relations, count(a.attnum) as columns,
+         (select count(*) from (
+           select from pg_catalog.pg_largeobject_metadata limit ${mostObjects.largeObjects + 1}) found) as "largeObjects"
+    from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+    left join pg_catalog.pg_attribute a on a.attrelid = c.oid and a.attnum > 0
+   where c.relkind in ('r', 'p', 'v', 'm', 'f', 'S') and n.nspname <> 'information_schema' and n.nspname !~ '^pg_'`
 
 export const selectServer = `select pg_catalog.current_setting('server_version') as version`
 

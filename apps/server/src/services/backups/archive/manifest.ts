@@ -1,5 +1,6 @@
 // What an archive of a project contains. The manifest is written last and has the size and hash of every other file.
 import type { PackedFile } from '#src/kernel/objects/packed-file.ts'
+import type { BackedUpProject } from '../store.ts'
 
 /** A file of the archive, by its number. */
 export interface ArchivedFile extends PackedFile {
@@ -53,16 +54,7 @@ export interface Manifest {
   backup: string
   /** The version of the platform. */
   platform: string
-  project: {
-    id: string
-    ref: string
-    name: string
-    slug: string
-    description: string
-    settings: Readonly<Record<string, unknown>>
-    quotas: Readonly<Record<string, unknown>>
-    schema_version: string
-  }
+  project: BackedUpProject
   database: DatabaseContents
   /** Rows of services in the control database. */
   services: { service: string; file: ArchivedFile }[]

@@ -2,8 +2,9 @@
 // of the tenant: while rows come in, generated columns, checks and domains run its functions, which must not happen with
 // the rights of the superuser. The superuser creates only what the platform owns.
 import { type CopySession, dumpSettings, withCopySession } from '#src/kernel/postgres/copy.ts'
-import { type DumpedObject, readContents } from '#src/kernel/postgres/dump/contents.ts'
+import { contentsOf, type DumpedObject } from '#src/kernel/postgres/dump/contents.ts'
 import type { ServerAddress } from '#src/kernel/postgres/server-address.ts'
+import { inSlices } from '#src/kernel/slices.ts'
 import type { ArchiveReader } from './archive.ts'
 import * as store from './database-store.ts'
 import type { ArchivedTable } from './manifest.ts'
@@ -76,7 +77,7 @@ export async function restoreDatabase(
     await session.run(store.closeToOthers(database, owner.user))
   })
   const extensionOwners = new Map(contents.extensions.map(each => [each.name, each.owner]))
-  const objects = readContents(await archive.readWhole(contents.schema))
+  const objects = (await inSlices(contentsOf(await archive.readWhole(contents.schema))))
     .filter(({ kind }) => !skippedKinds.includes(kind))
     .map(each => ({
       ...each,

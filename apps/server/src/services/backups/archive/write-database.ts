@@ -7,6 +7,9 @@ import type { ArchiveWriter } from './archive.ts'
 import * as store from './database-store.ts'
 import type { ArchivedTable, DatabaseContents, LargeObject, OwnedObject } from './manifest.ts'
 
+/** Of the statements that create all objects. They are in memory. */
+export const maxSchemaBytes = 64 * 1024 * 1024
+
 export interface DatabaseSource {
   address: ServerAddress
   database: string
@@ -42,9 +45,17 @@ export function writeDatabase(
 
   return open(async main => {
     await main.run(store.beginSnapshot)
+    await checkExtent(main)
     const [{ snapshot } = { snapshot: '' }] = await main.rows<{ snapshot: string }>(store.exportSnapshot)
     await during()
-    const schemaFile = dumpSchema({ address, database, snapshot, dataDir, signal }).then(dump =>
+    const schemaFile = dumpSchema({
+      address,
+      database,
+      snapshot,
+      dataDir,
+      signal,
+      maxBytes: maxSchemaBytes,
+    }).then(dump =>
       archive.add(async write => {
         progress('schema', dump.length)
         await write(dump)
@@ -99,6 +110,20 @@ export function writeDatabase(
       named,
     }
   })
+}
+
+async function checkExtent(session: CopySession): Promise<void> {
+  const [extent] = await session.rows<Record<keyof typeof store.mostObjects, string>>(store.selectExtent)
+  const names = {
+    relations: 'tables, views and sequences',
+    columns: 'columns',
+    largeObjects: 'large objects',
+  }
+  for (const name of ['relations', 'columns', 'largeObjects'] as const)
+    if (Number(extent![name]) > store.mostObjects[name])
+      throw new Error(
+        `the project has over ${store.mostObjects[name]} ${names[name]}, which is the most that a backup can have`,
+      )
 }
 
 async function writeTable(
