@@ -4,6 +4,7 @@ import { randomUUID } from 'node:crypto'
 import { addresses } from '@plinth/contract/openapi.ts'
 import type { Route } from '@plinth/contract/route.ts'
 import { routeTables } from '@plinth/contract/routes.ts'
+import { backupCases } from './attack-backups.ts'
 import { filled, jsonBodies, mebibyte, numbered, plainText } from './attack-bodies.ts'
 import { functionCases } from './attack-functions.ts'
 import { graphqlCases } from './attack-graphql.ts'
@@ -388,6 +389,7 @@ export function ownCases(attacked: Attacked): Case[] {
     ...graphqlCases(attacked),
     ...functionCases(attacked),
     ...webhookCases(attacked),
+    ...backupCases(attacked),
     // The last case, because Postgres cannot interrupt it, and it occupies connections of the project until it ends.
     pair('rows: a function that is stuck', body('application/json', plainText(1000), '/rpc/echo'), () =>
       body('application/json', Buffer.from('{}'), '/rpc/stuck'),

@@ -4,7 +4,7 @@ import { createHash } from 'node:crypto'
 import { type CopySession, dumpSettings, withCopySession } from '#src/kernel/postgres/copy.ts'
 import { contentsOf, type DumpedObject } from '#src/kernel/postgres/dump/contents.ts'
 import { dumpSchema } from '#src/kernel/postgres/dump/schema-dump.ts'
-import { inSlices } from '#src/kernel/slices.ts'
+import { inSlices, type Sliced } from '#src/kernel/slices.ts'
 import type { ArchiveReader } from './archive.ts'
 import * as store from './database-store.ts'
 import type { Sequence } from './manifest.ts'
@@ -51,9 +51,25 @@ export async function compareDatabase(
   })
   const before = byName(await inSlices(contentsOf(await archive.readWhole(contents.schema))))
   const after = byName(await inSlices(contentsOf(await found)))
-  for (const [name, text] of before)
-    if (!after.has(name)) differences.push(`${name} is missing`)
-    else if (after.get(name) !== text) differences.push(`${name} differs`)
+  return [...differences, ...(await inSlices(schemaDifferences(before, after)))]
+}
+
+/** Objects that are compared in one slice. A definition may have megabytes. */
+const sliceSize = 100
+
+function* schemaDifferences(
+  before: ReadonlyMap<string, DumpedObject>,
+  after: ReadonlyMap<string, DumpedObject>,
+): Sliced<string[]> {
+  const differences: string[] = []
+  let units = 0
+  for (const [name, object] of before) {
+    if (++units % sliceSize === 0) yield
+    const restored = after.get(name)
+    if (!restored) differences.push(`${name} is missing`)
+    else if (restored.owner !== object.owner || restored.sql !== object.sql)
+      differences.push(`${name} differs`)
+  }
   for (const name of after.keys()) if (!before.has(name)) differences.push(`${name} was not in the backup`)
   return differences
 }
@@ -73,15 +89,12 @@ async function hashOf(
   return hash.digest('hex')
 }
 
-function byName(objects: readonly DumpedObject[]): Map<string, string> {
-  return new Map(
-    objects
-      .filter(
-        ({ kind, tag }) => !ignoredKinds.includes(kind) && !(kind === 'ACL' && tag.startsWith('DATABASE ')),
-      )
-      .map(({ kind, schema, tag, owner, sql }) => [
-        `${kind} ${schema === undefined ? '' : `${schema}.`}${tag}`,
-        `${owner}\n${sql}`,
-      ]),
-  )
+function byName(objects: readonly DumpedObject[]): Map<string, DumpedObject> {
+  const named = new Map<string, DumpedObject>()
+  for (const object of objects) {
+    const { kind, schema, tag } = object
+    if (ignoredKinds.includes(kind) || (kind === 'ACL' && tag.startsWith('DATABASE '))) continue
+    named.set(`${kind} ${schema === undefined ? '' : `${schema}.`}${tag}`, object)
+  }
+  return named
 }

@@ -6,7 +6,7 @@ import { identifier, literal, sql } from '#src/kernel/postgres/sql.ts'
 import type { Sequence } from './manifest.ts'
 
 /** What a backup may contain. Its lists are in memory, and pg_dump locks every relation. */
-export const mostObjects = { relations: 10_000, columns: 100_000, largeObjects: 100_000 }
+export const mostObjects = { relations: 10_000, columns: 100_000, largeObjects: 10_000 }
 
 /** One snapshot for all sessions of a backup. */
 export const beginSnapshot =

@@ -24,6 +24,7 @@ export interface RestoreTarget {
 }
 
 const lanes = 2
+const largeObjectsAtOnce = 500
 const skippedKinds: readonly string[] = [
   'ENCODING',
   'STDSTRINGS',
@@ -211,9 +212,12 @@ async function restoreValues(
   const { sequences, largeObjects, largeObjectsFile, named } = archive.manifest.database
   for (const sequence of sequences) await superuser.run(store.setSequence(sequence))
   if (largeObjectsFile) {
-    await superuser.run(
-      store.makeLargeObjects(largeObjects.map(({ oid, owner }) => ({ oid, owner: renamed(owner) }))),
-    )
+    for (let from = 0; from < largeObjects.length; from += largeObjectsAtOnce) {
+      const some = largeObjects.slice(from, from + largeObjectsAtOnce)
+      await superuser.run(
+        store.makeLargeObjects(some.map(({ oid, owner }) => ({ oid, owner: renamed(owner) }))),
+      )
+    }
     await superuser.run(store.pageTable)
     await superuser.copyIn(store.fillPages, archive.read(largeObjectsFile))
     await superuser.run(store.putPages)

@@ -1,14 +1,18 @@
 // Writes a project database into an archive: the schema as pg_dump has it, and the rows by COPY, all in one snapshot.
 // Reading runs no code of the tenant.
 import { type CopySession, dumpSettings, withCopySession } from '#src/kernel/postgres/copy.ts'
+import { contentsOf } from '#src/kernel/postgres/dump/contents.ts'
 import { dumpSchema } from '#src/kernel/postgres/dump/schema-dump.ts'
 import type { ServerAddress } from '#src/kernel/postgres/server-address.ts'
+import { inSlices } from '#src/kernel/slices.ts'
 import type { ArchiveWriter } from './archive.ts'
 import * as store from './database-store.ts'
 import type { ArchivedTable, DatabaseContents, LargeObject, OwnedObject } from './manifest.ts'
 
-/** Of the statements that create all objects. They are in memory. */
-export const maxSchemaBytes = 64 * 1024 * 1024
+/** What pg_dump lists, such as tables, constraints, grants and functions. A restore has the list in memory. */
+const maxObjects = 50_000
+/** Of the statements that create them. */
+export const maxSchemaBytes = 32 * 1024 * 1024
 
 export interface DatabaseSource {
   address: ServerAddress
@@ -48,19 +52,15 @@ export function writeDatabase(
     await checkExtent(main)
     const [{ snapshot } = { snapshot: '' }] = await main.rows<{ snapshot: string }>(store.exportSnapshot)
     await during()
-    const schemaFile = dumpSchema({
-      address,
-      database,
-      snapshot,
-      dataDir,
-      signal,
-      maxBytes: maxSchemaBytes,
-    }).then(dump =>
-      archive.add(async write => {
+    const options = { address, database, snapshot, dataDir, signal, maxBytes: maxSchemaBytes }
+    const schemaFile = dumpSchema(options).then(async dump => {
+      const objects = await inSlices(contentsOf(dump))
+      if (objects.length > maxObjects) throw tooMany(maxObjects, 'objects in its schema')
+      return archive.add(async write => {
         progress('schema', dump.length)
         await write(dump)
-      }),
-    )
+      })
+    })
     // A failure is noticed below. Until then it must not count as unhandled.
     schemaFile.catch(() => {})
     const [server] = await main.rows<{ version: string }>(store.selectServer)
@@ -120,11 +120,11 @@ async function checkExtent(session: CopySession): Promise<void> {
     largeObjects: 'large objects',
   }
   for (const name of ['relations', 'columns', 'largeObjects'] as const)
-    if (Number(extent![name]) > store.mostObjects[name])
-      throw new Error(
-        `the project has over ${store.mostObjects[name]} ${names[name]}, which is the most that a backup can have`,
-      )
+    if (Number(extent![name]) > store.mostObjects[name]) throw tooMany(store.mostObjects[name], names[name])
 }
+
+const tooMany = (most: number, what: string) =>
+  new Error(`the project has over ${most} ${what}, which is the most that a backup can have`)
 
 async function writeTable(
   archive: ArchiveWriter,
