@@ -6,6 +6,7 @@ import type { Route } from '@plinth/contract/route.ts'
 import { routeTables } from '@plinth/contract/routes.ts'
 import { backupCases } from './attack-backups.ts'
 import { filled, jsonBodies, mebibyte, numbered, plainText } from './attack-bodies.ts'
+import { branchCases } from './attack-branches.ts'
 import { functionCases } from './attack-functions.ts'
 import { graphqlCases } from './attack-graphql.ts'
 import { type HttpRequest, send, sendFrames, sendRaw, sendRawFrames } from './attack-send.ts'
@@ -390,6 +391,7 @@ export function ownCases(attacked: Attacked): Case[] {
     ...functionCases(attacked),
     ...webhookCases(attacked),
     ...backupCases(attacked),
+    ...branchCases(attacked),
     // The last case, because Postgres cannot interrupt it, and it occupies connections of the project until it ends.
     pair('rows: a function that is stuck', body('application/json', plainText(1000), '/rpc/echo'), () =>
       body('application/json', Buffer.from('{}'), '/rpc/stuck'),

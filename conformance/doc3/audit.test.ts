@@ -22,7 +22,7 @@ before(async () => {
 })
 after(() => it.stop())
 
-const fields = ['action', 'actor', 'at', 'id', 'ip', 'project_id', 'request_id', 'target']
+const fields = ['action', 'actor', 'at', 'details', 'id', 'ip', 'project_id', 'request_id', 'target']
 const audit = async (query = '') => (await it.manage('GET', `/admin/audit?${query}`)).body
 const exported = (query = '') => it.manage('GET', `/admin/audit/export?${query}`)
 const names = (entries: { action: string }[]) => entries.map(({ action }) => action)

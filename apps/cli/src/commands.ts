@@ -3,10 +3,12 @@
 import type { Flag, Tree } from './command.ts'
 import { authCommands } from './tree/auth.ts'
 import { backupsCommands } from './tree/backups.ts'
+import { branchesCommands } from './tree/branches.ts'
 import { databaseCommands, generatorCommands } from './tree/database.ts'
 import { directoryCommands } from './tree/directory.ts'
 import { functionsCommands } from './tree/functions.ts'
 import { localPlatformCommands } from './tree/local-platform.ts'
+import { pitrCommands } from './tree/pitr.ts'
 import { platformCommands } from './tree/platform.ts'
 import { realtimeCommands } from './tree/realtime.ts'
 import { rlsCommands, schemaCommands } from './tree/schema.ts'
@@ -45,6 +47,8 @@ export const tree: Tree = {
     ...webhooksCommands,
     ...authCommands,
     ...backupsCommands,
+    ...pitrCommands,
+    ...branchesCommands,
     ...directoryCommands,
   ],
   flags,
@@ -56,20 +60,21 @@ export const tree: Tree = {
     ['webhook', 'webhooks'],
     ['migration', 'migrations'],
     ['backups', 'backup'],
+    ['branches', 'branch'],
   ]),
 }
 
 /** The groups and commands by topic, in the order of the help. */
 export const sections: readonly [title: string, names: readonly string[]][] = [
   ['Platform on this machine', ['start', 'ps', 'restart', 'stop', 'down', 'bootstrap']],
-  ['Any platform', ['status', 'health', 'projects', 'secrets', 'token', 'logs', 'audit']],
+  ['Any platform', ['status', 'health', 'upgrade', 'projects', 'secrets', 'token', 'logs', 'audit']],
   ['Tables and rows of a project', ['schema', 'rls', 'db', 'migrations', 'gen']],
   ['Files of a project', ['storage']],
   ['Realtime of a project', ['realtime']],
   ['Edge functions of a project', ['functions']],
   ['Webhooks of a project', ['webhooks']],
   ['People of a project', ['auth']],
-  ['Backups of a project', ['backup']],
+  ['Backups and copies of a project', ['backup', 'pitr', 'branch']],
   ['This directory', ['config', 'link', 'completion']],
 ]
 
@@ -86,6 +91,8 @@ export const groups: Readonly<Record<string, string>> = {
   functions: 'Write, run, deploy and call edge functions; read their logs',
   webhooks: 'Send events to URLs, read and retry deliveries, forward events to this machine',
   backup: 'Make, verify and schedule backups; restore one and undo it',
+  pitr: 'Recover a project to a time, and cut over to the recovered copy',
+  branch: 'Branches: isolated copies of a project',
   storage: 'Buckets and files: list, copy, remove',
   secrets: 'Rotate the JWT secret or the keys of a project',
   token: 'Mint, list and revoke platform tokens',

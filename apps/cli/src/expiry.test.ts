@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { expiryTime } from './expiry.ts'
+import { branchExpiryTime, expiryTime } from './expiry.ts'
 import { Failure } from './failure.ts'
 
 const now = Date.parse('2026-01-01T00:00:00Z')
@@ -11,6 +11,14 @@ test('expiry: durations count from now; a month is 30 days and a year 365', () =
   assert.equal(expiryTime('2w', now), '2026-01-15T00:00:00.000Z')
   assert.equal(expiryTime('1m', now), '2026-01-31T00:00:00.000Z')
   assert.equal(expiryTime('1y', now), '2027-01-01T00:00:00.000Z')
+})
+
+test('expiry: of a branch, m is minutes as in the API, and months and years are not offered', () => {
+  assert.equal(branchExpiryTime('30m', now), '2026-01-01T00:30:00.000Z')
+  assert.equal(branchExpiryTime('12h', now), '2026-01-01T12:00:00.000Z')
+  assert.equal(branchExpiryTime('7d', now), '2026-01-08T00:00:00.000Z')
+  assert.equal(branchExpiryTime('2w', now), '2026-01-15T00:00:00.000Z')
+  assert.throws(() => branchExpiryTime('1y', now), /--expires cannot be "1y"/)
 })
 
 test('expiry: an RFC 3339 time keeps its offset', () => {

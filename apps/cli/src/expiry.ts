@@ -1,20 +1,30 @@
 import { Failure } from './failure.ts'
 
-const hour = 3_600_000
-const units: Readonly<Record<string, number>> = {
-  h: hour,
-  d: 24 * hour,
-  w: 7 * 24 * hour,
-  m: 30 * 24 * hour,
-  y: 365 * 24 * hour,
-}
+const minute = 60_000
+const hour = 60 * minute
+const day = 24 * hour
+const units = { h: hour, d: day, w: 7 * day, m: 30 * day, y: 365 * day }
+/** Of branches, as the platform counts them in `expires_in`. */
+const branchUnits = { m: minute, h: hour, d: day, w: 7 * day }
 const rfc3339 = /^\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)$/i
 
 /** The time of `90d` from now, or of an RFC 3339 time, as the server expects it. */
-export function expiryTime(text: string, now: number): string {
-  const span = /^([1-9]\d{0,5})([hdwmy])$/.exec(text)
+export const expiryTime = (text: string, now: number): string =>
+  timeOf(text, now, units, '12h, 90d, 4w, 6m (30 days each) or 1y')
+
+/** The same for branches, where m is minutes. */
+export const branchExpiryTime = (text: string, now: number): string =>
+  timeOf(text, now, branchUnits, '30m (minutes), 12h, 7d or 4w')
+
+function timeOf(
+  text: string,
+  now: number,
+  unitMs: Readonly<Record<string, number>>,
+  durations: string,
+): string {
+  const span = /^([1-9]\d{0,5})([a-z])$/.exec(text)
   const time = span
-    ? now + Number(span[1]) * units[span[2]!]!
+    ? now + Number(span[1]) * (unitMs[span[2]!] ?? Number.NaN)
     : rfc3339.test(text)
       ? Date.parse(text)
       : Number.NaN
@@ -23,7 +33,7 @@ export function expiryTime(text: string, now: number): string {
     throw new Failure(
       'usage_invalid_value',
       `--expires cannot be "${text}".`,
-      'Use a duration such as 12h, 90d, 4w, 6m (30 days each) or 1y, or a time such as 2030-01-31T00:00:00Z.',
+      `Use a duration such as ${durations}, or a time such as 2030-01-31T00:00:00Z.`,
     )
   }
   if (time <= now) throw new Failure('usage_invalid_value', `--expires ${text} is in the past.`)

@@ -91,6 +91,18 @@ const remedies = new Map<string, string>(
     restore_not_found: 'plinth backup restores shows the restores.',
     restore_not_undoable:
       'plinth backup restores shows the backup of the state before; plinth backup restore restores it.',
+    pitr_unavailable: 'plinth backup create makes a backup; docs/recovery.md says how to switch recovery on.',
+    pitr_archive_behind: 'Wait a moment and run it again; plinth health shows the state.',
+    target_in_future: 'plinth pitr restore-points shows the times that can be recovered.',
+    target_outside_window: 'plinth pitr restore-points shows the times that can be recovered.',
+    wal_gap: 'plinth pitr restore-points shows the times that can be recovered.',
+    branch_not_found: 'plinth branch list shows the branches.',
+    branch_exists: 'Choose another name, or reset that branch: plinth branch reset <slug>',
+    branch_not_ready: 'plinth branch list shows its state.',
+    branch_of_branch: 'Create the branch of the parent: --project names it.',
+    project_has_branches: 'Delete them first: plinth branch list and plinth branch delete <slug>',
+    too_many_branches:
+      'Delete branches with plinth branch delete, or ask the operator to raise max_branches of the project.',
     slug_taken: 'Choose another with --slug.',
     over_request_rate_limit: 'Wait a minute and run it again.',
     project_busy:

@@ -2,12 +2,14 @@
 // route tables would load TypeBox, 230 ms of CPU for every command.
 import type { adminApi } from '@plinth/contract/admin.ts'
 import type { backupsApi } from '@plinth/contract/backups.ts'
+import type { branchesApi } from '@plinth/contract/branches.ts'
 import { type Client, type ClientOptions, client } from '@plinth/contract/client.ts'
 import type { dbApi } from '@plinth/contract/db.ts'
 import type { emailApi } from '@plinth/contract/email.ts'
 import type { functionsManagementApi } from '@plinth/contract/functions.ts'
 import type { graphqlManagementApi } from '@plinth/contract/graphql.ts'
 import type { logsApi } from '@plinth/contract/logs.ts'
+import type { pitrApi } from '@plinth/contract/pitr.ts'
 import type { platformApi } from '@plinth/contract/platform.ts'
 import type { poolerApi } from '@plinth/contract/pooler.ts'
 import type { projectsApi } from '@plinth/contract/projects.ts'
@@ -18,6 +20,7 @@ import type { schemaApi } from '@plinth/contract/schema.ts'
 import type { secretsApi } from '@plinth/contract/secrets.ts'
 import type { teamApi } from '@plinth/contract/team.ts'
 import type { typesApi } from '@plinth/contract/types.ts'
+import type { upgradeApi } from '@plinth/contract/upgrade.ts'
 import type { usersApi } from '@plinth/contract/users.ts'
 import type { webhooksApi } from '@plinth/contract/webhooks.ts'
 import { isSameLoopback, requireToken, resolveTarget, type Target } from './connection.ts'
@@ -181,6 +184,25 @@ const backups = {
   restore: route<typeof backupsApi.restore>('POST', '/projects/{id}/backups/{backup_id}/restore'),
   restores: route<typeof backupsApi.restores>('GET', '/projects/{id}/restores'),
   undo: route<typeof backupsApi.undo>('POST', '/projects/{id}/restores/{restore_id}/undo'),
+  listDeleted: route<typeof backupsApi.listDeleted>('GET', '/admin/deleted-projects'),
+}
+const upgrade = {
+  run: route<typeof upgradeApi.run>('POST', '/admin/platform/upgrade'),
+  read: route<typeof upgradeApi.read>('GET', '/admin/platform/upgrade'),
+}
+const pitr = {
+  restorePoints: route<typeof pitrApi.restorePoints>('GET', '/projects/{id}/pitr/restore-points'),
+  preview: route<typeof pitrApi.preview>('GET', '/projects/{id}/pitr/restore/preview'),
+  restore: route<typeof pitrApi.restore>('POST', '/projects/{id}/pitr/restore'),
+  jobs: route<typeof pitrApi.jobs>('GET', '/projects/{id}/pitr/jobs'),
+}
+const branches = {
+  list: route<typeof branchesApi.list>('GET', '/projects/{id}/branches'),
+  create: route<typeof branchesApi.create>('POST', '/projects/{id}/branches'),
+  read: route<typeof branchesApi.read>('GET', '/projects/{id}/branches/{slug}'),
+  remove: route<typeof branchesApi.remove>('DELETE', '/projects/{id}/branches/{slug}'),
+  diff: route<typeof branchesApi.diff>('GET', '/projects/{id}/branches/{slug}/diff'),
+  reset: route<typeof branchesApi.reset>('POST', '/projects/{id}/branches/{slug}/reset'),
 }
 const pooler = { reveal: route<typeof poolerApi.reveal>('GET', '/projects/{id}/pooler') }
 
@@ -200,7 +222,10 @@ export interface Platform {
   logs: Client<typeof logs>
   webhooks: Client<typeof webhooks>
   backups: Client<typeof backups>
+  pitr: Client<typeof pitr>
+  branches: Client<typeof branches>
   pooler: Client<typeof pooler>
+  upgrade: Client<typeof upgrade>
   team: Client<typeof team>
   users: Client<typeof users>
 }
@@ -236,7 +261,10 @@ export function connect(context: Context, target = resolveTarget(context)): Plat
     logs: client(logs, options),
     webhooks: client(webhooks, options),
     backups: client(backups, options),
+    pitr: client(pitr, options),
+    branches: client(branches, options),
     pooler: client(pooler, options),
+    upgrade: client(upgrade, options),
     team: client(team, options),
     users: client(users, options),
   }

@@ -10,7 +10,7 @@
 // - It ends with the platform, even if its code never lets it read that the platform has ended.
 // The filter holds for all threads and cannot be removed. It needs a foreign function, and the permission for these is
 // given back before the first line of a project's code is loaded.
-import { deno } from './deno.ts'
+import { deno, type Library } from './deno.ts'
 
 const numbers = {
   aarch64: {
@@ -132,7 +132,7 @@ function encode(filter: readonly Instruction[]): Uint8Array {
 }
 
 export interface Limits {
-  /** Heap, buffers and stacks. */
+  /** Heap, buffers and stacks, besides what this process has already. */
   readonly dataBytes: number
   /** A file that is written. */
   readonly fileBytes: number
@@ -148,6 +148,20 @@ function limitBytes(limit: number): Uint8Array {
   view.setBigUint64(0, BigInt(limit), true)
   view.setBigUint64(8, BigInt(limit), true)
   return bytes
+}
+
+/**
+ * What Deno has reserved before it runs any code: stacks of threads that are never used and, on processors with memory
+ * protection keys, the space for compiled code. So it differs by hundreds of megabytes between machines.
+ */
+function presentDataBytes(libc: Library['symbols']): number {
+  const file = libc.open(new TextEncoder().encode('/proc/self/statm\0'), 0)
+  const text = new Uint8Array(256)
+  const length = Number(libc.read(file, text, BigInt(text.length)))
+  libc.close(file)
+  const pages = Number(new TextDecoder().decode(text.subarray(0, Math.max(0, length))).split(' ')[5])
+  if (!(pages > 0)) throw new Error('the memory of this process cannot be read from /proc')
+  return pages * libc.getpagesize()
 }
 
 /** The family in two bytes, the path and a zero byte. */
@@ -170,6 +184,10 @@ export function confine(limits: Limits, platformSocket: string | undefined): voi
   view.setUint16(0, filter.length, true)
   view.setBigUint64(8, BigInt(deno.UnsafePointer.value(deno.UnsafePointer.of(code))), true)
   const libc = deno.dlopen('libc.so.6', {
+    open: { parameters: ['buffer', 'i32'], result: 'i32' },
+    read: { parameters: ['i32', 'buffer', 'u64'], result: 'i64' },
+    close: { parameters: ['i32'], result: 'i32' },
+    getpagesize: { parameters: [], result: 'i32' },
     setrlimit: { parameters: ['i32', 'buffer'], result: 'i32' },
     prctl: { parameters: ['i32', 'u64', 'u64', 'u64', 'u64'], result: 'i32' },
     syscall: { parameters: ['i64', 'i64', 'i64', 'buffer'], result: 'i64' },
@@ -177,7 +195,8 @@ export function confine(limits: Limits, platformSocket: string | undefined): voi
   const [signalOfParentsDeath, noNewPrivileges] = [1, 38]
   const sigkill = 9n
   const [setFilter, allThreads] = [1n, 1n]
-  const isLimited = Object.entries({ ...limits, core: 0 }).every(
+  const dataBytes = presentDataBytes(libc.symbols) + limits.dataBytes
+  const isLimited = Object.entries({ ...limits, dataBytes, core: 0 }).every(
     ([name, limit]) =>
       libc.symbols.setrlimit(resources[name as keyof typeof resources], limitBytes(limit)) === 0,
   )

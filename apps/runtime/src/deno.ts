@@ -5,8 +5,12 @@ interface Permission {
   readonly path?: string
 }
 
-interface Library {
+export interface Library {
   readonly symbols: {
+    open(path: Uint8Array, flags: number): number
+    read(file: number, into: Uint8Array, bytes: bigint): bigint
+    close(file: number): number
+    getpagesize(): number
     setrlimit(resource: number, limit: Uint8Array): number
     prctl(option: number, a: bigint, b: bigint, c: bigint, d: bigint): number
     syscall(number: bigint, a: bigint, b: bigint, c: Uint8Array): bigint

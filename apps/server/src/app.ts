@@ -6,6 +6,7 @@ import { createUserPasswords } from '#src/kernel/crypto/password.ts'
 import type { Observe } from '#src/kernel/http/observation.ts'
 import { createRequestMetrics, socketMetrics } from '#src/kernel/http/request-metrics.ts'
 import { createHttpServer, type HttpServer } from '#src/kernel/http/server.ts'
+import type { Pieces } from '#src/kernel/objects/pieces.ts'
 import { createOutbound } from '#src/kernel/outbound/fetch.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
 import { version } from '#src/kernel/version.ts'
@@ -21,6 +22,7 @@ import { openAuth } from '#src/services/auth/open.ts'
 import { authGrants } from '#src/services/auth/project-grants.ts'
 import { createRevocations } from '#src/services/auth/revocations.ts'
 import { openBackups } from '#src/services/backups/open.ts'
+import { openBranches } from '#src/services/branches/open.ts'
 import { openCache } from '#src/services/cache/open.ts'
 import { openCron } from '#src/services/cron/open.ts'
 import { openDb } from '#src/services/db/open.ts'
@@ -34,6 +36,7 @@ import { openGraphql } from '#src/services/graphql/open.ts'
 import { openHealth } from '#src/services/health/open.ts'
 import { openLogs } from '#src/services/logs/open.ts'
 import { openMetrics } from '#src/services/metrics/open.ts'
+import { openPitr } from '#src/services/pitr/open.ts'
 import { openPlatform } from '#src/services/platform/open.ts'
 import { openPooler } from '#src/services/pooler/open.ts'
 import { openProjects } from '#src/services/projects/open.ts'
@@ -50,6 +53,7 @@ import { openStorage } from '#src/services/storage/open.ts'
 import { storageGrants } from '#src/services/storage/project-grants.ts'
 import { openTeam } from '#src/services/team/open.ts'
 import { openTypes } from '#src/services/types/open.ts'
+import { openUpgrade } from '#src/services/upgrade/open.ts'
 import { openUsage } from '#src/services/usage/open.ts'
 import { openUsers } from '#src/services/users/open.ts'
 import { openWebhooks } from '#src/services/webhooks/open.ts'
@@ -69,6 +73,8 @@ export interface App {
   databases: Databases
   outbox: Outbox
   projectData: ProjectData
+  /** Where the files of projects are. */
+  pieces: Pieces
   email: EmailService
   /** For additional routes, such as those of tests. */
   planes: { data: ReturnType<typeof dataPlane>; management: ReturnType<typeof managementPlane> }
@@ -85,7 +91,10 @@ const observeBy =
 /** Grants on tables of services for the logins of every project. */
 export const projectGrants = [authGrants, storageGrants, realtimeGrants, queueGrants]
 
-/** Then statements in the control database are ended, because one that waits for a lock would delay the stop. */
+/**
+ * Then statements in the control database and requests to S3 are ended, because one that waits for a lock or for a
+ * service that hangs would delay the stop.
+ */
 const closingMs = 10_000
 
 /** If the start fails, everything that was opened is closed. */
@@ -99,6 +108,33 @@ export async function createApp(options: AppOptions): Promise<App> {
   }
 }
 
+/** A copy of the earliest time that can be recovered waits a week for its cutover. */
+const keptDays = ({ config, server }: AppOptions): number =>
+  config.pitr.isOn && server.embedded ? config.pitr.days + 8 : 0
+
+/** Backups, and recovery to a time, whose copies take the place of projects like those of restores. */
+async function addBackups(
+  add: <T extends Service>(service: T) => T,
+  { config, server }: AppOptions,
+  platform: Awaited<ReturnType<typeof openInfrastructure>>,
+): Promise<void> {
+  const shared = {
+    ...platform,
+    dataDir: config.dataDir,
+    isBesideFiles: config.backups.directory === undefined && config.backups.s3 === undefined,
+  }
+  const { service: backups } = add(
+    openBackups({ ...shared, live: platform.pieces, backups: platform.backupPieces }),
+  )
+  add(
+    openUpgrade({
+      ...shared,
+      takeSnapshot: async (id, watching) => (await backups.snapshotBeforeUpgrade(id, watching)).id,
+    }),
+  )
+  add(await openPitr({ ...shared, embedded: server.embedded, settings: config.pitr, backups }))
+}
+
 async function compose(options: AppOptions, open: Closing[]): Promise<App> {
   const { config, log } = options
   const platform = await openInfrastructure(options, open, projectGrants)
@@ -110,6 +146,7 @@ async function compose(options: AppOptions, open: Closing[]): Promise<App> {
     services.push(service)
     if (service.hooks) lifecycle.addHooks(service.hooks)
     if (service.data) projectData.addHooks(service.name, service.data)
+    if (service.reseal) projectData.addReseal(service.reseal)
     if (service.metrics) metrics.add(service.metrics)
     if (service.close) open.push(service.close)
     return service
@@ -118,7 +155,9 @@ async function compose(options: AppOptions, open: Closing[]): Promise<App> {
   // Closed after all services whose requests and calls it counts.
   const usage = add(openUsage(platform))
   add(await openCache({ ...platform, server: options.server, redisUrl: config.redisUrl }))
-  const storage = add(await openStorage({ ...platform, dataDir: config.dataDir }))
+  const storage = add(
+    await openStorage({ ...platform, dataDir: config.dataDir, keepRemovedDays: keptDays(options) }),
+  )
   const docs = add(openDocs(platform))
   const email = add(openEmail({ ...platform, smtp: config.smtp }))
   const auth = add(
@@ -158,7 +197,7 @@ async function compose(options: AppOptions, open: Closing[]): Promise<App> {
   add(openWhoami())
   add(openQueue(platform))
   add(openPlatform(platform))
-  add(openDb(platform))
+  const db = add(openDb(platform))
   add(openTypes(platform))
   add(openSchema(platform))
   add(openQueries(platform))
@@ -179,15 +218,13 @@ async function compose(options: AppOptions, open: Closing[]): Promise<App> {
     }),
   )
   add(openWebhooks({ ...platform, email: email.service, settings: config.webhooks }))
+  await addBackups(add, options, platform)
   add(
-    openBackups({
+    openBranches({
       ...platform,
-      live: platform.pieces,
-      backups: platform.backupPieces,
-      filesOf: storage.service.filesOf,
-      fileKeyOf: storage.service.fileKeyOf,
-      dataDir: config.dataDir,
-      isBesideFiles: config.backups.directory === undefined && config.backups.s3 === undefined,
+      longestHoldMs: options.branchHoldMs,
+      isArchived: keptDays(options) > 0,
+      compare: db.service.difference,
     }),
   )
   add(openPooler({ ...platform, settings: config.pooler, replica: config.replica }))
@@ -228,6 +265,7 @@ async function compose(options: AppOptions, open: Closing[]): Promise<App> {
     databases,
     outbox,
     projectData,
+    pieces: platform.pieces,
     email: email.service,
     planes,
     async listen() {
@@ -235,14 +273,15 @@ async function compose(options: AppOptions, open: Closing[]): Promise<App> {
       platform.listensAt(url)
       // These may take long, and projects can be served before they end.
       lifecycle.recoverInBackground()
-      platform.upgrades.start()
       outbox.start()
       for (const service of services) service.start?.()
       return url
     },
     async close() {
       await http.close(config.shutdownGraceMs)
-      const timer = setTimeout(() => void control.close(), closingMs)
+      const timer = setTimeout(() => {
+        for (const each of [control, platform.pieces, platform.backupPieces]) void each.close()
+      }, closingMs)
       await closeAll(open).finally(() => clearTimeout(timer))
     },
   }

@@ -8,6 +8,7 @@ import { keyring } from '#src/kernel/crypto/keys.ts'
 import { createPasswords } from '#src/kernel/crypto/password.ts'
 import { openDatabase } from '#src/kernel/postgres/database.ts'
 import { bootstrapSuperAdmin } from '#src/services/admin/service.ts'
+import { checkNotNewer } from '#src/services/upgrade/control-migration.ts'
 import { controlSettings, prepareCluster } from '#src/tenancy/cluster.ts'
 import { checkSecret } from '#src/tenancy/secret-proof.ts'
 
@@ -24,7 +25,15 @@ export async function bootstrap(
   const given = password ?? readFileSync(0, 'utf8').split('\n', 1)[0]!
   if (given.length < 12) throw new ConfigError('The password must have at least 12 characters.')
   const { address, database } = config.external
-  await prepareCluster(address, database)
+  await prepareCluster(address, database, {
+    async before(session, cluster, missing) {
+      await checkNotNewer(session, cluster)
+      if (missing.length > 0)
+        throw new ConfigError(
+          'The database is that of an older release; start the platform and upgrade it first.',
+        )
+    },
+  })
   const control = openDatabase(address, database, controlSettings, () => {}, { max: 2 })
   try {
     await checkSecret(control, keyring(config.controlPlaneSecret))

@@ -93,6 +93,10 @@ export interface Config {
   s3: S3Settings | undefined
   /** Where backups are stored. By default in the data directory. */
   backups: { directory: string | undefined; s3: S3Settings | undefined }
+  /** Whether a start upgrades databases of an older release by itself. */
+  upgrade: 'auto' | 'manual'
+  /** Recovery to a time, of the embedded database. */
+  pitr: { isOn: boolean; days: number }
   logLevel: string
   shutdownGraceMs: number
 }
@@ -184,6 +188,11 @@ export function readConfig(environment: Environment): Config {
     smtp: readSmtp(text, () => integer('SMTP_PORT', 0, 1, 65_535)),
     s3: readS3(text),
     backups: readBackups(text),
+    upgrade: readUpgrade(text('PLATFORM_UPGRADE'), external !== undefined),
+    pitr: Object.freeze({
+      isOn: readSwitch('PLATFORM_PITR', text('PLATFORM_PITR')),
+      days: integer('PLATFORM_PITR_DAYS', 7, 1, 3650),
+    }),
     logLevel: readLevel(text('PLATFORM_LOG_LEVEL')),
     shutdownGraceMs: integer('PLATFORM_SHUTDOWN_GRACE_MS', 10_000, 0, 600_000),
   })
@@ -300,6 +309,18 @@ function isAddressOrRange(text: string): boolean {
   } catch {
     return false
   }
+}
+
+function readUpgrade(given: string | undefined, isExternal: boolean): Config['upgrade'] {
+  if (given === undefined) return isExternal ? 'manual' : 'auto'
+  if (given !== 'auto' && given !== 'manual')
+    throw new ConfigError(`PLATFORM_UPGRADE must be auto or manual, not "${given}".`)
+  return given
+}
+
+function readSwitch(name: Name, given = 'off'): boolean {
+  if (given !== 'on' && given !== 'off') throw new ConfigError(`${name} must be on or off, not "${given}".`)
+  return given === 'on'
 }
 
 function readLevel(level: string | undefined): string {

@@ -1,4 +1,5 @@
-// The commands of the process: start the platform, bootstrap, remove-data.
+// The commands of the process: start the platform, bootstrap, pitr-cutover, pitr-recover-instance, restore-control,
+// remove-data.
 import { existsSync, readdirSync, rmSync } from 'node:fs'
 import { readConfig, readEnvironment } from '#src/config.ts'
 import { ConfigError } from '#src/config-error.ts'
@@ -23,6 +24,15 @@ export async function run(args: string[]): Promise<void> {
     } else if (command === 'bootstrap') {
       const { bootstrap } = await import('#src/bootstrap.ts')
       print(await bootstrap(config, rest, environment['PLATFORM_BOOTSTRAP_PASSWORD']))
+    } else if (command === 'restore-control') {
+      const { restoreControlDatabase } = await import('#src/restore-control.ts')
+      print(await restoreControlDatabase(config, rest))
+    } else if (command === 'pitr-cutover') {
+      const { pitrCutover } = await import('#src/pitr-cutover.ts')
+      print(await pitrCutover(config, rest))
+    } else if (command === 'pitr-recover-instance') {
+      const { recoverInstance } = await import('#src/pitr-recover-instance.ts')
+      print(await recoverInstance(config, rest))
     } else if (command === 'remove-data') print(await removeData(config.dataDir))
     else throw new ConfigError(`There is no command "${command}"; run without one to start the platform.`)
   } catch (error) {

@@ -357,6 +357,23 @@ export const settings = [
     default: 'true with BACKUP_S3_ENDPOINT, else false',
     meaning: 'true: the bucket is in the path of URLs; false: in the host.',
   },
+  {
+    name: 'PLATFORM_UPGRADE',
+    default: 'auto, with DATABASE_URL manual',
+    meaning:
+      '`auto`: a new release upgrades the databases when it starts, after backups. `manual`: it serves only health and the upgrade until `plinth upgrade --yes`.',
+  },
+  {
+    name: 'PLATFORM_PITR',
+    default: 'off',
+    meaning:
+      '`on`: every change of the embedded database is archived with the backups, so that projects can be recovered to a time. See [recovery.md](recovery.md).',
+  },
+  {
+    name: 'PLATFORM_PITR_DAYS',
+    default: '7',
+    meaning: 'How many days back a project can be recovered.',
+  },
   { name: 'PLATFORM_LOG_LEVEL', default: 'info', meaning: 'fatal, error, warn, info, debug or silent.' },
   {
     name: 'PLATFORM_SHUTDOWN_GRACE_MS',

@@ -1,14 +1,15 @@
 // Starts and stops the platform: embedded Postgres, app, HTTP server, start message.
-import { type App, createApp } from '#src/app.ts'
+import type { App } from '#src/app.ts'
 import type { Config } from '#src/config.ts'
-import { randomToken } from '#src/kernel/crypto/keys.ts'
+import { openDatabaseServer } from '#src/database-server.ts'
 import { lockDataDirectory } from '#src/kernel/data-directory.ts'
 import type { Log } from '#src/kernel/log.ts'
-import { startEngine } from '#src/kernel/postgres/engine/start.ts'
 import { version } from '#src/kernel/version.ts'
+import { openServed } from '#src/served.ts'
 
 export interface Platform {
-  app: App
+  /** Undefined while the platform waits for the operator to upgrade it. */
+  app(): App | undefined
   url: string
   /** A generated admin token that has not been shown to the operator yet. */
   newAdminToken: string | undefined
@@ -32,41 +33,20 @@ export async function startPlatform(config: Config, log: Log): Promise<Platform>
     if (failures.length > 0) throw failures[0]
   }
   try {
-    const generated = config.external ? undefined : directory.secrets(randomToken)
-    const controlPlaneSecret = config.controlPlaneSecret ?? generated!.CONTROL_PLANE_SECRET
-    const adminToken = config.adminToken ?? generated?.PLATFORM_ADMIN_TOKEN
-    const engine =
-      generated &&
-      (await startEngine({
-        dataDir: config.dataDir,
-        superuserPassword: generated.POSTGRES_PASSWORD,
-        extensionDir: config.extensionDir,
-        log,
-      }))
-    if (engine) undo.push(() => engine.stop())
-    const server = engine
-      ? {
-          address: {
-            host: engine.socketDir,
-            port: engine.port,
-            user: engine.user,
-            password: generated.POSTGRES_PASSWORD,
-            tls: undefined,
-          },
-          control: 'plinth',
-          clusterDir: engine.clusterDir,
-          warnings: engine.warnings,
-        }
-      : { address: config.external!.address, control: config.external!.database }
-    const app = await createApp({ config, server, controlPlaneSecret, adminToken, log })
-    undo.push(() => app.close())
-    const url = await app.listen().catch(error => throwListenError(error, config))
+    const database = await openDatabaseServer(config, directory, log)
+    undo.push(database.stop)
+    const { server, controlPlaneSecret, adminToken } = database
+    const served = await openServed({ config, server, controlPlaneSecret, adminToken, log })
+    undo.push(() => served.close())
+    const url = await served.listen().catch(error => throwListenError(error, config))
     directory.writeRunningPlatform({ pid: process.pid, url, version, started_at: new Date().toISOString() })
     return {
-      app,
+      app: served.app,
       url,
       newAdminToken:
-        generated && !directory.isAdminTokenShown && config.adminToken === undefined ? adminToken : undefined,
+        database.isEmbedded && !directory.isAdminTokenShown && config.adminToken === undefined
+          ? adminToken
+          : undefined,
       markAdminTokenShown: () => directory.markAdminTokenShown(),
       secretsFile: directory.secretsFile,
       stop,

@@ -12,7 +12,8 @@ const allowedImports: Record<string, string[]> = {
   tenancy: ['kernel'],
   query: ['tenancy', 'kernel'],
   planes: ['tenancy', 'kernel'],
-  services: ['planes', 'query', 'tenancy', 'kernel'],
+  archive: ['tenancy', 'kernel'],
+  services: ['planes', 'query', 'archive', 'tenancy', 'kernel'],
 }
 /** Packages that only one folder may import. */
 const folderOfPackage: Record<string, string> = {
@@ -96,13 +97,15 @@ test('architecture: query does not mention PostgREST or HTTP', () => {
   assert.deepEqual(bad, [])
 })
 
-test('architecture: in services only stores contain SQL', () => {
+test('architecture: in services and archives only stores contain SQL', () => {
   const writesSql = (file: string) =>
     [...source(file).matchAll(/import (?:type )?\{([^}]*)\} from '#src\/kernel\/postgres\/sql\.ts'/g)].some(
       ([, names]) => /\b(sql|raw)\b/.test(names!),
     )
   assert.deepEqual(
-    files.filter(file => folder(file) === 'services' && !file.endsWith('store.ts') && writesSql(file)),
+    files.filter(
+      file => /^(?:services|archive)$/.test(folder(file)) && !file.endsWith('store.ts') && writesSql(file),
+    ),
     [],
   )
 })

@@ -6,6 +6,7 @@ import { createRemoteJWKSet, jwtVerify } from 'jose'
 import { signJwt } from '#src/kernel/crypto/jwt.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 import { address, password } from './auth-project.ts'
+import { copyData } from './copied-data.ts'
 import { startPlatform, type TestPlatform } from './harness.ts'
 import { RawSocket } from './realtime-raw.ts'
 import { claimsOf, headerOf, signingProject } from './signing-keys-project.ts'
@@ -277,9 +278,7 @@ test('signing keys: a project has at most ten replaced keys', async () => {
 test('signing keys: a copy of a project makes its own key', async () => {
   const [origin, copy] = [await signingProject(platform), await signingProject(platform, {})]
   const token = await origin.newToken()
-  await platform.app.control.transaction(session =>
-    platform.app.projectData.copy(session, origin.id, copy.id),
-  )
+  await platform.app.control.transaction(session => copyData(platform, session, origin.id, copy.id))
   platform.app.directory.forget(copy.id)
   assert.deepEqual(await copy.jwks(), [])
   const own = await copy.newToken()

@@ -71,6 +71,11 @@ export const richRows = `
   insert into parts select n, n from generate_series(1, 300) n;
   insert into shop.orders (note) values ('first'), (null), ('');
   select nextval('numbers'), lo_from_bytea(0, 'a large object'::bytea);
+  select lo_from_bytea(70001, 'shared'), lo_from_bytea(70002, 'closed');
+  grant select on large object 70001 to anon, public;
+  grant select, update on large object 70001 to authenticated with grant option;
+  comment on large object 70001 is 'Shared; with a '' quote';
+  do $$ begin execute format('revoke all on large object 70002 from %I', current_user); end $$;
   refresh materialized view thing_counts`
 
 export async function backedUpProject(platform: TestPlatform): Promise<BackedUpProject> {
@@ -112,7 +117,7 @@ export async function backedUpProject(platform: TestPlatform): Promise<BackedUpP
     ended,
     restoreEnded,
     async restore(backupId) {
-      const { restore } = await backups.restore({ params: { ...params, backup_id: backupId } })
+      const { restore } = await backups.restore({ params: { ...params, backup_id: backupId }, body: null })
       return restoreEnded(restore.id)
     },
     async backUp() {
@@ -121,7 +126,16 @@ export async function backedUpProject(platform: TestPlatform): Promise<BackedUpP
       return ended(id)
     },
     async verify(backupId) {
-      await backups.verify({ params: { ...params, backup_id: backupId } })
+      // A verification that the platform has begun by itself is in the way until it has ended.
+      const begin = () =>
+        backups.verify({ params: { ...params, backup_id: backupId } }).then(
+          () => true,
+          error => {
+            if (error.code !== 'project_busy') throw error
+            return false
+          },
+        )
+      await eventually(begin, 'the verification begins')
       const tasks = sql`select from backup_tasks where backup_id = ${backupId}`
       await eventually(async () => !(await platform.app.control.row(tasks)), 'the verification has ended')
       return find(backupId)

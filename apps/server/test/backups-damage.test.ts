@@ -3,7 +3,13 @@ import assert from 'node:assert/strict'
 import fs from 'node:fs'
 import { basename, join } from 'node:path'
 import { after, before, test } from 'node:test'
+import { readArchive } from '#src/archive/archive.ts'
+import type { Manifest } from '#src/archive/manifest.ts'
+import { keyring } from '#src/kernel/crypto/keys.ts'
+import { openDirectoryPieces } from '#src/kernel/objects/filesystem.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
+import { reasonOf } from '#src/services/backups/reason.ts'
+import { findManifest } from '#src/services/backups/store.ts'
 import { type BackedUpProject, backedUpProject } from './backup-project.ts'
 import { eventually } from './eventually.ts'
 import { startPlatform, type TestPlatform } from './harness.ts'
@@ -11,6 +17,7 @@ import { startPlatform, type TestPlatform } from './harness.ts'
 let platform: TestPlatform
 let project: BackedUpProject
 let backupId: string
+let manifest: Manifest
 before(async () => {
   platform = await startPlatform()
   project = await backedUpProject(platform)
@@ -29,8 +36,16 @@ before(async () => {
   const backup = await project.backUp()
   assert.equal(backup.error, null)
   backupId = backup.id
+  manifest = (await readWith(platform.controlPlaneSecret)).manifest
 })
 after(() => platform?.stop())
+
+async function readWith(secret: string) {
+  const packed = (await findManifest(platform.app.control, backupId))!
+  const pieces = await openDirectoryPieces(join(platform.config.dataDir, 'backups'))
+  const name = { project: project.id, backup: backupId, attempt: packed.attempt }
+  return readArchive(pieces, keyring(secret), name, packed)
+}
 
 /** The files of the backup, the largest first, and the versions of files of the project. */
 function stored() {
@@ -44,12 +59,14 @@ function stored() {
   return { archive, versions: paths.filter(path => !/^.{36}-/.test(basename(path))) }
 }
 const numbered = (number: number) =>
-  stored().archive.find(path => basename(path).startsWith(`${backupId}-1-${number}.`))!
+  stored().archive.find(path => basename(path).startsWith(`${backupId}-1-${number.toString(16)}.`))!
 const kinds: Record<string, () => string> = {
   manifest: () => numbered(0),
   'rows of a service': () => numbered(1),
   rows: () => stored().archive[0]!,
-  schema: () => stored().archive[1]!,
+  schema: () => numbered(manifest.database.schema.number),
+  'large objects': () => numbered(manifest.database.largeObjectsFile!.number),
+  'list of files': () => numbered(manifest.files.number),
   'stored file': () => stored().versions[0]!,
 }
 
@@ -81,7 +98,7 @@ for (const [kind, find] of Object.entries(kinds))
       }
     })
 
-for (const kind of ['manifest', 'rows', 'rows of a service', 'stored file'])
+for (const kind of Object.keys(kinds))
   test(`backups: a restore with damaged ${kind} changes nothing`, async () => {
     const path = kinds[kind]!()
     const intact = fs.readFileSync(path)
@@ -107,17 +124,29 @@ for (const kind of ['manifest', 'rows', 'rows of a service', 'stored file'])
     )
   })
 
+test('backups: another CONTROL_PLANE_SECRET is reported as such', async () => {
+  const error = await readWith('another secret').then(
+    () => assert.fail('it can be read'),
+    failure => failure,
+  )
+  assert.match(reasonOf(error), /was written with another CONTROL_PLANE_SECRET/)
+})
+
 test('backups: one that cannot be verified is in health and in metrics until it is verified', async () => {
   const path = numbered(0)
   const intact = fs.readFileSync(path)
   flip(path)
-  await project.verify(backupId)
+  const { verify_error: error } = await project.verify(backupId)
   const looking = await startPlatform({ beside: platform })
   const health = async () => JSON.stringify((await looking.call('GET', '/health/services')).body)
   try {
     await eventually(async () => (await health()).includes('cannot be verified'), 'the warning in health')
+    assert.ok((await health()).includes(`: ${backupId} of project ${project.id}"`))
     const metrics = await looking.call('GET', '/metrics', { token: platform.adminToken })
     assert.match(metrics.body, /^plinth_backups_unverifiable 1$/m)
+    const audit = `/api/v1/admin/audit?action=backups.not_verified&project_id=${project.id}&limit=1`
+    const { entries } = (await platform.call('GET', audit, { token: platform.adminToken })).body
+    assert.deepEqual([entries[0].target, entries[0].details], [backupId, error])
   } finally {
     await looking.stop()
     fs.writeFileSync(path, intact)

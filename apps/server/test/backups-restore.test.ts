@@ -65,7 +65,10 @@ test('restore: the whole project has the state of the backup again, and the way 
   await project.hooks.update({ params: { ...params, wid: webhook.id }, body: { description: 'changed' } })
   const before = receiver.received.length
 
-  const { restore } = await project.backups.restore({ params: { ...params, backup_id: backup.id } })
+  const { restore } = await project.backups.restore({
+    params: { ...params, backup_id: backup.id },
+    body: null,
+  })
   assert.equal(restore.status, 'running')
   const restored = await untilOver(project, restore.id, ['done', 'failed'])
   assert.equal(restored.error, null)

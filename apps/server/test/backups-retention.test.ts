@@ -3,7 +3,10 @@ import assert from 'node:assert/strict'
 import fs from 'node:fs'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
+import { orderedUuid } from '#src/kernel/ordered-uuid.ts'
 import { raw, sql } from '#src/kernel/postgres/sql.ts'
+import { insertTask } from '#src/services/backups/store.ts'
+import { deleteBackup } from '#src/services/backups/upkeep-store.ts'
 import { type BackedUpProject, backedUpProject } from './backup-project.ts'
 import { eventually } from './eventually.ts'
 import { startPlatform, type TestPlatform } from './harness.ts'
@@ -75,6 +78,60 @@ test('backups: retention removes old ones with the files that only they contain,
   assert.equal((await project.verify(fourth.id)).verify_error, null)
 })
 
+test('backups: with retain_count 1 the newest backup keeps its files', async () => {
+  const project = await backedUpProject(platform)
+  const params = { id: project.id }
+  await project.backups.configure({ params, body: { verify_enabled: false } })
+  await project.sql(`insert into storage.buckets (id, name) values ('papers', 'papers')`)
+  await upload(project, 'shared')
+  await project.backUp()
+  await upload(project, 'later')
+  const last = await project.backUp()
+  await project.backups.configure({ params, body: { retain_count: 1 } })
+  // The second node has nothing left to do when it has stopped.
+  await untilPruned('only the last is left', async () => (await idsOf(project)).length === 1)
+  assert.equal((await project.verify(last.id)).verify_error, null)
+})
+
+test('backups: retention keeps the backup by which a restore can be undone', async () => {
+  const project = await backedUpProject(platform)
+  const params = { id: project.id }
+  await project.backups.configure({ params, body: { verify_enabled: false } })
+  await project.sql('create table kept as select 1 as id')
+  const first = await project.backUp()
+  await project.sql('insert into kept values (2)')
+  const restore = await project.restore(first.id)
+  const last = await project.backUp()
+  await project.backups.configure({ params, body: { retain_count: 1 } })
+  await untilPruned('the first is gone', async () => !(await idsOf(project)).includes(first.id))
+  assert.deepEqual(await idsOf(project), [last.id, restore.before_backup_id])
+  await project.backups.undo({ params: { ...params, restore_id: restore.id } })
+  const undone = await project.restoreEnded(restore.id, ['undone'])
+  assert.deepEqual([undone.status, undone.error], ['undone', null])
+  assert.deepEqual(await project.rows('select id from public.kept order by id'), [{ id: 1 }, { id: 2 }])
+  await untilPruned('nothing needs it any more', async () => (await idsOf(project)).length === 1)
+})
+
+test('backups: retention does not remove a backup whose task begins at the same time', async () => {
+  const project = await backedUpProject(platform)
+  const { control } = platform.app
+  await project.backups.configure({ params: { id: project.id }, body: { verify_enabled: false } })
+  const { id: backupId } = await project.backUp()
+  const task = { id: orderedUuid(), projectId: project.id, kind: 'verification' as const, backupId }
+  let removal: Promise<boolean> | undefined
+  await control.transaction(async session => {
+    assert.equal(await insertTask(session, task), true)
+    removal = deleteBackup(control, backupId)
+    const waiting = sql`
+      select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database() and query ~ 'from backups'`
+    await eventually(() => control.row(waiting), 'the removal waits for the task')
+  })
+  assert.equal(await removal, false)
+  assert.equal((await project.verify(backupId)).verify_error, null)
+  assert.equal(await deleteBackup(control, backupId), true)
+  assert.equal(await insertTask(control, task), false, 'of a backup that was removed')
+})
+
 test('backups: the sweep removes what no backup needs, also of earlier attempts and of failed ones', async () => {
   const project = await backedUpProject(platform)
   const done = await project.backUp()
@@ -99,10 +156,13 @@ test('backups: a schedule that is due makes one backup, on any number of nodes',
     // Wakes the worker of this node. The other one polls.
     await project.backups.configure({ params: { id: project.id }, body: { retain_count: 5 } })
     await eventually(async () => (await listed(project)).some(({ status }) => status === 'done'), 'a backup')
+    // It is due twice: when it is enabled, and by the change of its time.
+    const unfinished = sql`
+      select from backup_tasks where project_id = ${project.id}
+      union all select from backup_settings where project_id = ${project.id} and next_run_at <= now()`
     await eventually(
-      async () =>
-        !(await platform.app.control.row(sql`select from backup_tasks where project_id = ${project.id}`)),
-      'no task is left',
+      async () => !(await platform.app.control.row(unfinished)),
+      'no task is left, and none is due',
     )
     const made = await listed(project)
     assert.ok(made.every(({ kind, error }) => kind === 'scheduled' && error === null))

@@ -93,13 +93,46 @@ test('backups: tables of every shape keep their rows', async () => {
   assert.deepEqual(await state(), before)
 })
 
-test('backups: a row of 60 MB comes back', async () => {
+test('backups: rights that a grantee has granted come back', async () => {
+  const project = await backedUpProject(platform)
+  await project.sql(`
+    create table shared (id int, note text);
+    create function shared_one() returns int language sql as 'select 1';
+    grant select on shared to service_role with grant option;
+    grant update (note) on shared to service_role with grant option;
+    grant execute on function shared_one() to service_role with grant option;
+    create function share() returns void language sql as $$
+      grant select on public.shared to anon;
+      grant update (note) on public.shared to authenticated;
+      grant execute on function public.shared_one() to anon with grant option;
+    $$`)
+  const shared = await platform.call('POST', `/v1/rest/${project.id}/rpc/share`, {
+    token: project.service_role_key,
+    body: {},
+  })
+  assert.ok(shared.status < 300, JSON.stringify(shared.body))
+  const rights = () =>
+    project.rows<{ grantors: string }>(`
+      select string_agg(distinct acl.grantor::regrole || ' ' || acl.privilege_type || ' ' || acl.grantee::regrole, ', ') as grantors
+        from (select relacl from pg_class where relname = 'shared'
+              union all select attacl from pg_attribute where attrelid = 'public.shared'::regclass
+              union all select proacl from pg_proc where proname = 'shared_one') found (rights),
+             aclexplode(rights) acl where acl.grantee <> 0`)
+  const before = await rights()
+  assert.match(before[0]!.grantors, /service_role SELECT anon/)
+  const backup = await project.backUp()
+  assert.equal((await project.verify(backup.id)).verify_error, null)
+  await restoredFrom(project, 'revoke all on shared from service_role cascade')
+  assert.deepEqual(await rights(), before)
+})
+
+test('backups: a row of 200 MB comes back', async () => {
   const project = await backedUpProject(platform)
   await project.sql(`create table large (id int, text text);
-    insert into large select 1, string_agg(md5(n::text), '') from generate_series(1, 60 * 32768) n`)
+    insert into large values (1, repeat(md5('large'), 200 * 32768))`)
   const state = () => project.rows('select length(text) as length, md5(text) as hash from public.large')
   const before = await state()
-  assert.ok(before[0].length > 60_000_000)
+  assert.ok(before[0].length > 200_000_000)
   await restoredFrom(project, 'truncate large')
   assert.deepEqual(await state(), before)
 })
@@ -116,4 +149,25 @@ test('backups: a project with too many columns or large objects is refused with 
   const other = await backedUpProject(platform)
   await other.sql('select lo_create(0) from generate_series(1, 10001)')
   assert.match((await other.backUp()).error!, /over 10000 large objects/)
+})
+
+test('backups: a project whose texts are long is refused before they are read', async () => {
+  const project = await backedUpProject(platform)
+  const tooLong = /over 33554432 bytes in comments, bodies of functions and other texts of its schema/
+  await project.sql(`
+    do $$ begin
+      for n in 1..40 loop
+        execute format('create table commented_%s ()', n);
+        execute format('comment on table commented_%s is %L', n, repeat('x', 1000000));
+      end loop;
+    end $$`)
+  assert.match((await project.backUp()).error!, tooLong)
+  await project.sql(`
+    do $$ begin
+      for n in 1..40 loop
+        execute format('drop table commented_%s', n);
+        execute format('create function long_%s() returns text language sql as %L', n, format('select %L', repeat('x', 1000000)));
+      end loop;
+    end $$`)
+  assert.match((await project.backUp()).error!, tooLong)
 })

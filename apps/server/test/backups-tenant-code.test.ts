@@ -2,7 +2,11 @@
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { after, before, test } from 'node:test'
+import { keyring } from '#src/kernel/crypto/keys.ts'
+import { guardedSettings, withClient } from '#src/kernel/postgres/database.ts'
 import { raw } from '#src/kernel/postgres/sql.ts'
+import { createLogins } from '#src/tenancy/logins.ts'
+import { verifyOf } from '#src/tenancy/provision.ts'
 import { type BackedUpProject, backedUpProject } from './backup-project.ts'
 import { startPlatform, type TestPlatform } from './harness.ts'
 
@@ -187,4 +191,111 @@ test('backups: what other roles of the project own is created and filled without
   assert.ok(before.some(({ name, owner }) => name === 'their_table' && owner === 'service_role'))
   await assertSafe(trapped)
   assert.deepEqual(await owners(), before)
+})
+
+test('backups: a trigger of the tenant does not use a function of the platform while it is created', async () => {
+  const trapped = await trappedProject()
+  // The function compares the column with a transaction number, which calls the cast of the tenant.
+  await trapped.project.sql(`
+    create type m as enum ('a');
+    create function evil(m) returns xid8 language plpgsql as $$ begin
+      perform public.trap('count_catalog_change');
+      return '1'::pg_catalog.xid8;
+    end $$;
+    create cast (m as xid8) with function evil(m) as implicit;
+    create table bait (xid m);
+    create function attack() returns boolean language plpgsql as $$ begin
+      begin
+        create trigger attack after insert on public.bait for each row execute function platform.count_catalog_change();
+        perform platform.note_catalog_change();
+        insert into public.bait values ('a');
+      exception when others then
+      end;
+      return true;
+    end $$;
+    create table attacks (id int check (attack()));
+    insert into attacks values (1)`)
+  await assertSafe(trapped)
+})
+
+test('backups: the function that counts changes of the catalogue runs for no other table', async () => {
+  const project = await backedUpProject(platform)
+  await project.sql('create table bait (xid int)')
+  const ref = await platform.refOf(project.id)
+  const inserting = platform.asSuperuser(ref, session =>
+    session.script(`
+      create trigger attack after insert on public.bait for each row execute function platform.count_catalog_change();
+      insert into public.bait values (1)`),
+  )
+  await assert.rejects(inserting, /only for platform.catalog_change/)
+})
+
+test('backups: code of the tenant finds the rights and guards of the live database in a copy, wherever it runs', async () => {
+  const trapped = await trappedProject()
+  const { project } = trapped
+  const owner = `${await platform.refOf(project.id)}_owner`
+  const closed = await project.rows<{ name: string }>(`
+    select p.oid::regprocedure::text as name from pg_proc p
+     where p.pronamespace::regnamespace::text in ('platform', 'auth', 'pgmq', 'pgmq_public', 'realtime', 'storage')
+       and not has_function_privilege('${owner}', p.oid, 'execute') order by 1`)
+  const names = closed.map(({ name }) => name)
+  for (const name of [
+    'platform.count_catalog_change()',
+    'platform.note_change()',
+    'platform.capture_insert()',
+  ])
+    assert.ok(names.includes(name), name)
+  // The functions exist before the constants of domains are read. The copy has all of them by then.
+  await project.sql(`
+    create function check_rights() returns boolean language plpgsql as $$
+    declare
+      open text;
+    begin
+      select string_agg(name, ', ') into open
+        from unnest(array['${names.join("', '")}']) as name
+       where coalesce(has_function_privilege(current_user, to_regprocedure(name), 'execute'), true);
+      if open is not null then
+        raise exception 'open: %', open;
+      elsif not exists (select from pg_event_trigger where evtname = 'platform_auth_owner' and evtenabled = 'A') then
+        raise exception 'nothing guards the tables of users';
+      elsif has_table_privilege(current_user, 'pg_catalog.pg_stat_activity', 'select') then
+        raise exception 'activity of other tenants is shown';
+      end if;
+      return true;
+    end $$;
+    create domain careful as int check (check_rights());
+    create function with_constant(given careful[] default '{1}'::careful[]) returns int language sql as 'select 1';
+    create table carefully (id careful, check (check_rights()));
+    insert into carefully values (1)`)
+  await project.auth('POST', '/signup', { email: 'someone@example.test', password: 'correct horse' })
+  await assertSafe(trapped)
+})
+
+test('backups: the tenant cannot connect to a copy before the platform has made its part', async () => {
+  const trapped = await trappedProject()
+  const { project } = trapped
+  const ref = await platform.refOf(project.id)
+  const login = createLogins(platform.address, keyring(platform.controlPlaneSecret)).address(ref, 'owner')
+  let isOver = false
+  const opened: string[] = []
+  const connecting = (async () => {
+    while (!isOver)
+      await withClient(login, verifyOf(ref), guardedSettings, async session => {
+        const [found] = await session.rows<{ open: boolean }>(
+          raw(`select coalesce(bool_or(has_function_privilege(p.oid, 'execute')), true) as open
+                 from pg_catalog.pg_proc p where p.proname in ('count_catalog_change', 'note_change')`),
+        )
+        if (found!.open) opened.push('platform')
+      }).catch(error => {
+        // There is no such database now, it is closed, or it is dropped during the statement.
+        assert.doesNotMatch(String(error.code), /^(28|42[^5])/, String(error))
+      })
+  })()
+  const backup = await project.backUp()
+  const verified = await project.verify(backup.id).finally(() => {
+    isOver = true
+  })
+  await connecting
+  assert.equal(verified.verify_error, null)
+  assert.deepEqual(opened, [])
 })

@@ -19,8 +19,9 @@ export function platformInfo(dataDir: string): { pid: number; url: string; versi
 }
 
 /** Process ids of the postmasters that run on this data directory. */
-export function postmastersOf(dataDir: string): number[] {
-  const { clusterDir } = engineFiles(dataDir)
+export const postmastersOf = (dataDir: string): number[] => postmastersIn(engineFiles(dataDir).clusterDir)
+
+export function postmastersIn(clusterDir: string): number[] {
   const { stdout } = spawnSync('ps', ['-A', '-ww', '-o', 'pid=,args='], { encoding: 'utf8' })
   return stdout
     .split('\n')

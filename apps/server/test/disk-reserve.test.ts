@@ -12,6 +12,7 @@ import { createLog } from '#src/kernel/log.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 import { startDiskReserve } from '#src/tenancy/disk-reserve.ts'
 import { createLogins, type Login } from '#src/tenancy/logins.ts'
+import { databasesOf } from '#src/tenancy/provision.ts'
 import { eventually } from './eventually.ts'
 import { type CallOptions, type Reply, startPlatform, type TestPlatform } from './harness.ts'
 
@@ -177,11 +178,11 @@ describe('below half of the reserve the watchdog ends', () => {
   const clients: pg.Client[] = []
   after(() => Promise.all(clients.map(client => client.end().catch(() => {}))))
 
-  async function logIn(login: Login): Promise<pg.Client> {
+  async function logIn(login: Login, suffix = ''): Promise<pg.Client> {
     const ref = await platform.refOf(project.id)
     const logins = createLogins(platform.address, keyring(platform.controlPlaneSecret))
     const { host, port, user, password } = logins.address(ref, login)
-    const client = new pg.Client({ host, port, user, password, database: ref })
+    const client = new pg.Client({ host, port, user, password, database: ref + suffix })
     client.on('error', () => {})
     await client.connect()
     clients.push(client)
@@ -204,6 +205,18 @@ describe('below half of the reserve the watchdog ends', () => {
     assert.equal(await isAlive(reader), true)
     assert.deepEqual(await works(call('GET', 'rest/*/notes?id=gte.700')), [])
     assert.ok(platform.logged.some(line => line.includes('the disk reserve is half used')))
+  })
+
+  test('disk reserve: the watchdog ends a session that fills a copy of a database', async () => {
+    const ref = await platform.refOf(project.id)
+    for (const suffix of databasesOf('').slice(1)) {
+      await platform.asSuperuser('postgres', session =>
+        session.script(`create database ${ref}${suffix} owner ${ref}_owner`),
+      )
+      const writer = await logIn('owner', suffix)
+      await writer.query('create table filled (id int); begin; insert into filled values (1)')
+      await eventually(async () => !(await isAlive(writer)), `the writer in ${suffix} is ended`)
+    }
   })
 
   test('disk reserve: the watchdog ends an owner session with many short writing transactions', async () => {

@@ -41,7 +41,7 @@ test('engine extensions: PLATFORM_EXTENSION_DIR applies to the embedded Postgres
   const platform = await startPlatform(config, createLog('silent'))
   try {
     const named = sql`select default_version from pg_available_extensions where name = 'greeting'`
-    assert.deepEqual(await platform.app.control.rows(named), [{ default_version: '1.0' }])
+    assert.deepEqual(await platform.app()!.control.rows(named), [{ default_version: '1.0' }])
   } finally {
     await platform.stop()
   }

@@ -271,39 +271,60 @@ async function assertConsistent(
   return body.version
 }
 
+/** For how long the deployments of the functions run when the platform is killed, in each round. The longest begins first. */
+const killedAfterMs = [
+  [400, 100, 0],
+  [800, 200, 20],
+  [600, 50, 10],
+] as const
+
 test('functions crash: after kill -9 of the platform at any moment of a deployment, the old or the new version answers', async () => {
   const dataDir = await newDataDir('deployments')
   let platform = await start({ dataDir, env })
   const project = await existingProject()
   let own = functionsIn(platform, project)
-  await own.deploy('changing', saying('text 1'))
-  /** What each version may say. A deployment that was not confirmed gives its version to the next one. */
-  const texts = new Map([[1, 'text 1']])
-  let version = 1
-  for (const delayMs of [0, 20, 50, 100, 200, 400, 800]) {
-    const text = `killed after ${delayMs} ms`
-    let answered: number | undefined
-    const deployment = own.manage('PUT', '/changing', { code: saying(text) }).then(
-      reply => {
-        answered = reply.status
-      },
-      () => {},
-    )
-    await sleep(delayMs)
+  /** With what each version may say. A deployment that was not confirmed gives its version to the next one. */
+  const changing = ['first', 'second', 'third'].map(name => ({
+    name,
+    version: 1,
+    texts: new Map([[1, 'text 1']]),
+    answered: undefined as number | undefined,
+  }))
+  for (const { name } of changing) await own.deploy(name, saying('text 1'))
+  for (const delays of killedAfterMs) {
+    const deployments: Promise<void>[] = []
+    for (const [index, each] of changing.entries()) {
+      const text = `killed after ${delays[index]} ms`
+      each.texts.set(each.version + 1, text)
+      each.answered = undefined
+      deployments.push(
+        own.manage('PUT', `/${each.name}`, { code: saying(text) }).then(
+          reply => {
+            each.answered = reply.status
+          },
+          () => {},
+        ),
+      )
+      await sleep(delays[index]! - (delays[index + 1] ?? 0))
+    }
     await crash(platform)
-    await deployment
+    await Promise.all(deployments)
     await untilNoProcess(dataDir)
     platform = await start({ dataDir, env })
     own = functionsIn(platform, project)
-    texts.set(version + 1, text)
-    const found = await assertConsistent(own, 'changing', texts)
-    assert.ok(found === version + 1 || (found === version && answered === undefined), `version ${found}`)
-    version = found
+    for (const each of changing) {
+      const { name, version, texts, answered } = each
+      const found = await assertConsistent(own, name, texts)
+      assert.ok(found === version + 1 || (found === version && answered === undefined), `version ${found}`)
+      each.version = found
+    }
   }
-  const next = await own.deploy('changing', saying('the last one'))
-  assert.equal(next.version, version + 1)
-  texts.set(version + 1, 'the last one')
-  await assertConsistent(own, 'changing', texts)
+  for (const { name, version, texts } of changing) {
+    const next = await own.deploy(name, saying('the last one'))
+    assert.equal(next.version, version + 1)
+    texts.set(version + 1, 'the last one')
+    await assertConsistent(own, name, texts)
+  }
 })
 
 test('functions crash: kill -9 before or after the bytes of a version are stored leaves the version before', async () => {

@@ -11,11 +11,12 @@ import { type CreatedProject, projectsApi } from '@plinth/contract/projects.ts'
 import { type App, createApp } from '#src/app.ts'
 import { type Config, readConfig } from '#src/config.ts'
 import { createLog } from '#src/kernel/log.ts'
+import type { S3Timeouts } from '#src/kernel/objects/s3.ts'
 import { guardedSettings, type OwnSession, withClient } from '#src/kernel/postgres/database.ts'
 import { parseDatabaseUrl, type ServerAddress } from '#src/kernel/postgres/server-address.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 import { functionDirs } from '#src/services/functions/place.ts'
-import { beforeOf, restoredOf, verifyOf } from '#src/tenancy/provision.ts'
+import { databasesOf } from '#src/tenancy/provision.ts'
 import type { OwnServer } from './own-server.ts'
 
 export interface TestPlatform {
@@ -66,6 +67,10 @@ export interface PlatformOptions {
   clusterDir?: string
   /** The bcrypt cost for passwords of users, by default the minimum. */
   bcryptCost?: number
+  /** For how long the copy of a branch may hold requests. */
+  branchHoldMs?: number
+  /** When a request to S3 has failed. */
+  s3Timeouts?: S3Timeouts
   /** A separate Postgres, see own-server.ts. `stop` does not drop its databases. */
   server?: OwnServer | undefined
 }
@@ -92,6 +97,8 @@ export async function startPlatform({
   beside,
   server,
   bcryptCost = 4,
+  branchHoldMs,
+  s3Timeouts,
   address = server?.address ?? beside?.address ?? testServer(),
   clusterDir = server?.clusterDir,
 }: PlatformOptions = {}): Promise<TestPlatform> {
@@ -117,11 +124,18 @@ export async function startPlatform({
   })
   const app = await createApp({
     config,
-    server: { address, control, ...(clusterDir !== undefined && { clusterDir }) },
+    server: {
+      address,
+      control,
+      ...(clusterDir !== undefined && { clusterDir }),
+      ...(server && { embedded: { place: server.place, settings: {} } }),
+    },
     controlPlaneSecret,
     adminToken: config.adminToken ?? adminToken,
     log: createLog(config.logLevel, { write: line => void logged.push(line) }),
     bcryptCost,
+    ...(branchHoldMs !== undefined && { branchHoldMs }),
+    ...(s3Timeouts && { s3Timeouts }),
   })
   mount?.(app)
   const url = await app.listen()
@@ -162,7 +176,7 @@ export async function startPlatform({
       if (server) return
       await asSuperuser('postgres', async session => {
         await session.script(`alter database ${control}_template is_template false`)
-        const copies = refs.flatMap(({ ref }) => [ref, verifyOf(ref), restoredOf(ref), beforeOf(ref)])
+        const copies = refs.flatMap(({ ref }) => databasesOf(ref))
         for (const database of [...copies, `${control}_template`, control])
           await session.script(`drop database if exists ${database} with (force)`)
         for (const { ref } of refs)

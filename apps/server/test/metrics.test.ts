@@ -238,4 +238,8 @@ test('metrics: the dashboard names only metrics that exist', async () => {
     [...named].filter(name => !exposed.has(name)),
     [],
   )
+  assert.deepEqual(
+    [...exposed].filter(name => name.startsWith('plinth_backup') && !named.has(name)),
+    [],
+  )
 })

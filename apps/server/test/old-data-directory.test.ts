@@ -5,19 +5,17 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { text } from 'node:stream/consumers'
 import { test } from 'node:test'
-import { isDeepStrictEqual } from 'node:util'
 import { stepSeconds, totpCode } from '#src/services/auth/mfa/totp.ts'
-import { adminToken, connectAsSuperuser } from './data-dir.ts'
+import { connectAsSuperuser } from './data-dir.ts'
 import { eventually } from './eventually.ts'
+import { assertAnswersAsBefore, assertKept } from './fixtures/answers.ts'
 import {
-  ask,
   baseUrl,
   bytesOf,
   type Facts,
   password,
   unpackOldDataDirectory,
 } from './fixtures/old-data-directory.ts'
-import { questions } from './fixtures/questions.ts'
 import { type CallOptions, call, type Reply } from './harness.ts'
 import { openMailbox } from './mailbox.ts'
 import { manage, platformProcesses, type RunningPlatform, stop } from './platform-process.ts'
@@ -36,33 +34,15 @@ async function upgraded(name: string): Promise<Upgraded> {
   const dataDir = newDataDir(name)
   const facts = unpackOldDataDirectory(dataDir)
   const platform = await start({ dataDir, env })
-  return { facts, platform, send: (method, path, options = {}) => call(platform.url + path, method, options) }
+  const send: Upgraded['send'] = (method, path, options = {}) => call(platform.url + path, method, options)
+  const started = { facts, platform, send }
+  await untilUpgraded(started)
+  return started
 }
 
 const ok = ({ status, body }: Reply): any => {
   assert.ok(status < 300, `${status} ${JSON.stringify(body)}`)
   return body
-}
-
-/** Fields may be added to an answer, but none may change or disappear. */
-function assertKept(actual: any, expected: any, place: string): void {
-  if (expected === null || typeof expected !== 'object') return assert.deepEqual(actual, expected, place)
-  assert.ok(actual !== null && typeof actual === 'object', place)
-  assert.equal(Array.isArray(actual), Array.isArray(expected), place)
-  if (Array.isArray(expected)) assert.equal(actual.length, expected.length, `length of ${place}`)
-  for (const [key, value] of Object.entries(expected)) assertKept(actual[key], value, `${place}.${key}`)
-}
-
-async function assertAnswersAsBefore({ facts, platform }: Upgraded): Promise<void> {
-  const token = adminToken(platform.dataDir)
-  for (const question of questions) {
-    const place = `${question.project ?? ''} ${question.path} ${question.sql ?? ''}`
-    const reading = facts.readings.find(({ body: _, ...asked }) => isDeepStrictEqual(asked, question))
-    assert.ok(reading, `the fixture has no answer to ${place}`)
-    const { status, body } = await ask(platform.url, question, facts.projects, token)
-    assert.equal(status, 200, `${place}: ${JSON.stringify(body)}`)
-    assertKept(body, reading.body, place)
-  }
 }
 
 /** The migrations of every database and when they were applied. */
@@ -96,7 +76,6 @@ test('old data directory: every answer is as before, and a second start changes 
   const { entries } = ok(await manage(platform, 'GET', '/admin/audit?limit=100'))
   assertKept(entries.slice(-facts.audit.length), facts.audit, 'audit')
   await assertAnswersAsBefore(first)
-  await untilUpgraded(first)
 
   const { dataDir } = platform
   const applied = await appliedMigrations(dataDir)

@@ -146,6 +146,8 @@ function spawnPlatform({ dataDir, env = {}, args = [], cwd, terminal, user, ...r
     env: {
       PATH: process.env['PATH'],
       TMPDIR: tmpdir(),
+      // Speeds up the start.
+      NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'],
       PLATFORM_PORT: '0',
       PLATFORM_DISK_RESERVE_MB: '0',
       RUNTIME_PORT: '0',

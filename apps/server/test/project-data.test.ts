@@ -7,6 +7,8 @@ import { sealer as createSealer } from '#src/kernel/crypto/sealed.ts'
 import { raw, sql } from '#src/kernel/postgres/sql.ts'
 import type { ServiceExport } from '#src/tenancy/project-data.ts'
 import { settingsContext } from '#src/tenancy/settings-secrets.ts'
+import { backupDepsOf } from '#src/upgrade-backups.ts'
+import { copyData } from './copied-data.ts'
 import { eventually } from './eventually.ts'
 import { type Reply, startPlatform, type TestPlatform } from './harness.ts'
 
@@ -136,12 +138,26 @@ async function* parsed(text: string) {
   yield* JSON.parse(text)
 }
 
+/** As a backup puts them back. */
+const copyFiles = (from: CreatedProject, to: CreatedProject) =>
+  platform.app.projectData.copyFiles(platform.app.pieces, platform.app.control, from.id, to.id)
 const restore = (to: CreatedProject, from: CreatedProject, files: readonly ServiceExport[]) =>
   platform.app.control.transaction(session =>
     platform.app.projectData.restore(session, to.id, from.id, files),
   )
-const copy = (from: CreatedProject, to: CreatedProject) =>
-  platform.app.control.transaction(session => platform.app.projectData.copy(session, from.id, to.id))
+async function copy(from: CreatedProject, to: CreatedProject): Promise<void> {
+  await copyFiles(from, to)
+  await platform.app.control.transaction(session => copyData(platform, session, from.id, to.id))
+}
+
+test('project data: backups before an upgrade, when no service is open, have the data of every service', async () => {
+  const { app } = platform
+  const names = (data: typeof app.projectData) =>
+    data.export(app.control, origin.id).map(each => each.service)
+  const stores = { sealer: createSealer(keyring(platform.controlPlaneSecret)('sealed')), pieces: app.pieces }
+  const { projectData } = backupDepsOf(app.control, stores as Parameters<typeof backupDepsOf>[1])
+  assert.deepEqual(names(projectData).sort(), names(app.projectData).sort())
+})
 
 test('project data: a restore reverts changes since the export', async () => {
   const before = await shown(origin)
@@ -158,9 +174,16 @@ test('project data: a restore reverts changes since the export', async () => {
   await greets(origin)
 })
 
-test('project data: data restored to another project is usable there, including secrets and files', async () => {
+test('project data: data restored to another project is usable there, with inactive jobs', async () => {
+  await copyFiles(origin, target)
   await restore(target, origin, await exported(origin))
-  assert.deepEqual(await shown(target), await shown(origin))
+  const { jobs, ...rest } = await shown(target)
+  const { jobs: active, ...original } = await shown(origin)
+  assert.deepEqual(rest, original)
+  assert.deepEqual(
+    jobs,
+    active.map((job: object) => ({ ...job, active: false })),
+  )
   assert.deepEqual(await usedBytes(target), await usedBytes(origin))
   const { settings } = (await platform.app.control.row<{ settings: { smtp: { password: string } } }>(
     sql`select settings from projects where id = ${target.id}`,

@@ -10,6 +10,7 @@ import { createPolicyCheckPools } from '#src/services/realtime/changes/policy-ch
 import { createPolicyChecks } from '#src/services/realtime/changes/policy-checks.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
 import { createLogins } from '#src/tenancy/logins.ts'
+import { createRequestHolds } from '#src/tenancy/request-holds.ts'
 import { eventually } from '#test/eventually.ts'
 import { startPlatform } from '#test/harness.ts'
 import { patientTimeouts } from '#test/patient-timeouts.ts'
@@ -142,7 +143,14 @@ test('realtime attacks: policies are checked for 10,000 users', async () => {
   const logins = createLogins(stage.platform.address, keyring(stage.platform.controlPlaneSecret))
   const { control } = stage.platform.app
   const abandoned = watchAbandoned(control, createLog('silent'))
-  const pools = createPolicyCheckPools({ control, logins, abandoned, perProject: 4, total: 20 })
+  const pools = createPolicyCheckPools({
+    holds: createRequestHolds(),
+    control,
+    logins,
+    abandoned,
+    perProject: 4,
+    total: 20,
+  })
   const policyChecks = createPolicyChecks(pools, 4, patientTimeouts)
   const [notes] = await database.rows<{ oid: string }>(`select 'public.notes'::regclass::oid::text as oid`)
   const tenant = { id: project.id, ref: database.ref, exposedSchemas: ['public'] } as unknown as Tenant

@@ -136,6 +136,22 @@ test('schema dump: one that is too large fails', async () => {
   assert.equal(message, 'The dump is larger than 1 MB.')
 })
 
+test('schema dump: one that needs too much memory fails', async () => {
+  await asSuperuser(session =>
+    session.script(`
+      create schema commented;
+      do $$ begin
+        for n in 1..270 loop
+          execute format('create table commented.t%s ()', n);
+          execute format('comment on table commented.t%s is %L', n, repeat('x', 1000000));
+        end loop;
+      end $$`),
+  )
+  const message = await messageOf(() => dump())
+  await asSuperuser(session => session.script('drop schema commented cascade'))
+  assert.equal(message, 'Reading the schema needs more than 256 MiB of memory.')
+})
+
 /** The same number of bytes, so that the length of the message stays correct. */
 function asVersion99(bytes: Buffer): Buffer {
   const at = bytes.indexOf('server_version\0')

@@ -7,6 +7,7 @@ import { test } from 'node:test'
 import { canReach } from '#src/kernel/child-processes/os-user.ts'
 import { engineFiles } from '#src/kernel/postgres/engine/place.ts'
 import { assertStopped, modeOf, postmasterPid, postmastersOf } from './data-dir.ts'
+import { eventually } from './eventually.ts'
 import {
   crash,
   createProject,
@@ -81,7 +82,7 @@ test('remove-data: stops the Postgres of a killed platform and succeeds when the
   const dataDir = await dataDirWithProject('orphaned data')
   const platform = await start({ dataDir })
   await crash(platform)
-  assert.equal(postmastersOf(dataDir).length, 1)
+  await eventually(() => postmastersOf(dataDir).length === 1, 'its Postgres runs on')
   const removal = launch({ dataDir, args: ['remove-data'] })
   assert.equal(await exitOf(removal), '0', removal.stderr)
   assert.deepEqual(postmastersOf(dataDir), [])

@@ -12,6 +12,7 @@ import type { CreatedProject } from '@plinth/contract/projects.ts'
 import { guardedSettings, withClient } from '#src/kernel/postgres/database.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 import { controlSettings } from '#src/tenancy/cluster.ts'
+import { beforeOf, restoredOf, verifyOf } from '#src/tenancy/provision.ts'
 import { serverOptions } from '../../cli/src/server-process.ts'
 import { eventually } from './eventually.ts'
 import { call, type Reply, testServer } from './harness.ts'
@@ -25,7 +26,7 @@ export interface StartOptions {
 export class StorageNode {
   url = ''
   readonly dataDir = fs.mkdtempSync(join(tmpdir(), 'plinth-storage-'))
-  readonly #control = `t_storage_${randomBytes(5).toString('hex')}`
+  readonly control = `t_storage_${randomBytes(5).toString('hex')}`
   readonly #token = randomBytes(24).toString('hex')
   readonly #secret = randomBytes(24).toString('hex')
   #child: ChildProcess | undefined
@@ -49,7 +50,7 @@ export class StorageNode {
         PLATFORM_ADMIN_TOKEN: this.#token,
         PLATFORM_RATE_LIMIT_SERVICE_ROLE: '0',
         CONTROL_PLANE_SECRET: this.#secret,
-        DATABASE_URL: `postgres://${user}:${password}@${encodeURIComponent(host)}:${port}/${this.#control}`,
+        DATABASE_URL: `postgres://${user}:${password}@${encodeURIComponent(host)}:${port}/${this.control}`,
         ...settings,
       },
       stdio: ['ignore', 'ignore', 'pipe'],
@@ -116,14 +117,14 @@ export class StorageNode {
   /** Kills it and starts it again after its leases have expired. */
   async restart(options?: StartOptions): Promise<void> {
     await this.kill()
-    await this.#inControl(`update storage_uploads set held_until = '-infinity'`)
+    await this.inControl(`update storage_uploads set held_until = '-infinity'`)
     await this.start(options)
   }
 
   /** Kills it and starts it two days later, when all uploads have expired. */
   async restartLater(): Promise<void> {
     await this.kill()
-    await this.#inControl(`
+    await this.inControl(`
       update storage_uploads set held_until = '-infinity', expires_at = expires_at - interval '2 days';
       update stored_files set until = until - interval '2 days';
       update storage_areas set sweep_at = now(), compared_at = compared_at - interval '2 days'`)
@@ -133,13 +134,13 @@ export class StorageNode {
   /** Kills it between publishing the object and marking the upload finished. For uploads with one PATCH. */
   async restartUnnoted(): Promise<void> {
     await this.kill()
-    await this.#inControl(`update storage_uploads set is_finished = false`)
+    await this.inControl(`update storage_uploads set is_finished = false`)
     await this.start()
   }
 
   /** Kills it while a request waits for a lock on a table of the control database. */
   async restartWaiting(table: string, ask: () => Promise<unknown>): Promise<void> {
-    await withClient(testServer(), this.#control, controlSettings, async session => {
+    await withClient(testServer(), this.control, controlSettings, async session => {
       await session.script(`begin; lock table ${table} in exclusive mode`)
       const reply = ask().catch(() => {})
       const waiting = () =>
@@ -153,8 +154,9 @@ export class StorageNode {
     await this.start()
   }
 
-  #inControl(script: string): Promise<void> {
-    return withClient(testServer(), this.#control, controlSettings, async session => {
+  /** Runs statements in the control database. */
+  inControl(script: string): Promise<void> {
+    return withClient(testServer(), this.control, controlSettings, async session => {
       await session.script(script)
     })
   }
@@ -163,14 +165,15 @@ export class StorageNode {
   async remove(): Promise<void> {
     await this.kill()
     fs.rmSync(this.dataDir, { recursive: true, force: true })
-    const control = this.#control
+    const control = this.control
     const address = testServer()
     const refs = await withClient(address, control, controlSettings, session =>
       session.rows<{ ref: string }>(sql`select ref from projects`),
     )
     await withClient(address, 'postgres', guardedSettings, async session => {
       await session.script(`alter database ${control}_template is_template false`)
-      for (const name of [...refs.map(each => each.ref), `${control}_template`, control])
+      const copies = refs.flatMap(({ ref }) => [ref, verifyOf(ref), restoredOf(ref), beforeOf(ref)])
+      for (const name of [...copies, `${control}_template`, control])
         await session.script(`drop database if exists ${name} with (force)`)
       for (const { ref } of refs)
         await session.script(`drop role if exists ${ref}_owner, ${ref}_api, ${ref}_svc, ${ref}_auth`)

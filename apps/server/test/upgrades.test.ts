@@ -3,11 +3,23 @@ import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { request } from 'node:http'
 import { after, before, test } from 'node:test'
-import type { CreatedProject } from '@plinth/contract/projects.ts'
-import { guardedSettings, type OwnSession, withClient } from '#src/kernel/postgres/database.ts'
+import { projectGrants } from '#src/app.ts'
+import { keyring } from '#src/kernel/crypto/keys.ts'
+import { createLog } from '#src/kernel/log.ts'
+import type { OwnSession } from '#src/kernel/postgres/database.ts'
 import { raw, sql } from '#src/kernel/postgres/sql.ts'
+import { createLogins } from '#src/tenancy/logins.ts'
+import { grantsOf } from '#src/tenancy/project-grants.ts'
+import { createProvisioner } from '#src/tenancy/provision.ts'
+import { openUpgrades } from '#src/tenancy/upgrades.ts'
 import { eventually } from './eventually.ts'
-import { startPlatform, type TestPlatform, untilUpgraded } from './harness.ts'
+import { type Reply, startPlatform, type TestPlatform, untilUpgraded } from './harness.ts'
+import {
+  failMigration,
+  holdTable,
+  outdatedProject as makeOutdated,
+  type OutdatedProject,
+} from './outdated-project.ts'
 
 let here: TestPlatform
 before(async () => {
@@ -15,51 +27,26 @@ before(async () => {
 })
 after(() => here?.stop())
 
-interface Project extends CreatedProject {
-  ref: string
-}
-
-/** A project with the schema of an older release, without auth.email(). */
-async function outdatedProject(): Promise<Project> {
-  const project = await here.createProject()
-  const ref = await here.refOf(project.id)
-  await here.asSuperuser(ref, session =>
-    session.script(
-      `drop function auth.email(); update platform.migrations set hash = 'old' where name = 'auth_claims'`,
-    ),
-  )
-  await here.app.control.run(sql`update projects set schema_version = 'old' where id = ${project.id}`)
-  return { ...project, ref }
-}
-
+const outdatedProject = () => makeOutdated(here)
 const outdatedProjects = (count: number) => Promise.all(Array.from({ length: count }, outdatedProject))
+const hold = (project: OutdatedProject) => holdTable(here, project)
 
-const isUpgraded = async ({ id }: Project) =>
+const isUpgraded = async ({ id }: OutdatedProject) =>
   (await here.app.control.row(
     sql`select from projects where id = ${id} and schema_version = ${here.app.cluster.projectVersion}`,
   )) !== undefined
 
-const rows = (node: TestPlatform, { id, anon_key }: Project) =>
+const rowsOnce = (node: TestPlatform, { id, anon_key }: OutdatedProject) =>
   node.call('GET', `/v1/rest/${id}/`, { apikey: anon_key })
-/** For tests that poll with the anon key. */
-const withoutRateLimit = { PLATFORM_RATE_LIMIT_ANON: '0' }
-
-/** Takes a lock as superuser, which an upgrade does not terminate. */
-async function hold({ ref }: Project): Promise<() => Promise<void>> {
-  const released = Promise.withResolvers<void>()
-  const held = Promise.withResolvers<void>()
-  const holding = withClient(here.address, ref, guardedSettings, async session => {
-    await session.script('begin; lock table platform.migrations in access exclusive mode')
-    held.resolve()
-    await released.promise
-  })
-  holding.catch(held.reject)
-  await held.promise
-  return async () => {
-    released.resolve()
-    await holding.catch(() => {})
+/** A call waits only for some seconds, and a slow machine may take longer for the backup. */
+async function rows(node: TestPlatform, project: OutdatedProject): Promise<Reply> {
+  for (;;) {
+    const reply = await rowsOnce(node, project)
+    if (reply.body.code !== 'project_upgrading') return reply
   }
 }
+/** For tests that poll with the anon key. */
+const withoutRateLimit = { PLATFORM_RATE_LIMIT_ANON: '0' }
 
 const upgradesWaiting = (session: OwnSession) =>
   session.rows<{ datname: string }>(
@@ -69,7 +56,7 @@ const upgradesWaiting = (session: OwnSession) =>
   )
 
 /** The status of a WebSocket handshake, 101 for success. */
-const socketStatus = (node: TestPlatform, { id, anon_key }: Project) =>
+const socketStatus = (node: TestPlatform, { id, anon_key }: OutdatedProject) =>
   new Promise<number | undefined>((resolve, reject) => {
     const handshake = request(`${node.url}/v1/realtime/${id}/socket/websocket?apikey=${anon_key}&vsn=1.0.0`, {
       headers: {
@@ -88,7 +75,12 @@ const socketStatus = (node: TestPlatform, { id, anon_key }: Project) =>
     handshake.end()
   })
 
-const appliedAt = async ({ ref }: Project) =>
+const snapshotsOf = (id: string) =>
+  here.app.control.rows(
+    sql`select status, schema_version from backups where project_id = ${id} and kind = 'upgrade' order by created_at`,
+  )
+
+const appliedAt = async ({ ref }: OutdatedProject) =>
   (await here.asSuperuser(ref, session =>
     session.row<{ at: string }>(
       sql`select applied_at::text as at from platform.migrations where name = 'auth_claims'`,
@@ -126,9 +118,7 @@ test('upgrades: the platform serves while it upgrades several projects at once, 
 
 test('upgrades: a failed upgrade gives 503 with the reason, is retried, and does not block other projects', async () => {
   const [failing, other] = [await outdatedProject(), await outdatedProject()]
-  await here.asSuperuser(failing.ref, session =>
-    session.script('create function auth.email() returns int language sql as $$ select 1 $$'),
-  )
+  await failMigration(here, failing)
   const reason = 'cannot change return type of existing function'
   const node = await startPlatform({ beside: here, settings: withoutRateLimit })
   try {
@@ -167,9 +157,7 @@ test('upgrades: a failed upgrade gives 503 with the reason, is retried, and does
 
 test('upgrades: a project whose upgrade fails can be suspended, resumed and deleted', async () => {
   const failing = await outdatedProject()
-  await here.asSuperuser(failing.ref, session =>
-    session.script('create function auth.email() returns int language sql as $$ select 1 $$'),
-  )
+  await failMigration(here, failing)
   const node = await startPlatform({ beside: here })
   try {
     assert.equal((await rows(node, failing)).status, 503)
@@ -196,12 +184,12 @@ test('upgrades: a project can be deleted while its upgrade waits for a lock', as
     )
     const deleted = await node.call('DELETE', `/api/v1/projects/${stuck.id}`, { token: node.adminToken })
     assert.equal(deleted.status, 204)
-    const left = await here.asSuperuser('postgres', session =>
-      session.rows(sql`
-        select datname as name from pg_database where datname = ${stuck.ref}
-        union all select rolname from pg_roles where starts_with(rolname, ${stuck.ref})`),
+    const left = sql`
+      select datname as name from pg_database where datname = ${stuck.ref}
+      union all select rolname from pg_roles where starts_with(rolname, ${stuck.ref})`
+    await here.asSuperuser('postgres', session =>
+      eventually(async () => (await session.rows(left)).length === 0, 'its removal'),
     )
-    assert.deepEqual(left, [])
   } finally {
     await release()
     await node.stop()
@@ -213,7 +201,7 @@ test('upgrades: a request waits for an upgrade only for some seconds', async () 
   const release = await hold(stuck)
   const node = await startPlatform({ beside: here, settings: withoutRateLimit })
   try {
-    const reply = await rows(node, stuck)
+    const reply = await rowsOnce(node, stuck)
     assert.equal(reply.status, 503)
     assert.equal(reply.body.code, 'project_upgrading')
     assert.equal(reply.headers.get('retry-after'), '2')
@@ -268,7 +256,60 @@ test('upgrades: of two starting nodes one applies each migration, and both serve
         await here.asSuperuser(ref, session => session.rows(raw('select name from platform.applications'))),
         [{ name: 'auth_claims' }],
       )
+    for (const { id } of projects)
+      assert.deepEqual(await snapshotsOf(id), [{ status: 'done', schema_version: 'old' }])
   } finally {
     for (const node of nodes) await node.stop()
+  }
+})
+
+test('upgrades: a project that cannot be backed up is not upgraded and answers 503 with the reason', async () => {
+  const [failing, other] = [await outdatedProject(), await outdatedProject()]
+  await here.asSuperuser(failing.ref, session =>
+    session.script('select lo_create(0) from generate_series(1, 10001)'),
+  )
+  const node = await startPlatform({ beside: here, settings: withoutRateLimit })
+  try {
+    await rows(node, failing)
+    const refused = await node.call('GET', `/v1/rest/${failing.id}/`, { apikey: failing.service_role_key })
+    assert.deepEqual([refused.status, refused.body.code], [503, 'project_upgrade_failed'])
+    assert.match(refused.body.message, /the backup before it could not be made: .*10000 large objects/)
+    assert.equal(await isUpgraded(failing), false)
+    await eventually(async () => (await rows(node, other)).status === 200, 'the other one is served')
+    await here.asSuperuser(failing.ref, session =>
+      session.script('select lo_unlink(oid) from pg_largeobject_metadata'),
+    )
+    await eventually(async () => (await rows(node, failing)).status === 200, 'the retry succeeds')
+    assert.deepEqual((await snapshotsOf(failing.id)).at(-1), { status: 'done', schema_version: 'old' })
+  } finally {
+    await node.stop()
+  }
+})
+
+test('upgrades: those that are started while others are held begin afterwards', async () => {
+  const project = await outdatedProject()
+  const { control, cluster } = here.app
+  const logins = createLogins(here.address, keyring(here.controlPlaneSecret))
+  const provisioner = createProvisioner(control, cluster, logins, grantsOf(projectGrants))
+  const log = createLog('silent')
+  const upgrades = await openUpgrades({ control, cluster, provisioner, log })
+  const done: string[] = []
+  const steps = {
+    async before() {
+      done.push('background')
+    },
+    async after() {},
+  }
+  try {
+    await upgrades.hold(async () => {
+      upgrades.start(steps)
+      await upgrades.hold(async () => void done.push('inner'))
+      await control.script('select pg_sleep(0.5)')
+      done.push('outer')
+    })
+    await eventually(() => isUpgraded(project), 'the project is upgraded')
+    assert.deepEqual([...new Set(done)], ['inner', 'outer', 'background'])
+  } finally {
+    await upgrades.close()
   }
 })

@@ -4,6 +4,7 @@ import { after, before, test } from 'node:test'
 import type { Streamed } from '@plinth/contract/webhooks.ts'
 import { Webhook } from 'standardwebhooks'
 import { sql } from '#src/kernel/postgres/sql.ts'
+import { copyData } from './copied-data.ts'
 import { eventually } from './eventually.ts'
 import { startPlatform, type TestPlatform } from './harness.ts'
 import { quickRetries, startReceiver, type WebhookProject, webhookProject } from './webhook-project.ts'
@@ -102,7 +103,7 @@ test('webhooks: a copy has its own ids and the same secrets, is switched off and
   const copy = await webhookProject(platform)
   const { id: wid, secret } = await project.create(receiver.url, ['db.public.todos.*'])
   await platform.app.control.transaction(async session => {
-    await platform.app.projectData.copy(session, project.id, copy.id)
+    await copyData(platform, session, project.id, copy.id)
   })
   const { webhooks } = await copy.hooks.list({ params: { id: copy.id }, query: {} })
   assert.equal(webhooks.length, 1)

@@ -6,6 +6,11 @@ export const backupsErrors = {
     status: 409,
     meaning: 'Backups: it is running or has failed, so it can be neither verified nor restored.',
   },
+  insufficient_space: {
+    status: 507,
+    meaning:
+      'Backups and branches: the disk of the embedded Postgres has less free space than a restore or a copy needs, 2.2 times the size of the database.',
+  },
   restore_not_found: { status: 404, meaning: 'The project has no restore with this id.' },
   restore_not_undoable: {
     status: 409,

@@ -1,5 +1,6 @@
 // Backups of projects, their schedule and their verification.
 import type { Static } from 'typebox'
+import { ProjectName, ProjectSlug } from './projects.ts'
 import type { Routes } from './route.ts'
 import { Id, Nullable, PageQuery, page, Timestamp } from './shapes.ts'
 import { Type } from './type.ts'
@@ -48,8 +49,8 @@ const settingsFields = {
   interval_minutes: { ...Minutes, description: 'The time between two backups.' },
   retain_days: Nullable({ ...Days, description: 'Older backups are removed.' }),
   retain_count: Nullable({ ...Kept, description: 'Backups to keep.' }),
-  verify_enabled: Type.Boolean({ description: 'Whether the newest backup is verified at intervals.' }),
-  verify_interval_minutes: { ...Minutes, description: 'The time between two verifications.' },
+  verify_enabled: Type.Boolean({ description: 'Whether backups are verified at intervals.' }),
+  verify_interval_minutes: { ...Minutes, description: 'The time between two verifications of a backup.' },
 }
 
 export const BackupSettings = Type.Object(settingsFields)
@@ -60,15 +61,52 @@ export const restoreStatuses = ['running', 'done', 'failed', 'undone'] as const
 export const Restore = Type.Object({
   id: Id,
   status: Type.Enum(restoreStatuses),
+  project_id: { ...Id, description: 'The project of the backup.' },
+  new_project_id: Nullable({ ...Id, description: 'The project that is made from the backup.' }),
   backup_id: Id,
-  before_backup_id: { ...Id, description: 'The backup of the state before, which is made first.' },
+  before_backup_id: Nullable({
+    ...Id,
+    description: 'The backup of the state before, which is made first; null for a new project.',
+  }),
   created_at: Timestamp,
   finished_at: Nullable(Timestamp),
   undo_until: Nullable({ ...Timestamp, description: 'Until then the restore can be undone.' }),
-  error: Nullable(Type.String({ description: 'Why it has failed. The project is unchanged then.' })),
+  error: Nullable(
+    Type.String({ description: 'Why it has failed; of one that is done, what has failed after it.' }),
+  ),
   progress: Nullable(BackupProgress),
 })
 export type Restore = Static<typeof Restore>
+
+/** The only answer that contains the secrets of a new project. */
+export const MadeProject = Type.Object({
+  id: Id,
+  name: Type.String(),
+  slug: Type.String(),
+  status: Type.Literal('creating'),
+  api_url: Type.String(),
+  anon_key: Type.String(),
+  service_role_key: Type.String(),
+  jwt_secret: Type.String(),
+})
+export type MadeProject = Static<typeof MadeProject>
+
+export const DeletedProject = Type.Object({
+  id: Id,
+  name: Type.String(),
+  slug: Type.String(),
+  deleted_at: Timestamp,
+  backups: Type.Integer({ description: 'Its backups that are still kept.' }),
+  newest_backup_id: Id,
+  kept_until: { ...Timestamp, description: 'After this time all of them are removed.' },
+})
+export type DeletedProject = Static<typeof DeletedProject>
+
+const NewProject = Type.Object(
+  { name: ProjectName, slug: Type.Optional(ProjectSlug) },
+  { additionalProperties: false },
+)
+export type NewProject = Static<typeof NewProject>
 
 const byProject = Type.Object({ id: Id })
 const byBackup = Type.Object({ id: Id, backup_id: Id })
@@ -139,10 +177,31 @@ export const backupsApi = {
     path: '/projects/{id}/backups/{backup_id}/restore',
     scope: 'admin',
     audit: 'backups.restore_started',
-    summary: 'Restore a backup in the place of the project, after it was verified aside',
+    summary: 'Restore a backup in the place of the project or as a new project, after it was verified aside',
     params: byBackup,
+    body: Type.Union([
+      Type.Object(
+        {
+          new_project: Type.Optional({
+            ...NewProject,
+            description: 'Makes a new project instead. The project of the backup may be a deleted one.',
+          }),
+        },
+        { additionalProperties: false },
+      ),
+      Type.Null(),
+    ]),
     status: 202,
-    reply: Type.Object({ restore: Restore }),
+    reply: Type.Object({ restore: Restore, project: Type.Optional(MadeProject) }),
+  },
+  listDeleted: {
+    plane: 'management',
+    method: 'GET',
+    path: '/admin/deleted-projects',
+    scope: 'admin',
+    summary: 'List deleted projects whose backups are kept and can be restored as new projects',
+    query: PageQuery,
+    reply: page('projects', DeletedProject),
   },
   restores: {
     plane: 'management',

@@ -2,9 +2,12 @@
 // through.
 import { authErrors } from './auth-errors.ts'
 import { backupsErrors } from './backups-errors.ts'
+import { branchesErrors } from './branches-errors.ts'
 import type { ErrorMeaning } from './error-meaning.ts'
 import { functionsErrors } from './functions-errors.ts'
+import { pitrErrors } from './pitr-errors.ts'
 import { storageErrors } from './storage-errors.ts'
+import { upgradeErrors } from './upgrade-errors.ts'
 import { webhooksErrors } from './webhooks-errors.ts'
 
 export const errorCodes = {
@@ -51,6 +54,9 @@ export const errorCodes = {
   ...storageErrors,
   ...functionsErrors,
   ...backupsErrors,
+  ...upgradeErrors,
+  ...pitrErrors,
+  ...branchesErrors,
   ...webhooksErrors,
   PGRST100: {
     status: 400,

@@ -3,14 +3,14 @@ import type { Routes } from './route.ts'
 import { Empty, Id, Nullable, page, pageQuery, Timestamp } from './shapes.ts'
 import { Type } from './type.ts'
 
-const Name = Type.String({
+export const ProjectName = Type.String({
   minLength: 1,
   maxLength: 100,
   pattern: '\\S',
   description: 'a text that is not blank',
 })
 const Description = Type.String({ maxLength: 2000 })
-const Slug = Type.String({
+export const ProjectSlug = Type.String({
   pattern: '^[a-z0-9](?:[a-z0-9-]{1,48})[a-z0-9]$',
   description: '3 to 50 characters of lowercase letters, digits and inner hyphens',
 })
@@ -39,6 +39,7 @@ export const Quotas = Type.Object(
     function_response_mb: quota('Size of the answer of an edge function, in megabytes (default 20).'),
     max_functions: quota('Edge functions (default 200).'),
     max_webhooks: quota('Webhooks (default 50).'),
+    max_branches: quota('Branches (default 10).'),
     realtime_max_clients: quota('Open realtime sockets (default 10000).'),
     realtime_max_events_per_second: quota('Realtime messages per second (default 10000).'),
   },
@@ -52,7 +53,7 @@ export const ProjectStatus = Type.Union([Type.Literal('active'), Type.Literal('s
 
 const project = {
   id: Id,
-  name: Name,
+  name: ProjectName,
   slug: Type.String(),
   description: Type.String(),
   status: ProjectStatus,
@@ -118,8 +119,8 @@ export const projectsApi = {
     summary: 'Create a project with its own database, keys and JWT secret',
     body: Type.Object(
       {
-        name: Name,
-        slug: Type.Optional(Slug),
+        name: ProjectName,
+        slug: Type.Optional(ProjectSlug),
         description: Type.Optional(Description),
         settings: Type.Optional(Settings),
         quotas: Type.Optional(Quotas),
@@ -159,7 +160,7 @@ export const projectsApi = {
     params: ById,
     body: Type.Object(
       {
-        name: Type.Optional(Name),
+        name: Type.Optional(ProjectName),
         description: Type.Optional(Description),
         settings: Type.Optional(Settings),
         quotas: Type.Optional(Quotas),

@@ -56,6 +56,8 @@ export type ManagementRoute = Common & {
   atRoot?: true | 'only'
   /** Any session may call it. The handler returns only what its memberships allow. */
   showsOwn?: true
+  /** The handler writes the audit entry itself, because not every call is one. */
+  auditedByHandler?: true
 } & (
     | { method: 'GET' | 'HEAD'; audit?: AuditAction }
     | { method: Exclude<Method, 'GET' | 'HEAD'>; audit: AuditAction }

@@ -2,6 +2,7 @@
 import { adminApi } from './admin.ts'
 import { authApi } from './auth.ts'
 import { backupsApi } from './backups.ts'
+import { branchesApi } from './branches.ts'
 import { cacheApi, cacheManagementApi } from './cache.ts'
 import { cronApi, cronManagementApi } from './cron.ts'
 import { dbApi } from './db.ts'
@@ -12,6 +13,7 @@ import { graphqlApi, graphqlManagementApi } from './graphql.ts'
 import { healthApi } from './health.ts'
 import { logsApi } from './logs.ts'
 import { metricsApi } from './metrics.ts'
+import { pitrApi } from './pitr.ts'
 import { platformApi } from './platform.ts'
 import { poolerApi } from './pooler.ts'
 import { projectsApi } from './projects.ts'
@@ -26,6 +28,7 @@ import { secretsApi } from './secrets.ts'
 import { storageApi } from './storage.ts'
 import { teamApi } from './team.ts'
 import { typesApi } from './types.ts'
+import { upgradeApi } from './upgrade.ts'
 import { usageApi } from './usage.ts'
 import { usersApi } from './users.ts'
 import { webhooksApi } from './webhooks.ts'
@@ -41,6 +44,8 @@ export const routeTables = {
   queries: queriesApi,
   secrets: secretsApi,
   backups: backupsApi,
+  pitr: pitrApi,
+  branches: branchesApi,
   pooler: poolerApi,
   logs: logsApi,
   usage: usageApi,
@@ -51,6 +56,7 @@ export const routeTables = {
   team: teamApi,
   users: usersApi,
   admin: adminApi,
+  upgrade: upgradeApi,
   whoami: whoamiApi,
   rest: restApi,
   functions: functionsApi,

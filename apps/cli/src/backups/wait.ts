@@ -1,4 +1,4 @@
-// Waits for a backup, a verification or a restore, and shows its progress on a terminal.
+// Waits for a backup, a verification, a restore or a branch, and shows its progress on a terminal.
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { BackupProgress } from '@plinth/contract/backups.ts'
 import type { Context } from '../context.ts'
@@ -20,6 +20,8 @@ export async function waitFor<T extends Task>(
   context: Pick<Context, 'interruption' | 'screen' | 'stderr'>,
   label: string,
   read: () => Promise<T>,
+  /** Where the progress is shown after an interruption. */
+  whereToLook = 'plinth backup list and plinth backup restores show how.',
 ): Promise<{ ended: T; seconds: number }> {
   const signal = context.interruption()
   const startedAt = performance.now()
@@ -44,7 +46,7 @@ export async function waitFor<T extends Task>(
       await sleep(pauseMs, undefined, { signal }).catch(() => {})
       if (signal.aborted) {
         line.clear()
-        context.screen.hint('The platform continues. plinth backup list and plinth backup restores show how.')
+        context.screen.hint(`The platform continues. ${whereToLook}`)
         throw new Interrupted()
       }
     }
@@ -57,7 +59,7 @@ export const progressText = (label: string, { step, bytes: done }: BackupProgres
   `${label}: ${clean(step)}${done > 0 ? `  ${bytes(done)}` : ''}  ${elapsed(seconds)}`
 
 /** One line on stderr that is drawn again and again, only in a terminal. */
-function openLine({ stderr }: Pick<Context, 'stderr'>) {
+export function openLine({ stderr }: Pick<Context, 'stderr'>) {
   let isDrawn = false
   return {
     draw(text: string): void {

@@ -14,6 +14,8 @@ import { sentence, tookOf } from './backups.ts'
 export async function restore(context: Context): Promise<Answer> {
   const { given, screen } = context
   const backupId = backupIn(given.operands)
+  const name = given.values['as-new']
+  if (name !== undefined) return restoreAsNew(context, backupId, name)
   const isConfirmed = given.switches.has('yes')
   if (!isConfirmed && !screen.isInteractive)
     throw new Failure(
@@ -24,7 +26,7 @@ export async function restore(context: Context): Promise<Answer> {
   const project = await openProject(context)
   if (!isConfirmed) await confirm(context, project, await findBackup(project, backupId))
   const params = { id: project.id, backup_id: backupId }
-  const { restore: started } = await project.platform.backups.restore({ params })
+  const { restore: started } = await project.platform.backups.restore({ params, body: null })
   if (given.switches.has('no-wait')) return begun(started)
   const { ended } = await waitFor(context, 'Restore', () => findRestore(project, started.id))
   if (ended.status === 'failed')
@@ -37,8 +39,43 @@ export async function restore(context: Context): Promise<Answer> {
     data: ended,
     text: paint => restoreText(paint, ended),
     hints: [
+      ...incomplete(ended),
       `To put the state before back, until ${minute(ended.undo_until)}: plinth backup undo ${ended.id}`,
     ],
+  }
+}
+
+async function restoreAsNew(context: Context, backupId: string, name: string): Promise<Answer> {
+  const project = await openProject(context)
+  const params = { id: project.id, backup_id: backupId }
+  const { restore: started, project: made } = await project.platform.backups.restore({
+    params,
+    body: { new_project: { name } },
+  })
+  const data = { ...made!, restore: started }
+  const text = (paint: Paint) =>
+    fields(paint, [
+      ['id', made!.id],
+      ['slug', made!.slug],
+      ['url', made!.api_url],
+      ['anon key', made!.anon_key],
+      ['service_role key', made!.service_role_key],
+      ['jwt secret', made!.jwt_secret],
+    ])
+  const secrets = 'The service_role key and the JWT secret are shown only now.'
+  if (context.given.switches.has('no-wait'))
+    return { data, text, hints: [secrets, 'plinth backup restores shows the progress.'] }
+  const { ended } = await waitFor(context, 'Restore', () => findRestore(project, started.id))
+  if (ended.status === 'failed')
+    throw new Failure(
+      'restore_failed',
+      `No project was made, because the restore has failed: ${sentence(ended.error)}`,
+      'Correct the cause and run it again, or restore another backup: plinth backup list',
+    )
+  return {
+    data: { ...data, status: 'active', restore: ended },
+    text,
+    hints: [...incomplete(ended), secrets, 'Its scheduled jobs and webhooks are switched off.'],
   }
 }
 
@@ -76,8 +113,12 @@ export async function undo(context: Context): Promise<Answer> {
   return {
     data: ended,
     text: () => `Undone in ${elapsed(seconds)}. The project has the state before the restore again.`,
+    hints: incomplete(ended),
   }
 }
+
+/** What has failed after the end of a restore or undo. */
+const incomplete = ({ error }: Restore) => (error === null ? [] : [sentence(error)])
 
 export async function list(context: Context): Promise<Answer> {
   const { platform, id } = await openProject(context)
@@ -107,7 +148,7 @@ export async function list(context: Context): Promise<Answer> {
               minute(each.created_at),
               tookOf(each),
               minute(each.undo_until),
-              each.before_backup_id,
+              each.before_backup_id ?? `new project ${each.new_project_id}`,
             ]),
           ),
   }
@@ -121,7 +162,7 @@ const restoreText = (paint: Paint, each: Restore): string =>
     ['id', each.id],
     ['status', stateOf(each)],
     ['backup', each.backup_id],
-    ['backup of the state before', each.before_backup_id],
+    ['backup of the state before', each.before_backup_id ?? ''],
     ['created', minute(each.created_at)],
     ['took', tookOf(each)],
     ['undo until', minute(each.undo_until)],

@@ -5,6 +5,7 @@ import { waitFor } from '../backups/wait.ts'
 import type { Answer, Context } from '../context.ts'
 import { Failure } from '../failure.ts'
 import { everyPage } from '../page.ts'
+import { connect } from '../platform.ts'
 import { bytes, fields, minute, type Paint, table } from '../print.ts'
 import { openProject } from '../project.ts'
 import { elapsed } from '../storage/progress.ts'
@@ -63,6 +64,7 @@ export async function verify(context: Context): Promise<Answer> {
 export const sentence = (reason: string | null): string => `${(reason ?? 'unknown').replace(/\.$/, '')}.`
 
 export async function list(context: Context): Promise<Answer> {
+  if (context.given.switches.has('deleted')) return listDeleted(context)
   const { platform, id } = await openProject(context)
   const backups = await everyPage(page =>
     platform.backups
@@ -73,6 +75,35 @@ export async function list(context: Context): Promise<Answer> {
     data: { backups, total: backups.length },
     hints: backups.length === 0 ? ['No backups yet: plinth backup create makes one.'] : problems(backups),
     text: paint => (backups.length === 0 ? '' : listText(paint, backups)),
+  }
+}
+
+async function listDeleted(context: Context): Promise<Answer> {
+  const platform = connect(context)
+  const projects = await everyPage(query =>
+    platform.backups.listDeleted({ query }).then(({ projects: items, total }) => ({ items, total })),
+  )
+  return {
+    data: { projects, total: projects.length },
+    hints:
+      projects.length === 0
+        ? ['No deleted project has backups.']
+        : ['plinth backup restore <backup> --project <id> --as-new <name> restores one.'],
+    text: paint =>
+      projects.length === 0
+        ? ''
+        : table(
+            paint,
+            ['ID', 'SLUG', 'DELETED', 'BACKUPS', 'NEWEST BACKUP', 'KEPT UNTIL'],
+            projects.map(each => [
+              each.id,
+              each.slug,
+              minute(each.deleted_at),
+              String(each.backups),
+              each.newest_backup_id,
+              minute(each.kept_until),
+            ]),
+          ),
   }
 }
 

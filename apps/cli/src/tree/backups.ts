@@ -20,6 +20,12 @@ export const backupsCommands: readonly Command[] = [
   {
     path: 'backup list',
     summary: 'List the backups of a project, newest first',
+    flags: [
+      {
+        name: 'deleted',
+        summary: 'List deleted projects instead whose backups are still kept; needs no project',
+      },
+    ],
     load: () => import('../commands/backups.ts').then(module => module.list),
   },
   {
@@ -50,11 +56,11 @@ export const backupsCommands: readonly Command[] = [
         value: 'number or none',
         summary: 'Remove backups beyond this number; none removes this rule',
       },
-      boolean('verify-enabled', 'Whether the newest backup is verified at intervals'),
+      boolean('verify-enabled', 'Whether backups are verified at intervals'),
       {
         name: 'verify-interval-minutes',
         value: 'minutes',
-        summary: 'The time between two verifications, from 15 minutes to 525600',
+        summary: 'The time between two verifications of a backup, from 15 minutes to 525600',
       },
     ],
     examples: [
@@ -65,10 +71,20 @@ export const backupsCommands: readonly Command[] = [
   },
   {
     path: 'backup restore',
-    summary: 'Put the state of a backup in the place of the project, after it was verified aside',
+    summary: 'Restore a backup in the place of its project or as a new one, after it was verified aside',
     operands: [backup],
-    flags: [noWait],
-    examples: ['plinth backup restore 0198f2c4-5d6e-7a8b-9c0d-1e2f3a4b5c6d'],
+    flags: [
+      noWait,
+      {
+        name: 'as-new',
+        value: 'name',
+        summary: 'Make a new project with this name instead; --project may be the id of a deleted one',
+      },
+    ],
+    examples: [
+      'plinth backup restore 0198f2c4-5d6e-7a8b-9c0d-1e2f3a4b5c6d',
+      'plinth backup restore 0198f2c4-5d6e-7a8b-9c0d-1e2f3a4b5c6d --as-new "Shop, before the fall"',
+    ],
     load: () => import('../commands/backups-restore.ts').then(module => module.restore),
   },
   {

@@ -22,6 +22,16 @@ const overview: readonly Command[] = [
     summary: 'Show the health of every service of the platform',
     load: () => import('../commands/status.ts').then(module => module.health),
   },
+  {
+    path: 'upgrade',
+    summary: 'Show what an upgrade to the installed release does; with --yes, execute it',
+    flags: [
+      { name: 'target', value: 'version', summary: 'The version; default the installed one' },
+      { name: 'dry-run', summary: 'Only show the plan, which is the default' },
+    ],
+    examples: ['plinth upgrade', 'plinth upgrade --yes'],
+    load: () => import('../commands/upgrade.ts').then(module => module.upgrade),
+  },
 ]
 
 const projects: readonly Command[] = [

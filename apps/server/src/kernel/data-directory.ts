@@ -81,6 +81,10 @@ export function lockDataDirectory(path: string): DataDirectory {
   }
 }
 
+/** The secrets of a data directory that another process has locked. */
+export const storedSecrets = (path: string): Partial<Secrets> =>
+  readJson<Partial<Secrets>>(join(path, 'secrets.json')) ?? {}
+
 /** Whether this is a data directory: it contains a file or directory that only the platform creates. */
 export const isDataDirectory = (path: string): boolean =>
   ['secrets.json', 'platform.lock', 'postgres', 'postgres.home', 'objects/.plinth'].some(name =>

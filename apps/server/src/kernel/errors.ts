@@ -4,6 +4,8 @@ interface RefusalExtras {
   hint?: string
   details?: string
   headers?: Record<string, string>
+  /** Further fields of the error, for the management API. */
+  fields?: Readonly<Record<string, unknown>>
   /** For the log, never for the answer. */
   cause?: unknown
   /** The failure is that of a project's own code, so the log of the platform does not have it, whatever its status. */
@@ -23,6 +25,7 @@ export class Refusal extends Error {
   readonly hint: string
   readonly details: string
   readonly headers: Record<string, string>
+  readonly fields: Readonly<Record<string, unknown>>
   readonly isOfProject: boolean
   constructor(code: ErrorCode | PassedOn, message: string, extras: RefusalExtras = {}) {
     super(message, extras.cause === undefined ? undefined : { cause: extras.cause })
@@ -33,6 +36,7 @@ export class Refusal extends Error {
     this.hint = extras.hint ?? ''
     this.details = extras.details ?? ''
     this.headers = extras.headers ?? {}
+    this.fields = extras.fields ?? {}
     this.isOfProject = extras.isOfProject ?? false
   }
 }

@@ -7,7 +7,7 @@ import type { SocketMount, TunnelMount } from '#src/kernel/http/sockets.ts'
 import type { Metric } from '#src/kernel/metrics.ts'
 import type { Caller } from '#src/tenancy/databases.ts'
 import type { ProjectHooks } from '#src/tenancy/lifecycle.ts'
-import type { ProjectDataHooks } from '#src/tenancy/project-data.ts'
+import type { ProjectDataHooks, Reseal } from '#src/tenancy/project-data.ts'
 import type { DataPlaneOptions } from './data/plane.ts'
 import type { Actor } from './management/actor.ts'
 import type { Scraper } from './metrics/plane.ts'
@@ -41,6 +41,7 @@ export interface Service {
   readonly hooks?: ProjectHooks
   /** Exports, restores and copies the data outside the project's database. */
   readonly data?: ProjectDataHooks
+  readonly reseal?: Reseal
   /** Warnings for the operator, as sentences. */
   warnings?(): readonly string[]
   /** Metrics for the operator. */

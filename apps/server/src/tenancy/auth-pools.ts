@@ -52,6 +52,8 @@ export interface AuthPools {
   /** True if an idle connection was closed to free budget. */
   closeOneIdle(): boolean
   closeIdle(before: number): void
+  /** Closes the connections of a project if they are idle. True if none is left. */
+  closeIdleOf(id: string): boolean
   disconnect(id: string): void
   readonly isEmpty: boolean
   use(): { busy: number; waiting: number }
@@ -149,6 +151,12 @@ export function createAuthPools(
     },
     closeIdle(before) {
       for (const [id, pool] of pools) if (pool.busy === 0 && pool.lastUsedAt < before) retire(id, pool)
+    },
+    closeIdleOf(id) {
+      const pool = pools.get(id)
+      if (pool && pool.busy > 0) return false
+      if (pool) retire(id, pool)
+      return true
     },
     disconnect(id) {
       const pool = pools.get(id)

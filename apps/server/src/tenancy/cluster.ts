@@ -1,7 +1,13 @@
 // Prepares a Postgres server for projects: the shared roles, the control database, and the template of project databases.
 import { fileURLToPath } from 'node:url'
 import { guardedSettings, type Session, withClient } from '#src/kernel/postgres/database.ts'
-import { type Migration, migrate, readMigrations, versionOf } from '#src/kernel/postgres/migrate.ts'
+import {
+  listMissing,
+  type Migration,
+  migrate,
+  readMigrations,
+  versionOf,
+} from '#src/kernel/postgres/migrate.ts'
 import type { ServerAddress } from '#src/kernel/postgres/server-address.ts'
 import { identifier, sql } from '#src/kernel/postgres/sql.ts'
 
@@ -9,6 +15,7 @@ export interface Cluster {
   address: ServerAddress
   control: string
   template: string
+  platformMigrations: readonly Migration[]
   projectMigrations: readonly Migration[]
   projectVersion: string
 }
@@ -20,27 +27,71 @@ const oldestServer = 150000
 const migrationsIn = (folder: string) =>
   readMigrations(fileURLToPath(new URL(`../../migrations/${folder}`, import.meta.url)))
 
-export async function prepareCluster(address: ServerAddress, control: string): Promise<Cluster> {
+/** The names and migrations of this release. */
+export function clusterOf(address: ServerAddress, control: string): Cluster {
   const projectMigrations = migrationsIn('project')
-  const cluster: Cluster = {
+  return {
     address,
     control,
     template: `${control}_template`,
+    platformMigrations: migrationsIn('platform'),
     projectMigrations,
     projectVersion: versionOf(projectMigrations),
   }
-  await withClient(address, 'postgres', guardedSettings, checkServer).catch(explainUnusable)
+}
+
+/** What happens around the migration of the control database. If it fails, nothing is changed. */
+export interface AroundMigration {
+  /** On a database that is not new, with the migrations that it lacks. */
+  before?(session: Session, cluster: Cluster, missing: readonly Migration[]): Promise<void>
+  /** After the migrations, in their transaction. */
+  within?(session: Session): Promise<void>
+}
+
+export async function prepareCluster(
+  address: ServerAddress,
+  control: string,
+  { before, within }: AroundMigration = {},
+): Promise<Cluster> {
+  const cluster = clusterOf(address, control)
+  await checkUsable(address)
   await withClient(address, 'postgres', guardedSettings, async session => {
     // Advisory locks are per database: this one serialises all nodes that start on this cluster.
     await session.run(sql`select pg_advisory_lock(hashtext('plinth: prepare cluster'))`)
     await createSharedRoles(session)
     await createDatabase(session, control)
-    await withClient(address, control, controlSettings, inside =>
-      migrate(inside, 'migrations', migrationsIn('platform')),
-    )
+    await withClient(address, control, controlSettings, async inside => {
+      const missing = await listMissing(inside, 'migrations', cluster.platformMigrations)
+      if (missing) await before?.(inside, cluster, missing)
+      await migratePlatform(inside, cluster.platformMigrations, within)
+    })
     await prepareTemplate(session, cluster)
   })
   return cluster
+}
+
+/** Throws an error with a message for the operator. */
+export const checkUsable = (address: ServerAddress): Promise<void> =>
+  withClient(address, 'postgres', guardedSettings, checkServer).catch(explainUnusable)
+
+/**
+ * In one transaction: a backup of the control database is always one of a release, also if a migration fails or the process
+ * is killed between two of them.
+ */
+export async function migratePlatform(
+  session: Session,
+  migrations: readonly Migration[],
+  within?: (session: Session) => Promise<void>,
+): Promise<void> {
+  await session.script('begin')
+  try {
+    await migrate(session, 'migrations', migrations)
+    await within?.(session)
+    await session.script('commit')
+  } catch (error) {
+    await session.script('rollback').catch(() => {})
+    throw error
+  }
 }
 
 function explainUnusable(error: Error & { code?: string }): never {

@@ -9,7 +9,7 @@ interface Swap {
   /** The name that both have, one after the other. */
   live: string
   made: string
-  /** The name that the live one gets. */
+  /** The name that the live one gets. A database that has it gets the name of the made one. */
   kept: string
 }
 
@@ -28,6 +28,10 @@ export function swapDatabases(
     withClient(address, control, controlSettings, async session => {
       await session.script(`begin; set local lock_timeout = '${lockTimeout}'`)
       await record(session)
+      const isTaken = await session.row(sql`select from pg_database where datname = ${kept}`)
+      const aside = `${made}_aside`
+      const rename = (from: string, to: string) =>
+        `alter database ${identifier(from)} rename to ${identifier(to)};`
       // RENAME waits up to five seconds for sessions, and no new one can start meanwhile.
       const chore = startChore({
         name: 'end sessions',
@@ -37,8 +41,10 @@ export function swapDatabases(
       })
       try {
         await session.script(`
-          alter database ${identifier(live)} rename to ${identifier(kept)};
-          alter database ${identifier(made)} rename to ${identifier(live)};
+          ${isTaken ? rename(kept, aside) : ''}
+          ${rename(live, kept)}
+          ${rename(made, live)}
+          ${isTaken ? rename(aside, made) : ''}
           alter database ${identifier(live)} connection limit ${usualLimit};
           alter database ${identifier(kept)} connection limit 0;
           commit`)

@@ -119,6 +119,8 @@ export interface Databases {
   onIdle(listener: (id: string) => void): void
   /** Closes all connections to a project after it was suspended or deleted, or its keys changed. */
   disconnect(id: string): void
+  /** Closes the idle connections to a project. True if none is left. */
+  closeIdle(id: string): boolean
   /** Open connections of all projects, for health and tests. */
   connections(): number
   use(): PoolUse
@@ -340,6 +342,11 @@ export function openDatabases(options: DatabasesOptions): Databases {
         pool.close()
         pools.delete(name)
       }
+    },
+    closeIdle(id) {
+      const ofProject = [...pools].filter(([name]) => name.startsWith(id))
+      const areClosed = ofProject.map(([, pool]) => pool.closeIdle(Number.POSITIVE_INFINITY))
+      return authPools.closeIdleOf(id) && areClosed.every(Boolean)
     },
     connections: () => held,
     use() {

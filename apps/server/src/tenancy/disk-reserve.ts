@@ -8,6 +8,7 @@ import { sqlState } from '#src/kernel/postgres/database-error.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 import { megabyte } from './database-sizes.ts'
 import { tenantLogin } from './logins.ts'
+import { databasesOf } from './provision.ts'
 
 export interface DiskReserve {
   /** Free space is below the reserve. */
@@ -38,11 +39,12 @@ const lockNotAvailable = '55P03'
  * Tenant sessions in a transaction that has written. Transactions of any login count when they are old.
  * Transactions of owner sessions count when the session has been connected for a while, because many short
  * transactions on a direct connection also fill the disk. The management API opens a new owner connection
- * each time, so its work is not affected.
+ * each time, so its work is not affected. A restore or a copy fills a database of its own as the owner.
  */
 const endWriters = sql`
   select pg_terminate_backend(pid) from pg_stat_activity
-   where usename ~ ${tenantLogin} and datname in (select ref from projects) and backend_xid is not null
+   where usename ~ ${tenantLogin} and backend_xid is not null
+     and datname in (select ref || suffix from projects cross join unnest(${databasesOf('')}::text[]) as s (suffix))
      and (least(xact_start, query_start) < now() - interval '5 seconds'
           or (usename ~ '_owner$' and backend_start < now() - interval '5 seconds'))`
 

@@ -1,6 +1,8 @@
 // Creates and deletes projects atomically. The row is written first and completed last, and the node holds an advisory lock
 // meanwhile. A row in 'creating' or 'deleting' whose lock is free belongs to a crashed node, and recovery removes it. If
 // the database of a deleted project cannot be dropped yet, the project is deleted and recovery drops the database later.
+// A project that is made from a backup or from another project takes longer: a task makes it, which any node continues.
+import { setTimeout as pause } from 'node:timers/promises'
 import { startChore } from '#src/kernel/chores.ts'
 import { Refusal } from '#src/kernel/errors.ts'
 import { createLimiter } from '#src/kernel/limiter.ts'
@@ -8,25 +10,22 @@ import type { Log } from '#src/kernel/log.ts'
 import type { Database, Session } from '#src/kernel/postgres/database.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 import type { Cluster } from './cluster.ts'
+import {
+  deleteRow,
+  insertCreating,
+  listLeftovers,
+  listUnfinished,
+  markActive,
+  markDeleted,
+  markDeleting,
+  markUnmade,
+  type NewProject,
+  noteDropped,
+} from './lifecycle-store.ts'
+import { createProjectMaking, noticeMs, type ProjectMaking } from './project-making.ts'
 import type { Provisioner } from './provision.ts'
 
-export interface NewProject {
-  id: string
-  ref: string
-  name: string
-  slug: string
-  description: string
-  settings: object
-  quotas: object
-  /** Encrypted. */
-  anon_key: string
-  service_role_key: string
-  jwt_secret: string
-  /** The platform user who becomes its owner. */
-  ownerId: string | undefined
-}
-
-export interface Lifecycle {
+export interface Lifecycle extends ProjectMaking {
   /** False if the slug is taken. */
   create(project: NewProject): Promise<boolean>
   remove(id: string): Promise<void>
@@ -43,6 +42,8 @@ export interface Lifecycle {
 export interface ProjectHooks {
   /** A failure does not fail the creation. The service must create missing data on first use. */
   created?(projectId: string): Promise<void>
+  /** Throws if the project must not be deleted. Called in the transaction that begins the deletion. */
+  removing?(session: Session, projectId: string): Promise<void>
   /** The deletion completes only after this succeeds. It may be called repeatedly. */
   removed?(projectId: string): Promise<void>
 }
@@ -53,6 +54,8 @@ const maxConcurrent = 3
 const dropMs = 3000
 /** Later attempts have a longer timeout, because the server may be slow, and run less often. */
 const later = { longestDropMs: 60_000, firstPauseMs: 1000, longestPauseMs: 30_000 }
+/** How often a deletion looks whether the task that makes the project has ended. */
+const waitForTask = 10
 /** Interval of the recovery. */
 const recoverMs = 60_000
 
@@ -152,6 +155,14 @@ export function createLifecycle(
       )
   }
 
+  const removeLocked = (id: string) =>
+    whileLocked(id, async () => {
+      const ref = await markDeleting(control, id, hooks)
+      if (ref === undefined) return 'absent'
+      await takeDown(id, ref)
+      return 'removed'
+    })
+
   async function recover(): Promise<void> {
     for (const { id, ref } of await listUnfinished(control)) {
       if (isClosed) return
@@ -174,7 +185,7 @@ export function createLifecycle(
     async create(project) {
       const created = await whileLocked(project.id, async () => {
         try {
-          if (!(await insertCreating(control, project, cluster.projectVersion))) return false
+          if (!(await insertCreating(control, project, cluster.projectVersion, false))) return false
           await provisioner.create(project.ref)
           await control.transaction(session => markActive(session, project))
           await attach(project.id)
@@ -187,19 +198,23 @@ export function createLifecycle(
       return created === true
     },
 
+    ...createProjectMaking(control, cluster, attach, closing.signal),
+
     async remove(id) {
       // Set the status while holding the lock. A row in this status whose lock is free is left to the recovery of any node.
-      const removed = await whileLocked(id, async () => {
-        const ref = await markDeleting(control, id)
-        if (ref === undefined) return 'absent'
-        await takeDown(id, ref)
-        return 'removed'
-      }).catch(error => {
-        recoverSoon()
-        throw error
-      })
+      const remove = () =>
+        removeLocked(id).catch(error => {
+          recoverSoon()
+          throw error
+        })
+      // The task that makes a project notices its deletion soon. If it takes longer, the recovery removes the project.
+      const isUnmade = await markUnmade(control, id)
+      let removed = await remove()
+      for (let tries = 0; isUnmade && !removed && tries < waitForTask; tries++)
+        removed = await pause(noticeMs).then(remove)
       if (removed === 'absent') throw new Refusal('project_not_found', 'No project has this id')
-      if (!removed) throw new Refusal('project_busy', 'This project is being created or deleted already')
+      if (!removed && !isUnmade)
+        throw new Refusal('project_busy', 'This project is being created or deleted already')
     },
 
     addHooks: added => void hooks.push(added),
@@ -217,49 +232,3 @@ export function createLifecycle(
     },
   }
 }
-
-async function insertCreating(control: Database, project: NewProject, version: string): Promise<boolean> {
-  const { id, ref, name, slug, description, settings, quotas, anon_key, service_role_key, jwt_secret } =
-    project
-  const inserted = await control.run(sql`
-    insert into projects (id, ref, name, slug, description, status, settings, quotas, anon_key, service_role_key, jwt_secret, schema_version)
-    values (${id}, ${ref}, ${name}, ${slug}, ${description}, 'creating', ${JSON.stringify(settings)}, ${JSON.stringify(quotas)},
-            ${anon_key}, ${service_role_key}, ${jwt_secret}, ${version})
-    on conflict (slug) where status <> 'deleted' do nothing`)
-  return inserted === 1
-}
-
-async function markActive(session: Session, { id, ownerId }: NewProject): Promise<void> {
-  await session.run(sql`update projects set status = 'active', updated_at = now() where id = ${id}`)
-  if (ownerId)
-    await session.run(sql`
-      insert into members (project_id, user_id, role) select ${id}, id, 'owner' from users where id = ${ownerId}`)
-}
-
-/** Returns the project's ref, or undefined if there is nothing to delete. */
-async function markDeleting(control: Database, id: string): Promise<string | undefined> {
-  const row = await control.row<{ ref: string }>(sql`
-    update projects set status = 'deleting', updated_at = now()
-     where id = ${id} and status in ('active', 'suspended', 'deleting') returning ref`)
-  return row?.ref
-}
-
-/** Keeps the row as a record and removes its credentials. */
-const markDeleted = (control: Database, id: string, hasLeftovers: boolean) =>
-  control.run(sql`
-    update projects set status = 'deleted', deleted_at = now(), updated_at = now(), settings = '{}',
-           anon_key = '', service_role_key = '', jwt_secret = '', has_leftovers = ${hasLeftovers}
-     where id = ${id}`)
-
-const listLeftovers = (control: Database) =>
-  control.rows<{ id: string; ref: string }>(sql`select id, ref from projects where has_leftovers order by id`)
-
-const noteDropped = (control: Database, id: string) =>
-  control.run(sql`update projects set has_leftovers = false where id = ${id}`)
-
-const deleteRow = (control: Database, id: string) => control.run(sql`delete from projects where id = ${id}`)
-
-const listUnfinished = (control: Database) =>
-  control.rows<{ id: string; ref: string; status: 'creating' | 'deleting' }>(
-    sql`select id, ref, status from projects where status in ('creating', 'deleting')`,
-  )

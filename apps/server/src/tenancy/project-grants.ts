@@ -18,8 +18,6 @@ export const grantsOf =
       logins.map(login => [login, identifier(loginRole(ref, login))]),
     ) as Record<Login, string>
     const { owner, api, svc, auth } = roles
-    const everyone = 'anon, authenticated, service_role'
-    const defaults = `alter default privileges for role ${owner} in schema public grant`
     return `
       revoke all on database ${database} from public;
       grant connect, create, temporary on database ${database} to ${owner};
@@ -28,8 +26,15 @@ export const grantsOf =
       grant create, usage on schema extensions to ${owner};
       grant insert on platform.events to ${auth};
       ${ofServices.map(grants => grants(roles)).join('\n')}
-      ${defaults} select, insert, update, delete on tables to ${everyone};
-      ${defaults} usage, select on sequences to ${everyone};
-      ${defaults} execute on functions to ${everyone};
       alter database ${database} connection limit ${databaseConnectionLimit};`
   }
+
+/** For a new project only: its owner may revoke them, and an upgrade or a copy must not grant them again. */
+export function defaultPrivilegesOf(ref: string): string {
+  const everyone = 'anon, authenticated, service_role'
+  const grant = `alter default privileges for role ${identifier(loginRole(ref, 'owner'))} in schema public grant`
+  return `
+    ${grant} select, insert, update, delete on tables to ${everyone};
+    ${grant} usage, select on sequences to ${everyone};
+    ${grant} execute on functions to ${everyone};`
+}

@@ -13,10 +13,12 @@ import {
   tempFileLimits,
   tenantLogin,
 } from './logins.ts'
-import type { GrantsFor } from './project-grants.ts'
+import { defaultPrivilegesOf, type GrantsFor } from './project-grants.ts'
 
 export interface Provisioner {
   create(ref: string): Promise<void>
+  /** Drops what an earlier attempt to make the project has left, and creates its logins. */
+  createLogins(ref: string): Promise<void>
   /**
    * Upgrades the schema, functions, logins and rights of a project to this release. Each migration and its record are one
    * transaction, so an interrupted upgrade continues with the next call.
@@ -35,9 +37,18 @@ export interface Provisioner {
 const connectionLimits: Record<Login, number> = { owner: 20, api: 100, svc: 100, auth: 50 }
 const templateBusy = '55006'
 const timeoutMs = 250
+/** For databases of an earlier attempt. */
+const copyMs = 60_000
 /** The session of a killed node ends soon and releases its advisory lock. */
 const upgradeSettings = { ...guardedSettings, lock_timeout: '10s', client_connection_check_interval: '2s' }
 const queryCanceled = '57014'
+/**
+ * A sequence writes WAL only for every 32nd number. A copy of the template would go on within the numbers that the template
+ * has written, so after a crash, or in a recovery to a time, it would give some of them again.
+ */
+const logSequences = `
+  select setval(format('%I.%I', schemaname, sequencename)::regclass, last_value)
+    from pg_sequences where last_value is not null`
 const objectInUse = '55006'
 
 export function createProvisioner(
@@ -107,12 +118,35 @@ export function createProvisioner(
     }
   }
 
+  function drop(ref: string, dropMs: number, signal?: AbortSignal): Promise<boolean> {
+    const roles = allLogins.map(login => loginRole(ref, login))
+    const databases = databasesOf(ref)
+    const work = async (session: Session) => {
+      await endMakers(session, ref)
+      // Disable logins first, so that no session starts after FORCE. Drop the roles last, because the database depends on them.
+      await retrying(() => insist(session, () => session.script(roles.map(disable).join('\n'))))
+      await endSessions(session, roles, databases)
+      if (!(await areEmpty(session, databases, dropMs))) return false
+      for (const database of databases)
+        if (!(await insist(session, () => dropDatabase(session, database, dropMs)))) return false
+      await insist(session, () => session.script(`drop role if exists ${roles.map(identifier).join(', ')}`))
+      return true
+    }
+    return withClient(cluster.address, cluster.control, controlSettings, work, { signal })
+  }
+
   return {
     async create(ref) {
       // Wait for both before the rollback.
       const made = await Promise.allSettled([createRoles(control, ref, allLogins), cloneTemplate(ref)])
       for (const each of made) if (each.status === 'rejected') throw each.reason
-      await withClient(cluster.address, ref, guardedSettings, session => session.script(grants(ref, ref)))
+      await withClient(cluster.address, ref, guardedSettings, session =>
+        session.script(`${logSequences}; ${grants(ref, ref)} ${defaultPrivilegesOf(ref)}`),
+      )
+    },
+    async createLogins(ref) {
+      if (!(await drop(ref, copyMs))) throw new Error('what an earlier attempt has left cannot be dropped')
+      await createRoles(control, ref, allLogins)
     },
     upgrade: ({ id, ref }, signal) =>
       withClient(
@@ -134,22 +168,7 @@ export function createProvisioner(
         await migrateProject(session, cluster.projectMigrations)
         await session.script(grants(ref, database))
       }),
-    drop(ref, dropMs, signal) {
-      const roles = allLogins.map(login => loginRole(ref, login))
-      const databases = [ref, shadowOf(ref), verifyOf(ref), restoredOf(ref), beforeOf(ref)]
-      const work = async (session: Session) => {
-        await endMakers(session, ref)
-        // Disable logins first, so that no session starts after FORCE. Drop the roles last, because the database depends on them.
-        await retrying(() => insist(session, () => session.script(roles.map(disable).join('\n'))))
-        await endSessions(session, roles, databases)
-        if (!(await areEmpty(session, databases, dropMs))) return false
-        for (const database of databases)
-          if (!(await insist(session, () => dropDatabase(session, database, dropMs)))) return false
-        await insist(session, () => session.script(`drop role if exists ${roles.map(identifier).join(', ')}`))
-        return true
-      }
-      return withClient(cluster.address, cluster.control, controlSettings, work, { signal })
-    },
+    drop,
   }
 }
 
@@ -179,6 +198,15 @@ export async function dropDatabase(session: Session, database: string, withinMs:
   }
 }
 
+/** Drops a database besides that of the project, such as one that a killed task was filling. */
+export async function dropCopy({ address, control }: Cluster, database: string): Promise<void> {
+  const isDropped = await withClient(address, control, controlSettings, async session => {
+    await endMakers(session, database)
+    return dropDatabase(session, database, copyMs)
+  })
+  if (!isDropped) throw new Error(`the database ${database} cannot be dropped`)
+}
+
 /** Retries, because Postgres fails when the role changes concurrently. */
 async function retrying(work: () => Promise<void>): Promise<void> {
   for (let attempt = 1; ; attempt++)
@@ -193,11 +221,11 @@ const disable = (role: string) =>
   `do $$ begin alter role ${identifier(role)} nologin; exception when undefined_object then null; end $$;`
 
 /** The CREATE DATABASE of a killed platform keeps running and would complete after the removal. */
-async function endMakers(session: Session, ref: string): Promise<void> {
+export async function endMakers(session: Session, name: string): Promise<void> {
   const end = sql`
     select pg_terminate_backend(pid, 5000) from pg_stat_activity
      where pid <> pg_backend_pid() and application_name = 'plinth' and usename = current_user
-       and state = 'active' and position(${ref} in query) > 0`
+       and state = 'active' and position(${name} in query) > 0`
   await session.run(end)
 }
 
@@ -217,5 +245,16 @@ export const verifyOf = (ref: string) => `${ref}_verify`
 /** The name of the database that a restore fills, and that of the state before the last restore. */
 export const restoredOf = (ref: string) => `${ref}_restored`
 export const beforeOf = (ref: string) => `${ref}_before`
+/** The name of the database with the project as it was at a time; see services/pitr. */
+export const recoveredOf = (ref: string) => `${ref}_recovered`
+/** The name of the database that a reset of a branch fills, and that of the one it replaces. */
+export const resetOf = (ref: string) => `${ref}_reset`
+export const replacedOf = (ref: string) => `${ref}_replaced`
 /** The name of the shadow database; see shadow-database.ts. */
 export const shadowOf = (ref: string) => `${ref}_shadow`
+
+/** All databases that a project can have. */
+export const databasesOf = (ref: string): string[] => [
+  ref,
+  ...[shadowOf, verifyOf, restoredOf, beforeOf, recoveredOf, resetOf, replacedOf].map(nameOf => nameOf(ref)),
+]

@@ -7,7 +7,7 @@ import { guardedSettings, withClient } from '#src/kernel/postgres/database.ts'
 import { identifier, sql } from '#src/kernel/postgres/sql.ts'
 import { type Cluster, controlSettings } from './cluster.ts'
 import type { Logins } from './logins.ts'
-import type { GrantsFor } from './project-grants.ts'
+import { defaultPrivilegesOf, type GrantsFor } from './project-grants.ts'
 import { dropDatabase, shadowOf } from './provision.ts'
 
 export interface ShadowDatabases {
@@ -46,7 +46,7 @@ export function createShadowDatabases(
               `create database ${identifier(name)} template ${identifier(cluster.template)} connection limit 0`,
             )
             await withClient(cluster.address, name, guardedSettings, session =>
-              session.script(grants(ref, name)),
+              session.script(`${grants(ref, name)} ${defaultPrivilegesOf(ref)}`),
             )
             await logins.check(control, ref, 'owner')
             return await withClient(logins.address(ref, 'owner'), name, ownerSettings, work, {

@@ -1,11 +1,12 @@
 // Upgrades project databases after a release with new migrations. The platform listens first and upgrades a few projects at
-// a time in the background. A request to a project moves it to the front of the queue and waits for its upgrade. A failed
-// upgrade is retried with back-off and does not delay the others.
+// a time in the background. A request to a project moves it to the front of the queue and waits for its upgrade. Each
+// project is backed up before its upgrade. A failed upgrade is retried with back-off and does not delay the others.
 import { Refusal, retryLater } from '#src/kernel/errors.ts'
 import type { Log } from '#src/kernel/log.ts'
-import type { Database } from '#src/kernel/postgres/database.ts'
+import { type Database, type Session, withClient } from '#src/kernel/postgres/database.ts'
 import { DatabaseError, sqlState } from '#src/kernel/postgres/database-error.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
+import { type Cluster, controlSettings } from './cluster.ts'
 import type { Provisioner } from './provision.ts'
 
 /**
@@ -14,10 +15,32 @@ import type { Provisioner } from './provision.ts'
  */
 export type WhenUpgraded = (ref: string, audience: 'caller' | 'owner') => Promise<void> | undefined
 
+/** What happens around the upgrade of a project. */
+export interface UpgradeSteps {
+  /** Backs the project up. If it fails, the project is not upgraded. */
+  before(projectId: string, signal: AbortSignal): Promise<void>
+  /** The reason is that of a failure, for the operator. */
+  after(projectId: string, reason: string | undefined): Promise<void>
+}
+
+/** The project could not be backed up, so it was not upgraded. */
+export class SnapshotFailed extends Error {
+  readonly reason: string
+  constructor(reason: string, cause: unknown) {
+    super(`the backup before it could not be made: ${reason}`, { cause })
+    this.name = 'SnapshotFailed'
+    this.reason = reason
+  }
+}
+
 export interface Upgrades {
   whenUpgraded: WhenUpgraded
   /** Starts the upgrades in the background. */
-  start(): void
+  start(steps: UpgradeSteps): void
+  /** Starts no upgrade in the background while the work runs. Those that run end first. */
+  hold<T>(work: () => Promise<T>): Promise<T>
+  /** Upgrades one project without a backup. Returns the reason if that fails. */
+  upgradeNow(project: { id: string; ref: string }): Promise<string | undefined>
   /** To be called when a project may have been deleted. */
   recheck(id: string): void
   /** Warnings for the operator, as sentences. */
@@ -27,9 +50,8 @@ export interface Upgrades {
 
 interface UpgradesOptions {
   control: Database
+  cluster: Cluster
   provisioner: Pick<Provisioner, 'upgrade'>
-  /** The version every project should have. */
-  version: string
   log: Log
 }
 
@@ -41,7 +63,12 @@ interface Outdated {
   /** Settles after the next attempt. All requests to the project share it. */
   attempt: PromiseWithResolvers<void>
   failures: number
+  /** It has a backup of before the upgrade. This process has let no one write to it since. */
+  isBackedUp: boolean
+  /** For the owner of the project. */
   reason: string
+  /** For the operator. */
+  recorded: string
   retryAt: number
   retry?: NodeJS.Timeout
 }
@@ -52,31 +79,27 @@ const maxConcurrent = { all: 4, uncalled: 3 }
 const waitMs = 5000
 const retryMs = { first: 1000, longest: 300_000 }
 const namedInWarning = 5
+/** The session of a killed node ends soon and releases its advisory lock. */
+const lockSettings = { ...controlSettings, client_connection_check_interval: '2s' }
 
 /**
  * The list is read once. A version that appears later was written by a node of a newer release, and this node must not
  * undo that.
  */
 export async function openUpgrades(options: UpgradesOptions): Promise<Upgrades> {
-  const { control, provisioner, version, log } = options
+  const { control, cluster, provisioner, log } = options
+  const version = cluster.projectVersion
   const outdated = new Map<string, Outdated>()
-  for (const { id, ref } of await listOutdated(control, version))
-    outdated.set(ref, {
-      id,
-      ref,
-      state: 'queued',
-      isCalled: false,
-      attempt: Promise.withResolvers(),
-      failures: 0,
-      reason: '',
-      retryAt: 0,
-    })
+  for (const { id, ref } of await listOutdated(control, version)) outdated.set(ref, outdatedProject(id, ref))
   const total = outdated.size
   const called: Outdated[] = []
   /** Projects without requests, in order. Entries that were requested or deleted meanwhile are skipped. */
   let uncalled: Outdated[] = []
   const running = new Set<Promise<void>>()
   const closing = new AbortController()
+  /** Undefined until the start. */
+  let steps: UpgradeSteps | undefined
+  let holds = 0
 
   function next(): Outdated | undefined {
     const isWaiting = (project: Outdated | undefined) =>
@@ -94,11 +117,10 @@ export async function openUpgrades(options: UpgradesOptions): Promise<Upgrades> 
   }
 
   function fill(): void {
-    while (!closing.signal.aborted && running.size < maxConcurrent.all) {
+    while (steps && holds === 0 && !closing.signal.aborted && running.size < maxConcurrent.all) {
       const project = next()
       if (!project) return
-      project.state = 'running'
-      const run = upgrade(project).finally(() => {
+      const run = upgrade(project, steps).finally(() => {
         running.delete(run)
         fill()
       })
@@ -106,23 +128,32 @@ export async function openUpgrades(options: UpgradesOptions): Promise<Upgrades> 
     }
   }
 
-  async function upgrade(project: Outdated): Promise<void> {
+  async function upgrade(project: Outdated, around: UpgradeSteps | undefined): Promise<void> {
+    project.state = 'running'
     try {
-      await bringUpToDate(project)
+      const work = () => bringUpToDate(project, around)
+      await whileUpgrading(cluster, project.id, closing.signal, work, {
+        isInBackground: around !== undefined,
+      })
       remove(project)
+      await around?.after(project.id, undefined)
     } catch (error) {
       retryLaterOn(project, error)
+      if (!closing.signal.aborted) await around?.after(project.id, project.recorded)
     }
     const { attempt } = project
     project.attempt = Promise.withResolvers()
     attempt.resolve()
   }
 
-  async function bringUpToDate({ id, ref }: Outdated): Promise<void> {
+  async function bringUpToDate(project: Outdated, around: UpgradeSteps | undefined): Promise<void> {
+    const { id, ref } = project
     const found = await findProject(control, id)
     if (found?.status === 'creating') throw new Error('another node is creating the project')
     // Deleted meanwhile, or upgraded by another node.
     if (!found || found.schema_version === version) return
+    if (around && !project.isBackedUp) await around.before(id, closing.signal)
+    project.isBackedUp = true
     await provisioner.upgrade({ id, ref }, closing.signal)
     await setVersion(control, id, version)
   }
@@ -139,10 +170,11 @@ export async function openUpgrades(options: UpgradesOptions): Promise<Upgrades> 
     project.state = 'failed'
     project.isCalled = false
     project.reason = reasonOf(error)
+    project.recorded = recordedReason(error)
     project.retryAt = performance.now() + delayMs
     if (closing.signal.aborted) return
     log.error(
-      { err: error, project: id, reason: loggedReason(error), retryInMs: delayMs },
+      { err: error, project: id, reason: project.recorded, retryInMs: delayMs },
       'a project database could not be upgraded',
     )
     project.retry = setTimeout(retryNow, delayMs, project).unref()
@@ -166,12 +198,7 @@ export async function openUpgrades(options: UpgradesOptions): Promise<Upgrades> 
     if (project.state === 'failed') throw failed(project, audience)
     const { promise } = project.attempt
     bringForward(project)
-    let timer: NodeJS.Timeout
-    const late = new Promise<boolean>(resolve => {
-      timer = setTimeout(resolve, waitMs, true)
-    })
-    const isLate = await Promise.race([promise.then(() => false), late]).finally(() => clearTimeout(timer))
-    if (isLate)
+    if (await isLate(promise))
       throw retryLater('project_upgrading', 'The database of this project is being upgraded; try again', 2)
     if (outdated.get(project.ref) === project) throw failed(project, audience)
   }
@@ -183,11 +210,32 @@ export async function openUpgrades(options: UpgradesOptions): Promise<Upgrades> 
       return project && wait(project, audience)
     },
 
-    start() {
+    start(given) {
+      steps = given
       // `pop` takes from the end, so the oldest project comes first.
       uncalled = [...outdated.values()].reverse()
       if (total > 0) log.info({ projects: total }, 'upgrading project databases')
       fill()
+    },
+
+    async hold(work) {
+      holds++
+      try {
+        await Promise.all(running)
+        return await work()
+      } finally {
+        holds--
+        fill()
+      }
+    },
+
+    async upgradeNow({ id, ref }) {
+      const project = outdated.get(ref) ?? outdatedProject(id, ref)
+      outdated.set(ref, project)
+      clearTimeout(project.retry)
+      project.isBackedUp = true
+      await upgrade(project, undefined)
+      return outdated.get(project.ref) === project ? project.recorded : undefined
     },
 
     recheck(id) {
@@ -195,20 +243,7 @@ export async function openUpgrades(options: UpgradesOptions): Promise<Upgrades> 
         if (project.id === id && project.state === 'failed') retryNow(project)
     },
 
-    warnings() {
-      const failures = [...outdated.values()].filter(({ failures }) => failures > 0)
-      const pending = outdated.size - failures.length
-      const names = failures.slice(0, namedInWarning).map(({ id }) => id)
-      if (failures.length > names.length) names.push('…')
-      return [
-        ...(pending > 0 ? [`The databases of ${pending} projects are waiting to be upgraded.`] : []),
-        ...(failures.length > 0
-          ? [
-              `The databases of ${failures.length} projects could not be upgraded; the log has the reasons: ${names.join(', ')}`,
-            ]
-          : []),
-      ]
-    },
+    warnings: () => warningsOf([...outdated.values()]),
 
     async close() {
       closing.abort()
@@ -217,6 +252,68 @@ export async function openUpgrades(options: UpgradesOptions): Promise<Upgrades> 
     },
   }
 }
+
+async function isLate(promise: Promise<void>): Promise<boolean> {
+  let timer: NodeJS.Timeout
+  const late = new Promise<boolean>(resolve => {
+    timer = setTimeout(resolve, waitMs, true)
+  })
+  return Promise.race([promise.then(() => false), late]).finally(() => clearTimeout(timer))
+}
+
+function warningsOf(outdated: readonly Outdated[]): string[] {
+  const failures = outdated.filter(({ failures }) => failures > 0)
+  const pending = outdated.length - failures.length
+  const names = failures.slice(0, namedInWarning).map(({ id }) => id)
+  if (failures.length > names.length) names.push('…')
+  return [
+    ...(pending > 0 ? [`The databases of ${pending} projects are waiting to be upgraded.`] : []),
+    ...(failures.length > 0
+      ? [
+          `The databases of ${failures.length} projects could not be upgraded; the log has the reasons: ${names.join(', ')}`,
+        ]
+      : []),
+  ]
+}
+
+const outdatedProject = (id: string, ref: string): Outdated => ({
+  id,
+  ref,
+  state: 'queued',
+  isCalled: false,
+  attempt: Promise.withResolvers(),
+  failures: 0,
+  isBackedUp: false,
+  reason: '',
+  recorded: '',
+  retryAt: 0,
+})
+
+/** Of nodes that start at once, one makes the backup and upgrades the project. */
+export const whileUpgrading = <T>(
+  { address, control }: Cluster,
+  projectId: string,
+  signal: AbortSignal,
+  work: () => Promise<T>,
+  { isInBackground = false } = {},
+): Promise<T> =>
+  withClient(
+    address,
+    control,
+    lockSettings,
+    async session => {
+      if (isInBackground) await session.run(sql`select pg_advisory_lock_shared(${backgroundLock})`)
+      await session.run(sql`select pg_advisory_lock(hashtextextended(${`plinth: upgrade ${projectId}`}, 0))`)
+      return work()
+    },
+    { signal },
+  )
+
+const backgroundLock = sql`hashtext('plinth: upgrades in the background')`
+
+/** Waits until no node upgrades a project in the background. None does until the session ends. */
+export const lockBackground = (session: Session) =>
+  session.run(sql`select pg_advisory_lock(${backgroundLock})`)
 
 function failed({ reason, retryAt }: Outdated, audience: 'caller' | 'owner'): Refusal {
   const seconds = Math.max(1, Math.ceil((retryAt - performance.now()) / 1000))
@@ -234,12 +331,15 @@ function failed({ reason, retryAt }: Outdated, audience: 'caller' | 'owner'): Re
 /** Errors of the server itself may contain paths and settings of the machine, so only the log gets them. */
 function reasonOf(error: unknown): string {
   const isOfStatement = error instanceof DatabaseError && !/^(53|58|XX)/.test(error.code)
-  return isOfStatement || error instanceof Refusal ? error.message : 'the platform’s log has the reason'
+  const isForOwner = isOfStatement || error instanceof Refusal || error instanceof SnapshotFailed
+  return isForOwner ? error.message : 'the platform’s log has the reason'
 }
 
-/** Messages of class 22 contain row values, which must not be logged. */
-function loggedReason(error: unknown): string | undefined {
-  return error instanceof Error && !sqlState(error)?.startsWith('22') ? error.message : undefined
+/** Messages of class 22 contain row values, which must be neither logged nor recorded. */
+function recordedReason(error: unknown): string {
+  const code = sqlState(error instanceof SnapshotFailed ? error.cause : error)
+  if (code?.startsWith('22')) return `a value in the database is not valid (SQLSTATE ${code})`
+  return error instanceof Error ? error.message : String(error)
 }
 
 /** A project that another node is still creating may come from the template of the older release. */

@@ -8,6 +8,7 @@ import { createPolicyCheckPools } from '#src/services/realtime/changes/policy-ch
 import { createPolicyChecks, type PolicyChecks } from '#src/services/realtime/changes/policy-checks.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
 import { createLogins } from '#src/tenancy/logins.ts'
+import { createRequestHolds } from '#src/tenancy/request-holds.ts'
 import { patientTimeouts } from '#test/patient-timeouts.ts'
 import type { Expected, Subscriber } from './policy-check-cases.ts'
 import { oracleScript } from './policy-check-oracle.ts'
@@ -56,7 +57,14 @@ export async function openPolicyCheckFuzz(
   const database = { superuser, owner: logins.address(project.ref, 'owner'), database: project.ref }
   await prepare(database)
   const abandoned = watchAbandoned(control, createLog('silent'))
-  const pools = createPolicyCheckPools({ control, logins, abandoned, perProject: 4, total: 4 })
+  const pools = createPolicyCheckPools({
+    holds: createRequestHolds(),
+    control,
+    logins,
+    abandoned,
+    perProject: 4,
+    total: 4,
+  })
   // The policy checks use only these fields of a tenant.
   const tenant = { ...project, exposedSchemas: ['public'] } as unknown as Tenant
   return {

@@ -6,6 +6,10 @@ as $$
 declare
   latest bigint;
 begin
+  -- A column of another table could have a cast of the tenant, which would run with the rights of this function.
+  if tg_relid <> 'platform.catalog_change'::regclass then
+    raise insufficient_privilege using message = 'this function is only for platform.catalog_change';
+  end if;
   -- One at a time from here to the end of the commit, so that a later version is never seen before an earlier one.
   -- A new row, not a changed one: that would fail a serializable transaction.
   perform pg_advisory_xact_lock(7203412907742);

@@ -17,8 +17,8 @@ export function failureFrom(error: unknown, log: Log, requestId: string): Failur
   const refusal =
     error instanceof Refusal ? error : (fromFramework(error as FrameworkError) ?? internalError(error))
   if (isOfPlatform(refusal)) log.error({ id: requestId, err: refusal.cause ?? refusal }, 'request failed')
-  const { status, code, message, hint, details, headers } = refusal
-  return { status, code, message, hint, details, headers }
+  const { status, code, message, hint, details, headers, fields } = refusal
+  return { status, code, message, hint, details, headers, fields }
 }
 
 /** A failure that the operator should know of. */

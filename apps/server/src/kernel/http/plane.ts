@@ -37,6 +37,8 @@ export interface Failure {
   hint: string
   details: string
   headers: Record<string, string>
+  /** Further fields of the error. */
+  fields?: Readonly<Record<string, unknown>>
 }
 
 /** JsonText is for handlers that write a large answer in slices. */

@@ -3,7 +3,7 @@ import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { openDirectoryPieces } from './filesystem.ts'
 import type { Pieces } from './pieces.ts'
-import { openS3Pieces, type S3Settings } from './s3.ts'
+import { openS3Pieces, type S3Settings, type S3Timeouts } from './s3.ts'
 
 interface PiecesSettings {
   dataDir: string
@@ -16,8 +16,11 @@ interface BackupSettings {
 }
 
 /** The storage for backups: another bucket or directory, so that it can be on another disk. */
-export async function openBackupPieces({ dataDir, backups }: BackupSettings): Promise<Pieces> {
-  if (backups.s3) return openS3Pieces(backups.s3)
+export async function openBackupPieces(
+  { dataDir, backups }: BackupSettings,
+  s3Timeouts?: S3Timeouts,
+): Promise<Pieces> {
+  if (backups.s3) return openS3Pieces(backups.s3, s3Timeouts)
   try {
     return await openDirectoryPieces(backups.directory ?? join(dataDir, 'backups'))
   } catch (cause) {
@@ -26,8 +29,8 @@ export async function openBackupPieces({ dataDir, backups }: BackupSettings): Pr
 }
 
 /** Throws an error with a message for the operator if the bucket or directory cannot be used. */
-export async function openPieces({ dataDir, s3 }: PiecesSettings): Promise<Pieces> {
-  if (s3) return openS3Pieces(s3)
+export async function openPieces({ dataDir, s3 }: PiecesSettings, s3Timeouts?: S3Timeouts): Promise<Pieces> {
+  if (s3) return openS3Pieces(s3, s3Timeouts)
   const root = join(dataDir, 'objects')
   try {
     const pieces = await openDirectoryPieces(root)

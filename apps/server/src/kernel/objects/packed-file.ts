@@ -19,9 +19,19 @@ export interface PackedFile {
   sha256: string
 }
 
+/** A file without bytes, of which nothing needs to be stored. */
+export const emptyPackedFile: PackedFile = {
+  bytes: 0,
+  storedBytes: 0,
+  sha256: createHash('sha256').digest('hex'),
+}
+
 export interface PackedWriter {
-  /** Call it again after the promise has resolved. The chunk must not change until `end` has resolved. */
-  write(chunk: Buffer): Promise<void> | void
+  /**
+   * Call it again after the promise has resolved. The chunk must not change until `onTaken` was called or `end` has
+   * resolved.
+   */
+  write(chunk: Buffer, onTaken?: () => void): Promise<void> | void
   /** When it resolves, the file is complete and durable. */
   end(): Promise<PackedFile>
   /** Removes what was written, even after `end`. Call it after an error, too. */
@@ -66,12 +76,13 @@ export function writePacked(pieces: Pieces, dataKey: Buffer, project: string, ve
   }
   const stored = store()
 
-  function writePart(part: Buffer): Promise<void> | undefined {
+  function writePart(part: Buffer, onTaken?: () => void): Promise<void> | undefined {
     if (failure) return Promise.reject(failure.error)
     hash.update(part)
     bytes += part.length
     queuedBytes += part.length
     compress.write(part, () => {
+      onTaken?.()
       queuedBytes -= part.length
       if (queuedBytes > maxQueuedBytes / 2) return
       room?.resolve()
@@ -82,13 +93,16 @@ export function writePacked(pieces: Pieces, dataKey: Buffer, project: string, ve
     return room.promise
   }
 
-  async function writeParts(chunk: Buffer): Promise<void> {
-    for (let at = 0; at < chunk.length; at += maxPartBytes)
-      await writePart(chunk.subarray(at, at + maxPartBytes))
+  async function writeParts(chunk: Buffer, onTaken?: () => void): Promise<void> {
+    for (let at = 0; at < chunk.length; at += maxPartBytes) {
+      const end = at + maxPartBytes
+      await writePart(chunk.subarray(at, end), end < chunk.length ? undefined : onTaken)
+    }
   }
 
   return {
-    write: chunk => (chunk.length > maxPartBytes ? writeParts(chunk) : writePart(chunk)),
+    write: (chunk, onTaken) =>
+      chunk.length > maxPartBytes ? writeParts(chunk, onTaken) : writePart(chunk, onTaken),
     async end() {
       compress.end()
       await stored
@@ -112,6 +126,7 @@ export async function* readPacked(
   version: string,
   expected: PackedFile,
 ): AsyncGenerator<Buffer> {
+  if (expected.bytes === 0 && expected.storedBytes === 0) return
   const size = plainBytes(expected.storedBytes)
   const opened = await openFile({
     pieces,

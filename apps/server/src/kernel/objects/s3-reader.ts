@@ -9,7 +9,6 @@ export interface Answer {
   body?: NodeJS.ReadableStream & { destroy(error?: Error): void }
 }
 
-const idleTimeoutMs = 30_000
 /** Consecutive attempts without receiving a byte. */
 const maxAttempts = 3
 
@@ -18,6 +17,7 @@ export function createReader(
   from: number,
   to: number,
   reopen: (at: number) => Promise<Answer>,
+  idleMs: number,
 ): PieceReader {
   const end = Math.min(to, first.size)
   let { body } = first
@@ -27,7 +27,7 @@ export function createReader(
   let isOpen = true
 
   async function nextChunk(): Promise<Buffer> {
-    const timer = setTimeout(() => body?.destroy(new Error(`no data for ${idleTimeoutMs} ms`)), idleTimeoutMs)
+    const timer = setTimeout(() => body?.destroy(new Error(`no data for ${idleMs} ms`)), idleMs)
     try {
       const next = await chunks?.next()
       if (!next || next.done) throw new Error(`the answer ended at byte ${position} of ${end}`)

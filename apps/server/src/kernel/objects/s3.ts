@@ -28,26 +28,75 @@ export interface S3Settings {
 
 type Library = typeof import('@aws-sdk/client-s3')
 
+/** A service that accepts connections and then hangs would otherwise keep its caller forever. */
+export interface S3Timeouts {
+  /** From the begin of a request until its whole answer, or until the first byte of an object that is read. */
+  requestMs: number
+  /** Between two chunks of an object that is read. */
+  idleMs: number
+}
+
+/** Long enough to upload a piece of 8 MiB over a slow connection. */
+export const usualTimeouts: S3Timeouts = { requestMs: 120_000, idleMs: 30_000 }
 const connectTimeoutMs = 5000
-/** Until the answer starts. Long enough to upload a piece of 8 MiB over a slow connection. */
-const requestTimeoutMs = 120_000
 /** A slow client keeps one socket until its piece is read. */
 const maxSockets = 512
 /** The limit of DeleteObjects. */
 const maxKeysPerDelete = 1000
 
 /** Throws an error with a message for the operator if the bucket cannot be used. */
-export async function openS3Pieces(settings: S3Settings): Promise<Pieces> {
+export async function openS3Pieces(
+  settings: S3Settings,
+  timeouts: S3Timeouts = usualTimeouts,
+): Promise<Pieces> {
   // Loaded on demand, because the library is large and most platforms store files in a directory.
   const library = await import('@aws-sdk/client-s3')
   const client = createClient(library, settings)
+  const requests = boundedRequests(client, timeouts)
   try {
-    await client.send(new library.ListObjectsV2Command({ Bucket: settings.bucket, MaxKeys: 1 }))
+    await requests.send(new library.ListObjectsV2Command({ Bucket: settings.bucket, MaxKeys: 1 }))
   } catch (error) {
-    client.destroy()
+    requests.close()
     throw unusableBucket(settings, error)
   }
-  return createS3Pieces(library, client, settings.bucket)
+  return createS3Pieces(library, requests, settings.bucket, timeouts)
+}
+
+interface Requests {
+  send: S3Client['send']
+  /** Ends the requests that are under way, and lets later ones fail. */
+  close(): void
+}
+
+/** The timeouts of the library end with the head of an answer, and apply to each of its attempts. */
+function boundedRequests(client: S3Client, timeouts: S3Timeouts): Requests {
+  const underWay = new Set<AbortController>()
+  let isClosed = false
+  async function send(command: Parameters<S3Client['send']>[0]) {
+    const abort = new AbortController()
+    if (isClosed) abort.abort()
+    const { requestMs } = timeouts
+    const timer = setTimeout(() => abort.abort(), requestMs)
+    underWay.add(abort)
+    try {
+      return await client.send(command, { abortSignal: abort.signal })
+    } catch (error) {
+      throw abort.signal.aborted && !isClosed
+        ? Object.assign(new Error(`no answer for ${requestMs} ms`, { cause: error }), { name: 'Timeout' })
+        : error
+    } finally {
+      clearTimeout(timer)
+      underWay.delete(abort)
+    }
+  }
+  return {
+    send: send as S3Client['send'],
+    close() {
+      isClosed = true
+      for (const abort of underWay) abort.abort()
+      client.destroy()
+    },
+  }
 }
 
 function createClient({ S3Client }: Library, settings: S3Settings): S3Client {
@@ -64,8 +113,6 @@ function createClient({ S3Client }: Library, settings: S3Settings): S3Client {
     expectContinueHeader: false,
     requestHandler: {
       connectionTimeout: connectTimeoutMs,
-      requestTimeout: requestTimeoutMs,
-      throwOnRequestTimeout: true,
       // No timeout: a socket is also idle while a slow client receives what was read.
       socketTimeout: 0,
       httpAgent: { maxSockets },
@@ -74,7 +121,7 @@ function createClient({ S3Client }: Library, settings: S3Settings): S3Client {
   })
 }
 
-function createS3Pieces(library: Library, client: S3Client, Bucket: string): Pieces {
+function createS3Pieces(library: Library, requests: Requests, Bucket: string, timeouts: S3Timeouts): Pieces {
   const {
     CopyObjectCommand,
     DeleteObjectsCommand,
@@ -89,7 +136,7 @@ function createS3Pieces(library: Library, client: S3Client, Bucket: string): Pie
     try {
       if (to <= from) return { size: await sizeOf(name) }
       const Range = `bytes=${from}-${Number.isSafeInteger(to) ? to - 1 : ''}`
-      const answer = await client.send(new GetObjectCommand({ Bucket, Key: name, Range }))
+      const answer = await requests.send(new GetObjectCommand({ Bucket, Key: name, Range }))
       const given = /^bytes (\d+)-\d+\/(\d+)$/.exec(answer.ContentRange ?? '')
       // A service without range support answers with the whole object.
       const [start, size] = given ? [Number(given[1]), Number(given[2])] : [0, answer.ContentLength]
@@ -105,7 +152,7 @@ function createS3Pieces(library: Library, client: S3Client, Bucket: string): Pie
 
   async function sizeOf(name: string): Promise<number> {
     try {
-      const { ContentLength = 0 } = await client.send(new HeadObjectCommand({ Bucket, Key: name }))
+      const { ContentLength = 0 } = await requests.send(new HeadObjectCommand({ Bucket, Key: name }))
       return ContentLength
     } catch (error) {
       throw toPiecesError(error, name)
@@ -114,7 +161,7 @@ function createS3Pieces(library: Library, client: S3Client, Bucket: string): Pie
 
   const open = async (name: string, from: number, to: number) => {
     assertName(name)
-    return createReader(await get(name, from, to), from, to, at => get(name, at, to))
+    return createReader(await get(name, from, to), from, to, at => get(name, at, to), timeouts.idleMs)
   }
 
   /** The first `at` bytes of an existing piece, to be uploaded again with the appended ones. */
@@ -138,7 +185,7 @@ function createS3Pieces(library: Library, client: S3Client, Bucket: string): Pie
       ContentLength: Body.length,
       ContentType: 'application/octet-stream',
     })
-    await client.send(command).catch(error => {
+    await requests.send(command).catch(error => {
       throw toPiecesError(error, name)
     })
   }
@@ -149,7 +196,7 @@ function createS3Pieces(library: Library, client: S3Client, Bucket: string): Pie
       Delete: { Objects: names.map(Key => ({ Key })), Quiet: true },
     })
     addContentMd5(command)
-    const { Errors = [] } = await client.send(command).catch(error => {
+    const { Errors = [] } = await requests.send(command).catch(error => {
       throw toPiecesError(error)
     })
     const failed = Errors.find(({ Code }) => Code !== 'NoSuchKey')
@@ -171,7 +218,7 @@ function createS3Pieces(library: Library, client: S3Client, Bucket: string): Pie
         Prefix: `${folder}/`,
         ...(ContinuationToken === undefined ? {} : { ContinuationToken }),
       })
-      const page = await client.send(command).catch(error => {
+      const page = await requests.send(command).catch(error => {
         throw toPiecesError(error)
       })
       yield (page.Contents ?? [])
@@ -196,7 +243,7 @@ function createS3Pieces(library: Library, client: S3Client, Bucket: string): Pie
       assertName(from)
       assertName(to)
       const command = new CopyObjectCommand({ Bucket, CopySource: `${Bucket}/${from}`, Key: to })
-      await client.send(command).catch(error => {
+      await requests.send(command).catch(error => {
         throw toPiecesError(error, from)
       })
     },
@@ -211,7 +258,7 @@ function createS3Pieces(library: Library, client: S3Client, Bucket: string): Pie
           Delimiter: '/',
           ...(ContinuationToken === undefined ? {} : { ContinuationToken }),
         })
-        const page = await client.send(command).catch(error => {
+        const page = await requests.send(command).catch(error => {
           throw toPiecesError(error)
         })
         for (const { Prefix = '' } of page.CommonPrefixes ?? [])
@@ -222,7 +269,7 @@ function createS3Pieces(library: Library, client: S3Client, Bucket: string): Pie
     async *list(folder) {
       for await (const page of pages(folder)) yield* page
     },
-    close: async () => client.destroy(),
+    close: async () => requests.close(),
   }
 }
 

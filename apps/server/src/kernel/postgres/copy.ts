@@ -3,6 +3,7 @@
 import { guardedSettings } from './database.ts'
 import type { ServerAddress } from './server-address.ts'
 import { CopyConnection } from './wire/copy-connection.ts'
+import type { ChunkSink } from './wire/copy-output.ts'
 import { TextRows } from './wire/text-rows.ts'
 
 /** A connection of its own for dumps and restores. It runs one statement at a time. */
@@ -12,10 +13,10 @@ export interface CopySession {
   /** The rows of the last statement that returns some, as text values by column name. */
   rows<T>(text: string): Promise<T[]>
   /**
-   * Passes the bytes of `COPY … TO STDOUT` to the sink in chunks of 128 KiB, which it may keep. The next chunk waits for
-   * its promise. An error of the sink ends the session and is thrown.
+   * Passes the bytes of `COPY … TO STDOUT` to the sink in chunks of 128 KiB, which it may keep or give back. The next chunk
+   * waits for its promise. An error of the sink ends the session and is thrown.
    */
-  copyOut(statement: string, sink: (chunk: Buffer) => Promise<void> | void): Promise<void>
+  copyOut(statement: string, sink: ChunkSink): Promise<void>
   /**
    * Sends the source to `COPY … FROM STDIN`. An error of the source undoes the statement and is thrown. The chunks must not
    * change afterwards.

@@ -4,7 +4,7 @@ import { createHash } from 'node:crypto'
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Session } from './database.ts'
-import { literal, raw } from './sql.ts'
+import { literal, raw, sql } from './sql.ts'
 
 export interface Migration {
   name: string
@@ -36,6 +36,38 @@ export const versionOf = (migrations: readonly Migration[]): string =>
     migrations.map(({ name, hash, isRepeatable }) => (isRepeatable ? name + hash : name)).join('\n'),
   ).slice(0, 16)
 
+/** The migrations that a database does not have yet. Undefined if it has none, because it is new. */
+export async function listMissing(
+  session: Session,
+  table: string,
+  migrations: readonly Migration[],
+): Promise<Migration[] | undefined> {
+  const found = await session.row<{ exists: boolean }>(
+    sql`select to_regclass(${table}) is not null as exists`,
+  )
+  if (!found?.exists) return
+  const known = await session.rows<{ name: string; hash: string }>(raw(`select name, hash from ${table}`))
+  const applied = new Map(known.map(({ name, hash }) => [name, hash]))
+  return applied.size === 0
+    ? undefined
+    : migrations.filter(({ name, hash, isRepeatable }) =>
+        isRepeatable ? applied.get(name) !== hash : !applied.has(name),
+      )
+}
+
+/** Numbered migrations that a database has and this release does not know, because they are of a newer one. */
+export async function listUnknown(
+  session: Session,
+  table: string,
+  migrations: readonly Migration[],
+): Promise<string[]> {
+  const applied = await session.rows<{ name: string }>(
+    raw(`select name from ${table} where name ~ '^[0-9]' order by name`),
+  )
+  const known = new Set(migrations.map(({ name }) => name))
+  return applied.map(({ name }) => name).filter(name => !known.has(name))
+}
+
 /** Applies the missing migrations and returns their number. The schema of the table must exist. */
 export async function migrate(
   session: Session,
@@ -45,11 +77,7 @@ export async function migrate(
   await session.script(
     `create table if not exists ${table} (name text primary key, hash text not null, applied_at timestamptz not null default now())`,
   )
-  const known = await session.rows<{ name: string; hash: string }>(raw(`select name, hash from ${table}`))
-  const applied = new Map(known.map(({ name, hash }) => [name, hash]))
-  const missing = migrations.filter(({ name, hash, isRepeatable }) =>
-    isRepeatable ? applied.get(name) !== hash : !applied.has(name),
-  )
+  const missing = (await listMissing(session, table, migrations)) ?? migrations
   // One simple query is one implicit transaction, so the change and its record are atomic.
   for (const { name, text, hash } of missing)
     await session.script(`${text}

@@ -34,3 +34,12 @@ export const unavailable = (cause?: unknown) =>
     headers: { 'retry-after': '1' },
     cause,
   })
+
+/** A file is missing, not the socket of Postgres. */
+const isFileMissing = (error: unknown) =>
+  error instanceof Error && 'syscall' in error && error.syscall !== 'connect' && 'path' in error
+
+/** Whether long work has failed because Postgres stopped or ended its session. The same may succeed later. */
+export const isOutage = (error: unknown): boolean =>
+  (isUnavailable(error) && !isFileMissing(error)) ||
+  (error instanceof Refusal && error.code === 'database_unavailable')

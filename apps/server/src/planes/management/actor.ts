@@ -60,6 +60,9 @@ export function scopeOf(actor: Actor, projectId: string | undefined): Scope | 'n
 
 const smaller = (a: Scope, b: Scope): Scope => (rank[a] < rank[b] ? a : b)
 
+/** Who becomes the owner of a project that the actor creates. */
+export const ownerIdOf = (actor: Actor): string | undefined => (actor.kind === 'user' ? actor.id : undefined)
+
 /** The projects that an actor may see; undefined means all. */
 export const visibleProjects = (actor: Actor): string[] | undefined =>
   actor.kind === 'user' && actor.role !== 'super_admin' ? [...actor.memberships.keys()] : undefined

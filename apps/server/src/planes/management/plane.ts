@@ -10,7 +10,9 @@ import { type Actor, mayCall } from './actor.ts'
 import type { Credentials } from './admit.ts'
 import type { Audit } from './audit.ts'
 
-export const managementRefusal = ({ message, code }: Failure) => ({ error: { message, code } })
+export const managementRefusal = ({ message, code, fields }: Failure) => ({
+  error: { message, code, ...fields },
+})
 
 export function managementPlane(
   credentials: Credentials,
@@ -34,7 +36,8 @@ export function managementPlane(
       role: actor.kind,
     }),
     async done(route, actor, request, reply) {
-      const action = 'audit' in route ? route.audit : undefined
+      const isByPlane = 'audit' in route && !route.auditedByHandler
+      const action = isByPlane ? route.audit : undefined
       if (action)
         await audit({
           actor: actor.kind === 'anonymous' ? (signedIn(reply) ?? actor) : actor,

@@ -11,7 +11,7 @@ export interface AuditFilter {
 }
 
 const entry = sql`
-  id::text as id, at, action, target, project_id::text as project_id, ip, request_id,
+  id::text as id, at, action, target, details, project_id::text as project_id, ip, request_id,
   json_build_object('kind', actor_kind, 'id', actor_id, 'label', actor_label) as actor`
 
 const matching = ({ action, project_id, from, to }: AuditFilter) =>

@@ -1,12 +1,26 @@
 // What the operator must know about backups: warnings and metrics, read from the control database at intervals.
 import type { Metric } from '#src/kernel/metrics.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
-import { type BackupHealth, readHealth } from './upkeep-store.ts'
+import { usualSettings } from './service.ts'
+import { type BackupHealth, listUnverified, readHealth, type Unverified } from './upkeep-store.ts'
 
-const healthy: BackupHealth = { oldest_seconds: null, failed: 0, overdue: 0, unverifiable: 0 }
+const healthy: BackupHealth = { oldest_seconds: null, failed: 0, overdue: 0 }
+/** Health is public, so it has ids and no names. */
+const namedInWarning = 5
+
+const sentences: Record<Unverified['kind'], (count: number) => string> = {
+  unverifiable: count =>
+    `${count} backups cannot be verified. Their verify_error says why; make new backups now`,
+  interrupted: count =>
+    `The verification of ${count} backups was interrupted. Their verify_error says why; each is tried again every hour`,
+  unverified: count => `${count} backups were not verified within twice their interval`,
+}
 
 export function createBackupHealth(control: Database, isBesideFiles: boolean) {
   let now = healthy
+  let unverified: Unverified[] = []
+  const countOf = (...kinds: Unverified['kind'][]) =>
+    unverified.reduce((sum, { kind, count }) => sum + (kinds.includes(kind) ? count : 0), 0)
   const gauge = (name: string, help: string, read: () => number): Metric => ({
     name,
     type: 'gauge',
@@ -15,12 +29,13 @@ export function createBackupHealth(control: Database, isBesideFiles: boolean) {
   })
 
   function warnings(): string[] {
-    const { failed, overdue, unverifiable } = now
+    const { failed, overdue } = now
     const isUsed = now.oldest_seconds !== null
     return [
-      ...(unverifiable > 0
-        ? [`${unverifiable} backups cannot be verified. Their verify_error says why; make new backups now.`]
-        : []),
+      ...unverified.map(
+        ({ kind, count, named }) =>
+          `${sentences[kind](count)}: ${[...named, ...(count > named.length ? ['…'] : [])].join(', ')}`,
+      ),
       ...(failed > 0 ? [`The newest backup of ${failed} projects has failed. Its error says why.`] : []),
       ...(overdue > 0
         ? [`${overdue} projects have no backup within twice their interval. The list of backups says why.`]
@@ -37,6 +52,7 @@ export function createBackupHealth(control: Database, isBesideFiles: boolean) {
     everyMs: 30_000,
     async look(): Promise<void> {
       now = (await readHealth(control)) ?? healthy
+      unverified = await listUnverified(control, usualSettings.verify_interval_minutes, namedInWarning)
     },
     warnings,
     metrics: [
@@ -55,7 +71,12 @@ export function createBackupHealth(control: Database, isBesideFiles: boolean) {
         'Projects without a backup within twice their interval.',
         () => now.overdue,
       ),
-      gauge('plinth_backups_unverifiable', 'Backups that could not be verified.', () => now.unverifiable),
+      gauge('plinth_backups_unverifiable', 'Backups that could not be verified.', () =>
+        countOf('unverifiable', 'interrupted'),
+      ),
+      gauge('plinth_backups_unverified', 'Backups that were not verified within twice their interval.', () =>
+        countOf('unverified'),
+      ),
     ] satisfies Metric[],
   }
 }

@@ -1,51 +1,59 @@
 import { backupsApi } from '@plinth/contract/backups.ts'
 import { startChore } from '#src/kernel/chores.ts'
+import type { Sealer } from '#src/kernel/crypto/sealed.ts'
 import { workerMetrics } from '#src/kernel/metrics.ts'
-import { withClient } from '#src/kernel/postgres/database.ts'
 import type { OwnerWork } from '#src/planes/management/owner-work.ts'
-import type { Service } from '#src/planes/service.ts'
-import { controlSettings } from '#src/tenancy/cluster.ts'
-import { beforeOf, dropDatabase, type Provisioner } from '#src/tenancy/provision.ts'
+import type { Opened } from '#src/planes/service.ts'
+import type { Lifecycle } from '#src/tenancy/lifecycle.ts'
+import { beforeOf, dropCopy, type Provisioner } from '#src/tenancy/provision.ts'
 import { createBackupHealth } from './health.ts'
 import { backupsRoutes } from './management-routes.ts'
-import { forgetUndo, listOver } from './restores-store.ts'
+import { forgetUndo, holdOver, listOver } from './restores-store.ts'
 import { createRetention } from './retention.ts'
-import { backupsService } from './service.ts'
+import { type BackupsService, backupsService } from './service.ts'
+import { makeUpgradeSnapshot } from './upgrade-snapshot.ts'
 import { type BackupWorkerDeps, startBackupWorker } from './worker.ts'
 
 interface BackupsDeps extends Omit<BackupWorkerDeps, 'dropCopy' | 'renew'> {
   owner: OwnerWork
+  sealer: Sealer
+  lifecycle: Lifecycle
   provisioner: Provisioner
+  baseUrl(): string
   /** Whether backups are on the same disk as the data. */
   isBesideFiles: boolean
 }
 
 const hourMs = 3_600_000
 const dayMs = 24 * hourMs
-const dropMs = 60_000
 
-export function openBackups(deps: BackupsDeps): Service {
+export function openBackups(deps: BackupsDeps): Opened<BackupsService> {
   const { control, cluster, backups, log } = deps
-  async function dropCopy(database: string): Promise<void> {
-    const isDropped = await withClient(cluster.address, cluster.control, controlSettings, session =>
-      dropDatabase(session, database, dropMs),
-    )
-    if (!isDropped) throw new Error(`the database ${database} cannot be dropped`)
-  }
-  const worker = startBackupWorker({ ...deps, dropCopy, renew: deps.provisioner.renew })
+  const drop = (database: string) => dropCopy(cluster, database)
+  const restoring = { ...deps, dropCopy: drop, renew: deps.provisioner.renew }
+  const worker = startBackupWorker(restoring)
   function start(projectId: string): void {
     // A verification that runs here gives way.
     worker.abort(projectId, new Error('another task of the project begins'))
     worker.wake()
   }
-  const service = backupsService({ control, owner: deps.owner, wake: worker.wake, start })
+  const service = backupsService({
+    ...deps,
+    wake: worker.wake,
+    start,
+    restoring,
+    snapshotBeforeUpgrade: (projectId, watching) => makeUpgradeSnapshot(deps, projectId, watching),
+  })
   const retention = createRetention(control, backups)
   const health = createBackupHealth(control, deps.isBesideFiles)
   /** Drops the states before restores that cannot be undone any more. */
   async function forgetStates(): Promise<void> {
     for (const { id, ref } of await listOver(control)) {
-      await dropCopy(beforeOf(ref))
-      await forgetUndo(control, id)
+      await control.transaction(async session => {
+        if (!(await holdOver(session, id))) return
+        await drop(beforeOf(ref))
+        await forgetUndo(session, id)
+      })
     }
   }
   const chores = [
@@ -67,6 +75,7 @@ export function openBackups(deps: BackupsDeps): Service {
   ]
   return {
     name: 'backups',
+    service,
     mount: to => to.management(backupsApi, backupsRoutes(service)),
     warnings: health.warnings,
     metrics: [...workerMetrics('backups', worker.use), ...health.metrics],

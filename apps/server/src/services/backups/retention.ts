@@ -1,14 +1,19 @@
 // Removes backups beyond their retention, files that no backup contains any more, and what a crash has left in the store.
+
+import { removeArchive } from '#src/archive/archive.ts'
+import { inBatches } from '#src/kernel/batches.ts'
 import { pieceNames } from '#src/kernel/objects/layout.ts'
-import type { Pieces } from '#src/kernel/objects/pieces.ts'
+import type { PieceFound, Pieces } from '#src/kernel/objects/pieces.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
-import { removeArchive } from './archive/archive.ts'
+import { isUuid } from '#src/kernel/uuid.ts'
+import { hasWayBack } from '#src/tenancy/instance-cutover.ts'
+import { usualDays } from './service.ts'
 import * as store from './store.ts'
 import * as upkeep from './upkeep-store.ts'
 
-const usualDays = 7
 const batch = 100
 const filesAtOnce = 500
+const piecesAtOnce = 1000
 /** Files of backups are named after its id, attempt and number; files of the project after their version. */
 const pieceForm = /^[^/]+\/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})([-.])/
 /** A version is noted after all of it was copied. */
@@ -22,7 +27,7 @@ const isOfOther = (attempt: number | undefined) => (name: string) =>
 export function createRetention(control: Database, backups: Pieces) {
   async function remove(id: string, project: string): Promise<void> {
     // First, so that no one restores it meanwhile. What stays in the store is removed by the sweep.
-    await upkeep.deleteBackup(control, id)
+    if (!(await upkeep.deleteBackup(control, id))) return
     await removeArchive(backups, project, id)
     await removeFiles(project)
   }
@@ -35,10 +40,10 @@ export function createRetention(control: Database, backups: Pieces) {
     }
   }
 
-  async function sweepFolder(project: string): Promise<void> {
+  async function removeStray(project: string, found: readonly PieceFound[]): Promise<void> {
     const archives = new Map<string, string[]>()
     const versions = new Map<string, string[]>()
-    for await (const { name, modifiedAt } of backups.list(project)) {
+    for (const { name, modifiedAt } of found) {
       const [, id, mark] = pieceForm.exec(name) ?? []
       if (id === undefined || (mark === '.' && Date.now() - modifiedAt.getTime() < copyMs)) continue
       const names = mark === '.' ? versions : archives
@@ -53,6 +58,7 @@ export function createRetention(control: Database, backups: Pieces) {
 
   return {
     async prune(signal: AbortSignal): Promise<void> {
+      if (await hasWayBack(control)) return
       for (;;) {
         const expired = await upkeep.listExpired(control, usualDays, batch)
         for (const { id, project_id: project } of expired) {
@@ -64,9 +70,15 @@ export function createRetention(control: Database, backups: Pieces) {
     },
     /** Files of backups that no longer exist. */
     async sweep(signal: AbortSignal): Promise<void> {
+      if (await hasWayBack(control)) return
       for await (const folder of backups.folders()) {
         if (signal.aborted) return
-        await sweepFolder(folder)
+        // Folders of control backups and of the archive for recovery to a time have other names.
+        if (!isUuid(folder)) continue
+        for await (const found of inBatches(backups.list(folder), piecesAtOnce))
+          await removeStray(folder, found)
+        // Those of a backup that was removed while another one was being made.
+        await removeFiles(folder)
       }
     },
   }

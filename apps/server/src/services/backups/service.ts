@@ -1,18 +1,39 @@
-import type { Backup, BackupKind, BackupSettings, Restore } from '@plinth/contract/backups.ts'
+import type {
+  Backup,
+  BackupKind,
+  BackupSettings,
+  MadeProject,
+  NewProject,
+  Restore,
+} from '@plinth/contract/backups.ts'
+import type { ArchiveReader } from '#src/archive/archive.ts'
+import type { Watching } from '#src/archive/write-database.ts'
+import type { Sealer } from '#src/kernel/crypto/sealed.ts'
 import { Refusal } from '#src/kernel/errors.ts'
 import { orderedUuid } from '#src/kernel/ordered-uuid.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
+import { type Actor, isOperator, ownerIdOf } from '#src/planes/management/actor.ts'
 import type { OwnerWork } from '#src/planes/management/owner-work.ts'
 import type { Paging } from '#src/planes/management/paging.ts'
+import type { Lifecycle } from '#src/tenancy/lifecycle.ts'
+import { insertNewProject } from '#src/tenancy/new-project.ts'
+import { type Replacement, type RestoreDeps, replaceProject } from './restore-backup.ts'
 import * as restores from './restores-store.ts'
+import { type DiskSpace, spaceFactor } from './space.ts'
 import * as store from './store.ts'
+import { countMissing } from './stored-files.ts'
 
-interface BackupsDeps {
+interface BackupsDeps extends DiskSpace {
   control: Database
   owner: Pick<OwnerWork, 'tenant'>
+  sealer: Sealer
+  lifecycle: Pick<Lifecycle, 'begin'>
+  baseUrl(): string
   wake(): void
   /** Begins a new task of the project, to which a verification gives way. */
   start(projectId: string): void
+  snapshotBeforeUpgrade(projectId: string, watching: Watching): Promise<Backup>
+  restoring: Omit<RestoreDeps, 'whileOurs' | 'hold'>
 }
 
 export type BackupsService = ReturnType<typeof backupsService>
@@ -26,7 +47,14 @@ export const usualSettings: BackupSettings = {
   verify_interval_minutes: 10_080,
 }
 
-export function backupsService({ control, owner, wake, start }: BackupsDeps) {
+export function backupsService(deps: BackupsDeps) {
+  const { control, owner, wake, start, freeForDatabases, restoring } = deps
+  /** The backups of a deleted project are those of the operator. */
+  async function known(actor: Actor, projectId: string): Promise<string> {
+    const id = projectId.toLowerCase()
+    return isOperator(actor) && (await store.hasBackups(control, id)) ? id : (await owner.tenant(id)).id
+  }
+
   async function find(projectId: string, backupId: string): Promise<Backup> {
     return (await store.findBackup(control, projectId, backupId)) ?? throwNotFound()
   }
@@ -42,10 +70,22 @@ export function backupsService({ control, owner, wake, start }: BackupsDeps) {
     return find(projectId, backupId)
   }
 
+  async function checkSpace(ref: string): Promise<void> {
+    const free = await freeForDatabases()
+    if (free === undefined) return
+    const needed = Math.ceil(spaceFactor * (await store.findDatabaseBytes(control, ref)))
+    if (free < needed) throw insufficient(free, needed)
+  }
+
   return {
-    async list(projectId: string, paging: Paging) {
-      const { id } = await owner.tenant(projectId)
+    /** Makes a backup now, and waits for it. Throws SnapshotFailed. */
+    snapshotBeforeUpgrade: deps.snapshotBeforeUpgrade,
+    async list(actor: Actor, projectId: string, paging: Paging) {
+      const id = await known(actor, projectId)
       return { ...(await store.listBackups(control, id, paging)), ...paging }
+    },
+    async listDeleted(paging: Paging) {
+      return { ...(await store.listDeletedProjects(control, paging, usualDays)), ...paging }
     },
     create: async (projectId: string): Promise<Backup> => begin((await owner.tenant(projectId)).id, 'manual'),
     async settings(projectId: string): Promise<BackupSettings> {
@@ -62,14 +102,15 @@ export function backupsService({ control, owner, wake, start }: BackupsDeps) {
       wake()
       return saved!
     },
-    async restores(projectId: string, paging: Paging) {
-      const { id } = await owner.tenant(projectId)
+    async restores(actor: Actor, projectId: string, paging: Paging) {
+      const id = await known(actor, projectId)
       return { ...(await restores.listRestores(control, id, paging)), ...paging }
     },
     async restore(projectId: string, backupId: string): Promise<{ restore: Restore }> {
-      const { id } = await owner.tenant(projectId)
+      const { id, ref } = await owner.tenant(projectId)
       const backup = await find(id, backupId)
       if (backup.status !== 'done') throw unusable(backup)
+      await checkSpace(ref)
       const [restoreId, beforeId] = [orderedUuid(), orderedUuid()]
       await control.transaction(async session => {
         await store.insertBackup(session, beforeId, id, 'before_restore')
@@ -80,18 +121,71 @@ export function backupsService({ control, owner, wake, start }: BackupsDeps) {
       start(id)
       return { restore: (await restores.findRestore(control, id, restoreId)) ?? throwNoRestore() }
     },
+    async restoreAsNew(
+      actor: Actor,
+      projectId: string,
+      backupId: string,
+      { name, slug }: NewProject,
+    ): Promise<{ restore: Restore; project: MadeProject }> {
+      if (!isOperator(actor))
+        throw new Refusal('insufficient_scope', 'Creating a project needs admin scope on the platform')
+      const id = await known(actor, projectId)
+      const backup = await find(id, backupId)
+      if (backup.status !== 'done') throw unusable(backup)
+      const [newId, restoreId] = [crypto.randomUUID(), orderedUuid()]
+      const plan = {
+        id: newId,
+        name: name.trim(),
+        slug,
+        description: '',
+        settings: {},
+        quotas: {},
+        ownerId: ownerIdOf(actor),
+      }
+      const { row, keys } = await insertNewProject(deps.sealer, plan, row =>
+        deps.lifecycle.begin(row, async session => {
+          await restores.insertRestore(session, {
+            id: restoreId,
+            projectId: id,
+            backupId,
+            newProjectId: newId,
+          })
+          const task = {
+            id: orderedUuid(),
+            projectId: newId,
+            kind: 'new_project' as const,
+            backupId,
+            restoreId,
+          }
+          if (!(await store.insertTask(session, task))) throwNotFound()
+        }),
+      )
+      wake()
+      const project: MadeProject = {
+        id: newId,
+        name: row.name,
+        slug: row.slug,
+        status: 'creating',
+        api_url: `${deps.baseUrl()}/v1/${newId}`,
+        ...keys,
+      }
+      return { restore: (await restores.findRestore(control, id, restoreId)) ?? throwNoRestore(), project }
+    },
     async undo(projectId: string, restoreId: string): Promise<{ restore: Restore }> {
       const { id } = await owner.tenant(projectId)
       const restore = (await restores.findRestore(control, id, restoreId)) ?? throwNoRestore()
       if (restore.status !== 'done' || restore.undo_until === null)
         throw new Refusal('restore_not_undoable', 'Only the last restore can be undone, within 24 hours', {
-          hint: `Restore the backup ${restore.before_backup_id}, which was made before.`,
+          hint:
+            restore.before_backup_id === null
+              ? 'It made a new project, which can be deleted.'
+              : `Restore the backup ${restore.before_backup_id}, which was made before.`,
         })
       const task = {
         id: orderedUuid(),
         projectId: id,
         kind: 'undo' as const,
-        backupId: restore.before_backup_id,
+        backupId: restore.before_backup_id!,
         restoreId,
       }
       if (!(await store.insertTask(control, task))) throw busy()
@@ -108,8 +202,18 @@ export function backupsService({ control, owner, wake, start }: BackupsDeps) {
       wake()
       return find(id, backupId)
     },
+    /** For states of a project that come from elsewhere. It can be undone like a restore. */
+    replace: (replacement: Replacement, watching: Watching) =>
+      replaceProject(restoring, replacement, watching),
+    /** Records that a replacement has failed. */
+    giveUp: (restoreId: string, error: string) => restores.recordNotRestored(control, restoreId, error),
+    /** Files that neither the project nor its backups have. */
+    countMissing: (archive: ArchiveReader, signal: AbortSignal) => countMissing(restoring, archive, signal),
   }
 }
+
+/** For which backups are kept without a setting. */
+export const usualDays = 7
 
 const unusable = ({ status }: Backup) =>
   new Refusal(
@@ -121,6 +225,16 @@ const busy = () =>
   new Refusal(
     'project_busy',
     'A backup of this project is being made, verified or restored; wait until it has ended',
+  )
+
+const insufficient = (free: number, needed: number) =>
+  new Refusal(
+    'insufficient_space',
+    `The disk of the database has ${free} bytes left, and a restore of this project needs ${needed}`,
+    {
+      details: JSON.stringify({ free_bytes: free, needed_bytes: needed }),
+      hint: 'Make room or enlarge the disk. The project is unchanged.',
+    },
   )
 
 function throwNotFound(): never {

@@ -1,5 +1,6 @@
 // Backups, their settings, and the tasks that make and verify them.
-import type { Backup, BackupKind, BackupProgress, BackupSettings } from '@plinth/contract/backups.ts'
+import type { Backup, BackupKind, BackupSettings, DeletedProject } from '@plinth/contract/backups.ts'
+import type { ArchivedProject } from '#src/archive/manifest.ts'
 import type { PackedFile } from '#src/kernel/objects/packed-file.ts'
 import type { Database, Session } from '#src/kernel/postgres/database.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
@@ -65,10 +66,11 @@ export const saveSettings = (session: Session, projectId: string, given: BackupS
 export interface Task {
   id: string
   project_id: string
-  kind: 'backup' | 'verification' | 'restore' | 'undo'
+  kind: 'backup' | 'verification' | 'restore' | 'undo' | 'new_project'
   backup_id: string
   restore_id: string | null
   attempts: number
+  claimed_at: string
 }
 
 export interface NewTask {
@@ -79,11 +81,14 @@ export interface NewTask {
   restoreId?: string
 }
 
-/** False if the project has a task already. A verification gives way to any other task, and comes again later. */
+/**
+ * False if the project has a task already, or the backup was removed. A verification gives way to any other task, and comes
+ * again later.
+ */
 export const insertTask = async (session: Session, { id, projectId, kind, backupId, restoreId }: NewTask) =>
   (await session.run(sql`
     insert into backup_tasks as t (id, project_id, kind, backup_id, restore_id)
-    values (${id}, ${projectId}, ${kind}, ${backupId}, ${restoreId ?? null})
+    select ${id}, ${projectId}, ${kind}, b.id, ${restoreId ?? null} from backups b where b.id = ${backupId} for key share
     on conflict (project_id) do update set
       id = excluded.id, kind = excluded.kind, backup_id = excluded.backup_id, restore_id = excluded.restore_id,
       leased_until = null, attempts = 0, progress = null
@@ -110,39 +115,81 @@ export const takeDue = (session: Session, limit: number) =>
         order by s.next_run_at limit ${limit} for update of s skip locked)
     returning project_id`)
 
-/** The newest backup of each project whose next verification is due. Those without settings have the usual interval. */
+/**
+ * Backups whose next verification is due, of each project the newest of them. Projects without settings have the usual
+ * interval. A verification that was interrupted is due again after an hour. A backup that differs is not verified again.
+ */
 export const listDueVerifications = (session: Session, limit: number, usualMinutes: number) =>
   session.rows<{ project_id: string; backup_id: string }>(sql`
-    select b.project_id, b.id as backup_id
-      from backups b join projects p on p.id = b.project_id and p.status in ('active', 'suspended')
-      left join backup_settings s on s.project_id = b.project_id
-     where b.status = 'done' and b.verified_at is null and b.verify_error is null and coalesce(s.verify_enabled, true)
-       and not exists (
-         select from backups newer where newer.project_id = b.project_id and newer.created_at > b.created_at and newer.status = 'done')
-       and not exists (
-         select from backups v where v.project_id = b.project_id
-            and v.verified_at > now() - make_interval(mins => coalesce(s.verify_interval_minutes, ${usualMinutes})))
-       and not exists (select from backup_tasks t where t.project_id = b.project_id)
-     limit ${limit}`)
+    select project_id, backup_id from (
+      select distinct on (b.project_id) b.project_id, b.id as backup_id, coalesce(b.verified_at, b.finished_at) as since
+        from backups b join projects p on p.id = b.project_id and p.status in ('active', 'suspended')
+        left join backup_settings s on s.project_id = b.project_id
+       where b.status = 'done' and coalesce(s.verify_enabled, true)
+         and case when b.verify_error is null then coalesce(
+                    b.verified_at <= now() - make_interval(mins => coalesce(s.verify_interval_minutes, ${usualMinutes})), true)
+                  else starts_with(b.verify_error, ${notVerified}) and not exists (
+                    select from audit a where a.project_id = b.project_id and a.action = 'backups.not_verified'
+                       and a.target = b.id::text and a.at > now() - interval '1 hour') end
+         and not exists (select from backup_tasks t where t.project_id = b.project_id)
+       order by b.project_id, b.created_at desc) due
+     order by since limit ${limit}`)
 
-/** Tasks that no node works on. */
+/** Tasks that no node works on. Nobody waits for a verification. */
 export const claimTasks = (control: Database, limit: number, leaseSeconds: number) =>
   control.rows<Task>(sql`
     update backup_tasks set leased_until = now() + make_interval(secs => ${leaseSeconds}), attempts = attempts + 1
      where id in (
        select id from backup_tasks where leased_until is null or leased_until <= now()
-        order by created_at limit ${limit} for update skip locked)
+        order by kind = 'verification', created_at limit ${limit} for update skip locked)
+    returning id, project_id, kind, backup_id, restore_id, attempts, now() as claimed_at`)
+
+/** Until the end of the transaction no node can claim or replace the task. Its lease can be extended meanwhile. */
+export const holdTask = async (session: Session, { id, attempts }: Task) =>
+  (await session.row(
+    sql`select from backup_tasks where id = ${id} and attempts = ${attempts} for key share`,
+  )) !== undefined
+
+/** Until the end of the transaction the project cannot be deleted. False if it is already. */
+export const holdProject = async (session: Session, id: string) =>
+  (await session.row(
+    sql`select from projects where id = ${id} and status not in ('deleting', 'deleted') for share`,
+  )) !== undefined
+
+/** Also of a deleted project. */
+export const findRef = async (session: Session, id: string) =>
+  (await session.row<{ ref: string }>(sql`select ref from projects where id = ${id}`))?.ref
+
+export const listExisting = async (session: Session, databases: readonly string[]) =>
+  (
+    await session.rows<{ datname: string }>(
+      sql`select datname from pg_database where datname = any(${databases})`,
+    )
+  ).map(({ datname }) => datname)
+
+/** Whether Postgres was started after this time. */
+export const hasRestarted = async (session: Session, since: string) =>
+  (await session.row<{ has: boolean }>(sql`select pg_postmaster_start_time() > ${since}::timestamptz as has`))
+    ?.has ?? false
+
+/** Claims a new task for this process. */
+export const leaseTask = (session: Session, id: string, leaseSeconds: number) =>
+  session.row<Task>(sql`
+    update backup_tasks set leased_until = now() + make_interval(secs => ${leaseSeconds}), attempts = 1 where id = ${id}
     returning id, project_id, kind, backup_id, restore_id, attempts`)
 
-export const extendTasks = (
-  control: Database,
-  tasks: readonly { id: string; attempts: number; progress: BackupProgress }[],
-  leaseSeconds: number,
-) =>
-  control.run(sql`
-    update backup_tasks t set leased_until = now() + make_interval(secs => ${leaseSeconds}), progress = g.progress
-      from json_to_recordset(${JSON.stringify(tasks)}::json) as g (id uuid, attempts int, progress jsonb)
-     where t.id = g.id and t.attempts = g.attempts`)
+/** Ends backups before an upgrade that no worker has begun again, because their process was killed. Returns them. */
+export const endSnapshotTasks = (session: Session, projectId: string, reason: string) =>
+  session.rows<{ id: string }>(sql`
+    with ended as (
+      delete from backup_tasks t using backups b
+       where t.project_id = ${projectId} and b.id = t.backup_id and b.kind = 'upgrade' and t.attempts <= 1
+      returning b.id)
+    update backups set status = 'failed', finished_at = clock_timestamp(), error = ${reason}
+     where id in (select id from ended) and status = 'running' returning id`)
+
+export const deleteNewBackup = (session: Session, id: string) =>
+  session.run(sql`delete from backups where id = ${id}`)
 
 export const nextDueMs = async (control: Database) =>
   (
@@ -175,42 +222,85 @@ export const recordFailed = (session: Session, id: string, error: string) =>
     update backups set status = 'failed', finished_at = clock_timestamp(), error = ${error}
      where id = ${id} and status = 'running'`)
 
+/** An error that begins so is not one of the backup, which is verified again later. */
+export const notVerified = 'Not verified: '
+
 /** An error means that it could not be verified, or differs. */
 export const recordVerified = (session: Session, id: string, error: string | null) =>
   session.run(sql`
-    update backups set verify_error = ${error}, verified_at = case when ${error}::text is null then clock_timestamp() end
+    update backups set verify_error = ${error},
+           verified_at = case when ${error}::text is null then clock_timestamp()
+                              when starts_with(${error}, ${notVerified}) then verified_at end
      where id = ${id}`)
 
 /** False if another node has begun the task again. */
 export const deleteTask = async (session: Session, { id, attempts }: Task) =>
   (await session.run(sql`delete from backup_tasks where id = ${id} and attempts = ${attempts}`)) === 1
 
-/** For a task that the stop of the platform has interrupted. */
-export const releaseTask = (control: Session, { id, attempts }: Task) =>
+/** For a task that the stop of Postgres has interrupted. It is begun again soon. */
+export const postponeTask = (control: Session, { id, attempts }: Task, seconds: number) =>
   control.run(sql`
-    update backup_tasks set leased_until = null, attempts = attempts - 1, progress = null
+    update backup_tasks set leased_until = now() + make_interval(secs => ${seconds}), progress = null
      where id = ${id} and attempts = ${attempts}`)
 
-export const insertAudit = (session: Session, action: string, backupId: string, projectId: string) =>
-  session.run(sql`
-    insert into audit (actor_kind, actor_label, action, target, project_id)
-    values ('system', 'platform', ${action}, ${backupId}, ${projectId})`)
+/** For a task that has not been tried: the platform stops, or another node works on it. */
+export const releaseTask = (control: Session, { id, attempts }: Task, pauseSeconds: number) =>
+  control.run(sql`
+    update backup_tasks set leased_until = now() + make_interval(secs => ${pauseSeconds}), attempts = attempts - 1, progress = null
+     where id = ${id} and attempts = ${attempts}`)
 
-export interface BackedUpProject {
-  id: string
-  ref: string
-  name: string
-  slug: string
-  description: string
-  settings: Readonly<Record<string, unknown>>
-  quotas: Readonly<Record<string, unknown>>
-  schema_version: string
-}
+/** Bounds what a log entry says of a problem. */
+const maxDetails = 2000
+
+/** `problem` is why a task has failed, or what a verification has found. */
+export const insertAudit = (
+  session: Session,
+  action: string,
+  { backup_id: backupId, project_id: projectId }: Pick<Task, 'backup_id' | 'project_id'>,
+  problem: string | null = null,
+) =>
+  session.run(sql`
+    insert into audit (actor_kind, actor_label, action, target, project_id, details)
+    values ('system', 'platform', ${action}, ${backupId}, ${projectId}, ${problem?.slice(0, maxDetails) ?? null})`)
 
 export const findProject = (session: Session, id: string) =>
-  session.row<BackedUpProject>(sql`
+  session.row<ArchivedProject>(sql`
     select id, ref, name, slug, description, settings, quotas, schema_version from projects
      where id = ${id} and status in ('active', 'suspended')`)
+
+/** A project that is being made from a backup. */
+export const findUnmade = (session: Session, id: string) =>
+  session.row<{ id: string; ref: string }>(
+    sql`select id, ref from projects where id = ${id} and status = 'creating'`,
+  )
+
+/** Whether a deleted project has backups that can be restored as a new one. */
+export const hasBackups = async (session: Session, id: string) =>
+  (await session.row(sql`
+    select from projects p where id = ${id} and status = 'deleted'
+       and exists (select from backups b where b.project_id = p.id and b.status = 'done')`)) !== undefined
+
+export async function listDeletedProjects(control: Database, { limit, offset }: Paging, usualDays: number) {
+  const found = sql`
+    from projects p cross join lateral (
+      select count(*)::int as backups, (array_agg(b.id order by b.created_at desc))[1] as newest_backup_id
+        from backups b where b.project_id = p.id and b.status = 'done') kept
+    where p.status = 'deleted' and kept.backups > 0`
+  const [projects, count] = await Promise.all([
+    control.rows<DeletedProject>(sql`
+      select p.id, p.name, p.slug, p.deleted_at, kept.backups, kept.newest_backup_id,
+             p.deleted_at + make_interval(days => coalesce(
+               (select s.retain_days from backup_settings s where s.project_id = p.id), ${usualDays})) as kept_until
+      ${found} order by p.deleted_at desc, p.id limit ${limit} offset ${offset}`),
+    control.row<{ total: number }>(sql`select count(*)::int as total ${found}`),
+  ])
+  return { projects, total: count?.total ?? 0 }
+}
+export const findDatabaseBytes = async (session: Session, ref: string) =>
+  (
+    await session.row<{ bytes: number }>(sql`
+      select pg_database_size(datname)::float8 as bytes from pg_database where datname = ${ref}`)
+  )?.bytes ?? 0
 
 /** For a transaction that has run no statement yet. */
 export const useOneSnapshot = (session: Session) =>
@@ -233,17 +323,19 @@ export const findManifest = async (session: Session, id: string) =>
 
 // Files
 
+/** The time of the backup never leaves SQL: read as a Date it would lose its microseconds. */
 export const noteFiles = (
   control: Session,
-  projectId: string,
+  backupId: string,
   files: readonly { version: string; size: number }[],
-  at: string,
 ) =>
   control.run(sql`
     insert into backup_files as f (project_id, version, size, first_at, last_at)
-    select ${projectId}, g.version, g.size, ${at}, ${at}
-      from json_to_recordset(${JSON.stringify(files)}::json) as g (version uuid, size bigint)
-    on conflict (project_id, version) do update set last_at = greatest(f.last_at, excluded.last_at)`)
+    select b.project_id, g.version, g.size, b.created_at, b.created_at
+      from backups b, json_to_recordset(${JSON.stringify(files)}::json) as g (version uuid, size bigint)
+     where b.id = ${backupId}
+    on conflict (project_id, version) do update set
+      first_at = least(f.first_at, excluded.first_at), last_at = greatest(f.last_at, excluded.last_at)`)
 
 export const listNotedFiles = async (control: Session, projectId: string, versions: readonly string[]) =>
   new Set(

@@ -1,10 +1,11 @@
 // What keeps the store of backups and its operator in order.
 import type { Database, Session } from '#src/kernel/postgres/database.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
+import { notVerified } from './store.ts'
 
 /**
- * Backups beyond the retention, but neither the newest nor the newest verified one. Those of a deleted project are kept for
- * the retention after its deletion.
+ * Backups beyond the retention, but neither the newest nor the newest verified one, nor one that a restore or its undo needs.
+ * Those of a deleted project are kept for the retention after its deletion.
  */
 export const listExpired = (control: Database, usualDays: number, limit: number) =>
   control.rows<{ id: string; project_id: string }>(sql`
@@ -22,22 +23,30 @@ export const listExpired = (control: Database, usualDays: number, limit: number)
                 when is_done and (place = 1 or is_proof) then false
                 else coalesce(created_at < now() - make_interval(days => days), false) or coalesce(place > retain_count, false) end
        and not exists (select from backup_tasks t where t.backup_id = r.id)
+       and not (deleted_at is null and exists (
+         select from restores x where x.before_backup_id = r.id and (x.status = 'running' or x.undo_until is not null)))
      order by created_at limit ${limit}`)
 
-/** Files that no backup contains any more. */
+/** Files that no backup contains any more. None while one is being made, which may have found them in the store. */
 export const takeUnneededFiles = async (session: Session, projectId: string, limit: number) =>
   (
     await session.rows<{ version: string; size: string }>(sql`
       delete from backup_files where (project_id, version) in (
         select f.project_id, f.version from backup_files f
          where f.project_id = ${projectId} and not exists (
-           select from backups b where b.project_id = f.project_id and b.created_at between f.first_at and f.last_at)
+           select from backups b where b.project_id = f.project_id and (b.status = 'running' or b.created_at between f.first_at and f.last_at))
          limit ${limit})
       returning version, size::text as size`)
   ).map(({ version, size }) => ({ version, size: Number(size) }))
 
-export const deleteBackup = (session: Session, id: string) =>
-  session.run(sql`delete from backups where id = ${id}`)
+/** Not if a task needs it. The second statement sees tasks that have begun before the lock. */
+export const deleteBackup = (control: Database, id: string) =>
+  control.transaction(async session => {
+    await session.run(sql`select from backups where id = ${id} for update`)
+    const gone = await session.run(sql`
+      delete from backups where id = ${id} and not exists (select from backup_tasks t where t.backup_id = ${id})`)
+    return gone === 1
+  })
 
 /** The attempt whose files are needed, or undefined if all may be: the backup is still being made. */
 export async function listKept(control: Database, ids: readonly string[]) {
@@ -54,7 +63,6 @@ export interface BackupHealth {
   oldest_seconds: number | null
   failed: number
   overdue: number
-  unverifiable: number
 }
 
 export const readHealth = (control: Session) =>
@@ -66,7 +74,34 @@ export const readHealth = (control: Session) =>
         from backup_settings s join projects p on p.id = s.project_id where s.enabled and p.status in ('active', 'suspended'))
     select max(extract(epoch from now() - coalesce(done_at, since)))::float8 as oldest_seconds,
            count(*) filter (where status = 'failed')::int as failed,
-           count(*) filter (where coalesce(done_at, since) < now() - 2 * make_interval(mins => interval_minutes))::int as overdue,
-           (select count(*)::int from backups b join projects p on p.id = b.project_id and p.status in ('active', 'suspended')
-             where b.verify_error is not null) as unverifiable
+           count(*) filter (where coalesce(done_at, since) < now() - 2 * make_interval(mins => interval_minutes))::int as overdue
       from newest`)
+
+export interface Unverified {
+  /** They differ or are damaged; their verification was interrupted; or it is overdue. */
+  kind: 'unverifiable' | 'interrupted' | 'unverified'
+  count: number
+  /** The newest of them, with their projects. */
+  named: string[]
+}
+
+/** A verification is overdue after twice its interval. */
+export const listUnverified = (control: Session, usualMinutes: number, names: number) =>
+  control.rows<Unverified>(sql`
+    with kept as (
+      select b.id, b.project_id, b.created_at, b.verify_error, coalesce(starts_with(b.verify_error, ${notVerified}), false) as is_interrupted,
+             coalesce(s.verify_enabled, true) and coalesce(b.verified_at, b.finished_at)
+               < now() - 2 * make_interval(mins => coalesce(s.verify_interval_minutes, ${usualMinutes})) as is_overdue
+        from backups b join projects p on p.id = b.project_id and p.status in ('active', 'suspended')
+        left join backup_settings s on s.project_id = b.project_id
+       where b.status = 'done'),
+    found as (
+      select 'unverifiable' as kind, k.* from kept k where verify_error is not null and not is_interrupted
+      union all
+      select 'interrupted', k.* from kept k where is_interrupted and not exists (
+        select from backups newer where newer.project_id = k.project_id and newer.created_at > k.created_at and newer.verified_at is not null)
+      union all
+      select 'unverified', k.* from kept k where is_overdue and (verify_error is null or is_interrupted))
+    select kind, count(*)::int as count,
+           (array_agg(format('%s of project %s', id, project_id) order by created_at desc))[1:${names}::int] as named
+      from found group by kind`)

@@ -1,19 +1,19 @@
 // Verifies a backup: restores it into a database of its own, and compares that database and the files with the archive.
+
+import { type ArchiveReader, readArchive } from '#src/archive/archive.ts'
+import { compareDatabase } from '#src/archive/compare-database.ts'
+import { restoreDatabase } from '#src/archive/restore-database.ts'
+import type { Watching } from '#src/archive/write-database.ts'
 import type { Logins } from '#src/tenancy/logins.ts'
 import { verifyOf } from '#src/tenancy/provision.ts'
-import { type ArchiveReader, readArchive } from './archive/archive.ts'
-import { compareDatabase } from './archive/compare-database.ts'
-import { readLines } from './archive/json-lines.ts'
-import { restoreDatabase } from './archive/restore-database.ts'
-import { checkFiles } from './archive/stored-files.ts'
-import type { Watching } from './archive/write-database.ts'
 import type { BackupDeps } from './make-backup.ts'
+import { checkSpace, type DiskSpace } from './space.ts'
 import * as store from './store.ts'
+import { checkFiles } from './stored-files.ts'
+import type { TaskGuard } from './task-guard.ts'
 
-export interface VerifyDeps extends BackupDeps {
+export interface VerifyDeps extends BackupDeps, DiskSpace, Omit<TaskGuard, 'hold'> {
   logins: Logins
-  /** Drops a database that a crash may have left. */
-  dropCopy(database: string): Promise<void>
 }
 
 /** Of these, the first are named in the result. */
@@ -33,8 +33,9 @@ export async function verifyBackup(
   const name = { project: projectId, backup: backupId, attempt: packed.attempt }
   const archive = await readArchive(backups, deriveKey, name, packed)
   const database = verifyOf(project.ref)
-  await deps.dropCopy(database)
   try {
+    // The tenant may have changed the password and settings of its login.
+    await deps.logins.heal(control, project.ref, 'owner')
     return await checkRestored(deps, archive, project, database, watching)
   } finally {
     await deps.dropCopy(database)
@@ -43,24 +44,25 @@ export async function verifyBackup(
 
 /** Restores the archive into a new database, and compares it and the files. Returns what differs, or null. */
 export async function checkRestored(
-  { control, cluster, backups, logins, dataDir, fileKeyOf }: VerifyDeps,
+  deps: VerifyDeps,
   archive: ArchiveReader,
-  project: store.BackedUpProject,
+  project: { ref: string },
   database: string,
   watching: Watching,
 ): Promise<string | null> {
+  const { cluster, logins, dataDir } = deps
   const { manifest } = archive
   const { address } = cluster
+  await checkSpace(deps, manifest.database)
   for (const { file } of manifest.services)
     for await (const _ of archive.read(file)) watching.signal.throwIfAborted()
   const refs = { from: manifest.project.ref, to: project.ref }
   const owner = logins.address(project.ref, 'owner')
-  // The tenant may have changed the password and settings of its login.
-  await logins.heal(control, project.ref, 'owner')
-  await restoreDatabase(archive, { address, owner, control: cluster.control, database, refs }, watching)
+  const target = { address, owner, control: cluster.control, database, refs, creating: deps.whileOurs }
+  await restoreDatabase(archive, target, watching)
   const differences = [
-    ...(await compareDatabase(archive, { address, database, dataDir }, watching)),
-    ...(await checkFiles(backups, fileKeyOf, project.id, readLines(archive.read(manifest.files)), watching)),
+    ...(await compareDatabase(archive, { address, database, dataDir }, refs, watching)),
+    ...(await checkFiles(deps, archive, watching)),
   ]
   return differences.length === 0 ? null : sentence(differences)
 }

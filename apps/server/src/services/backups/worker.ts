@@ -1,26 +1,33 @@
 // Makes, verifies and restores backups: those that were asked for, and those that are due. A project has one task at a time. If a
 // node dies, another one begins the task again.
-import type { BackupProgress } from '@plinth/contract/backups.ts'
+import { removeArchive } from '#src/archive/archive.ts'
+import { createTaskLeases, leaseSeconds, pauseSeconds } from '#src/archive/task-leases-store.ts'
 import type { Log } from '#src/kernel/log.ts'
 import { orderedUuid } from '#src/kernel/ordered-uuid.ts'
 import type { Session } from '#src/kernel/postgres/database.ts'
+import { isOutage } from '#src/kernel/postgres/unavailable.ts'
 import { startWorker, type Worker } from '#src/kernel/worker.ts'
-import { restoredOf, verifyOf } from '#src/tenancy/provision.ts'
-import { removeArchive } from './archive/archive.ts'
-import type { Watching } from './archive/write-database.ts'
+import { MadeElsewhere } from '#src/tenancy/project-making.ts'
+import { endMakers, restoredOf, verifyOf } from '#src/tenancy/provision.ts'
 import { makeBackup } from './make-backup.ts'
-import { reasonOf } from './reason.ts'
-import { type RestoreDeps, restoreBackup, undoRestore } from './restore-backup.ts'
+import { makeProject, type NewProjectDeps } from './new-project.ts'
+import { Interrupted, isOutside, reasonOf } from './reason.ts'
+import { restoreBackup, undoRestore } from './restore-backup.ts'
 import * as restores from './restores-store.ts'
+import { usualSettings } from './service.ts'
 import * as store from './store.ts'
+import { guardTask, type TaskGuard } from './task-guard.ts'
 import { verifyBackup } from './verify-backup.ts'
 
-export interface BackupWorkerDeps extends RestoreDeps {
+export interface BackupWorkerDeps extends Omit<NewProjectDeps, keyof TaskGuard> {
   log: Log
+  dropCopy(database: string): Promise<void>
 }
 
 /** The problem is null if the task has succeeded. */
-type Outcome = { kind: 'stopped' } | { kind: 'ended'; problem: string | null; done?: store.DoneBackup }
+type Outcome =
+  | { kind: 'stopped'; pauseSeconds: number }
+  | { kind: 'ended'; problem: string | null; done?: store.DoneBackup; isOutage?: boolean }
 
 /** A tenant's own functions run while its backup is restored, and may take long. Such projects share half of the places. */
 const bounds = {
@@ -32,8 +39,6 @@ const bounds = {
 const limit = { times: 50, ms: 15 * 60_000 }
 /** That of a timer. */
 const longestMs = 2 ** 31 - 1
-const leaseSeconds = 30
-const extendMs = 2000
 const maxAttempts = 3
 /** In the audit log: of success and of failure. */
 const actions: Record<store.Task['kind'], readonly [string, string]> = {
@@ -41,22 +46,12 @@ const actions: Record<store.Task['kind'], readonly [string, string]> = {
   verification: ['backups.verified', 'backups.not_verified'],
   restore: ['backups.restored', 'backups.not_restored'],
   undo: ['backups.undone', 'backups.not_undone'],
+  new_project: ['backups.restored_as_new', 'backups.not_restored_as_new'],
 }
-const usualVerifyMinutes = 10_080
 
 export function startBackupWorker(deps: BackupWorkerDeps): Worker {
   const { control, backups, log } = deps
-  const progressOf = new Map<string, BackupProgress>()
-
-  function watching(task: store.Task, signal: AbortSignal): Watching {
-    return {
-      signal,
-      progress(step, bytes) {
-        const now = progressOf.get(task.id)
-        progressOf.set(task.id, { step, bytes: now?.step === step ? now.bytes + bytes : bytes })
-      },
-    }
-  }
+  const { watching, forget, lease } = createTaskLeases(control, 'backup_tasks')
 
   /** Tasks for backups and verifications that are due. */
   async function plan(): Promise<void> {
@@ -66,31 +61,37 @@ export function startBackupWorker(deps: BackupWorkerDeps): Worker {
         await store.insertBackup(session, backupId, projectId, 'scheduled')
         await store.insertTask(session, { id: orderedUuid(), projectId, kind: 'backup', backupId })
       }
-      const unverified = await store.listDueVerifications(session, bounds.all, usualVerifyMinutes)
+      const { verify_interval_minutes: usualMinutes } = usualSettings
+      const unverified = await store.listDueVerifications(session, bounds.all, usualMinutes)
       for (const { project_id: projectId, backup_id: backupId } of unverified)
         await store.insertTask(session, { id: orderedUuid(), projectId, kind: 'verification', backupId })
     })
   }
 
   /** A restore is recorded in the transaction that exchanges the databases. */
-  async function restore(task: store.Task, signal: AbortSignal): Promise<void> {
-    const found = await restores.findRestore(control, task.project_id, task.restore_id!)
+  async function restore(guarded: NewProjectDeps, task: store.Task, signal: AbortSignal): Promise<void> {
+    const found = await restores.readRestore(control, task.restore_id!)
     if (!found) throw new Error('the restore was deleted')
-    if (task.kind === 'undo') await undoRestore(deps, task.project_id, found, watching(task, signal))
-    else await restoreBackup(deps, task, found, watching(task, signal))
+    if (task.kind === 'new_project')
+      await makeProject(guarded, task.project_id, found, watching(task, signal))
+    else if (task.kind === 'undo') await undoRestore(guarded, task.project_id, found, watching(task, signal))
+    else await restoreBackup(guarded, task, found, watching(task, signal))
   }
 
-  /** Drops what the attempts have left. */
-  async function giveUp({ project_id: projectId }: store.Task): Promise<never> {
-    const project = await store.findProject(control, projectId)
-    if (project)
-      for (const database of [verifyOf(project.ref), restoredOf(project.ref)]) await deps.dropCopy(database)
-    throw new Error(`the platform stopped ${maxAttempts} times meanwhile`)
+  /** Drops what an earlier attempt or task has left. */
+  async function dropLeftovers({ dropCopy }: TaskGuard, projectId: string): Promise<void> {
+    const ref = await store.findRef(control, projectId)
+    if (ref === undefined) return
+    const copies = [verifyOf(ref), restoredOf(ref)]
+    for (const database of copies) await endMakers(control, database)
+    for (const database of await store.listExisting(control, copies)) await dropCopy(database)
   }
 
   async function run(task: store.Task, signal: AbortSignal): Promise<Outcome> {
     const { project_id: project, backup_id: backup, attempts: attempt } = task
-    if (attempt > maxAttempts) await giveUp(task)
+    const guarded = { ...deps, ...guardTask(control, deps.dropCopy, task) }
+    await dropLeftovers(guarded, project)
+    if (attempt > maxAttempts) throw new Interrupted(maxAttempts)
     switch (task.kind) {
       case 'backup':
         return {
@@ -99,9 +100,12 @@ export function startBackupWorker(deps: BackupWorkerDeps): Worker {
           done: await makeBackup(deps, { project, backup, attempt }, watching(task, signal)),
         }
       case 'verification':
-        return { kind: 'ended', problem: await verifyBackup(deps, project, backup, watching(task, signal)) }
+        return {
+          kind: 'ended',
+          problem: await verifyBackup(guarded, project, backup, watching(task, signal)),
+        }
       default:
-        await restore(task, signal)
+        await restore(guarded, task, signal)
         return { kind: 'ended', problem: null }
     }
   }
@@ -118,46 +122,62 @@ export function startBackupWorker(deps: BackupWorkerDeps): Worker {
       return await run(task, await within(task, signal))
     } catch (error) {
       // The platform stops. The task is begun again at the next start.
-      if (signal.aborted) return { kind: 'stopped' }
+      if (signal.aborted) return { kind: 'stopped', pauseSeconds: 0 }
+      if (error instanceof MadeElsewhere) return { kind: 'stopped', pauseSeconds }
       log.error(
         { err: error, project: task.project_id, backup: task.backup_id, task: task.kind },
         'a task of backups failed',
       )
-      return { kind: 'ended', problem: reasonOf(error) }
+      const problem = reasonOf(error)
+      return {
+        kind: 'ended',
+        problem: task.kind === 'verification' && isOutside(error) ? store.notVerified + problem : problem,
+        isOutage: isOutage(error),
+      }
     } finally {
-      progressOf.delete(task.id)
+      forget(task)
     }
   }
 
-  async function recordEnd(
-    session: Session,
-    { kind, backup_id: backup, project_id: project, restore_id: restoreId }: store.Task,
-    { problem, done }: Extract<Outcome, { kind: 'ended' }>,
-  ): Promise<void> {
-    await store.insertAudit(session, actions[kind][problem === null ? 0 : 1], backup, project)
-    if (kind === 'verification') await store.recordVerified(session, backup, problem)
-    else if (done) await store.recordDone(session, backup, done)
-    else if (problem === null) return
-    else if (kind === 'backup') await store.recordFailed(session, backup, problem)
-    else if (kind === 'undo') await restores.recordNotUndone(session, restoreId!, problem)
-    else await restores.recordNotRestored(session, restoreId!, problem)
+  /** A task that failed because Postgres has stopped is begun again. */
+  const isInterrupted = async (
+    { attempts, claimed_at: since }: store.Task,
+    { problem, isOutage }: Extract<Outcome, { kind: 'ended' }>,
+  ) =>
+    problem !== null &&
+    attempts <= maxAttempts &&
+    (isOutage === true || (await store.hasRestarted(control, since)))
+
+  /** Files of earlier attempts to make a backup, or of all if it has failed. What stays is removed by the sweep. */
+  async function removeAttempts({ kind, project_id: project, ...task }: store.Task): Promise<void> {
+    if (kind !== 'backup' && kind !== 'restore') return
+    const restore =
+      task.restore_id === null ? undefined : await restores.readRestore(control, task.restore_id)
+    const backup = restore?.before_backup_id ?? task.backup_id
+    await removeArchive(backups, project, backup, (await store.findManifest(control, backup))?.attempt)
   }
 
+  /**
+   * Before the task is deleted, so that a crash does not leave it without one, and only if no other node has begun the task
+   * again. Its owner may have deleted it already.
+   */
+  const removeUnmade = (task: store.Task) =>
+    control.transaction(async session => {
+      if (!(await store.holdTask(session, task))) return
+      if (await store.findUnmade(control, task.project_id)) await deps.lifecycle.remove(task.project_id)
+    })
+
   async function record(task: store.Task, outcome: Outcome): Promise<void> {
-    if (outcome.kind === 'stopped') return void (await store.releaseTask(control, task))
+    if (outcome.kind === 'stopped') return void (await store.releaseTask(control, task, outcome.pauseSeconds))
+    if (await isInterrupted(task, outcome))
+      return void (await store.postponeTask(control, task, pauseSeconds))
+    if (task.kind === 'new_project' && outcome.problem !== null) await removeUnmade(task)
     const isRecorded = await control.transaction(async session => {
       const isOurs = await store.deleteTask(session, task)
       if (isOurs) await recordEnd(session, task, outcome)
       return isOurs
     })
-    if (!isRecorded || task.kind !== 'backup') return
-    // What stays is removed by the sweep.
-    await removeArchive(
-      backups,
-      task.project_id,
-      task.backup_id,
-      outcome.done ? task.attempts : undefined,
-    ).catch(() => {})
+    if (isRecorded) await removeAttempts(task).catch(() => {})
   }
 
   return startWorker<store.Task, Outcome>(
@@ -173,20 +193,25 @@ export function startBackupWorker(deps: BackupWorkerDeps): Worker {
       nextDueMs: () => store.nextDueMs(control),
       act,
       record,
-      lease: {
-        everyMs: extendMs,
-        extend: tasks =>
-          store.extendTasks(
-            control,
-            tasks.map(({ id, attempts }) => ({
-              id,
-              attempts,
-              progress: progressOf.get(id) ?? { step: 'starting', bytes: 0 },
-            })),
-            leaseSeconds,
-          ),
-      },
+      lease,
     },
     log,
   )
+}
+
+async function recordEnd(
+  session: Session,
+  task: store.Task,
+  { problem, done }: Extract<Outcome, { kind: 'ended' }>,
+): Promise<void> {
+  const { kind, backup_id: backup, restore_id: restoreId } = task
+  let hasFailed = problem !== null
+  if (kind === 'verification') await store.recordVerified(session, backup, problem)
+  else if (done) await store.recordDone(session, backup, done)
+  else if (problem !== null && kind === 'backup') await store.recordFailed(session, backup, problem)
+  // The connection can be lost after the commit of the exchange.
+  else if (problem !== null && kind === 'undo')
+    hasFailed = await restores.recordNotUndone(session, restoreId!, problem)
+  else if (problem !== null) hasFailed = await restores.recordNotRestored(session, restoreId!, problem)
+  await store.insertAudit(session, actions[kind][hasFailed ? 1 : 0], task, problem)
 }

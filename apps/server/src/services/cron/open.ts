@@ -35,11 +35,11 @@ const jobRows = tableDataHooks('jobs', [
   'updated_at',
 ])
 
-/** Runs are not exported. Copied jobs are switched off; saving a job switches it on. */
-const jobData: ProjectDataHooks = {
+/** Runs are not exported. Jobs of another project are switched off; saving a job switches it on. */
+export const jobData: ProjectDataHooks = {
   ...jobRows,
-  async copy(session, from, to) {
-    await jobRows.restore(session, to, { from, rows: jobRows.export(session, from) })
-    await switchOffJobs(session, to)
+  async restore(session, projectId, exported) {
+    await jobRows.restore(session, projectId, exported)
+    if (exported.from !== projectId) await switchOffJobs(session, projectId)
   },
 }

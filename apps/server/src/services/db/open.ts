@@ -1,9 +1,9 @@
 import { dbApi } from '@plinth/contract/db.ts'
-import type { Service } from '#src/planes/service.ts'
+import type { Opened } from '#src/planes/service.ts'
 import { dbRoutes } from './management-routes.ts'
-import { type DbDeps, dbService } from './service.ts'
+import { type DbDeps, type DbService, dbService } from './service.ts'
 
-export function openDb(deps: DbDeps): Service {
+export function openDb(deps: DbDeps): Opened<DbService> {
   const service = dbService(deps)
-  return { name: 'db', mount: to => to.management(dbApi, dbRoutes(service)) }
+  return { name: 'db', service, mount: to => to.management(dbApi, dbRoutes(service)) }
 }

@@ -16,11 +16,13 @@ import { refusalFromOwnerSql } from '#src/planes/management/database-refusal.ts'
 import type { OwnerWork } from '#src/planes/management/owner-work.ts'
 import type { Paging } from '#src/planes/management/paging.ts'
 import type { Databases } from '#src/tenancy/databases.ts'
+import { noteRestorePoint } from '#src/tenancy/restore-points.ts'
 import type { ShadowDatabases } from '#src/tenancy/shadow-database.ts'
 import { appliedAs, apply, pendingAs, runAll } from './apply.ts'
+import { markDestructive } from './dump/destructive.ts'
 import { differenceScript } from './dump/difference.ts'
 import { dataScript } from './dump/rows-store.ts'
-import { readSchema, type Schema, schemaScript } from './dump/schema.ts'
+import { readSchema, renameRoles, type Schema, schemaScript } from './dump/schema.ts'
 import { byVersion, inVersionOrder, label, type Migration, parseMigrations, scriptOf } from './migration.ts'
 import { dropEverything } from './reset-store.ts'
 import * as store from './store.ts'
@@ -37,12 +39,13 @@ const lockPatienceMs = 60_000
 const lockPollMs = 200
 
 export interface DbDeps {
+  control: Session
   owner: OwnerWork
   databases: Databases
   shadows: ShadowDatabases
 }
 
-export function dbService({ owner, databases, shadows }: DbDeps) {
+export function dbService({ control, owner, databases, shadows }: DbDeps) {
   /** One push or reset at a time. The advisory lock ends with the connection, also after a crash. */
   async function alone<T>(id: string, work: (session: Session) => Promise<T>): Promise<T> {
     const tenant = await owner.tenant(id)
@@ -108,6 +111,17 @@ export function dbService({ owner, databases, shadows }: DbDeps) {
       return script(differenceScript(planned, actual))
     },
 
+    /** What turns the schema of the first project into that of the second: `{is_destructive, sql}`. */
+    async difference(fromId: string, toId: string): Promise<JsonText> {
+      const [from, to] = await Promise.all(
+        [fromId, toId].map(id => owner.look(id, session => readSchema(session).catch(refused))),
+      )
+      const refs = { from: (await owner.tenant(toId)).ref, to: (await owner.tenant(fromId)).ref }
+      const renamed = await inSlices(renameRoles(to!, refs))
+      const { script: marked, isDestructive } = markDestructive(differenceScript(from!, renamed))
+      return jsonTextFrom(withField('is_destructive', isDestructive, jsonFieldPieces('sql', marked)))
+    },
+
     /** Records the migrations as applied without running them. */
     async record(id: string, sent: readonly Sent[]) {
       const migrations = await inSlices(parseMigrations(sent))
@@ -136,6 +150,7 @@ export function dbService({ owner, databases, shadows }: DbDeps) {
       const given = input.migrations && (await inSlices(parseMigrations(input.migrations)))
       return alone(id, async session => {
         const again = given ?? (input.reapply ? await recordedMigrations(session) : [])
+        await noteRestorePoint(control, 'reset', id)
         return resetTo(session, again, await records(session))
       })
     },
@@ -304,6 +319,16 @@ function* withStatementsAsJson(
     yield '}'
   }
   yield ']}'
+}
+
+/** Adds a field at the beginning of an object. */
+function* withField(
+  name: string,
+  value: unknown,
+  [first = '', ...pieces]: Iterable<string>,
+): Generator<string> {
+  yield `{${JSON.stringify(name)}:${JSON.stringify(value)},${first.slice(1)}`
+  yield* pieces
 }
 
 /** `{sql}` */

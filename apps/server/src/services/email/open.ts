@@ -44,8 +44,16 @@ export function openEmail({ smtp, ...deps }: EmailDeps): Opened<EmailService> {
     name: 'email',
     service,
     mount: to => to.management(emailApi, emailRoutes(service)),
-    data: tableDataHooks('mail_templates', ['type', 'subject', 'body_html', 'body_text', 'updated_at']),
+    data: templatesData,
     metrics: [...workerMetrics('mail', worker.use), queueDepth('mail', countQueued)],
     close: worker.close,
   }
 }
+
+export const templatesData = tableDataHooks('mail_templates', [
+  'type',
+  'subject',
+  'body_html',
+  'body_text',
+  'updated_at',
+])

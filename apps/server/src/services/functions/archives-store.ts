@@ -41,12 +41,15 @@ export const reuseArchive = async (control: Database, projectId: string, hash: s
       returning id`)
   )?.id
 
-/** Archives that no version names, except new ones, which a deployment may be about to name. */
+/**
+ * Archives that no version names, except new ones, which a deployment may be about to name. One that is not complete may be
+ * part of a copy of a project, which takes some hours.
+ */
 export const takeUnused = (session: Session, minAgeSeconds: number, limit: number) =>
   session.rows<{ project_id: string; id: string; bytes: number }>(sql`
     delete from function_archives where (project_id, id) in (
       select a.project_id, a.id from function_archives a
-       where a.created_at < now() - make_interval(secs => ${minAgeSeconds})
+       where a.created_at < now() - make_interval(secs => case when a.is_complete then ${minAgeSeconds} else 86400 end)
          and not exists (select from function_versions v
                           where v.project_id = a.project_id and a.id in (v.code_archive, v.packages_archive))
        limit ${limit} for update skip locked)

@@ -9,9 +9,9 @@ import { Refusal } from '#src/kernel/errors.ts'
 import { openFile } from '#src/kernel/objects/file-reader.ts'
 import { openFileWriter } from '#src/kernel/objects/file-writer.ts'
 import { frameCipher } from '#src/kernel/objects/frames.ts'
-import { pieceName, pieceNames } from '#src/kernel/objects/layout.ts'
-import { MissingPiece, type Pieces } from '#src/kernel/objects/pieces.ts'
+import type { Pieces } from '#src/kernel/objects/pieces.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
+import { hasWayBack } from '#src/tenancy/instance-cutover.ts'
 import * as store from './archives-store.ts'
 
 export type Archives = ReturnType<typeof createArchives>
@@ -32,6 +32,8 @@ export function createArchives(control: Database, pieces: Pieces, sealer: Sealer
     createSecretKey(Buffer.from(sealer.open(sealed, contextOf(id)), 'base64'))
 
   return {
+    folderOf,
+    openKey,
     /** Stores a directory, unless an archive with this hash exists. Returns the id of the archive. */
     async save(projectId: string, hash: string, directory: string): Promise<string> {
       const known = await store.reuseArchive(control, projectId, hash)
@@ -83,6 +85,7 @@ export function createArchives(control: Database, pieces: Pieces, sealer: Sealer
 
     /** Removes archives that no version names any more. */
     async removeUnused(): Promise<void> {
+      if (await hasWayBack(control)) return
       let removed: number
       do {
         removed = await control.transaction(async session => {
@@ -92,15 +95,6 @@ export function createArchives(control: Database, pieces: Pieces, sealer: Sealer
           return unused.length
         })
       } while (removed === batch)
-    },
-
-    /** Copies the bytes of an archive for another project. Missing ones were put there already, or are lost. */
-    async copyBytes(from: string, to: string, { id, bytes }: { id: string; bytes: number }): Promise<void> {
-      const names = pieceNames(folderOf(from, id), id, bytes)
-      for (const [index, name] of names.entries())
-        await pieces.copy(name, pieceName(folderOf(to, id), id, index)).catch(error => {
-          if (!(error instanceof MissingPiece)) throw error
-        })
     },
 
     async removeAll(projectId: string): Promise<void> {

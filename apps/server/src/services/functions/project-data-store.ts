@@ -35,7 +35,17 @@ export const insertExportedArchive = (session: Session, projectId: string, archi
   session.run(sql`
     insert into function_archives (project_id, id, hash, bytes, data_key, is_complete)
     values (${projectId}, ${archive.id}, ${archive.hash}, ${archive.bytes}, ${archive.data_key}, true)
+    on conflict (project_id, id) do update
+      set hash = excluded.hash, bytes = excluded.bytes, data_key = excluded.data_key, is_complete = true`)
+
+/** Before their bytes are copied. Those that are there already are kept for an hour again. */
+export async function reserveArchives(session: Session, from: string, to: string): Promise<void> {
+  await session.run(sql`update function_archives set created_at = now() where project_id = ${to}`)
+  await session.run(sql`
+    insert into function_archives (project_id, id, hash, data_key)
+    select ${to}, id, hash, data_key from function_archives where project_id = ${from} and is_complete
     on conflict (project_id, id) do nothing`)
+}
 
 export const insertExportedFunction = async (
   session: Session,

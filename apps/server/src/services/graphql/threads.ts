@@ -2,6 +2,7 @@
 import { Worker } from 'node:worker_threads'
 import { Refusal } from '#src/kernel/errors.ts'
 import { createLimiter } from '#src/kernel/limiter.ts'
+import { threadEnvironment } from '#src/kernel/thread-environment.ts'
 import { DocumentProblem } from './compile/problem.ts'
 import type { FromThread, ToThread } from './thread-messages.ts'
 
@@ -53,7 +54,8 @@ class Thread {
   readonly opened = new Set<string>()
 
   constructor(code: URL) {
-    this.#worker = new Worker(code, { resourceLimits: { maxOldGenerationSizeMb: memoryMb } })
+    const resourceLimits = { maxOldGenerationSizeMb: memoryMb }
+    this.#worker = new Worker(code, { env: threadEnvironment(), resourceLimits })
     this.#worker.unref()
     this.#worker.on('message', (message: FromThread) => this.#settle(message))
     this.#worker.on('error', error => this.#fail(error))

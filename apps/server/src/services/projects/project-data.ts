@@ -1,4 +1,5 @@
-// Export and restore of a project's settings and quotas. Name, slug, keys and members belong to the project itself.
+// Export and restore of a project's settings and quotas. Name, slug, keys and members belong to the project itself. A
+// restore in place keeps the quotas, which are the operator's: it could raise them otherwise.
 import type { Sealer } from '#src/kernel/crypto/sealed.ts'
 import type { ProjectDataHooks } from '#src/tenancy/project-data.ts'
 import { resealSettings } from '#src/tenancy/settings-secrets.ts'
@@ -17,7 +18,9 @@ export const settingsData = (sealer: Sealer): ProjectDataHooks => ({
   async restore(session, projectId, { from, rows }) {
     for await (const row of rows) {
       const { settings, quotas } = row as unknown as Row
-      await restoreProject(session, projectId, resealSettings(settings, from, projectId, sealer), quotas)
+      const present = from === projectId ? await findProject(session, projectId) : undefined
+      const resealed = resealSettings(settings, from, projectId, sealer)
+      await restoreProject(session, projectId, resealed, present?.quotas ?? quotas)
     }
   },
 })

@@ -7,12 +7,11 @@ import type {
   Quotas,
   UpdatedProject,
 } from '@plinth/contract/projects.ts'
-import { randomToken } from '#src/kernel/crypto/keys.ts'
 import type { Sealer } from '#src/kernel/crypto/sealed.ts'
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Log } from '#src/kernel/log.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
-import { type Actor, isOperator, visibleProjects } from '#src/planes/management/actor.ts'
+import { type Actor, isOperator, ownerIdOf, visibleProjects } from '#src/planes/management/actor.ts'
 import type { Paging } from '#src/planes/management/paging.ts'
 import type { OpenTables } from '#src/services/rls/service.ts'
 import {
@@ -20,12 +19,12 @@ import {
   credentialContext,
   newAnonKey,
   newJwtSecret,
-  newRef,
   newServiceRoleKey,
 } from '#src/tenancy/credentials.ts'
 import type { Directory } from '#src/tenancy/directory.ts'
 import { exposedSchemasFrom } from '#src/tenancy/exposed-schemas.ts'
 import type { Lifecycle } from '#src/tenancy/lifecycle.ts'
+import { insertNewProject } from '#src/tenancy/new-project.ts'
 import { mergeSettings, redact, sealSettings } from '#src/tenancy/settings-secrets.ts'
 import { deleteKeys } from '#src/tenancy/signing-keys-store.ts'
 import { notChecked, warningsAbout } from './exposure-warnings.ts'
@@ -91,46 +90,20 @@ export function projectsService(deps: ProjectsDeps) {
       checkSettings(request.settings ?? {})
       deps.checkServiceSettings(request.settings ?? {})
       const id = crypto.randomUUID()
-      const slug = request.slug ?? slugFrom(request.name)
       const { settings } = sealSettings(mergeSettings({}, request.settings ?? {}), id, sealer)
       checkSize(settings, request.settings ?? {})
-      const project = (slug: string) => {
-        const keys = {
-          anon_key: newAnonKey(slug),
-          service_role_key: newServiceRoleKey(slug),
-          jwt_secret: newJwtSecret(),
-        }
-        return {
-          keys,
-          row: {
-            id,
-            ref: newRef(),
-            name: request.name.trim(),
-            slug,
-            description: request.description ?? '',
-            settings,
-            quotas: mergeQuotas({}, request.quotas ?? {}),
-            anon_key: seal(id, 'anon_key', keys.anon_key),
-            service_role_key: seal(id, 'service_role_key', keys.service_role_key),
-            jwt_secret: seal(id, 'jwt_secret', keys.jwt_secret),
-            ownerId: actor.kind === 'user' ? actor.id : undefined,
-          },
-        }
+      const plan = {
+        id,
+        name: request.name.trim(),
+        slug: request.slug,
+        description: request.description ?? '',
+        settings,
+        quotas: mergeQuotas({}, request.quotas ?? {}),
+        ownerId: ownerIdOf(actor),
       }
-      let attempt = project(slug)
-      let isCreated = await lifecycle.create(attempt.row)
-      if (!isCreated && request.slug === undefined) {
-        // The slug was generated, so retry with a random suffix.
-        attempt = project(
-          `${slug.slice(0, 43)}-${randomToken(4)
-            .toLowerCase()
-            .replace(/[^a-z0-9]/g, '0')}`,
-        )
-        isCreated = await lifecycle.create(attempt.row)
-      }
-      if (!isCreated) throw new Refusal('slug_taken', `Another project has the slug "${attempt.row.slug}"`)
+      const { keys } = await insertNewProject(sealer, plan, lifecycle.create)
       directory.forget(id)
-      return { ...requireProject(await store.findProject(control, id)), ...attempt.keys }
+      return { ...requireProject(await store.findProject(control, id)), ...keys }
     },
 
     async list(actor: Actor, status: string | undefined, page: Paging) {
@@ -225,16 +198,4 @@ const quotasNeedOperator = () =>
 function mergeQuotas(stored: Record<string, unknown>, change: Quotas): Record<string, unknown> {
   const merged = { ...stored, ...change }
   return Object.fromEntries(Object.entries(merged).filter(([, value]) => value !== null))
-}
-
-/** Makes a slug from any name: 3 to 50 lowercase letters, digits and inner hyphens. */
-export function slugFrom(name: string): string {
-  const plain = name
-    .normalize('NFKD')
-    .replace(/\p{M}/gu, '')
-    .toLowerCase()
-    .replace(/[^a-z0-9]+/g, '-')
-    .slice(0, 50)
-    .replace(/^-+|-+$/g, '')
-  return plain.length >= 3 ? plain : `project${plain && `-${plain}`}`
 }

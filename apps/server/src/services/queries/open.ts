@@ -11,6 +11,15 @@ export function openQueries(deps: { control: Database; owner: OwnerWork }): Serv
   return {
     name: 'queries',
     mount: to => to.management(queriesApi, queriesRoutes(service)),
-    data: tableDataHooks('saved_queries', ['id', 'name', 'description', 'sql', 'created_at', 'updated_at']),
+    data: savedQueriesData,
   }
 }
+
+export const savedQueriesData = tableDataHooks('saved_queries', [
+  'id',
+  'name',
+  'description',
+  'sql',
+  'created_at',
+  'updated_at',
+])

@@ -12,6 +12,7 @@ import type { Cluster } from '#src/tenancy/cluster.ts'
 import type { Databases } from '#src/tenancy/databases.ts'
 import type { Directory } from '#src/tenancy/directory.ts'
 import type { Logins } from '#src/tenancy/logins.ts'
+import type { RequestHolds } from '#src/tenancy/request-holds.ts'
 import type { Upgrades } from '#src/tenancy/upgrades.ts'
 import { openBus } from './bus.ts'
 import { createCaptureSwitch } from './changes/capture-switch.ts'
@@ -37,6 +38,7 @@ interface RealtimeDeps {
   logins: Logins
   abandoned: Abandoned
   databases: Databases
+  holds: RequestHolds
   directory: Directory
   revocations: Revocations
   credentials: Pick<Credentials, 'isManagementToken'>
@@ -56,6 +58,7 @@ export function openRealtime(deps: RealtimeDeps): Service {
     control,
     logins,
     abandoned: deps.abandoned,
+    holds: deps.holds,
     perProject: limits.poolSize,
     total: limits.maxConnections,
   })
@@ -65,7 +68,7 @@ export function openRealtime(deps: RealtimeDeps): Service {
     databases,
     directory,
     pools,
-    openConnection: createFeedConnections(control, logins),
+    openConnection: createFeedConnections(control, logins, deps.holds),
     captureSwitch,
     maxFeeds: limits.maxListeners,
     checkConcurrency: limits.poolSize,

@@ -8,7 +8,7 @@ import { MissingPiece, NoSpace, ObjectsUnavailable, type Pieces } from '#src/ker
 import type { Tenant } from '#src/tenancy/directory.ts'
 import { quotaExceeded, storageRefusal, tooLarge } from './refusals.ts'
 import type { Removal } from './removal.ts'
-import type { Usage } from './usage.ts'
+import { defaultQuotaMegabytes, type Usage } from './usage.ts'
 import type { StoredFile } from './usage-store.ts'
 
 export interface Intake {
@@ -24,7 +24,6 @@ export interface Intake {
 export type Files = ReturnType<typeof createFiles>
 
 const megabyte = 1024 * 1024
-const defaultQuotaMegabytes = 1024
 /** Quota is reserved in steps of this size for uploads without a declared size. */
 const stepBytes = megabyte
 /** Direct uploads end earlier than this, so the sweeper does not remove a file that is still being uploaded. */

@@ -24,7 +24,7 @@ export async function openStorage(deps: StorageDeps): Promise<Opened<StorageServ
         await deps.pieces.removeFolder(projectId)
       },
     },
-    data: storageData(deps.pieces, deps.sealer),
+    data: storageData(deps.sealer),
     metrics: [...workerMetrics('storage', service.sweeperUse), queueDepth('unused_files', countUnused)],
     close: service.close,
   }

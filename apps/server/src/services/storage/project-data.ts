@@ -1,13 +1,11 @@
-// Export, restore and copy of a project's files, as far as they are not in its database: the data key and the list of
-// stored versions. A restore expects that the backup has put the bytes back. A copy copies them as well.
+// Export and restore of a project's files, as far as they are not in its database: the data key and the list of stored
+// versions. A restore expects that the bytes are in place.
 import { createSecretKey, type KeyObject } from 'node:crypto'
 import { inBatches } from '#src/kernel/batches.ts'
 import type { Sealer } from '#src/kernel/crypto/sealed.ts'
-import { pieceName, pieceNames } from '#src/kernel/objects/layout.ts'
-import { MissingPiece, type Pieces } from '#src/kernel/objects/pieces.ts'
 import type { Session } from '#src/kernel/postgres/database.ts'
 import type { ExportedRow, ProjectDataHooks } from '#src/tenancy/project-data.ts'
-import { keyContext } from './usage.ts'
+import { createKey, keyContext } from './usage.ts'
 import {
   addUsage,
   findKey,
@@ -17,6 +15,8 @@ import {
   listFiles,
   replaceKey,
   type StoredFile,
+  selectAllReferred,
+  selectReferred,
 } from './usage-store.ts'
 
 type Row = { data_key: string } | StoredFile
@@ -25,7 +25,7 @@ const batch = 1000
 /** After this time the sweeper confirms the versions that objects reference and removes the others. */
 const sweepAfterMs = 15 * 60_000
 
-export function storageData(pieces: Pieces, sealer: Sealer): ProjectDataHooks {
+export function storageData(sealer: Sealer): ProjectDataHooks {
   const openKey = (sealed: string, project: string): KeyObject =>
     createSecretKey(Buffer.from(sealer.open(sealed, keyContext(project)), 'base64'))
 
@@ -65,26 +65,45 @@ export function storageData(pieces: Pieces, sealer: Sealer): ProjectDataHooks {
     }
   }
 
-  async function copyBytes(from: string, to: string, { version, size }: StoredFile): Promise<void> {
-    for (const [index, name] of pieceNames(from, version, size).entries())
-      await pieces.copy(name, pieceName(to, version, index)).catch(error => {
-        // The version was removed meanwhile, or its upload has not ended: no object references it.
-        if (!(error instanceof MissingPiece)) throw error
-      })
-  }
-
   return {
     export: exportRows as (session: Session, project: string) => AsyncGenerator<ExportedRow & Row>,
     restore: (session, project, { from, rows }) =>
       restoreRows(session, project, from, rows as AsyncIterable<ExportedRow & Row>),
-    async copy(session, from, to) {
-      for await (const file of filesOf(session, from)) await copyBytes(from, to, file)
-      await restoreRows(session, to, from, exportRows(session, from))
+    // A copy that gets files of its own first would have another key, and could not take over files any more.
+    async prepareCopy(session, project) {
+      if ((await findKey(session, project)) === undefined) await createKey(session, sealer, project)
+    },
+    files: {
+      list: filesOf,
+      folder: project => project,
+      referred: async (database, versions) =>
+        (await database.rows<{ version: string }>(selectReferred(versions))).map(({ version }) => version),
+      async *allReferred(database) {
+        for (let after = ''; ; ) {
+          const rows = await database.rows<{ version: string }>(selectAllReferred(after, batch))
+          if (rows.length === 0) return
+          for (const { version } of rows) yield version
+          after = rows.at(-1)!.version
+        }
+      },
+      async keys({ from, rows }) {
+        let key: KeyObject | undefined
+        for await (const row of rows as unknown as AsyncIterable<Row>)
+          if ('data_key' in row) {
+            key = openKey(row.data_key, from)
+            break
+          }
+        return () => key ?? throwNoKey()
+      },
     },
   }
 }
 
-export async function* filesOf(session: Session, project: string): AsyncGenerator<StoredFile> {
+function throwNoKey(): never {
+  throw new Error('the export has no key of the files')
+}
+
+async function* filesOf(session: Session, project: string): AsyncGenerator<StoredFile> {
   for (let after = '00000000-0000-0000-0000-000000000000'; ; ) {
     const files = await listFiles(session, project, after, batch)
     if (files.length === 0) return

@@ -4,6 +4,7 @@ import type { Log } from '#src/kernel/log.ts'
 import { pieceNames } from '#src/kernel/objects/layout.ts'
 import type { Pieces } from '#src/kernel/objects/pieces.ts'
 import { isUuid } from '#src/kernel/uuid.ts'
+import type { KeptFiles } from './kept-files.ts'
 import type { Usage } from './usage.ts'
 import type { StoredFile } from './usage-store.ts'
 
@@ -37,7 +38,7 @@ interface Replaced {
 /** Collects versions for one query of the usage, which costs more than the rest of a removal. */
 const batchMs = 30
 
-export function createRemoval(pieces: Pieces, usage: Usage, log: Log): Removal {
+export function createRemoval(pieces: Pieces, usage: Usage, kept: KeptFiles, log: Log): Removal {
   const pinned = new Map<string, Pinned>()
   const replaced = new Map<string, Replaced>()
   const dropping = new Map<string, Promise<void>>()
@@ -49,8 +50,9 @@ export function createRemoval(pieces: Pieces, usage: Usage, log: Log): Removal {
       if (entry) entry.removeAfter = file
       else free.push(file)
     }
+    const unneeded = await kept.keep(project, free)
     // Remove the bytes first, so that no stored byte is missing in the usage.
-    await pieces.remove(free.flatMap(({ version, size }) => pieceNames(project, version, size)))
+    await pieces.remove(unneeded.flatMap(({ version, size }) => pieceNames(project, version, size)))
     await usage.release(
       project,
       free.map(({ version }) => version),

@@ -11,8 +11,8 @@ import type { Directory } from '#src/tenancy/directory.ts'
 import { createBuckets } from './buckets.ts'
 import { createFiles } from './files.ts'
 import { createImages } from './images.ts'
+import { createKeptFiles } from './kept-files.ts'
 import { createObjects } from './objects.ts'
-import { filesOf } from './project-data.ts'
 import { createRemoval } from './removal.ts'
 import { createRenderCache } from './render/cache.ts'
 import { createRenderer } from './render/renderer.ts'
@@ -30,6 +30,8 @@ export interface StorageDeps {
   databases: Databases
   directory: Directory
   pieces: Pieces
+  /** How long the bytes of removed files are kept for recovery to a time. */
+  keepRemovedDays: number
   /** For rendered images. */
   dataDir: string
   baseUrl(): string
@@ -46,7 +48,8 @@ export async function storageService(deps: StorageDeps) {
 
   const usage = createUsage(control, sealer)
   const store = createStore(databases)
-  const removal = createRemoval(pieces, usage, log)
+  const kept = createKeptFiles(control, pieces, deps.keepRemovedDays, log)
+  const removal = createRemoval(pieces, usage, kept, log)
   const sweeping = createSweeping({ control, directory, store, usage, removal, pieces, log })
   const files = createFiles({ pieces, usage, removal, sweep: sweeping.sweep })
   const uploads = createUploads(store, files)
@@ -64,9 +67,6 @@ export async function storageService(deps: StorageDeps) {
     buckets: createBuckets(store, files),
     images: createImages(files, renderer, cache),
     resumable: createResumable({ control, store, files, objects: uploads, baseUrl: deps.baseUrl }),
-    /** The versions of all files of a project, for backups. */
-    filesOf,
-    fileKeyOf: usage.dataKey,
     async usedBytes(project: string) {
       await removal.flush(project)
       return usage.usedBytes(project)
@@ -81,6 +81,7 @@ export async function storageService(deps: StorageDeps) {
       renderer.close()
       await worker.close()
       await removal.close()
+      await kept.close()
       await clearRenders()
     },
   }

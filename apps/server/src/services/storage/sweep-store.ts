@@ -47,6 +47,22 @@ export const rescheduleSweep = (control: Database, project: string) =>
     sql`update storage_areas set sweep_at = now() + interval '20 seconds' where project_id = ${project}`,
   )
 
+/**
+ * Of these versions, those that only the undo of a restore can bring back: they were uploaded after the backup before it. Also
+ * those that no object has named since.
+ */
+export const findForUndo = async (control: Database, project: string, versions: readonly string[]) =>
+  new Set(
+    (
+      await control.rows<{ version: string }>(sql`
+        select v.version::text as version
+          from restores r join backups b on b.id = r.before_backup_id, unnest(${versions}::uuid[]) as v (version)
+         where r.project_id = ${project} and r.undo_until is not null and not exists (
+           select from backup_files f where f.project_id = r.project_id and f.version = v.version
+              and b.created_at between f.first_at and f.last_at)`)
+    ).map(({ version }) => version),
+  )
+
 export const insertFound = (control: Database, project: string, { version, size }: StoredFile) =>
   control.run(sql`
     insert into stored_files (version, project_id, size) values (${version}, ${project}, ${size}) on conflict do nothing`)

@@ -6,8 +6,12 @@ import type { Log } from '#src/kernel/log.ts'
 import { plainBytes } from '#src/kernel/objects/layout.ts'
 import type { PieceFound, Pieces } from '#src/kernel/objects/pieces.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
+import { isUuid } from '#src/kernel/uuid.ts'
 import { startWorker, type Worker } from '#src/kernel/worker.ts'
 import type { Directory, Tenant } from '#src/tenancy/directory.ts'
+import { tryFilesLockInTransaction } from '#src/tenancy/files-lock.ts'
+import { hasWayBack } from '#src/tenancy/instance-cutover.ts'
+import { findKept } from './kept-files-store.ts'
 import type { Removal } from './removal.ts'
 import type { Store } from './store.ts'
 import {
@@ -19,6 +23,7 @@ import {
   deleteExpired,
   findConfirmed,
   findDue,
+  findForUndo,
   insertFound,
   isDeletedProject,
   nextDueMs,
@@ -34,6 +39,8 @@ const minAgeMs = 3_600_000
 /** Minimum interval between sweeps of a project that has reached its quota. */
 const pauseMs = 10_000
 
+type Outcome = 'done' | 'later'
+
 interface SweepDeps {
   control: Database
   directory: Directory
@@ -45,7 +52,7 @@ interface SweepDeps {
 }
 
 export interface Sweeping {
-  /** Sweeps one project now. False if it was swept a moment ago. */
+  /** Sweeps one project now. False if it was swept a moment ago, or files are being copied to it. */
   sweep(tenant: Tenant): Promise<boolean>
   start(): Worker
 }
@@ -54,13 +61,26 @@ export function createSweeping(deps: SweepDeps): Sweeping {
   const { control, directory, store, usage, removal, pieces, log } = deps
   const lastSwept = new Map<string, number>()
 
-  /** Confirms files that objects reference and removes the others, unless they are being read. Returns how many it handled. */
+  /**
+   * Confirms files that objects reference, now or after the undo of a restore, and removes the others, unless they are being
+   * read. Returns how many it handled.
+   */
   async function settle(tenant: Tenant, files: readonly StoredFile[]): Promise<number> {
     const named = await store.namedVersions(
       tenant,
       files.map(({ version }) => version),
     )
-    const [kept, left] = [true, false].map(is => files.filter(({ version }) => named.has(version) === is))
+    const unnamed = files.filter(({ version }) => !named.has(version))
+    const forUndo =
+      unnamed.length === 0
+        ? new Set<string>()
+        : await findForUndo(
+            control,
+            tenant.id,
+            unnamed.map(({ version }) => version),
+          )
+    const isKept = ({ version }: StoredFile) => named.has(version) || forUndo.has(version)
+    const [kept, left] = [true, false].map(is => files.filter(file => isKept(file) === is))
     await confirm(
       control,
       tenant.id,
@@ -96,7 +116,9 @@ export function createSweeping(deps: SweepDeps): Sweeping {
     const forgotten = new Map<string, number>()
     for await (const found of inBatches(pieces.list(tenant.id), batch)) {
       const old = found.filter(({ modifiedAt }) => Date.now() - modifiedAt.getTime() > minAgeMs)
-      const unknown = await without(old, versions => usage.find(tenant.id, versions))
+      const untracked = await without(old, versions => usage.find(tenant.id, versions))
+      const kept = await findKept(control, tenant.id, [...new Set(untracked.map(versionOf))].filter(isUuid))
+      const unknown = untracked.filter(piece => !kept.has(versionOf(piece)))
       const named = await store.namedVersions(tenant, [...new Set(unknown.map(versionOf))])
       for (const piece of unknown) {
         const version = versionOf(piece)
@@ -104,6 +126,8 @@ export function createSweeping(deps: SweepDeps): Sweeping {
         else unnamed.push(piece.name)
       }
     }
+    // Files that were uploaded after the time of a recovery of the instance.
+    if (await hasWayBack(control)) unnamed.length = 0
     await pieces.remove(unnamed)
     for (const [version, stored] of forgotten)
       await insertFound(control, tenant.id, { version, size: plainBytes(stored) })
@@ -128,14 +152,25 @@ export function createSweeping(deps: SweepDeps): Sweeping {
       }
   }
 
-  async function act({ project_id, isCompared }: Area): Promise<void> {
+  /** False if files are being copied to the project, which nothing refers to yet. */
+  const whileSettled = (tenant: Tenant, work: () => Promise<void>): Promise<boolean> =>
+    control.transaction(async session => {
+      if (!(await tryFilesLockInTransaction(session, tenant.id))) return false
+      await work()
+      return true
+    })
+
+  async function act({ project_id, isCompared }: Area): Promise<Outcome> {
     const tenant = await directory.find(project_id)
-    if (!tenant) return
-    await sweepDue(tenant)
-    if (isCompared) return
-    await compare(tenant)
-    await removeUntracked(tenant)
-    await recount(control, tenant.id)
+    if (!tenant) return 'done'
+    const isSwept = await whileSettled(tenant, async () => {
+      await sweepDue(tenant)
+      if (isCompared) return
+      await compare(tenant)
+      await removeUntracked(tenant)
+      await recount(control, tenant.id)
+    })
+    return isSwept ? 'done' : 'later'
   }
 
   return {
@@ -144,9 +179,10 @@ export function createSweeping(deps: SweepDeps): Sweeping {
       if (now - (lastSwept.get(tenant.id) ?? Number.NEGATIVE_INFINITY) < pauseMs) return false
       lastSwept.set(tenant.id, now)
       setTimeout(() => lastSwept.delete(tenant.id), pauseMs).unref()
-      await sweepDue(tenant)
-      await compare(tenant)
-      return true
+      return whileSettled(tenant, async () => {
+        await sweepDue(tenant)
+        await compare(tenant)
+      })
     },
 
     start() {
@@ -159,20 +195,17 @@ export function createSweeping(deps: SweepDeps): Sweeping {
         },
         log,
       )
-      const worker = startWorker<Area, 'done' | 'failed'>(
+      const worker = startWorker<Area, Outcome>(
         {
           name: 'storage sweeper',
           bounds: { all: 2, perProject: 1 },
           claim: ({ jobs }) => claimAreas(control, jobs),
           nextDueMs: () => nextDueMs(control),
           act: area =>
-            act(area).then(
-              () => 'done',
-              error => {
-                log.warn({ err: error, project: area.project_id }, 'sweep of files failed; will retry')
-                return 'failed'
-              },
-            ),
+            act(area).catch(error => {
+              log.warn({ err: error, project: area.project_id }, 'sweep of files failed; will retry')
+              return 'later'
+            }),
           record: async ({ project_id, isCompared }, outcome) => {
             if (outcome === 'done') await recordSwept(control, project_id, !isCompared)
             else await rescheduleSweep(control, project_id)

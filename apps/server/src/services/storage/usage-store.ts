@@ -1,5 +1,5 @@
 import type { Database, Session } from '#src/kernel/postgres/database.ts'
-import { sql } from '#src/kernel/postgres/sql.ts'
+import { literal, sql } from '#src/kernel/postgres/sql.ts'
 
 export interface StoredFile {
   version: string
@@ -127,3 +127,13 @@ export const findUsedBytes = async (control: Database, project: string): Promise
     (await control.row<{ bytes: string }>(sql`select bytes from storage_areas where project_id = ${project}`))
       ?.bytes ?? 0,
   )
+
+/** In a project database, for a session without parameters. */
+export const selectReferred = (versions: readonly string[]): string => `
+  select distinct version from storage.objects where version in (${versions.map(literal).join(', ') || 'null'})`
+
+/** In the same way. Others than those that the platform has given have no bytes. */
+export const selectAllReferred = (after: string, limit: number): string => `
+  select distinct version from storage.objects
+   where version > ${literal(after)} and version ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'
+   order by version limit ${limit}`

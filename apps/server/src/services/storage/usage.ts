@@ -2,7 +2,7 @@
 // before it stores any, and they are released after the bytes are removed. So concurrent uploads cannot exceed the quota.
 import { createSecretKey, type KeyObject, randomBytes } from 'node:crypto'
 import type { Sealer } from '#src/kernel/crypto/sealed.ts'
-import type { Database } from '#src/kernel/postgres/database.ts'
+import type { Database, Session } from '#src/kernel/postgres/database.ts'
 import {
   dropFiles,
   findFiles,
@@ -28,24 +28,28 @@ export interface Usage {
   forget(project: string): void
 }
 
+/** Of a project without `max_storage_size_mb`. */
+export const defaultQuotaMegabytes = 1024
+
 export const keyContext = (project: string) => `storage_areas.data_key:${project}`
 const firstSweepMs = 15 * 60_000
 const maxCachedKeys = 1000
+
+/** The sealed key of a project that has none yet. */
+export async function createKey(control: Session, sealer: Sealer, project: string): Promise<string> {
+  const sealed = sealer.seal(randomBytes(32).toString('base64'), keyContext(project))
+  await insertArea(control, project, sealed, new Date(Date.now() + firstSweepMs))
+  // Another request may have inserted its key first.
+  return (await findKey(control, project)) ?? sealed
+}
 
 export function createUsage(control: Database, sealer: Sealer): Usage {
   const keys = new Map<string, Promise<KeyObject>>()
 
   async function findOrCreateKey(project: string): Promise<KeyObject> {
     const found = await findKey(control, project)
-    const sealed = found ?? (await createKey(project))
+    const sealed = found ?? (await createKey(control, sealer, project))
     return createSecretKey(Buffer.from(sealer.open(sealed, keyContext(project)), 'base64'))
-  }
-
-  async function createKey(project: string): Promise<string> {
-    const sealed = sealer.seal(randomBytes(32).toString('base64'), keyContext(project))
-    await insertArea(control, project, sealed, new Date(Date.now() + firstSweepMs))
-    // Another request may have inserted its key first.
-    return (await findKey(control, project)) ?? sealed
   }
 
   return {

@@ -1,9 +1,7 @@
-// Export, restore and copy of a project's webhooks. Their deliveries are not part of it. A copy has other ids and the same
-// secrets, and is switched off. The triggers of the copied database know the webhooks by the ids of the original.
+// Export and restore of a project's webhooks. Their deliveries are not part of it. In another project they have other ids
+// and the same secrets, and are switched off. The triggers of a copied database know them by the ids of the original.
 import type { Sealer } from '#src/kernel/crypto/sealed.ts'
 import { orderedUuid } from '#src/kernel/ordered-uuid.ts'
-import type { Session } from '#src/kernel/postgres/database.ts'
-import { beginning } from '#src/tenancy/outbox-reading.ts'
 import type { ExportedRow, ProjectDataHooks } from '#src/tenancy/project-data.ts'
 import {
   deleteWebhooks,
@@ -14,19 +12,15 @@ import {
 } from './project-data-store.ts'
 import { sources } from './relay.ts'
 import { openSecret, sealSecret } from './secrets.ts'
-import { insertCursors } from './store.ts'
 
 export function webhooksData(sealer: Sealer): ProjectDataHooks {
   function forProject(webhook: ExportedWebhook, from: string, to: string): ExportedWebhook {
     if (from === to) return webhook
     const id = orderedUuid()
     const secret = openSecret(sealer, from, webhook.id, webhook.secret)
-    return { ...webhook, id, secret: sealSecret(sealer, to, id, secret) }
-  }
-
-  async function insertAll(session: Session, projectId: string, webhooks: readonly ExportedWebhook[]) {
-    for (const webhook of webhooks) await insertExported(session, projectId, webhook)
-    if (webhooks.length > 0) await insertCursors(session, projectId, sources, beginning)
+    // Events of the original are not those of the copy.
+    const created_at = new Date().toISOString()
+    return { ...webhook, id, secret: sealSecret(sealer, to, id, secret), is_active: false, created_at }
   }
 
   return {
@@ -40,16 +34,6 @@ export function webhooksData(sealer: Sealer): ProjectDataHooks {
         webhooks.push(forProject(row as unknown as ExportedWebhook, from, projectId))
       for (const webhook of webhooks) await insertExported(session, projectId, webhook)
       if (webhooks.length > 0) await skipRestored(session, projectId, sources)
-    },
-    async copy(session, from, to) {
-      const now = new Date().toISOString()
-      const webhooks = (await listExported(session, from)).map(webhook => ({
-        ...forProject(webhook, from, to),
-        is_active: false,
-        // Events of the original are not those of the copy.
-        created_at: now,
-      }))
-      await insertAll(session, to, webhooks)
     },
   }
 }

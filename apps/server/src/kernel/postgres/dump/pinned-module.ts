@@ -20,8 +20,14 @@ const exports = { original: 'export{te as a}', extended: 'export{te as a,L as fa
 export interface PinnedModule {
   /** The file of the code, which exports `factory`. */
   codeFile: string
-  binary: Uint8Array<ArrayBuffer>
+  program: Program
 }
+
+/** Compiled WebAssembly. The types of Node do not have it. */
+export type Program = object
+declare const WebAssembly: { compile(binary: Uint8Array): Promise<Program> }
+/** Threads share it, and with it the code that was optimised while it ran. Optimising it again takes most of a dump's time. */
+let compiled: Promise<Program> | undefined
 
 /** The package does not export these files. They are beside its entry module. */
 const packageDirectory = () => dirname(fileURLToPath(import.meta.resolve(packageName)))
@@ -39,7 +45,8 @@ export async function preparePinnedModule(
     await mkdir(directory, { recursive: true, mode: 0o700 })
     await replaceFile(codeFile, text)
   }
-  return { codeFile, binary: new Uint8Array(bytes) }
+  compiled ??= WebAssembly.compile(bytes)
+  return { codeFile, program: await compiled }
 }
 
 async function readPinned(

@@ -5,6 +5,7 @@ import type { ServerAddress } from '../server-address.ts'
 import { connectionString, dumpArguments } from './call.ts'
 import { preparePinnedModule } from './pinned-module.ts'
 import { dumpWithProgram } from './program-dump.ts'
+import { maxMemoryBytes } from './thread-messages.ts'
 import { dumpInThread } from './threaded-dump.ts'
 
 export interface SchemaDumpOptions {
@@ -30,6 +31,8 @@ export class DumpFailed extends Error {
 const defaultMaxBytes = 256_000_000
 /** The text of pg_dump for a server that is newer than itself. */
 const newerServer = 'server version mismatch'
+
+const outOfMemory = /out of memory|OOM/
 
 /** The bytes of `pg_dump -Fc --compress=none --schema-only`. */
 export async function dumpSchema(options: SchemaDumpOptions): Promise<Buffer> {
@@ -69,6 +72,10 @@ function failure(error: Error): DumpFailed {
       'The database server is newer than Postgres 18. Install pg_dump of its version, where the platform finds it.',
       { cause: error },
     )
+  if (outOfMemory.test(error.message))
+    return new DumpFailed(`Reading the schema needs more than ${maxMemoryBytes / 2 ** 20} MiB of memory.`, {
+      cause: error,
+    })
   const reason = error.message.replaceAll(/connection to server on socket "[^"]*" failed: /g, '')
   return new DumpFailed(reason, { cause: error })
 }

@@ -2,6 +2,9 @@
 import type { PinnedModule } from './pinned-module.ts'
 import type { RingMemory } from './ring.ts'
 
+/** Of pg_dump. A schema with as many objects and texts as a backup may have needs less. */
+export const maxMemoryBytes = 2 ** 28
+
 export interface ThreadInput {
   module: PinnedModule
   /** The bytes from the server. */

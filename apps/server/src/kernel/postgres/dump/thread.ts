@@ -1,10 +1,13 @@
 // The code of a thread that runs pg_dump once. pg_dump reads from its socket synchronously, so the thread blocks until the
 // platform has put bytes from the server into the ring.
+import { readlinkSync } from 'node:fs'
+import { constants, setPriority } from 'node:os'
 import { pathToFileURL } from 'node:url'
 import { parentPort, workerData } from 'node:worker_threads'
 import { MessageTail } from './message-tail.ts'
+import type { Program } from './pinned-module.ts'
 import { RingReader } from './ring.ts'
-import type { FromThread, ThreadInput } from './thread-messages.ts'
+import { type FromThread, maxMemoryBytes, type ThreadInput } from './thread-messages.ts'
 
 /** The parts of an Emscripten module that are used here. */
 interface Emscripten {
@@ -20,10 +23,14 @@ interface Emscripten {
 }
 type Factory = (options: object) => Promise<Emscripten>
 /** The types of Node do not have it. */
-declare const WebAssembly: { Memory: new (limits: { initial: number; maximum: number }) => object }
+declare const WebAssembly: {
+  Memory: new (limits: { initial: number; maximum: number }) => object
+  Instance: new (program: Program, imports: object) => { exports: object }
+}
 
 const pageBytes = 65_536
-const memoryPages = { initial: 2 ** 26 / pageBytes, maximum: 2 ** 30 / pageBytes }
+/** The heap limit of the thread does not include it. */
+const memoryPages = { initial: 2 ** 26 / pageBytes, maximum: maxMemoryBytes / pageBytes }
 const firstOutputBytes = 2 ** 20
 const outputFile = '/dev/dump'
 
@@ -31,6 +38,14 @@ const { module, ring, args, maxBytes } = workerData as ThreadInput
 
 function tell(message: FromThread, moved: ArrayBuffer[] = []): void {
   parentPort!.postMessage(message, moved)
+}
+
+/** Requests come first. On Linux each thread has a priority of its own; elsewhere it stays as it is. */
+function lowerPriority(): void {
+  try {
+    const thread = Number(readlinkSync('/proc/thread-self').split('/').at(-1))
+    setPriority(thread, constants.priority.PRIORITY_BELOW_NORMAL)
+  } catch {}
 }
 
 /** Collects what pg_dump writes to its output file. */
@@ -91,7 +106,11 @@ async function run(): Promise<void> {
   let exitCode = 0
   const { factory } = (await import(pathToFileURL(module.codeFile).href)) as { factory: Factory }
   const program = await factory({
-    wasmBinary: module.binary,
+    instantiateWasm(imports: object, use: (instance: object, program: Program) => void) {
+      const instance = new WebAssembly.Instance(module.program, imports)
+      use(instance, module.program)
+      return instance.exports
+    },
     wasmMemory: new WebAssembly.Memory(memoryPages),
     noExitRuntime: false,
     print() {},
@@ -108,6 +127,7 @@ async function run(): Promise<void> {
   tell({ kind: 'done', dump }, [dump])
 }
 
+lowerPriority()
 try {
   await run()
 } catch (error) {

@@ -1,6 +1,7 @@
 // Runs pg_dump as WebAssembly in a thread of its own, and exchanges the bytes between it and the server.
 import { once } from 'node:events'
 import { Worker } from 'node:worker_threads'
+import { threadEnvironment } from '#src/kernel/thread-environment.ts'
 import type { ServerAddress } from '../server-address.ts'
 import type { Transport } from '../wire/transport.ts'
 import type { PinnedModule } from './pinned-module.ts'
@@ -28,8 +29,7 @@ export async function dumpInThread(dump: ThreadedDump): Promise<Buffer> {
   const input: ThreadInput = { module, ring, args, maxBytes }
   const worker = new Worker(new URL('./thread.ts', import.meta.url), {
     workerData: input,
-    transferList: [module.binary.buffer],
-    env: {},
+    env: threadEnvironment(),
     resourceLimits: { maxOldGenerationSizeMb: heapMb },
   })
   try {

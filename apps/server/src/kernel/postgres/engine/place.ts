@@ -62,6 +62,20 @@ function placeAt(dataDir: string, home: string, hash: string, user?: OsUser): Pl
   }
 }
 
+/** The place of a second cluster, in a directory inside the home of the first. */
+export function placeInside(place: Place, name: string): Place {
+  const home = join(place.home, name)
+  const hash = createHash('sha256').update(home).digest('hex').slice(0, 16)
+  return placeAt(place.dataDir, home, hash, place.user)
+}
+
+/** Creates its directories, without a cluster. */
+export function prepareInside({ user, home, clusterDir, socketDir }: Place): void {
+  if (user) makeTraversableDir(home)
+  else mkdirSync(home, { mode: 0o700 })
+  for (const dir of [clusterDir, socketDir]) makePrivateDir(dir, user)
+}
+
 /** Socket paths are limited to 104 (macOS) or 108 (Linux) bytes, so a home with a long path has its sockets in /tmp. */
 function socketDirFor(home: string, hash: string, user: OsUser | undefined): string {
   const inHome = join(home, 'run')

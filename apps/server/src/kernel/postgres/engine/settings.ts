@@ -11,6 +11,9 @@ export const engineSettings: Record<string, string> = {
   max_prepared_transactions: '0',
   // Realtime delivers row changes in commit order.
   track_commit_timestamp: 'on',
+  // WAL that the archive has not received. An archive that was away longer has a gap, but the disk is not filled. Without
+  // an archive there is no slot, and no WAL is kept.
+  max_slot_wal_keep_size: '4GB',
   // Most statements take microseconds, and compiling one takes milliseconds.
   jit: 'off',
   password_encryption: 'scram-sha-256',

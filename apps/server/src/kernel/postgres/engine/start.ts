@@ -3,9 +3,10 @@ import type { LaunchedChild } from '#src/kernel/child-processes/launch.ts'
 import { type Supervisor, supervise } from '#src/kernel/child-processes/supervise.ts'
 import { packagedBinaries, usableBinaries } from './binaries.ts'
 import { makeCluster } from './cluster.ts'
+import { finishExchange } from './cluster-exchange.ts'
 import { extensionSettings } from './extensions.ts'
 import { clearLeftovers } from './leftovers.ts'
-import { locate, prepareDataDir, preparePlace } from './place.ts'
+import { locate, type Place, prepareDataDir, preparePlace } from './place.ts'
 import { isFree, randomPort, rememberedPort, rememberPort } from './port.ts'
 import { launchPostmaster } from './postmaster.ts'
 import { engineSettings } from './settings.ts'
@@ -24,6 +25,8 @@ export interface EngineOptions {
   extensionDir?: string | undefined
   /** Further settings of Postgres, which override ours. */
   settings?: Record<string, string>
+  /** The pause before each consecutive restart of a Postgres that has ended by itself. */
+  restartPausesMs?: readonly number[]
   log: EngineLog
 }
 
@@ -36,6 +39,8 @@ export interface Engine {
   /** The superuser. */
   user: string
   clusterDir: string
+  place: Place
+  extensionSettings: Record<string, string>
   /** Sentences for the operator. */
   warnings(): readonly string[]
   stop(): Promise<void>
@@ -52,6 +57,7 @@ export async function startEngine(options: EngineOptions): Promise<Engine> {
   const place = locate(dataDir)
   const extensions = extensionSettings(options.extensionDir, place.user)
   preparePlace(place)
+  finishExchange(place)
   const { clusterDir, socketDir } = place
 
   // Before a port is chosen, because an orphaned Postgres still uses the remembered one.
@@ -68,6 +74,7 @@ export async function startEngine(options: EngineOptions): Promise<Engine> {
   log.info({ clusterDir, port, isNew, ms: Math.round(performance.now() - since) }, 'the database is running')
 
   const supervisor = supervise(postmaster, {
+    ...(options.restartPausesMs && { backoffMs: options.restartPausesMs }),
     async restart(stopping) {
       const restarted = await launch(port, stopping)
       if (!restarted) throw new PortTaken()
@@ -86,6 +93,8 @@ export async function startEngine(options: EngineOptions): Promise<Engine> {
     port,
     user: 'postgres',
     clusterDir,
+    place,
+    extensionSettings: extensions,
     warnings: () => warnings(supervisor),
     stop: supervisor.stop,
   }

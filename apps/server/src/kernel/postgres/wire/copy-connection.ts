@@ -92,7 +92,14 @@ export class CopyConnection {
     const { sink } = statement
     this.#running = {
       ...statement,
-      output: sink && new CopyOutput(this.#socket, sink, error => this.#lose(error, true)),
+      output:
+        sink &&
+        new CopyOutput(
+          this.#socket,
+          sink,
+          error => this.#lose(error, true),
+          chunk => this.#frames.giveBack(chunk),
+        ),
       hasCopied: false,
       error: undefined,
       isOver: false,

@@ -68,3 +68,25 @@ test('dropped content does not become part of the next chunk', () => {
   frames.flush()
   assert.deepEqual(chunks.map(String), ['new\0'])
 })
+
+test('the memory of chunks that are given back is used again', () => {
+  const frames = new CopyFrames()
+  const memory = new Set<ArrayBufferLike>()
+  const contents: Buffer[] = []
+  frames.onChunk = chunk => {
+    memory.add(chunk.buffer)
+    contents.push(Buffer.from(chunk))
+    frames.giveBack(chunk)
+  }
+  for (let run = 0; run < 3; run++)
+    frames.push(stream, type => {
+      if (type === 0x63) frames.flush()
+    })
+  assert.ok(Buffer.concat(contents).equals(Buffer.concat([content, content, content])))
+  assert.equal(memory.size, 1)
+})
+
+test('the memory of chunks that are kept is not used again', () => {
+  const kept = read(stream, () => 4096).chunks
+  assert.equal(new Set(kept.map(({ buffer }) => buffer)).size, kept.length)
+})

@@ -6,13 +6,16 @@ import { Frames, headerBytes, type OnFrame } from './frames.ts'
 /** The last chunk of a statement is smaller. */
 const chunkBytes = 128 * 1024
 const copyData = 0x64
+/** New memory for each chunk would be most of what the process allocates, and the garbage collector would run often. */
+const mostSpares = 8
 /** Up to this length, copying in a loop is faster than a call of `copy`. */
 const shortBytes = 48
 
 export class CopyFrames extends Frames {
-  /** Receives each full chunk and owns it. */
+  /** Receives each full chunk and owns it until it gives it back. */
   onChunk: (chunk: Buffer) => void = () => {}
   #chunk: Buffer | undefined
+  readonly #spares: Buffer[] = []
   #filled = 0
   /** The header of a message, while only a part of it was received. */
   readonly #header = Buffer.alloc(headerBytes)
@@ -46,6 +49,12 @@ export class CopyFrames extends Frames {
     if (chunk) this.onChunk(chunk)
   }
 
+  /** Uses the memory of a chunk again. */
+  giveBack(chunk: Buffer): void {
+    const whole = Buffer.from(chunk.buffer)
+    if (this.#spares.length < mostSpares && whole.length === chunkBytes) this.#spares.push(whole)
+  }
+
   drop(): void {
     this.#chunk = undefined
     this.#filled = 0
@@ -72,7 +81,7 @@ export class CopyFrames extends Frames {
 
   #collect(bytes: Buffer, start: number, end: number): void {
     for (let at = start; at < end; ) {
-      this.#chunk ??= Buffer.allocUnsafeSlow(chunkBytes)
+      this.#chunk ??= this.#spares.pop() ?? Buffer.allocUnsafeSlow(chunkBytes)
       const stop = Math.min(end, at + chunkBytes - this.#filled)
       copyBytes(bytes, at, stop, this.#chunk, this.#filled)
       this.#filled += stop - at

@@ -2,21 +2,29 @@
 // that the server waits.
 import type { Socket } from 'node:net'
 
-export type ChunkSink = (chunk: Buffer) => Promise<void> | void
+/** `giveBack` may be called once the chunk is not needed any more. Then its memory is used again. */
+export type ChunkSink = (chunk: Buffer, giveBack: () => void) => Promise<void> | void
 
 export class CopyOutput {
   readonly #socket: Socket
   readonly #sink: ChunkSink
   readonly #onError: (error: unknown) => void
+  readonly #giveBack: (chunk: Buffer) => void
   /** At most the content of one read from the socket. */
   readonly #queue: Buffer[] = []
   #isBusy = false
   #onEnd: (() => void) | undefined
 
-  constructor(socket: Socket, sink: ChunkSink, onError: (error: unknown) => void) {
+  constructor(
+    socket: Socket,
+    sink: ChunkSink,
+    onError: (error: unknown) => void,
+    giveBack: (chunk: Buffer) => void,
+  ) {
     this.#socket = socket
     this.#sink = sink
     this.#onError = onError
+    this.#giveBack = giveBack
   }
 
   take(chunk: Buffer): void {
@@ -49,7 +57,7 @@ export class CopyOutput {
   /** An exception would otherwise be thrown in the socket's listener and end the process. */
   #pass(chunk: Buffer): Promise<void> | void {
     try {
-      return this.#sink(chunk)
+      return this.#sink(chunk, () => this.#giveBack(chunk))
     } catch (error) {
       return Promise.reject(error)
     }

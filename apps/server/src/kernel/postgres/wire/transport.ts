@@ -48,6 +48,7 @@ export async function openTransport(
       resolve()
     })
   })
+  socket.on('error', ignore)
   return {
     socket,
     receive(next) {
@@ -55,6 +56,12 @@ export async function openTransport(
     },
   }
 }
+
+/**
+ * A server that is killed can answer a login with an error and leave a write of ours unfinished. The login has ended by then,
+ * so nobody else listens, and an error without a listener ends the process. The socket closes after every error.
+ */
+const ignore = () => {}
 
 /** Upgrades the connection to TLS. */
 export function withTls({ socket }: Transport, { tls, host }: ServerAddress): Promise<Transport> {
@@ -66,6 +73,7 @@ export function withTls({ socket }: Transport, { tls, host }: ServerAddress): Pr
       if (reply.length !== 1 || reply[0] !== 0x53) return reject(new Error('the database does not speak TLS'))
       const secure = connectTls({ socket, host, ...tls }, () => {
         secure.off('error', reject)
+        secure.on('error', ignore)
         resolve({ socket: secure, receive: receiverOf(secure) })
       })
       secure.once('error', reject)

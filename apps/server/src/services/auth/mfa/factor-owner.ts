@@ -13,8 +13,9 @@ export const enrolmentSeconds = 300
 
 export const isUuid = (text: string) => /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(text)
 
-export const secretContext = (tenant: Tenant, factorId: string) =>
-  `project:${tenant.id}:mfa_factor:${factorId}`
+/** A copy of the database for another project is sealed again, see reseal.ts. */
+export const secretContext = ({ id }: Pick<Tenant, 'id'>, factorId: string) =>
+  `project:${id}:mfa_factor:${factorId}`
 
 export const factorNotFound = (message = 'The user has no factor of this id') =>
   new Refusal('mfa_factor_not_found', message)

@@ -1,133 +1,144 @@
-// Computes the statements that turn one schema into another: create, drop and alter. Changes that cannot be expressed are
-// listed as comments.
-import type { Definition, TableColumn } from './definitions-store.ts'
+// Computes the statements that turn one schema into another. What is dropped and created again is dropped before all other
+// changes, with everything that depends on it, and gets its grants again. Changes that cannot be expressed are listed as
+// comments.
+import { type TableChange, tableChange } from './column-changes.ts'
+import type { Definition } from './definitions-store.ts'
+import { neededBy, removedWith } from './dependents.ts'
+import { grantChanges } from './grants.ts'
 import { type Schema, scriptFrom } from './schema.ts'
 
 /** The script in chunks; empty if the schemas are equal. */
 export function differenceScript(from: Schema, to: Schema): string[] {
   const before = new Map(from.definitions.map(definition => [keyOf(definition), definition]))
-  const after = new Map(to.definitions.map(definition => [keyOf(definition), definition]))
-  const dropped = from.definitions.filter(definition => !after.has(keyOf(definition)))
-  const isDroppedWithOwner = droppedWith(dropped)
-  const undone = dropped.filter(definition => !isDroppedWithOwner(definition)).toReversed()
-  const statements: string[] = undone.map(({ undo }) => undo)
-  const byHand: string[] = []
-  const columnsBefore = columnsByTable(from)
-  const columnsAfter = columnsByTable(to)
-  for (const definition of to.definitions) {
-    const old = before.get(keyOf(definition))
-    if (!old) statements.push(definition.sql)
-    else if (old.sql !== definition.sql) {
-      const change = changeOf(old, definition, columnsBefore, columnsAfter)
-      if (change) statements.push(...change)
-      else byHand.push(`${definition.name}, which differs`)
-    }
+  const after = new Set(to.definitions.map(keyOf))
+  const isKept = (definition: Definition) => after.has(keyOf(definition))
+  // What a table of both schemas depends on cannot be dropped before the table is changed.
+  const needed = neededBy(
+    from,
+    from.definitions.filter(each => isTable(each) && isKept(each)).map(({ id }) => id),
+  )
+  const { inPlace, replaced, tables, byHand } = changesOf(from, to, before, needed)
+  const dropped = from.definitions.filter(each => !isKept(each)).map(({ id }) => id)
+  const canBeReplaced = (definition: Definition) =>
+    !isKept(definition) || !(isHolder(definition) || needed.has(definition.id))
+  const removed = removedWith(from, [...dropped, ...replaced], tables, canBeReplaced)
+
+  const isLast = (definition: Definition) => needed.has(definition.id) && !isSequence(definition)
+  const isImplied = droppedWithOthers(from, to, removed, tables)
+  const undone = from.definitions.filter(each => removed.has(each.id) && !isImplied(each)).toReversed()
+  const created = to.definitions.filter(each => {
+    const old = before.get(keyOf(each))
+    return !old || removed.has(old.id)
+  })
+  const createdIds = new Set(created.map(({ id }) => id))
+  const changes = [...tables.values()]
+  const numbered = new Set(changes.flatMap(each => [...each.numbered]))
+  const droppedColumns = new Set(
+    changes.flatMap(({ table, dropped }) => [...dropped].map(column => `${table} ${column}`)),
+  )
+  const statements = [
+    ...changes.flatMap(({ first }) => first),
+    ...undone.filter(each => !isLast(each)).map(({ undo }) => undo),
+    ...to.definitions.flatMap(each => (createdIds.has(each.id) ? [each.sql] : (inPlace.get(each.id) ?? []))),
+    ...undone.filter(isLast).map(({ undo }) => undo),
+    ...changes.flatMap(({ last }) => last),
+    ...grantChanges(from.grants, to.grants, {
+      hasObject: ({ id, identityOf }) =>
+        createdIds.has(id) ||
+        (identityOf !== null && (numbered.has(identityOf) || droppedColumns.has(identityOf))),
+      hasColumn: (table, column) => droppedColumns.has(`${table} ${column}`),
+    }),
+  ]
+  const without = (some: readonly string[], others: readonly string[]) => {
+    const known = new Set(others)
+    return some.filter(each => !known.has(each))
   }
-  const granted = new Set(from.grants)
-  for (const grant of to.grants) if (!granted.has(grant)) statements.push(grant)
-  const known = new Set(from.omitted)
-  return scriptFrom(statements, [...byHand, ...to.omitted.filter(each => !known.has(each))])
+  return scriptFrom(statements, [
+    ...byHand,
+    ...without(to.omitted, from.omitted),
+    ...without(from.omitted, to.omitted).map(what => `${what}, which is to be dropped`),
+  ])
 }
-
-type ColumnsByTable = ReadonlyMap<string, readonly TableColumn[]>
-
-const columnsByTable = ({ columns }: Schema): ColumnsByTable => Map.groupBy(columns, ({ table }) => table)
 
 /** Keys use names, because oids differ between databases. */
-const keyOf = ({ id, rank, name }: Definition) => `${id.slice(0, id.indexOf(':'))} ${rank} ${name}`
+const keyOf = ({ id, rank, name }: Definition) => `${kindOf(id)} ${rank} ${name}`
 
-const isSchema = ({ id }: Definition) => id.startsWith('pg_namespace:')
-const isTable = ({ id, rank }: Definition) => id.startsWith('pg_class:') && rank === 5
+const kindOf = (id: string) => id.slice(0, id.indexOf(':'))
+const isSchema = ({ id }: Definition) => kindOf(id) === 'pg_namespace'
+const isSequence = ({ id, rank }: Definition) => kindOf(id) === 'pg_class' && rank === 3
+const isTable = ({ id, rank }: Definition) => kindOf(id) === 'pg_class' && rank === 5
+const isView = ({ rank }: Definition) => rank === 7
+const isComment = ({ id }: Definition) => kindOf(id) === 'comment'
+/** It would lose rows or values, or what belongs to others. */
+const isHolder = (definition: Definition) =>
+  isTable(definition) ||
+  isSequence(definition) ||
+  isSchema(definition) ||
+  kindOf(definition.id) === 'pg_extension'
 
-/** Objects of a dropped table and comments on dropped objects are dropped with them. */
-function droppedWith(dropped: readonly Definition[]): (definition: Definition) => boolean {
-  const tables = new Set(dropped.filter(isTable).map(({ name }) => name))
-  const objects = new Set(
-    dropped.filter(definition => !isComment(definition)).map(({ name }) => withoutArguments(name)),
-  )
-  return definition =>
-    (isComment(definition) && objects.has(withoutArguments(definition.name))) ||
-    (!isTable(definition) && !isSchema(definition) && ownersOf(definition).some(table => tables.has(table)))
+interface Changes {
+  /** Statements by the id of the new definition. */
+  inPlace: Map<string, string[]>
+  /** Ids of old definitions that are dropped and created again. */
+  replaced: string[]
+  /** By the id of the old definition. */
+  tables: Map<string, TableChange>
+  byHand: string[]
 }
 
-const isComment = ({ id }: Definition) => id.startsWith('comment:')
-const withoutArguments = (name: string) => name.split('(')[0]!
-
-/** A qualified name as Postgres writes it, with quotes where needed. */
-const qualifiedName = '(?:"(?:[^"]|"")+"|[^\\s".(]+)\\.(?:"(?:[^"]|"")+"|[^\\s".(]+)'
-const nameAtStart = new RegExp(`^${qualifiedName}(?=\\.|$)`)
-const nameBehindOn = new RegExp(`\\bon (?:only )?(${qualifiedName})(?= |$)`, 'gi')
-
-/** The tables that an object may belong to: the prefix of its name, and the names after ON in its first line. */
-function ownersOf({ name, sql }: Definition): string[] {
-  const own = nameAtStart.exec(name)?.[0]
-  const end = sql.indexOf('\n')
-  const line = sql.slice(0, Math.min(end < 0 ? sql.length : end, longestFirstLine))
-  return [...(own === undefined ? [] : [own]), ...[...line.matchAll(nameBehindOn)].map(([, table]) => table!)]
-}
-
-const longestFirstLine = 10_000
-
-/** Undefined if the change cannot be expressed. */
-function changeOf(
-  old: Definition,
-  definition: Definition,
-  before: ColumnsByTable,
-  after: ColumnsByTable,
-): string[] | undefined {
-  const kind = definition.id.slice(0, definition.id.indexOf(':'))
-  if (isTable(definition)) {
-    const own = (all: ColumnsByTable) => all.get(definition.name) ?? []
-    return columnChanges(definition.name, own(before), own(after))
+function changesOf(
+  from: Schema,
+  to: Schema,
+  before: ReadonlyMap<string, Definition>,
+  needed: ReadonlySet<string>,
+): Changes {
+  const columnsBefore = Map.groupBy(from.columns, ({ table }) => table)
+  const columnsAfter = Map.groupBy(to.columns, ({ table }) => table)
+  const changes: Changes = { inPlace: new Map(), replaced: [], tables: new Map(), byHand: [] }
+  for (const definition of to.definitions) {
+    const old = before.get(keyOf(definition))
+    if (!old || old.sql === definition.sql) continue
+    if (isTable(definition)) {
+      const own = (columns: typeof columnsAfter) => columns.get(definition.name) ?? []
+      const change = tableChange(
+        old,
+        definition,
+        own(columnsBefore),
+        own(columnsAfter),
+        from.canSetExpression,
+      )
+      changes.tables.set(old.id, change)
+      changes.inPlace.set(definition.id, change.statements)
+      changes.byHand.push(...change.byHand)
+      continue
+    }
+    const statements = statementsInPlace(old, definition)
+    if (statements) changes.inPlace.set(definition.id, statements)
+    else if (!isHolder(old) && !needed.has(old.id)) changes.replaced.push(old.id)
+    else changes.byHand.push(`${definition.name}, which differs`)
   }
-  if (/^create type .* as enum/.test(definition.sql)) return enumChanges(old, definition)
-  if (replaced.has(kind) || definition.rank === 7 || definition.rank === 9) return [old.undo, definition.sql]
-  if (restated.has(kind) || definition.rank === 4) return [definition.sql]
-  return
+  return changes
 }
 
-/** Kinds that are dropped and created again. */
-const replaced = new Set([
-  'pg_constraint',
-  'pg_trigger',
-  'pg_policy',
-  'pg_rewrite',
-  'pg_statistic_ext',
-  'rls',
-])
+/** Undefined if it must be created again. */
+function statementsInPlace(old: Definition, definition: Definition): string[] | undefined {
+  const kind = kindOf(definition.id)
+  if (kind === 'rls') return [old.undo, definition.sql]
+  if (restated.has(kind)) return [definition.sql]
+  if (isSequence(definition)) return sequenceChange(old, definition)
+  if (/^create type .* as enum/.test(definition.sql)) return enumChanges(old, definition)
+  const [shape, newShape] = [old.shape, definition.shape]
+  if (!shape || !newShape || shape.some((part, place) => part !== newShape[place])) return
+  return [definition.sql.replace(/^create view/, 'create or replace view')]
+}
+
 /** Kinds whose statement can run again. */
 const restated = new Set(['comment', 'owned', 'identity', 'replica', 'pg_attrdef'])
 
-function columnChanges(
-  table: string,
-  before: readonly TableColumn[],
-  after: readonly TableColumn[],
-): string[] | undefined {
-  const old = new Map(before.map(column => [column.name, column]))
-  const kept = new Set(after.map(({ name }) => name))
-  const lines = before.filter(({ name }) => !kept.has(name)).map(({ name }) => `drop column ${name}`)
-  for (const column of after) {
-    const was = old.get(column.name)
-    if (!was) lines.push(`add column ${column.definition}`)
-    else if (was.isFixed || column.isFixed) {
-      if (was.definition !== column.definition)
-        lines.push(`drop column ${column.name}`, `add column ${column.definition}`)
-    } else lines.push(...columnChange(was, column))
-  }
-  if (lines.length === 0) return
-  return lines.map(line => `alter table ${table} ${line}`)
-}
-
-function columnChange(was: TableColumn, { name, type, default: value, isNotNull }: TableColumn): string[] {
-  const lines: string[] = []
-  if (was.type !== type) {
-    if (was.default !== null) lines.push(`alter column ${name} drop default`)
-    lines.push(`alter column ${name} type ${type} using ${name}::${type}`)
-    if (value !== null) lines.push(`alter column ${name} set default ${value}`)
-  } else if (was.default !== value)
-    lines.push(`alter column ${name} ${value === null ? 'drop default' : `set default ${value}`}`)
-  if (was.isNotNull !== isNotNull) lines.push(`alter column ${name} ${isNotNull ? 'set' : 'drop'} not null`)
-  return lines
+function sequenceChange(old: Definition, { name, sql }: Definition): string[] | undefined {
+  const [beginning, options] = [sql.slice(0, sql.indexOf(name)), sql.slice(sql.indexOf(name) + name.length)]
+  if (!old.sql.startsWith(beginning)) return
+  return [`alter sequence ${name}${options}${options.endsWith(' cycle') ? '' : ' no cycle'}`]
 }
 
 /** Adds labels only: Postgres cannot remove or reorder the labels of an enum. */
@@ -143,3 +154,49 @@ function enumChanges(old: Definition, definition: Definition): string[] | undefi
     return `alter type ${definition.name} add value ${label} ${after.length > 1 ? next : ''}`.trimEnd()
   })
 }
+
+/** What Postgres drops with a table, a view or a column, and comments on what is dropped. */
+function droppedWithOthers(
+  from: Schema,
+  to: Schema,
+  removed: ReadonlySet<string>,
+  tables: ReadonlyMap<string, TableChange>,
+): (definition: Definition) => boolean {
+  const isRelation = (definition: Definition) => isTable(definition) || isView(definition)
+  const relations = new Set(
+    from.definitions.filter(each => removed.has(each.id) && isRelation(each)).map(({ name }) => name),
+  )
+  const commented = new Set(
+    from.needs
+      .filter(({ from: id }) => kindOf(id) === 'comment')
+      .filter(
+        ({ to: id, columns }) =>
+          removed.has(id) || columns.some(column => tables.get(id)?.dropped.has(column)),
+      )
+      .map(({ from: id }) => id),
+  )
+  const identities = new Set(
+    to.columns.filter(({ identity }) => identity).map(({ table, name }) => `${table}.${name}`),
+  )
+  return definition => {
+    if (isComment(definition)) return commented.has(definition.id)
+    if (kindOf(definition.id) === 'identity' && !identities.has(definition.name)) return true
+    if (isRelation(definition) || isSchema(definition)) return false
+    return ownersOf(definition).some(table => relations.has(table))
+  }
+}
+
+/** A qualified name as Postgres writes it, with quotes where needed. */
+const qualifiedName = '(?:"(?:[^"]|"")+"|[^\\s".(]+)\\.(?:"(?:[^"]|"")+"|[^\\s".(]+)'
+const nameAtStart = new RegExp(`^${qualifiedName}(?=\\.|$)`)
+const nameBehindOn = new RegExp(`\\bon (?:only )?(${qualifiedName})(?= |$)`, 'gi')
+
+/** The tables that an object may belong to: the prefix of its name, and the names after ON in its first line. */
+function ownersOf({ name, sql }: Definition): string[] {
+  const own = nameAtStart.exec(name)?.[0]
+  const end = sql.indexOf('\n')
+  const line = sql.slice(0, Math.min(end < 0 ? sql.length : end, longestFirstLine))
+  return [...(own === undefined ? [] : [own]), ...[...line.matchAll(nameBehindOn)].map(([, table]) => table!)]
+}
+
+const longestFirstLine = 10_000

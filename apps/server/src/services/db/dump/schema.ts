@@ -1,25 +1,31 @@
 // Dumps the project's schema as one script, in dependency order.
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Session } from '#src/kernel/postgres/database.ts'
+import type { Sliced } from '#src/kernel/slices.ts'
 import {
   type Definition,
   definitionQueries,
-  dependencies,
   omitted,
   readCatalogOnly,
+  serverVersion,
   type TableColumn,
   tableColumns,
 } from './definitions-store.ts'
-import { defaultGrants, grants } from './grants-store.ts'
+import { type Dependency, dependencies } from './dependencies-store.ts'
+import { type Grants, grantStatements } from './grants.ts'
+import type { Rights } from './grants-store.ts'
+import * as grantsStore from './grants-store.ts'
 
 export interface Schema {
   /** In dependency order. */
   definitions: Definition[]
+  needs: Dependency[]
   columns: TableColumn[]
-  /** One entry per object. */
-  grants: string[]
+  grants: Grants
   /** Objects that the script cannot create. */
   omitted: string[]
+  /** Since Postgres 17, for stored columns. */
+  canSetExpression: boolean
 }
 
 /** Bounds synchronous steps over all objects to a few milliseconds. */
@@ -41,23 +47,58 @@ export async function readSchema(session: Session): Promise<Schema> {
     if (definitions.length > maxDefinitions)
       throw tooLarge(`more than ${maxDefinitions} tables, columns, functions and the like`)
   }
-  const needs = await session.rows<{ from: string; to: string }>(dependencies)
-  const granted = [
-    ...(await session.rows<{ sql: string }>(grants)),
-    ...(await session.rows<{ sql: string }>(defaultGrants)),
-  ]
+  const needs = await session.rows<Dependency>(dependencies)
   const missing = await session.rows<{ what: string }>(omitted)
   return {
     definitions: inDependencyOrder(definitions, needs),
     columns: await session.rows<TableColumn>(tableColumns),
-    grants: granted.map(each => each.sql),
+    needs,
+    grants: {
+      objects: await session.rows<grantsStore.ObjectGrants>(grantsStore.objectGrants),
+      columns: await session.rows<grantsStore.ColumnGrants>(grantsStore.columnGrants),
+      defaults: await session.rows<grantsStore.DefaultGrants>(grantsStore.defaultGrants),
+    },
     omitted: missing.map(({ what }) => what),
+    canSetExpression: (await session.row<{ version: number }>(serverVersion))!.version >= 170_000,
   }
 }
 
 /** Empty if the project has no objects. */
 export const schemaScript = ({ definitions, grants, omitted }: Schema): string[] =>
-  scriptFrom([...definitions.map(each => each.sql), ...grants], omitted)
+  scriptFrom(
+    [...definitions.filter(each => !each.isInitial).map(each => each.sql), ...grantStatements(grants)],
+    omitted,
+  )
+
+/** Definitions in one slice. */
+const sliceSize = 200
+
+/** Roles of a project begin with its ref. For comparisons they get the names that another project would give them. */
+export function* renameRoles(schema: Schema, { from, to }: { from: string; to: string }): Sliced<Schema> {
+  const renamed = (text: string) => text.replaceAll(from, to)
+  const definitions: Definition[] = []
+  for (const definition of schema.definitions) {
+    if (definitions.length % sliceSize === 0) yield
+    const { sql, undo, name } = definition
+    definitions.push({ ...definition, name: renamed(name), sql: renamed(sql), undo: renamed(undo) })
+  }
+  const { objects, columns, defaults } = schema.grants
+  const inRights = (rights: Rights): Rights =>
+    Object.fromEntries(Object.entries(rights).map(([caller, privileges]) => [renamed(caller), privileges]))
+  return {
+    ...schema,
+    definitions,
+    grants: {
+      objects: objects.map(each => ({
+        ...each,
+        actual: inRights(each.actual),
+        expected: inRights(each.expected),
+      })),
+      columns: columns.map(each => ({ ...each, actual: inRights(each.actual) })),
+      defaults: defaults.map(each => ({ ...each, caller: renamed(each.caller) })),
+    },
+  }
+}
 
 /** Returns the script in chunks. */
 export function scriptFrom(statements: readonly string[], omitted: readonly string[]): string[] {

@@ -42,8 +42,8 @@ export interface WorkerOptions {
 }
 
 const megabyte = 1024 * 1024
-/** Data of Deno itself, before it runs any code: mostly stacks of threads that are never used. */
-const ownDataMb = 320
+/** Data of Deno itself after its start: its code, and stacks of threads that are mostly never used. */
+const ownDataMb = 96
 const maxOpenFiles = 1024
 /** A single file that a worker writes. */
 const maxFileMb = 64

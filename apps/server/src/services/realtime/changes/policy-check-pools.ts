@@ -9,6 +9,7 @@ import type { Value } from '#src/kernel/postgres/wire/encoder.ts'
 import type { Answer, Step } from '#src/kernel/postgres/wire/unit.ts'
 import type { Tenant } from '#src/tenancy/directory.ts'
 import type { Logins } from '#src/tenancy/logins.ts'
+import type { RequestHolds } from '#src/tenancy/request-holds.ts'
 import { searchPathOf, sessionSettings } from '#src/tenancy/session-settings.ts'
 
 export interface PolicyCheckPools {
@@ -28,6 +29,7 @@ interface PolicyCheckPoolsOptions {
   control: Database
   logins: Logins
   abandoned: Abandoned
+  holds: RequestHolds
   perProject: number
   total: number
 }
@@ -40,7 +42,7 @@ const maxWaiting = 64
 export const waitMs = 2000
 
 export function createPolicyCheckPools(options: PolicyCheckPoolsOptions): PolicyCheckPools {
-  const { control, logins, abandoned, perProject, total } = options
+  const { control, logins, abandoned, holds, perProject, total } = options
   const pools = new Map<string, Pool>()
   let open = 0
   const sweeping = createChore({ name: 'close idle connections', everyMs: sweepMs, run: sweep })
@@ -78,6 +80,14 @@ export function createPolicyCheckPools(options: PolicyCheckPoolsOptions): Policy
     return pool
   }
 
+  holds.add({
+    closeIdle: ({ id }) =>
+      [...pools]
+        .filter(([name]) => name.startsWith(id))
+        .map(([, pool]) => pool.closeIdle(Number.POSITIVE_INFINITY))
+        .every(Boolean),
+  })
+
   function sweep(): 'idle' | undefined {
     const before = performance.now() - idleMs
     for (const [name, pool] of pools) if (pool.closeIdle(before)) pools.delete(name)
@@ -91,7 +101,8 @@ export function createPolicyCheckPools(options: PolicyCheckPoolsOptions): Policy
         { key: 'begin', sql: begin, values: [String(Math.ceil(timeoutMs)), role ?? 'none'] },
         { key: sql, sql, values },
       ]
-      return poolFor(tenant).run(steps, { shape: sql, mayPipeline: false, timeoutMs })
+      const how = { shape: sql, mayPipeline: false, timeoutMs }
+      return holds.pass(tenant.ref, () => poolFor(tenant).run(steps, how))
     },
     disconnect(id) {
       for (const [name, pool] of pools) {

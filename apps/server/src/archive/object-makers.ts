@@ -1,0 +1,42 @@
+// Decides who creates an object of a backup. To create one can run code of the tenant: the statement is parsed with its
+// domains, rows come in through its functions. The superuser creates only what is the platform's.
+import type { DumpedObject } from '#src/kernel/postgres/dump/contents.ts'
+import { literal } from '#src/kernel/postgres/sql.ts'
+
+/** Requests run as these roles, so a function of the tenant can create objects that they own. */
+const requestRoles: readonly string[] = ['anon', 'authenticated', 'service_role']
+/** Postgres doubles quotes within names and strings. */
+const quotedText = /"(?:[^"]|"")*"|'(?:[^']|'')*'/g
+/** Tenants have no right to create triggers with functions of the platform. Those of the platform have no condition. */
+const platformTrigger = /^(?!.* WHEN \().* EXECUTE FUNCTION platform\.\w+\(/s
+
+/** Whether it is a role of the project with this ref, or one that serves its requests. */
+export const isTenantRole = (role: string, ref: string): boolean =>
+  requestRoles.includes(role) || role.startsWith(`${ref}_`)
+
+/** Tenants can create triggers on tables of the platform, and the platform on those of tenants. */
+export function isTenants(object: DumpedObject, ref: string): boolean {
+  if (object.kind === 'TRIGGER') return !platformTrigger.test(object.sql.replace(quotedText, '""'))
+  return isTenantRole(object.owner, ref)
+}
+
+/** Whether it is the platform's, and can be created before anything of the tenant. A cast has no owner, but uses types. */
+export const isPlatforms = ({ kind, owner }: DumpedObject, ref: string): boolean =>
+  (owner !== '' || kind === 'EXTENSION') && !isTenantRole(owner, ref)
+
+/** Refuses definitions in the name of the owner of the tables of users, and changes nothing itself. */
+export const isGuard = ({ kind, sql }: DumpedObject): boolean =>
+  kind === 'EVENT TRIGGER' && sql.includes('EXECUTE FUNCTION platform.refuse_as_auth_owner()')
+
+/** The end of a trigger that is not simply enabled. Only the owner of its table may say this. */
+const triggerState =
+  /\nALTER TABLE auth\.(\w+) (DISABLE|ENABLE ALWAYS|ENABLE REPLICA) TRIGGER (\w+|"(?:[^"]|"")*");\s*$/
+
+/** As the tenant itself must create it. */
+export function tenantStatement({ kind, sql }: DumpedObject): string {
+  if (kind !== 'TRIGGER') return sql
+  return sql.replace(triggerState, (_, table: string, state: string, name: string) => {
+    const trigger = name.startsWith('"') ? name.slice(1, -1).replaceAll('""', '"') : name
+    return `\ncall platform.set_auth_trigger(${[table, trigger, state.toLowerCase()].map(literal).join(', ')});`
+  })
+}

@@ -1,0 +1,83 @@
+// The cutover of a recovery to a time, by the operator on the host: of one project while the platform runs, or of the whole
+// instance while it is stopped.
+import { setTimeout as sleep } from 'node:timers/promises'
+import { parseArgs } from 'node:util'
+import type { Config } from '#src/config.ts'
+import { ConfigError } from '#src/config-error.ts'
+import { isDataDirectory, isDataDirectoryLocked, storedSecrets } from '#src/kernel/data-directory.ts'
+import { withClient } from '#src/kernel/postgres/database.ts'
+import { locate } from '#src/kernel/postgres/engine/place.ts'
+import { rememberedPort } from '#src/kernel/postgres/engine/port.ts'
+import { startEngine } from '#src/kernel/postgres/engine/start.ts'
+import type { ServerAddress } from '#src/kernel/postgres/server-address.ts'
+import { isUuid } from '#src/kernel/uuid.ts'
+import { cutOverInstance } from '#src/pitr-instance.ts'
+import { requestCutover } from '#src/services/pitr/cutover-request.ts'
+import { findJob } from '#src/services/pitr/store.ts'
+import { controlSettings } from '#src/tenancy/cluster.ts'
+
+const control = 'plinth'
+const pollMs = 200
+const silent = { info() {}, warn() {}, error() {} }
+
+export async function pitrCutover(config: Config, args: string[]): Promise<string> {
+  const { values, positionals } = parseArgs({
+    args,
+    options: { instance: { type: 'boolean' } },
+    allowPositionals: true,
+  })
+  const [jobId = ''] = positionals
+  if (!isUuid(jobId)) throw new ConfigError('pitr-cutover needs the id of a recovery.')
+  if (config.external)
+    throw new ConfigError('Recovery to a time is for the embedded database, and DATABASE_URL is set.')
+  if (!isDataDirectory(config.dataDir))
+    throw new ConfigError(`${config.dataDir} is not a data directory of the platform.`)
+  if (values.instance) return JSON.stringify(await cutOverInstance(config, jobId, control))
+  const isRunning = isDataDirectoryLocked(config.dataDir)
+  return JSON.stringify(await (isRunning ? cutOverNow(config, jobId) : cutOverLater(config, jobId)))
+}
+
+/** The running platform does it. */
+async function cutOverNow(config: Config, jobId: string) {
+  const address = addressOf(config)
+  await withClient(address, control, controlSettings, session => requestCutover(session, jobId))
+  for (;;) {
+    const job = await withClient(address, control, controlSettings, session => findJob(session, jobId)).catch(
+      () => undefined,
+    )
+    if (job?.status === 'done')
+      return { id: job.id, project_id: job.project_id, status: job.status, restore_id: job.restore_id }
+    if (job && job.status !== 'cutting_over')
+      throw new Error(`The project is unchanged, because the cutover has failed: ${job.error}.`)
+    if (!isDataDirectoryLocked(config.dataDir))
+      throw new Error(
+        'The platform has stopped meanwhile. Its next start with PLATFORM_PITR=on ends the cutover.',
+      )
+    await sleep(pollMs)
+  }
+}
+
+/** The next start of the platform does it, with PLATFORM_PITR=on. */
+async function cutOverLater(config: Config, jobId: string) {
+  const { POSTGRES_PASSWORD: password = '' } = storedSecrets(config.dataDir)
+  const engine = await startEngine({
+    dataDir: config.dataDir,
+    superuserPassword: password,
+    extensionDir: config.extensionDir,
+    log: silent,
+  })
+  try {
+    const address = addressOf(config)
+    const job = await withClient(address, control, controlSettings, session => requestCutover(session, jobId))
+    return { id: job.id, project_id: job.project_id, status: 'cutting_over', restore_id: null }
+  } finally {
+    await engine.stop()
+  }
+}
+
+function addressOf({ dataDir }: Config): ServerAddress {
+  const { POSTGRES_PASSWORD: password = '' } = storedSecrets(dataDir)
+  const port = rememberedPort(dataDir)
+  if (port === undefined) throw new Error(`The database of ${dataDir} was never started.`)
+  return { host: locate(dataDir).socketDir, port, user: 'postgres', password, tls: undefined }
+}

@@ -1,0 +1,240 @@
+// The files of a project in the store of backups: those of users, and the code of edge functions. A version of a file
+// never changes, so each is copied once and shared by all backups that contain it. It stays encrypted with its key.
+import type { KeyObject } from 'node:crypto'
+import type { ArchiveName, ArchiveReader } from '#src/archive/archive.ts'
+import { readLines } from '#src/archive/json-lines.ts'
+import type { Watching } from '#src/archive/write-database.ts'
+import { inBatches } from '#src/kernel/batches.ts'
+import { chunksOf, sourceOf } from '#src/kernel/byte-source.ts'
+import { openFile } from '#src/kernel/objects/file-reader.ts'
+import { DamagedFile, frameCipher } from '#src/kernel/objects/frames.ts'
+import { pieceCount, pieceName, storedPieceBytes } from '#src/kernel/objects/layout.ts'
+import { MissingPiece, type Pieces } from '#src/kernel/objects/pieces.ts'
+import { sizesIn } from '#src/kernel/objects/sizes.ts'
+import type { Database } from '#src/kernel/postgres/database.ts'
+import type { DatabaseReader, ExportedRow, ProjectData, ProjectFile } from '#src/tenancy/project-data.ts'
+import { listNotedFiles, noteFiles } from './store.ts'
+
+export interface FileStores {
+  control: Database
+  projectData: ProjectData
+  /** Where the files of projects are. */
+  live: Pieces
+  backups: Pieces
+}
+
+const batch = 200
+const chunkBytes = 1 << 20
+
+export interface CopiedFiles {
+  count: number
+  bytes: number
+  storedBytes: number
+  /** Files that were removed before they could be copied, or are not complete yet. */
+  missing: ProjectFile[]
+}
+
+/** Copies what the store does not have. */
+export async function copyFiles(
+  { control, projectData, live, backups }: FileStores,
+  { project, backup }: Pick<ArchiveName, 'project' | 'backup'>,
+  files: AsyncIterable<ProjectFile>,
+  { signal, progress }: Watching,
+): Promise<CopiedFiles> {
+  const copied: CopiedFiles = { count: 0, bytes: 0, storedBytes: 0, missing: [] }
+  for await (const some of inBatches(files, batch)) {
+    const present = await listNotedFiles(
+      control,
+      project,
+      some.map(({ version }) => version),
+    )
+    const stored: ProjectFile[] = []
+    for (const file of some) {
+      signal.throwIfAborted()
+      if (!present.has(file.version))
+        try {
+          const folder = projectData.filesOf(file.service).folder(project, file.version)
+          copied.storedBytes += await copyFile({ live, backups }, folder, project, file, progress)
+        } catch (error) {
+          if (!(error instanceof MissingPiece)) throw error
+          copied.missing.push(file)
+          continue
+        }
+      stored.push(file)
+      copied.count++
+      copied.bytes += file.size
+    }
+    // After their bytes, so that a noted version is always there.
+    if (stored.length > 0) await noteFiles(control, backup, stored)
+  }
+  return copied
+}
+
+/** Of these files, how many the database refers to. */
+export async function countReferred(
+  projectData: ProjectData,
+  database: DatabaseReader,
+  files: readonly ProjectFile[],
+): Promise<number> {
+  let count = 0
+  for (const [service, some] of Map.groupBy(files, file => file.service)) {
+    const versions = some.map(({ version }) => version)
+    count += ((await projectData.filesOf(service).referred?.(database, versions)) ?? versions).length
+  }
+  return count
+}
+
+async function copyFile(
+  { live, backups }: Pick<FileStores, 'live' | 'backups'>,
+  folder: string,
+  project: string,
+  { version, size }: ProjectFile,
+  progress: Watching['progress'],
+): Promise<number> {
+  let stored = 0
+  for (let piece = 0; piece < pieceCount(size); piece++) {
+    const bytes = storedPieceBytes(size, piece)
+    const [from, to] = [pieceName(folder, version, piece), pieceName(project, version, piece)]
+    await copyPiece(live, from, backups, to, bytes)
+    progress('files', bytes)
+    stored += bytes
+  }
+  return stored
+}
+
+async function copyPiece(
+  from: Pieces,
+  name: string,
+  to: Pieces,
+  newName: string,
+  bytes: number,
+): Promise<void> {
+  const reader = await from.open(name, 0, bytes)
+  try {
+    const writer = await to.write(newName, 0)
+    try {
+      for (let at = 0; at < bytes; ) {
+        const chunk = Buffer.allocUnsafe(Math.min(chunkBytes, bytes - at))
+        const filled = await reader.fill(chunk)
+        if (filled < chunk.length) throw new MissingPiece(name)
+        await writer.append([chunk])
+        at += filled
+      }
+      await writer.finish()
+    } finally {
+      await writer.abort()
+    }
+  } finally {
+    await reader.close()
+  }
+}
+
+/** The files that an archive lists. Those of the first release were all of users. */
+async function* listed({ manifest, read }: ArchiveReader): AsyncGenerator<ProjectFile> {
+  for await (const file of readLines<Partial<ProjectFile> & Omit<ProjectFile, 'service'>>(
+    read(manifest.files),
+  ))
+    yield { service: 'storage', ...file }
+}
+
+/**
+ * Copies the files of a backup that the project does not have. It may be another one than that of the backup. Throws
+ * MissingPiece, unless told what to do.
+ */
+export async function putFilesBack(
+  { projectData, live, backups }: FileStores,
+  archive: ArchiveReader,
+  to: string,
+  { signal, progress }: Watching,
+  onMissing?: (error: MissingPiece) => void,
+): Promise<void> {
+  const { id: project } = archive.manifest.project
+  let present = { folder: '', sizes: new Map<string, number>() }
+  for await (const { service, version, size } of listed(archive)) {
+    const folder = projectData.filesOf(service).folder(to, version)
+    if (present.folder !== folder) present = { folder, sizes: await sizesIn(live, folder) }
+    for (let piece = 0; piece < pieceCount(size); piece++) {
+      signal.throwIfAborted()
+      const name = pieceName(folder, version, piece)
+      const bytes = storedPieceBytes(size, piece)
+      if (present.sizes.get(name) === bytes) continue
+      try {
+        await copyPiece(backups, pieceName(project, version, piece), live, name, bytes)
+      } catch (error) {
+        if (!onMissing || !(error instanceof MissingPiece)) throw error
+        onMissing(error)
+      }
+      progress('files', bytes)
+    }
+  }
+}
+
+/** How many files of an archive neither the project nor its backups have any more. */
+export async function countMissing(
+  { projectData, live, backups }: FileStores,
+  archive: ArchiveReader,
+  signal: AbortSignal,
+): Promise<number> {
+  const { id: project } = archive.manifest.project
+  const backedUp = await sizesIn(backups, project)
+  let present = { folder: '', sizes: new Map<string, number>() }
+  let missing = 0
+  for await (const { service, version, size } of listed(archive)) {
+    signal.throwIfAborted()
+    const folder = projectData.filesOf(service).folder(project, version)
+    if (present.folder !== folder) present = { folder, sizes: await sizesIn(live, folder) }
+    for (let piece = 0; piece < pieceCount(size); piece++) {
+      const bytes = storedPieceBytes(size, piece)
+      const isStored =
+        present.sizes.get(pieceName(folder, version, piece)) === bytes ||
+        backedUp.get(pieceName(project, version, piece)) === bytes
+      if (isStored) continue
+      missing++
+      break
+    }
+  }
+  return missing
+}
+
+/** Reads all bytes of the files of a backup, and returns what is wrong as sentences. */
+export async function checkFiles(
+  { projectData, backups }: Pick<FileStores, 'projectData' | 'backups'>,
+  archive: ArchiveReader,
+  { signal, progress }: Watching,
+): Promise<string[]> {
+  const { id: project } = archive.manifest.project
+  const keysOf = new Map<string, (version: string) => KeyObject>()
+  const differences: string[] = []
+  for await (const { service, version, size } of listed(archive)) {
+    const keys = keysOf.get(service) ?? (await readKeys(projectData, archive, service))
+    keysOf.set(service, keys)
+    try {
+      const range = {
+        cipher: frameCipher(keys(version), version),
+        address: { project, version },
+        size,
+        from: 0,
+        to: size,
+      }
+      const opened = await openFile({ pieces: backups, ...range })
+      for await (const run of chunksOf(Buffer.isBuffer(opened) ? sourceOf([opened]) : opened)) {
+        signal.throwIfAborted()
+        for (const chunk of run) progress('files', chunk.length)
+      }
+    } catch (error) {
+      if (!(error instanceof DamagedFile || error instanceof MissingPiece)) throw error
+      differences.push(`the file with the version ${version} is damaged or missing`)
+    }
+  }
+  return differences
+}
+
+/** With the keys that a restore would use, which are in the archive. */
+function readKeys(projectData: ProjectData, { manifest, read }: ArchiveReader, service: string) {
+  const exported = manifest.services.find(each => each.service === service)
+  if (!exported) throw new DamagedFile(`the archive has files of ${service} without their keys`)
+  return projectData.filesOf(service).keys({
+    from: manifest.project.id,
+    rows: readLines<ExportedRow>(read(exported.file)),
+  })
+}

@@ -1,0 +1,63 @@
+// The cases of attacks.ts for branches: a parent with a schema that is unusual to copy and to compare. The control waits
+// as long.
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Attacked, Case } from './attack-cases.ts'
+import { send } from './attack-send.ts'
+
+const pollMs = 100
+const controlMs = 3000
+
+export function branchCases({ url, projectId, serviceKey, adminToken }: Attacked): Case[] {
+  const at = `${url}/api/v1/projects/${projectId}/branches`
+  const headers = { authorization: `Bearer ${adminToken}`, 'content-type': 'application/json' }
+  const runSql = async (sql: string) =>
+    void (await send(url, {
+      method: 'POST',
+      path: `/v1/rest/${projectId}/rpc/exec_sql`,
+      headers: { apikey: serviceKey, 'content-type': 'application/json' },
+      body: Buffer.from(JSON.stringify({ sql })),
+    }))
+
+  /** Creates an empty copy of the schema, compares it after a change, and deletes it. */
+  async function branch(): Promise<number> {
+    const body = JSON.stringify({ name: 'attack', schema_only: true })
+    const created = await fetch(at, { method: 'POST', headers, body })
+    await created.arrayBuffer()
+    for (let status = 'creating'; status === 'creating'; await sleep(pollMs))
+      status = ((await (await fetch(`${at}/attack`, { headers })).json()) as { status: string }).status
+    await runSql('create table if not exists later (n int)')
+    const diff = await fetch(`${at}/attack/diff`, { headers })
+    await diff.arrayBuffer()
+    await fetch(`${at}/attack`, { method: 'DELETE', headers })
+    return Math.max(created.status, diff.status)
+  }
+  const control = async () => {
+    await sleep(controlMs)
+    return send(url, { method: 'GET', path: `/api/v1/projects/${projectId}/branches`, headers })
+  }
+  const branchOf = (what: string, sql: string): Case => ({
+    name: `branches: ${what}`,
+    prepare: () => runSql(sql),
+    control,
+    attack: branch,
+  })
+
+  return [
+    branchOf(
+      'a schema with 30 functions of 1 MB',
+      `do $do$ begin
+         for i in 1..30 loop
+           execute format('create or replace function long_%s() returns text language sql as %L', i, 'select ''' || repeat('x', 1000000) || '''');
+         end loop;
+       end $do$`,
+    ),
+    branchOf(
+      'a schema with 2,000 tables of 20 columns',
+      `do $do$ begin
+         for i in 1..2000 loop
+           execute format('create table if not exists wide_%s (%s)', i, (select string_agg(format('c%s text', c), ', ') from generate_series(1, 20) c));
+         end loop;
+       end $do$`,
+    ),
+  ]
+}
