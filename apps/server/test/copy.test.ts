@@ -38,6 +38,11 @@ const backendOf = async (session: CopySession): Promise<string> =>
 const isRunning = async (pid: string): Promise<boolean> =>
   (await onServer(session => session.rows(`select 1 from pg_stat_activity where pid = ${pid}`))).length > 0
 
+const isSleeping = async (pid: string): Promise<boolean> => {
+  const sleeping = `select 1 from pg_stat_activity where pid = ${pid} and wait_event = 'PgSleep'`
+  return (await onServer(session => session.rows(sleeping))).length > 0
+}
+
 const openSockets = () =>
   process.getActiveResourcesInfo().filter(name => /^(Pipe|TCPSocket|TLS)Wrap$/.test(name)).length
 
@@ -319,13 +324,18 @@ async function openSilentServer() {
   }
 }
 
-it('copy: a dropped connection ends the statement', async () => {
+it('copy: a dropped connection ends the statement, on the server too', async () => {
   const dropped = await openTlsRelay(testServer())
+  let pid = ''
   const work = withCopySession(dropped.address, 'postgres', { settings: {} }, async session => {
-    const sleeping = session.run('select pg_sleep(30)')
-    await Promise.all([sleeping, dropped.close()])
+    pid = await backendOf(session)
+    const sleeping = assert.rejects(session.run('select pg_sleep(3600)'), { name: 'ConnectionLost' })
+    await eventually(() => isSleeping(pid), 'the statement runs')
+    await dropped.close()
+    await sleeping
   })
-  await assert.rejects(work, { name: 'ConnectionLost' })
+  await work
+  await eventually(async () => !(await isRunning(pid)), 'the session on the server ends')
 })
 
 it('copy: a login that gets no answer ends when the signal aborts', async () => {

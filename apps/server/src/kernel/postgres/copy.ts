@@ -59,6 +59,12 @@ export const dumpSettings: Record<string, string> = {
   transaction_timeout: '0',
 }
 
+/**
+ * A statement runs on after its connection is closed, until the server checks for that. A cancel request alone is not enough:
+ * one that arrives before the server has read the statement cancels nothing.
+ */
+const sessionSettings = { application_name: 'plinth', client_connection_check_interval: '2s' }
+
 /** Settings that some supported versions of Postgres do not have. They would reject the login. */
 const newerSettings = new Set(['restrict_nonsystem_relation_kind', 'transaction_timeout'])
 
@@ -75,7 +81,7 @@ export async function withCopySession<T>(
   const connection = await CopyConnection.open(
     address,
     database,
-    { application_name: 'plinth', ...Object.fromEntries(atLogin) },
+    { ...sessionSettings, ...Object.fromEntries(atLogin) },
     signal,
   )
   try {
