@@ -172,10 +172,15 @@ export function planRecovery(catalogue: Catalogue, target: string, now = Date.no
   return planOf(catalogue, reach, reach.segments.slice(0, last + 1), formatTime(time))
 }
 
-/** To the end of the archive, after the loss of the cluster. Throws UnreachableTarget if there is no base backup. */
+/**
+ * To the latest commit in the archive, after the loss of the cluster. The base backup that ended last may be of a timeline that
+ * was left, because an operator put the cluster before back. Throws UnreachableTarget if there is no base backup.
+ */
 export function planLatest(catalogue: Catalogue): RecoveryPlan {
   const windows = recoveryWindows(catalogue)
-  const reach = reaches(catalogue).at(-1)
+  const usable = reaches(catalogue)
+  const latest = usable.reduce((to, reach) => Math.max(to, reach.to), 0)
+  const reach = usable.findLast(({ to }) => to === latest)
   if (!reach)
     throw new UnreachableTarget('target_outside_window', 'There is no base backup with its WAL.', windows)
   return planOf(catalogue, reach, reach.segments, undefined)

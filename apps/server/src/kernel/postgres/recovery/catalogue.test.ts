@@ -1,0 +1,58 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { emptyPackedFile } from '#src/kernel/objects/packed-file.ts'
+import { formatTime } from './archive-time.ts'
+import type { BaseBackup } from './base-backup.ts'
+import { type Catalogue, planLatest, type StoredSegment, type WalRun } from './catalogue.ts'
+import { formatLsn, segmentBytes, segmentName } from './wal-position.ts'
+
+const time = (minute: number) => Date.UTC(2030, 0, 31, 10, minute) * 1000
+
+/** A transaction ends in each segment, in the minute with its number plus `later`. */
+function run(timeline: number, first: number, last: number, later = 0): WalRun {
+  const segments: StoredSegment[] = []
+  for (let number = first; number <= last; number++) {
+    const times = { first: time(number + later), last: time(number + later) }
+    segments.push({ timeline, number, bytes: segmentBytes, times, name: segmentName(timeline, number) })
+  }
+  return { timeline, segments }
+}
+
+function baseBackup(id: string, timeline: number, segment: number, minute: number): BaseBackup {
+  const at = formatTime(time(minute))
+  const [startLsn, endLsn] = [segment * segmentBytes, segment * segmentBytes + 1000].map(formatLsn)
+  const databases = [{ oid: 5, name: 'postgres' }]
+  const lsns = { startLsn: startLsn!, endLsn: endLsn! }
+  return {
+    id,
+    timeline,
+    ...lsns,
+    startedAt: at,
+    finishedAt: at,
+    databases,
+    parts: [],
+    fileList: emptyPackedFile,
+  }
+}
+
+test('recovery catalogue: the latest time is that of the latest commit, not of the base backup that ended last', () => {
+  // The instance was cut over to timeline 2, whose base backup ended last. After the way back, timeline 1 continues.
+  const catalogue: Catalogue = {
+    baseBackups: [baseBackup('1', 1, 3, 3), baseBackup('2', 1, 4, 4), baseBackup('of timeline 2', 2, 5, 6)],
+    damaged: [],
+    runs: [run(1, 3, 9), run(2, 5, 6, 1)],
+  }
+  const { baseBackup: chosen, segments } = planLatest(catalogue)
+  assert.equal(chosen.id, '2')
+  const { timeline, number } = segments.at(-1)!
+  assert.deepEqual([timeline, number], [1, 9])
+})
+
+test('recovery catalogue: without commits after a base backup, the latest time is its end', () => {
+  const catalogue: Catalogue = {
+    baseBackups: [baseBackup('1', 1, 3, 3), baseBackup('2', 1, 5, 9)],
+    damaged: [],
+    runs: [run(1, 3, 5)],
+  }
+  assert.equal(planLatest(catalogue).baseBackup.id, '2')
+})
