@@ -1,6 +1,6 @@
 // Recovers the whole instance to a time, while the platform is stopped: all databases are recovered aside, and the directories of
 // the two clusters are exchanged. The old one is kept beside it.
-import { copyBackupRecords } from '#src/archive/control-store.ts'
+import { copyBackupRecords, forgetRemovedBackups } from '#src/archive/control-store.ts'
 import type { Config } from '#src/config.ts'
 import { type DeriveKey, keyring, randomToken } from '#src/kernel/crypto/keys.ts'
 import { lockDataDirectory } from '#src/kernel/data-directory.ts'
@@ -117,6 +117,7 @@ const carryOver = (from: ServerAddress, to: ServerAddress, control: string, targ
   withClient(from, control, controlSettings, before =>
     withClient(to, control, controlSettings, async recovered => {
       await copyBackupRecords(before, recovered)
+      await forgetRemovedBackups(before, recovered)
       await recordInstanceCutover(recovered, target)
     }),
   )

@@ -1,7 +1,7 @@
 // Puts a backup of the control database in its place while the platform is stopped. Upgrades make such backups. What is
 // replaced is kept as a database of its own, until the next time.
 import { type ControlBackups, controlBackups } from '#src/archive/control-backup.ts'
-import { copyBackupRecords } from '#src/archive/control-store.ts'
+import { copyBackupRecords, forgetRemovedBackups } from '#src/archive/control-store.ts'
 import type { Config } from '#src/config.ts'
 import { ConfigError } from '#src/config-error.ts'
 import { openDatabaseServer } from '#src/database-server.ts'
@@ -71,10 +71,13 @@ async function replace(
   const watching = { signal: new AbortController().signal, progress() {} }
   await backups.restore(id, { address, database: made, dataDir }, watching)
   const exists = await onServer(session => hasDatabase(session, control))
-  // Backups that were made since can be restored afterwards, too.
+  // Backups that were made since can be restored afterwards, too. Those that were removed cannot.
   if (exists)
     await withClient(address, control, controlSettings, from =>
-      withClient(address, made, controlSettings, to => copyBackupRecords(from, to)),
+      withClient(address, made, controlSettings, async to => {
+        await copyBackupRecords(from, to)
+        await forgetRemovedBackups(from, to)
+      }),
     )
   await onServer(async session => {
     await session.script(drop(kept))

@@ -1,7 +1,7 @@
 // Statements that make a database from an archive of the control database. No tenant can connect to it or has code in it.
 import { dumpSettings } from '#src/kernel/postgres/copy.ts'
 import type { Session } from '#src/kernel/postgres/database.ts'
-import { identifier, sql } from '#src/kernel/postgres/sql.ts'
+import { identifier, type SqlFragment, sql } from '#src/kernel/postgres/sql.ts'
 
 export const controlCopySettings = {
   ...dumpSettings,
@@ -60,6 +60,44 @@ export async function copyBackupRecords(from: Session, to: Session): Promise<voi
     }
   }
 }
+
+const removedMeanwhile = 'The backup was removed meanwhile.'
+
+/**
+ * Makes an older control database, after `copyBackupRecords`, forget the backups that were removed since. They cannot be restored,
+ * and a later backup would not store a file again that only they had. Backups of projects that the newer one does not know
+ * stay: a control database that was created after a loss has removed nothing.
+ */
+export async function forgetRemovedBackups(from: Session, to: Session): Promise<void> {
+  for (const table of ['projects', 'backup_tasks', 'restores', ...keptTables])
+    if (!(await hasTable(from, table)) || !(await hasTable(to, table))) return
+  const projects = await idsIn(from, sql`select id from projects`)
+  const kept = await idsIn(from, sql`select id from backups where status in ('running', 'done')`)
+  const removed = await idsIn(
+    to,
+    sql`
+      select id from backups
+       where status <> 'failed' and project_id = any(${projects}::uuid[]) and id <> all(${kept}::uuid[])`,
+  )
+  const [row] = await to.rows<{ restores: string[] | null }>(sql`
+    with ended as (
+      delete from backup_tasks t where t.backup_id = any(${removed}::uuid[]) or t.restore_id in (
+        select r.id from restores r where r.before_backup_id = any(${removed}::uuid[]))
+      returning t.restore_id)
+    select array_agg(restore_id) filter (where restore_id is not null) as restores from ended`)
+  // Without its task a restore would have no end.
+  await to.run(sql`
+    update restores set status = 'failed', finished_at = clock_timestamp(), error = ${removedMeanwhile}
+     where id = any(${row?.restores ?? []}::uuid[]) and status = 'running'`)
+  await to.run(sql`delete from backups where id = any(${removed}::uuid[])`)
+  await to.run(sql`
+    delete from backup_files f where f.project_id = any(${projects}::uuid[]) and not exists (
+      select from backups b
+       where b.project_id = f.project_id and b.status <> 'failed' and b.created_at between f.first_at and f.last_at)`)
+}
+
+const idsIn = async (session: Session, query: SqlFragment) =>
+  (await session.rows<{ id: string }>(query)).map(({ id }) => id)
 
 /** For a copy of a control database, on which nothing works. A task would keep others of its project waiting. */
 export const forgetTasks = (session: Session) => session.run(sql`delete from backup_tasks`)
