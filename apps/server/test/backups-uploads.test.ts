@@ -1,12 +1,17 @@
 // Backups while files are uploaded and removed.
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
+import fs from 'node:fs'
 import { type IncomingMessage, request } from 'node:http'
+import { join } from 'node:path'
 import { test } from 'node:test'
-import { sql } from '#src/kernel/postgres/sql.ts'
+import type { Backup } from '@plinth/contract/backups.ts'
+import { storedPieceBytes } from '#src/kernel/objects/layout.ts'
+import { raw, sql } from '#src/kernel/postgres/sql.ts'
 import { backedUpProject } from './backup-project.ts'
 import { eventually } from './eventually.ts'
 import { startPlatform } from './harness.ts'
+import { mebibyte } from './tus-files.ts'
 
 const size = 300_000
 
@@ -53,3 +58,60 @@ test('backups: uploads that have not ended are left out, and do not make a backu
   assert.equal(((await once(half, 'response')) as [IncomingMessage])[0].statusCode, 200)
   assert.equal((await project.backUp()).files, 2)
 })
+
+// Of an upload without a length, a little more is reserved than has arrived. The pieces can have just that size later.
+for (const [what, first, reserved, next] of [
+  ['a step', 300_000, mebibyte, mebibyte],
+  ['a whole piece', 8 * mebibyte - 1000, 8 * mebibyte, 100_000],
+] as const)
+  test(`backups: an upload without a length that goes on during a backup is in the next one (${what})`, async t => {
+    const platform = await startPlatform()
+    t.after(() => platform.stop())
+    const project = await backedUpProject(platform)
+    const { id, service_role_key: key } = project
+    await project.backups.configure({ params: { id }, body: { verify_enabled: false } })
+    await project.sql(`
+      create table held (id int);
+      insert into storage.buckets (id, name) values ('papers', 'papers')`)
+    const upload = request(`${platform.url}/v1/${id}/storage/v1/object/papers/endless`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${key}`, 'content-type': 'text/plain' },
+    })
+    const answered = once(upload, 'response') as Promise<[IncomingMessage]>
+    upload.write(Buffer.alloc(first, 'a'))
+    const { control } = platform.app
+    const sized = sql`select from stored_files where project_id = ${id} and size = ${reserved}`
+    await eventually(() => control.row(sized), 'the step is reserved')
+
+    let backup: Promise<Backup> | undefined
+    await platform.asSuperuser(await platform.refOf(id), async session => {
+      await session.run(raw('begin'))
+      await session.run(raw('lock table public.held in access exclusive mode'))
+      backup = project.backUp()
+      const waiting = sql`
+        select from pg_stat_activity
+         where wait_event_type = 'Lock' and datname = (select ref from projects where id = ${id})`
+      await eventually(() => control.row(waiting), 'the backup waits')
+      upload.write(Buffer.alloc(next, 'b'))
+      const pieces = join(platform.config.dataDir, 'objects', id)
+      await eventually(
+        () => storedIn(pieces) >= storedPieceBytes(reserved, 0),
+        'the piece has the size that was reserved',
+      )
+      await session.run(raw('rollback'))
+    })
+    const { id: during, error, files } = await backup!
+    assert.deepEqual([error, files], [null, 0])
+    assert.equal((await project.verify(during)).verify_error, null)
+    upload.end()
+    assert.equal((await answered)[0].statusCode, 200)
+    const after = await project.backUp()
+    assert.equal(after.files, 1)
+    assert.equal((await project.verify(after.id)).verify_error, null)
+  })
+
+const storedIn = (folder: string) =>
+  fs
+    .readdirSync(folder, { recursive: true, withFileTypes: true })
+    .filter(each => each.isFile())
+    .reduce((sum, { parentPath, name }) => sum + fs.statSync(join(parentPath, name)).size, 0)

@@ -7,10 +7,10 @@ import { type Watching, writeDatabase } from '#src/archive/write-database.ts'
 import type { DeriveKey } from '#src/kernel/crypto/keys.ts'
 import { version } from '#src/kernel/version.ts'
 import type { Cluster } from '#src/tenancy/cluster.ts'
-import type { ProjectFile } from '#src/tenancy/project-data.ts'
+import type { DatabaseReader, ProjectFile } from '#src/tenancy/project-data.ts'
 import { bytesOf } from './space.ts'
 import * as store from './store.ts'
-import { type CopiedFiles, copyFiles, countReferred, type FileStores } from './stored-files.ts'
+import { type CopiedFiles, copyFiles, type FileStores, onlyReferred } from './stored-files.ts'
 
 export interface BackupDeps extends FileStores {
   cluster: Cluster
@@ -48,6 +48,7 @@ async function attemptBackup(
   const before = await copyFiles(deps, name, deps.projectData.listFiles(control, projectId), watching)
   const archive = writeArchive(deps.backups, deriveKey, name)
   let exported: Pick<Manifest, 'services' | 'files'> | undefined
+  let files: ArchivedFile | undefined
   let after: CopiedFiles | undefined
   const database = await writeDatabase(
     archive,
@@ -60,22 +61,21 @@ async function attemptBackup(
         exported = await writeControl(archive, session, deps.projectData, projectId)
       }),
     async session => {
-      const listed = readLines<ProjectFile>(archive.read(exported!.files))
-      after = await copyFiles(deps, name, listed, watching)
-      const lost = await countReferred(deps.projectData, session, after.missing)
-      if (lost > 0) throw new FilesChanged(`${lost} files were removed while the backup was made`)
+      files = await writeReferred(deps, archive, exported!.files, session)
+      after = await copyFiles(deps, name, readLines<ProjectFile>(archive.read(files)), watching)
+      if (after.missing > 0)
+        throw new FilesChanged(`${after.missing} files were removed while the backup was made`)
     },
   )
   const { services } = exported!
-  const { missing, count, bytes, storedBytes } = after!
-  const files = await writeFound(archive, exported!.files, missing)
+  const { count, bytes, storedBytes } = after!
   const manifest = await archive.finish({
     backup: backupId,
     platform: version,
     project,
     database,
     services,
-    files,
+    files: files!,
     fileCount: count,
     fileBytes: bytes,
   })
@@ -88,16 +88,23 @@ async function attemptBackup(
 }
 
 /** The list without files whose upload had not ended. */
-function writeFound(
+async function writeReferred(
+  { projectData }: BackupDeps,
   archive: ArchiveWriter,
   list: ArchivedFile,
-  missing: readonly ProjectFile[],
-): Promise<ArchivedFile> | ArchivedFile {
-  if (missing.length === 0) return list
-  const left = new Set(missing.map(({ version }) => version))
-  async function* found() {
-    for await (const file of readLines<ProjectFile>(archive.read(list)))
-      if (!left.has(file.version)) yield file
-  }
-  return archive.add(write => writeLines(found(), write))
+  database: DatabaseReader,
+): Promise<ArchivedFile> {
+  const listed = () => readLines<ProjectFile>(archive.read(list))
+  const [all, referred] = [
+    await countOf(listed()),
+    await countOf(onlyReferred(projectData, database, listed())),
+  ]
+  if (referred === all) return list
+  return archive.add(write => writeLines(onlyReferred(projectData, database, listed()), write))
+}
+
+async function countOf(files: AsyncIterable<ProjectFile>): Promise<number> {
+  let count = 0
+  for await (const _ of files) count++
+  return count
 }

@@ -335,7 +335,22 @@ export const noteFiles = (
       from backups b, json_to_recordset(${JSON.stringify(files)}::json) as g (version uuid, size bigint)
      where b.id = ${backupId}
     on conflict (project_id, version) do update set
-      first_at = least(f.first_at, excluded.first_at), last_at = greatest(f.last_at, excluded.last_at)`)
+      size = excluded.size, first_at = least(f.first_at, excluded.first_at), last_at = greatest(f.last_at, excluded.last_at)`)
+
+/** Of these files, the versions that the store has. A version with another size was copied before its upload had ended. */
+export const listCopied = async (
+  control: Session,
+  projectId: string,
+  files: readonly { version: string; size: number }[],
+) =>
+  new Set(
+    (
+      await control.rows<{ version: string }>(sql`
+        select f.version from backup_files f
+          join json_to_recordset(${JSON.stringify(files)}::json) as g (version uuid, size bigint) using (version, size)
+         where f.project_id = ${projectId}`)
+    ).map(({ version }) => version),
+  )
 
 export const listNotedFiles = async (control: Session, projectId: string, versions: readonly string[]) =>
   new Set(

@@ -13,7 +13,7 @@ import { MissingPiece, type Pieces } from '#src/kernel/objects/pieces.ts'
 import { sizesIn } from '#src/kernel/objects/sizes.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
 import type { DatabaseReader, ExportedRow, ProjectData, ProjectFile } from '#src/tenancy/project-data.ts'
-import { listNotedFiles, noteFiles } from './store.ts'
+import { listCopied, noteFiles } from './store.ts'
 
 export interface FileStores {
   control: Database
@@ -24,6 +24,7 @@ export interface FileStores {
 }
 
 const batch = 200
+const referredBatch = 1000
 const chunkBytes = 1 << 20
 
 export interface CopiedFiles {
@@ -31,7 +32,7 @@ export interface CopiedFiles {
   bytes: number
   storedBytes: number
   /** Files that were removed before they could be copied, or are not complete yet. */
-  missing: ProjectFile[]
+  missing: number
 }
 
 /** Copies what the store does not have. */
@@ -41,13 +42,9 @@ export async function copyFiles(
   files: AsyncIterable<ProjectFile>,
   { signal, progress }: Watching,
 ): Promise<CopiedFiles> {
-  const copied: CopiedFiles = { count: 0, bytes: 0, storedBytes: 0, missing: [] }
+  const copied: CopiedFiles = { count: 0, bytes: 0, storedBytes: 0, missing: 0 }
   for await (const some of inBatches(files, batch)) {
-    const present = await listNotedFiles(
-      control,
-      project,
-      some.map(({ version }) => version),
-    )
+    const present = await listCopied(control, project, some)
     const stored: ProjectFile[] = []
     for (const file of some) {
       signal.throwIfAborted()
@@ -57,7 +54,7 @@ export async function copyFiles(
           copied.storedBytes += await copyFile({ live, backups }, folder, project, file, progress)
         } catch (error) {
           if (!(error instanceof MissingPiece)) throw error
-          copied.missing.push(file)
+          copied.missing++
           continue
         }
       stored.push(file)
@@ -70,18 +67,22 @@ export async function copyFiles(
   return copied
 }
 
-/** Of these files, how many the database refers to. */
-export async function countReferred(
+/**
+ * Of these files, those that the project database refers to. The others are uploads that have not ended, even if their
+ * pieces have the size that was reserved for them so far.
+ */
+export async function* onlyReferred(
   projectData: ProjectData,
   database: DatabaseReader,
-  files: readonly ProjectFile[],
-): Promise<number> {
-  let count = 0
-  for (const [service, some] of Map.groupBy(files, file => file.service)) {
-    const versions = some.map(({ version }) => version)
-    count += ((await projectData.filesOf(service).referred?.(database, versions)) ?? versions).length
-  }
-  return count
+  files: AsyncIterable<ProjectFile>,
+): AsyncGenerator<ProjectFile> {
+  for await (const some of inBatches(files, referredBatch))
+    for (const [service, ofService] of Map.groupBy(some, file => file.service)) {
+      const { referred } = projectData.filesOf(service)
+      const versions = ofService.map(({ version }) => version)
+      const named = referred && new Set(await referred(database, versions))
+      for (const file of ofService) if (!named || named.has(file.version)) yield file
+    }
 }
 
 async function copyFile(
@@ -111,6 +112,8 @@ async function copyPiece(
 ): Promise<void> {
   const reader = await from.open(name, 0, bytes)
   try {
+    // An upload that goes on has stored more since its size was read.
+    if (reader.size !== bytes) throw new MissingPiece(name)
     const writer = await to.write(newName, 0)
     try {
       for (let at = 0; at < bytes; ) {
