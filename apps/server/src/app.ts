@@ -212,6 +212,7 @@ async function compose(options: AppOptions, open: Closing[]): Promise<App> {
       logs: logs.service,
       usage: usage.service,
       dataDir: config.dataDir,
+      keepRemovedDays: keptDays(options),
       outboundAllow: config.outboundAllow,
       settings: config.functions,
       http: () => http,

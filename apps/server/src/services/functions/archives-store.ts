@@ -16,12 +16,20 @@ export const insertArchive = (
   control.run(sql`
     insert into function_archives (project_id, id, hash, data_key) values (${projectId}, ${id}, ${hash}, ${data_key})`)
 
-export const totalBytes = async (control: Database, projectId: string) =>
-  (await control.row<{ bytes: number }>(
-    sql`select coalesce(sum(bytes), 0)::float8 as bytes from function_archives where project_id = ${projectId}`,
-  ))!.bytes
+const isNamed = sql`exists (select from function_versions v
+  where v.project_id = a.project_id and a.id in (v.code_archive, v.packages_archive))`
 
-export const completeArchive = (control: Database, projectId: string, id: string, bytes: number) =>
+/**
+ * Of those that a version names, and of new ones. A project that deploys and deletes again and again is bounded by the latter, until
+ * what is kept beyond its bound is removed.
+ */
+export const totalBytes = async (control: Database, projectId: string, newSeconds: number) =>
+  (await control.row<{ bytes: number }>(sql`
+    select coalesce(sum(bytes), 0)::float8 as bytes from function_archives a
+     where project_id = ${projectId} and (created_at >= now() - make_interval(secs => ${newSeconds}) or ${isNamed})`))!
+    .bytes
+
+export const completeArchive = (control: Session, projectId: string, id: string, bytes: number) =>
   control.run(sql`
     update function_archives set is_complete = true, bytes = ${bytes}
      where project_id = ${projectId} and id = ${id}`)
@@ -32,28 +40,52 @@ export const findArchive = (control: Database, projectId: string, id: string) =>
      where project_id = ${projectId} and id = ${id} and is_complete`)
 
 /** Renews it as well, so that it is not removed before a version names it. */
-export const reuseArchive = async (control: Database, projectId: string, hash: string) =>
-  (
-    await control.row<{ id: string }>(sql`
-      update function_archives set created_at = now()
-       where (project_id, id) in (select project_id, id from function_archives
-               where project_id = ${projectId} and hash = ${hash} and is_complete limit 1)
-      returning id`)
-  )?.id
+export const reuseArchive = (control: Database, projectId: string, hash: string) =>
+  control.row<ArchiveRow>(sql`
+    update function_archives set created_at = now()
+     where (project_id, id) in (select project_id, id from function_archives
+             where project_id = ${projectId} and hash = ${hash} and is_complete limit 1)
+    returning id, bytes::float8 as bytes, data_key`)
+
+/** Until the end of the transaction nobody else writes its bytes, or removes it. Versions can name it meanwhile. */
+export const lockArchive = (session: Session, projectId: string, id: string) =>
+  session.row<ArchiveRow>(sql`
+    select id, bytes::float8 as bytes, data_key from function_archives
+     where project_id = ${projectId} and id = ${id} and is_complete for no key update`)
+
+export interface KeptUnused {
+  /** A deployment may be about to name a new one. */
+  newSeconds: number
+  /** A recovery to a time may bring back a version that names an older one. */
+  days: number
+  /** For each project; the oldest are removed first. */
+  bytes: number
+}
 
 /**
- * Archives that no version names, except new ones, which a deployment may be about to name. One that is not complete may be
- * part of a copy of a project, which takes some hours.
+ * Archives that no version names and that are not kept. One that is not complete may be part of a copy of a project, which
+ * takes some hours. Only the age is compared again if the row was changed meanwhile, and a deployment that reuses the archive
+ * renews it.
  */
-export const takeUnused = (session: Session, minAgeSeconds: number, limit: number) =>
+export const takeUnused = (session: Session, { newSeconds, days, bytes }: KeptUnused, limit: number) =>
   session.rows<{ project_id: string; id: string; bytes: number }>(sql`
+    with unused as (
+      select project_id, id, sum(bytes) over (partition by project_id order by created_at desc, id) as newer_bytes
+        from function_archives a where not ${isNamed})
     delete from function_archives where (project_id, id) in (
-      select a.project_id, a.id from function_archives a
-       where a.created_at < now() - make_interval(secs => case when a.is_complete then ${minAgeSeconds} else 86400 end)
-         and not exists (select from function_versions v
-                          where v.project_id = a.project_id and a.id in (v.code_archive, v.packages_archive))
-       limit ${limit} for update skip locked)
+      select a.project_id, a.id from function_archives a join unused u using (project_id, id)
+       where a.created_at < now() - make_interval(secs => case when a.is_complete then ${newSeconds} else 86400 end)
+         and (not a.is_complete or u.newer_bytes > ${bytes} or a.created_at < now() - make_interval(days => ${days}))
+       limit ${limit} for update of a skip locked)
     returning project_id, id, bytes::float8 as bytes`)
+
+/** Those that a version names, and new ones. */
+export const listUsedIds = async (control: Database, projectId: string, newSeconds: number) =>
+  (
+    await control.rows<{ id: string }>(sql`
+      select id from function_archives a
+       where project_id = ${projectId} and (created_at >= now() - make_interval(secs => ${newSeconds}) or ${isNamed})`)
+  ).map(({ id }) => id)
 
 export const listAllIds = async (control: Database, projectId: string) =>
   (

@@ -9,6 +9,7 @@ import { Refusal } from '#src/kernel/errors.ts'
 import { openFile } from '#src/kernel/objects/file-reader.ts'
 import { openFileWriter } from '#src/kernel/objects/file-writer.ts'
 import { frameCipher } from '#src/kernel/objects/frames.ts'
+import { pieceNames, storedPieceBytes } from '#src/kernel/objects/layout.ts'
 import type { Pieces } from '#src/kernel/objects/pieces.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
 import { hasWayBack } from '#src/tenancy/instance-cutover.ts'
@@ -17,9 +18,12 @@ import * as store from './archives-store.ts'
 export type Archives = ReturnType<typeof createArchives>
 
 /** Archives that no version names are kept for this time, because a deployment may be about to name them. */
-const unusedSeconds = 3600
+export const unusedSeconds = 3600
 const batch = 100
-/** Compressed: the code and packages of all versions of a project's functions. */
+/**
+ * Compressed: the code and packages of all versions of a project's functions. As many bytes again of removed ones are kept
+ * for a recovery to a time.
+ */
 const maxProjectBytes = 2 * 1024 ** 3
 
 /** The folder of the object store is that of the archive alone, so that an incomplete one can be removed as a whole. */
@@ -27,18 +31,77 @@ const folderOf = (projectId: string, id: string) =>
   `f-${createHash('sha256').update(`${projectId} ${id}`).digest('hex').slice(0, 40)}`
 const contextOf = (id: string) => `function archive ${id}`
 
-export function createArchives(control: Database, pieces: Pieces, sealer: Sealer) {
+export interface ArchivesOptions {
+  /** For how long removed code is kept, for a recovery to a time. */
+  keepDays?: number
+  /** How much of it, for each project. */
+  keepBytes?: number
+}
+
+export function createArchives(
+  control: Database,
+  pieces: Pieces,
+  sealer: Sealer,
+  { keepDays = 0, keepBytes = maxProjectBytes }: ArchivesOptions = {},
+) {
   const openKey = (id: string, sealed: string) =>
     createSecretKey(Buffer.from(sealer.open(sealed, contextOf(id)), 'base64'))
+
+  /** Returns the number of bytes. */
+  async function write(projectId: string, id: string, dataKey: string, directory: string): Promise<number> {
+    const cipher = frameCipher(openKey(id, dataKey), id)
+    const writer = openFileWriter({
+      pieces,
+      cipher,
+      address: { project: folderOf(projectId, id), version: id },
+    })
+    try {
+      await packTo(directory, async chunk => writer.write([chunk]))
+      await writer.end()
+    } catch (error) {
+      await writer.abort().catch(() => {})
+      throw error
+    }
+    return writer.size
+  }
+
+  async function isStored(projectId: string, { id, bytes }: store.ArchiveRow): Promise<boolean> {
+    const folder = folderOf(projectId, id)
+    const sizes = new Map<string, number>()
+    for await (const { name, size } of pieces.list(folder)) sizes.set(name, size)
+    return pieceNames(folder, id, bytes).every(
+      (name, piece) => sizes.get(name) === storedPieceBytes(bytes, piece),
+    )
+  }
+
+  /**
+   * A row that a restore or a recovery has brought back may be of bytes that were removed. With the same id, all versions that name
+   * it work again.
+   */
+  async function writeMissing(
+    projectId: string,
+    known: store.ArchiveRow,
+    directory: string,
+  ): Promise<boolean> {
+    if (await isStored(projectId, known)) return true
+    return control.transaction(async session => {
+      const locked = await store.lockArchive(session, projectId, known.id)
+      if (!locked) return false
+      if (await isStored(projectId, locked)) return true
+      await pieces.removeFolder(folderOf(projectId, locked.id))
+      const bytes = await write(projectId, locked.id, locked.data_key, directory)
+      return (await store.completeArchive(session, projectId, locked.id, bytes)) === 1
+    })
+  }
 
   return {
     folderOf,
     openKey,
-    /** Stores a directory, unless an archive with this hash exists. Returns the id of the archive. */
+    /** Stores a directory, unless an archive with this hash is stored. Returns the id of the archive. */
     async save(projectId: string, hash: string, directory: string): Promise<string> {
       const known = await store.reuseArchive(control, projectId, hash)
-      if (known !== undefined) return known
-      if ((await store.totalBytes(control, projectId)) > maxProjectBytes)
+      if (known && (await writeMissing(projectId, known, directory))) return known.id
+      if ((await store.totalBytes(control, projectId, unusedSeconds)) > maxProjectBytes)
         throw new Refusal(
           'packages_too_large',
           `The versions of all functions of the project take more than ${maxProjectBytes / 1024 ** 3} GB`,
@@ -47,20 +110,8 @@ export function createArchives(control: Database, pieces: Pieces, sealer: Sealer
       const id = randomUUID()
       const dataKey = sealer.seal(randomBytes(32).toString('base64'), contextOf(id))
       await store.insertArchive(control, projectId, { id, hash, data_key: dataKey })
-      const cipher = frameCipher(openKey(id, dataKey), id)
-      const writer = openFileWriter({
-        pieces,
-        cipher,
-        address: { project: folderOf(projectId, id), version: id },
-      })
-      try {
-        await packTo(directory, async chunk => writer.write([chunk]))
-        await writer.end()
-      } catch (error) {
-        await writer.abort().catch(() => {})
-        throw error
-      }
-      if ((await store.completeArchive(control, projectId, id, writer.size)) === 0) {
+      const bytes = await write(projectId, id, dataKey, directory)
+      if ((await store.completeArchive(control, projectId, id, bytes)) === 0) {
         await pieces.removeFolder(folderOf(projectId, id))
         throw new Refusal('project_not_found', 'The project was deleted meanwhile')
       }
@@ -83,13 +134,14 @@ export function createArchives(control: Database, pieces: Pieces, sealer: Sealer
       await unpackFrom(Buffer.isBuffer(opened) ? [opened] : flattened(chunksOf(opened)), directory)
     },
 
-    /** Removes archives that no version names any more. */
+    /** Removes archives that no version names any more, and that are not kept. */
     async removeUnused(): Promise<void> {
       if (await hasWayBack(control)) return
+      const kept = { newSeconds: unusedSeconds, days: keepDays, bytes: keepBytes }
       let removed: number
       do {
         removed = await control.transaction(async session => {
-          const unused = await store.takeUnused(session, unusedSeconds, batch)
+          const unused = await store.takeUnused(session, kept, batch)
           // Before the commit, so that a crash leaves the row and not the bytes.
           for (const { project_id, id } of unused) await pieces.removeFolder(folderOf(project_id, id))
           return unused.length

@@ -17,8 +17,8 @@ import type { LogsService } from '#src/services/logs/service.ts'
 import type { SecretsService } from '#src/services/secrets/service.ts'
 import type { UsageService } from '#src/services/usage/service.ts'
 import type { Directory } from '#src/tenancy/directory.ts'
-import { createArchives } from './archives.ts'
-import { listAllIds } from './archives-store.ts'
+import { createArchives, unusedSeconds } from './archives.ts'
+import { listUsedIds } from './archives-store.ts'
 import { createCalls } from './call.ts'
 import { createFindCallable } from './callable.ts'
 import { createIdentify } from './callers.ts'
@@ -51,6 +51,8 @@ export interface OpenFunctions {
   logs: LogsService
   usage: Pick<UsageService, 'countInvocation'>
   dataDir: string
+  /** For how long removed code is kept, for a recovery to a time. */
+  keepRemovedDays: number
   outboundAllow: readonly string[]
   settings: RuntimeSettings & { port: number; registry: Registry; warnings: readonly string[] }
   /** Exists only after all services are open. */
@@ -63,7 +65,7 @@ export function openFunctions(deps: OpenFunctions): Opened<FunctionsService> {
   const { control, directory, log, settings } = deps
   const place = locateFunctions(deps.dataDir)
   const closing = new AbortController()
-  const archives = createArchives(control, deps.pieces, deps.sealer)
+  const archives = createArchives(control, deps.pieces, deps.sealer, { keepDays: deps.keepRemovedDays })
   const codeCache = createCodeCache(place, archives, settings.isolation === 'shared')
   const findCallable = createFindCallable(control)
   const runtime = createRuntime({
@@ -96,7 +98,9 @@ export function openFunctions(deps: OpenFunctions): Opened<FunctionsService> {
       everyMs: pruneEveryMs,
       async run() {
         await archives.removeUnused()
-        await codeCache.prune(async projectId => new Set(await listAllIds(control, projectId)))
+        await codeCache.prune(
+          async projectId => new Set(await listUsedIds(control, projectId, unusedSeconds)),
+        )
       },
     },
     log,

@@ -16,10 +16,13 @@ export interface ExportedFunction {
 }
 export type ExportedPart = ExportedArchive | ExportedFunction
 
+/** Without those that are kept for a recovery to a time. */
 export const listExportedArchives = (session: Session, projectId: string) =>
   session.rows<ExportedArchive>(sql`
-    select 'archive' as kind, id, hash, bytes::float8 as bytes, data_key from function_archives
-     where project_id = ${projectId} and is_complete order by id`)
+    select 'archive' as kind, id, hash, bytes::float8 as bytes, data_key from function_archives a
+     where project_id = ${projectId} and is_complete and exists (
+       select from function_versions v where v.project_id = a.project_id and a.id in (v.code_archive, v.packages_archive))
+     order by id`)
 
 export const listExportedFunctions = (session: Session, projectId: string) =>
   session.rows<ExportedFunction>(sql`
@@ -28,8 +31,14 @@ export const listExportedFunctions = (session: Session, projectId: string) =>
              where v.project_id = f.project_id and v.function_id = f.id) as versions
       from functions f where project_id = ${projectId} order by name`)
 
-export const deleteFunctions = (session: Session, projectId: string) =>
-  session.run(sql`delete from functions where project_id = ${projectId}`)
+/** Their archives are kept from now on as those of a deleted function. */
+export async function deleteFunctions(session: Session, projectId: string): Promise<void> {
+  await session.run(sql`
+    update function_archives a set created_at = now()
+     where project_id = ${projectId} and exists (
+       select from function_versions v where v.project_id = a.project_id and a.id in (v.code_archive, v.packages_archive))`)
+  await session.run(sql`delete from functions where project_id = ${projectId}`)
+}
 
 export const insertExportedArchive = (session: Session, projectId: string, archive: ExportedArchive) =>
   session.run(sql`
