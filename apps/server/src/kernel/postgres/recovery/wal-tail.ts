@@ -170,34 +170,52 @@ async function* tailPieces({ pieces, systemId }: ArchiveStore): AsyncGenerator<T
 
 /** Writes the pieces into the spool, after the disk with the spool was lost. Call it while nothing is received. */
 export async function restoreSpool(store: ArchiveStore): Promise<void> {
-  const { pieces, systemId, spoolDir } = store
+  const { spoolDir } = store
   const found = new Map<string, TailPiece[]>()
   for await (const piece of tailPieces(store))
     found.set(piece.segment, [...(found.get(piece.segment) ?? []), piece])
   for await (const { timeline, number, bytes } of archivedSegments(store))
     if (bytes === segmentBytes) found.delete(segmentName(timeline, number))
   for (const [segment, parts] of found) {
-    const content: Buffer[] = []
-    for (let at = 0; ; ) {
-      const next = parts.filter(({ from }) => from === at).sort((one, other) => other.to - one.to)[0]
-      if (!next) break
-      const reader = await pieces.open(tailPiece(systemId, next), 0, maxPieceBytes)
-      try {
-        const bytes = Buffer.alloc(next.to - next.from)
-        const filled = await reader.fill(bytes)
-        content.push(bytes.subarray(0, filled))
-        // A write that was killed. Nothing follows.
-        if (filled < bytes.length) break
-      } finally {
-        await reader.close()
-      }
-      at = next.to
-    }
-    const bytes = Buffer.concat(content)
+    const bytes = await joinPieces(parts, piece => readPiece(store, piece))
     const path = spoolPath(spoolDir, segment)
     const spooled = await stat(path).catch(ignoreMissing)
     if (spooled && spooled.size >= bytes.length) continue
     await mkdir(spoolDir, { recursive: true, mode: 0o700 })
     await writeFile(path, bytes, { mode: 0o600, flush: true })
+  }
+}
+
+/**
+ * Up to the first missing byte. A piece has its name before it is complete, and those that it replaces are removed only
+ * afterwards. So these are laid over it: they are complete, whatever a killed write or a power loss has left of it.
+ */
+async function joinPieces(
+  parts: readonly TailPiece[],
+  read: (piece: TailPiece) => Promise<Buffer>,
+): Promise<Buffer> {
+  const bytes = Buffer.alloc(Math.max(...parts.map(({ to }) => to)))
+  const covered: { from: number; to: number }[] = []
+  for (const piece of parts.toSorted((one, other) => other.to - other.from - (one.to - one.from))) {
+    const found = await read(piece)
+    found.copy(bytes, piece.from)
+    covered.push({ from: piece.from, to: piece.from + found.length })
+  }
+  covered.sort((one, other) => one.from - other.from)
+  const end = covered.reduce(
+    (reached, { from, to }) => (from <= reached ? Math.max(reached, to) : reached),
+    0,
+  )
+  return bytes.subarray(0, end)
+}
+
+/** Less than the piece should have if its write was killed. */
+async function readPiece({ pieces, systemId }: ArchiveStore, piece: TailPiece): Promise<Buffer> {
+  const reader = await pieces.open(tailPiece(systemId, piece), 0, maxPieceBytes)
+  try {
+    const bytes = Buffer.alloc(piece.to - piece.from)
+    return bytes.subarray(0, await reader.fill(bytes))
+  } finally {
+    await reader.close()
   }
 }
