@@ -22,7 +22,7 @@ import { createCredentials } from '#src/planes/management/admit.ts'
 import { createOwnerWork } from '#src/planes/management/owner-work.ts'
 import { backUpBeforeMigration } from '#src/services/upgrade/control-migration.ts'
 import { controlSettings, prepareCluster } from '#src/tenancy/cluster.ts'
-import { createDatabaseSizes } from '#src/tenancy/database-sizes.ts'
+import { createDatabaseSizes, megabyte } from '#src/tenancy/database-sizes.ts'
 import { openDatabases } from '#src/tenancy/databases.ts'
 import { openDirectory } from '#src/tenancy/directory.ts'
 import { type Place, startDiskReserve } from '#src/tenancy/disk-reserve.ts'
@@ -179,9 +179,14 @@ export async function openInfrastructure(
     holds,
     abandoned,
     spaceCheck: createSpaceCheck(databaseSizes, diskReserve),
-    /** Free bytes on the disk of the databases. Undefined for an external Postgres, whose disk is not known. */
+    /**
+     * Bytes that a copy may take of the disk of the databases: what is free beyond the reserve. Undefined for an external
+     * Postgres, whose disk is not known.
+     */
     freeForDatabases: async () =>
-      server.clusterDir === undefined ? undefined : freeBytes(server.clusterDir),
+      server.clusterDir === undefined
+        ? undefined
+        : Math.max(0, (await freeBytes(server.clusterDir)) - config.diskReserveMb * megabyte),
     outbox,
     metrics,
     shadows,

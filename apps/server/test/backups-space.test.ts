@@ -62,6 +62,47 @@ test('backups: nothing is restored aside without space on the disk of the databa
   )
 })
 
+test('backups: nothing is backed up or restored aside while the disk reserve is reached', async t => {
+  const platform = await startPlatform({ settings: { PLATFORM_DISK_RESERVE_MB: '1000000000' } })
+  t.after(() => platform.stop())
+  const maker = await startPlatform({ beside: platform })
+  const made = await backedUpProject(maker)
+  const params = { id: made.id }
+  await made.backups.configure({ params, body: { verify_enabled: false } })
+  // The other node may have claimed an earlier one.
+  const backup = await eventually(async () => {
+    const ended = await made.backUp()
+    return ended.error === null ? ended : undefined
+  }, 'the node without a reserve makes a backup')
+  await maker.stop()
+
+  const manage = async (method: string, path: string) => {
+    const url = `/api/v1/projects/${params.id}/${path}`
+    const { status, body } = await platform.call(method, url, { token: platform.adminToken })
+    assert.ok(status < 300, JSON.stringify(body))
+    return body
+  }
+  const backupOf = async (id: string): Promise<Backup> =>
+    (await manage('GET', 'backups')).backups.find((each: Backup) => each.id === id)
+  const ended = (id: string) =>
+    eventually(async () => {
+      const found = await backupOf(id)
+      return found.progress === null ? found : undefined
+    }, 'the task has ended')
+  const shortOfSpace = 'The platform is short of disk space'
+  const failed = await ended((await manage('POST', 'backups')).id)
+  assert.equal(failed.status, 'failed')
+  assert.ok(failed.error!.startsWith(shortOfSpace), failed.error!)
+  await manage('POST', `backups/${backup.id}/verify`)
+  const { verify_error: error } = await ended(backup.id)
+  assert.ok(error!.startsWith(`Not verified: ${shortOfSpace}`), error!)
+  await manage('POST', `backups/${backup.id}/restore`)
+  await ended(backup.id)
+  const [restore] = (await manage('GET', 'restores')).restores
+  assert.equal(restore.status, 'failed')
+  assert.ok(restore.error.startsWith(shortOfSpace), restore.error)
+})
+
 test('backups: without space in the store a backup fails and says so, and earlier ones are unchanged', async t => {
   const node = new StorageNode()
   t.after(() => node.remove())

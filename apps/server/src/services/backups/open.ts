@@ -20,8 +20,6 @@ interface BackupsDeps extends Omit<BackupWorkerDeps, 'dropCopy' | 'renew'> {
   lifecycle: Lifecycle
   provisioner: Provisioner
   baseUrl(): string
-  /** Whether backups are on the same disk as the data. */
-  isBesideFiles: boolean
 }
 
 const hourMs = 3_600_000
@@ -42,7 +40,12 @@ export function openBackups(deps: BackupsDeps): Opened<BackupsService> {
     wake: worker.wake,
     start,
     restoring,
-    snapshotBeforeUpgrade: (projectId, watching) => makeUpgradeSnapshot(deps, projectId, watching),
+    snapshotBeforeUpgrade: (projectId, watching) =>
+      makeUpgradeSnapshot(
+        { ...deps, spaceCheck: deps.isBesideFiles ? deps.spaceCheck : undefined },
+        projectId,
+        watching,
+      ),
   })
   const retention = createRetention(control, backups)
   const health = createBackupHealth(control, deps.isBesideFiles)

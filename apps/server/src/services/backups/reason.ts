@@ -1,5 +1,6 @@
 // Why a backup has failed, for the operator and the owners of the project.
 import { NotRestorable } from '#src/archive/restore-database.ts'
+import { Refusal } from '#src/kernel/errors.ts'
 import { DamagedFile } from '#src/kernel/objects/frames.ts'
 import { MissingPiece, NoSpace, ObjectsUnavailable } from '#src/kernel/objects/pieces.ts'
 import { sqlState } from '#src/kernel/postgres/database-error.ts'
@@ -18,12 +19,15 @@ export class Interrupted extends Error {
   }
 }
 
+const isReserveReached = (error: unknown) => error instanceof Refusal && error.code === 'disk_reserve_reached'
+
 /** The reason is neither the backup nor the project, so it says nothing about them. */
 export const isOutside = (error: unknown): boolean =>
   error instanceof Interrupted ||
   error instanceof ObjectsUnavailable ||
   error instanceof NoSpace ||
   error instanceof InsufficientSpace ||
+  isReserveReached(error) ||
   isOutage(error) ||
   insufficientResources.test(sqlState(error instanceof NotRestorable ? error.cause : error) ?? '')
 

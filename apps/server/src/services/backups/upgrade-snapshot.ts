@@ -8,16 +8,23 @@ import type { Watching } from '#src/archive/write-database.ts'
 import { startChore } from '#src/kernel/chores.ts'
 import { orderedUuid } from '#src/kernel/ordered-uuid.ts'
 import { endingLockHolders } from '#src/tenancy/lock-holders.ts'
+import type { SpaceCheck } from '#src/tenancy/space-check.ts'
 import { SnapshotFailed } from '#src/tenancy/upgrades.ts'
+import { whileDiskHasSpace } from './disk-reserve.ts'
 import { type BackupDeps, makeBackup } from './make-backup.ts'
 import { reasonOf } from './reason.ts'
 import * as store from './store.ts'
 
 const pollMs = 200
 
+interface SnapshotDeps extends BackupDeps {
+  /** If backups are on the same disk as the data. Before the platform serves, nobody measures the disk. */
+  spaceCheck?: SpaceCheck | undefined
+}
+
 /** The caller must have made sure that no one else upgrades this project. Throws SnapshotFailed. */
 export async function makeUpgradeSnapshot(
-  deps: BackupDeps,
+  deps: SnapshotDeps,
   projectId: string,
   watching: Watching,
 ): Promise<Backup> {
@@ -32,17 +39,18 @@ export async function makeUpgradeSnapshot(
   })
   const noted = leases.watching(task, watching.signal)
   try {
-    const watched: Watching = {
-      signal: watching.signal,
-      progress(step, bytes) {
-        noted.progress(step, bytes)
-        watching.progress(step, bytes)
-      },
+    const progress: Watching['progress'] = (step, bytes) => {
+      noted.progress(step, bytes)
+      watching.progress(step, bytes)
     }
     const ref = (await store.findRef(control, projectId)) ?? ''
-    const done = await endingLockHolders(control, ref, () =>
-      makeBackup(deps, { project: projectId, backup, attempt }, watched),
-    )
+    const make = (signal: AbortSignal) =>
+      endingLockHolders(control, ref, () =>
+        makeBackup(deps, { project: projectId, backup, attempt }, { signal, progress }),
+      )
+    const done = deps.spaceCheck
+      ? await whileDiskHasSpace(deps.spaceCheck, watching.signal, make)
+      : await make(watching.signal)
     await extending.stop()
     await control.transaction(async session => {
       if (!(await store.deleteTask(session, task))) throw new Error('another node has begun the backup again')

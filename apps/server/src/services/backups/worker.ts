@@ -9,6 +9,8 @@ import { isOutage } from '#src/kernel/postgres/unavailable.ts'
 import { startWorker, type Worker } from '#src/kernel/worker.ts'
 import { MadeElsewhere } from '#src/tenancy/project-making.ts'
 import { endMakers, restoredOf, verifyOf } from '#src/tenancy/provision.ts'
+import type { SpaceCheck } from '#src/tenancy/space-check.ts'
+import { whileDiskHasSpace } from './disk-reserve.ts'
 import { makeBackup } from './make-backup.ts'
 import { makeProject, type NewProjectDeps } from './new-project.ts'
 import { Interrupted, isOutside, reasonOf } from './reason.ts'
@@ -21,6 +23,9 @@ import { verifyBackup } from './verify-backup.ts'
 
 export interface BackupWorkerDeps extends Omit<NewProjectDeps, keyof TaskGuard> {
   log: Log
+  spaceCheck: SpaceCheck
+  /** Whether backups are on the same disk as the data. */
+  isBesideFiles: boolean
   dropCopy(database: string): Promise<void>
 }
 
@@ -119,7 +124,10 @@ export function startBackupWorker(deps: BackupWorkerDeps): Worker {
 
   async function act(task: store.Task, signal: AbortSignal): Promise<Outcome> {
     try {
-      return await run(task, await within(task, signal))
+      const limited = await within(task, signal)
+      const fillsDisk = task.kind === 'backup' ? deps.isBesideFiles : task.kind !== 'undo'
+      if (!fillsDisk) return await run(task, limited)
+      return await whileDiskHasSpace(deps.spaceCheck, limited, watched => run(task, watched))
     } catch (error) {
       // The platform stops. The task is begun again at the next start.
       if (signal.aborted) return { kind: 'stopped', pauseSeconds: 0 }
