@@ -129,7 +129,7 @@ for (const [mode, n] of [
         async () => (await warnings()).find(each => each.includes('cannot be stored')),
         'health has the failure',
       )
-      assert.match(reported, /^Recovery to a time: .* the S3 service failed/)
+      assert.match(reported, /^Recovery to a time: .* The S3 service of the archive cannot be reached/)
       const answer = await platform.call('POST', `/api/v1/projects/${project.id}/pitr/restore`, {
         token: platform.adminToken,
         body: { target_time: target },

@@ -30,6 +30,7 @@ import { distance } from '#src/kernel/postgres/recovery/wal-position.ts'
 import type { ServerAddress } from '#src/kernel/postgres/server-address.ts'
 import { sharedReading } from '#src/kernel/shared-reading.ts'
 import { untilAborted } from '#src/kernel/until-aborted.ts'
+import { archiveReason } from './reason.ts'
 
 export interface ArchiveDeps {
   address: ServerAddress
@@ -48,6 +49,7 @@ export interface ArchiveHealth {
   isReceiving: boolean
   /** When WAL was last being received, in milliseconds since 1970. */
   receivedAt: number
+  /** Sentences without paths of the host, like `baseFailure`. */
   failure: string | undefined
   /** WAL of the server that is not archived yet. */
   behindBytes: number
@@ -121,7 +123,7 @@ export function openRecoveryArchive(deps: ArchiveDeps): RecoveryArchive {
       openFailure = undefined
       return archive
     } catch (error) {
-      openFailure = (error as Error).message
+      openFailure = archiveReason(error)
       throw error
     }
   }
@@ -151,7 +153,7 @@ export function openRecoveryArchive(deps: ArchiveDeps): RecoveryArchive {
       note('base_backup_made', id)
     } catch (error) {
       if (signal.aborted) return
-      baseFailure = (error as Error).message
+      baseFailure = archiveReason(error)
       note('base_backup_failed', baseFailure)
       throw error
     }
@@ -201,7 +203,7 @@ export function openRecoveryArchive(deps: ArchiveDeps): RecoveryArchive {
       return {
         isReceiving: state?.isReceiving ?? false,
         receivedAt,
-        failure: openFailure ?? state?.failure?.message,
+        failure: openFailure ?? (state?.failure && archiveReason(state.failure)),
         behindBytes,
         baseFailure,
         ...found,

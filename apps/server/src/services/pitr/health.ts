@@ -15,12 +15,12 @@ export function createPitrHealth(archive: RecoveryArchive, isBesideFiles: boolea
     return [
       ...(isAway
         ? [
-            `Recovery to a time: changes are not archived at the moment${failure ? `: ${failure}` : ''}. Later times cannot be recovered until they are.`,
+            `Recovery to a time: changes are not archived at the moment. Later times cannot be recovered until they are.${failure === undefined ? '' : ` ${failure}`}`,
           ]
         : []),
       ...(failure !== undefined && !isAway
         ? [
-            `Recovery to a time: changes cannot be stored in the archive: ${failure}. They wait on the disk of the database.`,
+            `Recovery to a time: changes cannot be stored in the archive. They wait on the disk of the database. ${failure}`,
           ]
         : []),
       ...(behindBytes > behindLimitBytes
@@ -30,7 +30,7 @@ export function createPitrHealth(archive: RecoveryArchive, isBesideFiles: boolea
         : []),
       ...(baseFailure === undefined
         ? []
-        : [`Recovery to a time: the last base backup has failed: ${baseFailure}.`]),
+        : [`Recovery to a time: the last base backup has failed. ${baseFailure}`]),
       ...gaps.map(gap => `Recovery to a time: no time from ${gap} can be recovered, because WAL was lost.`),
       ...(damaged.length > 0
         ? [`Recovery to a time: ${damaged.length} base backups are damaged. Look after the disk.`]

@@ -1,6 +1,6 @@
 // Recovery of projects to a time: which times can be recovered, what it takes, and the jobs.
 import type { PitrBaseBackup, PitrPreview, PitrWindow, RestorePoints } from '@plinth/contract/pitr.ts'
-import { Refusal, retryLater } from '#src/kernel/errors.ts'
+import { Refusal } from '#src/kernel/errors.ts'
 import { orderedUuid } from '#src/kernel/ordered-uuid.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
 import { formatTime, parseTime } from '#src/kernel/postgres/recovery/archive-time.ts'
@@ -18,6 +18,7 @@ import type { Paging } from '#src/planes/management/paging.ts'
 import type { RecoveryArchive } from './archive.ts'
 import { recoveredDatabases } from './prepare.ts'
 import { walAfter } from './preview.ts'
+import { archiveReason } from './reason.ts'
 import * as store from './store.ts'
 
 interface PitrDeps {
@@ -148,7 +149,10 @@ async function readable<T>(work: Promise<T>): Promise<T> {
   try {
     return await work
   } catch (cause) {
-    throw retryLater('pitr_archive_behind', `The archive cannot be used now: ${(cause as Error).message}`, 5)
+    throw new Refusal('pitr_archive_behind', `The archive cannot be used now. ${archiveReason(cause)}`, {
+      headers: { 'retry-after': '5' },
+      cause,
+    })
   }
 }
 

@@ -93,11 +93,13 @@ export class NotSpooled extends Error {
 
 /** Not even the first record can be decrypted. To take the file for an empty one would lose its WAL. */
 export class UnreadableSpool extends Error {
+  readonly path: string
   constructor(path: string) {
     super(
       `${path} cannot be decrypted: it is damaged, or of another CONTROL_PLANE_SECRET or cluster. Put the secret back, or move the file away; its WAL is then missing`,
     )
     this.name = 'UnreadableSpool'
+    this.path = path
   }
 }
 
