@@ -26,14 +26,18 @@ export interface RestoreDeps extends VerifyDeps, TaskGuard {
   renew(ref: string, database: string): Promise<void>
 }
 
+/** A signal that also aborts after the longest time that a restore may take from now on. */
+export type Limit = (signal: AbortSignal) => AbortSignal
+
 const undoHours = 24
 
-/** Throws if the state of the project is unchanged. */
+/** Throws if the state of the project is unchanged. The backup of the state before may take any time, as others may. */
 export async function restoreBackup(
   deps: RestoreDeps,
   task: { project_id: string; backup_id: string; attempts: number },
   restore: Restore,
-  watching: Watching,
+  unlimited: Watching,
+  limit: Limit,
 ): Promise<void> {
   const { control } = deps
   const { project_id: projectId } = task
@@ -41,9 +45,11 @@ export async function restoreBackup(
   const project = await store.findProject(control, projectId)
   if (!project) throw new Error('the project was deleted')
   const archive = await openArchive(deps, projectId, restore.backup_id)
+  if (restore.status === 'running')
+    await backUpBefore(deps, projectId, restore.before_backup_id!, task.attempts, unlimited)
+  const watching = { ...unlimited, signal: limit(unlimited.signal) }
   // It was interrupted after the exchange.
   if (restore.status !== 'running') return putFilesBack(deps, archive, projectId, watching)
-  await backUpBefore(deps, projectId, restore.before_backup_id!, task.attempts, watching)
   const database = restoredOf(project.ref)
   try {
     // The tenant may have changed the password and settings of its login.

@@ -5,6 +5,7 @@ import type { PackedFile } from '#src/kernel/objects/packed-file.ts'
 import type { Database, Session } from '#src/kernel/postgres/database.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 import type { Paging } from '#src/planes/management/paging.ts'
+import type { Effort } from './time-limit.ts'
 
 /** Until a node reports progress. Null means that nothing is being done. */
 export const waiting = sql`'{"step": "waiting", "bytes": 0}'::jsonb`
@@ -306,13 +307,11 @@ export const findDatabaseBytes = async (session: Session, ref: string) =>
 export const useOneSnapshot = (session: Session) =>
   session.run(sql`set transaction isolation level repeatable read, read only`)
 
-/** How long a backup took, in milliseconds. */
-export const findDurationMs = async (session: Session, id: string) =>
-  (
-    await session.row<{ ms: number | null }>(
-      sql`select (extract(epoch from finished_at - created_at) * 1000)::float8 as ms from backups where id = ${id}`,
-    )
-  )?.ms ?? 0
+export const findEffort = async (session: Session, id: string): Promise<Effort> =>
+  (await session.row<Effort>(sql`
+    select coalesce(extract(epoch from finished_at - created_at) * 1000, 0)::float8 as ms, bytes::float8 as bytes,
+           files::float8 as files
+      from backups where id = ${id}`)) ?? { ms: 0, bytes: 0, files: 0 }
 
 export const findManifest = async (session: Session, id: string) =>
   (

@@ -14,11 +14,12 @@ import { whileDiskHasSpace } from './disk-reserve.ts'
 import { makeBackup } from './make-backup.ts'
 import { makeProject, type NewProjectDeps } from './new-project.ts'
 import { Interrupted, isOutside, reasonOf } from './reason.ts'
-import { restoreBackup, undoRestore } from './restore-backup.ts'
+import { type Limit, restoreBackup, undoRestore } from './restore-backup.ts'
 import * as restores from './restores-store.ts'
 import { usualSettings } from './service.ts'
 import * as store from './store.ts'
 import { guardTask, type TaskGuard } from './task-guard.ts'
+import { longestMs } from './time-limit.ts'
 import { verifyBackup } from './verify-backup.ts'
 
 export interface BackupWorkerDeps extends Omit<NewProjectDeps, keyof TaskGuard> {
@@ -40,10 +41,6 @@ const bounds = {
   perProject: 1,
   slow: { afterMs: 60_000, forMs: 3_600_000, prompt: 2, shared: 2, perProject: 1 },
 }
-/** A verification or restore may take this much longer than the backup did, and some minutes more. */
-const limit = { times: 50, ms: 15 * 60_000 }
-/** That of a timer. */
-const longestMs = 2 ** 31 - 1
 const maxAttempts = 3
 /** In the audit log: of success and of failure. */
 const actions: Record<store.Task['kind'], readonly [string, string]> = {
@@ -74,13 +71,18 @@ export function startBackupWorker(deps: BackupWorkerDeps): Worker {
   }
 
   /** A restore is recorded in the transaction that exchanges the databases. */
-  async function restore(guarded: NewProjectDeps, task: store.Task, signal: AbortSignal): Promise<void> {
+  async function restore(
+    guarded: NewProjectDeps,
+    task: store.Task,
+    signal: AbortSignal,
+    limit: Limit,
+  ): Promise<void> {
     const found = await restores.readRestore(control, task.restore_id!)
     if (!found) throw new Error('the restore was deleted')
-    if (task.kind === 'new_project')
-      await makeProject(guarded, task.project_id, found, watching(task, signal))
-    else if (task.kind === 'undo') await undoRestore(guarded, task.project_id, found, watching(task, signal))
-    else await restoreBackup(guarded, task, found, watching(task, signal))
+    const watched = watching(task, task.kind === 'restore' ? signal : limit(signal))
+    if (task.kind === 'new_project') await makeProject(guarded, task.project_id, found, watched)
+    else if (task.kind === 'undo') await undoRestore(guarded, task.project_id, found, watched)
+    else await restoreBackup(guarded, task, found, watched, limit)
   }
 
   /** Drops what an earlier attempt or task has left. */
@@ -97,6 +99,8 @@ export function startBackupWorker(deps: BackupWorkerDeps): Worker {
     const guarded = { ...deps, ...guardTask(control, deps.dropCopy, task) }
     await dropLeftovers(guarded, project)
     if (attempt > maxAttempts) throw new Interrupted(maxAttempts)
+    const ms = longestMs(await store.findEffort(control, backup))
+    const limit: Limit = started => AbortSignal.any([started, AbortSignal.timeout(ms)])
     switch (task.kind) {
       case 'backup':
         return {
@@ -107,27 +111,19 @@ export function startBackupWorker(deps: BackupWorkerDeps): Worker {
       case 'verification':
         return {
           kind: 'ended',
-          problem: await verifyBackup(guarded, project, backup, watching(task, signal)),
+          problem: await verifyBackup(guarded, project, backup, watching(task, limit(signal))),
         }
       default:
-        await restore(guarded, task, signal)
+        await restore(guarded, task, signal, limit)
         return { kind: 'ended', problem: null }
     }
   }
 
-  /** Aborts with the platform, and after the longest time that the task may take. */
-  async function within(task: store.Task, signal: AbortSignal): Promise<AbortSignal> {
-    if (task.kind === 'backup') return signal
-    const ms = limit.ms + limit.times * (await store.findDurationMs(control, task.backup_id))
-    return AbortSignal.any([signal, AbortSignal.timeout(Math.min(Math.round(ms), longestMs))])
-  }
-
   async function act(task: store.Task, signal: AbortSignal): Promise<Outcome> {
     try {
-      const limited = await within(task, signal)
       const fillsDisk = task.kind === 'backup' ? deps.isBesideFiles : task.kind !== 'undo'
-      if (!fillsDisk) return await run(task, limited)
-      return await whileDiskHasSpace(deps.spaceCheck, limited, watched => run(task, watched))
+      if (!fillsDisk) return await run(task, signal)
+      return await whileDiskHasSpace(deps.spaceCheck, signal, watched => run(task, watched))
     } catch (error) {
       // The platform stops. The task is begun again at the next start.
       if (signal.aborted) return { kind: 'stopped', pauseSeconds: 0 }
