@@ -98,6 +98,23 @@ for (const [kind, find] of Object.entries(kinds))
       }
     })
 
+for (const [damage, inflict] of Object.entries(damages))
+  test(`backups: the backup after a verification heals a stored file ${damage}`, async () => {
+    const path = stored().versions[0]!
+    const intact = fs.readFileSync(path)
+    inflict(path)
+    try {
+      assert.match((await project.verify(backupId)).verify_error!, /damaged or missing/)
+      const { id, error } = await project.backUp()
+      assert.equal(error, null)
+      assert.ok(fs.readFileSync(path).equals(intact))
+      assert.equal((await project.verify(id)).verify_error, null)
+    } finally {
+      fs.writeFileSync(path, intact)
+    }
+    assert.equal((await project.verify(backupId)).verify_error, null, 'earlier backups have the file, too')
+  })
+
 for (const kind of Object.keys(kinds))
   test(`backups: a restore with damaged ${kind} changes nothing`, async () => {
     const path = kinds[kind]!()

@@ -334,9 +334,12 @@ export const noteFiles = (
       from backups b, json_to_recordset(${JSON.stringify(files)}::json) as g (version uuid, size bigint)
      where b.id = ${backupId}
     on conflict (project_id, version) do update set
-      size = excluded.size, first_at = least(f.first_at, excluded.first_at), last_at = greatest(f.last_at, excluded.last_at)`)
+      size = excluded.size, damaged_at = null, first_at = least(f.first_at, excluded.first_at), last_at = greatest(f.last_at, excluded.last_at)`)
 
-/** Of these files, the versions that the store has. A version with another size was copied before its upload had ended. */
+/**
+ * Of these files, the versions that the store has, as far as is known. A version with another size was copied before its
+ * upload had ended.
+ */
 export const listCopied = async (
   control: Session,
   projectId: string,
@@ -347,9 +350,19 @@ export const listCopied = async (
       await control.rows<{ version: string }>(sql`
         select f.version from backup_files f
           join json_to_recordset(${JSON.stringify(files)}::json) as g (version uuid, size bigint) using (version, size)
-         where f.project_id = ${projectId}`)
+         where f.project_id = ${projectId} and f.damaged_at is null`)
     ).map(({ version }) => version),
   )
+
+/** The next backup of the project copies the file again. */
+export const noteDamaged = (
+  control: Session,
+  projectId: string,
+  { version, size }: { version: string; size: number },
+) =>
+  control.run(sql`
+    update backup_files set damaged_at = clock_timestamp()
+     where project_id = ${projectId} and version = ${version} and size = ${size} and damaged_at is null`)
 
 export const listNotedFiles = async (control: Session, projectId: string, versions: readonly string[]) =>
   new Set(

@@ -13,7 +13,7 @@ import { MissingPiece, type Pieces } from '#src/kernel/objects/pieces.ts'
 import { sizesIn } from '#src/kernel/objects/sizes.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
 import type { DatabaseReader, ExportedRow, ProjectData, ProjectFile } from '#src/tenancy/project-data.ts'
-import { listCopied, noteFiles } from './store.ts'
+import { listCopied, noteDamaged, noteFiles } from './store.ts'
 
 export interface FileStores {
   control: Database
@@ -199,9 +199,12 @@ export async function countMissing(
   return missing
 }
 
-/** Reads all bytes of the files of a backup, and returns what is wrong as sentences. */
+/**
+ * Reads all bytes of the files of a backup, and returns what is wrong as sentences. All backups of the project share a damaged
+ * file, so the next one copies it again.
+ */
 export async function checkFiles(
-  { projectData, backups }: Pick<FileStores, 'projectData' | 'backups'>,
+  { control, projectData, backups }: Pick<FileStores, 'control' | 'projectData' | 'backups'>,
   archive: ArchiveReader,
   { signal, progress }: Watching,
 ): Promise<string[]> {
@@ -226,6 +229,7 @@ export async function checkFiles(
       }
     } catch (error) {
       if (!(error instanceof DamagedFile || error instanceof MissingPiece)) throw error
+      await noteDamaged(control, project, { version, size })
       differences.push(`the file with the version ${version} is damaged or missing`)
     }
   }
