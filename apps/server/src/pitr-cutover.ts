@@ -4,7 +4,12 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
 import type { Config } from '#src/config.ts'
 import { ConfigError } from '#src/config-error.ts'
-import { isDataDirectory, isDataDirectoryLocked, storedSecrets } from '#src/kernel/data-directory.ts'
+import {
+  isDataDirectory,
+  isDataDirectoryLocked,
+  lockDataDirectory,
+  storedSecrets,
+} from '#src/kernel/data-directory.ts'
 import { withClient } from '#src/kernel/postgres/database.ts'
 import { locate } from '#src/kernel/postgres/engine/place.ts'
 import { rememberedPort } from '#src/kernel/postgres/engine/port.ts'
@@ -57,21 +62,31 @@ async function cutOverNow(config: Config, jobId: string) {
   }
 }
 
-/** The next start of the platform does it, with PLATFORM_PITR=on. */
+/**
+ * The next start of the platform does it, with PLATFORM_PITR=on. It takes the lock, because a platform that starts meanwhile would
+ * end this Postgres as one that was left behind.
+ */
 async function cutOverLater(config: Config, jobId: string) {
-  const { POSTGRES_PASSWORD: password = '' } = storedSecrets(config.dataDir)
-  const engine = await startEngine({
-    dataDir: config.dataDir,
-    superuserPassword: password,
-    extensionDir: config.extensionDir,
-    log: silent,
-  })
+  const directory = lockDataDirectory(config.dataDir)
   try {
-    const address = addressOf(config)
-    const job = await withClient(address, control, controlSettings, session => requestCutover(session, jobId))
-    return { id: job.id, project_id: job.project_id, status: 'cutting_over', restore_id: null }
+    const { POSTGRES_PASSWORD: password = '' } = storedSecrets(config.dataDir)
+    const engine = await startEngine({
+      dataDir: config.dataDir,
+      superuserPassword: password,
+      extensionDir: config.extensionDir,
+      log: silent,
+    })
+    try {
+      const address = addressOf(config)
+      const job = await withClient(address, control, controlSettings, session =>
+        requestCutover(session, jobId),
+      )
+      return { id: job.id, project_id: job.project_id, status: 'cutting_over', restore_id: null }
+    } finally {
+      await engine.stop()
+    }
   } finally {
-    await engine.stop()
+    directory.release()
   }
 }
 

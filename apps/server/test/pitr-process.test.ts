@@ -1,8 +1,11 @@
 // Recovery to a time on a platform as an operator runs it: killed at several moments, cut over on the host, and switched off.
 import assert from 'node:assert/strict'
+import { randomUUID } from 'node:crypto'
 import fs from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
+import { setImmediate } from 'node:timers/promises'
+import { isDataDirectoryLocked } from '#src/kernel/data-directory.ts'
 import { engineFiles } from '#src/kernel/postgres/engine/place.ts'
 import { connectAsSuperuser, postmastersIn } from './data-dir.ts'
 import { eventually } from './eventually.ts'
@@ -15,7 +18,7 @@ import {
   projectWithNotes,
   recoveriesIn,
   request,
-  untilArchived,
+  untilMaintained,
   untilOver,
 } from './pitr-host.ts'
 import { crash, exitOf, platformProcesses, stop } from './platform-process.ts'
@@ -80,7 +83,7 @@ test('pitr: a start with recovery off removes what a killed one has left, and en
     )
   await eventually(runs, 'the second server runs')
   await crash(platform)
-  assert.ok(runs(), 'it outlives the platform')
+  assert.ok(recoveriesIn(dataDir).length > 0, 'its files outlive the platform')
   const untilNothingIsLeft = () =>
     eventually(
       async () =>
@@ -98,7 +101,8 @@ test('pitr: a start with recovery off removes what a killed one has left, and en
   await stop(platform)
 
   platform = await start({ dataDir, env })
-  await untilArchived(platform, project)
+  // The window from before the switch-off is there at once.
+  await untilMaintained(platform)
   const id = await request(platform, project, await now(dataDir))
   assert.equal((await untilOver(platform, project, id)).status, 'prepared')
   const { ref } = (await ask(dataDir, 'plinth', `select ref from projects where id = '${project.id}'`))[0]
@@ -121,4 +125,23 @@ test('pitr: a start with recovery off removes what a killed one has left, and en
   ])
   assert.deepEqual(await notes(platform, project), [1, 2])
   await stop(platform)
+})
+
+test('pitr: while a cutover is requested for a stopped platform, no platform starts', async () => {
+  const dataDir = await dataDirWithProject('pitr-request-later')
+  const { clusterDir } = engineFiles(dataDir)
+  const runs = () => postmastersIn(clusterDir).length > 0
+  const request = launch({ dataDir, env, args: ['pitr-cutover', randomUUID()] })
+  while (!runs() && !request.hasEnded) await setImmediate()
+  request.child.kill('SIGSTOP')
+  try {
+    assert.ok(runs(), `its Postgres runs: ${request.stderr}`)
+    assert.match(await failureOf({ dataDir, env }), /Another platform .* uses/)
+    assert.ok(runs())
+  } finally {
+    request.child.kill('SIGCONT')
+  }
+  assert.equal(await exitOf(request), '1')
+  assert.match(request.stderr, /There is no recovery/)
+  assert.ok(!isDataDirectoryLocked(dataDir))
 })
