@@ -93,6 +93,8 @@ export interface ProjectData {
   restore(session: Session, projectId: string, from: string, exports: readonly ServiceExport[]): Promise<void>
   /** The files of all services. */
   listFiles(session: Session, projectId: string): AsyncIterable<ProjectFile>
+  /** Services that have files. */
+  fileServices(): string[]
   filesOf(service: string): StoredFiles
   prepareCopy(session: Session, projectId: string): Promise<void>
   /** Copies what another project does not have of the bytes of files. Returns files that are not there any more, or not yet. */
@@ -142,6 +144,7 @@ export function createProjectData(): ProjectData {
       for (const { hook, rows } of steps) await hook.restore(session, projectId, { from, rows })
     },
     listFiles,
+    fileServices: () => [...hooks].flatMap(([service, { files }]) => (files ? [service] : [])),
     filesOf,
     async prepareCopy(session, projectId) {
       for (const hook of hooks.values()) await hook.prepareCopy?.(session, projectId)

@@ -2,9 +2,11 @@
 import { type ArchiveName, type ArchiveWriter, writeArchive } from '#src/archive/archive.ts'
 import { readLines, writeLines } from '#src/archive/json-lines.ts'
 import type { ArchivedFile, Manifest } from '#src/archive/manifest.ts'
+import { countUnlisted } from '#src/archive/unlisted-files.ts'
 import { writeControl } from '#src/archive/write-control.ts'
 import { type Watching, writeDatabase } from '#src/archive/write-database.ts'
 import type { DeriveKey } from '#src/kernel/crypto/keys.ts'
+import { guardedSettings, withClient } from '#src/kernel/postgres/database.ts'
 import { version } from '#src/kernel/version.ts'
 import type { Cluster } from '#src/tenancy/cluster.ts'
 import type { DatabaseReader, ProjectFile } from '#src/tenancy/project-data.ts'
@@ -61,10 +63,12 @@ async function attemptBackup(
         exported = await writeControl(archive, session, deps.projectData, projectId)
       }),
     async session => {
-      files = await writeReferred(deps, archive, exported!.files, session)
+      const list = exported!.files
+      files = await writeReferred(deps, archive, list, session)
       after = await copyFiles(deps, name, readLines<ProjectFile>(archive.read(files)), watching)
-      if (after.missing > 0)
-        throw new FilesChanged(`${after.missing} files were removed while the backup was made`)
+      const lost =
+        after.missing + (await countRemoved(deps, project.ref, { archive, list, session }, watching))
+      if (lost > 0) throw new FilesChanged(`${lost} files were removed while the backup was made`)
     },
   )
   const { services } = exported!
@@ -101,6 +105,31 @@ async function writeReferred(
   ]
   if (referred === all) return list
   return archive.add(write => writeLines(onlyReferred(projectData, database, listed()), write))
+}
+
+/** Files that were removed between the snapshot of the project database and that of the control database. */
+async function countRemoved(
+  { projectData, cluster }: BackupDeps,
+  ref: string,
+  { archive, list, session }: { archive: ArchiveWriter; list: ArchivedFile; session: DatabaseReader },
+  { signal }: Watching,
+): Promise<number> {
+  let count = 0
+  for (const service of projectData.fileServices())
+    count += await countUnlisted(projectData, service, {
+      database: session,
+      listed: readLines<ProjectFile>(archive.read(list)),
+      stillReferred: versions =>
+        withClient(
+          cluster.address,
+          ref,
+          guardedSettings,
+          live => projectData.filesOf(service).referred!(store.readerOf(live), versions),
+          { signal },
+        ),
+      signal,
+    })
+  return count
 }
 
 async function countOf(files: AsyncIterable<ProjectFile>): Promise<number> {

@@ -4,6 +4,7 @@
 import { type ArchiveWriter, writeArchive } from '#src/archive/archive.ts'
 import { readLines } from '#src/archive/json-lines.ts'
 import type { Manifest } from '#src/archive/manifest.ts'
+import { countUnlisted } from '#src/archive/unlisted-files.ts'
 import { writeControl } from '#src/archive/write-control.ts'
 import type { Watching } from '#src/archive/write-database.ts'
 import type { DeriveKey } from '#src/kernel/crypto/keys.ts'
@@ -27,7 +28,6 @@ export class FilesChanged extends Error {}
 
 /** Services whose rows and files are data of users. */
 const dataServices: readonly string[] = ['storage']
-const batch = 1000
 
 export interface ParentState {
   /** In the object store. It is removed by the task. */
@@ -62,24 +62,14 @@ export function parentState(
   }
 
   /** Files whose rows were removed between the snapshot of the database and that of the control database. */
-  async function countUnlisted(service: string, database: DatabaseReader): Promise<number> {
-    const { allReferred } = projectData.filesOf(service)
-    if (!allReferred) return 0
-    let count = 0
-    let unlisted: string[] = []
-    const look = async () => {
-      count += unlisted.length - (await stillReferred(service, unlisted)).length
-      unlisted = []
-    }
-    for await (const version of absent(allReferred(database), versionsOf(service, listed()))) {
-      signal.throwIfAborted()
-      if (unlisted.push(version) === batch) await look()
-    }
-    if (unlisted.length > 0) await look()
-    return count
-  }
+  const countRemoved = (service: string, database: DatabaseReader): Promise<number> =>
+    countUnlisted(projectData, service, {
+      database,
+      listed: listed(),
+      stillReferred: versions => stillReferred(service, versions),
+      signal,
+    })
 
-  /** What the parent still refers to was not removed: its owner wrote the row, and there were never any bytes. */
   const stillReferred = (service: string, versions: readonly string[]) =>
     withClient(
       cluster.address,
@@ -110,7 +100,7 @@ export function parentState(
         lost += ((await projectData.filesOf(service).referred?.(database, versions)) ?? versions).length
       }
       for (const service of dataServices)
-        if (!except.includes(service)) lost += await countUnlisted(service, database)
+        if (!except.includes(service)) lost += await countRemoved(service, database)
       if (lost > 0)
         throw new FilesChanged(
           `Files of the project were replaced or removed while it was copied, or are missing in the object store: ${lost}`,
@@ -122,21 +112,5 @@ export function parentState(
         .map(({ service, file }) => ({ service, rows: readLines<ExportedRow>(archive.read(file)) }))
       await projectData.restore(session, id, parentId, exports)
     },
-  }
-}
-
-async function* versionsOf(service: string, files: AsyncIterable<ProjectFile>): AsyncGenerator<string> {
-  for await (const file of files) if (file.service === service) yield file.version
-}
-
-/** Those of the first that are not in the second. Both are in the same order. */
-async function* absent(
-  wanted: AsyncIterable<string>,
-  present: AsyncGenerator<string>,
-): AsyncGenerator<string> {
-  let next = await present.next()
-  for await (const version of wanted) {
-    while (!next.done && next.value < version) next = await present.next()
-    if (next.done || next.value !== version) yield version
   }
 }
