@@ -16,7 +16,7 @@ import { createPitrHealth } from './health.ts'
 import { pitrRoutes } from './management-routes.ts'
 import { pitrService } from './service.ts'
 import * as store from './store.ts'
-import { type PitrWorkerDeps, startPitrWorker } from './worker.ts'
+import { type PitrWorkerDeps, startPitrWorkers } from './worker.ts'
 
 /** The embedded Postgres, as far as recovery needs it. */
 export interface EmbeddedServer {
@@ -95,7 +95,7 @@ export async function openPitr(deps: PitrDeps): Promise<Service> {
     log,
     record: async (what, detail) => void (await store.insertAudit(control, `pitr.${what}`, detail, null)),
   })
-  const worker = startPitrWorker({
+  const { preparing, cutovers } = startPitrWorkers({
     ...deps,
     archive,
     place,
@@ -104,16 +104,20 @@ export async function openPitr(deps: PitrDeps): Promise<Service> {
     dropCopy: database => dropCopy(cluster, database),
   })
   const controlName = cluster.control
-  const service = pitrService({ control, controlName, owner: deps.owner, archive, wake: worker.wake })
+  const service = pitrService({ control, controlName, owner: deps.owner, archive, wake: preparing.wake })
   const health = createPitrHealth(archive, deps.isBesideFiles)
   return {
     name: 'pitr',
     mount: to => to.management(pitrApi, pitrRoutes(service)),
     warnings: health.warnings,
-    metrics: [...workerMetrics('pitr', worker.use), ...health.metrics],
+    metrics: [
+      ...workerMetrics('pitr', preparing.use),
+      ...workerMetrics('pitr cutovers', cutovers.use),
+      ...health.metrics,
+    ],
     async close() {
       await upkeep.stop()
-      await worker.close()
+      await Promise.all([preparing.close(), cutovers.close()])
       await archive.close()
     },
   }

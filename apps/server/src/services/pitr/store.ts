@@ -73,20 +73,30 @@ export interface StoredManifest extends PackedFile {
   attempt: number
 }
 
-export const claimJobs = (control: Database, limit: number, leaseSeconds: number) =>
+export interface Claim {
+  statuses: readonly PitrStatus[]
+  /** Projects that may not begin a job now. */
+  full: readonly string[]
+  limit: number
+  leaseSeconds: number
+}
+
+export const claimJobs = (control: Session, { statuses, full, limit, leaseSeconds }: Claim) =>
   control.rows<Job>(sql`
     update pitr_jobs j set leased_until = now() + make_interval(secs => ${leaseSeconds}), attempts = attempts + 1,
            status = case status when 'pending' then 'preparing' else status end
      where id in (
-       select id from pitr_jobs where ${active} and (leased_until is null or leased_until <= now())
+       select id from pitr_jobs
+        where status = any(${statuses}::text[]) and project_id <> all(${full}::uuid[])
+          and (leased_until is null or leased_until <= now())
         order by created_at limit ${limit} for update skip locked)
     returning id, project_id, status, ${targetTime}, manifest, restore_id, before_backup_id, attempts`)
 
-export const nextDueMs = async (control: Database) =>
+export const nextDueMs = async (control: Session, statuses: readonly PitrStatus[], full: readonly string[]) =>
   (
     await control.row<{ ms: number | null }>(sql`
       select (extract(epoch from min(coalesce(leased_until, now())) - now()) * 1000)::float8 as ms
-        from pitr_jobs where ${active}`)
+        from pitr_jobs where status = any(${statuses}::text[]) and project_id <> all(${full}::uuid[])`)
   )?.ms ?? undefined
 
 /** For a job that the stop of the platform has interrupted. */

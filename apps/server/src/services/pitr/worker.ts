@@ -1,11 +1,13 @@
 // Prepares recovered copies of projects, and puts them in the place of the project when the operator has said so on the
 // host. If the platform is killed, the job is begun again.
+import type { PitrStatus } from '@plinth/contract/pitr.ts'
 import { readArchive } from '#src/archive/archive.ts'
 import { createTaskLeases, leaseSeconds, pauseSeconds } from '#src/archive/task-leases-store.ts'
 import type { Log } from '#src/kernel/log.ts'
 import type { Session } from '#src/kernel/postgres/database.ts'
 import { isOutage } from '#src/kernel/postgres/unavailable.ts'
 import { startWorker, type Worker } from '#src/kernel/worker.ts'
+import type { Room } from '#src/kernel/worker-slots.ts'
 import { recoveredOf } from '#src/tenancy/provision.ts'
 import { type PrepareDeps, type Prepared, prepareCopy } from './prepare.ts'
 import { reasonOf } from './reason.ts'
@@ -22,7 +24,15 @@ type Outcome =
   | { kind: 'cut over' }
   | { kind: 'failed'; problem: string }
 
-const bounds = { all: 2, perProject: 1 }
+/**
+ * A tenant's own functions run while its copy is restored, and may take long. Such projects share half of the places, so that two of
+ * them do not keep all others waiting.
+ */
+export const bounds = {
+  all: 4,
+  perProject: 1,
+  slow: { afterMs: 60_000, forMs: 3_600_000, prompt: 2, shared: 2, perProject: 1 },
+}
 /** The command line on the host requests a cutover in the database. */
 const pollMs = 1000
 const maxAttempts = 3
@@ -31,7 +41,13 @@ const longestMs = 6 * 3_600_000
 /** How long a prepared copy waits for the cutover. */
 export const keepDays = 7
 
-export function startPitrWorker(deps: PitrWorkerDeps): Worker {
+export interface PitrWorkers {
+  preparing: Worker
+  /** Of their own, so that the cutover of the operator never waits for copies of other projects. */
+  cutovers: Worker
+}
+
+export function startPitrWorkers(deps: PitrWorkerDeps): PitrWorkers {
   const { control, log } = deps
   const { watching, forget, lease } = createTaskLeases(control, 'pitr_jobs')
 
@@ -106,18 +122,27 @@ export function startPitrWorker(deps: PitrWorkerDeps): Worker {
     })
   }
 
-  return startWorker<store.Job, Outcome>(
-    {
-      name: 'pitr',
-      bounds,
-      pollMs,
-      graceMs: 1000,
-      claim: room => store.claimJobs(control, room.jobs, leaseSeconds),
-      nextDueMs: () => store.nextDueMs(control),
-      act,
-      record,
-      lease,
-    },
-    log,
-  )
+  const start = (name: string, statuses: readonly PitrStatus[]) =>
+    startWorker<store.Job, Outcome>(
+      {
+        name,
+        bounds,
+        pollMs,
+        graceMs: 1000,
+        claim: room =>
+          store.claimJobs(control, { statuses, full: fullProjects(room), limit: room.jobs, leaseSeconds }),
+        nextDueMs: full => store.nextDueMs(control, statuses, full),
+        act,
+        record,
+        lease,
+      },
+      log,
+    )
+
+  return {
+    preparing: start('pitr', ['pending', 'preparing']),
+    cutovers: start('pitr cutovers', ['cutting_over']),
+  }
 }
+
+const fullProjects = ({ places }: Room) => [...places].flatMap(([id, free]) => (free === 0 ? [id] : []))
