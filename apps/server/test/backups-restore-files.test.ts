@@ -7,6 +7,7 @@ import { holdAt } from './backup-crash-steps.ts'
 import { CrashProject, stageOf } from './crash-project.ts'
 import { eventually } from './eventually.ts'
 import { startPlatform, type TestPlatform } from './harness.ts'
+import { mebibyte } from './tus-files.ts'
 
 let platform: TestPlatform
 before(async () => {
@@ -98,6 +99,33 @@ test('restore: a file that is deleted shortly before the exchange is there after
   const undone = await project.lastRestore()
   assert.deepEqual([undone.id, undone.status, undone.error], [id, 'undone', null])
   await project.assertClean()
+})
+
+test('restore: a download that is open across a deletion and a restore does not remove the bytes afterwards', async t => {
+  const project = await newProject(t)
+  const bytes = 24 * mebibyte
+  /** Its end is not read, so the file stays open. */
+  const download = async (name: string) => {
+    const reader = (await project.fetch(`storage/*/object/papers/${name}`)).body!.getReader()
+    assert.equal((await reader.read()).done, false)
+    return reader
+  }
+  await project.upload('early', Buffer.alloc(bytes, 'a'))
+  project.backupId = (await project.ask('POST', '/backups')).id
+  await project.untilIdle()
+  await project.upload('late', Buffer.alloc(bytes, 'b'))
+  // Both are in the backup before the restore, so its undo would copy them back.
+  const lock = await holdAt(project, 'restore: rows come in')
+  const open = [await download('early'), await download('late')]
+  for (const name of ['early', 'late'])
+    assert.equal((await project.data('DELETE', `storage/*/object/papers/${name}`)).status, 200)
+  await lock.release()
+  await project.untilIdle()
+  assert.deepEqual([(await project.lastRestore()).status, piecesOf(project).length], ['done', 7])
+  for (const each of open) await each.cancel()
+  await eventually(() => piecesOf(project).length < 7, 'the bytes of the later file are removed')
+  const { status, body } = await project.data('GET', 'storage/*/object/papers/early')
+  assert.deepEqual([status, body.length], [200, bytes])
 })
 
 test('restore: it says so if files cannot be copied back after the exchange', async t => {

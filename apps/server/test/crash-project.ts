@@ -107,6 +107,11 @@ export class CrashProject {
     })
   }
 
+  fetch(path: string, init: { method?: string; headers?: Record<string, string>; body?: Buffer } = {}) {
+    const headers = { apikey: this.#project.service_role_key, ...init.headers }
+    return fetch(`${this.stage.url()}/v1/${path.replace('*', this.id)}`, { ...init, headers })
+  }
+
   async sql(text: string): Promise<void> {
     const reply = await this.data('POST', 'rest/*/rpc/exec_sql', { body: { sql: text } })
     assert.ok(reply.status < 300, JSON.stringify(reply.body))
@@ -146,12 +151,9 @@ export class CrashProject {
     assert.equal((await this.backup(backup.id)).error, null)
   }
 
-  async upload(name: string): Promise<void> {
-    const answer = await fetch(`${this.stage.url()}/v1/storage/${this.id}/object/papers/${name}`, {
-      method: 'POST',
-      headers: { apikey: this.#project.service_role_key, 'content-type': 'text/plain' },
-      body: file,
-    })
+  async upload(name: string, body = file): Promise<void> {
+    const headers = { 'content-type': 'text/plain' }
+    const answer = await this.fetch(`storage/*/object/papers/${name}`, { method: 'POST', headers, body })
     assert.equal(answer.status, 200, await answer.text())
   }
 

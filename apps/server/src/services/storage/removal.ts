@@ -4,7 +4,9 @@ import type { Log } from '#src/kernel/log.ts'
 import { pieceNames } from '#src/kernel/objects/layout.ts'
 import type { Pieces } from '#src/kernel/objects/pieces.ts'
 import { isUuid } from '#src/kernel/uuid.ts'
+import type { Directory } from '#src/tenancy/directory.ts'
 import type { KeptFiles } from './kept-files.ts'
+import type { NeededVersions } from './needed-versions.ts'
 import type { Usage } from './usage.ts'
 import type { StoredFile } from './usage-store.ts'
 
@@ -38,7 +40,16 @@ interface Replaced {
 /** Collects versions for one query of the usage, which costs more than the rest of a removal. */
 const batchMs = 30
 
-export function createRemoval(pieces: Pieces, usage: Usage, kept: KeptFiles, log: Log): Removal {
+interface RemovalDeps {
+  pieces: Pieces
+  usage: Usage
+  kept: KeptFiles
+  directory: Pick<Directory, 'find'>
+  needed: NeededVersions
+  log: Log
+}
+
+export function createRemoval({ pieces, usage, kept, directory, needed, log }: RemovalDeps): Removal {
   const pinned = new Map<string, Pinned>()
   const replaced = new Map<string, Replaced>()
   const dropping = new Map<string, Promise<void>>()
@@ -65,6 +76,19 @@ export function createRemoval(pieces: Pieces, usage: Usage, kept: KeptFiles, log
       () => {},
       error => log.warn({ err: error, project }, 'could not remove unreferenced files; the sweeper will'),
     )
+
+  /** A restore, or its undo, may have brought the object back while its bytes were read. */
+  async function dropAfterReaders(project: string, file: StoredFile): Promise<void> {
+    try {
+      const tenant = await directory.find(project)
+      // The files of a deleted project are removed with it.
+      if (!tenant || (await needed(tenant, [file.version])).size > 0) return
+    } catch (error) {
+      log.warn({ err: error, project }, 'could not remove a file that was read; the sweeper will')
+      return
+    }
+    await tryDrop(project, [file])
+  }
 
   async function dropVersions(project: string, versions: readonly string[]): Promise<void> {
     const known = versions.filter(isUuid)
@@ -102,7 +126,7 @@ export function createRemoval(pieces: Pieces, usage: Usage, kept: KeptFiles, log
         entry.count--
         if (entry.count > 0) return
         pinned.delete(key)
-        if (entry.removeAfter) void tryDrop(project, [entry.removeAfter])
+        if (entry.removeAfter) void dropAfterReaders(project, entry.removeAfter)
       }
     },
     drop,

@@ -12,6 +12,7 @@ import { createBuckets } from './buckets.ts'
 import { createFiles } from './files.ts'
 import { createImages } from './images.ts'
 import { createKeptFiles } from './kept-files.ts'
+import { createNeededVersions } from './needed-versions.ts'
 import { createObjects } from './objects.ts'
 import { createRemoval } from './removal.ts'
 import { createRenderCache } from './render/cache.ts'
@@ -49,8 +50,9 @@ export async function storageService(deps: StorageDeps) {
   const usage = createUsage(control, sealer)
   const store = createStore(databases)
   const kept = createKeptFiles(control, pieces, deps.keepRemovedDays, log)
-  const removal = createRemoval(pieces, usage, kept, log)
-  const sweeping = createSweeping({ control, directory, store, usage, removal, pieces, log })
+  const needed = createNeededVersions(control, store)
+  const removal = createRemoval({ pieces, usage, kept, directory, needed, log })
+  const sweeping = createSweeping({ control, directory, store, usage, removal, needed, pieces, log })
   const files = createFiles({ pieces, usage, removal, sweep: sweeping.sweep })
   const uploads = createUploads(store, files)
   const renderer = createRenderer({ log })

@@ -254,7 +254,9 @@ export function createStore(databases: Databases) {
     /** Returns those of the versions that objects reference. */
     namedVersions: async (tenant: Tenant, versions: readonly string[]) =>
       new Set(
-        (await askService(tenant, statements.namedVersions, [arrayOf(versions)])).map(([version]) => version),
+        (await askService(tenant, statements.namedVersions, [arrayOf(versions)])).map(
+          ([version]) => version!,
+        ),
       ),
   }
 }

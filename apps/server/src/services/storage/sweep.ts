@@ -12,6 +12,7 @@ import type { Directory, Tenant } from '#src/tenancy/directory.ts'
 import { tryFilesLockInTransaction } from '#src/tenancy/files-lock.ts'
 import { hasWayBack } from '#src/tenancy/instance-cutover.ts'
 import { findKept } from './kept-files-store.ts'
+import type { NeededVersions } from './needed-versions.ts'
 import type { Removal } from './removal.ts'
 import type { Store } from './store.ts'
 import {
@@ -23,7 +24,6 @@ import {
   deleteExpired,
   findConfirmed,
   findDue,
-  findForUndo,
   insertFound,
   isDeletedProject,
   nextDueMs,
@@ -47,6 +47,7 @@ interface SweepDeps {
   store: Store
   usage: Usage
   removal: Removal
+  needed: NeededVersions
   pieces: Pieces
   log: Log
 }
@@ -58,7 +59,7 @@ export interface Sweeping {
 }
 
 export function createSweeping(deps: SweepDeps): Sweeping {
-  const { control, directory, store, usage, removal, pieces, log } = deps
+  const { control, directory, store, usage, removal, needed, pieces, log } = deps
   const lastSwept = new Map<string, number>()
 
   /**
@@ -66,20 +67,11 @@ export function createSweeping(deps: SweepDeps): Sweeping {
    * read. Returns how many it handled.
    */
   async function settle(tenant: Tenant, files: readonly StoredFile[]): Promise<number> {
-    const named = await store.namedVersions(
+    const versions = await needed(
       tenant,
       files.map(({ version }) => version),
     )
-    const unnamed = files.filter(({ version }) => !named.has(version))
-    const forUndo =
-      unnamed.length === 0
-        ? new Set<string>()
-        : await findForUndo(
-            control,
-            tenant.id,
-            unnamed.map(({ version }) => version),
-          )
-    const isKept = ({ version }: StoredFile) => named.has(version) || forUndo.has(version)
+    const isKept = ({ version }: StoredFile) => versions.has(version)
     const [kept, left] = [true, false].map(is => files.filter(file => isKept(file) === is))
     await confirm(
       control,
