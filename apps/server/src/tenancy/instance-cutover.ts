@@ -13,7 +13,8 @@ export const recordInstanceCutover = (control: Session, target: string) =>
   control.run(sql`
     insert into audit (actor_kind, actor_label, action, target) values ('system', 'platform', ${action}, ${target})`)
 
+/** The entry of the audit log, which must not be pruned before. */
+export const opensWayBack = sql`action = ${action} and at > now() - make_interval(days => ${wayBackDays})`
+
 export const hasWayBack = async (control: Session): Promise<boolean> =>
-  (await control.row(sql`
-    select from audit where action = ${action} and at > now() - make_interval(days => ${wayBackDays}) limit 1`)) !==
-  undefined
+  (await control.row(sql`select from audit where ${opensWayBack} limit 1`)) !== undefined

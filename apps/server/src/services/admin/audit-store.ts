@@ -2,6 +2,7 @@ import type { AuditEntry } from '@plinth/contract/admin.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
 import { allOf, sql } from '#src/kernel/postgres/sql.ts'
 import type { Paging } from '#src/planes/management/paging.ts'
+import { opensWayBack } from '#src/tenancy/instance-cutover.ts'
 
 export interface AuditFilter {
   action?: string
@@ -56,4 +57,5 @@ export const newestEntryId = async (control: Database) =>
   (await control.row<{ id: string }>(sql`select coalesce(max(id), 0)::text as id from audit`))!.id
 
 export const deleteOlderThan = (control: Database, days: number) =>
-  control.run(sql`delete from audit where at < now() - make_interval(days => ${days})`)
+  control.run(sql`
+    delete from audit where at < now() - make_interval(days => ${days}) and not (${opensWayBack})`)
