@@ -12,6 +12,7 @@ import { openReplication, type ReplicationConnection } from './replication-conne
 import { reserveWal } from './replication-slot.ts'
 import { type SpooledSegment, startWalPacker } from './wal-packer.ts'
 import { formatLsn, parseLsn, parseSegmentName, segmentAt, segmentBytes } from './wal-position.ts'
+import { removeUnbegun } from './wal-spool.ts'
 import { streamWal } from './wal-stream.ts'
 import { startWalTail } from './wal-tail.ts'
 import { inspectSpool, type UnfinishedSegment, WalWriter } from './wal-writer.ts'
@@ -108,6 +109,7 @@ export function startWalArchive(options: WalArchiveOptions): WalArchive {
   async function openWriter(server: WalEnd, kept: number): Promise<WalWriter> {
     // A segment that is packed disappears from the spool.
     await packer.idle()
+    await removeUnbegun(store.spoolDir)
     const { toPack, unfinished, others } = await inspectFor(store, server.timeline)
     const spooled = unfinished
       ? withoutRest(unfinished)

@@ -1,7 +1,7 @@
 // The segments of WAL that are not in the archive yet, as local files. Bytes are appended as they arrive, encrypted in
 // records that have an index. A process that is killed may leave an incomplete record at the end, which was never
 // confirmed to the server and is cut off.
-import { type FileHandle, open, readdir, rm, truncate } from 'node:fs/promises'
+import { type FileHandle, open, readdir, rename, rm, truncate } from 'node:fs/promises'
 import { join } from 'node:path'
 import { type FrameCipher, overheadBytes } from '#src/kernel/objects/frames.ts'
 
@@ -34,26 +34,52 @@ export const spoolPath = (directory: string, segment: string) => join(directory,
 
 /** The names of the segments, in order. A missing directory has none. */
 export async function spooledSegments(directory: string): Promise<string[]> {
-  const names = await readdir(directory).catch(error => {
-    if (isMissing(error)) return []
-    throw error
-  })
-  return names
+  return (await entriesOf(directory))
     .filter(name => /^[0-9A-F]{24}\.partial$/.test(name))
     .map(name => name.slice(0, -extension.length))
     .sort()
 }
 
+const entriesOf = (directory: string) =>
+  readdir(directory).catch(error => {
+    if (isMissing(error)) return []
+    throw error
+  })
+
 export const isMissing = (error: unknown) => (error as NodeJS.ErrnoException).code === 'ENOENT'
 
 export const removeSpool = (path: string) => rm(path, { force: true })
 
-export async function openSpool(
+/** Until its first record is durable, a segment has another name. */
+const newExtension = '.new'
+
+/**
+ * Begins a segment, also in the place of an older file. A power loss may leave the size of a record without its bytes. If that were
+ * the first one, the file could not be told from one of another key, so it gets its name only afterwards.
+ */
+export async function beginSpool(
   path: string,
   cipher: FrameCipher,
-  end: SpoolEnd = emptySpool,
+  syncDirectory: () => Promise<void>,
 ): Promise<SpoolFile> {
-  const file = await open(path, end.storedBytes > 0 ? 'r+' : 'w', 0o600)
+  const file = await open(path + newExtension, 'w', 0o600)
+  return spoolFile(file, cipher, emptySpool, async () => {
+    await file.datasync()
+    await rename(path + newExtension, path)
+    await syncDirectory()
+  })
+}
+
+/** Continues a segment that has a record. */
+export const openSpool = async (path: string, cipher: FrameCipher, end: SpoolEnd): Promise<SpoolFile> =>
+  spoolFile(await open(path, 'r+', 0o600), cipher, end)
+
+function spoolFile(
+  file: FileHandle,
+  cipher: FrameCipher,
+  end: SpoolEnd,
+  onBegun?: () => Promise<void>,
+): SpoolFile {
   let { bytes, records, storedBytes } = end
   return {
     get bytes() {
@@ -63,17 +89,25 @@ export async function openSpool(
       return storedBytes
     },
     async append(chunks) {
-      const sealed = cipher.seal(records++, 'tail', [Buffer.concat(chunks)])
+      const sealed = cipher.seal(records, 'tail', [Buffer.concat(chunks)])
       const length = Buffer.alloc(lengthBytes)
       const sealedBytes = total(sealed)
       length.writeUInt32LE(sealedBytes)
       await writeAll(file, Buffer.concat([length, ...sealed]), storedBytes)
+      if (records === 0) await onBegun?.()
+      records++
       storedBytes += lengthBytes + sealedBytes
       bytes += total(chunks)
     },
     sync: () => file.datasync(),
     close: () => file.close(),
   }
+}
+
+/** Removes what a process left that was killed while it began a segment. Not while one is received. */
+export async function removeUnbegun(directory: string): Promise<void> {
+  for (const name of await entriesOf(directory))
+    if (name.endsWith(extension + newExtension)) await rm(join(directory, name), { force: true })
 }
 
 async function writeAll(file: FileHandle, bytes: Buffer, at: number): Promise<void> {

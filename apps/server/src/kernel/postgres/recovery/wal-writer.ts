@@ -7,6 +7,7 @@ import { type SpooledSegment, spoolCipher, type WalPacker } from './wal-packer.t
 import { parseSegmentName, segmentAt, segmentBytes, segmentName } from './wal-position.ts'
 import { WalScanner } from './wal-scanner.ts'
 import {
+  beginSpool,
   cutSpool,
   NotSpooled,
   openSpool,
@@ -63,8 +64,11 @@ export class WalWriter {
     await cutSpool(path, end)
     const position = segment * segmentBytes + end.bytes
     const writer = new WalWriter(store, packer, { timeline, position }, found)
-    writer.#current = { name, file: await openSpool(path, spoolCipher(store, name), end) }
-    writer.#durable = { name, storedBytes: end.storedBytes }
+    // Otherwise the segment is begun again.
+    if (end.records > 0) {
+      writer.#current = { name, file: await openSpool(path, spoolCipher(store, name), end) }
+      writer.#durable = { name, storedBytes: end.storedBytes }
+    }
     return writer
   }
 
@@ -140,8 +144,9 @@ export class WalWriter {
   async #openSegment(name: string): Promise<Current> {
     const { spoolDir } = this.#store
     await mkdir(spoolDir, { recursive: true, mode: 0o700 })
-    const file = await openSpool(spoolPath(spoolDir, name), spoolCipher(this.#store, name))
-    await this.#directorySync.sync(spoolDir)
+    const file = await beginSpool(spoolPath(spoolDir, name), spoolCipher(this.#store, name), () =>
+      this.#directorySync.sync(spoolDir),
+    )
     return { name, file }
   }
 
