@@ -29,18 +29,26 @@ export interface RequestHolds {
 
 /** After a hold, this many requests start at once. Connections are opened again, so all at once would exhaust the pools. */
 const startedAtOnce = 20
+/** Another one starts when one has ended, and after this time, so that slow statements delay no others. */
+const paceMs = 2
 const maxWaiting = 10_000
 
 export function createRequestHolds(): RequestHolds {
   const waiting = new Map<string, (() => Promise<unknown>)[]>()
+  /** Projects whose requests are let go. A hold meanwhile would count them as its own. */
+  const starting = new Set<string>()
   const parts: HeldConnections[] = []
 
-  /** Requests that arrive meanwhile join the end, until none waits. */
-  function startNext(ref: string): void {
-    const next = waiting.get(ref)?.shift()
-    if (!next) return void waiting.delete(ref)
-    const startAnother = () => startNext(ref)
-    next().then(startAnother, startAnother)
+  function startAll(ref: string, held: (() => Promise<unknown>)[]): void {
+    starting.add(ref)
+    const startNext = () => {
+      const next = held.shift()
+      if (next) return void next().then(startNext, startNext)
+      clearInterval(pace)
+      starting.delete(ref)
+    }
+    const pace = setInterval(startNext, paceMs)
+    for (let started = 0; started < startedAtOnce; started++) startNext()
   }
 
   return {
@@ -62,12 +70,14 @@ export function createRequestHolds(): RequestHolds {
     add: connections => void parts.push(connections),
     hold(project) {
       const { ref } = project
-      if (waiting.has(ref)) return
+      if (waiting.has(ref) || starting.has(ref)) return
       waiting.set(ref, [])
       return {
         drain: () => parts.map(part => part.closeIdle(project)).every(Boolean),
         release() {
-          for (let started = 0; started < startedAtOnce; started++) startNext(ref)
+          const held = waiting.get(ref)
+          waiting.delete(ref)
+          if (held) startAll(ref, held)
         },
       }
     },
