@@ -5,6 +5,7 @@ import { randomToken } from '#src/kernel/crypto/keys.ts'
 import type { DataDirectory } from '#src/kernel/data-directory.ts'
 import type { Log } from '#src/kernel/log.ts'
 import { startEngine } from '#src/kernel/postgres/engine/start.ts'
+import { removeStrayDatabases } from '#src/kernel/postgres/engine/stray-databases.ts'
 
 export interface DatabaseServer {
   server: AppOptions['server']
@@ -36,17 +37,16 @@ export async function openDatabaseServer(
     extensionDir: config.extensionDir,
     log,
   })
+  const { socketDir: host, port, user, clusterDir } = engine
+  const address = { host, port, user, password: generated.POSTGRES_PASSWORD, tls: undefined }
+  await removeStrayDatabases(clusterDir, address, log).catch(error =>
+    log.warn({ err: error }, 'could not look for files of databases that were never completed'),
+  )
   return {
     server: {
-      address: {
-        host: engine.socketDir,
-        port: engine.port,
-        user: engine.user,
-        password: generated.POSTGRES_PASSWORD,
-        tls: undefined,
-      },
+      address,
       control: 'plinth',
-      clusterDir: engine.clusterDir,
+      clusterDir,
       embedded: { place: engine.place, settings: engine.extensionSettings },
       warnings: engine.warnings,
     },

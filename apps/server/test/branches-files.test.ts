@@ -1,5 +1,7 @@
 // Files and functions of a parent that change while it is copied.
 import assert from 'node:assert/strict'
+import fs from 'node:fs'
+import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { keyring } from '#src/kernel/crypto/keys.ts'
 import { sealer } from '#src/kernel/crypto/sealed.ts'
@@ -98,12 +100,17 @@ test('branch: has the functions and files of the moment at which its database wa
 test('branch: fails if bytes of a file are missing, and says so', async () => {
   const parent = await parentWithBucket()
   await object('POST', parent, 'a', 'text')
-  await platform.app.pieces.removeFolder(parent.id)
+  await object('POST', parent, 'b', 'another text')
+  const objects = join(platform.config.dataDir, 'objects')
+  const stored = fs.readdirSync(join(objects, parent.id), { recursive: true, withFileTypes: true })
+  const file = stored.find(each => each.isFile())!
+  fs.unlinkSync(join(file.parentPath, file.name))
   const { api, ended } = branchesOf(platform, parent.id)
-  await api.create({ params: { id: parent.id }, body: { name: 'without' } })
+  const { id } = await api.create({ params: { id: parent.id }, body: { name: 'without' } })
   const { status, error } = await ended('without')
   assert.equal(status, 'failed')
   assert.match(error!, /^Files of the project .*: 1$/)
+  assert.ok(!fs.existsSync(join(objects, id)), 'the other file is not left')
 })
 
 /** A copy of the state to another project, step by step. `snapshot` has the database of the parent. */

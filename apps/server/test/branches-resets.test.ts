@@ -96,9 +96,9 @@ test('branch reset: the sweeper leaves files that nothing refers to yet', async 
        and (compared_at > now() - interval '1 day' or sweep_at between now() and now() + interval '1 minute')`
   const node = await startPlatform({ beside: platform })
   await eventually(() => platform.app.control.row(isOver), 'the sweeper has looked at the branch')
-  await node.stop()
   await holder.query('rollback')
   await holder.end()
+  await node.stop()
   assert.equal((await ended('swept')).error, null)
   assert.equal((await object('GET', branch, 'b')).body, 'second')
 })
@@ -145,9 +145,9 @@ test('branch reset: succeeds if the state before cannot be dropped, which is dro
   await eventually(async () => (await platform.app.control.rows(left)).length === 0, 'it is dropped')
 })
 
-test('branch: files of a task that cannot be removed at its end are removed later', async () => {
+test('branch: files of a task that cannot be removed at its end delay no other task, and are removed later', async () => {
   const parent = await parentWithBucket()
-  const { api, ended } = branchesOf(platform, parent.id)
+  const { api, create, ended } = branchesOf(platform, parent.id)
   const holder = await ownerSession(platform, parent.id)
   await holder.query('begin; lock table notes in access exclusive mode')
   const { id } = await api.create({ params: { id: parent.id }, body: { name: 'stuck' } })
@@ -164,10 +164,27 @@ test('branch: files of a task that cannot be removed at its end are removed late
   await holder.end()
   assert.equal((await ended('stuck')).status, 'failed')
   assert.ok(await find(), 'the task remembers its files')
+  await create({ name: 'next' })
+  await resetOnce(parent, 'stuck')
+  assert.ok(await find(), 'the task still remembers its files')
   fs.unlinkSync(folder)
   fs.renameSync(`${folder}-aside`, folder)
   await platform.app.control.run(sql`update branch_tasks set leased_until = now() where branch_id = ${id}`)
   await eventually(async () => !(await find()), 'the task is over')
   assert.equal(fs.existsSync(folder), false)
-  assert.equal((await ended('stuck')).status, 'failed')
+  assert.equal((await ended('stuck')).status, 'active')
+})
+
+test('branch reset: works although users of the branch have changed the password and settings of its login', async () => {
+  const parent = await parentWithBucket()
+  const branch = await branchesOf(platform, parent.id).create({ name: 'changed' })
+  const session = await ownerSession(platform, branch.id)
+  const login = identifier(`${await platform.refOf(branch.id)}_owner`)
+  await session.query(`alter role ${login} set default_transaction_read_only = on`)
+  await session.query(`alter role ${login} password 'another one'`)
+  await session.end()
+  // A session of a program: the parent is copied object by object, with the login of the branch.
+  const holder = await ownerSession(platform, parent.id)
+  await resetOnce(parent, 'changed')
+  await holder.end()
 })

@@ -19,14 +19,14 @@ create table branches (
 );
 create index branches_expiry on branches (expires_at) where expires_at is not null;
 
--- What is being done or waits for it. The row is deleted when it has ended. It stays if the branch is deleted meanwhile, so
--- that what the task has stored is removed.
+-- What is being done or waits for it. The row is deleted when it has ended and what it has stored is removed.
 create table branch_tasks (
   -- Also the folder of its files in the object store.
   id uuid primary key,
-  branch_id uuid not null unique,
+  branch_id uuid not null,
   parent_id uuid not null,
   kind text not null check (kind in ('create', 'reset')),
+  -- The branch has its new state, or is deleted. Only what the task has stored is to be removed.
   is_cancelled boolean not null default false,
   created_at timestamptz not null default clock_timestamp(),
   -- Another node may begin it again after this time.
@@ -35,3 +35,4 @@ create table branch_tasks (
   -- {"step", "bytes"}
   progress jsonb
 );
+create unique index branch_tasks_wanted on branch_tasks (branch_id) where not is_cancelled;

@@ -19,6 +19,7 @@ import { swapDatabases } from '#src/tenancy/database-swap.ts'
 import type { Lifecycle } from '#src/tenancy/lifecycle.ts'
 import type { Logins } from '#src/tenancy/logins.ts'
 import type { ProjectData } from '#src/tenancy/project-data.ts'
+import { MadeElsewhere } from '#src/tenancy/project-making.ts'
 import { type Provisioner, replacedOf, resetOf } from '#src/tenancy/provision.ts'
 import type { TemplateCopies } from '#src/tenancy/template-copy.ts'
 import { FilesChanged, type ParentState, parentState } from './parent-state.ts'
@@ -65,7 +66,7 @@ export function createBranch(
     await provisioner.createLogins(branch.ref)
     const filled = await fill(deps, task, branch, branch.ref, watched)
     await withClient(cluster.address, branch.ref, restoredSettings, session => finishRestored(session, '0'))
-    await lifecycle.complete(branch.id, session => record(session, branch, filled))
+    await lifecycle.complete(branch.id, session => record(session, task, branch, filled))
   })
 }
 
@@ -82,6 +83,8 @@ export async function resetBranch(
     for (const database of [made, kept]) await deps.dropCopy(database)
   }
   await dropCopies()
+  // Users of the branch may have changed the password and settings of its login.
+  await deps.logins.heal(deps.control, branch.ref, 'owner')
   try {
     const filled = await fill(deps, task, branch, made, watching)
     const version = await withClient(cluster.address, branch.ref, restoredSettings, readCatalogVersion)
@@ -89,7 +92,7 @@ export async function resetBranch(
     watching.signal.throwIfAborted()
     await swapDatabases(cluster, { live: branch.ref, made, kept }, async session => {
       const quotas = await store.readQuotas(session, branch.id)
-      await record(session, branch, filled)
+      await record(session, task, branch, filled)
       await store.saveReset(session, branch.id, cluster.projectVersion, quotas)
     })
   } finally {
@@ -100,9 +103,17 @@ export async function resetBranch(
   }
 }
 
-async function record(session: Session, { id }: store.TaskBranch, { state, method }: Filled): Promise<void> {
+/** Ends the task in the same transaction. Repeated after a crash, a reset would lose what was written since. */
+async function record(
+  session: Session,
+  task: store.Task,
+  { id, parentId }: store.TaskBranch,
+  { state, method }: Filled,
+): Promise<void> {
+  if (!(await store.endTask(session, task))) throw new MadeElsewhere('another node works on the branch')
   await state.record(session)
   await store.recordCopied(session, id, method)
+  await store.insertAudit(session, task.kind === 'create' ? 'branch.made' : 'branch.reset', id, parentId)
 }
 
 /** The database of this name gets the state of the parent, and the logins of the branch their rights in it. */

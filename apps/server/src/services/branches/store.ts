@@ -8,11 +8,13 @@ import { replacedOf, resetOf } from '#src/tenancy/provision.ts'
 
 export type BranchRow = Omit<Branch, 'api_url' | 'size_bytes'> & { ref: string }
 
+/** Not a task of which only files are to be removed. */
+const isBusy = sql`(not t.is_cancelled or t.progress is not null)`
 const shown = sql`
   b.project_id as id, b.name, b.slug, b.parent_id, b.status, b.schema_only, b.method, b.error, b.created_at, b.copied_at,
   b.expires_at, p.ref,
-  (select coalesce(t.progress, '{"step": "waiting", "bytes": 0}'::jsonb) from branch_tasks t where t.branch_id = b.project_id and not t.is_cancelled)
-    as progress`
+  (select coalesce(t.progress, '{"step": "waiting", "bytes": 0}'::jsonb) from branch_tasks t
+    where t.branch_id = b.project_id and ${isBusy} order by t.is_cancelled limit 1) as progress`
 const present = sql`branches b join projects p on p.id = b.project_id`
 
 export async function listBranches(
@@ -108,7 +110,7 @@ export const insertTask = async (
 ) =>
   (await session.run(sql`
     insert into branch_tasks (id, branch_id, parent_id, kind) values (${id}, ${branchId}, ${parentId}, ${kind})
-    on conflict (branch_id) do nothing`)) === 1
+    on conflict (branch_id) where not is_cancelled do nothing`)) === 1
 
 /** The creation begins again, after it has failed. */
 export const markCreating = (session: Session, id: string) =>
@@ -116,14 +118,22 @@ export const markCreating = (session: Session, id: string) =>
 
 /** The node that works on it notices this. */
 export const cancelTask = async (control: Session, branchId: string) =>
-  (await control.run(sql`update branch_tasks set is_cancelled = true where branch_id = ${branchId}`)) === 1
+  (await control.run(sql`update branch_tasks set is_cancelled = true where branch_id = ${branchId}`)) > 0
 
 export const isWanted = async (control: Session, { id, attempts }: Task) =>
   (await control.row(
     sql`select from branch_tasks where id = ${id} and attempts = ${attempts} and not is_cancelled`,
   )) !== undefined
 
-/** Tasks that no node works on, the oldest one of each parent. */
+/** Whether another node has begun the task again. */
+export const isElsewhere = async (control: Session, { id, attempts }: Task) =>
+  (await control.row(sql`select from branch_tasks where id = ${id} and attempts <> ${attempts}`)) !==
+  undefined
+
+/**
+ * Tasks that no node works on, the oldest one of each parent. Those of which only files are to be removed delay no others: the
+ * object store may refuse that for long.
+ */
 export const claimTasks = (
   control: Session,
   limit: number,
@@ -136,7 +146,8 @@ export const claimTasks = (
        select t.id from branch_tasks t
         where (t.leased_until is null or t.leased_until <= now()) and t.parent_id <> all(${busyParents}::uuid[])
           and not exists (
-            select from branch_tasks o where o.parent_id = t.parent_id and (o.created_at, o.id) < (t.created_at, t.id))
+            select from (select * from branch_tasks t where ${isBusy}) o
+             where o.parent_id = t.parent_id and (o.created_at, o.id) < (t.created_at, t.id))
         order by t.created_at limit ${limit} for update skip locked)
     returning id, parent_id as project_id, branch_id, kind, attempts`)
 
@@ -153,6 +164,12 @@ export const countTasks = async (session: Session) =>
 /** False if another node has begun the task again. */
 export const deleteTask = async (session: Session, { id, attempts }: Task) =>
   (await session.run(sql`delete from branch_tasks where id = ${id} and attempts = ${attempts}`)) === 1
+
+/** In the transaction in which the branch gets its state, so that nothing is done twice. False if another node works on it. */
+export const endTask = async (session: Session, { id, attempts }: Task) =>
+  (await session.run(sql`
+    update branch_tasks set is_cancelled = true where id = ${id} and attempts = ${attempts} and not is_cancelled`)) ===
+  1
 
 /** For a task that has ended and whose files could not be removed. A node that claims it again does only that. */
 export const keepForFiles = async (session: Session, { id, attempts }: Task, pauseSeconds: number) =>

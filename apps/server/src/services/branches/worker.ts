@@ -11,8 +11,8 @@ import { type BranchDeps, createBranch, resetBranch } from './make-branch.ts'
 import { reasonOf } from './reason.ts'
 import * as store from './store.ts'
 
-/** The error is null if the task has succeeded, and absent if the branch was deleted meanwhile. */
-type Outcome = { kind: 'stopped' } | { kind: 'ended'; error?: string | null; hasFiles?: boolean }
+/** Without an error, the branch has its new state or was deleted, and both are recorded. */
+type Outcome = { kind: 'stopped' } | { kind: 'ended'; error?: string; hasFiles?: boolean }
 
 /** Functions of tenants may take long while rows are restored. Such projects share one place. */
 const bounds = {
@@ -76,29 +76,38 @@ export function startBranchWorker(deps: BranchWorkerDeps): Worker {
     const branch = await store.findTaskBranch(control, task.branch_id)
     if (!branch || !(await store.isWanted(control, task))) throw new NotWanted('the branch was deleted')
     if (task.attempts > maxAttempts) throw new Error(`the platform stopped ${maxAttempts} times meanwhile`)
-    await whileWanted(task, signal, within => {
+    const work = (within: AbortSignal) => {
       const watched = watching(task, within)
       return task.kind === 'create'
         ? createBranch(deps, task, branch, watched)
         : holdingLock(branch.id, () => resetBranch(deps, task, branch, watched))
-    })
-    deps.changed(branch.id)
+    }
+    await whileWanted(task, signal, work).finally(() => deps.changed(branch.id))
   }
 
   /** What a failed attempt has left of a branch that is not served. */
   async function dropUnfinished({ branch_id: id, kind }: store.Task): Promise<void> {
     if (kind !== 'create') return
     const branch = await store.findTaskBranch(control, id)
-    if (branch?.status === 'creating') await provisioner.drop(branch.ref, dropMs)
+    if (branch?.status !== 'creating') return
+    await provisioner.drop(branch.ref, dropMs)
+    await pieces
+      .removeFolder(id)
+      .catch(error => log.warn({ err: error, project: id }, 'could not remove the files of a failed branch'))
   }
 
   async function attempt(task: store.Task, signal: AbortSignal): Promise<Outcome> {
     try {
       await run(task, signal)
-      return { kind: 'ended', error: null }
+      return { kind: 'ended' }
     } catch (error) {
       if (signal.aborted || error instanceof MadeElsewhere) return { kind: 'stopped' }
+      if (await store.isElsewhere(control, task)) return { kind: 'stopped' }
       if (error instanceof NotWanted) return { kind: 'ended' }
+      if (!(await store.isWanted(control, task))) {
+        log.warn({ err: error, project: task.branch_id }, 'something failed after a branch was made')
+        return { kind: 'ended' }
+      }
       log.error({ err: error, project: task.branch_id, task: task.kind }, 'a branch could not be made')
       await dropUnfinished(task)
       return { kind: 'ended', error: reasonOf(error) }
@@ -120,7 +129,7 @@ export function startBranchWorker(deps: BranchWorkerDeps): Worker {
     }
   }
 
-  const actions = { create: ['branch.made', 'branch.not_made'], reset: ['branch.reset', 'branch.not_reset'] }
+  const failures = { create: 'branch.not_made', reset: 'branch.not_reset' }
 
   async function record(task: store.Task, outcome: Outcome): Promise<void> {
     if (outcome.kind === 'stopped') return void (await store.releaseTask(control, task, pauseSeconds))
@@ -130,13 +139,8 @@ export function startBranchWorker(deps: BranchWorkerDeps): Worker {
         ? store.keepForFiles(session, task, filesPauseSeconds)
         : store.deleteTask(session, task))
       if (!isOurs || error === undefined) return
-      await store.insertAudit(
-        session,
-        actions[task.kind][error === null ? 0 : 1]!,
-        task.branch_id,
-        task.project_id,
-      )
-      if (error !== null) await store.recordFailed(session, task.branch_id, error)
+      await store.insertAudit(session, failures[task.kind], task.branch_id, task.project_id)
+      await store.recordFailed(session, task.branch_id, error)
     })
   }
 
