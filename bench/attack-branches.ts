@@ -19,13 +19,13 @@ export function branchCases({ url, projectId, serviceKey, adminToken }: Attacked
     }))
 
   /** Creates an empty copy of the schema, compares it after a change, and deletes it. */
-  async function branch(): Promise<number> {
+  async function branch(change: string): Promise<number> {
     const body = JSON.stringify({ name: 'attack', schema_only: true })
     const created = await fetch(at, { method: 'POST', headers, body })
     await created.arrayBuffer()
+    await runSql(change)
     for (let status = 'creating'; status === 'creating'; await sleep(pollMs))
       status = ((await (await fetch(`${at}/attack`, { headers })).json()) as { status: string }).status
-    await runSql('create table if not exists later (n int)')
     const diff = await fetch(`${at}/attack/diff`, { headers })
     await diff.arrayBuffer()
     await fetch(`${at}/attack`, { method: 'DELETE', headers })
@@ -35,11 +35,15 @@ export function branchCases({ url, projectId, serviceKey, adminToken }: Attacked
     await sleep(controlMs)
     return send(url, { method: 'GET', path: `/api/v1/projects/${projectId}/branches`, headers })
   }
-  const branchOf = (what: string, sql: string): Case => ({
+  const branchOf = (
+    what: string,
+    sql: string,
+    change = 'create table if not exists later (n int)',
+  ): Case => ({
     name: `branches: ${what}`,
     prepare: () => runSql(sql),
     control,
-    attack: branch,
+    attack: () => branch(change),
   })
 
   return [
@@ -57,6 +61,17 @@ export function branchCases({ url, projectId, serviceKey, adminToken }: Attacked
          for i in 1..2000 loop
            execute format('create table if not exists wide_%s (%s)', i, (select string_agg(format('c%s text', c), ', ') from generate_series(1, 20) c));
          end loop;
+       end $do$`,
+    ),
+    branchOf(
+      'a table of 800 columns that change their type, and 790 columns that are computed from one of them',
+      `do $do$ declare long text := (select string_agg(n::text, ',') from generate_series(1, 2000) n); begin
+         execute format('create table if not exists computed (%s, %s)',
+           (select string_agg(format('c%s int', c), ', ') from generate_series(1, 800) c),
+           (select string_agg(format('g%s boolean generated always as (c1 = any (array[%s])) stored', c, long), ', ') from generate_series(1, 790) c));
+       end $do$`,
+      `do $do$ begin
+         execute (select 'alter table computed ' || string_agg(format('alter column c%s type bigint', c), ', ') from generate_series(2, 800) c);
        end $do$`,
     ),
   ]

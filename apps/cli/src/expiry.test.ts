@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { branchExpiryTime, expiryTime } from './expiry.ts'
+import { branchExpiry, expiryTime } from './expiry.ts'
 import { Failure } from './failure.ts'
 
 const now = Date.parse('2026-01-01T00:00:00Z')
@@ -13,12 +13,12 @@ test('expiry: durations count from now; a month is 30 days and a year 365', () =
   assert.equal(expiryTime('1y', now), '2027-01-01T00:00:00.000Z')
 })
 
-test('expiry: of a branch, m is minutes as in the API, and months and years are not offered', () => {
-  assert.equal(branchExpiryTime('30m', now), '2026-01-01T00:30:00.000Z')
-  assert.equal(branchExpiryTime('12h', now), '2026-01-01T12:00:00.000Z')
-  assert.equal(branchExpiryTime('7d', now), '2026-01-08T00:00:00.000Z')
-  assert.equal(branchExpiryTime('2w', now), '2026-01-15T00:00:00.000Z')
-  assert.throws(() => branchExpiryTime('1y', now), /--expires cannot be "1y"/)
+test('expiry: a duration of a branch counts by the clock of the platform, and m is minutes', () => {
+  for (const span of ['30m', '12h', '7d', '2w'])
+    assert.deepEqual(branchExpiry(span, now), { expires_in: span })
+  assert.deepEqual(branchExpiry('2026-06-01T12:00:00+02:00', now), { expires_at: '2026-06-01T10:00:00.000Z' })
+  assert.throws(() => branchExpiry('1y', now), /--expires cannot be "1y"/)
+  assert.throws(() => branchExpiry('2020-01-01T00:00:00Z', now), /is in the past/)
 })
 
 test('expiry: an RFC 3339 time keeps its offset', () => {

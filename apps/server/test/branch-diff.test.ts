@@ -256,6 +256,26 @@ test('branch diff: has grants that were taken back, default privileges, and poli
   assert.doesNotMatch(body.sql, /user- buckets/)
 })
 
+test('branch diff: new labels of an enum can be used by the same migration', async () => {
+  const { parent, script } = await applied(
+    `create type mood as enum ('a'); create type size as enum ('s');
+     create table things (id int, mood mood default 'a', size size)`,
+    `-- no-transaction
+     alter type mood add value 'x' before 'a'; alter type mood add value 'y' before 'a'; alter type size add value 'it''s';
+     alter table things alter column mood set default 'y';
+     create policy small on things using (size <> 'it''s');`,
+  )
+  assert.match(script, /^-- no-transaction\n/)
+  const labels = sql`select enumlabel from pg_enum e where enumtypid = 'public.mood'::regtype order by enumsortorder`
+  assert.deepEqual(await parent.look(labels), [{ enumlabel: 'x' }, { enumlabel: 'y' }, { enumlabel: 'a' }])
+
+  const unused = await applied(
+    `create type mood as enum ('a')`,
+    `alter type mood add value 'b'; create table others (id int)`,
+  )
+  assert.doesNotMatch(unused.script, /no-transaction/)
+})
+
 test('branch diff: drops what was used, keeps what is used, and lists what is left to do', async () => {
   const { script } = await applied(
     `create type mood as enum ('a', 'b'); create sequence numbers; create sequence changed;

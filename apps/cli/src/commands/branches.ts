@@ -2,7 +2,7 @@
 import type { Branch, CreatedBranch } from '@plinth/contract/branches.ts'
 import { waitFor } from '../backups/wait.ts'
 import type { Answer, Context } from '../context.ts'
-import { branchExpiryTime } from '../expiry.ts'
+import { branchExpiry } from '../expiry.ts'
 import { Failure } from '../failure.ts'
 import { everyPage } from '../page.ts'
 import type { Platform } from '../platform.ts'
@@ -15,15 +15,14 @@ const listHint = 'plinth branch list shows how.'
 
 export async function create(context: Context): Promise<Answer> {
   const { operands, switches, values } = context.given
-  const expires =
-    values['expires'] === undefined ? undefined : branchExpiryTime(values['expires'], Date.now())
+  const expiry = values['expires'] === undefined ? {} : branchExpiry(values['expires'], Date.now())
   const { platform, id } = await openProject(context)
   const created = await platform.branches.create({
     params: { id },
     body: {
       name: operands['name']!,
       ...(switches.has('schema-only') && { schema_only: true }),
-      ...(expires !== undefined && { expires_at: expires }),
+      ...expiry,
     },
   })
   const { screen } = context

@@ -108,7 +108,7 @@ export function dbService({ control, owner, databases, shadows }: DbDeps) {
       if (migrations.length === 0) return script(schemaScript(actual))
       const { ref } = await owner.tenant(id)
       const planned = await shadows.within(ref, session => schemaAfter(session, migrations))
-      return script(differenceScript(planned, actual))
+      return script(await inSlices(differenceScript(planned, actual)))
     },
 
     /** What turns the schema of the first project into that of the second: `{is_destructive, sql}`. */
@@ -118,7 +118,8 @@ export function dbService({ control, owner, databases, shadows }: DbDeps) {
       )
       const refs = { from: (await owner.tenant(toId)).ref, to: (await owner.tenant(fromId)).ref }
       const renamed = await inSlices(renameRoles(to!, refs))
-      const { script: marked, isDestructive } = markDestructive(differenceScript(from!, renamed))
+      const difference = await inSlices(differenceScript(from!, renamed))
+      const { script: marked, isDestructive } = await inSlices(markDestructive(difference))
       return jsonTextFrom(withField('is_destructive', isDestructive, jsonFieldPieces('sql', marked)))
     },
 

@@ -81,9 +81,12 @@ function droppedColumns(
   }
   const dropped = new Set(before.filter(isDropped).map(({ name }) => name))
   // Postgres changes no column from which a generated one is computed.
-  const changed = [...dropped, ...retypedColumns(before, after, dropped)].filter(name => after.has(name))
-  for (const { name, expression } of before)
-    if (expression !== null && changed.some(each => mentions(expression, each))) dropped.add(name)
+  const retyped = retypedColumns(before, after, dropped)
+  const isChanged = (name: string) => after.has(name) && (dropped.has(name) || retyped.has(name))
+  const computed = before.filter(
+    ({ expression }) => expression !== null && wordsOf(expression).some(isChanged),
+  )
+  for (const { name } of computed) dropped.add(name)
   return dropped
 }
 
@@ -101,8 +104,8 @@ const retypedColumns = (
 const isGenerated = ({ generated }: TableColumn) => (generated ? 1 : 0)
 const generatedFirst = (a: TableColumn, b: TableColumn) => isGenerated(b) - isGenerated(a)
 
-const mentions = (expression: string, name: string) =>
-  expression.match(/"(?:[^"]|"")+"|[\w$\u0080-\uffff]+/g)?.includes(name) ?? false
+const wordsOf = (expression: string): string[] =>
+  expression.match(/"(?:[^"]|"")+"|[\w$\u0080-\uffff]+/g) ?? []
 
 /** The definition of a table without its columns. */
 function outside(sql: string): string {

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { atOnce } from '#src/kernel/slices.ts'
 import { markDestructive } from './destructive.ts'
 
 test('destructive: statements that can lose rows are marked, others are not', () => {
@@ -8,6 +9,8 @@ test('destructive: statements that can lose rows are marked, others are not', ()
     '\nalter table public.things drop column "a; b";\n',
     '\nalter table public.things alter column size type int using size::int;\n',
     '\ndrop schema shop;\n',
+    '\nalter table public."a;b" drop column x;\n',
+    '\nalter table "the "" shop"."a b" alter column "c d" type int;\n',
   ]
   const safe = [
     'set check_function_bodies = off;\n',
@@ -15,12 +18,14 @@ test('destructive: statements that can lose rows are marked, others are not', ()
     '\ndrop index public.things_name;\n',
     '\nalter table public.things add column note text;\n',
     '\nalter table public.things alter column type drop default;\n',
+    "\nalter table public.things add column note text default ' drop column ';\n",
+    '\nalter table public." drop column " add column note text;\n',
     "\ncreate table public.logs (text text default 'drop table x');\n",
   ]
   for (const statement of losing) {
-    const { script, isDestructive } = markDestructive([statement])
+    const { script, isDestructive } = atOnce(markDestructive([statement]))
     assert.ok(isDestructive, statement)
     assert.equal(script[0], `\n-- destructive\n${statement.trimStart()}`)
   }
-  assert.deepEqual(markDestructive(safe), { script: safe, isDestructive: false })
+  assert.deepEqual(atOnce(markDestructive(safe)), { script: safe, isDestructive: false })
 })

@@ -1,14 +1,15 @@
 // Computes the statements that turn one schema into another. What is dropped and created again is dropped before all other
 // changes, with everything that depends on it, and gets its grants again. Changes that cannot be expressed are listed as
 // comments.
+import type { Sliced } from '#src/kernel/slices.ts'
 import { type TableChange, tableChange } from './column-changes.ts'
 import type { Definition } from './definitions-store.ts'
 import { neededBy, removedWith } from './dependents.ts'
 import { grantChanges } from './grants.ts'
-import { type Schema, scriptFrom } from './schema.ts'
+import { type Schema, scriptFrom, sliceSize } from './schema.ts'
 
 /** The script in chunks; empty if the schemas are equal. */
-export function differenceScript(from: Schema, to: Schema): string[] {
+export function* differenceScript(from: Schema, to: Schema): Sliced<string[]> {
   const before = new Map(from.definitions.map(definition => [keyOf(definition), definition]))
   const after = new Set(to.definitions.map(keyOf))
   const isKept = (definition: Definition) => after.has(keyOf(definition))
@@ -17,15 +18,22 @@ export function differenceScript(from: Schema, to: Schema): string[] {
     from,
     from.definitions.filter(each => isTable(each) && isKept(each)).map(({ id }) => id),
   )
-  const { inPlace, replaced, tables, byHand } = changesOf(from, to, before, needed)
+  yield
+  const { inPlace, replaced, tables, labels, byHand } = yield* changesOf(from, to, before, needed)
   const dropped = from.definitions.filter(each => !isKept(each)).map(({ id }) => id)
   const canBeReplaced = (definition: Definition) =>
     !isKept(definition) || !(isHolder(definition) || needed.has(definition.id))
   const removed = removedWith(from, [...dropped, ...replaced], tables, canBeReplaced)
+  yield
 
   const isLast = (definition: Definition) => needed.has(definition.id) && !isSequence(definition)
   const isImplied = droppedWithOthers(from, to, removed, tables)
-  const undone = from.definitions.filter(each => removed.has(each.id) && !isImplied(each)).toReversed()
+  const undone: Definition[] = []
+  for (const [place, each] of from.definitions.entries()) {
+    if (place % sliceSize === 0) yield
+    if (removed.has(each.id) && !isImplied(each)) undone.push(each)
+  }
+  undone.reverse()
   const created = to.definitions.filter(each => {
     const old = before.get(keyOf(each))
     return !old || removed.has(old.id)
@@ -36,6 +44,7 @@ export function differenceScript(from: Schema, to: Schema): string[] {
   const droppedColumns = new Set(
     changes.flatMap(({ table, dropped }) => [...dropped].map(column => `${table} ${column}`)),
   )
+  yield
   const statements = [
     ...changes.flatMap(({ first }) => first),
     ...undone.filter(each => !isLast(each)).map(({ undo }) => undo),
@@ -53,11 +62,34 @@ export function differenceScript(from: Schema, to: Schema): string[] {
     const known = new Set(others)
     return some.filter(each => !known.has(each))
   }
-  return scriptFrom(statements, [
+  yield
+  const script = scriptFrom(statements, [
     ...byHand,
     ...without(to.omitted, from.omitted),
     ...without(from.omitted, to.omitted).map(what => `${what}, which is to be dropped`),
   ])
+  // Postgres refuses a new label in the transaction that has added it.
+  return (yield* useLabels(statements, labels)) ? ['-- no-transaction\n', ...script] : script
+}
+
+/** Whether a statement besides those that add the labels uses one of them. */
+function* useLabels(statements: readonly string[], labels: readonly NewLabel[]): Sliced<boolean> {
+  if (labels.length === 0) return false
+  // Looking for many would take long.
+  if (labels.length > 100) return true
+  const byType = [...Map.groupBy(labels, ({ type }) => type)]
+  for (const statement of statements) {
+    yield
+    for (const [type, ofType] of byType)
+      if (statement.includes(`::${type}`) && ofType.some(({ text }) => statement.includes(text))) return true
+  }
+  return false
+}
+
+interface NewLabel {
+  type: string
+  /** As in a literal, without the quotes. */
+  text: string
 }
 
 /** Keys use names, because oids differ between databases. */
@@ -83,19 +115,22 @@ interface Changes {
   replaced: string[]
   /** By the id of the old definition. */
   tables: Map<string, TableChange>
+  /** Labels that enums get. */
+  labels: NewLabel[]
   byHand: string[]
 }
 
-function changesOf(
+function* changesOf(
   from: Schema,
   to: Schema,
   before: ReadonlyMap<string, Definition>,
   needed: ReadonlySet<string>,
-): Changes {
+): Sliced<Changes> {
   const columnsBefore = Map.groupBy(from.columns, ({ table }) => table)
   const columnsAfter = Map.groupBy(to.columns, ({ table }) => table)
-  const changes: Changes = { inPlace: new Map(), replaced: [], tables: new Map(), byHand: [] }
-  for (const definition of to.definitions) {
+  const changes: Changes = { inPlace: new Map(), replaced: [], tables: new Map(), labels: [], byHand: [] }
+  for (const [place, definition] of to.definitions.entries()) {
+    if (place % sliceSize === 0 || isTable(definition)) yield
     const old = before.get(keyOf(definition))
     if (!old || old.sql === definition.sql) continue
     if (isTable(definition)) {
@@ -112,6 +147,8 @@ function changesOf(
       changes.byHand.push(...change.byHand)
       continue
     }
+    const added = newLabels(old, definition)
+    changes.labels.push(...(added ?? []).map(label => ({ type: definition.name, text: label.slice(1, -1) })))
     const statements = statementsInPlace(old, definition)
     if (statements) changes.inPlace.set(definition.id, statements)
     else if (!isHolder(old) && !needed.has(old.id)) changes.replaced.push(old.id)
@@ -126,7 +163,7 @@ function statementsInPlace(old: Definition, definition: Definition): string[] | 
   if (kind === 'rls') return [old.undo, definition.sql]
   if (restated.has(kind)) return [definition.sql]
   if (isSequence(definition)) return sequenceChange(old, definition)
-  if (/^create type .* as enum/.test(definition.sql)) return enumChanges(old, definition)
+  if (isEnum(definition)) return enumChanges(old, definition)
   const [shape, newShape] = [old.shape, definition.shape]
   if (!shape || !newShape || shape.some((part, place) => part !== newShape[place])) return
   return [definition.sql.replace(/^create view/, 'create or replace view')]
@@ -141,17 +178,29 @@ function sequenceChange(old: Definition, { name, sql }: Definition): string[] | 
   return [`alter sequence ${name}${options}${options.endsWith(' cycle') ? '' : ' no cycle'}`]
 }
 
-/** Adds labels only: Postgres cannot remove or reorder the labels of an enum. */
+const labelsOf = ({ sql }: Definition) =>
+  [...sql.slice(sql.indexOf('(')).matchAll(/'(?:[^']|'')*'/g)].map(([label]) => label)
+
+/** Undefined if it is no enum, or needs more than new labels: Postgres cannot remove or reorder them. */
+function newLabels(old: Definition, definition: Definition): string[] | undefined {
+  if (!isEnum(definition) || !isEnum(old)) return
+  const after = labelsOf(definition)
+  const before = new Set(labelsOf(old))
+  if ([...before].join() !== after.filter(label => before.has(label)).join()) return
+  return after.filter(label => !before.has(label))
+}
+
+const isEnum = ({ sql }: Definition) => /^create type .* as enum/.test(sql)
+
 function enumChanges(old: Definition, definition: Definition): string[] | undefined {
-  const labels = ({ sql }: Definition) =>
-    [...sql.slice(sql.indexOf('(')).matchAll(/'(?:[^']|'')*'/g)].map(([label]) => label)
-  const [before, after] = [labels(old), labels(definition)]
-  const known = new Set(before)
-  if (before.join() !== after.filter(label => known.has(label)).join()) return
-  return after.flatMap((label, place) => {
-    if (known.has(label)) return []
-    const next = place === 0 ? `before ${after[1]}` : `after ${after[place - 1]}`
-    return `alter type ${definition.name} add value ${label} ${after.length > 1 ? next : ''}`.trimEnd()
+  const after = labelsOf(definition)
+  const added = newLabels(old, definition)
+  const isNew = new Set(added)
+  const firstKnown = after.find(label => !isNew.has(label))
+  return added?.map(label => {
+    const place = after.indexOf(label)
+    const next = place > 0 ? ` after ${after[place - 1]}` : firstKnown ? ` before ${firstKnown}` : ''
+    return `alter type ${definition.name} add value ${label}${next}`
   })
 }
 

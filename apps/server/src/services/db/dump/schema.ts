@@ -71,7 +71,7 @@ export const schemaScript = ({ definitions, grants, omitted }: Schema): string[]
   )
 
 /** Definitions in one slice. */
-const sliceSize = 200
+export const sliceSize = 200
 
 /** Roles of a project begin with its ref. For comparisons they get the names that another project would give them. */
 export function* renameRoles(schema: Schema, { from, to }: { from: string; to: string }): Sliced<Schema> {
