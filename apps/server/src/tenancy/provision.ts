@@ -220,12 +220,15 @@ async function retrying(work: () => Promise<void>): Promise<void> {
 const disable = (role: string) =>
   `do $$ begin alter role ${identifier(role)} nologin; exception when undefined_object then null; end $$;`
 
-/** The CREATE DATABASE of a killed platform keeps running and would complete after the removal. */
+/**
+ * The CREATE DATABASE of a killed platform keeps running and would complete after the removal. A deletion of the
+ * project, which may be dropping the same database, goes on.
+ */
 export async function endMakers(session: Session, name: string): Promise<void> {
   const end = sql`
     select pg_terminate_backend(pid, 5000) from pg_stat_activity
      where pid <> pg_backend_pid() and application_name = 'plinth' and usename = current_user
-       and state = 'active' and position(${name} in query) > 0`
+       and state = 'active' and query !~* '^\\s*drop database' and position(${name} in query) > 0`
   await session.run(end)
 }
 
